@@ -52,7 +52,7 @@ export function useVolume(
         { pointer: '/data' },
       )
   }
-  const usage = tx.first(count({ user_key: userKey, month, recipients }))!
+  const usage = tx.one(count({ user_key: userKey, month, recipients }))
   if (included !== null) tell(tx, usage, planNameOf(user, now), included, now)
 }
 

@@ -112,6 +112,12 @@ export class OperatorError extends Error {
   }
 }
 
+/** A value that is always there; when it is not, this program is at fault: `what` names the value. */
+export function must<Value>(value: Value | null | undefined, what: string): Value {
+  if (value === undefined || value === null) throw new Error(`${what} is missing.`)
+  return value
+}
+
 /** The text of a thrown value. */
 export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown)

@@ -35,7 +35,7 @@ export function addAudience(
     created_at: now,
     updated_at: now,
   }
-  return store.write((tx) => tx.first(db.insertInto('audiences').values(row).returningAll())!)
+  return store.write((tx) => tx.one(db.insertInto('audiences').values(row).returningAll()))
 }
 
 export function changeAudience(
@@ -45,7 +45,7 @@ export function changeAudience(
 ): Promise<Audience> {
   const given = Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined))
   const set = { ...given, updated_at: clock.now() }
-  return store.write((tx) => tx.first(db.updateTable('audiences').set(set).where('key', '=', key).returningAll())!)
+  return store.write((tx) => tx.one(db.updateTable('audiences').set(set).where('key', '=', key).returningAll()))
 }
 
 export function removeAudience({ clock, store }: AudienceDeps, key: number): Promise<void> {

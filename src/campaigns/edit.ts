@@ -51,7 +51,7 @@ export function addCampaign(
   return store.write((tx) => {
     const now = clock.now()
     check(tx, audience.domain_key, given)
-    return tx.first(
+    return tx.one(
       db
         .insertInto('campaigns')
         .values({
@@ -74,7 +74,7 @@ export function addCampaign(
           updated_at: now,
         })
         .returningAll(),
-    )!
+    )
   })
 }
 
@@ -104,12 +104,12 @@ function listOf(value: OneOrMore): string | null {
  * addresses outside the domain's family, tracking that the domain does not allow. Throws 422.
  */
 function check(reader: Reader, domainKey: number, given: Partial<CampaignContent>): void {
-  const domain = reader.first(
+  const domain = reader.one(
     db
       .selectFrom('domains')
       .select(['name', 'open_tracking_enabled', 'click_tracking_enabled'])
       .where('key', '=', domainKey),
-  )!
+  )
   const addresses = [...listed('from_address', given.from_address), ...listed('reply_to', given.reply_to)]
   const problems = [...strangers(domain.name, addresses), ...untracked(domain, given)]
   if (problems.length > 0) throw new Refusal(problems)

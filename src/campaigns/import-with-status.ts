@@ -119,7 +119,7 @@ const byAddress = statement<{ audience_key: number; email: string }>()((arg) =>
 
 /** Values of the file replace values of the contact; all other values stay. False when nothing changed. */
 function renew(tx: Tx, audience: Audience, given: NewContact, now: number): boolean | { reason: string } {
-  const there = tx.first(byAddress({ audience_key: audience.key, email: given.email }))!
+  const there = tx.one(byAddress({ audience_key: audience.key, email: given.email }))
   const name = given.name?.trim()
   const set = {
     ...(name && name !== there.name?.trim() ? { name } : {}),

@@ -101,8 +101,8 @@ export class CampaignRunner {
   #begin(tx: Tx, key: number, now: number): void {
     const campaign = campaignByKey(tx, key)
     if (campaign?.status !== 'scheduled') return
-    const domain = tx.first(db.selectFrom('domains').selectAll().where('key', '=', campaign.domain_key))!
-    const audience = tx.first(db.selectFrom('audiences').selectAll().where('key', '=', campaign.audience_key))!
+    const domain = tx.one(db.selectFrom('domains').selectAll().where('key', '=', campaign.domain_key))
+    const audience = tx.one(db.selectFrom('audiences').selectAll().where('key', '=', campaign.audience_key))
     const tracked = (wanted: 0 | 1 | null, enabled: 0 | 1): 0 | 1 => (enabled === 1 ? (wanted ?? enabled) : 0)
     moveCampaign(tx, campaign, 'due', now, {
       started_at: now,

@@ -33,7 +33,7 @@ const MAX_KEPT = 100
 const kept = new WeakMap<Reader, Map<number, Counted>>()
 
 export function campaignCounts(reader: Reader, key: number): CampaignCounts {
-  const mails = reader.first(
+  const mails = reader.one(
     raw<Record<'deliveries' | 'bounces' | 'complaints', number>>(
       `select
          count(delivered_at) as deliveries,
@@ -42,7 +42,7 @@ export function campaignCounts(reader: Reader, key: number): CampaignCounts {
        from outbound_emails where campaign_key = ?`,
       [key],
     ),
-  )!
+  )
   return { ...mails, ...readerCounts(reader, key) }
 }
 
@@ -62,17 +62,17 @@ function readerCounts(reader: Reader, key: number): ReaderCounts {
 function sourceOf(reader: Reader, key: number): string {
   const newest = (type: string): string =>
     `coalesce((select max(key) from events where campaign_key = ? and type = '${type}'), 0)`
-  const { at } = reader.first(
+  const { at } = reader.one(
     raw<{ at: number }>(
       `select max(${['email.opened', 'email.clicked', 'email.unsubscribed'].map(newest).join(', ')}) as at`,
       [key, key, key],
     ),
-  )!
+  )
   return `${at} ${reader.generation('events', 'removed')} ${reader.generation('event_sums', 'changed')}`
 }
 
 function countEvents(reader: Reader, key: number): ReaderCounts {
-  return reader.first(
+  return reader.one(
     raw<ReaderCounts>(
       `with told as (
          ${told(`campaign_key = ? and type in ('email.opened', 'email.clicked', 'email.unsubscribed')`)})
@@ -87,14 +87,14 @@ function countEvents(reader: Reader, key: number): ReaderCounts {
        from told`,
       [key, key],
     ),
-  )!
+  )
 }
 
 /** The number of a campaign's mails that have ended. A mail that bounced after its delivery is counted once. */
 export const concludedOf = (reader: Reader, key: number): number =>
-  reader.first(
+  reader.one(
     raw<{ count: number }>(
       `select count(*) as count from outbound_emails where campaign_key = ? and status not in ('queued', 'sent')`,
       [key],
     ),
-  )!.count
+  ).count

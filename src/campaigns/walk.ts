@@ -71,10 +71,10 @@ const COUNTED = 10_000
 
 /** The number of recipients among the next contacts, and the key of the last one read; null: there are no more. */
 export const countWanted = (reader: Reader, campaign: Campaign, from: number): { count: number; last: number | null } =>
-  reader.first(
+  reader.one(
     raw<{ count: number; last: number | null }>(
       `select count(*) filter (where ${WANTED}) as count, max(key) as last from (
          select * from contacts where audience_key = ? and key > ? and key <= ? order by key limit ${COUNTED}) c`,
       [...wantedOf(campaign), campaign.audience_key, from, campaign.last_contact],
     ),
-  )!
+  )

@@ -35,7 +35,7 @@ type Values = readonly (readonly [Labels, number])[]
 const gauge = (name: string, help: string, values: Figure['values']): Figure => ({ name, help, type: 'gauge', values })
 const single = (value: number): Values => [[{}, value]]
 const counted = ({ store }: FiguresDeps, from: string): number =>
-  store.first(raw<{ n: number }>(`select count(*) as n from ${from}`))!.n
+  store.one(raw<{ n: number }>(`select count(*) as n from ${from}`)).n
 const by = (deps: FiguresDeps, label: string, from: string): Values =>
   deps.store
     .all(raw<{ name: string; n: number }>(`select ${label} as name, count(*) as n from ${from} group by 1 order by 1`))
@@ -166,16 +166,16 @@ export const FIGURES: readonly Figure[] = [
   ]),
   gauge('postrider_queue_late_seconds', 'How long due mail has waited for delivery.', (deps) => {
     const query = `select min(next_attempt_at) as at from deliveries where status = 'queued'`
-    return single(lateness(deps, [deps.store.first(raw<{ at: number | null }>(query))!.at]))
+    return single(lateness(deps, [deps.store.one(raw<{ at: number | null }>(query)).at]))
   }),
   gauge('postrider_outcomes_week', 'What became of mail in the last seven days.', ({ clock, store }) => {
-    const { bounces, complaints, deliveries } = store.first(
+    const { bounces, complaints, deliveries } = store.one(
       raw<{ deliveries: number; bounces: number; complaints: number }>(
         `select coalesce(sum(deliveries), 0) as deliveries, coalesce(sum(bounces), 0) as bounces,
            coalesce(sum(complaints), 0) as complaints from tallies where hour >= ?`,
         [Math.floor((clock.now() - 7 * DAY) / HOUR)],
       ),
-    )!
+    )
     return [
       [{ outcome: 'delivered' }, deliveries],
       [{ outcome: 'bounced' }, bounces],

@@ -28,7 +28,7 @@ export function usageCommand(program: Command, invocation: () => Invocation): vo
         const tables = tablesOf(store)
         const mails = countOf(store, 'outbound_emails')
         const received = countOf(store, 'inbound_messages')
-        const free = Number(store.first(raw<{ free: number }>(FREE))!.free)
+        const free = Number(store.one(raw<{ free: number }>(FREE)).free)
         const octets = {
           ...byKind(tables),
           free,
@@ -100,7 +100,7 @@ function tablesOf(reader: Reader): TableUsage[] {
 }
 
 const countOf = (reader: Reader, name: TableName): number =>
-  reader.first(raw<{ count: number }>(`select count(*) as count from ${name}`))!.count
+  reader.one(raw<{ count: number }>(`select count(*) as count from ${name}`)).count
 
 function byKind(tables: readonly TableUsage[]): Record<string, number> {
   const sums: Record<string, number> = {}

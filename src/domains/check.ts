@@ -85,7 +85,7 @@ export async function checkDomain(deps: CheckDeps, domainKey: number): Promise<D
       noteKey(tx, domainKey, selector, ofRetired[index]!.verified, now)
     // Records may have been re-issued during the look-up, so the present ones are used.
     advance(tx, deps, domain, { news, absent }, now)
-    const after = tx.first(db.selectFrom('domains').selectAll().where('key', '=', domainKey))!
+    const after = tx.one(db.selectFrom('domains').selectAll().where('key', '=', domainKey))
     // Records issued during the look-up are checked at once.
     const stands = new Set(asked.map(({ key }) => key))
     const next = recordsOf(tx, domainKey).every(({ key }) => stands.has(key)) ? nextCheck(after, now) : now

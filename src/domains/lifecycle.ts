@@ -266,5 +266,5 @@ function planOfOwner(reader: Reader, config: Pick<Config, 'plans'>, domain: Doma
     .selectFrom('users')
     .select(['plan', 'downgrade_to', 'downgrade_at'])
     .where('key', '=', domain.user_key)
-  return planOf(config, reader.first(user)!, now)
+  return planOf(config, reader.one(user), now)
 }

@@ -84,6 +84,6 @@ export class Samples {
     const counted = raw<{ n: number }>(
       `select count(*) as n from (select 1 from deliveries where status = 'queued' limit ${MOST_WAITING})`,
     )
-    return this.#store.first(counted)!.n
+    return this.#store.one(counted).n
   }
 }

@@ -162,7 +162,7 @@ function insertClient(
   now: number,
   { id, name, redirectUris, until }: Registration & { id: string; until: number | null },
 ): OauthClient | undefined {
-  const { count } = tx.first(db.selectFrom('oauth_clients').select((eb) => eb.fn.countAll<number>().as('count')))!
+  const { count } = tx.one(db.selectFrom('oauth_clients').select((eb) => eb.fn.countAll<number>().as('count')))
   const oldest = `select key from oauth_clients where ${ungranted} order by last_used_at, key limit 1`
   if (count >= MAX_CLIENTS && tx.run(raw(`delete from oauth_clients where key in (${oldest})`)).changes === 0)
     return undefined

@@ -61,7 +61,7 @@ export async function createToken(
         updated_at: now,
       }),
     )
-    return tx.first(db.selectFrom('tokens').selectAll().where('key', '=', key))!
+    return tx.one(db.selectFrom('tokens').selectAll().where('key', '=', key))
   })
   return { token, plaintext }
 }

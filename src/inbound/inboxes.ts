@@ -36,7 +36,7 @@ export function addInbox(
       .where('address', '=', whole)
       .where('deleted_at', 'is', null)
     if (tx.first(taken)) throw refuseAttribute('already_exists', 'address', `You have an inbox ${whole} already.`)
-    const inbox = tx.first(
+    const inbox = tx.one(
       db
         .insertInto('inboxes')
         .values({
@@ -49,7 +49,7 @@ export function addInbox(
           updated_at: now,
         })
         .returningAll(),
-    )!
+    )
     if (countLive(tx, domainKey) === 1) reissueRecords(tx, { config, ring }, domainKey, now)
     return inbox
   })
@@ -84,13 +84,13 @@ function placeOf(reader: Reader, userKey: number, text: string): { address: stri
 }
 
 function countLive(reader: Reader, domainKey: number): number {
-  return reader.first(
+  return reader.one(
     db
       .selectFrom('inboxes')
       .select((eb) => eb.fn.countAll<number>().as('count'))
       .where('domain_key', '=', domainKey)
       .where('deleted_at', 'is', null),
-  )!.count
+  ).count
 }
 
 /** Renames an inbox. Its address cannot change: another one throws 422. */
@@ -102,13 +102,13 @@ export function changeInbox(
   if (address !== undefined && inboxAddress(address)?.address !== inbox.address)
     throw refuseAttribute('immutable', 'address', `The address stays ${inbox.address}; make another inbox instead.`)
   return store.write((tx) =>
-    tx.first(
+    tx.one(
       db
         .updateTable('inboxes')
         .set({ ...(name === undefined ? {} : { name }), updated_at: clock.now() })
         .where('key', '=', inbox.key)
         .returningAll(),
-    )!,
+    ),
   )
 }
 

@@ -106,7 +106,7 @@ async function moveOne(parts: ApiDeps, { id, key }: ListedRow, on: (typeof MOVES
   if (moved === 0)
     throw refuse('transition_not_allowed', `No recipient of this mail can be moved by "${on}": look at their states.`)
   parts.bells.queue()
-  return { ...parts.store.first(db.selectFrom('outbound_emails').selectAll().where('key', '=', key))! }
+  return { ...parts.store.one(db.selectFrom('outbound_emails').selectAll().where('key', '=', key)) }
 }
 
 export const outboundEmails = define('outbound-emails', {

@@ -60,13 +60,13 @@ export function enqueueBulk(tx: Tx, mail: BulkMail, now: number): string {
 
 /** The number of a campaign's undecided mails; the count ends at `most`. */
 export function openMails(reader: Reader, campaignKey: number, most: number): number {
-  return reader.first(
+  return reader.one(
     raw<{ count: number }>(
       `select count(*) as count from (
          select 1 from outbound_emails where campaign_key = ? and status in ('queued', 'sent') limit ?)`,
       [campaignKey, most],
     ),
-  )!.count
+  ).count
 }
 
 const OPEN = `select key from outbound_emails where campaign_key = ? and status in ('queued', 'sent')`

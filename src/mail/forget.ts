@@ -92,7 +92,7 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] 
 /** Cancels a delivery that waits for the address. */
 function withhold(tx: Tx, emailKey: number, { key, role }: NamedDelivery, { at }: Erasing): void {
   move(tx, deliveryMachine, key, 'suppress', { next_attempt_at: null, updated_at: at })
-  const email = tx.first(emailOf({ key: emailKey }))!
+  const email = tx.one(emailOf({ key: emailKey }))
   if (email.campaign_key !== null) tx.signal(CAMPAIGN_MAIL, email.user_key)
   const details = { kind: 'suppressed', response: 'The recipient was erased on request.' }
   if (role === 'to') moveEmail(tx, { email, delivery: { key }, now: at }, 'suppressed', details)

@@ -146,7 +146,7 @@ async function byKeys(
   slice: number,
 ): Promise<Condition> {
   const found: { key: number }[] = []
-  const { newest } = reader.first(raw<{ newest: number | null }>('select max(key) as newest from outbound_emails'))!
+  const { newest } = reader.one(raw<{ newest: number | null }>('select max(key) as newest from outbound_emails'))
   for (let top = newest ?? 0; top > 0 && found.length <= FEW; top -= slice) {
     if (top !== newest) await new Promise((resolve) => void setImmediate(resolve))
     found.push(
@@ -171,12 +171,12 @@ async function byKeys(
 /** Mails to addresses that begin with the text. */
 function toBeginning(reader: Reader, text: string): Term {
   const range = [text, text + LAST]
-  const { count } = reader.first(
+  const { count } = reader.one(
     raw<{ count: number }>(
       `select count(*) as count from (select 1 from deliveries where lower(address) >= ? and lower(address) < ? limit ${FEW_ADDRESSES + 1})`,
       range,
     ),
-  )!
+  )
   return count <= FEW_ADDRESSES
     ? {
         by: 'address',

@@ -39,7 +39,7 @@ function slice(
   needle: string,
 ): Slice {
   const rows = `select ${key} as at from ${table} where ${owned} and ${key} > ? order by ${key} limit ${AT_ONCE}`
-  const end = reader.first(raw<{ end: number | null }>(`select max(at) as end from (${rows})`, [userKey, after]))!.end
+  const end = reader.one(raw<{ end: number | null }>(`select max(at) as end from (${rows})`, [userKey, after])).end
   if (end === null) return { texts: [], next: null }
   const text = `concat_ws(char(10), ${columns.map((name) => `"${name}"`).join(', ')})`
   const found = reader.all(

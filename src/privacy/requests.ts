@@ -109,7 +109,7 @@ export function insert(
     updated_at: now,
   }
   tx.afterCommit(ring)
-  return tx.first(db.insertInto('privacy_requests').values(row).returningAll())!
+  return tx.one(db.insertInto('privacy_requests').values(row).returningAll())
 }
 
 function requestOf(

@@ -44,13 +44,13 @@ export function slotFor(tx: Tx, userKey: number, agentId: string, now: number): 
 /** The time of a retry that would be due at `at`. The retries of a damaged agent follow its pace too. */
 export function retrySlot(tx: Tx, userKey: number, agentId: string, at: number): number {
   if (tx.first(agentOf({ user_key: userKey, agent_id: agentId }))?.status !== 'damaged') return at
-  const { last } = tx.first(
+  const { last } = tx.one(
     raw<{ last: number | null }>(
       `select max(v.next_attempt_at) as last from outbound_emails e join deliveries v on v.email_key = e.key
        where e.user_key = ? and e.status in ('queued', 'sent') and e.agent_id = ? and v.status = 'queued' and v.attempts > 0`,
       [userKey, agentId],
     ),
-  )!
+  )
   return Math.max(at, (last ?? 0) + PACE.damaged)
 }
 

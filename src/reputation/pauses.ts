@@ -11,7 +11,7 @@ export const agentOf = statement<{ user_key: number; agent_id: string }>()((arg)
 )
 
 export function addAgent(tx: Tx, userKey: number, agentId: string, now: number): Agent {
-  return tx.first(
+  return tx.one(
     db
       .insertInto('agents')
       .values({
@@ -24,7 +24,7 @@ export function addAgent(tx: Tx, userKey: number, agentId: string, now: number):
         updated_at: now,
       })
       .returningAll(),
-  )!
+  )
 }
 
 /** The agent, when it has sent before. Throws 409 while it is paused. */

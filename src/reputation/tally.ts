@@ -61,13 +61,13 @@ const sums =
 
 /** An agent's figures since a time, on all domains of its user. */
 export function agentFigures(reader: Reader, userKey: number, agentId: string, since: number): Figures {
-  return reader.first(
+  return reader.one(
     raw<Figures>(`select ${sums} from tallies where user_key = ? and agent_id = ? and agent_id <> '' and hour >= ?`, [
       userKey,
       agentId,
       Math.ceil(since / HOUR),
     ]),
-  )!
+  )
 }
 
 /** A domain's figures by day (UTC, days since 1970) since a time; days without mail are left out. */
@@ -81,22 +81,22 @@ export const domainDays = (reader: Reader, domainKey: number, since: number): (F
 
 /** A domain's figures since a time, of mail with and without an agent. */
 export function domainFigures(reader: Reader, domainKey: number, since: number): Figures {
-  return reader.first(
+  return reader.one(
     raw<Figures>(`select ${sums} from tallies where domain_key = ? and hour >= ?`, [
       domainKey,
       Math.ceil(since / HOUR),
     ]),
-  )!
+  )
 }
 
 /** The figures of all domains of a user since a time. */
 export function accountFigures(reader: Reader, userKey: number, since: number): Figures {
-  return reader.first(
+  return reader.one(
     raw<Figures>(
       `select ${sums} from tallies where domain_key in (select key from domains where user_key = ?) and hour >= ?`,
       [userKey, Math.floor(since / HOUR)],
     ),
-  )!
+  )
 }
 
 /** Moves an agent's figures of the present hour into the hour before, so that later results are counted separately. */

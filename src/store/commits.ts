@@ -143,6 +143,7 @@ export class Commits {
     return {
       all: (query) => statements.all(query.compile()),
       first: (query) => statements.first(query.compile()),
+      one: (query) => statements.one(query.compile()),
       fact: (query) => statements.fact(query.compile()),
       run: (query) => statements.run(query.compile()),
       generation: (table, by) => statements.generation(table, by),

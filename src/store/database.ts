@@ -62,6 +62,11 @@ export class Store implements Reader {
     return this.#statements.first(query.compile())
   }
 
+  /** See `Reader.one`. */
+  one<Output>(query: Runnable<Output>): Output {
+    return this.#statements.one(query.compile())
+  }
+
   /** See `Reader.fact`. */
   fact<Output>(query: Runnable<Output>): Output | undefined {
     return this.#statements.fact(query.compile())

@@ -207,12 +207,12 @@ export function sliceEnd(
   reader: Reader,
   { after, most = AT_ONCE, table, owned = ownedBy(table), userKey }: Slice,
 ): number | null {
-  return reader.first(
+  return reader.one(
     raw<{ last: number | null }>(
       `select max(key) as last from (select key from ${table} where ${owned} and key > ? order by key limit ${most})`,
       [userKey, after],
     ),
-  )!.last
+  ).last
 }
 
 /** One step through a table. Returns the key from which the next step goes on, null at the end. */

@@ -56,6 +56,13 @@ export class Statements {
     return row
   }
 
+  /** See `Reader.one`. */
+  one<Output>(query: Compiled): Output {
+    const row = this.first<Output>(query)
+    if (row === undefined) throw new Error(`No row: ${query.sql}`)
+    return row
+  }
+
   /** Runs a statement that changes rows. Throws the error of SQLite. */
   run({ parameters, sql }: Compiled): Change {
     const effects = this.#effects.of(sql)

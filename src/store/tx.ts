@@ -8,6 +8,8 @@ export interface Reader {
   all<Output>(query: Runnable<Output>): Output[]
   /** The first row of a query; undefined when it has none. Throws the error of SQLite. */
   first<Output>(query: Runnable<Output>): Output | undefined
+  /** The first row of a query that always has one. Throws the error of SQLite, and a fault when there is no row. */
+  one<Output>(query: Runnable<Output>): Output
   /**
    * The first row of a query that runs often and whose tables rarely change. The row is kept in memory until this or
    * another process changes these tables. The row is frozen. The time of day must not be a parameter.

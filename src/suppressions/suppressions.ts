@@ -61,7 +61,7 @@ export function suppress(tx: Tx, given: NewSuppression, now: number): Suppressio
   const { address, ...rest } = given
   const domain_key = livingDomain(tx, given.domain_key)
   const row = { strikes: 0, expires_at: null, ...rest, domain_key, email: normalised(address), updated_at: now }
-  return tx.first(
+  return tx.one(
     db
       .insertInto('suppressions')
       .values({ id: newId(now), ...row, created_at: now })
@@ -75,7 +75,7 @@ export function suppress(tx: Tx, given: NewSuppression, now: number): Suppressio
         }),
       )
       .returningAll(),
-  )!
+  )
 }
 
 /**
@@ -120,14 +120,14 @@ export function noteSoftBounce(
   const email = normalised(given.address)
   const { domain_key } = given
   tx.run(db.insertInto('soft_bounces').values({ domain_key, email, at: now }))
-  const recent = tx.first(
+  const recent = tx.one(
     db
       .selectFrom('soft_bounces')
       .select((eb) => eb.fn.countAll<number>().as('count'))
       .where('domain_key', '=', domain_key)
       .where('email', '=', email)
       .where('at', '>', now - SOFT_WINDOW),
-  )!
+  )
   if (recent.count < SOFT_BOUNCES) return
   const earlier = tx.first(
     db

@@ -41,7 +41,7 @@ export function replayDelivery(
       }),
     )
     tx.afterCommit(ring)
-    return tx.first(db.selectFrom('outbound_webhooks').selectAll().where('key', '=', made))!
+    return tx.one(db.selectFrom('outbound_webhooks').selectAll().where('key', '=', made))
   })
 }
 

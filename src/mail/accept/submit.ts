@@ -122,7 +122,7 @@ function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
   if (given.program !== undefined) refusePaused(tx, userKey, given.program)
   // An agent sends at the pace of its pool.
   const due = typeof given.agent_id === 'string' ? slotFor(tx, userKey, given.agent_id, now) : now
-  const email = tx.first(insertEmail(rowOf(accepting, domain)))!
+  const email = tx.one(insertEmail(rowOf(accepting, domain)))
   const spool = files.names.length > 0 ? JSON.stringify(files.names) : null
   tx.run(insertBody({ email_key: email.key, content: files.content, spool }))
   const expires_at = now + deps.config.delivery.lifetime
