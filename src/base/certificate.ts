@@ -32,7 +32,7 @@ export function makeCertificate(hostname: string, now: number, more: readonly Ui
   // X.520 limits a common name to 64 characters; the alternative name holds the full name.
   const name = sequence(der(0x31, sequence(COMMON_NAME, der(0x0c, Buffer.from(hostname.slice(0, 64))))))
   const serial = randomBytes(16)
-  serial[0] = (serial[0]! & 0x7f) | 0x40
+  serial.writeUInt8((serial.readUInt8() & 0x7f) | 0x40)
   const extensions = sequence(
     sequence(BASIC_CONSTRAINTS, yes, octets(sequence(yes))),
     sequence(SUBJECT_ALT_NAME, octets(sequence(der(0x82, Buffer.from(hostname))))),

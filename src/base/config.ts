@@ -20,10 +20,11 @@ import {
   size,
   text,
 } from './config-values.ts'
-import { OperatorError } from './errors.ts'
+import { must, OperatorError } from './errors.ts'
 import { issueWords } from './issues.ts'
 import { LEVELS } from './log.ts'
 import { isObject } from './json.ts'
+import { upTo } from './text.ts'
 
 const section = <T extends z.ZodRawShape>(shape: T) => z.strictObject(shape).prefault({} as never)
 
@@ -155,9 +156,9 @@ export function parseConfig(
 ): Config {
   const result = schema.safeParse(input)
   if (!result.success) {
-    const issue = result.error.issues[0]!
+    const issue = must(result.error.issues[0], 'The issue of a configuration')
     if (issue.code === 'unrecognized_keys') {
-      const key = [...issue.path, issue.keys[0]!]
+      const key = [...issue.path, ...issue.keys.slice(0, 1)]
       throw new OperatorError(`${where(key)}: "${key.join('.')}" is not a setting; remove it or correct its name.`)
     }
     const missing = issue.code === 'invalid_type' && issue.message.endsWith('received undefined')
@@ -187,7 +188,7 @@ export function loadConfig(
     tree = parse(source)
   } catch (thrown) {
     if (!(thrown instanceof TomlError)) throw thrown
-    const reason = thrown.message.split('\n')[0]!.replace(/^Invalid TOML document: /, '')
+    const reason = upTo(thrown.message, '\n').replace(/^Invalid TOML document: /, '')
     throw new OperatorError(`${file}:${thrown.line}: this is not TOML: ${reason}.`)
   }
   const fromEnvironment = applyEnvironment(tree, environment)
@@ -272,13 +273,13 @@ function lineOf(source: string, path: readonly PropertyKey[]): number {
   let line = 1
   let depth = 0
   for (const [index, text] of source.split('\n').entries()) {
-    const header = /^\s*\[\[?([^\]]+)\]\]?\s*(?:#.*)?$/.exec(text)
-    if (header) {
-      section = namesOf(header[1]!)
+    const [, header] = /^\s*\[\[?([^\]]+)\]\]?\s*(?:#.*)?$/.exec(text) ?? []
+    if (header !== undefined) {
+      section = namesOf(header)
       if (section.join('.') === repeated && left-- !== 0) section = ['']
     }
-    const key = header ? undefined : /^\s*((?:"[^"]*"|[\w.\s-])+?)\s*=/.exec(text)
-    const here = key ? [...section, ...namesOf(key[1]!)] : section
+    const [, key] = (header === undefined && /^\s*((?:"[^"]*"|[\w.\s-])+?)\s*=/.exec(text)) || []
+    const here = key === undefined ? section : [...section, ...namesOf(key)]
     // The deepest match so far: the key itself, an inline table, or its section.
     if (here.length <= depth || here.some((name, level) => name !== keys[level])) continue
     depth = here.length

@@ -27,10 +27,12 @@ export function readSign(dataDir: string): Sign | undefined {
       string,
       string | undefined
     >
-    const [seen, since, before] = [seen_at, doubted_since, before_at].map((text) => Date.parse(text ?? ''))
+    const [seen = NaN, since = NaN, before = NaN] = [seen_at, doubted_since, before_at].map((text) =>
+      Date.parse(text ?? ''),
+    )
     if (!Number.isFinite(seen)) return undefined
-    const doubted = Number.isFinite(since) && Number.isFinite(before) ? { since: since!, before: before! } : null
-    return { seen: seen!, doubted }
+    const doubted = Number.isFinite(since) && Number.isFinite(before) ? { since, before } : null
+    return { seen, doubted }
   } catch {
     return undefined
   }

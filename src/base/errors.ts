@@ -86,9 +86,14 @@ export class Refusal extends Error {
     this.headers = headers
   }
 
+  /** The code of the first problem. */
+  get code(): Code {
+    return must(this.problems[0], 'The problem of a refusal').code
+  }
+
   /** The HTTP status of the answer: that of the first problem. */
   get status(): Status {
-    return CODES[this.problems[0]!.code][0]
+    return CODES[this.code][0]
   }
 }
 

@@ -1,10 +1,10 @@
 // Identifiers. Public ids are UUIDv7 (RFC 9562 §5.7): they sort by time of creation, and cannot be guessed (D10).
 import { randomBytes, randomFillSync } from 'node:crypto'
 
-const POOL = new Uint8Array(4096)
+const POOL = Buffer.alloc(4096)
 let used = POOL.length
 
-function random(count: number): Uint8Array {
+function random(count: number): Buffer {
   if (used + count > POOL.length) {
     randomFillSync(POOL)
     used = 0
@@ -12,16 +12,13 @@ function random(count: number): Uint8Array {
   return POOL.subarray(used, (used += count))
 }
 
-const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
-
 /** A UUIDv7 for a time in ms, with 74 random bits. */
 export function newId(now: number): string {
   const noise = random(10)
   const time = now.toString(16).padStart(12, '0')
-  const a = HEX[(noise[0]! & 0x0f) | 0x70]! + HEX[noise[1]!]!
-  const b = HEX[(noise[2]! & 0x3f) | 0x80]! + HEX[noise[3]!]!
-  let node = ''
-  for (let i = 4; i < 10; i++) node += HEX[noise[i]!]!
+  const a = ((noise.readUInt16BE(0) & 0x0fff) | 0x7000).toString(16)
+  const b = ((noise.readUInt16BE(2) & 0x3fff) | 0x8000).toString(16)
+  const node = noise.readUIntBE(4, 6).toString(16).padStart(12, '0')
   return `${time.slice(0, 8)}-${time.slice(8)}-${a}-${b}-${node}`
 }
 
@@ -32,7 +29,7 @@ export function newSecret(prefix: string): string {
   let number = BigInt(`0x${randomBytes(32).toString('hex')}`)
   let digits = ''
   for (let i = 0; i < 43; i++) {
-    digits = BASE62[Number(number % 62n)]! + digits
+    digits = BASE62.charAt(Number(number % 62n)) + digits
     number /= 62n
   }
   return prefix + digits
@@ -50,11 +47,11 @@ export function base32(bytes: Uint8Array): string {
     bits += 8
     while (bits >= 5) {
       bits -= 5
-      text += BASE32[(value >>> bits) & 31]!
+      text += BASE32.charAt((value >>> bits) & 31)
     }
     value &= (1 << bits) - 1
   }
-  return bits > 0 ? text + BASE32[(value << (5 - bits)) & 31]! : text
+  return bits > 0 ? text + BASE32.charAt((value << (5 - bits)) & 31) : text
 }
 
 /** The bytes of `base32` text in either case; undefined when it has another character. */

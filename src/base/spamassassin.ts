@@ -5,6 +5,7 @@ import { accessSync, constants } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { MINUTE } from './clock.ts'
 import { semaphore } from './semaphore.ts'
+import { must } from './errors.ts'
 
 export const SPAMASSASSIN = '/usr/bin/spamassassin'
 const MAX_OUTPUT = 64 * 1024 * 1024
@@ -41,7 +42,9 @@ export function judgeSpam(message: string | Buffer, program: string): Promise<Sp
         const child = execFile(program, args, options, (error, stdout) =>
           resolve(error ? undefined : readStatus(stdout)),
         )
-        child.stdin!.on('error', () => {}).end(message)
+        must(child.stdin, 'The input of SpamAssassin')
+          .on('error', () => {})
+          .end(message)
       }),
   )
 }
@@ -52,6 +55,6 @@ export function readStatus(output: string): SpamVerdict | undefined {
     /^X-Spam-Status: \w+, score=(-?[\d.]{1,10}) required=([\d.]{1,10}) tests=([\w,]{0,20000})/m.exec(
       output.slice(0, 64 * 1024),
     ) ?? []
-  if (score === undefined) return undefined
-  return { score: Number(score), required: Number(required), rules: rules === 'none' ? [] : rules!.split(',') }
+  if (score === undefined || rules === undefined) return undefined
+  return { score: Number(score), required: Number(required), rules: rules === 'none' ? [] : rules.split(',') }
 }

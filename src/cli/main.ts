@@ -148,7 +148,7 @@ function failed(thrown: unknown, terminal: Terminal): number {
   const message = messageOf(why)
   const told = expected ? printable(message) : ((thrown instanceof Error ? thrown.stack : undefined) ?? message)
   complain(terminal, told)
-  const code = why instanceof Refusal ? why.problems[0]!.code : expected ? 'refused' : 'internal'
+  const code = why instanceof Refusal ? why.code : expected ? 'refused' : 'internal'
   answerError(terminal, message, code)
   return 1
 }

@@ -1,0 +1,4 @@
+// Pieces of a text.
+
+/** A text up to the first `end`; the whole text when it has none. */
+export const upTo = (text: string, end: string | RegExp): string => text.split(end, 1)[0] ?? text
