@@ -31,7 +31,9 @@ export function toAscii(name: string): string | undefined {
   // The URL parser would turn a number into an IP address: the last label of a name has at least one letter.
   if (ascii.length === 0 || ascii.length > 253) return undefined
   const labels = ascii.split('.')
-  return labels.every((label) => LABEL.test(label)) && /[a-z]/.test(labels.at(-1)!) ? ascii : undefined
+  return labels.every((label) => LABEL.test(label)) && /[a-z]/.test(ascii.slice(ascii.lastIndexOf('.')))
+    ? ascii
+    : undefined
 }
 
 /**

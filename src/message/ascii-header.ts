@@ -65,13 +65,10 @@ function asciiAddresses(value: string): string | undefined {
     }
     // Readers drop white space between encoded words (RFC 2047 §6.2): adjacent words that need encoding become one.
     let words = wordOf(token)
-    while (
-      words !== undefined &&
-      /^\s+$/.test(tokens[at + 1] ?? '') &&
-      WIDE.test(tokens[at + 2] ?? '') &&
-      !/^[<(]/.test(tokens[at + 2]!)
-    ) {
-      const next = wordOf(tokens[at + 2]!)
+    while (words !== undefined && /^\s+$/.test(tokens[at + 1] ?? '')) {
+      const following = tokens[at + 2] ?? ''
+      if (!WIDE.test(following) || /^[<(]/.test(following)) break
+      const next = wordOf(following)
       words = next === undefined ? undefined : `${words} ${next}`
       at += 2
     }

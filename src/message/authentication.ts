@@ -19,7 +19,9 @@ export function withoutForgedField(
 ): Record<string, string | string[]> {
   const { 'authentication-results': results, ...others } = headers
   const kept = [results ?? []].flat().filter((value) => !claims(value, hostname))
-  return kept.length === 0 ? others : { ...others, 'authentication-results': kept.length === 1 ? kept[0]! : kept }
+  const [first, second] = kept
+  if (first === undefined) return others
+  return { ...others, 'authentication-results': second === undefined ? first : kept }
 }
 
 /** Whether a field's value begins with our name: in any case, quoted, after comments, or with a version after it. */
@@ -35,7 +37,7 @@ function commentsEnd(value: string): number {
   let depth = 0
   let at = 0
   for (; at < value.length; at++) {
-    const character = value[at]!
+    const character = value.charAt(at)
     if (character === '(') depth++
     else if (character === ')' && depth > 0) depth--
     else if (character === '\\' && depth > 0) at++

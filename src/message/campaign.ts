@@ -90,10 +90,10 @@ function htmlPieces(html: string, tracking: CampaignTemplate['tracking']): BodyP
   for (const { end, start, trackable, url } of readTargets(html)) {
     // A merge tag is never cut in two:
     // a link inside a tag's name is no link, and a link that ends inside a tag has no known address.
-    while (tag < tags.length && tags[tag]!.end <= start) tag++
+    while ((tags[tag]?.end ?? Infinity) <= start) tag++
     const over = (tags[tag]?.start ?? end) < start
     const first = tag
-    while (tag < tags.length && tags[tag]!.end <= end) tag++
+    while ((tags[tag]?.end ?? Infinity) <= end) tag++
     if (over || (tags[tag]?.start ?? end) < end) continue
     // An unsubscribe link is never tracked.
     const leaves = /\{\{\s*unsubscribe_(?:url|mailto)\s*\}\}/.test(url)

@@ -78,19 +78,20 @@ const NAME_ALONE = /^[\x21-\x39\x3b-\x7e]+[ \t\r]*$/
 /** The fields as mailauth reads them: a line that begins no field belongs to the field before. */
 function rowsOf(header: string): Row[] {
   const lines = header.split(/\r?\n/)
-  while (lines.length > 0 && /^\r*$/.test(lines.at(-1)!)) lines.pop()
-  const starts: boolean[] = []
-  for (let at = lines.length - 1; at >= 0; at--) {
-    const next = starts[at + 1] === false ? lines[at + 1]! : undefined
-    const begins =
-      FIELD.test(lines[at]!) || (next !== undefined && NAME_ALONE.test(lines[at]!) && /^[ \t\r]*:/.test(next))
-    starts[at] = begins || at === 0
-  }
+  lines.splice(lines.findLastIndex((line) => !/^\r*$/.test(line)) + 1)
+  /** The line after, when it does not begin a field. */
+  let next: string | undefined
+  const backwards = lines.toReversed().map((line) => {
+    const begins = FIELD.test(line) || (next !== undefined && NAME_ALONE.test(line) && /^[ \t\r]*:/.test(next))
+    next = begins ? undefined : line
+    return begins
+  })
+  const starts = backwards.toReversed()
   const rows: Row[] = []
   for (const [at, line] of lines.entries()) {
-    if (starts[at]) rows.push({ key: '', lines: [line], octets: line.length + 2 })
+    const row = rows.at(-1)
+    if (starts[at] || row === undefined) rows.push({ key: '', lines: [line], octets: line.length + 2 })
     else {
-      const row = rows.at(-1)!
       row.lines.push(line)
       row.octets += line.length + 2
     }

@@ -1,6 +1,7 @@
 // Reads complaints: feedback reports (ARF, RFC 5965; CFBL, RFC 9477), and mails of providers that return our mail or
 // its header with some text, but without a feedback part. Tokens in the copy of our mail identify the mail: every local
 // part that may be a token is collected here, and the caller verifies the tokens.
+import { upTo } from '../base/text.ts'
 import { fieldOf, isMessage, nodesOf, parseFields, partsOf, textOf, type Field, type Node } from './mime-tree.ts'
 import { addressIn } from './reported.ts'
 
@@ -65,15 +66,15 @@ const copiesIn = (message: Buffer, tree: Node): Field[][] =>
   [...nodesOf(tree)]
     .filter(({ type }) => isMessage(type) || type === 'text/rfc822-headers' || type === 'message/rfc822-headers')
     .slice(0, MAX_COPIES)
-    .map((node) => parseFields(textOf(message, node, MAX_REPORT).split(/\r?\n\r?\n/, 1)[0]!))
+    .map((node) => parseFields(upTo(textOf(message, node, MAX_REPORT), /\r?\n\r?\n/)))
 
 /** The form of our return paths and unsubscribe addresses: local parts of 26 characters. */
-const TOKEN = /(?<![\w.+-])((?:u-)?[a-z2-7]{26})@/gi
+const TOKEN = /(?<![\w.+-])(?:u-)?[a-z2-7]{26}(?=@)/gi
 
 function tokensIn(fields: Field[], copies: Field[][], texts: string[]): string[] {
   const tokens = new Set<string>()
   const values = [fields, ...copies].flatMap((each) => each.map(({ value }) => value.slice(0, MAX_REPORT)))
   for (const text of [...values, ...texts])
-    for (const [, token] of text.matchAll(TOKEN)) if (tokens.size < MAX_TOKENS) tokens.add(token!.toLowerCase())
+    for (const [token] of text.matchAll(TOKEN)) if (tokens.size < MAX_TOKENS) tokens.add(token.toLowerCase())
   return [...tokens]
 }

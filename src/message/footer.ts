@@ -60,7 +60,7 @@ export function languageOf(html: string): Language {
   const [first] = namesIn(WORDS)
     .map((language) => ({ language, count: hits(language) }))
     .toSorted((a, b) => b.count - a.count)
-  return first!.count >= MIN_HITS ? first!.language : 'en'
+  return first && first.count >= MIN_HITS ? first.language : 'en'
 }
 
 /**

@@ -1,6 +1,8 @@
 // How much a page of a stranger asks of the libraries that read it: their work grows with the number of tags times the
 // depth of open elements. One linear pass counts both before a library sees the page. It never counts less than a
 // library would: every start tag counts, wherever it stands, and an end tag only where it is surely one.
+import { must } from '../base/errors.ts'
+import { count } from '../base/maps.ts'
 import { readAttributes } from './tracking.ts'
 
 /** The most elements that may be open at once, and the most tags of a page. */
@@ -20,8 +22,8 @@ export function isBeyondBounds(html: string): boolean {
   const open: string[] = []
   const counts = new Map<string, number>()
   const pop = (): string => {
-    const top = open.pop()!
-    counts.set(top, counts.get(top)! - 1)
+    const top = must(open.pop(), 'An open element')
+    count(counts, top, -1)
     return top
   }
   /** Before this offset an end tag may be text: it stands in a comment, an attribute or an element of text. */
@@ -49,7 +51,7 @@ export function isBeyondBounds(html: string): boolean {
       // Libraries end `<x/>` at once within foreign elements: no end tag is known to be its own.
       const own = !foreign || (end !== undefined && !/\/\s*>$/.test(html.slice(index, end))) ? name : ''
       if (open.push(own) > MOST_OPEN) return true
-      counts.set(own, (counts.get(own) ?? 0) + 1)
+      count(counts, own, 1)
       if (end !== undefined) unsure = RAW.test(name) ? endOfText(html, name, end) : end
     }
   }

@@ -1,6 +1,9 @@
 // Whether a reader of a campaign's html can see an unsubscribe link (D61): the tag as visible text, or as the address
 // of a link with visible content. When html or style is ambiguous, the answer is no: a second unsubscribe link does no
 // harm, but a mail without one does.
+import { isNameIn } from '../base/one-of.ts'
+import { must } from '../base/errors.ts'
+import { count } from '../base/maps.ts'
 import { cutTemplate, tagsOf } from './template.ts'
 import { readAttributes, readReferences, type Attributes } from './tracking.ts'
 
@@ -23,7 +26,7 @@ const BLOCK =
 // Each group of zeros begins at one place only, so that no number of zeros makes a pattern slow.
 const ZERO = /^[-+]?(?:0+(?:\.0+)?|\.0+)(?![\d.])/
 /** Style values that hide an element, by property; text in the colour of its background is not detected. */
-const HIDES: Record<string, RegExp> = {
+const HIDES = {
   display: /^none/,
   visibility: /^(?:hidden|collapse)/,
   'content-visibility': /^hidden/,
@@ -56,8 +59,8 @@ function hides(style: string): boolean {
     const colon = declaration.indexOf(':')
     const name = declaration.slice(0, Math.max(colon, 0)).trim().toLowerCase()
     return (
-      Object.hasOwn(HIDES, name) &&
-      HIDES[name]!.test(
+      isNameIn(HIDES, name) &&
+      HIDES[name].test(
         declaration
           .slice(colon + 1)
           .trim()
@@ -83,15 +86,15 @@ export function hasUnsubscribeLink(html: string): boolean {
   let hidden = 0
   let leaving = 0
   const pop = (): Open => {
-    const top = open.pop()!
-    counts.set(top.name, counts.get(top.name)! - 1)
+    const top = must(open.pop(), 'An open element')
+    count(counts, top.name, -1)
     if (top.hidden) hidden--
     if (top.leaves) leaving--
     return top
   }
   const close = (name: string): void => {
     if (!counts.get(name)) return
-    const nested = open.at(-1)!.name === name
+    const nested = open.at(-1)?.name === name
     let top = pop()
     for (; top.name !== name; top = pop()) if (top.hidden && !CELL.test(name)) hidden++
     if (top.hidden && !nested && !CELL.test(name) && !BLOCK.test(name)) hidden++
@@ -113,10 +116,11 @@ export function hasUnsubscribeLink(html: string): boolean {
     const unseen = UNSEEN.test(name) || isHidden(attributes, rules)
     if (name === 'img' && leaving > 0 && hidden === 0 && !unseen && isPicture(attributes)) return true
     if (VOID.test(name)) continue
-    open.push({ name, hidden: unseen, leaves: name === 'a' && leads(attributes) })
-    counts.set(name, (counts.get(name) ?? 0) + 1)
+    const leaves = name === 'a' && leads(attributes)
+    open.push({ name, hidden: unseen, leaves })
+    count(counts, name, 1)
     if (unseen) hidden++
-    if (open.at(-1)!.leaves) leaving++
+    if (leaves) leaving++
   }
   return false
 }
@@ -221,10 +225,7 @@ function readSheet(sheet: string, found: Set<string>): void {
       from = index + 1
       if (selectors.includes('@') || !hides(css.slice(begin + 1, index))) continue
       for (const selector of selectors.split(',')) {
-        const last = selector
-          .trim()
-          .split(/[\s>+~]+/)
-          .at(-1)!
+        const last = selector.trim().replace(/^[\s\S]*[\s>+~]/, '')
         for (const [name] of last.matchAll(/[.#][\w-]+/g)) found.add(name)
       }
     }

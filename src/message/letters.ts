@@ -3,6 +3,7 @@
 // their files one at a time, and a large mail is written into one buffer, so that a mail of 40 MB needs little more
 // memory than 40 MB.
 import { createPrivateKey, type KeyObject } from 'node:crypto'
+import { keepNewest } from '../base/maps.ts'
 import { askForAll } from '../base/threads/jobs.ts'
 import { readProven } from '../base/spooled.ts'
 import {
@@ -99,7 +100,7 @@ function templateOf(id: string): Promise<CompiledCampaign> {
     // A failure is not kept, because the next request may succeed.
     compiled.catch(() => templates.delete(id))
     templates.set(id, compiled)
-    if (templates.size > MAX_TEMPLATES) templates.delete(templates.keys().next().value!)
+    keepNewest(templates, MAX_TEMPLATES)
   }
   return compiled
 }

@@ -1,6 +1,7 @@
 // The structure of a received message (RFC 2045, RFC 2046) as a tree of byte ranges, with limits that no normal mail
 // reaches. It copies nothing and decodes only the parts asked for, so that a hostile message costs no more than its own
 // size.
+import { upTo } from '../base/text.ts'
 
 /** The limits of a message (D47). */
 export const MAX_DEPTH = 32
@@ -86,8 +87,8 @@ export function parseFields(block: string): Field[] {
   const fields: Field[] = []
   for (const line of block.split(/\r?\n(?![ \t])/)) {
     const [, name, value] = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:([\s\S]*)$/.exec(line) ?? []
-    if (name === undefined) continue
-    fields.push({ name, value: value!.replace(/\r?\n(?=[ \t])/g, '').trim() })
+    if (name === undefined || value === undefined) continue
+    fields.push({ name, value: value.replace(/\r?\n(?=[ \t])/g, '').trim() })
     if (fields.length > MAX_FIELDS) break
   }
   return fields
@@ -112,7 +113,7 @@ function parseNode(message: Buffer, { depth, end, fallback, start }: Place, budg
   if (fields.length > MAX_FIELDS) throw new MalformedMessage(`The header has more than ${MAX_FIELDS} fields.`)
   const { value, params } = parseParameters(fieldOf({ fields }, 'content-type') ?? fallback)
   const type = /^[\w.+-]+\/[\w.+-]+$/.test(value) ? value.toLowerCase() : fallback
-  const encoding = (fieldOf({ fields }, 'content-transfer-encoding') ?? '7bit').toLowerCase().split(/[\s;]/)[0]!
+  const encoding = upTo(fieldOf({ fields }, 'content-transfer-encoding') ?? '7bit', /[\s;]/).toLowerCase()
   const node: Node = { fields, type, params, encoding, at: start, start: body, end, children: [] }
   if (type.startsWith('multipart/')) {
     const inside = type === 'multipart/digest' ? 'message/rfc822' : 'text/plain'
@@ -137,7 +138,7 @@ function boundariesOf(written: string, budget: Budget): string[] {
   let bare = ''
   let depth = 0
   for (let at = 0; at < written.length; at++) {
-    const character = written[at]!
+    const character = written.charAt(at)
     if (character === '\\' && depth > 0) at++
     else if (character === '(') depth++
     else if (character === ')' && depth > 0) depth--
@@ -203,9 +204,10 @@ export function parseParameters(text: string): { value: string; params: Readonly
   const parameter = /;\s*(?:([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\[\s\S])*)"?[^;]*|([^;]*))|[^;]*)/y
   parameter.lastIndex = value.length
   for (let match = parameter.exec(text); match; match = parameter.exec(text)) {
-    const name = match[1]?.toLowerCase()
-    if (name === undefined) continue
-    if (!params.has(name)) params.set(name, match[2]?.replace(/\\([\s\S])/g, '$1') ?? match[3]!.trim())
+    const [, key, quoted, bare = ''] = match
+    if (key === undefined) continue
+    const name = key.toLowerCase()
+    if (!params.has(name)) params.set(name, quoted?.replace(/\\([\s\S])/g, '$1') ?? bare.trim())
     if (params.size > 100) break
   }
   return { value: value.trim(), params }

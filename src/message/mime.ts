@@ -105,18 +105,23 @@ const nameFallback = (value: string): string =>
 /** `filename="report.pdf"`, or the form of RFC 2231 when it is not ASCII. Never both: that would be a defect. */
 function fileName(value: string): string[] {
   if (isSimple(value)) return [quoted('filename', value)]
-  const pieces = ['']
+  const pieces: string[] = []
+  let piece = ''
   for (const character of value) {
     const encoded = encodeURIComponent(character).replace(
       /[!'()*]/,
       (mark) => `%${mark.charCodeAt(0).toString(16).toUpperCase()}`,
     )
     // No cut inside a character: readers decode each piece alone.
-    if (pieces.at(-1)!.length + encoded.length > 50) pieces.push('')
-    pieces[pieces.length - 1] += encoded
+    if (piece.length + encoded.length > 50) {
+      pieces.push(piece)
+      piece = ''
+    }
+    piece += encoded
   }
+  pieces.push(piece)
   if (pieces.length === 1) return [`filename*=utf-8''${pieces[0]}`]
-  return pieces.map((piece, index) => `filename*${index}*=${index === 0 ? "utf-8''" : ''}${piece}`)
+  return pieces.map((text, index) => `filename*${index}*=${index === 0 ? "utf-8''" : ''}${text}`)
 }
 
 /**
@@ -124,7 +129,8 @@ function fileName(value: string): string[] {
  * Encoded text cannot hold the boundary's "=_".
  */
 export function multipart(kind: 'alternative' | 'related' | 'mixed', seed: string, parts: readonly Part[]): Part {
-  if (parts.length === 1) return parts[0]!
+  const [only, second] = parts
+  if (only !== undefined && second === undefined) return only
   const boundary = `=_${kind.slice(0, 3)}_${seed}`
   const type = kind === 'related' ? '; type="text/html"' : ''
   return {

@@ -98,8 +98,8 @@ export function splitAddresses(value: string | undefined): string[] {
   let depth = 0
   let bracket = ''
   for (let at = 0; at < Math.min(value.length, MAX_VALUE); at++) {
-    const character = value[at]!
-    if (character === '\\') part += value[at++]!
+    const character = value.charAt(at)
+    if (character === '\\') part += value.charAt(at++)
     else if (character === '"' && depth === 0) quoted = !quoted
     else if (!quoted && character === '(') depth++
     else if (!quoted && character === ')' && depth > 0) depth--

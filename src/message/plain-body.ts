@@ -70,14 +70,14 @@ function withText(message: Buffer, node: Node): PlainBody | undefined {
   const type = valueOf(node, 'content-type')
   const encoding = valueOf(node, 'content-transfer-encoding')
   if (type === undefined || encoding === undefined) return undefined
-  const match = TEXT.exec(type || 'text/plain')
+  const [, subtype] = TEXT.exec(type || 'text/plain') ?? []
   // Different readers treat a part without any octet differently.
-  if (!match || node.start >= node.end || node.children.length > 0 || !ENCODING.test(encoding || '7bit'))
+  if (subtype === undefined || node.start >= node.end || node.children.length > 0 || !ENCODING.test(encoding || '7bit'))
     return undefined
   const octets = contentOf(message, node, encoding.toLowerCase())
   const text = octets && (octets.toString().replaceAll('\r\n', '\n').replaceAll('\0', '') || null)
   if (text === undefined) return undefined
-  return match[1]!.toLowerCase() === 'html' ? { text: null, html: text } : { text, html: null }
+  return subtype.toLowerCase() === 'html' ? { text: null, html: text } : { text, html: null }
 }
 
 /** A leaf's octets, its transfer encoding undone; undefined when it is not written strictly. */

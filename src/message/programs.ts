@@ -79,16 +79,16 @@ function namesOf(node: Node): string[] {
   const names = new Set<string>()
   for (const field of valuesOf(node, /^content-(?:type|disposition)$/i)) {
     const pieces = new Map<string, string[]>()
-    for (const [, key, piece, , quoted, bare] of field.matchAll(NAME)) {
-      const value = quoted?.replace(/\\([\s\S])/g, '$1') ?? bare!.trim()
+    for (const [, key = '', piece, , quoted, bare = ''] of field.matchAll(NAME)) {
+      const value = quoted?.replace(/\\([\s\S])/g, '$1') ?? bare.trim()
       if (piece === undefined) {
         names.add(shownName(value))
         // Some readers end a name without quotes at white space or a comment: both forms are checked.
         if (quoted === undefined) names.add(shownName(value.replace(/["\s(].*$/, '')))
       } else {
-        const list = pieces.get(key!.toLowerCase()) ?? []
+        const list = pieces.get(key.toLowerCase()) ?? []
         list[Number(piece)] ??= value
-        pieces.set(key!.toLowerCase(), list)
+        pieces.set(key.toLowerCase(), list)
       }
     }
     for (const list of pieces.values()) names.add(shownName(list.join('')))

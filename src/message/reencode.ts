@@ -42,7 +42,7 @@ const REASONS = ['signed', 'unreadable', 'whole', 'fields'] as const satisfies r
 export const octetOf = (reason: Fixed): Uint8Array<ArrayBuffer> => new Uint8Array([REASONS.indexOf(reason)])
 /** The reason that an octet stands for; undefined for the octets of a mail. */
 export const reasonOf = (octets: Uint8Array): Fixed | undefined =>
-  octets.length === 1 ? REASONS[octets[0]!] : undefined
+  octets.length === 1 ? REASONS.find((_, octet) => octet === octets[0]) : undefined
 
 /** Re-encodes parts with lines longer than 998 octets; undefined when that is impossible or does not help. */
 export function withShortLines(message: Buffer): Buffer | undefined {

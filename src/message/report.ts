@@ -82,16 +82,17 @@ function readStatus(text: string): Report | undefined {
 
 /** Some servers omit the empty line between two recipients: a repeated field name begins the next one. */
 function recipientGroups(fields: Field[]): Field[][] {
-  const groups: Field[][] = [[]]
+  let group: Field[] = []
+  const groups = [group]
   let names = new Set<string>()
   for (const field of fields) {
     const name = field.name.toLowerCase()
     if (names.has(name) && /^(?:final|original)-recipient$/.test(name)) {
-      groups.push([])
+      groups.push((group = []))
       names = new Set()
     }
     names.add(name)
-    groups.at(-1)!.push(field)
+    group.push(field)
   }
   return groups
 }

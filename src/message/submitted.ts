@@ -69,14 +69,14 @@ const MOST = { agent_id: 128, idempotency_key: 256 }
 /** Reads a header: the octets before the empty line, each line with its CRLF. Throws UnsendableHeader. */
 export function readSubmitted(header: Buffer): SubmittedHeader {
   const fields = fieldsOf(header.toString('latin1'))
-  const from = mailboxOf('From', only(fields, 'from', true)!)
-  const sender = only(fields, 'sender', false)
+  const from = mailboxOf('From', needed(fields, 'from'))
+  const sender = only(fields, 'sender')
   if (sender !== undefined && mailboxOf('Sender', sender).domain !== from.domain)
     throw new UnsendableHeader('The Sender field names another domain than From; leave it out.')
-  const messageId = only(fields, 'message-id', false)
+  const messageId = only(fields, 'message-id')
   if (messageId !== undefined && !/^<[^<>\s]{1,900}>$/.test(messageId))
     throw new UnsendableHeader('The Message-ID field must hold one identifier in angle brackets.')
-  const subject = only(fields, 'subject', false)
+  const subject = only(fields, 'subject')
   const wishes = wishesOf(fields)
   return {
     from,
@@ -117,12 +117,20 @@ function valueOf({ raw }: RawField): string {
   return utf8(raw.slice(raw.indexOf(':') + 1).replaceAll('\r\n', '')).trim()
 }
 
-function only(fields: readonly RawField[], name: string, needed: boolean): string | undefined {
+const shownField = (name: string): string => name.replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase())
+
+function only(fields: readonly RawField[], name: string): string | undefined {
   const [first, second] = fields.filter((field) => field.name === name)
-  const shown = name.replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase())
-  if (second) throw new UnsendableHeader(`There are several ${shown} fields; a mail has one (RFC 5322 §3.6).`)
-  if (!first && needed) throw new UnsendableHeader(`There is no ${shown} field; it says whose domain sends.`)
+  if (second)
+    throw new UnsendableHeader(`There are several ${shownField(name)} fields; a mail has one (RFC 5322 §3.6).`)
   return first && valueOf(first)
+}
+
+function needed(fields: readonly RawField[], name: string): string {
+  const value = only(fields, name)
+  if (value === undefined)
+    throw new UnsendableHeader(`There is no ${shownField(name)} field; it says whose domain sends.`)
+  return value
 }
 
 function mailboxOf(field: 'From' | 'Sender', value: string): Address {
@@ -139,9 +147,10 @@ function listed(fields: readonly RawField[], name: string): Map<string, string> 
   for (const field of fields.filter((each) => each.name === name))
     for (const text of splitAddresses(valueOf(field))) {
       const address = parseAddress(text) ?? parseAddress(/<[^<>]*>/.exec(text)?.[0] ?? '')
-      const key = address && comparable(address.address)
+      if (!address) continue
+      const key = comparable(address.address)
       if (key !== undefined && !mailboxes.has(key))
-        mailboxes.set(key, formatAddress({ name: decoded(address!.name), address: address!.address }))
+        mailboxes.set(key, formatAddress({ name: decoded(address.name), address: address.address }))
     }
   return mailboxes
 }

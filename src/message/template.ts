@@ -23,10 +23,10 @@ const TAG = /\{\{\s*([^{}\s](?:[^{}]{0,198}[^{}\s])?)\s*\}\}/g
 export function cutTemplate(text: string): Piece[] {
   const pieces: Piece[] = []
   let end = 0
-  for (const match of text.matchAll(TAG)) {
-    if (match.index > end) pieces.push(text.slice(end, match.index))
-    pieces.push(tagOf(match[1]!))
-    end = match.index + match[0].length
+  for (const { 0: whole, 1: inside = '', index } of text.matchAll(TAG)) {
+    if (index > end) pieces.push(text.slice(end, index))
+    pieces.push(tagOf(inside))
+    end = index + whole.length
   }
   if (end < text.length) pieces.push(text.slice(end))
   return pieces
@@ -56,7 +56,7 @@ export type Values = Readonly<Record<string, string>>
 
 /** The value of a tag passed through `form`, else the tag's own text for this case, else ''. */
 export function valueOf(values: Values, { otherwise, tag, whole = tag }: Tag, form: (value: string) => string): string {
-  const own = (name: string): string => (Object.hasOwn(values, name) ? values[name]! : '')
+  const own = (name: string): string => (Object.hasOwn(values, name) ? values[name] : undefined) ?? ''
   const value = own(whole) || own(tag)
   return value === '' && otherwise !== undefined ? otherwise : form(value)
 }
@@ -75,7 +75,8 @@ export function fill(
 const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' }
 
 /** A value for html, in text or in a quoted attribute. */
-export const escapeHtml = (value: string): string => value.replace(/[&<>"']/g, (character) => ESCAPES[character]!)
+export const escapeHtml = (value: string): string =>
+  value.replace(/[&<>"']/g, (character) => ESCAPES[character] ?? character)
 
 /** A value for a header: without line ends. */
 export const oneLine = (value: string): string => value.replace(/[\r\n]+/g, '')

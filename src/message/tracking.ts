@@ -132,7 +132,8 @@ const LOADING = new Set(['iframe', 'frame', 'embed', 'object'])
 export function* readTargets(html: string): Iterable<Target> {
   const elements = /<([a-z][a-z0-9:-]{0,30})(?=[\s/])/gi
   for (let match = elements.exec(html); match; match = elements.exec(html)) {
-    const element = match[1]!.toLowerCase()
+    const [, name = ''] = match
+    const element = name.toLowerCase()
     const { values: attributes, end } = readAttributes(html, elements.lastIndex)
     elements.lastIndex = end
     const off = attributes.get('data-postrider-track')?.value === 'off'
@@ -157,7 +158,7 @@ const NAMED: Record<string, string> = { amp: '&', quot: '"', apos: "'", lt: '<',
 /** An attribute's value without the character references that addresses are written with. */
 export const readReferences = (value: string): string =>
   value.replace(/&(?:(amp|quot|apos|lt|gt)|#(\d{1,7})|#x([\da-f]{1,6}));/gi, (whole, name, decimal, hex) => {
-    if (name !== undefined) return NAMED[name.toLowerCase()]!
+    if (name !== undefined) return NAMED[name.toLowerCase()] ?? whole
     const code = decimal === undefined ? parseInt(hex, 16) : Number(decimal)
     return code > 0 && code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff) ? String.fromCodePoint(code) : whole
   })
