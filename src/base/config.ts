@@ -20,8 +20,8 @@ import {
   size,
   text,
 } from './config-values.ts'
-import { must, OperatorError } from './errors.ts'
-import { issueWords } from './issues.ts'
+import { OperatorError } from './errors.ts'
+import { firstIssue, issueWords } from './issues.ts'
 import { LEVELS } from './log.ts'
 import { isObject } from './json.ts'
 import { upTo } from './text.ts'
@@ -156,7 +156,7 @@ export function parseConfig(
 ): Config {
   const result = schema.safeParse(input)
   if (!result.success) {
-    const issue = must(result.error.issues[0], 'The issue of a configuration')
+    const issue = firstIssue(result.error)
     if (issue.code === 'unrecognized_keys') {
       const key = [...issue.path, ...issue.keys.slice(0, 1)]
       throw new OperatorError(`${where(key)}: "${key.join('.')}" is not a setting; remove it or correct its name.`)

@@ -1,4 +1,5 @@
 // Rewrites zod's messages into our own form: "must be …", to follow the name of the value.
+import { must } from '../base/errors.ts'
 
 const KINDS: Record<string, string> = {
   array: 'a list',
@@ -24,3 +25,7 @@ export function issueWords(message: string): string {
     return `must ${verb} ${BOUNDS[bound]} ${number}${unit === undefined ? '' : ` ${number === '1' ? unit.replace(/s$/, '') : unit}`}`
   return message
 }
+
+/** What zod says first about a value that does not fit. */
+export const firstIssue = <Issue>({ issues }: { readonly issues: readonly Issue[] }): Issue =>
+  must(issues[0], 'The issue of a value')

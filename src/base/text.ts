@@ -2,3 +2,6 @@
 
 /** A text up to the first `end`; the whole text when it has none. */
 export const upTo = (text: string, end: string | RegExp): string => text.split(end, 1)[0] ?? text
+
+/** A text after the last `mark`, one character; the whole text when it has none. */
+export const afterLast = (text: string, mark: string): string => text.slice(text.lastIndexOf(mark) + 1)
