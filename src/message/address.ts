@@ -1,6 +1,7 @@
 // Mail addresses as people and programs write them: "Ann" <ann@b.example> (RFC 5322 §3.4, narrowed). Domains are kept
 // as lower-case A-labels (UTS 46), local parts as given. Refused on purpose: groups, comments, two addresses in one
 // text, address literals, quoted local parts, a final dot. The addresses of real people use none of these forms.
+import { must } from '../base/errors.ts'
 import { comparable } from '../base/recipient-hash.ts'
 import { domainToASCII } from 'node:url'
 import { parse as parseName } from 'tldts'
@@ -24,6 +25,9 @@ const octets = (text: string): number => Buffer.byteLength(text)
 
 /** The characters that a host name may have; the URL parser would give a meaning to others. */
 const NAME = /^(?:[\p{L}\p{N}\p{M}.\u3002\uff0e\uff61\u00b7\u30fb-]|\u200c|\u200d)+$/u
+
+/** The address of a text that was accepted as one before, such as a stored one. */
+export const knownAddress = (text: string): Address => must(parseAddress(text), 'The address of an accepted text')
 
 /** A host name as lower-case A-labels; undefined when it is not one (RFC 1123 §2.1, UTS 46 non-transitional). */
 export function toAscii(name: string): string | undefined {
