@@ -3,7 +3,7 @@
 // version of Postrider can change them.
 import type { Config } from '../base/config.ts'
 import type { Clock } from '../base/clock.ts'
-import { OperatorError } from '../base/errors.ts'
+import { must, OperatorError } from '../base/errors.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 
@@ -47,7 +47,7 @@ function keptForm(name: string): string {
     throw new OperatorError(
       `"${name}" is neither ${Object.keys(PROGRAMS).join(', ')} nor an origin such as https://app.example.org (no path, lower case).`,
     )
-  return Object.hasOwn(PROGRAMS, name) ? name : meaning.origins[0]!
+  return Object.hasOwn(PROGRAMS, name) ? name : must(meaning.origins[0], 'The origin of a program')
 }
 
 const names = statement<object>()(() => db.selectFrom('oauth_allowed').selectAll().orderBy('name'))

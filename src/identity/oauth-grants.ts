@@ -80,7 +80,7 @@ export function exchangeCode({ clock, store }: { store: Store; clock: Clock }, g
       revokeGrant(tx, grant.key, now)
       return invalid('The code was used before; what was granted by it is revoked.')
     }
-    if (grant.revoked_at !== null || now >= grant.code_expires_at!) return invalid('The code has expired.')
+    if (grant.revoked_at !== null || now >= (grant.code_expires_at ?? 0)) return invalid('The code has expired.')
     if (given.redirectUri !== undefined && given.redirectUri !== grant.redirect_uri)
       return invalid('"redirect_uri" is not the one of the authorization request.')
     if (createHash('sha256').update(given.verifier).digest('base64url') !== grant.challenge)

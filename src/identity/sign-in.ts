@@ -1,6 +1,7 @@
 // Sign-in with a password. After a few wrong passwords the next try must wait. After more, the client is blocked for
 // minutes, and so is this client for this account. The answer never shows whether a user exists. Tries at one account
 // from all clients together are only slowed down: otherwise a stranger who knows an address could lock its owner out.
+import { must } from '../base/errors.ts'
 import { counters } from '../base/counters.ts'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
@@ -43,7 +44,7 @@ export class SignIns {
     // The check takes the same time when the user does not exist.
     const check = () => checkPassword(password, user?.password_hash ?? NOBODY)
     const result = await this.#guarded(name, client, async () => (await check()) && Boolean(user?.password_hash))
-    return result === 'right' ? { user: user! } : result
+    return result === 'right' ? { user: must(user, 'The user of a right password') } : result
   }
 
   /** Tries a code of the second factor, with the same limits. */

@@ -2,7 +2,7 @@
 // Each change has one event.
 import { iso, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { OperatorError } from '../base/errors.ts'
+import { must, OperatorError } from '../base/errors.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { db } from '../store/query.ts'
@@ -57,12 +57,10 @@ export function changeSubscription(
 /** Applies the downgrades whose date has come; returns the users whose plan has changed. */
 export function applyDowngrades(tx: Tx, now: number): User[] {
   const due = tx.all(db.selectFrom('users').selectAll().where('downgrade_at', '<=', now))
-  for (const { downgrade_to, key } of due)
-    tx.run(
-      db
-        .updateTable('users')
-        .set({ plan: downgrade_to!, downgrade_to: null, downgrade_at: null, updated_at: now })
-        .where('key', '=', key),
-    )
-  return due.map((user) => ({ ...user, plan: user.downgrade_to! }))
+  return due.map((user) => {
+    const plan = must(user.downgrade_to, 'The plan of a downgrade')
+    const set = { plan, downgrade_to: null, downgrade_at: null, updated_at: now }
+    tx.run(db.updateTable('users').set(set).where('key', '=', user.key))
+    return { ...user, plan }
+  })
 }

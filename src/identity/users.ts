@@ -1,8 +1,9 @@
 // Users, created by the operator: at the command line (D14), over the API, or in the console.
 // Passwords are for the console and the consent page, and are stored as scrypt hashes.
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
+import { upTo } from '../base/text.ts'
 import type { Clock } from '../base/clock.ts'
-import { OperatorError } from '../base/errors.ts'
+import { must, OperatorError } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { parseAddress } from '../message/address.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
@@ -31,9 +32,9 @@ function hashOf(salt: Buffer, hash: Buffer): string {
 
 export async function checkPassword(password: string, stored: string): Promise<boolean> {
   const [, N, r, p, salt, hash] = stored.split('$')
-  if (hash === undefined) return false
+  if (salt === undefined || hash === undefined) return false
   const expected = Buffer.from(hash, 'base64')
-  const given = await derive(password, Buffer.from(salt!, 'base64'), {
+  const given = await derive(password, Buffer.from(salt, 'base64'), {
     N: Number(N),
     r: Number(r),
     p: Number(p),
@@ -79,7 +80,7 @@ export async function addUser(
       db.insertInto('users').values({
         id: newId(now),
         email: address.address,
-        name: name ?? address.address.split('@')[0]!,
+        name: name ?? upTo(address.address, '@'),
         password_hash: hash,
         plan: plan ?? 'unlimited',
         subscription_state: 'active',
@@ -90,7 +91,7 @@ export async function addUser(
         updated_at: now,
       }),
     )
-    return findUser(tx, address.address)!
+    return must(findUser(tx, address.address), 'The new user')
   })
 }
 
