@@ -11,9 +11,9 @@ export const hasTag = ({ actions }: Pick<Resource<never>, 'actions'>): boolean =
 
 /** The strong entity tag of a row's state: a hash of the editable attributes and of the status. */
 export function tagOf({ attributes }: Pick<Resource<never>, 'attributes'>, row: ListedRow): string {
-  const state = Object.keys(attributes)
-    .filter((name) => attributes[name]!.update || name === 'status')
-    .map((name) => [name, row[name] ?? null])
+  const state = Object.entries(attributes)
+    .filter(([name, { update }]) => update || name === 'status')
+    .map(([name]) => [name, row[name] ?? null])
   return `"${createHash('sha256').update(JSON.stringify(state)).digest('base64url').slice(0, 22)}"`
 }
 

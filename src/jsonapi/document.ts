@@ -6,7 +6,7 @@ import type { Log } from '../base/log.ts'
 import type { Reader } from '../store/database.ts'
 import { findByKeys, findId, type ListedRow, type Page } from '../store/list.ts'
 import type { Direction } from './cursor.ts'
-import { includedTypes, type Query, type Types } from './query.ts'
+import { includedTypes, relationshipNamed, typeNamed, type Query, type Types } from './query.ts'
 import type { Field, Kind, Resource } from './resource.ts'
 import { namesUnlisted, unlisted } from './shown.ts'
 
@@ -158,8 +158,8 @@ function join(draft: Draft, resource: Resource<never>, rows: ListedRow[]): void 
     let at = resource
     let level = rows
     for (const name of path) {
-      const { type, column } = at.relationships![name]!
-      const target = writer.types.get(type)!
+      const { type, column } = relationshipNamed(at, name)
+      const target = typeNamed(writer.types, type)
       const keys = new Set(level.map((row) => row[column]).filter((key) => key !== null))
       level = [...keys].map((key) => related.get(type)?.get(key as number)).filter((row) => row !== undefined)
       at = target
@@ -197,13 +197,14 @@ function loadRelated(
     const keys = new Set(
       rows.map((row) => row[column] as number | null).filter((key) => key !== null && !known.has(key)),
     )
+    const target = typeNamed(types, type)
     const [only] = keys
-    if (keys.size === 1 && query.include === undefined) {
+    if (keys.size === 1 && typeof only === 'number' && query.include === undefined) {
       // A link needs only the id. In the common case all mails of a page have the same domain.
-      const row = findId(reader, types.get(type)!.table, only!)
+      const row = findId(reader, target.table, only)
       if (row) known.set(row.key, row)
     } else if (keys.size > 0)
-      for (const row of findByKeys(reader, types.get(type)!.table, [...keys] as number[], unlisted(types.get(type)!)))
+      for (const row of findByKeys(reader, target.table, [...keys] as number[], unlisted(target)))
         known.set(row.key, row)
   }
 }

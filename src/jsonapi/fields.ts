@@ -11,10 +11,10 @@ export const words = (about: string) => field(z.string(), { about })
 export const wordsOrNull = (about: string) => field(z.string().nullable(), { about })
 
 /** A filter for rows whose text in one of the columns contains the value; upper and lower case are the same. */
-export const holding = (...columns: string[]): Filter => ({
-  column: columns[0]!,
+export const holding = (...columns: [column: string, ...more: string[]]): Filter => ({
+  column: columns[0],
   sql: (value) => ({
-    sql: columns.map((column) => `"${column}" like ? escape '\\'`).join(' or '),
+    sql: columns.map((each) => `"${each}" like ? escape '\\'`).join(' or '),
     parameters: columns.map(() => `%${value.replaceAll(/[\\%_]/g, '\\$&')}%`),
   }),
   about: `Only those whose ${columns.join(' or ')} holds this. ${EXTENSION}`,

@@ -1,13 +1,13 @@
 // Collections: the conditions from path and filters, the page that a cursor points to, and the links to the pages
 // around it.
 import type { Clock } from '../base/clock.ts'
-import { refuse } from '../base/errors.ts'
+import { must, refuse } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { findOwned, listPage, placeOf, type Condition, type ListedRow } from '../store/list.ts'
 import type { Reader } from '../store/database.ts'
 import { readCursor, writeCursor, type CursorScope, type Direction } from './cursor.ts'
 import { buildPage, type Document, type Writer } from './document.ts'
-import type { Query, Types } from './query.ts'
+import { typeNamed, type Query, type Types } from './query.ts'
 import type { Action, Caller, Field, Resource, Within } from './resource.ts'
 import { unlisted } from './shown.ts'
 
@@ -30,7 +30,7 @@ export interface Listing {
 
 /** The parent that a path names. Throws 404. */
 export function findParent(reader: Reader, types: Types, caller: Caller, within: Within, id: string): ListedRow {
-  const { only, table } = types.get(within.type)!
+  const { only, table } = typeNamed(types, within.type)
   const row = findOwned(reader, table, caller.userKey, id, within.removed ? undefined : only)
   if (!row) throw refuse('not_found', 'No such resource exists.')
   return row
@@ -124,16 +124,16 @@ function condition(
   name: string,
   values: string[],
 ): Condition | Promise<Condition> {
-  const { cheaper, column, type, flag, forms, means, sql } = resource.filters![name]!
-  if (sql) return sql(values[0]!, reader, caller.userKey)
+  const { cheaper, column, type, flag, forms, means, sql } = must(resource.filters?.[name], 'A filter')
+  if (sql) return sql(must(values[0], 'The value of a filter'), reader, caller.userKey)
   if (forms) return { column, values: values.flatMap((value) => forms(value, keyring)) }
   if (flag) return { column, values: values.map((value) => (value === 'true' ? 1 : 0)) }
   if (type === undefined)
     return {
       column,
-      values: values.flatMap((value) => (means && Object.hasOwn(means, value) ? means[value]! : [value])),
+      values: values.flatMap((value) => (means && Object.hasOwn(means, value) && means[value]) || [value]),
     }
-  const { table } = writer.types.get(type)!
+  const { table } = typeNamed(writer.types, type)
   const keys = values.map((id) => findOwned(reader, table, caller.userKey, id)?.key).filter((key) => key !== undefined)
   // No row has key 0, so an unknown id matches no row.
   return cheaper?.(keys, reader) ?? { column, values: keys.length > 0 ? keys : [0] }

@@ -30,7 +30,7 @@ function split(text: string, separator: string): string[] {
 }
 
 function parseMediaType(text: string, weighted: boolean): MediaType {
-  const [name, ...rest] = split(text, ';').map((part) => part.trim())
+  const [name = '', ...rest] = split(text, ';').map((part) => part.trim())
   const parameters = new Map<string, string>()
   let q = 1
   for (const part of rest) {
@@ -45,7 +45,7 @@ function parseMediaType(text: string, weighted: boolean): MediaType {
     }
     parameters.set(key, value)
   }
-  return { name: name!.toLowerCase(), parameters, q }
+  return { name: name.toLowerCase(), parameters, q }
 }
 
 const onlyProfile = ({ parameters }: MediaType): boolean => [...parameters.keys()].every((key) => key === 'profile')

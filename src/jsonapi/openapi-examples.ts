@@ -1,4 +1,6 @@
 // Examples for the OpenAPI document: given in the descriptions, or derived from the schema.
+import { afterLast } from '../base/text.ts'
+import { must } from '../base/errors.ts'
 import type { Field, Resource } from './resource.ts'
 
 export type Json = Record<string, unknown>
@@ -10,12 +12,13 @@ const URL_EXAMPLE = 'https://mail.example.org/api/v1'
 /** A value that is valid for a schema; `components` are the targets of its references. */
 export function exampleOf(schema: Json, components: Json = {}): unknown {
   if (typeof schema['$ref'] === 'string')
-    return exampleOf(components[schema['$ref'].split('/').at(-1)!] as Json, components)
+    return exampleOf(components[afterLast(schema['$ref'], '/')] as Json, components)
   if (Array.isArray(schema['examples'])) return (schema['examples'] as unknown[])[0]
   if ('const' in schema) return schema['const']
   if (Array.isArray(schema['enum'])) return (schema['enum'] as unknown[])[0]
   for (const word of ['anyOf', 'oneOf'])
-    if (Array.isArray(schema[word])) return exampleOf((schema[word] as Json[])[0]!, components)
+    if (Array.isArray(schema[word]))
+      return exampleOf(must((schema[word] as Json[])[0], 'An alternative of a schema'), components)
   const { type } = schema
   if (Array.isArray(type)) return type.includes('null') ? null : exampleOf({ ...schema, type: type[0] }, components)
   switch (type) {
@@ -33,7 +36,9 @@ export function exampleOf(schema: Json, components: Json = {}): unknown {
     default: {
       const properties = (schema['properties'] ?? {}) as Record<string, Json>
       const required = (schema['required'] ?? []) as string[]
-      return Object.fromEntries(required.map((name) => [name, exampleOf(properties[name]!, components)]))
+      return Object.fromEntries(
+        required.map((name) => [name, exampleOf(must(properties[name], `The property ${name}`), components)]),
+      )
     }
   }
 }

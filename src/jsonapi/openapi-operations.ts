@@ -1,11 +1,12 @@
 // Operations of the OpenAPI document: one for each action of a description, with its parameters, headers and refusals.
-import { CODES } from '../base/errors.ts'
+import { upTo } from '../base/text.ts'
+import { CODES, must } from '../base/errors.ts'
 import { JSON_API } from './media.ts'
 import { hasTag } from './changed.ts'
 import { exampleOf } from './openapi-examples.ts'
 import { errorDocument, refusalsOf, type AnyAction } from './openapi-errors.ts'
 import { namesOf, type Json, type Schemas } from './openapi-schemas.ts'
-import { paramsOf, sortable, type Resource } from './resource.ts'
+import { paramsOf, sortable, type Param, type Resource } from './resource.ts'
 
 // Parameters of the OpenAPI document: in the path, in the query, and the header If-Match.
 
@@ -122,7 +123,7 @@ export class Operations {
     )
     return {
       operationId: id,
-      summary: action.about.split(/[.;:] /)[0]!.replace(/\.$/, ''),
+      summary: upTo(action.about, /[.;:] /).replace(/\.$/, ''),
       description: `${action.about} Takes a token with the scope \`${action.scope}\`.`,
       tags: [resource.type],
       'x-scope': action.scope,
@@ -185,9 +186,9 @@ export class Operations {
       status === '401' || status === '403' ? ['WWW-Authenticate'] : [],
       ['429', '503', '507'].includes(status) ? ['Retry-After'] : [],
     )
-    const [code] = codes
+    const code = must(codes[0], 'The code of a refusal')
     const schema = errorDocument(this.#schemas, status)
-    const error = { id: '019bc186-e4d8-7a35-9c55-1f2e3d4c5b6a', status, code, title: CODES[code!][1], detail: '…' }
+    const error = { id: '019bc186-e4d8-7a35-9c55-1f2e3d4c5b6a', status, code, title: CODES[code][1], detail: '…' }
     this.responses[name] ??= {
       description: `${capital(words)}.`,
       'x-error-codes': codes,
@@ -214,7 +215,7 @@ export class Operations {
   }
 
   #header(name: string, sometimes = false): Json {
-    const [type, description, always] = HEADERS[name]!
+    const [type, description, always] = must(HEADERS[name], `The header ${name}`)
     if (sometimes) return { description, schema: { type } }
     this.headers[name] ??= { description, ...(always ? { required: true } : {}), schema: { type } }
     return { $ref: `#/components/headers/${name}` }
@@ -222,7 +223,7 @@ export class Operations {
 
   #parametersOf(resource: Resource<never>, action: AnyAction): Json[] {
     const related = Object.keys(resource.relationships ?? {})
-    const each: Record<string, () => Json[]> = {
+    const each: Record<Param, () => Json[]> = {
       filter: () => filtersOf(resource),
       sort: () => [
         query(
@@ -263,7 +264,7 @@ export class Operations {
     return [
       ...pathParametersOf(action),
       ...(action.kind === 'update' ? [IF_MATCH] : []),
-      ...paramsOf(action).flatMap((param) => each[param]!()),
+      ...paramsOf(action).flatMap((param) => each[param]()),
     ]
   }
 

@@ -1,8 +1,10 @@
 // Schemas of the OpenAPI document: of requests, of resources as each answer shows them, of documents. A component is
 // created at the first reference to it, so every component is used.
 import { z } from 'zod'
+import { sole } from '../base/lists.ts'
 import { ID_EXAMPLE, requestExample, type Json } from './openapi-examples.ts'
 import type { Field, Resource } from './resource.ts'
+import { typeNamed } from './query.ts'
 
 export type { Json }
 
@@ -20,10 +22,10 @@ function plain(schema: Json, io: 'input' | 'output'): void {
   const either = schema['anyOf'] as Json[] | undefined
   const [first, second] = either ?? []
   // Writes "X or null" as one schema when X has one type.
-  if (either?.length === 2 && second!['type'] === 'null' && typeof first!['type'] === 'string') {
+  if (either?.length === 2 && first && second?.['type'] === 'null' && typeof first['type'] === 'string') {
     delete schema['anyOf']
-    Object.assign(schema, first, { type: [first!['type'], 'null'] })
-    if (Array.isArray(first!['enum'])) schema['enum'] = [...(first!['enum'] as unknown[]), null]
+    Object.assign(schema, first, { type: [first['type'], 'null'] })
+    if (Array.isArray(first['enum'])) schema['enum'] = [...(first['enum'] as unknown[]), null]
   }
 }
 
@@ -177,7 +179,7 @@ export class Schemas {
   #includable(resource: Resource<never>): Resource<never>[] {
     const found = new Set<Resource<never>>()
     const next = (from: Resource<never>): Resource<never>[] =>
-      Object.values(from.relationships ?? {}).map(({ type }) => this.#types.get(type)!)
+      Object.values(from.relationships ?? {}).map(({ type }) => typeNamed(this.#types, type))
     for (const near of next(resource)) for (const each of [near, ...next(near)]) found.add(each)
     return [...found]
   }
@@ -185,7 +187,7 @@ export class Schemas {
   #included(resource: Resource<never>, includes: boolean): Json {
     const items = includes ? this.#includable(resource).map((each) => this.resource(each, 'listed')) : []
     if (items.length === 0) return {}
-    const one = items.length === 1 ? items[0]! : { anyOf: items }
+    const one = sole(items) ?? { anyOf: items }
     return { included: { type: 'array', description: 'Only where the request sent `include`.', items: one } }
   }
 

@@ -3,7 +3,7 @@
 // writes the answer.
 import type { Context } from 'hono'
 import type { Clock } from '../base/clock.ts'
-import { refuse } from '../base/errors.ts'
+import { must, refuse } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { findOwned, type ListedRow } from '../store/list.ts'
@@ -84,14 +84,18 @@ class Performance<Parts> {
     return row
   }
 
+  get #named(): string {
+    return must(this.id, 'The id in the path')
+  }
+
   find(): ListedRow | undefined {
     const { caller, self } = this.asked
-    return findOwned(this.deps.reader, self.table, caller.userKey, this.id!, self.only)
+    return findOwned(this.deps.reader, self.table, caller.userKey, this.#named, self.only)
   }
 
   parent(within: Within): Pick<Call<Parts>, 'parent' | 'within'> {
     const { reader, types } = this.deps
-    return { parent: findParent(reader, types, this.asked.caller, within, this.id!), within: within.type }
+    return { parent: findParent(reader, types, this.asked.caller, within, this.#named), within: within.type }
   }
 
   /** The resource that the path names, as it is at present. */
@@ -156,7 +160,7 @@ async function viewed<Parts>(one: Performance<Parts>, action: Of<Parts, 'view'>)
   const { caller, context, query, self } = one.asked
   const parent = action.within ? one.parent(action.within) : {}
   const rows = await action.run({ ...(one.call(parent) as Call<Parts>), filters: query.filters })
-  if (action.one) return one.one(200, rows[0]!)
+  if (action.one) return one.one(200, must(rows[0], 'The row of a view'))
   const { path } = context.req
   const viewing = { caller, path, route: action.path, parentId: one.id, query, writer: one.writer }
   return one.send(200, viewPage(one.deps, self, rows, viewing))
@@ -175,7 +179,7 @@ function tell<Parts>(one: Performance<Parts>, row: ListedRow): void {
 
 async function created<Parts>(one: Performance<Parts>, action: Of<Parts, 'create'>): Promise<Response> {
   const { self } = one.asked
-  const document = one.asked.document!
+  const document = must(one.asked.document, 'The document of a request')
   const call = one.call(action.within && one.id !== undefined ? one.parent(action.within) : {})
   const type = action.accepts ?? self.type
   try {
@@ -197,14 +201,14 @@ async function created<Parts>(one: Performance<Parts>, action: Of<Parts, 'create
   })
   one.header(headers)
   const result = buildDocument(one.writer, self, [row], one.asked.query, once)
-  const location = result.data[0]!.links?.self
+  const location = result.data[0]?.links?.self
   if (location !== undefined) one.header({ Location: location })
   return one.send(action.status ?? 201, result, true)
 }
 
 async function updated<Parts>(one: Performance<Parts>, action: Of<Parts, 'update'>): Promise<Response> {
   const { context, self } = one.asked
-  const document = one.asked.document!
+  const document = must(one.asked.document, 'The document of a request')
   const match = context.req.header('if-match') ?? null
   checkLinkage(document, one.present)
   const change = async (): Promise<Response> => {
@@ -220,7 +224,7 @@ async function updated<Parts>(one: Performance<Parts>, action: Of<Parts, 'update
     if (after) tell(one, after)
     return one.one(200, written.row, written.once)
   }
-  return match === null ? change() : one.deps.turns.take(`${self.type} ${one.id!}`, change)
+  return match === null ? change() : one.deps.turns.take(`${self.type} ${one.id}`, change)
 }
 
 async function acted<Parts>(one: Performance<Parts>, action: Of<Parts, 'act'>): Promise<Response> {

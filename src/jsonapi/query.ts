@@ -1,8 +1,8 @@
 // Query parameters. A parameter that is unknown or not allowed on an endpoint gets 400 with its full name (D9). A
 // repeated parameter is refused, because two programs that read one URL may disagree about which value counts.
-import { refuse, type Code, type Refusal } from '../base/errors.ts'
+import { must, refuse, type Code, type Refusal } from '../base/errors.ts'
 import type { Order } from '../store/list.ts'
-import { sortable, type Param, type Resource } from './resource.ts'
+import { sortable, type Param, type Relationship, type Resource } from './resource.ts'
 
 export const DEFAULT_SIZE = 25
 export const MAX_SIZE = 100
@@ -26,6 +26,13 @@ export interface Query {
 }
 
 export type Types = ReadonlyMap<string, Resource<never>>
+
+/** The resource of a type that another resource names. */
+export const typeNamed = (types: Types, type: string): Resource<never> => must(types.get(type), 'A resource type')
+
+/** A relationship of a resource, by its name. */
+export const relationshipNamed = ({ relationships }: Resource<never>, name: string): Relationship =>
+  must(relationships?.[name], 'A relationship')
 
 const wrong = (code: Code, parameter: string, detail: string): Refusal => refuse(code, detail, { parameter })
 
@@ -110,7 +117,7 @@ export function includedTypes(query: Query, resource: Resource<never>, types: Ty
   const found = new Set<Resource<never>>()
   for (const path of query.include ?? []) {
     let at: Resource<never> = resource
-    for (const name of path) found.add((at = types.get(at.relationships![name]!.type)!))
+    for (const name of path) found.add((at = typeNamed(types, relationshipNamed(at, name).type)))
   }
   return found
 }
@@ -151,7 +158,9 @@ function parseSort(value: string, resource: Resource<never>): Order[] {
     if (order.findIndex((other) => other.column === column) !== index)
       throw wrong('unsupported_sort', 'sort', `"${column}" is named more than once.`)
   }
-  for (const part of order) if (resource.attributes[part.column]!.schema.safeParse(null).success) part.nullable = true
+  for (const part of order)
+    if (must(resource.attributes[part.column], 'The attribute of a sort').schema.safeParse(null).success)
+      part.nullable = true
   return order
 }
 

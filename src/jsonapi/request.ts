@@ -2,9 +2,10 @@
 // attributes (422). Each problem has a pointer to a member that exists in the request (D6).
 import { z } from 'zod'
 import { issueWords } from '../base/issues.ts'
-import { CODES, Refusal, refuse, type Code, type Problem } from '../base/errors.ts'
+import { CODES, must, Refusal, refuse, type Code, type Problem } from '../base/errors.ts'
 import { MAX_ERRORS } from './errors.ts'
-import type { Resource } from './resource.ts'
+import { relationshipNamed } from './query.ts'
+import type { Call, Resource } from './resource.ts'
 
 export interface RequestDocument {
   type: string
@@ -209,11 +210,15 @@ export function anchored(thrown: unknown, document: RequestDocument): unknown {
   )
 }
 
+/** A parameter of the path of a call, by its name. */
+export const pathParameter = ({ params }: Pick<Call<never>, 'params'>, name: string): string =>
+  must(params[name], `The parameter ${name} of the path`)
+
 /** The ids of to-one relationships in a create request. Throws 422 for a malformed linkage, 409 for another type. */
 export function readRelationships(document: RequestDocument, resource: Resource<never>): Record<string, string> {
   const ids: Record<string, string> = {}
   for (const [name, value] of Object.entries(document.relationships ?? {})) {
-    const { type } = resource.relationships![name]!
+    const { type } = relationshipNamed(resource, name)
     const pointer = pointerTo('data', 'relationships', name)
     const data = isObject(value) ? value['data'] : undefined
     if (!isObject(data) || typeof data['id'] !== 'string' || typeof data['type'] !== 'string')

@@ -1,7 +1,7 @@
 // Unchanged members of an update (D70): a client may read a resource, change a part of it and send all of it back. A
 // value of a read-only member that cannot have been shown is refused as usual.
 import { isDeepStrictEqual } from 'node:util'
-import { refuse } from '../base/errors.ts'
+import { must, refuse } from '../base/errors.ts'
 import type { ResourceObject } from './document.ts'
 import { pointerTo, type RequestDocument } from './request.ts'
 import type { Field, Resource } from './resource.ts'
@@ -40,15 +40,16 @@ export function withoutUnchanged(
   present: Present,
 ): RequestDocument {
   const given = Object.entries(document.attributes)
+  const field = (name: string): Field => must(resource.attributes[name], 'An attribute')
   const readOnly = ([name]: [string, unknown]): boolean =>
-    Object.hasOwn(resource.attributes, name) && !resource.attributes[name]!.update
+    Object.hasOwn(resource.attributes, name) && !field(name).update
   if (!given.some(readOnly)) return document
   const shown: Record<string, unknown> = present()?.attributes ?? {}
   const changed = ([name, value]: [string, unknown]): boolean =>
-    !Object.hasOwn(shown, name) || !same(resource.attributes[name]!, value, shown[name])
+    !Object.hasOwn(shown, name) || !same(field(name), value, shown[name])
   if (!given.some((each) => readOnly(each) && !changed(each))) return document
   const older = ([name, value]: [string, unknown]): boolean =>
-    readOnly([name, value]) && Object.hasOwn(shown, name) && stale(name, resource.attributes[name]!, value, shown[name])
+    readOnly([name, value]) && Object.hasOwn(shown, name) && stale(name, field(name), value, shown[name])
   return { ...document, attributes: Object.fromEntries(given.filter((each) => changed(each) && !older(each))) }
 }
 
