@@ -1,5 +1,6 @@
 // `postrider oauth …`: the allowed redirect targets of programs that register themselves.
 import type { Command } from 'commander'
+import { must } from '../base/errors.ts'
 import { iso } from '../base/clock.ts'
 import { allow, disallow, listAllowed, PROGRAMS } from '../identity/oauth-allowed.ts'
 import { withDeps, type Invocation } from '../commands/open.ts'
@@ -17,8 +18,8 @@ export function oauthCommand(program: Command, invocation: () => Invocation): vo
         const name = await allow(deps, given)
         const entry = listAllowed(deps.store, deps.config).find(
           (each) => each.created_at !== null && each.name === name,
-        )!
-        const { addresses, origins } = entry
+        )
+        const { addresses, origins } = must(entry, 'The allowed program')
         answer(
           invocation().terminal,
           { name, origins, addresses },

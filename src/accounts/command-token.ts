@@ -2,7 +2,7 @@
 import { InvalidArgumentError, Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { OperatorError } from '../base/errors.ts'
+import { must, OperatorError } from '../base/errors.ts'
 import { jsonOf } from '../base/json.ts'
 import { isScope, SCOPES } from '../identity/scopes.ts'
 import { changeToken, createToken, DURATIONS, listTokens, revokeToken, type Duration } from '../identity/tokens.ts'
@@ -144,7 +144,10 @@ function set(token: Command, invocation: () => Invocation): void {
         }
         if (!(await changeToken(deps, id, change)))
           throw new OperatorError(`There is no token ${id}; "postrider token list" shows all.`)
-        const changed = listTokens(deps.store).find((each) => each.id === id)!
+        const changed = must(
+          listTokens(deps.store).find((each) => each.id === id),
+          'The changed token',
+        )
         answer(
           invocation().terminal,
           { id, agent: changed.agent_id, daily: changed.daily },

@@ -1,5 +1,6 @@
 // Notices to an account's owner or to the operator. A notice is stored in the transaction of its cause, and the server
 // itself mails it.
+import { stepOf } from '../base/retry.ts'
 import { DAY, MINUTE } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { Reader, Tx } from '../store/database.ts'
@@ -87,7 +88,7 @@ export function nextNotices(reader: Reader, busy: readonly number[], limit: numb
  * Called before an attempt: counts it and sets the time of the next one, in case the process ends during the attempt.
  */
 export function beginAttempt(tx: Tx, { attempts, key }: Notice, now: number): void {
-  const delay = RETRY[Math.min(attempts, RETRY.length - 1)]!
+  const delay = stepOf(RETRY, attempts + 1)
   tx.run(
     db
       .updateTable('notices')
