@@ -6,7 +6,7 @@ import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, wri
 import { join } from 'node:path'
 import type { Certificate } from '../base/certificate.ts'
 import { syncPath } from '../base/durable.ts'
-import { codeOf } from '../base/errors.ts'
+import { codeOf, must } from '../base/errors.ts'
 import { pemOf } from '../base/certificate.ts'
 import type { Account } from './client.ts'
 
@@ -86,7 +86,7 @@ export class Shelf {
   /** The key for a name's next certificate. It is made when there is none, with the key after it. */
   key(name: string): KeyObject {
     this.begin(name)
-    return createPrivateKey(this.#text(`${name}.key`)!)
+    return createPrivateKey(must(this.#text(`${name}.key`), 'The key that was made'))
   }
 
   /** The key after the present one; undefined before the first order. */

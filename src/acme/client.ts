@@ -9,6 +9,7 @@ import {
   sign,
   type KeyObject,
 } from 'node:crypto'
+import { must } from '../base/errors.ts'
 import { SECOND, type Clock } from '../base/clock.ts'
 import { pemOf } from '../base/certificate.ts'
 import { NoAnswer, type CaAnswer, type Fetch } from './http.ts'
@@ -177,8 +178,12 @@ export class AcmeClient {
     throw new NoAnswer('the authority takes too long')
   }
 
+  get #known() {
+    return must(this.#account, 'The account at the authority')
+  }
+
   #key(): KeyObject {
-    return createPrivateKey(this.#account!.key)
+    return createPrivateKey(this.#known.key)
   }
 
   async #index(): Promise<Directory> {
@@ -198,7 +203,7 @@ export class AcmeClient {
       const nonce = this.#nonce ?? (await this.#freshNonce())
       this.#nonce = undefined
       const key = by?.key ?? this.#key()
-      const who = by ? { jwk: jwkOf(key) } : { kid: this.#account!.url }
+      const who = by ? { jwk: jwkOf(key) } : { kid: this.#known.url }
       const body = jws({ alg: 'ES256', nonce, url, ...who }, payload, (input) =>
         sign('sha256', input, { key, dsaEncoding: 'ieee-p1363' }),
       )
@@ -230,7 +235,9 @@ function jws(header: object, payload: object | '', signed: (input: Buffer) => Bu
 /** The public key as a JWK, its members in the order of RFC 7638 §3. */
 function jwkOf(key: KeyObject): { crv: string; kty: string; x: string; y: string } {
   const { crv, kty, x, y } = createPublicKey(key).export({ format: 'jwk' })
-  return { crv: crv!, kty: kty!, x: x!, y: y! }
+  if (crv === undefined || kty === undefined || x === undefined || y === undefined)
+    throw new Error('The key is not on an elliptic curve.')
+  return { crv, kty, x, y }
 }
 
 const thumbprint = (key: KeyObject): string =>

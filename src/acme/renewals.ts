@@ -2,6 +2,7 @@
 // or when the authority asks for it (ARI, RFC 9773), and retried after a failure. The present certificate is used until
 // the new one is stored.
 import { X509Certificate } from 'node:crypto'
+import { stepOf } from '../base/retry.ts'
 import type { Certificate } from '../base/certificate.ts'
 import { DAY, HOUR, iso, MINUTE, type Clock } from '../base/clock.ts'
 import { counters } from '../base/counters.ts'
@@ -132,7 +133,7 @@ export class Renewals {
       return true
     } catch (thrown) {
       const failures = progress.failures + 1
-      const wait = RETRY[Math.min(failures, RETRY.length) - 1]!
+      const wait = stepOf(RETRY, failures)
       const asked = thrown instanceof AcmeRefusal ? (thrown.retryAfter ?? 0) : 0
       const retryAt = clock.now() + Math.max(wait, asked)
       const error = messageOf(thrown)
@@ -195,7 +196,7 @@ export function renewalId({ raw, serialNumber }: X509Certificate): string | unde
   const value = raw.subarray(at + 5)
   const tag = value.indexOf(0x80)
   if (tag < 0 || tag > 8) return undefined
-  const identifier = value.subarray(tag + 2, tag + 2 + value[tag + 1]!)
+  const identifier = value.subarray(tag + 2, tag + 2 + (value[tag + 1] ?? 0))
   const even = serialNumber.length % 2 === 0 ? serialNumber : `0${serialNumber}`
   // DER adds a zero octet before a number whose first bit is set.
   const serial = Buffer.from(parseInt(even.slice(0, 2), 16) > 127 ? `00${even}` : even, 'hex')
