@@ -3,6 +3,7 @@
 import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import { SMTPServer } from 'smtp-server'
+import { count } from '../base/maps.ts'
 import { SECOND } from '../base/clock.ts'
 import { counters } from '../base/counters.ts'
 import { customerOf } from '../base/network.ts'
@@ -76,9 +77,7 @@ export class Server extends SMTPServer {
       const customer = this.#places.get(socket)
       if (customer === undefined) return
       this.#places.delete(socket)
-      const left = this.#byAddress.get(customer)! - 1
-      if (left > 0) this.#byAddress.set(customer, left)
-      else this.#byAddress.delete(customer)
+      count(this.#byAddress, customer, -1)
     })
   }
 }
