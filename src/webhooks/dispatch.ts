@@ -4,6 +4,7 @@
 // Guarantees: a delivery has the same bytes and webhook-id at every attempt; timestamp and signature are new each time.
 // An endpoint has a bounded number of requests at once, one while it fails, so that it delays no other. An attempt
 // whose result was not written (a crash) is repeated with the same webhook-id, never lost.
+import { count } from '../base/maps.ts'
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -136,14 +137,12 @@ export class Dispatcher {
 
   /** Counts a request at an endpoint; the returned function takes the request off the count, once. */
   #occupy(key: number): () => void {
-    this.#busy.set(key, (this.#busy.get(key) ?? 0) + 1)
+    count(this.#busy, key, 1)
     let over = false
     return () => {
       if (over) return
       over = true
-      const left = this.#busy.get(key)! - 1
-      if (left > 0) this.#busy.set(key, left)
-      else this.#busy.delete(key)
+      count(this.#busy, key, -1)
     }
   }
 

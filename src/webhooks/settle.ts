@@ -1,7 +1,7 @@
 // Writes the result of an attempt at a webhook: retries, and the effects of failures on the endpoint (D53, D54).
 import { DAY, SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { retryDelay } from '../base/retry.ts'
+import { retryDelay, stepOf } from '../base/retry.ts'
 import { addNotice, type NewNotice } from '../accounts/notices.ts'
 import { webhookMachine } from '../states/webhook.ts'
 import { webhookDeliveryMachine } from '../states/webhook-delivery.ts'
@@ -85,7 +85,7 @@ function noteFailure(
   const known = webhook.held_until !== null && at < webhook.held_until
   const failures = webhook.consecutive_failures + (known ? 0 : 1)
   const { probe } = config.webhooks
-  const step = failures >= PROBE_FROM ? now + probe[Math.min(failures - PROBE_FROM, probe.length - 1)]! : null
+  const step = failures >= PROBE_FROM ? now + stepOf(probe, failures - PROBE_FROM + 1) : null
   const held = known ? webhook.held_until : step
   tx.run(
     db.updateTable('webhooks').set({ consecutive_failures: failures, held_until: held }).where('key', '=', webhook.key),
