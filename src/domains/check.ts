@@ -1,5 +1,7 @@
 // Polls DNS: looks up a domain's records, stores the answers, and moves the domain by its state table (D20). A failed
 // look-up (SERVFAIL, a timeout) changes no record and ends no time window: only an answer moves a domain.
+import { upTo } from '../base/text.ts'
+import { pairs } from '../base/lists.ts'
 import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
@@ -79,10 +81,11 @@ export async function checkDomain(deps: CheckDeps, domainKey: number): Promise<D
       db.selectFrom('domains').selectAll().where('key', '=', domainKey).where('deleted_at', 'is', null),
     )
     if (!domain) return undefined
-    const news = asked.map((record, index) => note(tx, domain, record, findings[index]!, now)).some(Boolean)
-    const absent = new Set(asked.filter((_, index) => findings[index]!.verified === false).map(({ key }) => key))
-    for (const [index, { selector }] of retired.entries())
-      noteKey(tx, domainKey, selector, ofRetired[index]!.verified, now)
+    const found = pairs(asked, findings)
+    const news = found.map(([record, finding]) => note(tx, domain, record, finding, now)).some(Boolean)
+    const absent = new Set(found.filter(([, { verified }]) => verified === false).map(([{ key }]) => key))
+    for (const [{ selector }, { verified }] of pairs(retired, ofRetired))
+      noteKey(tx, domainKey, selector, verified, now)
     // Records may have been re-issued during the look-up, so the present ones are used.
     advance(tx, deps, domain, { news, absent }, now)
     const after = tx.one(db.selectFrom('domains').selectAll().where('key', '=', domainKey))
@@ -111,7 +114,7 @@ function note(tx: Tx, domain: Domain, record: DnsRecord, found: Finding, now: nu
       .set({ value, verified: flag, observed, checked_at: now, ...(changed ? { updated_at: now } : {}) })
       .where('key', '=', record.key),
   )
-  if (record.record_type === 'DKIM') noteKey(tx, record.domain_key, record.name.split('.')[0]!, verified, now)
+  if (record.record_type === 'DKIM') noteKey(tx, record.domain_key, upTo(record.name, '.'), verified, now)
   return verified && record.required === 1 && record.verified === 0
 }
 

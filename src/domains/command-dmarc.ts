@@ -1,5 +1,6 @@
 // The text of `postrider domain dmarc`: the record that applies to a domain, the record to publish and its DNS name,
 // and the next step.
+import { must } from '../base/errors.ts'
 import type { Resolver } from '../net/resolver.ts'
 import {
   dmarcHost,
@@ -55,7 +56,7 @@ export async function dmarcAdvice(
     const record = found?.inherited === false ? own : dmarcHost(domain, wanted)
     return { ...nothing, record, warning: isWeaker('none', wanted) ? refusedBy(domain, wanted) : null, trouble }
   }
-  const published = found.records[0]!
+  const published = must(found.records[0], 'The DMARC record')
   const policy = policyOf(published, found.inherited)
   const [ahead, back] = [isWeaker(policy, wanted), asked && isWeaker(wanted, policy)]
   const shown = {

@@ -1,11 +1,11 @@
 // `postrider domain sts` and `domain dmarc`: a domain's policy for servers that send mail to it, and for servers that
 // receive mail in its name.
-import { createPublicKey, X509Certificate } from 'node:crypto'
+import { createPublicKey, X509Certificate, type KeyObject } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { Option, type Command } from 'commander'
 import { DAY, iso, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { OperatorError } from '../base/errors.ts'
+import { must, OperatorError } from '../base/errors.ts'
 import { advisedRecords, publicKeyOf, type AdvisedRecord } from './advised.ts'
 import type { Domain } from './find.ts'
 import { reportsTo } from './dmarc.ts'
@@ -146,10 +146,11 @@ function keysOf(config: Config, clock: Clock, makes: boolean): Uint8Array[] {
   if (!makes && !certificates.has('smtp')) return []
   const shown = publicKeyOf(certificates.first('smtp').cert)
   if (!shelf) return [shown]
-  const brought = [shelf.key(config.hostname), shelf.nextKey(config.hostname)!].map((key) =>
-    createPublicKey(key).export({ type: 'spki', format: 'der' }),
-  )
-  return brought[0]!.equals(shown) ? brought : []
+  const octets = (key: KeyObject): Buffer => createPublicKey(key).export({ type: 'spki', format: 'der' })
+  const brought = octets(shelf.key(config.hostname))
+  return brought.equals(shown)
+    ? [brought, octets(must(shelf.nextKey(config.hostname), 'The key of the next certificate'))]
+    : []
 }
 
 /** A record as a line of a zone file. */

@@ -136,10 +136,9 @@ export function unanswered({ advised, domain, records }: Records): string[] {
 
 /** Sentences about published records that name another host. */
 export function elsewhere(records: readonly DnsRecord[]): string[] {
-  return records
-    .filter(({ observed, record_type, verified }) => verified === 0 && observed !== null && isOfHost({ record_type }))
-    .map(
-      ({ name, observed, record_type, value }) =>
-        `The ${record_type === 'SPF' ? 'SPF' : 'MX'} record at ${name} names another host: it says "${observed!.replaceAll('\n', '; ')}" and should say "${value}".`,
-    )
+  return records.flatMap(({ name, observed, record_type, value, verified }) =>
+    verified === 0 && observed !== null && isOfHost({ record_type })
+      ? `The ${record_type === 'SPF' ? 'SPF' : 'MX'} record at ${name} names another host: it says "${observed.replaceAll('\n', '; ')}" and should say "${value}".`
+      : [],
+  )
 }

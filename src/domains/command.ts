@@ -1,6 +1,6 @@
 // `postrider domain …`: sending domains, their DNS records and their keys.
 import { Option, type Command } from 'commander'
-import { OperatorError } from '../base/errors.ts'
+import { must, OperatorError } from '../base/errors.ts'
 import { checkDomain } from './check.ts'
 import { publishedKeys } from './keys.ts'
 import { followConfig } from './issue.ts'
@@ -216,7 +216,7 @@ function resume({ invocation, one, withDomain }: Making): void {
         throw new OperatorError(`${found.name} is ${found.status}; only a suspended domain is resumed.`)
       answer(
         invocation().terminal,
-        shownDomain(domainByKey(deps.store, found.key)!),
+        shownDomain(must(domainByKey(deps.store, found.key), 'The domain')),
         (shown) => `${shown.name} is ${shown.status}.`,
       )
     }),

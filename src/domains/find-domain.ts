@@ -23,12 +23,13 @@ export function theDomain(reader: Reader, name: string, { region, user }: Whose)
       (user === undefined || each.email.toLowerCase() === user.toLowerCase()) &&
       (region === undefined || each.region === region),
   )
-  if (found.length === 0) throw new OperatorError(`There is no domain ${name}; "postrider domain list" shows all.`)
-  if (found.length > 1)
+  const [first, second] = found
+  if (!first) throw new OperatorError(`There is no domain ${name}; "postrider domain list" shows all.`)
+  if (second)
     throw new OperatorError(
       `${name} is registered ${found.length} times; say which with --user and --region (${found
         .map(({ email, region: of }) => `${email} ${of}`)
         .join(', ')}).`,
     )
-  return found[0]!
+  return first
 }

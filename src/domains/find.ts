@@ -1,4 +1,5 @@
 // Domains by their key and by their name.
+import { must } from '../base/errors.ts'
 import type { Reader } from '../store/database.ts'
 import { toAscii } from '../message/address.ts'
 import { db } from '../store/query.ts'
@@ -10,6 +11,9 @@ export type Domain = RowOf<'domains'>
 export function domainByKey(reader: Reader, key: number): Domain | undefined {
   return reader.first(db.selectFrom('domains').selectAll().where('key', '=', key).where('deleted_at', 'is', null))
 }
+
+/** A domain that is sure to be there, by its key. */
+export const knownDomain = (reader: Reader, key: number): Domain => must(domainByKey(reader, key), 'The domain')
 
 /** A domain by its public id, even when it is removed. */
 export const domainById = (reader: Reader, id: string): Domain | undefined =>

@@ -2,7 +2,7 @@
 // domains loop is woken after the commit.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { refuse, refuseAttribute } from '../base/errors.ts'
+import { must, refuse, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
@@ -13,7 +13,7 @@ import { db } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
 import { planOf } from '../identity/plan.ts'
 import { moveDomain } from './check.ts'
-import { domainByKey, type Domain } from './find.ts'
+import { domainByKey, knownDomain, type Domain } from './find.ts'
 import { checkSoon } from './issue.ts'
 import { insertKey, makeKeyPair, rotateKeys, scheduleErasure, SELECTOR_OCTETS, type KeyPair } from './keys.ts'
 import { refuseSharedName, syncRecords, type RecordsConfig } from './records.ts'
@@ -80,7 +80,7 @@ function canonicalName(name: string): string {
 export async function registerDomain(deps: RegisterDeps, userKey: number, given: NewDomain): Promise<Domain> {
   const { clock, config, keyring, store } = deps
   const name = canonicalName(given.name)
-  const region = given.region ?? config.regions[0]!
+  const region = given.region ?? must(config.regions[0], 'The first region')
   if (!config.regions.includes(region))
     throw refuseAttribute(
       'invalid',
@@ -117,7 +117,7 @@ export async function registerDomain(deps: RegisterDeps, userKey: number, given:
     )
     insertKey(tx, keyring, { domainKey: key, role: 'signing', pair: signing, now })
     insertKey(tx, keyring, { domainKey: key, role: 'standby', pair: standby, now })
-    const domain = domainByKey(tx, key)!
+    const domain = knownDomain(tx, key)
     syncRecords(tx, domain, config, now)
     deps.followers.registered(tx, domain)
     tx.afterCommit(deps.ring)
@@ -176,12 +176,12 @@ export async function changeDomain(deps: DomainsDeps, domainKey: number, change:
     const redirected =
       change.tracking_redirect_mode !== undefined && change.tracking_redirect_mode !== before.tracking_redirect_mode
     if (moved || fresh || redirected) {
-      syncRecords(tx, domainByKey(tx, domainKey)!, config, now)
+      syncRecords(tx, knownDomain(tx, domainKey), config, now)
       if (moved) moveDomain(tx, log, before, 'prefix', now)
-      if (fresh) moveDomain(tx, log, domainByKey(tx, domainKey)!, 'rotate', now)
+      if (fresh) moveDomain(tx, log, knownDomain(tx, domainKey), 'rotate', now)
       checkSoon(tx, deps, domainKey, now)
     }
-    return domainByKey(tx, domainKey)!
+    return knownDomain(tx, domainKey)
   })
 }
 
@@ -200,7 +200,7 @@ export function leaveBranded(
     .where('deleted_at', 'is', null)
   for (const { key } of tx.all(branded.where('tracking_redirect_mode', '=', 'branded'))) {
     tx.run(db.updateTable('domains').set({ tracking_redirect_mode: 'shared', updated_at: now }).where('key', '=', key))
-    syncRecords(tx, domainByKey(tx, key)!, config, now)
+    syncRecords(tx, knownDomain(tx, key), config, now)
   }
 }
 

@@ -1,5 +1,6 @@
 // The DNS records that a sending domain needs (D19), and their comparison with DNS answers. One row per record: `value`
 // is the wanted value, `observed` the value found in DNS.
+import { sole } from '../base/lists.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { refuseAttribute } from '../base/errors.ts'
@@ -204,6 +205,12 @@ export interface Finding {
   observed: string | null
 }
 
+/** Whether there is one text, and it fits. */
+function alone(texts: readonly string[], fits: (text: string) => boolean): boolean {
+  const text = sole(texts)
+  return text !== undefined && fits(text)
+}
+
 /** Looks up one record and compares the answer. */
 export async function lookUp(
   resolver: Resolver,
@@ -211,11 +218,10 @@ export async function lookUp(
 ): Promise<Finding> {
   switch (record.record_type) {
     case 'DKIM':
-      return judge(await resolver.txt(record.name), (texts) => texts.length === 1 && sameKey(texts[0]!, record.value))
+      return judge(await resolver.txt(record.name), (texts) => alone(texts, (text) => sameKey(text, record.value)))
     case 'SPF':
-      return judge(
-        keepOnly(await resolver.txt(record.name), isSpf),
-        (texts) => texts.length === 1 && includesTerms(texts[0]!, record.value),
+      return judge(keepOnly(await resolver.txt(record.name), isSpf), (texts) =>
+        alone(texts, (text) => includesTerms(text, record.value)),
       )
     case 'DMARC':
       return lookUpDmarc(resolver, record)
