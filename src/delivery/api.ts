@@ -11,6 +11,7 @@ import { moveLane, retryLane } from './queue/operator.ts'
 import { holdingCampaigns, lastResponse, waitingLanes, type WaitingLane } from './queue/waiting.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
 import { count, EXTENSION, timeOrNull, words, wordsOrNull } from '../jsonapi/fields.ts'
+import { pathParameter } from '../jsonapi/request.ts'
 
 const MAX_LANES = 1000
 
@@ -35,7 +36,7 @@ const list = ({ parts: { clock, store } }: Pick<Call<ApiDeps>, 'parts'>) => {
 
 /** Performs an action on one lane and returns its state afterwards. */
 async function act(call: Call<ApiDeps>, run: (parts: ApiDeps, domain: string) => Promise<unknown>): Promise<Written> {
-  const domain = toAscii(call.params['lane']!)
+  const domain = toAscii(pathParameter(call, 'lane'))
   if (domain === undefined) throw refuse('not_found', 'A lane is named by its receiving domain.')
   await run(call.parts, domain)
   call.parts.bells.queue()

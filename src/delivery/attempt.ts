@@ -1,6 +1,6 @@
 // One attempt at one mail transaction: find or open a connection, and have the mail composed, signed and sent over it.
 // The result is a verdict for each recipient. A thrown error is a fault of this program, and not a verdict on the mail.
-import { messageOf } from '../base/errors.ts'
+import { messageOf, must } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import type { ConnectOptions } from '../smtp/client.ts'
@@ -101,7 +101,10 @@ async function attempt(deps: AttemptDeps, work: MailTransaction, circumstances: 
   const attempted = await attemptFree(deps, { ...work, deliveries: free }, job, circumstances)
   if (free.length === work.deliveries.length || attempted.withdrawn) return attempted
   const { connection, verdicts } = attempted
-  return { connection, verdicts: ended.map((verdict) => verdict ?? verdicts.shift()!) }
+  return {
+    connection,
+    verdicts: ended.map((verdict) => verdict ?? must(verdicts.shift(), 'The verdict of a recipient')),
+  }
 }
 
 async function attemptFree(
@@ -153,7 +156,7 @@ async function talk(
   for (;;) {
     const reused = connection !== undefined
     if (!connection) {
-      const session = await connectAlong(connecting, lane.domain, lane.route!, policy)
+      const session = await connectAlong(connecting, lane.domain, must(lane.route, 'The route of a lane'), policy)
       if (isVerdict(session)) return { connection: undefined, verdicts: work.deliveries.map(() => session) }
       connection = { session, mails: 0, worked: false }
     }

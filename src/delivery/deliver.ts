@@ -137,7 +137,7 @@ export class DeliveryEngine {
   /** Gives waiting mail to idle senders, then to new senders as far as the limits of way, provider and server allow. */
   #staff(way: Way): void {
     if (this.#stopping) return
-    while (way.idle.length > 0 && way.hasWork) way.idle.shift()!(way.next())
+    while (way.idle.length > 0 && way.hasWork) way.idle.shift()?.(way.next())
     const { max_connections } = this.#deps.config.delivery
     while (
       way.senders < way.most &&

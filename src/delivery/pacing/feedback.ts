@@ -8,6 +8,7 @@ import { aboutTheDomain, aboutTheHost, asksForLess, maybeTheMail, refusesConnect
 import type { Lane } from './lanes.ts'
 import type { Way } from './exchanger-group.ts'
 import type { Width } from './concurrency.ts'
+import { pairs } from '../../base/lists.ts'
 
 /** The lane and the way over which a mail was sent. */
 export interface Place {
@@ -49,11 +50,11 @@ export function slowedBy(
   { begunAt, now }: { begunAt: number; now: number },
 ): readonly Verdict[] {
   const { pace } = lane.learned
-  const marked = verdicts.map((verdict, index) =>
-    asksForLess(verdict) && pace.spares(deliveries[index]!.key) ? { ...verdict, soon: true as const } : verdict,
+  const marked = pairs(verdicts, deliveries).map(([verdict, { key }]) =>
+    asksForLess(verdict) && pace.spares(key) ? { ...verdict, soon: true as const } : verdict,
   )
   if (marked.some(({ soon }) => soon)) pace.refused(begunAt, now)
-  for (const [index, { kind }] of marked.entries()) if (kind !== 'deferred') pace.ended(deliveries[index]!.key)
+  for (const [{ kind }, { key }] of pairs(marked, deliveries)) if (kind !== 'deferred') pace.ended(key)
   return marked
 }
 

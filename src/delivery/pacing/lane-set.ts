@@ -62,7 +62,7 @@ export class LaneSet {
       const connections = width.stale(now) || width.allowed === Infinity ? null : width.allowed
       const perSecond = pace.stale(now) || pace.perSecond === Infinity ? null : Number(pace.perSecond.toFixed(3))
       if (connections === null && perSecond === null && paused === null) return []
-      const learned_at = Math.max(width.learnedAt, pace.learnedAt, paused === null ? 0 : known!.pausedAt)
+      const learned_at = Math.max(width.learnedAt, pace.learnedAt, paused === null ? 0 : (known?.pausedAt ?? 0))
       return [{ lane, connections, per_second: perSecond, paused_until: paused, learned_at }]
     })
   }

@@ -13,6 +13,7 @@ import { messageIdOf } from '../../message/identity.ts'
 import type { Delivery } from '../results/settle.ts'
 import { knownStops } from '../../suppressions/stops.ts'
 import type { ClaimedEmail, MailTransaction, Source } from './transaction.ts'
+import { must } from '../../base/errors.ts'
 
 type DomainFacts = Pick<
   ClaimedEmail,
@@ -161,7 +162,7 @@ export function claimBulk(tx: Tx, source: Source, keyring: Keyring, { lane, limi
   const emails = emailsOf(tx, claimed, bulkEmails)
   const { generation, stops } = knownStops(tx, keyring, claimed, now, 'marketing')
   return claimed.map((delivery, index) => {
-    const row = emails.get(delivery.email_key)!
+    const row = must(emails.get(delivery.email_key), 'The mail of a delivery')
     const facts = tx.fact(domainFacts({ key: delivery.domain_key })) as DomainFacts
     const email = { ...LEAN, ...facts, ...row, message_id: messageIdOf(row.id, facts.domain) } as ClaimedEmail
     const known = { generation, stops: [stops[index]] }
@@ -187,7 +188,7 @@ export function claimSubmitted(
     let group = groups.get(email_key)
     if (!group) {
       const facts = tx.fact(domainFacts({ key: domain_key })) as DomainFacts
-      const email = { ...facts, ...emails.get(email_key)! } as ClaimedEmail
+      const email = { ...facts, ...must(emails.get(email_key), 'The mail of a delivery') } as ClaimedEmail
       const known = { generation, stops: [], removals }
       group = { lane, source, email, deliveries: [], signingKey: signingKeyOf(tx, domain_key), known }
       groups.set(email_key, group)

@@ -183,7 +183,7 @@ export async function moveLane(
         const email = tx.first(movedEmail.where('key', '=', email_key))
         if (email) moved += moveMail(tx, email, on, clock.now(), domain)
       }
-      return keys.length === AT_ONCE ? keys.at(-1)!.email_key : null
+      return keys.length === AT_ONCE ? (keys.at(-1)?.email_key ?? null) : null
     })
   }
   return moved

@@ -6,6 +6,7 @@ import type { Tx } from '../../store/database.ts'
 import type { SignedWith } from '../../domains/keys.ts'
 import type { Delivery, Settling } from '../results/settle.ts'
 import type { KnownStops } from '../../suppressions/stops.ts'
+import { must } from '../../base/errors.ts'
 
 /** An email and its recipients on one lane. */
 export interface MailTransaction {
@@ -22,6 +23,10 @@ export interface MailTransaction {
   /** How many connections refused the mail at MAIL. */
   refusals?: number
 }
+
+/** The first recipient of a transaction; there always is one. */
+export const firstOf = ({ deliveries }: Pick<MailTransaction, 'deliveries'>): Delivery =>
+  must(deliveries[0], 'The recipient of a transaction')
 
 export interface ClaimedEmail {
   key: number

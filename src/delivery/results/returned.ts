@@ -45,9 +45,7 @@ function meant(
   const named = reader.first(deliveryByKey({ key: token }))
   if (!named) return undefined
   const all = reader.all(companions({ email_key: named.email_key, lane: named.lane }))
-  const wanted = addresses
-    .filter((address) => address !== null && address !== '')
-    .map((address) => comparable(address!))
+  const wanted = addresses.flatMap((address) => (address === null || address === '' ? [] : [comparable(address)]))
   for (const name of wanted) {
     const found = all.find(({ address }) => normalised(address) === name)
     if (found) return found

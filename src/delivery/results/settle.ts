@@ -18,6 +18,7 @@ import { logAttempt } from './attempt-log.ts'
 import { countReceiver } from '../../reputation/receivers.ts'
 import { noteSoftBounce, suppress } from '../../suppressions/suppressions.ts'
 import { tally } from '../../reputation/tally.ts'
+import { must } from '../../base/errors.ts'
 
 export type Delivery = RowOf<'deliveries'>
 export type EmailKeys = Pick<RowOf<'outbound_emails'>, 'key' | 'user_key' | 'domain_key' | 'campaign_key' | 'agent_id'>
@@ -219,7 +220,10 @@ export function moveEmail(tx: Tx, subject: Subject, on: EmailMove, details: Reco
 
 /** The time column of a move: each move leads to one status, and the column has the name of that status. */
 function stampOf(on: EmailMove, now: number): Record<string, number> {
-  const { to } = emailMachine.rows.find((row) => row.on === on)!
+  const { to } = must(
+    emailMachine.rows.find((row) => row.on === on),
+    'The move of a mail',
+  )
   return { [`${to}_at`]: now, updated_at: now }
 }
 

@@ -9,6 +9,7 @@ import type { Store, Tx } from '../../store/database.ts'
 import { move } from '../../store/move.ts'
 import { emailOf, type EmailKeys } from '../results/settle.ts'
 import type { MailTransaction, Withdrawal } from '../queue/transaction.ts'
+import { pairs } from '../../base/lists.ts'
 
 export interface ConcludeDeps {
   store: Store
@@ -29,11 +30,11 @@ export async function conclude(
   const untried = ({ code, handed, kind }: Verdict): boolean =>
     stopping && (kind === 'deferred' || kind === 'waiting') && code === null && !handed
   const { email, source } = work
+  const results = pairs(work.deliveries, verdicts)
   const write = (run: (tx: Tx) => void): Promise<void> =>
     source.patience > 0 ? store.writeSoon(run, source.patience) : store.write(run)
   await write((tx) => {
-    for (const [index, delivery] of work.deliveries.entries()) {
-      const verdict = verdicts[index]!
+    for (const [delivery, verdict] of results) {
       if (untried(verdict))
         move(tx, deliveryMachine, delivery.key, 'lapse', {
           leased_until: null,
@@ -43,9 +44,9 @@ export async function conclude(
       else source.settle(tx, { delivery, email: asNow(tx, email), verdict, now, config })
     }
   })
-  for (const [index, { address }] of work.deliveries.entries()) {
-    const { kind, code, enhanced, text, host, tls } = verdicts[index]!
-    if (!isTold(kind, config.log.deliveries) || untried(verdicts[index]!)) continue
+  for (const [{ address }, verdict] of results) {
+    const { kind, code, enhanced, text, host, tls } = verdict
+    if (!isTold(kind, config.log.deliveries) || untried(verdict)) continue
     log.info('delivery', {
       message_id: work.email.message_id,
       to: address,

@@ -1,7 +1,7 @@
 // Turns a claimed mail into the job for the composer and the envelope for the exchanger.
 import type { Config } from '../../base/config.ts'
 import type { Keyring } from '../../base/keyring.ts'
-import { parseAddress, type Address } from '../../message/address.ts'
+import { knownAddress, type Address } from '../../message/address.ts'
 import { AI_DISCLOSURE } from '../../message/custom-headers.ts'
 import { returnPathToken } from '../../message/return-path.ts'
 import type { Tracking } from '../../message/tracking.ts'
@@ -9,7 +9,7 @@ import type { ComposeJob, Signing } from '../../message/letters.ts'
 import type { Envelope } from '../../smtp/client.ts'
 import type { Spool } from '../../store/spool.ts'
 import { filesOf } from '../../base/spooled.ts'
-import type { ClaimedEmail, MailTransaction } from '../queue/transaction.ts'
+import { firstOf, type ClaimedEmail, type MailTransaction } from '../queue/transaction.ts'
 
 export interface LetterDeps {
   keyring: Keyring
@@ -17,23 +17,24 @@ export interface LetterDeps {
   config: Pick<Config, 'http'>
 }
 
-// Addresses in the store were parsed when the mail was accepted: they can be parsed again.
-const known = (text: string): Address => parseAddress(text)!
-const list = (json: string | null): Address[] => (json === null ? [] : (JSON.parse(json) as string[]).map(known))
+const list = (json: string | null): Address[] => (json === null ? [] : (JSON.parse(json) as string[]).map(knownAddress))
 
 /** The job that makes the letter's bytes; undefined when its body is no longer kept. */
 export function composeJob(
   { keyring, spool, config }: LetterDeps,
-  { email, deliveries }: MailTransaction,
+  work: MailTransaction,
   signature: Signing,
 ): ComposeJob | undefined {
+  const { email } = work
   const [file] = filesOf(email.spool)
-  if (email.content === null && file === undefined) return undefined
+  const content = email.content === null ? file && { file: spool.path(file) } : { text: email.content }
+  if (!content) return undefined
+  const { key } = firstOf(work)
   const mailFrom = `${email.mail_from_prefix}.${email.domain}`
   return {
     mail: {
-      from: known(email.from),
-      to: [known(email.to)],
+      from: knownAddress(email.from),
+      to: [knownAddress(email.to)],
       cc: list(email.cc),
       replyTo: list(email.reply_to),
       subject: email.subject,
@@ -44,11 +45,11 @@ export function composeJob(
         // campaign:customer:kind:sender, the order in which mailbox providers read it (D31).
         ['Feedback-ID', `0:${email.user_id}:transactional:${email.domain}`],
         // RFC 9477: complaints come to the return path, whose token proves which mail they mean.
-        ['CFBL-Address', `${returnPathToken(keyring, deliveries[0]!.key)}@${mailFrom}; report=arf`],
+        ['CFBL-Address', `${returnPathToken(keyring, key)}@${mailFrom}; report=arf`],
       ],
-      tracking: trackingOf(keyring, config, email, deliveries[0]!.key),
+      tracking: trackingOf(keyring, config, email, key),
     },
-    content: email.content === null ? { file: spool.path(file!) } : { text: email.content },
+    content,
     spool: spool.path(''),
     signature,
   }
@@ -77,9 +78,10 @@ function trackingOf(
 }
 
 /** The return path names the first recipient of the transaction; a report names the recipient that it is about. */
-export function envelopeOf({ email, deliveries }: MailTransaction, keyring: Keyring): Envelope {
+export function envelopeOf(work: MailTransaction, keyring: Keyring): Envelope {
+  const { deliveries, email } = work
   return {
-    from: `${returnPathToken(keyring, deliveries[0]!.key)}@${email.mail_from_prefix}.${email.domain}`,
+    from: `${returnPathToken(keyring, firstOf(work).key)}@${email.mail_from_prefix}.${email.domain}`,
     recipients: deliveries.map(({ address }) => address),
   }
 }

@@ -7,6 +7,8 @@ import { envelopeOf } from './letter.ts'
 import type { Delivery } from '../results/settle.ts'
 import type { LetterJob, MailTransaction } from '../queue/transaction.ts'
 import type { Sending, WorkerSession } from './workers.ts'
+import { pairs } from '../../base/lists.ts'
+import { must } from '../../base/errors.ts'
 
 /** RFC 5321 §4.5.3.1.10: 452, or 552 from older servers. */
 const tooMany = ({ code, enhanced, stage, text }: Verdict): boolean =>
@@ -36,14 +38,17 @@ export async function sendToAll(
   for (;;) {
     const tried = rest
     const sending = session.send(letter, envelopeOf({ ...work, deliveries: tried }, keyring))
-    const told = source.handed && watch(clock, sending, (taken) => source.handed!(taken.map((index) => tried[index]!)))
+    const told =
+      source.handed &&
+      watch(clock, sending, (taken) => source.handed?.(tried.filter((_, index) => taken.includes(index))))
     const answers = await sending.verdicts.finally(told)
-    for (const [index, delivery] of rest.entries()) verdicts.set(delivery, answers[index]!)
-    const left = rest.filter((_, index) => tooMany(answers[index]!))
+    const answered = pairs(rest, answers)
+    for (const [delivery, answer] of answered) verdicts.set(delivery, answer)
+    const left = answered.flatMap(([delivery, answer]) => (tooMany(answer) ? delivery : []))
     if (left.length === 0 || left.length === rest.length || !session.usable) break
     rest = left
   }
-  return work.deliveries.map((delivery) => verdicts.get(delivery)!)
+  return work.deliveries.map((delivery) => must(verdicts.get(delivery), 'The verdict of a recipient'))
 }
 
 /** Calls `tell` when the exchanger has the octets and has not answered yet; checks every PATIENCE until the answer. */

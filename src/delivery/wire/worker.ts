@@ -120,10 +120,10 @@ const counted = new Map<string, number>()
 function newReplies(): Record<string, number> {
   const found: Record<string, number> = {}
   for (const [{ class: digit, direction }, sum] of counters.smtp.values()) {
-    if (direction !== 'out') continue
-    const more = sum - (counted.get(digit!) ?? 0)
-    if (more > 0) found[digit!] = more
-    counted.set(digit!, sum)
+    if (direction !== 'out' || digit === undefined) continue
+    const more = sum - (counted.get(digit) ?? 0)
+    if (more > 0) found[digit] = more
+    counted.set(digit, sum)
   }
   return found
 }
