@@ -1,5 +1,6 @@
 // Audiences, their contacts, and imports of many contacts at once.
 import { z } from 'zod'
+import { firstIssue } from '../base/issues.ts'
 import { newId } from '../base/ids.ts'
 import { refuse } from '../base/errors.ts'
 import { schemaOf } from '../jsonapi/openapi-schemas.ts'
@@ -219,7 +220,7 @@ const importItem = z
   .transform((value): ImportItem => {
     const result = contactItem.safeParse(value)
     if (result.success) return { contact: result.data }
-    const { message, path } = result.error.issues[0]!
+    const { message, path } = firstIssue(result.error)
     const email = isObject(value) && typeof value['email'] === 'string' ? value['email'].slice(0, 320) : null
     return { problem: `${path.join('.') || 'the item'}: ${message}`, email }
   })

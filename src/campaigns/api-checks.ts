@@ -5,14 +5,14 @@ import { semaphore } from '../base/semaphore.ts'
 import { hasSpamAssassin, judgeSpam } from '../base/spamassassin.ts'
 import { field, parentOf } from '../jsonapi/resource.ts'
 import { campaigns } from './api.ts'
-import { parseAddress } from '../message/address.ts'
+import { knownAddress } from '../message/address.ts'
 import { compose } from '../message/compose.ts'
 import { campaignSender, messageIdOf } from '../message/identity.ts'
 import { readPictures } from '../message/pictures.ts'
 import { readTargets } from '../message/tracking.ts'
 import type { Campaign } from './edit.ts'
 import { render, valuesOf } from './render.ts'
-import { domainByKey } from '../domains/find.ts'
+import { knownDomain } from '../domains/find.ts'
 import { reach } from '../net/check-link.ts'
 import { define } from '../jsonapi/define.ts'
 import { EXTENSION, words, wordsOrNull } from '../jsonapi/fields.ts'
@@ -92,11 +92,11 @@ export const spamVerdicts = define('spam-verdicts', {
       async run(call) {
         const { now, parts } = call
         const campaign = parentOf(campaigns, call)
-        const domain = domainByKey(parts.store, campaign.domain_key)!
+        const domain = knownDomain(parts.store, campaign.domain_key)
         const { html, subject, text } = render(campaign, valuesOf(SOMEBODY))
         const letter = compose({
-          from: parseAddress(campaignSender(campaign.from_address, domain.name))!,
-          to: [parseAddress(SOMEBODY.email)!],
+          from: knownAddress(campaignSender(campaign.from_address, domain.name)),
+          to: [knownAddress(SOMEBODY.email)],
           cc: [],
           replyTo: [],
           subject,

@@ -2,11 +2,11 @@
 import { field, parentOf } from '../jsonapi/resource.ts'
 import { campaigns } from './api.ts'
 import { exampleContact, render, valuesOf } from './render.ts'
-import { parseAddress } from '../message/address.ts'
+import { knownAddress } from '../message/address.ts'
 import { campaignSender } from '../message/identity.ts'
 import { requireSubscription } from '../mail/accept/admit.ts'
 import { submitEmail } from '../mail/accept/submit.ts'
-import { domainByKey } from '../domains/find.ts'
+import { knownDomain } from '../domains/find.ts'
 import { define } from '../jsonapi/define.ts'
 import { EXTENSION, words } from '../jsonapi/fields.ts'
 import { address } from '../jsonapi/schemas.ts'
@@ -39,8 +39,8 @@ export const campaignTests = define('campaign-tests', {
         const { attributes, caller, parts } = call
         const campaign = parentOf(campaigns, call)
         requireSubscription(parts.store, caller.userKey)
-        const to = parseAddress(attributes.email)!
-        const domain = domainByKey(parts.store, campaign.domain_key)!
+        const to = knownAddress(attributes.email)
+        const domain = knownDomain(parts.store, campaign.domain_key)
         // The test may go to anybody: it shows a contact's data only to who may see contacts.
         const example = caller.scopes.has('contacts:read') && exampleContact(parts.store, campaign.audience_key)
         const mail = render(

@@ -1,7 +1,7 @@
 // Contacts (specification "Contact", D41): unique by address within an audience. A contact's status follows from the
 // suppressions of the audience's domain: setting the status writes or removes a suppression.
 import type { Clock } from '../base/clock.ts'
-import { refuse, refuseAttribute, codeOf } from '../base/errors.ts'
+import { codeOf, must, refuse, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
@@ -165,8 +165,9 @@ export function changeContact(
       if (codeOf(thrown) !== 'SQLITE_CONSTRAINT_UNIQUE') throw thrown
       throw refuseAttribute('already_exists', 'email', `${email} is in this audience already.`)
     }
-    if (change.status !== undefined) setStatus(tx, audience, contactByKey(tx, key)!, change.status, now)
-    return contactByKey(tx, key)!
+    if (change.status !== undefined)
+      setStatus(tx, audience, must(contactByKey(tx, key), 'The contact'), change.status, now)
+    return must(contactByKey(tx, key), 'The contact')
   })
 }
 

@@ -1,7 +1,7 @@
 // Changes of a campaign by its owner: it is created, edited while it is a draft, and moved along the state table. The
 // edits and the move of one request are one transaction.
 import type { Clock } from '../base/clock.ts'
-import { refuse, refuseAttribute, Refusal } from '../base/errors.ts'
+import { must, Refusal, refuse, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { hasUnsubscribeLink } from '../message/leave-link.ts'
 import { requireSubscription, strangers, untracked } from '../mail/accept/admit.ts'
@@ -78,7 +78,8 @@ export function addCampaign(
   })
 }
 
-const flag = (value: boolean | null): 0 | 1 | null => (value === null ? null : value ? 1 : 0)
+const bit = (value: boolean): 0 | 1 => (value ? 1 : 0)
+const flag = (value: boolean | null): 0 | 1 | null => (value === null ? null : bit(value))
 
 /** The given members as columns of the table. */
 function columns(given: Partial<CampaignContent>): Partial<Campaign> {
@@ -87,8 +88,8 @@ function columns(given: Partial<CampaignContent>): Partial<Campaign> {
   return {
     ...plain,
     ...(reply_to === undefined ? {} : { reply_to: listOf(reply_to) }),
-    ...(test_mode === undefined ? {} : { test_mode: flag(test_mode)! }),
-    ...(require_unsubscribe_link === undefined ? {} : { require_unsubscribe_link: flag(require_unsubscribe_link)! }),
+    ...(test_mode === undefined ? {} : { test_mode: bit(test_mode) }),
+    ...(require_unsubscribe_link === undefined ? {} : { require_unsubscribe_link: bit(require_unsubscribe_link) }),
     ...(track_opens === undefined ? {} : { track_opens: flag(track_opens) }),
     ...(track_clicks === undefined ? {} : { track_clicks: flag(track_clicks) }),
   }
@@ -144,9 +145,9 @@ export function changeCampaign(
           .where('key', '=', key),
       )
     }
-    if (status !== undefined) moveByOwner(tx, campaignByKey(tx, key)!, status, now)
+    if (status !== undefined) moveByOwner(tx, must(campaignByKey(tx, key), 'The campaign'), status, now)
     tx.afterCommit(ring)
-    return campaignByKey(tx, key)!
+    return must(campaignByKey(tx, key), 'The campaign')
   })
 }
 

@@ -1,5 +1,6 @@
 // The source of campaign mail: it gives the composer the content of a mail, and decides whether the mail is still sent.
 // The decision is made just before a mail is sent, not when it is queued.
+import { must } from '../base/errors.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -16,7 +17,13 @@ import { claimBulk } from '../delivery/queue/claim.ts'
 import { damaged } from '../delivery/wire/intact.ts'
 import { trackingBase } from '../delivery/wire/letter.ts'
 import { domainStop, stopsNow, type KnownStops, type Recipient } from '../suppressions/stops.ts'
-import type { MailTransaction, Source, Wanted, Withdrawal } from '../delivery/queue/transaction.ts'
+import {
+  firstOf,
+  type MailTransaction,
+  type Source,
+  type Wanted,
+  type Withdrawal,
+} from '../delivery/queue/transaction.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { digestNumber, isIntact } from '../store/digests.ts'
@@ -136,11 +143,12 @@ export class CampaignLetters implements Source {
 
   look(work: MailTransaction): Wanted | Withdrawal {
     const { log, store } = this.#deps
-    const { deliveries, email, known: stops } = work
-    const delivery = deliveries[0]!
-    if (delivery.attempts === 1) this.#deps.lead.attempted(email.campaign_key!)
-    if (this.#isHalted(email.campaign_key!)) return withdrawalOf(work)
-    const known = this.#know(email.campaign_key!)!
+    const { email, known: stops } = work
+    const delivery = firstOf(work)
+    const campaign = campaignOf(work)
+    if (delivery.attempts === 1) this.#deps.lead.attempted(campaign)
+    if (this.#isHalted(campaign)) return withdrawalOf(work)
+    const known = must(this.#know(campaign), 'The campaign of a mail')
     const contact = email.contact_key === null ? undefined : store.first(contactByKey({ key: email.contact_key }))
     const harm = known.damage ?? (contact && damageIn('contacts', contact))
     const verdict =
@@ -159,7 +167,7 @@ export class CampaignLetters implements Source {
   }
 
   unwanted(work: MailTransaction): Verdict | Withdrawal | undefined {
-    if (this.#isHalted(work.email.campaign_key!)) return withdrawalOf(work)
+    if (this.#isHalted(campaignOf(work))) return withdrawalOf(work)
     return domainStop(this.#deps.store, work.email)
   }
 
@@ -169,12 +177,9 @@ export class CampaignLetters implements Source {
   }
 
   /** The parts of a mail that only this recipient's mail has. */
-  #recipient(
-    campaign: Campaign,
-    contact: Contact | undefined,
-    { deliveries, email }: MailTransaction,
-  ): CampaignRecipient {
-    const { address: to, key } = deliveries[0]!
+  #recipient(campaign: Campaign, contact: Contact | undefined, work: MailTransaction): CampaignRecipient {
+    const { email } = work
+    const { address: to, key } = firstOf(work)
     const mailFrom = `${email.mail_from_prefix}.${email.domain}`
     const leave = campaign.test_mode === 1 ? undefined : this.#leave(campaign, key, to, mailFrom)
     return {
@@ -267,8 +272,10 @@ export class CampaignLetters implements Source {
   }
 }
 
-const withdrawalOf = ({ deliveries, email }: MailTransaction): Withdrawal => ({
-  putBack: (tx, now) => withdraw(tx, deliveries[0]!.key, email.campaign_key!, now),
+const campaignOf = ({ email }: MailTransaction): number => must(email.campaign_key, 'The campaign of a mail')
+
+const withdrawalOf = (work: MailTransaction): Withdrawal => ({
+  putBack: (tx, now) => withdraw(tx, firstOf(work).key, campaignOf(work), now),
 })
 
 /** A sentence about a damaged row; undefined when the row is intact. */

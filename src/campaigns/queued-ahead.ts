@@ -1,5 +1,6 @@
 // Counts for each campaign the mails that are queued and not attempted yet. The runner (run.ts) reports queued mails,
 // and the letters (letters.ts) report first attempts.
+import { must } from '../base/errors.ts'
 import { SECOND, type Clock } from '../base/clock.ts'
 
 /** The most mails of a campaign that wait for their first attempt. */
@@ -41,7 +42,9 @@ export class Lead {
 
   /** The time at which more mails are queued although none was attempted; null when there is room for more mails. */
   stuckAt(campaign: number): number | null {
-    return (this.#ahead.get(campaign) ?? 0) < MOST ? null : this.#moved.get(campaign)! + STUCK
+    return (this.#ahead.get(campaign) ?? 0) < MOST
+      ? null
+      : must(this.#moved.get(campaign), 'The time of the last move') + STUCK
   }
 
   forget(campaign: number): void {

@@ -6,7 +6,7 @@
 // campaign is `sent` when all its mails are decided.
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { Refusal } from '../base/errors.ts'
+import { must, Refusal } from '../base/errors.ts'
 import { isSubscribed, UNSUBSCRIBED } from '../mail/accept/admit.ts'
 import { useVolume } from '../accounts/usage.ts'
 import type { Space } from '../base/space.ts'
@@ -188,7 +188,7 @@ export class CampaignRunner {
               campaign_key: key,
               contact_key: contact,
               address: email,
-              domain: parseAddrSpec(email)!.domain,
+              domain: must(parseAddrSpec(email), 'The address of a contact').domain,
               opens_tracked: campaign.opens_tracked,
               clicks_tracked: campaign.clicks_tracked,
               expires_at: now + config.delivery.lifetime,

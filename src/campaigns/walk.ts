@@ -1,6 +1,6 @@
 // Selects the recipients of a campaign: its contacts in the order of their keys, page by page.
 // Each query reads a bounded number of rows.
-import { parseAddress } from '../message/address.ts'
+import { knownAddress } from '../message/address.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import type { Campaign } from './edit.ts'
@@ -28,7 +28,7 @@ export const nextPage = (reader: Reader, campaign: Campaign): PageOfMails =>
   campaign.test_mode === 1 ? testPage(campaign) : contactsPage(reader, campaign)
 
 /** The address without its display name, which may be stored with it. */
-const parseTestAddress = (text: string): string => parseAddress(text)!.address
+const parseTestAddress = (text: string): string => knownAddress(text).address
 
 /** Subscribed and not suppressed when the campaign began. Changes since then are checked when the mail is sent. */
 const WANTED = `(c.status = 'subscribed' and c.status_at <= ? or c.status <> 'subscribed' and c.status_at > ?)
