@@ -29,14 +29,15 @@ export async function judgeDomains(invocation: Invocation, config: Config, resol
     )
     const names = found.filter(({ observed }) => observed !== undefined)
     const silent = found.filter((each) => each.silent).length
-    if (names.length === 0 && silent > 0) return [unasked(check, `SPF and MX of ${silent} domains`)]
-    if (names.length === 0)
+    const [first] = names
+    if (!first && silent > 0) return [unasked(check, `SPF and MX of ${silent} domains`)]
+    if (!first)
       return [well(check, `SPF and MX of ${domains.length} domains name ${config.hostname}, or are not published`)]
     return [
       bad(
         check,
         `${names.map(({ name, observed }) => `SPF or MX of ${name} name another host ("${observed}")`).join(', ')}; this one is ${config.hostname}`,
-        `Publish what "postrider domain records ${names[0]!.name}" shows.`,
+        `Publish what "postrider domain records ${first.name}" shows.`,
       ),
     ]
   })

@@ -53,10 +53,10 @@ async function doubts(
   resolver: Pick<Resolver, 'a'>,
   list: List,
 ): Promise<Exclude<Said, { listed: boolean }> | undefined> {
-  const [has, hasNot] = await Promise.all([LISTED, NOT_LISTED].map((address) => ask(resolver, list, address)))
-  if ('because' in has!) return has
-  if ('because' in hasNot!) return hasNot
-  const wrong = [...(has!.listed ? [] : [`without ${LISTED}`]), ...(hasNot!.listed ? [`with ${NOT_LISTED}`] : [])]
+  const [has, hasNot] = await Promise.all([ask(resolver, list, LISTED), ask(resolver, list, NOT_LISTED)])
+  if ('because' in has) return has
+  if ('because' in hasNot) return hasNot
+  const wrong = [...(has.listed ? [] : [`without ${LISTED}`]), ...(hasNot.listed ? [`with ${NOT_LISTED}`] : [])]
   if (wrong.length === 0) return undefined
   return { because: `${list.zone} does not answer properly: it is ${wrong.join(' and ')} (RFC 5782)`, silent: false }
 }

@@ -1,6 +1,7 @@
 // Checks TLS, certificates and DANE of a domain's exchangers (internet.nl, NCSC-NL guidelines 2025-05).
 import { createHash, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { pairs } from '../base/lists.ts'
 import { authoritiesOf, type Config } from '../base/config.ts'
 import type { AskDns } from './grade-dns.ts'
 import { isOurs, judged, theirs, worse, type GradeDeps, type Row } from './grade-rows.ts'
@@ -31,7 +32,7 @@ export async function encryption(deps: GradeDeps, domain: string, exchangers: re
   if (exchangers.length === 0) return own.map((row) => ({ ...row, result: 'not_asked', mend: null }))
   if (others.length === 0) return own
   const judgedOthers = foreign.map((row) => theirs(row, `Whoever runs ${others.join(', ')}`))
-  return ours.length === 0 ? judgedOthers : own.map((row, index) => worse(row, judgedOthers[index]!))
+  return ours.length === 0 ? judgedOthers : pairs(own, judgedOthers).map(([mine, judged]) => worse(mine, judged))
 }
 
 async function shown(deps: GradeDeps, domain: string, exchangers: readonly string[]): Promise<Row[]> {

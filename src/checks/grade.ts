@@ -1,5 +1,6 @@
 // `postrider doctor --grade DOMAIN`: the mail test of internet.nl for a domain, as a table. A row passes, fails with
 // its remedy, has to be corrected by another party (the DNS host), or is not tested.
+import { sole } from '../base/lists.ts'
 import type { Config } from '../base/config.ts'
 import type { Resolver } from '../net/resolver.ts'
 import { organisationalDomain } from '../message/address.ts'
@@ -146,7 +147,7 @@ async function authentication({ ask, config, resolver }: GradeDeps, domain: stri
     row('spf', spf.length === 1, `Publish one SPF record at ${domain} itself: "v=spf1 a:${config.hostname} ~all".`),
     row(
       'spf_policy',
-      spf.length === 1 && (await endsStrictly(texts, domain, spf[0]!)),
+      await endsStrictly(texts, domain, sole(spf)),
       `End the SPF record of ${domain} with ~all or -all.`,
     ),
   ]
@@ -161,7 +162,13 @@ const REDIRECTS = 10
 /**
  * Whether a record ends in ~all or -all, itself or through redirect= (RFC 7208 §6.1), which applies only without "all".
  */
-async function endsStrictly(texts: Texts, domain: string, record: string, redirects = REDIRECTS): Promise<boolean> {
+async function endsStrictly(
+  texts: Texts,
+  domain: string,
+  record: string | undefined,
+  redirects = REDIRECTS,
+): Promise<boolean> {
+  if (record === undefined) return false
   const terms = record.toLowerCase().split(/\s+/)
   const all = terms.find((term) => /^[-~?+]?all$/.test(term))
   if (all !== undefined) return /^[-~]/.test(all)
@@ -169,5 +176,5 @@ async function endsStrictly(texts: Texts, domain: string, record: string, redire
   if (target === undefined || redirects === 0) return false
   const next = target.replaceAll('%{d}', domain)
   const found = await texts(next, SPF)
-  return found.length === 1 && endsStrictly(texts, next, found[0]!, redirects - 1)
+  return endsStrictly(texts, next, sole(found), redirects - 1)
 }
