@@ -80,7 +80,7 @@ function unknown(dataDir: string, judged: readonly { path: string; lacks?: strin
     judged.length === 0
       ? `${dataDir} has no ledger of erasures`
       : judged.map(({ lacks, path }) => `the ledger ${path} ${lacks}`).join(', ')
-  return `${why[0]!.toUpperCase()}${why.slice(1)}, so it is unknown which addresses were erased since the backup; name the one of the installation that made it with --ledger (erasures.ledger in its data directory), or say --without-ledger.`
+  return `${why.charAt(0).toUpperCase()}${why.slice(1)}, so it is unknown which addresses were erased since the backup; name the one of the installation that made it with --ledger (erasures.ledger in its data directory), or say --without-ledger.`
 }
 
 function backupIn(place: string): Backup {
