@@ -2,6 +2,7 @@
 // descriptors that the process has, so that SMTP, deliveries and the store keep theirs.
 import { readFileSync } from 'node:fs'
 import { BlockList, isIP, type Socket } from 'node:net'
+import { count } from '../base/maps.ts'
 import type { Config } from '../base/config.ts'
 import { addNetwork, customerOf } from '../base/network.ts'
 
@@ -46,9 +47,7 @@ export class Places {
     this.#byAddress.set(customer, open)
     socket.once('close', () => {
       this.#taken--
-      const left = this.#byAddress.get(customer)! - 1
-      if (left > 0) this.#byAddress.set(customer, left)
-      else this.#byAddress.delete(customer)
+      count(this.#byAddress, customer, -1)
     })
     return true
   }

@@ -29,7 +29,9 @@ export interface Sample {
 type Sums = Pick<Sample, 'delivered' | 'deferred' | 'refused' | 'received'>
 
 const sumOf = (counter: Counter, ...outcomes: string[]): number =>
-  counter.values().reduce((sum, [{ outcome }, value]) => (outcomes.includes(outcome!) ? sum + value : sum), 0)
+  counter
+    .values()
+    .reduce((sum, [{ outcome }, value]) => (outcome !== undefined && outcomes.includes(outcome) ? sum + value : sum), 0)
 
 const sumsNow = (): Sums => ({
   delivered: sumOf(counters.mails, 'delivered'),

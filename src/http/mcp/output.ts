@@ -9,6 +9,8 @@ import { domains } from '../../domains/api.ts'
 import { inboundEmails } from '../../inbound/api-emails.ts'
 import { inboxes } from '../../inbound/api.ts'
 import { outboundEmails } from '../../mail/api.ts'
+import { must } from '../../base/errors.ts'
+import { afterLast } from '../../base/text.ts'
 
 const RESOURCES = [outboundEmails, inboundEmails, inboxes, domains, audiences, campaigns] as Resource<never>[]
 
@@ -31,7 +33,10 @@ export function outputOf({ form, type }: Output): z.ZodObject {
 function documentOf(type: string, form: Output['form']): Json {
   const schemas = new Schemas(RESOURCES)
   const view: View = form === 'list' ? 'listed' : 'alone'
-  const resource = RESOURCES.find((each) => each.type === type)!
+  const resource = must(
+    RESOURCES.find((each) => each.type === type),
+    `The resource ${type}`,
+  )
   const { properties } = whole(schemas.resource(resource, view), schemas.components)
   const { attributes, id, type: name } = properties as Record<string, Json>
   const data: Json = {
@@ -50,7 +55,7 @@ function whole(schema: unknown, components: Json): Json {
     if (Array.isArray(value)) return value.map(plain)
     if (typeof value !== 'object' || value === null) return value
     const { $ref, examples: _, format: __, ...rest } = value as Json
-    if (typeof $ref === 'string') return plain(components[$ref.split('/').at(-1)!])
+    if (typeof $ref === 'string') return plain(components[afterLast($ref, '/')])
     return Object.fromEntries(Object.entries(rest).map(([name, each]) => [name, plain(each)]))
   }
   return plain(schema) as Json
