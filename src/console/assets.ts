@@ -6,6 +6,7 @@ import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { brotliCompressSync, constants } from 'node:zlib'
 import type { Context } from 'hono'
+import { must } from '../base/errors.ts'
 import { singleExecutable } from '../base/threads/pool.ts'
 
 /** Each asset and the source that it is made from: a file, or a package by its name. */
@@ -34,7 +35,7 @@ const known = new Map<string, Promise<Asset>>()
 
 /** The octets of an asset, made from its source. */
 export async function makeAsset(name: string): Promise<Uint8Array> {
-  const source = ASSETS[name]!
+  const source = must(ASSETS[name], `The asset ${name}`)
   if (!source.startsWith('browser/')) {
     const script = readFileSync(createRequire(import.meta.url).resolve(source), 'utf8')
     // Redoc loads its logo from another host; without it the image is not shown.
@@ -50,7 +51,7 @@ export async function makeAsset(name: string): Promise<Uint8Array> {
     target: 'es2022',
     logLevel: 'silent',
   })
-  return outputFiles[0]!.contents
+  return must(outputFiles[0], `The bundle of ${name}`).contents
 }
 
 async function load(name: string): Promise<Asset> {

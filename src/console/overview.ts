@@ -1,4 +1,5 @@
 // Overview: the figures of the account's mail, and problems that need attention.
+import { must } from '../base/errors.ts'
 import { DAY } from '../base/clock.ts'
 import { html } from 'hono/html'
 import { periodOf, periods } from '../webui/period.ts'
@@ -165,7 +166,7 @@ export const overview: Place = {
       visit.get(statistics, `/statistics?filter%5Bperiod%5D=${period}`),
       visit.get(campaigns, `/campaigns?page%5Bsize%5D=${NEWEST}`),
     ])
-    const stats = one!
+    const stats = must(one, 'The statistics')
     const open = await hands(visit, stats)
     const series = objects(stats, 'series')
     const quiet = series.every(({ deferred, delivered, refused }) => delivered + deferred + refused === 0)

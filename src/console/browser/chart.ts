@@ -8,19 +8,29 @@ interface Point {
   refused: number
 }
 
-const NAMES = ['delivered', 'deferred', 'refused'] as const
+/** Bars are stacked: each includes the ones after it, and the highest is drawn first. */
+const STACK = {
+  refused: ({ deferred, delivered, refused }: Point) => delivered + deferred + refused,
+  deferred: ({ deferred, delivered }: Point) => delivered + deferred,
+  delivered: ({ delivered }: Point) => delivered,
+}
+const NAMES = ['refused', 'deferred', 'delivered'] as const
 
 /** `data-span`: the chart covers at least this many seconds, so that a few points do not fill its width. */
 function across(figure: HTMLElement, times: readonly number[]): uPlot.Scale {
   const span = Number(figure.dataset['span'] ?? 0)
   const [first, last] = [times[0], times.at(-1)]
-  return span === 0 || first === undefined ? {} : { range: () => [Math.min(first, last! - span), last!] }
+  if (span === 0 || first === undefined || last === undefined) return {}
+  return { range: () => [Math.min(first, last - span), last] }
 }
 
 /** The range of bars: half a step before the first and after the last, so that both are as wide as the others. */
 function wholeBars(times: readonly number[]): uPlot.Scale {
-  const step = times.length > 1 ? times[1]! - times[0]! : 3600
-  return times.length === 0 ? {} : { range: () => [times[0]! - step / 2, times.at(-1)! + step / 2] }
+  const [first, second] = times
+  const last = times.at(-1)
+  if (first === undefined || last === undefined) return {}
+  const step = second === undefined ? 3600 : second - first
+  return { range: () => [first - step / 2, last + step / 2] }
 }
 
 function draw(): void {
@@ -31,14 +41,9 @@ function draw(): void {
     const style = getComputedStyle(document.documentElement)
     const ink = style.getPropertyValue('--soft')
     const line = style.getPropertyValue('--grid')
-    // Bars are stacked: each series includes the ones below it, and the highest is drawn first.
-    const sums = points.map(
-      ({ deferred, delivered, refused }) => [delivered, delivered + deferred, delivered + deferred + refused] as const,
-    )
     const bars = uPlot.paths.bars!({ size: [0.8, 40] })
     const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } }
-    const series = [2, 1, 0].map((at) => {
-      const name = NAMES[at]!
+    const series = NAMES.map((name) => {
       const colour = style.getPropertyValue(`--${name}`)
       return {
         label: name,
@@ -47,7 +52,7 @@ function draw(): void {
         paths: bars,
         points: { show: false },
         value: (_: uPlot, __: number, ___: number, index: number | null) =>
-          index === null ? '–' : String(points[index]![name]),
+          String((index === null ? undefined : points[index]?.[name]) ?? '–'),
       }
     })
     const chart = new uPlot(
@@ -59,7 +64,7 @@ function draw(): void {
         series: [{}, ...series],
         cursor: { y: false },
       },
-      [times, ...[2, 1, 0].map((at) => sums.map((each) => each[at]!))],
+      [times, ...NAMES.map((name) => points.map(STACK[name]))],
       figure,
     )
     new ResizeObserver(() => chart.setSize({ width: figure.clientWidth, height: 240 })).observe(figure)
