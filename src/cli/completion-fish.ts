@@ -1,4 +1,5 @@
 // The completion script for fish: one line for each completion, with a condition on the words before the cursor.
+import { must } from '../base/errors.ts'
 import type { Kind, Place } from './completion-places.ts'
 
 const quoted = (text: string): string => `'${text.replaceAll(/[\\']/g, '\\$&')}'`
@@ -74,11 +75,11 @@ function completionsAt({ commands, options, path, places: kinds }: Place, root: 
 }
 
 export function fish(places: readonly Place[]): string {
-  const [root] = places
+  const root = must(places[0], 'The program itself')
   const valued = places.flatMap(({ options, path }) =>
     options.flatMap(({ kind, name }) => (kind ? [quoted(`${path}|${name}`)] : [])),
   )
-  const lines = places.flatMap((place) => completionsAt(place, root!))
+  const lines = places.flatMap((place) => completionsAt(place, root))
   return `# postrider completion for fish: postrider completion fish | source
 set -g __postrider_paths ${places
     .slice(1)

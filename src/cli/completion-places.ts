@@ -1,5 +1,6 @@
 // The possible completions of the command line, read from the command table, for the scripts of all shells.
 import type { Command } from 'commander'
+import { must } from '../base/errors.ts'
 
 /** The kind of a value: a file, a directory, one of a list of words, or any text. */
 export type Kind = 'file' | 'dir' | 'any' | readonly string[]
@@ -30,19 +31,17 @@ export function placesOf(program: Command, path = ''): Place[] {
     path,
     commands: program.commands.map((child) => ({ name: child.name(), about: child.description() })),
     options: [
-      ...program.options
-        .filter(({ long }) => typeof long === 'string')
-        .map(({ argChoices, description, flags, long, required }) => ({
-          name: long!,
-          about: description,
-          ...(required ? { kind: kindOf(/<[^>]*>/.exec(flags)?.[0] ?? '', argChoices) } : {}),
-        })),
+      ...program.options.flatMap(({ argChoices, description, flags, long, required }) => {
+        if (typeof long !== 'string') return []
+        const kind = required ? { kind: kindOf(/<[^>]*>/.exec(flags)?.[0] ?? '', argChoices) } : {}
+        return [{ name: long, about: description, ...kind }]
+      }),
       { name: '--help', about: 'show what it takes' },
     ],
     places: program.registeredArguments.map((argument) =>
       // The arguments of "help" are names of commands.
       argument.variadic && path === 'help'
-        ? program.parent!.commands.map((command) => command.name())
+        ? must(program.parent, 'The program itself').commands.map((command) => command.name())
         : kindOf(argument.name(), argument.argChoices),
     ),
   }

@@ -1,6 +1,7 @@
 // `postrider completion bash|zsh|fish`: a completion script, made from the command table. It completes subcommands,
 // options, the values of options with a list, files and directories.
 import { Argument, type Command } from 'commander'
+import { must } from '../base/errors.ts'
 import { fish } from './completion-fish.ts'
 import { placesOf, type Choice, type Kind, type Place } from './completion-places.ts'
 import type { Invocation } from '../commands/open.ts'
@@ -9,8 +10,8 @@ const written = (kind: Kind): string => (typeof kind === 'string' ? kind : `word
 
 /** The part that bash and zsh share: finds the place from the words before the cursor, and its possible values. */
 function parser(places: readonly Place[]): string {
-  const [root] = places
-  const global = root!.options.map(({ kind, name }) =>
+  const root = must(places[0], 'The program itself')
+  const global = root.options.map(({ kind, name }) =>
     kind ? `    *"|${name}") echo "${written(kind)}" ;;` : undefined,
   )
   const own = places
@@ -48,10 +49,10 @@ const WALK = `    if [[ -n $kind ]]; then
     fi`
 
 function bash(places: readonly Place[]): string {
-  const [root] = places
+  const root = must(places[0], 'The program itself')
   const cases = places.map(
     ({ commands, options, path }) =>
-      `    "${path}") commands="${names(commands)}" options="${names(path === '' ? options : [...options, ...root!.options.slice(0, -1)])}" ;;`,
+      `    "${path}") commands="${names(commands)}" options="${names(path === '' ? options : [...options, ...root.options.slice(0, -1)])}" ;;`,
   )
   return `# postrider completion for bash: source <(postrider completion bash)
 ${parser(places)}
@@ -89,14 +90,14 @@ complete -F _postrider postrider
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
 function zsh(places: readonly Place[]): string {
-  const [root] = places
+  const root = must(places[0], 'The program itself')
   const list = (choices: readonly Choice[]): string =>
     choices.map(({ about, name }) => quoted(`${name}:${about}`)).join(' ')
   const cases = places.map(
     ({ commands, options, path }) =>
       `    "${path}")
       commands=(${list(commands)})
-      options=(${list(path === '' ? options : [...options, ...root!.options.slice(0, -1)])}) ;;`,
+      options=(${list(path === '' ? options : [...options, ...root.options.slice(0, -1)])}) ;;`,
   )
   return `#compdef postrider
 # postrider completion for zsh: source <(postrider completion zsh), or as _postrider in a directory of $fpath

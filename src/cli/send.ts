@@ -5,7 +5,7 @@ import { SECOND } from '../base/clock.ts'
 import { Troubles } from '../base/trouble.ts'
 import { OperatorError } from '../base/errors.ts'
 import { takeLock } from '../store/lock.ts'
-import { parseAddress } from '../message/address.ts'
+import { parseAddress, type Address } from '../message/address.ts'
 import { listDomains } from '../domains/find.ts'
 import { fetchingOf } from '../net/fetch.ts'
 import { showQueued, type QueuedMail } from '../delivery/queue/operator.ts'
@@ -28,13 +28,10 @@ export function sendCommand(program: Command, invocation: () => Invocation): voi
     .option('--text <text>', 'the body', 'A test mail from Postrider.')
     .action(({ from, to, subject, text }: { from: string; to: string; subject: string; text: string }) =>
       withDeps(invocation(), async (deps) => {
-        for (const address of [from, to])
-          if (!parseAddress(address)) throw new OperatorError(`"${address}" is not an email address.`)
-        const domain = listDomains(deps.store, parseAddress(from)!.domain)[0]
-        if (!domain)
-          throw new OperatorError(
-            `No user has the domain ${parseAddress(from)!.domain}; register it with "postrider domain add".`,
-          )
+        const { domain: name } = addressed(from)
+        addressed(to)
+        const [domain] = listDomains(deps.store, name)
+        if (!domain) throw new OperatorError(`No user has the domain ${name}; register it with "postrider domain add".`)
         const { email } = await submitEmail({ ...deps, fetching: fetchingOf(deps) }, domain.user_key, {
           from,
           to,
@@ -74,4 +71,10 @@ async function followed(deps: Deps, id: string): Promise<QueuedMail> {
     await own?.workers.close()
     release?.()
   }
+}
+
+function addressed(text: string): Address {
+  const address = parseAddress(text)
+  if (!address) throw new OperatorError(`"${text}" is not an email address.`)
+  return address
 }
