@@ -1,4 +1,5 @@
-// Limits of functions in src: their length, and how many arguments they take by position. The linter counts both.
+// Limits of functions in src: their length, and how many arguments they take by position; and the most non-null
+// assertions. The linter counts all of them.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -9,35 +10,42 @@ import { describe, test } from 'node:test'
 const ROOT = join(import.meta.dirname, '../..')
 const LINES = 60
 const ARGUMENTS = 5
+/** The most non-null assertions (`value!`) in src. It only falls: lower it when you take some away. */
+const ASSERTIONS = 208
 
-/** Every function below a folder that is over a limit: "file function rule". */
-function overLimits(folder: string): string[] {
+/** What the linter finds below a folder by these rules: file, message and rule. */
+function lint(folder: string, rules: Record<string, unknown>): { file: string; words: string; rule: string }[] {
   const place = mkdtempSync(join(tmpdir(), 'postrider-lint-'))
   try {
     const config = join(place, 'oxlint.json')
-    writeFileSync(
-      config,
-      JSON.stringify({
-        categories: { correctness: 'off' },
-        rules: {
-          'max-lines-per-function': ['error', { max: LINES }],
-          'max-params': ['error', { max: ARGUMENTS }],
-        },
-      }),
-    )
+    writeFileSync(config, JSON.stringify({ categories: { correctness: 'off' }, rules }))
     const linter = join(ROOT, 'node_modules/oxlint/bin/oxlint')
     const { stderr, stdout } = spawnSync(process.execPath, [linter, '-c', config, '--format', 'unix', '.'], {
       cwd: folder,
       encoding: 'utf8',
     })
     assert.match(stdout, /^(?:$|\S+:\d+:\d+: |\d+ problems?)/m, stderr)
-    return [...stdout.matchAll(/^(?:\.\/)?(\S+):\d+:\d+: (.*) \[Error\/eslint\((max-\w+)/gm)].map(
-      ([, file, words, rule]) => `${file} ${/[`']([^`']+)[`']/.exec(words!)?.[1] ?? '(anonymous)'} ${rule}`,
+    return [...stdout.matchAll(/^(?:\.\/)?(\S+):\d+:\d+: (.*) \[Error\/[\w-]+\(([\w-]+)/gm)].map(
+      ([, file = '', words = '', rule = '']) => ({ file, words, rule }),
     )
   } finally {
     rmSync(place, { recursive: true, force: true })
   }
 }
+
+/** Every function below a folder that is over a limit: "file function rule". */
+const overLimits = (folder: string): string[] =>
+  lint(folder, {
+    'max-lines-per-function': ['error', { max: LINES }],
+    'max-params': ['error', { max: ARGUMENTS }],
+  }).map(({ file, rule, words }) => {
+    const [, name = '(anonymous)'] = /[`']([^`']+)[`']/.exec(words) ?? []
+    return `${file} ${name} ${rule}`
+  })
+
+/** The file of each non-null assertion (`value!`) below a folder. */
+const assertions = (folder: string): string[] =>
+  lint(folder, { 'typescript/no-non-null-assertion': 'error' }).map(({ file }) => file)
 
 describe('functions of src', () => {
   test(`have at most ${LINES} lines and ${ARGUMENTS} arguments by position`, () => {
@@ -70,8 +78,32 @@ describe('functions of src', () => {
         overLimits(place)
           .map((found) => found.replace(/ .* /, ' '))
           .toSorted(),
-        [...Array(3).fill('deep/long.ts max-lines'), ...Array(3).fill('wide.ts max-params')],
+        [...Array(3).fill('deep/long.ts max-lines-per-function'), ...Array(3).fill('wide.ts max-params')],
       )
+    } finally {
+      rmSync(place, { recursive: true, force: true })
+    }
+  })
+})
+
+describe('non-null assertions of src', () => {
+  test(`are at most ${ASSERTIONS}`, () => {
+    const found = assertions(join(ROOT, 'src'))
+    assert.ok(
+      found.length <= ASSERTIONS,
+      `there are ${found.length}: take a default, a guard or a better type, and must() where only a fault of the program leaves the value out`,
+    )
+  })
+
+  test('are counted one by one, and nothing else is', () => {
+    const place = mkdtempSync(join(tmpdir(), 'postrider-assertions-'))
+    try {
+      writeFileSync(join(place, 'three.ts'), 'export const text = list[0]!.names!.at(-1)!\n')
+      writeFileSync(
+        join(place, 'none.ts'),
+        'export let late!: string\nexport const other = !late && late !== `${late}!`\n',
+      )
+      assert.deepEqual(assertions(place), Array(3).fill('three.ts'))
     } finally {
       rmSync(place, { recursive: true, force: true })
     }
