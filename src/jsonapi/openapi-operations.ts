@@ -31,11 +31,11 @@ export const IF_MATCH: Json = {
 
 /** The parameters in the path of an action: ":id" and the like. */
 export const pathParametersOf = ({ path }: AnyAction): Json[] =>
-  [...path.matchAll(/:(\w+)/g)].map(([, name]) => ({
+  [...path.matchAll(/:(\w+)/g)].map(([, name = '']) => ({
     name,
     in: 'path',
     required: true,
-    description: PATH[name!] ?? `The id of one of ${idOf(name!)}.`,
+    description: PATH[name] ?? `The id of one of ${idOf(name)}.`,
     schema: { type: 'string' },
   }))
 
