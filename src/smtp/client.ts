@@ -215,8 +215,8 @@ export class SmtpSession {
     }
     for (const line of commands) {
       answers.push(await this.#channel.command(line, command))
-      if (answers.length === 1 && this.#unlessOk(answers[0]!, 'mail'))
-        return { answers: commands.map(() => answers[0]!) }
+      const [first, second] = answers
+      if (first && !second && this.#unlessOk(first, 'mail')) return { answers: commands.map(() => first) }
     }
     const welcome = answers.slice(1).some((answer) => !isFailure(answer) && answer.code < 300)
     return welcome ? { answers, data: await this.#channel.command('DATA', data) } : { answers }

@@ -16,7 +16,7 @@ const MAX_HOSTS = 100
 export function parsePolicy(text: string): StsPolicy | undefined {
   const fields = text.split(/\r?\n/).flatMap((line) => {
     const [, key, value] = /^\s*([\w-]+)\s*:(.*)$/s.exec(line) ?? []
-    return key === undefined ? [] : [[key.toLowerCase(), value!.trim()] as const]
+    return key === undefined || value === undefined ? [] : [[key.toLowerCase(), value.trim()] as const]
   })
   const first = (name: string): string | undefined => fields.find(([key]) => key === name)?.[1]
   const mode = first('mode')

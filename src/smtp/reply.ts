@@ -81,8 +81,8 @@ function readReply(code: number, lines: readonly string[]): Reply {
 export function readCapabilities({ lines }: Reply): Map<string, string> {
   return new Map(
     lines.slice(1).map((line) => {
-      const [keyword, ...parameters] = line.trim().split(/\s+/)
-      return [keyword!.toUpperCase(), parameters.join(' ').toUpperCase()] as const
+      const [keyword = '', ...parameters] = line.trim().split(/\s+/)
+      return [keyword.toUpperCase(), parameters.join(' ').toUpperCase()] as const
     }),
   )
 }

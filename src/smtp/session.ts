@@ -3,6 +3,7 @@
 // enhanced codes, errors are counted, and a stopping server says 421.
 import { isUtf8 } from 'node:buffer'
 import type { Socket } from 'node:net'
+import { upTo } from '../base/text.ts'
 import { counters } from '../base/counters.ts'
 import { SMTPConnection } from 'smtp-server/lib/smtp-connection.js'
 import type { SMTPStream } from 'smtp-server/lib/smtp-stream.js'
@@ -211,11 +212,11 @@ export class InboundSession extends SMTPConnection {
     if (!parsed) return false
     const parameters = Object.keys(parsed.args || {})
     // Checked in the command as received: the library has turned A-labels into Unicode.
-    const [path] = command.toString().split('>', 1)
+    const path = upTo(command.toString(), '>')
     if (parameters.some((parameter) => !known.includes(parameter)))
       this.send(555, '5.5.4 A parameter that is not known here')
     else if (!isUtf8(command)) this.send(553, '5.6.7 An address is ASCII or UTF-8')
-    else if (/[^\0-\x7f]/.test(path!) && !parameters.includes('SMTPUTF8') && !this.session.envelope.smtpUtf8)
+    else if (/[^\0-\x7f]/.test(path) && !parameters.includes('SMTPUTF8') && !this.session.envelope.smtpUtf8)
       this.send(553, '5.6.7 An address that is not ASCII takes SMTPUTF8')
     else return false
     return true
