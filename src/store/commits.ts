@@ -62,8 +62,11 @@ export class Commits {
       this.#statements.step('begin immediate')
       this.#statements.begun()
       const end = performance.now() + BATCH_MS
-      while (taken < jobs.length && (taken === 0 || performance.now() < end))
-        settled.push(this.#perform(jobs[taken++]!))
+      for (const job of jobs) {
+        if (taken > 0 && performance.now() >= end) break
+        taken++
+        settled.push(this.#perform(job))
+      }
       this.#write(this.#sums)
       this.#statements.step('commit')
       // When the file was removed, the commit is lost and must not count.

@@ -4,6 +4,7 @@
 // count as intact.
 import { createHash } from 'node:crypto'
 import type Database from 'better-sqlite3'
+import { must } from '../base/errors.ts'
 import { namesIn } from '../base/one-of.ts'
 import { columnsOf, TABLES } from '../schema/tables.ts'
 
@@ -39,18 +40,24 @@ function digestOf(values: readonly Value[]): Buffer {
   return hash.digest()
 }
 
+const digested = (table: string): Digested =>
+  must(
+    DIGESTED.find((each) => each.table === table),
+    `The digests of ${table}`,
+  )
+
 /**
  * Whether a row is unchanged since it was written. `row` holds every column that its digest covers; `digest` is null
  * for a row of version 0.1.0, which counts as intact.
  */
 export function isIntact(table: string, row: Record<string, unknown>, digest: Uint8Array | null): boolean {
   if (digest === null) return true
-  const { columns } = DIGESTED.find((each) => each.table === table)!
+  const { columns } = digested(table)
   return digestOf(columns.map((name) => row[name] as Value)).equals(digest)
 }
 
 /** The number of a table in the table of digests. */
-export const digestNumber = (table: string): number => DIGESTED.find((each) => each.table === table)!.of
+export const digestNumber = (table: string): number => digested(table).of
 
 /** Makes `row_digest` known to a connection; the triggers need it. */
 export function defineDigest(database: Database.Database): void {

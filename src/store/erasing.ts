@@ -90,7 +90,7 @@ function base64Form(octets: Buffer, shift: number): { pattern: RegExp; offset: n
     const values = cased[byte - shift]!.flatMap((high) =>
       (cased[byte - shift + 1] ?? [0]).map((low) => (((high << 8) | low) >> right) & 0x3f),
     )
-    const letters = new Set(values.map((value) => BASE64[value]!))
+    const letters = new Set(values.map((value) => BASE64.charAt(value)))
     const all = [...letters].map((letter) => (letter === '+' ? '+\\-' : letter === '/' ? '\\/_' : letter))
     classes.push(`[${all.join('')}]`)
   }
@@ -182,8 +182,8 @@ const redactOrNull = (text: string | null, erasing: Erasing): string | null =>
 export function needleOf(address: string): string {
   // An international domain has two spellings, so only the local part is used.
   const same = spellings(address).length > 1 ? address.slice(0, address.lastIndexOf('@')) : address
-  const runs = same.match(/[a-z0-9]+/g) ?? ['@']
-  return runs.toSorted((a, b) => b.length - a.length)[0]!
+  const [longest = '@'] = (same.match(/[a-z0-9]+/g) ?? []).toSorted((a, b) => b.length - a.length)
+  return longest
 }
 
 /** SQL that filters by `needleOf`. SQLite's lower() handles ASCII only, which is enough for a needle. */

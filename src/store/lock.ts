@@ -4,6 +4,7 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
+import { afterLast } from '../base/text.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { sqliteAddon } from './addon.ts'
 import { DATABASE, makeDataDir } from './open.ts'
@@ -69,7 +70,7 @@ function locksOfSystem(): { kind: string; pid: string; inode: string; first: str
     const lines = readFileSync('/proc/locks', 'utf8').trim().split('\n')
     return lines.map((line) => {
       const [, , , kind = '', pid = '', place = '', first = ''] = line.trim().split(/\s+/)
-      return { kind, pid, inode: place.split(':').at(-1)!, first }
+      return { kind, pid, inode: afterLast(place, ':'), first }
     })
   } catch {
     return []

@@ -1,6 +1,7 @@
 // The write-ahead log of the database: how it is emptied without waiting, and who prevents it.
 import { readFileSync, statSync } from 'node:fs'
 import type Database from 'better-sqlite3'
+import { must } from '../base/errors.ts'
 
 /** Past this size doctor, /metrics and the server's log name the log and who keeps it from beginning again. */
 export const LONG_LOG = 256 * 1024 * 1024
@@ -29,7 +30,7 @@ function checkpoint(database: Database.Database, mode: 'PASSIVE' | 'TRUNCATE'): 
   const patience = Number(database.pragma('busy_timeout', { simple: true }))
   database.pragma('busy_timeout = 0')
   try {
-    return (database.pragma(`wal_checkpoint(${mode})`) as Outcome[])[0]!
+    return must((database.pragma(`wal_checkpoint(${mode})`) as Outcome[])[0], 'The outcome of a checkpoint')
   } finally {
     database.pragma(`busy_timeout = ${patience}`)
   }

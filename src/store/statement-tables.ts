@@ -51,8 +51,8 @@ export class StatementEffects {
 
   #follow(text: string, changes: Set<string>, removes: Set<string>): void {
     const { tables } = this.#schemaNow()
-    for (const [, deletes, table] of text.matchAll(TARGET))
-      if (tables.has(table!)) this.#add(table!, deletes !== undefined, changes, removes)
+    for (const [, deletes, table = ''] of text.matchAll(TARGET))
+      if (tables.has(table)) this.#add(table, deletes !== undefined, changes, removes)
   }
 
   #add(table: string, deleted: boolean, changes: Set<string>, removes: Set<string>): void {
