@@ -71,8 +71,11 @@ export function stopsOf(
   if (rows.length === 0) return recipients.map(() => undefined)
   const reasons = new Map(rows.map(({ domain_key, email, reason }) => [`${domain_key} ${email}`, reason]))
   return forms.map((each) => {
-    const index = each.findIndex(([domain, email]) => reasons.has(`${domain} ${email}`))
-    return index < 0 ? undefined : { reason: reasons.get(each[index]!.join(' '))!, erased: index > 0 }
+    for (const [index, [domain, email]] of each.entries()) {
+      const reason = reasons.get(`${domain} ${email}`)
+      if (reason !== undefined) return { reason, erased: index > 0 }
+    }
+    return undefined
   })
 }
 
