@@ -1,7 +1,7 @@
 // Webhook endpoints: their owner creates, changes and removes them, and rotates their secrets. Secrets are stored
 // sealed, and shown once.
 import { HOUR, type Clock } from '../base/clock.ts'
-import { refuse, refuseAttribute } from '../base/errors.ts'
+import { must, refuse, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
@@ -79,7 +79,7 @@ export async function createWebhook(
         updated_at: now,
       }),
     )
-    return webhookByKey(tx, key)!
+    return must(webhookByKey(tx, key), 'The webhook')
   })
   return { webhook, secret }
 }
@@ -120,7 +120,7 @@ export async function changeWebhook(
     else if (change.active === false && move(tx, webhookMachine, key, 'pause', { disabled_reason: null }))
       holdWaiting(tx, key, now)
     tx.afterCommit(deps.ring)
-    return webhookByKey(tx, key)!
+    return must(webhookByKey(tx, key), 'The webhook')
   })
   return { webhook, secret }
 }

@@ -53,11 +53,9 @@ export function inboundData(reader: Reader, key: number): Record<string, unknown
 const sizeOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value))
 
 function summaryOf(email: NonNullable<ReturnType<typeof firstInbound>>, max: number, members: number) {
-  const line = (text: string | null): string | null => text && text.slice(0, max).toWellFormed()
-  const list = (json: string): string[] =>
-    textsOf(json)
-      .slice(0, members)
-      .map((text) => line(text)!)
+  const cutLine = (text: string): string => text.slice(0, max).toWellFormed()
+  const line = (text: string | null): string | null => text && cutLine(text)
+  const list = (json: string): string[] => textsOf(json).slice(0, members).map(cutLine)
   const attachments = JSON.parse(email.attachments ?? '[]') as InboundAttachment[]
   return {
     inbound_email_id: email.id,

@@ -40,17 +40,17 @@ export function payloadOf(reader: Reader, event: Event): string | null {
     event.type === 'inbound_email.received'
       ? inboundData(reader, told['inbound'] as number)
       : event.email_key !== null
-        ? emailData(reader, event, told)
+        ? emailData(reader, event, event.email_key, told)
         : event.campaign_key !== null
           ? campaignData(reader, event.campaign_key, told)
           : event.domain_key !== null
-            ? domainData(reader, event, told)
+            ? domainData(reader, event.domain_key, told)
             : told
   return data && JSON.stringify({ type: event.type, timestamp: iso(event.created_at), data })
 }
 
-function emailData(reader: Reader, event: Event, told: Data): Data | null {
-  const row = reader.first(emailOf({ key: event.email_key! }))
+function emailData(reader: Reader, event: Event, key: number, told: Data): Data | null {
+  const row = reader.first(emailOf({ key }))
   if (!row) return null
   const { campaign_subject, from_address, name, contact_email, contact_name, custom_fields, test_mode, to, ...email } =
     row
@@ -104,8 +104,8 @@ function campaignData(reader: Reader, key: number, { failure, previous_status, s
   return campaign ? { ...campaign, status, previous_status, ...(failure === undefined ? {} : { failure }) } : null
 }
 
-function domainData(reader: Reader, event: Event, told: Data): Data | null {
-  const domain = reader.first(domainOf({ key: event.domain_key! }))
+function domainData(reader: Reader, key: number, told: Data): Data | null {
+  const domain = reader.first(domainOf({ key }))
   if (!domain) return null
   const { previous_status = null, status = domain.status, ...figures } = told
   return { domain_id: domain.id, name: domain.name, status, previous_status, ...figures }

@@ -23,7 +23,7 @@ export async function removeOldDeliveries(store: Store, before: number): Promise
       const over = old.filter(({ open }) => open === 0)
       for (const { key } of over) tx.run(raw('delete from outbound_webhooks where key = ?', [key]))
       const more = rows.length === AT_ONCE && old.length === rows.length
-      return { gone: over.length, next: more ? rows.at(-1)!.key : null }
+      return { gone: over.length, next: more ? (rows.at(-1)?.key ?? null) : null }
     })
     removed += gone
     after = next
