@@ -1,5 +1,6 @@
 // A campaign's mails in lists: the columns that they share with their campaign, and a faster way to find the mails of a
 // large campaign.
+import { must } from '../base/errors.ts'
 import { DAY } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
@@ -41,7 +42,7 @@ export function fillLean(reader: Reader, rows: ListedRow[]): void {
   const tagged = lean.filter((row) => common.get(row['campaign_key'] as number)?.subject.includes('{{'))
   const contacts = contactsOf(reader, tagged)
   for (const row of lean) {
-    const campaign = common.get(row['campaign_key'] as number)!
+    const campaign = must(common.get(row['campaign_key'] as number), 'The campaign of a mail')
     const to = taggedOf(contacts.get(row['contact_key']) ?? NOBODY, { ...campaign, to: row['to'] as string })
     Object.assign(row, sharedIdentity(row['id'] as string, campaign, campaign.domain, to))
   }

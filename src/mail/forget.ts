@@ -138,7 +138,7 @@ export function forgetInBodies(tx: Tx, erasing: Erasing, after: number, read: Re
     const named = names(content, erasing.address) || filesOf(spool).some((file) => betrays(read(file), erasing.address))
     if (named) files.push(...forgetBody(tx, erasing, email_key, wanted === 1, read))
   }
-  return { next: found.length === AT_ONCE ? found.at(-1)!.email_key : null, files }
+  return { next: found.length === AT_ONCE ? (found.at(-1)?.email_key ?? null) : null, files }
 }
 
 /** Whether a mail is being sent to the address at this moment: its result is not written yet. */

@@ -7,7 +7,7 @@ import { messageOf } from '../base/errors.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
-import { parseAddrSpec, parseAddress } from '../message/address.ts'
+import { knownAddress, parseAddrSpec, parseAddress } from '../message/address.ts'
 import { compose, stuffDots } from '../message/compose.ts'
 import { sign } from '../message/dkim.ts'
 import { openSession, type SmtpSession } from '../smtp/client.ts'
@@ -78,7 +78,7 @@ export class NoticeMailer {
     // `ring` is called when a notice ends.
     if (free <= 0) return null
     const next = nextNotices(store, [...this.#busy.keys()], free + 1)
-    const due = next.slice(0, free).filter(({ next_attempt_at }) => next_attempt_at! <= now)
+    const due = next.slice(0, free).filter(({ next_attempt_at }) => (next_attempt_at ?? 0) <= now)
     if (due.length === 0) return next[0]?.next_attempt_at ?? null
     const begun = store.write((tx) => {
       for (const notice of due) beginAttempt(tx, notice, now)
@@ -176,7 +176,7 @@ function wireOf(
   const html = `<pre style="white-space:pre-wrap">${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</pre>`
   const mail = {
     from: { ...from, name: from.name || 'Postrider' },
-    to: [parseAddress(email)!],
+    to: [knownAddress(email)],
     cc: [],
     replyTo: [],
     subject: subject.replace(/\p{Cc}+/gu, ' '),

@@ -38,7 +38,7 @@ export async function removeOldBodies(
       return {
         files: over.flatMap((row) => filesOf(row.spool)),
         gone: over.length,
-        next: more ? rows.at(-1)!.key : null,
+        next: more ? (rows.at(-1)?.key ?? null) : null,
       }
     })
     await Promise.all(files.map((file) => spool.remove(file)))

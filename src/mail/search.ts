@@ -5,7 +5,7 @@
 // in slices, so that the main thread can do other work between them. Subjects are read from an index that holds only
 // subjects, in less than half the time that the table takes. The index does not split subjects into words: so parts of
 // words are found too, and an erased address is erased there as well.
-import { refuse } from '../base/errors.ts'
+import { must, refuse } from '../base/errors.ts'
 import { EMAIL_STATUSES, type EmailStatus } from '../states/outbound-email.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
@@ -165,7 +165,10 @@ async function byKeys(
   const those = 'key in (select value from json_each(?))'
   return found.length <= FEW
     ? { sql: those, parameters: [keys], selective: true }
-    : { sql: `${those} or (key < ? and ${sql})`, parameters: [keys, found.at(-1)!.key, ...parameters] }
+    : {
+        sql: `${those} or (key < ? and ${sql})`,
+        parameters: [keys, must(found.at(-1), 'The last mail that was found').key, ...parameters],
+      }
 }
 
 /** Mails to addresses that begin with the text. */

@@ -2,7 +2,7 @@
 // the field that it is about (specification "POST /outbound-emails rules", D21, D22).
 import { refuse, refuseAttribute, Refusal, type Problem } from '../../base/errors.ts'
 import type { Keyring } from '../../base/keyring.ts'
-import { inFamily, parseAddress, type Address } from '../../message/address.ts'
+import { inFamily, knownAddress, parseAddress, type Address } from '../../message/address.ts'
 import type { Reader } from '../../store/database.ts'
 import { db, statement } from '../../store/query.ts'
 import type { RowOf } from '../../schema/tables.ts'
@@ -120,7 +120,7 @@ function domainOf(reader: Reader, userKey: number, from: Address): SendingDomain
 /** Addresses outside the sending domain's family (specification "Outbound email"). */
 export function strangers(domain: string, addresses: readonly Pick<Recipient, 'text' | 'pointer'>[]): Problem[] {
   return addresses.flatMap(({ text, pointer }): Problem[] => {
-    const address = parseAddress(text)!
+    const address = knownAddress(text)
     if (inFamily(domain, address.domain)) return []
     const detail = `${address.address} is outside the family of ${domain} (the domain itself, its subdomains and parents).`
     return [{ code: 'address_outside_domain', detail, source: { pointer: `/data/attributes/${pointer}` } }]

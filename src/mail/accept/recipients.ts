@@ -1,7 +1,7 @@
 // The recipients of a mail: the primary recipient, then cc, then bcc. An address that was named before is dropped
 // (specification "Outbound email"): a repeat within a list, a repeat of `to`, and in bcc a repeat of cc.
 import { comparable } from '../../base/recipient-hash.ts'
-import { parseAddress, type Address } from '../../message/address.ts'
+import { knownAddress, type Address } from '../../message/address.ts'
 
 export type Role = 'to' | 'cc' | 'bcc'
 
@@ -46,7 +46,7 @@ export function recipientsOf({ to, cc, bcc }: Addressed): Recipient[] {
     ['bcc', bcc],
   ] as const)
     for (const { text, pointer } of listed(role, value)) {
-      const address = parseAddress(text)!
+      const address = knownAddress(text)
       if (seen.has(sameMailbox(address))) continue
       seen.add(sameMailbox(address))
       recipients.push({ role, text, address, pointer })
