@@ -1,12 +1,13 @@
 // Agents (D39): programs that send mail under a name of their own. Each has a reputation, earned by its mail.
 import { z } from 'zod'
-import { refuse } from '../base/errors.ts'
+import { must, refuse } from '../base/errors.ts'
 import { field, type Call, type Written } from '../jsonapi/resource.ts'
 import { listAgents, paceOf } from './agents.ts'
 import { pauseAgent } from './pauses.ts'
 import { AGENT_STATUSES } from '../states/agent.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
 import { count, EXTENSION, time, timeOrNull, words } from '../jsonapi/fields.ts'
+import { pathParameter } from '../jsonapi/request.ts'
 
 const list = ({ caller, now, parts }: Pick<Call<ApiDeps>, 'caller' | 'now' | 'parts'>) =>
   listAgents(parts.store, now)
@@ -15,7 +16,7 @@ const list = ({ caller, now, parts }: Pick<Call<ApiDeps>, 'caller' | 'now' | 'pa
 
 async function pause(call: Call<ApiDeps>, paused: boolean): Promise<Written> {
   const { caller, now, params, parts } = call
-  const id = params['agent']!
+  const id = pathParameter({ params }, 'agent')
   if (!paused && caller.agentId !== undefined)
     throw refuse(
       'insufficient_scope',
@@ -23,7 +24,8 @@ async function pause(call: Call<ApiDeps>, paused: boolean): Promise<Written> {
     )
   if (!list(call).some((agent) => agent.agent_id === id)) throw refuse('not_found', 'No such resource exists.')
   await parts.store.write((tx) => pauseAgent(tx, caller.userKey, id, paused, now))
-  return { row: list(call).find((agent) => agent.agent_id === id)! }
+  const row = list(call).find((agent) => agent.agent_id === id)
+  return { row: must(row, 'The agent') }
 }
 
 export const agents = define('agents', {
