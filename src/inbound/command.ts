@@ -1,11 +1,12 @@
 // `postrider inbox …`: addresses whose mail is kept.
 import type { Command } from 'commander'
+import { firstIssue } from '../base/issues.ts'
 import { OperatorError } from '../base/errors.ts'
 import { addInbox, listInboxes, removeInbox } from './inboxes.ts'
 import { inboxAddress } from './recipients.ts'
 import { name as nameForm } from '../jsonapi/schemas.ts'
 import { requireUser } from '../identity/users.ts'
-import { domainByKey } from '../domains/find.ts'
+import { knownDomain } from '../domains/find.ts'
 import { withDeps, type Invocation } from '../commands/open.ts'
 import { answer, table } from '../commands/terminal.ts'
 
@@ -20,10 +21,10 @@ export function inboxCommand(program: Command, invocation: () => Invocation): vo
       withDeps(invocation(), async (deps) => {
         const owner = requireUser(deps.store, options.user)
         const given = options.name === undefined ? undefined : nameForm().safeParse(options.name)
-        if (given?.success === false) throw new OperatorError(`--name ${given.error.issues[0]!.message}.`)
+        if (given?.success === false) throw new OperatorError(`--name ${firstIssue(given.error).message}.`)
         const name = given?.data ?? inboxAddress(address)?.address ?? address
         const made = await addInbox(deps, owner.key, { name, address })
-        const domain = domainByKey(deps.store, made.domain_key)!
+        const domain = knownDomain(deps.store, made.domain_key)
         answer(
           invocation().terminal,
           { id: made.id, address: made.address, name: made.name, user: owner.email },

@@ -1,8 +1,9 @@
 // Reads and judges a received message in worker threads. A fault that the message causes becomes its result. After a
 // fault of this machine (no thread, no descriptor, an unreadable file) the message is examined later.
+import { keepNewest } from '../base/maps.ts'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { messageOf } from '../base/errors.ts'
+import { messageOf, must } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { customerOf } from '../base/network.ts'
 import { JobFailed, NoWorker, PutBack, TookTooLong, type Effort, type Pool } from '../base/threads/pool.ts'
@@ -91,11 +92,11 @@ export class Examiner {
   #remember(client: string, until: number): void {
     this.#heavy.delete(client)
     this.#heavy.set(client, until)
-    if (this.#heavy.size > MAX_CLIENTS) this.#heavy.delete(this.#heavy.keys().next().value!)
+    keepNewest(this.#heavy, MAX_CLIENTS)
   }
 
   #content({ content, spool }: InboundMessage): Uint8Array | { file: string } {
-    return content ?? { file: this.#deps.spool.path(spool!) }
+    return content ?? { file: this.#deps.spool.path(must(spool, 'The file of a message')) }
   }
 
   async #reading(message: InboundMessage, effort: Effort): Promise<Reading> {

@@ -68,19 +68,20 @@ function placeOf(reader: Reader, userKey: number, text: string): { address: stri
       .where('name', '=', parsed.domain)
       .where('deleted_at', 'is', null),
   )
-  if (domains.length === 0)
+  const [domain, another] = domains
+  if (!domain)
     throw refuseAttribute(
       'invalid',
       'address',
       `${parsed.domain} is not one of your sending domains; register it first.`,
     )
-  if (domains.length > 1)
+  if (another)
     throw refuseAttribute(
       'ambiguous_address',
       'address',
       `${parsed.domain} stands in several regions (${domains.map(({ region }) => region).join(', ')}); register a subdomain of its own for the inbox.`,
     )
-  return { address: parsed.address, domain: domains[0]!.key }
+  return { address: parsed.address, domain: domain.key }
 }
 
 function countLive(reader: Reader, domainKey: number): number {

@@ -112,7 +112,7 @@ export async function judge(job: JudgeJob): Promise<Judgement> {
   if (unjudged !== undefined) beyond.unjudged = unjudged
   const signed = /^(?:dkim-signature|arc-message-signature)[ \t]*:/im.test(shown)
   try {
-    const message = signed ? Readable.from(signedMessage(shown, content!, start)) : whole(shown)
+    const message = signed && content ? Readable.from(signedMessage(shown, content, start)) : whole(shown)
     return await verdictsOf(job, message, beyond, unusable)
   } catch (thrown) {
     if (!(thrown instanceof LongLine)) throw thrown

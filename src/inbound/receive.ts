@@ -1,5 +1,6 @@
 // Receives a message: writes it to memory or, when it is large, to the spool, has it scanned, and writes its row. When
 // `message` resolves with undefined the message is on the disk and will be processed (RFC 5321 §6.1).
+import { sole } from '../base/lists.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf } from '../base/errors.ts'
@@ -195,6 +196,7 @@ function receivedField(envelope: InboundEnvelope, hostname: string, id: string, 
       .slice(0, 255) || 'unknown'
   const literal = client.includes(':') ? `IPv6:${client}` : client
   const secured = tls === null ? '' : `\r\n\t(using ${tls.replace(/[()]/g, '')})`
-  const only = to.length === 1 ? `\r\n\tfor <${to[0]!}>` : ''
+  const recipient = sole(to)
+  const only = recipient === undefined ? '' : `\r\n\tfor <${recipient}>`
   return `Received: from ${name} ([${literal}])${secured}\r\n\tby ${hostname} with ${protocol} id ${id}${only};\r\n\t${rfc5322Date(now)}\r\n`
 }

@@ -2,6 +2,7 @@
 // No answer does not mean "clean": the message is refused for now (D47).
 import { createReadStream } from 'node:fs'
 import { connect, type Socket } from 'node:net'
+import { upTo } from '../base/text.ts'
 import { MINUTE } from '../base/clock.ts'
 import { parseEndpoint } from '../base/network.ts'
 
@@ -41,7 +42,7 @@ async function ask(clamd: string, content: Uint8Array | { file: string }, patien
     let text = ''
     socket.setEncoding('latin1').on('data', (data: string) => {
       text += data
-      if (text.includes('\0') || text.length > MAX_ANSWER) resolve(text.split('\0', 1)[0]!.trim())
+      if (text.includes('\0') || text.length > MAX_ANSWER) resolve(upTo(text, '\0').trim())
     })
     socket.on('error', reject).on('close', () => reject(new Error('clamd closed the connection')))
   })

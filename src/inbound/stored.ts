@@ -3,7 +3,7 @@
 import { createReadStream } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { Readable } from 'node:stream'
-import { refuse } from '../base/errors.ts'
+import { must, refuse } from '../base/errors.ts'
 import type { Pool } from '../base/threads/pool.ts'
 import { withoutForged } from '../message/authentication.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
@@ -39,7 +39,8 @@ function messageOf(reader: Reader, key: number): RowOf<'inbound_messages'> {
 export async function rawOf({ config, spool, store }: StoredDeps, messageKey: number): Promise<Response> {
   const message = messageOf(store, messageKey)
   const file = message.spool === null ? undefined : spool.path(message.spool)
-  const head = file === undefined ? Buffer.from(message.content!) : await beginning(file)
+  const head =
+    file === undefined ? Buffer.from(must(message.content, 'The content of a message')) : await beginning(file)
   const end = head.indexOf('\r\n\r\n')
   const header = head.subarray(0, end < 0 ? head.length : end)
   const trace = `Return-Path: <${message.mail_from}>\r\n${message.authentication ?? ''}${message.received}`
@@ -81,7 +82,7 @@ export async function attachmentOf(
   const message = messageOf(store, messageKey)
   const known = attachmentsOf(store, messageKey).find((each) => each.id === id)
   if (!known) throw refuse('not_found', 'The message has no such attachment.')
-  const content = message.content ?? { file: spool.path(message.spool!) }
+  const content = message.content ?? { file: spool.path(must(message.spool, 'The file of a message')) }
   const bytes = (await inboundReader.run({ task: 'attachment', content, id })) as Uint8Array | null
   const name = encodeURIComponent(known.filename ?? `attachment-${id}`).replace(
     /['()*]/g,
