@@ -165,9 +165,9 @@ export class Submissions {
     if (!parsed) return NO_MAILBOX
     const domain = this.#domainFor(from, sender)
     const found = domain && suppressedFor(store, keyring, domain.key, parsed.address, clock.now())
-    if (!found) return undefined
+    if (!domain || !found) return undefined
     const reason = found.erased ? 'it was forgotten on request' : found.reason
-    return { code: 550, text: `5.7.1 ${wordsOf(`${parsed.address} is suppressed on ${domain!.name} (${reason})`)}` }
+    return { code: 550, text: `5.7.1 ${wordsOf(`${parsed.address} is suppressed on ${domain.name} (${reason})`)}` }
   }
 
   /** The domain in MAIL FROM, or the user's only domain; undefined: the From field will show the domain. */
@@ -176,8 +176,8 @@ export class Submissions {
     const name = parseAddrSpec(from)?.domain
     const named = name === undefined ? undefined : store.fact(activeDomain({ user_key, name }))
     if (named) return named
-    const all = store.fact(activeDomains({ user_key }))!
-    return all.count === 1 ? all : undefined
+    const all = store.fact(activeDomains({ user_key }))
+    return all?.count === 1 ? all : undefined
   }
 
   /** Keeps a message and queues it, or returns the refusal. */

@@ -1,6 +1,8 @@
 // Sign-in for SMTP: the password is an API token with the scope emails:send; the user name is ignored (D75). The answer
 // to a wrong password is delayed, longer each time for the same address. Each wrong password is logged in a fixed form
 // (docs/logs.md) for programs such as fail2ban.
+import { must } from '../base/errors.ts'
+import { keepNewest } from '../base/maps.ts'
 import { counters } from '../base/counters.ts'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'
@@ -57,13 +59,13 @@ export class Senders {
   async login(password: string, client: string): Promise<{ who: Sender } | SmtpRefusal> {
     const { clock, store } = this.#deps
     const token = findToken(store, password)
-    const refusal = !token || !maySend(token) ? WRONG : clock.now() >= token.expires_at ? EXPIRED : undefined
-    if (refusal === undefined) {
-      noteUse(store, token!, clock.now())
-      return { who: { tokenKey: token!.key, userKey: token!.user_key } }
+    const known = token && maySend(token) ? token : undefined
+    if (known && clock.now() < known.expires_at) {
+      noteUse(store, known, clock.now())
+      return { who: { tokenKey: known.key, userKey: known.user_key } }
     }
     await this.#slowly(client)
-    return refusal
+    return known ? EXPIRED : WRONG
   }
 
   /**
@@ -73,7 +75,7 @@ export class Senders {
   mayBegin(sender: Sender): SmtpRefusal | undefined {
     const gone = this.stillThere(sender)
     if (gone) return gone
-    const { allowed, reset } = this.#deps.rates.take(this.tokenOf(sender)!.id)
+    const { allowed, reset } = this.#deps.rates.take(must(this.tokenOf(sender), 'The token of a sender').id)
     return allowed ? undefined : { code: 450, text: `4.7.1 Too many mails; try again in ${reset} s` }
   }
 
@@ -102,7 +104,7 @@ export class Senders {
     const count = known && now - known.at < FORGOTTEN ? known.count + 1 : 1
     this.#failures.delete(key)
     this.#failures.set(key, { count, at: now })
-    if (this.#failures.size > MAX_KNOWN) this.#failures.delete(this.#failures.keys().next().value!)
+    keepNewest(this.#failures, MAX_KNOWN)
     counters.refused.add({ where: 'submission' })
     log.warn('authentication failed', { service: 'submission', address: client })
     const delay = Math.min(LAST_DELAY, FIRST_DELAY * 2 ** Math.min(count - 1, 16))
