@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { recipientNamed, requestErasure, requestExport, type PrivacyRequest, type RequestDeps } from './requests.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { pathParameter } from '../jsonapi/request.ts'
 
 const depsOf = ({ bells, ...parts }: ApiDeps): RequestDeps => ({ ...parts, ring: bells.privacy })
 
@@ -36,7 +37,7 @@ export const recipientErasures = define('recipient-erasures', {
           await requestErasure(
             depsOf(parts),
             { key: caller.userKey, id: caller.userId },
-            recipientNamed(params['recipient']!),
+            recipientNamed(pathParameter({ params }, 'recipient')),
           ),
         ),
     },
@@ -58,7 +59,13 @@ export const recipientExports = define('recipient-exports', {
       refuses: ['not_found', 'invalid'],
       about: 'Assemble what is known of a recipient; the account’s owner gets a link to it by mail.',
       run: async ({ parts, caller, params }) =>
-        rowOf(await requestExport(depsOf(parts), { key: caller.userKey }, recipientNamed(params['recipient']!))),
+        rowOf(
+          await requestExport(
+            depsOf(parts),
+            { key: caller.userKey },
+            recipientNamed(pathParameter({ params }, 'recipient')),
+          ),
+        ),
     },
   ],
 })

@@ -1,5 +1,6 @@
 // Writes all data about a recipient as a zip:
 // records.json with every record, and each received mail as it arrived (D57).
+import { must } from '../base/errors.ts'
 import { comparable } from '../base/recipient-hash.ts'
 import { createWriteStream, existsSync, mkdirSync } from 'node:fs'
 import { rename } from 'node:fs/promises'
@@ -136,7 +137,10 @@ export async function writeBundle(
     ),
   )
   for (const message of messages) {
-    const bytes = message.spool === null ? Buffer.from(message.content!) : readProven(spool.path(message.spool))
+    const bytes =
+      message.spool === null
+        ? Buffer.from(must(message.content, 'The content of a message'))
+        : readProven(spool.path(message.spool))
     zip.addBuffer(Buffer.concat([Buffer.from(message.received), bytes]), `received/${message.id}.eml`, STORED)
   }
   const large = store.all(

@@ -3,6 +3,7 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { must } from '../base/errors.ts'
 import { DAY, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -98,7 +99,7 @@ export class Privacy {
   async #perform(request: PrivacyRequest): Promise<void> {
     const { clock, keyring, log, store } = this.#deps
     try {
-      const address = keyring.open(request.id, request.sealed_recipient!)
+      const address = keyring.open(request.id, must(request.sealed_recipient, 'The recipient of a request'))
       const done =
         request.kind === 'export' ? await this.#export(request, address) : await this.#erase(request, address)
       const now = clock.now()
@@ -137,9 +138,10 @@ export class Privacy {
       .select(['key', 'file', 'recipient_hash'])
       .where('user_key', '=', user_key)
       .where('file', 'is not', null)
+      .$narrowType<{ file: string }>()
     const own = recipientHash(keyring, address)
     for (const { file, key: bundle, recipient_hash } of store.all(bundles)) {
-      const path = join(config.data_dir, EXPORTS, file!)
+      const path = join(config.data_dir, EXPORTS, file)
       if (recipient_hash !== own && !(await fileHolds(path, address))) continue
       await rm(path, { force: true })
       const gone = db.updateTable('privacy_requests').set({ file: null }).where('key', '=', bundle)
@@ -197,8 +199,9 @@ export class Privacy {
       .select(['key', 'file'])
       .where('file', 'is not', null)
       .where('finished_at', '<=', now - KEPT)
+      .$narrowType<{ file: string }>()
     for (const { file, key } of store.all(old)) {
-      await rm(join(config.data_dir, EXPORTS, file!), { force: true })
+      await rm(join(config.data_dir, EXPORTS, file), { force: true })
       await store.write((tx) => tx.run(db.updateTable('privacy_requests').set({ file: null }).where('key', '=', key)))
     }
   }
