@@ -3,6 +3,7 @@
 import { rfc5322Date } from '../../message/compose.ts'
 import { headerField, unstructured } from '../../message/headers.ts'
 import { openSession } from '../../smtp/client.ts'
+import { upTo } from '../../base/text.ts'
 
 export interface Answered {
   hostname: string
@@ -31,7 +32,7 @@ const head = ({ hostname, now }: Answered, from: string, to: string, subject: st
   'MIME-Version: 1.0',
 ]
 
-const headerOf = (message: Buffer): string => message.toString('latin1').split('\r\n\r\n', 1)[0]!
+const headerOf = (message: Buffer): string => upTo(message.toString('latin1'), '\r\n\r\n')
 
 /** A bounce of an exchanger that accepted the mail first. */
 export function bounceOf(by: Answered, { from, recipient, message }: Arrived): string {

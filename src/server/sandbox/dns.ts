@@ -63,13 +63,13 @@ function record(name: string, type: string, value: string): Answer[] {
       // A string of a TXT record has at most 255 octets.
       return [{ name, type, ttl: TTL, data: value.match(/.{1,255}/gs) ?? [''] }]
     case 'MX': {
-      const [preference, exchange] = value.split(' ')
-      return [{ name, type, ttl: TTL, data: { preference: Number(preference), exchange: exchange! } }]
+      const [preference, exchange = ''] = value.split(' ')
+      return [{ name, type, ttl: TTL, data: { preference: Number(preference), exchange } }]
     }
     case 'TLSA': {
       const [usage, selector, matchingType, certificate = ''] = value.split(' ')
-      const [u, s, m] = [usage, selector, matchingType].map(Number)
-      const data = { usage: u!, selector: s!, matchingType: m!, certificate: Buffer.from(certificate, 'hex') }
+      const [u = NaN, s = NaN, m = NaN] = [usage, selector, matchingType].map(Number)
+      const data = { usage: u, selector: s, matchingType: m, certificate: Buffer.from(certificate, 'hex') }
       return [{ name, type, ttl: TTL, data }]
     }
     case 'CAA': {

@@ -16,6 +16,7 @@ import { asNodeDns, askType, type Resolver } from '../../net/resolver.ts'
 import type { SmtpRefusal } from '../../smtp/answers.ts'
 import { startListener, type SmtpListener } from '../../smtp/listener.ts'
 import { bounceOf, complaintOf, post, replyOf, type Arrived } from './answers.ts'
+import { upTo } from '../../base/text.ts'
 
 export interface ReceivedMail {
   from: string
@@ -127,4 +128,4 @@ function answer({ clock, hostname, listener, log }: ExchangerOptions, arrived: A
 }
 
 /** The local part without its tag. */
-const mailbox = (address: string): string => address.split('@')[0]!.split('+')[0]!.toLowerCase()
+const mailbox = (address: string): string => upTo(upTo(address, '@'), '+').toLowerCase()
