@@ -183,7 +183,7 @@ function complete(writer: Writer, resource: Resource<never>, rows: ListedRow[], 
     const full = new Map(findByKeys(writer.reader, resource.table, keys).map((row) => [row.key, row]))
     for (const row of rows) Object.assign(row, full.get(row.key))
   }
-  resource.extend?.(rows, { ...writer, single: writer.single || whole } as never)
+  resource.extend?.(rows, { ...writer, parts: writer.parts as never, single: writer.single || whole })
 }
 
 function loadRelated(
