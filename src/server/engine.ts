@@ -62,7 +62,10 @@ export function createEngine(deps: EngineDeps, { home, stsPort, threads, timeout
   const workers = new DeliveryWorkers({
     size: threads ?? (deps.config.workers.count || Math.max(LEAST_THREADS, availableParallelism())),
     cpu: COMPOSING,
-    answer: async (asked: LetterAsks) => ('key' in asked ? keys.pem(asked.key) : letters.template(asked.campaign)),
+    answer: async (question) => {
+      const asked = question as LetterAsks
+      return 'key' in asked ? keys.pem(asked.key) : letters.template(asked.campaign)
+    },
   })
   const sts = new StsPolicies({ ...deps, fetching, stsPort })
   const ways = { ...deps, keys, sts, timeouts, home, allowed: fetching.allowed }

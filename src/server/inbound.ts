@@ -48,7 +48,10 @@ export function createInbound(parts: InboundParts): Inbound {
   const workers = new Pool<InboundJob, InboundResult>(source, {
     size: config.workers.count || Math.max(READERS, availableParallelism()),
     heapMb: HEAP_MB,
-    answer: ({ name, type }: { name: string; type: string }) => ask(name, type),
+    answer: async (asked) => {
+      const { name, type } = asked as { name: string; type: string }
+      return ask(name, type)
+    },
   })
   // Separate threads, so that downloads do not delay the processing of messages.
   const files = new Pool<InboundJob, InboundResult>(source, { size: READERS, heapMb: HEAP_MB, cpu: DOWNLOAD })

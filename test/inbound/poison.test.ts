@@ -115,7 +115,7 @@ describe('the engine', () => {
     )
     return id
   }
-  async function start(source = 'poisoned.ts', answer?: (ask: string) => Promise<unknown>): Promise<void> {
+  async function start(source = 'poisoned.ts', answer?: (ask: unknown) => Promise<unknown>): Promise<void> {
     const workers = new Pool<InboundJob, InboundResult>(new URL(source, import.meta.url), {
       size: 1,
       ...(answer && { answer }),
@@ -204,8 +204,8 @@ describe('the engine', () => {
     for (let n = 0; n < 100; n++) put(`judge asks of the crowd`)
     const other = put('judge asks of the other', { client: '192.0.2.2' })
     await start('poisoned.ts', async (what) => {
-      asked.push(what)
-      return what.includes('other') ? '' : new Promise(() => {})
+      asked.push(String(what))
+      return String(what).includes('other') ? '' : new Promise(() => {})
     })
     assert.equal((await read(other)).status, 'received')
     assert.equal(store.all(raw('select key from inbound_messages where attempts = 1')).length, 9)

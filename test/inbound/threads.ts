@@ -33,7 +33,7 @@ export function hire(size = 1): Threads {
     look: () => ({ kind: 'nxdomain' }),
     pool: new Pool<InboundJob, InboundResult>(new URL('../../src/inbound/reader.ts', import.meta.url), {
       size,
-      answer: async (ask: { name: string; type: string }) => threads.look(ask),
+      answer: async (ask) => threads.look(ask as { name: string; type: string }),
     }),
     read: async (message) =>
       (await threads.pool.run({ task: 'read', content: wire(message), headerOnly: false }, { cpu: 10_000 })) as Reading,

@@ -30,7 +30,7 @@ export class PutBack extends Error {}
 export interface PoolOptions {
   size?: number | undefined
   /** Answers the questions of workers. */
-  answer?: (ask: never) => Promise<unknown>
+  answer?: (ask: unknown) => Promise<unknown>
   /** The CPU time in ms of a job without a CPU time of its own. */
   cpu?: number
   /** JavaScript heap of each worker, in MB. */
@@ -81,7 +81,8 @@ export class Pool<Job, Result> {
    */
   run(job: Job, { cpu = this.#cpu, outlasts = () => true, slow = false }: Effort = {}): Promise<Result> {
     return new Promise<Result>((resolve, reject) => {
-      const task: Task = { id: this.#next++, job, cpu, killed: 0, moved: 0, outlasts, resolve, reject }
+      const done = (value: unknown): void => resolve(value as Result)
+      const task: Task = { id: this.#next++, job, cpu, killed: 0, moved: 0, outlasts, resolve: done, reject }
       if (slow) this.#slowly(task)
       else this.#give(task)
     })

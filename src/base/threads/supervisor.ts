@@ -32,7 +32,7 @@ export interface Rules<Each extends Task> {
   /** The most threads of each lane. */
   most: Record<Lane, number>
   /** Answers the questions of workers. */
-  answer?: ((ask: never) => Promise<unknown>) | undefined
+  answer?: ((ask: unknown) => Promise<unknown>) | undefined
   /** Takes a message of a worker that expects no answer. */
   told?: (slot: WorkerSlot<Each>, news: unknown) => void
   /** How occupied a thread is. At 0 it is free, and ended when it stays so. */
@@ -141,13 +141,13 @@ export class Supervisor<Each extends Task> {
     if (slot.pending.size === 0) slot.worker.unref()
     this.rest(slot)
     for (const { job, reply } of done)
-      if (reply.error === undefined) job?.resolve(reply.value as never)
+      if (reply.error === undefined) job?.resolve(reply.value)
       else job?.reject(new JobFailed(reply.error, reply.code ?? ''))
   }
 
   async #asked(slot: WorkerSlot<Each>, { ask, question }: Question): Promise<void> {
     if (question === 0) return this.#rules.told?.(slot, ask)
-    slot.worker.postMessage({ question, answer: await this.#rules.answer?.(ask as never).catch(() => undefined) })
+    slot.worker.postMessage({ question, answer: await this.#rules.answer?.(ask).catch(() => undefined) })
   }
 
   #ended(slot: WorkerSlot<Each>, cause: Error | undefined): void {

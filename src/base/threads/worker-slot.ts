@@ -9,7 +9,7 @@ export interface Task<Job = unknown> {
   job: Job
   /** CPU time that the job may use, in ms; undefined: no limit. */
   cpu: number | undefined
-  resolve: (value: never) => void
+  resolve: (value: unknown) => void
   reject: (error: Error) => void
 }
 

@@ -18,7 +18,7 @@ export interface WorkersOptions {
   /** CPU time in ms for composing one mail; a thread that takes longer is ended. */
   cpu: number
   /** Answers the questions of the letters (message/letters.ts). */
-  answer: (asked: never) => Promise<unknown>
+  answer: (asked: unknown) => Promise<unknown>
 }
 
 /** Numbers of connections and of mails; threads outlive the server in tests. */
@@ -183,7 +183,8 @@ export class DeliveryWorkers {
   #run(slot: WorkerSlot, job: WorkerJob): Promise<unknown> {
     return new Promise((resolve, reject) => {
       if (!this.#threads.slots.has(slot)) return reject(new WorkerLost('The thread of this connection has ended.'))
-      const done = ({ replies, value }: Done): void => {
+      const done = (answer: unknown): void => {
+        const { replies, value } = answer as Done
         for (const [digit, count] of Object.entries(replies))
           counters.smtp.add({ direction: 'out', class: digit }, count)
         resolve(value)
