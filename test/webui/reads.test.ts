@@ -34,7 +34,7 @@ const mail = thingOf(
   }),
 )
 
-// Each line below that is expected to be an error fails the type check when it becomes none.
+// The type check fails when one of these lines compiles.
 describe('what does not compile', () => {
   const wrong = (read: () => unknown) => assert.doesNotThrow(read)
 
@@ -107,7 +107,7 @@ test('a damaged value is read as empty', () => {
   assert.equal(relatedId(webhook, 'domain'), undefined)
 })
 
-test('a thing is taken for one of its own resource alone', () => {
+test('a thing is read as its own resource only', () => {
   const one = thing('domains', { name: 'example.org' })
   assert.throws(() => thingOf(webhooks, one), /webhooks are expected here, not domains/)
   assert.deepEqual(those(domains, [thing('webhooks', {}), one]), [one])
