@@ -84,6 +84,7 @@ export async function buildExecutable(arch: Architecture): Promise<string[]> {
       ...(await bundle('src/delivery/wire/worker.ts', join(folder, 'worker.mjs'))),
       ...(await bundle('src/inbound/reader.ts', join(folder, 'reader.mjs'))),
       ...(await bundle('src/webui/apart-worker.ts', join(folder, 'apart-worker.mjs'))),
+      ...(await bundle('src/lists/list-worker.ts', join(folder, 'list-worker.mjs'))),
     ]
     const node = join(folder, 'node')
     placeNode(arch, node)
@@ -104,6 +105,7 @@ export async function buildExecutable(arch: Architecture): Promise<string[]> {
         'worker.mjs': join(folder, 'worker.mjs'),
         'reader.mjs': join(folder, 'reader.mjs'),
         'apart-worker.mjs': join(folder, 'apart-worker.mjs'),
+        'list-worker.mjs': join(folder, 'list-worker.mjs'),
         ...(await consoleAssets(folder)),
         ...Object.fromEntries(readdirSync(join(ROOT, 'config')).map((name) => [name, join(ROOT, 'config', name)])),
       },

@@ -4,7 +4,7 @@ import { db, raw } from '../store/query.ts'
 import type { Reader } from '../store/database.ts'
 import type { Audience } from './audiences.ts'
 import type { Contact } from './contacts.ts'
-import { graver, type Standing } from './standing.ts'
+import { graver, type Standing } from './import-with-status.ts'
 
 const PAGE = 500
 

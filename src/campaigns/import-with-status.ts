@@ -9,7 +9,14 @@ import type { Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { Audience } from './audiences.ts'
 import { insert, type Contact, type ContactDeps, type NewContact } from './contacts.ts'
-import type { Standing } from './standing.ts'
+
+/** What a list says of a contact (D71), in order: each stops at least as much mail as the one before it. */
+export const STANDINGS = ['subscribed', 'unconfirmed', 'unsubscribed', 'blocked', 'bounced', 'complained'] as const
+export type Standing = (typeof STANDINGS)[number]
+
+/** The standing that blocks more mail. */
+export const graver = (one: Standing, other: Standing): Standing =>
+  STANDINGS.indexOf(one) < STANDINGS.indexOf(other) ? other : one
 
 /** `email` is in the form of `contactAddress`. */
 export interface BroughtContact extends NewContact {
@@ -32,7 +39,8 @@ export interface BroughtCounts {
 
 export const noCounts = (): BroughtCounts => ({ created: 0, updated: 0, unsubscribed: 0, suppressed: 0, skipped: 0 })
 
-const SUPPRESSIONS: Partial<Record<Standing, { reason: Reason; scope: 'all' | 'marketing' }>> = {
+/** What is written for who must not get mail. */
+export const SUPPRESSIONS: Partial<Record<Standing, { reason: Reason; scope: 'all' | 'marketing' }>> = {
   unsubscribed: { reason: 'unsubscribe', scope: 'marketing' },
   blocked: { reason: 'list_import', scope: 'all' },
   bounced: { reason: 'hard_bounce', scope: 'all' },

@@ -1,17 +1,22 @@
-// `postrider contacts import` and `export`: an audience from a CSV file and to a CSV file.
+// `postrider contacts import` and `export`, `postrider suppression import` and `export`: lists from files and to files.
 import { Option, type Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import type { Audience } from '../campaigns/audiences.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import { exportContacts } from './contacts-export.ts'
-import { checkErrors, checkFile, importFile, type Checked, type FileImported } from './contacts-import.ts'
-import { openSource } from './csv-source.ts'
-import { readMap } from './import-columns.ts'
-import { PRESETS, type Preset, type PresetName } from './import-presets.ts'
-import { withDeps, type Invocation } from '../commands/open.ts'
+import { bringContacts, noCounts, type BroughtContact, type BroughtCounts } from '../campaigns/import-with-status.ts'
+import { theDomain, whose, type Whose } from '../domains/find-domain.ts'
+import { bringSuppressions, type Entry } from '../suppressions/import-with-status.ts'
 import { printable } from '../base/printable.ts'
+import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { answer, progress, table } from '../commands/terminal.ts'
+import { contactsIn, readMap, type Columns } from './contact-columns.ts'
+import { openSource, type Source } from './csv-source.ts'
+import { exportContacts, exportSuppressions } from './export.ts'
+import { checkErrors, importList, judge, tooWrong, type Imported, type Judged } from './import.ts'
+import { PRESETS, SUPPRESSORS, type Preset, type PresetName } from './programs.ts'
+import { listIn, type List } from './rows.ts'
+import { REASONS, suppressionsIn, type SuppressionWishes } from './suppression-columns.ts'
 
 interface ImportOptions {
   from?: PresetName
@@ -20,7 +25,7 @@ interface ImportOptions {
   force?: true
 }
 
-const IMPORT_HELP = `
+const CONTACTS_HELP = `
 Columns are found by their titles: email, name (or first and last name), a JSON object "attributes"; all others become custom fields.
 Columns of status (status, subscription status, unsubscribed, email_blacklist …) are obeyed: who unsubscribed is kept as unsubscribed, who
 is blocked, bounced or complained gets a suppression, and nobody who left is subscribed again. "--map status=" says that there are none.
@@ -31,6 +36,21 @@ const EXPORT_HELP = `
 The columns are email, name, status and one for each custom field; what is no plain text stands in "attributes" and "preferences" as JSON.
 "postrider contacts import" reads it back.`
 
+const SUPPRESSIONS_HELP = `
+The file has a column of addresses and one of reasons (hard_bounce, complaint, unsubscribe, manual, list_import); a bare list of addresses is
+suppressed as list_import. --from knows what the columns of a program mean, and takes the JSON of Amazon SES and Postmark as well. An entry
+that is there is never removed or weakened.`
+
+/** Reads a file, or standard input for "-", and closes it. */
+async function withList<T>(deps: Deps, file: string, use: (list: List & { source: Source }) => Promise<T>): Promise<T> {
+  const source = await openSource(file, deps.config.data_dir, deps.clock.now())
+  try {
+    return await use(Object.assign(await listIn(source), { source }))
+  } finally {
+    source.close()
+  }
+}
+
 export function contactsCommand(program: Command, invocation: () => Invocation): void {
   const contacts = program.command('contacts').description('the contacts of audiences')
   contacts
@@ -40,24 +60,25 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
     .option('--map <field=column>', 'which column a field is taken from; may be repeated', collected)
     .option('--dry-run', 'show the first rows and what would be done; write nothing')
     .option('--force', 'import the sound rows, however many are in error')
-    .addHelpText('after', IMPORT_HELP)
+    .addHelpText('after', CONTACTS_HELP)
     .action((name: string, file: string, { dryRun, force, from, map = [] }: ImportOptions) =>
       withDeps(invocation(), async (deps) => {
         const { terminal } = invocation()
         const audience = theAudience(deps.store, name)
         const wishes = { preset: from === undefined ? undefined : PRESETS[from], map: readMap(map) }
-        const source = await openSource(file, deps.config.data_dir, deps.clock.now())
-        try {
-          const checked = await checkFile(source, wishes)
-          if (!force && !dryRun) checkErrors(source, checked)
-          const bar = progress(terminal, source.size)
-          const result = await importFile(deps, { audience, source, checked, wishes, bar, dry: dryRun === true })
+        await withList(deps, file, async (list) => {
+          const kind = contactsIn(wishes)
+          const judged = await judge(list, kind)
+          if (!force && !dryRun)
+            checkErrors(list, judged, ', name the right columns with --map, or import the others with --force')
+          const bar = progress(terminal, list.source.size)
+          const bring = (lot: BroughtContact[]) => bringContacts(deps, audience, lot, dryRun === true)
+          const { clock } = deps
+          const result = await importList({ list, kind, counts: noCounts(), bring, bar, clock })
           bar.end()
-          if (dryRun) answer(terminal, foretold(result, checked), (shown) => preview(shown, audience, wishes.preset))
-          else answer(terminal, result, (shown) => told(shown, audience, 'were', silence(checked, wishes.preset)))
-        } finally {
-          source.close()
-        }
+          if (dryRun) answer(terminal, foretold(result, judged), (shown) => preview(shown, audience, wishes.preset))
+          else answer(terminal, result, (shown) => told(shown, audience, 'were', silence(judged, wishes.preset)))
+        })
       }),
     )
   contacts
@@ -89,45 +110,56 @@ function theAudience(reader: Reader, text: string): Audience {
 }
 
 /** A warning for a file without information about unsubscribed people. */
-function silence({ columns: { standings } }: Checked, preset: Preset | undefined): string[] {
+function silence({ columns: { standings } }: JudgedContacts, preset: Preset | undefined): string[] {
   if (standings.columns.length > 0 || standings.whole !== 'subscribed') return []
   return preset?.silent === undefined ? [] : [preset.silent]
 }
 
-function told(
-  { created, errors, more_errors = 0, skipped, suppressed, unsubscribed, updated }: FileImported,
-  { name }: Audience,
-  were: string,
-  more: readonly string[],
-): string {
+type JudgedContacts = Judged<Columns, BroughtContact>
+type ImportedContacts = Imported<keyof BroughtCounts>
+
+/** The rows in error, and whether the file is all of the list. */
+const faults = ({ errors, incomplete, more_errors = 0 }: Imported<never>): string[] => [
+  ...errors.map(({ line, reason }) => `  line ${line}: ${printable(reason)}`),
+  ...(more_errors > 0 ? [`  and ${more_errors} more`] : []),
+  ...(incomplete ? ['This file is one page of several: it says so itself. Export and import the next pages too.'] : []),
+]
+
+/** How many rows were skipped, and how many of them are in error. */
+const passedOver = ({ errors, more_errors = 0, skipped }: Imported<never>): string => {
   const failed = errors.length + more_errors
+  return `${skipped} skipped${failed > 0 ? `, ${failed} of them in error` : ''}`
+}
+
+function told(imported: ImportedContacts, { name }: Audience, were: string, more: readonly string[]): string {
+  const { created, suppressed, unsubscribed, updated } = imported
   const parts = [
     ...(updated > 0 ? [`${updated} updated`] : []),
     ...(unsubscribed > 0 ? [`${unsubscribed} kept as unsubscribed`] : []),
     ...(suppressed > 0 ? [`${suppressed} suppressed`] : []),
-    `${skipped} skipped${failed > 0 ? `, ${failed} of them in error` : ''}`,
+    passedOver(imported),
   ]
   return [
     `${created} contacts ${were} added to ${printable(name)}, ${parts.join(', ')}.`,
-    ...errors.map(({ line, reason }) => `  line ${line}: ${printable(reason)}`),
-    ...(more_errors > 0 ? [`  and ${more_errors} more`] : []),
+    ...faults(imported),
     ...more,
   ].join('\n')
 }
 
-function foretold(result: FileImported, { columns, failed, rows, samples }: Checked) {
+function foretold(result: ImportedContacts, judged: JudgedContacts) {
+  const { columns, items } = judged
   const titled = (index: number): string => columns.titles[index]!
   return {
     dry_run: true,
     ...result,
-    stops: failed * 10 > rows,
+    stops: tooWrong(judged),
     columns: {
       email: columns.headless ? null : titled(columns.email),
       name: columns.names.map(titled),
       status: columns.standings.columns.map(({ title }) => title),
       fields: columns.fields.filter((title) => title !== undefined),
     },
-    rows: samples.map(({ contact, line }) => ({
+    rows: items.map(({ item: contact, line }) => ({
       line,
       email: contact.email,
       name: contact.name ?? null,
@@ -160,5 +192,52 @@ function preview(shown: ReturnType<typeof foretold>, audience: Audience, preset:
     stops
       ? 'Nothing was written. More than a tenth of the rows are in error: the import would stop, unless with --force.'
       : 'Nothing was written.',
+  ].join('\n')
+}
+
+/** Adds both to the commands of `suppression`. */
+export function suppressionListCommands(program: Command, invocation: () => Invocation): void {
+  const suppression = program.commands.find((command) => command.name() === 'suppression')!
+  type Options = Whose & SuppressionWishes & { domain: string; force?: true }
+  whose(suppression.command('import <file>'))
+    .description('bring suppressions in from a CSV file ("-": standard input)')
+    .requiredOption('--domain <name>', 'the sending domain')
+    .addOption(new Option('--from <program>', 'whose export it is').choices(Object.keys(SUPPRESSORS)))
+    .addOption(new Option('--reason <reason>', 'why all of them are suppressed').choices(REASONS))
+    .option('--force', 'import the sound rows, however many are in error')
+    .addHelpText('after', SUPPRESSIONS_HELP)
+    .action((file: string, { domain: name, force, from, reason, ...which }: Options) =>
+      withDeps(invocation(), async (deps) => {
+        const { terminal } = invocation()
+        const domain = theDomain(deps.store, name, which)
+        await withList(deps, file, async (list) => {
+          const kind = suppressionsIn({ from, reason }, deps.clock.now())
+          const judged = await judge(list, kind)
+          if (!force) checkErrors(list, judged, ', or import the others with --force')
+          const bar = progress(terminal, list.source.size)
+          const counts = { created: 0, updated: 0, skipped: 0 }
+          const bring = async (lot: Entry[]) => ({ counts: await bringSuppressions(deps, domain, lot) })
+          const result = await importList({ list, kind, counts, bring, bar, clock: deps.clock })
+          bar.end()
+          answer(terminal, result, (shown) => toldSuppressions(shown, domain.name))
+        })
+      }),
+    )
+  whose(suppression.command('export'))
+    .description('write the suppressions of a domain to standard output as CSV')
+    .requiredOption('--domain <name>', 'the sending domain')
+    .action(({ domain: name, ...which }: Whose & { domain: string }) =>
+      withDeps(invocation(), (deps) =>
+        exportSuppressions(deps.store, theDomain(deps.store, name, which), invocation().terminal),
+      ),
+    )
+}
+
+function toldSuppressions(imported: Imported<'created' | 'updated'>, domain: string): string {
+  const { created, updated } = imported
+  const wider = updated > 0 ? `${updated} more widely than before, ` : ''
+  return [
+    `${created} addresses are suppressed on ${domain} now, ${wider}${passedOver(imported)}.`,
+    ...faults(imported),
   ].join('\n')
 }

@@ -94,3 +94,15 @@ function sourceOf(name: string, file: string, fd: number): Source {
     close: () => closeSync(fd),
   }
 }
+
+/** A file that is in memory. */
+export const heldSource = (name: string, file: string, bytes: Uint8Array): Source => ({
+  name,
+  file,
+  size: bytes.length,
+  async *chunks() {
+    for (let at = 0; at < bytes.length; at += CHUNK) yield Buffer.from(bytes.subarray(at, at + CHUNK))
+  },
+  checkUnchanged() {},
+  close() {},
+})

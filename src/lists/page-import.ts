@@ -1,18 +1,18 @@
-// Contacts from a CSV file: what the file holds is shown first, and then brought in through the API. The code of
-// "postrider contacts import" says what titles and words mean, and who has left (D71, D127).
+// Lists from a file, in the console. Of people: what the file holds is shown first, and then brought in through the API.
+// The code of the commands says what titles and words mean, and who has left (D71, D127).
 import { html } from 'hono/html'
-import { OperatorError } from '../base/errors.ts'
-import type { BroughtContact } from '../campaigns/import-with-status.ts'
 import { listImports } from './api.ts'
-import { columnsOf, contactOf, type Columns } from './import-columns.ts'
-import { STANDINGS } from '../campaigns/standing.ts'
-import { tableApart } from '../webui/apart.ts'
-import { form } from '../webui/forms.ts'
+import { isNameIn } from '../base/one-of.ts'
+import { STANDINGS } from '../campaigns/import-with-status.ts'
+import { field, form } from '../webui/forms.ts'
 import { counted, badge, count, table, type Html } from '../webui/widgets.ts'
 import type { Form } from '../webui/place.ts'
 import { number, objects, thingOf, type Visit } from '../webui/visit.ts'
+import { contactsApart, uploadIn } from './apart.ts'
+import type { RowError } from './import.ts'
+import { PRESETS } from './programs.ts'
+import type { HeldContacts } from './upload.ts'
 
-const MAX_FILE = 5 * 1024 * 1024
 /** Contacts in one request to the API. */
 const AT_ONCE = 500
 /** The most lines that a page names. */
@@ -20,44 +20,32 @@ const MAX_NAMED = 10
 
 const COUNTS = ['created', 'updated', 'unsubscribed', 'suppressed', 'skipped'] as const
 
-export type Imported = Record<(typeof COUNTS)[number], number> & { problems: { line: number; reason: string }[] }
+export type Imported = Record<(typeof COUNTS)[number], number> & { problems: RowError[] }
 
 export interface Reading {
-  /** The name of the file: some programs say there what the list is (D71). */
-  file: string
-  source: string
-  columns: Columns
-  rows: string[][]
-  contacts: { line: number; contact: BroughtContact }[]
-  problems: { line: number; reason: string }[]
+  list: HeldContacts
+  /** The program that wrote the file. */
+  from: string
 }
 
 /** Reads a file; gives a sentence when the file cannot be used. */
 export async function readingOf(given: Form): Promise<Reading | string> {
-  const file = given.file('file')
-  const held = given.get('held')
-  if (!file && held === '') return 'Choose a file.'
-  if (file && file.size > MAX_FILE) return 'The file has more than 5 MB; "postrider contacts import" takes larger ones.'
-  const read = await tableApart(file ? new Uint8Array(await file.arrayBuffer()) : new TextEncoder().encode(held))
-  if (typeof read === 'string') return read
-  const name = file ? file.name : given.get('held_name')
-  try {
-    const columns = columnsOf({ name: 'The file', file: name }, read.titles, { map: new Map(), page: true })
-    const lines = columns.headless ? [1, ...read.lines] : read.lines
-    const rows = columns.headless ? [read.titles, ...read.rows] : read.rows
-    const reading: Reading = { file: name, source: read.source, columns, rows, contacts: [], problems: [] }
-    for (const [at, row] of rows.entries()) {
-      const contact = contactOf(row, columns)
-      const line = lines[at]!
-      if ('reason' in contact) reading.problems.push({ line, reason: contact.reason })
-      else reading.contacts.push({ line, contact })
-    }
-    return reading
-  } catch (thrown) {
-    if (thrown instanceof OperatorError) return thrown.message
-    throw thrown
-  }
+  const upload = await uploadIn(given)
+  if (typeof upload === 'string') return upload
+  const from = given.get('from')
+  const preset = isNameIn(PRESETS, from) ? PRESETS[from] : undefined
+  const list = await contactsApart(upload, { preset, map: new Map(), page: true })
+  return typeof list === 'string' ? list : { list, from }
 }
+
+/** Whose export a file is; the titles of most programs need no answer. */
+export const programField = (names: readonly string[], value = ''): Html =>
+  field({
+    name: 'from',
+    label: 'Exported by',
+    options: [['', 'any program'], ...names.map((name) => [name, name] as const)],
+    value,
+  })
 
 /** The lines that are left out, each with its reason. */
 export const named = (problems: Imported['problems'], most = MAX_NAMED): Html =>
@@ -75,7 +63,8 @@ const USES = {
   complained: 'complained, and will be suppressed',
 } as const
 
-export function preview(visit: Visit, { columns, contacts, file, problems, rows, source }: Reading): Html {
+export function preview(visit: Visit, { from, list }: Reading): Html {
+  const { columns, errors, file, head, items, rows, text } = list
   const status = new Set(columns.standings.columns.map(({ index }) => index))
   const use = (at: number): string =>
     at === columns.email
@@ -88,48 +77,43 @@ export function preview(visit: Visit, { columns, contacts, file, problems, rows,
           ].join(', ') || 'left out'
   const sums = STANDINGS.map((standing) => ({
     standing,
-    sum: contacts.filter(({ contact }) => contact.standing === standing).length,
+    sum: items.filter(({ item }) => item.standing === standing).length,
   })).filter(({ sum }) => sum > 0)
   return html`<section class="alert">
     <h2>What is in the file</h2>
-    <p>${counted(rows.length, 'row')}.</p>
+    <p>${counted(rows, 'row')}.</p>
     <ul>
       ${sums.map(({ standing, sum }) => html`<li>${count(sum)} ${USES[standing]}</li>`)}
     </ul>
     ${
-      problems.length === 0
+      errors.length === 0
         ? ''
         : html`<p>
-              ${badge('warn')} ${problems.length === 1 ? 'One row is' : `${count(problems.length)} rows are`} wrong and
-              will be left out:
+              ${badge('warn')} ${errors.length === 1 ? 'One row is' : `${count(errors.length)} rows are`} wrong and will
+              be left out:
             </p>
-            ${named(problems)}`
+            ${named(errors)}`
     }
     <p>The first five:</p>
     ${table(
       'Preview',
       columns.titles.map((title, at) => `${columns.headless ? 'first column' : title} → ${use(at)}`),
-      rows.slice(0, 5).map((row) => columns.titles.map((_, at) => row[at] ?? '')),
+      head.map((row) => columns.titles.map((_, at) => row[at] ?? '')),
       'No rows.',
     )}
-    ${form(visit, 'import', html`<input type="hidden" name="held_name" value="${file}" /><textarea class="hidden" name="held" aria-hidden="true" tabindex="-1">${`\n${source}`}</textarea><button>Import ${counted(contacts.length, 'row')}</button>`)}
+    ${form(visit, 'import', html`<input type="hidden" name="from" value="${from}" /><input type="hidden" name="held_name" value="${file}" /><textarea class="hidden" name="held" aria-hidden="true" tabindex="-1">${`\n${text}`}</textarea><button>Import ${counted(items.length, 'row')}</button>`)}
   </section>`
 }
 
-export async function bring(visit: Visit, id: string, { contacts, problems }: Reading): Promise<Imported> {
-  const result: Imported = {
-    created: 0,
-    updated: 0,
-    unsubscribed: 0,
-    suppressed: 0,
-    skipped: problems.length,
-    problems: [...problems],
-  }
-  for (let from = 0; from < contacts.length; from += AT_ONCE) {
-    const lot = contacts.slice(from, from + AT_ONCE)
+export async function bring(visit: Visit, id: string, { list }: Reading): Promise<Imported> {
+  const { errors, items, rows } = list
+  const skipped = rows - items.length
+  const result: Imported = { created: 0, updated: 0, unsubscribed: 0, suppressed: 0, skipped, problems: [...errors] }
+  for (let from = 0; from < items.length; from += AT_ONCE) {
+    const lot = items.slice(from, from + AT_ONCE)
     const answer = await visit.ask('POST', `/audiences/${id}/list-imports`, {
       type: 'contacts',
-      attributes: { contacts: lot.map(({ contact }) => contact) },
+      attributes: { contacts: lot.map(({ item }) => item) },
     })
     if (!answer.one) {
       result.problems.push(...answer.errors.map(({ detail }) => ({ line: lot[0]!.line, reason: detail })))

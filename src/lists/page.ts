@@ -3,7 +3,8 @@ import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
 import { counted, badge, count, pageOf, pager, search, table, time, type Html } from '../webui/widgets.ts'
-import { bring, named, preview, readingOf } from './page-import.ts'
+import { bring, named, preview, programField, readingOf } from './page-import.ts'
+import { PRESETS } from './programs.ts'
 import { audiences, contacts } from '../campaigns/api-audiences.ts'
 import { campaigns } from '../campaigns/api.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
@@ -145,8 +146,8 @@ const changes = (visit: Visit, waiting: readonly Thing<typeof campaigns>[], type
     ${form(
       visit,
       'preview',
-      html`${field({ name: 'file', label: 'File', type: 'file', accept: '.csv,text/csv', required: true, hint: 'A column "email"; "name" and all others become fields. A column of status says who has left: they are not subscribed.' })}
-        <button>Look at it first</button>`,
+      html`${field({ name: 'file', label: 'File', type: 'file', accept: '.csv,.json,text/csv,application/json', required: true, hint: 'A column "email"; "name" and all others become fields. A column of status says who has left: they are not subscribed.' })}
+        ${programField(Object.keys(PRESETS))} <button>Look at it first</button>`,
       { multipart: true },
     )}
     <p class="apart">${button(visit, 'remove', 'Remove the audience', { danger: true, confirm: removal(waiting) })}</p>`

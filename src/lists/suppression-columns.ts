@@ -1,77 +1,32 @@
-// Suppression lists from other programs: the meaning of their columns and words.
+// Lists of suppressions: the meaning of the columns of a file, and of a record.
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
-import { plain, standingOf, type Standing } from '../campaigns/standing.ts'
+import type { Entry } from '../suppressions/import-with-status.ts'
 import type { Reason, Suppression } from '../suppressions/suppressions.ts'
 import { printable } from '../base/printable.ts'
-import { EMAIL, standingIn, standingsOf, type Standings } from './column-names.ts'
+import { addressIn } from './addresses.ts'
+import type { Kind } from './import.ts'
+import { SUPPRESSORS, type Suppressor, type SuppressorName } from './programs.ts'
+import {
+  emailColumns,
+  plain,
+  reasonFor,
+  reasonOf,
+  REPLIES,
+  standingIn,
+  standingsOf,
+  type Standings,
+  type Wrong,
+} from './words.ts'
 
-export const SOURCES = ['ses', 'mailgun', 'sendgrid', 'postmark', 'brevo', 'mailchimp', 'listmonk'] as const
-export type SourceName = (typeof SOURCES)[number]
 export const REASONS = ['hard_bounce', 'complaint', 'unsubscribe', 'list_import'] as const
 
-export interface Entry {
-  email: string
-  reason: Reason
-  scope: Suppression['scope']
-  expires_at: number | null
-}
+/** What a reason stops, when nothing else is said. */
+export const scopeOf = (reason: Reason): Suppression['scope'] => (reason === 'unsubscribe' ? 'marketing' : 'all')
 
-/**
- * Words for reasons, from Postrider and from seven other programs; null: not permanent, so the entry is not imported.
- */
-const WORDS: Record<string, Reason | null> = {
-  // Postrider.
-  hardbounce: 'hard_bounce',
-  complaint: 'complaint',
-  unsubscribe: 'unsubscribe',
-  manual: 'manual',
-  listimport: 'list_import',
-  softbounce: 'soft_bounce',
-  // Mandrill.
-  unsub: 'unsubscribe',
-  custom: 'list_import',
-  invalid: 'hard_bounce',
-  invalidsender: null,
-  testmodelimit: null,
-  rule: null,
-  // Postmark.
-  spamcomplaint: 'complaint',
-  manualsuppression: 'list_import',
-  // Brevo.
-  adminblocked: 'list_import',
-  contactflaggedasspam: 'complaint',
-  unsubscribedviama: 'unsubscribe',
-  unsubscribedviaemail: 'unsubscribe',
-  unsubscribedviaapi: 'unsubscribe',
-}
-
-const BY_STANDING: Record<Standing, Reason | null> = {
-  subscribed: null,
-  unconfirmed: null,
-  unsubscribed: 'unsubscribe',
-  blocked: 'list_import',
-  bounced: 'hard_bounce',
-  complained: 'complaint',
-}
-
-/** The reason that a word means; undefined for an unknown word. */
-function reasonOf(word: string): Reason | null | undefined {
-  const known = Object.hasOwn(WORDS, plain(word)) ? WORDS[plain(word)] : undefined
-  if (known !== undefined) return known
-  const standing = standingOf(word)
-  return standing === undefined ? undefined : BY_STANDING[standing]
-}
-
-const scopeOf = (reason: Reason): Suppression['scope'] => (reason === 'unsubscribe' ? 'marketing' : 'all')
-
-/** Columns with an exchanger's reply: a code, or a text that begins with one. */
-const REPLIES = new Set(
-  'status code smtpcode smtpstatus smtpreply smtpresponse statuscode errorcode bouncecode replycode enhancedcode enhancedstatuscode dsn dsncode dsnstatus diagnosticcode diagnostic response error reason bouncereason'.split(
-    ' ',
-  ),
-)
+/** Columns of reasons, the clearest first. */
+const REASON_TITLES = ['reasoncode', 'suppressionreason', 'reason']
 /** A temporary reply (RFC 5321 §4.2.1, RFC 3463 §2): the address still exists. */
 const FOR_NOW = /^(?:smtp;\s*)?(?:4(?:xx)?$|4\d\d(?![\d.])|4\.\d{1,3}\.\d{1,3}(?![\d.]))/i
 
@@ -86,110 +41,103 @@ export interface SuppressionColumns {
   replies: readonly number[]
   /** The reason for the whole file. */
   all: Reason | undefined
-}
-
-/**
- * The reason of each export file of a program, by its columns and its name; `no` with an explanation when the file is
- * not a suppression list.
- */
-const KINDS: Partial<
-  Record<SourceName, (has: (title: string) => boolean, file: string) => Reason | { no: string } | undefined>
-> = {
-  mailgun: (has, file) =>
-    has('code') || has('error') || /bounce/i.test(file)
-      ? 'hard_bounce'
-      : has('tags') || has('tag') || /unsub/i.test(file)
-        ? 'unsubscribe'
-        : 'complaint',
-  sendgrid: (has, file) => {
-    if (/block/i.test(file))
-      return {
-        no: 'SendGrid goes on mailing what it lists as blocks; to suppress them all the same say --reason list_import',
-      }
-    if (/bounce|invalid/i.test(file) || has('reason')) return 'hard_bounce'
-    if (/spam/i.test(file) || has('ip')) return 'complaint'
-    return /unsub|group|global/i.test(file) ? 'unsubscribe' : undefined
-  },
+  /** The reason of an entry in a file that gives none; a column "type" may still say another. */
+  silent: Reason | undefined
 }
 
 export interface SuppressionWishes {
-  from?: SourceName | undefined
+  from?: SuppressorName | undefined
+  /** The reason of all entries, whatever the file says. */
   reason?: (typeof REASONS)[number] | undefined
+  /** The reason of entries in a file that gives none. */
+  silent?: Reason
+  /** The file came through a page or the API, which have no --reason. */
+  page?: true
 }
 
+/** How a list of suppressions is read. */
+export const suppressionsIn =
+  (wishes: SuppressionWishes, now: number): Kind<SuppressionColumns, Entry> =>
+  (source, first) => {
+    const columns = suppressionColumns(source, first, wishes)
+    return { columns, read: (record) => entryOf(record, columns, now) }
+  }
+
 /** The meaning of the columns, from the first record. Throws an OperatorError. */
-export function suppressionColumns(
+function suppressionColumns(
   source: { name: string; file: string },
   first: readonly string[],
-  { from, reason }: SuppressionWishes,
+  { from, page, reason, silent }: SuppressionWishes,
 ): SuppressionColumns {
   const titles = first.map((title) => title.trim())
-  const words = titles.map(plain)
   const wrong = (sentence: string): never => {
     throw new OperatorError(`${source.name} ${sentence} Nothing was imported.`)
   }
   // A list without titles, as SES imports it: addresses, or addresses and reasons.
-  if (contactAddress(titles[0]!) !== undefined && titles.length <= 2) {
-    const at = new Map(titles.length === 2 ? [['reason', 1]] : [])
-    const all =
-      reason ?? (titles.length === 2 ? undefined : (BY_STANDING[standingsOf([], source.file).whole] ?? 'list_import'))
-    return {
-      headless: true,
-      titles: ['email', 'reason'].slice(0, titles.length),
-      email: 0,
-      at,
-      standings: standingsOf([], ''),
-      replies: [],
-      all,
-    }
-  }
-  const emails = words.flatMap((word, index) => (EMAIL.has(word) ? [index] : []))
-  const [email] = emails
+  if (contactAddress(titles[0]!) !== undefined && titles.length <= 2)
+    return headless(source.file, titles.length, reason, silent ?? 'list_import')
+  const words = titles.map(plain)
+  const [email] = emailColumns(titles, [...titles.keys()])
   if (email === undefined)
     return wrong(
       `has no column of addresses, such as "email"; its first line is: ${printable(titles.slice(0, 8).join(', ')).slice(0, 200)}.`,
     )
   const at = new Map(words.map((word, index) => [word, index] as const))
-  // SendGrid's "status" and "reason" are the exchanger's reply.
-  const texts = from === 'sendgrid' ? new Set(['status', 'reason']) : new Set<string>()
+  const program: Suppressor = from === undefined ? {} : SUPPRESSORS[from]
+  const texts = program.replies ?? []
   const standings = standingsOf(
-    titles.map((title) => (texts.has(plain(title)) ? '' : title)),
+    titles.map((title) => (texts.includes(plain(title)) ? '' : title)),
     source.file,
   )
   for (const text of texts) at.delete(text)
-  const whole = BY_STANDING[standings.whole] ?? undefined
-  const kind = reason ?? whole ?? (from && KINDS[from]?.((title) => words.includes(title), source.file))
-  if (typeof kind === 'object') return wrong(`is no list of suppressions: ${kind.no}.`)
-  const silent =
-    kind === undefined &&
-    !at.has('reason') &&
-    !at.has('suppressionreason') &&
-    !at.has('reasoncode') &&
-    standings.columns.length === 0
-  if (silent && from !== undefined)
-    return wrong(`does not say why its addresses are suppressed; say it with --reason ${REASONS.join('|')}.`)
+  const whole = reasonFor(standings.whole) ?? undefined
+  const kind = reason ?? whole ?? program.kind?.((title) => words.includes(title), source.file)
+  if (typeof kind === 'object')
+    return wrong(
+      `is no list of suppressions: ${kind.no}${page ? '' : '; to suppress them all the same say --reason list_import'}.`,
+    )
+  const says = standings.columns.length > 0 || REASON_TITLES.some((title) => at.has(title))
+  if (kind === undefined && !says && from !== undefined && silent === undefined)
+    return wrong(
+      `does not say why its addresses are suppressed; ${page ? 'add a column "reason"' : 'say it with --reason'} ${REASONS.join('|')}.`,
+    )
   const replies = reason ? [] : words.flatMap((word, index) => (REPLIES.has(word) ? [index] : []))
-  return { headless: false, titles, email, at, standings, replies, all: kind ?? (silent ? 'list_import' : undefined) }
+  return {
+    headless: false,
+    titles,
+    email,
+    at,
+    standings,
+    replies,
+    all: kind,
+    silent: says ? undefined : (silent ?? 'list_import'),
+  }
+}
+
+function headless(file: string, columns: number, reason: Reason | undefined, silent: Reason): SuppressionColumns {
+  const whole = reasonFor(standingsOf([], file).whole) ?? silent
+  return {
+    headless: true,
+    titles: ['email', 'reason'].slice(0, columns),
+    email: 0,
+    at: new Map(columns === 2 ? [['reason', 1]] : []),
+    standings: standingsOf([], ''),
+    replies: [],
+    all: reason ?? (columns === 2 ? undefined : whole),
+    silent: undefined,
+  }
 }
 
 /** One record as an entry; null when it need not be kept; or the error in it. */
-export function entryOf(
-  record: readonly string[],
-  columns: SuppressionColumns,
-  now: number,
-): Entry | null | { problem: string } {
-  const { all, at, email: place, replies, standings, titles } = columns
-  if (record.length !== titles.length)
-    return { problem: `has ${record.length} columns, the first line has ${titles.length}` }
-  const text = record[place]!.trim()
-  if (text === '') return { problem: 'has no email address' }
-  const email = contactAddress(text)
-  if (email === undefined) return { problem: `"${printable(text).slice(0, 320)}" is not an email address` }
+function entryOf(record: readonly string[], columns: SuppressionColumns, now: number): Entry | null | Wrong {
+  const { all, at, email: place, replies, silent, standings, titles } = columns
+  const email = addressIn(record, place, titles.length)
+  if (typeof email === 'object') return email
   const cell = (name: string): string => (at.has(name) ? record[at.get(name)!]!.trim() : '')
   const expiry = timeOf(cell('expiresat'))
   if (expiry === undefined)
     return { problem: `expires_at says "${printable(cell('expiresat'))}", which is no time such as ${iso(now)}` }
-  const why = all ?? saidReason(record, cell, standings)
+  const why = all ?? (silent ? reasonOf(cell('type')) || silent : saidReason(record, cell, standings))
   if (typeof why === 'object' && why !== null) return why
   if (why === null || (expiry !== null && expiry <= now)) return null
   // Many programs list blocks and soft bounces among the bounces.
@@ -206,8 +154,8 @@ function saidReason(
   record: readonly string[],
   cell: (name: string) => string,
   standings: Standings,
-): Reason | null | { problem: string } {
-  const word = cell('reasoncode') || cell('suppressionreason') || cell('reason')
+): Reason | null | Wrong {
+  const word = REASON_TITLES.map(cell).find((said) => said !== '') ?? ''
   if (word !== '') {
     // Postmark has one name for recipients who unsubscribed and for recipients whom the sender added.
     if (plain(word) === 'manualsuppression' && plain(cell('origin')) === 'recipient') return 'unsubscribe'
@@ -218,7 +166,7 @@ function saidReason(
   }
   if (standings.columns.length === 0) return { problem: 'gives no reason' }
   const standing = standingIn(record, standings)
-  return typeof standing === 'object' ? { problem: standing.reason } : BY_STANDING[standing]
+  return typeof standing === 'object' ? standing : reasonFor(standing)
 }
 
 /** null: there is no time. undefined: it is not readable. */

@@ -1,6 +1,7 @@
 // Imports suppressions of another program. An existing entry is never removed or weakened.
+import type { Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
-import type { Tx } from '../store/database.ts'
+import type { Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import { keptForm, suppress, type NewSuppression } from './suppressions.ts'
 
@@ -13,7 +14,15 @@ const entryOf = statement<{ domain_key: number; email: string; reason: NewSuppre
     .where('reason', '=', arg.reason),
 )
 
-export type Brought = 'created' | 'updated' | 'skipped'
+type Brought = 'created' | 'updated' | 'skipped'
+
+/** An entry of a list. */
+export interface Entry {
+  email: string
+  reason: NewSuppression['reason']
+  scope: NewSuppression['scope']
+  expires_at: number | null
+}
 
 /** Adds an entry, or widens the entry with the same reason: to all mail, to a later end or to no end. */
 export function bringSuppression(
@@ -44,3 +53,20 @@ export function bringSuppression(
 
 /** The later of two ends counts; null means no end and is later than any. */
 const later = (one: number | null, other: number | null): boolean => one === null || (other !== null && one >= other)
+
+/** Brings a lot of entries in, in one transaction; counts what became of them. */
+export const bringSuppressions = (
+  { clock, keyring, store }: { clock: Clock; keyring: Keyring; store: Store },
+  { key, user_key }: { key: number; user_key: number },
+  lot: readonly Entry[],
+  source: (entry: Entry) => 'manual' | 'import' = () => 'import',
+): Promise<Record<Brought, number>> =>
+  store.write((tx) => {
+    const counts = { created: 0, updated: 0, skipped: 0 }
+    for (const entry of lot) {
+      const { email: address, ...rest } = entry
+      const given = { ...rest, user_key, domain_key: key, address, source: source(entry) }
+      counts[bringSuppression(tx, keyring, given, clock.now())]++
+    }
+    return counts
+  })

@@ -1,11 +1,11 @@
 // What strangers wrote is read in worker threads, each job with a budget of CPU time and memory, so that no page and no
-// list stops the server. A page whose reading exceeds its budget is shown as its source, with the reason (D125).
+// list (lists/apart.ts) stops the server. A page whose reading exceeds its budget is shown as its source, with the
+// reason (D125).
 import { SECOND } from '../base/clock.ts'
 import { NoWorker, Pool } from '../base/threads/pool.ts'
 import { semaphore } from '../base/semaphore.ts'
-import type { ApartJob, ApartResult, Source } from './apart-worker.ts'
+import type { ApartJob, Source } from './apart-worker.ts'
 import { asText, type HarmlessPage, type PageJob } from './harmless.ts'
-import type { Sheet } from './table.ts'
 
 export type { Source } from './apart-worker.ts'
 
@@ -13,36 +13,26 @@ export type { Source } from './apart-worker.ts'
 const SIZE = 2
 const CPU = 10 * SECOND
 const HEAP_MB = 512
-/** The most jobs at once; others wait in turn. */
-const oneOf = semaphore(2 * SIZE)
+/** Runs jobs in the worker threads of a module, so many at once; others wait in turn. */
+export function workersOf<Job, Result>(module: URL): (job: Job, cpu?: number) => Promise<Result> {
+  const oneOf = semaphore(2 * SIZE)
+  const pool = new Pool<Job, Result>(module, { size: SIZE, heapMb: HEAP_MB })
+  return (job, cpu = CPU) => oneOf(() => pool.run(job, { cpu }))
+}
 
-const pool = new Pool<ApartJob, ApartResult>(new URL('./apart-worker.ts', import.meta.url), {
-  size: SIZE,
-  heapMb: HEAP_MB,
-})
-
-const sentence = (thrown: unknown, long: string): string =>
+/** Why a job failed; `long`: it exceeded its budget. */
+export const reasonIn = (thrown: unknown, long: string): string =>
   thrown instanceof NoWorker ? 'The server has no thread for this at present; try again soon.' : long
+
+const pages = workersOf<ApartJob, HarmlessPage>(new URL('./apart-worker.ts', import.meta.url))
 
 /** A page, made harmless. Its source as text, with one sentence, when it cannot be read within the budget. */
 export async function pageApart(source: Source, how: Omit<PageJob, 'html'>, cpu = CPU): Promise<HarmlessPage> {
   try {
-    return (await oneOf(() => pool.run({ task: 'page', source, ...how }, { cpu }))) as HarmlessPage
+    return await pages({ source, ...how }, cpu)
   } catch (thrown) {
     const html = typeof source === 'string' ? source : source.content.body_html
-    const why = sentence(thrown, 'Reading this mail as a page takes too long; this is its source.')
+    const why = reasonIn(thrown, 'Reading this mail as a page takes too long; this is its source.')
     return { body: asText(html, why), styles: '', urls: [] }
-  }
-}
-
-/** The rows of an uploaded CSV file; otherwise a sentence about the error. */
-export async function tableApart(bytes: Uint8Array): Promise<Sheet | string> {
-  try {
-    return (await oneOf(() => pool.run({ task: 'table', bytes }, { cpu: CPU }))) as Sheet | string
-  } catch (thrown) {
-    return sentence(
-      thrown,
-      'Reading the file takes too much time or memory; the import of "postrider contacts" or "postrider suppression" takes larger ones.',
-    )
   }
 }

@@ -944,7 +944,7 @@ describe('campaigns', () => {
     assert.match(odd.text, /Import 1 row</)
     assert.match(
       (await upload('email\n"a"b@there.test\n')).text,
-      /Line 2 of the file cannot be read as CSV: its quotes/,
+      /The file cannot be read as CSV: on line 2 its quotes/,
     )
     assert.match(
       (await upload('Name,City\nAda,Bergen\n')).text,

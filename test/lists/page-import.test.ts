@@ -6,8 +6,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { audienceById } from '../../src/campaigns/audiences.ts'
-import { checkFile, importFile } from '../../src/lists/contacts-import.ts'
+import { bringContacts, noCounts, STANDINGS } from '../../src/campaigns/import-with-status.ts'
+import { contactsIn } from '../../src/lists/contact-columns.ts'
 import { openSource } from '../../src/lists/csv-source.ts'
+import { importList, type Kind } from '../../src/lists/import.ts'
+import { listIn } from '../../src/lists/rows.ts'
+import { suppressionsIn } from '../../src/lists/suppression-columns.ts'
+import { STANDING_WORDS } from '../../src/lists/words.ts'
+import { bringSuppressions } from '../../src/suppressions/import-with-status.ts'
 import type { Domain } from '../../src/domains/find.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
@@ -65,60 +71,217 @@ interface Outcome {
   suppressed: string[]
 }
 
-/** A new audience for a domain of its own, and what it holds after `bring`. */
-async function outcome(bring: (audience: string) => Promise<unknown>): Promise<Outcome> {
+/** What a new audience for a domain of its own, and the domain's suppressions, hold after `bring`. */
+async function outcome(bring: (audience: string, domain: Domain) => Promise<unknown>): Promise<Outcome> {
   const domain: Domain = await postrider.activeDomain(`d${++domains}.test`)
   const audience = await kit.audience(domain)
-  await bring(audience)
+  await bring(audience, domain)
   const people = (await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data
-  const entries = (await postrider.api('GET', `/suppressions?filter%5Bdomain%5D=${domain.id}`)).body.data
+  const entries = (await postrider.api('GET', `/suppressions?filter%5Bdomain%5D=${domain.id}&page%5Bsize%5D=100`)).body
+    .data
   return {
     people: people.map(({ attributes }: Shown) => `${attributes.email} ${attributes.status}`).toSorted(),
-    suppressed: entries.map(({ attributes }: Shown) => `${attributes.email} ${attributes.reason} ${attributes.scope}`),
+    suppressed: entries
+      .map(({ attributes }: Shown) => `${attributes.email} ${attributes.reason} ${attributes.scope}`)
+      .toSorted(),
   }
 }
 
-async function upload(audience: string, csv: string, name: string) {
-  const page = await ann.open(`/audiences/${audience}`)
+/** A file with fields of a form on a page of the console. */
+async function uploadTo(path: string, fields: Record<string, string>, csv: string, name: string) {
+  const page = await ann.open(path)
   const body = new FormData()
   body.set('proof', /name="proof" value="([^"]+)"/.exec(page.text)![1]!)
-  body.set('action', 'preview')
+  for (const [field, value] of Object.entries(fields)) body.set(field, value)
   body.set('file', new File([csv], name, { type: 'text/csv' }))
-  return ann.open(`/audiences/${audience}`, { method: 'POST', body })
+  return ann.open(path, { method: 'POST', body })
 }
 
-async function byConsole(audience: string, csv: string, name: string): Promise<string> {
-  const looked = await upload(audience, csv, name)
+const upload = (audience: string, csv: string, name: string, from = '') =>
+  uploadTo(`/audiences/${audience}`, { action: 'preview', from }, csv, name)
+
+async function byConsole(audience: string, csv: string, name: string, from = ''): Promise<string> {
+  const looked = await upload(audience, csv, name, from)
   const held = /<textarea class="hidden" name="held"[^>]*>\n([\s\S]*?)<\/textarea>/.exec(looked.text)![1]!
-  return (await ann.send(looked, 'import', { held: held.replaceAll('&quot;', '"'), held_name: name })).text
+  return (await ann.send(looked, 'import', { held: held.replaceAll('&quot;', '"'), held_name: name, from })).text
 }
 
-async function byCommand(audience: string, csv: string, name: string): Promise<void> {
+/** The command's way, on the running server. */
+async function byCommand<Columns extends { headless: boolean }, Item, Outcome extends string>(
+  csv: string,
+  name: string,
+  how: {
+    kind: Kind<Columns, Item>
+    counts: Record<Outcome | 'skipped', number>
+    bring: (lot: Item[]) => Promise<{ counts: Record<Outcome | 'skipped', number> }>
+  },
+): Promise<void> {
   const path = join(folder, name)
   writeFileSync(path, csv)
-  const { deps } = postrider.appliance
-  const source = await openSource(path, folder, deps.clock.now())
-  const wishes = { preset: undefined, map: new Map<string, string>() }
-  const checked = await checkFile(source, wishes)
-  const bar = { add: () => {}, end: () => {} }
-  await importFile(deps as never, {
-    audience: audienceById(deps.store, audience)!,
-    source,
-    checked,
-    wishes,
-    bar: bar as never,
-    dry: false,
-  })
+  const { clock } = postrider.appliance.deps
+  const source = await openSource(path, folder, clock.now())
+  try {
+    const list = Object.assign(await listIn(source), { source })
+    const bar = { add: () => {}, end: () => {} }
+    await importList({ list, bar: bar as never, clock, ...how })
+  } finally {
+    source.close()
+  }
 }
 
+type From = 'mailchimp' | 'brevo' | 'sendgrid' | undefined
+
+/** The ways by which a list of people comes. */
+const PEOPLE: Record<string, (audience: string, csv: string, file: string) => Promise<unknown>> = {
+  console: (audience, csv, file) => byConsole(audience, csv, file),
+  command: (id, csv, file) => {
+    const { deps } = postrider.appliance
+    const audience = audienceById(deps.store, id)!
+    const bring = (lot: Parameters<typeof bringContacts>[2][number][]) => bringContacts(deps, audience, lot)
+    return byCommand(csv, file, { kind: contactsIn({ map: new Map() }), counts: noCounts(), bring })
+  },
+  API: async (audience, csv, file) => {
+    const given = document('contacts', { rows: objectsIn(csv), file })
+    const { body, status } = await postrider.api('POST', `/audiences/${audience}/list-imports`, given)
+    assert.equal(status, 200, JSON.stringify(body))
+  },
+}
+
+/** The ways by which a list of suppressions comes. */
+const SUPPRESSED: Record<string, (domain: Domain, csv: string, file: string, from?: From) => Promise<unknown>> = {
+  console: ({ id }, csv, file, from) =>
+    uploadTo('/suppressions', { action: 'add', domain: id, reason: 'list_import', from: from ?? '' }, csv, file),
+  command: (domain, csv, file, from) => {
+    const { deps } = postrider.appliance
+    const kind = suppressionsIn({ from }, deps.clock.now())
+    const counts = { created: 0, updated: 0, skipped: 0 }
+    const bring = async (lot: Parameters<typeof bringSuppressions>[2][number][]) => ({
+      counts: await bringSuppressions(deps, domain, lot),
+    })
+    return byCommand(csv, file, { kind, counts, bring })
+  },
+  API: async ({ id }, csv, file, from) => {
+    const given = {
+      type: 'suppression-imports',
+      attributes: { rows: objectsIn(csv), file, ...(from === undefined ? {} : { from }) },
+      relationships: { domain: { data: { type: 'domains', id } } },
+    }
+    const { body, status } = await postrider.api('POST', '/suppression-imports', { data: given })
+    assert.equal(status, 201, JSON.stringify(body))
+  },
+}
+
+/** The rows of a plain CSV by their titles, as the API takes them. */
+function objectsIn(csv: string): Record<string, string>[] {
+  const [titles, ...rows] = csv
+    .trimEnd()
+    .split('\n')
+    .map((line) => line.split(','))
+  return rows.map((row) => Object.fromEntries(row.map((cell, at) => [titles![at]!, cell])))
+}
+
+/** What comes of a list by each of the ways; the same by all of them. */
+async function same(ways: Record<string, (audience: string, domain: Domain) => Promise<unknown>>): Promise<Outcome> {
+  const outcomes: [string, Outcome][] = []
+  for (const [name, bring] of Object.entries(ways)) outcomes.push([name, await outcome(bring)])
+  for (const [name, each] of outcomes) assert.deepEqual(each, outcomes[0]![1], name)
+  return outcomes[0]![1]
+}
+
+const samePeople = (csv: string, file: string) =>
+  same(Object.fromEntries(Object.entries(PEOPLE).map(([name, way]) => [name, (audience) => way(audience, csv, file)])))
+
+const sameSuppressions = (csv: string, file: string, from?: From) =>
+  same(
+    Object.fromEntries(
+      Object.entries(SUPPRESSED).map(([name, way]) => [name, (_, domain) => way(domain, csv, file, from)]),
+    ),
+  )
+
 for (const [title, cell, file = 'list.csv'] of LEFT)
-  test(`"${title}" with "${cell}" in ${file}: console and command do the same, and subscribe nobody (D71, D127)`, async () => {
+  test(`"${title}" with "${cell}" in ${file}: console, command and API do the same, and subscribe nobody (D71, D127)`, async () => {
     const csv = `email,${title}\nbob@there.test,${cell}\n`
-    const console_ = await outcome((audience) => byConsole(audience, csv, file))
-    const command = await outcome((audience) => byCommand(audience, csv, file))
-    assert.deepEqual(console_, command)
-    assert.ok(!console_.people.some((person) => person.endsWith(' subscribed')), console_.people.join())
+    const { people, suppressed } = await samePeople(csv, file)
+    assert.ok(!people.some((person) => person.endsWith(' subscribed')), people.join())
+    const listed = await sameSuppressions(csv, file)
+    assert.deepEqual(listed.people, [])
+    // Who never confirmed that they want mail did not leave: a list of suppressions keeps them away all the same.
+    assert.deepEqual(listed.suppressed, suppressed.length > 0 ? suppressed : ['bob@there.test list_import all'])
   })
+
+test('every word of the table: console, command and API do the same with it (D71, D127)', async () => {
+  const rows = STANDINGS.flatMap((standing) =>
+    STANDING_WORDS[standing].map((word) => `${standing}.${word}@a.test,${word}`),
+  )
+  const { people, suppressed } = await samePeople(`email,status\n${rows.join('\n')}\n`, 'list.csv')
+  assert.ok(people.length > 20)
+  for (const person of people) {
+    const [, standing, status] = /^(\w+)\.\S+ (\w+)$/.exec(person)!
+    assert.equal(status, standing)
+  }
+  assert.deepEqual((await sameSuppressions(`email,status\n${rows.join('\n')}\n`, 'list.csv')).suppressed, suppressed)
+  const listed = await sameSuppressions(`email,reason\n${rows.join('\n')}\n`, 'list.csv')
+  assert.deepEqual(listed.suppressed, suppressed)
+})
+
+test('lists of suppressions of other programs: console, command and API do the same (D127)', async () => {
+  const reasons =
+    'email,reason,detail,expires_at\nann@there.test,hard-bounce,,\nbob@there.test,SPAM,,\ncid@there.test,unsub,,\ndan@there.test,soft-bounce,,2999-01-01T00:00:00Z\neve@there.test,soft-bounce,,2000-01-01T00:00:00Z\n'
+  assert.deepEqual((await sameSuppressions(reasons, 'list.csv', 'mailchimp')).suppressed, [
+    'ann@there.test hard_bounce all',
+    'bob@there.test complaint all',
+    'cid@there.test unsubscribe marketing',
+    'dan@there.test soft_bounce all',
+  ])
+  const bounces = 'status,reason,email,created\n5.1.1,550 no such user,ann@there.test,1\n4.0.0,later,bob@there.test,1\n'
+  assert.deepEqual((await sameSuppressions(bounces, 'suppression_bounces.csv', 'sendgrid')).suppressed, [
+    'ann@there.test hard_bounce all',
+  ])
+})
+
+test('the console names what is wrong in a list of suppressions, and refuses one that it does not understand (D127)', async () => {
+  const rows = Array.from({ length: 19 }, (_, n) => `n${n}@there.test,bounced`).join('\n')
+  const { suppressed } = await outcome(async (_, domain) => {
+    const { text } = (await SUPPRESSED['console']!(
+      domain,
+      `email,reason\n${rows}\nx@there.test,because\n`,
+      'a.csv',
+    )) as {
+      text: string
+    }
+    assert.match(text, /19 added, 0 stopped more widely, 1 skipped/)
+    assert.match(text, /line 21: gives &quot;because&quot; as its reason, which is not understood/)
+    const refused = (await SUPPRESSED['console']!(domain, 'email,reason\ny@there.test,because\n', 'a.csv')) as {
+      text: string
+    }
+    assert.match(refused.text, /1 of the 1 rows of The file are in error/)
+  })
+  assert.equal(suppressed.length, 19)
+})
+
+test('the API names the rows that are wrong by their place, and refuses columns that it does not understand', async () => {
+  await outcome(async (audience, { id }) => {
+    const path = `/audiences/${audience}/list-imports`
+    const rows = [
+      { email: 'ann@there.test', status: 'active' },
+      { email: 'bob@there.test', status: 'pending' },
+    ]
+    const { body } = await postrider.api('POST', path, document('contacts', { rows }))
+    assert.deepEqual([body.data.attributes.created, body.data.attributes.skipped], [1, 1])
+    assert.deepEqual(body.data.attributes.errors, [
+      { index: 1, email: null, detail: 'status says "pending", which is not understood' },
+    ])
+    const refused = await postrider.api('POST', path, document('contacts', { rows: [{ who: 'x' }] }))
+    assert.deepEqual([refused.status, refused.body.errors[0].source.pointer], [422, '/data/attributes/rows'])
+    assert.doesNotMatch(refused.body.errors[0].detail, /--map/)
+    for (const given of [{}, { rows, contacts: [{ email: 'ann@there.test' }] }])
+      assert.equal((await postrider.api('POST', path, document('contacts', given))).status, 422)
+    const wide = Array.from({ length: 600 }, (_, n) => ({ email: 'ann@there.test', [`a${n}`]: n, [`b${n}`]: n }))
+    const relationships = { domain: { data: { type: 'domains', id } } }
+    const data = { type: 'suppression-imports', attributes: { rows: wide }, relationships }
+    assert.match((await postrider.api('POST', '/suppression-imports', { data })).body.errors[0].detail, /1000 columns/)
+  })
+})
 
 test('beside somebody who left, who stayed is subscribed, and a word that nobody knows is an error of its line (D127)', async () => {
   let said = ''

@@ -1,26 +1,18 @@
 // Parsers of lists that other programs export: contacts and suppressions, as CSV and as JSON.
 import { OperatorError } from '../../src/base/errors.ts'
-import { checkFile } from '../../src/lists/contacts-import.ts'
-import type { Source } from '../../src/lists/csv-source.ts'
-import { formOf, rowsOf } from '../../src/lists/csv.ts'
-import { jsonRows, looksLikeJson } from '../../src/lists/json-rows.ts'
-import { entryOf, SOURCES, suppressionColumns, type SuppressionColumns } from '../../src/lists/suppression-columns.ts'
-import { readTable } from '../../src/webui/table.ts'
+import { contactsIn } from '../../src/lists/contact-columns.ts'
+import { heldSource } from '../../src/lists/csv-source.ts'
+import { judge } from '../../src/lists/import.ts'
+import { SUPPRESSORS } from '../../src/lists/programs.ts'
+import { listIn } from '../../src/lists/rows.ts'
+import { suppressionsIn } from '../../src/lists/suppression-columns.ts'
+import { readUpload } from '../../src/lists/upload.ts'
+import { namesIn } from '../../src/base/one-of.ts'
 import { both, of, type Parser } from './parser.ts'
 
 const refused = (thrown: unknown): boolean => thrown instanceof OperatorError
 
-/** The octets as a file, in pieces. */
-const sourceOf = (bytes: Buffer): Source => ({
-  name: 'list.csv',
-  file: 'list.csv',
-  size: bytes.length,
-  async *chunks() {
-    for (let at = 0; at < bytes.length; at += 5000) yield bytes.subarray(at, at + 5000)
-  },
-  checkUnchanged: () => {},
-  close: () => {},
-})
+const sourceOf = (bytes: Buffer) => heldSource('list.csv', 'list.csv', bytes)
 
 const TABLES = of(
   'email,name\r\nann@there.test,"Ann ""x"""\r\n',
@@ -34,31 +26,24 @@ const TABLES = of(
   'a\0',
 )
 
-async function readSuppressions(bytes: Buffer): Promise<void> {
-  const source = sourceOf(bytes)
-  const rows = (await looksLikeJson(source)) ? jsonRows(source, () => {}) : rowsOf(source, await formOf(source))
-  const from = SOURCES[bytes.length % (SOURCES.length + 1)]
-  let columns: SuppressionColumns | undefined
-  for await (const { record } of rows)
-    if (columns) entryOf(record, columns, 0)
-    else columns = suppressionColumns(source, record, { from })
-}
+const SOURCES = namesIn(SUPPRESSORS)
+
+const readSuppressions = async (bytes: Buffer) =>
+  judge(
+    await listIn(sourceOf(bytes)),
+    suppressionsIn({ from: SOURCES[bytes.length % (SOURCES.length + 1)] }, 0),
+    Infinity,
+  )
 
 export const LISTS: Record<string, Parser> = {
   'lists of contacts': {
-    files: [
-      'lists/csv.ts',
-      'lists/import-columns.ts',
-      'lists/column-names.ts',
-      'campaigns/standing.ts',
-      'message/address.ts',
-    ],
+    files: ['lists/rows.ts', 'lists/contact-columns.ts', 'lists/addresses.ts', 'lists/words.ts', 'message/address.ts'],
     seeds: TABLES,
-    parse: (bytes) => checkFile(sourceOf(bytes), { map: new Map() }),
+    parse: async (bytes) => judge(await listIn(sourceOf(bytes)), contactsIn({ map: new Map() })),
     declared: refused,
   },
   'lists of suppressions': {
-    files: ['lists/csv.ts', 'lists/json-rows.ts', 'lists/suppression-columns.ts'],
+    files: ['lists/rows.ts', 'lists/programs.ts', 'lists/suppression-columns.ts'],
     seeds: both(
       TABLES,
       of(
@@ -77,5 +62,9 @@ export const LISTS: Record<string, Parser> = {
     parse: readSuppressions,
     declared: refused,
   },
-  'tables in the console': { files: ['webui/table.ts'], seeds: TABLES, parse: (bytes) => readTable(bytes) },
+  'lists in the console': {
+    files: ['lists/upload.ts'],
+    seeds: TABLES,
+    parse: (bytes) => readUpload({ bytes, file: '', contacts: { map: new Map() } }),
+  },
 }

@@ -1,27 +1,37 @@
 // Suppressions: addresses that must not get mail, with reason and date. They are added by hand or from a file.
-import { isOneOf } from '../base/one-of.ts'
+import { isNameIn, isOneOf, namesIn } from '../base/one-of.ts'
+import { iso } from '../base/clock.ts'
+import { OperatorError } from '../base/errors.ts'
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
-import { badge, pageOf, pager, search, table, time } from '../webui/widgets.ts'
-import { suppressions } from './api.ts'
+import { badge, count, pageOf, pager, search, table, time, type Html } from '../webui/widgets.ts'
+import { suppressionImports } from './api.ts'
+import { suppressions } from '../suppressions/api.ts'
 import { done, lead, type Form, type Place } from '../webui/place.ts'
-import { namesOf, relatedId, text, type Answer, type Visit } from '../webui/visit.ts'
-import { tableApart } from '../webui/apart.ts'
+import { namesOf, number, relatedId, text, thingOf, type Answer, type Visit } from '../webui/visit.ts'
 import { csv } from '../webui/csv.ts'
+import { suppressionsApart, uploadIn } from './apart.ts'
+import { checkErrors, type RowError } from './import.ts'
+import { named, programField } from './page-import.ts'
+import { SUPPRESSORS } from './programs.ts'
 
 const LABELS = { domain: 'Sending domain', emails: 'Addresses, one in a line' } as const
 const REASONS = ['manual', 'list_import', 'unsubscribe', 'hard_bounce', 'complaint'] as const
-const MAX_FILE = 5 * 1024 * 1024
 /** Why an entry is not taken back here. */
 const PERMANENT = {
   hard_bounce: 'stays: the receiver says that there is no such address',
   complaint: 'stays: the person called your mail spam',
 } as const
 /** Rows in one request; the API's own limit. */
-const AT_ONCE = 10_000
+const AT_ONCE = 1000
 
-async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+async function show(
+  visit: Visit,
+  errors: Answer['errors'] = [],
+  typed?: Form,
+  report: Html | '' = '',
+): Promise<Response> {
   const q = visit.query('q')
   const [answer, options] = await Promise.all([
     visit.get(
@@ -51,7 +61,7 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): 
     errors,
     labels: LABELS,
     done: done(visit),
-    body: html`${search(visit, 'Search an address')}
+    body: html`${report} ${search(visit, 'Search an address')}
       ${table('Suppressions', ['Address', 'Reason', 'Stops', 'Domain', 'Since', 'Until', ''], rows, q === '' ? 'Nobody is suppressed. Bounces and complaints bring addresses here by themselves.' : 'No address holds that.')}
       ${pager(visit, answer)}
       <p><a href="/suppressions/export.csv">Export all as CSV</a></p>
@@ -72,7 +82,8 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): 
                 'add',
                 html`${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
                   ${field({ name: 'emails', label: LABELS.emails, lines: 4, value: typed?.get('emails') ?? '' })}
-                  ${field({ name: 'file', label: 'Or a CSV file', type: 'file', accept: '.csv,text/csv', hint: 'A column "email", and if you like "reason".' })}
+                  ${field({ name: 'file', label: 'Or a CSV file', type: 'file', accept: '.csv,.json,text/csv,application/json', hint: 'A column "email", and if you like "reason".' })}
+                  ${programField(Object.keys(SUPPRESSORS), typed?.get('from') ?? '')}
                   ${field({ name: 'reason', label: 'Reason', options: REASONS.map((each) => [each, each.replaceAll('_', ' ')] as const), value: typed?.get('reason') || 'manual' })}
                   <button>Add</button>`,
                 { multipart: true },
@@ -81,36 +92,75 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): 
   })
 }
 
-/** The typed rows, or the rows of the file; otherwise a sentence about the error. */
-async function rowsOf(given: Form): Promise<{ email: string; reason: string }[] | string> {
-  const reason = given.get('reason') || 'manual'
-  const file = given.file('file')
-  if (!file)
-    return given
+interface Entries {
+  /** What the API is given: typed addresses, or entries of a file in rows of titles that it reads. */
+  attribute: 'suppressions' | 'rows'
+  rows: { email: string; reason: string }[]
+  skipped: number
+  errors: RowError[]
+}
+
+/** The typed addresses, or the entries of the file; otherwise a sentence about the error. */
+async function entriesOf(visit: Visit, given: Form): Promise<Entries | string> {
+  const chosen = given.get('reason')
+  const reason = isOneOf(REASONS, chosen) ? chosen : 'manual'
+  if (!given.file('file')) {
+    const rows = given
       .get('emails')
       .split('\n')
       .map((email) => ({ email: email.trim(), reason }))
       .filter(({ email }) => email !== '')
-  if (file.size > MAX_FILE) return 'The file has more than 5 MB; "postrider suppression import" takes larger ones.'
-  const read = await tableApart(new Uint8Array(await file.arrayBuffer()))
-  if (typeof read === 'string') return read
-  const at = (names: RegExp): number => read.titles.findIndex((title) => names.test(title))
-  const email = at(/^e-?mail|^address|^recipient/i)
-  const why = at(/^reason$|^type$/i)
-  if (email < 0) return 'The file has no column "email".'
-  return read.rows.map((row) => {
-    const given_reason = (row[why] ?? '').toLowerCase().replaceAll(/[\s-]+/g, '_')
-    const known = isOneOf(REASONS, given_reason)
-    return { email: (row[email] ?? '').trim(), reason: known ? given_reason : reason }
-  })
+    return rows.length === 0
+      ? 'Give at least one address.'
+      : { attribute: 'suppressions', rows, skipped: 0, errors: [] }
+  }
+  const upload = await uploadIn(given)
+  if (typeof upload === 'string') return upload
+  const from = given.get('from')
+  const wishes = { from: isNameIn(SUPPRESSORS, from) ? from : undefined, silent: reason, page: true } as const
+  const list = await suppressionsApart(upload, wishes, visit.now())
+  if (typeof list === 'string') return list
+  try {
+    checkErrors({ source: { name: 'The file', file: upload.file } }, list, '')
+  } catch (thrown) {
+    if (thrown instanceof OperatorError) return thrown.message
+    throw thrown
+  }
+  const rows = list.items.map(({ item: { expires_at, ...entry } }) => ({
+    ...entry,
+    expires_at: expires_at === null ? '' : iso(expires_at),
+  }))
+  return { attribute: 'rows', rows, skipped: list.rows - rows.length, errors: list.errors }
 }
 
 /** The API's refusals of single rows, with the address in place of the row's number. */
-const named = (errors: Answer['errors'], rows: readonly { email: string }[]): Answer['errors'] =>
+const addressed = (errors: Answer['errors'], rows: readonly { email: string }[]): Answer['errors'] =>
   errors.map((error) => ({
     ...error,
     detail: error.detail.replace(/^"suppressions\.(\d+)\.email"/, (_, row) => `"${rows[Number(row)]?.email ?? ''}"`),
   }))
+
+async function add(visit: Visit, given: Form): Promise<Response> {
+  const entries = await entriesOf(visit, given)
+  if (typeof entries === 'string') return show(visit, [{ code: 'invalid', field: 'emails', detail: entries }], given)
+  const { attribute, errors, rows } = entries
+  const sums = { created: 0, updated: 0, skipped: entries.skipped }
+  for (let from = 0; from < rows.length; from += AT_ONCE) {
+    const answer = await visit.ask('POST', '/suppression-imports', {
+      type: 'suppression-imports',
+      attributes: { [attribute]: rows.slice(from, from + AT_ONCE) },
+      relationships: { domain: { data: { type: 'domains', id: given.get('domain') } } },
+    })
+    if (!answer.one) return show(visit, addressed(answer.errors, rows.slice(from)), given)
+    for (const name of namesIn(sums)) sums[name] += number(answer.one, name)
+  }
+  if (attribute === 'suppressions') return lead(visit, '/suppressions', 'added')
+  const report = html`<div class="done" role="status">
+    <p>${count(sums.created)} added, ${count(sums.updated)} stopped more widely, ${count(sums.skipped)} skipped.</p>
+    ${errors.length === 0 ? '' : named(errors, 50)}
+  </div>`
+  return show(visit, [], undefined, report)
+}
 
 const list: Place = {
   path: '/suppressions',
@@ -120,20 +170,7 @@ const list: Place = {
       const gone = await visit.ask('DELETE', `/suppressions/${given.get('id')}`)
       return gone.status === 204 ? lead(visit, '/suppressions', 'removed') : show(visit, gone.errors)
     }
-    const rows = await rowsOf(given)
-    if (typeof rows === 'string' || rows.length === 0) {
-      const detail = typeof rows === 'string' ? rows : 'Give at least one address.'
-      return show(visit, [{ code: 'invalid', field: 'emails', detail }], given)
-    }
-    for (let from = 0; from < rows.length; from += AT_ONCE) {
-      const answer = await visit.ask('POST', '/suppression-imports', {
-        type: 'suppression-imports',
-        attributes: { suppressions: rows.slice(from, from + AT_ONCE) },
-        relationships: { domain: { data: { type: 'domains', id: given.get('domain') } } },
-      })
-      if (!answer.one) return show(visit, named(answer.errors, rows.slice(from)), given)
-    }
-    return lead(visit, '/suppressions', 'added')
+    return add(visit, given)
   },
 }
 

@@ -1,4 +1,6 @@
-// The exports of other programs: the titles of their columns, and internal columns that are not imported.
+// The exports of other programs. Of lists of people: the titles of their columns, and internal columns that are not
+// imported. Of lists of suppressions: what a file means whose rows give no reason.
+import type { Reason } from '../suppressions/suppressions.ts'
 
 export interface Preset {
   /** The name of the program. */
@@ -97,3 +99,41 @@ export const PRESETS = {
 } as const satisfies Record<string, Preset>
 
 export type PresetName = keyof typeof PRESETS
+
+export interface Suppressor {
+  /** Titles that mean something else than in other lists. */
+  replies?: readonly string[]
+  /**
+   * The reason of a whole file, by its columns and its name; `no` with an explanation when the file is not a suppression
+   * list.
+   */
+  kind?: (has: (title: string) => boolean, file: string) => Reason | { no: string } | undefined
+}
+
+export const SUPPRESSORS = {
+  ses: {},
+  mailgun: {
+    kind: (has, file) =>
+      has('code') || has('error') || /bounce/i.test(file)
+        ? 'hard_bounce'
+        : has('tags') || has('tag') || /unsub/i.test(file)
+          ? 'unsubscribe'
+          : 'complaint',
+  },
+  sendgrid: {
+    // "status" and "reason" are the exchanger's reply.
+    replies: ['status', 'reason'],
+    kind: (has, file) => {
+      if (/block/i.test(file)) return { no: 'SendGrid goes on mailing what it lists as blocks' }
+      if (/bounce|invalid/i.test(file) || has('reason')) return 'hard_bounce'
+      if (/spam/i.test(file) || has('ip')) return 'complaint'
+      return /unsub|group|global/i.test(file) ? 'unsubscribe' : undefined
+    },
+  },
+  postmark: {},
+  brevo: {},
+  mailchimp: {},
+  listmonk: {},
+} as const satisfies Record<string, Suppressor>
+
+export type SuppressorName = keyof typeof SUPPRESSORS

@@ -1,12 +1,13 @@
-// Exports an audience as CSV (RFC 4180): email, name, status, and a column for each custom field whose values are all
-// plain text. Other values are JSON in "attributes" and "preferences". An import of the file gives the same audience,
-// including people who must not get mail.
+// Exports lists as CSV (RFC 4180) or JSON; an import of the file gives the same. An audience: email, name, status, and a
+// column for each custom field whose values are all plain text; other values are JSON in "attributes" and
+// "preferences". And the suppressions of a domain.
+import { iso } from '../base/clock.ts'
 import { jsonOf } from '../base/json.ts'
 import type { Audience } from '../campaigns/audiences.ts'
 import { contactsAfter, fieldsOf, standing, type RollContact } from '../campaigns/audience-pages.ts'
-import { plain } from '../campaigns/standing.ts'
-import { csvLine } from './csv.ts'
-import { hasMeaning } from './column-names.ts'
+import { suppressionsAfter } from '../suppressions/suppressions.ts'
+import { csvLine } from './rows.ts'
+import { hasMeaning, plain } from './words.ts'
 import type { Terminal } from '../commands/terminal.ts'
 import type { Store } from '../store/database.ts'
 
@@ -71,4 +72,30 @@ async function exportJson(store: Store, audience: Audience, terminal: Terminal):
       before = ','
     }
   await terminal.raw(before === '[' ? '[]\n' : ']\n')
+}
+
+const TITLES = ['email', 'reason', 'scope', 'source', 'expires_at', 'created_at'] as const
+
+/**
+ * The suppressions of a domain as CSV, oldest first. Entries of erased addresses are left out, because they have no
+ * address any more.
+ */
+export async function exportSuppressions(store: Store, domain: { key: number }, terminal: Terminal): Promise<void> {
+  const page = (after: number) => suppressionsAfter(store, domain.key, after)
+  let before = '['
+  if (!terminal.json) await terminal.raw(csvLine(TITLES))
+  for (let some = page(0); some.length > 0; some = page(some.at(-1)!.key)) {
+    const shown = some.map((entry) => ({
+      email: entry.email,
+      reason: entry.reason,
+      scope: entry.scope,
+      source: entry.source,
+      expires_at: entry.expires_at === null ? null : iso(entry.expires_at),
+      created_at: iso(entry.created_at),
+    }))
+    if (!terminal.json) await terminal.raw(shown.map((row) => csvLine(TITLES.map((title) => row[title]))).join(''))
+    else await terminal.raw(before + shown.map((row) => JSON.stringify(row)).join(','))
+    before = ','
+  }
+  if (terminal.json) await terminal.raw(before === '[' ? '[]\n' : ']\n')
 }

@@ -1,26 +1,28 @@
 // Finds the meaning of a file's columns: by title, by the known export format of a program (`--from`), or by the
 // operator (`--map`). Then turns a record into a contact, or gives the reason why it is not one.
 import { OperatorError } from '../base/errors.ts'
-import { MAX_KEYS, MAX_OBJECT, type BroughtContact } from '../campaigns/import-with-status.ts'
+import { MAX_KEYS, MAX_OBJECT, STANDINGS, type BroughtContact, type Standing } from '../campaigns/import-with-status.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
-import { plain, STANDINGS, type Standing } from '../campaigns/standing.ts'
-import type { Preset } from './import-presets.ts'
+import { addressIn, Seen } from './addresses.ts'
+import type { Kind } from './import.ts'
+import type { Preset } from './programs.ts'
 import { printable } from '../base/printable.ts'
 import {
-  EMAIL,
+  emailColumns,
   FIRST,
   flagColumn,
   isMark,
   LAST,
   NAME,
+  plain,
   standingIn,
   standingsOf,
   statusColumn,
   type Standings,
-} from './column-names.ts'
+  type Wrong,
+} from './words.ts'
 
 /** Limits, the same as in the API. */
-const MAX_EMAIL = 320
 const MAX_NAME = 255
 const MAX_KEY = 200
 /** The most titles that a message lists. */
@@ -68,8 +70,24 @@ const listed = (titles: readonly string[]): string =>
     .map((title) => printable(title).slice(0, 60))
     .join(', ')}${titles.length > LISTED ? ' …' : ''}`
 
+/** How a list of people is read. An address counts once, except when a later row says that its person left. */
+export const contactsIn =
+  (wishes: Wishes): Kind<Columns, BroughtContact> =>
+  (source, first) => {
+    const columns = columnsOf(source, first, wishes)
+    const seen = new Seen()
+    return {
+      columns,
+      read(record) {
+        const contact = contactOf(record, columns)
+        if ('problem' in contact) return contact
+        return seen.add(contact.email) || contact.standing !== 'subscribed' ? contact : null
+      },
+    }
+  }
+
 /** The meaning of the columns, from the first record. Throws an OperatorError. */
-export function columnsOf(source: { name: string; file: string }, first: readonly string[], wishes: Wishes): Columns {
+function columnsOf(source: { name: string; file: string }, first: readonly string[], wishes: Wishes): Columns {
   const titles = first.map((title) => title.trim())
   if (titles.length === 1 && contactAddress(titles[0]!) !== undefined) return headlessColumns(source, titles, wishes)
   const wrong = (sentence: string): never => {
@@ -166,12 +184,10 @@ function emailsOf(titles: readonly string[], open: readonly Open[], preset: Pres
     const found = wanted.map((word) => open.filter((column) => column.word === word)).find((some) => some.length > 0)
     return (found ?? []).map(({ index }) => index)
   }
-  const found = open.filter(({ word }) => EMAIL.has(word))
-  // An "address" may be a postal address.
-  const sure = found.filter(({ word }) => word !== 'address' && word !== 'recipient')
-  const best = sure.length > 0 ? sure : found
-  const exact = best.filter(({ index }) => titles[index]!.toLowerCase() === 'email')
-  return (exact.length === 1 ? exact : best).map(({ index }) => index)
+  return emailColumns(
+    titles,
+    open.map(({ index }) => index),
+  )
 }
 
 /** `wholes`: columns with a full name. First and last names are custom fields too. */
@@ -213,27 +229,22 @@ function mappedStandings(
 }
 
 /** One record as a contact, or the reason why it is not one. */
-export function contactOf(record: readonly string[], columns: Columns): BroughtContact | { reason: string } {
+function contactOf(record: readonly string[], columns: Columns): BroughtContact | Wrong {
   const { email: at, fields, names, objects, standings } = columns
-  if (record.length !== fields.length)
-    return { reason: `has ${record.length} columns, the first line has ${fields.length}` }
-  const text = record[at]!.trim()
-  if (text === '') return { reason: 'has no email address' }
-  if (Buffer.byteLength(text) > MAX_EMAIL) return { reason: 'is too long for an email address' }
-  const email = contactAddress(text)
-  if (email === undefined) return { reason: `"${printable(text)}" is not an email address` }
+  const email = addressIn(record, at, fields.length)
+  if (typeof email === 'object') return email
   const name = names
     .map((index) => record[index]!.trim())
     .filter((part) => part !== '')
     .join(' ')
   if (Buffer.byteLength(name) > MAX_NAME || /[\p{Cc}\u2028\u2029]/u.test(name))
-    return { reason: 'has a name that is too long or holds control characters' }
+    return { problem: 'has a name that is too long or holds control characters' }
   const standing = standingIn(record, standings)
   if (typeof standing === 'object') return standing
   const members: Record<'preferences' | 'custom_fields', [string, unknown][]> = { preferences: [], custom_fields: [] }
   for (const { index, member } of objects) {
     const object = objectIn(record[index]!)
-    if (object === undefined) return { reason: `${printable(columns.titles[index]!)} is no JSON object` }
+    if (object === undefined) return { problem: `${printable(columns.titles[index]!)} is no JSON object` }
     if (object) members[member].push(...Object.entries(object))
   }
   for (const [index, title] of fields.entries())
@@ -245,7 +256,7 @@ export function contactOf(record: readonly string[], columns: Columns): BroughtC
       members.custom_fields.push([title, record[index]!])
   const [preferences, custom_fields] = [members.preferences, members.custom_fields].map(objectOf)
   const problem = faultOf(preferences ?? null) ?? faultOf(custom_fields ?? null)
-  if (problem !== undefined) return { reason: problem }
+  if (problem !== undefined) return { problem: problem }
   return { email, name: name === '' ? null : name, preferences, custom_fields, standing }
 }
 

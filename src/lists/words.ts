@@ -1,9 +1,14 @@
-// The meaning of column titles in lists of any program: the address, the name, and columns about a contact's standing
-// (D71).
-import { flagOf, graver, plain, standingOf, type Standing } from '../campaigns/standing.ts'
+// The titles and words of lists of any program (D71): the one table that command, console and API read, for lists of
+// people and of suppressions. Titles name the address, the name, and columns about a contact's standing; words stand in
+// such columns, or give the reason of a suppression.
 import { printable } from '../base/printable.ts'
+import { graver, STANDINGS, SUPPRESSIONS, type Standing } from '../campaigns/import-with-status.ts'
+import type { Reason } from '../suppressions/suppressions.ts'
 
-export const EMAIL = new Set([
+/** Lower case, without spaces and punctuation between words, so that "E-mail", "e_mail" and "EMAIL:" are equal. */
+export const plain = (text: string): string => text.toLowerCase().replaceAll(/[\s_.:*-]+/g, '')
+
+const EMAIL = new Set([
   'email',
   'emailaddress',
   'mail',
@@ -34,7 +39,7 @@ export const LAST = new Set([
 ])
 
 /** Columns with words such as "active". */
-const WORDS = new Set([
+const STATUS = new Set([
   'status',
   'subscriptionstatus',
   'subscriberstatus',
@@ -90,6 +95,12 @@ const FLAGS: readonly [{ yes: Standing; no?: Standing }, readonly string[]][] = 
 ]
 const BY_TITLE = new Map(FLAGS.flatMap(([meaning, titles]) => titles.map((title) => [title, meaning] as const)))
 
+/** Columns with an exchanger's reply: a code, or a text that begins with one. */
+export const REPLIES = new Set(
+  'status code smtpcode smtpstatus smtpreply smtpresponse statuscode errorcode bouncecode replycode enhancedcode enhancedstatuscode dsn dsncode dsnstatus diagnosticcode diagnostic response error reason bouncereason'.split(
+    ' ',
+  ),
+)
 /** Columns that occur only in lists of removed contacts. */
 const MARKS = new Map<string, Standing>([
   ['unsubtime', 'unsubscribed'],
@@ -102,6 +113,82 @@ const FILES: readonly [RegExp, Standing][] = [
   [/^cleaned(?![a-z])/i, 'bounced'],
   [/^non[_-]?subscribed(?![a-z])/i, 'unconfirmed'],
 ]
+
+/** Words of columns of status. */
+export const STANDING_WORDS: Record<Standing, readonly string[]> = {
+  subscribed: ['subscribed', 'active', 'enabled', 'confirmed', 'optedin', 'optin'],
+  // The person never asked for news, or never confirmed it: no mail is sent, but the person has not unsubscribed.
+  // "Pending" is not in the list: its meaning is unknown, so that such a row is an error (D71).
+  unconfirmed: ['unconfirmed', 'notconfirmed', 'nonsubscribed', 'notsubscribed', 'neversubscribed', 'transactional'],
+  unsubscribed: ['unsubscribed', 'unsubscribe', 'unsub', 'optedout', 'optout'],
+  blocked: ['blocked', 'blocklisted', 'blacklisted', 'disabled', 'suppressed', 'banned'],
+  bounced: ['bounced', 'cleaned', 'hardbounced', 'hardbounce', 'bounce'],
+  complained: ['complained', 'complaint', 'spam', 'spamcomplaint', 'spamreport', 'junk', 'abuse'],
+}
+
+const BY_WORD = new Map(
+  STANDINGS.flatMap((standing) => STANDING_WORDS[standing].map((word) => [word, standing] as const)),
+)
+
+/** The standing for a word of a status column; undefined for an unknown word. */
+const standingOf = (word: string): Standing | undefined => BY_WORD.get(plain(word))
+
+const YES = new Set(['yes', 'y', 'true', 't', '1', 'x', 'on'])
+const NO = new Set(['', 'no', 'n', 'false', 'f', '0', 'off', 'null', 'none', 'nil', 'never'])
+/** A date, or a time since 1970. */
+const DATE = /^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:\D.*)?$|^\d{9,13}$/
+
+/**
+ * Reads a cell of a column named after one standing, such as "unsubscribed":
+ * yes, no, or a date (yes since then). Undefined: neither.
+ */
+function flagOf(cell: string): boolean | undefined {
+  const text = cell.trim()
+  if (DATE.test(text)) return !/^0+[-/.]/.test(text)
+  const word = plain(text)
+  return YES.has(word) ? true : NO.has(word) ? false : undefined
+}
+
+/**
+ * Words for reasons, beside those for standings, from Postrider and from other programs; null: not permanent, so the
+ * entry is not imported.
+ */
+const REASON_WORDS: Record<string, Reason | null> = {
+  // Postrider.
+  manual: 'manual',
+  listimport: 'list_import',
+  softbounce: 'soft_bounce',
+  // Mandrill.
+  custom: 'list_import',
+  invalid: 'hard_bounce',
+  invalidsender: null,
+  testmodelimit: null,
+  rule: null,
+  // Postmark.
+  manualsuppression: 'list_import',
+  // Brevo.
+  adminblocked: 'list_import',
+  contactflaggedasspam: 'complaint',
+  unsubscribedviama: 'unsubscribe',
+  unsubscribedviaemail: 'unsubscribe',
+  unsubscribedviaapi: 'unsubscribe',
+}
+
+/** The reason of a suppression for a standing; null: there is none. */
+export const reasonFor = (standing: Standing): Reason | null => SUPPRESSIONS[standing]?.reason ?? null
+
+/** The reason that a word means; undefined for an unknown word. */
+export function reasonOf(word: string): Reason | null | undefined {
+  const known = Object.hasOwn(REASON_WORDS, plain(word)) ? REASON_WORDS[plain(word)] : undefined
+  if (known !== undefined) return known
+  const standing = standingOf(word)
+  return standing === undefined ? undefined : reasonFor(standing)
+}
+
+/** Why a row cannot be used. */
+export interface Wrong {
+  problem: string
+}
 
 export interface StatusColumn {
   index: number
@@ -118,10 +205,20 @@ export interface Standings {
   marked: boolean
 }
 
+/** The columns that may hold the mail address: those with the clearest titles. */
+export function emailColumns(titles: readonly string[], open: readonly number[]): number[] {
+  const found = open.filter((index) => EMAIL.has(plain(titles[index]!)))
+  // An "address" may be a postal address.
+  const sure = found.filter((index) => !['address', 'recipient'].includes(plain(titles[index]!)))
+  const best = sure.length > 0 ? sure : found
+  const exact = best.filter((index) => titles[index]!.toLowerCase() === 'email')
+  return exact.length === 1 ? exact : best
+}
+
 /** Whether a title has a known meaning in any file. */
 export const hasMeaning = (title: string): boolean => {
   const word = plain(title)
-  return [EMAIL, NAME, WORDS, BY_TITLE].some((known) => known.has(word)) || MARKS.has(word)
+  return [EMAIL, NAME, STATUS, BY_TITLE].some((known) => known.has(word)) || MARKS.has(word)
 }
 
 export const flagColumn = (index: number, title: string, yes: Standing): StatusColumn => ({
@@ -139,7 +236,7 @@ export function statusColumn(index: number, title: string): StatusColumn {
 /** The standing columns, from the titles and the name of the file. */
 export function standingsOf(titles: readonly string[], file: string): Standings {
   const all = titles.map((title, index) => ({ index, title, word: plain(title) }))
-  const columns = all.filter(({ word }) => WORDS.has(word) || BY_TITLE.has(word))
+  const columns = all.filter(({ word }) => STATUS.has(word) || BY_TITLE.has(word))
   const marks = all.filter(({ word }) => MARKS.has(word))
   const named = FILES.find(([pattern]) => pattern.test(file))?.[1] ?? 'subscribed'
   const spoken = columns.map(({ index, title }) => statusColumn(index, title))
@@ -157,10 +254,7 @@ export function standingsOf(titles: readonly string[], file: string): Standings 
 export const isMark = (title: string): boolean => MARKS.has(plain(title))
 
 /** The standing of a record's contact: the most serious one in its columns. */
-export function standingIn(
-  record: readonly string[],
-  { columns, marked, whole }: Standings,
-): Standing | { reason: string } {
+export function standingIn(record: readonly string[], { columns, marked, whole }: Standings): Standing | Wrong {
   let standing = whole
   let said = !marked
   for (const { flag, index, title } of columns) {
@@ -168,7 +262,7 @@ export function standingIn(
     const one = flag ? flagged(cell, flag) : standingOf(cell)
     if (one === undefined)
       return {
-        reason:
+        problem:
           cell === ''
             ? `${printable(title)} is empty, so it is unknown whether they are subscribed`
             : `${printable(title)} says "${printable(cell).slice(0, 60)}", which is not understood`,
@@ -176,7 +270,9 @@ export function standingIn(
     said ||= one !== 'subscribed'
     standing = graver(standing, one)
   }
-  return said ? standing : { reason: `none of ${columns.map(({ title }) => printable(title)).join(', ')} is filled in` }
+  return said
+    ? standing
+    : { problem: `none of ${columns.map(({ title }) => printable(title)).join(', ')} is filled in` }
 }
 
 function flagged(cell: string, { no, yes }: NonNullable<StatusColumn['flag']>): Standing | undefined {

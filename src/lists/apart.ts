@@ -1,0 +1,36 @@
+// Uploaded lists, read in a worker thread: the work and memory of reading grow with what is in them (D125, D126).
+import { reasonIn, workersOf } from '../webui/apart.ts'
+import type { Form } from '../webui/place.ts'
+import type { Wishes } from './contact-columns.ts'
+import type { SuppressionWishes } from './suppression-columns.ts'
+import type { HeldContacts, HeldSuppressions, ListJob, Upload } from './upload.ts'
+
+const MAX_FILE = 5 * 1024 * 1024
+const LARGER = 'the import of "postrider contacts" or "postrider suppression" takes larger ones.'
+
+/** The file of a form, or the list that an earlier form held; otherwise a sentence about the error. */
+export async function uploadIn(given: Form): Promise<Upload | string> {
+  const file = given.file('file')
+  const held = given.get('held')
+  if (!file && held === '') return 'Choose a file.'
+  if (file && file.size > MAX_FILE) return `The file has more than 5 MB; ${LARGER}`
+  return file
+    ? { file: file.name, bytes: new Uint8Array(await file.arrayBuffer()) }
+    : { file: given.get('held_name'), bytes: new TextEncoder().encode(held) }
+}
+
+const read = workersOf<ListJob, HeldContacts | HeldSuppressions | string>(new URL('./list-worker.ts', import.meta.url))
+const failed = (thrown: unknown): string =>
+  reasonIn(thrown, `Reading the file takes too much time or memory; ${LARGER}`)
+
+/** A list of people; otherwise a sentence about the error. */
+export const contactsApart = (upload: Upload, contacts: Wishes): Promise<HeldContacts | string> =>
+  (read({ ...upload, contacts }) as Promise<HeldContacts | string>).catch(failed)
+
+/** A list of suppressions; otherwise a sentence about the error. */
+export const suppressionsApart = (
+  upload: Upload,
+  suppressions: SuppressionWishes,
+  now: number,
+): Promise<HeldSuppressions | string> =>
+  (read({ ...upload, suppressions, now }) as Promise<HeldSuppressions | string>).catch(failed)

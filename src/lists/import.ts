@@ -1,0 +1,170 @@
+// Imports lists of any size and kind. A list is read twice: first to judge all of it, then to bring it in, a thousand
+// entries in each transaction. When more than a tenth of its rows are wrong, nothing is written.
+import type { Clock } from '../base/clock.ts'
+import { iso } from '../base/clock.ts'
+import { messageOf, OperatorError } from '../base/errors.ts'
+import { namesIn } from '../base/one-of.ts'
+import type { Progress } from '../commands/terminal.ts'
+import type { Source } from './csv-source.ts'
+import type { List, Row } from './rows.ts'
+import type { Wrong } from './words.ts'
+
+const LOT = 1000
+/** The most errors that an answer lists. */
+const MAX_ERRORS = 1000
+const SAMPLES = 5
+
+/** The columns of a list, and the meaning of its records: an item, or null when there is nothing to bring in. */
+export interface Reading<Columns, Item> {
+  columns: Columns
+  read(record: readonly string[]): Item | Wrong | null
+}
+
+/** How a kind of list is read, from its first record. Throws an OperatorError. */
+export type Kind<Columns, Item> = (source: List['source'], first: readonly string[]) => Reading<Columns, Item>
+
+export interface RowError {
+  line: number
+  reason: string
+}
+
+export interface Judged<Columns, Item> {
+  columns: Columns
+  rows: number
+  failed: number
+  /** The first records as they are. */
+  head: string[][]
+  items: { line: number; item: Item }[]
+  errors: RowError[]
+}
+
+/** The rows of a list after its titles. The first result has no row when the first line has titles. */
+async function* meaningsOf<Columns extends { headless: boolean }, Item>(
+  list: List,
+  kind: Kind<Columns, Item>,
+  read?: (bytes: number) => void,
+): AsyncIterable<{ columns: Columns; row?: Row; meaning: Item | Wrong | null }> {
+  let reading: Reading<Columns, Item> | undefined
+  for await (const row of list.rows(read)) {
+    const titles = reading === undefined
+    reading ??= kind(list.source, row.record)
+    const { columns } = reading
+    if (titles && !columns.headless) yield { columns, meaning: null }
+    else yield { columns, row, meaning: reading.read(row.record) }
+  }
+}
+
+const isWrong = (meaning: unknown): meaning is Wrong =>
+  typeof meaning === 'object' && meaning !== null && 'problem' in meaning
+
+/** Reads all of a list, and keeps at most so many items and errors of it. Throws an OperatorError. */
+export async function judge<Columns extends { headless: boolean }, Item>(
+  list: List,
+  kind: Kind<Columns, Item>,
+  most = SAMPLES,
+): Promise<Judged<Columns, Item>> {
+  const judged: Omit<Judged<Columns, Item>, 'columns'> = { rows: 0, failed: 0, head: [], items: [], errors: [] }
+  let found: Columns | undefined
+  for await (const { columns, meaning, row } of meaningsOf(list, kind)) {
+    found = columns
+    if (!row) continue
+    if (++judged.rows <= SAMPLES) judged.head.push(row.record)
+    if (isWrong(meaning)) {
+      judged.failed++
+      if (judged.errors.length < most) judged.errors.push({ line: row.line, reason: meaning.problem })
+    } else if (meaning !== null && judged.items.length < most) judged.items.push({ line: row.line, item: meaning })
+  }
+  if (!found)
+    throw new OperatorError(`${list.source.name} is empty; its first line names the columns, one of them "email".`)
+  return { ...judged, columns: found }
+}
+
+/** Whether so many rows are wrong that the list is perhaps not understood at all. */
+export const tooWrong = ({ failed, rows }: { failed: number; rows: number }): boolean => failed * 10 > rows
+
+/** Throws an OperatorError when more than a tenth of the rows are wrong; `what` says what to do then. */
+export function checkErrors(
+  { source }: Pick<List, 'source'>,
+  judged: Pick<Judged<unknown, unknown>, 'errors' | 'failed' | 'rows'>,
+  what: string,
+): void {
+  const { errors, failed, rows } = judged
+  if (!tooWrong(judged)) return
+  const some = errors.slice(0, 3).map(({ line, reason }) => `line ${line} ${reason}`)
+  throw new OperatorError(
+    `${failed} of the ${rows} rows of ${source.name} are in error (${some.join('; ')}${failed > some.length ? '; …' : ''}), so that nothing was imported; fix them${what}.`,
+  )
+}
+
+export interface ListImport<Columns, Item, Outcome extends string> {
+  list: List & { source: Source }
+  kind: Kind<Columns, Item>
+  /** Counts that are zero. */
+  counts: Record<Outcome | 'skipped', number>
+  /** Brings a lot in; problems are named by their index in the lot. */
+  bring: (
+    lot: Item[],
+  ) => Promise<{ counts: Record<Outcome | 'skipped', number>; problems?: { index: number; reason: string }[] }>
+  bar: Progress
+  clock: Clock
+}
+
+export type Imported<Outcome extends string> = Record<Outcome | 'skipped', number> & {
+  /** Rows with errors; the skipped rows include them. */
+  errors: RowError[]
+  /** The number of errors that are not listed. */
+  more_errors?: number
+  /** The list is one page of several. */
+  incomplete?: true
+}
+
+/** The second reading. Imported entries stay when it is interrupted, and a second import adds the others. */
+export async function importList<Columns extends { headless: boolean }, Item, Outcome extends string>({
+  bar,
+  bring,
+  clock,
+  counts: none,
+  kind,
+  list,
+}: ListImport<Columns, Item, Outcome>): Promise<Imported<Outcome>> {
+  const counts: Record<Outcome | 'skipped', number> = { ...none }
+  const errors: RowError[] = []
+  let unlisted = 0
+  let lot: { item: Item; line: number }[] = []
+  const wrong = (line: number, reason: string): void => {
+    counts.skipped++
+    if (errors.length < MAX_ERRORS) errors.push({ line, reason })
+    else unlisted++
+  }
+  const flush = async (): Promise<void> => {
+    const sent = lot
+    lot = []
+    const brought = await bring(sent.map(({ item }) => item))
+    for (const name of namesIn(counts)) counts[name] += brought.counts[name]
+    for (const { index, reason } of brought.problems ?? []) wrong(sent[index]!.line, reason)
+  }
+  list.source.checkUnchanged()
+  try {
+    for await (const { meaning, row } of meaningsOf(list, kind, (bytes) => bar.add(bytes))) {
+      if (!row) continue
+      if (meaning === null) counts.skipped++
+      else if (isWrong(meaning)) wrong(row.line, meaning.problem)
+      else lot.push({ item: meaning, line: row.line })
+      if (lot.length >= LOT) await flush()
+    }
+    await flush()
+  } catch (thrown) {
+    const done = namesIn(counts).reduce((sum, name) => sum + (name === 'skipped' ? 0 : counts[name]), 0)
+    if (done === 0) throw thrown
+    throw new OperatorError(
+      `The import ended at ${iso(clock.now())} after ${done} entries (${messageOf(thrown)}); import the file again, and it goes on with the rest.`,
+      { cause: thrown },
+    )
+  }
+  return {
+    ...counts,
+    errors,
+    ...(unlisted > 0 ? { more_errors: unlisted } : {}),
+    ...(list.incomplete ? { incomplete: true as const } : {}),
+  }
+}

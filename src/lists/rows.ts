@@ -1,0 +1,258 @@
+// The one reader of lists. CSV (RFC 4180) in the forms that programs write, in pieces of limited size: UTF-8, UTF-16 or
+// Windows-1252; commas, semicolons, tabs, or the delimiter of a first line "sep=;". JSON, because some programs export
+// only JSON (Amazon SES, Postmark's API): a document that contains one list, a list, or one object per line.
+import { pipeline } from 'node:stream'
+import { CsvError, parse } from 'csv-parse'
+import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
+import { isObject } from '../base/json.ts'
+import type { Source } from './csv-source.ts'
+
+interface CsvForm {
+  encoding: 'utf-8' | 'utf-16le' | 'utf-16be' | 'windows-1252'
+  delimiter: string
+  /** Whether the first line is "sep=…" and not a record. */
+  announced: boolean
+}
+
+export interface Row {
+  record: string[]
+  /** The line on which the record begins; the first is 1. */
+  line: number
+}
+
+const HEAD = 64 * 1024
+/** The most octets of a record; every valid contact is smaller. */
+const MAX_RECORD = 1024 * 1024
+
+const MAGIC: readonly [string, string][] = [
+  ['PK\u0003\u0004', 'a zip archive or a workbook; unpack it, or save its sheet as CSV'],
+  ['\u001f\u008b', 'compressed; unpack it first'],
+  ['\u00d0\u00cf\u0011\u00e0', 'a workbook; save its sheet as CSV'],
+  ['%PDF-', 'a PDF; export the list as CSV'],
+]
+
+/** A list that can be read more than once. */
+export interface List {
+  /** Its name in messages, and the name of its file. */
+  source: Pick<Source, 'name' | 'file'>
+  /** `read` is called with the number of octets that were read. */
+  rows(read?: (bytes: number) => void): AsyncIterable<Row> | Iterable<Row>
+  /** The encoding of its text, when that is not UTF-8. */
+  encoding?: string
+  /** The document says that it is one page of several. */
+  incomplete?: true
+}
+
+/** The rows of a file: JSON when it begins like JSON, else CSV. Throws an OperatorError when it is not text. */
+export async function listIn(source: Source): Promise<List> {
+  if (!(await looksLikeJson(source))) {
+    const form = await formOf(source)
+    return { source, encoding: form.encoding, rows: (read) => csvRows(source, form, read) }
+  }
+  const list: List = {
+    source,
+    rows: () => jsonRows(source, () => (list.incomplete = true)),
+  }
+  return list
+}
+
+/** Finds the encoding and delimiter of a file. Throws an OperatorError when the file is not text. */
+async function formOf(source: Source): Promise<CsvForm> {
+  const decoder = new TextDecoder('utf-8', { fatal: true })
+  let head: Buffer = Buffer.alloc(0)
+  let utf8 = true
+  let zeros = false
+  try {
+    for await (const chunk of source.chunks()) {
+      if (head.length < HEAD) head = Buffer.concat([head, chunk.subarray(0, HEAD)])
+      zeros ||= chunk.includes(0)
+      utf8 &&= decodes(() => decoder.decode(chunk, { stream: true }))
+    }
+  } catch (thrown) {
+    throw new OperatorError(`${source.name} cannot be read (${codeOf(thrown)}).`)
+  }
+  // A character that is cut off at the end of the file is not valid UTF-8 either.
+  utf8 &&= decodes(() => decoder.decode())
+  const start = head.toString('latin1', 0, 8)
+  const magic = MAGIC.find(([mark]) => start.startsWith(mark))
+  if (magic) throw new OperatorError(`${source.name} is not CSV but ${magic[1]}.`)
+  const wide = wideOf(head)
+  if (zeros && wide === undefined)
+    throw new OperatorError(`${source.name} is not text but binary data; export the list as CSV.`)
+  const encoding = wide ?? (utf8 ? 'utf-8' : 'windows-1252')
+  return { encoding, ...delimiterOf(new TextDecoder(encoding).decode(head)) }
+}
+
+function decodes(run: () => void): boolean {
+  try {
+    run()
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** UTF-16, found by its byte order mark, or by a zero in every second octet, as in western text. */
+function wideOf(head: Buffer): 'utf-16le' | 'utf-16be' | undefined {
+  if (head[0] === 0xff && head[1] === 0xfe) return 'utf-16le'
+  if (head[0] === 0xfe && head[1] === 0xff) return 'utf-16be'
+  const zeros = (side: 0 | 1): number => head.filter((octet, at) => octet === 0 && at % 2 === side).length
+  const [even, odd] = [zeros(0), zeros(1)]
+  const most = head.length / 4
+  return odd > most && even === 0 ? 'utf-16le' : even > most && odd === 0 ? 'utf-16be' : undefined
+}
+
+/** The delimiter in a first line "sep=…", or else the most frequent one outside quotes. */
+function delimiterOf(head: string): { delimiter: string; announced: boolean } {
+  const text = head.replace(/^\ufeff?\s+/, '')
+  const [, named] = /^"?sep=([^"\r\n])"?[ \t]*(?:\r|\n|$)/i.exec(text) ?? []
+  if (named !== undefined) return { delimiter: named, announced: true }
+  const [line = ''] = text.replaceAll(/"[^"]*"/g, '').split(/\r\n?|\n/, 1)
+  const count = (delimiter: string): number => line.split(delimiter).length
+  const [delimiter] = [',', ';', '\t'].toSorted((one, other) => count(other) - count(one))
+  return { delimiter: delimiter!, announced: false }
+}
+
+/** The records of the file. Throws an OperatorError with the line number when the file is not valid CSV. */
+async function* csvRows(source: Source, form: CsvForm, read?: (bytes: number) => void): AsyncIterable<Row> {
+  const decoder = new TextDecoder(form.encoding)
+  const parser = parse({
+    delimiter: form.delimiter,
+    bom: true,
+    info: true,
+    relax_column_count: true,
+    skip_empty_lines: true,
+    max_record_size: MAX_RECORD,
+  })
+  const decoded = async function* (): AsyncIterable<string> {
+    for await (const chunk of source.chunks()) {
+      read?.(chunk.length)
+      yield decoder.decode(chunk, { stream: true })
+    }
+    yield decoder.decode()
+  }
+  pipeline(decoded, parser, () => {})
+  let first = form.announced
+  let twice = 0
+  try {
+    for await (const { info, record } of parser as AsyncIterable<{ info: { lines: number }; record: string[] }>) {
+      // The library counts the lines up to the end of a record, and a line end of CR and LF inside quotes twice.
+      const inside = record.join(',').match(/\r\n|\r|\n/g) ?? []
+      twice += inside.filter((end) => end === '\r\n').length
+      if (!first) yield { record, line: info.lines - twice - inside.length }
+      first = false
+    }
+  } catch (thrown) {
+    throw thrown instanceof CsvError ? unreadable(source, thrown) : thrown
+  } finally {
+    parser.destroy()
+  }
+}
+
+const QUOTES = 'its quotes do not match: a cell with quotes stands in quotes, and each quote in it is written twice'
+const FAULTS: Record<string, string> = {
+  CSV_MAX_RECORD_SIZE: `a row has more than ${MAX_RECORD / 1024 / 1024} MB, perhaps because a quote is never closed`,
+  CSV_QUOTE_NOT_CLOSED: 'a quote is never closed',
+  CSV_INVALID_CLOSING_QUOTE: QUOTES,
+  INVALID_OPENING_QUOTE: QUOTES,
+}
+
+function unreadable(source: Source, thrown: CsvError): OperatorError {
+  const line = typeof thrown['lines'] === 'number' ? thrown['lines'] : undefined
+  const fault = FAULTS[thrown.code] ?? messageOf(thrown)
+  const place = line === undefined ? '' : `on line ${line} `
+  return new OperatorError(
+    `${source.name} cannot be read as CSV: ${place}${fault}. Fix it and import again, for nothing was imported.`,
+  )
+}
+
+/** The largest document; it is read as a whole. */
+const MAX_JSON = 128 * 1024 * 1024
+/** The most names of members. */
+const MAX_NAMES = 1000
+
+type Item = Record<string, unknown>
+
+/** Whether the file begins like JSON. */
+async function looksLikeJson(source: Source): Promise<boolean> {
+  for await (const chunk of source.chunks()) return /^(?:\xef\xbb\xbf)?\s*[[{]/.test(chunk.toString('latin1', 0, 1024))
+  return false
+}
+
+/** `more` is called when the document says that it is one page of several. */
+async function* jsonRows(source: Source, more: () => void): AsyncIterable<Row> {
+  const text = await textOf(source)
+  const whole = parsed(text)
+  const items = itemsOf(source, whole, text)
+  if (whole && !Array.isArray(whole) && isPage(whole, items.length)) more()
+  yield* rowsOf(source.name, items)
+}
+
+/** Objects as rows; the first row has the names of their members. Throws an OperatorError. */
+export function* rowsOf(name: string, objects: readonly Item[]): Iterable<Row> {
+  const items = objects.map(flat)
+  const names = [...new Set(items.flatMap((item) => Object.keys(item)))]
+  // Each object has a cell for each name.
+  if (names.length > MAX_NAMES)
+    throw new OperatorError(`${name} has more than ${MAX_NAMES} columns; remove some. Nothing was imported.`)
+  if (names.length > 0) yield { record: names, line: 1 }
+  for (const [index, item] of items.entries())
+    yield { record: names.map((each) => (Object.hasOwn(item, each) ? textIn(item[each]) : '')), line: index + 1 }
+}
+
+/** Amazon SES has a NextToken; Brevo (count) and others have the number of all items. */
+const isPage = (whole: Item, items: number): boolean =>
+  Object.entries(whole).some(
+    ([name, value]) => /^next_?token$/i.test(name) && typeof value === 'string' && value !== '',
+  ) || Math.max(Number(whole['count']) || 0, Number(whole['TotalCount']) || 0) > items
+
+async function textOf(source: Source): Promise<string> {
+  if (source.size > MAX_JSON)
+    throw new OperatorError(`${source.name} is over ${MAX_JSON / 1024 / 1024} MB of JSON; convert it to CSV first.`)
+  const chunks: Buffer[] = []
+  for await (const chunk of source.chunks()) chunks.push(chunk)
+  return Buffer.concat(chunks)
+    .toString('utf8')
+    .replace(/^\ufeff/, '')
+}
+
+function itemsOf(source: Source, whole: Item | unknown[] | undefined, text: string): Item[] {
+  const list = Array.isArray(whole) ? whole : whole && Object.values(whole).find(Array.isArray)
+  const lines = (): unknown[] =>
+    text
+      .split(/\r?\n/)
+      .filter((line) => line.trim() !== '')
+      .map(parsed)
+  const items = (list ?? lines()) as unknown[]
+  if (items.every(isObject)) return items
+  throw new OperatorError(
+    `${source.name} cannot be read as JSON: it must be a list of objects, or an object on each line.`,
+  )
+}
+
+function parsed(text: string): Item | unknown[] | undefined {
+  try {
+    return JSON.parse(text) as Item | unknown[]
+  } catch {
+    return undefined
+  }
+}
+
+/** Turns nested members into separate columns: "reason.code". */
+const flat = (item: Item): Item =>
+  Object.fromEntries(
+    Object.entries(item).flatMap(([name, value]) =>
+      typeof value === 'object' && value !== null && !Array.isArray(value)
+        ? Object.entries(value).map(([inner, each]) => [`${name}.${inner}`, each] as const)
+        : [[name, value] as const],
+    ),
+  )
+
+const textIn = (value: unknown): string =>
+  value === null ? '' : typeof value === 'string' ? value : JSON.stringify(value)
+
+/** One record with its line end (RFC 4180); cells are quoted when necessary. */
+export const csvLine = (cells: readonly (string | null)[]): string =>
+  `${cells.map((cell) => quoted(cell ?? '')).join(',')}\r\n`
+
+const quoted = (cell: string): string => (/[",;\t\r\n]|^\s|\s$/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)

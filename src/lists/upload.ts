@@ -1,0 +1,62 @@
+// An uploaded list as the console's worker thread reads it (apart.ts).
+import { OperatorError } from '../base/errors.ts'
+import type { BroughtContact } from '../campaigns/import-with-status.ts'
+import type { Entry } from '../suppressions/import-with-status.ts'
+import { contactsIn, type Columns, type Wishes } from './contact-columns.ts'
+import { heldSource } from './csv-source.ts'
+import { judge, type Judged, type Kind } from './import.ts'
+import { listIn, type List, type Row } from './rows.ts'
+import { suppressionsIn, type SuppressionColumns, type SuppressionWishes } from './suppression-columns.ts'
+
+export interface Upload {
+  bytes: Uint8Array
+  /** The name of the file: some programs say there what the list is (D71). */
+  file: string
+}
+export type ListJob = Upload &
+  ({ contacts: Wishes; suppressions?: undefined } | { suppressions: SuppressionWishes; now: number })
+
+/** All of a list, and the list as text. */
+export type Held<Columns, Item> = Judged<Columns, Item> & { file: string; text: string }
+export type HeldContacts = Held<Columns, BroughtContact>
+export type HeldSuppressions = Held<SuppressionColumns, Entry>
+
+/** The most cells of an uploaded list: the work and memory grow with them (D126). */
+const MOST_CELLS = 500_000
+
+async function* counted(rows: AsyncIterable<Row> | Iterable<Row>): AsyncIterable<Row> {
+  let cells = 0
+  for await (const row of rows) {
+    cells += row.record.length
+    if (cells > MOST_CELLS)
+      throw new OperatorError(
+        'The file has more than 500,000 cells; the import of "postrider contacts" or "postrider suppression" takes larger ones.',
+      )
+    yield row
+  }
+}
+
+async function held<C extends { headless: boolean }, Item>(
+  { bytes, file }: Upload,
+  kind: Kind<C, Item>,
+): Promise<Held<C, Item>> {
+  const read = await listIn(heldSource('The file', file, bytes))
+  const list: List = { ...read, rows: () => counted(read.rows()) }
+  return {
+    ...(await judge(list, kind, Infinity)),
+    file,
+    text: new TextDecoder(read.encoding).decode(bytes),
+  }
+}
+
+/** A list that is uploaded; otherwise a sentence about the error. */
+export async function readUpload(job: ListJob): Promise<HeldContacts | HeldSuppressions | string> {
+  try {
+    return await (job.suppressions
+      ? held(job, suppressionsIn(job.suppressions, job.now))
+      : held(job, contactsIn(job.contacts)))
+  } catch (thrown) {
+    if (thrown instanceof OperatorError) return thrown.message
+    throw thrown
+  }
+}
