@@ -55,7 +55,7 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
   const contacts = program.command('contacts').description('the contacts of audiences')
   contacts
     .command('import <audience> <file>')
-    .description('bring people in from a CSV file ("-": standard input); who has left stays out')
+    .description('bring people in from a CSV or JSON file ("-": standard input); who has left stays out')
     .addOption(new Option('--from <program>', 'whose export it is').choices(Object.keys(PRESETS)))
     .option('--map <field=column>', 'which column a field is taken from; may be repeated', collected)
     .option('--dry-run', 'show the first rows and what would be done; write nothing')
@@ -200,7 +200,7 @@ export function suppressionListCommands(program: Command, invocation: () => Invo
   const suppression = program.commands.find((command) => command.name() === 'suppression')!
   type Options = Whose & SuppressionWishes & { domain: string; force?: true }
   whose(suppression.command('import <file>'))
-    .description('bring suppressions in from a CSV file ("-": standard input)')
+    .description('bring suppressions in from a CSV or JSON file ("-": standard input)')
     .requiredOption('--domain <name>', 'the sending domain')
     .addOption(new Option('--from <program>', 'whose export it is').choices(Object.keys(SUPPRESSORS)))
     .addOption(new Option('--reason <reason>', 'why all of them are suppressed').choices(REASONS))

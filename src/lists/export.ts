@@ -1,5 +1,5 @@
-// Exports lists as CSV (RFC 4180) or JSON; an import of the file gives the same. An audience: email, name, status, and a
-// column for each custom field whose values are all plain text; other values are JSON in "attributes" and
+// Exports lists as CSV (RFC 4180) or JSON; an import of the file gives the same. Of an audience: email, name, status,
+// and a column for each custom field whose values are all plain text; other values are JSON in "attributes" and
 // "preferences". And the suppressions of a domain.
 import { iso } from '../base/clock.ts'
 import { jsonOf } from '../base/json.ts'

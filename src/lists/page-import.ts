@@ -1,5 +1,5 @@
-// Lists from a file, in the console. Of people: what the file holds is shown first, and then brought in through the API.
-// The code of the commands says what titles and words mean, and who has left (D71, D127).
+// Lists from a file, in the console. Of people: what the file holds is shown first, and then brought in through the
+// API. The code of the commands says what titles and words mean, and who has left (D71, D127).
 import { html } from 'hono/html'
 import { listImports } from './api.ts'
 import { isNameIn } from '../base/one-of.ts'

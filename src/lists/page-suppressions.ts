@@ -4,7 +4,7 @@ import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
-import { button, field, form } from '../webui/forms.ts'
+import { button, field, form, type Field } from '../webui/forms.ts'
 import { badge, count, pageOf, pager, search, table, time, type Html } from '../webui/widgets.ts'
 import { suppressionImports } from './api.ts'
 import { suppressions } from '../suppressions/api.ts'
@@ -73,24 +73,23 @@ async function show(
           <code>postrider suppression remove ADDRESS --domain DOMAIN</code>.
         </p>
       </details>
-      ${
-        visit.reading || options.length === 0
-          ? ''
-          : html`<h2>Add addresses</h2>
-              ${form(
-                visit,
-                'add',
-                html`${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
-                  ${field({ name: 'emails', label: LABELS.emails, lines: 4, value: typed?.get('emails') ?? '' })}
-                  ${field({ name: 'file', label: 'Or a CSV file', type: 'file', accept: '.csv,.json,text/csv,application/json', hint: 'A column "email", and if you like "reason".' })}
-                  ${programField(Object.keys(SUPPRESSORS), typed?.get('from') ?? '')}
-                  ${field({ name: 'reason', label: 'Reason', options: REASONS.map((each) => [each, each.replaceAll('_', ' ')] as const), value: typed?.get('reason') || 'manual' })}
-                  <button>Add</button>`,
-                { multipart: true },
-              )}`
-      }`,
+      ${visit.reading || options.length === 0 ? '' : addition(visit, options, typed)}`,
   })
 }
+
+const addition = (visit: Visit, options: Field['options'] & {}, typed: Form | undefined): Html =>
+  html`<h2>Add addresses</h2>
+    ${form(
+      visit,
+      'add',
+      html`${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
+        ${field({ name: 'emails', label: LABELS.emails, lines: 4, value: typed?.get('emails') ?? '' })}
+        ${field({ name: 'file', label: 'Or a CSV file', type: 'file', accept: '.csv,.json,text/csv,application/json', hint: 'A column "email", and if you like "reason".' })}
+        ${programField(Object.keys(SUPPRESSORS), typed?.get('from') ?? '')}
+        ${field({ name: 'reason', label: 'Reason', options: REASONS.map((each) => [each, each.replaceAll('_', ' ')] as const), value: typed?.get('reason') || 'manual' })}
+        <button>Add</button>`,
+      { multipart: true },
+    )}`
 
 interface Entries {
   /** What the API is given: typed addresses, or entries of a file in rows of titles that it reads. */

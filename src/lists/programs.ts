@@ -15,6 +15,7 @@ export interface Preset {
   silent?: string
 }
 
+/** Lists of people. */
 export const PRESETS = {
   mailchimp: {
     called: 'Mailchimp',
@@ -104,12 +105,13 @@ export interface Suppressor {
   /** Titles that mean something else than in other lists. */
   replies?: readonly string[]
   /**
-   * The reason of a whole file, by its columns and its name; `no` with an explanation when the file is not a suppression
-   * list.
+   * The reason of a whole file, by its columns and its name; `no` with an explanation when the file is not a list of
+   * suppressions.
    */
   kind?: (has: (title: string) => boolean, file: string) => Reason | { no: string } | undefined
 }
 
+/** Lists of suppressions. */
 export const SUPPRESSORS = {
   ses: {},
   mailgun: {

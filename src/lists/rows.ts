@@ -226,7 +226,7 @@ function itemsOf(source: Source, whole: Item | unknown[] | undefined, text: stri
   const items = (list ?? lines()) as unknown[]
   if (items.every(isObject)) return items
   throw new OperatorError(
-    `${source.name} cannot be read as JSON: it must be a list of objects, or an object on each line.`,
+    `${source.name} is no JSON that can be read: it must be a list of objects, or an object on each line.`,
   )
 }
 

@@ -258,7 +258,6 @@ describe('packages', () => {
   const SEVERAL: Record<string, readonly string[]> = {
     '@hono/node-server': ['http', 'net'],
     '@simplewebauthn/server': ['console', 'identity'],
-    'csv-parse': ['lists', 'webui'],
     'dns-packet': ['checks', 'server'],
     kysely: ['schema', 'store'],
     mailauth: ['inbound', 'server'],

@@ -183,6 +183,6 @@ test('the console reads pages and lists of strangers in its worker threads alone
   // An uploaded list is in memory: a file of the command is read from the disk.
   assert.deepEqual(
     files.filter((file) => /\b(?:heldSource|readUpload)\b/.test(readFileSync(join(SRC, file), 'utf8'))),
-    ['lists/csv-source.ts', 'lists/upload.ts', 'lists/list-worker.ts'],
+    ['lists/csv-source.ts', 'lists/list-worker.ts', 'lists/upload.ts'],
   )
 })
