@@ -79,6 +79,7 @@ export function preview(visit: Visit, { from, list }: Reading): Html {
     standing,
     sum: items.filter(({ item }) => item.standing === standing).length,
   })).filter(({ sum }) => sum > 0)
+  const wrong = errors.length === 1 ? 'One row is' : `${count(errors.length)} rows are`
   return html`<section class="alert">
     <h2>What is in the file</h2>
     <p>${counted(rows, 'row')}.</p>
@@ -88,10 +89,7 @@ export function preview(visit: Visit, { from, list }: Reading): Html {
     ${
       errors.length === 0
         ? ''
-        : html`<p>
-              ${badge('warn')} ${errors.length === 1 ? 'One row is' : `${count(errors.length)} rows are`} wrong and will
-              be left out:
-            </p>
+        : html`<p>${badge('warn')} ${wrong} wrong and will be left out:</p>
             ${named(errors)}`
     }
     <p>The first five:</p>
