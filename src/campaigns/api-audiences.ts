@@ -2,12 +2,13 @@
 import { z } from 'zod'
 import { firstIssue } from '../base/issues.ts'
 import { newId } from '../base/ids.ts'
+import { isObject } from '../base/json.ts'
 import { refuse } from '../base/errors.ts'
 import { schemaOf } from '../jsonapi/openapi-schemas.ts'
 import { field, parentOf, type Call } from '../jsonapi/resource.ts'
 import { addAudience, audienceById, changeAudience, removeAudience } from './audiences.ts'
 import { addContact, changeContact, removeContact } from './contacts.ts'
-import { importContacts, type ImportItem } from './import.ts'
+import { importContacts, LONE_SURROGATE, MAX_KEYS, MAX_OBJECT, type ImportItem } from './import-with-status.ts'
 import { normalised } from '../suppressions/stops.ts'
 import { findOwned, type ListedRow } from '../store/list.ts'
 import { holding } from '../jsonapi/fields.ts'
@@ -17,8 +18,6 @@ import { line, text, nameField } from '../jsonapi/schemas.ts'
 const time = (about: string) => field(z.iso.datetime(), { kind: 'time', sort: true, about })
 const params = ['filter', 'sort', 'include', 'fields', 'page'] as const
 export const MAX_IMPORT = 1000
-const MAX_FIELDS = 100
-const MAX_OBJECT = 64 * 1024
 
 /** The domain that a new audience belongs to. Throws 404. */
 function domainOf({
@@ -88,12 +87,6 @@ export const audiences = define('audiences', {
   ],
 })
 
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-
-/** A lone surrogate, escaped in JSON. After an escaped backslash the same letters are plain text. */
-const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]/
-
 /** An object with any members, limited in size. */
 const object = (maxKeys: number) =>
   z
@@ -117,8 +110,8 @@ const object = (maxKeys: number) =>
 const contactFields = {
   email: line(320),
   name: line(255).nullable(),
-  preferences: object(MAX_FIELDS),
-  custom_fields: object(MAX_FIELDS),
+  preferences: object(MAX_KEYS),
+  custom_fields: object(MAX_KEYS),
 }
 
 export const contacts = define('contacts', {

@@ -1,6 +1,8 @@
-// Imports contacts with their status in another program (D71). An import subscribes nobody who has unsubscribed, and
-// removes no suppression. Unsubscribed contacts are kept as unsubscribed; blocked, bounced and complained contacts get
-// a suppression.
+// Imports contacts. With their status in another program (D71): an import subscribes nobody who has unsubscribed, and
+// removes no suppression; unsubscribed contacts are kept as unsubscribed; blocked, bounced and complained contacts get a
+// suppression. And as the specification has it (D42): valid contacts are added, contacts that are in the audience
+// already or occur twice are skipped, invalid contacts are skipped and listed. A lot is one transaction, so that none is
+// half imported.
 import type { Keyring } from '../base/keyring.ts'
 import { bringSuppression } from '../suppressions/import-with-status.ts'
 import { normalised } from '../suppressions/stops.ts'
@@ -8,7 +10,7 @@ import { keptForm, type Reason } from '../suppressions/suppressions.ts'
 import type { Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { Audience } from './audiences.ts'
-import { insert, type Contact, type ContactDeps, type NewContact } from './contacts.ts'
+import { contactAddress, insert, type Contact, type ContactDeps, type NewContact } from './contacts.ts'
 
 /** What a list says of a contact (D71), in order: each stops at least as much mail as the one before it. */
 export const STANDINGS = ['subscribed', 'unconfirmed', 'unsubscribed', 'blocked', 'bounced', 'complained'] as const
@@ -56,6 +58,8 @@ export interface BroughtLot {
 /** Limits of custom fields and preferences, the same as in the API. */
 export const MAX_KEYS = 100
 export const MAX_OBJECT = 64 * 1024
+/** A lone surrogate, escaped in JSON. After an escaped backslash the same letters are plain text. */
+export const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]/
 
 class Undone extends Error {
   readonly lot: BroughtLot
@@ -161,4 +165,47 @@ function merged(
   if (news.length === 0) return {}
   for (const [key, value] of news) old.set(key, value)
   return { [column]: JSON.stringify(Object.fromEntries(old)) }
+}
+
+interface ImportProblem {
+  /** Index in the list, from 0. */
+  index: number
+  email: string | null
+  detail: string
+}
+
+interface Imported {
+  created: number
+  skipped: number
+  errors: ImportProblem[]
+}
+
+/** One item as it was sent, or the reason why it is invalid. */
+export type ImportItem = { contact: NewContact } | { problem: string; email: string | null }
+
+/** The most errors that an answer lists. */
+const MAX_ERRORS = 1000
+
+export function importContacts(
+  { clock, keyring, store }: ContactDeps,
+  audience: Audience,
+  items: readonly ImportItem[],
+): Promise<Imported> {
+  return store.write((tx) => {
+    const now = clock.now()
+    const result: Imported = { created: 0, skipped: 0, errors: [] }
+    for (const [index, item] of items.entries()) {
+      const email = 'contact' in item ? contactAddress(item.contact.email) : undefined
+      if ('contact' in item && email !== undefined) {
+        if (insert(tx, keyring, audience, { ...item.contact, email }, now)) result.created++
+        else result.skipped++
+        continue
+      }
+      result.skipped++
+      const told = 'contact' in item ? item.contact.email : item.email
+      const detail = 'contact' in item ? 'is not an email address' : item.problem
+      if (result.errors.length < MAX_ERRORS) result.errors.push({ index, email: told, detail })
+    }
+    return result
+  })
 }

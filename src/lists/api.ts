@@ -5,7 +5,7 @@ import { z } from 'zod'
 import { OperatorError, refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { audienceById } from '../campaigns/audiences.ts'
-import { bringContacts, STANDINGS } from '../campaigns/import-with-status.ts'
+import { bringContacts, STANDINGS, type BroughtContact } from '../campaigns/import-with-status.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
 import { namesIn } from '../base/one-of.ts'
 import { isObject } from '../base/json.ts'
@@ -18,12 +18,10 @@ import { define, type ApiDeps } from '../jsonapi/define.ts'
 import { count, EXTENSION, words } from '../jsonapi/fields.ts'
 import { address, line } from '../jsonapi/schemas.ts'
 import { contactsIn } from './contact-columns.ts'
-import { judge, type Judged, type Kind } from './import.ts'
+import { judge, type Kind } from './import.ts'
 import { PRESETS, SUPPRESSORS } from './programs.ts'
 import { rowsOf } from './rows.ts'
 import { scopeOf, suppressionsIn } from './suppression-columns.ts'
-
-const NONE = new Map<string, string>()
 
 /** Attributes of a list as another program has it. `instead` is the attribute with entries that are understood. */
 const listed = <const Programs extends object>(instead: string, programs: Programs) => ({
@@ -55,30 +53,46 @@ const listed = <const Programs extends object>(instead: string, programs: Progra
   }),
 })
 
-/** All of the rows of a request. Throws a refusal when their columns are not understood. */
-async function judgeRows<Columns extends { headless: boolean }, Item>(
-  rows: readonly Record<string, unknown>[],
-  file: string,
-  kind: Kind<Columns, Item>,
-): Promise<Judged<Columns, Item>> {
-  const name = 'The list'
-  try {
-    return await judge({ source: { name, file }, rows: () => rowsOf(name, rows) }, kind, Infinity)
-  } catch (thrown) {
-    if (thrown instanceof OperatorError) throw refuse('invalid', thrown.message, { pointer: '/data/attributes/rows' })
-    throw thrown
-  }
-}
-
 interface Fault {
   index: number
   email: string | null
   detail: string
 }
 
-/** The rows that are wrong, as an answer has them. */
-const faultsIn = ({ errors }: Pick<Judged<unknown, unknown>, 'errors'>): Fault[] =>
-  errors.map(({ line: at, reason }) => ({ index: at - 1, email: null, detail: reason }))
+/** The items of a request, the rows that are wrong, and how many rows say nothing. */
+interface Given<Item> {
+  items: { line: number; item: Item }[]
+  errors: Fault[]
+  skipped: number
+}
+
+/** Reads rows as a file. Throws a refusal when their columns are not understood. */
+async function givenIn<Columns extends { headless: boolean }, Item>(
+  list: readonly Record<string, unknown>[],
+  file: string,
+  kind: Kind<Columns, Item>,
+): Promise<Given<Item>> {
+  const name = 'The list'
+  try {
+    const { errors, items, rows } = await judge(
+      { source: { name, file }, rows: () => rowsOf(name, list) },
+      kind,
+      Infinity,
+    )
+    const faults = errors.map(({ line: at, reason }) => ({ index: at - 1, email: null, detail: reason }))
+    return { items, errors: faults, skipped: rows - items.length - faults.length }
+  } catch (thrown) {
+    if (thrown instanceof OperatorError) throw refuse('invalid', thrown.message, { pointer: '/data/attributes/rows' })
+    throw thrown
+  }
+}
+
+/** Items that are understood already. */
+const understood = <Item>(items: readonly Item[]): Given<Item> => ({
+  items: items.map((item, at) => ({ line: at + 1, item })),
+  errors: [],
+  skipped: 0,
+})
 
 /** Refuses a request without entries, or with both kinds. */
 function checkOneOf(name: string, given: object): void {
@@ -97,20 +111,18 @@ type ContactAttributes = Partial<Record<'file', string>> & {
   from?: keyof typeof PRESETS
 }
 
-/** The contacts of a request, the rows that are wrong, and how many say nothing. */
-async function contactsOf(attributes: ContactAttributes) {
+function contactsOf(attributes: ContactAttributes): Given<BroughtContact> | Promise<Given<BroughtContact>> {
   checkOneOf('contacts', attributes)
   const { contacts = [], file = '', from, rows } = attributes
-  if (rows) {
-    const preset = from === undefined ? undefined : PRESETS[from]
-    const judged = await judgeRows(rows, file, contactsIn({ preset, map: NONE, page: true }))
-    return { ...judged, errors: faultsIn(judged), skipped: judged.rows - judged.items.length - judged.failed }
-  }
-  const items = contacts.map(({ standing = 'subscribed', ...contact }, at) => ({
-    line: at + 1,
-    item: { ...contact, email: contactAddress(contact.email)!, standing },
-  }))
-  return { items, errors: [] as Fault[], skipped: 0 }
+  const preset = from === undefined ? undefined : PRESETS[from]
+  if (rows) return givenIn(rows, file, contactsIn({ preset, map: new Map(), page: true }))
+  return understood(
+    contacts.map(({ standing = 'subscribed', ...contact }) => ({
+      ...contact,
+      email: contactAddress(contact.email)!,
+      standing,
+    })),
+  )
 }
 
 export const listImports = define('list-imports', {
@@ -193,22 +205,18 @@ type SuppressionAttributes = Partial<Record<'file', string>> & {
   from?: keyof typeof SUPPRESSORS
 }
 
-/** The entries of a request, the rows that are wrong, and how many need not be kept. */
-async function entriesOf(attributes: SuppressionAttributes, now: number) {
+function entriesOf(attributes: SuppressionAttributes, now: number): Given<Entry> | Promise<Given<Entry>> {
   checkOneOf('suppressions', attributes)
   const { file = '', from, rows, suppressions = [] } = attributes
-  if (rows) {
-    const judged = await judgeRows(rows, file, suppressionsIn({ from, page: true }, now))
-    const entries = judged.items.map(({ item: entry }) => entry)
-    return { entries, errors: faultsIn(judged), skipped: judged.rows - entries.length - judged.failed }
-  }
-  const entries = suppressions.map(({ email, reason = 'manual', scope }): Entry => ({
-    email: parseAddress(email)!.address,
-    reason,
-    scope: scope ?? scopeOf(reason),
-    expires_at: null,
-  }))
-  return { entries, errors: [], skipped: 0 }
+  if (rows) return givenIn(rows, file, suppressionsIn({ from, page: true }, now))
+  return understood(
+    suppressions.map(({ email, reason = 'manual', scope }) => ({
+      email: parseAddress(email)!.address,
+      reason,
+      scope: scope ?? scopeOf(reason),
+      expires_at: null,
+    })),
+  )
 }
 
 export const suppressionImports = define('suppression-imports', {
@@ -242,7 +250,8 @@ export const suppressionImports = define('suppression-imports', {
         const domain = domainOf(call)
         if (domain === undefined)
           throw refuse('required', 'Name the sending domain in relationships.domain.', { pointer: '/data' })
-        const { entries, errors, skipped } = await entriesOf(attributes, now)
+        const { errors, items, skipped } = await entriesOf(attributes, now)
+        const entries = items.map(({ item: entry }) => entry)
         const counts = { created: 0, updated: 0, skipped: skipped + errors.length }
         const owner = { key: domain, user_key: caller.userKey }
         // What a person typed is not an import (D36).

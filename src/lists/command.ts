@@ -6,16 +6,16 @@ import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { bringContacts, noCounts, type BroughtContact, type BroughtCounts } from '../campaigns/import-with-status.ts'
 import { theDomain, whose, type Whose } from '../domains/find-domain.ts'
-import { bringSuppressions, type Entry } from '../suppressions/import-with-status.ts'
+import { bringSuppressions } from '../suppressions/import-with-status.ts'
 import { printable } from '../base/printable.ts'
 import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
-import { answer, progress, table } from '../commands/terminal.ts'
+import { answer, progress, table, type Terminal } from '../commands/terminal.ts'
 import { contactsIn, readMap, type Columns } from './contact-columns.ts'
-import { openSource, type Source } from './csv-source.ts'
+import { openSource } from './csv-source.ts'
 import { exportContacts, exportSuppressions } from './export.ts'
-import { checkErrors, importList, judge, tooWrong, type Imported, type Judged } from './import.ts'
+import { checkErrors, importList, judge, tooWrong, type Imported, type Judged, type ListImport } from './import.ts'
 import { PRESETS, SUPPRESSORS, type Preset, type PresetName } from './programs.ts'
-import { listIn, type List } from './rows.ts'
+import { listIn } from './rows.ts'
 import { REASONS, suppressionsIn, type SuppressionWishes } from './suppression-columns.ts'
 
 interface ImportOptions {
@@ -41,11 +41,29 @@ The file has a column of addresses and one of reasons (hard_bounce, complaint, u
 suppressed as list_import. --from knows what the columns of a program mean, and takes the JSON of Amazon SES and Postmark as well. An entry
 that is there is never removed or weakened.`
 
-/** Reads a file, or standard input for "-", and closes it. */
-async function withList<T>(deps: Deps, file: string, use: (list: List & { source: Source }) => Promise<T>): Promise<T> {
+/** Imports a file, or standard input for "-". `or` says what else can be done when too many of its rows are wrong. */
+async function importFile<Columns extends { headless: boolean }, Item, Outcome extends string>(
+  deps: Deps,
+  terminal: Terminal,
+  file: string,
+  {
+    force,
+    or,
+    ...how
+  }: Pick<ListImport<Columns, Item, Outcome>, 'bring' | 'counts' | 'kind'> & {
+    force: boolean
+    or: string
+  },
+) {
   const source = await openSource(file, deps.config.data_dir, deps.clock.now())
   try {
-    return await use(Object.assign(await listIn(source), { source }))
+    const list = Object.assign(await listIn(source), { source })
+    const judged = await judge(list, how.kind)
+    if (!force) checkErrors(source.name, judged, or)
+    const bar = progress(terminal, source.size)
+    const result = await importList({ ...how, list, bar, clock: deps.clock })
+    bar.end()
+    return { judged, result }
   } finally {
     source.close()
   }
@@ -66,19 +84,15 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
         const { terminal } = invocation()
         const audience = theAudience(deps.store, name)
         const wishes = { preset: from === undefined ? undefined : PRESETS[from], map: readMap(map) }
-        await withList(deps, file, async (list) => {
-          const kind = contactsIn(wishes)
-          const judged = await judge(list, kind)
-          if (!force && !dryRun)
-            checkErrors(list, judged, ', name the right columns with --map, or import the others with --force')
-          const bar = progress(terminal, list.source.size)
-          const bring = (lot: BroughtContact[]) => bringContacts(deps, audience, lot, dryRun === true)
-          const { clock } = deps
-          const result = await importList({ list, kind, counts: noCounts(), bring, bar, clock })
-          bar.end()
-          if (dryRun) answer(terminal, foretold(result, judged), (shown) => preview(shown, audience, wishes.preset))
-          else answer(terminal, result, (shown) => told(shown, audience, 'were', silence(judged, wishes.preset)))
+        const { judged, result } = await importFile(deps, terminal, file, {
+          kind: contactsIn(wishes),
+          counts: noCounts(),
+          bring: (lot) => bringContacts(deps, audience, lot, dryRun === true),
+          force: force === true || dryRun === true,
+          or: ', name the right columns with --map, or import the others with --force',
         })
+        if (dryRun) answer(terminal, foretold(result, judged), (shown) => preview(shown, audience, wishes.preset))
+        else answer(terminal, result, (shown) => told(shown, audience, 'were', silence(judged, wishes.preset)))
       }),
     )
   contacts
@@ -210,17 +224,14 @@ export function suppressionListCommands(program: Command, invocation: () => Invo
       withDeps(invocation(), async (deps) => {
         const { terminal } = invocation()
         const domain = theDomain(deps.store, name, which)
-        await withList(deps, file, async (list) => {
-          const kind = suppressionsIn({ from, reason }, deps.clock.now())
-          const judged = await judge(list, kind)
-          if (!force) checkErrors(list, judged, ', or import the others with --force')
-          const bar = progress(terminal, list.source.size)
-          const counts = { created: 0, updated: 0, skipped: 0 }
-          const bring = async (lot: Entry[]) => ({ counts: await bringSuppressions(deps, domain, lot) })
-          const result = await importList({ list, kind, counts, bring, bar, clock: deps.clock })
-          bar.end()
-          answer(terminal, result, (shown) => toldSuppressions(shown, domain.name))
+        const { result } = await importFile(deps, terminal, file, {
+          kind: suppressionsIn({ from, reason }, deps.clock.now()),
+          counts: { created: 0, updated: 0, skipped: 0 },
+          bring: async (lot) => ({ counts: await bringSuppressions(deps, domain, lot) }),
+          force: force === true,
+          or: ', or import the others with --force',
         })
+        answer(terminal, result, (shown) => toldSuppressions(shown, domain.name))
       }),
     )
   whose(suppression.command('export'))

@@ -1,7 +1,14 @@
 // Finds the meaning of a file's columns: by title, by the known export format of a program (`--from`), or by the
 // operator (`--map`). Then turns a record into a contact, or gives the reason why it is not one.
 import { OperatorError } from '../base/errors.ts'
-import { MAX_KEYS, MAX_OBJECT, STANDINGS, type BroughtContact, type Standing } from '../campaigns/import-with-status.ts'
+import {
+  LONE_SURROGATE,
+  MAX_KEYS,
+  MAX_OBJECT,
+  STANDINGS,
+  type BroughtContact,
+  type Standing,
+} from '../campaigns/import-with-status.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
 import { addressIn, Seen } from './addresses.ts'
 import type { Kind } from './import.ts'
@@ -273,9 +280,6 @@ function objectIn(cell: string): Record<string, unknown> | null | undefined {
 
 const objectOf = (entries: [string, unknown][]): Record<string, unknown> | null =>
   entries.length === 0 ? null : Object.fromEntries(entries)
-
-/** A lone surrogate, escaped in JSON. After an escaped backslash the same letters are plain text. */
-const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]/
 
 function faultOf(object: Record<string, unknown> | null): string | undefined {
   if (object === null) return undefined

@@ -5,7 +5,7 @@ import { iso } from '../base/clock.ts'
 import { jsonOf } from '../base/json.ts'
 import type { Audience } from '../campaigns/audiences.ts'
 import { contactsAfter, fieldsOf, standing, type RollContact } from '../campaigns/audience-pages.ts'
-import { suppressionsAfter } from '../suppressions/suppressions.ts'
+import { suppressionsAfter, type Suppression } from '../suppressions/suppressions.ts'
 import { csvLine } from './rows.ts'
 import { hasMeaning, plain } from './words.ts'
 import type { Terminal } from '../commands/terminal.ts'
@@ -22,18 +22,41 @@ const MAX_COLUMNS = 90
 const isPlain = (value: unknown): value is string =>
   typeof value === 'string' && value !== '' && !/[\p{Cc}]/u.test(value.replaceAll(/\r\n|\n|\t/g, ''))
 
+/** Writes a list page by page, as CSV or as JSON. */
+async function writeList<Entry>(
+  terminal: Terminal,
+  titles: readonly string[],
+  pages: Iterable<Entry[]>,
+  shown: { cells: (entry: Entry) => (string | null)[]; json: (entry: Entry) => object },
+): Promise<void> {
+  let before = '['
+  if (!terminal.json) await terminal.raw(csvLine(titles))
+  for (const page of pages)
+    if (!terminal.json) await terminal.raw(page.map((entry) => csvLine(shown.cells(entry))).join(''))
+    else
+      for (const entry of page) {
+        await terminal.raw(`${before}${JSON.stringify(shown.json(entry))}`)
+        before = ','
+      }
+  if (terminal.json) await terminal.raw(before === '[' ? '[]\n' : ']\n')
+}
+
+/** All pages of a list that is read after a key. */
+function* pagesOf<Entry extends { key: number }>(after: (key: number) => Entry[]): Iterable<Entry[]> {
+  for (let page = after(0); page.length > 0; page = after(page.at(-1)!.key)) yield page
+}
+
 export async function exportContacts(store: Store, audience: Audience, terminal: Terminal): Promise<void> {
   const fields = fieldsOf(store, audience.key, MAX_COLUMNS * 2)
     .filter(titled)
     .slice(0, MAX_COLUMNS)
-  if (terminal.json) return exportJson(store, audience, terminal)
-  await terminal.raw(csvLine(['email', 'name', 'status', ...fields, 'attributes', 'preferences']))
-  for (
-    let page = contactsAfter(store, audience, 0);
-    page.length > 0;
-    page = contactsAfter(store, audience, page.at(-1)!.key)
+  const titles = ['email', 'name', 'status', ...fields, 'attributes', 'preferences']
+  await writeList(
+    terminal,
+    titles,
+    pagesOf((key) => contactsAfter(store, audience, key)),
+    { cells: (contact) => cellsOf(contact, fields), json: documentOf },
   )
-    await terminal.raw(page.map((contact) => csvLine(cellsOf(contact, fields))).join(''))
 }
 
 /** Null also for damaged JSON, which `postrider verify` reports. */
@@ -52,50 +75,33 @@ function cellsOf(contact: RollContact, fields: readonly string[]): (string | nul
   return [contact.email, contact.name, standing(contact), ...cells, rest, contact.preferences]
 }
 
-async function exportJson(store: Store, audience: Audience, terminal: Terminal): Promise<void> {
-  let before = '['
-  for (
-    let page = contactsAfter(store, audience, 0);
-    page.length > 0;
-    page = contactsAfter(store, audience, page.at(-1)!.key)
-  )
-    for (const contact of page) {
-      const { custom_fields, email, name, preferences } = contact
-      const shown = {
-        email,
-        name,
-        status: standing(contact),
-        custom_fields: objectOf(custom_fields),
-        preferences: objectOf(preferences),
-      }
-      await terminal.raw(`${before}${JSON.stringify(shown)}`)
-      before = ','
-    }
-  await terminal.raw(before === '[' ? '[]\n' : ']\n')
-}
+const documentOf = (contact: RollContact) => ({
+  email: contact.email,
+  name: contact.name,
+  status: standing(contact),
+  custom_fields: objectOf(contact.custom_fields),
+  preferences: objectOf(contact.preferences),
+})
 
 const TITLES = ['email', 'reason', 'scope', 'source', 'expires_at', 'created_at'] as const
 
+const entryOf = ({ created_at, email, expires_at, reason, scope, source }: Suppression) => ({
+  email,
+  reason,
+  scope,
+  source,
+  expires_at: expires_at === null ? null : iso(expires_at),
+  created_at: iso(created_at),
+})
+
 /**
- * The suppressions of a domain as CSV, oldest first. Entries of erased addresses are left out, because they have no
- * address any more.
+ * The suppressions of a domain, oldest first. Entries of erased addresses are left out, because they have no address any
+ * more.
  */
-export async function exportSuppressions(store: Store, domain: { key: number }, terminal: Terminal): Promise<void> {
-  const page = (after: number) => suppressionsAfter(store, domain.key, after)
-  let before = '['
-  if (!terminal.json) await terminal.raw(csvLine(TITLES))
-  for (let some = page(0); some.length > 0; some = page(some.at(-1)!.key)) {
-    const shown = some.map((entry) => ({
-      email: entry.email,
-      reason: entry.reason,
-      scope: entry.scope,
-      source: entry.source,
-      expires_at: entry.expires_at === null ? null : iso(entry.expires_at),
-      created_at: iso(entry.created_at),
-    }))
-    if (!terminal.json) await terminal.raw(shown.map((row) => csvLine(TITLES.map((title) => row[title]))).join(''))
-    else await terminal.raw(before + shown.map((row) => JSON.stringify(row)).join(','))
-    before = ','
-  }
-  if (terminal.json) await terminal.raw(before === '[' ? '[]\n' : ']\n')
-}
+export const exportSuppressions = (store: Store, domain: { key: number }, terminal: Terminal): Promise<void> =>
+  writeList(
+    terminal,
+    TITLES,
+    pagesOf((key) => suppressionsAfter(store, domain.key, key)),
+    { cells: (entry) => TITLES.map((title) => entryOf(entry)[title]), json: entryOf },
+  )

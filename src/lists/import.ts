@@ -1,7 +1,6 @@
 // Imports lists of any size and kind. A list is read twice: first to judge all of it, then to bring it in, a thousand
 // entries in each transaction. When more than a tenth of its rows are wrong, nothing is written.
-import type { Clock } from '../base/clock.ts'
-import { iso } from '../base/clock.ts'
+import { iso, type Clock } from '../base/clock.ts'
 import { messageOf, OperatorError } from '../base/errors.ts'
 import { namesIn } from '../base/one-of.ts'
 import type { Progress } from '../commands/terminal.ts'
@@ -84,7 +83,7 @@ export const tooWrong = ({ failed, rows }: { failed: number; rows: number }): bo
 
 /** Throws an OperatorError when more than a tenth of the rows are wrong; `what` says what to do then. */
 export function checkErrors(
-  { source }: Pick<List, 'source'>,
+  name: string,
   judged: Pick<Judged<unknown, unknown>, 'errors' | 'failed' | 'rows'>,
   what: string,
 ): void {
@@ -92,7 +91,7 @@ export function checkErrors(
   if (!tooWrong(judged)) return
   const some = errors.slice(0, 3).map(({ line, reason }) => `line ${line} ${reason}`)
   throw new OperatorError(
-    `${failed} of the ${rows} rows of ${source.name} are in error (${some.join('; ')}${failed > some.length ? '; …' : ''}), so that nothing was imported; fix them${what}.`,
+    `${failed} of the ${rows} rows of ${name} are in error (${some.join('; ')}${failed > some.length ? '; …' : ''}), so that nothing was imported; fix them${what}.`,
   )
 }
 

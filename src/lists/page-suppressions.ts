@@ -1,7 +1,6 @@
 // Suppressions: addresses that must not get mail, with reason and date. They are added by hand or from a file.
 import { isNameIn, isOneOf, namesIn } from '../base/one-of.ts'
 import { iso } from '../base/clock.ts'
-import { OperatorError } from '../base/errors.ts'
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { button, field, form, type Field } from '../webui/forms.ts'
@@ -12,7 +11,7 @@ import { done, lead, type Form, type Place } from '../webui/place.ts'
 import { namesOf, number, relatedId, text, thingOf, type Answer, type Visit } from '../webui/visit.ts'
 import { csv } from '../webui/csv.ts'
 import { suppressionsApart, uploadIn } from './apart.ts'
-import { checkErrors, type RowError } from './import.ts'
+import type { RowError } from './import.ts'
 import { named, programField } from './page-import.ts'
 import { SUPPRESSORS } from './programs.ts'
 
@@ -119,12 +118,6 @@ async function entriesOf(visit: Visit, given: Form): Promise<Entries | string> {
   const wishes = { from: isNameIn(SUPPRESSORS, from) ? from : undefined, silent: reason, page: true } as const
   const list = await suppressionsApart(upload, wishes, visit.now())
   if (typeof list === 'string') return list
-  try {
-    checkErrors({ source: { name: 'The file', file: upload.file } }, list, '')
-  } catch (thrown) {
-    if (thrown instanceof OperatorError) return thrown.message
-    throw thrown
-  }
   const rows = list.items.map(({ item: { expires_at, ...entry } }) => ({
     ...entry,
     expires_at: expires_at === null ? '' : iso(expires_at),
@@ -151,7 +144,7 @@ async function add(visit: Visit, given: Form): Promise<Response> {
       relationships: { domain: { data: { type: 'domains', id: given.get('domain') } } },
     })
     if (!answer.one) return show(visit, addressed(answer.errors, rows.slice(from)), given)
-    for (const name of namesIn(sums)) sums[name] += number(answer.one, name)
+    for (const name of namesIn(sums)) sums[name] += number(thingOf(suppressionImports, answer.one), name)
   }
   if (attribute === 'suppressions') return lead(visit, '/suppressions', 'added')
   const report = html`<div class="done" role="status">

@@ -15,6 +15,9 @@ export interface Preset {
   silent?: string
 }
 
+/** Titles of columns. */
+const columns = (text: string): string[] => text.trim().split(/,\s+/)
+
 /** Lists of people. */
 export const PRESETS = {
   mailchimp: {
@@ -22,30 +25,10 @@ export const PRESETS = {
     email: ['Email Address'],
     first: 'First Name',
     last: 'Last Name',
-    ignore: [
-      'MEMBER_RATING',
-      'OPTIN_TIME',
-      'OPTIN_IP',
-      'CONFIRM_TIME',
-      'CONFIRM_IP',
-      'LATITUDE',
-      'LONGITUDE',
-      'GMTOFF',
-      'DSTOFF',
-      'TIMEZONE',
-      'CC',
-      'REGION',
-      'LAST_CHANGED',
-      'LEID',
-      'EUID',
-      'NOTES',
-      'UNSUB_CAMPAIGN_TITLE',
-      'UNSUB_CAMPAIGN_ID',
-      'UNSUB_REASON',
-      'UNSUB_REASON_OTHER',
-      'CLEAN_CAMPAIGN_TITLE',
-      'CLEAN_CAMPAIGN_ID',
-    ],
+    ignore: columns(`
+      MEMBER_RATING, OPTIN_TIME, OPTIN_IP, CONFIRM_TIME, CONFIRM_IP, LATITUDE, LONGITUDE, GMTOFF, DSTOFF,
+      TIMEZONE, CC, REGION, LAST_CHANGED, LEID, EUID, NOTES, UNSUB_CAMPAIGN_TITLE, UNSUB_CAMPAIGN_ID,
+      UNSUB_REASON, UNSUB_REASON_OTHER, CLEAN_CAMPAIGN_TITLE, CLEAN_CAMPAIGN_ID`),
     silent: 'Mailchimp exports those who left in files of their own (unsubscribed_…, cleaned_…): import them as well.',
   },
   brevo: {
@@ -76,25 +59,9 @@ export const PRESETS = {
     email: ['Email', 'Subscriber'],
     first: 'Name',
     last: 'Last name',
-    ignore: [
-      'Sent',
-      'Opened',
-      'Opens',
-      'Opens count',
-      'Open rate',
-      'Clicked',
-      'Clicks',
-      'Clicks count',
-      'Click rate',
-      'Signup ip',
-      'Signup date',
-      'Signup timestamp',
-      'Confirmation ip',
-      'Confirmation date',
-      'Confirmation timestamp',
-      'Location',
-      'Updated',
-    ],
+    ignore: columns(`
+      Sent, Opened, Opens, Opens count, Open rate, Clicked, Clicks, Clicks count, Click rate, Signup ip, Signup
+      date, Signup timestamp, Confirmation ip, Confirmation date, Confirmation timestamp, Location, Updated`),
     silent: 'MailerLite exports those who left in files of their own or in the column Status: import them as well.',
   },
 } as const satisfies Record<string, Preset>

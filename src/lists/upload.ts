@@ -4,7 +4,7 @@ import type { BroughtContact } from '../campaigns/import-with-status.ts'
 import type { Entry } from '../suppressions/import-with-status.ts'
 import { contactsIn, type Columns, type Wishes } from './contact-columns.ts'
 import { heldSource } from './csv-source.ts'
-import { judge, type Judged, type Kind } from './import.ts'
+import { checkErrors, judge, type Judged, type Kind } from './import.ts'
 import { listIn, type List, type Row } from './rows.ts'
 import { suppressionsIn, type SuppressionColumns, type SuppressionWishes } from './suppression-columns.ts'
 
@@ -21,6 +21,7 @@ export type Held<Columns, Item> = Judged<Columns, Item> & { file: string; text: 
 export type HeldContacts = Held<Columns, BroughtContact>
 export type HeldSuppressions = Held<SuppressionColumns, Entry>
 
+const NAME = 'The file'
 /** The most cells of an uploaded list: the work and memory grow with them (D126). */
 const MOST_CELLS = 500_000
 
@@ -40,7 +41,7 @@ async function held<C extends { headless: boolean }, Item>(
   { bytes, file }: Upload,
   kind: Kind<C, Item>,
 ): Promise<Held<C, Item>> {
-  const read = await listIn(heldSource('The file', file, bytes))
+  const read = await listIn(heldSource(NAME, file, bytes))
   const list: List = { ...read, rows: () => counted(read.rows()) }
   return {
     ...(await judge(list, kind, Infinity)),
@@ -49,12 +50,13 @@ async function held<C extends { headless: boolean }, Item>(
   }
 }
 
-/** A list that is uploaded; otherwise a sentence about the error. */
+/** A list that is uploaded; otherwise a sentence about the error. Only of people a page shows first what is wrong. */
 export async function readUpload(job: ListJob): Promise<HeldContacts | HeldSuppressions | string> {
   try {
-    return await (job.suppressions
-      ? held(job, suppressionsIn(job.suppressions, job.now))
-      : held(job, contactsIn(job.contacts)))
+    if (!job.suppressions) return await held(job, contactsIn(job.contacts))
+    const list = await held(job, suppressionsIn(job.suppressions, job.now))
+    checkErrors(NAME, list, '')
+    return list
   } catch (thrown) {
     if (thrown instanceof OperatorError) return thrown.message
     throw thrown

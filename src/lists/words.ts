@@ -8,99 +8,48 @@ import type { Reason } from '../suppressions/suppressions.ts'
 /** Lower case, without spaces and punctuation between words, so that "E-mail", "e_mail" and "EMAIL:" are equal. */
 export const plain = (text: string): string => text.toLowerCase().replaceAll(/[\s_.:*-]+/g, '')
 
-const EMAIL = new Set([
-  'email',
-  'emailaddress',
-  'mail',
-  'mailaddress',
-  'address',
-  'emailadresse',
-  'mailadresse',
-  'adressemail',
-  'adresseemail',
-  'correoelectronico',
-  'correo',
-  'subscriberemail',
-  'contactemail',
-  'recipient',
-])
-export const NAME = new Set(['name', 'fullname', 'displayname'])
-export const FIRST = new Set(['firstname', 'fname', 'givenname', 'forename', 'vorname', 'prenom', 'prénom', 'nombre'])
-export const LAST = new Set([
-  'lastname',
-  'lname',
-  'surname',
-  'familyname',
-  'nachname',
-  'nom',
-  'apellido',
-  'apellidos',
-  'cognome',
-])
+/** Titles in their plain form. */
+const titles = (text: string): ReadonlySet<string> => new Set(text.trim().split(/\s+/))
+
+const EMAIL = titles(`
+  email emailaddress mail mailaddress address emailadresse mailadresse adressemail adresseemail
+  correoelectronico correo subscriberemail contactemail recipient`)
+export const NAME = titles('name fullname displayname')
+export const FIRST = titles('firstname fname givenname forename vorname prenom prénom nombre')
+export const LAST = titles('lastname lname surname familyname nachname nom apellido apellidos cognome')
 
 /** Columns with words such as "active". */
-const STATUS = new Set([
-  'status',
-  'subscriptionstatus',
-  'subscriberstatus',
-  'emailstatus',
-  'emailsubscriptionstatus',
-  'emailmarketing',
-  'emailmarketingstatus',
-  'emailmarketingconsent',
-  'marketingstatus',
-])
+const STATUS = titles(`
+  status subscriptionstatus subscriberstatus emailstatus emailsubscriptionstatus emailmarketing
+  emailmarketingstatus emailmarketingconsent marketingstatus`)
 
 /** Columns with yes, no or a date. */
-const FLAGS: readonly [{ yes: Standing; no?: Standing }, readonly string[]][] = [
+const FLAGS: readonly [{ yes: Standing; no?: Standing }, ReadonlySet<string>][] = [
   [
     { yes: 'subscribed', no: 'unsubscribed' },
-    ['subscribed', 'issubscribed', 'optedin', 'acceptsmarketing', 'acceptsemailmarketing'],
+    titles('subscribed issubscribed optedin acceptsmarketing acceptsemailmarketing'),
   ],
   [
     { yes: 'unsubscribed' },
-    [
-      'unsubscribed',
-      'isunsubscribed',
-      'unsubscribedat',
-      'unsubscribedon',
-      'unsubscribeddate',
-      'unsubscribedate',
-      'unsubscribedfromallemail',
-      'optout',
-      'optedout',
-      'emailoptout',
-      'hasoptedoutofemail',
-    ],
+    titles(`
+    unsubscribed isunsubscribed unsubscribedat unsubscribedon unsubscribeddate unsubscribedate
+    unsubscribedfromallemail optout optedout emailoptout hasoptedoutofemail`),
   ],
   [
     { yes: 'blocked' },
-    [
-      'emailblacklist',
-      'emailblacklisted',
-      'emailblocklist',
-      'emailblocklisted',
-      'blacklist',
-      'blacklisted',
-      'blocklist',
-      'blocklisted',
-      'blocked',
-      'suppressed',
-      'donotemail',
-      'donotcontact',
-    ],
+    titles(`
+    emailblacklist emailblacklisted emailblocklist emailblocklisted blacklist blacklisted blocklist blocklisted
+    blocked suppressed donotemail donotcontact`),
   ],
-  [{ yes: 'bounced' }, ['bounced', 'hardbounced', 'cleaned']],
-  [{ yes: 'complained' }, ['complained', 'spam', 'markedasspam', 'spamreported']],
+  [{ yes: 'bounced' }, titles('bounced hardbounced cleaned')],
+  [{ yes: 'complained' }, titles('complained spam markedasspam spamreported')],
 ]
-const BY_TITLE = new Map(FLAGS.flatMap(([meaning, titles]) => titles.map((title) => [title, meaning] as const)))
+const BY_TITLE = new Map(FLAGS.flatMap(([meaning, all]) => [...all].map((title) => [title, meaning] as const)))
 
 /** Columns with an exchanger's reply: a code, or a text that begins with one. */
-export const REPLIES = new Set(
-  'status code smtpcode smtpstatus smtpreply smtpresponse statuscode errorcode bouncecode replycode enhancedcode enhancedstatuscode dsn dsncode dsnstatus diagnosticcode diagnostic response error reason bouncereason'.split(
-    ' ',
-  ),
-)
+export const REPLIES = titles(`
+  status code smtpcode smtpstatus smtpreply smtpresponse statuscode errorcode bouncecode replycode enhancedcode
+  enhancedstatuscode dsn dsncode dsnstatus diagnosticcode diagnostic response error reason bouncereason`)
 /** Columns that occur only in lists of removed contacts. */
 const MARKS = new Map<string, Standing>([
   ['unsubtime', 'unsubscribed'],
