@@ -1,8 +1,8 @@
 // Imports contacts. With their status in another program (D71): an import subscribes nobody who has unsubscribed, and
-// removes no suppression; unsubscribed contacts are kept as unsubscribed; blocked, bounced and complained contacts get a
-// suppression. And as the specification has it (D42): valid contacts are added, contacts that are in the audience
-// already or occur twice are skipped, invalid contacts are skipped and listed. A lot is one transaction, so that none is
-// half imported.
+// removes no suppression; unsubscribed contacts are kept as unsubscribed; blocked, bounced and complained contacts get
+// a suppression. And as the specification has it (D42): valid contacts are added, contacts that are in the audience
+// already or occur twice are skipped, invalid contacts are skipped and listed. A lot is one transaction, so that none
+// is half imported.
 import type { Keyring } from '../base/keyring.ts'
 import { bringSuppression } from '../suppressions/import-with-status.ts'
 import { normalised } from '../suppressions/stops.ts'

@@ -94,10 +94,7 @@ const entryOf = ({ created_at, email, expires_at, reason, scope, source }: Suppr
   created_at: iso(created_at),
 })
 
-/**
- * The suppressions of a domain, oldest first. Entries of erased addresses are left out, because they have no address any
- * more.
- */
+/** The suppressions of a domain, oldest first. Entries of erased addresses are left out: they have no address. */
 export const exportSuppressions = (store: Store, domain: { key: number }, terminal: Terminal): Promise<void> =>
   writeList(
     terminal,

@@ -128,32 +128,8 @@ export async function writeBundle(
     'records.json',
     STORED,
   )
-  const messages = store.all(
-    about<{ id: string; content: Uint8Array | null; spool: string | null; received: string }>(
-      `select e.id, m.content, m.spool, m.received from inbound_emails e join inbound_messages m on m.key = e.message_key
-       where e.key in ${receivedFrom(store, userKey, address)} and m.virus is null`,
-      userKey,
-      address,
-    ),
-  )
-  for (const message of messages) {
-    const bytes =
-      message.spool === null
-        ? Buffer.from(must(message.content, 'The content of a message'))
-        : readProven(spool.path(message.spool))
-    zip.addBuffer(Buffer.concat([Buffer.from(message.received), bytes]), `received/${message.id}.eml`, STORED)
-  }
-  const large = store.all(
-    about<{ id: string; spool: string }>(
-      `select e.id, b.spool from outbound_bodies b join outbound_emails e on e.key = b.email_key where b.spool is not null
-         and e.key in ${KEYS(keysNaming(store, 'outbound_emails', ['to', 'cc', 'bcc'], userKey, address))}`,
-      userKey,
-      address,
-    ),
-  )
-  for (const { id: email, spool: files } of large)
-    for (const file of filesOf(files))
-      if (existsSync(spool.path(file))) zip.addFile(spool.path(file), `sent/${email}/${ownName(file)}`, STORED)
+  addReceived(zip, { spool, store }, userKey, address)
+  addSent(zip, { spool, store }, userKey, address)
   zip.end()
   const name = `${id}.zip`
   const draft = join(directory, `${name}.part`)
@@ -170,4 +146,40 @@ export async function writeBundle(
   // Its owner will be told about the file: it must survive a power cut.
   for (const folder of [directory, config.data_dir]) syncPath(folder)
   return name
+}
+
+type Read = Pick<BundleDeps, 'spool' | 'store'>
+
+/** Adds every received message of the address, as it came. */
+function addReceived(zip: ZipFile, { spool, store }: Read, userKey: number, address: string): void {
+  const messages = store.all(
+    about<{ id: string; content: Uint8Array | null; spool: string | null; received: string }>(
+      `select e.id, m.content, m.spool, m.received from inbound_emails e join inbound_messages m on m.key = e.message_key
+       where e.key in ${receivedFrom(store, userKey, address)} and m.virus is null`,
+      userKey,
+      address,
+    ),
+  )
+  for (const message of messages) {
+    const bytes =
+      message.spool === null
+        ? Buffer.from(must(message.content, 'The content of a message'))
+        : readProven(spool.path(message.spool))
+    zip.addBuffer(Buffer.concat([Buffer.from(message.received), bytes]), `received/${message.id}.eml`, STORED)
+  }
+}
+
+/** Adds the files of every mail to the address. */
+function addSent(zip: ZipFile, { spool, store }: Read, userKey: number, address: string): void {
+  const large = store.all(
+    about<{ id: string; spool: string }>(
+      `select e.id, b.spool from outbound_bodies b join outbound_emails e on e.key = b.email_key where b.spool is not null
+         and e.key in ${KEYS(keysNaming(store, 'outbound_emails', ['to', 'cc', 'bcc'], userKey, address))}`,
+      userKey,
+      address,
+    ),
+  )
+  for (const { id: email, spool: files } of large)
+    for (const file of filesOf(files))
+      if (existsSync(spool.path(file))) zip.addFile(spool.path(file), `sent/${email}/${ownName(file)}`, STORED)
 }
