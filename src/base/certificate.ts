@@ -1,6 +1,6 @@
 // Makes a self-signed TLS certificate (X.509 v3, RFC 5280) for listeners without a configured one: it encrypts, but
 // proves no identity. Node makes keys but no certificates, so the few structures needed are written in DER here.
-import { generateKeyPairSync, randomBytes, sign, type KeyObject } from 'node:crypto'
+import { generateKeyPairSync, randomBytes, randomInt, sign, type KeyObject } from 'node:crypto'
 import { DAY } from './clock.ts'
 import { bits, der, ECDSA_SHA256, octets, oid, pem, sequence, SUBJECT_ALT_NAME, yes } from './der.ts'
 
@@ -31,8 +31,8 @@ export function makeCertificate(hostname: string, now: number, more: readonly Ui
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   // X.520 limits a common name to 64 characters; the alternative name holds the full name.
   const name = sequence(der(0x31, sequence(COMMON_NAME, der(0x0c, Buffer.from(hostname.slice(0, 64))))))
-  const serial = randomBytes(16)
-  serial.writeUInt8((serial.readUInt8() & 0x7f) | 0x40)
+  // A positive number whose first octet is not 0.
+  const serial = Buffer.concat([Buffer.from([0x40 | randomInt(0x40)]), randomBytes(15)])
   const extensions = sequence(
     sequence(BASIC_CONSTRAINTS, yes, octets(sequence(yes))),
     sequence(SUBJECT_ALT_NAME, octets(sequence(der(0x82, Buffer.from(hostname))))),

@@ -161,10 +161,8 @@ function addReceived(zip: ZipFile, { spool, store }: Read, userKey: number, addr
     ),
   )
   for (const message of messages) {
-    const bytes =
-      message.spool === null
-        ? Buffer.from(must(message.content, 'The content of a message'))
-        : readProven(spool.path(message.spool))
+    const content = message.spool === null ? message.content : readProven(spool.path(message.spool))
+    const bytes = must(content, 'The content of a message')
     zip.addBuffer(Buffer.concat([Buffer.from(message.received), bytes]), `received/${message.id}.eml`, STORED)
   }
 }

@@ -11,7 +11,7 @@ const ROOT = join(import.meta.dirname, '../..')
 const LINES = 60
 const ARGUMENTS = 5
 /** The most non-null assertions (`value!`) in src. It only falls: lower it when you take some away. */
-const ASSERTIONS = 145
+const ASSERTIONS = 143
 
 /** What the linter finds below a folder by these rules: file, message and rule. */
 function lint(folder: string, rules: Record<string, unknown>): { file: string; words: string; rule: string }[] {
