@@ -103,7 +103,6 @@ const REASONS: Record<string, readonly string[]> = {
     'smtp/server.ts',
     'smtp/session.ts',
   ],
-  'random octets that this program made': ['base/certificate.ts', 'base/ids.ts'],
   'the sandbox on loopback: its own mail': ['server/sandbox/exchanger.ts'],
 }
 
