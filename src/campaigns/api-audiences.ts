@@ -14,6 +14,7 @@ import { findOwned, type ListedRow } from '../store/list.ts'
 import { holding } from '../jsonapi/fields.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
 import { line, text, nameField } from '../jsonapi/schemas.ts'
+import { valuesOf } from '../schema/tables.ts'
 
 const time = (about: string) => field(z.iso.datetime(), { kind: 'time', sort: true, about })
 const params = ['filter', 'sort', 'include', 'fields', 'page'] as const
@@ -146,7 +147,7 @@ export const contacts = define('contacts', {
       about: 'Values for merge tags of these names.',
       example: { city: 'Ghent' },
     }),
-    status: field(z.enum(['subscribed', 'unsubscribed', 'bounced', 'complained']), {
+    status: field(z.enum(valuesOf('contacts', 'status')), {
       update: true,
       sort: true,
       about: 'Only subscribed contacts receive campaigns.',

@@ -4,6 +4,7 @@ import { field } from '../jsonapi/resource.ts'
 import { attemptsOf } from './results/attempt-log.ts'
 import { define } from '../jsonapi/define.ts'
 import { count, EXTENSION, time, words, wordsOrNull } from '../jsonapi/fields.ts'
+import { valuesOf } from '../schema/tables.ts'
 
 const OUTCOMES = ['under way', 'deferred', 'delivered', 'bounced', 'failed', 'rejected', 'suppressed'] as const
 
@@ -12,7 +13,7 @@ export const attempts = define('attempts', {
   about: `Attempts to deliver a mail to its recipients. ${EXTENSION}`,
   attributes: {
     address: words('The recipient.'),
-    role: field(z.enum(['to', 'cc', 'bcc']), { about: 'How the mail is addressed to it.' }),
+    role: field(z.enum(valuesOf('deliveries', 'role')), { about: 'How the mail is addressed to it.' }),
     number: count('The first attempt is 1.'),
     at: time('When it ended.'),
     outcome: field(z.enum(OUTCOMES), { about: 'The outcome of the attempt.' }),

@@ -9,6 +9,7 @@ import type { AdvisedRecord } from './advised.ts'
 import type { Domain } from './find.ts'
 import { EXTENSION } from '../jsonapi/fields.ts'
 import { line } from '../jsonapi/schemas.ts'
+import { valuesOf } from '../schema/tables.ts'
 
 export interface DomainParts {
   followers: DomainFollowers
@@ -43,13 +44,10 @@ export const domains = definer<ApiDeps & DomainParts>()('domains', {
       about: 'Fully qualified domain name, kept as lower-case A-labels.',
       example: 'example.org',
     }),
-    purpose: field(
-      z.enum(['transactional', 'marketing', 'both'], { error: 'must be one of transactional, marketing, both' }),
-      {
-        create: 'required',
-        about: 'What the domain is used for.',
-      },
-    ),
+    purpose: field(z.enum(valuesOf('domains', 'purpose'), { error: 'must be one of transactional, marketing, both' }), {
+      create: 'required',
+      about: 'What the domain is used for.',
+    }),
     region: field(line(32), {
       create: 'optional',
       about: 'One of the regions of this server; the first when absent.',
@@ -62,7 +60,7 @@ export const domains = definer<ApiDeps & DomainParts>()('domains', {
       about: 'The label of the return path below the domain. Changing it re-issues the MX and SPF records.',
       example: 'bounce',
     }),
-    tls_policy: field(z.enum(['Require', 'Optional'], { error: 'must be Require or Optional' }), {
+    tls_policy: field(z.enum(valuesOf('domains', 'tls_policy'), { error: 'must be Require or Optional' }), {
       create: 'optional',
       update: true,
       about: 'Require: mail leaves over TLS or not at all. Optional: TLS where the exchanger offers it.',
@@ -82,11 +80,14 @@ export const domains = definer<ApiDeps & DomainParts>()('domains', {
       kind: 'flag',
       about: 'Whether clicks are tracked unless a mail says otherwise.',
     }),
-    tracking_redirect_mode: field(z.enum(['shared', 'branded'], { error: 'must be shared or branded' }), {
-      update: true,
-      about:
-        'Whose host tracked links lead over: this server’s, or links.<domain> (needs a plan with branded tracking).',
-    }),
+    tracking_redirect_mode: field(
+      z.enum(valuesOf('domains', 'tracking_redirect_mode'), { error: 'must be shared or branded' }),
+      {
+        update: true,
+        about:
+          'Whose host tracked links lead over: this server’s, or links.<domain> (needs a plan with branded tracking).',
+      },
+    ),
     status: field(z.enum(DOMAIN_STATUSES), { sort: true, about: 'The state of the verification.' }),
     checked_at: timeOrNull('When DNS was last asked.'),
     created_at: { ...time('When it was registered.'), sort: true },
@@ -149,7 +150,7 @@ export const records = define('records', {
   called: 'DnsRecord',
   about: 'The DNS records that a sending domain needs.',
   attributes: {
-    record_type: field(z.enum(['DKIM', 'SPF', 'MAIL_FROM_MX', 'DMARC', 'INBOUND_MX', 'TRACKING']), {
+    record_type: field(z.enum(valuesOf('records', 'record_type')), {
       about: 'What the record is for.',
     }),
     name: field(z.string(), { sort: true, about: 'Where it stands in DNS.', example: 'bounce.example.org' }),

@@ -22,6 +22,7 @@ import { judge, type Kind } from './import.ts'
 import { PRESETS, SUPPRESSORS } from './programs.ts'
 import { rowsOf } from './rows.ts'
 import { scopeOf, suppressionsIn } from './suppression-columns.ts'
+import { valuesOf } from '../schema/tables.ts'
 
 /** Attributes of a list as another program has it. `instead` is the attribute with entries that are understood. */
 const listed = <const Programs extends object>(instead: string, programs: Programs) => ({
@@ -186,7 +187,7 @@ const AT_ONCE = 200
 const row = z.strictObject({
   email: address(),
   reason: z.enum(REASONS, { error: `must be one of ${REASONS.join(', ')}` }).optional(),
-  scope: z.enum(['marketing', 'all'], { error: 'must be marketing or all' }).optional(),
+  scope: z.enum(valuesOf('suppressions', 'scope'), { error: 'must be marketing or all' }).optional(),
 })
 
 /** The sending domain that the entries are for. Throws 404. */

@@ -20,6 +20,7 @@ import {
   type Visit,
 } from '../webui/visit.ts'
 import { csv } from '../webui/csv.ts'
+import { valuesOf } from '../schema/tables.ts'
 
 const LABELS = { name: 'Name', domain: 'Sending domain', email: 'Address' } as const
 
@@ -79,7 +80,7 @@ function removal(waiting: readonly Thing<typeof campaigns>[]): string {
   return `The audience and all its contacts are removed.${end}`
 }
 
-const STATUSES = ['subscribed', 'unsubscribed', 'bounced', 'complained'] as const
+const STATUSES = valuesOf('contacts', 'status')
 
 interface Showing {
   errors?: Answer['errors']

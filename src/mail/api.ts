@@ -18,6 +18,7 @@ import { searched } from './search.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
 import { EXTENSION } from '../jsonapi/fields.ts'
 import { address, addresses, attachment, headerFields, line, text } from '../jsonapi/schemas.ts'
+import { valuesOf } from '../schema/tables.ts'
 
 const MEGABYTE = 1024 * 1024
 const MAX_ADDRESSES = 10
@@ -36,7 +37,7 @@ const timeOrNull = (about: string) => field(z.iso.datetime().nullable(), { kind:
 
 const recipient = z.object({
   address: z.string(),
-  role: z.enum(['to', 'cc', 'bcc']),
+  role: z.enum(valuesOf('deliveries', 'role')),
   status: z.enum(EMAIL_STATUSES),
   smtp_code: z.int().min(0).nullable(),
   enhanced_code: z.string().nullable(),

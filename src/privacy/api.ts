@@ -4,6 +4,7 @@ import { field } from '../jsonapi/resource.ts'
 import { recipientNamed, requestErasure, requestExport, type PrivacyRequest, type RequestDeps } from './requests.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
 import { pathParameter } from '../jsonapi/request.ts'
+import { valuesOf } from '../schema/tables.ts'
 
 const depsOf = ({ bells, ...parts }: ApiDeps): RequestDeps => ({ ...parts, ring: bells.privacy })
 
@@ -12,7 +13,7 @@ const attributes = {
     about: 'The non-reversible hash of the address, for correlation.',
     example: '8c6976e5b5410415bde908bd4dee15dfb167a9c873fc4bb8a81f6f2ab448a918',
   }),
-  status: field(z.enum(['pending', 'done', 'failed']), { about: 'Where the request stands.' }),
+  status: field(z.enum(valuesOf('privacy_requests', 'status')), { about: 'Where the request stands.' }),
   requested_at: field(z.iso.datetime(), { kind: 'time', about: 'When it was made.' }),
 }
 

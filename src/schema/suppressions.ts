@@ -18,7 +18,7 @@ export const suppressionsTables = tablesOf('suppressions', {
       source: oneOf(['smtp', 'dsn', 'arf', 'unsubscribe_link', 'unsubscribe_mail', 'manual', 'import'], {
         digested: true,
       }),
-      scope: oneOf(['all', 'marketing'], { digested: true }),
+      scope: oneOf(['marketing', 'all'], { digested: true }),
       /** How often soft bounces have caused this suppression; each time doubles the length of the next. */
       strikes: integer(),
       /** Null: permanent. */

@@ -57,3 +57,13 @@ export const columnsOf = (table: TableName, holds: (column: Column) => boolean):
 
 /** A condition of SQL that holds for an account's rows of a table; its one parameter is the key of the user. */
 export const ownedBy = (table: TableName): string => TABLES[table].owned ?? 'user_key = ?'
+
+/** The only values of a column that is described by `oneOf`. */
+export function valuesOf<T extends TableName, C extends keyof RowOf<T> & string>(
+  table: T,
+  column: C,
+): readonly (RowOf<T>[C] & string)[] {
+  const values = TABLES[table].columns[column]?.values
+  if (values === undefined) throw new TypeError(`${table}.${column} is not one of few values`)
+  return values as readonly (RowOf<T>[C] & string)[]
+}

@@ -42,7 +42,7 @@ const CHECKS: readonly Check[] = [
   [({ sql }) => sql === 'real', outside('real', Number.MAX_SAFE_INTEGER), NUMBER],
   [
     ({ values }) => values !== undefined,
-    ({ name, values }) => `"${name}" not in (${values!.map((value) => `'${value}'`).join(', ')})`,
+    ({ name, values }) => `"${name}" not in (${(values ?? []).map((value) => `'${value}'`).join(', ')})`,
     'has an unknown value',
   ],
   [({ form }) => form === 'json', ({ name }) => `not json_valid("${name}")`, 'is no JSON'],

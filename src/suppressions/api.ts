@@ -4,18 +4,18 @@ import { field } from '../jsonapi/resource.ts'
 import { keptForms, liftSuppression } from './suppressions.ts'
 import { holding } from '../jsonapi/fields.ts'
 import { define } from '../jsonapi/define.ts'
-
-const REASONS = ['unsubscribe', 'hard_bounce', 'complaint', 'manual', 'list_import', 'soft_bounce'] as const
-const SOURCES = ['smtp', 'dsn', 'arf', 'unsubscribe_link', 'unsubscribe_mail', 'manual', 'import'] as const
+import { valuesOf } from '../schema/tables.ts'
 
 export const suppressions = define('suppressions', {
   table: 'suppressions',
   about: 'Addresses that must not be mailed from a sending domain.',
   attributes: {
     email: field(z.string(), { sort: true, about: 'The suppressed address.', example: 'ann@example.net' }),
-    reason: field(z.enum(REASONS), { about: 'Why it is suppressed.' }),
-    source: field(z.enum(SOURCES), { about: 'How this became known.' }),
-    scope: field(z.enum(['marketing', 'all']), { about: 'marketing: campaigns only. all: transactional mail too.' }),
+    reason: field(z.enum(valuesOf('suppressions', 'reason')), { about: 'Why it is suppressed.' }),
+    source: field(z.enum(valuesOf('suppressions', 'source')), { about: 'How this became known.' }),
+    scope: field(z.enum(valuesOf('suppressions', 'scope')), {
+      about: 'marketing: campaigns only. all: transactional mail too.',
+    }),
     expires_at: field(z.iso.datetime().nullable(), { kind: 'time', about: 'When it ends; null: never.' }),
     created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it was added.' }),
     updated_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it last changed.' }),

@@ -13,6 +13,7 @@ import { attemptsOf, deliverSample, lastFailure, replayDelivery } from './replay
 import { define, type ApiDeps } from '../jsonapi/define.ts'
 import { EXTENSION } from '../jsonapi/fields.ts'
 import { line, name } from '../jsonapi/schemas.ts'
+import { valuesOf } from '../schema/tables.ts'
 
 const depsOf = ({ bells, fetching, ...parts }: ApiDeps): WebhooksDeps => ({
   ...parts,
@@ -107,7 +108,9 @@ export const webhooks = define('webhooks', {
       sort: true,
       about: 'active, paused by you, or disabled by this server.',
     }),
-    disabled_reason: field(z.enum(['gone', 'failures']).nullable(), { about: 'Why it was disabled.' }),
+    disabled_reason: field(z.enum(valuesOf('webhooks', 'disabled_reason')).nullable(), {
+      about: 'Why it was disabled.',
+    }),
     consecutive_failures: field(z.int(), { about: 'Failed attempts since the last success.' }),
     held_until: field(z.iso.datetime().nullable(), {
       kind: 'time',

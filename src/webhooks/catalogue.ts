@@ -3,6 +3,7 @@
 import { isOneOf } from '../base/one-of.ts'
 import { z } from 'zod'
 import { EVENT_TYPES, type EventType } from '../states/events.ts'
+import { valuesOf } from '../schema/tables.ts'
 
 const id = z.string()
 const reply = {
@@ -18,7 +19,7 @@ const email = {
   domain_id: id,
   from: z.string(),
   recipient: z.string().nullable(),
-  recipient_role: z.enum(['to', 'cc', 'bcc']).nullable(),
+  recipient_role: z.enum(valuesOf('deliveries', 'role')).nullable(),
   subject: z.string(),
   agent_id: z.string().nullable(),
   campaign_id: id.nullable(),
