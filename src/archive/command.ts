@@ -37,7 +37,7 @@ import { restoreCommand } from './restore.ts'
 import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { LAST_BACKUP } from '../checks/figures.ts'
 import { faultsOfCopy, listed, MISSING } from './integrity.ts'
-import { printable } from '../base/printable.ts'
+import { forTerminal } from '../base/clean-text.ts'
 import { answer } from '../commands/terminal.ts'
 
 export function backupCommands(program: Command, invocation: () => Invocation): void {
@@ -50,7 +50,7 @@ export function backupCommands(program: Command, invocation: () => Invocation): 
         const target = resolve(file)
         if (asCallerAt(target, () => existsSync(target)))
           throw new OperatorError(`${target} exists; choose another file.`)
-        const tell = (sentence: string): void => invocation().terminal.err(`postrider: ${printable(sentence)}\n`)
+        const tell = (sentence: string): void => invocation().terminal.err(`postrider: ${forTerminal(sentence)}\n`)
         const { faults, files } = await backUp(deps, target, force === true, tell)
         // The time of the last backup, for the monitoring system. If it cannot be written, the backup is valid all the
         // same.

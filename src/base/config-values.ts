@@ -1,5 +1,6 @@
 // Schemas for the values of the configuration; each has a short message that says what the value must be.
 import { z } from 'zod'
+import { hasControls } from './clean-text.ts'
 import { isAddress, isNetwork, parseEndpoint } from './network.ts'
 import { DAY, HOUR, MINUTE, SECOND } from './clock.ts'
 import { isNameIn } from './one-of.ts'
@@ -76,7 +77,7 @@ export const mailbox = () =>
   text()
     .refine((value) => {
       const [, name, inner] = /^("(?:[^"\\]|\\.)*"|[^"<>,;:@()[\]\\]*?)\s*<([^<>]*)>$/.exec(value) ?? []
-      return value === '' || (!/\p{Cc}/u.test(name ?? '') && z.email().safeParse(inner ?? value).success)
+      return value === '' || (!hasControls(name ?? '') && z.email().safeParse(inner ?? value).success)
     }, 'must be an address such as "postrider@example.org" or "Postrider <postrider@example.org>"')
     .default('')
 

@@ -20,7 +20,7 @@ import { judgeDomains } from './doctor-domains.ts'
 import { judgeBlocklists } from './doctor-lists.ts'
 import { judgeHeloSpf, judgeReverse, judgeWayIn, judgeWayOut } from './doctor-network.ts'
 import { configOf, findConfig, type Invocation } from '../commands/open.ts'
-import { printable } from '../base/printable.ts'
+import { forTerminal } from '../base/clean-text.ts'
 import { answer } from '../commands/terminal.ts'
 
 interface Options {
@@ -36,8 +36,8 @@ function told(findings: readonly Finding[]): string {
   const width = Math.max(...findings.map(({ check }) => check.length))
   const count = (status: Finding['status']): number => findings.filter((each) => each.status === status).length
   const lines = findings.flatMap(({ check, detail, mend, status }) => [
-    `${MARKS[status]}  ${check.padEnd(width)}  ${printable(detail)}`,
-    ...(mend === null ? [] : [`${' '.repeat(width + 8)}-> ${printable(mend)}`]),
+    `${MARKS[status]}  ${check.padEnd(width)}  ${forTerminal(detail)}`,
+    ...(mend === null ? [] : [`${' '.repeat(width + 8)}-> ${forTerminal(mend)}`]),
   ])
   return [...lines, '', `${count('ok')} ok, ${count('warn')} to look at, ${count('fail')} to mend.`].join('\n')
 }

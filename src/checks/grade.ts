@@ -8,7 +8,7 @@ import { dnsOf } from './grade-dns.ts'
 import { encryption, placeOf } from './grade-exchangers.ts'
 import { isOurs, judged, theirs, worse, type GradeDeps, type Row } from './grade-rows.ts'
 import { answers } from './grade-tls.ts'
-import { printable } from '../base/printable.ts'
+import { forTerminal } from '../base/clean-text.ts'
 import { answer, table, type Terminal } from '../commands/terminal.ts'
 
 /** The most exchangers that are tested, as in internet.nl. */
@@ -26,7 +26,7 @@ export async function grade(config: Config, resolver: Resolver, domain: string, 
           category,
           test,
           result.replace('_', ' '),
-          mend === null ? '' : printable(mend),
+          mend === null ? '' : forTerminal(mend),
         ]),
       ),
       '',

@@ -21,7 +21,7 @@ import { openapiCommand } from './openapi.ts'
 import { queueCommand } from '../delivery/command.ts'
 import { sendCommand } from './send.ts'
 import { serveCommand } from './serve.ts'
-import { printable } from '../base/printable.ts'
+import { forTerminal } from '../base/clean-text.ts'
 import { answerError, complain, standardTerminal, type Spoken, type Terminal } from '../commands/terminal.ts'
 import { subscriptionCommand } from '../accounts/command-subscription.ts'
 import { suppressionCommand } from '../suppressions/command.ts'
@@ -145,7 +145,7 @@ function failed(thrown: unknown, terminal: Terminal): number {
   const why = explainedFile(thrown)
   const expected = why instanceof OperatorError || why instanceof Refusal
   const message = messageOf(why)
-  const told = expected ? printable(message) : ((thrown instanceof Error ? thrown.stack : undefined) ?? message)
+  const told = expected ? forTerminal(message) : ((thrown instanceof Error ? thrown.stack : undefined) ?? message)
   complain(terminal, told)
   const code = why instanceof Refusal ? why.code : expected ? 'refused' : 'internal'
   answerError(terminal, message, code)

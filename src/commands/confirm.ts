@@ -5,7 +5,7 @@ import type { Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import type { Invocation } from './open.ts'
 import { Prompt } from './prompt.ts'
-import { printable } from '../base/printable.ts'
+import { forTerminal } from '../base/clean-text.ts'
 
 export interface Sure {
   yes?: true
@@ -36,6 +36,6 @@ export async function confirm(
   ask = typed,
 ): Promise<void> {
   if (yes || terminal.json || !terminal.interactive || stdin.isTTY !== true) return
-  const answer = await ask(`${printable(consequence)} Go on? Type yes or no: `)
+  const answer = await ask(`${forTerminal(consequence)} Go on? Type yes or no: `)
   if (!/^y(?:es)?$/i.test(answer)) throw new OperatorError('Nothing was changed.')
 }

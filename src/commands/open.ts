@@ -1,6 +1,7 @@
 // The data and services that a command works with. Commands open the data directory themselves, also while a server
 // runs; the server notices their changes within a second.
 import { existsSync } from 'node:fs'
+import { forTerminalJson } from '../base/clean-text.ts'
 import { systemClock, type Clock } from '../base/clock.ts'
 import { loadConfig, type Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -14,7 +15,7 @@ import { explained } from '../store/open.ts'
 import { Spool } from '../store/spool.ts'
 import { Prompt } from './prompt.ts'
 import { serverNames } from './server-names.ts'
-import { isJournal, printableJson, type Terminal } from './terminal.ts'
+import { isJournal, type Terminal } from './terminal.ts'
 
 export interface Invocation {
   terminal: Terminal
@@ -120,7 +121,7 @@ export function serverLog(terminal: Terminal, level: Config['log']['level'], wri
     clock: systemClock,
     level,
     form: text ? 'text' : journal ? 'journal' : 'json',
-    write: text ? write : (line) => write(printableJson(line)),
+    write: text ? write : (line) => write(forTerminalJson(line)),
   })
 }
 

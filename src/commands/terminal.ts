@@ -3,7 +3,7 @@
 // direction of text, or end the line inside a table cell or a quoted value.
 import { once } from 'node:events'
 import { fstatSync } from 'node:fs'
-import { CONTROLS, HOLE, printable } from '../base/printable.ts'
+import { forTerminal, forTerminalJson, forTerminalLines } from '../base/clean-text.ts'
 
 export interface Terminal {
   json: boolean
@@ -20,16 +20,6 @@ export interface Terminal {
   interactive: boolean
 }
 
-/** The same for text of several lines. */
-const printableLines = (text: string): string =>
-  text.replaceAll(CONTROLS, (character) => (character === '\n' || character === '\t' ? character : HOLE))
-
-/** Equivalent JSON without control characters of a terminal: JSON.stringify escapes only C0. */
-export const printableJson = (json: string): string =>
-  json.replaceAll(CONTROLS, (character) =>
-    character === '\n' ? character : `\\u${character.codePointAt(0)!.toString(16).padStart(4, '0')}`,
-  )
-
 /** Whether a command has begun its output on stdout. */
 export interface Spoken {
   begun: boolean
@@ -38,7 +28,7 @@ export interface Spoken {
 /** The terminal of this process. */
 export function standardTerminal(json: boolean, spoken: Spoken = { begun: false }): Terminal {
   const { stderr, stdout } = process
-  const fit = json ? printableJson : printableLines
+  const fit = json ? forTerminalJson : forTerminalLines
   return {
     json,
     interactive: stdout.isTTY === true,
@@ -46,10 +36,10 @@ export function standardTerminal(json: boolean, spoken: Spoken = { begun: false 
       spoken.begun = true
       stdout.write(fit(text))
     },
-    err: (text) => void stderr.write(printableLines(text)),
+    err: (text) => void stderr.write(forTerminalLines(text)),
     raw: async (text) => {
       spoken.begun = true
-      const fine = stdout.write(stdout.isTTY ? printableLines(text.replaceAll('\r\n', '\n')) : text)
+      const fine = stdout.write(stdout.isTTY ? forTerminalLines(text.replaceAll('\r\n', '\n')) : text)
       if (!fine) await once(stdout, 'drain')
     },
     draw: (text) => void stderr.write(text),
@@ -87,7 +77,7 @@ export function answerError({ json, out }: Terminal, message: string, code: stri
 
 /** A table with columns of the necessary width. */
 export function table(heads: readonly string[], rows: readonly (readonly (string | number | null)[])[]): string {
-  const cells = [heads, ...rows.map((row) => row.map((cell) => (cell === null ? '-' : printable(String(cell)))))]
+  const cells = [heads, ...rows.map((row) => row.map((cell) => (cell === null ? '-' : forTerminal(String(cell)))))]
   const widths = heads.map((_, column) => Math.max(...cells.map((row) => row[column]!.length)))
   return cells
     .map((row) =>

@@ -9,7 +9,7 @@ import { listQueue, moveQueued, retryNow, showQueued, type QueuedMail } from './
 import { waitingByLane } from './queue/waiting.ts'
 import { asks, confirm, type Sure } from '../commands/confirm.ts'
 import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
-import { printable } from '../base/printable.ts'
+import { forTerminal } from '../base/clean-text.ts'
 import { answer, table } from '../commands/terminal.ts'
 
 /** Null also for a damaged value. */
@@ -53,26 +53,26 @@ export function listing(mails: readonly Shown[]): string {
 export function detail(mail: Shown): string {
   const head = [
     `id          ${mail.id}`,
-    `message id  ${printable(mail.message_id)}`,
-    `from        ${printable(mail.from)}`,
-    `subject     ${printable(mail.subject)}`,
+    `message id  ${forTerminal(mail.message_id)}`,
+    `from        ${forTerminal(mail.from)}`,
+    `subject     ${forTerminal(mail.subject)}`,
     `status      ${mail.status}`,
     `created     ${mail.created_at}`,
   ]
   const each = mail.recipients.map((to) => {
     const tries = `${to.attempts} ${to.attempts === 1 ? 'attempt' : 'attempts'}`
     const next = to.status === 'queued' && to.next_attempt_at ? `, tried again at ${to.next_attempt_at}` : ''
-    const where = to.remote_mta ? ` (${printable(to.remote_mta)}${to.tls ? ` over ${to.tls}` : ', without TLS'})` : ''
+    const where = to.remote_mta ? ` (${forTerminal(to.remote_mta)}${to.tls ? ` over ${to.tls}` : ', without TLS'})` : ''
     // Only a reply of a server has a code.
     const codes = to.smtp_code === null ? [] : [to.smtp_code, to.enhanced_code]
     const said =
       to.response === null
         ? ''
-        : `\n  ${printable([...codes, to.response].filter((part) => part !== null).join(' '))}${to.smtp_code === null ? '' : where}`
+        : `\n  ${forTerminal([...codes, to.response].filter((part) => part !== null).join(' '))}${to.smtp_code === null ? '' : where}`
     const dialogue = to.dialogue
-      ? `\n\n  -> this server   <- ${printable(to.remote_mta ?? 'the exchanger')}\n${to.dialogue.replace(/^/gm, '  ').trimEnd()}`
+      ? `\n\n  -> this server   <- ${forTerminal(to.remote_mta ?? 'the exchanger')}\n${to.dialogue.replace(/^/gm, '  ').trimEnd()}`
       : ''
-    return `\n${to.role} ${printable(to.address)}: ${to.status}, ${tries}${next}${said}${dialogue}`
+    return `\n${to.role} ${forTerminal(to.address)}: ${to.status}, ${tries}${next}${said}${dialogue}`
   })
   return [...head, ...each].join('\n')
 }

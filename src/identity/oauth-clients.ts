@@ -1,5 +1,6 @@
 // OAuth clients that register themselves (RFC 7591, D58) or publish a metadata document (oauth-documents.ts): public
 // clients without a secret, limited to mcp:use, and redirected only to targets that the operator allows.
+import { looksFalse } from '../base/clean-text.ts'
 import { DAY, type Clock } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import { isObject, textsOf } from '../base/json.ts'
@@ -16,12 +17,6 @@ const MAX_NAME = 200
 export const MAX_CLIENTS = 10_000
 /** A client without a grant is deleted after this long. */
 const UNUSED = 30 * DAY
-/**
- * Characters that a client's name must not contain, because the consent page shows it: control and format characters
- * (which can reverse or hide text), line ends, lone surrogates, invisible blanks, and three or more combining marks in
- * a row.
- */
-const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800]|\p{M}{3}/u
 const ANSWERED = ['code', 'state', 'iss', 'error', 'error_description']
 const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]']
 
@@ -53,7 +48,7 @@ export function readRegistration(body: unknown, allowed: Allowed): Registration 
       )
   if (
     client_name !== undefined &&
-    (typeof client_name !== 'string' || client_name.length > MAX_NAME || HIDDEN.test(client_name))
+    (typeof client_name !== 'string' || client_name.length > MAX_NAME || looksFalse(client_name))
   )
     return wrong('invalid_client_metadata', `"client_name" must be a line of at most ${MAX_NAME} visible characters.`)
   const lists: [string, unknown, string[]][] = [

@@ -1,6 +1,7 @@
 // Receives a message: writes it to memory or, when it is large, to the spool, has it scanned, and writes its row. When
 // `message` resolves with undefined the message is on the disk and will be processed (RFC 5321 §6.1).
 import { sole } from '../base/lists.ts'
+import { forLog } from '../base/clean-text.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf } from '../base/errors.ts'
@@ -11,7 +12,6 @@ import { rfc5322Date } from '../message/compose.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
 import type { SmtpRefusal } from '../smtp/answers.ts'
 import type { InboundEnvelope } from '../smtp/listener.ts'
-import { cleanText } from '../smtp/reply.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import { Intake, type Held } from '../store/intake.ts'
@@ -191,7 +191,7 @@ const hops = (header: Buffer): number => header.toString('latin1').match(/^recei
 function receivedField(envelope: InboundEnvelope, hostname: string, id: string, now: number): string {
   const { client, helo, protocol, tls, to } = envelope
   const name =
-    cleanText(helo)
+    forLog(helo)
       .replace(/[^\x21-\x7e]|[()<>",;\\]/g, '')
       .slice(0, 255) || 'unknown'
   const literal = client.includes(':') ? `IPv6:${client}` : client

@@ -1,5 +1,6 @@
 // Schemas of values that several resources have. A message continues the attribute's name: "subject" must be …
 import { z } from 'zod'
+import { hasControls } from '../base/clean-text.ts'
 import { parseAddress } from '../message/address.ts'
 import { headerFault, MAX_HEADERS } from '../message/custom-headers.ts'
 import { field } from './resource.ts'
@@ -12,7 +13,7 @@ export const line = (max: number, unit: 'octets' | 'characters' = 'octets') =>
   z
     .string('must be a string')
     .refine((text) => text.isWellFormed(), 'must be Unicode text without lone surrogates')
-    .refine((text) => !/[\p{Cc}\u2028\u2029]/u.test(text), 'must not contain line breaks or control characters')
+    .refine((text) => !hasControls(text), 'must not contain line breaks or control characters')
     .refine((text) => (unit === 'octets' ? octets(text) : Array.from(text).length) <= max, {
       message: `must be at most ${max} ${unit} long`,
       ...code('too_long'),

@@ -1,6 +1,6 @@
 // The addresses of a list: read from a record, and remembered.
 import { hash } from 'node:crypto'
-import { printable } from '../base/printable.ts'
+import { forTerminal } from '../base/clean-text.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
 import type { Wrong } from './words.ts'
 
@@ -13,7 +13,7 @@ export function addressIn(record: readonly string[], at: number, columns: number
   const text = record[at]!.trim()
   if (text === '') return { problem: 'has no email address' }
   if (Buffer.byteLength(text) > MAX_EMAIL) return { problem: 'is too long for an email address' }
-  return contactAddress(text) ?? { problem: `"${printable(text)}" is not an email address` }
+  return contactAddress(text) ?? { problem: `"${forTerminal(text)}" is not an email address` }
 }
 
 /** A set of 64-bit digests, about 16 octets each, so that millions fit into memory. */

@@ -7,7 +7,7 @@ import { db } from '../store/query.ts'
 import { bringContacts, noCounts, type BroughtContact, type BroughtCounts } from '../campaigns/import-with-status.ts'
 import { theDomain, whose, type Whose } from '../domains/find-domain.ts'
 import { bringSuppressions } from '../suppressions/import-with-status.ts'
-import { printable } from '../base/printable.ts'
+import { forTerminal } from '../base/clean-text.ts'
 import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { answer, progress, table, type Terminal } from '../commands/terminal.ts'
 import { contactsIn, readMap, type Columns } from './contact-columns.ts'
@@ -134,7 +134,7 @@ type ImportedContacts = Imported<keyof BroughtCounts>
 
 /** The rows in error, and whether the file is all of the list. */
 const faults = ({ errors, incomplete, more_errors = 0 }: Imported<never>): string[] => [
-  ...errors.map(({ line, reason }) => `  line ${line}: ${printable(reason)}`),
+  ...errors.map(({ line, reason }) => `  line ${line}: ${forTerminal(reason)}`),
   ...(more_errors > 0 ? [`  and ${more_errors} more`] : []),
   ...(incomplete ? ['This file is one page of several: it says so itself. Export and import the next pages too.'] : []),
 ]
@@ -154,7 +154,7 @@ function told(imported: ImportedContacts, { name }: Audience, were: string, more
     passedOver(imported),
   ]
   return [
-    `${created} contacts ${were} added to ${printable(name)}, ${parts.join(', ')}.`,
+    `${created} contacts ${were} added to ${forTerminal(name)}, ${parts.join(', ')}.`,
     ...faults(imported),
     ...more,
   ].join('\n')
@@ -201,7 +201,7 @@ function preview(shown: ReturnType<typeof foretold>, audience: Audience, preset:
       ]),
     ),
     '',
-    `Address: ${printable(columns.email ?? 'the only column')}. Name: ${printable(columns.name.join(' + ')) || 'none'}. Status: ${printable(columns.status.join(', ')) || 'no column'}.`,
+    `Address: ${forTerminal(columns.email ?? 'the only column')}. Name: ${forTerminal(columns.name.join(' + ')) || 'none'}. Status: ${forTerminal(columns.status.join(', ')) || 'no column'}.`,
     told(shown, audience, 'would be', silent && preset?.silent !== undefined ? [preset.silent] : []),
     stops
       ? 'Nothing was written. More than a tenth of the rows are in error: the import would stop, unless with --force.'

@@ -13,7 +13,7 @@ import { contactAddress } from '../campaigns/contacts.ts'
 import { addressIn, Seen } from './addresses.ts'
 import type { Kind } from './import.ts'
 import type { Preset } from './programs.ts'
-import { printable } from '../base/printable.ts'
+import { forTerminal, hasControls } from '../base/clean-text.ts'
 import {
   emailColumns,
   FIRST,
@@ -64,8 +64,8 @@ export function readMap(given: readonly string[]): Map<string, string> {
     const at = text.indexOf('=')
     const field = text.slice(0, at).trim()
     if (at < 1 || field === '')
-      throw new OperatorError(`--map must be field=column, such as name="Full name", not "${printable(text)}".`)
-    if (map.has(field)) throw new OperatorError(`--map names the field ${printable(field)} twice; say it once.`)
+      throw new OperatorError(`--map must be field=column, such as name="Full name", not "${forTerminal(text)}".`)
+    if (map.has(field)) throw new OperatorError(`--map names the field ${forTerminal(field)} twice; say it once.`)
     map.set(field, text.slice(at + 1).trim())
   }
   return map
@@ -74,7 +74,7 @@ export function readMap(given: readonly string[]): Map<string, string> {
 const listed = (titles: readonly string[]): string =>
   `${titles
     .slice(0, LISTED)
-    .map((title) => printable(title).slice(0, 60))
+    .map((title) => forTerminal(title).slice(0, 60))
     .join(', ')}${titles.length > LISTED ? ' …' : ''}`
 
 /** How a list of people is read. An address counts once, except when a later row says that its person left. */
@@ -122,7 +122,7 @@ function columnsOf(source: { name: string; file: string }, first: readonly strin
         : `has no column "email"; ${say('email')}. Its first line is: ${listed(titles)}.`,
     )
   if (emails.length > 1)
-    wrong(`has two columns "${emails.map((index) => printable(titles[index]!)).join('" and "')}"; ${say('email')}.`)
+    wrong(`has two columns "${emails.map((index) => forTerminal(titles[index]!)).join('" and "')}"; ${say('email')}.`)
   const email = emails[0]!
 
   const names = namesOf(map, mapped, find, preset, titles)
@@ -142,7 +142,7 @@ function columnsOf(source: { name: string; file: string }, first: readonly strin
   })
   const custom = fields.filter((title) => title !== undefined)
   const twice = custom.find((title, index) => custom.indexOf(title) !== index)
-  if (twice !== undefined) wrong(`has two columns "${printable(twice).slice(0, MAX_KEY)}"; rename one.`)
+  if (twice !== undefined) wrong(`has two columns "${forTerminal(twice).slice(0, MAX_KEY)}"; rename one.`)
   if (custom.length > MAX_KEYS) wrong(`has more than ${MAX_KEYS} columns beside email and name; remove some.`)
   if (custom.some((title) => title.length > MAX_KEY)) wrong(`has a title of over ${MAX_KEY} characters; shorten it.`)
   return { headless: false, titles, email, names: names.all, standings, objects, fields }
@@ -171,7 +171,7 @@ function mapColumns(source: { name: string }, titles: string[], map: Wishes['map
     const [place, more] = exact.length > 0 ? exact : close
     if (place === undefined || more !== undefined)
       throw new OperatorError(
-        `--map ${printable(field)}=${printable(column)}: ${source.name} has ${more === undefined ? 'no column' : 'several columns'} of that title; its columns are: ${listed(titles)}. Nothing was imported.`,
+        `--map ${forTerminal(field)}=${forTerminal(column)}: ${source.name} has ${more === undefined ? 'no column' : 'several columns'} of that title; its columns are: ${listed(titles)}. Nothing was imported.`,
       )
     found.set(field, place)
   }
@@ -244,14 +244,14 @@ function contactOf(record: readonly string[], columns: Columns): BroughtContact 
     .map((index) => record[index]!.trim())
     .filter((part) => part !== '')
     .join(' ')
-  if (Buffer.byteLength(name) > MAX_NAME || /[\p{Cc}\u2028\u2029]/u.test(name))
+  if (Buffer.byteLength(name) > MAX_NAME || hasControls(name))
     return { problem: 'has a name that is too long or holds control characters' }
   const standing = standingIn(record, standings)
   if (typeof standing === 'object') return standing
   const members: Record<'preferences' | 'custom_fields', [string, unknown][]> = { preferences: [], custom_fields: [] }
   for (const { index, member } of objects) {
     const object = objectIn(record[index]!)
-    if (object === undefined) return { problem: `${printable(columns.titles[index]!)} is no JSON object` }
+    if (object === undefined) return { problem: `${forTerminal(columns.titles[index]!)} is no JSON object` }
     if (object) members[member].push(...Object.entries(object))
   }
   for (const [index, title] of fields.entries())

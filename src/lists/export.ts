@@ -1,6 +1,7 @@
 // Exports lists as CSV (RFC 4180) or JSON; an import of the file gives the same. Of an audience: email, name, status,
 // and a column for each custom field whose values are all plain text; other values are JSON in "attributes" and
 // "preferences". And the suppressions of a domain.
+import { hasControls } from '../base/clean-text.ts'
 import { iso } from '../base/clock.ts'
 import { jsonOf } from '../base/json.ts'
 import type { Audience } from '../campaigns/audiences.ts'
@@ -20,7 +21,7 @@ const MAX_COLUMNS = 90
 
 /** Whether every CSV reader returns this text unchanged. */
 const isPlain = (value: unknown): value is string =>
-  typeof value === 'string' && value !== '' && !/[\p{Cc}]/u.test(value.replaceAll(/\r\n|\n|\t/g, ''))
+  typeof value === 'string' && value !== '' && !hasControls(value.replaceAll(/\r\n|\n|\t/g, ''))
 
 /** Writes a list page by page, as CSV or as JSON. */
 async function writeList<Entry>(

@@ -4,7 +4,7 @@ import { OperatorError } from '../base/errors.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
 import type { Entry } from '../suppressions/import-with-status.ts'
 import type { Reason, Suppression } from '../suppressions/suppressions.ts'
-import { printable } from '../base/printable.ts'
+import { forTerminal } from '../base/clean-text.ts'
 import { addressIn } from './addresses.ts'
 import type { Kind } from './import.ts'
 import { SUPPRESSORS, type Suppressor, type SuppressorName } from './programs.ts'
@@ -80,7 +80,7 @@ function suppressionColumns(
   const [email] = emailColumns(titles, [...titles.keys()])
   if (email === undefined)
     return wrong(
-      `has no column of addresses, such as "email"; its first line is: ${printable(titles.slice(0, 8).join(', ')).slice(0, 200)}.`,
+      `has no column of addresses, such as "email"; its first line is: ${forTerminal(titles.slice(0, 8).join(', ')).slice(0, 200)}.`,
     )
   const at = new Map(words.map((word, index) => [word, index] as const))
   const program: Suppressor = from === undefined ? {} : SUPPRESSORS[from]
@@ -136,7 +136,7 @@ function entryOf(record: readonly string[], columns: SuppressionColumns, now: nu
   const cell = (name: string): string => (at.has(name) ? record[at.get(name)!]!.trim() : '')
   const expiry = timeOf(cell('expiresat'))
   if (expiry === undefined)
-    return { problem: `expires_at says "${printable(cell('expiresat'))}", which is no time such as ${iso(now)}` }
+    return { problem: `expires_at says "${forTerminal(cell('expiresat'))}", which is no time such as ${iso(now)}` }
   const why = all ?? (silent ? reasonOf(cell('type')) || silent : saidReason(record, cell, standings))
   if (typeof why === 'object' && why !== null) return why
   if (why === null || (expiry !== null && expiry <= now)) return null
@@ -145,7 +145,7 @@ function entryOf(record: readonly string[], columns: SuppressionColumns, now: nu
   if (why === 'soft_bounce' && expiry === null) return null
   const scope = cell('scope')
   if (scope !== '' && scope !== 'all' && scope !== 'marketing')
-    return { problem: `scope says "${printable(scope)}", not all or marketing` }
+    return { problem: `scope says "${forTerminal(scope)}", not all or marketing` }
   return { email, reason: why, scope: scope === '' ? scopeOf(why) : scope, expires_at: expiry }
 }
 
@@ -161,7 +161,7 @@ function saidReason(
     if (plain(word) === 'manualsuppression' && plain(cell('origin')) === 'recipient') return 'unsubscribe'
     const reason = reasonOf(word)
     return reason === undefined
-      ? { problem: `gives "${printable(word).slice(0, 60)}" as its reason, which is not understood` }
+      ? { problem: `gives "${forTerminal(word).slice(0, 60)}" as its reason, which is not understood` }
       : reason
   }
   if (standings.columns.length === 0) return { problem: 'gives no reason' }

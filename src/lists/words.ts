@@ -1,7 +1,7 @@
 // The titles and words of lists of any program (D71): the one table that command, console and API read, for lists of
 // people and of suppressions. Titles name the address, the name, and columns about a contact's standing; words stand in
 // such columns, or give the reason of a suppression.
-import { printable } from '../base/printable.ts'
+import { forTerminal } from '../base/clean-text.ts'
 import { graver, STANDINGS, SUPPRESSIONS, type Standing } from '../campaigns/import-with-status.ts'
 import type { Reason } from '../suppressions/suppressions.ts'
 
@@ -213,15 +213,15 @@ export function standingIn(record: readonly string[], { columns, marked, whole }
       return {
         problem:
           cell === ''
-            ? `${printable(title)} is empty, so it is unknown whether they are subscribed`
-            : `${printable(title)} says "${printable(cell).slice(0, 60)}", which is not understood`,
+            ? `${forTerminal(title)} is empty, so it is unknown whether they are subscribed`
+            : `${forTerminal(title)} says "${forTerminal(cell).slice(0, 60)}", which is not understood`,
       }
     said ||= one !== 'subscribed'
     standing = graver(standing, one)
   }
   return said
     ? standing
-    : { problem: `none of ${columns.map(({ title }) => printable(title)).join(', ')} is filled in` }
+    : { problem: `none of ${columns.map(({ title }) => forTerminal(title)).join(', ')} is filled in` }
 }
 
 function flagged(cell: string, { no, yes }: NonNullable<StatusColumn['flag']>): Standing | undefined {

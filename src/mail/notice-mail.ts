@@ -2,6 +2,7 @@
 // plan, suppression or agent applies to it. Its return path is empty, so that it cannot bounce back. A notice is tried
 // for seven days, on its own schedule.
 import { createPrivateKey } from 'node:crypto'
+import { forLine } from '../base/clean-text.ts'
 import type { Clock } from '../base/clock.ts'
 import { messageOf } from '../base/errors.ts'
 import type { Config } from '../base/config.ts'
@@ -179,7 +180,7 @@ function wireOf(
     to: [knownAddress(email)],
     cc: [],
     replyTo: [],
-    subject: subject.replace(/\p{Cc}+/gu, ' '),
+    subject: forLine(subject),
     html,
     text,
     attachments: [],

@@ -1,6 +1,7 @@
 // Mail addresses as people and programs write them: "Ann" <ann@b.example> (RFC 5322 §3.4, narrowed). Domains are kept
 // as lower-case A-labels (UTS 46), local parts as given. Refused on purpose: groups, comments, two addresses in one
 // text, address literals, quoted local parts, a final dot. The addresses of real people use none of these forms.
+import { forLine, hasControls } from '../base/clean-text.ts'
 import { must } from '../base/errors.ts'
 import { comparable } from '../base/recipient-hash.ts'
 import { domainToASCII } from 'node:url'
@@ -61,7 +62,7 @@ export function comparableOf(text: string): string | undefined {
 
 /** One address with an optional display name; undefined when the text is anything else. */
 export function parseAddress(text: string): Address | undefined {
-  if (/[\p{Cc}\u2028\u2029]/u.test(text) || !text.isWellFormed() || text.length > MAX_TEXT) return undefined
+  if (hasControls(text) || !text.isWellFormed() || text.length > MAX_TEXT) return undefined
   const trimmed = text.trim()
   const [, quoted, plain, inner] = /^(?:"((?:[^"\\]|\\.)*)"|([^"<>]*?))\s*<([^<>]*)>$/.exec(trimmed) ?? []
   const bare = parseAddrSpec(inner ?? trimmed)
@@ -89,7 +90,7 @@ export function inFamily(domain: string, other: string): boolean {
  * An address with its display name in quotes; `parseAddress` reads it back. Without the name when it would be too long.
  */
 export function formatAddress({ address, name }: Pick<Address, 'address' | 'name'>): string {
-  const shown = name.replace(/[\p{Cc}\u2028\u2029]+/gu, ' ').trim()
+  const shown = forLine(name)
   const text = shown === '' ? address : `"${shown.replace(/["\\]/g, '\\$&')}" <${address}>`
   return text.length > MAX_TEXT ? address : text
 }

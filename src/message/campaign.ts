@@ -1,21 +1,12 @@
 // The mail of a campaign: compiled once, filled for each recipient. Literal text is encoded at compile time; for each
 // mail only values, links and addresses are encoded and inserted. Every encoded piece ends with a line break, a soft
 // one where the text has none (RFC 2045 §6.7), so that pieces can be joined without counting columns.
+import { withoutLineEnds } from '../base/clean-text.ts'
 import type { Address } from './address.ts'
 import { isBlank, rfc5322Date, textFor } from './compose.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
 import { encodePiece } from './quoted-printable.ts'
-import {
-  cutTemplate,
-  escapeHtml,
-  fill,
-  oneLine,
-  placesOfTags,
-  valueOf,
-  type Piece,
-  type Tag,
-  type Values,
-} from './template.ts'
+import { cutTemplate, escapeHtml, fill, placesOfTags, valueOf, type Piece, type Tag, type Values } from './template.ts'
 import { endOfBody, isHarmless, pixelOf, readTargets, trackedUrl } from './tracking.ts'
 
 /** The parts that all mails of a campaign share. */
@@ -120,7 +111,7 @@ export function fillCampaign(compiled: CompiledCampaign, recipient: CampaignReci
   )
   return (
     addressField('To', [to]) +
-    unstructured('Subject', fill(subject, values, oneLine)) +
+    unstructured('Subject', fill(subject, values, withoutLineEnds)) +
     headerField('Message-ID', messageId) +
     `Date: ${rfc5322Date(date)}\r\n` +
     extra.map(([name, value]) => headerField(name, value)).join('') +

@@ -1,5 +1,6 @@
 // Decides which attachments are accepted (D28): no programs, whether the file name or the first bytes show one.
 import { detectMimeType } from 'nodemailer/lib/mime-funcs'
+import { changesDirection } from '../base/clean-text.ts'
 import { configAsset } from '../base/assets.ts'
 
 let refused: ReadonlySet<string> | undefined
@@ -28,9 +29,7 @@ const MAGIC: readonly (readonly [name: string, bytes: number[]])[] = [
 
 /** Why a file with this name and these first bytes is refused, as "is …" or "has …"; undefined when it is accepted. */
 export function refusalOf(filename: string, head: Uint8Array): string | undefined {
-  // Characters that change the direction of writing hide the true ending.
-  if (/[\u202a-\u202e\u2066-\u2069\u200e\u200f]/.test(filename))
-    return 'has a name with characters that change the direction of writing'
+  if (changesDirection(filename)) return 'has a name with characters that change the direction of writing'
   const endings = filename
     .toLowerCase()
     .replace(/(?<![. ])[. ]+$/, '')

@@ -2,6 +2,7 @@
 // line longer than 998 octets for any input. CR, LF and NUL were refused before; here they become spaces as well,
 // so that no caller can inject a field.
 import { foldLines } from 'nodemailer/lib/mime-funcs'
+import { forHeader } from '../base/clean-text.ts'
 import type { Address } from './address.ts'
 
 /** A line with an encoded word ends here (RFC 2047 §2); other lines do when white space allows it. */
@@ -11,8 +12,6 @@ const FRAME = 12
 /** A word longer than this cannot stand on a line beside its field name. */
 const LONGEST_WORD = 900
 
-// oxlint-disable-next-line no-control-regex
-const clean = (text: string): string => text.replace(/[\u0000-\u0008\u000a-\u001f\u007f]+/g, ' ')
 // oxlint-disable-next-line no-control-regex
 const isAscii = (text: string): boolean => /^[\u0000-\u007f]*$/.test(text)
 
@@ -80,7 +79,7 @@ export function headerField(name: string, value: string): string {
  * Encoded (RFC 2047) if it is not ASCII, looks encoded, or has a word too long for a line.
  */
 export function unstructured(name: string, text: string): string {
-  const value = clean(text)
+  const value = forHeader(text)
   if (isPlain(value) && !/[ \t]{60}/.test(value)) return headerField(name, value)
   return `${name}: ${encodedWords(value, name.length + 2)}\r\n`
 }
@@ -99,7 +98,7 @@ const ATOMS = /^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-
 /** `Ann <a@b.example>`, `"Ann, B." <…>` or `=?UTF-8?Q?…?= <…>`, on a line with `column` characters already. */
 function formatAddress({ name, address }: Address, column: number): string {
   if (name === '') return address
-  const text = clean(name)
+  const text = forHeader(name)
   const phrase = ATOMS.test(text) ? text : `"${text.replace(/["\\]/g, '\\$&')}"`
   const shown = isPlain(text) && isPlain(phrase) ? fold(phrase, column) : encodedWords(text, column)
   const lastLine = shown.lastIndexOf('\n') + 1

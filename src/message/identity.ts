@@ -1,8 +1,9 @@
 // The identity of a mail as it is shown: sender, subject and Message-ID. The mails of a campaign take them from the
 // campaign, and their own columns are empty. The merge tags of the subject are filled with the present data of the
 // contact. When the contact was removed, the merge tags are shown unfilled.
+import { withoutLineEnds } from '../base/clean-text.ts'
 import { jsonOf } from '../base/json.ts'
-import { cutTemplate, fill, oneLine, textOfValue, type Values } from './template.ts'
+import { cutTemplate, fill, textOfValue, type Values } from './template.ts'
 
 export interface Identity {
   from: string
@@ -59,7 +60,7 @@ export const sharedIdentity = (
   to: Tagged | undefined,
 ): Identity => ({
   from: campaignSender(from_address, domain),
-  subject: to && subject.includes('{{') ? fill(cutTemplate(subject), valuesOf(to), oneLine) : subject,
+  subject: to && subject.includes('{{') ? fill(cutTemplate(subject), valuesOf(to), withoutLineEnds) : subject,
   message_id: messageIdOf(id, domain),
 })
 

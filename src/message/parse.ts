@@ -2,6 +2,7 @@
 // of the attachments. Their bytes are not kept: they are read from the message again on request.
 import libmime from 'libmime'
 import { MailParser, type AttachmentStream, type MessageText } from 'mailparser'
+import { forLine } from '../base/clean-text.ts'
 import { withoutLongSpaces } from './long-spaces.ts'
 import { fieldOf, type Node } from './mime-tree.ts'
 import { plainBody } from './plain-body.ts'
@@ -49,11 +50,7 @@ export const utf8 = (latin1: string): string => {
 
 /** A field's value in Unicode: encoded words decoded, control characters gone. */
 export function decoded(value: string): string {
-  const text = libmime.decodeWords(utf8(value.slice(0, MAX_VALUE)))
-  return text
-    .replace(/\p{Cc}+/gu, ' ')
-    .trim()
-    .toWellFormed()
+  return forLine(libmime.decodeWords(utf8(value.slice(0, MAX_VALUE)))).toWellFormed()
 }
 
 /** Reads the header of a message. */
@@ -220,12 +217,7 @@ export async function attachmentOf(message: Buffer, id: string): Promise<Buffer 
   return found
 }
 
-const oneLine = (text: string): string =>
-  text
-    .replace(/\p{Cc}+/gu, ' ')
-    .trim()
-    .slice(0, 1000)
-    .toWellFormed()
+const oneLine = (text: string): string => forLine(text).slice(0, 1000).toWellFormed()
 
 const bytesOf = ({ content }: AttachmentStream): AsyncIterable<Buffer> => content as unknown as AsyncIterable<Buffer>
 

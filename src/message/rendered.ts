@@ -1,7 +1,8 @@
 // A campaign as one reader would see it, for previews and tests: its tags are filled with values, but there is no
 // tracking and no working unsubscribe link. The mail that is really sent is made by campaign.ts.
+import { withoutLineEnds } from '../base/clean-text.ts'
 import { withFooter } from './footer.ts'
-import { cutTemplate, escapeHtml, fill, oneLine, type Values } from './template.ts'
+import { cutTemplate, escapeHtml, fill, type Values } from './template.ts'
 
 export interface Rendered {
   subject: string
@@ -19,7 +20,7 @@ export interface Content {
 export function render({ body_html, body_text, subject }: Content, values: Values): Rendered {
   const { html, text } = withFooter({ html: body_html, text: body_text }, false)
   return {
-    subject: fill(cutTemplate(subject), values, oneLine),
+    subject: fill(cutTemplate(subject), values, withoutLineEnds),
     html: fill(cutTemplate(html), values, escapeHtml),
     text: text === null ? null : fill(cutTemplate(text), values),
   }

@@ -1,5 +1,6 @@
 // The facts of a report about one recipient, and readers for its text: bounded, one line, without control characters.
 // Also: whether a mail says that a program wrote it.
+import { forLog } from '../base/clean-text.ts'
 import { fieldOf, type Node } from './mime-tree.ts'
 
 /** One recipient of a report. */
@@ -32,10 +33,8 @@ export const statusIn = (text: string): string | null =>
 
 /** Foreign text as one line without control characters, cut to a limit. */
 export const clean = (text: string): string =>
-  text
-    .slice(0, MAX_WORDS * 4)
-    .replace(/[\p{Cc}\s]+/gu, ' ')
-    .trim()
+  forLog(text.slice(0, MAX_WORDS * 4), MAX_WORDS * 4)
+    .replace(/\s+/g, ' ')
     .slice(0, MAX_WORDS)
 
 /** A value such as `rfc822; <ann@example.org>` without its type. */

@@ -78,9 +78,6 @@ const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;'
 export const escapeHtml = (value: string): string =>
   value.replace(/[&<>"']/g, (character) => ESCAPES[character] ?? character)
 
-/** A value for a header: without line ends. */
-export const oneLine = (value: string): string => value.replace(/[\r\n]+/g, '')
-
 /** The text of a custom field's value; '' for anything but text, numbers and booleans. */
 export function textOfValue(value: unknown): string {
   if (typeof value === 'string') return value.toWellFormed().replaceAll('\0', '')

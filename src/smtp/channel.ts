@@ -2,9 +2,10 @@
 // dialogue. Every call ends with a reply or with the failure that ended the connection, whatever the server does.
 import { connect as connectTcp, isIPv6, type Socket } from 'node:net'
 import { connect as connectTls, rootCertificates, type TLSSocket } from 'node:tls'
+import { forLog } from '../base/clean-text.ts'
 import { SECOND } from '../base/clock.ts'
 import { codeOf, isLocal, messageOf } from '../base/errors.ts'
-import { cleanText, ReplyReader, type Reply } from './reply.ts'
+import { ReplyReader, type Reply } from './reply.ts'
 
 /** Why a connection ended, as text for people. */
 export interface Failure {
@@ -27,7 +28,7 @@ const WORDS: Record<string, string> = {
 
 /** The error of a socket as text for people. */
 const wordsFor = (error: Error): string =>
-  WORDS[codeOf(error)] ?? cleanText(messageOf(error)).replace(/; if the root CA is installed locally.*/, '')
+  WORDS[codeOf(error)] ?? forLog(messageOf(error)).replace(/; if the root CA is installed locally.*/, '')
 
 /** The certificate must be signed by an authority that Node knows, or by one of `authorities` (PEM). */
 export interface Verify {
@@ -194,7 +195,7 @@ export class Channel {
   #listen(): void {
     this.#socket.on('data', (chunk: Buffer) => {
       for (const reply of this.#reader.push(chunk)) {
-        this.note(`<- ${reply.code} ${cleanText(reply.lines.join('\n'))}`)
+        this.note(`<- ${reply.code} ${forLog(reply.lines.join('\n'))}`)
         if (this.#waiting) this.#waiting(reply)
         else if (this.#replies.length < MAX_UNASKED) this.#replies.push(reply)
       }

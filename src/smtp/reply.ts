@@ -1,6 +1,7 @@
 // Reads SMTP replies (RFC 5321 §4.2, RFC 2034) of foreign servers: their length is limited, their text is cleaned, and
 // octets that are not SMTP are refused.
 import { StringDecoder } from 'node:string_decoder'
+import { forLog } from '../base/clean-text.ts'
 import { counters } from '../base/counters.ts'
 
 export interface Reply {
@@ -17,15 +18,6 @@ export interface Reply {
 /** Octets of one line; RFC 5321 §4.5.3.1.5 allows 512, but some servers send more. */
 const MAX_LINE = 2048
 const MAX_LINES = 100
-const MAX_TEXT = 1000
-
-/** Makes foreign text safe for rows, logs and JSON: one printable line of at most `max` characters (1,000). */
-export function cleanText(text: string, max: number = MAX_TEXT): string {
-  return text
-    .replace(/[\p{Cc}\p{Cf}\u2028\u2029\ufffd]+/gu, ' ')
-    .trim()
-    .slice(0, max)
-}
 
 /**
  * Collects the octets of a server into replies.
@@ -71,7 +63,7 @@ function readReply(code: number, lines: readonly string[]): Reply {
   // When the two codes disagree, the class of the basic code counts.
   const fits = enhanced !== null && enhanced[1] === String(code)[0]
   const words = fits ? lines.map((line) => line.replace(enhanced[0], '').trimStart()) : lines
-  return { code, enhanced: fits ? enhanced[0] : null, text: cleanText(words.join('\n')), lines }
+  return { code, enhanced: fits ? enhanced[0] : null, text: forLog(words.join('\n')), lines }
 }
 
 /**

@@ -8,7 +8,7 @@ import type { Agent } from 'node:https'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import type { Guard } from '../net/guard.ts'
 import { ask, keptConnections, within, wordsFor, type HttpsFault } from '../net/https.ts'
-import { cleanText } from '../smtp/reply.ts'
+import { forLog } from '../base/clean-text.ts'
 
 /** The result of a POST. */
 export interface Posted {
@@ -70,7 +70,7 @@ export class Poster {
     counters.webhooks.add({ result: status === null ? 'error' : `${String(status)[0]}xx` })
     return {
       status,
-      body: status === null ? null : cleanText(octets.toString(), MAX_KEPT),
+      body: status === null ? null : forLog(octets.toString(), MAX_KEPT),
       retryAfter: answer.headers['retry-after'],
       // The status is the answer; the rest of a long body is not needed.
       reason: !fault || fault.kind === 'large' ? null : reasonOf(fault),
@@ -79,4 +79,4 @@ export class Poster {
 }
 
 const reasonOf = (fault: HttpsFault): string =>
-  fault.kind === 'cut' ? 'the answer ended before it was whole' : cleanText(wordsFor(fault), 200)
+  fault.kind === 'cut' ? 'the answer ended before it was whole' : forLog(wordsFor(fault), 200)

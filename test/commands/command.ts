@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
-import { printable } from '../../src/base/printable.ts'
+import { forTerminal } from '../../src/base/clean-text.ts'
 import { LIMIT } from '../kit/until.ts'
 import type { Asked, Ran } from './runner.ts'
 import { runApart } from './runners.ts'
@@ -109,7 +109,7 @@ export function sentenceOf({ code, stdout, stderr }: Ran, what = ''): string {
   if (document !== '') {
     const { error } = JSON.parse(document) as { error: { message: string; code: string } }
     assert.deepEqual(Object.keys(error), ['message', 'code'], what)
-    assert.equal(printable(error.message), sentence, what)
+    assert.equal(forTerminal(error.message), sentence, what)
     assert.match(error.code, /^[a-z_]+$/, what)
   }
   return sentence

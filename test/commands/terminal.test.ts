@@ -5,8 +5,8 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { after, before, test } from 'node:test'
 import { leaves } from '../../src/cli/examples.ts'
 import { createProgram } from '../../src/cli/main.ts'
-import { printable } from '../../src/base/printable.ts'
-import { printableJson } from '../../src/commands/terminal.ts'
+import { forTerminal } from '../../src/base/clean-text.ts'
+import { forTerminalJson } from '../../src/base/clean-text.ts'
 import { raw } from '../../src/store/query.ts'
 import { Lists } from '../lists/lists.ts'
 
@@ -181,9 +181,9 @@ test('titles and cells of lists that are brought in', async () => {
 })
 
 test('JSON says the same without the characters', () => {
-  assert.equal(JSON.parse(printableJson(JSON.stringify({ a: HOSTILE }))).a, HOSTILE)
-  assertHarmless(printableJson(JSON.stringify({ a: HOSTILE })), 'JSON')
-  assertHarmless(printable(HOSTILE), 'text')
+  assert.equal(JSON.parse(forTerminalJson(JSON.stringify({ a: HOSTILE }))).a, HOSTILE)
+  assertHarmless(forTerminalJson(JSON.stringify({ a: HOSTILE })), 'JSON')
+  assertHarmless(forTerminal(HOSTILE), 'text')
 })
 
 test('only one file writes to the terminal', () => {

@@ -3,6 +3,7 @@ import { generateKeyPairSync } from 'node:crypto'
 import dnsPacket from 'dns-packet'
 import { AcmeClient, AcmeRefusal } from '../../src/acme/client.ts'
 import { NoAnswer, type Fetch } from '../../src/acme/http.ts'
+import { forLog } from '../../src/base/clean-text.ts'
 import type { Cancel } from '../../src/base/clock.ts'
 import { readStatus } from '../../src/base/spamassassin.ts'
 import type { Answer, Mx, Resolver } from '../../src/net/resolver.ts'
@@ -13,7 +14,7 @@ import { aboutTheHost, asksForLess } from '../../src/delivery/wire/finish-attemp
 import { answerTo } from '../../src/server/sandbox/dns.ts'
 import { classify } from '../../src/smtp/bounce-class.ts'
 import { parsePolicy, policyId } from '../../src/smtp/mta-sts.ts'
-import { cleanText, readCapabilities, ReplyReader } from '../../src/smtp/reply.ts'
+import { readCapabilities, ReplyReader } from '../../src/smtp/reply.ts'
 import type { Verdict } from '../../src/smtp/verdict.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { both, of, text, type Parser } from './parser.ts'
@@ -119,7 +120,7 @@ const refusal = (bytes: Buffer): Verdict => ({
   stage: 'mail',
   code: 450,
   enhanced: '4.7.1',
-  text: cleanText(text(bytes)),
+  text: forLog(text(bytes)),
   handed: false,
   host: null,
   tls: null,

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { createLog, type Fields } from '../../src/base/log.ts'
-import { printableJson } from '../../src/commands/terminal.ts'
+import { forTerminalJson } from '../../src/base/clean-text.ts'
 import { ManualClock } from '../kit/clock.ts'
 
 const CONF = readFileSync(new URL('../../packaging/fail2ban/postrider.conf', import.meta.url), 'utf8')
@@ -25,7 +25,7 @@ function logged(event: string, fields: Fields): string[] {
       clock: new ManualClock(),
       level: 'info',
       form,
-      write: (line) => lines.push(form === 'text' ? line : printableJson(line)),
+      write: (line) => lines.push(form === 'text' ? line : forTerminalJson(line)),
     }).warn(event, fields)
   return lines
 }

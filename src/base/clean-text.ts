@@ -1,0 +1,61 @@
+// Text from strangers, made harmless for the place where it is written. No other file has such a set of characters of
+// its own (test/house/clean-text.test.ts).
+
+/** Controls (C0, DEL, C1), and the separators of lines and paragraphs. */
+const CONTROL = String.raw`\p{Cc}\u2028\u2029`
+/** Controls of ASCII but the tab. */
+const ASCII_CONTROL = String.raw`\0-\x08\x0a-\x1f\x7f`
+/** Characters that change the direction of the text that follows (UAX #9). */
+const DIRECTION = String.raw`\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069`
+/** Characters that do not show, and what a decoder writes for octets that are not text. */
+const UNSEEN = String.raw`\p{Cf}\ufffd`
+
+const anyOf = (set: string): RegExp => new RegExp(`[${set}]`, 'u')
+const everyOf = (set: string): RegExp => new RegExp(`[${set}]`, 'gu')
+const runsOf = (set: string): RegExp => new RegExp(`[${set}]+`, 'gu')
+
+const CONTROLS = anyOf(CONTROL)
+const DIRECTIONS = anyOf(DIRECTION)
+const HIDDEN = anyOf(String.raw`${CONTROL}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800`)
+const FOR_TERMINAL = everyOf(CONTROL + DIRECTION)
+const FOR_LINE = runsOf(CONTROL)
+const FOR_HEADER = runsOf(ASCII_CONTROL)
+const FOR_LOG = runsOf(CONTROL + UNSEEN)
+const HOLE = '\u{fffd}'
+
+/** Whether a text has controls or more than one line. */
+export const hasControls = (text: string): boolean => CONTROLS.test(text)
+
+/** Whether a text has characters that change its direction: in the name of a file they hide the true ending. */
+export const changesDirection = (text: string): boolean => DIRECTIONS.test(text)
+
+/**
+ * Whether a text may look like another one: controls, format characters (which can reverse or hide text), lone
+ * surrogates, invisible blanks, or three and more combining marks in a row.
+ */
+export const looksFalse = (text: string): boolean => HIDDEN.test(text) || /\p{M}{3}/u.test(text)
+
+/** One line for a terminal: what would move its cursor, end the line or turn the text around shows as U+FFFD. */
+export const forTerminal = (text: string): string => text.replaceAll(FOR_TERMINAL, HOLE)
+
+/** Text of several lines for a terminal. */
+export const forTerminalLines = (text: string): string =>
+  text.replaceAll(FOR_TERMINAL, (character) => (character === '\n' || character === '\t' ? character : HOLE))
+
+/** Equivalent JSON that is harmless on a terminal: JSON.stringify escapes only C0. */
+export const forTerminalJson = (json: string): string =>
+  json.replaceAll(FOR_TERMINAL, (character) =>
+    character === '\n' ? character : `\\u${character.codePointAt(0)!.toString(16).padStart(4, '0')}`,
+  )
+
+/** One line for a row, a document of the API or a page; its letters, joiners and marks of direction stay. */
+export const forLine = (text: string): string => text.replace(FOR_LINE, ' ').trim()
+
+/** The value of a header field before it is encoded: tabs may stay, and what is not ASCII arrives as it was written. */
+export const forHeader = (text: string): string => text.replace(FOR_HEADER, ' ')
+
+/** A value that is filled into a line: CR and LF are left out, as the specification says. */
+export const withoutLineEnds = (text: string): string => text.replace(/[\r\n]+/g, '')
+
+/** What another server said, for rows, logs and JSON: one visible line of at most `max` characters. */
+export const forLog = (text: string, max = 1000): string => text.replace(FOR_LOG, ' ').trim().slice(0, max)
