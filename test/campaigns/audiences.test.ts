@@ -1,24 +1,18 @@
 // Audiences over the API (D3, D12, D13, D40): attributes, relationships, lists, scopes, and what removing one leaves
 // behind.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
-import type { Domain } from '../../src/domains/find.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 
-let postrider: TestAppliance
-let domain: Domain
-let theirs: Domain
 const kit = campaignKit(() => postrider)
 
-before(async () => {
-  postrider = await startTestAppliance()
-  domain = await postrider.activeDomain('here.test')
-  theirs = await postrider.activeDomain('theirs.test', postrider.other)
-})
-after(() => postrider.stop())
+const postrider = ofFile(() => startTestAppliance())
+const domain = ofFile(() => postrider.activeDomain('here.test'))
+const theirs = ofFile(() => postrider.activeDomain('theirs.test', postrider.other))
 
 const of = ({ id }: { id: string }) => ({ relationships: { domain: { data: { type: 'domains', id } } } })
 const make = (attributes: Record<string, unknown>, more: Record<string, unknown> = of(domain)) =>

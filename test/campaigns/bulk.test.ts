@@ -1,25 +1,16 @@
 // Campaign mail beside other mail: a mail that somebody waits for overtakes thousands.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { test } from 'node:test'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
 const kit = campaignKit(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
-  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
-  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
-})
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
-})
+const exchanger = testExchanger()
+const postrider = ofFile(() => startTestAppliance({ exchanger, routes: ['there.test'] }))
 
 test('a transactional mail overtakes 2,500 mails of a campaign for the same domain', async () => {
   const domain = await postrider.activeDomain('here.test')

@@ -1,25 +1,22 @@
 // Contacts (specification "Contact", "Contacts"; D12, D13, D36, D41, D44): one address once in an audience, in one
 // form, with a status that says what the suppressions of the audience's domain say.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { before, test } from 'node:test'
 import { removeSuppressions, suppress } from '../../src/suppressions/suppressions.ts'
-import type { Domain } from '../../src/domains/find.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
+import { ofFile } from '../kit/of-file.ts'
 
-let postrider: TestAppliance
-let domain: Domain
-let second: Domain
 let audience: string
 const kit = campaignKit(() => postrider)
 
+const postrider = ofFile(() => startTestAppliance())
+const domain = ofFile(() => postrider.activeDomain('here.test'))
+const second = ofFile(() => postrider.activeDomain('second.test'))
+
 before(async () => {
-  postrider = await startTestAppliance()
-  domain = await postrider.activeDomain('here.test')
-  second = await postrider.activeDomain('second.test')
   audience = await kit.audience(domain)
 })
-after(() => postrider.stop())
 
 const add = (attributes: Record<string, unknown>, to = audience) =>
   postrider.api('POST', `/audiences/${to}/contacts`, document('contacts', attributes))

@@ -1,23 +1,19 @@
 // Campaigns over the API (specification "Campaign", "Campaigns"; D3, D12, D13, D37, D43, D50): made, edited while a
 // draft, moved by the table and by nothing else, counted, told to webhooks, removed.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { before, test } from 'node:test'
 import { simpleParser } from 'mailparser'
 import { CAMPAIGN_STATUSES, type CampaignStatus } from '../../src/states/campaign.ts'
 import { raw } from '../../src/store/query.ts'
-import type { Domain } from '../../src/domains/find.ts'
 import { findMails } from '../../src/delivery/queue/operator.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
-import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
+import { testReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
 import { makeHook, type Hook } from '../webhooks/hooks.ts'
 
-let exchanger: TestExchanger
-let receiver: TestReceiver
-let postrider: TestAppliance
-let domain: Domain
 let audience: string
 let hook: Hook
 const kit = campaignKit(() => postrider)
@@ -31,16 +27,12 @@ const shownAs = (id: string, status: CampaignStatus) =>
   }, status)
 const sorted = (words: string[]): string[] => words.toSorted((a, b) => (a < b ? -1 : 1))
 
+const exchanger = testExchanger()
+const receiver = testReceiver()
+const postrider = ofFile(() => startTestAppliance({ exchanger, receiver, routes: ['there.test'] }))
+const domain = ofFile(() => postrider.activeDomain('news.here.test'))
+
 before(async () => {
-  exchanger = await startTestExchanger()
-  receiver = await startTestReceiver()
-  postrider = await startTestAppliance({
-    config: { delivery: { port: exchanger.port }, webhooks: { ca_file: receiver.caFile } },
-  })
-  postrider.dns.set(HOST, 'A', ['127.0.0.1'])
-  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
-  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
-  domain = await postrider.activeDomain('news.here.test')
   audience = await kit.audience(domain)
   hook = await makeHook(postrider, receiver, domain, [
     'campaign.sending',
@@ -48,11 +40,6 @@ before(async () => {
     'campaign.paused',
     'campaign.failed',
   ])
-})
-after(async () => {
-  await postrider.stop()
-  await exchanger.close()
-  await receiver.close()
 })
 
 const DAY = 86_400_000

@@ -1,20 +1,15 @@
 // Bringing many contacts in at once (specification "Import rules", D42): what is sound is taken, the rest is counted
 // and named.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
-import type { Domain } from '../../src/domains/find.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { test } from 'node:test'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
+import { ofFile } from '../kit/of-file.ts'
 
-let postrider: TestAppliance
-let domain: Domain
 const kit = campaignKit(() => postrider)
 
-before(async () => {
-  postrider = await startTestAppliance()
-  domain = await postrider.activeDomain('here.test')
-})
-after(() => postrider.stop())
+const postrider = ofFile(() => startTestAppliance())
+const domain = ofFile(() => postrider.activeDomain('here.test'))
 
 const bring = (audience: string, contacts: unknown, type = 'contacts') =>
   postrider.api('POST', `/audiences/${audience}/contacts/import`, document(type, { contacts }))

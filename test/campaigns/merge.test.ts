@@ -1,31 +1,22 @@
 // Mails of campaigns with hostile names and fields, as they were on the wire: each bears a signature that mailauth
 // passes, covers the fields by which its reader leaves (RFC 8058 §4), and reads as the specification says.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { authenticate } from 'mailauth'
 import { simpleParser } from 'mailparser'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { startTestExchanger, type Heard, type TestExchanger } from '../kit/exchanger.ts'
+import { testExchanger, type Heard } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { HOSTILE_NAMES, HOSTILE_VALUES } from './hostile.ts'
 
 const CAMPAIGNS = 4
 const EACH = 60
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
 const kit = campaignKit(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
-  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
-  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
-})
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
-})
+const exchanger = testExchanger()
+const postrider = ofFile(() => startTestAppliance({ exchanger, routes: ['there.test'] }))
 
 /** Field values of the header, unfolded. */
 const fields = (message: string, name: string): string[] =>

@@ -2,30 +2,19 @@
 // page is one that everybody can use.
 import assert from 'node:assert/strict'
 import { request } from 'node:http'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { unsubscribeUrl } from '../../src/campaigns/unsubscribe-token.ts'
 import { raw } from '../../src/store/query.ts'
-import type { Domain } from '../../src/domains/find.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
-let domain: Domain
 const kit = campaignKit(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
-  domain = await postrider.activeDomain('here.test')
-  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
-  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
-})
-after(async () => {
-  await postrider.stop()
-  await exchanger.close()
-})
+const exchanger = testExchanger()
+const postrider = ofFile(() => startTestAppliance({ exchanger, routes: ['there.test'] }))
+const domain = ofFile(() => postrider.activeDomain('here.test'))
 
 /** Sends a campaign to one address; the path of the link in its mail, and what was made for it. */
 async function linked(address: string, name?: string): Promise<{ path: string; audience: string; campaign: string }> {
@@ -54,6 +43,7 @@ const form = (body: string, type = 'application/x-www-form-urlencoded') => ({
   headers: { 'content-type': type },
   body,
 })
+
 const ONE_CLICK = 'List-Unsubscribe=One-Click'
 const multipart = (name: string, value: string) =>
   form(

@@ -3,14 +3,14 @@
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, test } from 'node:test'
 import { silentLog, type Log } from '../../src/base/log.ts'
-import type { Domain } from '../../src/domains/find.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { raw } from '../../src/store/query.ts'
 import { block, report } from '../inbound/home.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
-import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
+import { testReceiver } from '../kit/receiver.ts'
 import { deliver } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
 import { makeHook } from '../webhooks/hooks.ts'
@@ -20,24 +20,23 @@ const HOUR = 60 * MINUTE
 const faults: unknown[] = []
 const log: Log = { ...silentLog, fault: (what, thrown) => (faults.push([what, thrown]), silentLog.fault(what, thrown)) }
 
-let exchanger: TestExchanger
-let receiver: TestReceiver
-let postrider: TestAppliance
-let domain: Domain
 const kit = campaignKit(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  receiver = await startTestReceiver()
-  postrider = await startTestAppliance({
+const exchanger = testExchanger()
+const receiver = testReceiver()
+const postrider = ofFile(() =>
+  startTestAppliance({
+    exchanger,
+    receiver,
     config: {
-      delivery: { port: exchanger.port, retry: ['1h'], lifetime: '1d' },
-      webhooks: { ca_file: receiver.caFile },
+      delivery: { retry: ['1h'], lifetime: '1d' },
     },
     log,
-  })
-  domain = await postrider.activeDomain('here.test')
-  postrider.dns.set(HOST, 'A', ['127.0.0.1'])
+  }),
+)
+const domain = ofFile(() => postrider.activeDomain('here.test'))
+
+before(async () => {
   for (const name of ['there.test', 'elsewhere.test', 'third.test']) route(name, '127.0.0.1')
 })
 beforeEach(() => {
@@ -47,9 +46,6 @@ beforeEach(() => {
   exchanger.commands.length = 0
 })
 after(async () => {
-  await exchanger.close()
-  await receiver.close()
-  await postrider.stop()
   assert.deepEqual(faults, [])
 })
 

@@ -1,34 +1,28 @@
 // A campaign from its draft to its figures, over real sockets.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { before, test } from 'node:test'
 import { authenticate } from 'mailauth'
 import { simpleParser } from 'mailparser'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
-import type { Domain } from '../../src/domains/find.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { findMails, showQueued } from '../../src/delivery/queue/operator.ts'
 import { raw } from '../../src/store/query.ts'
 import type { RowOf } from '../../src/schema/tables.ts'
 import { payloadOf } from '../../src/webhooks/payload.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
-let domain: Domain
 const kit = campaignKit(() => postrider)
 
+const exchanger = testExchanger()
+const postrider = ofFile(() => startTestAppliance({ exchanger }))
+const domain = ofFile(() => postrider.activeDomain('here.test'))
+
 before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
-  domain = await postrider.activeDomain('here.test')
   for (const name of ['there.test', 'elsewhere.test']) {
     postrider.dns.set(name, 'MX', ['10 mx.there.test'])
     postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
   }
-})
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
 })
 
 const heardBy = (address: string) => exchanger.heard.filter(({ to }) => to.includes(address))

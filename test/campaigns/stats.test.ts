@@ -1,19 +1,20 @@
 // The counts of a campaign's readers are kept in memory: they are true whatever was added or removed since.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { before, test } from 'node:test'
 import { campaignCounts } from '../../src/campaigns/stats.ts'
 import { appendEvent } from '../../src/store/events.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { mailsOf } from '../mail/mails.ts'
 
 const CAMPAIGN = 7
-let postrider: TestAppliance
 let owner: number
 let mails: number[]
 
+const postrider = ofFile(() => startTestAppliance())
+
 before(async () => {
-  postrider = await startTestAppliance()
   owner = (await postrider.activeDomain('here.test')).user_key
   const { post } = mailsOf(() => postrider)
   const ids = [await post({ to: 'a@there.test' }), await post({ to: 'b@there.test' })]
@@ -23,7 +24,6 @@ before(async () => {
         .key,
   )
 })
-after(() => postrider.stop())
 
 const tell = (type: 'email.opened' | 'email.clicked' | 'email.unsubscribed', email: number, data = {}): Promise<void> =>
   postrider.appliance.deps.store.write((tx) =>

@@ -96,6 +96,10 @@ export class Commands {
     await this.#last
     if (this.#temporary) rmSync(this.#cwd, { recursive: true })
   }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
 }
 
 /** The one sentence of a command that failed with exit code 1: on stderr, with --json on stdout too, no stack. */

@@ -1,12 +1,13 @@
 // The real appliance for tests: a temporary data directory, loopback ports, the kit's DNS and exchangers, a clock
-// turned by hand. It has two users, each with a token of all scopes.
+// turned by hand. It has two users, each with a token of all scopes. What stands beside it (an exchanger, a receiver of
+// webhooks) and in it (domains) is given to it, and goes with it: `await using`, or ofFile (kit/of-file.ts).
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { HOUR } from '../../src/base/clock.ts'
 import { parseConfig, type Config, type ConfigInput } from '../../src/base/config.ts'
-import { silentLog, type Log } from '../../src/base/log.ts'
+import { createLog, silentLog, type Log, type LogOptions } from '../../src/base/log.ts'
 import type { Timeouts } from '../../src/smtp/client.ts'
 import { SCOPES, type Scope } from '../../src/identity/scopes.ts'
 import { createToken } from '../../src/identity/tokens.ts'
@@ -17,8 +18,11 @@ import { startAppliance, type Appliance } from '../../src/server/appliance.ts'
 import { recordsOf } from '../../src/domains/records.ts'
 import { domainByKey, type Domain } from '../../src/domains/find.ts'
 import { registerDomain } from '../../src/domains/lifecycle.ts'
+import { Commands } from '../commands/command.ts'
 import { ManualClock } from './clock.ts'
+import type { TestExchanger } from './exchanger.ts'
 import { usedKeyPair } from './keys.ts'
+import { HOST, type TestReceiver } from './receiver.ts'
 import { until } from './until.ts'
 import { startTestDns, type TestDns } from './zone.ts'
 
@@ -34,7 +38,7 @@ export interface Answer {
   body: any // oxlint-disable-line typescript/no-explicit-any
 }
 
-export interface TestAppliance {
+export interface TestAppliance extends AsyncDisposable {
   appliance: Appliance
   config: Config
   clock: ManualClock
@@ -57,6 +61,12 @@ export interface TestAppliance {
   activeDomain(name: string, owner?: User): Promise<Domain>
   /** Publishes (or withdraws) the records that a domain needs now. */
   publish(domain: Domain, only?: (record: { record_type: string; required: number }) => boolean): void
+  /** A domain whose mail goes to the test's exchanger, by way of mx.NAME. */
+  route(name: string, address?: string): void
+  /** http://127.0.0.1:PORT */
+  readonly url: string
+  /** Command lines beside the server, with its data directory and its DNS. */
+  readonly commands: Commands
   stop(): Promise<void>
 }
 
@@ -72,13 +82,33 @@ export interface TestOptions {
   stsPort?: number
   /** A file that the system touches when a time server has set the clock. */
   timeMarker?: string
+  /** Where mail goes: the appliance starts it, sends to its port, and closes it. */
+  exchanger?: TestExchanger
+  /** Where webhooks go: the appliance starts it, finds and trusts it, and closes it. */
+  receiver?: TestReceiver
+  /** Active domains of the first user. */
+  domains?: readonly string[]
+  /** Active domains of the other user. */
+  otherDomains?: readonly string[]
+  /** Domains whose mail goes to the exchanger. */
+  routes?: readonly string[]
+  /** The public URL is `url`, which real programs can open. */
+  open?: boolean
+  /** Keeps the lines of the log from this level on, as JSON. */
+  logged?: { level: LogOptions['level']; lines: string[] }
 }
 
 export async function startTestAppliance(options: TestOptions = {}): Promise<TestAppliance> {
+  await using stack = new AsyncDisposableStack()
   const dataDir = options.dataDir ?? mkdtempSync(join(tmpdir(), 'postrider-test-'))
+  if (options.dataDir === undefined) stack.defer(() => rmSync(dataDir, { recursive: true, force: true }))
   const dns = await startTestDns()
+  stack.defer(() => dns.close())
   const clock = options.clock ?? new ManualClock()
-  const { http, network, api, smtp, ...rest } = options.config ?? {}
+  const { exchanger, receiver, logged } = options
+  await exchanger?.listen()
+  await receiver?.listen()
+  const { http, network, api, smtp, delivery, webhooks, ...rest } = options.config ?? {}
   const config = parseConfig({
     hostname: 'mx.postrider.test',
     data_dir: dataDir,
@@ -89,12 +119,15 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     api: { rate_limit: 0, ...api },
     // Each thread loads its program again, which takes longer than most tests.
     workers: { count: 1 },
+    delivery: { ...(exchanger ? { port: exchanger.port } : {}), ...delivery },
+    webhooks: { ...(receiver ? { ca_file: receiver.caFile } : {}), ...webhooks },
     ...rest,
   })
+  const keep = (line: string): void => void logged?.lines.push(line)
   const appliance = await startAppliance({
     config,
     clock,
-    log: options.log ?? silentLog,
+    log: options.log ?? (logged ? createLog({ clock, level: logged.level, form: 'json', write: keep }) : silentLog),
     resolver: dns.resolver,
     everyHour: (run) => {
       let cancel = (): void => {}
@@ -111,12 +144,17 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     ...(options.stsPort === undefined ? {} : { stsPort: options.stsPort }),
     ...(options.timeMarker === undefined ? {} : { timeMarker: options.timeMarker }),
   })
+  stack.defer(() => appliance.stop())
+  // A connection that hangs would hold up the stop.
+  if (exchanger) stack.use(exchanger)
+  if (receiver) stack.use(receiver)
   const { deps } = appliance
   if (!options.newKeys) Object.assign(deps, { makeKeys: () => usedKeyPair(2048) })
   deps.spamAssassin = SPAMASSASSIN
   const app = createApp(deps)
   const console_ = createConsole(deps, apiInside(deps), () => appliance.notices.ring())
   app.route('/', console_.app)
+  stack.defer(() => console_.close())
   // A data directory that was used before has them already.
   const person = async (email: string): Promise<User> => findUser(deps.store, email) ?? addUser(deps, { email })
   const user = await person('ann@owner.test')
@@ -154,7 +192,10 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     for (const record of recordsOf(deps.store, domain.key))
       dns.set(record.name, TYPES[record.record_type] ?? 'TXT', only(record) ? [record.value] : undefined)
   }
-  return {
+  const url = `http://127.0.0.1:${appliance.http.port}`
+  if (options.open) config.http.public_url = url
+  let commands: Commands | undefined
+  const postrider: TestAppliance = {
     appliance,
     config,
     clock,
@@ -182,13 +223,25 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
         return now?.status === 'active' ? now : undefined
       }, `${name} active`)
     },
-    async stop() {
-      console_.close()
-      await appliance.stop()
-      await dns.close()
-      if (options.dataDir === undefined) rmSync(dataDir, { recursive: true, force: true })
+    route(name, address = '127.0.0.1') {
+      dns.set(name, 'MX', [`10 mx.${name}`])
+      dns.set(`mx.${name}`, 'A', [address])
     },
+    url,
+    get commands() {
+      commands ??= Commands.beside({ dataDir }, `[dns]\nservers = ["127.0.0.1:${dns.port}"]\n`)
+      return commands
+    },
+    stop: async () => all.disposeAsync(),
+    [Symbol.asyncDispose]: () => postrider.stop(),
   }
+  stack.defer(() => commands?.close())
+  for (const name of options.domains ?? []) await postrider.activeDomain(name)
+  for (const name of options.otherDomains ?? []) await postrider.activeDomain(name, other)
+  for (const name of options.routes ?? []) postrider.route(name)
+  if (receiver) dns.set(HOST, 'A', ['127.0.0.1'])
+  const all = stack.move()
+  return postrider
 }
 
 /** A request document. */

@@ -41,12 +41,22 @@ export interface TestExchanger {
   script: Script
   /** Cuts every open connection; new connections are accepted. */
   cut(): void
+  /** Begins to receive; `port` is 0 until then. */
+  listen(): Promise<void>
   close(): Promise<void>
+  [Symbol.asyncDispose](): Promise<void>
 }
 
 let certificate: Certificate | undefined
 
 export async function startTestExchanger(script: Script = {}): Promise<TestExchanger> {
+  const exchanger = testExchanger(script)
+  await exchanger.listen()
+  return exchanger
+}
+
+/** One that does not listen yet: the appliance to which it is given starts and closes it (kit/appliance.ts). */
+export function testExchanger(script: Script = {}): TestExchanger {
   const sockets = new Set<Socket>()
   const letIn = new Set<Socket>()
   // Replies to pipelined commands are small writes; delaying them would cost 40 ms a mail.
@@ -76,14 +86,17 @@ export async function startTestExchanger(script: Script = {}): Promise<TestExcha
     cut() {
       for (const socket of sockets) socket.destroy()
     },
+    async listen() {
+      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+      exchanger.port = (server.address() as AddressInfo).port
+    },
     close: () =>
       new Promise((resolve) => {
         for (const socket of sockets) socket.destroy()
         server.close(() => resolve())
       }),
+    [Symbol.asyncDispose]: () => exchanger.close(),
   }
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  exchanger.port = (server.address() as AddressInfo).port
   return exchanger
 }
 

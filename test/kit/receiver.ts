@@ -23,17 +23,25 @@ export interface TestReceiver {
   requests: Request[]
   /** The answer: a status, or a function that answers itself. */
   answer: number | ((request: Request, response: ServerResponse, incoming: IncomingMessage) => void)
+  /** Begins to receive; `url`, `port` and `caFile` are set then. */
+  listen(): Promise<void>
   close(): Promise<void>
+  [Symbol.asyncDispose](): Promise<void>
 }
 
 export const HOST = 'hooks.test'
 
 export async function startTestReceiver(): Promise<TestReceiver> {
-  const certificate = makeCertificate(HOST, Date.now())
-  const directory = mkdtempSync(join(tmpdir(), 'postrider-receiver-'))
-  const caFile = join(directory, 'ca.pem')
-  writeFileSync(caFile, certificate.cert)
-  const server: Server = createServer(certificate, (incoming, response) => {
+  const receiver = testReceiver()
+  await receiver.listen()
+  return receiver
+}
+
+/** One that does not listen yet: the appliance to which it is given starts and closes it (kit/appliance.ts). */
+export function testReceiver(): TestReceiver {
+  let server: Server
+  let directory: string
+  const heard = (incoming: IncomingMessage, response: ServerResponse): void => {
     let body = ''
     incoming.setEncoding('utf8').on('data', (chunk: string) => (body += chunk))
     incoming.on('end', () => {
@@ -42,15 +50,23 @@ export async function startTestReceiver(): Promise<TestReceiver> {
       if (typeof receiver.answer === 'number') response.writeHead(receiver.answer).end('ok')
       else receiver.answer(request, response, incoming)
     })
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  }
   const receiver: TestReceiver = {
-    url: `https://${HOST}:${port}`,
-    port,
-    caFile,
+    url: '',
+    port: 0,
+    caFile: '',
     requests: [],
     answer: 200,
+    async listen() {
+      const certificate = makeCertificate(HOST, Date.now())
+      directory = mkdtempSync(join(tmpdir(), 'postrider-receiver-'))
+      receiver.caFile = join(directory, 'ca.pem')
+      writeFileSync(receiver.caFile, certificate.cert)
+      server = createServer(certificate, heard)
+      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+      receiver.port = (server.address() as AddressInfo).port
+      receiver.url = `https://${HOST}:${receiver.port}`
+    },
     close: () =>
       new Promise((resolve) => {
         server.closeAllConnections()
@@ -59,6 +75,7 @@ export async function startTestReceiver(): Promise<TestReceiver> {
           resolve()
         })
       }),
+    [Symbol.asyncDispose]: () => receiver.close(),
   }
   return receiver
 }

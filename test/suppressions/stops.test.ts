@@ -1,26 +1,24 @@
 // What was found of a recipient when a mail was claimed (suppressions/stops.ts): believed while it says that
 // nothing stops the mail and no entry has changed.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { before, test } from 'node:test'
 import { knownStops, stopsNow, stopsOf, type KnownStops } from '../../src/suppressions/stops.ts'
 import { suppress, type NewSuppression } from '../../src/suppressions/suppressions.ts'
-import type { Domain } from '../../src/domains/find.ts'
 import { recipientHash } from '../../src/base/recipient-hash.ts'
 import { contactAddress } from '../../src/campaigns/contacts.ts'
 import { recipientsOf } from '../../src/mail/accept/recipients.ts'
 import { names } from '../../src/store/erasing.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ofFile } from '../kit/of-file.ts'
 
-let postrider: TestAppliance
-let domain: Domain
 let statements = 0
 
+const postrider = ofFile(() => startTestAppliance())
+const domain = ofFile(() => postrider.activeDomain('here.test'))
+
 before(async () => {
-  postrider = await startTestAppliance()
-  domain = await postrider.activeDomain('here.test')
   postrider.appliance.deps.store.watch((sql) => (statements += Number(sql.includes('"suppressions"'))))
 })
-after(() => postrider.stop())
 
 const NOW = 1_000_000
 const wanted = (...names: string[]) => names.map((name) => ({ domain_key: domain.key, address: `${name}@there.test` }))

@@ -1,41 +1,24 @@
 // Suppressions: how they come about, what they stop, how they are read and taken back. "Suppression" and "Suppressions"
 // of the specification, rule 3 of POST /outbound-emails, D12, D13, D25, D35, D36; SC10.
 import assert from 'node:assert/strict'
-import { after, before, beforeEach, test } from 'node:test'
+import { beforeEach, test } from 'node:test'
 import { suppress, type NewSuppression } from '../../src/suppressions/suppressions.ts'
 import { hasLeft, leave, rejoin } from '../../src/campaigns/unsubscribe.ts'
 import { raw } from '../../src/store/query.ts'
-import type { Domain } from '../../src/domains/find.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { DAY, HOUR, mail, mailsOf } from '../mail/mails.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
-let here: Domain
-let second: Domain
-let theirs: Domain
-const { attempted, become, events, post, receiver, show, tryPost, turnToNext } = mailsOf(() => postrider)
+const { attempted, become, events, post, show, tryPost, turnToNext } = mailsOf(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
-  for (const name of ['there.test', 'else.test']) receiver(name)
-  ;[here, second, theirs] = await Promise.all([
-    postrider.activeDomain('here.test'),
-    postrider.activeDomain('second.test'),
-    postrider.activeDomain('theirs.test', postrider.other),
-  ])
-  // Months pass in this file.
-  await postrider.appliance.deps.store.write((tx) =>
-    tx.run(raw('update tokens set expires_at = ?', [postrider.clock.now() + 365 * DAY])),
-  )
-})
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
-})
+const exchanger = testExchanger()
+const postrider = ofFile(() => startTestAppliance({ exchanger, routes: ['there.test', 'else.test'] }))
+const here = ofFile(() => postrider.activeDomain('here.test'))
+const second = ofFile(() => postrider.activeDomain('second.test'))
+const theirs = ofFile(() => postrider.activeDomain('theirs.test', postrider.other))
+
 test('a domain that is registered again does not forget who must not be mailed', async () => {
   const { store, clock } = postrider.appliance.deps
   const first = await postrider.activeDomain('again.test')

@@ -4,12 +4,9 @@ import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, beforeEach, describe, test } from 'node:test'
+import { beforeEach, describe, test } from 'node:test'
 import type { ServerResponse } from 'node:http'
-import type { Domain } from '../../src/domains/find.ts'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { SCOPES } from '../../src/identity/scopes.ts'
-import { createToken } from '../../src/identity/tokens.ts'
 import { addUser } from '../../src/identity/users.ts'
 import { listNotices } from '../../src/accounts/notices.ts'
 import { startAppliance } from '../../src/server/appliance.ts'
@@ -17,46 +14,28 @@ import { silentLog } from '../../src/base/log.ts'
 import { createApp } from '../../src/http/server.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
-import { HOST, startTestReceiver, verify, type Request, type TestReceiver } from '../kit/receiver.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
+import { HOST, verify, testReceiver, type Request } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
 import { attempted, deliveryOf, happen, makeHook, rest, type Hook } from './hooks.ts'
 
 /** "Delay after the failure of attempts 1 to 9". */
 const DELAYS = [5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR]
 
-let receiver: TestReceiver
-let exchanger: TestExchanger
-let postrider: TestAppliance
-let domain: Domain
-
-before(async () => {
-  receiver = await startTestReceiver()
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({
+const receiver = testReceiver()
+const exchanger = testExchanger()
+const postrider = ofFile(() =>
+  startTestAppliance({
+    exchanger,
+    receiver,
     // No endpoint here runs out of time.
-    config: { delivery: { port: exchanger.port }, webhooks: { ca_file: receiver.caFile, timeout: '1h' } },
-  })
-  postrider.dns.set(HOST, 'A', ['127.0.0.1'])
-  postrider.dns.set('owner.test', 'MX', ['10 mx.owner.test'])
-  postrider.dns.set('mx.owner.test', 'A', ['127.0.0.1'])
-  domain = await postrider.activeDomain('here.test')
-  // The clock is turned by weeks here.
-  const { deps } = postrider.appliance
-  const { plaintext } = await createToken(deps, postrider.user.key, {
-    name: 'long',
-    scopes: SCOPES,
-    duration: '12_months',
-  })
-  const inner = { ...postrider }
-  postrider.api = (method, path, body, headers) =>
-    inner.api(method, path, body, { authorization: `Bearer ${plaintext}`, ...headers })
-})
-after(async () => {
-  await postrider.stop()
-  await exchanger.close()
-  await receiver.close()
-})
+    config: { webhooks: { timeout: '1h' } },
+    routes: ['owner.test'],
+  }),
+)
+const domain = ofFile(() => postrider.activeDomain('here.test'))
+
 beforeEach(() => {
   receiver.answer = 200
 })

@@ -1,31 +1,19 @@
 // Webhooks over the API: what may be written, what is read, and whose it is (specification "Webhook", "Webhooks", D51,
 // D52, D55).
 import assert from 'node:assert/strict'
-import { after, before, describe, test } from 'node:test'
-import type { Domain } from '../../src/domains/find.ts'
+import { describe, test } from 'node:test'
 import { SCOPES } from '../../src/identity/scopes.ts'
 import { EVENT_TYPES } from '../../src/states/events.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
-import { startTestReceiver, HOST, type TestReceiver } from '../kit/receiver.ts'
+import { ofFile } from '../kit/of-file.ts'
+import { testReceiver } from '../kit/receiver.ts'
 import { happen, makeHook, relation } from './hooks.ts'
 
-let receiver: TestReceiver
-let postrider: TestAppliance
-let domain: Domain
-let foreign: Domain
-
-before(async () => {
-  receiver = await startTestReceiver()
-  postrider = await startTestAppliance({ config: { webhooks: { ca_file: receiver.caFile } } })
-  postrider.dns.set(HOST, 'A', ['127.0.0.1'])
-  domain = await postrider.activeDomain('here.test')
-  foreign = await postrider.activeDomain('bobs.test', postrider.other)
-})
-after(async () => {
-  await postrider.stop()
-  await receiver.close()
-})
+const receiver = testReceiver()
+const postrider = ofFile(() => startTestAppliance({ receiver }))
+const domain = ofFile(() => postrider.activeDomain('here.test'))
+const foreign = ofFile(() => postrider.activeDomain('bobs.test', postrider.other))
 
 const URL = 'https://hooks.example.com/in'
 const good = { name: 'app', url: URL, events: ['email.sent'] }

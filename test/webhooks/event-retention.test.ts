@@ -2,39 +2,35 @@
 import assert from 'node:assert/strict'
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { before, test } from 'node:test'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { appendEvent } from '../../src/store/events.ts'
 import { raw } from '../../src/store/query.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
-import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
+import { testReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
 import { makeHook } from './hooks.ts'
 import { mailsOf } from '../mail/mails.ts'
 
-let exchanger: TestExchanger
-let hooks: TestReceiver
-let postrider: TestAppliance
-let domain: { id: string; key: number; user_key: number }
-const { become, post, receiver } = mailsOf(() => postrider)
+const { become, post } = mailsOf(() => postrider)
+
+const exchanger = testExchanger()
+const hooks = testReceiver()
+const postrider = ofFile(() =>
+  startTestAppliance({
+    exchanger,
+    receiver: hooks,
+    config: { retention: { events: '90d' } },
+    routes: ['there.test'],
+  }),
+)
+const domain = ofFile(() => postrider.activeDomain('here.test'))
 
 before(async () => {
-  exchanger = await startTestExchanger()
-  hooks = await startTestReceiver()
-  postrider = await startTestAppliance({
-    config: { delivery: { port: exchanger.port }, retention: { events: '90d' }, webhooks: { ca_file: hooks.caFile } },
-  })
-  domain = await postrider.activeDomain('here.test')
   const tracked = { open_tracking_enabled: true, click_tracking_enabled: true }
   await postrider.api('PATCH', `/domains/${domain.id}`, document('domains', tracked, { id: domain.id }))
-  receiver('there.test')
-  postrider.dns.set(HOST, 'A', ['127.0.0.1'])
-})
-after(async () => {
-  await exchanger.close()
-  await hooks.close()
-  await postrider.stop()
 })
 
 const ask = <T>(sql: string, ...parameters: unknown[]): T =>

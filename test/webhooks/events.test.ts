@@ -1,7 +1,7 @@
 // What is told, and to whom (specification "Event types", "Delivery format"; D50, D51, WH11): every type has its line
 // in the catalogue, every payload its shape, every webhook the events of its own domain.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { Domain } from '../../src/domains/find.ts'
 import { openStore } from '../../src/store/open.ts'
@@ -9,35 +9,18 @@ import { EVENT_TYPES } from '../../src/states/events.ts'
 import { appendEvent } from '../../src/store/events.ts'
 import { raw } from '../../src/store/query.ts'
 import { CATALOGUE } from '../../src/webhooks/catalogue.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
-import { HOST, startTestReceiver, verify, type TestReceiver } from '../kit/receiver.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
+import { verify, testReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
 import { happen, makeHook, rest, type Hook } from './hooks.ts'
 
-let exchanger: TestExchanger
-let receiver: TestReceiver
-let postrider: TestAppliance
-let domain: Domain
-let hook: Hook
-
-before(async () => {
-  exchanger = await startTestExchanger()
-  receiver = await startTestReceiver()
-  postrider = await startTestAppliance({
-    config: { delivery: { port: exchanger.port }, webhooks: { ca_file: receiver.caFile } },
-  })
-  postrider.dns.set(HOST, 'A', ['127.0.0.1'])
-  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
-  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
-  domain = await postrider.activeDomain('here.test')
-  hook = await makeHook(postrider, receiver, domain)
-})
-after(async () => {
-  await postrider.stop()
-  await exchanger.close()
-  await receiver.close()
-})
+const exchanger = testExchanger()
+const receiver = testReceiver()
+const postrider = ofFile(() => startTestAppliance({ exchanger, receiver, routes: ['there.test'] }))
+const domain = ofFile(() => postrider.activeDomain('here.test'))
+const hook = ofFile(() => makeHook(postrider, receiver, domain))
 
 // oxlint-disable-next-line typescript/no-explicit-any
 type Payload = { type: (typeof EVENT_TYPES)[number]; timestamp: string; data: any }

@@ -1,30 +1,15 @@
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { Webhook } from 'standardwebhooks'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
-import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
+import { testReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
 
-let exchanger: TestExchanger
-let receiver: TestReceiver
-let postrider: TestAppliance
-
-before(async () => {
-  exchanger = await startTestExchanger()
-  receiver = await startTestReceiver()
-  postrider = await startTestAppliance({
-    config: { delivery: { port: exchanger.port }, webhooks: { ca_file: receiver.caFile } },
-  })
-  postrider.dns.set(HOST, 'A', ['127.0.0.1'])
-  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
-  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
-})
-after(async () => {
-  await postrider.stop()
-  await exchanger.close()
-  await receiver.close()
-})
+const exchanger = testExchanger()
+const receiver = testReceiver()
+const postrider = ofFile(() => startTestAppliance({ exchanger, receiver, routes: ['there.test'] }))
 
 test('what happens to a mail is pushed, signed so that any Standard Webhooks library verifies it', async () => {
   const domain = await postrider.activeDomain('here.test')

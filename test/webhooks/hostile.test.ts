@@ -11,41 +11,39 @@ import { after, before, test } from 'node:test'
 import { createServer, type TLSSocket } from 'node:tls'
 import { gzipSync } from 'node:zlib'
 import { makeCertificate } from '../../src/base/certificate.ts'
-import type { Domain } from '../../src/domains/find.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ofFile } from '../kit/of-file.ts'
+import { HOST, testReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
 import { attempted, happen, makeHook } from './hooks.ts'
 
 /** Of the hasty server; nothing runs out of time at the other. */
 const TIMEOUT = 400
 
-let receiver: TestReceiver
-let postrider: TestAppliance
-let hasty: TestAppliance
-let domain: Domain
-let hastyDomain: Domain
 const servers: Server[] = []
 const directory = mkdtempSync(join(tmpdir(), 'postrider-hostile-'))
 const mine = makeCertificate('hostile.test', Date.now())
 
+const receiver = testReceiver()
+const caFile = join(directory, 'ca.pem')
 before(async () => {
-  receiver = await startTestReceiver()
-  const caFile = join(directory, 'ca.pem')
+  await receiver.listen()
   writeFileSync(caFile, `${readFileSync(receiver.caFile, 'utf8')}\n${mine.cert}`)
-  postrider = await startTestAppliance({ config: { webhooks: { ca_file: caFile, timeout: '1h' } } })
-  hasty = await startTestAppliance({ config: { webhooks: { ca_file: caFile, timeout: `${TIMEOUT}ms` } } })
+})
+
+const startWith = (timeout: string) => startTestAppliance({ config: { webhooks: { ca_file: caFile, timeout } } })
+const postrider = ofFile(() => startWith('1h'))
+const hasty = ofFile(() => startWith(`${TIMEOUT}ms`))
+const domain = ofFile(() => postrider.activeDomain('here.test'))
+const hastyDomain = ofFile(() => hasty.activeDomain('here.test'))
+before(() => {
   hasty.dns.set('hostile.test', 'A', ['127.0.0.1'])
   for (const name of [HOST, 'hostile.test', 'elsewhere.test']) postrider.dns.set(name, 'A', ['127.0.0.1'])
   postrider.dns.set('private.test', 'A', ['10.1.2.3'])
   postrider.dns.set('private6.test', 'AAAA', ['fd00::1'])
   postrider.dns.set('metadata.test', 'A', ['169.254.169.254'])
-  domain = await postrider.activeDomain('here.test')
-  hastyDomain = await hasty.activeDomain('here.test')
 })
 after(async () => {
-  await postrider.stop()
-  await hasty.stop()
   await receiver.close()
   for (const server of servers) server.close()
   rmSync(directory, { recursive: true, force: true })
