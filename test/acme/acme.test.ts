@@ -54,10 +54,15 @@ test('the shelf: a key and the one after it, kept and for us alone; a certificat
 })
 
 test('HTTPS shows each host its own certificate, and that of the public name to all others', () => {
-  const shelf = new Shelf(folder)
+  const data_dir = mkdtempSync(join(folder, 'https-'))
+  const shelf = new Shelf(data_dir)
+  const pair = makeCertificate('b.example.org', Date.now())
+  shelf.key('b.example.org')
+  writeFileSync(join(data_dir, 'acme', 'b.example.org.key'), pair.key)
+  shelf.keep('b.example.org', pair.cert)
   const config = parseConfig({
     hostname: 'mx.example.org',
-    data_dir: folder,
+    data_dir,
     http: { public_url: 'https://b.example.org' },
     acme: { enabled: true, accept_terms: true },
   })

@@ -1,11 +1,11 @@
 // Contacts (specification "Contact", "Contacts"; D12, D13, D36, D41, D44): one address once in an audience, in one
 // form, with a status that says what the suppressions of the audience's domain say.
 import assert from 'node:assert/strict'
-import { before, test } from 'node:test'
+import { test } from 'node:test'
 import { removeSuppressions, suppress } from '../../src/suppressions/suppressions.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { ofFile } from '../kit/of-file.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 
 let audience: string
 const kit = campaignKit(() => postrider)
@@ -14,7 +14,7 @@ const postrider = ofFile(() => startTestAppliance())
 const domain = ofFile(() => postrider.activeDomain('here.test'))
 const second = ofFile(() => postrider.activeDomain('second.test'))
 
-before(async () => {
+setUp(async () => {
   audience = await kit.audience(domain)
 })
 

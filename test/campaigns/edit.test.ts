@@ -1,7 +1,7 @@
 // Campaigns over the API (specification "Campaign", "Campaigns"; D3, D12, D13, D37, D43, D50): made, edited while a
 // draft, moved by the table and by nothing else, counted, told to webhooks, removed.
 import assert from 'node:assert/strict'
-import { before, test } from 'node:test'
+import { test } from 'node:test'
 import { simpleParser } from 'mailparser'
 import { CAMPAIGN_STATUSES, type CampaignStatus } from '../../src/states/campaign.ts'
 import { raw } from '../../src/store/query.ts'
@@ -9,7 +9,7 @@ import { findMails } from '../../src/delivery/queue/operator.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { testExchanger } from '../kit/exchanger.ts'
-import { ofFile } from '../kit/of-file.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { testReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
 import { makeHook, type Hook } from '../webhooks/hooks.ts'
@@ -32,7 +32,7 @@ const receiver = testReceiver()
 const postrider = ofFile(() => startTestAppliance({ exchanger, receiver, routes: ['there.test'] }))
 const domain = ofFile(() => postrider.activeDomain('news.here.test'))
 
-before(async () => {
+setUp(async () => {
   audience = await kit.audience(domain)
   hook = await makeHook(postrider, receiver, domain, [
     'campaign.sending',

@@ -1,7 +1,7 @@
 // Campaigns over real sockets: paused, resumed, cancelled and removed while they send; contacts that leave, bounce or
 // come in the middle; what is put off, refused, suspended. At every end the figures are what the sink heard.
 import assert from 'node:assert/strict'
-import { after, before, beforeEach, describe, test } from 'node:test'
+import { after, beforeEach, describe, test } from 'node:test'
 import { silentLog, type Log } from '../../src/base/log.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { raw } from '../../src/store/query.ts'
@@ -9,7 +9,7 @@ import { block, report } from '../inbound/home.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { testExchanger } from '../kit/exchanger.ts'
-import { ofFile } from '../kit/of-file.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { testReceiver } from '../kit/receiver.ts'
 import { deliver } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
@@ -36,7 +36,7 @@ const postrider = ofFile(() =>
 )
 const domain = ofFile(() => postrider.activeDomain('here.test'))
 
-before(async () => {
+setUp(async () => {
   for (const name of ['there.test', 'elsewhere.test', 'third.test']) route(name, '127.0.0.1')
 })
 beforeEach(() => {

@@ -1,12 +1,12 @@
 // A campaign from its draft to its figures, over real sockets.
 import assert from 'node:assert/strict'
-import { before, test } from 'node:test'
+import { test } from 'node:test'
 import { authenticate } from 'mailauth'
 import { simpleParser } from 'mailparser'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { testExchanger } from '../kit/exchanger.ts'
-import { ofFile } from '../kit/of-file.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { findMails, showQueued } from '../../src/delivery/queue/operator.ts'
 import { raw } from '../../src/store/query.ts'
 import type { RowOf } from '../../src/schema/tables.ts'
@@ -18,7 +18,7 @@ const exchanger = testExchanger()
 const postrider = ofFile(() => startTestAppliance({ exchanger }))
 const domain = ofFile(() => postrider.activeDomain('here.test'))
 
-before(async () => {
+setUp(async () => {
   for (const name of ['there.test', 'elsewhere.test']) {
     postrider.dns.set(name, 'MX', ['10 mx.there.test'])
     postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])

@@ -4,15 +4,16 @@ import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { after, test } from 'node:test'
 import { makeCertificate } from '../../src/base/certificate.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { Commands } from '../commands/command.ts'
 
 const HOST = 'mx.postrider.test'
-let postrider: TestAppliance
 let commands: Commands
 let six: boolean
+let listen: string[]
 
 interface Row {
   category: string
@@ -30,11 +31,13 @@ async function portOfBoth(): Promise<number> {
   return port
 }
 
-before(async () => {
+setUp(async () => {
   const free = await portOfBoth()
   six = free > 0
-  const listen = six ? [`127.0.0.1:${free}`, `[::1]:${free}`] : ['127.0.0.1:0']
-  postrider = await startTestAppliance({ config: { smtp: { listen } } })
+  listen = six ? [`127.0.0.1:${free}`, `[::1]:${free}`] : ['127.0.0.1:0']
+})
+const postrider = ofFile(() => startTestAppliance({ config: { smtp: { listen } }, domains: ['here.test'] }))
+setUp(async () => {
   const own = join(postrider.dataDir, 'ca.pem')
   writeFileSync(own, makeCertificate(HOST, Date.now()).cert)
   const { port } = postrider.appliance.smtp[0]!
@@ -42,7 +45,6 @@ before(async () => {
     postrider,
     `[smtp]\nlisten = ["127.0.0.1:${port}"]\n[tls]\nca_file = "${join(postrider.dataDir, 'smtp-certificate.pem')}"\n[dns]\nservers = ["127.0.0.1:${postrider.dns.port}"]\n`,
   )
-  await postrider.activeDomain('here.test')
   const { dns } = postrider
   dns.set('here.test', 'MX', [`10 ${HOST}`])
   dns.set(HOST, 'A', ['127.0.0.1'])
@@ -53,10 +55,7 @@ before(async () => {
   publish('TXT', '_dmarc.here.test', 'v=DMARC1; p=quarantine;')
   publish('CAA', HOST, '0 issue "letsencrypt.org"')
 })
-after(async () => {
-  await commands.close()
-  await postrider.stop()
-})
+after(() => commands.close())
 
 const published = new Map<string, string[]>()
 function publish(type: string, name: string, value: string): void {

@@ -57,6 +57,23 @@ describe('init', () => {
     assert.deepEqual([code, stderr], [0, ''])
     return JSON.parse(stdout)
   }
+  /** A configuration of its own, which init has written, and its data directory. */
+  const written = async (name: string) => {
+    const file = join(folder, name, 'postrider.toml')
+    const dir = join(folder, name, 'data')
+    assert.equal((await run(file, ['init', ...all.slice(0, -1), dir])).code, 0)
+    return { file, dir }
+  }
+  /** The same, with a domain that was verified. */
+  const verified = async (name: string) => {
+    const { file, dir } = await written(name)
+    const db = new Database(join(dir, 'postrider.db'))
+    db.exec(
+      "UPDATE records SET verified = 1, observed = value, checked_at = 1; UPDATE domains SET status = 'active', checked_at = 1",
+    )
+    db.close()
+    return file
+  }
   const fails = async (config: string, argv: readonly string[], env?: Record<string, string>): Promise<string> =>
     sentenceOf(await run(config, ['--json', 'init', ...argv], env))
 
@@ -128,25 +145,19 @@ describe('init', () => {
   })
 
   test('another host name is written into the configuration, whose other lines stay', async () => {
-    const before = readFileSync(place, 'utf8')
-    const { stdout } = await run(place, ['init', '--hostname', 'mail.init.test'])
+    const { file } = await written('moved')
+    const before = `${readFileSync(file, 'utf8')}\n# The operator's own line.\n`
+    writeFileSync(file, before)
+    const { stdout } = await run(file, ['init', '--hostname', 'mail.init.test'])
     assert.match(stdout, /^Changed hostname from mx\.init\.test to mail\.init\.test in .*postrider\.toml\.\n/)
-    const changed = readFileSync(place, 'utf8')
+    const changed = readFileSync(file, 'utf8')
     assert.equal(changed, before.replace('hostname = "mx.init.test"', 'hostname = "mail.init.test"'))
     assert.match(changed, /The operator's own line/)
   })
 
   test('the records of a new host name are printed beside a domain that was verified under the old one', async () => {
-    const file = join(folder, 'renamed.toml')
-    const dir = join(folder, 'renamed')
-    const renamed = (...argv: string[]) => run(file, ['init', ...argv])
-    assert.equal((await renamed(...all.slice(0, -1), dir)).code, 0)
-    const db = new Database(join(dir, 'postrider.db'))
-    db.exec(
-      "UPDATE records SET verified = 1, observed = value, checked_at = 1; UPDATE domains SET status = 'active', checked_at = 1",
-    )
-    db.close()
-    const { code, stdout } = await renamed('--hostname', 'new.init.test')
+    const file = await verified('renamed')
+    const { code, stdout } = await run(file, ['init', '--hostname', 'new.init.test'])
     assert.equal(code, 0)
     const { zone } = JSON.parse((await run(file, ['--json', 'init'])).stdout)
     for (const text of [stdout.slice(stdout.indexOf('\n1. ')), zone as string]) {
@@ -159,18 +170,20 @@ describe('init', () => {
   })
 
   test('--json prints the records of the new host name as well', async () => {
-    const file = join(folder, 'renamed.toml')
+    const file = await verified('renamed-json')
     const { stdout } = await run(file, ['--json', 'init', '--hostname', 'third.init.test'])
     const { zone } = JSON.parse(stdout)
     assert.match(zone, / MX 10 third\.init\.test\.$/m)
-    assert.doesNotMatch(zone, /new\.init\.test/)
+    assert.doesNotMatch(zone, /mx\.init\.test/)
   })
 
   test('a name without an address in DNS is a warning', async () => {
-    const { warnings } = await init()
+    const { file } = await written('without-address')
+    assert.equal((await run(file, ['init', '--hostname', 'mail.init.test'])).code, 0)
+    const { warnings } = JSON.parse((await run(file, ['--json', 'init'])).stdout)
     assert.equal(warnings.length, 1)
     assert.match(warnings[0], /^mail\.init\.test has no address in DNS yet/)
-    const { stdout } = await run(place, ['init'])
+    const { stdout } = await run(file, ['init'])
     assert.match(stdout, /^Warning: mail\.init\.test has no address/m)
   })
 
@@ -210,13 +223,14 @@ describe('init', () => {
   })
 
   test('other data are refused with the way to move them, and a variable that would win is named', async () => {
-    const said = await fails(place, ['--data', join(folder, 'elsewhere')])
-    assert.ok(said.includes(`mv ${data} ${join(folder, 'elsewhere')}`), said)
+    const { dir, file } = await written('stays')
+    const said = await fails(file, ['--data', join(folder, 'elsewhere')])
+    assert.ok(said.includes(`mv ${dir} ${join(folder, 'elsewhere')}`), said)
     assert.match(
-      await fails(place, ['--hostname', 'mx2.init.test'], { POSTRIDER_HOSTNAME: 'other.test' }),
+      await fails(file, ['--hostname', 'mx2.init.test'], { POSTRIDER_HOSTNAME: 'other.test' }),
       /POSTRIDER_HOSTNAME.*unset/,
     )
-    assert.match(readFileSync(place, 'utf8'), /^hostname = "mail\.init\.test"$/m)
+    assert.match(readFileSync(file, 'utf8'), /^hostname = "mx\.init\.test"$/m)
   })
 
   test('what fails leaves nothing behind, and the next try is not held to it', async () => {
@@ -261,7 +275,8 @@ describe('init', () => {
     assert.match(await wrong('--email', 'me'), /"me"/)
     assert.ok(!existsSync(path))
     // A file stands where the folder of the configuration should be made.
-    assert.match(await fails(join(place, 'x', 'y.toml'), all), /y\.toml/)
+    const { file } = await written('in-the-way')
+    assert.match(await fails(join(file, 'x', 'y.toml'), all), /y\.toml/)
     writeFileSync(join(folder, 'wrong.toml'), 'no_such_key = 1\n')
     assert.match(await fails(join(folder, 'wrong.toml'), all), /wrong\.toml.*no_such_key/)
   })

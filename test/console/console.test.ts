@@ -1,20 +1,19 @@
 // The console by its pages: who gets in, what each place shows and does, and what strangers can do with it.
 import assert from 'node:assert/strict'
-import { after, before, describe, test } from 'node:test'
+import { describe, test } from 'node:test'
 import { TOTP } from 'otpauth'
 import { HOUR, MINUTE } from '../../src/base/clock.ts'
-import { createLog } from '../../src/base/log.ts'
 import { makeLink } from '../../src/identity/sign-in-links.ts'
 import { addUser } from '../../src/identity/users.ts'
 import { newId } from '../../src/base/ids.ts'
 import { db, raw } from '../../src/store/query.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { ManualClock } from '../kit/clock.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { Guest, type Shown } from '../kit/guest.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { parse } from '../kit/page.ts'
 import { asPerson, givePassword } from '../kit/person.ts'
-import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
+import { testReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
 import { makeHook } from '../webhooks/hooks.ts'
 
@@ -40,44 +39,37 @@ const PLACES = [
   '/account',
 ]
 
-let postrider: TestAppliance
 let ann: Guest
 let bob: Guest
-let exchanger: TestExchanger
-/** A web server of somebody else: webhooks, pictures. */
-let receiver: TestReceiver
 /** What the exchanger says to a recipient; undefined: yes. */
 let answer: (to: string) => string | undefined = () => undefined
 
-before(async () => {
-  exchanger = await startTestExchanger({
-    answer: (command) => {
-      const [, to] = /^RCPT TO:<([^>]+)>/i.exec(command) ?? []
-      return to === undefined ? undefined : answer(to)
-    },
-  })
-  receiver = await startTestReceiver()
-  const clock = new ManualClock()
-  const log = createLog({ clock, level: 'info', form: 'json', write: () => {} })
-  postrider = await startTestAppliance({
-    clock,
-    log,
-    config: { delivery: { port: exchanger.port }, tls: { ca_file: receiver.caFile } },
-  })
-  postrider.dns.set(HOST, 'A', ['127.0.0.1'])
+const exchanger = testExchanger({
+  answer: (command) => {
+    const [, to] = /^RCPT TO:<([^>]+)>/i.exec(command) ?? []
+    return to === undefined ? undefined : answer(to)
+  },
+})
+
+/** A web server of somebody else: webhooks, pictures. */
+const receiver = testReceiver()
+const postrider = ofFile(() =>
+  startTestAppliance({
+    exchanger,
+    receiver,
+    // The console shows the last lines of the log.
+    logged: { level: 'info', lines: [] },
+    domains: ['here.test'],
+    routes: ['there.test'],
+  }),
+)
+
+setUp(async () => {
   for (const { email } of [postrider.user, postrider.other]) await givePassword(postrider, email, PASSWORD)
-  await postrider.activeDomain('here.test')
-  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
-  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
   ann = new Guest(postrider)
   bob = new Guest(postrider)
   await ann.signIn(postrider.user.email, PASSWORD)
   await bob.signIn(postrider.other.email, PASSWORD)
-})
-after(async () => {
-  await postrider.stop()
-  await exchanger.close()
-  await receiver.close()
 })
 
 const isSignIn = ({ text }: Shown): boolean => text.includes('name="password"')
@@ -1037,9 +1029,11 @@ describe('the rest', () => {
   })
 
   test('a colleague who only reads sees the account and changes nothing', async () => {
-    await givePassword(postrider, 'dora@owner.test', PASSWORD)
+    const email = 'reader@owner.test'
+    await ann.send(await ann.open('/people'), 'add', { email, name: '', reads_for: postrider.user.email })
+    await givePassword(postrider, email, PASSWORD)
     const dora = new Guest(postrider)
-    await dora.signIn('dora@owner.test', PASSWORD)
+    await dora.signIn(email, PASSWORD)
     const id = await post()
     assert.equal((await dora.open(`/mail/${id}`)).status, 200)
     const tokens = (await dora.open('/tokens')).text

@@ -1,24 +1,21 @@
 // Ways to sign in: passkeys of each algorithm, what it takes to change a way, links, and what other sites can do here.
 import assert from 'node:assert/strict'
-import { after, before, describe, test } from 'node:test'
+import { describe, test } from 'node:test'
 import { TOTP } from 'otpauth'
 import { MINUTE } from '../../src/base/clock.ts'
 import { makeLink } from '../../src/identity/sign-in-links.ts'
 import { addUser, type User } from '../../src/identity/users.ts'
 import { db } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
 import { Authenticator } from '../kit/authenticator.ts'
 import { Guest, type Shown } from '../kit/guest.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { givePassword } from '../kit/person.ts'
 
 const PASSWORD = 'a long enough password'
 
-let postrider: TestAppliance
 let people = 0
-before(async () => {
-  postrider = await startTestAppliance()
-})
-after(() => postrider.stop())
+const postrider = ofFile(() => startTestAppliance())
 
 const origin = (): string => new URL(postrider.appliance.deps.config.http.public_url).origin
 /** A person with a password who has just signed in. */

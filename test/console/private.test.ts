@@ -1,34 +1,32 @@
 // What the console keeps to whom it concerns: streams, secrets, the log, forms of other origins; and what it says of
 // webhooks, held mail and ports.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
-import { createLog } from '../../src/base/log.ts'
+import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { ManualClock } from '../kit/clock.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
 import { Guest } from '../kit/guest.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { asPerson, givePassword } from '../kit/person.ts'
 import { until } from '../kit/until.ts'
 
 const PASSWORD = 'a long enough password'
-let postrider: TestAppliance
 let ann: Guest
 let bob: Guest
 
-before(async () => {
-  const clock = new ManualClock()
-  postrider = await startTestAppliance({
-    clock,
+const postrider = ofFile(() =>
+  startTestAppliance({
     config: { submission: { listen: ['127.0.0.1:0'], tls_listen: ['127.0.0.1:0'] } },
-    log: createLog({ clock, level: 'info', form: 'json', write: () => {} }),
-  })
-  await postrider.activeDomain('here.test')
-  await postrider.activeDomain('other.test', postrider.other)
+    logged: { level: 'info', lines: [] },
+    domains: ['here.test'],
+    otherDomains: ['other.test'],
+  }),
+)
+
+setUp(async () => {
   for (const { email } of [postrider.user, postrider.other]) await givePassword(postrider, email, PASSWORD)
   ann = await signedIn(postrider.user.email)
   bob = await signedIn(postrider.other.email)
 })
-after(() => postrider.stop())
 
 async function signedIn(email: string): Promise<Guest> {
   const guest = new Guest(postrider)
@@ -178,8 +176,8 @@ test('a webhook and its new secret: each is the answer to a redirect, and shown 
 test('a webhook that fails looks so in the list, on its page and on the overview; disabled, it says why (D54)', async () => {
   const { store } = postrider.appliance.deps
   const set = (sql: string) => store.write((tx) => tx.run(raw(`update webhooks set ${sql}`, [])))
-  const { body } = await postrider.api('GET', '/webhooks')
-  const page = `/webhooks/${body.data[0].id}`
+  const named = { name: 'Failing', url: 'https://hook.there.test/y', domain: await hereId() }
+  const page = (await ann.send(await ann.open('/webhooks'), 'add', named)).path.split('?')[0]!
   await set('consecutive_failures = 4')
   for (const path of ['/webhooks', page])
     assert.match((await ann.open(path)).text, /failing[^]*4 attempts in a row/, path)

@@ -1,14 +1,11 @@
 // The requests that pages make by script hold JSON, and anybody may send anything in its place: it is answered, and is
 // no fault of the program.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { test } from 'node:test'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ofFile } from '../kit/of-file.ts'
 
-let postrider: TestAppliance
-before(async () => {
-  postrider = await startTestAppliance()
-})
-after(() => postrider.stop())
+const postrider = ofFile(() => startTestAppliance())
 
 const said = async (path: string, body: string): Promise<number> =>
   (await postrider.page(path, { method: 'POST', body })).status

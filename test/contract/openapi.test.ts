@@ -1,10 +1,11 @@
 // The OpenAPI document itself: whole, with examples that fit, and with names that people would choose. That answers are
 // as it says is judged with every request of the contract tests (wire.ts).
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { CODES } from '../../src/base/errors.ts'
 import { EVENT_TYPES } from '../../src/states/events.ts'
-import { JSON_API, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { JSON_API, startTestAppliance } from '../kit/appliance.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { Described, type Operation } from './described.ts'
 
 const described = new Described()
@@ -18,9 +19,7 @@ const operations = (): Operation[] => [
   ...Object.values(document.webhooks).map(({ post }) => post),
 ]
 
-let postrider: TestAppliance
-before(async () => void (postrider = await startTestAppliance()))
-after(() => postrider.stop())
+const postrider = ofFile(() => startTestAppliance())
 
 test('references lead somewhere, and every component is used', () => {
   const used = new Set([...JSON.stringify(document).matchAll(/"#\/components\/(\w+\/[\w-]+)"/g)].map(([, ref]) => ref!))

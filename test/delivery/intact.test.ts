@@ -1,33 +1,23 @@
 // A mail that is damaged in the database is not sent, to nobody: it waits as local trouble that names its id (D72), and
 // goes out once the row is whole again.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
-import { createLog } from '../../src/base/log.ts'
+import { test } from 'node:test'
 import { retryNow } from '../../src/delivery/queue/operator.ts'
 import { raw } from '../../src/store/query.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { ManualClock } from '../kit/clock.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { mailsOf } from '../mail/mails.ts'
 
-let postrider: TestAppliance
-let exchanger: TestExchanger
 const said: string[] = []
 const mails = mailsOf(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  const clock = new ManualClock()
-  const log = createLog({ clock, level: 'error', form: 'json', write: (line) => void said.push(line) })
-  postrider = await startTestAppliance({ clock, log, config: { delivery: { port: exchanger.port } } })
-  await postrider.activeDomain('here.test')
-})
-after(async () => {
-  await postrider.stop()
-  await exchanger.close()
-})
+const exchanger = testExchanger()
+const postrider = ofFile(() =>
+  startTestAppliance({ exchanger, logged: { level: 'error', lines: said }, domains: ['here.test'] }),
+)
 
 const DAMAGE: readonly [what: string, table: string, harm: string, mend: string, part: RegExp][] = [
   [

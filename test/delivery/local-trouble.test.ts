@@ -3,43 +3,30 @@
 import assert from 'node:assert/strict'
 import { renameSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
-import { createLog } from '../../src/base/log.ts'
+import { test } from 'node:test'
 import type { Store } from '../../src/store/database.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { ManualClock } from '../kit/clock.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { DAY, mailsOf } from '../mail/mails.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
 const lines: string[] = []
 const { attempted, become, post, receiver, show, turnToNext } = mailsOf(() => postrider)
 let rcpt: string | undefined
 let atFinalDot: (() => void) | undefined
 
-before(async () => {
-  const clock = new ManualClock()
-  exchanger = await startTestExchanger({
-    answer: (command) => (command.startsWith('RCPT') ? rcpt : undefined),
-    final: () => {
-      atFinalDot?.()
-      return undefined
-    },
-  })
-  postrider = await startTestAppliance({
-    clock,
-    config: { delivery: { port: exchanger.port } },
-    log: createLog({ clock, level: 'info', form: 'json', write: (line) => void lines.push(line) }),
-  })
-  await postrider.activeDomain('here.test')
+const exchanger = testExchanger({
+  answer: (command) => (command.startsWith('RCPT') ? rcpt : undefined),
+  final: () => {
+    atFinalDot?.()
+    return undefined
+  },
 })
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
-})
+const postrider = ofFile(() =>
+  startTestAppliance({ exchanger, logged: { level: 'info', lines }, domains: ['here.test'] }),
+)
 
 const heardBy = (address: string) => exchanger.heard.filter(({ to }) => to.includes(address))
 const large = `<p>${'x'.repeat(300_000)}</p>`

@@ -4,14 +4,15 @@ import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { silentLog } from '../../src/base/log.ts'
 import { startAppliance, type Appliance } from '../../src/server/appliance.ts'
 import { listQueue, moveQueued, retryNow, showQueued } from '../../src/delivery/queue/operator.ts'
 import { raw } from '../../src/store/query.ts'
 import { Commands } from '../commands/command.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { HOUR, mailsOf } from '../mail/mails.ts'
 
@@ -19,32 +20,23 @@ const CONNECTIONS = 10
 /** Mails in memory for each connection that may be open. */
 const WINDOW = 4
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
 const { attempted, become, eventTypes, post, receiver, show, turnToNext } = mailsOf(() => postrider)
 const rcpt = new Map<string, string>()
 const final = new Map<string, Promise<string>>()
 let everyMail: () => void = () => {}
 
-before(async () => {
-  exchanger = await startTestExchanger({
-    // Without PIPELINING, so that a command left without an answer holds up its connection.
-    keywords: ['8BITMIME', 'ENHANCEDSTATUSCODES'],
-    answer: (command) => (command.startsWith('RCPT') ? rcpt.get(/<(.*)>/.exec(command)![1]!) : undefined),
-    final: ({ to }) => {
-      everyMail()
-      return final.get(to[0]!)
-    },
-  })
-  postrider = await startTestAppliance({
-    config: { delivery: { port: exchanger.port, max_connections: CONNECTIONS } },
-  })
-  await postrider.activeDomain('here.test')
+const exchanger = testExchanger({
+  // Without PIPELINING, so that a command left without an answer holds up its connection.
+  keywords: ['8BITMIME', 'ENHANCEDSTATUSCODES'],
+  answer: (command) => (command.startsWith('RCPT') ? rcpt.get(/<(.*)>/.exec(command)![1]!) : undefined),
+  final: ({ to }) => {
+    everyMail()
+    return final.get(to[0]!)
+  },
 })
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
-})
+const postrider = ofFile(() =>
+  startTestAppliance({ exchanger, config: { delivery: { max_connections: CONNECTIONS } }, domains: ['here.test'] }),
+)
 
 const heardBy = (address: string) => exchanger.heard.filter(({ to }) => to.includes(address))
 const statuses = (appliance: Appliance): Record<string, number> =>

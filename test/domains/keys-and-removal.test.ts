@@ -3,7 +3,7 @@ import { createPrivateKey } from 'node:crypto'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { connect, createServer, type AddressInfo, type Server } from 'node:net'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { after, test } from 'node:test'
 import Database from 'better-sqlite3'
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
@@ -13,13 +13,12 @@ import type { Domain } from '../../src/domains/find.ts'
 import { resumeDomain } from '../../src/domains/lifecycle.ts'
 import { Shaping } from '../../src/smtp/shaping.ts'
 import { raw } from '../../src/store/query.ts'
-import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { document, startTestAppliance, type Answer } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 
-let exchanger: TestExchanger
 let door: Door
-let postrider: TestAppliance
 /** Recipients that the exchanger puts off. */
 const putOff = new Set<string>()
 
@@ -56,18 +55,20 @@ async function startDoor(port: number): Promise<Door> {
   }
 }
 
-before(async () => {
-  exchanger = await startTestExchanger({
-    answer: (command) =>
-      /^RCPT/i.test(command) && putOff.has(/<(.*?)>/.exec(command)?.[1] ?? '') ? '451 4.2.0 Later' : undefined,
-  })
+const exchanger = testExchanger({
+  answer: (command) =>
+    /^RCPT/i.test(command) && putOff.has(/<(.*?)>/.exec(command)?.[1] ?? '') ? '451 4.2.0 Later' : undefined,
+})
+setUp(async () => {
+  await exchanger.listen()
   door = await startDoor(exchanger.port)
-  postrider = await startTestAppliance({ newKeys: true, config: { delivery: { port: door.port } } })
+})
+const postrider = ofFile(() => startTestAppliance({ newKeys: true, config: { delivery: { port: door.port } } }))
+setUp(() => {
   for (const domain of ['there.test', 'crowd.test']) postrider.dns.set(domain, 'MX', ['10 mx.there.test'])
   postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
 })
 after(async () => {
-  await postrider.stop()
   await exchanger.close()
   await new Promise<void>((resolve) => void door.server.close(() => resolve()))
 })

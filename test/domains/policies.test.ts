@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { DAY, systemClock } from '../../src/base/clock.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { makeCertificate } from '../../src/base/certificate.ts'
@@ -13,27 +13,16 @@ import { judgeRecipient } from '../../src/inbound/recipients.ts'
 import { setStsMode, stsRecord } from '../../src/domains/inbound-sts.ts'
 import { Shelf } from '../../src/acme/certificate-files.ts'
 import { db } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { Commands } from '../commands/command.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ofFile } from '../kit/of-file.ts'
 
-let postrider: TestAppliance
-let commands: Commands
-
-before(async () => {
-  postrider = await startTestAppliance()
-  commands = Commands.beside(postrider, `[dns]\nservers = ["127.0.0.1:${postrider.dns.port}"]\n`)
-  await postrider.activeDomain('here.test')
-})
-after(async () => {
-  await commands.close()
-  await postrider.stop()
-})
+const postrider = ofFile(() => startTestAppliance({ domains: ['here.test'] }))
 
 const policy = (host: string) => postrider.raw('/.well-known/mta-sts.txt', { headers: { host } })
 
 test('MTA-STS: no policy until it is set; then the text of the RFC, and an id that changes with it', async () => {
   assert.equal((await policy('mta-sts.here.test')).status, 404)
-  const set = await commands.json('domain', 'sts', 'here.test', '--mode', 'testing')
+  const set = await postrider.commands.json('domain', 'sts', 'here.test', '--mode', 'testing')
   assert.equal(set.warnings.length, 1, 'no certificate yet')
   const { body, headers, status } = await policy('mta-sts.here.test')
   assert.equal(status, 200)
@@ -42,7 +31,7 @@ test('MTA-STS: no policy until it is set; then the text of the RFC, and an id th
   for (const host of ['here.test', 'mta-sts.other.test', '']) assert.equal((await policy(host)).status, 404, host)
   const id = (records: { name: string; value: string }[]): string =>
     records.find(({ name }) => name === '_mta-sts.here.test')!.value
-  const first = id((await commands.json('domain', 'records', 'here.test')).records)
+  const first = id((await postrider.commands.json('domain', 'records', 'here.test')).records)
   assert.match(first, /^v=STSv1; id=[0-9a-zA-Z]{1,32};$/)
   const { deps } = postrider.appliance
   const { key } = deps.store.first<{ key: number }>({
@@ -50,9 +39,9 @@ test('MTA-STS: no policy until it is set; then the text of the RFC, and an id th
   })!
   postrider.clock.leap(30 * 365 * DAY)
   await setStsMode(deps, key, 'enforce')
-  assert.notEqual(id((await commands.json('domain', 'records', 'here.test')).records), first)
+  assert.notEqual(id((await postrider.commands.json('domain', 'records', 'here.test')).records), first)
   assert.match((await policy('MTA-STS.here.test:443')).body, /mode: enforce\r\n[^]*max_age: 15552000/)
-  await commands.json('domain', 'sts', 'here.test', '--mode', 'none')
+  await postrider.commands.json('domain', 'sts', 'here.test', '--mode', 'none')
   assert.match((await policy('mta-sts.here.test')).body, /mode: none/)
 })
 
@@ -66,25 +55,28 @@ test('MTA-STS is enforced after a week of testing with a certificate for its hos
     }
   const setSince = (ago: number) =>
     store.write((tx) => tx.run(db.updateTable('domains').set({ sts_changed_at: systemClock.now() - ago })))
-  await commands.json(...sts('none'))
-  assert.match(await commands.fails(...sts('enforce')), /has not been in testing.*--force/)
-  await commands.json(...sts('testing'))
-  assert.match(await commands.fails(...sts('enforce')), /has to be in testing until/)
+  await postrider.commands.json(...sts('none'))
+  assert.match(await postrider.commands.fails(...sts('enforce')), /has not been in testing.*--force/)
+  await postrider.commands.json(...sts('testing'))
+  assert.match(await postrider.commands.fails(...sts('enforce')), /has to be in testing until/)
   await setSince(8 * DAY)
-  await commands.json(...sts('testing'))
-  assert.match(await commands.fails(...sts('enforce')), /^[^]*: there is no certificate for mta-sts\.here\.test/)
+  await postrider.commands.json(...sts('testing'))
+  assert.match(
+    await postrider.commands.fails(...sts('enforce')),
+    /^[^]*: there is no certificate for mta-sts\.here\.test/,
+  )
   assert.equal(row().sts_mode, 'testing', 'refused is not set')
-  const forced = await commands.json(...sts('enforce', '--force'))
+  const forced = await postrider.commands.json(...sts('enforce', '--force'))
   assert.equal(forced.warnings.length, 1)
   assert.equal(row().sts_mode, 'enforce')
-  await commands.json(...sts('testing'))
+  await postrider.commands.json(...sts('testing'))
   await setSince(8 * DAY)
   const pair = makeCertificate('mta-sts.here.test', Date.now())
   new Shelf(postrider.dataDir).keep('mta-sts.here.test', pair.cert)
   writeFileSync(join(postrider.dataDir, 'acme', 'mta-sts.here.test.key'), pair.key)
-  assert.deepEqual((await commands.json(...sts('enforce'))).warnings, [])
+  assert.deepEqual((await postrider.commands.json(...sts('enforce'))).warnings, [])
   await setSince(0)
-  assert.deepEqual((await commands.json(...sts('enforce'))).warnings, [], 'it is already')
+  assert.deepEqual((await postrider.commands.json(...sts('enforce'))).warnings, [], 'it is already')
 })
 
 test('the id of an MTA-STS record changes with every part of its policy, and with nothing else', async () => {
@@ -113,31 +105,31 @@ test('the id of an MTA-STS record changes with every part of its policy, and wit
 })
 
 test('DMARC: what is published, what it should say, and a warning before it is stricter', async () => {
-  const shown = await commands.json('domain', 'dmarc', 'here.test')
+  const shown = await postrider.commands.json('domain', 'dmarc', 'here.test')
   assert.deepEqual([shown.record, shown.policy, shown.wanted], ['_dmarc.here.test', 'none', 'none'])
   assert.equal(shown.next, 'quarantine')
-  const stricter = await commands.json('domain', 'dmarc', 'here.test', '--policy', 'quarantine')
+  const stricter = await postrider.commands.json('domain', 'dmarc', 'here.test', '--policy', 'quarantine')
   assert.equal(stricter.value, 'v=DMARC1; p=quarantine; rua=mailto:postmaster@bounce.here.test;')
   assert.match(stricter.warning, /put aside mail in the name of here\.test/)
-  const { records } = await commands.json('domain', 'records', 'here.test')
+  const { records } = await postrider.commands.json('domain', 'records', 'here.test')
   const dmarc = records.find(({ record_type }: { record_type: string }) => record_type === 'DMARC')
   assert.equal(dmarc.value, 'v=DMARC1; p=quarantine; rua=mailto:postmaster@bounce.here.test;')
   postrider.dns.set('_dmarc.here.test', 'TXT', ['v=DMARC1; p=quarantine;', 'v=DMARC1; p=none'])
-  assert.equal((await commands.json('domain', 'dmarc', 'here.test')).published, null)
+  assert.equal((await postrider.commands.json('domain', 'dmarc', 'here.test')).published, null)
   postrider.dns.set('_dmarc.here.test', 'TXT', ['v=DMARC1; p=quarantine;'])
-  const done = await commands.json('domain', 'dmarc', 'here.test')
+  const done = await postrider.commands.json('domain', 'dmarc', 'here.test')
   assert.deepEqual([done.policy, done.next, done.warning], ['quarantine', 'reject', null])
 })
 
 test('DMARC: a published record keeps its other tags, in the advice, the records and the zone file', async () => {
   const { dns } = postrider
   await postrider.activeDomain('tags.test')
-  const dmarc = (...more: string[]) => commands.json('domain', 'dmarc', 'tags.test', ...more)
+  const dmarc = (...more: string[]) => postrider.commands.json('domain', 'dmarc', 'tags.test', ...more)
   const published = (p: string) => `v=DMARC1; p=${p}; sp=none; rua=mailto:d@tags.test; adkim=s`
   dns.set('_dmarc.tags.test', 'TXT', [published('none')])
   const record = async (command: string) => {
-    const { records, zone } = await commands.json('domain', command, 'tags.test')
-    const { stdout } = await commands.run(['domain', command, 'tags.test'])
+    const { records, zone } = await postrider.commands.json('domain', command, 'tags.test')
+    const { stdout } = await postrider.commands.run(['domain', command, 'tags.test'])
     const found = records.find(({ record_type }: { record_type: string }) => record_type === 'DMARC')
     return { ...found, zone, state: /^(\S+(?: \S+)?) +DMARC/m.exec(stdout)![1] }
   }
@@ -151,7 +143,7 @@ test('DMARC: a published record keeps its other tags, in the advice, the records
     )
   }
   assert.ok((await record('records')).zone.includes(`"${published('quarantine')}"`))
-  assert.equal((await commands.json('domain', 'show', 'tags.test')).status, 'active', 'never in the way')
+  assert.equal((await postrider.commands.json('domain', 'show', 'tags.test')).status, 'active', 'never in the way')
   dns.set('_dmarc.tags.test', 'TXT', [published('quarantine')])
   assert.equal((await record('check')).state, 'ok')
   const reject = await dmarc('--policy', 'reject')
@@ -173,7 +165,7 @@ test('DMARC of a subdomain: that of the organisation counts and stays; a policy 
   const organisation = 'v=DMARC1; p=quarantine; sp=none; rua=mailto:d@own.test'
   dns.set('_dmarc.sub.own.test', 'TXT', undefined)
   dns.set('_dmarc.own.test', 'TXT', [organisation])
-  const dmarc = (...more: string[]) => commands.json('domain', 'dmarc', 'sub.own.test', ...more)
+  const dmarc = (...more: string[]) => postrider.commands.json('domain', 'dmarc', 'sub.own.test', ...more)
   const plain = await dmarc()
   assert.deepEqual([plain.record, plain.value, plain.policy], ['_dmarc.own.test', organisation, 'none'])
   const own = await dmarc('--policy', 'reject')
@@ -183,11 +175,11 @@ test('DMARC of a subdomain: that of the organisation counts and stays; a policy 
     'the organisation’s is not rewritten',
   )
   assert.match(own.warning, /in the name of sub\.own\.test /)
-  const { stdout } = await commands.run(['domain', 'dmarc', 'sub.own.test'])
+  const { stdout } = await postrider.commands.run(['domain', 'dmarc', 'sub.own.test'])
   assert.match(stdout, /^_dmarc\.own\.test says: v=DMARC1; p=quarantine.*\nThat counts for sub\.own\.test/)
   assert.match(stdout, /^_dmarc\.sub\.own\.test should say: v=DMARC1; p=reject; rua=mailto:d@own\.test$/m)
   const record = async () => {
-    const { records } = await commands.json('domain', 'check', 'sub.own.test')
+    const { records } = await postrider.commands.json('domain', 'check', 'sub.own.test')
     return records.find(({ record_type }: { record_type: string }) => record_type === 'DMARC')
   }
   const before = await record()
@@ -251,7 +243,7 @@ test('advised: SPF of the domain itself where it has none, else what to add; CAA
 })
 
 test('reports of DMARC and TLS go to an address that this server takes, in the same organisation (D19, D78)', async () => {
-  const { records } = await commands.json('domain', 'records', 'here.test')
+  const { records } = await postrider.commands.json('domain', 'records', 'here.test')
   const values = (records as { record_type: string; value: string }[]).map(({ value }) => value)
   const named = values.flatMap((value) => [...value.matchAll(/rua=mailto:([^;]+)/g)].map(([, address]) => address!))
   assert.ok(values.some((value) => /^v=TLSRPTv1; rua=mailto:postmaster@bounce\.here\.test$/.test(value)))

@@ -1,17 +1,13 @@
 import assert from 'node:assert/strict'
 import { createPublicKey } from 'node:crypto'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
 import { recordsOf, syncRecords } from '../../src/domains/records.ts'
 import { domainByKey } from '../../src/domains/find.ts'
-import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance, type Answer } from '../kit/appliance.ts'
+import { ofFile } from '../kit/of-file.ts'
 
-let postrider: TestAppliance
-
-before(async () => {
-  postrider = await startTestAppliance({ newKeys: true, config: { regions: ['eu', 'us-1'] } })
-})
-after(() => postrider.stop())
+const postrider = ofFile(() => startTestAppliance({ newKeys: true, config: { regions: ['eu', 'us-1'] } }))
 
 const create = (attributes: Record<string, unknown>) =>
   postrider.api('POST', '/domains', document('domains', attributes))

@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict'
 import { createSocket } from 'node:dgram'
 import type { AddressInfo } from 'node:net'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import dnsPacket from 'dns-packet'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { createResolver, type Answer as Found, type Mx, type Resolver } from '../../src/net/resolver.ts'
-import { SCOPES } from '../../src/identity/scopes.ts'
-import { createToken } from '../../src/identity/tokens.ts'
 import { checkDomain, nextCheck } from '../../src/domains/check.ts'
 import { lookUp, recordsOf, type DnsRecord } from '../../src/domains/records.ts'
 import { domainByKey, type Domain } from '../../src/domains/find.ts'
@@ -15,19 +13,12 @@ import { changeDomain } from '../../src/domains/lifecycle.ts'
 import type { DomainStatus } from '../../src/states/domain.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 
-let postrider: TestAppliance
-let api: TestAppliance['api']
+const postrider = ofFile(() => startTestAppliance())
 
-before(async () => {
-  postrider = await startTestAppliance()
-  // Months pass here; the kit's own tokens live for one.
-  const lasting = { name: 'lasting', scopes: SCOPES, duration: '12_months' } as const
-  const { plaintext } = await createToken(postrider.appliance.deps, postrider.user.key, lasting)
-  api = (method, path, body) => postrider.api(method, path, body, { authorization: `Bearer ${plaintext}` })
-})
-after(() => postrider.stop())
+const api: TestAppliance['api'] = (...request) => postrider.api(...request)
 
 const store = () => postrider.appliance.deps.store
 const rowOf = (id: string): Domain => store().first(raw<Domain>('select * from domains where id = ?', [id]))!

@@ -8,7 +8,7 @@ import { createServer, type Server } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { after, test } from 'node:test'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { makeCertificate } from '../../src/base/certificate.ts'
@@ -18,18 +18,18 @@ import { allow } from '../../src/identity/oauth-allowed.ts'
 import { addClient, clientById, forgetClients, MAX_CLIENTS } from '../../src/identity/oauth-clients.ts'
 import { hostOf, urlFault } from '../../src/identity/oauth-documents.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
 import { oauthProvider } from '../kit/oauth-client.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { givePassword, Person } from '../kit/person.ts'
 import { until } from '../kit/until.ts'
 
 const PASSWORD = 'a long enough password'
 const REDIRECT = 'http://127.0.0.1:1234/callback'
 
-let postrider: TestAppliance
-let url: string
 let documents: Server
 let dir: string
+let caFile: string
 /** Where the documents lie: https, host and port. */
 let place: string
 /** What lies there, by path; everything else is 404. */
@@ -39,10 +39,10 @@ const asked: string[] = []
 const logged: Record<string, unknown>[] = []
 let connections = 0
 
-before(async () => {
+setUp(async () => {
   dir = mkdtempSync(join(tmpdir(), 'postrider-documents-'))
   const certificate = makeCertificate('agent.test', Date.now())
-  const caFile = join(dir, 'ca.pem')
+  caFile = join(dir, 'ca.pem')
   writeFileSync(caFile, certificate.cert)
   documents = createServer(certificate, (request, response) => {
     asked.push(request.url!)
@@ -54,25 +54,27 @@ before(async () => {
   documents.on('tlsClientError', () => {})
   await new Promise<void>((resolve) => documents.listen(0, '127.0.0.1', resolve))
   place = `https://agent.test:${(documents.address() as AddressInfo).port}`
-  postrider = await startTestAppliance({
+})
+const postrider = ofFile(() =>
+  startTestAppliance({
     config: {
       network: { allow_private: ['127.0.0.1'] },
       webhooks: { ca_file: caFile },
       http: { trusted_proxies: ['127.0.0.1'] },
     },
     log: { ...silentLog, warn: (event, more) => void logged.push({ event, ...more }) },
-  })
-  url = `http://127.0.0.1:${postrider.appliance.http.port}`
-  postrider.config.http.public_url = url
+    domains: ['here.test'],
+    open: true,
+  }),
+)
+setUp(async () => {
   postrider.dns.set('agent.test', 'A', ['127.0.0.1'])
   postrider.dns.set('inside.test', 'A', ['10.0.0.1'])
-  await postrider.activeDomain('here.test')
   await givePassword(postrider, postrider.user.email, PASSWORD)
 })
 after(async () => {
   documents.closeAllConnections()
   await new Promise((resolve) => documents.close(resolve))
-  await postrider.stop()
   rmSync(dir, { recursive: true, force: true })
 })
 
@@ -106,7 +108,7 @@ const asking = (clientId: string, more: Record<string, string> = {}): string =>
 let askers = 0
 async function ask(clientId: string, more: Record<string, string> = {}, from?: string) {
   const address = from ?? `198.51.${Math.floor(askers / 250)}.${(askers++ % 250) + 1}`
-  const response = await fetch(url + asking(clientId, more), {
+  const response = await fetch(postrider.url + asking(clientId, more), {
     redirect: 'manual',
     headers: { 'x-forwarded-for': address },
   })
@@ -120,7 +122,7 @@ test('a program that the URL describes is let in without registering, refreshes,
   const clientId = lay('/oauth/client.json', about('/oauth/client.json', { client_name: 'Test agent' }))
   const { n } = store().first<{ n: number }>(raw('select count(*) as n from oauth_clients'))!
   const auth = Object.assign(oauthProvider(REDIRECT), { clientMetadataUrl: clientId })
-  const transport = () => new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth })
+  const transport = () => new StreamableHTTPClientTransport(new URL(`${postrider.url}/mcp`), { authProvider: auth })
   const connect = async (): Promise<Client> => {
     const client = new Client({ name: 'test', version: '1' })
     await client.connect(transport())
@@ -128,7 +130,7 @@ test('a program that the URL describes is let in without registering, refreshes,
   }
   await assert.rejects(connect())
   assert.equal(auth.opened!.searchParams.get('client_id'), clientId)
-  const back = await new Person(url).allow(auth.opened!, postrider.user.email, PASSWORD)
+  const back = await new Person(postrider.url).allow(auth.opened!, postrider.user.email, PASSWORD)
   await transport().finishAuth(back.searchParams.get('code')!)
   const client = await connect()
   const mail = { from: 'me@here.test', to: 'you@there.test', subject: 'From an agent', text: 'Hello.' }
@@ -165,10 +167,10 @@ test('a long URL is an agent all the same', async () => {
   const path = `/${'x'.repeat(300)}`
   const clientId = lay(path, about(path))
   const auth = Object.assign(oauthProvider(REDIRECT), { clientMetadataUrl: clientId })
-  const transport = () => new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth })
+  const transport = () => new StreamableHTTPClientTransport(new URL(`${postrider.url}/mcp`), { authProvider: auth })
   const client = new Client({ name: 'test', version: '1' })
   await assert.rejects(client.connect(transport()))
-  const back = await new Person(url).allow(auth.opened!, postrider.user.email, PASSWORD)
+  const back = await new Person(postrider.url).allow(auth.opened!, postrider.user.email, PASSWORD)
   await transport().finishAuth(back.searchParams.get('code')!)
   await client.connect(transport())
   const mail = { from: 'me@here.test', to: 'you@there.test', subject: 'x', text: 'x' }
@@ -181,7 +183,7 @@ test('a long URL is an agent all the same', async () => {
 test('people see the host of the description and where the answer goes, and are warned of loopback', async () => {
   const { host } = new URL(place)
   const clientId = lay('/named', about('/named', { client_name: 'Claude <b>' }))
-  const person = new Person(url)
+  const person = new Person(postrider.url)
   const signIn = await person.open(asking(clientId))
   assert.match(signIn.text, new RegExp(`Claude &lt;b&gt;.*of <strong>${host}`, 's'))
   const consent = await person.signIn(asking(clientId), postrider.user.email, PASSWORD)

@@ -3,32 +3,21 @@ import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { receive } from '../kit/sender.ts'
 import { mailsOf } from '../mail/mails.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
-let url: string
-const { attempted, become, post, receiver } = mailsOf(() => postrider)
+const { attempted, become, post } = mailsOf(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
-  url = `http://127.0.0.1:${postrider.appliance.http.port}/metrics`
-  await postrider.activeDomain('here.test')
-  receiver('there.test')
-})
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
-})
+const exchanger = testExchanger()
+const postrider = ofFile(() => startTestAppliance({ exchanger, domains: ['here.test'], routes: ['there.test'] }))
 
 async function figures(): Promise<Map<string, number>> {
-  const response = await fetch(url)
+  const response = await fetch(`${postrider.url}/metrics`)
   assert.equal(response.status, 200)
   assert.match(response.headers.get('content-type')!, /^text\/plain; version=0\.0\.4/)
   const text = await response.text()
@@ -182,7 +171,7 @@ test('the certificate’s end, the last backup and the use of plans are told', a
 
 test('who comes from elsewhere, or through a proxy, finds nothing', async () => {
   for (const name of ['x-forwarded-for', 'forwarded', 'x-real-ip'])
-    assert.equal((await fetch(url, { headers: { [name]: '127.0.0.1' } })).status, 404, name)
+    assert.equal((await fetch(`${postrider.url}/metrics`, { headers: { [name]: '127.0.0.1' } })).status, 404, name)
   // No socket, no address.
   assert.equal((await postrider.raw('/metrics')).status, 404)
   assert.equal((await postrider.raw('/metrics', { headers: { authorization: 'Bearer ' } })).status, 404)
@@ -204,7 +193,7 @@ test('with metrics.token a Prometheus elsewhere reads them, and nobody else', as
     const refused = await ask(wrong)
     assert.deepEqual([refused.status, refused.headers.get('www-authenticate')], [401, 'Bearer'], String(wrong))
   }
-  assert.equal((await fetch(url)).status, 200, 'this machine needs none')
+  assert.equal((await fetch(`${postrider.url}/metrics`)).status, 200, 'this machine needs none')
   postrider.config.metrics.token = ''
 })
 

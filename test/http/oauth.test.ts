@@ -1,25 +1,25 @@
 // Attacks on the OAuth server, each of which must come to nothing.
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { addClient, clientById, isRegistered, readRegistration } from '../../src/identity/oauth-clients.ts'
 import { findAccess, grantCode } from '../../src/identity/oauth-grants.ts'
 import { SignIns } from '../../src/identity/sign-in.ts'
 import { setPassword } from '../../src/identity/users.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 
-let postrider: TestAppliance
 let clientId: string
 const REDIRECT = 'http://localhost:1234/callback'
 const VERIFIER = 'v'.repeat(43)
 const CHALLENGE = createHash('sha256').update(VERIFIER).digest('base64url')
 
-before(async () => {
-  postrider = await startTestAppliance()
+const postrider = ofFile(() => startTestAppliance())
+
+setUp(async () => {
   clientId = (await addClient(postrider.appliance.deps, { name: 'Test', redirectUris: [REDIRECT] }))!.id
   await setPassword(postrider.appliance.deps, postrider.user.email, 'a long enough password')
 })
-after(() => postrider.stop())
 
 const code = (): Promise<string> =>
   grantCode(postrider.appliance.deps, {

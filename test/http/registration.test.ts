@@ -3,33 +3,30 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { silentLog } from '../../src/base/log.ts'
 import { addClient, clientById, forgetClients, MAX_CLIENTS } from '../../src/identity/oauth-clients.ts'
 import { grantCode } from '../../src/identity/oauth-grants.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ofFile } from '../kit/of-file.ts'
 
-let postrider: TestAppliance
-let url: string
 const REDIRECT = 'http://127.0.0.1:1234/callback'
 
-before(async () => {
-  postrider = await startTestAppliance({
+const postrider = ofFile(() =>
+  startTestAppliance({
     config: { oauth: { redirect_origins: ['http://127.0.0.1', 'https://good.example'] } },
-  })
-  url = `http://127.0.0.1:${postrider.appliance.http.port}`
-  postrider.config.http.public_url = url
-})
-after(() => postrider.stop())
+    open: true,
+  }),
+)
 
 /** Each registration from an address of its own, unless it says from which. */
 let asked = 0
 async function register(body: unknown, headers: Record<string, string> = {}) {
   postrider.config.http.trusted_proxies = ['127.0.0.1']
   const from = `192.0.2.${(asked++ % 250) + 1}`
-  const response = await fetch(`${url}/oauth/register`, {
+  const response = await fetch(`${postrider.url}/oauth/register`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', 'x-forwarded-for': from, ...headers },
     body: typeof body === 'string' ? body : JSON.stringify(body),
@@ -43,7 +40,7 @@ async function register(body: unknown, headers: Record<string, string> = {}) {
 
 test('the metadata documents name the issuer byte for byte, and each its own resource', async () => {
   const read = async (path: string) => {
-    const response = await fetch(`${url}/.well-known/${path}`, { headers: { origin: 'https://any.test' } })
+    const response = await fetch(`${postrider.url}/.well-known/${path}`, { headers: { origin: 'https://any.test' } })
     assert.equal(response.status, 200, path)
     assert.match(response.headers.get('content-type')!, /^application\/json/)
     assert.match(response.headers.get('cache-control')!, /max-age=\d+/)
@@ -54,11 +51,11 @@ test('the metadata documents name the issuer byte for byte, and each its own res
   for (const path of ['oauth-authorization-server', 'oauth-authorization-server/mcp']) {
     const document = await read(path)
     assert.deepEqual(document, {
-      issuer: url,
-      authorization_endpoint: `${url}/oauth/authorize`,
-      token_endpoint: `${url}/oauth/token`,
-      registration_endpoint: `${url}/oauth/register`,
-      revocation_endpoint: `${url}/oauth/revoke`,
+      issuer: postrider.url,
+      authorization_endpoint: `${postrider.url}/oauth/authorize`,
+      token_endpoint: `${postrider.url}/oauth/token`,
+      registration_endpoint: `${postrider.url}/oauth/register`,
+      revocation_endpoint: `${postrider.url}/oauth/revoke`,
       revocation_endpoint_auth_methods_supported: ['none'],
       scopes_supported: ['mcp:use'],
       response_types_supported: ['code'],
@@ -71,25 +68,25 @@ test('the metadata documents name the issuer byte for byte, and each its own res
     })
   }
   for (const [path, resource] of [
-    ['oauth-protected-resource', url],
-    ['oauth-protected-resource/mcp', `${url}/mcp`],
+    ['oauth-protected-resource', postrider.url],
+    ['oauth-protected-resource/mcp', `${postrider.url}/mcp`],
   ] as const)
     assert.deepEqual(await read(path), {
       resource,
-      authorization_servers: [url],
+      authorization_servers: [postrider.url],
       scopes_supported: ['mcp:use'],
       bearer_methods_supported: ['header'],
       resource_name: 'Postrider',
     })
-  const refused = await fetch(`${url}/mcp`, { method: 'POST' })
+  const refused = await fetch(`${postrider.url}/mcp`, { method: 'POST' })
   const [, pointed] = /resource_metadata="([^"]+)"/.exec(refused.headers.get('www-authenticate')!)!
-  assert.equal(pointed, `${url}/.well-known/oauth-protected-resource/mcp`)
+  assert.equal(pointed, `${postrider.url}/.well-known/oauth-protected-resource/mcp`)
   assert.doesNotMatch(refused.headers.get('www-authenticate')!, /error=/, 'nothing was sent that could be wrong')
 })
 
 test('a browser of any origin may ask metadata, register and token, without credentials', async () => {
   for (const path of ['/oauth/register', '/oauth/token', '/.well-known/oauth-authorization-server']) {
-    const { headers, status } = await fetch(url + path, {
+    const { headers, status } = await fetch(postrider.url + path, {
       method: 'OPTIONS',
       headers: {
         origin: 'https://any.test',
@@ -102,7 +99,7 @@ test('a browser of any origin may ask metadata, register and token, without cred
     assert.equal(headers.get('access-control-allow-credentials'), null)
     assert.match(headers.get('access-control-allow-headers')!, /MCP-Protocol-Version/i)
   }
-  const page = await fetch(`${url}/oauth/authorize?client_id=x`, { headers: { origin: 'https://any.test' } })
+  const page = await fetch(`${postrider.url}/oauth/authorize?client_id=x`, { headers: { origin: 'https://any.test' } })
   assert.equal(page.headers.get('access-control-allow-origin'), null, 'the page of consent is read by nobody else')
 })
 
@@ -180,7 +177,7 @@ test('other methods are told which one there is', async () => {
     ['DELETE', '/oauth/register', 'POST'],
     ['POST', '/.well-known/oauth-authorization-server', 'GET, HEAD'],
   ] as const) {
-    const { headers, status } = await fetch(url + path, { method })
+    const { headers, status } = await fetch(postrider.url + path, { method })
     assert.deepEqual([status, headers.get('allow')], [405, allow], path)
   }
 })
@@ -227,7 +224,7 @@ test('who floods the door locks nobody out; unused clients are forgotten after t
     user_key: postrider.user.key,
     redirect_uri: REDIRECT,
     challenge: 'c'.repeat(43),
-    resource: url,
+    resource: postrider.url,
   })
   const { count } = deps.store.first(raw<{ count: number }>('select count(*) as count from oauth_clients'))!
   const now = postrider.clock.now()

@@ -1,13 +1,12 @@
 // Tokens given back (RFC 7009): what was revoked is over at once, and nobody revokes what is another's.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { findAccess } from '../../src/identity/oauth-grants.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
 import { letIn } from '../kit/oauth-client.ts'
+import { ofFile } from '../kit/of-file.ts'
 
-let postrider: TestAppliance
-before(async () => void (postrider = await startTestAppliance()))
-after(() => postrider.stop())
+const postrider = ofFile(() => startTestAppliance())
 
 const post = (path: string, form: Record<string, string>) =>
   postrider.raw(path, {

@@ -2,30 +2,27 @@
 // can do with them.
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import { addClient } from '../../src/identity/oauth-clients.ts'
 import { addUser, checkPassword, hashPassword, NOBODY, setPassword } from '../../src/identity/users.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
 import { raw } from '../../src/store/query.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { givePassword, Person, type Page } from '../kit/person.ts'
 
-let postrider: TestAppliance
-let url: string
 let clientId: string
 const REDIRECT = 'http://127.0.0.1:1234/callback?kept=1'
 const PASSWORD = 'a long enough password'
 const CHALLENGE = createHash('sha256').update('v'.repeat(43)).digest('base64url')
 
-before(async () => {
-  postrider = await startTestAppliance()
-  url = `http://127.0.0.1:${postrider.appliance.http.port}`
-  postrider.config.http.public_url = url
+const postrider = ofFile(() => startTestAppliance({ open: true }))
+
+setUp(async () => {
   clientId = await clientNamed('Test')
   for (const { email } of [postrider.user, postrider.other]) await givePassword(postrider, email, PASSWORD)
 })
-after(() => postrider.stop())
 
 const clientNamed = async (name: string): Promise<string> =>
   (await addClient(postrider.appliance.deps, { name, redirectUris: [REDIRECT] }))!.id
@@ -47,7 +44,7 @@ const isSignIn = ({ text }: Page): boolean => text.includes('name="password"')
 const isConsent = ({ text }: Page): boolean => text.includes('value="allow"')
 
 test('sign in, see who asks and where the answer goes, allow: every step as it should be', async () => {
-  const person = new Person(url)
+  const person = new Person(postrider.url)
   const first = await person.open(asking())
   assert.ok(isSignIn(first) && !isConsent(first))
   for (const page of [first, await person.signIn(asking(), postrider.user.email, PASSWORD)]) {
@@ -69,7 +66,7 @@ test('sign in, see who asks and where the answer goes, allow: every step as it s
   assert.equal(to.origin + to.pathname, 'http://127.0.0.1:1234/callback')
   assert.deepEqual([...to.searchParams.keys()], ['kept', 'code', 'state', 'iss'])
   assert.equal(to.searchParams.get('state'), 'a state & more')
-  assert.equal(to.searchParams.get('iss'), url)
+  assert.equal(to.searchParams.get('iss'), postrider.url)
   assert.ok(isConsent(await person.open(asking())), 'asked anew each time')
   const denied = await person.press(consent, 'deny')
   assert.match(denied.headers.get('location')!, /error=access_denied/)
@@ -78,7 +75,7 @@ test('sign in, see who asks and where the answer goes, allow: every step as it s
 })
 
 test('the cookies are out of reach of scripts, and over https of no neighbour', async () => {
-  const person = new Person(url)
+  const person = new Person(postrider.url)
   await person.signIn(asking(), postrider.user.email, PASSWORD)
   assert.equal(person.set.length, 2)
   for (const line of person.set) {
@@ -89,7 +86,7 @@ test('the cookies are out of reach of scripts, and over https of no neighbour', 
   }
   postrider.config.http.public_url = 'https://mail.example'
   try {
-    const secure = new Person(url)
+    const secure = new Person(postrider.url)
     await secure.signIn(asking(), postrider.user.email, PASSWORD)
     assert.equal(secure.set.length, 2)
     for (const line of secure.set) {
@@ -99,13 +96,13 @@ test('the cookies are out of reach of scripts, and over https of no neighbour', 
       assert.doesNotMatch(line, /Domain=/i)
     }
   } finally {
-    postrider.config.http.public_url = url
+    postrider.config.http.public_url = postrider.url
   }
 })
 
 test('a session of which one character is another, or whose time or password is over, is none', async () => {
   const { clock } = postrider
-  const person = new Person(url)
+  const person = new Person(postrider.url)
   await person.signIn(asking(), postrider.user.email, PASSWORD)
   const good = person.cookies.get('postrider_session')!
   const shows = async (cookie: string): Promise<boolean> => {
@@ -123,7 +120,7 @@ test('a session of which one character is another, or whose time or password is 
   await until(() => sessionSeenAt() === clock.now(), 'the use is noted')
   clock.leap(12 * HOUR)
   assert.ok(!(await shows(good)), 'twelve hours without a request')
-  const again = new Person(url)
+  const again = new Person(postrider.url)
   await again.signIn(asking(), postrider.other.email, PASSWORD)
   assert.ok(isConsent(await again.open(asking())))
   await setPassword(postrider.appliance.deps, postrider.other.email, `${PASSWORD} `)
@@ -132,7 +129,7 @@ test('a session of which one character is another, or whose time or password is 
 })
 
 test('a form of another browser, another person, another request or no page of ours does nothing', async () => {
-  const [victim, stranger] = [new Person(url), new Person(url)]
+  const [victim, stranger] = [new Person(postrider.url), new Person(postrider.url)]
   const theirs = await stranger.open(asking())
   await victim.open(asking())
   // Login CSRF: the stranger's form, with the stranger's account, sent by the victim's browser.
@@ -140,7 +137,11 @@ test('a form of another browser, another person, another request or no page of o
   const signedIn = await victim.press(theirs, 'sign-in', typed)
   assert.equal(signedIn.status, 403)
   assert.equal(victim.cookies.get('postrider_session'), undefined)
-  assert.equal((await new Person(url).press(theirs, 'sign-in', typed)).status, 403, 'a browser that was never here')
+  assert.equal(
+    (await new Person(postrider.url).press(theirs, 'sign-in', typed)).status,
+    403,
+    'a browser that was never here',
+  )
 
   const consent = await victim.signIn(asking(), postrider.user.email, PASSWORD)
   const strange = await stranger.signIn(asking(), postrider.other.email, PASSWORD)
@@ -167,12 +168,15 @@ test('a form of another browser, another person, another request or no page of o
 
 test('a name or a state of markup is shown as text', async () => {
   const name = '</title><script>alert(1)</script>"\'><img src=x onerror=alert(1)>&amp;'
-  const person = new Person(url)
+  const person = new Person(postrider.url)
   const at = asking({ client_id: await clientNamed(name), state: '"><script>alert(2)</script>' })
   const pages = [await person.open(at), await person.signIn(at, postrider.user.email, PASSWORD)]
-  const wrong = await new Person(url).open(at)
-  pages.push(await new Person(url).press(wrong, 'sign-in'), await person.open(asking({ client_id: '<script>' })))
-  const typed = new Person(url)
+  const wrong = await new Person(postrider.url).open(at)
+  pages.push(
+    await new Person(postrider.url).press(wrong, 'sign-in'),
+    await person.open(asking({ client_id: '<script>' })),
+  )
+  const typed = new Person(postrider.url)
   pages.push(
     await typed.press(await typed.open(at), 'sign-in', { email: '"><script>alert(3)</script>', password: 'x' }),
   )
@@ -189,7 +193,7 @@ test('guesses are slowed, then shut out for minutes; nothing tells whether a use
   await addUser(postrider.appliance.deps, { email: 'without@password.test' })
   const guess = async (email: string, times: number): Promise<string[]> => {
     clock.leap(60 * MINUTE)
-    const person = new Person(url)
+    const person = new Person(postrider.url)
     const page = await person.open(asking())
     const said: string[] = []
     for (let i = 0; i < times; i++) {
@@ -210,7 +214,7 @@ test('guesses are slowed, then shut out for minutes; nothing tells whether a use
   assert.deepEqual(await guess(postrider.user.email, 17), nobody)
   // Shut is shut, also to the right password.
   const right = { email: postrider.user.email, password: PASSWORD }
-  const person = new Person(url)
+  const person = new Person(postrider.url)
   const page = await person.open(asking())
   assert.equal((await person.press(page, 'sign-in', right)).status, 429)
   clock.leap(15 * MINUTE)
@@ -223,7 +227,7 @@ test('who knows an address locks nobody out: guesses from everywhere slow an acc
   postrider.config.http.trusted_proxies = ['127.0.0.1']
   try {
     const from = (n: number) => ({ 'x-forwarded-for': `198.51.100.${n}` })
-    const attacker = new Person(url)
+    const attacker = new Person(postrider.url)
     const page = await attacker.open(asking())
     const email = postrider.other.email
     for (let n = 1; n <= 5; n++) {
@@ -231,7 +235,7 @@ test('who knows an address locks nobody out: guesses from everywhere slow an acc
       clock.advance(2000)
     }
     await attacker.press(page, 'sign-in', { email, password: 'guess' }, from(6))
-    const person = new Person(url)
+    const person = new Person(postrider.url)
     const own = await person.open(asking())
     const soon = await person.press(own, 'sign-in', { email, password: PASSWORD }, from(200))
     assert.deepEqual([soon.status, soon.headers.get('retry-after')], [429, '2'])
@@ -256,7 +260,7 @@ test('behind the proxy of an https address each client counts for itself', async
   postrider.clock.leap(60 * MINUTE)
   postrider.config.http.public_url = 'https://mail.example'
   try {
-    const attacker = new Person(url)
+    const attacker = new Person(postrider.url)
     const page = await attacker.open(asking())
     for (let n = 0; n < 5; n++)
       await attacker.press(
@@ -269,18 +273,18 @@ test('behind the proxy of an https address each client counts for itself', async
     assert.equal((await attacker.press(page, 'sign-in', right, { 'x-forwarded-for': '192.0.2.9' })).status, 429)
     assert.equal((await attacker.press(page, 'sign-in', right, { 'x-forwarded-for': '192.0.2.10' })).status, 303)
   } finally {
-    postrider.config.http.public_url = url
+    postrider.config.http.public_url = postrider.url
   }
 })
 
 test('two pages opened at once: the second signs in as well', async () => {
-  const person = new Person(url)
+  const person = new Person(postrider.url)
   const [first, second] = [await person.open(asking()), await person.open(asking({ state: 'second' }))]
   const typed = { email: postrider.user.email, password: PASSWORD }
   assert.equal((await person.press(first, 'sign-in', typed)).status, 303)
   const answer = await person.press(second, 'sign-in', typed)
   assert.deepEqual(
-    [answer.status, new URL(answer.headers.get('location')!, url).searchParams.get('state')],
+    [answer.status, new URL(answer.headers.get('location')!, postrider.url).searchParams.get('state')],
     [303, 'second'],
   )
 })
@@ -290,7 +294,7 @@ test('an address in its own script and a password of any length', async () => {
   await addUser(postrider.appliance.deps, { email })
   await givePassword(postrider, 'carol@xn--bcher-kva.example', 'long '.repeat(400))
   for (const typed of [email, 'Carol@xn--bcher-kva.example', ' carol@BÜCHER.example ']) {
-    const person = new Person(url)
+    const person = new Person(postrider.url)
     const page = await person.open(asking())
     assert.equal(
       (await person.press(page, 'sign-in', { email: typed, password: 'long '.repeat(400) })).status,
@@ -304,7 +308,7 @@ test('a program’s own query comes back as it was; what is empty is not there',
   const own = 'http://127.0.0.1:9/cb?a&b=%7e%20(x)&c=1/2'
   const { id } = (await addClient(postrider.appliance.deps, { name: 'Own', redirectUris: [own] }))!
   const at = `${asking({ client_id: id, redirect_uri: own })}&resource=&scope=`
-  const person = new Person(url)
+  const person = new Person(postrider.url)
   const back = await person.press(await person.signIn(at, postrider.user.email, PASSWORD), 'allow')
   assert.ok(back.headers.get('location')!.startsWith(`${own}&code=`), back.headers.get('location')!)
   const empty = new URL((await person.open(asking({ response_type: '', state: '' }))).headers.get('location')!)
@@ -321,7 +325,7 @@ test('who does not exist costs the same work as who does', async () => {
 })
 
 test('what is too long is refused before it is looked at', async () => {
-  const person = new Person(url)
+  const person = new Person(postrider.url)
   const page = await person.open(asking())
   assert.equal((await person.press(page, 'sign-in', { password: 'x'.repeat(40_000) })).status, 413)
   // Thrice as long as a form.

@@ -1,19 +1,14 @@
 // What a token may not do by making another one, or by naming another agent (D116, D117).
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { SCOPES, type Scope } from '../../src/identity/scopes.ts'
 import { listUsers } from '../../src/identity/users.ts'
 import { changeToken, createToken, listTokens } from '../../src/identity/tokens.ts'
-import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance, type Answer } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
+import { ofFile } from '../kit/of-file.ts'
 
-let postrider: TestAppliance
-
-before(async () => {
-  postrider = await startTestAppliance()
-  await postrider.activeDomain('here.test')
-})
-after(() => postrider.stop())
+const postrider = ofFile(() => startTestAppliance({ domains: ['here.test'] }))
 
 const deps = () => postrider.appliance.deps
 const tokenWith = (more: { agentId?: string; daily?: number }, scopes: readonly Scope[] = SCOPES) =>

@@ -1,29 +1,27 @@
 // Subscriptions (D16): each change is told once; a downgrade counts from its date.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { planOf } from '../../src/identity/plan.ts'
 import { applyDowngrades, changeSubscription } from '../../src/identity/subscription.ts'
 import { DAY } from '../../src/base/clock.ts'
 import { leaveBranded } from '../../src/domains/lifecycle.ts'
 import { db, raw } from '../../src/store/query.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { ofFile } from '../kit/of-file.ts'
 
-let postrider: TestAppliance
-let domain: { id: string }
 const EMAIL = 'ann@owner.test'
 
-before(async () => {
-  postrider = await startTestAppliance({
+const postrider = ofFile(() =>
+  startTestAppliance({
     config: {
       plans: {
         starter: { included_volume: 10, branded_tracking: false },
         growth: { included_volume: 100, branded_tracking: true },
       },
     },
-  })
-  domain = await postrider.activeDomain('here.test')
-})
-after(() => postrider.stop())
+  }),
+)
+const domain = ofFile(() => postrider.activeDomain('here.test'))
 
 const change = async (what: Parameters<typeof changeSubscription>[2], email = EMAIL) =>
   changeSubscription(postrider.appliance.deps, email, what)

@@ -1,14 +1,15 @@
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { createHash } from 'node:crypto'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { RateLimit } from '../../src/identity/rates.ts'
 import { createToken, listTokens, revokeToken } from '../../src/identity/tokens.ts'
 import { openStore } from '../../src/store/open.ts'
-import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance, type Answer } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 
 // The sixteen of the specification; mcp:use is for OAuth clients alone.
@@ -31,12 +32,7 @@ const ALL = [
   'webhooks:write',
 ]
 
-let postrider: TestAppliance
-
-before(async () => {
-  postrider = await startTestAppliance()
-})
-after(() => postrider.stop())
+const postrider = ofFile(() => startTestAppliance())
 
 const store = () => postrider.appliance.deps.store
 const create = (attributes: Record<string, unknown>, bearer?: string): Promise<Answer> =>

@@ -2,39 +2,34 @@
 // form they come.
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
-import { after, before, describe, test } from 'node:test'
+import { describe, test } from 'node:test'
 import { dkimSign } from 'mailauth/lib/dkim/sign.js'
 import { unsubscribeLocalPart } from '../../src/message/return-path.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { DAY } from '../mail/mails.ts'
 import { feedback, homeOf, type Gone } from './home.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
 const home = homeOf(
   () => postrider,
   () => exchanger,
 )
+
 const { comeHome, eventTypes, notices, send, show, suppressions } = home
 const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
 
-before(async () => {
-  exchanger = await startTestExchanger({ tls: true })
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
-  home.receiver('there.test')
+const exchanger = testExchanger({ tls: true })
+const postrider = ofFile(() => startTestAppliance({ exchanger, domains: ['here.test'], routes: ['there.test'] }))
+
+setUp(async () => {
   const key = publicKey.export({ format: 'der', type: 'spki' }).toString('base64')
   for (const domain of ['there.test', 'stranger.test'])
     postrider.dns.set(`loop._domainkey.${domain}`, 'TXT', [`v=DKIM1; k=rsa; p=${key}`])
   postrider.dns.set('there.test', 'TXT', ['v=spf1 -all'])
   postrider.dns.set('reports.there.test', 'TXT', ['v=spf1 ip4:127.0.0.1 -all'])
   postrider.dns.set('stranger.test', 'TXT', ['v=spf1 ip4:127.0.0.1 -all'])
-  await postrider.activeDomain('here.test')
-})
-after(async () => {
-  await postrider.stop()
-  await exchanger.close()
 })
 
 let count = 0

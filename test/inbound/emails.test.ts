@@ -4,9 +4,9 @@ import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { after, before, beforeEach, describe, test } from 'node:test'
 import { createApp } from '../../src/http/server.ts'
-import type { Domain } from '../../src/domains/find.ts'
-import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
-import { startTestReceiver, verify, type TestReceiver } from '../kit/receiver.ts'
+import { document, startTestAppliance, type Answer } from '../kit/appliance.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
+import { verify, testReceiver } from '../kit/receiver.ts'
 import { deliver, receive, type Sent } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
 import { makeHook, rest } from '../webhooks/hooks.ts'
@@ -14,10 +14,7 @@ import { startScanner, type TestScanner } from './scanner.ts'
 
 const LIMIT = 600_000
 
-let postrider: TestAppliance
 let scanner: TestScanner
-let receiver: TestReceiver
-let domain: Domain
 let inbox: string
 
 async function makeInbox(address: string): Promise<string> {
@@ -26,23 +23,23 @@ async function makeInbox(address: string): Promise<string> {
   return made.body.data.id
 }
 
-before(async () => {
-  scanner = await startScanner()
-  receiver = await startTestReceiver()
-  postrider = await startTestAppliance({
+const receiver = testReceiver()
+const postrider = ofFile(() =>
+  startTestAppliance({
+    receiver,
     config: {
       inbound: { clamav: scanner.address, max_message_bytes: LIMIT },
-      webhooks: { ca_file: receiver.caFile },
     },
-  })
-  postrider.dns.set('hooks.test', 'A', ['127.0.0.1'])
-  domain = await postrider.activeDomain('example.org')
+  }),
+)
+const domain = ofFile(() => postrider.activeDomain('example.org'))
+
+setUp(async () => {
+  scanner = await startScanner()
   inbox = await makeInbox('box@example.org')
 })
 after(async () => {
-  await postrider.stop()
   await scanner.close()
-  await receiver.close()
 })
 beforeEach(() => {
   scanner.answer = () => 'stream: OK'

@@ -1,19 +1,15 @@
 // Inboxes (specification "Inboxes"; decisions D12, D46, D49): addresses on a sending domain whose mail is kept.
 import assert from 'node:assert/strict'
-import { after, before, describe, test } from 'node:test'
+import { describe, test } from 'node:test'
 import { recordsOf } from '../../src/domains/records.ts'
 import { domainByKey, type Domain } from '../../src/domains/find.ts'
 import { registerDomain, removeDomain } from '../../src/domains/lifecycle.ts'
-import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance, type Answer } from '../kit/appliance.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { deliver, receive } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
 
-let postrider: TestAppliance
-
-before(async () => {
-  postrider = await startTestAppliance({ config: { regions: ['eu', 'us'] } })
-})
-after(() => postrider.stop())
+const postrider = ofFile(() => startTestAppliance({ config: { regions: ['eu', 'us'] } }))
 
 const create = (attributes: Record<string, unknown>) =>
   postrider.api('POST', '/inboxes', document('inboxes', attributes))

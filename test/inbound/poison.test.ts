@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, afterEach, before, beforeEach, describe, test } from 'node:test'
+import { afterEach, beforeEach, describe, test } from 'node:test'
 import { silentLog } from '../../src/base/log.ts'
 import { Pool } from '../../src/base/threads/pool.ts'
 import { Troubles } from '../../src/base/trouble.ts'
@@ -15,18 +15,19 @@ import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import { Spool } from '../../src/store/spool.ts'
 import { HEADER_BOMBS } from '../hostile/bombs.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { deliver } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
 import { within } from './threads.ts'
 
-let postrider: TestAppliance
 let inbox: number
 let user: number
 
-before(async () => {
-  postrider = await startTestAppliance()
+const postrider = ofFile(() => startTestAppliance())
+
+setUp(async () => {
   const { user_key: owner } = await postrider.activeDomain('here.test')
   const { body } = await postrider.api(
     'POST',
@@ -39,7 +40,6 @@ before(async () => {
   inbox = found!.key
   user = owner
 })
-after(() => postrider.stop())
 
 const listed = async (): Promise<{ id: string; attributes: { subject: string; authentication: unknown } }[]> =>
   (await postrider.api('GET', '/inbound-emails')).body.data

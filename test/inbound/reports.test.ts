@@ -2,15 +2,16 @@ import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, beforeEach, describe, test } from 'node:test'
+import { after, beforeEach, describe, test } from 'node:test'
 import { silentLog, type Log } from '../../src/base/log.ts'
 import { unsubscribeLocalPart } from '../../src/message/return-path.ts'
 import { payloadOf } from '../../src/webhooks/payload.ts'
 import { raw } from '../../src/store/query.ts'
 import type { RowOf } from '../../src/schema/tables.ts'
 import { Commands } from '../commands/command.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { deliver } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
 import { DAY, HOUR } from '../mail/mails.ts'
@@ -19,28 +20,25 @@ import { block, feedback, homeOf, letter, report, type Gone } from './home.ts'
 const faults: unknown[] = []
 const log: Log = { ...silentLog, fault: (what, thrown) => (faults.push([what, thrown]), silentLog.fault(what, thrown)) }
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
 const home = homeOf(
   () => postrider,
   () => exchanger,
 )
+
 const { comeHome, eventTypes, events, handOver, notices, received, send, show, suppressions, stats, tryPost } = home
 
-before(async () => {
-  exchanger = await startTestExchanger({ tls: true })
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } }, log })
-  home.receiver('there.test')
+const exchanger = testExchanger({ tls: true })
+const postrider = ofFile(() =>
+  startTestAppliance({ exchanger, log, domains: ['here.test'], routes: ['there.test', 'elsewhere.test'] }),
+)
+
+setUp(async () => {
   postrider.dns.set('there.test', 'TXT', ['v=spf1 ip4:127.0.0.1 -all'])
-  home.receiver('elsewhere.test')
-  await postrider.activeDomain('here.test')
   const made = await postrider.api('POST', '/inboxes', document('inboxes', { name: 'Desk', address: 'desk@here.test' }))
   assert.equal(made.status, 201, JSON.stringify(made.body))
 })
 beforeEach(() => void (exchanger.script = { tls: true }))
 after(async () => {
-  await postrider.stop()
-  await exchanger.close()
   assert.deepEqual(faults, [])
 })
 

@@ -1,31 +1,26 @@
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { unsubscribeLocalPart } from '../../src/message/return-path.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { deliver } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
 import { block, feedback, homeOf, letter, report, type Gone } from './home.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
 const home = homeOf(
   () => postrider,
   () => exchanger,
 )
+
 const { comeHome, eventTypes, events, send, show, suppressions, tryPost } = home
 
-before(async () => {
-  exchanger = await startTestExchanger({ tls: true })
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
-  home.receiver('there.test')
+const exchanger = testExchanger({ tls: true })
+const postrider = ofFile(() => startTestAppliance({ exchanger, domains: ['here.test'], routes: ['there.test'] }))
+
+setUp(async () => {
   postrider.dns.set('there.test', 'TXT', ['v=spf1 ip4:127.0.0.1 -all'])
-  await postrider.activeDomain('here.test')
-})
-after(async () => {
-  await postrider.stop()
-  await exchanger.close()
 })
 
 let count = 0

@@ -4,26 +4,20 @@ import assert from 'node:assert/strict'
 import { EventEmitter, once } from 'node:events'
 import { request as httpRequest } from 'node:http'
 import { connect } from 'node:net'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { Budget } from '../../src/base/memory.ts'
-import { createLog } from '../../src/base/log.ts'
 import { Refusal } from '../../src/base/errors.ts'
 import { listen } from '../../src/http/listen.ts'
 import { Places } from '../../src/http/places.ts'
 import { withBody } from '../../src/jsonapi/body.ts'
 import { hasManyFields, MAX_FIELDS } from '../../src/webui/fields.ts'
-import { JSON_API, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { JSON_API, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 
-let postrider: TestAppliance
 const lines: string[] = []
-before(async () => {
-  const clock = new ManualClock()
-  const log = createLog({ clock, level: 'info', form: 'json', write: (line) => void lines.push(line) })
-  postrider = await startTestAppliance({ clock, log })
-})
-after(() => postrider.stop())
+const postrider = ofFile(() => startTestAppliance({ logged: { level: 'info', lines } }))
 
 const FORM = 'application/x-www-form-urlencoded'
 

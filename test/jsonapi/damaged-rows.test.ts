@@ -1,14 +1,13 @@
 // A row that is damaged in the database is shown with nulls and says which attributes are lost; the other rows of its
 // page, and the same row once it is mended, are shown as ever.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { z } from 'zod'
 import { resources } from '../../src/http/server.ts'
-import { createLog } from '../../src/base/log.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { ManualClock } from '../kit/clock.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { receive } from '../kit/sender.ts'
 
 interface Shown {
@@ -17,7 +16,6 @@ interface Shown {
   meta?: object
 }
 
-let postrider: TestAppliance
 const said: string[] = []
 /** A list of each kind; the row that is damaged is its last, two stand in each. */
 const lists = new Map<string, string>()
@@ -32,13 +30,11 @@ const made = async (path: string, type: string, attributes: object, related: Rec
   return answer.body.data.id as string
 }
 
-before(async () => {
-  const clock = new ManualClock()
-  const log = createLog({ clock, level: 'error', form: 'json', write: (line) => void said.push(line) })
-  postrider = await startTestAppliance({ clock, log })
+const postrider = ofFile(() => startTestAppliance({ logged: { level: 'error', lines: said }, domains: ['there.test'] }))
+
+setUp(async () => {
   const kit = campaignKit(() => postrider)
   const domain = await postrider.activeDomain('here.test')
-  await postrider.activeDomain('there.test')
   const audience = await kit.audience(domain)
   await kit.audience(domain)
   await kit.fill(audience, [
@@ -73,7 +69,6 @@ before(async () => {
       if (!path.includes(':') && !lists.has(type)) lists.set(type, path)
     }
 })
-after(() => postrider.stop())
 
 test('every list goes on around a row that holds what its column cannot', async () => {
   const { store } = postrider.appliance.deps

@@ -2,9 +2,8 @@
 // read (D74), a budget for all bodies, a reserve of the disk (D73), wrong tokens, one Host.
 import assert from 'node:assert/strict'
 import { request as httpRequest } from 'node:http'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { Refusal } from '../../src/base/errors.ts'
-import { createLog } from '../../src/base/log.ts'
 import { Budget } from '../../src/base/memory.ts'
 import { withBody } from '../../src/jsonapi/body.ts'
 import { outboundEmails } from '../../src/mail/api.ts'
@@ -12,19 +11,12 @@ import { validate } from '../../src/jsonapi/request.ts'
 import type { Resource } from '../../src/jsonapi/resource.ts'
 import { costingAtOnce } from '../kit/cost.ts'
 import { JsonGuard, MAX_LEVELS, MAX_MEMBERS, MAX_VALUES } from '../../src/jsonapi/json-guard.ts'
-import { document, JSON_API, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { ManualClock } from '../kit/clock.ts'
+import { document, JSON_API, startTestAppliance } from '../kit/appliance.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { RawClient } from '../smtp/raw.ts'
 
-let postrider: TestAppliance
 const lines: string[] = []
-before(async () => {
-  const clock = new ManualClock()
-  const log = createLog({ clock, level: 'info', form: 'json', write: (line) => void lines.push(line) })
-  postrider = await startTestAppliance({ clock, log })
-  await postrider.activeDomain('here.test')
-})
-after(() => postrider.stop())
+const postrider = ofFile(() => startTestAppliance({ logged: { level: 'info', lines }, domains: ['here.test'] }))
 
 const MAIL = document('outbound-emails', { from: 'a@here.test', to: 'b@there.test', subject: 's', html: 'x' })
 

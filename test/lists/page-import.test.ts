@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { after, test } from 'node:test'
 import { audienceById } from '../../src/campaigns/audiences.ts'
 import { bringContacts, noCounts, STANDINGS } from '../../src/campaigns/import-with-status.ts'
 import { contactsIn } from '../../src/lists/contact-columns.ts'
@@ -15,26 +15,26 @@ import { suppressionsIn } from '../../src/lists/suppression-columns.ts'
 import { STANDING_WORDS } from '../../src/lists/words.ts'
 import { bringSuppressions } from '../../src/suppressions/import-with-status.ts'
 import type { Domain } from '../../src/domains/find.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { Guest } from '../kit/guest.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { givePassword } from '../kit/person.ts'
 
 const PASSWORD = 'a password that is long enough'
 const folder = mkdtempSync(join(tmpdir(), 'postrider-lists-'))
-let postrider: TestAppliance
 let ann: Guest
 const kit = campaignKit(() => postrider)
 let domains = 0
 
-before(async () => {
-  postrider = await startTestAppliance()
+const postrider = ofFile(() => startTestAppliance())
+
+setUp(async () => {
   await givePassword(postrider, postrider.user.email, PASSWORD)
   ann = new Guest(postrider)
   await ann.signIn(postrider.user.email, PASSWORD)
 })
 after(async () => {
-  await postrider.stop()
   rmSync(folder, { recursive: true, force: true })
 })
 

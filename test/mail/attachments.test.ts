@@ -8,7 +8,7 @@ import { createServer, type Server } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { after, test } from 'node:test'
 import { simpleParser } from 'mailparser'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { allowPublicAnd } from '../../src/base/network.ts'
@@ -17,25 +17,25 @@ import { compose } from '../../src/message/compose.ts'
 import { encodedSize } from '../../src/message/size.ts'
 import { fetchFile } from '../../src/net/fetch.ts'
 import { typeOf } from '../../src/message/file-type.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { testExchanger } from '../kit/exchanger.ts'
 import { dkimOf, fieldsOf, heardAs, judgeAll, readByPython, shapeOf, withoutPython } from '../delivery/captured.ts'
 import { mailsOf } from './mails.ts'
 
 const MEGABYTE = 1024 * 1024
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
 let files: Server
 let port: number
 let dir: string
+let caFile: string
 /** Paths that the file server was asked for, and TCP connections it took, on whatever address. */
 const asked: string[] = []
 let connections = 0
 /** Answers that a test ends. */
 const holding: ServerResponse[] = []
-const { become, post, receiver, tryPost } = mailsOf(() => postrider)
+const { become, post, tryPost } = mailsOf(() => postrider)
 
 /** What the file server answers, by path. */
 const ANSWERS: Record<string, (request: IncomingMessage, response: ServerResponse) => void> = {
@@ -73,10 +73,10 @@ const ANSWERS: Record<string, (request: IncomingMessage, response: ServerRespons
   '/204': (_, response) => response.writeHead(204).end(),
 }
 
-before(async () => {
+setUp(async () => {
   dir = mkdtempSync(join(tmpdir(), 'postrider-files-'))
   const certificate = makeCertificate('files.test', Date.now())
-  const caFile = join(dir, 'ca.pem')
+  caFile = join(dir, 'ca.pem')
   writeFileSync(caFile, certificate.cert)
   files = createServer(certificate, (request, response) => {
     asked.push(request.url!)
@@ -92,23 +92,23 @@ before(async () => {
     files.listen(0, '::', resolve)
   })
   port = (files.address() as AddressInfo).port
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({
+})
+const exchanger = testExchanger()
+const postrider = ofFile(() =>
+  startTestAppliance({
+    exchanger,
     config: {
-      delivery: { port: exchanger.port },
       network: { allow_private: ['127.0.0.1'] },
       webhooks: { ca_file: caFile },
     },
-  })
-  receiver('there.test')
-  postrider.dns.set('files.test', 'A', ['127.0.0.1'])
-  await postrider.activeDomain('here.test')
-})
+    domains: ['here.test'],
+    routes: ['there.test'],
+  }),
+)
+setUp(() => postrider.dns.set('files.test', 'A', ['127.0.0.1']))
 after(async () => {
-  await exchanger.close()
   files.closeAllConnections()
   await new Promise((resolve) => files.close(resolve))
-  await postrider.stop()
   rmSync(dir, { recursive: true, force: true })
 })
 

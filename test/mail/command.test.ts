@@ -1,29 +1,15 @@
 // Commands that a day asks for: find a mail by its recipient, show it, show a domain; which program and which files;
 // names that change.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { test } from 'node:test'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { Commands } from '../commands/command.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
-let commands: Commands
-
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
-  commands = Commands.beside(postrider, `[dns]\nservers = ["127.0.0.1:${postrider.dns.port}"]\n`)
-  await postrider.activeDomain('here.test')
-  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
-  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
-})
-after(async () => {
-  await commands.close()
-  await exchanger.close()
-  await postrider.stop()
-})
+const exchanger = testExchanger()
+const postrider = ofFile(() => startTestAppliance({ exchanger, domains: ['here.test'], routes: ['there.test'] }))
 
 test('mail find and show: by the recipient in any case, with the answer and the dialogue', async () => {
   const attributes = { from: 'me@here.test', to: 'Ada@there.test', cc: 'bob@there.test', subject: 'Receipt', html: 'x' }
@@ -33,31 +19,31 @@ test('mail find and show: by the recipient in any case, with the answer and the 
     async () => (await postrider.api('GET', `/outbound-emails/${id}`)).body.data.attributes.status === 'delivered',
   )
   for (const address of ['ada@there.test', 'ADA@there.test', 'bob@there.test']) {
-    const found = await commands.json('mail', 'find', address)
+    const found = await postrider.commands.json('mail', 'find', address)
     assert.deepEqual(
       found.map((each: { id: string }) => each.id),
       [id],
       address,
     )
   }
-  assert.deepEqual(await commands.json('mail', 'find', 'ada@there.test', '--domain', 'other.test'), [])
-  assert.deepEqual(await commands.json('mail', 'find', 'ada@there.test', '--since', '2099-01-01'), [])
-  assert.deepEqual(await commands.json('mail', 'find', 'nobody@there.test'), [])
-  const shown = await commands.json('mail', 'show', id)
+  assert.deepEqual(await postrider.commands.json('mail', 'find', 'ada@there.test', '--domain', 'other.test'), [])
+  assert.deepEqual(await postrider.commands.json('mail', 'find', 'ada@there.test', '--since', '2099-01-01'), [])
+  assert.deepEqual(await postrider.commands.json('mail', 'find', 'nobody@there.test'), [])
+  const shown = await postrider.commands.json('mail', 'show', id)
   assert.match(shown.recipients[0].dialogue, /RCPT TO:<Ada@there\.test>/)
-  assert.match((await commands.run(['mail', 'find', 'no address'])).stderr, /is not an email address/)
-  assert.match((await commands.run(['mail', 'find', 'a@b.test', '--since', 'then'])).stderr, /is not a time/)
-  assert.match((await commands.run(['mail', 'show', 'nothing'])).stderr, /There is no mail/)
+  assert.match((await postrider.commands.run(['mail', 'find', 'no address'])).stderr, /is not an email address/)
+  assert.match((await postrider.commands.run(['mail', 'find', 'a@b.test', '--since', 'then'])).stderr, /is not a time/)
+  assert.match((await postrider.commands.run(['mail', 'show', 'nothing'])).stderr, /There is no mail/)
 })
 
 test('version says what the program is and which files it uses; --verbose names them beside any command', async () => {
-  const shown = await commands.json('version')
+  const shown = await postrider.commands.json('version')
   assert.match(shown.version, /^\d+\.\d+\.\d+$/)
   assert.match(shown.sqlite, /^3\./)
   assert.equal(shown.node, process.versions.node)
   assert.equal(shown.data_dir, postrider.dataDir)
   assert.match(shown.config, /here\.toml$/)
-  const { stderr } = await commands.run(['--verbose', 'domain', 'list'])
+  const { stderr } = await postrider.commands.run(['--verbose', 'domain', 'list'])
   assert.ok(stderr.includes('here.toml') && stderr.includes(postrider.dataDir), stderr)
 })
 

@@ -2,28 +2,24 @@
 // headers, names, international addresses, idempotency over all of it. Specification "Outbound email", D24, D27, D29,
 // D30; MF1, MF5 to MF7.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { simpleParser } from 'mailparser'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { fieldsOf, heardAs, judgeAll } from '../delivery/captured.ts'
 import { mailsOf } from './mails.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
 const { become, events, post, receiver, show, tryPost } = mailsOf(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
+const exchanger = testExchanger()
+const postrider = ofFile(() => startTestAppliance({ exchanger }))
+
+setUp(async () => {
   for (const name of ['there.test', 'else.test', 'xn--bcher-kva.test']) receiver(name)
   await postrider.activeDomain('here.test')
-})
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
 })
 
 interface Problem {

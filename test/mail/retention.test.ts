@@ -2,31 +2,27 @@
 import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { removeOldBodies } from '../../src/mail/retention.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { mailsOf } from './mails.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
-const { attempted, become, post, receiver, show } = mailsOf(() => postrider)
+const { attempted, become, post, show } = mailsOf(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({
+const exchanger = testExchanger()
+const postrider = ofFile(() =>
+  startTestAppliance({
+    exchanger,
     // Nothing is removed but by the test's own hand.
-    config: { delivery: { port: exchanger.port, lifetime: '60d' }, retention: { outbound_bodies: '0' } },
-  })
-  await postrider.activeDomain('here.test')
-  receiver('there.test')
-})
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
-})
+    config: { delivery: { lifetime: '60d' }, retention: { outbound_bodies: '0' } },
+    domains: ['here.test'],
+    routes: ['there.test'],
+  }),
+)
 
 const spooled = (): number => readdirSync(join(postrider.dataDir, 'spool')).length
 

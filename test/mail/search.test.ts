@@ -1,16 +1,16 @@
 // The search over mails where many fit: pages hold every mail once, the newest first, and none of other accounts.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 
 /** More than the search looks up by their keys. */
 const MANY = 2300
 
-let postrider: TestAppliance
+const postrider = ofFile(() => startTestAppliance())
 
-before(async () => {
-  postrider = await startTestAppliance()
+setUp(async () => {
   const { key: domain } = await postrider.activeDomain('here.test')
   const { key: user } = postrider.user
   await postrider.appliance.deps.store.write((tx) => {
@@ -30,7 +30,6 @@ before(async () => {
     )
   })
 })
-after(() => postrider.stop())
 
 /** The creation times of all mails that fit, page by page. */
 async function found(search: string, as: 'api' | 'asOther' = 'api'): Promise<number[]> {

@@ -3,36 +3,29 @@
 import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { simpleParser } from 'mailparser'
 import { raw } from '../../src/store/query.ts'
 import { domainByKey } from '../../src/domains/find.ts'
 import { registerDomain } from '../../src/domains/lifecycle.ts'
-import { startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { startTestAppliance, type Answer } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { mail, mailsOf } from './mails.ts'
 
 const MEGABYTE = 1024 * 1024
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
-const { become, post, receiver, tryPost } = mailsOf(() => postrider)
+const { become, post, tryPost } = mailsOf(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
-  receiver('there.test')
-  await Promise.all([
-    postrider.activeDomain('here.test'),
-    postrider.activeDomain('mail.firm.co.uk'),
-    postrider.activeDomain('xn--bcher-kva.test'),
-    postrider.activeDomain('other.test', postrider.other),
-  ])
-})
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
-})
+const exchanger = testExchanger()
+const postrider = ofFile(() =>
+  startTestAppliance({
+    exchanger,
+    domains: ['here.test', 'mail.firm.co.uk', 'xn--bcher-kva.test'],
+    otherDomains: ['other.test'],
+    routes: ['there.test'],
+  }),
+)
 
 const emails = (): number =>
   postrider.appliance.deps.store.first(raw<{ n: number }>('select count(*) as n from outbound_emails'))!.n

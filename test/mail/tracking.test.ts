@@ -1,13 +1,14 @@
 // Open and click tracking and the figures made of it: "Outbound email statistics", track_opens and track_clicks of the
 // specification, D24, D37, D38.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { simpleParser } from 'mailparser'
 import { appendEvent } from '../../src/store/events.ts'
 import { raw } from '../../src/store/query.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { costing } from '../kit/cost.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { judgeAll } from '../delivery/captured.ts'
 import { HOUR, mail, mailsOf, MINUTE } from './mails.ts'
@@ -15,8 +16,6 @@ import { HOUR, mail, mailsOf, MINUTE } from './mails.ts'
 const BASE = 'http://127.0.0.1:8025'
 const PERSON = 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Thunderbird/140.0'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
 const ids: Record<string, string> = {}
 const { become, events, post, receiver, show, tryPost } = mailsOf(() => postrider)
 
@@ -30,11 +29,12 @@ async function domain(name: string, opens: boolean, clicks: boolean): Promise<vo
 const patch = (name: string, change: Record<string, unknown>) =>
   postrider.api('PATCH', `/domains/${ids[name]}`, document('domains', change, { id: ids[name]! }))
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({
-    config: { delivery: { port: exchanger.port }, plans: { growth: { branded_tracking: true }, starter: {} } },
-  })
+const exchanger = testExchanger()
+const postrider = ofFile(() =>
+  startTestAppliance({ exchanger, config: { plans: { growth: { branded_tracking: true }, starter: {} } } }),
+)
+
+setUp(async () => {
   for (const name of ['there.test', 'else.test']) receiver(name)
   await Promise.all([
     domain('both.test', true, true),
@@ -42,10 +42,6 @@ before(async () => {
     domain('clicks.test', false, true),
     domain('none.test', false, false),
   ])
-})
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
 })
 
 const LINK = 'https://shop.test/a?b=1&c=%20#d'

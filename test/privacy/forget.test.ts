@@ -1,41 +1,30 @@
 // To be forgotten: afterwards no octet of the data directory says the address, and it is still not written to.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { filesWith } from '../kit/files-with.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
-import { startTestReceiver } from '../kit/receiver.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
+import { testReceiver } from '../kit/receiver.ts'
 import { receive } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
 import { makeHook } from '../webhooks/hooks.ts'
 
 const ADDRESS = 'ann.somebody@there.test'
-let exchanger: TestExchanger
-let receiver: Awaited<ReturnType<typeof startTestReceiver>>
-let postrider: TestAppliance
 let refusing = false
 const kit = campaignKit(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger({
-    answer: (line) =>
-      refusing && line.startsWith(`RCPT TO:<${ADDRESS}>`) ? `550 5.1.1 <${ADDRESS}> unknown user` : undefined,
-  })
-  receiver = await startTestReceiver()
-  postrider = await startTestAppliance({
-    config: { delivery: { port: exchanger.port }, webhooks: { ca_file: receiver.caFile } },
-  })
-  postrider.dns.set('hooks.test', 'A', ['127.0.0.1'])
-  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
-  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
+const exchanger = testExchanger({
+  answer: (line) =>
+    refusing && line.startsWith(`RCPT TO:<${ADDRESS}>`) ? `550 5.1.1 <${ADDRESS}> unknown user` : undefined,
+})
+const receiver = testReceiver()
+const postrider = ofFile(() => startTestAppliance({ exchanger, receiver, routes: ['there.test'] }))
+
+setUp(async () => {
   const domain = await postrider.activeDomain('here.test')
   await makeHook(postrider, receiver, domain)
-})
-after(async () => {
-  await exchanger.close()
-  await receiver.close()
-  await postrider.stop()
 })
 
 const send = (attributes: Record<string, unknown>) =>

@@ -3,10 +3,9 @@
 import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, afterEach, before, test } from 'node:test'
+import { afterEach, test } from 'node:test'
 import { SECOND } from '../../src/base/clock.ts'
 import { unsubscribeUrl } from '../../src/campaigns/unsubscribe-token.ts'
-import type { Domain } from '../../src/domains/find.ts'
 import { forgetInMails } from '../../src/mail/forget.ts'
 import { recordsAbout } from '../../src/privacy/bundle.ts'
 import { readLedger } from '../../src/privacy/ledger.ts'
@@ -14,10 +13,11 @@ import { erasingOf } from '../../src/privacy/scrub.ts'
 import { filesWith } from '../kit/files-with.ts'
 import { raw } from '../../src/store/query.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
-import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
+import { testReceiver } from '../kit/receiver.ts'
 import { deliver, receive } from '../kit/sender.ts'
 import { block, homeOf, report } from '../inbound/home.ts'
 import { until } from '../kit/until.ts'
@@ -25,34 +25,18 @@ import type { EventType } from '../../src/states/events.ts'
 import { CATALOGUE } from '../../src/webhooks/catalogue.ts'
 import { makeHook } from '../webhooks/hooks.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
-let receiver: TestReceiver
-let domain: Domain
 const kit = campaignKit(() => postrider)
 const home = homeOf(
   () => postrider,
   () => exchanger,
 )
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  receiver = await startTestReceiver()
-  postrider = await startTestAppliance({
-    config: { delivery: { port: exchanger.port }, webhooks: { ca_file: receiver.caFile } },
-  })
-  postrider.dns.set(HOST, 'A', ['127.0.0.1'])
-  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
-  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
-  domain = await postrider.activeDomain('here.test')
-})
+const exchanger = testExchanger()
+const receiver = testReceiver()
+const postrider = ofFile(() => startTestAppliance({ exchanger, receiver, routes: ['there.test'] }))
+const domain = ofFile(() => postrider.activeDomain('here.test'))
 afterEach(() => {
   exchanger.script = {}
-})
-after(async () => {
-  await exchanger.close()
-  await receiver.close()
-  await postrider.stop()
 })
 
 const send = async (to: string, more: Record<string, unknown> = {}) => {

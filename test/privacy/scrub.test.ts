@@ -1,14 +1,15 @@
 // What counts as an address to be forgotten: in all its forms, and never as part of another one; and every column that
 // can hold one.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { erasingOf, scrub } from '../../src/privacy/scrub.ts'
 import { meter, within } from '../kit/cost.ts'
 import { filesWith } from '../kit/files-with.ts'
 import { COLUMNS } from '../../src/schema/tables.ts'
 import { betrays, redact } from '../../src/store/erasing.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ofFile } from '../kit/of-file.ts'
 
 const ADDRESS = 'ann@there.test'
 const erasing = { address: ADDRESS, mark: 'X' }
@@ -82,13 +83,7 @@ test('a longer address is another one', () => {
   assert.equal(redact(`xann@there.test, ${ADDRESS}`, erasing), 'xann@there.test, X')
 })
 
-let postrider: TestAppliance
-before(async () => {
-  postrider = await startTestAppliance()
-  await postrider.activeDomain('here.test')
-  await postrider.activeDomain('other.test', postrider.other)
-})
-after(() => postrider.stop())
+const postrider = ofFile(() => startTestAppliance({ domains: ['here.test'], otherDomains: ['other.test'] }))
 
 /** Columns of text that may name a person, table by table; each gets the address. */
 const SPOKEN: Record<string, string[]> = {}

@@ -1,15 +1,15 @@
 // Figures by receiver: days that are over are kept whole, and every period says the same before and after.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { settleReceivers } from '../../src/reputation/receivers.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 
-let postrider: TestAppliance
+const postrider = ofFile(() => startTestAppliance())
 
-before(async () => {
-  postrider = await startTestAppliance()
+setUp(async () => {
   const now = postrider.clock.now()
   // Every fifth hour of forty days at two receivers, which refuse in words of the day.
   await postrider.appliance.deps.store.write((tx) => {
@@ -23,7 +23,6 @@ before(async () => {
       tx.run(raw('insert into refusals values (?, ?, ?, ?, ?)', [user, 'there.test', day, `words ${day % 3}`, day % 5]))
   })
 })
-after(() => postrider.stop())
 
 async function shown(): Promise<unknown[]> {
   const periods = ['24h', '7d', '30d'].map((period) => `filter[period]=${period}`)

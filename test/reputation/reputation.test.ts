@@ -2,49 +2,36 @@
 // at its bound and told once to a real webhook; the pace of a pool is what the exchanger sees. Volume is put in through
 // the function that settles use.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import type { Domain } from '../../src/domains/find.ts'
 import type { EventType } from '../../src/states/events.ts'
 import { CATALOGUE } from '../../src/webhooks/catalogue.ts'
 import { tally } from '../../src/reputation/tally.ts'
 import { raw } from '../../src/store/query.ts'
-import { Commands } from '../commands/command.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
-import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
+import { testReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
 import { makeHook, rest, type Hook } from '../webhooks/hooks.ts'
 
 const MINUTE = 60_000
 const DAY = 24 * 60 * MINUTE
 
-let exchanger: TestExchanger
-let receiver: TestReceiver
-let postrider: TestAppliance
-let commands: Commands
-
-before(async () => {
-  exchanger = await startTestExchanger({
-    answer: (line) => (/^RCPT.*<gone/.test(line) ? '550 5.1.1 No such user' : undefined),
-  })
-  receiver = await startTestReceiver()
-  postrider = await startTestAppliance({
+const exchanger = testExchanger({
+  answer: (line) => (/^RCPT.*<gone/.test(line) ? '550 5.1.1 No such user' : undefined),
+})
+const receiver = testReceiver()
+const postrider = ofFile(() =>
+  startTestAppliance({
+    exchanger,
+    receiver,
     // The commands have the real time.
     clock: new ManualClock(Date.now()),
-    config: { delivery: { port: exchanger.port }, webhooks: { ca_file: receiver.caFile } },
-  })
-  postrider.dns.set(HOST, 'A', ['127.0.0.1'])
-  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
-  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
-  commands = Commands.beside(postrider)
-})
-after(async () => {
-  await commands.close()
-  await exchanger.close()
-  await receiver.close()
-  await postrider.stop()
-})
+    routes: ['there.test'],
+  }),
+)
 
 const store = () => postrider.appliance.deps.store
 const pool = (agent: string): string | undefined =>
@@ -225,14 +212,14 @@ test('each bound of the pools, and the pace that each means', async () => {
   postrider.clock.advance(1)
   await until(() => arrived('s1@there.test'))
 
-  const shown = await commands.json<{ agent_id: string; pool: string; pace: string }[]>('agent', 'list')
+  const shown = await postrider.commands.json<{ agent_id: string; pool: string; pace: string }[]>('agent', 'list')
   assert.deepEqual(
     shown.map(({ agent_id, pace, pool: in_ }) => [agent_id, in_, pace]),
     ['good', 'sloppy', 'bad'].map((agent) => [agent, 'damaged', 'one a minute']),
   )
   const domains = async () =>
     Object.fromEntries(
-      (await commands.json<{ name: string; reputation: string }[]>('domain', 'list')).map((row) => [
+      (await postrider.commands.json<{ name: string; reputation: string }[]>('domain', 'list')).map((row) => [
         row.name,
         row.reputation,
       ]),

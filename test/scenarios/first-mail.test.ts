@@ -1,23 +1,13 @@
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
-
-before(async () => {
-  exchanger = await startTestExchanger({ tls: true })
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
-  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
-  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
-})
-after(async () => {
-  await postrider.stop()
-  await exchanger.close()
-})
+const exchanger = testExchanger({ tls: true })
+const postrider = ofFile(() => startTestAppliance({ exchanger, routes: ['there.test'] }))
 
 test('a posted mail arrives signed, over TLS, and its status says so', async () => {
   await postrider.activeDomain('here.test')

@@ -4,11 +4,12 @@ import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { after, test } from 'node:test'
 import { listNotices } from '../../src/accounts/notices.ts'
 import { DAY, systemClock } from '../../src/base/clock.ts'
 import { makeCertificate } from '../../src/base/certificate.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { Commands } from '../commands/command.ts'
 import { ManualClock } from '../kit/clock.ts'
@@ -27,7 +28,6 @@ const ACME = {
 }
 const dataDir = mkdtempSync(join(tmpdir(), 'postrider-acme-'))
 const now = systemClock.now()
-let postrider: TestAppliance
 let commands: Commands
 
 function keep(name: string, left: number): void {
@@ -36,16 +36,20 @@ function keep(name: string, left: number): void {
   writeFileSync(join(dataDir, 'acme', `${name}.key`), key)
 }
 
-before(async () => {
+setUp(() => {
   mkdirSync(join(dataDir, 'acme'), { recursive: true })
   keep('gone.example', 2 * DAY)
   keep('api.postrider.test', 2 * DAY)
   keep(HOST, 3000 * DAY)
-  postrider = await startTestAppliance({
+})
+const postrider = ofFile(() =>
+  startTestAppliance({
     dataDir,
     clock: new ManualClock(now),
     config: { http: { public_url: 'https://api.postrider.test' }, acme: ACME, notices: { operator: 'op@there.test' } },
-  })
+  }),
+)
+setUp(async () => {
   const { acme } = postrider.config
   commands = Commands.beside(
     postrider,
@@ -55,7 +59,6 @@ before(async () => {
 })
 after(async () => {
   await commands.close()
-  await postrider.stop()
   rmSync(dataDir, { recursive: true, force: true })
 })
 

@@ -1,32 +1,19 @@
 // What an owner is told each day who asked for it, and where the octets of the data directory are.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { listNotices } from '../../src/accounts/notices.ts'
 import { listUsers, setSummary } from '../../src/identity/users.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { mailsOf } from '../mail/mails.ts'
-import { Commands } from '../commands/command.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
-let commands: Commands
-const { become, post, receiver } = mailsOf(() => postrider)
+const { become, post } = mailsOf(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
-  commands = Commands.beside(postrider, `[dns]\nservers = ["127.0.0.1:${postrider.dns.port}"]\n`)
-  await postrider.activeDomain('here.test')
-  receiver('there.test')
-})
-after(async () => {
-  await commands.close()
-  await exchanger.close()
-  await postrider.stop()
-})
+const exchanger = testExchanger()
+const postrider = ofFile(() => startTestAppliance({ exchanger, domains: ['here.test'], routes: ['there.test'] }))
 
 const summaries = () =>
   listNotices(postrider.appliance.deps.store).filter(({ subject }) => subject.startsWith('Your mail on'))
@@ -63,14 +50,14 @@ test('nobody gets a summary who did not ask; then one each day on which somethin
   await nextDay()
   assert.equal(summaries().length, 2)
   assert.match(summaries()[0]!.text, /The domain waiting\.test is pending/)
-  assert.equal((await commands.json('user', 'set', 'ann@owner.test', '--summary', 'none')).summary, 'none')
+  assert.equal((await postrider.commands.json('user', 'set', 'ann@owner.test', '--summary', 'none')).summary, 'none')
   await nextDay()
   await become(await post({ to: 'bob@there.test' }), 'delivered')
   assert.equal(summaries().length, 2)
 })
 
 test('usage: every octet of the database stands with one table; mails cost what they take', async () => {
-  const shown = await commands.json('usage')
+  const shown = await postrider.commands.json('usage')
   const table = shown.tables.find((each: { table: string }) => each.table === 'outbound_emails')
   assert.equal(table.rows, shown.mails)
   assert.ok(table.octets > table.index_octets && table.index_octets > 0)
@@ -78,5 +65,5 @@ test('usage: every octet of the database stands with one table; mails cost what 
   assert.equal(sum, shown.octets)
   assert.equal(shown.per_thousand_mails, Math.round((shown.octets * 1000) / (shown.mails + shown.received)))
   assert.ok(shown.kinds.some(({ kind }: { kind: string }) => kind === 'webhook deliveries'))
-  assert.match((await commands.run(['usage'])).stdout, /outbound_emails +mails/)
+  assert.match((await postrider.commands.run(['usage'])).stdout, /outbound_emails +mails/)
 })

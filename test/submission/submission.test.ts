@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { isAscii } from 'node:buffer'
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js'
 import { simpleParser } from 'mailparser'
@@ -15,38 +15,33 @@ import { pauseAgent } from '../../src/reputation/pauses.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { raw } from '../../src/store/query.ts'
 import { Senders } from '../../src/submission/senders.ts'
-import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { mailsOf } from '../mail/mails.ts'
 import { RawClient } from '../smtp/raw.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
-let domain: { id: string; key: number; user_key: number }
 const { become, receiver, show } = mailsOf(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger({ keywords: ['8BITMIME', 'SMTPUTF8', 'PIPELINING'] })
-  postrider = await startTestAppliance({
+const exchanger = testExchanger({ keywords: ['8BITMIME', 'SMTPUTF8', 'PIPELINING'] })
+const postrider = ofFile(() =>
+  startTestAppliance({
+    exchanger,
     config: {
-      delivery: { port: exchanger.port },
       submission: { listen: ['127.0.0.1:0'], tls_listen: ['127.0.0.1:0'], max_recipients: 5 },
       inbound: { max_message_bytes: '2MB' },
     },
-  })
-  domain = await postrider.activeDomain('here.test')
-  receiver('there.test')
-})
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
-})
+    routes: ['there.test'],
+  }),
+)
+const domain = ofFile(() => postrider.activeDomain('here.test'))
 
 const ports = () => ({
   starttls: postrider.appliance.submission[0]!.port,
   tls: postrider.appliance.submissions[0]!.port,
 })
+
 const tokenWith = async (more: object = {}, scopes: ('emails:send' | 'emails:read')[] = ['emails:send']) =>
   createToken(postrider.appliance.deps, domain.user_key, { name: 'smtp', scopes, duration: '12_months', ...more })
 const plain = (password: string): string => Buffer.from(`\0postrider\0${password}`).toString('base64')

@@ -1,7 +1,7 @@
 // What was found of a recipient when a mail was claimed (suppressions/stops.ts): believed while it says that
 // nothing stops the mail and no entry has changed.
 import assert from 'node:assert/strict'
-import { before, test } from 'node:test'
+import { test } from 'node:test'
 import { knownStops, stopsNow, stopsOf, type KnownStops } from '../../src/suppressions/stops.ts'
 import { suppress, type NewSuppression } from '../../src/suppressions/suppressions.ts'
 import { recipientHash } from '../../src/base/recipient-hash.ts'
@@ -9,14 +9,14 @@ import { contactAddress } from '../../src/campaigns/contacts.ts'
 import { recipientsOf } from '../../src/mail/accept/recipients.ts'
 import { names } from '../../src/store/erasing.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
-import { ofFile } from '../kit/of-file.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 
 let statements = 0
 
 const postrider = ofFile(() => startTestAppliance())
 const domain = ofFile(() => postrider.activeDomain('here.test'))
 
-before(async () => {
+setUp(async () => {
   postrider.appliance.deps.store.watch((sql) => (statements += Number(sql.includes('"suppressions"'))))
 })
 

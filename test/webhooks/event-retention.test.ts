@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict'
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
-import { before, test } from 'node:test'
+import { test } from 'node:test'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { appendEvent } from '../../src/store/events.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
-import { ofFile } from '../kit/of-file.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { testReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
 import { makeHook } from './hooks.ts'
@@ -28,7 +28,7 @@ const postrider = ofFile(() =>
 )
 const domain = ofFile(() => postrider.activeDomain('here.test'))
 
-before(async () => {
+setUp(async () => {
   const tracked = { open_tracking_enabled: true, click_tracking_enabled: true }
   await postrider.api('PATCH', `/domains/${domain.id}`, document('domains', tracked, { id: domain.id }))
 })

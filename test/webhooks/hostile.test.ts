@@ -7,12 +7,12 @@ import type { AddressInfo, Server } from 'node:net'
 import { createServer as createPlain } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { after, test } from 'node:test'
 import { createServer, type TLSSocket } from 'node:tls'
 import { gzipSync } from 'node:zlib'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
-import { ofFile } from '../kit/of-file.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { HOST, testReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
 import { attempted, happen, makeHook } from './hooks.ts'
@@ -26,7 +26,7 @@ const mine = makeCertificate('hostile.test', Date.now())
 
 const receiver = testReceiver()
 const caFile = join(directory, 'ca.pem')
-before(async () => {
+setUp(async () => {
   await receiver.listen()
   writeFileSync(caFile, `${readFileSync(receiver.caFile, 'utf8')}\n${mine.cert}`)
 })
@@ -36,7 +36,7 @@ const postrider = ofFile(() => startWith('1h'))
 const hasty = ofFile(() => startWith(`${TIMEOUT}ms`))
 const domain = ofFile(() => postrider.activeDomain('here.test'))
 const hastyDomain = ofFile(() => hasty.activeDomain('here.test'))
-before(() => {
+setUp(() => {
   hasty.dns.set('hostile.test', 'A', ['127.0.0.1'])
   for (const name of [HOST, 'hostile.test', 'elsewhere.test']) postrider.dns.set(name, 'A', ['127.0.0.1'])
   postrider.dns.set('private.test', 'A', ['10.1.2.3'])

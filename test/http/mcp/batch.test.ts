@@ -1,19 +1,16 @@
 // Batches of MCP 2025-03-26: what they are answered with, what they cost, and where they end.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
-import { startTestAppliance, type TestAppliance } from '../../kit/appliance.ts'
+import { test } from 'node:test'
+import { startTestAppliance } from '../../kit/appliance.ts'
 import { letIn } from '../../kit/oauth-client.ts'
+import { ofFile } from '../../kit/of-file.ts'
 
 /** Requests that are possible at once; the clock stands still, so that none comes back. */
 const BURST = 60
 
-let postrider: TestAppliance
-
-before(async () => {
-  postrider = await startTestAppliance({ config: { api: { rate_limit: 1, rate_burst: BURST } } })
-  await postrider.activeDomain('here.test')
-})
-after(() => postrider.stop())
+const postrider = ofFile(() =>
+  startTestAppliance({ config: { api: { rate_limit: 1, rate_burst: BURST } }, domains: ['here.test'] }),
+)
 
 /** Posts as a program with a whole burst of its own. */
 async function program() {

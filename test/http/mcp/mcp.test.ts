@@ -1,35 +1,27 @@
 // An MCP client that knows nothing but the URL: it discovers, registers, is let in by a person, sends a mail and reads
 // an answer.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { setPassword } from '../../../src/identity/users.ts'
-import { startTestAppliance, type TestAppliance } from '../../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../../kit/exchanger.ts'
+import { startTestAppliance } from '../../kit/appliance.ts'
+import { testExchanger } from '../../kit/exchanger.ts'
 import { oauthProvider } from '../../kit/oauth-client.ts'
+import { ofFile, setUp } from '../../kit/of-file.ts'
 import { Person } from '../../kit/person.ts'
 import { receive } from '../../kit/sender.ts'
 import { until } from '../../kit/until.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
-let url: string
 const PASSWORD = 'a long enough password'
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({ config: { delivery: { port: exchanger.port } } })
-  url = `http://127.0.0.1:${postrider.appliance.http.port}`
-  postrider.config.http.public_url = url
-  await postrider.activeDomain('here.test')
-  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
-  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
+const exchanger = testExchanger()
+const postrider = ofFile(() =>
+  startTestAppliance({ exchanger, domains: ['here.test'], routes: ['there.test'], open: true }),
+)
+
+setUp(async () => {
   await setPassword(postrider.appliance.deps, postrider.user.email, PASSWORD)
-})
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
 })
 
 const REDIRECT = 'http://127.0.0.1:33418/callback'
@@ -38,14 +30,14 @@ test('from the URL alone to a mail that arrives and an answer that is read', asy
   const auth = oauthProvider(REDIRECT)
   const connect = async (): Promise<Client> => {
     const client = new Client({ name: 'test', version: '1' })
-    await client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth }))
+    await client.connect(new StreamableHTTPClientTransport(new URL(`${postrider.url}/mcp`), { authProvider: auth }))
     return client
   }
   await assert.rejects(connect())
-  const back = await new Person(url).allow(auth.opened!, postrider.user.email, PASSWORD)
-  assert.equal(back.searchParams.get('iss'), url)
+  const back = await new Person(postrider.url).allow(auth.opened!, postrider.user.email, PASSWORD)
+  assert.equal(back.searchParams.get('iss'), postrider.url)
   const code = back.searchParams.get('code')!
-  const transport = new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth })
+  const transport = new StreamableHTTPClientTransport(new URL(`${postrider.url}/mcp`), { authProvider: auth })
   await transport.finishAuth(code)
   const client = await connect()
   const { tools } = await client.listTools()

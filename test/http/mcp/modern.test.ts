@@ -1,14 +1,15 @@
 // MCP 2026-07-28 from the same endpoint as the older versions: each request stands for itself, headers and body say
 // the same, and what a tool does is what it does on the older wire.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { version } from '../../../src/base/version.ts'
 import { outputOf } from '../../../src/http/mcp/output.ts'
 import { MCP_TOOLS } from '../../../src/http/mcp/tools.ts'
-import { startTestAppliance, type Answer, type TestAppliance } from '../../kit/appliance.ts'
+import { startTestAppliance, type Answer } from '../../kit/appliance.ts'
 import { letIn } from '../../kit/oauth-client.ts'
+import { ofFile, setUp } from '../../kit/of-file.ts'
 
 const MODERN = '2026-07-28'
 const OLDER = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05', '2024-10-07']
@@ -18,20 +19,16 @@ const META = {
   'io.modelcontextprotocol/clientCapabilities': {},
 }
 
-let postrider: TestAppliance
-let url: string
 let authorization: string
 let clientId: string
 
-before(async () => {
-  postrider = await startTestAppliance()
-  url = `http://127.0.0.1:${postrider.appliance.http.port}`
-  await postrider.activeDomain('here.test')
+const postrider = ofFile(() => startTestAppliance({ domains: ['here.test'] }))
+
+setUp(async () => {
   const { access_token, client } = await letIn(postrider, postrider.user)
   authorization = `Bearer ${access_token}`
   clientId = client.id
 })
-after(() => postrider.stop())
 
 type Headers_ = Record<string, string | undefined>
 
@@ -53,6 +50,7 @@ const request = (method: string, params: object = {}, id: unknown = 1) => ({
   method,
   params: { ...params, _meta: META },
 })
+
 /** A request with the headers that belong to it, but for those that are given. */
 const ask = (method: string, params: object = {}, headers: Headers_ = {}): Promise<Answer> =>
   post(request(method, params), { 'mcp-method': method, ...headers })
@@ -84,7 +82,7 @@ test('tools/list has the tools of the older wire, once, with how long it may be 
   assert.deepEqual([resultType, ttlMs, cacheScope, nextCursor], ['complete', 300_000, 'public', undefined])
   const client = new Client({ name: 'test', version: '1' })
   const requestInit = { headers: { authorization } }
-  await client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { requestInit }))
+  await client.connect(new StreamableHTTPClientTransport(new URL(`${postrider.url}/mcp`), { requestInit }))
   const older = (await client.listTools()).tools
   await client.close()
   const plain = (tool: object): unknown =>

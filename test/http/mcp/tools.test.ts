@@ -1,44 +1,41 @@
 // Each tool of the MCP server as an agent uses it, what it says when it refuses, and who may knock at the door at all.
 import assert from 'node:assert/strict'
 import { request } from 'node:http'
-import { after, before, test } from 'node:test'
+import { after, test } from 'node:test'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { HOUR } from '../../../src/base/clock.ts'
 import { listGrants, revokeGrantById } from '../../../src/identity/oauth-grants.ts'
-import type { Domain } from '../../../src/domains/find.ts'
 import { suppress } from '../../../src/suppressions/suppressions.ts'
-import { startTestAppliance, type TestAppliance } from '../../kit/appliance.ts'
+import { startTestAppliance } from '../../kit/appliance.ts'
 import { campaignKit } from '../../kit/campaign.ts'
-import { startTestExchanger, type TestExchanger } from '../../kit/exchanger.ts'
+import { testExchanger } from '../../kit/exchanger.ts'
 import { letIn } from '../../kit/oauth-client.ts'
+import { ofFile, setUp } from '../../kit/of-file.ts'
 import { receive } from '../../kit/sender.ts'
 import { until } from '../../kit/until.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
-let url: string
 let clientId: string
-let here: Domain
 let bearer: string
 let mine: Client
 let theirs: Client
 const kit = campaignKit(() => postrider)
 
-before(async () => {
-  exchanger = await startTestExchanger()
-  postrider = await startTestAppliance({
+const exchanger = testExchanger()
+const postrider = ofFile(() =>
+  startTestAppliance({
+    exchanger,
     config: {
-      delivery: { port: exchanger.port },
       oauth: { redirect_origins: ['http://localhost', 'https://app.test'] },
     },
-  })
-  url = `http://127.0.0.1:${postrider.appliance.http.port}`
-  postrider.config.http.public_url = url
-  here = await postrider.activeDomain('here.test')
-  await postrider.activeDomain('other.test', postrider.other)
-  postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
-  postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
+    otherDomains: ['other.test'],
+    routes: ['there.test'],
+    open: true,
+  }),
+)
+const here = ofFile(() => postrider.activeDomain('here.test'))
+
+setUp(async () => {
   const { access_token, client } = await letIn(postrider, postrider.user)
   clientId = client.id
   bearer = `Bearer ${access_token}`
@@ -48,14 +45,12 @@ before(async () => {
 after(async () => {
   await mine.close()
   await theirs.close()
-  await exchanger.close()
-  await postrider.stop()
 })
 
 async function connect(authorization: string): Promise<Client> {
   const client = new Client({ name: 'test', version: '1' })
   await client.connect(
-    new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { requestInit: { headers: { authorization } } }),
+    new StreamableHTTPClientTransport(new URL(`${postrider.url}/mcp`), { requestInit: { headers: { authorization } } }),
   )
   return client
 }
@@ -229,7 +224,7 @@ test('another user’s agent sees none of it, nor does an id lead elsewhere', as
 })
 
 const post = (headers: Record<string, string>, body: unknown) =>
-  fetch(`${url}/mcp`, {
+  fetch(`${postrider.url}/mcp`, {
     method: 'POST',
     headers: {
       'content-type': 'application/json',
@@ -242,14 +237,14 @@ const post = (headers: Record<string, string>, body: unknown) =>
 const PING = { jsonrpc: '2.0', id: 1, method: 'ping' }
 
 test('pages of our own and of allowed origins may ask; those of strangers get nothing', async () => {
-  for (const origin of [url, 'http://localhost:6274', 'https://app.test']) {
+  for (const origin of [postrider.url, 'http://localhost:6274', 'https://app.test']) {
     const { headers, status } = await post({ origin }, PING)
     assert.equal(status, 200, origin)
     assert.equal(headers.get('access-control-allow-origin'), origin)
     assert.match(headers.get('access-control-expose-headers')!, /WWW-Authenticate/i)
     const refused = await post({ origin, authorization: 'Bearer x' }, PING)
     assert.deepEqual([refused.status, refused.headers.get('access-control-allow-origin')], [401, origin])
-    const preflight = await fetch(`${url}/mcp`, {
+    const preflight = await fetch(`${postrider.url}/mcp`, {
       method: 'OPTIONS',
       headers: { origin, 'access-control-request-method': 'POST', 'access-control-request-headers': 'authorization' },
     })
@@ -282,7 +277,7 @@ test('what is no message, too much, or more than one is refused with an error of
     assert.equal(((await response.json()) as { error: { code: number } }).error.code, code, what)
   }
   for (const method of ['GET', 'DELETE', 'PUT']) {
-    const { headers, status } = await fetch(`${url}/mcp`, { method, headers: { authorization: bearer } })
+    const { headers, status } = await fetch(`${postrider.url}/mcp`, { method, headers: { authorization: bearer } })
     assert.deepEqual([status, headers.get('allow')], [405, 'POST'], method)
   }
   assert.equal((await post({}, PING)).status, 200)
@@ -290,7 +285,7 @@ test('what is no message, too much, or more than one is refused with an error of
 
 test('a token counts in one header alone: not in the query, the body, a cookie or twice', async () => {
   const token = bearer.slice('Bearer '.length)
-  const none = (init: RequestInit, path = '/mcp') => fetch(url + path, { method: 'POST', ...init })
+  const none = (init: RequestInit, path = '/mcp') => fetch(postrider.url + path, { method: 'POST', ...init })
   for (const answer of [
     await none({}, `/mcp?access_token=${token}`),
     await none({ body: new URLSearchParams({ access_token: token }) }),
@@ -302,7 +297,7 @@ test('a token counts in one header alone: not in the query, the body, a cookie o
   }
   const twice = await new Promise<number>((resolve, reject) => {
     const sent = request(
-      `${url}/mcp`,
+      `${postrider.url}/mcp`,
       { method: 'POST', headers: { authorization: [bearer, bearer] } as never },
       (got) => {
         got.resume()
