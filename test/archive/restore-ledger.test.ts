@@ -53,18 +53,14 @@ async function served(dataDir: string, log = silentLog, ledger_copy = ''): Promi
 }
 
 before(async () => {
-  const postrider = await startTestAppliance({ dataDir: source })
-  try {
-    await postrider.activeDomain('here.test')
-    const mail = { from: 'me@here.test', to: PERSON, subject: 'Hello', html: `<p>${PERSON}</p>` }
-    const { status } = await postrider.api('POST', '/outbound-emails', document('outbound-emails', mail))
-    assert.equal(status, 201)
-    await well(source, 'backup', zip)
-    copyFileSync(join(source, LEDGER), join(folder, 'before.ledger'))
-    assert.equal((await postrider.api('DELETE', `/recipients/${PERSON}/forget`)).status, 202)
-  } finally {
-    await postrider.stop()
-  }
+  await using postrider = await startTestAppliance({ dataDir: source })
+  await postrider.activeDomain('here.test')
+  const mail = { from: 'me@here.test', to: PERSON, subject: 'Hello', html: `<p>${PERSON}</p>` }
+  const { status } = await postrider.api('POST', '/outbound-emails', document('outbound-emails', mail))
+  assert.equal(status, 201)
+  await well(source, 'backup', zip)
+  copyFileSync(join(source, LEDGER), join(folder, 'before.ledger'))
+  assert.equal((await postrider.api('DELETE', `/recipients/${PERSON}/forget`)).status, 202)
 })
 
 const ledger = (): string => join(source, LEDGER)

@@ -2,13 +2,13 @@
 // users, rate limits (D8), the size of bodies, unknown URLs and methods, and the OpenAPI document.
 import assert from 'node:assert/strict'
 import { request as httpRequest } from 'node:http'
-import { after, before, test } from 'node:test'
-import { createLog } from '../../src/base/log.ts'
+import { test } from 'node:test'
 import { SCOPES, type Scope } from '../../src/identity/scopes.ts'
 import { newId } from '../../src/base/ids.ts'
 import { addClient } from '../../src/identity/oauth-clients.ts'
 import { grantCode, listGrants } from '../../src/identity/oauth-grants.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { receive } from '../kit/sender.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, JSON_API, type Answer } from '../kit/appliance.ts'
@@ -34,9 +34,9 @@ interface BodySchema {
 
 const { document: openApi } = described
 
-let wire: Wire
-let clock: ManualClock
 const logged: string[] = []
+const clock = new ManualClock()
+const wire = ofFile(() => startWire({ clock, logged: { level: 'debug', lines: logged } }))
 const ask: Wire['ask'] = (...request) => wire.ask(...request)
 
 /** For each path parameter of the API, something of that kind; a new parameter needs its line here. */
@@ -133,18 +133,12 @@ let agents = 0
 let boxes = 0
 let recipients = 0
 
-before(async () => {
-  clock = new ManualClock()
-  wire = await startWire({
-    clock,
-    log: createLog({ clock, level: 'debug', form: 'json', write: (line) => void logged.push(line) }),
-  })
+setUp(async () => {
   const { postrider } = wire
   await Promise.all([postrider.activeDomain('here.test'), postrider.activeDomain('here.test', postrider.other)])
   // Mail for an address goes to every inbox of it, whoever's.
   await Promise.all([postrider.activeDomain('mine.test'), postrider.activeDomain('theirs.test', postrider.other)])
 })
-after(() => wire.stop())
 
 const operations = () => described.operations()
 
@@ -230,21 +224,17 @@ test('a token fails from its revocation on, and once its time is over', async ()
   assert.equal((await ask('DELETE', `/tokens/${revoked.id}`)).status, 404)
 
   const aged = new ManualClock()
-  const later = await startWire({ clock: aged })
-  try {
-    const body = document('tokens', { name: 'x', scopes: ['domains:read'], duration: '6_months' })
-    const { token, expires_at } = (await later.ask('POST', '/tokens', { body })).body.data.attributes
-    assert.equal(expires_at, '2026-07-15T12:00:00.000Z')
-    aged.leap(Date.parse(expires_at) - aged.now() - 1)
-    assert.equal((await later.ask('GET', '/domains', { token })).status, 200)
-    aged.leap(1)
-    const expired = await later.ask('GET', '/domains', { token })
-    assert.equal(expired.status, 401)
-    assert.deepEqual(codes(expired), ['token_expired'])
-    assert.match(expired.headers.get('www-authenticate')!, /^Bearer .*error="invalid_token"/)
-  } finally {
-    await later.stop()
-  }
+  await using later = await startWire({ clock: aged })
+  const body = document('tokens', { name: 'x', scopes: ['domains:read'], duration: '6_months' })
+  const { token, expires_at } = (await later.ask('POST', '/tokens', { body })).body.data.attributes
+  assert.equal(expires_at, '2026-07-15T12:00:00.000Z')
+  aged.leap(Date.parse(expires_at) - aged.now() - 1)
+  assert.equal((await later.ask('GET', '/domains', { token })).status, 200)
+  aged.leap(1)
+  const expired = await later.ask('GET', '/domains', { token })
+  assert.equal(expired.status, 401)
+  assert.deepEqual(codes(expired), ['token_expired'])
+  assert.match(expired.headers.get('www-authenticate')!, /^Bearer .*error="invalid_token"/)
 })
 
 test('tokens are never in logs (BT2)', async () => {
@@ -548,49 +538,45 @@ test('an idempotency key is its account’s own', async () => {
 // ---- Rates
 
 test('a token’s requests are counted, told, and refused above the limit (D8)', async () => {
-  const limited = await startWire({ config: { api: { rate_limit: 2, rate_burst: 5 } } })
-  try {
-    const { postrider } = limited
-    const rates = ({ headers }: Answer) =>
-      ['limit', 'remaining', 'reset'].map((name) => {
-        const value = headers.get(`ratelimit-${name}`)
-        return value === null ? null : Number(value)
-      })
-    const seen = [
-      await limited.ask('GET', '/domains'),
-      await limited.ask('GET', `/domains/${MISSING}`),
-      await limited.ask('GET', '/domains?foo=1'),
-      await limited.ask('POST', '/domains', { body: document('domains', {}) }),
-      await limited.ask('PUT', '/domains'),
-    ]
-    assert.deepEqual(
-      seen.map(({ status }) => status),
-      [200, 404, 400, 422, 405],
-    )
-    assert.deepEqual(
-      seen.map((each) => rates(each).slice(0, 2)),
-      [4, 3, 2, 1, 0].map((remaining) => [5, remaining]),
-    )
-    const refused = await limited.ask('GET', '/domains')
-    assert.equal(refused.status, 429)
-    assert.deepEqual(codes(refused), ['rate_limited'])
-    assert.deepEqual(rates(refused).slice(0, 2), [5, 0])
-    assert.equal((await limited.ask('GET', '/nothing')).status, 429, 'unknown URLs are counted too')
+  await using limited = await startWire({ config: { api: { rate_limit: 2, rate_burst: 5 } } })
+  const { postrider } = limited
+  const rates = ({ headers }: Answer) =>
+    ['limit', 'remaining', 'reset'].map((name) => {
+      const value = headers.get(`ratelimit-${name}`)
+      return value === null ? null : Number(value)
+    })
+  const seen = [
+    await limited.ask('GET', '/domains'),
+    await limited.ask('GET', `/domains/${MISSING}`),
+    await limited.ask('GET', '/domains?foo=1'),
+    await limited.ask('POST', '/domains', { body: document('domains', {}) }),
+    await limited.ask('PUT', '/domains'),
+  ]
+  assert.deepEqual(
+    seen.map(({ status }) => status),
+    [200, 404, 400, 422, 405],
+  )
+  assert.deepEqual(
+    seen.map((each) => rates(each).slice(0, 2)),
+    [4, 3, 2, 1, 0].map((remaining) => [5, remaining]),
+  )
+  const refused = await limited.ask('GET', '/domains')
+  assert.equal(refused.status, 429)
+  assert.deepEqual(codes(refused), ['rate_limited'])
+  assert.deepEqual(rates(refused).slice(0, 2), [5, 0])
+  assert.equal((await limited.ask('GET', '/nothing')).status, 429, 'unknown URLs are counted too')
 
-    const another = await limited.ask('GET', '/domains', { token: postrider.otherToken })
-    assert.equal(another.status, 200, 'each token has its own')
-    const second = await postrider.tokenFor(postrider.user, ['domains:read'])
-    assert.equal((await limited.ask('GET', '/domains', { token: second })).status, 200)
+  const another = await limited.ask('GET', '/domains', { token: postrider.otherToken })
+  assert.equal(another.status, 200, 'each token has its own')
+  const second = await postrider.tokenFor(postrider.user, ['domains:read'])
+  assert.equal((await limited.ask('GET', '/domains', { token: second })).status, 200)
 
-    postrider.clock.advance(Number(refused.headers.get('retry-after')) * 1000)
-    const again = await limited.ask('GET', '/domains')
-    assert.equal(again.status, 200, 'Retry-After keeps its word')
-    postrider.clock.leap(60_000)
-    const [limit, remaining] = rates(await limited.ask('GET', '/domains'))
-    assert.deepEqual([limit, remaining], [5, 4], 'a rest fills it to the burst and no further')
-  } finally {
-    await limited.stop()
-  }
+  postrider.clock.advance(Number(refused.headers.get('retry-after')) * 1000)
+  const again = await limited.ask('GET', '/domains')
+  assert.equal(again.status, 200, 'Retry-After keeps its word')
+  postrider.clock.leap(60_000)
+  const [limit, remaining] = rates(await limited.ask('GET', '/domains'))
+  assert.deepEqual([limit, remaining], [5, 4], 'a rest fills it to the burst and no further')
 })
 
 test('every answer to a known token carries the rate headers (D8)', async () => {

@@ -1,15 +1,16 @@
 // Query parameters and cursor pagination (specification "Query parameters shared by list endpoints", "Cursor
 // pagination"; D9, D12, D13; JA22 to JA30, CP1 to CP7).
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { addUser } from '../../src/identity/users.ts'
 import { document } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { below, codes, mailDocument, MISSING, outcomes, sameOutcomes, startWire, type Wire } from './wire.ts'
 
-let wire: Wire
-let clock: ManualClock
+const clock = new ManualClock()
+const wire = ofFile(() => startWire({ clock }))
 let domainId: string
 /** The mails that stand throughout this file, in order of creation; all of one moment but the last, all settled. */
 let mails: string[]
@@ -31,9 +32,7 @@ const COUNT = 106
 /** All of them but the first; what tests add for themselves goes to other addresses. */
 const MINE = '/outbound-emails?filter[to]=bob@nowhere.test'
 
-before(async () => {
-  clock = new ManualClock()
-  wire = await startWire({ clock })
+setUp(async () => {
   domainId = (await wire.postrider.activeDomain('here.test')).id
   for (const [name, purpose] of [
     ['b.test', 'marketing'],
@@ -52,7 +51,6 @@ before(async () => {
     'rest',
   )
 })
-after(() => wire.stop())
 
 // ---- Parameters
 
@@ -555,24 +553,19 @@ test('a page whose rows are gone still leads back, and forward (rule 4)', async 
 
 test('a cursor of last year gives the first page', async () => {
   const clock_ = new ManualClock()
-  const aged = await startWire({ clock: clock_ })
-  try {
-    await aged.postrider.activeDomain('here.test')
-    const made = await aged.ask('POST', '/tokens', {
-      body: document('tokens', { name: 'x', scopes: ['emails:read'], duration: '12_months' }),
-    })
-    const token: string = made.body.data.attributes.token
-    await aged.mails(4)
-    const path = '/outbound-emails?page[size]=2'
-    const { body } = await aged.ask('GET', path, { token })
-    const next = async (): Promise<string[]> =>
-      ids((await aged.ask('GET', below(body.links.next), { token })).body.data)
-    assert.notDeepEqual(await next(), ids(body.data))
-    clock_.leap(300 * 24 * 60 * 60 * 1000)
-    assert.deepEqual(await next(), ids(body.data))
-  } finally {
-    await aged.stop()
-  }
+  await using aged = await startWire({ clock: clock_ })
+  await aged.postrider.activeDomain('here.test')
+  const made = await aged.ask('POST', '/tokens', {
+    body: document('tokens', { name: 'x', scopes: ['emails:read'], duration: '12_months' }),
+  })
+  const token: string = made.body.data.attributes.token
+  await aged.mails(4)
+  const path = '/outbound-emails?page[size]=2'
+  const { body } = await aged.ask('GET', path, { token })
+  const next = async (): Promise<string[]> => ids((await aged.ask('GET', below(body.links.next), { token })).body.data)
+  assert.notDeepEqual(await next(), ids(body.data))
+  clock_.leap(300 * 24 * 60 * 60 * 1000)
+  assert.deepEqual(await next(), ids(body.data))
 })
 
 // ---- Bodies in lists (D69)

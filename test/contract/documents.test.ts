@@ -3,11 +3,12 @@
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { createLog } from '../../src/base/log.ts'
 import { createApp } from '../../src/http/server.ts'
 import type { AppDeps } from '../../src/http/app-deps.ts'
 import { document, JSON_API } from '../kit/appliance.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import {
   API,
   codes,
@@ -24,16 +25,14 @@ import {
   type Wire,
 } from './wire.ts'
 
-let wire: Wire
+const wire = ofFile(() => startWire())
 let domainId: string
 const ask: Wire['ask'] = (...request) => wire.ask(...request)
 
-before(async () => {
-  wire = await startWire()
+setUp(async () => {
   const domain = await wire.postrider.activeDomain('here.test')
   domainId = domain.id
 })
-after(() => wire.stop())
 
 // ---- Media types
 

@@ -1,30 +1,23 @@
 // Some thousand requests that are almost right, made by a seeded generator: whatever is sent, the answer is a judged
 // document and never a 5xx.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
-import { createLog } from '../../src/base/log.ts'
+import { test } from 'node:test'
 import { document, JSON_API } from '../kit/appliance.ts'
-import { ManualClock } from '../kit/clock.ts'
-import { API, judge, mailDocument, MISSING, startWire, type Wire } from './wire.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
+import { API, judge, mailDocument, MISSING, startWire } from './wire.ts'
 
 const ROUNDS = 4000
 const SEED = Number(process.env['POSTRIDER_SEED'] ?? 20260115)
 
-let wire: Wire
 let domainId: string
 let mailId: string
 const faults: string[] = []
+const wire = ofFile(() => startWire({ logged: { level: 'error', lines: faults } }))
 
-before(async () => {
-  const clock = new ManualClock()
-  wire = await startWire({
-    clock,
-    log: createLog({ clock, level: 'error', form: 'json', write: (line) => void faults.push(line) }),
-  })
+setUp(async () => {
   domainId = (await wire.postrider.activeDomain('here.test')).id
   ;[mailId] = (await wire.mails(1, () => ({ idempotency_key: 'used' }))) as [string]
 })
-after(() => wire.stop())
 
 /** Mulberry32: small, and the same everywhere. */
 function generator(seed: number): () => number {

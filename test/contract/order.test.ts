@@ -1,11 +1,12 @@
 // The order of checks (D3): of two faults in one request the earlier is answered, whatever the pair.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
 import { SCOPES, type Scope } from '../../src/identity/scopes.ts'
 import { addUser, type User } from '../../src/identity/users.ts'
 import { JSON_API } from '../kit/appliance.ts'
-import { mailDocument, MISSING, outcomes, sameOutcomes, startWire, type Wire } from './wire.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
+import { mailDocument, MISSING, outcomes, sameOutcomes, startWire } from './wire.ts'
 
 const ORDER = [401, 406, 415, 429, 400, 403, 404, 409, 422]
 
@@ -25,13 +26,12 @@ interface Draft {
 
 type Fault = [status: number, name: string, put: (draft: Draft) => void]
 
-let wire: Wire
+// One request per second and token: a token is spent by a single request and full again a second later.
+const wire = ofFile(() => startWire({ config: { api: { rate_limit: 1, rate_burst: 1 } } }))
 let carol: User
 const domainOf = new Map<number, string>()
 
-before(async () => {
-  // One request per second and token: a token is spent by a single request and full again a second later.
-  wire = await startWire({ config: { api: { rate_limit: 1, rate_burst: 1 } } })
+setUp(async () => {
   const { postrider } = wire
   carol = await addUser(postrider.appliance.deps, { email: 'carol@unpaid.test' })
   for (const user of [postrider.user, carol])
@@ -42,7 +42,6 @@ before(async () => {
   const used = await wire.ask('POST', '/outbound-emails', { body: mailDocument({ idempotency_key: 'used' }) })
   assert.equal(used.status, 201)
 })
-after(() => wire.stop())
 
 const COMMON: Fault[] = [
   [401, 'no token', (draft) => (draft.token = null)],

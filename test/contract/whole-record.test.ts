@@ -1,7 +1,8 @@
 // Fetch, edit, save (D70): what GET gave may be sent back; what cannot be changed is refused only where it differs.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { document } from '../kit/appliance.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { codes, MISSING, pointers, startWire, type Wire } from './wire.ts'
 
 interface Record_ {
@@ -11,13 +12,12 @@ interface Record_ {
   relationships?: Record<string, { data: { type: string; id: string } | null }>
 }
 
-let wire: Wire
+const wire = ofFile(() => startWire())
 /** One of each resource that takes PATCH, by path. */
 const made: Record<string, string> = {}
 const ask: Wire['ask'] = (...request) => wire.ask(...request)
 
-before(async () => {
-  wire = await startWire()
+setUp(async () => {
   const domain = await wire.postrider.activeDomain('here.test')
   const related = (name: string, type: string, id: string) => ({ relationships: { [name]: { data: { type, id } } } })
   const create = async (path: string, attributes: object, more = {}, type = path.slice(1)): Promise<string> => {
@@ -35,7 +35,6 @@ before(async () => {
   const content = { name: 'News', subject: 'News', body_html: '<p>News</p>', reply_to: 'ann@here.test' }
   made['campaigns'] = await create('/campaigns', content, related('audience', 'audiences', made['audiences']))
 })
-after(() => wire.stop())
 
 const fetched = async (type: string): Promise<Record_> => (await ask('GET', `/${type}/${made[type]}`)).body.data
 const save = (record: Record_) => ask('PATCH', `/${record.type}/${record.id}`, { body: { data: record } })

@@ -25,13 +25,12 @@ export interface Ask {
   body?: unknown
 }
 
-export interface Wire {
+export interface Wire extends AsyncDisposable {
   postrider: TestAppliance
   /** One request below /api/v1, its answer judged. */
   ask(method: string, path: string, ask?: Ask): Promise<Answer>
   /** Adds mails of the first user (or `token`'s), all at one moment; resolves with their ids in order of creation. */
   mails(count: number, more?: (index: number) => Record<string, unknown>, token?: string): Promise<string[]>
-  stop(): Promise<void>
 }
 
 export const mailDocument = (more: Record<string, unknown> = {}) =>
@@ -76,7 +75,7 @@ export async function startWire(options: TestOptions = {}): Promise<Wire> {
         return body.data.id as string
       })
     },
-    stop: () => postrider.stop(),
+    [Symbol.asyncDispose]: () => postrider.stop(),
   }
 }
 

@@ -1,22 +1,20 @@
 // Lanes learn how many connections an exchanger takes (D64): a refused connection is nobody's attempt while another
 // works.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { Width } from '../../src/delivery/pacing/concurrency.ts'
-import type { TestAppliance } from '../kit/appliance.ts'
-import type { TestExchanger } from '../kit/exchanger.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
-import { mailsOf, startSending } from '../mail/mails.ts'
+import { mailsOf } from '../mail/mails.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
 const { attempted, post, receiver, show } = mailsOf(() => postrider)
 
-before(async () => void ({ exchanger, postrider } = await startSending()))
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
-})
+const exchanger = testExchanger()
+const postrider = ofFile(() =>
+  startTestAppliance({ exchanger, config: { workers: { count: 2 } }, domains: ['here.test'] }),
+)
 
 const MAILS = 40
 

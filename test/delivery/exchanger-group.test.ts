@@ -1,7 +1,7 @@
 // Recipient domains with the same exchangers share their connections and their limits, as most domains lie at few
 // providers; domains with other exchangers, or other demands on a connection, share nothing.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import type { Route } from '../../src/delivery/wire/connect.ts'
 import { Lane } from '../../src/delivery/pacing/lanes.ts'
 import { isRefused } from '../../src/delivery/pacing/feedback.ts'
@@ -12,20 +12,18 @@ import { Way, Ways } from '../../src/delivery/pacing/exchanger-group.ts'
 import type { Limits } from '../../src/smtp/shaping.ts'
 import { ownVerdict, type Stage, type Verdict } from '../../src/smtp/verdict.ts'
 import { raw } from '../../src/store/query.ts'
-import type { TestAppliance } from '../kit/appliance.ts'
-import type { TestExchanger } from '../kit/exchanger.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
-import { HOUR, MINUTE, mailsOf, startSending } from '../mail/mails.ts'
+import { HOUR, MINUTE, mailsOf } from '../mail/mails.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
 const { attempted, become, post, turnToNext } = mailsOf(() => postrider)
 
-before(async () => void ({ exchanger, postrider } = await startSending()))
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
-})
+const exchanger = testExchanger()
+const postrider = ofFile(() =>
+  startTestAppliance({ exchanger, config: { workers: { count: 2 } }, domains: ['here.test'] }),
+)
 
 /** Domains that name the same exchanger. */
 function customers(provider: string, count: number): string[] {

@@ -3,26 +3,24 @@
 // which is turned by hand (D34, D64).
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
 import { learnedLanes, learnedOf } from '../../src/delivery/pacing/lane-memory.ts'
 import { LaneSet } from '../../src/delivery/pacing/lane-set.ts'
 import { Pace } from '../../src/delivery/pacing/rate.ts'
 import { Shaping } from '../../src/smtp/shaping.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type Script, type TestExchanger } from '../kit/exchanger.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { startTestExchanger, testExchanger, type Script } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
-import { mailsOf, MINUTE, startSending } from '../mail/mails.ts'
+import { mailsOf, MINUTE } from '../mail/mails.ts'
 
-let exchanger: TestExchanger
-let postrider: TestAppliance
 const { post, receiver } = mailsOf(() => postrider)
 
-before(async () => void ({ exchanger, postrider } = await startSending()))
-after(async () => {
-  await exchanger.close()
-  await postrider.stop()
-})
+const exchanger = testExchanger()
+const postrider = ofFile(() =>
+  startTestAppliance({ exchanger, config: { workers: { count: 2 } }, domains: ['here.test'] }),
+)
 
 const MAILS = 60
 /** What the shipped shaping allows to a domain. */

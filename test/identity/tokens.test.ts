@@ -160,19 +160,15 @@ test('durations are calendar months in UTC, clamped to the last day', async () =
 
 test('a token authenticates to the last millisecond of its life', async () => {
   const clock = new ManualClock(Date.UTC(2026, 0, 31, 8))
-  const own = await startTestAppliance({ clock })
-  try {
-    const get = () => own.api('GET', '/domains')
-    clock.leap(Date.UTC(2027, 0, 31, 8) - clock.now() - 1)
-    assert.equal((await get()).status, 200)
-    clock.leap(1)
-    const expired = await get()
-    assert.equal(expired.status, 401)
-    assert.equal(expired.body.errors[0].code, 'token_expired')
-    assert.equal(expired.headers.get('www-authenticate'), 'Bearer error="invalid_token"')
-  } finally {
-    await own.stop()
-  }
+  await using own = await startTestAppliance({ clock })
+  const get = () => own.api('GET', '/domains')
+  clock.leap(Date.UTC(2027, 0, 31, 8) - clock.now() - 1)
+  assert.equal((await get()).status, 200)
+  clock.leap(1)
+  const expired = await get()
+  assert.equal(expired.status, 401)
+  assert.equal(expired.body.errors[0].code, 'token_expired')
+  assert.equal(expired.headers.get('www-authenticate'), 'Bearer error="invalid_token"')
 })
 
 test('revocation counts from the next request on', async () => {
@@ -347,25 +343,21 @@ test('many tokens, none of them forgotten while it is empty', () => {
 })
 
 test('over the API: 429 with Retry-After, counted per token', async () => {
-  const own = await startTestAppliance({ config: { api: { rate_limit: 2, rate_burst: 3 } } })
-  try {
-    const get = () => own.api('GET', '/domains')
-    for (const remaining of ['2', '1', '0']) {
-      const { headers, status } = await get()
-      assert.deepEqual(
-        [status, headers.get('ratelimit-limit'), headers.get('ratelimit-remaining')],
-        [200, '3', remaining],
-      )
-    }
-    const refusal = await get()
-    assert.equal(refusal.status, 429)
-    assert.equal(refusal.body.errors[0].code, 'rate_limited')
-    assert.equal(refusal.headers.get('retry-after'), '1')
-    assert.equal(refusal.headers.get('ratelimit-remaining'), '0')
-    assert.equal((await own.asOther('GET', '/domains')).status, 200)
-    own.clock.advance(SECOND)
-    assert.equal((await get()).status, 200)
-  } finally {
-    await own.stop()
+  await using own = await startTestAppliance({ config: { api: { rate_limit: 2, rate_burst: 3 } } })
+  const get = () => own.api('GET', '/domains')
+  for (const remaining of ['2', '1', '0']) {
+    const { headers, status } = await get()
+    assert.deepEqual(
+      [status, headers.get('ratelimit-limit'), headers.get('ratelimit-remaining')],
+      [200, '3', remaining],
+    )
   }
+  const refusal = await get()
+  assert.equal(refusal.status, 429)
+  assert.equal(refusal.body.errors[0].code, 'rate_limited')
+  assert.equal(refusal.headers.get('retry-after'), '1')
+  assert.equal(refusal.headers.get('ratelimit-remaining'), '0')
+  assert.equal((await own.asOther('GET', '/domains')).status, 200)
+  own.clock.advance(SECOND)
+  assert.equal((await get()).status, 200)
 })

@@ -23,6 +23,7 @@ async function makeInbox(address: string): Promise<string> {
   return made.body.data.id
 }
 
+setUp(async () => void (scanner = await startScanner()))
 const receiver = testReceiver()
 const postrider = ofFile(() =>
   startTestAppliance({
@@ -34,13 +35,8 @@ const postrider = ofFile(() =>
 )
 const domain = ofFile(() => postrider.activeDomain('example.org'))
 
-setUp(async () => {
-  scanner = await startScanner()
-  inbox = await makeInbox('box@example.org')
-})
-after(async () => {
-  await scanner.close()
-})
+setUp(async () => void (inbox = await makeInbox('box@example.org')))
+after(() => scanner.close())
 beforeEach(() => {
   scanner.answer = () => 'stream: OK'
 })

@@ -6,22 +6,18 @@ import { startTestAppliance } from '../kit/appliance.ts'
 import { RawClient } from '../smtp/raw.ts'
 
 test('without any domain mail is refused for now only; with one, for good', async () => {
-  const postrider = await startTestAppliance()
-  try {
-    const { deps, smtp } = postrider.appliance
-    const rcpt = async (address: string): Promise<string> => {
-      const client = await RawClient.greeted(smtp[0]!.port)
-      await client.ask('MAIL FROM:<ann@there.test>')
-      const said = await client.said(`RCPT TO:<${address}>`)
-      client.destroy()
-      return said
-    }
-    for (const address of ['box@here.test', 'postmaster@here.test', `${'a'.repeat(26)}@bounces.here.test`])
-      assert.equal(await rcpt(address), '451 4.3.0', address)
-    await registerDomain({ ...deps, ring: () => {} }, postrider.user.key, { name: 'here.test', purpose: 'both' })
-    assert.equal(await rcpt('box@else.test'), '554 5.7.1')
-    assert.equal(await rcpt('box@here.test'), '554 5.7.1')
-  } finally {
-    await postrider.stop()
+  await using postrider = await startTestAppliance()
+  const { deps, smtp } = postrider.appliance
+  const rcpt = async (address: string): Promise<string> => {
+    const client = await RawClient.greeted(smtp[0]!.port)
+    await client.ask('MAIL FROM:<ann@there.test>')
+    const said = await client.said(`RCPT TO:<${address}>`)
+    client.destroy()
+    return said
   }
+  for (const address of ['box@here.test', 'postmaster@here.test', `${'a'.repeat(26)}@bounces.here.test`])
+    assert.equal(await rcpt(address), '451 4.3.0', address)
+  await registerDomain({ ...deps, ring: () => {} }, postrider.user.key, { name: 'here.test', purpose: 'both' })
+  assert.equal(await rcpt('box@else.test'), '554 5.7.1')
+  assert.equal(await rcpt('box@here.test'), '554 5.7.1')
 })

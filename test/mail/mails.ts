@@ -2,19 +2,8 @@
 import assert from 'node:assert/strict'
 import { raw } from '../../src/store/query.ts'
 import { learnedLanes } from '../../src/delivery/pacing/lane-memory.ts'
-import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { document, type Answer, type TestAppliance } from '../kit/appliance.ts'
 import { until } from '../kit/until.ts'
-
-/** An exchanger, and an appliance that sends there from the active domain here.test. */
-export async function startSending(): Promise<{ exchanger: TestExchanger; postrider: TestAppliance }> {
-  const exchanger = await startTestExchanger()
-  const postrider = await startTestAppliance({
-    config: { delivery: { port: exchanger.port }, workers: { count: 2 } },
-  })
-  await postrider.activeDomain('here.test')
-  return { exchanger, postrider }
-}
 
 export const MINUTE = 60_000
 export const HOUR = 60 * MINUTE

@@ -38,15 +38,11 @@ test('without a ledger there is nothing to do again', () => {
 })
 
 async function withContact(run: (postrider: TestAppliance) => Promise<void>): Promise<void> {
-  const postrider = await startTestAppliance()
-  try {
-    const kit = campaignKit(() => postrider)
-    const audience = await kit.audience(await postrider.activeDomain('here.test'))
-    await kit.fill(audience, ['ann@there.test', 'xann@there.test'])
-    await run(postrider)
-  } finally {
-    await postrider.stop()
-  }
+  await using postrider = await startTestAppliance()
+  const kit = campaignKit(() => postrider)
+  const audience = await kit.audience(await postrider.activeDomain('here.test'))
+  await kit.fill(audience, ['ann@there.test', 'xann@there.test'])
+  await run(postrider)
 }
 
 const contacts = async (postrider: TestAppliance): Promise<string[]> =>

@@ -115,12 +115,12 @@ test('a date that a time server set after the last sign of life is believed at o
     const marker = join(dataDir, 'synchronized')
     writeFileSync(marker, '')
     utimesSync(marker, (now + 10 * DAY - MINUTE) / SECOND, (now + 10 * DAY - MINUTE) / SECOND)
-    const again = await startTestAppliance({ dataDir, clock: new ManualClock(now + 10 * DAY), timeMarker: marker })
-    try {
-      assert.equal((await health(again)).status, 'ok')
-    } finally {
-      await again.stop()
-    }
+    await using again = await startTestAppliance({
+      dataDir,
+      clock: new ManualClock(now + 10 * DAY),
+      timeMarker: marker,
+    })
+    assert.equal((await health(again)).status, 'ok')
   }))
 
 test('mail that was deferred 20 days ahead is tried within its usual wait once the date is right (D120)', () =>

@@ -281,21 +281,17 @@ test('names that lead nowhere or to private addresses', async () => {
 })
 
 test('without the operator’s leave nothing on loopback is reached, whatever name leads there, also after it was moved', async () => {
-  const strict = await startTestAppliance({
+  await using strict = await startTestAppliance({
     config: { network: { allow_private: [] }, webhooks: { ca_file: receiver.caFile } },
   })
-  try {
-    const here = await strict.activeDomain('strict.test')
-    const before = receiver.requests.length
-    strict.dns.set(HOST, 'A', ['127.0.0.1'])
-    failedWith(await outcomeAt(receiver.url, strict, here), /address that is not connected to \(127\.0\.0\.1\)/)
-    strict.dns.set(HOST, 'A', undefined)
-    for (const address of ['::1', '::ffff:127.0.0.1']) {
-      strict.dns.set(HOST, 'AAAA', [address])
-      failedWith(await outcomeAt(receiver.url, strict, here), /address that is not connected to/)
-    }
-    assert.equal(receiver.requests.length, before)
-  } finally {
-    await strict.stop()
+  const here = await strict.activeDomain('strict.test')
+  const before = receiver.requests.length
+  strict.dns.set(HOST, 'A', ['127.0.0.1'])
+  failedWith(await outcomeAt(receiver.url, strict, here), /address that is not connected to \(127\.0\.0\.1\)/)
+  strict.dns.set(HOST, 'A', undefined)
+  for (const address of ['::1', '::ffff:127.0.0.1']) {
+    strict.dns.set(HOST, 'AAAA', [address])
+    failedWith(await outcomeAt(receiver.url, strict, here), /address that is not connected to/)
   }
+  assert.equal(receiver.requests.length, before)
 })
