@@ -208,7 +208,7 @@ export class AcmeClient {
         sign('sha256', input, { key, dsaEncoding: 'ieee-p1363' }),
       )
       const answer = await this.#options.fetch(url, { method: 'POST', body: JSON.stringify(body) })
-      this.#nonce = answer.headers['replay-nonce']
+      this.#nonce = nonceIn(answer)
       if (answer.status < 400) return answer
       const refusal = refusalFrom(answer)
       if (refusal.kind === 'accountDoesNotExist') this.#account = undefined
@@ -218,8 +218,7 @@ export class AcmeClient {
 
   async #freshNonce(): Promise<string> {
     const { newNonce } = await this.#index()
-    const { headers } = await this.#options.fetch(newNonce, { method: 'HEAD' })
-    const nonce = headers['replay-nonce']
+    const nonce = nonceIn(await this.#options.fetch(newNonce, { method: 'HEAD' }))
     if (nonce === undefined) throw new NoAnswer('the authority gave no nonce')
     return nonce
   }
@@ -256,6 +255,9 @@ function read<T>(answer: CaAnswer, is: (value: unknown) => value is T): T {
   if (!is(document)) throw new NoAnswer('its answer has another form than RFC 8555 gives it')
   return document
 }
+
+/** The nonce for the next request (RFC 8555 §6.5). */
+const nonceIn = ({ headers }: CaAnswer): string | undefined => headers['replay-nonce']?.toString()
 
 /** The Retry-After of an answer in ms (RFC 9110 §10.2.3). */
 function waitOf({ headers }: CaAnswer): number | undefined {

@@ -1,10 +1,11 @@
 // HTTPS requests to a certificate authority: small documents, limited time, and an additional CA if the operator names
 // one.
+import type { IncomingHttpHeaders } from 'node:http'
 import { ask, within } from '../net/https.ts'
 
 export interface CaAnswer {
   status: number
-  headers: Record<string, string>
+  headers: IncomingHttpHeaders
   text: string
 }
 
@@ -20,23 +21,19 @@ export type Fetch = (url: string, options?: { method?: 'GET' | 'HEAD' | 'POST'; 
 export function createFetch(authority: string | undefined, userAgent: string): Fetch {
   return async (text, { body, method } = {}) => {
     const url = new URL(text)
-    const type = body === undefined ? {} : { 'Content-Type': 'application/jose+json' }
+    const type = body === undefined ? {} : { 'content-type': 'application/jose+json' }
     // Each request has its own connection: a kept one may be closed by the authority at the moment it is used.
     const { fault, headers, octets, status } = await within(TIMEOUT, (signal) =>
       ask(url, {
         method,
         signal,
-        headers: { 'User-Agent': userAgent, ...type },
+        headers: { 'user-agent': userAgent, ...type },
         body,
         authorities: () => authority,
         most: MAX_OCTETS,
       }),
     )
     if (fault) throw new NoAnswer(`${url.host} does not answer: ${fault.error.message}`)
-    const texts = Object.entries(headers).map(([name, value]) => [
-      name,
-      Array.isArray(value) ? value.join(', ') : (value ?? ''),
-    ])
-    return { status, headers: Object.fromEntries(texts) as Record<string, string>, text: octets.toString() }
+    return { status, headers, text: octets.toString() }
   }
 }

@@ -1,7 +1,9 @@
-// The TLS settings of every listener: TLS 1.2 with ECDHE and AEAD, and TLS 1.3, in our order of preference, without
-// renegotiation. NCSC-NL (TLS guidelines 2025-05) and RFC 9325 §4.2 call these suites good or sufficient.
+// The TLS settings of every listener, and the authorities that clients trust. Listeners have TLS 1.2 with ECDHE and
+// AEAD, and TLS 1.3, in our order of preference, without renegotiation. NCSC-NL (TLS guidelines 2025-05) and RFC 9325
+// §4.2 call these suites good or sufficient.
 import { constants } from 'node:crypto'
-import type { SecureContextOptions } from 'node:tls'
+import { readFileSync } from 'node:fs'
+import { rootCertificates, type SecureContextOptions } from 'node:tls'
 
 export const TLS_POLICY = {
   minVersion: 'TLSv1.2',
@@ -20,3 +22,11 @@ export const TLS_POLICY = {
   secureOptions: constants.SSL_OP_NO_RENEGOTIATION | constants.SSL_OP_NO_COMPRESSION,
   // RFC 7627: OpenSSL always offers the Extended Master Secret.
 } as const satisfies SecureContextOptions
+
+/** The certificate authorities (PEM) in a file that the operator names; undefined for ''. Throws the system's error. */
+export const readAuthorities = (file: string): string | undefined =>
+  file === '' ? undefined : readFileSync(file, 'utf8')
+
+/** The options of a client that trusts further authorities (PEM) beside the well-known ones. */
+export const trusting = (further: string | undefined): { ca?: string[] } =>
+  further ? { ca: [...rootCertificates, further] } : {}

@@ -1,10 +1,10 @@
 // Checks TLS, certificates and DANE of a domain's exchangers (internet.nl, NCSC-NL guidelines 2025-05).
 import { createHash, X509Certificate } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { pairs } from '../base/lists.ts'
 import { authoritiesOf, type Config } from '../base/config.ts'
 import type { AskDns } from './grade-dns.ts'
 import { isOurs, judged, theirs, worse, type GradeDeps, type Row } from './grade-rows.ts'
+import { readAuthorities } from '../base/tls.ts'
 import { shake, type Handshake, type Place } from './grade-tls.ts'
 
 /** This server's own exchanger is tested at its configured port, which may differ from the public port. */
@@ -47,8 +47,7 @@ async function shown(deps: GradeDeps, domain: string, exchangers: readonly strin
 
 /** Tests the first address of each exchanger; an exchanger without an address is left out. */
 async function probeAll({ ask, config, resolver }: GradeDeps, exchangers: readonly string[]): Promise<Probe[]> {
-  const file = authoritiesOf(config)
-  const authority = file === '' ? undefined : readFileSync(file, 'utf8')
+  const authority = readAuthorities(authoritiesOf(config))
   const places: Place[] = []
   for (const host of exchangers) {
     const [four, six] = await Promise.all([resolver.a(host), resolver.aaaa(host)])

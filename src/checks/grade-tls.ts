@@ -1,12 +1,7 @@
 // Tests an exchanger's TLS: its certificate, and whether it accepts an offer of a single version, suite or group.
 import { connect, type Socket } from 'node:net'
-import {
-  connect as connectTls,
-  rootCertificates,
-  type ConnectionOptions,
-  type DetailedPeerCertificate,
-  type TLSSocket,
-} from 'node:tls'
+import { connect as connectTls, type ConnectionOptions, type DetailedPeerCertificate, type TLSSocket } from 'node:tls'
+import { trusting } from '../base/tls.ts'
 
 export interface Handshake {
   protocol: string
@@ -44,7 +39,7 @@ export async function shake(
     return await agreed(smtp.socket, {
       servername: place.host,
       rejectUnauthorized: false,
-      ca: authority === undefined ? [...rootCertificates] : [...rootCertificates, authority],
+      ...trusting(authority),
       ...options,
     })
   } finally {

@@ -1,6 +1,7 @@
 // OAuth clients that publish their metadata at the https URL that is their client_id
 // (draft-ietf-oauth-client-id-metadata-document-02): the form of the URL, and the rules for the document. Redirects are
 // allowed by the operator's list, as for clients that register.
+import { httpsUrlFault } from '../net/https.ts'
 import type { Allowed } from './oauth-allowed.ts'
 import { isAllowed, readRegistration, type Registration, type RegistrationFault } from './oauth-clients.ts'
 
@@ -16,10 +17,9 @@ export const isUrl = (clientId: string): boolean => /^https:/i.test(clientId)
  */
 export function urlFault(clientId: string): string | undefined {
   if (clientId.length > MAX_URL) return `is longer than ${MAX_URL} characters`
-  if (!URL.canParse(clientId)) return 'is not a URL'
-  const { href, password, protocol, username } = new URL(clientId)
-  if (protocol !== 'https:') return 'must be an https URL'
-  if (username !== '' || password !== '') return 'must not hold credentials'
+  const fault = httpsUrlFault(clientId)
+  if (fault !== undefined) return fault
+  const { href } = new URL(clientId)
   if (clientId.includes('#')) return 'must not have a fragment'
   return href === clientId ? undefined : `must have a path and be written in its normal form, ${href.slice(0, 200)}`
 }

@@ -21,7 +21,7 @@ export async function reach(deps: FetchDeps, link: string): Promise<Reached> {
   const { fault, status } = await follow(link, {
     redirects: REDIRECTS,
     timeout: TIMEOUT,
-    wrong: ({ protocol }) => (/^https?:$/.test(protocol) ? undefined : 'is no link of the web'),
+    wrong: wrongIn,
     ask: (url, signal) => statusOf(deps, url, signal),
   })
   if (!fault) return { ok: status < 400, words: `answers with status ${status}` }
@@ -31,6 +31,12 @@ export async function reach(deps: FetchDeps, link: string): Promise<Reached> {
     ok: false,
     words: kind === 'late' ? `does not answer within ${TIMEOUT / SECOND} s` : `cannot be reached: ${codeFor(fault)}`,
   }
+}
+
+function wrongIn(link: string): string | undefined {
+  const url = URL.parse(link)
+  if (!url) return 'is not a URL'
+  return /^https?:$/.test(url.protocol) ? undefined : 'is no link of the web'
 }
 
 async function statusOf(deps: FetchDeps, url: URL, signal: AbortSignal): Promise<HttpsAnswer> {

@@ -1,12 +1,12 @@
 // Fetches a file from a URL that a stranger gave: an attachment (D28), a policy, a description of a program. Only https
 // is allowed. A few redirects are followed, under the same rules. Time and size are limited.
 import type { IncomingHttpHeaders } from 'node:http'
-import { readFileSync } from 'node:fs'
 import { SECOND } from '../base/clock.ts'
 import { authoritiesOf, type Config } from '../base/config.ts'
 import { ForbiddenAddress, type Guard } from './guard.ts'
-import { ask, codeFor, follow, type HttpsFault } from './https.ts'
+import { ask, codeFor, follow, httpsUrlFault, type HttpsFault } from './https.ts'
 import { allowPublicAnd } from '../base/network.ts'
+import { readAuthorities } from '../base/tls.ts'
 import type { Resolver } from './resolver.ts'
 
 export interface FetchDeps extends Guard {
@@ -52,7 +52,7 @@ export async function fetchFile(
   const { fault, headers, octets, status } = await follow(text, {
     redirects,
     timeout,
-    wrong: wrongIn,
+    wrong: httpsUrlFault,
     ask: (url, signal) =>
       ask(url, {
         ...guardedBy(deps),
@@ -76,13 +76,8 @@ function refusedWords(fault: HttpsFault, maxBytes: number, timeout: number): str
   return `cannot be fetched: ${codeFor(fault)}`
 }
 
-function wrongIn({ password, protocol, username }: URL): string | undefined {
-  if (protocol !== 'https:') return 'must be an https URL'
-  return username || password ? 'must not hold credentials' : undefined
-}
-
 /** The options of every request to a URL that a stranger gave. */
 export const guardedBy = (deps: FetchDeps) => ({
   guard: deps,
-  authorities: () => (deps.caFile === '' ? undefined : readFileSync(deps.caFile, 'utf8')),
+  authorities: () => readAuthorities(deps.caFile),
 })

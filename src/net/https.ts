@@ -3,9 +3,10 @@
 // socket connects to, so that a DNS answer cannot change in between (guard.ts).
 import { request as plainRequest, type ClientRequest, type IncomingHttpHeaders } from 'node:http'
 import { Agent, request } from 'node:https'
-import { createSecureContext, rootCertificates } from 'node:tls'
+import { createSecureContext } from 'node:tls'
 import { SECOND } from '../base/clock.ts'
 import { codeOf, messageOf } from '../base/errors.ts'
+import { trusting } from '../base/tls.ts'
 import { addressRefused, ForbiddenAddress, guardedLookup, type Guard } from './guard.ts'
 
 interface HttpsHead {
@@ -110,30 +111,25 @@ export function ask(url: URL, asking: HttpsRequest): Promise<HttpsAnswer> {
 
 /** Begins a request; its body is not sent yet. Throws for what Node refuses, and where authorities cannot be read. */
 function open(url: URL, { agent, authorities, guard, headers, method, plain }: HttpsRequest): ClientRequest {
-  const connecting = agent ? { agent } : { agent: false as const, ...connectingBy(guard, authorities?.()) }
+  const lookup = guard ? { lookup: guardedLookup(guard) } : {}
+  const connecting = agent ? { agent } : { agent: false as const, ...lookup, ...trusting(authorities?.()) }
   const options = { method, headers, ...connecting }
   return plain && url.protocol === 'http:' ? plainRequest(url, options) : request(url, options)
 }
 
-const connectingBy = (guard: Guard | undefined, authorities: string | undefined) => ({
-  ...(guard ? { lookup: guardedLookup(guard) } : {}),
-  ...(authorities === undefined ? {} : { ca: [...rootCertificates, authorities] }),
-})
-
 /** Connections that are kept for more requests; they are closed with `destroy`. */
 export function keptConnections(guard: Guard, authorities: string | undefined): Agent {
-  const { ca, ...options } = connectingBy(guard, authorities)
   // The context is made once: a context with a list of authorities takes milliseconds, and the list would be part of
   // every socket's name.
-  const context = ca ? { secureContext: createSecureContext({ ca }) } : {}
-  return new Agent({ keepAlive: true, maxFreeSockets: 1000, ...options, ...context })
+  const context = authorities === undefined ? {} : { secureContext: createSecureContext(trusting(authorities)) }
+  return new Agent({ keepAlive: true, maxFreeSockets: 1000, lookup: guardedLookup(guard), ...context })
 }
 
 /** Runs requests with a signal that ends them after `timeout` ms. */
 export async function within<T>(timeout: number, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const abort = new AbortController()
-  const late = new Error(`no whole answer within ${timeout / SECOND} s`)
-  const timer = setTimeout(() => abort.abort(late), timeout)
+  const late = (): void => abort.abort(new Error(`no whole answer within ${timeout / SECOND} s`))
+  const timer = setTimeout(late, timeout)
   try {
     return await run(abort.signal)
   } finally {
@@ -146,8 +142,8 @@ export interface Following {
   redirects: number
   /** Milliseconds for all of it. */
   timeout: number
-  /** Why a URL is not asked, as the end of a sentence. */
-  wrong: (url: URL) => string | undefined
+  /** Why a text is not a URL that is asked, as the end of a sentence. */
+  wrong: (text: string) => string | undefined
   /** Asks one URL. */
   ask: (url: URL, signal: AbortSignal) => Promise<HttpsAnswer>
 }
@@ -157,9 +153,9 @@ export function follow(text: string, { ask: askOne, redirects, timeout, wrong }:
   return within(timeout, async (signal) => {
     let next = text
     for (let hop = 0; hop <= redirects; hop++) {
-      const url = URL.parse(next)
-      const why = url ? wrong(url) : 'is not a URL'
-      if (!url || why !== undefined) return unasked(new Error(why))
+      const why = wrong(next)
+      if (why !== undefined) return unasked(new Error(why))
+      const url = new URL(next)
       const answer = await askOne(url, signal)
       const { fault, headers, status } = answer
       if (fault || status < 300 || status >= 400 || headers.location === undefined) return answer
@@ -167,6 +163,14 @@ export function follow(text: string, { ask: askOne, redirects, timeout, wrong }:
     }
     return unasked(new Error(redirects === 0 ? 'is redirected' : `is redirected more than ${redirects} times`))
   })
+}
+
+/** Why a text is not a URL with https: and without credentials, as the end of a sentence. */
+export function httpsUrlFault(text: string): string | undefined {
+  const url = URL.parse(text)
+  if (!url) return 'is not a URL'
+  if (url.protocol !== 'https:') return 'must be an https URL'
+  return url.username || url.password ? 'must not hold credentials' : undefined
 }
 
 const unasked = (error: Error, kind: HttpsFault['kind'] = 'refused'): HttpsAnswer => ({

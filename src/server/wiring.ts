@@ -95,7 +95,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
   const inbound = createInbound(shared)
   undo.push(() => inbound.stop(0))
   const fetching = fetchingOf(shared)
-  const poster = new Poster(fetching, fetching.caFile, config.webhooks.timeout)
+  const poster = new Poster(fetching, config.webhooks.timeout)
   const loops = {
     engine,
     polling: domainLoop(shared),

@@ -1,10 +1,11 @@
 // The connection below an SMTP dialogue. It sends commands, receives replies, each within a time limit, and records the
 // dialogue. Every call ends with a reply or with the failure that ended the connection, whatever the server does.
 import { connect as connectTcp, isIPv6, type Socket } from 'node:net'
-import { connect as connectTls, rootCertificates, type TLSSocket } from 'node:tls'
+import { connect as connectTls, type TLSSocket } from 'node:tls'
 import { forLog } from '../base/clean-text.ts'
 import { SECOND } from '../base/clock.ts'
 import { codeOf, isLocal, messageOf } from '../base/errors.ts'
+import { trusting } from '../base/tls.ts'
 import { ReplyReader, type Reply } from './reply.ts'
 
 /** Why a connection ended, as text for people. */
@@ -236,7 +237,7 @@ function handshake(
       host: servername,
       // Opportunistic: the certificate of an exchanger proves nothing without DANE or MTA-STS (RFC 7435).
       rejectUnauthorized: verify !== undefined,
-      ...(verify?.authorities ? { ca: [...rootCertificates, verify.authorities] } : {}),
+      ...trusting(verify?.authorities),
       ...(/[a-z]/i.test(servername) ? { servername } : {}),
     })
     const give = (result: TLSSocket | Failure): void => {

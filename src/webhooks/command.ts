@@ -1,7 +1,6 @@
 // `postrider webhook test URL`: sends one signed sample to an endpoint under development, and prints its whole answer.
 import type { Command } from 'commander'
 import { SECOND, iso } from '../base/clock.ts'
-import { authoritiesOf } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { isNameIn } from '../base/one-of.ts'
@@ -25,8 +24,7 @@ export function webhookCommand(program: Command, invocation: () => Invocation): 
       withDeps(invocation(), async (deps) => {
         if (!isNameIn(SAMPLES, event))
           throw new OperatorError(`"${event}" is not an event type; there are ${Object.keys(SAMPLES).join(', ')}.`)
-        if (!URL.canParse(url) || new URL(url).protocol !== 'https:')
-          throw new OperatorError(`"${url}" is not an https URL.`)
+        if (URL.parse(url)?.protocol !== 'https:') throw new OperatorError(`"${url}" is not an https URL.`)
         if (!/^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/.test(secret))
           throw new OperatorError('The secret must be "whsec_" and base64, as it was shown when the webhook was made.')
         const { clock, config } = deps
@@ -40,7 +38,7 @@ export function webhookCommand(program: Command, invocation: () => Invocation): 
           'webhook-timestamp': String(seconds),
           'webhook-signature': signatureHeader([secret], id, seconds, body),
         }
-        const poster = new Poster(fetchingOf(deps), authoritiesOf(config), config.webhooks.timeout)
+        const poster = new Poster(fetchingOf(deps), config.webhooks.timeout)
         const response = await poster.post(url, headers, body)
         poster.close()
         const fine = isFine(response)

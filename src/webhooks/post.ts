@@ -3,10 +3,10 @@
 // the answer are read.
 import { counters } from '../base/counters.ts'
 import { X509Certificate } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import type { Agent } from 'node:https'
 import { codeOf, OperatorError } from '../base/errors.ts'
-import type { Guard } from '../net/guard.ts'
+import { readAuthorities } from '../base/tls.ts'
+import type { FetchDeps } from '../net/fetch.ts'
 import { ask, keptConnections, within, wordsFor, type HttpsFault } from '../net/https.ts'
 import { forLog } from '../base/clean-text.ts'
 
@@ -22,11 +22,11 @@ export interface Posted {
   reason: string | null
 }
 
-/** The text of the file of authorities. Throws an OperatorError. */
-function authorities(caFile: string): string {
+/** The authorities in the operator's file. Throws an OperatorError. */
+function authoritiesIn({ caFile }: FetchDeps): string | undefined {
   try {
-    const pem = readFileSync(caFile, 'utf8')
-    void new X509Certificate(pem)
+    const pem = readAuthorities(caFile)
+    if (pem !== undefined) void new X509Certificate(pem)
     return pem
   } catch (thrown) {
     throw new OperatorError(`tls.ca_file: ${caFile} holds no certificate in PEM that can be read (${codeOf(thrown)}).`)
@@ -37,15 +37,15 @@ const MAX_READ = 64 * 1024
 const MAX_KEPT = 4 * 1024
 
 export class Poster {
-  readonly #guard: Guard
+  readonly #deps: FetchDeps
   readonly #agent: Agent
   readonly #timeout: number
 
-  /** `caFile` names extra certificate authorities (PEM), '' for none; `timeout` in ms. */
-  constructor(guard: Guard, caFile: string, timeout: number) {
-    this.#guard = guard
+  /** `timeout` in ms. */
+  constructor(deps: FetchDeps, timeout: number) {
+    this.#deps = deps
     this.#timeout = timeout
-    this.#agent = keptConnections(guard, caFile === '' ? undefined : authorities(caFile))
+    this.#agent = keptConnections(deps, authoritiesIn(deps))
   }
 
   close(): void {
@@ -59,7 +59,7 @@ export class Poster {
         headers: { ...headers, 'content-length': Buffer.byteLength(body), 'user-agent': 'Postrider-Webhooks' },
         body,
         signal,
-        guard: this.#guard,
+        guard: this.#deps,
         agent: this.#agent,
         most: MAX_READ,
         kept: MAX_KEPT,

@@ -405,6 +405,7 @@ describe('time and network', () => {
   // Where the network is touched, and what other files take from these modules.
   const NETWORK: Record<string, string> = {
     'base/network.ts node:net': 'arithmetic of addresses',
+    'base/tls.ts node:tls': 'the list of certificate authorities',
     'net/resolver.ts node:dns': 'the resolver',
     'net/time-server.ts node:dgram': 'how wrong the clock is',
     'smtp/channel.ts node:net': 'the socket under smtp/client.ts',
@@ -436,7 +437,7 @@ describe('time and network', () => {
     'net/https.ts node:http': 'links of campaigns',
     'net/https.ts node:https':
       'the one client: files and policies by URL, links, calls of webhooks, a certificate authority',
-    'net/https.ts node:tls': 'the list of certificate authorities',
+    'net/https.ts node:tls': 'a context for kept connections',
   }
   const NETWORK_MODULES =
     /^(node:(net|tls|http|https|http2|dgram|dns|inspector|quic)|smtp-server|@hono\/node-server|undici|ws)$/

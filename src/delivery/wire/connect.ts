@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs'
 import type { Clock } from '../../base/clock.ts'
 import { authoritiesOf, type Config } from '../../base/config.ts'
+import { readAuthorities } from '../../base/tls.ts'
 import { codeOf } from '../../base/errors.ts'
 import type { Log } from '../../base/log.ts'
 import type { AddressCheck } from '../../base/network.ts'
@@ -93,8 +94,7 @@ type Wish = Pick<ConnectOptions, 'tls' | 'verify'>
 function wishOf({ config }: WayDeps, policy: 'Require' | 'Optional', { enforced }: Route, { relay }: Host): Wish {
   // Credentials go only to a relay that proves its name.
   if (enforced || (relay && relay.tls !== 'none' && relay.username !== '')) {
-    const file = authoritiesOf(config)
-    return { tls: 'required', verify: { authorities: file === '' ? undefined : readFileSync(file, 'utf8') } }
+    return { tls: 'required', verify: { authorities: readAuthorities(authoritiesOf(config)) } }
   }
   if (policy === 'Require' || relay?.tls === 'required') return { tls: 'required' }
   return { tls: relay?.tls === 'none' ? 'none' : 'optional' }

@@ -1,0 +1,122 @@
+// The client of HTTPS against servers on loopback that answer wrongly.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer as createPlain } from 'node:http'
+import type { AddressInfo, Server } from 'node:net'
+import { after, before, test } from 'node:test'
+import { createServer, type TLSSocket } from 'node:tls'
+import { makeCertificate } from '../../src/base/certificate.ts'
+import { allowPublicAnd } from '../../src/base/network.ts'
+import {
+  ask,
+  follow,
+  httpsUrlFault,
+  within,
+  wordsFor,
+  type HttpsAnswer,
+  type HttpsRequest,
+} from '../../src/net/https.ts'
+import type { Resolver } from '../../src/net/resolver.ts'
+
+const certificate = makeCertificate('here.test', Date.now())
+const found = { kind: 'found', records: ['127.0.0.1'] } as const
+const resolver = {
+  a: () => Promise.resolve(found),
+  aaaa: () => Promise.resolve({ kind: 'none' }),
+} as unknown as Resolver
+const guard = { resolver, allowed: allowPublicAnd(['127.0.0.1']) }
+const HEAD = 'HTTP/1.1 200 OK\r\n'
+const servers: Server[] = []
+let said = ''
+
+async function portOf(server: Server): Promise<number> {
+  servers.push(server)
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}
+
+let url: URL
+before(async () => {
+  const answer = (socket: TLSSocket): void => {
+    socket.on('error', () => {}).once('data', () => socket.end(said))
+  }
+  url = new URL(`https://here.test:${await portOf(createServer(certificate, answer))}/`)
+})
+after(() => {
+  for (const server of servers) server.close()
+})
+
+const asked = (text: string, more: Partial<HttpsRequest> = {}, timeout = 60_000): Promise<HttpsAnswer> => {
+  said = text
+  const request = { headers: {}, guard, authorities: () => certificate.cert, most: 10, ...more }
+  return within(timeout, (signal) => ask(url, { ...request, signal }))
+}
+
+test('a whole answer has no fault; a longer one is read to the limit alone', async () => {
+  const { fault, headers, octets, status } = await asked(`${HEAD}Content-Length: 5\r\nX-A: b\r\n\r\nhello`)
+  assert.deepEqual([fault, headers['x-a'], octets.toString(), status], [undefined, 'b', 'hello', 200])
+  for (const body of [
+    'Content-Length: 11\r\n\r\nhello world',
+    'Transfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n\r\n',
+  ])
+    assert.equal((await asked(`${HEAD}${body}`)).fault?.kind, 'large')
+  const kept = await asked(`${HEAD}Content-Length: 11\r\n\r\nhello world`, { most: 11, kept: 4 })
+  assert.deepEqual([kept.fault, kept.octets.toString()], [undefined, 'hell'])
+})
+
+test('what is not wanted is not read, and what arrives can be refused', async () => {
+  const { fault, octets, status } = await asked(`${HEAD}Content-Length: 500\r\n\r\n`, { wanted: () => false })
+  assert.deepEqual([fault, octets.length, status], [undefined, 0, 200])
+  const arrived = (octets: number): never => {
+    throw new RangeError(`${octets} octets`)
+  }
+  await assert.rejects(asked(`${HEAD}Content-Length: 5\r\n\r\nhello`, { arrived }), { message: '5 octets' })
+})
+
+test('half an answer, an answer that switches protocols, and none, are faults', async () => {
+  const half = await asked(`${HEAD}Content-Length: 9\r\n\r\nhello`)
+  assert.deepEqual([half.fault?.kind, half.octets.toString(), half.status], ['cut', 'hello', 200])
+  const switched = 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n'
+  const late = await asked(switched, {}, 200)
+  assert.deepEqual([late.fault?.kind, late.fault && wordsFor(late.fault)], ['late', 'no whole answer within 0.2 s'])
+  const stranger = await asked(HEAD, { authorities: () => undefined })
+  assert.equal(stranger.fault && wordsFor(stranger.fault), 'the certificate is self-signed')
+})
+
+test('an address that is not allowed is not connected to, and http: only where it is asked for', async () => {
+  const strict = { resolver, allowed: allowPublicAnd([]) }
+  const { fault } = await asked(HEAD, { guard: strict })
+  assert.equal(fault?.error.message, 'leads to an address that is not connected to (127.0.0.1)')
+  const port = await portOf(createPlain((_, response) => response.end()))
+  const plainly = (plain: { plain?: true }): Promise<HttpsAnswer> =>
+    within(60_000, (signal) =>
+      ask(new URL(`http://127.0.0.1:${port}/`), { headers: {}, most: 0, guard, signal, ...plain }),
+    )
+  assert.equal((await plainly({})).fault?.kind, 'failed')
+  assert.equal((await plainly({ plain: true })).status, 200)
+})
+
+test('redirects are followed within the limit, each to a checked URL', async () => {
+  const visited: string[] = []
+  const onward = (first: string, location: string, redirects: number): Promise<HttpsAnswer> =>
+    follow(first, {
+      redirects,
+      timeout: 60_000,
+      wrong: httpsUrlFault,
+      ask: async ({ href }) => {
+        visited.push(href)
+        return { status: 302, headers: { location }, octets: Buffer.alloc(0), fault: undefined }
+      },
+    })
+  const first = 'https://here.test/a/'
+  for (const [location, redirects, why] of [
+    ['b', 0, 'is redirected'],
+    ['b/', 2, 'is redirected more than 2 times'],
+    ['http://here.test/', 3, 'must be an https URL'],
+    ['https://a:b@here.test/', 3, 'must not hold credentials'],
+    ['https://', 3, 'is not a URL'],
+  ] as const)
+    assert.equal((await onward(first, location, redirects)).fault?.error.message, why)
+  assert.deepEqual(visited.slice(0, 4), [first, first, `${first}b/`, `${first}b/b/`])
+})
