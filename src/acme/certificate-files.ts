@@ -66,12 +66,8 @@ export class Shelf {
   certificate(name: string): (Certificate & { read: X509Certificate }) | undefined {
     const [cert, key] = [this.#text(`${name}.crt`), this.#text(`${name}.key`)]
     if (cert === undefined || key === undefined) return undefined
-    try {
-      const read = new X509Certificate(cert)
-      return read.checkPrivateKey(createPrivateKey(key)) ? { cert, key, read } : undefined
-    } catch {
-      return undefined
-    }
+    const read = readMatching({ cert, key })
+    return read && { cert, key, read }
   }
 
   /**
@@ -176,3 +172,17 @@ export class Shelf {
 }
 
 const fresh = (): string => pemOf(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey)
+
+/** The certificate, read; undefined when it cannot be read, or does not match its key. */
+export function readMatching({ cert, key }: Certificate): X509Certificate | undefined {
+  try {
+    const read = new X509Certificate(cert)
+    return read.checkPrivateKey(createPrivateKey(key)) ? read : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether a certificate is for a host and has not expired. */
+export const isFor = (read: X509Certificate, host: string, now: number): boolean =>
+  read.checkHost(host) !== undefined && read.validToDate.getTime() > now

@@ -5,7 +5,7 @@ import { X509Certificate, createPrivateKey } from 'node:crypto'
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createSecureContext, type SecureContext } from 'node:tls'
-import type { Shelf } from './certificate-files.ts'
+import { isFor, readMatching, type Shelf } from './certificate-files.ts'
 import { makeCertificate, type Certificate } from '../base/certificate.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
@@ -23,6 +23,9 @@ export interface CertificateDeps {
   /** The certificates from ACME; undefined when ACME is off. */
   shelf: Pick<Shelf, 'begin' | 'certificate' | 'names'> | undefined
 }
+
+/** The file of the certificate that the server made, in the data directory. */
+export const SELF_MADE = 'smtp-certificate.pem'
 
 interface Shown {
   door: Door
@@ -115,14 +118,15 @@ export class Certificates {
   }
 
   get #file(): string {
-    return join(this.#deps.config.data_dir, 'smtp-certificate.pem')
+    return join(this.#deps.config.data_dir, SELF_MADE)
   }
 
   /** The self-made certificate that was kept, if it can still be shown. */
   #found(): Certificate | undefined {
     const { clock, config } = this.#deps
     const kept = readKept(this.#file)
-    return kept && fits(kept, config.hostname, clock.now()) ? kept : undefined
+    const read = kept && readMatching(kept)
+    return read && isFor(read, config.hostname, clock.now()) ? kept : undefined
   }
 
   #kept(): Certificate {
@@ -137,11 +141,13 @@ export class Certificates {
   }
 }
 
+type Naming = Pick<Config, 'acme' | 'data_dir' | 'hostname' | 'smtp' | 'tls'>
+
 /**
  * The files of SMTP's certificate ('' when the server makes its own), and the configuration keys that name them
  * (undefined for an ACME certificate).
  */
-export function certificateFiles({ acme, data_dir, hostname, smtp, tls }: Config): {
+export function certificateFiles({ acme, data_dir, hostname, smtp, tls }: Naming): {
   cert: string
   key: string
   keys: string | undefined
@@ -202,15 +208,5 @@ function readKept(file: string): Certificate | undefined {
     return { cert, key }
   } catch {
     return undefined
-  }
-}
-
-function fits({ cert, key }: Certificate, hostname: string, now: number): boolean {
-  try {
-    const read = new X509Certificate(cert)
-    const whole = read.checkPrivateKey(createPrivateKey(key))
-    return whole && read.checkHost(hostname) !== undefined && read.validToDate.getTime() > now
-  } catch {
-    return false
   }
 }

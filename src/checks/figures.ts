@@ -10,6 +10,7 @@ import type { Labels } from '../base/counters.ts'
 import type { Config } from '../base/config.ts'
 import { version } from '../base/version.ts'
 import { Shelf } from '../acme/certificate-files.ts'
+import { certificateFiles, SELF_MADE } from '../acme/certificates.ts'
 import { planNameOf, planOf } from '../identity/plan.ts'
 import { monthOf } from '../accounts/usage.ts'
 import type { Store } from '../store/database.ts'
@@ -100,9 +101,7 @@ export function spoolOctets({ clock, config }: Pick<FiguresDeps, 'clock' | 'conf
 
 /** When the certificate of SMTP expires, in Unix seconds; empty when the file cannot be read. */
 export function certificateEnd({ config }: Pick<FiguresDeps, 'config'>): Values {
-  const { acme, data_dir, hostname, smtp, tls } = config
-  const brought = acme.enabled ? join(data_dir, 'acme', `${hostname}.crt`) : ''
-  const file = smtp.tls_cert || tls.cert || brought || join(data_dir, 'smtp-certificate.pem')
+  const file = certificateFiles(config).cert || join(config.data_dir, SELF_MADE)
   try {
     return [[{ use: 'smtp' }, Date.parse(new X509Certificate(readFileSync(file)).validTo) / SECOND]]
   } catch {

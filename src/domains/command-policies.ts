@@ -12,7 +12,7 @@ import { reportsTo } from './dmarc.ts'
 import { setStsMode, stsHost, stsRecord, type StsMode } from './inbound-sts.ts'
 import { setDmarcPolicy } from './records.ts'
 import { followConfig } from './issue.ts'
-import { Shelf } from '../acme/certificate-files.ts'
+import { isFor, Shelf } from '../acme/certificate-files.ts'
 import { dmarcAdvice, dmarcText } from './command-dmarc.ts'
 import { answer } from '../commands/terminal.ts'
 import { silentLog } from '../base/log.ts'
@@ -103,7 +103,7 @@ function uncertified({ clock, config }: Pick<Deps, 'clock' | 'config'>, host: st
   const certificates = new Certificates({ clock, log: silentLog, config, shelf: undefined })
   const brought = new Shelf(config.data_dir).certificate(host)?.read
   const read = config.tls.cert === '' ? brought : new X509Certificate(certificates.first('https').cert)
-  return read?.checkHost(host) !== undefined && read.validToDate.getTime() > clock.now()
+  return read && isFor(read, host, clock.now())
     ? []
     : [`there is no certificate for ${host} (its CNAME and "[acme]", or one in "[tls]" that names it)`]
 }
