@@ -25,7 +25,7 @@ import { ZipFile } from 'yazl'
 import { iso } from '../base/clock.ts'
 import { syncPath } from '../base/durable.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { codeOf, messageOf, OperatorError, unwritable } from '../base/errors.ts'
+import { codeOf, codeOrMessage, messageOf, OperatorError, unwritable } from '../base/errors.ts'
 import { asCallerAt, openPlain } from '../base/ownership.ts'
 import { fingerprintOf, keepCopy, markLedger } from '../privacy/ledger.ts'
 import { QUARANTINE } from '../store/spool.ts'
@@ -57,9 +57,7 @@ export function backupCommands(program: Command, invocation: () => Invocation): 
         try {
           writeFileSync(join(deps.config.data_dir, LAST_BACKUP), `${iso(deps.clock.now())}\n`, { mode: 0o600 })
         } catch (thrown) {
-          tell(
-            `The backup is made, but its time cannot be noted for /metrics (${codeOf(thrown) || messageOf(thrown)}).`,
-          )
+          tell(`The backup is made, but its time cannot be noted for /metrics (${codeOrMessage(thrown)}).`)
         }
         answer(invocation().terminal, { file: target, files, faults }, () =>
           [
@@ -134,7 +132,7 @@ function markLedgers({ clock, config, keyring }: Deps, tell: (sentence: string) 
   try {
     keepCopy(data_dir, privacy.ledger_copy, owner, at)
   } catch (thrown) {
-    tell(`The copy of the ledger ${privacy.ledger_copy} cannot be written (${codeOf(thrown) || messageOf(thrown)}).`)
+    tell(`The copy of the ledger ${privacy.ledger_copy} cannot be written (${codeOrMessage(thrown)}).`)
   }
 }
 

@@ -133,6 +133,9 @@ export function codeOf(thrown: unknown): string {
   return textIn(thrown, 'code') ?? ''
 }
 
+/** The code of a thrown value; its text when it has no code. */
+export const codeOrMessage = (thrown: unknown): string => codeOf(thrown) || messageOf(thrown)
+
 /** The path and the name of the system call of a failed call on a file, where the error names them. */
 export const failedCall = (thrown: unknown): { path: string | undefined; syscall: string | undefined } => ({
   path: textIn(thrown, 'path'),

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path'
 import { DAY, iso, SECOND, SET_BACK, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { GAP, readSign, sentenceOf, shownSpan } from '../base/doubt.ts'
-import { codeOf, messageOf } from '../base/errors.ts'
+import { codeOrMessage } from '../base/errors.ts'
 import { FEW_INODES, freeInodesOn, freeOn } from '../base/space.ts'
 import { Shelf } from '../acme/certificate-files.ts'
 import { sizeOf } from './figures.ts'
@@ -169,7 +169,7 @@ function judgeCertificate({ acme, data_dir }: Config, now: number, judged: Judge
   } catch (thrown) {
     return bad(
       check,
-      `${file} or its key cannot be read (${codeOf(thrown) || messageOf(thrown)})`,
+      `${file} or its key cannot be read (${codeOrMessage(thrown)})`,
       keys === undefined ? 'Give the service its data directory again.' : `Correct ${keys}.`,
     )
   }

@@ -1,8 +1,9 @@
 // Checks whether the server behind a link of a mail answers, under the rules of fetch.ts, but for http too. Only the
 // status is read.
 import { SECOND } from '../base/clock.ts'
+import { codeOrMessage } from '../base/errors.ts'
 import { guardedBy, type FetchDeps } from './fetch.ts'
-import { ask, codeFor, follow, type HttpsAnswer } from './https.ts'
+import { ask, follow, type HttpsAnswer } from './https.ts'
 
 /** Milliseconds for one link, redirects included. */
 const TIMEOUT = 10 * SECOND
@@ -27,10 +28,8 @@ export async function reach(deps: FetchDeps, link: string): Promise<Reached> {
   if (!fault) return { ok: status < 400, words: `answers with status ${status}` }
   const { error, kind } = fault
   if (kind === 'refused') return { ok: false, words: error.message }
-  return {
-    ok: false,
-    words: kind === 'late' ? `does not answer within ${TIMEOUT / SECOND} s` : `cannot be reached: ${codeFor(fault)}`,
-  }
+  const late = `does not answer within ${TIMEOUT / SECOND} s`
+  return { ok: false, words: kind === 'late' ? late : `cannot be reached: ${codeOrMessage(error)}` }
 }
 
 function wrongIn(link: string): string | undefined {

@@ -3,8 +3,9 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { SECOND } from '../base/clock.ts'
 import { authoritiesOf, type Config } from '../base/config.ts'
+import { codeOrMessage } from '../base/errors.ts'
 import { ForbiddenAddress, type Guard } from './guard.ts'
-import { ask, codeFor, follow, httpsUrlFault, type HttpsFault } from './https.ts'
+import { ask, follow, httpsUrlFault, type HttpsFault } from './https.ts'
 import { allowPublicAnd } from '../base/network.ts'
 import { readAuthorities } from '../base/tls.ts'
 import type { Resolver } from './resolver.ts'
@@ -68,12 +69,11 @@ export async function fetchFile(
   return { bytes: octets, contentType: headers['content-type'], headers }
 }
 
-function refusedWords(fault: HttpsFault, maxBytes: number, timeout: number): string {
-  const { error, kind } = fault
+function refusedWords({ error, kind }: HttpsFault, maxBytes: number, timeout: number): string {
   if (kind === 'refused' || error instanceof ForbiddenAddress) return error.message
   if (kind === 'late') return `did not arrive within ${timeout / SECOND} s`
   if (kind === 'large') return `is larger than ${maxBytes < MB ? `${maxBytes / 1024} KB` : `${maxBytes / MB} MB`}`
-  return `cannot be fetched: ${codeFor(fault)}`
+  return `cannot be fetched: ${codeOrMessage(error)}`
 }
 
 /** The options of every request to a URL that a stranger gave. */

@@ -197,6 +197,3 @@ const WORDS: Record<string, string> = {
 
 /** The reason of a fault in words; the message of an error that has none may repeat what the server sent. */
 export const wordsFor = ({ error }: HttpsFault): string => WORDS[codeOf(error)] ?? messageOf(error)
-
-/** The reason of a fault as the code of the error; for errors without a code, their message. */
-export const codeFor = ({ error }: HttpsFault): string => codeOf(error) || messageOf(error)

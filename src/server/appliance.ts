@@ -16,7 +16,7 @@ import { keepServerNames } from '../commands/server-names.ts'
 import { tidy } from './tidy.ts'
 import { startWatch } from './watch.ts'
 import type { Config } from '../base/config.ts'
-import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
+import { codeOrMessage, OperatorError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { fingerprintOf, keepCopy, keepLedger } from '../privacy/ledger.ts'
 import { openInstance, type Instance } from '../store/instance.ts'
@@ -67,7 +67,7 @@ function keepLedgers({ keyring }: Instance, dataDir: string, copy: string, at: s
   try {
     keepCopy(dataDir, copy, owner, at)
   } catch (thrown) {
-    log.warn('the copy of the ledger of erasures cannot be written', { error: codeOf(thrown) || messageOf(thrown) })
+    log.warn('the copy of the ledger of erasures cannot be written', { error: codeOrMessage(thrown) })
   }
 }
 
