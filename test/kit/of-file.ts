@@ -17,8 +17,8 @@ export function setUp(run: () => unknown): void {
 }
 
 /**
- * Started before the first test that runs, whichever that is, and disposed of after the last. The result can be named at
- * once, and has its parts when tests run. What is made from another `ofFile` stands below it:
+ * Started before the first test that runs, whichever that is, and disposed of after the last. The result can be named
+ * at once, and has its parts when tests run. What is made from another `ofFile` stands below it:
  *
  *     const exchanger = testExchanger()
  *     const postrider = ofFile(() => startTestAppliance({ exchanger, routes: ['there.test'] }))
