@@ -368,6 +368,7 @@ describe('lists', () => {
   let own: string
 
   before(async () => {
+    await received('Subject: in another inbox\n\nx\n')
     own = await makeInbox('lists@example.org')
     for (const subject of ['c', 'a', 'b']) {
       postrider.clock.leap(60_000)

@@ -301,11 +301,12 @@ describe('250 is a promise', () => {
   })
 
   test('a spool that cannot be used: 451 or 452 for large mail, small mail is taken', async () => {
+    const large = `Subject: large\r\n\r\n${`${'z'.repeat(70)}\r\n`.repeat(5000)}`
+    assert.equal(await send(large), '250 2.6.0', 'the first large mail, for which the folder of the spool is made')
     await settled()
     const before = messages()
     const spool = join(postrider.dataDir, 'spool')
     const aside = `${spool}-aside`
-    const large = `Subject: large\r\n\r\n${`${'z'.repeat(70)}\r\n`.repeat(5000)}`
     renameSync(spool, aside)
     writeFileSync(spool, '')
     try {
