@@ -787,4 +787,7 @@ test('a mail that is deleted takes its files with it; a refused one leaves none'
   assert.deepEqual(spooled(), before)
 })
 
-test('every mail of this file: signed, and no defect for any reader', () => judgeAll(postrider, exchanger.heard))
+test('every mail of this file: signed, and no defect for any reader', async () => {
+  await become(await post({ attachments: [file()] }), 'delivered')
+  await judgeAll(postrider, exchanger.heard)
+})

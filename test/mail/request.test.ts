@@ -503,5 +503,7 @@ test('lists: filters and sorts of D13, include of D12', async () => {
   }
 })
 
-test('every mail of this file: one of each field, signed, and no defect for any reader', () =>
-  judgeAll(postrider, exchanger.heard))
+test('every mail of this file: one of each field, signed, and no defect for any reader', async () => {
+  await become(await post(), 'delivered')
+  await judgeAll(postrider, exchanger.heard)
+})

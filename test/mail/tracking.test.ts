@@ -435,5 +435,8 @@ test('no input makes the rewriting slow', async () => {
   for (const html of hostile) await costing(5000, () => send({ html }))
 })
 
-test('every mail of this file: signed over what was rewritten, and no defect for any reader', () =>
-  judgeAll(postrider, exchanger.heard))
+test('every mail of this file: signed over what was rewritten, and no defect for any reader', async () => {
+  const html = '<p><a href="https://there.test/">There</a></p>'
+  await become(await post({ from: 'ann@both.test', html }), 'delivered')
+  await judgeAll(postrider, exchanger.heard)
+})
