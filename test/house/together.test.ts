@@ -28,3 +28,11 @@ test('no test file changes what the others in its process see', () => {
     assert.match(line, LASTING)
   assert.doesNotMatch(`process.env['A'] === 'b'`, LASTING)
 })
+
+test('what a file sets up beside its fixtures waits for them: setUp, not before', () => {
+  const found = files.filter((file) => {
+    const text = readFileSync(join(ROOT, file), 'utf8')
+    return /\bofFile\(/.test(text) && /^before\(/m.test(text)
+  })
+  assert.deepEqual(found, [])
+})
