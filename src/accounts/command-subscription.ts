@@ -8,7 +8,7 @@ import { monthOf, usageOf } from './usage.ts'
 import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { answer } from '../commands/terminal.ts'
 
-interface Options {
+interface SubscriptionOptions {
   plan?: string
   state?: SubscriptionChange['state']
   downgradeTo?: string
@@ -30,7 +30,7 @@ export function subscriptionCommand(
     .addOption(new Option('--state <state>', 'the state').choices(['active', 'past_due', 'revoked']))
     .option('--downgrade-to <plan>', 'the plan that follows, with --at')
     .option('--at <date>', 'when, such as 2026-02-01')
-    .action((email: string, { at, downgradeTo, plan, state }: Options) =>
+    .action((email: string, { at, downgradeTo, plan, state }: SubscriptionOptions) =>
       withDeps(invocation(), async (deps) => {
         const downgrade = downgradeOf(downgradeTo, at)
         // A downgrade whose date has come is in force already; this change must not overwrite it.

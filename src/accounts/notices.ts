@@ -60,7 +60,7 @@ export function countInNotice(tx: Tx, given: NewNotice, entry: string, now: numb
 }
 
 /** A notice with its address. */
-export type Addressed = Notice & { email: string }
+export type AddressedNotice = Notice & { email: string }
 
 const addressed = db
   .selectFrom('notices')
@@ -69,12 +69,12 @@ const addressed = db
   .select(sql<string>`coalesce(notices.recipient, users.email)`.as('email'))
 
 /** The last 200 notices, newest first. */
-export function listNotices(reader: Reader): Addressed[] {
+export function listNotices(reader: Reader): AddressedNotice[] {
   return reader.all(addressed.orderBy('notices.key', 'desc').limit(200))
 }
 
 /** The next notices to mail, earliest first, without the ones in progress. */
-export function nextNotices(reader: Reader, busy: readonly number[], limit: number): Addressed[] {
+export function nextNotices(reader: Reader, busy: readonly number[], limit: number): AddressedNotice[] {
   return reader.all(
     addressed
       .where('notices.next_attempt_at', 'is not', null)

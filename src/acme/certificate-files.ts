@@ -8,10 +8,10 @@ import type { Certificate } from '../base/certificate.ts'
 import { syncPath } from '../base/durable.ts'
 import { codeOf, must } from '../base/errors.ts'
 import { pemOf } from '../base/certificate.ts'
-import type { Account } from './client.ts'
+import type { AcmeAccount } from './client.ts'
 
 /** The progress of a name's renewals. Times in ms. */
-export interface Progress {
+export interface RenewalState {
   /** The time of renewal; null: not known yet. */
   renewAt: number | null
   /** The time of the last question to the authority about the renewal time. */
@@ -22,7 +22,7 @@ export interface Progress {
   error: string | null
 }
 
-const NEW: Progress = { renewAt: null, askedAt: null, failures: 0, retryAt: 0, error: null }
+const NEW: RenewalState = { renewAt: null, askedAt: null, failures: 0, retryAt: 0, error: null }
 
 export class Shelf {
   readonly #directory: string
@@ -95,16 +95,16 @@ export class Shelf {
     this.#write(`${name}.crt`, chain)
   }
 
-  progress(name: string): Progress {
-    return { ...NEW, ...(this.#json(`${name}.json`) as Partial<Progress> | undefined) }
+  progress(name: string): RenewalState {
+    return { ...NEW, ...(this.#json(`${name}.json`) as Partial<RenewalState> | undefined) }
   }
 
-  note(name: string, progress: Progress): void {
+  note(name: string, progress: RenewalState): void {
     this.#write(`${name}.json`, JSON.stringify(progress))
   }
 
   /** Undefined: there is none, or its file is damaged; then a new account is created. */
-  account(): Account | undefined {
+  account(): AcmeAccount | undefined {
     const { directory, key, url } = (this.#json('account.json') ?? {}) as Partial<Record<string, unknown>>
     if (typeof directory !== 'string' || typeof key !== 'string' || typeof url !== 'string') return undefined
     try {
@@ -120,7 +120,7 @@ export class Shelf {
     rmSync(this.#path('account.json'), { force: true })
   }
 
-  keepAccount(account: Account): void {
+  keepAccount(account: AcmeAccount): void {
     this.#write('account.json', JSON.stringify(account))
   }
 

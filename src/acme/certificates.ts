@@ -27,14 +27,14 @@ export interface CertificateDeps {
 /** The file of the certificate that the server made, in the data directory. */
 export const SELF_MADE = 'smtp-certificate.pem'
 
-interface Shown {
+interface CertificateUse {
   door: Door
   renew: (certificate: Certificate) => void
 }
 
 export class Certificates {
   readonly #deps: CertificateDeps
-  readonly #shown: Shown[] = []
+  readonly #shown: CertificateUse[] = []
   /** Reasons that are already in the log. */
   readonly #told = new Set<string>()
   readonly #contexts = new Map<string, SecureContext>()

@@ -22,7 +22,7 @@ import {
   jsonOf,
   problemOf,
   type Directory,
-  type Problem,
+  type AcmeProblem,
 } from './documents.ts'
 import { certificateRequest } from './request.ts'
 
@@ -42,7 +42,7 @@ export class AcmeRefusal extends Error {
 }
 
 /** An account at one directory, as it is stored. */
-export interface Account {
+export interface AcmeAccount {
   directory: string
   /** PKCS #8 PEM of a key of P-256. */
   key: string
@@ -60,11 +60,11 @@ export interface AcmeOptions {
 }
 
 /** The challenge type: over port 80 (RFC 8555 §8.3), or in the handshake on port 443 (RFC 8737). */
-export type Way = 'http-01' | 'tls-alpn-01'
+export type ChallengeType = 'http-01' | 'tls-alpn-01'
 
 /** The proof to an authority that this server controls a name. */
 export interface Proof {
-  way: Way
+  way: ChallengeType
   name: string
   token: string
   /** The content of /.well-known/acme-challenge/TOKEN (RFC 8555 §8.3). */
@@ -80,16 +80,16 @@ const POLLS = 45
 export class AcmeClient {
   readonly #options: AcmeOptions
   #directory: Directory | undefined
-  #account: Account | undefined
+  #account: AcmeAccount | undefined
   #nonce: string | undefined
 
-  constructor(options: AcmeOptions, account?: Account) {
+  constructor(options: AcmeOptions, account?: AcmeAccount) {
     this.#options = options
     if (account?.directory === options.directory) this.#account = account
   }
 
   /** The account; it is created when there is none, or when the authority has deleted it. */
-  async account(): Promise<Account> {
+  async account(): Promise<AcmeAccount> {
     if (this.#account) return this.#account
     const { binding, directory, email } = this.#options
     const { newAccount } = await this.#index()
@@ -113,7 +113,7 @@ export class AcmeClient {
   async certificate(
     name: string,
     key: KeyObject,
-    ways: readonly Way[],
+    ways: readonly ChallengeType[],
     show: (proof: Proof) => () => void,
   ): Promise<string> {
     await this.account()
@@ -142,7 +142,12 @@ export class AcmeClient {
     return Number.isNaN(start) || Number.isNaN(end) || end < start ? undefined : { start, end }
   }
 
-  async #prove(name: string, url: string, ways: readonly Way[], show: (proof: Proof) => () => void): Promise<void> {
+  async #prove(
+    name: string,
+    url: string,
+    ways: readonly ChallengeType[],
+    show: (proof: Proof) => () => void,
+  ): Promise<void> {
     const authorization = read(await this.#post(url, ''), isAuthorization)
     if (authorization.status === 'valid') return
     const { challenges } = authorization
@@ -265,7 +270,7 @@ function waitOf({ headers }: CaAnswer): number | undefined {
   return value !== undefined && /^\d{1,7}$/.test(value) ? Number(value) * SECOND : undefined
 }
 
-function refusalOf(error: Problem | undefined, otherwise: string): AcmeRefusal {
+function refusalOf(error: AcmeProblem | undefined, otherwise: string): AcmeRefusal {
   return new AcmeRefusal((error?.type ?? '').replace(/^urn:ietf:params:acme:error:/, ''), error?.detail ?? otherwise)
 }
 

@@ -3,7 +3,7 @@
 import type { CaAnswer } from './http.ts'
 
 /** The error of an order, a challenge or an answer (RFC 7807). */
-export interface Problem {
+export interface AcmeProblem {
   type?: string | undefined
   detail?: string | undefined
 }
@@ -15,19 +15,19 @@ export interface Directory {
   renewalInfo?: string | undefined
 }
 
-interface Order {
+interface AcmeOrder {
   status: string
   authorizations: string[]
   finalize: string
   certificate?: string | undefined
-  error?: Problem | undefined
+  error?: AcmeProblem | undefined
 }
 
 interface Challenge {
   type: string
   url: string
   token: string
-  error?: Problem | undefined
+  error?: AcmeProblem | undefined
 }
 
 interface Authorization {
@@ -63,14 +63,14 @@ const isText = (value: unknown): value is string => typeof value === 'string'
 export const isAddress = (value: unknown): value is string =>
   isText(value) && value.startsWith('https://') && URL.canParse(value)
 
-const isProblem = object<Problem>({ type: maybe(isText), detail: maybe(isText) })
+const isProblem = object<AcmeProblem>({ type: maybe(isText), detail: maybe(isText) })
 export const isDirectory = object<Directory>({
   newNonce: isAddress,
   newAccount: isAddress,
   newOrder: isAddress,
   renewalInfo: maybe(isAddress),
 })
-export const isOrder = object<Order>({
+export const isOrder = object<AcmeOrder>({
   status: isText,
   authorizations: listOf(isAddress),
   finalize: isAddress,
@@ -101,7 +101,7 @@ export function jsonOf({ text }: CaAnswer): unknown {
 }
 
 /** The error in an answer; undefined when there is none. */
-export function problemOf(answer: CaAnswer): Problem | undefined {
+export function problemOf(answer: CaAnswer): AcmeProblem | undefined {
   const document = jsonOf(answer)
   return isProblem(document) ? document : undefined
 }

@@ -9,7 +9,7 @@ import { counters } from '../base/counters.ts'
 import { messageOf } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { proofCertificate } from './alpn.ts'
-import { AcmeClient, AcmeRefusal, type AcmeOptions, type Proof, type Way } from './client.ts'
+import { AcmeClient, AcmeRefusal, type AcmeOptions, type Proof, type ChallengeType } from './client.ts'
 import { NoAnswer } from './http.ts'
 import type { Shelf } from './certificate-files.ts'
 
@@ -21,7 +21,7 @@ export interface RenewalDeps {
   names: () => Promise<readonly string[]>
   client: Omit<AcmeOptions, 'clock'>
   /** The possible challenge types, the preferred one first. */
-  ways: readonly Way[]
+  ways: readonly ChallengeType[]
   /** Called when a new certificate has been stored. */
   renewed: () => void
 }

@@ -19,7 +19,7 @@ export interface LedgerWishes {
 }
 
 /** The result of comparing a ledger with a backup. */
-interface Judged {
+interface JudgedLedger {
   lines: Line[]
   /** Why the ledger cannot tell all erasures since the backup; undefined when it can. */
   lacks?: string
@@ -97,7 +97,7 @@ function untilOf(owner: string, lines: readonly Line[]): string | undefined {
   return lines.map(({ at }) => at).reduce((one, other) => (other > one ? other : one))
 }
 
-function judge(backup: Backup, path: string, lines: readonly Line[]): Judged {
+function judge(backup: Backup, path: string, lines: readonly Line[]): JudgedLedger {
   const marks = lines.filter(isMark)
   if (marks.length === 0) return judgeUnmarked(backup, path, lines)
   const own = linesOf(backup.owner, lines)
@@ -122,7 +122,7 @@ function linesOf(owner: string, lines: readonly Line[]): Line[] {
 }
 
 /** For an old ledger without marks, the owner is found by the key beside it, or by the accounts in its entries. */
-function judgeUnmarked(backup: Backup, path: string, lines: readonly Line[]): Judged {
+function judgeUnmarked(backup: Backup, path: string, lines: readonly Line[]): JudgedLedger {
   const beside = dirname(path)
   const keyed = existsSync(join(beside, KEY_FILE)) ? fingerprintOf(openKeyring(beside)) === backup.owner : undefined
   if (keyed === false) return { lines: [], lacks: FOREIGN }

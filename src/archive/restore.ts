@@ -20,7 +20,7 @@ import { mergeLedgers, type LedgerWishes } from './restore-ledgers.ts'
 import { faultsOfCopy, listed } from './integrity.ts'
 import { answer } from '../commands/terminal.ts'
 
-interface Wishes extends LedgerWishes {
+interface RestoreWishes extends LedgerWishes {
   replace?: true
   force?: true
 }
@@ -37,7 +37,7 @@ export function restoreCommand(program: Command, invocation: () => Invocation): 
     .option('--without-ledger', 'restore although it is unknown which addresses were erased since the backup')
     .option('--force', 'restore although something in the backup is damaged')
     .option('--replace', 'move what is in the data directory aside first')
-    .action(async (file: string, wishes: Wishes) => {
+    .action(async (file: string, wishes: RestoreWishes) => {
       const { data_dir, privacy } = configOf(invocation())
       const copies = privacy.ledger_copy === '' ? [] : [privacy.ledger_copy]
       const done = await putBack(resolve(file), data_dir, wishes, copies)
@@ -63,7 +63,12 @@ interface Restored {
 }
 
 /** Puts a backup in place as a whole, or changes nothing. */
-async function putBack(file: string, dataDir: string, wishes: Wishes, copies: readonly string[]): Promise<Restored> {
+async function putBack(
+  file: string,
+  dataDir: string,
+  wishes: RestoreWishes,
+  copies: readonly string[],
+): Promise<Restored> {
   const there = existsSync(join(dataDir, DATABASE))
   if (there && !wishes.replace)
     throw new OperatorError(
@@ -152,7 +157,7 @@ function confirm(dataDir: string, place: string): void {
  * The damage in an unpacked backup, by the same checks as `verify`. Throws an OperatorError when there is damage and
  * `force` is not set, or when the key or the database cannot be used.
  */
-async function prove(place: string, file: string, { force }: Wishes): Promise<string[]> {
+async function prove(place: string, file: string, { force }: RestoreWishes): Promise<string[]> {
   const keyring = openKeyring(place)
   const faults = await faultsOfCopy(place, keyring).catch((thrown: unknown) => {
     throw new OperatorError(`${file} holds a damaged database (${messageOf(thrown)}); take another backup.`)

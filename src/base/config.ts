@@ -146,13 +146,13 @@ export const authoritiesOf = ({ tls, webhooks }: Pick<Config, 'tls' | 'webhooks'
   tls.ca_file || webhooks.ca_file
 
 /** Names that are used where the configuration does not set them, by its data directory. */
-type Known = (dataDir: string) => { hostname?: string; public_url?: string }
+type KnownDefaults = (dataDir: string) => { hostname?: string; public_url?: string }
 
 /** Checks a configuration given as an object (tests, the sandbox). Throws an OperatorError. */
 export function parseConfig(
   input: unknown,
   where: (path: readonly PropertyKey[]) => string = () => 'the configuration',
-  known: Known = () => ({}),
+  known: KnownDefaults = () => ({}),
 ): Config {
   const result = schema.safeParse(input)
   if (!result.success) {
@@ -180,7 +180,7 @@ export function parseConfig(
 export function loadConfig(
   file: string | undefined,
   environment: Record<string, string | undefined> = {},
-  known?: Known,
+  known?: KnownDefaults,
 ): Config {
   const source = file === undefined ? '' : readConfig(file)
   let tree: Record<string, unknown>

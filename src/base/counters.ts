@@ -1,24 +1,24 @@
 // Counters for a monitoring system. The code that causes an event counts the event, a write only after its commit, and
 // /metrics shows the sums. The sums start at zero with each process.
 
-export type Labels = Record<string, string>
+export type MetricLabels = Record<string, string>
 
-const keyOf = (labels: Labels): string => JSON.stringify(labels)
+const keyOf = (labels: MetricLabels): string => JSON.stringify(labels)
 
 export class Counter {
   readonly name: string
   readonly help: string
-  readonly #sums = new Map<string, [Labels, number]>()
+  readonly #sums = new Map<string, [MetricLabels, number]>()
 
   /** `known`: label sets that are shown as 0 before they occur, so that the first occurrence is visible as a rise. */
-  constructor(name: string, help: string, known: readonly Labels[] = []) {
+  constructor(name: string, help: string, known: readonly MetricLabels[] = []) {
     this.name = name
     this.help = help
     for (const labels of known) this.#sums.set(keyOf(labels), [labels, 0])
   }
 
   /** Adds to the sum of a set of labels; a new set begins at 0. */
-  add(labels: Labels = {}, amount = 1): void {
+  add(labels: MetricLabels = {}, amount = 1): void {
     const key = keyOf(labels)
     const sum = this.#sums.get(key)
     if (sum) sum[1] += amount
@@ -26,7 +26,7 @@ export class Counter {
   }
 
   /** Every set of labels with its sum. */
-  values(): readonly (readonly [Labels, number])[] {
+  values(): readonly (readonly [MetricLabels, number])[] {
     return [...this.#sums.values()]
   }
 }
@@ -35,7 +35,7 @@ export class Counter {
 const BOUNDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
 interface Observed {
-  labels: Labels
+  labels: MetricLabels
   /** Counts by bucket, not cumulative; the last is for values above all bounds. */
   buckets: number[]
   sum: number
@@ -52,7 +52,7 @@ export class Histogram {
   }
 
   /** Counts one value, in seconds. */
-  observe(labels: Labels, seconds: number): void {
+  observe(labels: MetricLabels, seconds: number): void {
     const key = keyOf(labels)
     const observed = this.#observed.get(key) ?? { labels, buckets: BOUNDS.map(() => 0).concat(0), sum: 0 }
     this.#observed.set(key, observed)
@@ -62,7 +62,7 @@ export class Histogram {
   }
 
   /** Lines of Prometheus' text format: name, labels, value. */
-  lines(): (readonly [name: string, Labels, number])[] {
+  lines(): (readonly [name: string, MetricLabels, number])[] {
     return [...this.#observed.values()].flatMap(({ buckets, labels, sum }) => {
       let count = 0
       const upTo = buckets.map((amount, index) => {
@@ -75,7 +75,7 @@ export class Histogram {
   }
 }
 
-const each = (name: string, values: string): Labels[] => values.split(' ').map((value) => ({ [name]: value }))
+const each = (name: string, values: string): MetricLabels[] => values.split(' ').map((value) => ({ [name]: value }))
 
 export const counters = {
   mails: new Counter(

@@ -60,7 +60,7 @@ export type Code = keyof typeof CODES
 export type Status = (typeof CODES)[Code][0]
 
 /** The place of the fault in the request (D6): one of the three members of JSON:API's error source. */
-export interface Source {
+export interface ProblemSource {
   pointer?: string
   parameter?: string
   header?: string
@@ -69,7 +69,7 @@ export interface Source {
 export interface Problem {
   code: Code
   detail: string
-  source?: Source
+  source?: ProblemSource
   meta?: Record<string, unknown>
 }
 
@@ -98,7 +98,7 @@ export class Refusal extends Error {
 }
 
 /** A refusal with one problem. It is returned, not thrown. */
-export function refuse(code: Code, detail: string, source?: Source, headers?: Record<string, string>): Refusal {
+export function refuse(code: Code, detail: string, source?: ProblemSource, headers?: Record<string, string>): Refusal {
   return new Refusal([source ? { code, detail, source } : { code, detail }], headers)
 }
 

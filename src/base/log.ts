@@ -7,30 +7,30 @@ import { newId } from './ids.ts'
 
 export const LEVELS = ['debug', 'info', 'warn', 'error'] as const
 export type Level = (typeof LEVELS)[number]
-export type Fields = Record<string, unknown>
+export type LogFields = Record<string, unknown>
 
 export interface Log {
-  debug(event: string, fields?: Fields): void
-  info(event: string, fields?: Fields): void
-  warn(event: string, fields?: Fields): void
-  error(event: string, fields?: Fields): void
+  debug(event: string, fields?: LogFields): void
+  info(event: string, fields?: LogFields): void
+  warn(event: string, fields?: LogFields): void
+  error(event: string, fields?: LogFields): void
   /** Logged at every level: the server is ready, stops, or could not start. */
-  always(event: string, fields?: Fields): void
+  always(event: string, fields?: LogFields): void
   /** Logs an error of this program with its stack; returns the id under which it can be found. */
   fault(where: string, thrown: unknown): string
   /** The last lines, the oldest first; a log that keeps none has no such function. */
-  recent?(): readonly Entry[]
+  recent?(): readonly LogEntry[]
   /** Changes every text in the lines that are kept, to remove an erased address. */
   forget?(change: (text: string) => string): void
 }
 
 /** A line of the log. */
-export interface Entry {
+export interface LogEntry {
   /** ms */
   at: number
   level: Level
   event: string
-  fields: Fields
+  fields: LogFields
 }
 
 /** The number of lines that are kept in memory, for operators who have no shell. */
@@ -50,12 +50,12 @@ export interface LogOptions {
 /** A log that passes every event of at least `level` to `write`, as one line with its line end. */
 export function createLog({ clock, level, form, write }: LogOptions): Log {
   const least = LEVELS.indexOf(level)
-  const kept: Entry[] = []
+  const kept: LogEntry[] = []
   let lines = 0
-  const say = (at: Level, event: string, fields?: Fields): void => {
+  const say = (at: Level, event: string, fields?: LogFields): void => {
     if (LEVELS.indexOf(at) >= least) line(at, event, fields)
   }
-  const line = (at: Level, event: string, fields: Fields = {}): void => {
+  const line = (at: Level, event: string, fields: LogFields = {}): void => {
     const now = clock.now()
     const time = iso(now)
     kept[lines++ % KEPT] = { at: now, level: at, event, fields }
@@ -85,7 +85,7 @@ export function createLog({ clock, level, form, write }: LogOptions): Log {
       return id
     },
     forget(change) {
-      for (const entry of kept) entry.fields = changed(entry.fields, change) as Fields
+      for (const entry of kept) entry.fields = changed(entry.fields, change) as LogFields
     },
     recent: () => (lines <= KEPT ? kept.slice() : [...kept.slice(lines % KEPT), ...kept.slice(0, lines % KEPT)]),
   }
@@ -101,7 +101,7 @@ function changed(value: unknown, change: (text: string) => string): unknown {
 
 export const silentLog: Log = { debug() {}, info() {}, warn() {}, error() {}, always() {}, fault: () => '' }
 
-function textLine(time: string, level: Level, event: string, fields: Fields): string {
+function textLine(time: string, level: Level, event: string, fields: LogFields): string {
   const pairs = Object.entries(fields).map(([name, value]) => {
     const text = typeof value === 'string' ? value : JSON.stringify(value)
     return `${name}=${/[\s"]/.test(text ?? '') ? JSON.stringify(text) : text}`

@@ -54,7 +54,7 @@ export class Budget {
 export const ownerOf = (userKey: number): string => `account ${userKey}`
 
 /** What one owner holds of a budget at a moment; `end` gives all of it back. */
-export class Held {
+export class HeldMemory {
   readonly #budget: Budget
   readonly #owner: string
   #octets = 0

@@ -126,13 +126,13 @@ export function isLedBy(path: string, user: Owner): boolean {
   return way(path).some((each) => each.isDirectory() && mayWrite(each, user))
 }
 
-type Found = NonNullable<ReturnType<typeof lookAt>>
+type FoundOwner = NonNullable<ReturnType<typeof lookAt>>
 const lookAt = (path: string) => lstatSync(path, { throwIfNoEntry: false })
 
 /** Everything on the way to a path, links and what they lead to included, as far as it exists. */
-function way(path: string): Found[] {
+function way(path: string): FoundOwner[] {
   const names = resolve(path).split('/').filter(Boolean)
-  const passed: Found[] = [lstatSync('/')]
+  const passed: FoundOwner[] = [lstatSync('/')]
   let at = '/'
   for (let links = 0, name = names.shift(); name !== undefined; name = names.shift()) {
     const next = name === '..' ? dirname(at) : join(at, name)
@@ -151,7 +151,7 @@ function way(path: string): Found[] {
   return passed
 }
 
-function mayWrite({ gid, mode, uid }: Found, user: Owner): boolean {
+function mayWrite({ gid, mode, uid }: FoundOwner, user: Owner): boolean {
   if (uid === user.uid) return true
   // In a directory such as /tmp nobody can rename or remove what is another's; root's new files are safe there.
   if ((mode & 0o1000) !== 0) return false

@@ -11,7 +11,7 @@ export interface Activity {
   links: Map<string, number>
 }
 
-interface Kept extends Activity {
+interface KeptActivity extends Activity {
   /** The last events that were read. */
   opened: number
   clicked: number
@@ -25,11 +25,11 @@ const MAX_LINKS = 500
 /** The events that are read at once, before other work can run. */
 const AT_ONCE = 1000
 
-const kept = new WeakMap<Reader, Map<number, Kept>>()
+const kept = new WeakMap<Reader, Map<number, KeptActivity>>()
 
 /** The activity of a campaign's readers, without machines that look at mail; other work can run meanwhile. */
 export async function activityOf(reader: Reader, campaign: number): Promise<Activity> {
-  const known = kept.get(reader) ?? new Map<number, Kept>()
+  const known = kept.get(reader) ?? new Map<number, KeptActivity>()
   kept.set(reader, known)
   const removed = reader.generation('events', 'removed')
   const last = known.get(campaign)
@@ -42,7 +42,7 @@ export async function activityOf(reader: Reader, campaign: number): Promise<Acti
 }
 
 /** Adds the next events of a kind to the sums; returns 0 when there are no more. */
-function addMore(reader: Reader, campaign: number, sums: Kept, kind: 'opened' | 'clicked'): number {
+function addMore(reader: Reader, campaign: number, sums: KeptActivity, kind: 'opened' | 'clicked'): number {
   const events = reader.all(
     raw<{ key: number; at: number; machine: number; url: string | null }>(
       `select key, created_at as at, coalesce(json_extract(data, '$.machine'), 0) as machine, json_extract(data, '$.url') as url

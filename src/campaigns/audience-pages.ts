@@ -8,7 +8,7 @@ import { graver, type Standing } from './import-with-status.ts'
 
 const PAGE = 500
 
-export type RollContact = Pick<Contact, 'key' | 'email' | 'name' | 'status' | 'custom_fields' | 'preferences'> & {
+export type AudienceContact = Pick<Contact, 'key' | 'email' | 'name' | 'status' | 'custom_fields' | 'preferences'> & {
   /**
    * Suppressed by hand or by an import, without an end: 2 for all mail, 1 for campaigns; 0: neither.
    * Other reasons show in `status`.
@@ -16,7 +16,7 @@ export type RollContact = Pick<Contact, 'key' | 'email' | 'name' | 'status' | 'c
   kept_away: 0 | 1 | 2
 }
 
-export function contactsAfter(reader: Reader, { domain_key, key }: Audience, after: number): RollContact[] {
+export function contactsAfter(reader: Reader, { domain_key, key }: Audience, after: number): AudienceContact[] {
   return reader.all(
     db
       .selectFrom('contacts as c')
@@ -39,10 +39,10 @@ export function contactsAfter(reader: Reader, { domain_key, key }: Audience, aft
       .where('c.key', '>', after)
       .orderBy('c.key')
       .limit(PAGE),
-  ) as RollContact[]
+  ) as AudienceContact[]
 }
 
-export function standing({ kept_away, status }: RollContact): Standing {
+export function standing({ kept_away, status }: AudienceContact): Standing {
   const kept: Standing = kept_away === 2 ? 'blocked' : kept_away === 1 ? 'unsubscribed' : 'subscribed'
   return graver(status, kept)
 }

@@ -1,7 +1,7 @@
 // Erases the contacts with an address, and the address from senders of campaigns. Marks in the other texts of contacts,
 // audiences and campaigns follow from their description (schema/campaigns.ts).
 import type { Tx } from '../store/database.ts'
-import { names, sliceEnd, type Erasing, type Step } from '../store/erasing.ts'
+import { names, sliceEnd, type Erasing, type ErasingStep } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 
 /** Deletes the contacts with the address, in every audience. */
@@ -10,7 +10,7 @@ export function forgetContacts(tx: Tx, { address, userKey }: Erasing): void {
 }
 
 /** A campaign that may still send gets a working sender address of its domain instead of a mark. */
-export const forgetSenders: Step = (tx, { address, userKey }, after) => {
+export const forgetSenders: ErasingStep = (tx, { address, userKey }, after) => {
   const end = sliceEnd(tx, { table: 'campaigns', userKey, after })
   if (end === null) return null
   const open = tx.all(

@@ -4,7 +4,7 @@
 // already or occur twice are skipped, invalid contacts are skipped and listed. A lot is one transaction, so that none
 // is half imported.
 import type { Keyring } from '../base/keyring.ts'
-import { bringSuppression } from '../suppressions/import-with-status.ts'
+import { importSuppression } from '../suppressions/import-with-status.ts'
 import { normalised } from '../suppressions/stops.ts'
 import { keptForm, type Reason } from '../suppressions/suppressions.ts'
 import type { Tx } from '../store/database.ts'
@@ -21,12 +21,12 @@ export const graver = (one: Standing, other: Standing): Standing =>
   STANDINGS.indexOf(one) < STANDINGS.indexOf(other) ? other : one
 
 /** `email` is in the form of `contactAddress`. */
-export interface BroughtContact extends NewContact {
+export interface ContactWithStatus extends NewContact {
   standing: Standing
 }
 
 /** The counts of an import; each contact is counted once. */
-export interface BroughtCounts {
+export interface ImportCounts {
   /** Added as subscribed. */
   created: number
   /** In the audience already; the name or a field was changed. */
@@ -39,7 +39,7 @@ export interface BroughtCounts {
   skipped: number
 }
 
-export const noCounts = (): BroughtCounts => ({ created: 0, updated: 0, unsubscribed: 0, suppressed: 0, skipped: 0 })
+export const noCounts = (): ImportCounts => ({ created: 0, updated: 0, unsubscribed: 0, suppressed: 0, skipped: 0 })
 
 /** What is written for who must not get mail. */
 export const SUPPRESSIONS: Partial<Record<Standing, { reason: Reason; scope: 'all' | 'marketing' }>> = {
@@ -49,8 +49,8 @@ export const SUPPRESSIONS: Partial<Record<Standing, { reason: Reason; scope: 'al
   complained: { reason: 'complaint', scope: 'all' },
 }
 
-export interface BroughtLot {
-  counts: BroughtCounts
+export interface ImportedLot {
+  counts: ImportCounts
   /** The contacts that could not be imported, by their index in the lot. */
   problems: { index: number; reason: string }[]
 }
@@ -62,26 +62,26 @@ export const MAX_OBJECT = 64 * 1024
 export const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]/
 
 class Undone extends Error {
-  readonly lot: BroughtLot
-  constructor(lot: BroughtLot) {
+  readonly lot: ImportedLot
+  constructor(lot: ImportedLot) {
     super('only tried')
     this.lot = lot
   }
 }
 
 /** Imports a lot in one transaction. `dry` rolls it back, so that the preview is exactly what an import would do. */
-export async function bringContacts(
+export async function importContactsWithStatus(
   { clock, keyring, store }: ContactDeps,
   audience: Audience,
-  lot: readonly BroughtContact[],
+  lot: readonly ContactWithStatus[],
   dry = false,
-): Promise<BroughtLot> {
+): Promise<ImportedLot> {
   try {
     return await store.write((tx) => {
       const now = clock.now()
-      const done: BroughtLot = { counts: noCounts(), problems: [] }
+      const done: ImportedLot = { counts: noCounts(), problems: [] }
       for (const [index, contact] of lot.entries()) {
-        const outcome = bring(tx, keyring, audience, contact, now)
+        const outcome = importOne(tx, keyring, audience, contact, now)
         if (typeof outcome === 'string') done.counts[outcome]++
         else done.problems.push({ index, ...outcome })
       }
@@ -94,18 +94,18 @@ export async function bringContacts(
   }
 }
 
-function bring(
+function importOne(
   tx: Tx,
   keyring: Keyring,
   audience: Audience,
-  { standing, ...contact }: BroughtContact,
+  { standing, ...contact }: ContactWithStatus,
   now: number,
-): keyof BroughtCounts | { reason: string } {
+): keyof ImportCounts | { reason: string } {
   const { domain_key, user_key } = audience
   const { email } = contact
   const suppression = SUPPRESSIONS[standing]
   const news =
-    suppression && bringSuppression(tx, keyring, { user_key, domain_key, address: email, ...suppression }, now)
+    suppression && importSuppression(tx, keyring, { user_key, domain_key, address: email, ...suppression }, now)
   if (standing === 'unconfirmed') return 'skipped'
   // No status of a contact means "blocked". And an erased address must not be stored again.
   if (standing === 'blocked' || keptForm(tx, keyring, domain_key, email) !== normalised(email))
@@ -118,7 +118,7 @@ function bring(
   return changed ? 'updated' : 'skipped'
 }
 
-const countOf = (status: Contact['status']): keyof BroughtCounts =>
+const countOf = (status: Contact['status']): keyof ImportCounts =>
   status === 'subscribed' ? 'created' : status === 'unsubscribed' ? 'unsubscribed' : 'suppressed'
 
 const byAddress = statement<{ audience_key: number; email: string }>()((arg) =>

@@ -16,12 +16,12 @@ import { settleBulk, withdraw } from '../mail/bulk.ts'
 import { claimBulk } from '../delivery/queue/claim.ts'
 import { damaged } from '../delivery/wire/intact.ts'
 import { trackingBase } from '../delivery/wire/letter.ts'
-import { domainStop, stopsNow, type KnownStops, type Recipient } from '../suppressions/stops.ts'
+import { domainStop, stopsNow, type KnownStops, type DomainRecipient } from '../suppressions/stops.ts'
 import {
   firstOf,
   type MailTransaction,
-  type Source,
-  type Wanted,
+  type MailSource,
+  type MailPlan,
   type Withdrawal,
 } from '../delivery/queue/transaction.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
@@ -29,7 +29,7 @@ import type { Store, Tx } from '../store/database.ts'
 import { digestNumber, isIntact } from '../store/digests.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
-import type { Lead } from './queued-ahead.ts'
+import type { QueuedAhead } from './queued-ahead.ts'
 import { unsubscribeUrl } from './unsubscribe-token.ts'
 
 export interface LettersDeps {
@@ -38,12 +38,12 @@ export interface LettersDeps {
   keyring: Keyring
   log: Log
   config: Pick<Config, 'http'>
-  lead: Lead
+  ahead: QueuedAhead
 }
 
 type Campaign = RowOf<'campaigns'>
 type Digest = { digest: Uint8Array | null }
-type Contact = Digest &
+type LetterContact = Digest &
   Pick<RowOf<'contacts'>, 'audience_key' | 'name' | 'custom_fields' | 'status' | 'email' | 'preferences'>
 
 const [OF_CAMPAIGN, OF_CONTACT, OF_AUDIENCE] = ['campaigns', 'contacts', 'audiences'].map(digestNumber) as [
@@ -87,18 +87,18 @@ const MAX_LIST_NAME = 60
 /** Campaign, domain, mail_from_prefix, host of tracked links, user. */
 type TemplateName = [key: number, domain: string, prefix: string, base: string, user: string]
 
-interface Known {
+interface KnownCampaign {
   campaign: Campaign
   listId: string
   /** The damage of the campaign in the database, as a sentence. */
   damage?: string | undefined
 }
 
-export class CampaignLetters implements Source {
+export class CampaignLetters implements MailSource {
   readonly patience = PATIENCE
   readonly settle = settleBulk
   readonly #deps: LettersDeps
-  readonly #known = new Map<number, Known>()
+  readonly #known = new Map<number, KnownCampaign>()
   /** Whether campaigns are halted, as last read. */
   readonly #halted = new Map<number, boolean>()
 
@@ -141,12 +141,12 @@ export class CampaignLetters implements Source {
     return claimBulk(tx, this, this.#deps.keyring, { lane, now, limit })
   }
 
-  look(work: MailTransaction): Wanted | Withdrawal {
+  look(work: MailTransaction): MailPlan | Withdrawal {
     const { log, store } = this.#deps
     const { email, known: stops } = work
     const delivery = firstOf(work)
     const campaign = campaignOf(work)
-    if (delivery.attempts === 1) this.#deps.lead.attempted(campaign)
+    if (delivery.attempts === 1) this.#deps.ahead.attempted(campaign)
     if (this.#isHalted(campaign)) return withdrawalOf(work)
     const known = must(this.#know(campaign), 'The campaign of a mail')
     const contact = email.contact_key === null ? undefined : store.first(contactByKey({ key: email.contact_key }))
@@ -177,7 +177,7 @@ export class CampaignLetters implements Source {
   }
 
   /** The parts of a mail that only this recipient's mail has. */
-  #recipient(campaign: Campaign, contact: Contact | undefined, work: MailTransaction): CampaignRecipient {
+  #recipient(campaign: Campaign, contact: LetterContact | undefined, work: MailTransaction): CampaignRecipient {
     const { email } = work
     const { address: to, key } = firstOf(work)
     const mailFrom = `${email.mail_from_prefix}.${email.domain}`
@@ -214,7 +214,12 @@ export class CampaignLetters implements Source {
    * A contact that was removed, unsubscribed or suppressed since the
    * campaign began gets no mail. A test has no contact.
    */
-  #unwanted(campaign: Campaign, contact: Contact | undefined, to: Recipient, known: KnownStops): Verdict | undefined {
+  #unwanted(
+    campaign: Campaign,
+    contact: LetterContact | undefined,
+    to: DomainRecipient,
+    known: KnownStops,
+  ): Verdict | undefined {
     const { clock, keyring, store } = this.#deps
     const at = { stage: 'compose' } as const
     const test = campaign.test_mode === 1
@@ -250,7 +255,7 @@ export class CampaignLetters implements Source {
     }
   }
 
-  #know(key: number): Known | undefined {
+  #know(key: number): KnownCampaign | undefined {
     const known = this.#known.get(key)
     if (known) return known
     const { store } = this.#deps
@@ -284,7 +289,7 @@ const damageIn = (table: string, row: Digest): string | undefined =>
 
 const address = (text: string): Address => parseAddress(text) ?? { name: '', address: text, local: text, domain: '' }
 
-function fieldsOf(contact: Contact | undefined): Record<string, string> {
+function fieldsOf(contact: LetterContact | undefined): Record<string, string> {
   if (!contact || contact.custom_fields === null) return {}
   const fields = JSON.parse(contact.custom_fields) as Record<string, unknown>
   // A null prototype, because a field may have any name, even "__proto__".

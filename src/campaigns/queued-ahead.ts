@@ -11,7 +11,7 @@ const MOST = 1000
  */
 const STUCK = SECOND / 4
 
-export class Lead {
+export class QueuedAhead {
   readonly #clock: Clock
   readonly #ahead = new Map<number, number>()
   /** The time of the last first attempt. */

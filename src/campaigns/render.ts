@@ -1,7 +1,7 @@
 // What a campaign will look like: the contact whose data fills its tags (message/rendered.ts), and tags that would be
 // empty.
-import type { Content } from '../message/rendered.ts'
-import { cutTemplate, strayBraces, valueOf, type Values } from '../message/template.ts'
+import type { RenderedContent } from '../message/rendered.ts'
+import { cutTemplate, strayBraces, valueOf, type TemplateValues } from '../message/template.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
@@ -28,13 +28,13 @@ export function exampleContact(
   return reader.first(newest.where('status', '=', 'subscribed')) ?? reader.first(newest)
 }
 
-const textsIn = ({ body_html, body_text, subject }: Content): string[] => [subject, body_html, body_text ?? '']
+const textsIn = ({ body_html, body_text, subject }: RenderedContent): string[] => [subject, body_html, body_text ?? '']
 
 /** The most tags that the checks of a campaign look at; nobody reads more of them. */
 const MOST_TAGS = 200
 
 /** The tags that say nothing for contacts without a value. */
-const bareTags = (content: Content): string[] =>
+const bareTags = (content: RenderedContent): string[] =>
   [
     ...new Set(
       textsIn(content).flatMap((text) =>
@@ -46,11 +46,14 @@ const bareTags = (content: Content): string[] =>
   ].slice(0, MOST_TAGS)
 
 /** The tags of a campaign for which no contact of the audience has a value. */
-export const unknownTags = (content: Content, fields: readonly string[]): string[] =>
+export const unknownTags = (content: RenderedContent, fields: readonly string[]): string[] =>
   bareTags(content).filter((tag) => !COMMON.includes(tag) && !fields.includes(tag))
 
 /** The tags that are empty for some of these contacts and say nothing for this case, with the number of contacts. */
-export function emptyTags(content: Content, contacts: readonly Values[]): { tag: string; contacts: number }[] {
+export function emptyTags(
+  content: RenderedContent,
+  contacts: readonly TemplateValues[],
+): { tag: string; contacts: number }[] {
   return bareTags(content).flatMap((tag) => {
     if (LEAVE.includes(tag)) return []
     const without = contacts.filter((values) => valueOf(values, { tag }, (value) => value) === '').length
@@ -59,5 +62,5 @@ export function emptyTags(content: Content, contacts: readonly Values[]): { tag:
 }
 
 /** Braces that look like the beginning of a tag but are none, as they were written. */
-export const brokenTags = (content: Content): string[] =>
+export const brokenTags = (content: RenderedContent): string[] =>
   textsIn(content).flatMap((text) => strayBraces(cutTemplate(text)))

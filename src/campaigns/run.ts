@@ -18,7 +18,7 @@ import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import { sweepContacts } from './audiences.ts'
 import { campaignByKey, moveCampaign, pauseCampaign, type Campaign } from './edit.ts'
-import type { Lead } from './queued-ahead.ts'
+import type { QueuedAhead } from './queued-ahead.ts'
 import { countWanted, lastContact, nextPage, walked } from './walk.ts'
 
 export interface RunDeps {
@@ -27,7 +27,7 @@ export interface RunDeps {
   log: Log
   config: Pick<Config, 'delivery' | 'plans'>
   space: Pick<Space, 'low'>
-  lead: Lead
+  ahead: QueuedAhead
   /** Whether the date is in doubt: a scheduled campaign does not begin by it (D120). */
   doubtful: () => boolean
   /** Wakes the queue, because a lane has new mail. */
@@ -46,7 +46,7 @@ export class CampaignRunner {
   constructor(deps: RunDeps) {
     this.#deps = deps
     this.#loop = new Loop({ name: 'campaigns', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
-    deps.lead.onHalf(() => this.#loop.ring())
+    deps.ahead.onHalf(() => this.#loop.ring())
   }
 
   start(): void {
@@ -55,7 +55,7 @@ export class CampaignRunner {
 
   /** Wakes the loop, because a campaign's status or time has changed. */
   ring(): void {
-    this.#deps.lead.forgetAll()
+    this.#deps.ahead.forgetAll()
     this.#loop.ring()
   }
 
@@ -69,7 +69,7 @@ export class CampaignRunner {
   }
 
   async #run(now: number): Promise<number | null> {
-    const { clock, doubtful, lead, log, space, store } = this.#deps
+    const { ahead, clock, doubtful, log, space, store } = this.#deps
     const due = doubtful() ? [] : underWay(store, 'scheduled', now)
     for (const { key } of due) await store.write((tx) => this.#begin(tx, key, now))
     // Contacts of removed audiences are deleted a few at a time.
@@ -93,7 +93,7 @@ export class CampaignRunner {
     return earliest(
       space.low && sending.length > 0 ? clock.now() + ROOM_AGAIN : null,
       doubtful() ? clock.now() + MINUTE : nextDue(store),
-      ...sending.map(({ key }) => (broken.has(key) ? clock.now() + AFTER_FAULT : lead.stuckAt(key))),
+      ...sending.map(({ key }) => (broken.has(key) ? clock.now() + AFTER_FAULT : ahead.stuckAt(key))),
     )
   }
 
@@ -123,7 +123,7 @@ export class CampaignRunner {
 
   /** One step of a campaign; true when there is more to do at once. */
   async #advance(key: number): Promise<boolean> {
-    const { clock, lead, space, store } = this.#deps
+    const { ahead, clock, space, store } = this.#deps
     const campaign = campaignByKey(store, key)
     if (campaign?.status !== 'sending') return false
     if (!isSubscribed(store, campaign.user_key)) return this.#stop(key)
@@ -131,12 +131,12 @@ export class CampaignRunner {
     // With a nearly full disk queued mail is still sent, but no more is queued.
     if (space.low) return false
     if (!walked(campaign)) {
-      const stuckAt = lead.stuckAt(key)
+      const stuckAt = ahead.stuckAt(key)
       if (stuckAt !== null && stuckAt > clock.now()) return false
-      if (stuckAt !== null) lead.forget(key)
+      if (stuckAt !== null) ahead.forget(key)
       return this.#page(campaign)
     }
-    lead.forget(key)
+    ahead.forget(key)
     if (openMails(store, key, 1) > 0) return false
     await store.write((tx) => finish(tx, key, clock.now()))
     return false
@@ -171,7 +171,7 @@ export class CampaignRunner {
 
   /** Queues one page of mails. */
   async #page({ key }: Campaign): Promise<boolean> {
-    const { clock, config, lead, ringLane, store } = this.#deps
+    const { ahead, clock, config, ringLane, store } = this.#deps
     return store.write((tx) => {
       const campaign = campaignByKey(tx, key)
       if (campaign?.status !== 'sending') return false
@@ -199,7 +199,7 @@ export class CampaignRunner {
       const enqueued = campaign.enqueued + page.mails.length
       tx.run(db.updateTable('campaigns').set({ walked_to: page.to, enqueued, updated_at: now }).where('key', '=', key))
       tx.afterCommit(() => {
-        lead.queued(key, page.mails.length)
+        ahead.queued(key, page.mails.length)
         for (const lane of lanes) ringLane(lane)
       })
       return true

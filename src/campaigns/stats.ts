@@ -22,7 +22,7 @@ export interface CampaignCounts extends ReaderCounts {
 }
 
 /** The last counts of one campaign, and the state of the events from which they were counted (`sourceOf`). */
-interface Counted {
+interface CountedSince {
   from: string
   counts: ReaderCounts
 }
@@ -30,7 +30,7 @@ interface Counted {
 /** The most campaigns whose counts are kept. */
 const MAX_KEPT = 100
 /** The kept counts of each reader. A transaction is a separate reader, and counts the events that it sees. */
-const kept = new WeakMap<Reader, Map<number, Counted>>()
+const kept = new WeakMap<Reader, Map<number, CountedSince>>()
 
 export function campaignCounts(reader: Reader, key: number): CampaignCounts {
   const mails = reader.one(
@@ -47,7 +47,7 @@ export function campaignCounts(reader: Reader, key: number): CampaignCounts {
 }
 
 function readerCounts(reader: Reader, key: number): ReaderCounts {
-  const known = kept.get(reader) ?? new Map<number, Counted>()
+  const known = kept.get(reader) ?? new Map<number, CountedSince>()
   kept.set(reader, known)
   const from = sourceOf(reader, key)
   const last = known.get(key)

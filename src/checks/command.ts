@@ -23,7 +23,7 @@ import { configOf, findConfig, type Invocation } from '../commands/open.ts'
 import { forTerminal } from '../base/clean-text.ts'
 import { answer } from '../commands/terminal.ts'
 
-interface Options {
+interface DoctorOptions {
   probe: string
   timeServer: string
   grade?: string
@@ -49,7 +49,7 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
     .option('--probe <domain>', 'the domain whose exchangers are used to test outgoing mail', 'gmail.com')
     .option('--time-server <host:port>', 'the time server (NTP)', 'pool.ntp.org:123')
     .option('--grade <domain>', 'only this: the mail test of internet.nl for a domain, as a table with points')
-    .action(async ({ grade: graded, probe, timeServer }: Options) => {
+    .action(async ({ grade: graded, probe, timeServer }: DoctorOptions) => {
       const asked = invocation()
       if (graded !== undefined) {
         const domain = toAscii(graded)

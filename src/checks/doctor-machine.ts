@@ -134,7 +134,7 @@ export function judgeCertificates(config: Config, now: number): Finding[] {
   return [first, ...brought]
 }
 
-interface Judged {
+interface JudgedCertificate {
   check: string
   /** The host name that the certificate must contain. */
   name: string
@@ -145,7 +145,7 @@ interface Judged {
   keys: string | undefined
 }
 
-function judgeCertificate({ acme, data_dir }: Config, now: number, judged: Judged): Finding {
+function judgeCertificate({ acme, data_dir }: Config, now: number, judged: JudgedCertificate): Finding {
   const { cert: file, check, key, keys, name } = judged
   if (file === '')
     return warn(

@@ -6,7 +6,7 @@ import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
-import type { Labels } from '../base/counters.ts'
+import type { MetricLabels } from '../base/counters.ts'
 import type { Config } from '../base/config.ts'
 import { version } from '../base/version.ts'
 import { Shelf } from '../acme/certificate-files.ts'
@@ -28,16 +28,16 @@ export interface Figure {
   help: string
   type: 'gauge' | 'counter'
   /** Each value with its labels. */
-  values: (deps: FiguresDeps) => Values | Promise<Values>
+  values: (deps: FiguresDeps) => FigureValues | Promise<FigureValues>
 }
 
-type Values = readonly (readonly [Labels, number])[]
+type FigureValues = readonly (readonly [MetricLabels, number])[]
 
 const gauge = (name: string, help: string, values: Figure['values']): Figure => ({ name, help, type: 'gauge', values })
-const single = (value: number): Values => [[{}, value]]
+const single = (value: number): FigureValues => [[{}, value]]
 const counted = ({ store }: FiguresDeps, from: string): number =>
   store.one(raw<{ n: number }>(`select count(*) as n from ${from}`)).n
-const by = (deps: FiguresDeps, label: string, from: string): Values =>
+const by = (deps: FiguresDeps, label: string, from: string): FigureValues =>
   deps.store
     .all(raw<{ name: string; n: number }>(`select ${label} as name, count(*) as n from ${from} group by 1 order by 1`))
     .map(({ n, name }) => [{ [label]: name }, n] as const)
@@ -54,14 +54,14 @@ const lateness = ({ clock }: FiguresDeps, moments: readonly (number | null)[]): 
  */
 const FAILING_FROM = 3
 
-interface Endpoint {
+interface EndpointFigures {
   key: number
   status: string
   consecutive_failures: number
 }
-const endpoints = ({ store }: FiguresDeps): Endpoint[] =>
-  store.all(raw<Endpoint>('select key, status, consecutive_failures from webhooks where deleted_at is null'))
-const stateOf = ({ consecutive_failures, status }: Endpoint): string =>
+const endpoints = ({ store }: FiguresDeps): EndpointFigures[] =>
+  store.all(raw<EndpointFigures>('select key, status, consecutive_failures from webhooks where deleted_at is null'))
+const stateOf = ({ consecutive_failures, status }: EndpointFigures): string =>
   status === 'active' && consecutive_failures >= FAILING_FROM ? 'failing' : status
 
 /** The times from which on deliveries have been due, for endpoints in this state. */
@@ -100,7 +100,7 @@ export function spoolOctets({ clock, config }: Pick<FiguresDeps, 'clock' | 'conf
 }
 
 /** When the certificate of SMTP expires, in Unix seconds; empty when the file cannot be read. */
-export function certificateEnd({ config }: Pick<FiguresDeps, 'config'>): Values {
+export function certificateEnd({ config }: Pick<FiguresDeps, 'config'>): FigureValues {
   const file = certificateFiles(config).cert || join(config.data_dir, SELF_MADE)
   try {
     return [[{ use: 'smtp' }, Date.parse(new X509Certificate(readFileSync(file)).validTo) / SECOND]]
@@ -110,7 +110,7 @@ export function certificateEnd({ config }: Pick<FiguresDeps, 'config'>): Values 
 }
 
 /** The same for each name that ACME must get a certificate for; 0: it has none yet. */
-function certificateEnds(deps: FiguresDeps): Values {
+function certificateEnds(deps: FiguresDeps): FigureValues {
   const { acme, data_dir } = deps.config
   const shelf = new Shelf(data_dir)
   const named = (acme.enabled ? shelf.wanted() : []).map((name) => {
@@ -131,7 +131,7 @@ export function lastBackup({ config }: Pick<FiguresDeps, 'config'>): number {
   }
 }
 
-interface Account {
+interface AccountFigures {
   id: string
   plan: string
   downgrade_to: string | null
@@ -140,11 +140,11 @@ interface Account {
 }
 
 /** Used and included volume of this month, for users whose plan has a limit. */
-function planUse({ clock, config, store }: FiguresDeps, of: 'used' | 'included'): Values {
+function planUse({ clock, config, store }: FiguresDeps, of: 'used' | 'included'): FigureValues {
   const now = clock.now()
   return store
     .all(
-      raw<Account>(
+      raw<AccountFigures>(
         `select u.id, u.plan, u.downgrade_to, u.downgrade_at, coalesce(g.used, 0) as used from users u
            left join usage g on g.user_key = u.key and g.month = ? order by u.key`,
         [monthOf(now)],

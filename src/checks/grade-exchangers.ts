@@ -3,12 +3,12 @@ import { createHash, X509Certificate } from 'node:crypto'
 import { pairs } from '../base/lists.ts'
 import { authoritiesOf, type Config } from '../base/config.ts'
 import type { AskDns } from './grade-dns.ts'
-import { isOurs, judged, theirs, worse, type GradeDeps, type Row } from './grade-rows.ts'
+import { isOurs, judged, theirs, worse, type GradeDeps, type GradeRow } from './grade-rows.ts'
 import { readAuthorities } from '../base/tls.ts'
-import { shake, type Handshake, type Place } from './grade-tls.ts'
+import { shake, type Handshake, type ExchangerPlace } from './grade-tls.ts'
 
 /** This server's own exchanger is tested at its configured port, which may differ from the public port. */
-export function placeOf({ hostname, smtp }: Config, host: string, address: string): Place {
+export function placeOf({ hostname, smtp }: Config, host: string, address: string): ExchangerPlace {
   return { host, address, port: host === hostname ? (smtp.listen[0]?.port ?? 25) : 25 }
 }
 
@@ -25,7 +25,7 @@ const GOOD_GROUPS =
  * Rows for all exchangers of a domain. A failure of another operator's exchanger is marked as theirs; without
  * exchangers nothing is tested.
  */
-export async function encryption(deps: GradeDeps, domain: string, exchangers: readonly string[]): Promise<Row[]> {
+export async function encryption(deps: GradeDeps, domain: string, exchangers: readonly string[]): Promise<GradeRow[]> {
   const ours = exchangers.filter((host) => isOurs(deps, host))
   const others = exchangers.filter((host) => !isOurs(deps, host))
   const [own, foreign] = await Promise.all([shown(deps, domain, ours), shown(deps, domain, others)])
@@ -35,7 +35,7 @@ export async function encryption(deps: GradeDeps, domain: string, exchangers: re
   return ours.length === 0 ? judgedOthers : pairs(own, judgedOthers).map(([mine, judged]) => worse(mine, judged))
 }
 
-async function shown(deps: GradeDeps, domain: string, exchangers: readonly string[]): Promise<Row[]> {
+async function shown(deps: GradeDeps, domain: string, exchangers: readonly string[]): Promise<GradeRow[]> {
   const probes = await probeAll(deps, exchangers)
   const [host = deps.config.hostname] = exchangers
   return [
@@ -48,7 +48,7 @@ async function shown(deps: GradeDeps, domain: string, exchangers: readonly strin
 /** Tests the first address of each exchanger; an exchanger without an address is left out. */
 async function probeAll({ ask, config, resolver }: GradeDeps, exchangers: readonly string[]): Promise<Probe[]> {
   const authority = readAuthorities(authoritiesOf(config))
-  const places: Place[] = []
+  const places: ExchangerPlace[] = []
   for (const host of exchangers) {
     const [four, six] = await Promise.all([resolver.a(host), resolver.aaaa(host)])
     const [address] = [four, six].flatMap((found) => (found.kind === 'found' ? found.records : []))
@@ -61,7 +61,7 @@ async function probeAll({ ask, config, resolver }: GradeDeps, exchangers: readon
 const all = (probes: readonly Probe[], test: (one: Probe) => boolean): boolean =>
   probes.length > 0 && probes.every(test)
 
-function handshakeRows(probes: readonly Probe[], where: string): Row[] {
+function handshakeRows(probes: readonly Probe[], where: string): GradeRow[] {
   const row = judged('starttls')
   return [
     row(
@@ -89,7 +89,7 @@ function handshakeRows(probes: readonly Probe[], where: string): Row[] {
       all(probes, ({ best }) => best?.group !== undefined && GOOD_GROUPS.test(best.group)),
       'Use X25519, P-256 or P-384 for the key exchange.',
     ),
-    ...['compression', 'renegotiation', 'extended_master_secret', 'zero_rtt'].map((test): Row => ({
+    ...['compression', 'renegotiation', 'extended_master_secret', 'zero_rtt'].map((test): GradeRow => ({
       category: 'starttls',
       test,
       result: 'not_asked',
@@ -98,7 +98,7 @@ function handshakeRows(probes: readonly Probe[], where: string): Row[] {
   ]
 }
 
-function certificateRows(probes: readonly Probe[], host: string, domain: string): Row[] {
+function certificateRows(probes: readonly Probe[], host: string, domain: string): GradeRow[] {
   const row = judged('certificate')
   return [
     row(
@@ -124,7 +124,7 @@ function certificateRows(probes: readonly Probe[], host: string, domain: string)
   ]
 }
 
-function daneRows(probes: readonly Probe[], host: string, domain: string): Row[] {
+function daneRows(probes: readonly Probe[], host: string, domain: string): GradeRow[] {
   const row = judged('dane')
   return [
     row(
@@ -145,7 +145,7 @@ function daneRows(probes: readonly Probe[], host: string, domain: string): Row[]
 }
 
 interface Probe {
-  place: Place
+  place: ExchangerPlace
   best: Handshake | undefined
   /** `old`: a handshake with a version before 1.2; `weak`: one with a weak suite. */
   old: Handshake | undefined
@@ -161,7 +161,7 @@ interface Tlsa {
   certificate: Buffer
 }
 
-async function probe(ask: AskDns, place: Place, authority: string | undefined): Promise<Probe> {
+async function probe(ask: AskDns, place: ExchangerPlace, authority: string | undefined): Promise<Probe> {
   const shaken = async (options = {}): Promise<Handshake | undefined> => {
     const result = await shake(place, authority, options)
     return typeof result === 'string' ? undefined : result

@@ -3,7 +3,7 @@ import type { Config } from '../base/config.ts'
 import type { Resolver } from '../net/resolver.ts'
 import type { AskDns } from './grade-dns.ts'
 
-export interface Row {
+export interface GradeRow {
   category: 'ipv6' | 'dnssec' | 'auth' | 'starttls' | 'certificate' | 'dane' | 'rpki'
   test: string
   result: 'pass' | 'fail' | 'not_ours' | 'not_asked'
@@ -19,8 +19,8 @@ export interface GradeDeps {
 
 /** Makes rows of one category; `mend` is shown when the test fails. */
 export const judged =
-  (category: Row['category']) =>
-  (test: string, passes: boolean, mend: string): Row => ({
+  (category: GradeRow['category']) =>
+  (test: string, passes: boolean, mend: string): GradeRow => ({
     category,
     test,
     result: passes ? 'pass' : 'fail',
@@ -28,7 +28,7 @@ export const judged =
   })
 
 /** A failed row that another party has to correct: the DNS host, or the operator that `who` names. */
-export const theirs = (row: Row, who?: string): Row =>
+export const theirs = (row: GradeRow, who?: string): GradeRow =>
   row.result === 'fail'
     ? { ...row, result: 'not_ours', mend: who === undefined ? row.mend : `${who} must correct this: ${row.mend}` }
     : row
@@ -37,7 +37,8 @@ export const theirs = (row: Row, who?: string): Row =>
 export const isOurs = ({ config }: Pick<GradeDeps, 'config'>, host: string): boolean =>
   host.toLowerCase() === config.hostname.toLowerCase()
 
-const ORDER: readonly Row['result'][] = ['fail', 'not_ours', 'not_asked', 'pass']
+const ORDER: readonly GradeRow['result'][] = ['fail', 'not_ours', 'not_asked', 'pass']
 
 /** The worse of two results of the same test. */
-export const worse = (a: Row, b: Row): Row => (ORDER.indexOf(a.result) <= ORDER.indexOf(b.result) ? a : b)
+export const worse = (a: GradeRow, b: GradeRow): GradeRow =>
+  ORDER.indexOf(a.result) <= ORDER.indexOf(b.result) ? a : b

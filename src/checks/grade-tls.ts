@@ -12,7 +12,7 @@ export interface Handshake {
   trusted: boolean
 }
 
-export interface Place {
+export interface ExchangerPlace {
   host: string
   address: string
   port: number
@@ -21,13 +21,13 @@ export interface Place {
 const TIMEOUT = 8000
 
 /** Whether an SMTP server answers at this address. */
-export const answers = async (place: Place): Promise<boolean> => (await opened(place)) !== undefined
+export const answers = async (place: ExchangerPlace): Promise<boolean> => (await opened(place)) !== undefined
 
 /**
  * One STARTTLS handshake with these options; undefined when it fails, 'no STARTTLS' when the server does not offer it.
  */
 export async function shake(
-  place: Place,
+  place: ExchangerPlace,
   authority: string | undefined,
   options: ConnectionOptions = {},
 ): Promise<Handshake | 'no STARTTLS' | undefined> {
@@ -78,7 +78,7 @@ interface Dialogue {
 }
 
 /** Opens a connection and reads its greeting. */
-async function opened({ address, port }: Place): Promise<Dialogue | undefined> {
+async function opened({ address, port }: ExchangerPlace): Promise<Dialogue | undefined> {
   const socket = connect({ host: address, port })
   let text = ''
   let wake = (): void => {}

@@ -6,7 +6,7 @@ import type { Resolver } from '../net/resolver.ts'
 import { organisationalDomain } from '../message/address.ts'
 import { dnsOf } from './grade-dns.ts'
 import { encryption, placeOf } from './grade-exchangers.ts'
-import { isOurs, judged, theirs, worse, type GradeDeps, type Row } from './grade-rows.ts'
+import { isOurs, judged, theirs, worse, type GradeDeps, type GradeRow } from './grade-rows.ts'
 import { answers } from './grade-tls.ts'
 import { forTerminal } from '../base/clean-text.ts'
 import { answer, table, type Terminal } from '../commands/terminal.ts'
@@ -36,7 +36,7 @@ export async function grade(config: Config, resolver: Resolver, domain: string, 
   if (points < ours.length) process.exitCode = 1
 }
 
-async function rowsOf(deps: GradeDeps, domain: string): Promise<Row[]> {
+async function rowsOf(deps: GradeDeps, domain: string): Promise<GradeRow[]> {
   const { resolver } = deps
   const found = await resolver.mx(domain)
   const named = found.kind === 'found' ? found.records : []
@@ -71,7 +71,7 @@ async function namesByIpv6(
   domain: string,
   exchangers: readonly string[],
   none: string | null,
-): Promise<Row[]> {
+): Promise<GradeRow[]> {
   const row = judged('ipv6')
   const servers =
     (await ask(organisationalDomain(domain) ?? domain, 'NS'))?.answers.filter(({ type }) => type === 'NS') ?? []
@@ -79,7 +79,7 @@ async function namesByIpv6(
     servers.map(async (server) => (await resolver.aaaa(String((server as { data: unknown }).data))).kind === 'found'),
   )
   const mx = await Promise.all(
-    exchangers.map(async (host): Promise<Row> => {
+    exchangers.map(async (host): Promise<GradeRow> => {
       const found = await resolver.aaaa(host)
       const addresses = found.kind === 'found' ? found.records : []
       const up = await Promise.all(addresses.map((address) => answers(placeOf(config, host, address))))
@@ -100,14 +100,14 @@ async function namesByIpv6(
 }
 
 /** `none`: the remedy; null when the domain declares that it accepts no mail (RFC 7505). */
-const withoutExchanger = (none: string | null): Row => ({
+const withoutExchanger = (none: string | null): GradeRow => ({
   category: 'ipv6',
   test: 'mx',
   result: none === null ? 'not_asked' : 'fail',
   mend: none,
 })
 
-async function dnssec({ ask }: GradeDeps, domain: string, exchangers: readonly string[]): Promise<Row[]> {
+async function dnssec({ ask }: GradeDeps, domain: string, exchangers: readonly string[]): Promise<GradeRow[]> {
   const row = judged('dnssec')
   const secure = async (name: string, type: 'SOA' | 'A'): Promise<boolean> => (await ask(name, type))?.secure === true
   const hosts = await Promise.all(exchangers.map((host) => secure(host, 'A')))
@@ -120,7 +120,7 @@ async function dnssec({ ask }: GradeDeps, domain: string, exchangers: readonly s
   ]
 }
 
-async function authentication({ ask, config, resolver }: GradeDeps, domain: string): Promise<Row[]> {
+async function authentication({ ask, config, resolver }: GradeDeps, domain: string): Promise<GradeRow[]> {
   const row = judged('auth')
   const texts: Texts = async (name, wanted) => {
     const found = await resolver.txt(name)

@@ -1,11 +1,11 @@
 // The completion script for fish: one line for each completion, with a condition on the words before the cursor.
 import { must } from '../base/errors.ts'
-import type { Kind, Place } from './completion-places.ts'
+import type { ArgumentKind, CompletionPlace } from './completion-places.ts'
 
 const quoted = (text: string): string => `'${text.replaceAll(/[\\']/g, '\\$&')}'`
 
 /** The fish options for a value. */
-const values = (kind: Kind): string =>
+const values = (kind: ArgumentKind): string =>
   kind === 'file'
     ? '-r -F'
     : kind === 'dir'
@@ -48,7 +48,7 @@ end
 `
 
 /** The completions after one command: options (the program's own are valid everywhere), subcommands and arguments. */
-function completionsAt({ commands, options, path, places: kinds }: Place, root: Place): string[] {
+function completionsAt({ commands, options, path, places: kinds }: CompletionPlace, root: CompletionPlace): string[] {
   const here = path === '' ? '' : ` -n ${quoted(`__postrider_at ${path.replaceAll(' ', '/')}`)}`
   return [
     ...options
@@ -74,7 +74,7 @@ function completionsAt({ commands, options, path, places: kinds }: Place, root: 
   ]
 }
 
-export function fish(places: readonly Place[]): string {
+export function fish(places: readonly CompletionPlace[]): string {
   const root = must(places[0], 'The program itself')
   const valued = places.flatMap(({ options, path }) =>
     options.flatMap(({ kind, name }) => (kind ? [quoted(`${path}|${name}`)] : [])),

@@ -3,31 +3,31 @@ import type { Command } from 'commander'
 import { must } from '../base/errors.ts'
 
 /** The kind of a value: a file, a directory, one of a list of words, or any text. */
-export type Kind = 'file' | 'dir' | 'any' | readonly string[]
+export type ArgumentKind = 'file' | 'dir' | 'any' | readonly string[]
 
 export interface Choice {
   name: string
   about: string
 }
 
-export interface Place {
+export interface CompletionPlace {
   /** "" for the program, "domain add" for a subcommand. */
   path: string
   commands: Choice[]
   /** `kind` is missing for an option without a value. */
-  options: (Choice & { kind?: Kind })[]
-  places: Kind[]
+  options: (Choice & { kind?: ArgumentKind })[]
+  places: ArgumentKind[]
 }
 
 /** Names of values in the usage lines. */
-const KINDS: Record<string, Kind> = { file: 'file', dir: 'dir' }
+const KINDS: Record<string, ArgumentKind> = { file: 'file', dir: 'dir' }
 
-const kindOf = (called: string, choices: readonly string[] | undefined): Kind =>
+const kindOf = (called: string, choices: readonly string[] | undefined): ArgumentKind =>
   choices ?? KINDS[called.replaceAll(/[[\]<>.]/g, '')] ?? 'any'
 
 /** Every place of the command line that can be completed. */
-export function placesOf(program: Command, path = ''): Place[] {
-  const here: Place = {
+export function placesOf(program: Command, path = ''): CompletionPlace[] {
+  const here: CompletionPlace = {
     path,
     commands: program.commands.map((child) => ({ name: child.name(), about: child.description() })),
     options: [

@@ -3,13 +3,13 @@
 import { Argument, type Command } from 'commander'
 import { must } from '../base/errors.ts'
 import { fish } from './completion-fish.ts'
-import { placesOf, type Choice, type Kind, type Place } from './completion-places.ts'
+import { placesOf, type Choice, type ArgumentKind, type CompletionPlace } from './completion-places.ts'
 import type { Invocation } from '../commands/open.ts'
 
-const written = (kind: Kind): string => (typeof kind === 'string' ? kind : `words:${kind.join(' ')}`)
+const written = (kind: ArgumentKind): string => (typeof kind === 'string' ? kind : `words:${kind.join(' ')}`)
 
 /** The part that bash and zsh share: finds the place from the words before the cursor, and its possible values. */
-function parser(places: readonly Place[]): string {
+function parser(places: readonly CompletionPlace[]): string {
   const root = must(places[0], 'The program itself')
   const global = root.options.map(({ kind, name }) =>
     kind ? `    *"|${name}") echo "${written(kind)}" ;;` : undefined,
@@ -48,7 +48,7 @@ const WALK = `    if [[ -n $kind ]]; then
       if _postrider_is "$next"; then at="$next" count=0; else count=$((count + 1)); fi
     fi`
 
-function bash(places: readonly Place[]): string {
+function bash(places: readonly CompletionPlace[]): string {
   const root = must(places[0], 'The program itself')
   const cases = places.map(
     ({ commands, options, path }) =>
@@ -89,7 +89,7 @@ complete -F _postrider postrider
 
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
-function zsh(places: readonly Place[]): string {
+function zsh(places: readonly CompletionPlace[]): string {
   const root = must(places[0], 'The program itself')
   const list = (choices: readonly Choice[]): string =>
     choices.map(({ about, name }) => quoted(`${name}:${about}`)).join(' ')

@@ -86,9 +86,9 @@ function endpoint(option: string, text: string): { host: string; port: number } 
   return parsed
 }
 
-type Shown = ReturnType<typeof shownOf>
+type DevSettings = ReturnType<typeof shownOf>
 
-function curl({ api, token, from, to }: Shown): string {
+function curl({ api, token, from, to }: DevSettings): string {
   const body = {
     data: {
       type: 'outbound-emails',
@@ -98,9 +98,10 @@ function curl({ api, token, from, to }: Shown): string {
   return `curl -s ${api}/outbound-emails -H 'Authorization: Bearer ${token}' -H 'Content-Type: application/vnd.api+json' -d '${JSON.stringify(body)}'`
 }
 
-const received = ({ api, token }: Shown): string => `curl -s ${api}/inbound-emails -H 'Authorization: Bearer ${token}'`
+const received = ({ api, token }: DevSettings): string =>
+  `curl -s ${api}/inbound-emails -H 'Authorization: Bearer ${token}'`
 
-const welcome = (shown: Shown): string => `
+const welcome = (shown: DevSettings): string => `
 Postrider sandbox: the API, the queue, DKIM, SMTP and the store are real; DNS and the receiving exchangers are built in.
 
   console  ${shown.console} (signs you in, once)

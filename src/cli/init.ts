@@ -46,7 +46,7 @@ interface Answers {
 }
 
 /** The change of the configuration file. */
-type Done = { verb: 'Wrote' | 'Kept' } | { verb: 'Changed'; from: string }
+type FileStep = { verb: 'Wrote' | 'Kept' } | { verb: 'Changed'; from: string }
 
 export function initCommand(program: Command, invocation: () => Invocation): void {
   program
@@ -102,7 +102,7 @@ interface Installation {
   aside: string | undefined
   configFile: string
   terminal: Terminal
-  written: Done
+  written: FileStep
 }
 
 /** Creates the first user and domain, and prints the next steps. */
@@ -135,7 +135,7 @@ async function install(deps: Deps, { answers, aside, configFile, terminal, writt
   )
 }
 
-interface Shown {
+interface InitSettings {
   config: string
   data_dir: string
   hostname: string
@@ -147,7 +147,7 @@ interface Shown {
 }
 
 /** The output for a person: the results, and the next steps with commands to copy. */
-function person(shown: Shown, done: Done, records: string): string {
+function person(shown: InitSettings, done: FileStep, records: string): string {
   const service = shown.config === SYSTEM_CONFIG && hasUnit()
   const run = shown.config === SYSTEM_CONFIG ? 'postrider' : `postrider --config ${shown.config}`
   const first =
@@ -215,7 +215,7 @@ function sameData(file: string, answers: Answers, known: Partial<Answers>): void
   )
 }
 
-function write(file: string, answers: Answers, owner: Owner | undefined, open: boolean): Done {
+function write(file: string, answers: Answers, owner: Owner | undefined, open: boolean): FileStep {
   const { data, hostname } = answers
   const text = withSetting(withSetting(configAsset('postrider.toml'), 'hostname', hostname), 'data_dir', data)
   writeConfig(file, open ? withFrontDoor(text, answers) : text, owner)
@@ -227,7 +227,7 @@ function change(
   file: string,
   settings: string,
   { answers, from, owner }: { answers: Answers; from: string | undefined; owner: Owner | undefined },
-): Done {
+): FileStep {
   if (answers.hostname === from) return { verb: 'Kept' }
   writeConfig(file, withSetting(settings, 'hostname', answers.hostname), owner)
   return { verb: 'Changed', from: from ?? '' }

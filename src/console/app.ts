@@ -52,7 +52,7 @@ export interface Console {
   close(): void
 }
 
-interface Shared {
+interface ConsoleParts {
   deps: ApiDeps
   inside: Inside
   live: Live
@@ -63,7 +63,7 @@ interface Shared {
 /** Makes the routes of the console. `noticed` wakes the loop that sends notices by mail. */
 export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void): Console {
   const app = new Hono()
-  const shared: Shared = {
+  const shared: ConsoleParts = {
     deps,
     inside,
     live: new Live(deps),
@@ -92,20 +92,20 @@ export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void
 }
 
 /** The visit of a request; undefined when nobody is signed in. */
-function visitOf({ deps, inside, once, people }: Shared, context: Context): Visit | undefined {
+function visitOf({ deps, inside, once, people }: ConsoleParts, context: Context): Visit | undefined {
   const person = people.signedIn(context)
   return person && new Visit(context, person, { deps, inside, once, people })
 }
 
 /** The visit of a request. Throws a refusal (401) when nobody is signed in. */
-function must(shared: Shared, context: Context): Visit {
+function must(shared: ConsoleParts, context: Context): Visit {
   const visit = visitOf(shared, context)
   if (!visit) throw refuse('unauthenticated', 'Sign in first.')
   return visit
 }
 
 /** Adds the routes of a place: its page and its forms. */
-function addPlace(app: Hono, shared: Shared, place: Place): void {
+function addPlace(app: Hono, shared: ConsoleParts, place: Place): void {
   const { deps, live } = shared
   app.get(place.path, async (context) => {
     const visit = visitOf(shared, context)
@@ -122,7 +122,7 @@ function addPlace(app: Hono, shared: Shared, place: Place): void {
 }
 
 /** Checks a form of a place and performs its action. */
-async function act(shared: Shared, context: Context, place: Place): Promise<Response> {
+async function act(shared: ConsoleParts, context: Context, place: Place): Promise<Response> {
   const visit = visitOf(shared, context)
   const answer = await withForm(shared.deps, context, visit, (given) =>
     perform(shared, context, { place, visit, given }),
@@ -137,13 +137,13 @@ async function act(shared: Shared, context: Context, place: Place): Promise<Resp
   return plainPage(context, { title: 'Too large', status: 413, body })
 }
 
-interface Sent {
+interface SentForm {
   place: Place
   visit: Visit | undefined
   given: Form
 }
 
-async function perform(shared: Shared, context: Context, { given, place, visit }: Sent): Promise<Response> {
+async function perform(shared: ConsoleParts, context: Context, { given, place, visit }: SentForm): Promise<Response> {
   const { deps, people } = shared
   if (!visit) {
     // Another site must not put words into this person's mouth: only a form that was written here is kept (D115).
@@ -191,7 +191,7 @@ function questionPage(visit: Visit, given: Form, more: string): Response | Promi
   })
 }
 
-async function signOut(shared: Shared, context: Context): Promise<Response> {
+async function signOut(shared: ConsoleParts, context: Context): Promise<Response> {
   const { deps, people } = shared
   const visit = visitOf(shared, context)
   await withForm(deps, context, visit, async (given) => {
@@ -202,7 +202,7 @@ async function signOut(shared: Shared, context: Context): Promise<Response> {
 }
 
 /** The HTML of mails from strangers, for sandboxed frames. */
-function addFrames(app: Hono, shared: Shared): void {
+function addFrames(app: Hono, shared: ConsoleParts): void {
   const pictures = (context: Context) =>
     context.req.query('pictures') === 'yes' ? (url: string) => pictureAddress(shared.deps, url) : undefined
   for (const [path, resource] of [
@@ -216,7 +216,7 @@ function addFrames(app: Hono, shared: Shared): void {
 }
 
 /** Files of received mail. */
-function addDownloads(app: Hono, shared: Shared): void {
+function addDownloads(app: Hono, shared: ConsoleParts): void {
   const download = async (context: Context, path: string): Promise<Response> => {
     const response = await must(shared, context).download(path)
     if (response.status !== 200) throw refuse('not_found', 'There is nothing here.')
@@ -229,7 +229,7 @@ function addDownloads(app: Hono, shared: Shared): void {
 }
 
 /** A campaign's mail to the first contact of its audience, or to an example contact when the audience is empty. */
-async function preview({ deps }: Shared, visit: Visit, id: string): Promise<Response> {
+async function preview({ deps }: ConsoleParts, visit: Visit, id: string): Promise<Response> {
   const { one } = found(await visit.get(campaigns, `/campaigns/${id}`))
   const audience = relatedId(one, 'audience')
   const newest = (filter: string) => visit.get(contacts, `/audiences/${audience}/contacts?page%5Bsize%5D=1${filter}`)
@@ -246,7 +246,7 @@ async function preview({ deps }: Shared, visit: Visit, id: string): Promise<Resp
 }
 
 /** Opens another person's account for the operator; with null, the operator's own account. */
-async function openAccount({ deps }: Shared, visit: Visit, id: string | null): Promise<Response> {
+async function openAccount({ deps }: ConsoleParts, visit: Visit, id: string | null): Promise<Response> {
   if (!visit.operator) throw refuse('not_found', 'There is nothing here.')
   const other = id === null ? undefined : listUsers(deps.store).find((user) => user.id === id)
   if (id !== null && !other) throw refuse('not_found', 'There is no such person.')
@@ -256,12 +256,12 @@ async function openAccount({ deps }: Shared, visit: Visit, id: string | null): P
 }
 
 /** Opens a new session for a person whose sessions have ended. */
-async function signInAgain({ deps, people }: Shared, visit: Visit): Promise<void> {
+async function signInAgain({ deps, people }: ConsoleParts, visit: Visit): Promise<void> {
   const user = userByKey(deps.store, visit.person.user.key)
   if (user) await people.signIn(visit.context, user)
 }
 
-const placesOf = (shared: Shared): readonly Place[] => [
+const placesOf = (shared: ConsoleParts): readonly Place[] => [
   overview,
   ...mailPlaces,
   receiversPlace,
@@ -283,7 +283,7 @@ const placesOf = (shared: Shared): readonly Place[] => [
 ]
 
 /** The page for a refusal or an error. */
-function errorPage(shared: Shared, context: Context, thrown: unknown): Response | Promise<Response> {
+function errorPage(shared: ConsoleParts, context: Context, thrown: unknown): Response | Promise<Response> {
   guard(context)
   const refusal = thrown instanceof Refusal ? thrown : undefined
   const status = refusal?.status ?? 500

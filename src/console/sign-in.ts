@@ -4,7 +4,7 @@ import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
 import type { AuthenticationResponseJSON, RegistrationResponseJSON } from '@simplewebauthn/server'
 import { addNotice } from '../accounts/notices.ts'
-import { Passkeys } from '../identity/passkeys.ts'
+import { PasskeyCeremonies } from '../identity/passkeys.ts'
 import { useCode } from '../identity/second-factor.ts'
 import { makeLink, MOST_LINKS, linksOf, ownerOfLink, useLink } from '../identity/sign-in-links.ts'
 import { refusedProof } from '../identity/own-proof.ts'
@@ -37,8 +37,8 @@ export interface SignInDeps {
 const nextOf = (given: string | undefined): string =>
   given !== undefined && /^\/(?![/\\])[\x21-\x7e]*$/.test(given) && given.length < 2000 ? given : '/'
 
-interface Shared extends SignInDeps {
-  passkeys: Passkeys
+interface SignInParts extends SignInDeps {
+  passkeys: PasskeyCeremonies
 }
 
 const USED_LINK = { said: 'This link was used, or is too old. Sign in another way.' }
@@ -46,7 +46,7 @@ const USED_LINK = { said: 'This link was used, or is too old. Sign in another wa
 /** Makes the routes that sign people in, and those of passkeys. */
 export function createSignIn(options: SignInDeps): Hono {
   const app = new Hono()
-  const shared = { ...options, passkeys: new Passkeys(options.deps) }
+  const shared = { ...options, passkeys: new PasskeyCeremonies(options.deps) }
   app.get('/sign-in', (context) => showSignIn(shared, context))
   app.post('/sign-in', (context) => signIn(shared, context))
   app.post('/sign-in/again', (context) => showHeld(shared, context))
@@ -55,9 +55,9 @@ export function createSignIn(options: SignInDeps): Hono {
   return app
 }
 
-const clientOf = ({ deps }: Shared, context: Context): string => rateKey(context, deps.config.http)
+const clientOf = ({ deps }: SignInParts, context: Context): string => rateKey(context, deps.config.http)
 
-async function showSignIn({ deps, people }: Shared, context: Context): Promise<Response> {
+async function showSignIn({ deps, people }: SignInParts, context: Context): Promise<Response> {
   const next = nextOf(context.req.query('next'))
   const token = context.req.query('link')
   if (token === undefined)
@@ -71,7 +71,7 @@ async function showSignIn({ deps, people }: Shared, context: Context): Promise<R
 
 /** Uses up a mailed link. A person with a second factor is asked for its code. */
 async function enterByLink(
-  { deps, people }: Pick<Shared, 'deps' | 'people'>,
+  { deps, people }: Pick<SignInParts, 'deps' | 'people'>,
   context: Context,
   token: string,
   next: string,
@@ -84,14 +84,14 @@ async function enterByLink(
 }
 
 /** One step of the sign-in: the form, and the page afterwards. */
-interface Step {
+interface SignInStep {
   form: URLSearchParams
   next: string
   /** The fields of a form that was sent after the session had ended; '' when there was none. */
   held: string
 }
 
-async function signIn(shared: Shared, context: Context): Promise<Response> {
+async function signIn(shared: SignInParts, context: Context): Promise<Response> {
   const { deps, noticed, ours, people } = shared
   const form = new URLSearchParams((await readText(context, deps, MAX_FORM)) ?? '')
   const next = nextOf(form.get('next') ?? undefined)
@@ -121,7 +121,11 @@ async function signIn(shared: Shared, context: Context): Promise<Response> {
 
 const emailOf = (form: URLSearchParams): string => (form.get('email') ?? '').slice(0, 320)
 
-async function signInByPassword(shared: Shared, context: Context, { form, held, next }: Step): Promise<Response> {
+async function signInByPassword(
+  shared: SignInParts,
+  context: Context,
+  { form, held, next }: SignInStep,
+): Promise<Response> {
   const { deps, people } = shared
   const email = emailOf(form)
   const result = await deps.signIns.try(email, form.get('password') ?? '', clientOf(shared, context))
@@ -134,7 +138,11 @@ async function signInByPassword(shared: Shared, context: Context, { form, held, 
 }
 
 /** The second step: the password was right, now the code of the second factor is checked. */
-async function signInByCode(shared: Shared, context: Context, { form, held, next }: Step): Promise<Response> {
+async function signInByCode(
+  shared: SignInParts,
+  context: Context,
+  { form, held, next }: SignInStep,
+): Promise<Response> {
   const { deps, people } = shared
   const step = form.get('step') ?? ''
   const user = people.userOfStep(step)
@@ -167,7 +175,7 @@ async function afterwards(people: People, context: Context, user: User, next: st
   })
 }
 
-async function showHeld({ deps, ours, people }: Shared, context: Context): Promise<Response> {
+async function showHeld({ deps, ours, people }: SignInParts, context: Context): Promise<Response> {
   const form = new URLSearchParams((await readText(context, deps, MAX_FORM)) ?? '')
   const person = people.signedIn(context)
   const next = nextOf(form.get('next') ?? undefined)
@@ -179,7 +187,7 @@ async function showHeld({ deps, ours, people }: Shared, context: Context): Promi
   })
 }
 
-async function signInByPasskey({ deps, ours, passkeys, people }: Shared, context: Context): Promise<Response> {
+async function signInByPasskey({ deps, ours, passkeys, people }: SignInParts, context: Context): Promise<Response> {
   guard(context)
   if (!ours(context)) return context.json({ error: 'This request comes from another site.' }, 403)
   const body = await readObject(context, deps, MAX_JSON)
@@ -192,7 +200,7 @@ async function signInByPasskey({ deps, ours, passkeys, people }: Shared, context
   return context.json({ next: nextOf(context.req.query('next')) })
 }
 
-async function addPasskey(shared: Shared, context: Context): Promise<Response> {
+async function addPasskey(shared: SignInParts, context: Context): Promise<Response> {
   const { deps, ours, passkeys, people } = shared
   guard(context)
   const person = people.signedIn(context)

@@ -15,7 +15,7 @@ import {
   isWithdrawal,
   type LetterJob,
   type MailTransaction,
-  type Wanted,
+  type MailPlan,
   type Withdrawal,
 } from './queue/transaction.ts'
 import type { DeliveryWorkers, WorkerSession } from './wire/workers.ts'
@@ -44,7 +44,7 @@ export interface Attempted {
 }
 
 /** The functions of the engine that an attempt needs. */
-export interface Sessions {
+export interface SessionKeeper {
   /** Closes a connection; resolves when it is closed. */
   leave(connection: Connection): Promise<void>
   /** Whether the engine stops: no new connection is opened any more. */
@@ -56,7 +56,7 @@ export interface Circumstances {
   lane: Lane
   /** An open connection to the lane's exchangers; undefined: one is opened. */
   open: Connection | undefined
-  sessions: Sessions
+  sessions: SessionKeeper
 }
 
 /** One attempt. After a fault of this program the mail waits for this server, without a verdict on the mail (D72). */
@@ -110,7 +110,7 @@ async function attempt(deps: AttemptDeps, work: MailTransaction, circumstances: 
 async function attemptFree(
   deps: AttemptDeps,
   work: MailTransaction,
-  job: Wanted['job'],
+  job: MailPlan['job'],
   circumstances: Circumstances,
 ): Promise<Attempted> {
   const letter = letterFor(deps, work, job)
@@ -119,7 +119,7 @@ async function attemptFree(
 }
 
 /** The job for the composer, with the signing key of the sending domain; a verdict when the mail cannot be signed. */
-function letterFor({ clock, keys }: AttemptDeps, work: MailTransaction, job: Wanted['job']): LetterJob | Verdict {
+function letterFor({ clock, keys }: AttemptDeps, work: MailTransaction, job: MailPlan['job']): LetterJob | Verdict {
   const { email, signingKey } = work
   const at = { stage: 'compose' } as const
   if (signingKey && 'unseen' in signingKey) return waitsForRecord(at, signingKey.unseen)

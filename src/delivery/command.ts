@@ -33,9 +33,9 @@ export const showMail = ({ deliveries, created_at, ...mail }: QueuedMail) => ({
   })),
 })
 
-type Shown = ReturnType<typeof showMail>
+type ShownMail = ReturnType<typeof showMail>
 
-export function listing(mails: readonly Shown[]): string {
+export function listing(mails: readonly ShownMail[]): string {
   const rows = mails.flatMap((mail) =>
     mail.recipients.map((to) => [
       mail.id,
@@ -50,7 +50,7 @@ export function listing(mails: readonly Shown[]): string {
   return table(['ID', 'FROM', 'TO', 'STATUS', 'TRIES', 'NEXT', 'LAST ANSWER'], rows)
 }
 
-export function detail(mail: Shown): string {
+export function detail(mail: ShownMail): string {
   const head = [
     `id          ${mail.id}`,
     `message id  ${forTerminal(mail.message_id)}`,

@@ -8,18 +8,18 @@ import { Loop } from '../base/loop.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import type { Store } from '../store/database.ts'
-import { attemptOrWait, type AttemptDeps, type Connection, type Sessions } from './attempt.ts'
+import { attemptOrWait, type AttemptDeps, type Connection, type SessionKeeper } from './attempt.ts'
 import { releaseAll } from './queue/claim.ts'
 import { findRoute } from './wire/connect.ts'
 import { LaneMemory } from './pacing/lane-memory.ts'
 import { LaneSet } from './pacing/lane-set.ts'
 import { heldByProvider, providerShareOf, shareOf, type Lane } from './pacing/lanes.ts'
-import { Fates } from './write-results.ts'
+import { ResultWriter } from './write-results.ts'
 import { isRefused, lessonOf, sharing, slowedBy, tellTrouble, type Lesson } from './pacing/feedback.ts'
 import { claimRound } from './round.ts'
 import { Shaping } from '../smtp/shaping.ts'
 import type { MailTransaction, Sources } from './queue/transaction.ts'
-import { someIdle, type Way, type Work } from './pacing/exchanger-group.ts'
+import { someIdle, type ExchangerGroup, type Work } from './pacing/exchanger-group.ts'
 
 export interface DeliveryDeps extends AttemptDeps {
   store: Store
@@ -44,9 +44,9 @@ export class DeliveryEngine {
   readonly #memory: LaneMemory
   readonly #loop: Loop
   readonly #shaping: Shaping
-  readonly #sessions: Sessions
+  readonly #sessions: SessionKeeper
   readonly #running = new Set<Promise<void>>()
-  readonly #fates: Fates
+  readonly #results: ResultWriter
   #senders = 0
   #idle = 0
   #inMemory = 0
@@ -59,7 +59,7 @@ export class DeliveryEngine {
     this.#shaping = shaping
     this.#lanes = new LaneSet(shaping)
     this.#memory = new LaneMemory(deps, (now) => this.#lanes.learned(now))
-    this.#fates = new Fates(deps, () => this.#loop.ring())
+    this.#results = new ResultWriter(deps, () => this.#loop.ring())
     this.#sessions = {
       leave: ({ session }) => session.quit(),
       closing: () => this.#stopping,
@@ -88,13 +88,13 @@ export class DeliveryEngine {
   /** Ends within `patience` ms: mail in an SMTP transaction is finished, waiting mail is released. */
   async stop(patience = 8000): Promise<void> {
     this.#stopping = true
-    this.#fates.end()
+    this.#results.end()
     const inTime = this.#deps.clock.wake(this.#deps.clock.now() + patience, () => {
       this.#deps.workers.cut()
-      this.#fates.giveUp()
+      this.#results.giveUp()
     })
     await this.#loop.stop()
-    for (const way of this.#lanes.ways()) for (const waiter of way.idle.splice(0)) waiter(undefined)
+    for (const group of this.#lanes.groups()) for (const waiter of group.idle.splice(0)) waiter(undefined)
     for (const lane of this.#lanes.values()) await this.#release(lane, lane.waiting.splice(0))
     await Promise.all(this.#running)
     await this.#memory.write()
@@ -123,45 +123,45 @@ export class DeliveryEngine {
     this.#assign(lane, mail)
   }
 
-  /** Appends mail to its lane and starts to send it; when the lane has no known way, its route is looked up first. */
+  /** Appends mail to its lane and starts to send it; when the lane has no known group, its route is looked up first. */
   #assign(lane: Lane, mail: MailTransaction): void {
     lane.waiting.push(mail)
     if (this.#stopping) return
-    const way = this.#lanes.wayOf(lane)
-    if (!way || !lane.knowsWay(this.#deps.clock.now()))
+    const group = this.#lanes.groupOf(lane)
+    if (!group || !lane.knowsRoute(this.#deps.clock.now()))
       return this.#track(this.#findWay(lane), `route to ${lane.domain}`)
-    way.offer(lane)
-    this.#staff(way)
+    group.offer(lane)
+    this.#staff(group)
   }
 
-  /** Gives waiting mail to idle senders, then to new senders as far as the limits of way, provider and server allow. */
-  #staff(way: Way): void {
+  /** Gives waiting mail to idle senders, then to new senders within the limits of group, provider and server. */
+  #staff(group: ExchangerGroup): void {
     if (this.#stopping) return
-    while (way.idle.length > 0 && way.hasWork) way.idle.shift()?.(way.next())
+    while (group.idle.length > 0 && group.hasWork) group.idle.shift()?.(group.next())
     const { max_connections } = this.#deps.config.delivery
     while (
-      way.senders < way.most &&
-      this.#senders < shareOf(max_connections, way.bulk) &&
-      this.#shaping.hasRoom(way.limits) &&
-      way.hasWork
+      group.senders < group.most &&
+      this.#senders < shareOf(max_connections, group.bulk) &&
+      this.#shaping.hasRoom(group.limits) &&
+      group.hasWork
     ) {
-      way.senders++
+      group.senders++
       this.#senders++
-      this.#shaping.opened(way.limits)
-      const work = way.next()
-      const sent = this.#send(way, work).finally(() => {
-        way.senders--
+      this.#shaping.opened(group.limits)
+      const work = group.next()
+      const sent = this.#send(group, work).finally(() => {
+        group.senders--
         this.#senders--
-        this.#shaping.closed(way.limits)
-        for (const other of this.#lanes.ways()) this.#staff(other)
+        this.#shaping.closed(group.limits)
+        for (const other of this.#lanes.groups()) this.#staff(other)
       })
       this.#track(sent, `sender, first for ${work?.lane.domain}`)
     }
     // An idle connection of the other kind of mail to the same exchangers ends when this mail needs its place.
-    if (way.hasWork && way.senders === 0 && way.most === 0) way.other?.idle.shift()?.(undefined)
-    // An idle connection ends when another way needs its place.
-    if (this.#idle > 0 && way.senders < way.most && way.hasWork)
-      someIdle(this.#lanes.ways(), this.#senders >= max_connections ? undefined : way.limits)?.(undefined)
+    if (group.hasWork && group.senders === 0 && group.most === 0) group.other?.idle.shift()?.(undefined)
+    // An idle connection ends when another group needs its place.
+    if (this.#idle > 0 && group.senders < group.most && group.hasWork)
+      someIdle(this.#lanes.groups(), this.#senders >= max_connections ? undefined : group.limits)?.(undefined)
   }
 
   /** Runs a task in the background: its faults are logged, and stop() waits for it. */
@@ -186,7 +186,7 @@ export class DeliveryEngine {
         while (lane.waiting.length > 0) await this.#settleAll(lane, lane.waiting.splice(0), route)
       } else {
         this.#lanes.go(lane, route)
-        // Mail was claimed before its way was known: mail over the provider's limit goes back; in a pause, all of it.
+        // Mail was claimed before its group was known: mail over the provider's limit goes back; in a pause, all of it.
         const held = heldByProvider(this.#lanes.values()).get(lane.limits.name) ?? 0
         const over = now < lane.pausedUntil ? Infinity : held - providerShareOf(lane)
         if (over > 0) await this.#release(lane, lane.waiting.splice(Math.max(0, lane.waiting.length - over)))
@@ -198,25 +198,25 @@ export class DeliveryEngine {
     } finally {
       lane.routing = false
     }
-    const way = this.#lanes.wayOf(lane)
-    if (way) this.#staff(way)
+    const group = this.#lanes.groupOf(lane)
+    if (group) this.#staff(group)
   }
 
-  /** One sender: sends the mail of a way over one connection, which is replaced when it is used up. */
-  async #send(way: Way, work: Work | undefined): Promise<void> {
+  /** One sender: sends the mail of a group over one connection, which is replaced when it is used up. */
+  async #send(group: ExchangerGroup, work: Work | undefined): Promise<void> {
     let connection: Connection | undefined
     try {
       while (work) {
         const { lane, mail } = work
-        const used = await this.#deliver(way, work, connection).finally(() => void lane.inHand--)
+        const used = await this.#deliver(group, work, connection).finally(() => void lane.inHand--)
         // Another connection works: it gets this mail, and this sender ends.
         if (used === 'refused') return this.#assign(lane, mail)
         this.#inMemory--
         if (used === 'narrowed') return void (connection = undefined)
         connection = used
         if (lane.due !== null) this.#loop.ring()
-        if (way.yields) return
-        work = way.next() ?? (await this.#nextFor(way, connection))
+        if (group.yields) return
+        work = group.next() ?? (await this.#nextFor(group, connection))
       }
     } finally {
       if (connection) await this.#sessions.leave(connection)
@@ -224,31 +224,31 @@ export class DeliveryEngine {
   }
 
   /** Waits a little with an open connection for more mail; undefined when none came. */
-  #nextFor(way: Way, connection: Connection | undefined): Promise<Work | undefined> | undefined {
-    const { clock, config } = this.#deps
-    const full = this.#senders >= config.delivery.max_connections || !this.#shaping.hasRoom(way.limits) || way.isAwaited
+  #nextFor(group: ExchangerGroup, connection: Connection | undefined): Promise<Work | undefined> | undefined {
+    const { max_connections } = this.#deps.config.delivery
+    const full = this.#senders >= max_connections || !this.#shaping.hasRoom(group.limits) || group.isAwaited
     if (!connection || this.#stopping || full) return undefined
     this.#idle++
-    return way.idleFor(clock).finally(() => void this.#idle--)
+    return group.idleFor(this.#deps.clock).finally(() => void this.#idle--)
   }
 
   /** Settles or releases one mail transaction in any case, unless its connection was refused. */
-  async #deliver(way: Way, { lane, mail: work }: Work, open: Connection | undefined): Promise<Used> {
+  async #deliver(group: ExchangerGroup, { lane, mail: work }: Work, open: Connection | undefined): Promise<Used> {
     const begunAt = this.#deps.clock.now()
     const place = { lane, open, sessions: this.#sessions }
     const { connection, verdicts, withdrawn } = await attemptOrWait(this.#deps, work, place)
     // The time of the verdict is taken here, because writing the verdict takes time too.
     const now = this.#deps.clock.now()
-    if (isRefused({ lane, way }, work, verdicts, now)) {
+    if (isRefused({ lane, group }, work, verdicts, now)) {
       if (connection) await this.#sessions.leave(connection)
       return 'refused'
     }
-    if (withdrawn) await this.#fates.withdraw(lane, work, withdrawn)
+    if (withdrawn) await this.#results.withdraw(lane, work, withdrawn)
     else {
-      const fates = slowedBy(lane, work, verdicts, { begunAt, now })
-      const settled = this.#fates.settle(lane, work, fates)
+      const results = slowedBy(lane, work, verdicts, { begunAt, now })
+      const settled = this.#results.settle(lane, work, results)
       // The lane pauses at once: during trouble the write may take long, and the lane must not go on meanwhile.
-      if (tellTrouble(this.#deps.troubles, fates)) lane.pauseUntil(now + LOCAL_PAUSE)
+      if (tellTrouble(this.#deps.troubles, results)) lane.pauseUntil(now + LOCAL_PAUSE)
       // A campaign's next mail is sent while the result of this mail is written, together with other results.
       if (work.source.patience > 0 && this.#settling < MAX_SETTLING) {
         this.#settling++
@@ -257,13 +257,13 @@ export class DeliveryEngine {
           `settle ${lane.name}`,
         )
       } else await settled
-      if (this.#heed(lane, lessonOf({ lane, way }, fates, connection, now), now)) {
+      if (this.#heed(lane, lessonOf({ lane, group }, results, connection, now), now)) {
         if (connection) await this.#sessions.leave(connection)
         return 'narrowed'
       }
     }
     const spent = verdicts.some(({ code }) => code === 421)
-    if (!connection || (!spent && connection.session.usable && connection.mails < way.limits.mails_per_connection))
+    if (!connection || (!spent && connection.session.usable && connection.mails < group.limits.mails_per_connection))
       return connection
     // The sender waits until the connection is closed: until then it counts against the exchanger's limit.
     await this.#sessions.leave(connection)
@@ -288,12 +288,12 @@ export class DeliveryEngine {
 
   async #settleAll(lane: Lane, others: MailTransaction[], verdict: Verdict): Promise<void> {
     this.#inMemory -= others.length
-    await this.#fates.settleAll(lane, others, verdict)
+    await this.#results.settleAll(lane, others, verdict)
   }
 
   async #release(lane: Lane, waiting: MailTransaction[]): Promise<void> {
     if (waiting.length === 0) return
-    await this.#fates.release(lane, waiting)
+    await this.#results.release(lane, waiting)
     this.#inMemory -= waiting.length
     this.#loop.ring()
   }

@@ -9,7 +9,7 @@ import { conclude, putBack, withdraw, type ConcludeDeps } from './wire/finish-at
 import type { Lane } from './pacing/lanes.ts'
 import type { MailTransaction, Withdrawal } from './queue/transaction.ts'
 
-export class Fates {
+export class ResultWriter {
   readonly #deps: ConcludeDeps
   readonly #ring: () => void
   readonly #writes: PersistentWrites

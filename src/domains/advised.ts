@@ -23,7 +23,7 @@ export interface AdvisedRecord {
 }
 
 /** The present answer of DNS for a name. */
-type Present = Pick<AdvisedRecord, 'answered' | 'observed'>
+type AdvisedAnswer = Pick<AdvisedRecord, 'answered' | 'observed'>
 
 export interface AdvisedDeps {
   config: Pick<Config, 'hostname' | 'acme' | 'notices'>
@@ -57,7 +57,7 @@ export async function advisedRecords(
     type: AdvisedRecord['type'],
     name: string,
     value: string,
-    { answered, observed }: Present = { answered: true, observed: null },
+    { answered, observed }: AdvisedAnswer = { answered: true, observed: null },
   ): AdvisedRecord => ({ record_type, name, type, value, ttl: TTL, observed, answered })
   const issuer = ISSUERS[new URL(acme.directory).host]
   const caa = acme.enabled && issuer !== undefined ? [...new Set([hostname, ...certified])] : []
@@ -86,7 +86,7 @@ export const publicKeyOf = (chain: string): Uint8Array =>
   new X509Certificate(chain).publicKey.export({ type: 'spki', format: 'der' })
 
 /** The present value of _mta-sts of a domain: when its id differs, it must be changed. */
-async function publishedSts({ resolver }: AdvisedDeps, domain: string): Promise<Present> {
+async function publishedSts({ resolver }: AdvisedDeps, domain: string): Promise<AdvisedAnswer> {
   const answer = await resolver.txt(`_mta-sts.${domain}`)
   const found = answer.kind === 'found' ? answer.records.find((text) => /^v=STSv1\s*;/.test(text)) : undefined
   return { answered: answer.kind !== 'failed', observed: found ?? null }
@@ -96,7 +96,7 @@ async function publishedSts({ resolver }: AdvisedDeps, domain: string): Promise<
 async function fromSpf(
   { config: { hostname }, resolver }: AdvisedDeps,
   domain: string,
-): Promise<Present & { value: string }> {
+): Promise<AdvisedAnswer & { value: string }> {
   const answer = await resolver.txt(domain)
   const answered = answer.kind !== 'failed'
   const [present] = answer.kind === 'found' ? answer.records.filter((text) => /^v=spf1(\s|$)/i.test(text)) : []

@@ -13,7 +13,7 @@ import { move } from '../store/move.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
 import { judgeDmarc, reportsTo } from './dmarc.ts'
-import { lookUp, recordsOf, retiredKeyRecords, type DnsRecord, type Finding } from './records.ts'
+import { lookUp, recordsOf, retiredKeyRecords, type DnsRecord, type RecordFinding } from './records.ts'
 
 export interface CheckDeps {
   store: Store
@@ -98,7 +98,7 @@ export async function checkDomain(deps: CheckDeps, domainKey: number): Promise<D
 }
 
 /** Stores a finding; true when a required record was found that the last check did not find. */
-function note(tx: Tx, domain: Domain, record: DnsRecord, found: Finding, now: number): boolean {
+function note(tx: Tx, domain: Domain, record: DnsRecord, found: RecordFinding, now: number): boolean {
   const { observed } = found
   if (found.verified === null) return false
   // For DMARC, a published record keeps its other tags: the advice is this record with the wanted policy.
@@ -134,13 +134,13 @@ function noteKey(tx: Tx, domainKey: number, selector: string, seen: boolean | nu
  * The results of a check. `news`: a required record was found that the last check did not find; `absent`: the keys of
  * missing records.
  */
-interface Seen {
+interface SeenRecords {
   news: boolean
   absent: ReadonlySet<number>
 }
 
 /** Moves the domain as far as its state table and its records allow. */
-function advance(tx: Tx, deps: CheckDeps, domain: Domain, { absent, news }: Seen, now: number): void {
+function advance(tx: Tx, deps: CheckDeps, domain: Domain, { absent, news }: SeenRecords, now: number): void {
   const required = recordsOf(tx, domain.key).filter((record) => record.required === 1)
   const all = required.every((record) => record.verified === 1)
   const any = required.some((record) => record.verified === 1)

@@ -38,13 +38,13 @@ const shownRecord = (record: DnsRecord, domain: Domain) => ({
 })
 
 /** All records of a domain for `--json`, required ones first. */
-export const shownRecords = ({ advised, domain, records }: Records) => [
+export const shownRecords = ({ advised, domain, records }: DomainRecords) => [
   ...inOrder(records).map((record) => shownRecord(record, domain)),
   ...advised.map((each) => ({ ...each, required: false, verified: false })),
 ]
 
 /** The required and the advised DNS records of a domain. */
-export interface Records {
+export interface DomainRecords {
   domain: Domain
   records: readonly DnsRecord[]
   advised: readonly AdvisedRecord[]
@@ -69,7 +69,7 @@ export function zoneFile(records: readonly Pick<DnsRecord, 'record_type' | 'name
 }
 
 /** The records with their state, first the required and then the advised ones, and the zone lines to copy. */
-export function recordsText({ advised, domain, records }: Records): string {
+export function recordsText({ advised, domain, records }: DomainRecords): string {
   const [needed, others] = [records.filter(({ required }) => required), records.filter(({ required }) => !required)]
   const row = ({ name, record_type, value }: DnsRecord | AdvisedRecord, state: string): string[] => [
     state,
@@ -117,11 +117,11 @@ function adviceOf({ answered, observed, value }: AdvisedRecord): string {
  * All records as zone lines, without the advised ones for which DNS did not answer: a second SPF record would make both
  * invalid.
  */
-export const zoneText = ({ advised, records }: Records): string =>
+export const zoneText = ({ advised, records }: DomainRecords): string =>
   [zoneFile(inOrder(records)), ...advised.filter(({ answered }) => answered).map(zoneLine)].join('\n')
 
 /** A sentence when DNS did not answer for some records at the last check. */
-export function unanswered({ advised, domain, records }: Records): string[] {
+export function unanswered({ advised, domain, records }: DomainRecords): string[] {
   if (domain.checked_at === null) return []
   const silent = [
     ...records.filter((record) => stateOf(record, domain) === 'no answer'),

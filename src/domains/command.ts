@@ -16,7 +16,7 @@ import {
   shownRecords,
   unanswered,
   zoneText,
-  type Records,
+  type DomainRecords,
 } from './command-text.ts'
 import { asks, confirm, type Sure } from '../commands/confirm.ts'
 import { theDomain, whose, type Whose } from './find-domain.ts'
@@ -104,7 +104,7 @@ function addDomain({ domain, followers, invocation }: Making): void {
 }
 
 /** All records that a domain should have; every command shows the same ones. */
-async function recordsFor(deps: Deps, domain: Domain & { email: string }): Promise<Records> {
+async function recordsFor(deps: Deps, domain: Domain & { email: string }): Promise<DomainRecords> {
   return {
     domain,
     records: recordsOf(deps.store, domain.key),

@@ -5,7 +5,7 @@ import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
-import type { Answer, Mx, Resolver } from '../net/resolver.ts'
+import type { ResolverAnswer, Mx, Resolver } from '../net/resolver.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
@@ -13,7 +13,7 @@ import { dmarcHost, judgeDmarc, observedDmarc, policyOf, publishedDmarc, reports
 import { publishedKeys, retiredKeys, type DkimKey } from './keys.ts'
 
 export type DnsRecord = RowOf<'records'>
-type Wanted = Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'required'>
+type WantedRecord = Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'required'>
 
 /** Whether a record names hosts that send or receive mail. */
 export const isOfHost = ({ record_type }: { record_type: string }): boolean => /SPF|MX/.test(record_type)
@@ -50,9 +50,9 @@ export function retiredKeyRecords(
 }
 
 /** The records that a domain should have now. */
-export function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: RecordsConfig): Wanted[] {
+export function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: RecordsConfig): WantedRecord[] {
   const mailFrom = `${domain.mail_from_prefix}.${domain.name}`
-  const dkim = publishedKeys(reader, domain.key).map((key): Wanted => ({
+  const dkim = publishedKeys(reader, domain.key).map((key): WantedRecord => ({
     ...keyRecord(key, domain.name),
     required: key.role === 'signing' ? 1 : 0,
   }))
@@ -85,7 +85,7 @@ export function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: 
 }
 
 /** A published record keeps its other tags, so that reports go to the same addresses as before. */
-function dmarcRecord(reader: Reader, domain: RowOf<'domains'>): Wanted {
+function dmarcRecord(reader: Reader, domain: RowOf<'domains'>): WantedRecord {
   const { dmarc_policy, key, name } = domain
   const host = dmarcHost(name, dmarc_policy)
   const observed = recordsOf(reader, key).find((row) => row.record_type === 'DMARC' && row.name === host)?.observed
@@ -148,7 +148,7 @@ function spfValue({ hostname, delivery }: RecordsConfig): string {
 /**
  * Whether two records are the same row. A DMARC row stays the same with another policy, and keeps its observed value.
  */
-const same = (a: Wanted, b: Wanted): boolean =>
+const same = (a: WantedRecord, b: WantedRecord): boolean =>
   a.record_type === b.record_type && a.name === b.name && (a.record_type === 'DMARC' || a.value === b.value)
 
 /** Whether the rows match the present configuration: the server's name or addresses may have changed. */
@@ -200,7 +200,7 @@ export const isAnswered = (record: Pick<DnsRecord, 'checked_at'>, domain: { chec
   record.checked_at !== null && record.checked_at >= (domain.checked_at ?? 0)
 
 /** The result of a look-up: `verified` is null when DNS gave no answer (SERVFAIL, timeout). */
-export interface Finding {
+export interface RecordFinding {
   verified: boolean | null
   observed: string | null
 }
@@ -215,7 +215,7 @@ function alone(texts: readonly string[], fits: (text: string) => boolean): boole
 export async function lookUp(
   resolver: Resolver,
   record: Pick<DnsRecord, 'record_type' | 'name' | 'value'>,
-): Promise<Finding> {
+): Promise<RecordFinding> {
   switch (record.record_type) {
     case 'DKIM':
       return judge(await resolver.txt(record.name), (texts) => alone(texts, (text) => sameKey(text, record.value)))
@@ -235,24 +235,24 @@ export async function lookUp(
   }
 }
 
-async function lookUpDmarc(resolver: Resolver, record: Pick<DnsRecord, 'name' | 'value'>): Promise<Finding> {
+async function lookUpDmarc(resolver: Resolver, record: Pick<DnsRecord, 'name' | 'value'>): Promise<RecordFinding> {
   const found = await publishedDmarc(resolver, record.name)
   if (found === undefined) return { verified: null, observed: null }
   const observed = observedDmarc(found)?.slice(0, MAX_DMARC) ?? null
   return { verified: judgeDmarc(policyOf(record.value), observed).fits, observed }
 }
 
-function judge(answer: Answer<string>, fits: (records: string[]) => boolean): Finding {
+function judge(answer: ResolverAnswer<string>, fits: (records: string[]) => boolean): RecordFinding {
   if (answer.kind === 'failed') return { verified: null, observed: null }
   const records = answer.kind === 'found' ? answer.records : []
   return { verified: fits(records), observed: records.length > 0 ? records.join('\n').slice(0, MAX_OBSERVED) : null }
 }
 
-function keepOnly(answer: Answer<string>, wanted: (text: string) => boolean): Answer<string> {
+function keepOnly(answer: ResolverAnswer<string>, wanted: (text: string) => boolean): ResolverAnswer<string> {
   return answer.kind === 'found' ? { kind: 'found', records: answer.records.filter(wanted) } : answer
 }
 
-function showMx(answer: Answer<Mx>): Answer<string> {
+function showMx(answer: ResolverAnswer<Mx>): ResolverAnswer<string> {
   return answer.kind === 'found'
     ? { kind: 'found', records: answer.records.map(({ exchange, priority }) => `${priority} ${exchange}`) }
     : answer

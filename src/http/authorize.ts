@@ -13,9 +13,9 @@ import { rateKey } from '../net/client-address.ts'
 import { ClientDocuments, type ClientDocumentsDeps, type NoClient } from './client-documents.ts'
 import { resourceNamed, SCOPE } from './oauth.ts'
 import { isOurs } from '../webui/origin.ts'
-import { page, readText, type Reading } from '../webui/plain-page.ts'
+import { page, readText, type PlainPageDeps } from '../webui/plain-page.ts'
 import { People, type Person, type PersonDeps } from '../webui/browser-session.ts'
-import { codePage, consentPage, signInPage, type Form, type Notice } from './sign-in-pages.ts'
+import { codePage, consentPage, signInPage, type AuthorizationForm, type SignInNotice } from './sign-in-pages.ts'
 
 const PATH = '/oauth/authorize'
 const MAX_QUERY = 8000
@@ -33,11 +33,11 @@ interface Asking {
   query: string
 }
 
-type Judged = { asking: Asking } | { page: NoClient } | { redirect: string }
+type AuthorizationOutcome = { asking: Asking } | { page: NoClient } | { redirect: string }
 
-export type AuthorizeDeps = PersonDeps & ClientDocumentsDeps & Reading & { signIns: SignIns }
+export type AuthorizeDeps = PersonDeps & ClientDocumentsDeps & PlainPageDeps & { signIns: SignIns }
 
-interface Shared {
+interface AuthorizationParts {
   deps: AuthorizeDeps
   documents: ClientDocuments
   people: People
@@ -47,7 +47,7 @@ interface Shared {
 /** Makes the page of authorization requests. */
 export function createAuthorize(deps: AuthorizeDeps): Hono {
   const app = new Hono()
-  const shared: Shared = {
+  const shared: AuthorizationParts = {
     deps,
     documents: new ClientDocuments(deps),
     people: new People(deps),
@@ -61,13 +61,13 @@ export function createAuthorize(deps: AuthorizeDeps): Hono {
 
 /** The client of a request; undefined for one that has not registered. */
 const clientOf = async (
-  { deps, documents }: Shared,
+  { deps, documents }: AuthorizationParts,
   context: Context,
   id: string,
 ): Promise<OauthClient | NoClient | undefined> =>
   isUrl(id) ? documents.find(id, rateKey(context, deps.config.http)) : clientById(deps.store, id)
 
-const formOf = (people: People, context: Context, { client, query }: Asking, person?: Person): Form => ({
+const formOf = (people: People, context: Context, { client, query }: Asking, person?: Person): AuthorizationForm => ({
   client: client.name === '' ? 'A program without a name' : client.name,
   host: hostOf(client.id),
   action: PATH,
@@ -77,7 +77,7 @@ const formOf = (people: People, context: Context, { client, query }: Asking, per
 
 const again = (context: Context, { query }: Asking): Response => context.redirect(`${PATH}?${query}`, 303)
 
-async function showRequest(shared: Shared, context: Context): Promise<Response> {
+async function showRequest(shared: AuthorizationParts, context: Context): Promise<Response> {
   const { deps, people } = shared
   const judged = await judge(deps, new URL(context.req.url).search.slice(1), (id) => clientOf(shared, context, id))
   if (!('asking' in judged)) return answer(context, judged)
@@ -94,7 +94,7 @@ async function showRequest(shared: Shared, context: Context): Promise<Response> 
 }
 
 /** Performs the action of a submitted form: sign in, sign out, allow or deny. */
-async function act(shared: Shared, context: Context): Promise<Response> {
+async function act(shared: AuthorizationParts, context: Context): Promise<Response> {
   const { deps, people } = shared
   const text = await readText(context, deps, MAX_BODY)
   if (text === undefined) return page(context, 413, 'This does not work', html`<p>The form is too long.</p>`)
@@ -120,7 +120,12 @@ async function act(shared: Shared, context: Context): Promise<Response> {
   return redirectWith(context, deps, asking, { code: await grantCode(deps, granting) })
 }
 
-async function signIn(shared: Shared, context: Context, asking: Asking, form: URLSearchParams): Promise<Response> {
+async function signIn(
+  shared: AuthorizationParts,
+  context: Context,
+  asking: Asking,
+  form: URLSearchParams,
+): Promise<Response> {
   const { deps, people, signIns } = shared
   const email = (form.get('email') ?? '').slice(0, 320)
   const result = await signIns.try(email, form.get('password') ?? '', rateKey(context, deps.config.http))
@@ -139,7 +144,7 @@ async function signIn(shared: Shared, context: Context, asking: Asking, form: UR
 
 /** The second step of a sign-in: the password was right, now the code of the second factor is checked. */
 async function secondFactor(
-  shared: Shared,
+  shared: AuthorizationParts,
   context: Context,
   asking: Asking,
   form: URLSearchParams,
@@ -162,7 +167,12 @@ async function secondFactor(
 }
 
 /** The notice after a wrong password or code, or after too many attempts. */
-export function noticeOf(context: Context, result: 'wrong' | { wait: number }, what: string, email: string): Notice {
+export function noticeOf(
+  context: Context,
+  result: 'wrong' | { wait: number },
+  what: string,
+  email: string,
+): SignInNotice {
   if (result === 'wrong') return { status: 403, text: `${what} is wrong.`, email }
   const seconds = Math.ceil(result.wait / 1000)
   const time = seconds > 90 ? `${Math.ceil(seconds / 60)} minutes` : `${seconds} seconds`
@@ -170,14 +180,14 @@ export function noticeOf(context: Context, result: 'wrong' | { wait: number }, w
   return { status: 429, text: `Too many attempts. Try again in ${time}.`, email }
 }
 
-const noPage = (refused: string): Judged => ({ page: { status: 400, refused } })
+const noPage = (refused: string): AuthorizationOutcome => ({ page: { status: 400, refused } })
 
 /** OAuth 2.1 §4.1.1, §4.1.2.1: first client and redirect URI, which decide where errors go; then the rest. */
 async function judge(
   { config, store }: PersonDeps,
   query: string,
   clientOf: (id: string) => Promise<OauthClient | NoClient | undefined>,
-): Promise<Judged> {
+): Promise<AuthorizationOutcome> {
   if (query.length > MAX_QUERY) return noPage('The request is too long.')
   const params = new URLSearchParams(query)
   const names = [...params.keys()]
@@ -197,7 +207,7 @@ async function judge(
       'The program that sent you here wants the answer at an address that this server does not allow. Its operator can: "postrider oauth allow".',
     )
   const state = given('state')
-  const back = (error: string, description: string): Judged => ({
+  const back = (error: string, description: string): AuthorizationOutcome => ({
     redirect: withParams(redirectUri, { error, error_description: description, state, iss: config.http.public_url }),
   })
   if (repeated) return back('invalid_request', 'A parameter is given more than once.')

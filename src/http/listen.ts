@@ -35,7 +35,7 @@ const LEAST_OCTETS = 10_000
 const LEAST_TIME = 20 * SECOND
 
 /** The certificates for TLS handshakes. */
-export interface Shown {
+export interface ShownCertificate {
   certificate: Certificate
   /** The certificate for a host that the client names (SNI); undefined: the default certificate. */
   contextOf: (host: string) => SecureContext | undefined
@@ -47,7 +47,7 @@ export interface Shown {
  * Only a client that offers acme-tls/1 and nothing else gets the proof certificate. All other clients get HTTP/1.1 or
  * no protocol (RFC 7301 §3.2).
  */
-const protocolOf = ({ proofFor }: Shown): TlsOptions['ALPNCallback'] =>
+const protocolOf = ({ proofFor }: ShownCertificate): TlsOptions['ALPNCallback'] =>
   function agree(this: TLSSocket, { protocols, servername }) {
     const proof = protocols.length === 1 && protocols[0] === ACME_TLS ? proofFor?.(servername) : undefined
     if (proof) this.setKeyCert(proof)
@@ -80,10 +80,10 @@ function holdToRate(request: IncomingMessage, clock: Clock): void {
 }
 
 /** How a listener serves. `key` is the setting of its address; without `tls` it speaks plain HTTP. */
-export interface Serving {
+export interface ServingOptions {
   clock: Clock
   key?: string
-  tls?: Shown | undefined
+  tls?: ShownCertificate | undefined
   /** The limits of connections, shared by all listeners. */
   places?: Places
 }
@@ -95,7 +95,7 @@ export interface Serving {
 export async function listen(
   app: { fetch: App['fetch'] },
   { host, ipv6Only = false, port }: { host: string; port: number; ipv6Only?: boolean },
-  { clock, key = 'http.listen', places, tls }: Serving,
+  { clock, key = 'http.listen', places, tls }: ServingOptions,
 ): Promise<HttpListener> {
   const limits = {
     headersTimeout: HEADER_TIME,

@@ -3,7 +3,7 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import { Hono, type Context, type MiddlewareHandler } from 'hono'
 import { routePath } from 'hono/route'
 import { SECOND, type Clock } from '../base/clock.ts'
-import { counters, requestSeconds, type Labels } from '../base/counters.ts'
+import { counters, requestSeconds, type MetricLabels } from '../base/counters.ts'
 import type { Config } from '../base/config.ts'
 import { clientAddress } from '../net/client-address.ts'
 import { FIGURES, type FiguresDeps } from '../checks/figures.ts'
@@ -13,7 +13,7 @@ export type MetricsDeps = FiguresDeps & { config: Pick<Config, 'metrics'> }
 /** Escapes backslash, quote and line end, as the format demands. */
 const escaped = (text: string): string => text.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')
 
-const labelled = (labels: Labels): string => {
+const labelled = (labels: MetricLabels): string => {
   const pairs = Object.entries(labels).map(([name, value]) => `${name}="${escaped(value)}"`)
   return pairs.length === 0 ? '' : `{${pairs.join(',')}}`
 }

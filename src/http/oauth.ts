@@ -9,7 +9,7 @@ import type { Config } from '../base/config.ts'
 import { RateLimit } from '../identity/rates.ts'
 import { allowedNow } from '../identity/oauth-allowed.ts'
 import { addClient, clientById, readRegistration, type OauthClient } from '../identity/oauth-clients.ts'
-import { exchangeCode, exchangeRefresh, takeBack, type Exchange } from '../identity/oauth-grants.ts'
+import { exchangeCode, exchangeRefresh, takeBack, type TokenResult } from '../identity/oauth-grants.ts'
 import type { Store } from '../store/database.ts'
 import { rateKey } from '../net/client-address.ts'
 import { readText } from '../webui/plain-page.ts'
@@ -194,7 +194,7 @@ function clientOf({ store }: OauthDeps, form: URLSearchParams): OauthClient | un
 }
 
 /** Answers a token request: tokens, or an error of RFC 6749 §5.2. */
-async function redeem(deps: OauthDeps, form: URLSearchParams): Promise<Exchange | Refused> {
+async function redeem(deps: OauthDeps, form: URLSearchParams): Promise<TokenResult | Refused> {
   const refused = (error: string, description: string, status: 400 | 401 = 400): Refused => ({
     status,
     error,

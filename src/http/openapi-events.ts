@@ -1,11 +1,11 @@
 // The events in the OpenAPI document, as requests to a client: one webhook for each type, with its headers and data.
-import type { Json } from '../jsonapi/openapi-examples.ts'
+import type { JsonObject } from '../jsonapi/openapi-examples.ts'
 import { schemaOf, type Schemas } from '../jsonapi/openapi-schemas.ts'
 import { EVENT_TYPES } from '../states/events.ts'
 import { CATALOGUE } from '../webhooks/catalogue.ts'
 import { SAMPLES } from '../webhooks/samples.ts'
 
-const header = (name: string, description: string, example: string): Json => ({
+const header = (name: string, description: string, example: string): JsonObject => ({
   name,
   in: 'header',
   required: true,
@@ -26,7 +26,7 @@ const HEADERS = [
 /** "agent.pool.promoted" -> "AgentPoolPromoted". */
 const nameOf = (type: string): string => type.replace(/(?:^|[._])(\w)/g, (_, letter: string) => letter.toUpperCase())
 
-export function eventRequests(schemas: Schemas): Record<string, Json> {
+export function eventRequests(schemas: Schemas): Record<string, JsonObject> {
   return Object.fromEntries(
     EVENT_TYPES.map((type) => {
       const { about, data, to } = CATALOGUE[type]

@@ -1,18 +1,18 @@
 // The OAuth endpoints in the OpenAPI document (RFC 7591, RFC 6749 as amended by OAuth 2.1, RFC 7009, RFC 8414,
 // RFC 9728). They are outside the API's path, need no bearer token, and use OAuth's own JSON.
-import type { Json } from '../jsonapi/openapi-examples.ts'
+import type { JsonObject } from '../jsonapi/openapi-examples.ts'
 
 export const OAUTH_TAG = { name: 'oauth', description: 'How programs are let in by a person, for the MCP server.' }
 
-const text = (description: string, more: Json = {}): Json => ({ type: 'string', description, ...more })
-const texts = (description: string): Json => ({ type: 'array', items: { type: 'string' }, description })
-const object = (required: string[], properties: Record<string, Json>): Json => ({
+const text = (description: string, more: JsonObject = {}): JsonObject => ({ type: 'string', description, ...more })
+const texts = (description: string): JsonObject => ({ type: 'array', items: { type: 'string' }, description })
+const object = (required: string[], properties: Record<string, JsonObject>): JsonObject => ({
   type: 'object',
   required,
   properties,
 })
-const json = (schema: Json): Json => ({ 'application/json': { schema } })
-const form = (schema: Json): Json => ({ 'application/x-www-form-urlencoded': { schema } })
+const json = (schema: JsonObject): JsonObject => ({ 'application/json': { schema } })
+const form = (schema: JsonObject): JsonObject => ({ 'application/x-www-form-urlencoded': { schema } })
 
 const REFUSED = json(
   object(['error', 'error_description'], {
@@ -20,8 +20,8 @@ const REFUSED = json(
     error_description: text('How to correct it.'),
   }),
 )
-const refused = (description: string): Json => ({ description, content: REFUSED })
-const TOO_MANY: Json = {
+const refused = (description: string): JsonObject => ({ description, content: REFUSED })
+const TOO_MANY: JsonObject = {
   ...refused('`temporarily_unavailable`: too many requests of this address.'),
   headers: { 'Retry-After': { description: 'Seconds to wait.', required: true, schema: { type: 'integer' } } },
 }
@@ -56,7 +56,7 @@ const TOKEN = object(['access_token', 'token_type', 'expires_in', 'refresh_token
   scope: text('Always mcp:use.', { const: 'mcp:use' }),
 })
 
-const operation = (operationId: string, summary: string, more: Json): Json => ({
+const operation = (operationId: string, summary: string, more: JsonObject): JsonObject => ({
   operationId,
   summary,
   description: `${summary}. No bearer token is needed.`,
@@ -65,7 +65,7 @@ const operation = (operationId: string, summary: string, more: Json): Json => ({
   ...more,
 })
 
-const metadata = (operationId: string, summary: string, schema: Json): Json => ({
+const metadata = (operationId: string, summary: string, schema: JsonObject): JsonObject => ({
   get: operation(operationId, summary, {
     responses: {
       '200': { description: 'The metadata.', content: json(schema) },
@@ -113,7 +113,7 @@ const SERVER = object(
   },
 )
 
-const query = (name: string, description: string, required: boolean, schema: Json = {}): Json => ({
+const query = (name: string, description: string, required: boolean, schema: JsonObject = {}): JsonObject => ({
   name,
   in: 'query',
   required,
@@ -121,9 +121,12 @@ const query = (name: string, description: string, required: boolean, schema: Jso
   schema: { type: 'string', ...schema },
 })
 
-const page = (description: string): Json => ({ description, content: { 'text/html': { schema: { type: 'string' } } } })
+const page = (description: string): JsonObject => ({
+  description,
+  content: { 'text/html': { schema: { type: 'string' } } },
+})
 
-const AUTHORIZE: Json = {
+const AUTHORIZE: JsonObject = {
   get: operation('authorizeOauthClient', 'Ask a person to let a program in (OAuth 2.1 §4.1.1), in a browser', {
     parameters: [
       query('response_type', 'What the program wants.', true, { enum: ['code'] }),
@@ -151,7 +154,7 @@ const AUTHORIZE: Json = {
   }),
 }
 
-const REGISTER: Json = {
+const REGISTER: JsonObject = {
   post: operation('registerOauthClient', 'Register an MCP client (RFC 7591)', {
     requestBody: {
       required: true,
@@ -176,7 +179,7 @@ const REGISTER: Json = {
   }),
 }
 
-const TOKENS: Json = {
+const TOKENS: JsonObject = {
   post: operation('issueOauthToken', 'Exchange a code or a refresh token for tokens', {
     requestBody: {
       required: true,
@@ -205,7 +208,7 @@ const TOKENS: Json = {
   }),
 }
 
-const REVOKE: Json = {
+const REVOKE: JsonObject = {
   post: operation('revokeOauthToken', 'Give a token back (RFC 7009)', {
     requestBody: {
       required: true,
@@ -228,9 +231,9 @@ const REVOKE: Json = {
 }
 
 /** Path items outside the API, by path. */
-export function oauthPaths(publicUrl: string): Record<string, Json> {
+export function oauthPaths(publicUrl: string): Record<string, JsonObject> {
   const servers = [{ url: publicUrl, description: 'This server, beside the API.' }]
-  const paths: Record<string, Json> = {
+  const paths: Record<string, JsonObject> = {
     '/oauth/authorize': AUTHORIZE,
     '/oauth/register': REGISTER,
     '/oauth/token': TOKENS,

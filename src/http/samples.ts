@@ -26,14 +26,14 @@ export interface Sample {
   busy: number
 }
 
-type Sums = Pick<Sample, 'delivered' | 'deferred' | 'refused' | 'received'>
+type MailSums = Pick<Sample, 'delivered' | 'deferred' | 'refused' | 'received'>
 
 const sumOf = (counter: Counter, ...outcomes: string[]): number =>
   counter
     .values()
     .reduce((sum, [{ outcome }, value]) => (outcome !== undefined && outcomes.includes(outcome) ? sum + value : sum), 0)
 
-const sumsNow = (): Sums => ({
+const sumsNow = (): MailSums => ({
   delivered: sumOf(counters.mails, 'delivered'),
   deferred: sumOf(counters.mails, 'deferred'),
   refused: sumOf(counters.mails, 'bounced', 'failed', 'rejected'),
@@ -61,7 +61,7 @@ export class Samples {
     this.#next = at + STEP
     const sums = sumsNow()
     const loop = performance.eventLoopUtilization()
-    const since = (name: keyof Sums): number => sums[name] - this.#sums[name]
+    const since = (name: keyof MailSums): number => sums[name] - this.#sums[name]
     this.#kept.push({
       at,
       waiting: this.#waiting(),

@@ -36,7 +36,7 @@ import { countRequests, createMetrics } from './metrics.ts'
 import { createOauth } from './oauth.ts'
 import { openApiOf } from './openapi.ts'
 import { outboundEmails } from '../mail/api.ts'
-import { promise } from '../jsonapi/storage-left.ts'
+import { refuseWhenFull } from '../jsonapi/storage-left.ts'
 import { outboundEmailStats } from '../mail/api-stats.ts'
 import { createPublic } from './public.ts'
 import { recipientErasures, recipientExports } from '../privacy/api.ts'
@@ -124,7 +124,7 @@ export function createApp(deps: AppDeps): App {
       base: () => deps.config.http.public_url + API_PATH,
       resources,
       bodies: deps.bodies,
-      promise: () => promise(deps),
+      refuseWhenFull: () => refuseWhenFull(deps),
     }),
   )
   app.route('/', createMetrics(deps))

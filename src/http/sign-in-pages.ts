@@ -7,7 +7,7 @@ import { page } from '../webui/plain-page.ts'
 /**
  * The hidden fields of each form: the authorization request as received, and the proof that this server wrote the form.
  */
-export interface Form {
+export interface AuthorizationForm {
   /** The name that the program gave itself. */
   client: string
   /** The host of its metadata document; undefined for one that registered itself. */
@@ -17,16 +17,20 @@ export interface Form {
   proof: string
 }
 
-export interface Notice {
+export interface SignInNotice {
   status: 403 | 429
   text: string
   email: string
 }
 
-const hidden = ({ proof, request }: Form) =>
+const hidden = ({ proof, request }: AuthorizationForm) =>
   html`<input type="hidden" name="request" value="${request}" /><input type="hidden" name="proof" value="${proof}" />`
 
-export function signInPage(context: Context, form: Form, notice?: Notice): Response | Promise<Response> {
+export function signInPage(
+  context: Context,
+  form: AuthorizationForm,
+  notice?: SignInNotice,
+): Response | Promise<Response> {
   return page(
     context,
     notice?.status ?? 200,
@@ -50,8 +54,8 @@ export function signInPage(context: Context, form: Form, notice?: Notice): Respo
 
 export function codePage(
   context: Context,
-  form: Form & { step: string },
-  notice?: Notice,
+  form: AuthorizationForm & { step: string },
+  notice?: SignInNotice,
 ): Response | Promise<Response> {
   return page(
     context,
@@ -76,7 +80,7 @@ export interface Consent {
 }
 
 /** The source of the program's name, and how far the name is proved. */
-const originOf = ({ client, host }: Form, onlyHere: boolean) =>
+const originOf = ({ client, host }: AuthorizationForm, onlyHere: boolean) =>
   host === undefined
     ? html`The program registered itself under its name; nobody has checked it.`
     : html`The program is described at <strong>${host}</strong>, which gives it its name; nobody has checked
@@ -84,7 +88,7 @@ const originOf = ({ client, host }: Form, onlyHere: boolean) =>
 
 export function consentPage(
   context: Context,
-  form: Form,
+  form: AuthorizationForm,
   { email, onlyHere, redirectUri }: Consent,
 ): Response | Promise<Response> {
   return page(

@@ -9,9 +9,9 @@ import { readUnsubscribeToken, type Leaving } from '../campaigns/unsubscribe-tok
 import { hasLeft, leave, rejoin, senderOf } from '../campaigns/unsubscribe.ts'
 import type { Store } from '../store/database.ts'
 import { withOctets } from '../jsonapi/body.ts'
-import { page, strangers, withinMost, type Reading } from '../webui/plain-page.ts'
+import { page, strangers, withinMost, type PlainPageDeps } from '../webui/plain-page.ts'
 
-export interface UnsubscribeDeps extends Reading {
+export interface UnsubscribeDeps extends PlainPageDeps {
   store: Store
   clock: Clock
   keyring: Keyring

@@ -61,13 +61,13 @@ export function allowedNow(reader: Reader, { oauth }: Pick<Config, 'oauth'>): Al
   }
 }
 
-export interface Entry extends Allowed {
+export interface AllowedEntry extends Allowed {
   name: string
   /** Null: the entry is from the configuration. */
   created_at: number | null
 }
 
-export function listAllowed(reader: Reader, { oauth }: Pick<Config, 'oauth'>): Entry[] {
+export function listAllowed(reader: Reader, { oauth }: Pick<Config, 'oauth'>): AllowedEntry[] {
   return [
     ...oauth.redirect_origins.map((origin) => ({ name: origin, origins: [origin], addresses: [], created_at: null })),
     ...reader

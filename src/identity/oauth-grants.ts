@@ -48,16 +48,18 @@ export async function grantCode(
   return code
 }
 
-export interface Tokens {
+export interface TokenPair {
   access_token: string
   refresh_token: string
   /** Seconds. */
   expires_in: number
 }
 
-export type Exchange = Tokens | { error: 'invalid_grant' | 'invalid_target' | 'invalid_request'; description: string }
+export type TokenResult =
+  | TokenPair
+  | { error: 'invalid_grant' | 'invalid_target' | 'invalid_request'; description: string }
 
-const invalid = (description: string): Exchange => ({ error: 'invalid_grant', description })
+const invalid = (description: string): TokenResult => ({ error: 'invalid_grant', description })
 
 export interface CodeExchange {
   client: OauthClient
@@ -71,8 +73,11 @@ export interface CodeExchange {
  * Exchanges a code for tokens. Of two exchanges at the same time only one succeeds, because the transaction marks the
  * code as used.
  */
-export function exchangeCode({ clock, store }: { store: Store; clock: Clock }, given: CodeExchange): Promise<Exchange> {
-  return store.write((tx): Exchange => {
+export function exchangeCode(
+  { clock, store }: { store: Store; clock: Clock },
+  given: CodeExchange,
+): Promise<TokenResult> {
+  return store.write((tx): TokenResult => {
     const now = clock.now()
     const grant = tx.first(db.selectFrom('oauth_grants').selectAll().where('code_hash', '=', digest(given.code)))
     if (!grant || grant.client_key !== given.client.key) return invalid('The code is not valid.')
@@ -102,8 +107,8 @@ export interface RefreshExchange {
 export function exchangeRefresh(
   { clock, store }: { store: Store; clock: Clock },
   given: RefreshExchange,
-): Promise<Exchange> {
-  return store.write((tx): Exchange => {
+): Promise<TokenResult> {
+  return store.write((tx): TokenResult => {
     const now = clock.now()
     const token = tx.first(tokenByHash({ hash: digest(given.refreshToken) }))
     if (!token || token.kind !== 'refresh' || token.client_key !== given.client.key)
@@ -121,7 +126,7 @@ export function exchangeRefresh(
   })
 }
 
-function issue(tx: Tx, grantKey: number, now: number): Tokens {
+function issue(tx: Tx, grantKey: number, now: number): TokenPair {
   const tokens = { access_token: newSecret('pa_'), refresh_token: newSecret('pf_') }
   const add = (secret: string, kind: 'access' | 'refresh', life: number) =>
     tx.run(

@@ -9,7 +9,7 @@ import type { User } from './users.ts'
 /** A session this young is a proof where nothing is replaced or taken away. */
 export const FRESH = 10 * MINUTE
 
-export interface Asked {
+export interface ProofRequest {
   user: User
   session: Pick<Session, 'created_at'>
   /** The address of the client, for the limits of sign-in. */
@@ -23,7 +23,7 @@ export interface Asked {
 /** The sentence with which a change is refused; undefined when the proof holds. */
 export async function refusedProof(
   deps: FactorDeps & { signIns: SignIns },
-  { client, fresh, given, session, user }: Asked,
+  { client, fresh, given, session, user }: ProofRequest,
 ): Promise<string | undefined> {
   const { clock, signIns } = deps
   const kind = proofOf(user)

@@ -36,7 +36,7 @@ export interface Registering {
   session: { id: string }
 }
 
-export class Passkeys {
+export class PasskeyCeremonies {
   readonly #deps: PasskeyDeps
   /** Challenges that were answered, with the time at which they end. */
   readonly #used = new Map<string, number>()

@@ -10,10 +10,10 @@ import { recipientMeant, settleComplaint } from '../delivery/results/returned.ts
 import type { Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 
-export type Feedback = Extract<Report, { kind: 'complaint' | 'opt-out' }>
+export type ComplaintReport = Extract<Report, { kind: 'complaint' | 'opt-out' }>
 
 export interface Complaint {
-  report: Feedback
+  report: ComplaintReport
   /** Keys of the deliveries whose return path received it. */
   returned: number[]
   proven: boolean

@@ -10,7 +10,7 @@ import { JobFailed, NoWorker, PutBack, TookTooLong, type Effort, type Pool } fro
 import type { Troubles } from '../base/trouble.ts'
 import type { Spool } from '../store/spool.ts'
 import type { InboundJob, InboundResult, Judgement, Reading } from './reader.ts'
-import type { InboundMessage, Read } from './record.ts'
+import type { InboundMessage, JudgedReading } from './record.ts'
 
 export interface ExamineDeps {
   spool: Spool
@@ -62,7 +62,7 @@ export class Examiner {
   }
 
   /** Reads and judges a message. Throws Later, but only when no job of the message is under way any more. */
-  async examine(message: InboundMessage): Promise<Read> {
+  async examine(message: InboundMessage): Promise<JudgedReading> {
     const effort = this.#effort(message)
     try {
       const both = [this.#reading(message, effort), this.#judged(message, effort)] as const

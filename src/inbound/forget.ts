@@ -7,7 +7,7 @@ import { raw } from '../store/query.ts'
 
 const AT_ONCE = 50
 
-interface Stored {
+interface InboundToForget {
   key: number
   mail_from: string
   recipients: string
@@ -33,7 +33,7 @@ export function forgetInInbound(
   const end = sliceEnd(tx, { table: 'inbound_messages', owned: OWNED, userKey, after, most: AT_ONCE })
   if (end === null) return { next: null, files: [] }
   const found = tx.all(
-    raw<Stored>(
+    raw<InboundToForget>(
       `select key, mail_from, recipients, content, spool, helo, received from inbound_messages
        where ${OWNED} and key > ? and key <= ? order by key`,
       [userKey, after, end],
@@ -59,7 +59,7 @@ export function forgetInInbound(
 export function unreadNames(reader: Reader, { address }: Erasing, read: (file: string) => Uint8Array): boolean {
   return reader
     .all(
-      raw<Stored>(
+      raw<InboundToForget>(
         `select key, mail_from, recipients, content, spool, helo, received from inbound_messages where next_attempt_at is not null`,
       ),
     )
@@ -67,7 +67,7 @@ export function unreadNames(reader: Reader, { address }: Erasing, read: (file: s
 }
 
 function messageBetrays(
-  { content, helo, mail_from, received, recipients, spool }: Stored,
+  { content, helo, mail_from, received, recipients, spool }: InboundToForget,
   address: string,
   read: (file: string) => Uint8Array,
 ): boolean {
@@ -78,7 +78,12 @@ function messageBetrays(
   )
 }
 
-function namedIn(tx: Tx, message: Stored, { address, userKey }: Erasing, read: (file: string) => Uint8Array): boolean {
+function namedIn(
+  tx: Tx,
+  message: InboundToForget,
+  { address, userKey }: Erasing,
+  read: (file: string) => Uint8Array,
+): boolean {
   if (messageBetrays(message, address, read) || bodyBetrays(tx, message.key, address)) return true
   const rows = tx.all(
     raw<Record<string, string | null>>(

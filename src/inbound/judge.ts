@@ -7,7 +7,7 @@ import { Readable } from 'node:stream'
 import { authenticate, type AuthenticateResult } from 'mailauth'
 import { SECOND } from '../base/clock.ts'
 import { ask } from '../base/threads/jobs.ts'
-import { asNodeDns, type Answer, type Mx } from '../net/resolver.ts'
+import { asNodeDns, type ResolverAnswer, type Mx } from '../net/resolver.ts'
 import { evidenceOf, type Beyond } from '../message/evidence.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
 import { organisationalDomain } from '../message/address.ts'
@@ -33,12 +33,12 @@ const organisationOf = (domain: string): string => {
 }
 
 /** The content of a message: its octets, or the file that holds them. */
-export type Content = Uint8Array | { file: string }
+export type MessageContent = Uint8Array | { file: string }
 
 export interface JudgeJob {
   task: 'judge'
   /** Null: only SPF, which needs no message. */
-  content: Content | null
+  content: MessageContent | null
   /** Why the message is not judged, when `content` is null. */
   unjudged?: string
   client: string
@@ -89,13 +89,13 @@ function resolver(patience: number): (name: string, type: string) => Promise<str
     if (++questions > MAX_QUESTIONS || left <= 0 || name.length > 255)
       return asNodeDns({ kind: 'failed', reason: 'too many questions' }, type)
     const asked = performance.now()
-    const answer = await ask<Answer<string | Mx>>({ name, type }, left)
+    const answer = await ask<ResolverAnswer<string | Mx>>({ name, type }, left)
     left -= performance.now() - asked
     return asNodeDns(bounded(answer), type)
   }
 }
 
-function bounded(answer: Answer<string | Mx> | undefined): Answer<string | Mx> {
+function bounded(answer: ResolverAnswer<string | Mx> | undefined): ResolverAnswer<string | Mx> {
   if (!answer) return { kind: 'failed', reason: 'no answer' }
   if (answer.kind !== 'found') return answer
   const records = answer.records.slice(0, MAX_RECORDS)
@@ -200,7 +200,7 @@ function marked(field: string, lacks: Lacks): string {
 }
 
 /** The header in latin1, its last line end included, and the offset of the body. */
-async function headerOf(content: Content): Promise<{ header: string; start: number }> {
+async function headerOf(content: MessageContent): Promise<{ header: string; start: number }> {
   const head = 'file' in content ? await beginning(content.file) : Buffer.from(content.subarray(0, MAX_HEADER + 4))
   if (head[0] === 0x0d && head[1] === 0x0a) return { header: '', start: 2 }
   const end = head.indexOf('\r\n\r\n')
@@ -220,7 +220,7 @@ async function beginning(file: string): Promise<Buffer> {
 }
 
 /** The message in blocks of whole lines: the library would join a divided line again for each piece of the line. */
-async function* signedMessage(header: string, content: Content, start: number): AsyncIterable<Buffer> {
+async function* signedMessage(header: string, content: MessageContent, start: number): AsyncIterable<Buffer> {
   yield whole(header)
   let rest: Buffer[] = []
   let held = 0
@@ -241,7 +241,7 @@ async function* signedMessage(header: string, content: Content, start: number): 
   if (held > 0) yield Buffer.concat(rest)
 }
 
-async function* blocksOf(content: Content, start: number): AsyncIterable<Buffer> {
+async function* blocksOf(content: MessageContent, start: number): AsyncIterable<Buffer> {
   if (!('file' in content)) {
     const bytes = Buffer.from(content.buffer, content.byteOffset, content.byteLength)
     for (let at = start; at < bytes.length; at += BLOCK) yield bytes.subarray(at, at + BLOCK)

@@ -4,33 +4,33 @@ import { messageOf } from '../base/errors.ts'
 import { serveJobs } from '../base/threads/jobs.ts'
 import { readProven } from '../base/spooled.ts'
 import { refusalOf } from '../message/file-type.ts'
-import { MalformedMessage, parseTree, type Node } from '../message/mime-tree.ts'
+import { MalformedMessage, parseTree, type MimePart } from '../message/mime-tree.ts'
 import { attachmentOf, parseBody, parseHeader, type ParsedBody, type ParsedHeader } from '../message/parse.ts'
 import { referTo, type MailText } from '../message/part-text.ts'
 import { withShortLines } from '../message/reencode.ts'
 import { programIn } from '../message/programs.ts'
 import { readReport, type Report } from '../message/report.ts'
-import { judge, type Content, type Judgement, type JudgeJob } from './judge.ts'
+import { judge, type MessageContent, type Judgement, type JudgeJob } from './judge.ts'
 
-export type { Content, Judgement, Verdicts } from './judge.ts'
+export type { MessageContent as Content, Judgement, Verdicts } from './judge.ts'
 
 export interface ReadJob {
   task: 'read'
-  content: Content
+  content: MessageContent
   /** The body was not kept, or is withheld. */
   headerOnly: boolean
 }
 
 export interface AttachmentJob {
   task: 'attachment'
-  content: Content
+  content: MessageContent
   id: string
 }
 
 /** A mail from SMTP submission: its contents, and whether it has an attachment of a refused type. */
 export interface SubmittedJob {
   task: 'submitted'
-  content: Content
+  content: MessageContent
   /** The mail has lines that are too long: its parts must be re-encoded. */
   longLines: boolean
 }
@@ -55,7 +55,7 @@ export type InboundJob = ReadJob | JudgeJob | AttachmentJob | SubmittedJob
 export type InboundResult = Reading | SubmittedReading | Judgement | Uint8Array | null
 
 /** The octets themselves, without a copy; each job has its own. */
-const bytesOf = (content: Content): Buffer =>
+const bytesOf = (content: MessageContent): Buffer =>
   'file' in content ? readProven(content.file) : Buffer.from(content.buffer, content.byteOffset, content.byteLength)
 
 async function read({ content, headerOnly }: ReadJob): Promise<Reading> {
@@ -82,7 +82,7 @@ async function readSubmitted({ content, longLines }: SubmittedJob): Promise<Subm
   const message = short ?? given
   const reading = { kind: 'submitted', body: NO_BODY, refused: null, unreadable: null, octets } as const
   let refused: string | undefined
-  let tree: Node
+  let tree: MimePart
   try {
     tree = parseTree(message)
     refused = programIn(message, tree)

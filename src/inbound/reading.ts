@@ -13,7 +13,7 @@ import { customerOf } from '../base/network.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { anySuspect, due, earliest, named, release, suspect, unclaim } from './claims.ts'
 import { Examiner, Later, NoRoom, type ExamineDeps } from './examine.ts'
-import { record, type InboundMessage, type Read } from './record.ts'
+import { record, type InboundMessage, type JudgedReading } from './record.ts'
 
 // Keys of messages that wait until other messages have ended, by the customer that sent them. Customers are served in
 // turn.
@@ -85,7 +85,7 @@ const MAX_CLAIMS = 10
 const FIRST_WAIT = 10 * SECOND
 const LAST_WAIT = 10 * MINUTE
 
-interface Held {
+interface ReadingInHand {
   since: number
   octets: number
   client: string
@@ -97,7 +97,7 @@ export class InboundEngine {
   readonly #deps: ReadDeps
   readonly #loop: Loop
   readonly #examiner: Examiner
-  readonly #held = new Map<number, Held>()
+  readonly #held = new Map<number, ReadingInHand>()
   /** The last wait of each message that could not be examined. */
   readonly #waits = new Map<number, number>()
   /** Messages that wait for other messages of their customer, and messages that wait for a place in the slow lane. */
@@ -220,7 +220,8 @@ export class InboundEngine {
     if (read === 'no room') return this.#putBack(message, this.#slowed)
     this.#waits.delete(message.key)
     const { clock, spool } = this.#deps
-    const write = (what: Read) => this.#written(message, (tx) => record(tx, this.#deps, message, what, clock.now()))
+    const write = (what: JudgedReading) =>
+      this.#written(message, (tx) => record(tx, this.#deps, message, what, clock.now()))
     let dropped: string | null | undefined
     try {
       dropped = await write(read)
@@ -231,7 +232,7 @@ export class InboundEngine {
     if (typeof dropped === 'string') await spool.remove(dropped)
   }
 
-  async #examined(message: InboundMessage): Promise<Read | 'later' | 'no room'> {
+  async #examined(message: InboundMessage): Promise<JudgedReading | 'later' | 'no room'> {
     if (message.attempts > MAX_CLAIMS)
       return { kind: 'rejected', reason: 'The server ended each time while it read it.', header: null, judgement: null }
     try {

@@ -14,7 +14,7 @@ import type { SmtpRefusal } from '../smtp/answers.ts'
 import type { InboundEnvelope } from '../smtp/listener.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import { Intake, type Held } from '../store/intake.ts'
+import { Intake, type HeldOctets } from '../store/intake.ts'
 import type { Spool } from '../store/spool.ts'
 import type { NewRow } from '../schema/tables.ts'
 import { isRefusal, judgeRecipient, UNKNOWN, type InboundRecipient } from './recipients.ts'
@@ -61,7 +61,7 @@ const insert = statement<NewRow<'inbound_messages'> & { key?: never }>()((arg) =
 
 export class Reception {
   readonly #deps: ReceiveDeps
-  readonly #held: Held = { octets: 0 }
+  readonly #held: HeldOctets = { octets: 0 }
   #open = 0
 
   constructor(deps: ReceiveDeps) {

@@ -14,14 +14,14 @@ import { appendEvent } from '../store/events.ts'
 import { db, raw, statement } from '../store/query.ts'
 import type { NewRow, RowOf } from '../schema/tables.ts'
 import type { InboundStatus } from '../states/inbound-email.ts'
-import { heedComplaint, type Complaint, type Feedback } from './complaint.ts'
+import { heedComplaint, type Complaint, type ComplaintReport } from './complaint.ts'
 import type { InboundRecipient } from './recipients.ts'
 import type { Judgement, Reading, Verdicts } from './reader.ts'
 import { nameOfVirus } from './scan.ts'
 
 export type InboundMessage = RowOf<'inbound_messages'>
 /** The facts about a message after it was read and judged. */
-export type Read = Reading & { judgement: Judgement | null }
+export type JudgedReading = Reading & { judgement: Judgement | null }
 
 export interface RecordDeps {
   keyring: Keyring
@@ -79,7 +79,13 @@ const insertEmail = statement<NewRow<'inbound_emails'> & { key?: never }>()((arg
 )
 
 /** Records a processed message. Returns the name of its file in the spool when no row refers to it any more. */
-export function record(tx: Tx, deps: RecordDeps, message: InboundMessage, reading: Read, now: number): string | null {
+export function record(
+  tx: Tx,
+  deps: RecordDeps,
+  message: InboundMessage,
+  reading: JudgedReading,
+  now: number,
+): string | null {
   const recipients = JSON.parse(message.recipients) as InboundRecipient[]
   const report = reading.kind === 'read' ? reading.report : undefined
   const inboxes = new Map<number, string[]>()
@@ -136,7 +142,7 @@ function deliverTo(
   tx: Tx,
   to: { key: number; addresses: string[] },
   message: InboundMessage,
-  reading: Read,
+  reading: JudgedReading,
   now: number,
 ): boolean {
   const inbox = tx.first(db.selectFrom('inboxes').selectAll().where('key', '=', to.key).where('deleted_at', 'is', null))
@@ -182,7 +188,10 @@ function deliverTo(
   return true
 }
 
-function statusOf({ cut, virus }: InboundMessage, reading: Read): { status: InboundStatus; reason: string | null } {
+function statusOf(
+  { cut, virus }: InboundMessage,
+  reading: JudgedReading,
+): { status: InboundStatus; reason: string | null } {
   if (cut === 1) return { status: 'oversized', reason: 'It is larger than this server takes.' }
   if (virus !== null) return { status: 'virus_detected', reason: nameOfVirus(virus) }
   return reading.kind === 'rejected'
@@ -190,14 +199,14 @@ function statusOf({ cut, virus }: InboundMessage, reading: Read): { status: Inbo
     : { status: 'received', reason: null }
 }
 
-const isFeedback = (report: Report | undefined): report is Feedback =>
+const isFeedback = (report: Report | undefined): report is ComplaintReport =>
   report?.kind === 'complaint' || report?.kind === 'opt-out'
 
 function complaintOf(
   { client, mail_from }: InboundMessage,
   recipients: readonly InboundRecipient[],
-  report: Feedback,
-  { header, judgement }: Read,
+  report: ComplaintReport,
+  { header, judgement }: JudgedReading,
 ): Complaint {
   return {
     report,
@@ -234,7 +243,7 @@ function tellOwner(
   tx: Tx,
   { address, domain: domainKey }: Extract<InboundRecipient, { kind: 'role' }>,
   message: InboundMessage,
-  reading: Read,
+  reading: JudgedReading,
   now: number,
 ): void {
   const domain = tx.first(

@@ -96,7 +96,7 @@ export async function attachmentOf(
   })
 }
 
-export interface StoredBody {
+export interface InboundBody {
   headers: string
   text: string | null
   html: string | null
@@ -104,9 +104,9 @@ export interface StoredBody {
 }
 
 /** The parsed contents of some messages, by key; without `whole` only the attachments, because texts may be large. */
-export function bodiesOf(reader: Reader, keys: readonly number[], whole: boolean): Map<number, Partial<StoredBody>> {
+export function bodiesOf(reader: Reader, keys: readonly number[], whole: boolean): Map<number, Partial<InboundBody>> {
   const rows = reader.all(
-    raw<Partial<StoredBody> & { message_key: number }>(
+    raw<Partial<InboundBody> & { message_key: number }>(
       `select ${whole ? '*' : 'message_key, attachments'} from inbound_bodies
        where message_key in (select value from json_each(?))`,
       [JSON.stringify(keys)],

@@ -4,7 +4,7 @@ import { semaphore } from '../base/semaphore.ts'
 import type { Pool } from '../base/threads/pool.ts'
 import type { InboundJob, InboundResult } from './reader.ts'
 
-type Reader = Pick<Pool<InboundJob, InboundResult>, 'run'>
+type ReaderPool = Pick<Pool<InboundJob, InboundResult>, 'run'>
 
 /** The most messages in files: each takes as much memory as it has octets. */
 const FILES = 2
@@ -15,7 +15,7 @@ const FILES = 2
 const SMALL = 16
 
 /** The reader with these limits on jobs of each kind at once; further jobs wait in order. */
-export function inTurns(reader: Reader): Reader {
+export function inTurns(reader: ReaderPool): ReaderPool {
   const files = semaphore(FILES)
   const small = semaphore(SMALL)
   return {

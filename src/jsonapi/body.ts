@@ -1,7 +1,7 @@
 // Reads the body of a request within limits: one of its route, one for all bodies under way, and one for each owner
 // (D74, D112). Memory is reserved for what has arrived, not for what was announced. JSON is checked while it arrives.
 import { codeOf, refuse, Refusal } from '../base/errors.ts'
-import { Held, release, type Budget } from '../base/memory.ts'
+import { HeldMemory, release, type Budget } from '../base/memory.ts'
 import { JsonGuard } from './json-guard.ts'
 
 /** The most octets of a body, unless the route says otherwise (D74). */
@@ -56,7 +56,7 @@ export async function withOctets<T>(
   const tooLarge = () => refuse('payload_too_large', `The request body may be at most ${most} bytes here.`)
   const length = Number(request.headers.get('content-length') ?? Number.NaN)
   if (length > most) throw tooLarge()
-  const held = new Held(budget, owner)
+  const held = new HeldMemory(budget, owner)
   try {
     const hold = (octets: number): void => held.more(octets * COPIES)
     return await use(await whole(collect(request, { most, expected: length, tooLarge, hold, guard })))

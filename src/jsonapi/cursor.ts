@@ -3,7 +3,7 @@
 // refused with 400.
 import { DAY } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
-import type { Place } from '../store/list.ts'
+import type { ListPosition } from '../store/list.ts'
 
 const LIFETIME = 7 * DAY
 
@@ -16,7 +16,7 @@ export interface CursorScope {
 
 export type Direction = 'after' | 'before'
 
-export type ReadCursor = { place: Place; direction: Direction } | 'first page' | 'other sort'
+export type ReadCursor = { place: ListPosition; direction: Direction } | 'first page' | 'other sort'
 
 const labelOf = ({ userKey, collection }: CursorScope): string => `cursor ${userKey} ${collection}`
 
@@ -24,7 +24,7 @@ const labelOf = ({ userKey, collection }: CursorScope): string => `cursor ${user
 export function writeCursor(
   keyring: Keyring,
   scope: CursorScope,
-  place: Place,
+  place: ListPosition,
   direction: Direction,
   now: number,
 ): string {
@@ -44,7 +44,13 @@ export function readCursor(keyring: Keyring, scope: CursorScope, text: string, n
   } catch {
     return 'first page'
   }
-  const [sort, direction, values, key, at] = JSON.parse(plain) as [string, Direction, Place['values'], number, number]
+  const [sort, direction, values, key, at] = JSON.parse(plain) as [
+    string,
+    Direction,
+    ListPosition['values'],
+    number,
+    number,
+  ]
   if (now - at > LIFETIME) return 'first page'
   return sort === scope.sort ? { place: { values, key }, direction } : 'other sort'
 }

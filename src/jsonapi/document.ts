@@ -4,10 +4,10 @@ import { iso, isTime } from '../base/clock.ts'
 import { jsonOf } from '../base/json.ts'
 import type { Log } from '../base/log.ts'
 import type { Reader } from '../store/database.ts'
-import { findByKeys, findId, type ListedRow, type Page } from '../store/list.ts'
+import { findByKeys, findId, type ListedRow, type ListPage } from '../store/list.ts'
 import type { Direction } from './cursor.ts'
-import { includedTypes, relationshipNamed, typeNamed, type Query, type Types } from './query.ts'
-import type { Field, Kind, Resource } from './resource.ts'
+import { includedTypes, relationshipNamed, typeNamed, type RequestQuery, type Types } from './query.ts'
+import type { Field, FieldKind, Resource } from './resource.ts'
 import { namesUnlisted, unlisted } from './shown.ts'
 
 export interface ResourceObject {
@@ -33,7 +33,7 @@ export interface Writer {
   single: boolean
 }
 
-type Fieldset = Pick<Query, 'include' | 'fields'>
+type Fieldset = Pick<RequestQuery, 'include' | 'fields'>
 
 /** The names of an enumeration, by its schema; undefined for other schemas. */
 const NAMES = new WeakMap<z.ZodType, ReadonlySet<unknown> | null>()
@@ -50,7 +50,7 @@ function isNamed(schema: z.ZodType, text: string): boolean {
 }
 
 /** The value of a column as answers show it. Undefined: the column holds no valid value, so it is damaged. */
-const SHOW: Record<Kind, (value: unknown) => unknown> = {
+const SHOW: Record<FieldKind, (value: unknown) => unknown> = {
   plain: (value) => value,
   time: (value) => (value === null ? null : isTime(value) ? iso(value) : undefined),
   json: (value) => (typeof value === 'string' ? jsonOf(value) : value),
@@ -73,13 +73,13 @@ function hasForm({ answer, create, kind, schema, update }: Field, value: unknown
 /** The related rows of a page by table and key, each read once. Rows that are not included have only key and id. */
 type Related = Map<string, Map<number, ListedRow>>
 
-export interface Document {
+export interface ApiDocument {
   data: ResourceObject[]
   included?: ResourceObject[]
 }
 
 /** An unfinished document: rows are added a few at a time. */
-interface Draft {
+interface DocumentDraft {
   writer: Writer
   query: Fieldset
   once: Record<string, unknown>
@@ -90,12 +90,17 @@ interface Draft {
   primary: ReadonlySet<string>
 }
 
-function draftOf(writer: Writer, rows: ListedRow[], query: Fieldset, once: Record<string, unknown> = {}): Draft {
+function draftOf(
+  writer: Writer,
+  rows: ListedRow[],
+  query: Fieldset,
+  once: Record<string, unknown> = {},
+): DocumentDraft {
   const primary = new Set(rows.map((row) => row['id'] as string))
   return { writer, query, once, related: new Map(), data: [], included: new Map(), primary }
 }
 
-const finished = ({ data, included, query }: Draft): Document =>
+const finished = ({ data, included, query }: DocumentDraft): ApiDocument =>
   query.include ? { data, included: [...included.values()] } : { data }
 
 /** The document of rows: `data` in the given order, and the resources that the query includes. */
@@ -105,7 +110,7 @@ export function buildDocument(
   rows: ListedRow[],
   query: Fieldset,
   once: Record<string, unknown> = {},
-): Document {
+): ApiDocument {
   const draft = draftOf(writer, rows, query, once)
   join(draft, resource, rows)
   return finished(draft)
@@ -121,10 +126,10 @@ const MAX_BODIES = 16 * 1024 * 1024
 export function buildPage(
   writer: Writer,
   resource: Resource<never>,
-  page: Page,
-  query: Query,
+  page: ListPage,
+  query: RequestQuery,
   direction: Direction,
-): { document: Document; page: Page } {
+): { document: ApiDocument; page: ListPage } {
   const { rows } = page
   const shown = [resource, ...includedTypes(query, resource, writer.types)]
   if (!shown.some((each) => namesUnlisted(each, query.fields)))
@@ -149,7 +154,7 @@ export function buildPage(
 }
 
 /** Adds rows and their included resources to a document. */
-function join(draft: Draft, resource: Resource<never>, rows: ListedRow[]): void {
+function join(draft: DocumentDraft, resource: Resource<never>, rows: ListedRow[]): void {
   const { included, primary, query, related, writer } = draft
   complete(writer, resource, rows, query)
   loadRelated(draft, resource, rows)
@@ -187,7 +192,7 @@ function complete(writer: Writer, resource: Resource<never>, rows: ListedRow[], 
 }
 
 function loadRelated(
-  { query, related, writer: { reader, types } }: Draft,
+  { query, related, writer: { reader, types } }: DocumentDraft,
   resource: Resource<never>,
   rows: ListedRow[],
 ): void {
@@ -210,7 +215,7 @@ function loadRelated(
 }
 
 function resourceObject(
-  { once, query, related, writer }: Draft,
+  { once, query, related, writer }: DocumentDraft,
   resource: Resource<never>,
   row: ListedRow,
   single: boolean,

@@ -7,7 +7,7 @@ import type { Caller, Resource } from './resource.ts'
 import { createRouter } from './routes.ts'
 import { createGate } from './gate.ts'
 import type { ApiDeps } from './define.ts'
-import { promise } from './storage-left.ts'
+import { refuseWhenFull } from './storage-left.ts'
 
 /** Performs a request with the rights of a caller. Its path is below the API's base. */
 export type Inside = (caller: Caller, request: Request) => Promise<Response>
@@ -36,7 +36,7 @@ export function createInside<Deps extends ApiDeps>(
       resources,
       // The size of the outer HTTP request is already limited.
       bodies: new Budget(Infinity),
-      promise: () => promise(deps),
+      refuseWhenFull: () => refuseWhenFull(deps),
     }),
   )
   app.onError((thrown, context) => {

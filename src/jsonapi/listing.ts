@@ -6,12 +6,10 @@ import type { Keyring } from '../base/keyring.ts'
 import { findOwned, listPage, placeOf, type Condition, type ListedRow } from '../store/list.ts'
 import type { Reader } from '../store/database.ts'
 import { readCursor, writeCursor, type CursorScope, type Direction } from './cursor.ts'
-import { buildPage, type Document, type Writer } from './document.ts'
-import { typeNamed, type Query, type Types } from './query.ts'
-import type { Action, Caller, Field, Resource, Within } from './resource.ts'
+import { buildPage, type ApiDocument, type Writer } from './document.ts'
+import { typeNamed, type RequestQuery, type Types } from './query.ts'
+import type { ActionOf, Caller, Resource, Within } from './resource.ts'
 import { unlisted } from './shown.ts'
-
-type AnyAction = Action<never, Record<string, Field>>
 
 export interface ListDeps {
   clock: Clock
@@ -24,7 +22,7 @@ export interface Listing {
   caller: Caller
   /** The path of the request's URL. */
   path: string
-  query: Query
+  query: RequestQuery
   writer: Writer
 }
 
@@ -37,7 +35,7 @@ export function findParent(reader: Reader, types: Types, caller: Caller, within:
 }
 
 /** The properties that a cursor is bound to. */
-export const scopeOf = ({ userKey }: Caller, path: string, { filters, sort }: Query): CursorScope => ({
+export const scopeOf = ({ userKey }: Caller, path: string, { filters, sort }: RequestQuery): CursorScope => ({
   userKey,
   collection: `${path}?${JSON.stringify([...filters].toSorted(([a], [b]) => (a < b ? -1 : 1)))}`,
   sort,
@@ -47,10 +45,10 @@ export const scopeOf = ({ userKey }: Caller, path: string, { filters, sort }: Qu
 export async function list(
   { clock, keyring, reader }: ListDeps,
   resource: Resource<never>,
-  action: Pick<Extract<AnyAction, { kind: 'list' }>, 'path' | 'within'>,
+  action: Pick<Extract<ActionOf<never>, { kind: 'list' }>, 'path' | 'within'>,
   { caller, path, query, writer }: Listing,
   parentId: string | undefined,
-): Promise<Document & { links: object; meta: object }> {
+): Promise<ApiDocument & { links: object; meta: object }> {
   const where: Condition[] = []
   if (action.within && parentId !== undefined) {
     const { key } = findParent(reader, writer.types, caller, action.within, parentId)
@@ -97,7 +95,7 @@ export function pageLinks(
   { base }: Writer,
   path: string,
   parentId: string | undefined,
-  query: Query,
+  query: RequestQuery,
   { more, next, previous }: { next: string | null; previous: string | null; more: boolean },
 ): { links: object; meta: object } {
   // `path` is the route's path below the API's mount point; the base contains the mount point.

@@ -2,10 +2,8 @@
 // refusals.
 import { CODES, type Code } from '../base/errors.ts'
 import { namesIn } from '../base/one-of.ts'
-import type { Json, Schemas } from './openapi-schemas.ts'
-import { paramsOf, type Action, type Field, type Param } from './resource.ts'
-
-export type AnyAction = Action<never, Record<string, Field>>
+import type { JsonObject, Schemas } from './openapi-schemas.ts'
+import { paramsOf, type ActionOf, type Param } from './resource.ts'
 
 const ALWAYS: readonly Code[] = [
   'unauthenticated',
@@ -36,7 +34,7 @@ const OF_WRITES: readonly Code[] = [
 ]
 
 /** Every error code that an action may return, by HTTP status. */
-export function refusalsOf(action: AnyAction): Map<string, Code[]> {
+export function refusalsOf(action: ActionOf<never>): Map<string, Code[]> {
   const codes = new Set<Code>([...ALWAYS, ...paramsOf(action).flatMap((param) => OF_PARAMS[param])])
   const add = (...more: readonly Code[]): void => more.forEach((code) => codes.add(code))
   if (action.path.includes(':')) add('not_found')
@@ -50,7 +48,7 @@ export function refusalsOf(action: AnyAction): Map<string, Code[]> {
   return new Map([...byStatus].toSorted(([a], [b]) => Number(a) - Number(b)))
 }
 
-const SOURCE: Json = {
+const SOURCE: JsonObject = {
   type: 'object',
   description: 'Where in the request the fault lies: one of these.',
   properties: {
@@ -62,7 +60,7 @@ const SOURCE: Json = {
 
 const isValidation = (code: Code): boolean => CODES[code][0] === 422
 
-function errorSchema(codes: readonly Code[], code: Code, detail: string, source: Json): Json {
+function errorSchema(codes: readonly Code[], code: Code, detail: string, source: JsonObject): JsonObject {
   return {
     type: 'object',
     required: ['id', 'status', 'code', 'title', 'detail'],
@@ -79,9 +77,9 @@ function errorSchema(codes: readonly Code[], code: Code, detail: string, source:
 }
 
 /** The schema of refusals with this status. */
-export function errorDocument(schemas: Schemas, status: string): Json {
+export function errorDocument(schemas: Schemas, status: string): JsonObject {
   const all = namesIn(CODES)
-  const document = (name: string, about: string, error: () => Json): Json =>
+  const document = (name: string, about: string, error: () => JsonObject): JsonObject =>
     schemas.component(`${name}Document`, () => ({
       type: 'object',
       description: about,

@@ -3,27 +3,27 @@ import { afterLast } from '../base/text.ts'
 import { must } from '../base/errors.ts'
 import type { Field, Resource } from './resource.ts'
 
-export type Json = Record<string, unknown>
+export type JsonObject = Record<string, unknown>
 
 export const ID_EXAMPLE = '019bc186-de00-738a-a9ec-e0b19577265d'
 const TIME_EXAMPLE = '2026-01-15T12:00:00.000Z'
 const URL_EXAMPLE = 'https://mail.example.org/api/v1'
 
 /** A value that is valid for a schema; `components` are the targets of its references. */
-export function exampleOf(schema: Json, components: Json = {}): unknown {
+export function exampleOf(schema: JsonObject, components: JsonObject = {}): unknown {
   if (typeof schema['$ref'] === 'string')
-    return exampleOf(components[afterLast(schema['$ref'], '/')] as Json, components)
+    return exampleOf(components[afterLast(schema['$ref'], '/')] as JsonObject, components)
   if (Array.isArray(schema['examples'])) return (schema['examples'] as unknown[])[0]
   if ('const' in schema) return schema['const']
   if (Array.isArray(schema['enum'])) return (schema['enum'] as unknown[])[0]
   for (const word of ['anyOf', 'oneOf'])
     if (Array.isArray(schema[word]))
-      return exampleOf(must((schema[word] as Json[])[0], 'An alternative of a schema'), components)
+      return exampleOf(must((schema[word] as JsonObject[])[0], 'An alternative of a schema'), components)
   const { type } = schema
   if (Array.isArray(type)) return type.includes('null') ? null : exampleOf({ ...schema, type: type[0] }, components)
   switch (type) {
     case 'array':
-      return Number(schema['minItems'] ?? 0) > 0 ? [exampleOf(schema['items'] as Json, components)] : []
+      return Number(schema['minItems'] ?? 0) > 0 ? [exampleOf(schema['items'] as JsonObject, components)] : []
     case 'boolean':
       return false
     case 'integer':
@@ -34,7 +34,7 @@ export function exampleOf(schema: Json, components: Json = {}): unknown {
     case 'string':
       return schema['format'] === 'date-time' ? TIME_EXAMPLE : schema['format'] === 'uri' ? URL_EXAMPLE : 'text'
     default: {
-      const properties = (schema['properties'] ?? {}) as Record<string, Json>
+      const properties = (schema['properties'] ?? {}) as Record<string, JsonObject>
       const required = (schema['required'] ?? []) as string[]
       return Object.fromEntries(
         required.map((name) => [name, exampleOf(must(properties[name], `The property ${name}`), components)]),
@@ -48,8 +48,8 @@ export function requestExample(
   resource: Resource<never>,
   kind: 'create' | 'update',
   type: string,
-  schemaOf: (field: Field) => Json,
-): Json {
+  schemaOf: (field: Field) => JsonObject,
+): JsonObject {
   const fields = Object.entries(resource.attributes).filter(([, field]) => field[kind])
   const shown = kind === 'create' ? fields.filter(([, { create }]) => create === 'required') : fields.slice(0, 1)
   const related = Object.entries(resource.relationships ?? {}).filter(([, { create }]) => kind === 'create' && create)

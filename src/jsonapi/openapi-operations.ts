@@ -4,14 +4,14 @@ import { CODES, must } from '../base/errors.ts'
 import { JSON_API } from './media.ts'
 import { hasTag } from './changed.ts'
 import { exampleOf } from './openapi-examples.ts'
-import { errorDocument, refusalsOf, type AnyAction } from './openapi-errors.ts'
-import { namesOf, type Json, type Schemas } from './openapi-schemas.ts'
-import { paramsOf, sortable, type Param, type Resource } from './resource.ts'
+import { errorDocument, refusalsOf } from './openapi-errors.ts'
+import { namesOf, type JsonObject, type Schemas } from './openapi-schemas.ts'
+import { paramsOf, sortable, type ActionOf, type Param, type Resource } from './resource.ts'
 
 // Parameters of the OpenAPI document: in the path, in the query, and the header If-Match.
 
 /** An optional query parameter. */
-export const query = (name: string, description: string, example?: string): Json => ({
+export const query = (name: string, description: string, example?: string): JsonObject => ({
   name,
   in: 'query',
   required: false,
@@ -20,7 +20,7 @@ export const query = (name: string, description: string, example?: string): Json
 })
 
 /** The header If-Match of an update (RFC 9110 §13.1.1). */
-export const IF_MATCH: Json = {
+export const IF_MATCH: JsonObject = {
   name: 'If-Match',
   in: 'header',
   required: false,
@@ -30,7 +30,7 @@ export const IF_MATCH: Json = {
 }
 
 /** The parameters in the path of an action: ":id" and the like. */
-export const pathParametersOf = ({ path }: AnyAction): Json[] =>
+export const pathParametersOf = ({ path }: ActionOf<never>): JsonObject[] =>
   [...path.matchAll(/:(\w+)/g)].map(([, name = '']) => ({
     name,
     in: 'path',
@@ -40,7 +40,7 @@ export const pathParametersOf = ({ path }: AnyAction): Json[] =>
   }))
 
 /** The parameters filter[…] of a resource. */
-export const filtersOf = (resource: Resource<never>): Json[] =>
+export const filtersOf = (resource: Resource<never>): JsonObject[] =>
   Object.entries(resource.filters ?? {}).map(([name, { about, flag, type }]) =>
     query(
       `filter[${name}]`,
@@ -86,11 +86,11 @@ const METHODS = {
 } as const
 
 /** The HTTP method of an action, in lower case. */
-export const methodOf = (action: AnyAction): string =>
+export const methodOf = (action: ActionOf<never>): string =>
   (action.kind === 'act' ? action.method?.toLowerCase() : undefined) ?? METHODS[action.kind]
 
 /** The name of the operation in generated clients: createInbox, listOutboundEmails, replayDelivery. */
-export function operationId({ type }: Resource<never>, action: AnyAction): string {
+export function operationId({ type }: Resource<never>, action: ActionOf<never>): string {
   if (action.id !== undefined) return action.id
   const { one, many } = namesOf(type)
   return action.kind === 'list' ? `list${many}` : `${action.kind === 'show' ? 'get' : action.kind}${one}`
@@ -99,9 +99,9 @@ export function operationId({ type }: Resource<never>, action: AnyAction): strin
 const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)
 
 export class Operations {
-  readonly headers: Json = {}
-  readonly parameters: Json = {}
-  readonly responses: Json = {}
+  readonly headers: JsonObject = {}
+  readonly parameters: JsonObject = {}
+  readonly responses: JsonObject = {}
   readonly #schemas: Schemas
   /** Names of responses by status and codes. */
   readonly #refusals = new Map<string, string>()
@@ -111,7 +111,7 @@ export class Operations {
   }
 
   /** The operation object of an action. Adds the shared headers, parameters and responses that it refers to. */
-  operation(resource: Resource<never>, action: AnyAction): Json {
+  operation(resource: Resource<never>, action: ActionOf<never>): JsonObject {
     const id = operationId(resource, action)
     const writes = action.kind === 'create' || action.kind === 'update'
     const success = action.kind === 'create' && action.status ? String(action.status) : SUCCESS[action.kind]
@@ -151,7 +151,7 @@ export class Operations {
     }
   }
 
-  #answer(resource: Resource<never>, action: AnyAction): Json {
+  #answer(resource: Resource<never>, action: ActionOf<never>): JsonObject {
     const includes = paramsOf(action).includes('include')
     switch (action.kind) {
       case 'download':
@@ -174,12 +174,12 @@ export class Operations {
     }
   }
 
-  #content(schema: Json): Json {
+  #content(schema: JsonObject): JsonObject {
     return { [JSON_API]: { schema, example: exampleOf(schema, this.#schemas.components) } }
   }
 
   /** The response for a refusal. Operations with the same codes share one. */
-  #refusal(status: string, codes: readonly (keyof typeof CODES)[], operation: string): Json {
+  #refusal(status: string, codes: readonly (keyof typeof CODES)[], operation: string): JsonObject {
     const name = this.#refusalName(status, codes.join(), operation)
     const words = codes.map((code) => `\`${code}\` (${lower(CODES[code][1])})`).join(', ')
     const headers = (status === '401' ? [] : RATES).concat(
@@ -214,16 +214,16 @@ export class Operations {
     return name
   }
 
-  #header(name: string, sometimes = false): Json {
+  #header(name: string, sometimes = false): JsonObject {
     const [type, description, always] = must(HEADERS[name], `The header ${name}`)
     if (sometimes) return { description, schema: { type } }
     this.headers[name] ??= { description, ...(always ? { required: true } : {}), schema: { type } }
     return { $ref: `#/components/headers/${name}` }
   }
 
-  #parametersOf(resource: Resource<never>, action: AnyAction): Json[] {
+  #parametersOf(resource: Resource<never>, action: ActionOf<never>): JsonObject[] {
     const related = Object.keys(resource.relationships ?? {})
-    const each: Record<Param, () => Json[]> = {
+    const each: Record<Param, () => JsonObject[]> = {
       filter: () => filtersOf(resource),
       sort: () => [
         query(
@@ -268,7 +268,7 @@ export class Operations {
     ]
   }
 
-  #shared(name: string, parameter: Json): Json {
+  #shared(name: string, parameter: JsonObject): JsonObject {
     this.parameters[name] ??= parameter
     return { $ref: `#/components/parameters/${name}` }
   }

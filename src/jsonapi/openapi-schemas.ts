@@ -2,24 +2,24 @@
 // created at the first reference to it, so every component is used.
 import { z } from 'zod'
 import { sole } from '../base/lists.ts'
-import { ID_EXAMPLE, requestExample, type Json } from './openapi-examples.ts'
+import { ID_EXAMPLE, requestExample, type JsonObject } from './openapi-examples.ts'
 import type { Field, Resource } from './resource.ts'
 import { typeNamed } from './query.ts'
 
-export type { Json }
+export type { JsonObject }
 
 /** Which attributes an answer shows: in a list or included, alone, after creating, after changing. */
 export type View = 'listed' | 'alone' | 'created' | 'changed'
 
 /** Removes output of zod that readers do not need: patterns of timestamps, bounds of safe integers, names of keys. */
-function plain(schema: Json, io: 'input' | 'output'): void {
+function plain(schema: JsonObject, io: 'input' | 'output'): void {
   if (schema['format'] === 'date-time') delete schema['pattern']
   if (schema['minimum'] === Number.MIN_SAFE_INTEGER) delete schema['minimum']
   if (schema['maximum'] === Number.MAX_SAFE_INTEGER) delete schema['maximum']
   delete schema['propertyNames']
   // Later versions may add members to answers (D2); requests are strict.
   if (io === 'output' && schema['additionalProperties'] === false) delete schema['additionalProperties']
-  const either = schema['anyOf'] as Json[] | undefined
+  const either = schema['anyOf'] as JsonObject[] | undefined
   const [first, second] = either ?? []
   // Writes "X or null" as one schema when X has one type.
   if (either?.length === 2 && first && second?.['type'] === 'null' && typeof first['type'] === 'string') {
@@ -30,17 +30,17 @@ function plain(schema: Json, io: 'input' | 'output'): void {
 }
 
 /** The JSON Schema of a zod schema, without its `$schema` member. */
-export function schemaOf(schema: z.ZodType, io: 'input' | 'output'): Json {
+export function schemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonObject {
   const { $schema: _, ...rest } = z.toJSONSchema(schema, {
     io,
     unrepresentable: 'any',
-    override: ({ jsonSchema }) => plain(jsonSchema as Json, io),
-  }) as Json
+    override: ({ jsonSchema }) => plain(jsonSchema as JsonObject, io),
+  }) as JsonObject
   return rest
 }
 
 /** The schema of an attribute's value in requests (`input`) or answers (`output`). */
-export function valueSchema({ about, answer, example, schema }: Field, io: 'input' | 'output'): Json {
+export function valueSchema({ about, answer, example, schema }: Field, io: 'input' | 'output'): JsonObject {
   const { description: _, ...rest } = schemaOf(io === 'output' ? (answer ?? schema) : schema, io)
   // An example has the form of requests; when answers have another form, they get no example.
   const fits = example !== undefined && !(io === 'output' && answer !== undefined && answer !== schema)
@@ -74,7 +74,7 @@ const VIEW_NAMES: Record<View, (one: string) => string> = {
 }
 
 export class Schemas {
-  readonly components: Json = {}
+  readonly components: JsonObject = {}
   readonly #types: ReadonlyMap<string, Resource<never>>
 
   constructor(resources: readonly Resource<never>[]) {
@@ -82,7 +82,7 @@ export class Schemas {
   }
 
   /** A reference to a component. The first call creates the component. */
-  component(name: string, make: () => Json): Json {
+  component(name: string, make: () => JsonObject): JsonObject {
     if (!Object.hasOwn(this.components, name)) {
       this.components[name] = {}
       this.components[name] = make()
@@ -91,13 +91,13 @@ export class Schemas {
   }
 
   /** The schema of a resource in one of its views. */
-  resource(resource: Resource<never>, asked: View): Json {
+  resource(resource: Resource<never>, asked: View): JsonObject {
     const view = viewOf(resource, asked)
     const name = VIEW_NAMES[view](resource.called ?? namesOf(resource.type).one)
     return this.component(name, () => this.#resourceSchema(resource, view))
   }
 
-  #resourceSchema(resource: Resource<never>, view: View): Json {
+  #resourceSchema(resource: Resource<never>, view: View): JsonObject {
     const shown = Object.entries(resource.attributes).filter(
       ([, { read }]) => read !== 'never' && (read !== 'once' || view === 'created' || view === 'changed'),
     )
@@ -150,7 +150,7 @@ export class Schemas {
   }
 
   /** The relationships of a resource with full linkage; `given`: only those of a create request. */
-  relationships(resource: Resource<never>, given?: 'given'): Json {
+  relationships(resource: Resource<never>, given?: 'given'): JsonObject {
     const each = Object.entries(resource.relationships ?? {}).filter(([, { create }]) => create || !given)
     return {
       type: 'object',
@@ -166,7 +166,7 @@ export class Schemas {
   }
 
   /** A reference to the schema of a resource identifier of this type. */
-  identifier(type: string): Json {
+  identifier(type: string): JsonObject {
     return this.component(`${namesOf(type).one}Identifier`, () => ({
       type: 'object',
       description: `Names one of ${type}.`,
@@ -184,7 +184,7 @@ export class Schemas {
     return [...found]
   }
 
-  #included(resource: Resource<never>, includes: boolean): Json {
+  #included(resource: Resource<never>, includes: boolean): JsonObject {
     const items = includes ? this.#includable(resource).map((each) => this.resource(each, 'listed')) : []
     if (items.length === 0) return {}
     const one = sole(items) ?? { anyOf: items }
@@ -192,7 +192,7 @@ export class Schemas {
   }
 
   /** The schema of a document about one resource. */
-  document(resource: Resource<never>, asked: View, includes: boolean): Json {
+  document(resource: Resource<never>, asked: View, includes: boolean): JsonObject {
     const view = viewOf(resource, asked)
     const name = VIEW_NAMES[view](namesOf(resource.type).one)
     return this.component(`${name}Document`, () => ({
@@ -203,7 +203,7 @@ export class Schemas {
   }
 
   /** A reference to the schema of a page of this resource. */
-  collection(resource: Resource<never>): Json {
+  collection(resource: Resource<never>): JsonObject {
     return this.component(`${namesOf(resource.type).one}CollectionDocument`, () => ({
       type: 'object',
       required: ['data', 'links', 'meta'],
@@ -220,7 +220,7 @@ export class Schemas {
    * The schema of a create or update request. `type` is the request document's type when it differs from the
    * resource's.
    */
-  request(name: string, resource: Resource<never>, kind: 'create' | 'update', type = resource.type): Json {
+  request(name: string, resource: Resource<never>, kind: 'create' | 'update', type = resource.type): JsonObject {
     const fields = Object.entries(resource.attributes).filter(([, field]) => field[kind])
     const given = Object.values(resource.relationships ?? {}).some(({ create }) => create)
     const relationships = kind === 'create' ? given : resource.relationships !== undefined
@@ -266,10 +266,10 @@ const UPDATED =
   'What is not named keeps its value. Attributes that cannot be changed are taken with the value that they have; with another they are 422, like names that are not known.'
 const LINKED = 'Taken as they are, so that what was read can be sent back; changes are 403.'
 
-const cursor = (about: string): Json => ({ type: ['string', 'null'], description: about })
-const link = (about: string): Json => ({ type: ['string', 'null'], format: 'uri', description: about })
+const cursor = (about: string): JsonObject => ({ type: ['string', 'null'], description: about })
+const link = (about: string): JsonObject => ({ type: ['string', 'null'], format: 'uri', description: about })
 
-const COLLECTION_LINKS: Json = {
+const COLLECTION_LINKS: JsonObject = {
   type: 'object',
   description:
     'URLs of pages, to be asked for with the same headers. They keep filter, sort, include, fields and size.',
@@ -281,7 +281,7 @@ const COLLECTION_LINKS: Json = {
     next: link('The next page; null on the last.'),
   },
 }
-export const COLLECTION_META: Json = {
+export const COLLECTION_META: JsonObject = {
   type: 'object',
   required: ['has_more', 'next_cursor', 'prev_cursor', 'per_page'],
   properties: {

@@ -1,18 +1,18 @@
 // The OpenAPI 3.1 document, derived from the same descriptions as the routes. Parts that are not resources (OAuth,
 // events) are described in their own files and added here.
 import { methodOf, Operations } from './openapi-operations.ts'
-import { Schemas, type Json } from './openapi-schemas.ts'
+import { Schemas, type JsonObject } from './openapi-schemas.ts'
 import type { Resource } from './resource.ts'
 
 export interface OpenApiParts {
   resources: readonly Resource<never>[]
   /** The API's absolute base URL. */
   server: string
-  info: Json
+  info: JsonObject
   /** Path items in addition to those of resources. */
-  paths: Record<string, Json>
+  paths: Record<string, JsonObject>
   /** Requests that this server sends to others. */
-  webhooks: (schemas: Schemas) => Record<string, Json>
+  webhooks: (schemas: Schemas) => Record<string, JsonObject>
   /** Names and descriptions of groups in addition to the resource types. */
   tags: readonly { name: string; description: string }[]
 }
@@ -21,7 +21,7 @@ export interface OpenApiParts {
 export function createOpenApi({ info, paths: more, resources, server, tags, webhooks }: OpenApiParts): object {
   const schemas = new Schemas(resources)
   const operations = new Operations(schemas)
-  const paths: Record<string, Json> = {}
+  const paths: Record<string, JsonObject> = {}
   for (const resource of resources)
     for (const action of resource.actions) {
       const path = action.path.replace(/:(\w+)/g, '{$1}')

@@ -12,9 +12,9 @@ import { checkMatch, hasTag, tagOf, type Turns } from './changed.ts'
 import { buildDocument, type ResourceObject, type Writer } from './document.ts'
 import { findParent, list } from './listing.ts'
 import { JSON_API } from './media.ts'
-import type { Query, Types } from './query.ts'
+import type { RequestQuery, Types } from './query.ts'
 import * as request from './request.ts'
-import type { Action, Call, Caller, Resource, Within } from './resource.ts'
+import type { ActionOf, Call, Caller, Resource, Within } from './resource.ts'
 import { checkLinkage, withoutUnchanged } from './unchanged.ts'
 import { viewPage } from './view.ts'
 
@@ -31,29 +31,28 @@ export interface PerformDeps<Parts> {
   turns: Turns
 }
 
-type AnyAction<Parts> = Action<Parts, Resource<Parts>['attributes']>
-type Of<Parts, Kind> = Extract<AnyAction<Parts>, { kind: Kind }>
+type ActionOfKind<Parts, Kind> = Extract<ActionOf<Parts>, { kind: Kind }>
 
 /** A request that has passed authentication and the scope check. */
-export interface Asked {
+export interface ApiRequest {
   context: Context
   self: Resource<never>
   caller: Caller
-  query: Query
+  query: RequestQuery
   document: request.RequestDocument | undefined
 }
 
 const WHOLE = { include: undefined, fields: new Map() }
 
 /** One request while its handler works on it. */
-class Performance<Parts> {
+class RequestContext<Parts> {
   readonly deps: PerformDeps<Parts>
-  readonly asked: Asked
+  readonly asked: ApiRequest
   readonly writer: Writer
   /** The first parameter of the path. */
   readonly id: string | undefined
 
-  constructor(deps: PerformDeps<Parts>, asked: Asked, single: boolean) {
+  constructor(deps: PerformDeps<Parts>, asked: ApiRequest, single: boolean) {
     const { base, log, parts, reader, types } = deps
     this.deps = deps
     this.asked = asked
@@ -123,10 +122,10 @@ class Performance<Parts> {
 /** Performs an action and answers. */
 export async function perform<Parts>(
   deps: PerformDeps<Parts>,
-  action: AnyAction<Parts>,
-  asked: Asked,
+  action: ActionOf<Parts>,
+  asked: ApiRequest,
 ): Promise<Response> {
-  const one = new Performance(deps, asked, action.kind !== 'list' && action.kind !== 'view')
+  const one = new RequestContext(deps, asked, action.kind !== 'list' && action.kind !== 'view')
   switch (action.kind) {
     case 'list':
       return listed(one, action)
@@ -148,7 +147,7 @@ export async function perform<Parts>(
   }
 }
 
-async function listed<Parts>(one: Performance<Parts>, action: Of<Parts, 'list'>): Promise<Response> {
+async function listed<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'list'>): Promise<Response> {
   const { caller, context, query, self } = one.asked
   return one.send(
     200,
@@ -156,7 +155,7 @@ async function listed<Parts>(one: Performance<Parts>, action: Of<Parts, 'list'>)
   )
 }
 
-async function viewed<Parts>(one: Performance<Parts>, action: Of<Parts, 'view'>): Promise<Response> {
+async function viewed<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'view'>): Promise<Response> {
   const { caller, context, query, self } = one.asked
   const parent = action.within ? one.parent(action.within) : {}
   const rows = await action.run({ ...(one.call(parent) as Call<Parts>), filters: query.filters })
@@ -166,18 +165,18 @@ async function viewed<Parts>(one: Performance<Parts>, action: Of<Parts, 'view'>)
   return one.send(200, viewPage(one.deps, self, rows, viewing))
 }
 
-function shown<Parts>(one: Performance<Parts>): Response {
+function shown<Parts>(one: RequestContext<Parts>): Response {
   const row = one.row()
   tell(one, row)
   return one.one(200, row)
 }
 
 /** Sends the ETag of a row's state. Called before `extend` adds data to the row. */
-function tell<Parts>(one: Performance<Parts>, row: ListedRow): void {
+function tell<Parts>(one: RequestContext<Parts>, row: ListedRow): void {
   if (hasTag(one.asked.self)) one.header({ ETag: tagOf(one.asked.self, row) })
 }
 
-async function created<Parts>(one: Performance<Parts>, action: Of<Parts, 'create'>): Promise<Response> {
+async function created<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'create'>): Promise<Response> {
   const { self } = one.asked
   const document = must(one.asked.document, 'The document of a request')
   const call = one.call(action.within && one.id !== undefined ? one.parent(action.within) : {})
@@ -206,7 +205,7 @@ async function created<Parts>(one: Performance<Parts>, action: Of<Parts, 'create
   return one.send(action.status ?? 201, result, true)
 }
 
-async function updated<Parts>(one: Performance<Parts>, action: Of<Parts, 'update'>): Promise<Response> {
+async function updated<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'update'>): Promise<Response> {
   const { context, self } = one.asked
   const document = must(one.asked.document, 'The document of a request')
   const match = context.req.header('if-match') ?? null
@@ -227,7 +226,7 @@ async function updated<Parts>(one: Performance<Parts>, action: Of<Parts, 'update
   return match === null ? change() : one.deps.turns.take(`${self.type} ${one.id}`, change)
 }
 
-async function acted<Parts>(one: Performance<Parts>, action: Of<Parts, 'act'>): Promise<Response> {
+async function acted<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'act'>): Promise<Response> {
   const row = one.id !== undefined && !action.free ? { row: one.row() } : {}
   const written = await action.run(one.call(row) as Call<Parts>)
   return one.one(202, written.row)
@@ -239,7 +238,10 @@ const INERT = {
   'Cache-Control': 'private, no-store',
 }
 
-async function downloaded<Parts>(one: Performance<Parts>, action: Of<Parts, 'download'>): Promise<Response> {
+async function downloaded<Parts>(
+  one: RequestContext<Parts>,
+  action: ActionOfKind<Parts, 'download'>,
+): Promise<Response> {
   const response = await action.run(one.call({ row: one.row() }) as Call<Parts>)
   // Downloads come from strangers: a browser must not run them on this server's origin.
   one.header({ ...Object.fromEntries(response.headers), ...INERT })

@@ -12,7 +12,7 @@ const MAX_VALUES = 50
 /** The most characters of a value that is not split at commas. */
 const MAX_WHOLE = 500
 
-export interface Query {
+export interface RequestQuery {
   /** The parameters as the client sent them, without the cursor: the page links repeat them. */
   kept: [string, string][]
   filters: Map<string, string[]>
@@ -42,8 +42,8 @@ export function parseQuery(
   resource: Resource<never>,
   params: readonly Param[],
   types: Types,
-): Query {
-  const query: Query = {
+): RequestQuery {
+  const query: RequestQuery = {
     kept: [],
     filters: new Map(),
     sort: '-created_at',
@@ -77,7 +77,7 @@ interface Given {
 }
 
 function readParam(
-  query: Query,
+  query: RequestQuery,
   { family, member, name, value }: Given,
   resource: Resource<never>,
   types: Types,
@@ -113,7 +113,7 @@ function readParam(
 }
 
 /** The resources that a request includes. */
-export function includedTypes(query: Query, resource: Resource<never>, types: Types): Set<Resource<never>> {
+export function includedTypes(query: RequestQuery, resource: Resource<never>, types: Types): Set<Resource<never>> {
   const found = new Set<Resource<never>>()
   for (const path of query.include ?? []) {
     let at: Resource<never> = resource
@@ -181,7 +181,7 @@ function parseInclude(value: string, resource: Resource<never>, types: Types): s
   return paths
 }
 
-function checkFields(query: Query, resource: Resource<never>, types: Types): void {
+function checkFields(query: RequestQuery, resource: Resource<never>, types: Types): void {
   const present = new Map([resource, ...includedTypes(query, resource, types)].map((each) => [each.type, each]))
   for (const [type, names] of query.fields) {
     const parameter = `fields[${type}]`

@@ -15,7 +15,7 @@ import type { ListedRow } from '../store/list.ts'
 import type { RowOf, TableName } from '../schema/tables.ts'
 
 /** The conversion of a column's value to JSON. */
-export type Kind = 'plain' | 'time' | 'json' | 'flag'
+export type FieldKind = 'plain' | 'time' | 'json' | 'flag'
 
 export interface FieldOptions {
   /** Whether a create request must or may have it; absent: must not. */
@@ -27,7 +27,7 @@ export interface FieldOptions {
    * that created it, or never.
    */
   read?: 'always' | 'single' | 'once' | 'never'
-  kind?: Kind
+  kind?: FieldKind
   sort?: true
   about: string
   /** The schema in answers, when it differs from the schema in requests. */
@@ -152,7 +152,7 @@ export interface Written {
 /** `inbox` is the only filter that is also a separate parameter (specification "Inbound emails"). */
 export type Param = 'filter' | 'sort' | 'include' | 'fields' | 'page' | 'inbox'
 
-interface Common {
+interface ActionBase {
   /** A path in Hono's syntax, relative to the API's base: `/domains/:domain/records`. */
   path: string
   scope: string
@@ -178,9 +178,9 @@ export interface Within {
 }
 
 export type Action<Parts, F extends Fields, Row = unknown> =
-  | (Common & { kind: 'list'; params: readonly Param[]; within?: Within })
-  | (Common & { kind: 'show'; params?: readonly Param[] })
-  | (Common & {
+  | (ActionBase & { kind: 'list'; params: readonly Param[]; within?: Within })
+  | (ActionBase & { kind: 'show'; params?: readonly Param[] })
+  | (ActionBase & {
       kind: 'create'
       /** The path's first parameter names the parent. */
       within?: Within
@@ -196,10 +196,14 @@ export type Action<Parts, F extends Fields, Row = unknown> =
       before?: (call: Omit<Call<Parts>, 'attributes' | 'row'> & { attributes: Record<string, unknown> }) => void
       run: (call: Call<Parts, CreateOf<F>>) => Promise<Written>
     })
-  | (Common & { kind: 'update'; bodyLimit?: number; run: (call: Call<Parts, UpdateOf<F>, Row>) => Promise<Written> })
-  | (Common & { kind: 'delete'; run: (call: Call<Parts, Record<string, never>, Row>) => Promise<void> })
+  | (ActionBase & {
+      kind: 'update'
+      bodyLimit?: number
+      run: (call: Call<Parts, UpdateOf<F>, Row>) => Promise<Written>
+    })
+  | (ActionBase & { kind: 'delete'; run: (call: Call<Parts, Record<string, never>, Row>) => Promise<void> })
   /** A request without a body that acts on one row and gets 202 with the result. `free`: the path names no row. */
-  | (Common & {
+  | (ActionBase & {
       kind: 'act'
       id: string
       method?: 'DELETE' | 'GET'
@@ -210,7 +214,7 @@ export type Action<Parts, F extends Fields, Row = unknown> =
    * A GET of rows that are computed at each request, not stored: a collection, or with `one` a single resource. Each
    * row has an id.
    */
-  | (Common & {
+  | (ActionBase & {
       kind: 'view'
       id: string
       params?: readonly Param[]
@@ -219,11 +223,14 @@ export type Action<Parts, F extends Fields, Row = unknown> =
       run: (call: Call<Parts> & { filters: ReadonlyMap<string, string[]> }) => Promise<ListedRow[]> | ListedRow[]
     })
   /** A GET whose answer is bytes, not a document. */
-  | (Common & {
+  | (ActionBase & {
       kind: 'download'
       id: string
       run: (call: Call<Parts, Record<string, never>, Row>) => Promise<Response>
     })
+
+/** An action of any resource. */
+export type ActionOf<Parts> = Action<Parts, Fields>
 
 export interface Definition<Parts, F extends Fields, Row = unknown> {
   table: TableName

@@ -12,7 +12,7 @@ import { checkAccept, checkContentType } from './media.ts'
 import { perform, type PerformDeps } from './perform.ts'
 import { includedTypes, parseQuery, type Types } from './query.ts'
 import * as request from './request.ts'
-import { paramsOf, type Action, type Caller, type Resource } from './resource.ts'
+import { paramsOf, type ActionOf, type Caller, type Resource } from './resource.ts'
 
 /** The checks before every route. `authenticate` and `permit` throw a Refusal. */
 export interface Gate {
@@ -30,10 +30,9 @@ export interface RouterOptions<Parts> extends Omit<PerformDeps<Parts>, 'types' |
   /** The memory limit for all request bodies in progress. */
   bodies: Budget
   /** Throws 507 while the server cannot accept new work. */
-  promise(): void
+  refuseWhenFull(): void
 }
 
-type AnyAction<Parts> = Action<Parts, Resource<Parts>['attributes']>
 const METHODS = {
   list: 'GET',
   show: 'GET',
@@ -44,7 +43,7 @@ const METHODS = {
   view: 'GET',
   download: 'GET',
 } as const
-const methodOf = <Parts>(action: AnyAction<Parts>): string =>
+const methodOf = <Parts>(action: ActionOf<Parts>): string =>
   (action.kind === 'act' ? action.method : undefined) ?? METHODS[action.kind]
 
 /** A Hono router with a route for every action, and 405 with Allow for other methods of its paths. */
@@ -98,7 +97,7 @@ function setHeaders(context: Context, headers: Record<string, string>): void {
 async function answer<Parts>(
   options: RouterOptions<Parts> & PerformDeps<Parts>,
   resource: Resource<Parts>,
-  action: AnyAction<Parts>,
+  action: ActionOf<Parts>,
   context: Context,
 ): Promise<Response> {
   const { gate, types } = options
@@ -121,7 +120,7 @@ async function answer<Parts>(
     throw refuse('not_found', 'No token reaches this: sign in to the console, or use the command line.')
   // An included resource needs the same scope as a request for that resource.
   for (const { reads } of includedTypes(query, self, types)) if (reads !== undefined) gate.permit(caller, reads)
-  if (action.kind === 'create') options.promise()
+  if (action.kind === 'create') options.refuseWhenFull()
   if (!writes) return perform(options, action, { context, self, caller, query, document: undefined })
   const limits = { most: action.bodyLimit ?? USUAL_BODY, budget: options.bodies, owner: ownerOf(caller.userKey) }
   return withBody(context.req.raw, limits, (text) => {

@@ -3,7 +3,7 @@ import { refuse } from '../base/errors.ts'
 import type { ApiDeps } from './define.ts'
 
 /** Throws 507 while the free space on the disk is below its reserve: accepted mail could not be stored (D73). */
-export function promise({ space }: Pick<ApiDeps, 'space'>): void {
+export function refuseWhenFull({ space }: Pick<ApiDeps, 'space'>): void {
   if (space.low)
     throw refuse(
       'insufficient_storage',

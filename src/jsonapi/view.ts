@@ -1,9 +1,9 @@
 // Collections that are computed at each request: no table has their rows, so a page is a part of the whole list, and a
 // cursor is an index in the list.
-import { buildDocument, type Document, type Writer } from './document.ts'
+import { buildDocument, type ApiDocument, type Writer } from './document.ts'
 import { readCursor, writeCursor } from './cursor.ts'
 import { pageLinks, scopeOf, type ListDeps } from './listing.ts'
-import type { Query } from './query.ts'
+import type { RequestQuery } from './query.ts'
 import type { Caller, Resource } from './resource.ts'
 import type { ListedRow } from '../store/list.ts'
 
@@ -15,7 +15,7 @@ interface Viewing {
   path: string
   route: string
   parentId: string | undefined
-  query: Query
+  query: RequestQuery
   writer: Writer
 }
 
@@ -25,7 +25,7 @@ export function viewPage(
   resource: Resource<never>,
   rows: ListedRow[],
   { caller, parentId, path, query, route, writer }: Viewing,
-): Document & { links: object; meta: object } {
+): ApiDocument & { links: object; meta: object } {
   const now = clock.now()
   const scope = scopeOf(caller, path, query)
   const cursor = query.cursor === undefined ? 'first page' : readCursor(keyring, scope, query.cursor, now)

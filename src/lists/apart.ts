@@ -1,7 +1,7 @@
 // Uploaded lists, read in a worker thread: the work and memory of reading grow with what is in them (D125, D126).
 import { reasonIn, workersOf } from '../webui/apart.ts'
 import type { Form } from '../webui/place.ts'
-import type { Wishes } from './contact-columns.ts'
+import type { ImportWishes } from './contact-columns.ts'
 import type { SuppressionWishes } from './suppression-columns.ts'
 import type { HeldContacts, HeldSuppressions, ListJob, Upload } from './upload.ts'
 
@@ -24,7 +24,7 @@ const failed = (thrown: unknown): string =>
   reasonIn(thrown, `Reading the file takes too much time or memory; ${LARGER}`)
 
 /** A list of people; otherwise a sentence about the error. */
-export const contactsApart = (upload: Upload, contacts: Wishes): Promise<HeldContacts | string> =>
+export const contactsApart = (upload: Upload, contacts: ImportWishes): Promise<HeldContacts | string> =>
   (read({ ...upload, contacts }) as Promise<HeldContacts | string>).catch(failed)
 
 /** A list of suppressions; otherwise a sentence about the error. */

@@ -5,7 +5,7 @@ import { z } from 'zod'
 import { OperatorError, refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { audienceById } from '../campaigns/audiences.ts'
-import { bringContacts, STANDINGS, type BroughtContact } from '../campaigns/import-with-status.ts'
+import { importContactsWithStatus, STANDINGS, type ContactWithStatus } from '../campaigns/import-with-status.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
 import { namesIn } from '../base/one-of.ts'
 import { isObject } from '../base/json.ts'
@@ -112,7 +112,7 @@ type ContactAttributes = Partial<Record<'file', string>> & {
   from?: keyof typeof PRESETS
 }
 
-function contactsOf(attributes: ContactAttributes): Given<BroughtContact> | Promise<Given<BroughtContact>> {
+function contactsOf(attributes: ContactAttributes): Given<ContactWithStatus> | Promise<Given<ContactWithStatus>> {
   checkOneOf('contacts', attributes)
   const { contacts = [], file = '', from, rows } = attributes
   const preset = from === undefined ? undefined : PRESETS[from]
@@ -169,7 +169,7 @@ export const listImports = define('list-imports', {
           throw refuse('insufficient_scope', 'People who left get a suppression, which needs suppressions:write.')
         const parent = parentOf(audiences, call)
         const audience = audienceById(parts.store, parent.id) ?? parent
-        const { counts, problems } = await bringContacts(parts, audience, contacts)
+        const { counts, problems } = await importContactsWithStatus(parts, audience, contacts)
         for (const { index, reason } of problems)
           errors.push({ index: items[index]!.line - 1, email: contacts[index]!.email, detail: reason })
         const skipped = counts.skipped + passed + errors.length

@@ -4,7 +4,12 @@ import { OperatorError } from '../base/errors.ts'
 import type { Audience } from '../campaigns/audiences.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import { bringContacts, noCounts, type BroughtContact, type BroughtCounts } from '../campaigns/import-with-status.ts'
+import {
+  importContactsWithStatus,
+  noCounts,
+  type ContactWithStatus,
+  type ImportCounts,
+} from '../campaigns/import-with-status.ts'
 import { theDomain, whose, type Whose } from '../domains/find-domain.ts'
 import { bringSuppressions } from '../suppressions/import-with-status.ts'
 import { forTerminal } from '../base/clean-text.ts'
@@ -87,7 +92,7 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
         const { judged, result } = await importFile(deps, terminal, file, {
           kind: contactsIn(wishes),
           counts: noCounts(),
-          bring: (lot) => bringContacts(deps, audience, lot, dryRun === true),
+          bring: (lot) => importContactsWithStatus(deps, audience, lot, dryRun === true),
           force: force === true || dryRun === true,
           or: ', name the right columns with --map, or import the others with --force',
         })
@@ -129,8 +134,8 @@ function silence({ columns: { standings } }: JudgedContacts, preset: Preset | un
   return preset?.silent === undefined ? [] : [preset.silent]
 }
 
-type JudgedContacts = Judged<Columns, BroughtContact>
-type ImportedContacts = Imported<keyof BroughtCounts>
+type JudgedContacts = Judged<Columns, ContactWithStatus>
+type ImportedContacts = Imported<keyof ImportCounts>
 
 /** The rows in error, and whether the file is all of the list. */
 const faults = ({ errors, incomplete, more_errors = 0 }: Imported<never>): string[] => [

@@ -6,7 +6,7 @@ import {
   MAX_KEYS,
   MAX_OBJECT,
   STANDINGS,
-  type BroughtContact,
+  type ContactWithStatus,
   type Standing,
 } from '../campaigns/import-with-status.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
@@ -49,7 +49,7 @@ export interface Columns {
   fields: (string | undefined)[]
 }
 
-export interface Wishes {
+export interface ImportWishes {
   preset?: Preset | undefined
   /** Fields and the titles of their columns; '' means no column. */
   map: ReadonlyMap<string, string>
@@ -79,7 +79,7 @@ const listed = (titles: readonly string[]): string =>
 
 /** How a list of people is read. An address counts once, except when a later row says that its person left. */
 export const contactsIn =
-  (wishes: Wishes): Kind<Columns, BroughtContact> =>
+  (wishes: ImportWishes): Kind<Columns, ContactWithStatus> =>
   (source, first) => {
     const columns = columnsOf(source, first, wishes)
     const seen = new Seen()
@@ -94,7 +94,7 @@ export const contactsIn =
   }
 
 /** The meaning of the columns, from the first record. Throws an OperatorError. */
-function columnsOf(source: { name: string; file: string }, first: readonly string[], wishes: Wishes): Columns {
+function columnsOf(source: { name: string; file: string }, first: readonly string[], wishes: ImportWishes): Columns {
   const titles = first.map((title) => title.trim())
   if (titles.length === 1 && contactAddress(titles[0]!) !== undefined) return headlessColumns(source, titles, wishes)
   const wrong = (sentence: string): never => {
@@ -148,7 +148,11 @@ function columnsOf(source: { name: string; file: string }, first: readonly strin
   return { headless: false, titles, email, names: names.all, standings, objects, fields }
 }
 
-function headlessColumns(source: { name: string; file: string }, titles: string[], { map, preset }: Wishes): Columns {
+function headlessColumns(
+  source: { name: string; file: string },
+  titles: string[],
+  { map, preset }: ImportWishes,
+): Columns {
   if (map.size > 0 || preset)
     throw new OperatorError(
       `${source.name} has no titles, so that --map and --from find nothing; leave them out. Nothing was imported.`,
@@ -162,7 +166,7 @@ const FLAGS = new Set<string>(STANDINGS.filter((standing) => standing !== 'subsc
 const RESERVED = new Set(['email', 'name', 'first_name', 'last_name', 'status', ...FLAGS])
 
 /** The fields of --map and the indexes of their columns. */
-function mapColumns(source: { name: string }, titles: string[], map: Wishes['map']): Map<string, number> {
+function mapColumns(source: { name: string }, titles: string[], map: ImportWishes['map']): Map<string, number> {
   const found = new Map<string, number>()
   for (const [field, column] of map) {
     if (column === '') continue
@@ -178,14 +182,14 @@ function mapColumns(source: { name: string }, titles: string[], map: Wishes['map
   return found
 }
 
-interface Open {
+interface OpenColumn {
   index: number
   title: string
   word: string
 }
 
 /** The columns that may contain the mail address: those of the preset, else those with the clearest titles. */
-function emailsOf(titles: readonly string[], open: readonly Open[], preset: Preset | undefined): number[] {
+function emailsOf(titles: readonly string[], open: readonly OpenColumn[], preset: Preset | undefined): number[] {
   if (preset) {
     const wanted = preset.email.map(plain)
     const found = wanted.map((word) => open.filter((column) => column.word === word)).find((some) => some.length > 0)
@@ -199,7 +203,7 @@ function emailsOf(titles: readonly string[], open: readonly Open[], preset: Pres
 
 /** `wholes`: columns with a full name. First and last names are custom fields too. */
 function namesOf(
-  map: Wishes['map'],
+  map: ImportWishes['map'],
   mapped: ReadonlyMap<string, number>,
   find: (known: ReadonlySet<string>) => number[],
   preset: Preset | undefined,
@@ -220,7 +224,7 @@ function namesOf(
 }
 
 function mappedStandings(
-  map: Wishes['map'],
+  map: ImportWishes['map'],
   mapped: ReadonlyMap<string, number>,
   titles: readonly string[],
   file: string,
@@ -236,7 +240,7 @@ function mappedStandings(
 }
 
 /** One record as a contact, or the reason why it is not one. */
-function contactOf(record: readonly string[], columns: Columns): BroughtContact | Wrong {
+function contactOf(record: readonly string[], columns: Columns): ContactWithStatus | Wrong {
   const { email: at, fields, names, objects, standings } = columns
   const email = addressIn(record, at, fields.length)
   if (typeof email === 'object') return email

@@ -7,7 +7,7 @@ import { codeOf, OperatorError } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { asCallerAt } from '../base/ownership.ts'
 
-export interface Source {
+export interface ListSource {
   /** Its name in messages. */
   name: string
   /** The file name without its path; '' for standard input. */
@@ -21,7 +21,7 @@ export interface Source {
 }
 
 /** Opens a file, or standard input for "-". Throws an OperatorError. */
-export async function openSource(path: string, dataDir: string, now: number): Promise<Source> {
+export async function openSource(path: string, dataDir: string, now: number): Promise<ListSource> {
   if (path === '-') return spooled('standard input', '', process.stdin, dataDir, now)
   let fd: number
   try {
@@ -47,7 +47,7 @@ async function spooled(
   input: AsyncIterable<Buffer | string>,
   dataDir: string,
   now: number,
-): Promise<Source> {
+): Promise<ListSource> {
   const path = join(dataDir, `import-${newId(now)}.tmp`)
   const fd = openSync(path, 'wx+', 0o600)
   unlinkSync(path)
@@ -77,7 +77,7 @@ async function* chunksOf(fd: number): AsyncIterable<Buffer> {
   }
 }
 
-function sourceOf(name: string, file: string, fd: number): Source {
+function sourceOf(name: string, file: string, fd: number): ListSource {
   const { mtimeMs, size } = fstatSync(fd)
   return {
     name,
@@ -96,7 +96,7 @@ function sourceOf(name: string, file: string, fd: number): Source {
 }
 
 /** A file that is in memory. */
-export const heldSource = (name: string, file: string, bytes: Uint8Array): Source => ({
+export const heldSource = (name: string, file: string, bytes: Uint8Array): ListSource => ({
   name,
   file,
   size: bytes.length,

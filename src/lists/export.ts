@@ -5,7 +5,7 @@ import { hasControls } from '../base/clean-text.ts'
 import { iso } from '../base/clock.ts'
 import { jsonOf } from '../base/json.ts'
 import type { Audience } from '../campaigns/audiences.ts'
-import { contactsAfter, fieldsOf, standing, type RollContact } from '../campaigns/audience-pages.ts'
+import { contactsAfter, fieldsOf, standing, type AudienceContact } from '../campaigns/audience-pages.ts'
 import { suppressionsAfter, type Suppression } from '../suppressions/suppressions.ts'
 import { csvLine } from './rows.ts'
 import { hasMeaning, plain } from './words.ts'
@@ -64,7 +64,7 @@ export async function exportContacts(store: Store, audience: Audience, terminal:
 const objectOf = (text: string | null): Record<string, unknown> | null =>
   text === null ? null : ((jsonOf(text) ?? null) as Record<string, unknown> | null)
 
-function cellsOf(contact: RollContact, fields: readonly string[]): (string | null)[] {
+function cellsOf(contact: AudienceContact, fields: readonly string[]): (string | null)[] {
   const custom = new Map(Object.entries(objectOf(contact.custom_fields) ?? {}))
   const cells = fields.map((field) => {
     const value = custom.get(field)
@@ -76,7 +76,7 @@ function cellsOf(contact: RollContact, fields: readonly string[]): (string | nul
   return [contact.email, contact.name, standing(contact), ...cells, rest, contact.preferences]
 }
 
-const documentOf = (contact: RollContact) => ({
+const documentOf = (contact: AudienceContact) => ({
   email: contact.email,
   name: contact.name,
   status: standing(contact),

@@ -4,7 +4,7 @@ import { iso, type Clock } from '../base/clock.ts'
 import { messageOf, OperatorError } from '../base/errors.ts'
 import { namesIn } from '../base/one-of.ts'
 import type { Progress } from '../commands/terminal.ts'
-import type { Source } from './csv-source.ts'
+import type { ListSource } from './csv-source.ts'
 import type { List, Row } from './rows.ts'
 import type { Wrong } from './words.ts'
 
@@ -96,7 +96,7 @@ export function checkErrors(
 }
 
 export interface ListImport<Columns, Item, Outcome extends string> {
-  list: List & { source: Source }
+  list: List & { source: ListSource }
   kind: Kind<Columns, Item>
   /** Counts that are zero. */
   counts: Record<Outcome | 'skipped', number>

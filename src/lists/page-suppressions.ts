@@ -3,7 +3,7 @@ import { isNameIn, isOneOf, namesIn } from '../base/one-of.ts'
 import { iso } from '../base/clock.ts'
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
-import { button, field, form, type Field } from '../webui/forms.ts'
+import { button, field, form, type FormField } from '../webui/forms.ts'
 import { badge, count, pageOf, pager, search, table, time, type Html } from '../webui/widgets.ts'
 import { suppressionImports } from './api.ts'
 import { suppressions } from '../suppressions/api.ts'
@@ -76,7 +76,7 @@ async function show(
   })
 }
 
-const addition = (visit: Visit, options: Field['options'] & {}, typed: Form | undefined): Html =>
+const addition = (visit: Visit, options: FormField['options'] & {}, typed: Form | undefined): Html =>
   html`<h2>Add addresses</h2>
     ${form(
       visit,

@@ -5,7 +5,7 @@ import { pipeline } from 'node:stream'
 import { CsvError, parse } from 'csv-parse'
 import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
-import type { Source } from './csv-source.ts'
+import type { ListSource } from './csv-source.ts'
 
 interface CsvForm {
   encoding: 'utf-8' | 'utf-16le' | 'utf-16be' | 'windows-1252'
@@ -34,7 +34,7 @@ const MAGIC: readonly [string, string][] = [
 /** A list that can be read more than once. */
 export interface List {
   /** Its name in messages, and the name of its file. */
-  source: Pick<Source, 'name' | 'file'>
+  source: Pick<ListSource, 'name' | 'file'>
   /** `read` is called with the number of octets that were read. */
   rows(read?: (bytes: number) => void): AsyncIterable<Row> | Iterable<Row>
   /** The encoding of its text, when that is not UTF-8. */
@@ -44,7 +44,7 @@ export interface List {
 }
 
 /** The rows of a file: JSON when it begins like JSON, else CSV. Throws an OperatorError when it is not text. */
-export async function listIn(source: Source): Promise<List> {
+export async function listIn(source: ListSource): Promise<List> {
   if (!(await looksLikeJson(source))) {
     const form = await formOf(source)
     return { source, encoding: form.encoding, rows: (read) => csvRows(source, form, read) }
@@ -57,7 +57,7 @@ export async function listIn(source: Source): Promise<List> {
 }
 
 /** Finds the encoding and delimiter of a file. Throws an OperatorError when the file is not text. */
-async function formOf(source: Source): Promise<CsvForm> {
+async function formOf(source: ListSource): Promise<CsvForm> {
   const decoder = new TextDecoder('utf-8', { fatal: true })
   let head: Buffer = Buffer.alloc(0)
   let utf8 = true
@@ -114,7 +114,7 @@ function delimiterOf(head: string): { delimiter: string; announced: boolean } {
 }
 
 /** The records of the file. Throws an OperatorError with the line number when the file is not valid CSV. */
-async function* csvRows(source: Source, form: CsvForm, read?: (bytes: number) => void): AsyncIterable<Row> {
+async function* csvRows(source: ListSource, form: CsvForm, read?: (bytes: number) => void): AsyncIterable<Row> {
   const decoder = new TextDecoder(form.encoding)
   const parser = parse({
     delimiter: form.delimiter,
@@ -157,7 +157,7 @@ const FAULTS: Record<string, string> = {
   INVALID_OPENING_QUOTE: QUOTES,
 }
 
-function unreadable(source: Source, thrown: CsvError): OperatorError {
+function unreadable(source: ListSource, thrown: CsvError): OperatorError {
   const line = typeof thrown['lines'] === 'number' ? thrown['lines'] : undefined
   const fault = FAULTS[thrown.code] ?? messageOf(thrown)
   const place = line === undefined ? '' : `on line ${line} `
@@ -174,13 +174,13 @@ const MAX_NAMES = 1000
 type Item = Record<string, unknown>
 
 /** Whether the file begins like JSON. */
-async function looksLikeJson(source: Source): Promise<boolean> {
+async function looksLikeJson(source: ListSource): Promise<boolean> {
   for await (const chunk of source.chunks()) return /^(?:\xef\xbb\xbf)?\s*[[{]/.test(chunk.toString('latin1', 0, 1024))
   return false
 }
 
 /** `more` is called when the document says that it is one page of several. */
-async function* jsonRows(source: Source, more: () => void): AsyncIterable<Row> {
+async function* jsonRows(source: ListSource, more: () => void): AsyncIterable<Row> {
   const text = await textOf(source)
   const whole = parsed(text)
   const items = itemsOf(source, whole, text)
@@ -206,7 +206,7 @@ const isPage = (whole: Item, items: number): boolean =>
     ([name, value]) => /^next_?token$/i.test(name) && typeof value === 'string' && value !== '',
   ) || Math.max(Number(whole['count']) || 0, Number(whole['TotalCount']) || 0) > items
 
-async function textOf(source: Source): Promise<string> {
+async function textOf(source: ListSource): Promise<string> {
   if (source.size > MAX_JSON)
     throw new OperatorError(`${source.name} is over ${MAX_JSON / 1024 / 1024} MB of JSON; convert it to CSV first.`)
   const chunks: Buffer[] = []
@@ -216,7 +216,7 @@ async function textOf(source: Source): Promise<string> {
     .replace(/^\ufeff/, '')
 }
 
-function itemsOf(source: Source, whole: Item | unknown[] | undefined, text: string): Item[] {
+function itemsOf(source: ListSource, whole: Item | unknown[] | undefined, text: string): Item[] {
   const list = Array.isArray(whole) ? whole : whole && Object.values(whole).find(Array.isArray)
   const lines = (): unknown[] =>
     text

@@ -1,8 +1,8 @@
 // An uploaded list as the console's worker thread reads it (apart.ts).
 import { OperatorError } from '../base/errors.ts'
-import type { BroughtContact } from '../campaigns/import-with-status.ts'
+import type { ContactWithStatus } from '../campaigns/import-with-status.ts'
 import type { Entry } from '../suppressions/import-with-status.ts'
-import { contactsIn, type Columns, type Wishes } from './contact-columns.ts'
+import { contactsIn, type Columns, type ImportWishes } from './contact-columns.ts'
 import { heldSource } from './csv-source.ts'
 import { checkErrors, judge, type Judged, type Kind } from './import.ts'
 import { listIn, type List, type Row } from './rows.ts'
@@ -14,11 +14,11 @@ export interface Upload {
   file: string
 }
 export type ListJob = Upload &
-  ({ contacts: Wishes; suppressions?: undefined } | { suppressions: SuppressionWishes; now: number })
+  ({ contacts: ImportWishes; suppressions?: undefined } | { suppressions: SuppressionWishes; now: number })
 
 /** All of a list, and the list as text. */
 export type Held<Columns, Item> = Judged<Columns, Item> & { file: string; text: string }
-export type HeldContacts = Held<Columns, BroughtContact>
+export type HeldContacts = Held<Columns, ContactWithStatus>
 export type HeldSuppressions = Held<SuppressionColumns, Entry>
 
 const NAME = 'The file'

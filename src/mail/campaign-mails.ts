@@ -15,7 +15,7 @@ interface Common {
   test_mode: number
 }
 
-interface Reached {
+interface ReachedContact {
   key: number
   email: string
   name: string | null
@@ -49,13 +49,14 @@ export function fillLean(reader: Reader, rows: ListedRow[]): void {
 }
 
 /** The contacts that mails go to, by their keys. */
-function contactsOf(reader: Reader, rows: readonly ListedRow[]): Map<unknown, Reached> {
+function contactsOf(reader: Reader, rows: readonly ListedRow[]): Map<unknown, ReachedContact> {
   const keys = rows.flatMap((row) => (typeof row['contact_key'] === 'number' ? [row['contact_key']] : []))
   if (keys.length === 0) return new Map()
   const found = reader.all(
-    raw<Reached>('select key, email, name, custom_fields from contacts where key in (select value from json_each(?))', [
-      JSON.stringify(keys),
-    ]),
+    raw<ReachedContact>(
+      'select key, email, name, custom_fields from contacts where key in (select value from json_each(?))',
+      [JSON.stringify(keys)],
+    ),
   )
   return new Map(found.map((contact) => [contact.key, contact]))
 }

@@ -17,8 +17,8 @@ const COLUMNS = ['to', 'from', 'cc', 'bcc', 'reply_to', 'subject', 'idempotency_
 const MAILBOXES = new Set<string>(['to', 'from', 'cc', 'bcc', 'reply_to'])
 const OPEN = ['queued', 'active', 'held']
 
-type Read = (file: string) => Uint8Array
-type Mail = Record<(typeof COLUMNS)[number], string | null> & { key: number; domain: string | null }
+type ReadFile = (file: string) => Uint8Array
+type MailToForget = Record<(typeof COLUMNS)[number], string | null> & { key: number; domain: string | null }
 
 export interface Forgotten {
   next: number | null
@@ -29,7 +29,7 @@ export interface Forgotten {
 }
 
 /** Erases in some mails. A mail that is being sent to the address now is skipped until that has ended (`underWay`). */
-export function forgetInMails(tx: Tx, erasing: Erasing, after: number, read: Read): Forgotten {
+export function forgetInMails(tx: Tx, erasing: Erasing, after: number, read: ReadFile): Forgotten {
   const { address, userKey } = erasing
   const end = sliceEnd(tx, { table: 'outbound_emails', userKey, after, most: AT_ONCE })
   if (end === null) return { next: null, files: [] }
@@ -37,7 +37,7 @@ export function forgetInMails(tx: Tx, erasing: Erasing, after: number, read: Rea
   const quoted = COLUMNS.map((name) => `e."${name}"`)
   const told = ['v.address', 'v.response', 'v.dialogue', 'v.remote_mta']
   const found = tx.all(
-    raw<Mail>(
+    raw<MailToForget>(
       `select e.key, ${quoted.join(', ')}, (select d.name from domains d where d.key = e.domain_key) as domain from outbound_emails e
        where e.user_key = ? and e.key > ? and e.key <= ? and (${quoted.map(holds).join(' or ')}
          or exists (select 1 from deliveries v where v.email_key = e.key and (${told.map(holds).join(' or ')})))`,
@@ -49,7 +49,7 @@ export function forgetInMails(tx: Tx, erasing: Erasing, after: number, read: Rea
 }
 
 /** The files to delete; undefined: the mail is being sent to the address now, and is skipped. */
-function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] | undefined {
+function forgetMail(tx: Tx, erasing: Erasing, mail: MailToForget, read: ReadFile): string[] | undefined {
   const { address } = erasing
   const deliveries = tx.all(
     raw<NamedDelivery>(
@@ -64,7 +64,7 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: Mail, read: Read): string[] 
   if (named) {
     // Other recipients still wait: the mail gets a working from address of the domain, because mail cannot come from a
     // mark.
-    const ours: Partial<Mail> = wanted ? { from: `noreply@${mail.domain}`, reply_to: null } : {}
+    const ours: Partial<MailToForget> = wanted ? { from: `noreply@${mail.domain}`, reply_to: null } : {}
     const clean = COLUMNS.map((name) =>
       name in ours && names(mail[name], address)
         ? ours[name]
@@ -103,7 +103,7 @@ function withhold(tx: Tx, emailKey: number, { key, role }: NamedDelivery, { at }
  * Deletes the body.
  * When other recipients still wait and the address can be removed from it, the body is kept without it.
  */
-function forgetBody(tx: Tx, erasing: Erasing, emailKey: number, wanted: boolean, read: Read): string[] {
+function forgetBody(tx: Tx, erasing: Erasing, emailKey: number, wanted: boolean, read: ReadFile): string[] {
   const body = tx.first(
     raw<{ content: string | null; spool: string | null }>(
       'select content, spool from outbound_bodies where email_key = ?',
@@ -123,7 +123,7 @@ function forgetBody(tx: Tx, erasing: Erasing, emailKey: number, wanted: boolean,
 }
 
 /** Erases the address from the bodies of other mails that name it. `read` gives the content of a spool file. */
-export function forgetInBodies(tx: Tx, erasing: Erasing, after: number, read: Read): Forgotten {
+export function forgetInBodies(tx: Tx, erasing: Erasing, after: number, read: ReadFile): Forgotten {
   const found = tx.all(
     raw<{ email_key: number; content: string | null; spool: string | null; wanted: 0 | 1 }>(
       `select b.email_key, b.content, b.spool,

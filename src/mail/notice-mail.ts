@@ -16,7 +16,7 @@ import type { Verdict } from '../smtp/verdict.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { signingKeyOf, type OpenKeys } from '../domains/keys.ts'
-import { beginAttempt, endAttempt, nextNotices, type Addressed } from '../accounts/notices.ts'
+import { beginAttempt, endAttempt, nextNotices, type AddressedNotice } from '../accounts/notices.ts'
 import { connectAlong, findRoute, type WayDeps } from '../delivery/wire/connect.ts'
 
 export interface NoticeDeps extends WayDeps {
@@ -102,7 +102,7 @@ export class NoticeMailer {
     return next[due.length]?.next_attempt_at ?? null
   }
 
-  async #attempt(notice: Addressed): Promise<void> {
+  async #attempt(notice: AddressedNotice): Promise<void> {
     const { clock, log, store } = this.#deps
     const { attempts, email, subject } = notice
     if (attempts === 0) log.warn('notice', { user: email, subject })
@@ -119,7 +119,7 @@ export class NoticeMailer {
     }
   }
 
-  async #send(notice: Addressed): Promise<Pick<Verdict, 'kind' | 'code' | 'enhanced' | 'text'>> {
+  async #send(notice: AddressedNotice): Promise<Pick<Verdict, 'kind' | 'code' | 'enhanced' | 'text'>> {
     const own = (kind: Verdict['kind'], text: string) => ({ kind, code: null, enhanced: null, text })
     const to = parseAddrSpec(notice.email)
     if (!to) return own('bounced', 'The address is none that mail can be sent to.')
@@ -169,7 +169,7 @@ export function noticeSender(reader: Reader, { hostname, notices }: Pick<Config,
 /** The mail as DATA carries it, signed when its domain is hosted here. */
 function wireOf(
   { clock, config, keys, store }: NoticeDeps,
-  { created_at, email, id, subject, text }: Addressed,
+  { created_at, email, id, subject, text }: AddressedNotice,
 ): string {
   const sender = noticeSender(store, config)
   const from = parseAddress(sender)

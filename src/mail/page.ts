@@ -81,7 +81,7 @@ const list: Place = {
 }
 
 /** One step of a mail's delivery. */
-interface Step {
+interface TimelineStep {
   at: string
   what: Html
 }
@@ -90,7 +90,7 @@ type Attempt = Thing<typeof attempts>
 type Told = Thing<typeof outboundWebhooks>
 
 function timeline(mail: Mail, tried: readonly Attempt[], told: readonly Told[]): Html {
-  const steps: Step[] = [{ at: text(mail, 'created_at'), what: html`Accepted; it was on the disk.` }]
+  const steps: TimelineStep[] = [{ at: text(mail, 'created_at'), what: html`Accepted; it was on the disk.` }]
   for (const attempt of tried) {
     const said = answerOf(attempt.attributes)
     if (flag(attempt, 'reported')) {

@@ -10,14 +10,14 @@ import { EMAIL_STATUSES, type EmailStatus } from '../states/outbound-email.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 
-export interface Condition {
+export interface SearchCondition {
   sql: string
   parameters: (string | number)[]
   /** So few mails match that they are looked up one by one. */
   selective?: true
 }
 
-interface Term extends Condition {
+interface Term extends SearchCondition {
   /** The index of subjects has all columns that the term needs. */
   ofSubject?: true
   /** How the matching mails are found, if no index finds them in the order of a list. */
@@ -108,7 +108,7 @@ const TERM = /(?:([a-z]+):)?(?:"([^"]*)"|(\S+))/gi
 const MAX_TERMS = 10
 
 /** The condition for a search of an account's mails: terms such as to:ann@there.test, and free words. Throws 400. */
-export async function searched(reader: Reader, userKey: number, text: string): Promise<Condition> {
+export async function searched(reader: Reader, userKey: number, text: string): Promise<SearchCondition> {
   const conditions: Term[] = []
   for (const [whole, key, quoted, plain] of text.matchAll(TERM)) {
     const value = quoted ?? plain ?? ''
@@ -141,10 +141,10 @@ const SUBJECTS = 'outbound_emails indexed by outbound_emails_words where user_ke
 async function byKeys(
   reader: Reader,
   userKey: number,
-  { parameters, sql }: Condition,
+  { parameters, sql }: SearchCondition,
   mails: typeof TABLE | typeof SUBJECTS,
   slice: number,
-): Promise<Condition> {
+): Promise<SearchCondition> {
   const found: { key: number }[] = []
   const { newest } = reader.one(raw<{ newest: number | null }>('select max(key) as newest from outbound_emails'))
   for (let top = newest ?? 0; top > 0 && found.length <= FEW; top -= slice) {

@@ -9,7 +9,7 @@ import { claimSubmitted } from '../delivery/queue/claim.ts'
 import { composeJob, type LetterDeps } from '../delivery/wire/letter.ts'
 import { emailOf, moveEmail, settle, type Delivery } from '../delivery/results/settle.ts'
 import { domainStop, stopsNow, type Stop } from '../suppressions/stops.ts'
-import type { LetterJob, MailTransaction, Source, Wanted } from '../delivery/queue/transaction.ts'
+import type { LetterJob, MailTransaction, MailSource, MailPlan } from '../delivery/queue/transaction.ts'
 
 export interface SubmittedDeps extends LetterDeps {
   store: Store
@@ -21,7 +21,7 @@ const emailNow = statement<{ key: number }>()((arg) =>
   db.selectFrom('outbound_emails').select('key').where('key', '=', arg.key),
 )
 
-export class SubmittedMail implements Source {
+export class SubmittedMail implements MailSource {
   readonly patience = 0
   readonly settle = settle
   readonly #deps: SubmittedDeps
@@ -34,7 +34,7 @@ export class SubmittedMail implements Source {
     return claimSubmitted(tx, this, this.#deps.keyring, { lane, now, limit })
   }
 
-  look(transaction: MailTransaction): Wanted {
+  look(transaction: MailTransaction): MailPlan {
     const { clock, keyring, store } = this.#deps
     const stops = stopsNow(transaction.known, store, keyring, transaction.deliveries, clock.now()).map(verdictOf)
     const stopped = stops.includes(undefined) ? this.unwanted(transaction) : undefined

@@ -5,7 +5,7 @@ import type { Store } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { db, statement } from '../store/query.ts'
 
-export interface Visit {
+export interface TrackedVisit {
   method: string
   userAgent: string | undefined
 }
@@ -39,7 +39,7 @@ export function noteVisit(
   { store, clock }: { store: Store; clock: Clock },
   kind: 'opened' | 'clicked',
   deliveryKey: number,
-  { method, userAgent = '' }: Visit,
+  { method, userAgent = '' }: TrackedVisit,
   url?: string,
 ): Promise<void> {
   return store.write((tx) => {

@@ -4,7 +4,7 @@
 // the time is bounded.
 import { configAsset } from '../base/assets.ts'
 import { isOneOf } from '../base/one-of.ts'
-import { isMessage, partsOf, textOf, type Node } from './mime-tree.ts'
+import { isMessage, partsOf, textOf, type MimePart } from './mime-tree.ts'
 import {
   addressIn,
   clean,
@@ -83,17 +83,17 @@ function found(kind: TextRuleKind, line: string): string | undefined {
   return undefined
 }
 
-const headerLines = ({ fields }: Node): string[] =>
+const headerLines = ({ fields }: MimePart): string[] =>
   fields.map(({ name, value }) => `${name}: ${readable(value.slice(0, MAX_LINE))}`)
 
 /** Whether the header says that a recipient reported our mail as spam. */
-export const isComplaint = (tree: Node): boolean => headerLines(tree).some((line) => fits('complaint', line))
+export const isComplaint = (tree: MimePart): boolean => headerLines(tree).some((line) => fits('complaint', line))
 
 /**
  * Whether the header says that a mail server wrote the mail.
  * In a mail that is not an automatic answer, the name of any mail program (rules of kind "program") is enough.
  */
-export function isFromServer(tree: Node): boolean {
+export function isFromServer(tree: MimePart): boolean {
   const header = headerLines(tree)
   return (
     header.some((line) => fits('server', line)) || (!isAutoReply(tree) && header.some((line) => fits('program', line)))
@@ -104,7 +104,7 @@ export function isFromServer(tree: Node): boolean {
  * The recipients that a bounce in free text names; one recipient with address '' when the text names none. Empty when a
  * server reports only a delay or a delivery; undefined when the mail is not a bounce.
  */
-export function parseBounceText(message: Buffer, tree: Node): ReportedRecipient[] | undefined {
+export function parseBounceText(message: Buffer, tree: MimePart): ReportedRecipient[] | undefined {
   if (!isFromServer(tree)) return undefined
   const header = headerLines(tree)
   const lines = wordsOf(message, tree)
@@ -148,7 +148,7 @@ const addressesIn = (line: string): string[] =>
     .flatMap((each) => addressIn(each) ?? [])
 
 /** The lines that a person reads, up to the copy of the mail. */
-export function wordsOf(message: Buffer, tree: Node): string[] {
+export function wordsOf(message: Buffer, tree: MimePart): string[] {
   const leaves = partsOf(tree).filter(({ type, children }) => children.length === 0 && !isMessage(type))
   const part =
     leaves.find(({ type }) => type === 'text/plain' || type.startsWith('multipart/')) ??

@@ -6,7 +6,16 @@ import type { Address } from './address.ts'
 import { isBlank, rfc5322Date, textFor } from './compose.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
 import { encodePiece } from './quoted-printable.ts'
-import { cutTemplate, escapeHtml, fill, placesOfTags, valueOf, type Piece, type Tag, type Values } from './template.ts'
+import {
+  cutTemplate,
+  escapeHtml,
+  fill,
+  placesOfTags,
+  valueOf,
+  type Piece,
+  type Tag,
+  type TemplateValues,
+} from './template.ts'
 import { endOfBody, isHarmless, pixelOf, readTargets, trackedUrl } from './tracking.ts'
 
 /** The parts that all mails of a campaign share. */
@@ -32,7 +41,7 @@ export interface CampaignRecipient {
   messageId: string
   date: number
   delivery: number
-  values: Values
+  values: TemplateValues
   /** Fields that only this mail has: List-Unsubscribe, CFBL-Address. */
   extra: [name: string, value: string][]
 }

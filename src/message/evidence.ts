@@ -40,7 +40,7 @@ export interface Evidence {
   unusable: string | undefined
 }
 
-interface Row {
+interface EvidenceRow {
   key: string
   lines: string[]
   octets: number
@@ -76,7 +76,7 @@ const FIELD = /^[\x21-\x39\x3b-\x7e]+[ \t\r]*:/
 const NAME_ALONE = /^[\x21-\x39\x3b-\x7e]+[ \t\r]*$/
 
 /** The fields as mailauth reads them: a line that begins no field belongs to the field before. */
-function rowsOf(header: string): Row[] {
+function rowsOf(header: string): EvidenceRow[] {
   const lines = header.split(/\r?\n/)
   lines.splice(lines.findLastIndex((line) => !/^\r*$/.test(line)) + 1)
   /** The line after, when it does not begin a field. */
@@ -87,7 +87,7 @@ function rowsOf(header: string): Row[] {
     return begins
   })
   const starts = backwards.toReversed()
-  const rows: Row[] = []
+  const rows: EvidenceRow[] = []
   for (const [at, line] of lines.entries()) {
     const row = rows.at(-1)
     if (starts[at] || row === undefined) rows.push({ key: '', lines: [line], octets: line.length + 2 })
@@ -101,18 +101,18 @@ function rowsOf(header: string): Row[] {
   return rows
 }
 
-const unfolded = ({ lines }: Row): string => lines.join('')
+const unfolded = ({ lines }: EvidenceRow): string => lines.join('')
 
 /** The field in relaxed form, except for its name. */
-const relaxed = (row: Row): string =>
+const relaxed = (row: EvidenceRow): string =>
   `${unfolded(row)
     .replace(/[ \t]+/g, ' ')
     .replace(/ $/, '')}\r\n`
 
-const asItCame = ({ lines }: Row): string => `${lines.join('\r\n')}\r\n`
+const asItCame = ({ lines }: EvidenceRow): string => `${lines.join('\r\n')}\r\n`
 
 /** Whether these fields are within the limits for use as received. */
-function isTame(rows: readonly Row[]): boolean {
+function isTame(rows: readonly EvidenceRow[]): boolean {
   const count = rows.reduce((sum, { lines }) => sum + lines.length, 0)
   return count <= MAX_SIMPLE_LINES && !rows.some((row) => longestSpace(asItCame(row)) > MAX_SIMPLE_SPACE)
 }
@@ -124,7 +124,7 @@ function longestSpace(text: string): number {
 }
 
 /** A tag of a signature (RFC 6376 §3.2), without white space; '' when there is none. */
-function tagOf(row: Row, wanted: string): string {
+function tagOf(row: EvidenceRow, wanted: string): string {
   for (const tag of unfolded(row)
     .slice(unfolded(row).indexOf(':') + 1)
     .split(';')) {
@@ -134,20 +134,20 @@ function tagOf(row: Row, wanted: string): string {
   return ''
 }
 
-const isSimple = (row: Row): boolean => !tagOf(row, 'c').toLowerCase().startsWith('relaxed')
+const isSimple = (row: EvidenceRow): boolean => !tagOf(row, 'c').toLowerCase().startsWith('relaxed')
 
-const signedBy = (row: Row): string[] =>
+const signedBy = (row: EvidenceRow): string[] =>
   tagOf(row, 'h')
     .split(':')
     .map((name) => name.toLowerCase())
 
 /** The fields that a result can depend on. */
-function relevant(rows: readonly Row[]): Row[] {
+function relevant(rows: readonly EvidenceRow[]): EvidenceRow[] {
   const names = new Set(rows.flatMap((row) => (SIGNATURES.has(row.key) ? signedBy(row) : [])))
   return rows.filter(({ key }) => key === 'from' || key === 'dkim-signature' || ARC.has(key) || names.has(key))
 }
 
-function beyondSignatures(rows: readonly Row[], beyond: Beyond): Row[] {
+function beyondSignatures(rows: readonly EvidenceRow[], beyond: Beyond): EvidenceRow[] {
   const hashes = new Set<string>()
   let count = 0
   return rows.filter((row) => {
@@ -163,19 +163,19 @@ function beyondSignatures(rows: readonly Row[], beyond: Beyond): Row[] {
   })
 }
 
-function tooMuch(row: Row): string | undefined {
+function tooMuch(row: EvidenceRow): string | undefined {
   if (row.octets > MAX_SIGNATURE) return `signature over ${MAX_SIGNATURE / 1024} KB`
   return signedBy(row).length > MAX_SIGNED ? `signature of more than ${MAX_SIGNED} fields` : undefined
 }
 
-function beyondChain(rows: readonly Row[], beyond: Beyond): Row[] {
+function beyondChain(rows: readonly EvidenceRow[], beyond: Beyond): EvidenceRow[] {
   const chain = rows.filter(({ key }) => ARC.has(key))
   if (chain.length > MAX_ARC_FIELDS) beyond.chain = 'more than 50 sets'
   else if (chain.some((row) => tooMuch(row) !== undefined)) beyond.chain = `field over ${MAX_SIGNATURE / 1024} KB`
   return beyond.chain === undefined ? [] : chain
 }
 
-function beyondAuthors(rows: readonly Row[], beyond: Beyond): Row[] {
+function beyondAuthors(rows: readonly EvidenceRow[], beyond: Beyond): EvidenceRow[] {
   const authors = rows.filter(({ key }) => key === 'from')
   if (authors.length <= MAX_AUTHORS && authors.every(({ octets }) => octets <= MAX_AUTHOR)) return []
   beyond.author = authors.length > MAX_AUTHORS ? `more than ${MAX_AUTHORS} From` : `From over ${MAX_AUTHOR / 1024} KB`
@@ -183,7 +183,7 @@ function beyondAuthors(rows: readonly Row[], beyond: Beyond): Row[] {
 }
 
 /** Why the From fields name no single author domain; undefined when they do. */
-function unusableAuthor(rows: readonly Row[]): string | undefined {
+function unusableAuthor(rows: readonly EvidenceRow[]): string | undefined {
   const [author, second] = rows.filter(({ key }) => key === 'from')
   if (!author) return 'no From'
   if (second) return 'several From'
@@ -193,7 +193,7 @@ function unusableAuthor(rows: readonly Row[]): string | undefined {
 }
 
 /** The domains of the mailboxes in a From field; '' for a mailbox that cannot be read. */
-function authorDomains(row: Row): string[] {
+function authorDomains(row: EvidenceRow): string[] {
   const value = unfolded(row).slice(unfolded(row).indexOf(':') + 1)
   return Buffer.from(value, 'latin1')
     .toString()

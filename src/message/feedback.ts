@@ -2,7 +2,16 @@
 // its header with some text, but without a feedback part. Tokens in the copy of our mail identify the mail: every local
 // part that may be a token is collected here, and the caller verifies the tokens.
 import { upTo } from '../base/text.ts'
-import { fieldOf, isMessage, nodesOf, parseFields, partsOf, textOf, type Field, type Node } from './mime-tree.ts'
+import {
+  fieldOf,
+  isMessage,
+  nodesOf,
+  parseFields,
+  partsOf,
+  textOf,
+  type HeaderField,
+  type MimePart,
+} from './mime-tree.ts'
 import { addressIn } from './reported.ts'
 
 export type Feedback =
@@ -17,7 +26,11 @@ const MAX_COPIES = 10
  * Reads a complaint; undefined when the message is not one. `complains` tells whether the header says that the message
  * is a complaint; it is used for reports without a feedback part.
  */
-export function readFeedback(message: Buffer, tree: Node, complains: (tree: Node) => boolean): Feedback | undefined {
+export function readFeedback(
+  message: Buffer,
+  tree: MimePart,
+  complains: (tree: MimePart) => boolean,
+): Feedback | undefined {
   const parts = partsOf(tree)
   const part = parts.find(({ type }) => type === 'message/feedback-report')
   if (part) return judged(parseFields(textOf(message, part, MAX_REPORT)), copiesIn(message, tree), [])
@@ -42,7 +55,7 @@ export function readFeedback(message: Buffer, tree: Node, complains: (tree: Node
  * RFC 5965 §3: only `abuse` is a complaint; opt-out asks to unsubscribe;
  * other types say nothing about the reader's wish.
  */
-function judged(fields: Field[], copies: Field[][], texts: string[]): Feedback {
+function judged(fields: HeaderField[], copies: HeaderField[][], texts: string[]): Feedback {
   const feedbackType = (fieldOf({ fields }, 'feedback-type') ?? '').toLowerCase().slice(0, 40)
   const kind = feedbackType === 'abuse' ? 'complaint' : /^opt-out(?:-list)?$/.test(feedbackType) ? 'opt-out' : undefined
   return kind
@@ -51,7 +64,7 @@ function judged(fields: Field[], copies: Field[][], texts: string[]): Feedback {
 }
 
 /** The recipient who complained, when the report names one: many providers redact it; Microsoft put it in the copy. */
-function recipientOf(fields: Field[], copies: Field[][]): string | null {
+function recipientOf(fields: HeaderField[], copies: HeaderField[][]): string | null {
   const told = ['original-rcpt-to', 'removal-recipient'].map((name) => fieldOf({ fields }, name))
   const noted = copies.map((copy) => fieldOf({ fields: copy }, 'x-hmxmroriginalrecipient'))
   for (const value of [...told, ...noted]) {
@@ -62,7 +75,7 @@ function recipientOf(fields: Field[], copies: Field[][]): string | null {
 }
 
 /** The headers of attached copies of our mail: of whole copies, and of copies with only the header. */
-const copiesIn = (message: Buffer, tree: Node): Field[][] =>
+const copiesIn = (message: Buffer, tree: MimePart): HeaderField[][] =>
   [...nodesOf(tree)]
     .filter(({ type }) => isMessage(type) || type === 'text/rfc822-headers' || type === 'message/rfc822-headers')
     .slice(0, MAX_COPIES)
@@ -71,7 +84,7 @@ const copiesIn = (message: Buffer, tree: Node): Field[][] =>
 /** The form of our return paths and unsubscribe addresses: local parts of 26 characters. */
 const TOKEN = /(?<![\w.+-])(?:u-)?[a-z2-7]{26}(?=@)/gi
 
-function tokensIn(fields: Field[], copies: Field[][], texts: string[]): string[] {
+function tokensIn(fields: HeaderField[], copies: HeaderField[][], texts: string[]): string[] {
   const tokens = new Set<string>()
   const values = [fields, ...copies].flatMap((each) => each.map(({ value }) => value.slice(0, MAX_REPORT)))
   for (const text of [...values, ...texts])

@@ -3,7 +3,7 @@
 // contact. When the contact was removed, the merge tags are shown unfilled.
 import { withoutLineEnds } from '../base/clean-text.ts'
 import { jsonOf } from '../base/json.ts'
-import { cutTemplate, fill, textOfValue, type Values } from './template.ts'
+import { cutTemplate, fill, textOfValue, type TemplateValues } from './template.ts'
 
 export interface Identity {
   from: string
@@ -12,7 +12,7 @@ export interface Identity {
 }
 
 /** The columns that a campaign's mails share. */
-export interface Shared {
+export interface SharedIdentity {
   from_address: string | null
   subject: string
 }
@@ -26,7 +26,7 @@ export interface Tagged {
 }
 
 /** Values by merge tag, without the unsubscribe tags, which are empty in every test (specification "Campaign"). */
-export function valuesOf({ custom_fields, email, name }: Tagged): Values {
+export function valuesOf({ custom_fields, email, name }: Tagged): TemplateValues {
   const values = Object.create(null) as Record<string, string>
   const own = custom_fields === null ? undefined : jsonOf(custom_fields)
   for (const [field, value] of Object.entries(own ?? {})) values[field] = textOfValue(value)
@@ -55,7 +55,7 @@ export const messageIdOf = (id: string, domain: string): string => `<${id}@${dom
 /** The identity of a campaign's mail. `domain` is the sending domain; `to` is the recipient. */
 export const sharedIdentity = (
   id: string,
-  { from_address, subject }: Shared,
+  { from_address, subject }: SharedIdentity,
   domain: string,
   to: Tagged | undefined,
 ): Identity => ({
@@ -67,7 +67,7 @@ export const sharedIdentity = (
 /** The identity of any mail: from its own columns or, when it is a campaign's, from those of the campaign. */
 export const identityOf = (
   { from, id, message_id, subject }: Identity & { id: string },
-  campaign: Shared | undefined,
+  campaign: SharedIdentity | undefined,
   domain: string,
   to: Tagged | undefined,
 ): Identity => (campaign ? sharedIdentity(id, campaign, domain, to) : { from, subject, message_id })

@@ -70,7 +70,7 @@ function hides(style: string): boolean {
   })
 }
 
-interface Open {
+interface OpenElement {
   name: string
   hidden: boolean
   /** An unsubscribe link. */
@@ -80,12 +80,12 @@ interface Open {
 /** Whether a reader of the html can see an unsubscribe link. It reads the text once, so that no input makes it slow. */
 export function hasUnsubscribeLink(html: string): boolean {
   const rules = hidingRules(html)
-  const open: Open[] = []
+  const open: OpenElement[] = []
   const counts = new Map<string, number>()
   /** The number of open elements that are hidden, and of hidden elements whose end is not known. */
   let hidden = 0
   let leaving = 0
-  const pop = (): Open => {
+  const pop = (): OpenElement => {
     const top = must(open.pop(), 'An open element')
     count(counts, top.name, -1)
     if (top.hidden) hidden--
@@ -125,9 +125,9 @@ export function hasUnsubscribeLink(html: string): boolean {
   return false
 }
 
-type Token = { text: string } | { name: string; closing: boolean; attributes: Attributes }
+type HtmlToken = { text: string } | { name: string; closing: boolean; attributes: Attributes }
 
-function* tokensOf(html: string): Iterable<Token> {
+function* tokensOf(html: string): Iterable<HtmlToken> {
   const tag = /<(\/?)([a-z][^\s/>]*)/iy
   let text = 0
   for (let at = html.indexOf('<'); at >= 0; at = html.indexOf('<', at)) {

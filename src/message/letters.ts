@@ -21,11 +21,11 @@ import { octetOf } from './reencode.ts'
 import { relayed } from './relay.ts'
 
 /** The place of a part of the mail: in the job, or in a file. */
-export type Stored = { text: string } | { file: string }
+export type StoredText = { text: string } | { file: string }
 
 export interface StoredAttachment extends Attachment {
   /** Base64 when in the job, bytes when in a file. */
-  content: Stored
+  content: StoredText
   size: number
 }
 
@@ -50,13 +50,13 @@ export interface SubmittedBody {
   headers?: never
   attachments?: StoredAttachment[]
   /** The octets, in the job as latin1 characters. */
-  raw: Stored
+  raw: StoredText
 }
 
 export interface ComposeJob {
   mail: Omit<Mail, 'html' | 'text' | 'attachments'>
   /** JSON of a StoredBody whose files are names in `spool`. */
-  content: Stored
+  content: StoredText
   /** Directory of the files that attachments name. */
   spool: string
   signature: Signing

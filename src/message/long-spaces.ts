@@ -2,7 +2,7 @@
 // a line is no part of the text (RFC 2045 §6.7, rule 3); the library searches for it from every space again, so that a
 // megabyte of spaces would take hours. A run within a line gets soft line breaks, a run at the end is removed: the same
 // text in linear time.
-import { MalformedMessage, nodesOf, parseTree, type Node } from './mime-tree.ts'
+import { MalformedMessage, nodesOf, parseTree, type MimePart } from './mime-tree.ts'
 
 const LONG = 256
 const SPACE = 0x20
@@ -26,7 +26,7 @@ export function withoutLongSpaces(message: Buffer): Buffer {
   return pieces.length === 0 ? message : Buffer.concat([...pieces, message.subarray(done)])
 }
 
-function quotedParts(message: Buffer): Node[] {
+function quotedParts(message: Buffer): MimePart[] {
   try {
     return [...nodesOf(parseTree(message))].filter((node) => node.children.length === 0 && isQuoted(node))
   } catch (thrown) {
@@ -36,7 +36,7 @@ function quotedParts(message: Buffer): Node[] {
 }
 
 /** True when any one of several such fields says "quoted": it is unknown which field the library uses. */
-const isQuoted = ({ fields }: Node): boolean =>
+const isQuoted = ({ fields }: MimePart): boolean =>
   fields.some(({ name, value }) => /^content-transfer-encoding$/i.test(name) && /quoted/i.test(value))
 
 function* longRuns(message: Buffer, start: number, end: number): Iterable<[number, number]> {

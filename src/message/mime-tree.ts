@@ -21,15 +21,15 @@ const TAB = 0x09
 const SPACE = 0x20
 const DASH = 0x2d
 
-export interface Field {
+export interface HeaderField {
   /** The name in the letter case of the message. */
   name: string
   /** Unfolded, not decoded; octets as latin1 characters. */
   value: string
 }
 
-export interface Node {
-  fields: Field[]
+export interface MimePart {
+  fields: HeaderField[]
   /** Lower case; "text/plain" when the part names none. */
   type: string
   params: ReadonlyMap<string, string>
@@ -39,16 +39,16 @@ export interface Node {
   /** Offsets of the body. */
   start: number
   end: number
-  children: Node[]
+  children: MimePart[]
 }
 
 /** The value of the first field of that name, trimmed; undefined when there is none. */
-export function fieldOf({ fields }: Pick<Node, 'fields'>, name: string): string | undefined {
+export function fieldOf({ fields }: Pick<MimePart, 'fields'>, name: string): string | undefined {
   const wanted = name.toLowerCase()
   return fields.find((field) => field.name.toLowerCase() === wanted)?.value.trim()
 }
 
-interface Budget {
+interface ParseBudget {
   parts: number
   /** Lines that look like a boundary but are not one. */
   lookalikes: number
@@ -59,7 +59,7 @@ interface Budget {
 const MAX_LOOKALIKES = 1_000_000
 
 /** Parses a message into a tree. Throws MalformedMessage when it exceeds a limit. */
-export function parseTree(message: Buffer): Node {
+export function parseTree(message: Buffer): MimePart {
   return parseNode(
     message,
     { start: 0, end: message.length, depth: 0, fallback: 'text/plain' },
@@ -83,8 +83,8 @@ function bodyStart(message: Buffer, start: number, end: number): number {
 }
 
 /** The fields of a header block (RFC 5322 §2.2), at most 1,001 of them. Lines that are not fields are skipped. */
-export function parseFields(block: string): Field[] {
-  const fields: Field[] = []
+export function parseFields(block: string): HeaderField[] {
+  const fields: HeaderField[] = []
   for (const line of block.split(/\r?\n(?![ \t])/)) {
     const [, name, value] = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:([\s\S]*)$/.exec(line) ?? []
     if (name === undefined || value === undefined) continue
@@ -95,7 +95,7 @@ export function parseFields(block: string): Field[] {
 }
 
 /** The place of a part in its message. */
-interface Place {
+interface PartPlace {
   start: number
   end: number
   /** Parts around it. */
@@ -104,7 +104,7 @@ interface Place {
   fallback: string
 }
 
-function parseNode(message: Buffer, { depth, end, fallback, start }: Place, budget: Budget): Node {
+function parseNode(message: Buffer, { depth, end, fallback, start }: PartPlace, budget: ParseBudget): MimePart {
   if (depth > MAX_DEPTH) throw new MalformedMessage(`Its parts are nested more than ${MAX_DEPTH} deep.`)
   if (++budget.parts > MAX_PARTS) throw new MalformedMessage(`It has more than ${MAX_PARTS} parts.`)
   const body = bodyStart(message, start, end)
@@ -114,7 +114,7 @@ function parseNode(message: Buffer, { depth, end, fallback, start }: Place, budg
   const { value, params } = parseParameters(fieldOf({ fields }, 'content-type') ?? fallback)
   const type = /^[\w.+-]+\/[\w.+-]+$/.test(value) ? value.toLowerCase() : fallback
   const encoding = upTo(fieldOf({ fields }, 'content-transfer-encoding') ?? '7bit', /[\s;]/).toLowerCase()
-  const node: Node = { fields, type, params, encoding, at: start, start: body, end, children: [] }
+  const node: MimePart = { fields, type, params, encoding, at: start, start: body, end, children: [] }
   if (type.startsWith('multipart/')) {
     const inside = type === 'multipart/digest' ? 'message/rfc822' : 'text/plain'
     for (const boundary of boundariesOf(params.get('boundary') ?? '', budget))
@@ -132,7 +132,7 @@ export const isMessage = (type: string): boolean => type === 'message/rfc822' ||
  * The readings of a boundary parameter: as written, and without comments (RFC 5322 §3.2.2). Some programs remove
  * comments, others treat them as a part of the boundary. Parts are found by both readings.
  */
-function boundariesOf(written: string, budget: Budget): string[] {
+function boundariesOf(written: string, budget: ParseBudget): string[] {
   if (written.includes('(') && ++budget.commented > MAX_COMMENTED)
     throw new MalformedMessage(`More than ${MAX_COMMENTED} of its boundaries have comments.`)
   let bare = ''
@@ -153,7 +153,7 @@ function* partsBetween(
   start: number,
   end: number,
   boundary: string,
-  budget: Budget,
+  budget: ParseBudget,
 ): Iterable<[number, number]> {
   // The search includes the line end before the boundary: otherwise a body of dashes would match at every octet.
   const mark = Buffer.from(`\n--${boundary}`, 'latin1')
@@ -214,18 +214,18 @@ export function parseParameters(text: string): { value: string; params: Readonly
 }
 
 /** The nodes of a message, the root first, without those of messages inside it. */
-export function partsOf(tree: Node): Node[] {
+export function partsOf(tree: MimePart): MimePart[] {
   return [tree, ...(isMessage(tree.type) ? [] : tree.children.flatMap(partsOf))]
 }
 
 /** All nodes, the root first, those of messages inside it too. */
-export function* nodesOf(node: Node): Iterable<Node> {
+export function* nodesOf(node: MimePart): Iterable<MimePart> {
   yield node
   for (const child of node.children) yield* nodesOf(child)
 }
 
 /** A part's content, decoded from its transfer encoding or from `as`; made of at most `max` octets of the message. */
-export function octetsOf(message: Buffer, { start, end, encoding }: Node, max: number, as = encoding): Buffer {
+export function octetsOf(message: Buffer, { start, end, encoding }: MimePart, max: number, as = encoding): Buffer {
   const bytes = message.subarray(start, Math.min(end, start + max))
   if (as === 'base64') return Buffer.from(bytes.toString('latin1').replace(/[^A-Za-z0-9+/=]/g, ''), 'base64')
   return as === 'quoted-printable' ? fromQuotedPrintable(bytes.toString('latin1')) : bytes
@@ -235,7 +235,7 @@ export function octetsOf(message: Buffer, { start, end, encoding }: Node, max: n
  * A part's content as text, its transfer encoding undone; at most `max` octets of the message are decoded. It is read
  * as UTF-8 where possible, else in the charset that the part names.
  */
-export function textOf(message: Buffer, node: Node, max: number): string {
+export function textOf(message: Buffer, node: MimePart, max: number): string {
   const { params } = node
   const decoded = octetsOf(message, node, max)
   const charset = params.get('charset') ?? 'utf-8'

@@ -4,7 +4,7 @@ import libmime from 'libmime'
 import { MailParser, type AttachmentStream, type MessageText } from 'mailparser'
 import { forLine } from '../base/clean-text.ts'
 import { withoutLongSpaces } from './long-spaces.ts'
-import { fieldOf, type Node } from './mime-tree.ts'
+import { fieldOf, type MimePart } from './mime-tree.ts'
 import { plainBody } from './plain-body.ts'
 
 export interface InboundAttachment {
@@ -54,7 +54,7 @@ export function decoded(value: string): string {
 }
 
 /** Reads the header of a message. */
-export function parseHeader(tree: Node): ParsedHeader {
+export function parseHeader(tree: MimePart): ParsedHeader {
   const headers: Record<string, string | string[]> = Object.create(null) as Record<string, string | string[]>
   for (const { name, value } of tree.fields) {
     const key = name.toLowerCase()

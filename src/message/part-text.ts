@@ -1,6 +1,6 @@
 // Texts that stand in a message as they are: what the API shows of a submitted mail is then not stored a second time,
 // but read from the mail's octets.
-import { parseTree, partsOf, type Node } from './mime-tree.ts'
+import { parseTree, partsOf, type MimePart } from './mime-tree.ts'
 
 /** A text that is the content of a part; `part` is its index in `partsOf`. */
 export interface PartText {
@@ -13,7 +13,7 @@ export type MailText = string | PartText | null
 const AS_IS = new Set(['7bit', '8bit', 'binary'])
 
 /** The text of a part without a transfer encoding and with ASCII alone, lines ended by LF; undefined for others. */
-function asciiOf(message: Buffer, { encoding, end, start }: Node): string | undefined {
+function asciiOf(message: Buffer, { encoding, end, start }: MimePart): string | undefined {
   if (!AS_IS.has(encoding)) return undefined
   const text = message.toString('latin1', start, end)
   return /[^\0-\x7f]/.test(text) ? undefined : text.replaceAll('\r\n', '\n')
@@ -22,7 +22,7 @@ function asciiOf(message: Buffer, { encoding, end, start }: Node): string | unde
 /** Replaces texts by the parts that hold exactly them. */
 export function referTo<Texts extends { html: string | null; text: string | null }>(
   message: Buffer,
-  tree: Node,
+  tree: MimePart,
   texts: Texts,
 ): Omit<Texts, 'html' | 'text'> & { html: MailText; text: MailText } {
   const parts = partsOf(tree).map((node) => (node.children.length > 0 ? undefined : asciiOf(message, node)))

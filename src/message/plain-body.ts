@@ -1,7 +1,7 @@
 // Reads the body of a message in one of the usual forms without the streams of the library: one text, or a text and an
 // html page as alternatives, in UTF-8. The text is the same as the library's (a test compares them). The library reads
 // every message that different programs could read differently.
-import { fromQuotedPrintable, parseTree, type Node } from './mime-tree.ts'
+import { fromQuotedPrintable, parseTree, type MimePart } from './mime-tree.ts'
 
 export interface PlainBody {
   text: string | null
@@ -28,7 +28,7 @@ export function plainBody(message: Buffer): PlainBody | undefined {
   if (others.length === 0) return single === tree ? withText(message, tree) : undefined
   const boundary = boundaryOf(tree)
   if (boundary === undefined || others.length > 1 || !standsThrice(message, tree, boundary)) return undefined
-  const [first, second] = tree.children as [Node, Node]
+  const [first, second] = tree.children as [MimePart, MimePart]
   if (!isClear(message, first) || !isClear(message, second)) return undefined
   const text = withText(message, first)
   const page = withText(message, second)
@@ -37,27 +37,27 @@ export function plainBody(message: Buffer): PlainBody | undefined {
 }
 
 /** The value of the only field of that name; "" when there is none, undefined when there are several. */
-function valueOf({ fields }: Node, name: string): string | undefined {
+function valueOf({ fields }: MimePart, name: string): string | undefined {
   const values = fields.filter((field) => field.name.toLowerCase() === name).map(({ value }) => value.trim())
   return values.length > 1 ? undefined : (values[0] ?? '')
 }
 
 /** Whether each line that some reader could take for a field of `FAMILY` is one of the fields that we read. */
-function isClear(message: Buffer, node: Node): boolean {
+function isClear(message: Buffer, node: MimePart): boolean {
   const header = message.toString('latin1', node.at, node.start)
   const named = ['content-type', 'content-transfer-encoding'].filter((name) => valueOf(node, name) !== '')
   // oxlint-disable-next-line no-control-regex
   return (header.match(FAMILY)?.length ?? 0) === named.length && !/[\0\x0b\x0c]/.test(header)
 }
 
-function boundaryOf(tree: Node): string | undefined {
+function boundaryOf(tree: MimePart): string | undefined {
   const match = ALTERNATIVES.exec(valueOf(tree, 'content-type') ?? '')
   const encoding = valueOf(tree, 'content-transfer-encoding')
   return match && encoding !== undefined && /^(?:[78]bit)?$/i.test(encoding) ? (match[1] ?? match[2]) : undefined
 }
 
 /** Whether the boundary is in the body three times, each time as a whole line: before, between and after the parts. */
-function standsThrice(message: Buffer, { end, start }: Node, boundary: string): boolean {
+function standsThrice(message: Buffer, { end, start }: MimePart, boundary: string): boolean {
   const pieces = message.toString('latin1', start, end).split(`--${boundary}`)
   if (pieces.length !== 4) return false
   const [before, first, second, after] = pieces as [string, string, string, string]
@@ -66,7 +66,7 @@ function standsThrice(message: Buffer, { end, start }: Node, boundary: string): 
 }
 
 /** Text or html of a leaf. */
-function withText(message: Buffer, node: Node): PlainBody | undefined {
+function withText(message: Buffer, node: MimePart): PlainBody | undefined {
   const type = valueOf(node, 'content-type')
   const encoding = valueOf(node, 'content-transfer-encoding')
   if (type === undefined || encoding === undefined) return undefined
@@ -81,7 +81,7 @@ function withText(message: Buffer, node: Node): PlainBody | undefined {
 }
 
 /** A leaf's octets, its transfer encoding undone; undefined when it is not written strictly. */
-function contentOf(message: Buffer, { end, start }: Node, encoding: string): Buffer | undefined {
+function contentOf(message: Buffer, { end, start }: MimePart, encoding: string): Buffer | undefined {
   const octets = message.subarray(start, end)
   if (encoding === 'base64') {
     const text = octets.toString('latin1').replaceAll('\r\n', '')

@@ -2,7 +2,7 @@
 // checked by every file name that a mail reader may give it, and by its first octets, whether it is declared as an
 // attachment or as text.
 import { refusalOf } from './file-type.ts'
-import { isMessage, MalformedMessage, MAX_DEPTH, nodesOf, octetsOf, parseTree, type Node } from './mime-tree.ts'
+import { isMessage, MalformedMessage, MAX_DEPTH, nodesOf, octetsOf, parseTree, type MimePart } from './mime-tree.ts'
 import { decoded } from './parse.ts'
 
 /** The number of octets at the beginning of a file that show its type. */
@@ -12,7 +12,7 @@ const HEAD = 64
  * `"a.exe" is of a type …` for the first part that is refused; undefined when there is none. Throws MalformedMessage
  * beyond the limits.
  */
-export function programIn(message: Buffer, tree: Node, depth = 0): string | undefined {
+export function programIn(message: Buffer, tree: MimePart, depth = 0): string | undefined {
   if (depth > MAX_DEPTH) throw new MalformedMessage(`Its messages are nested more than ${MAX_DEPTH} deep.`)
   for (const node of nodesOf(tree)) {
     const found = programOf(message, node) ?? programInside(message, node, depth)
@@ -22,13 +22,13 @@ export function programIn(message: Buffer, tree: Node, depth = 0): string | unde
 }
 
 /** Checks a message inside a part with a transfer encoding: parseTree skips it, readers open it (RFC 6532 §3.7). */
-function programInside(message: Buffer, node: Node, depth: number): string | undefined {
+function programInside(message: Buffer, node: MimePart, depth: number): string | undefined {
   if (node.children.length > 0 || !isMessage(node.type)) return undefined
   const inner = octetsOf(message, node, node.end - node.start)
   return programIn(inner, parseTree(inner), depth + 1)
 }
 
-function programOf(message: Buffer, node: Node): string | undefined {
+function programOf(message: Buffer, node: MimePart): string | undefined {
   const names = namesOf(node)
   for (const name of names) {
     const why = refusalOf(name, NOTHING)
@@ -45,17 +45,17 @@ function programOf(message: Buffer, node: Node): string | undefined {
 
 const NOTHING = Buffer.alloc(0)
 
-const valuesOf = ({ fields }: Node, wanted: RegExp): string[] =>
+const valuesOf = ({ fields }: MimePart, wanted: RegExp): string[] =>
   fields.flatMap(({ name, value }) => (wanted.test(name) ? [value] : []))
 
 /** Whether a part is text to be shown, not saved. Such text may begin with "MZ" or "#!" without being a program. */
-const isShown = (node: Node): boolean =>
+const isShown = (node: MimePart): boolean =>
   node.type.startsWith('text/') && !valuesOf(node, /^content-disposition$/i).some((value) => /attachment/i.test(value))
 // oxlint-disable-next-line no-control-regex
 const isText = (head: Buffer): boolean => !/[\0-\x08\x0e-\x1f]/.test(head.toString('latin1'))
 
 /** The first octets in each of the encodings that the part names; mostly one. */
-function headsOf(message: Buffer, node: Node): Buffer[] {
+function headsOf(message: Buffer, node: MimePart): Buffer[] {
   const named = valuesOf(node, /^content-transfer-encoding$/i).map((value) =>
     /base64/i.test(value) ? 'base64' : /quoted/i.test(value) ? 'quoted-printable' : '7bit',
   )
@@ -75,7 +75,7 @@ const NAME = /\b((?:file)?name)(?:\*(\d{1,4}))?(\*?)\s*=\s*(?:"((?:[^"\\]|\\[\s\
  * a semicolon; whole names, and names joined from pieces (RFC 2231 §3); with percent encoding (RFC 2231 §4) and encoded
  * words (RFC 2047; not allowed there, but widely used) decoded, and without comments.
  */
-function namesOf(node: Node): string[] {
+function namesOf(node: MimePart): string[] {
   const names = new Set<string>()
   for (const field of valuesOf(node, /^content-(?:type|disposition)$/i)) {
     const pieces = new Map<string, string[]>()

@@ -8,7 +8,7 @@ import {
   MalformedMessage,
   nodesOf,
   parseTree,
-  type Node,
+  type MimePart,
 } from './mime-tree.ts'
 import { MAX_PLAIN_LINE } from './octets.ts'
 import { encodeQuotedPrintable } from './quoted-printable.ts'
@@ -67,7 +67,7 @@ interface Edit {
 }
 
 function reencoded(message: Buffer, needs: (body: string) => boolean, sevenBit = false): Buffer | Fixed {
-  let nodes: Node[]
+  let nodes: MimePart[]
   try {
     nodes = [...nodesOf(parseTree(message))]
   } catch (thrown) {
@@ -91,7 +91,12 @@ function reencoded(message: Buffer, needs: (body: string) => boolean, sevenBit =
   return Buffer.concat([...pieces, message.subarray(done)])
 }
 
-function editsOf(message: Buffer, node: Node, needs: (body: string) => boolean, sevenBit: boolean): Edit[] | 'whole' {
+function editsOf(
+  message: Buffer,
+  node: MimePart,
+  needs: (body: string) => boolean,
+  sevenBit: boolean,
+): Edit[] | 'whole' {
   if (node.children.length > 0 || isMessage(node.type)) {
     // The encoding of a multipart only describes its parts (RFC 2045 §6.4).
     const wide = sevenBit && /^(?:8bit|binary)$/.test(node.encoding)
@@ -123,7 +128,7 @@ function editsOf(message: Buffer, node: Node, needs: (body: string) => boolean, 
 const FIELD = /^content-transfer-encoding[ \t]*:[^\r\n]*(?:\r\n[ \t][^\r\n]*)*\r\n/im
 
 /** The header of a part with its encoding replaced. */
-function headerEdit(message: Buffer, { at, start }: Node, encoding: string): Edit {
+function headerEdit(message: Buffer, { at, start }: MimePart, encoding: string): Edit {
   const header = message.toString('latin1', at, start)
   const field = `Content-Transfer-Encoding: ${encoding}\r\n`
   if (FIELD.test(header)) return { from: at, to: start, text: header.replace(FIELD, field) }

@@ -4,13 +4,13 @@ import { withAsciiHeader } from './ascii-header.ts'
 import { stuffDots } from './compose.ts'
 import { signRelayed, type Signature } from './dkim.ts'
 import { headerField } from './headers.ts'
-import { MalformedMessage, parseTree, partsOf, type Node } from './mime-tree.ts'
+import { MalformedMessage, parseTree, partsOf, type MimePart } from './mime-tree.ts'
 import { MAX_PLAIN_LINE } from './octets.ts'
 import { encodeQuotedPrintable } from './quoted-printable.ts'
 import { inSevenBits, SEALED, type Fixed } from './reencode.ts'
 import { track, type Tracking } from './tracking.ts'
 
-export interface Relay {
+export interface RelayChanges {
   tracking: Tracking | null
   /** Fields of this server, put in front. */
   extra: readonly (readonly [name: string, value: string])[]
@@ -23,7 +23,7 @@ export interface Relay {
 /** The octets that follow DATA, final dot included; or why the mail has no form that the server accepts. */
 export function relayed(
   message: Buffer,
-  { asciiHeader, extra, sevenBit, tracking }: Relay,
+  { asciiHeader, extra, sevenBit, tracking }: RelayChanges,
   signature: Signature,
 ): Uint8Array<ArrayBuffer> | Fixed {
   const tracked = tracking ? trackMessage(message, tracking) : message
@@ -61,8 +61,8 @@ function trackMessage(message: Buffer, tracking: Tracking): Buffer {
   return done === 0 ? message : Buffer.concat([...pieces, message.subarray(done)])
 }
 
-function pagesOf(message: Buffer): Node[] {
-  let tree: Node
+function pagesOf(message: Buffer): MimePart[] {
+  let tree: MimePart
   try {
     tree = parseTree(message)
   } catch (thrown) {
@@ -74,15 +74,15 @@ function pagesOf(message: Buffer): Node[] {
   return parts.filter((part) => part.type === 'text/html' && !isAttachment(part) && readsAsAscii(part))
 }
 
-const isAttachment = ({ fields }: Node): boolean =>
+const isAttachment = ({ fields }: MimePart): boolean =>
   fields.some(({ name, value }) => /^content-disposition$/i.test(name) && /^\s*attachment\b/i.test(value))
 
 /** Whether its charset writes markup as ASCII. */
-const readsAsAscii = ({ params }: Node): boolean =>
+const readsAsAscii = ({ params }: MimePart): boolean =>
   !/^(?:utf-?(?:7|16|32)|iso-2022|ucs)/i.test(params.get('charset') ?? '')
 
 /** A page's body with tracking, in its transfer encoding; undefined when that is impossible. */
-function trackPage(message: Buffer, { encoding, end, start }: Node, tracking: Tracking): Buffer | undefined {
+function trackPage(message: Buffer, { encoding, end, start }: MimePart, tracking: Tracking): Buffer | undefined {
   // The last line end must stay: the final dot follows it.
   const whole = message.toString('latin1', start, end)
   const last = whole.endsWith('\r\n') ? '\r\n' : ''

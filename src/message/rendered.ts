@@ -2,7 +2,7 @@
 // tracking and no working unsubscribe link. The mail that is really sent is made by campaign.ts.
 import { withoutLineEnds } from '../base/clean-text.ts'
 import { withFooter } from './footer.ts'
-import { cutTemplate, escapeHtml, fill, type Values } from './template.ts'
+import { cutTemplate, escapeHtml, fill, type TemplateValues } from './template.ts'
 
 export interface Rendered {
   subject: string
@@ -10,14 +10,14 @@ export interface Rendered {
   text: string | null
 }
 
-export interface Content {
+export interface RenderedContent {
   subject: string
   body_html: string
   body_text: string | null
 }
 
 /** Subject and bodies with their values. */
-export function render({ body_html, body_text, subject }: Content, values: Values): Rendered {
+export function render({ body_html, body_text, subject }: RenderedContent, values: TemplateValues): Rendered {
   const { html, text } = withFooter({ html: body_html, text: body_text }, false)
   return {
     subject: fill(cutTemplate(subject), values, withoutLineEnds),

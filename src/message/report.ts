@@ -4,7 +4,7 @@
 // not count.
 import { isComplaint, isFromServer, parseBounceText, wordsOf } from './bounce-text.ts'
 import { readFeedback, type Feedback } from './feedback.ts'
-import { fieldOf, isMessage, parseFields, partsOf, textOf, type Field, type Node } from './mime-tree.ts'
+import { fieldOf, isMessage, parseFields, partsOf, textOf, type HeaderField, type MimePart } from './mime-tree.ts'
 import {
   addressIn,
   clean,
@@ -29,7 +29,7 @@ const MAX_REPORT = 64 * 1024
 const MAX_RECIPIENTS = 100
 
 /** Reads the report in a message; undefined for an ordinary mail. */
-export function readReport(message: Buffer, tree: Node): Report | undefined {
+export function readReport(message: Buffer, tree: MimePart): Report | undefined {
   const parts = partsOf(tree)
   const feedback = readFeedback(message, tree, isComplaint)
   if (feedback) return feedback
@@ -44,7 +44,7 @@ export function readReport(message: Buffer, tree: Node): Report | undefined {
 const named = ({ address, original }: ReportedRecipient): boolean => address !== '' || original !== null
 
 /** Reads a delivery report, from fields or free text; with `fieldsOnly` only from fields. */
-function readBounce(message: Buffer, tree: Node, fieldsOnly = false): Report | undefined {
+function readBounce(message: Buffer, tree: MimePart, fieldsOnly = false): Report | undefined {
   const fromServer = isFromServer(tree)
   const status = partsOf(tree).find(({ type }) => /^message\/(?:global-)?delivery-status$/.test(type))
   if (status && (fromServer || tree.type === 'multipart/report')) {
@@ -81,8 +81,8 @@ function readStatus(text: string): Report | undefined {
 }
 
 /** Some servers omit the empty line between two recipients: a repeated field name begins the next one. */
-function recipientGroups(fields: Field[]): Field[][] {
-  let group: Field[] = []
+function recipientGroups(fields: HeaderField[]): HeaderField[][] {
+  let group: HeaderField[] = []
   const groups = [group]
   let names = new Set<string>()
   for (const field of fields) {
@@ -100,7 +100,7 @@ function recipientGroups(fields: Field[]): Field[][] {
 /**
  * The action (RFC 3464 §2.3.3); without one, the class of the status decides. Some servers write "expired" for failed.
  */
-function actionOf(fields: Field[]): string | undefined {
+function actionOf(fields: HeaderField[]): string | undefined {
   const said = fieldOf({ fields }, 'action')?.toLowerCase()
   const action = /^[a-z-]{1,40}/.exec(said ?? '')?.[0]
   if (action !== undefined) return /^(?:failure|expired)$/.test(action) ? 'failed' : action
@@ -109,7 +109,7 @@ function actionOf(fields: Field[]): string | undefined {
   return (fieldOf({ fields }, 'status') ?? '').startsWith('5') ? 'failed' : 'unknown'
 }
 
-function recipientOf(fields: Field[], reporter: string | undefined): ReportedRecipient {
+function recipientOf(fields: HeaderField[], reporter: string | undefined): ReportedRecipient {
   const text = clean(untyped(fieldOf({ fields }, 'diagnostic-code') ?? ''))
   const field = /^([245]\.\d{1,3}\.\d{1,3})/.exec(fieldOf({ fields }, 'status') ?? '')?.[1] ?? null
   const quoted = statusIn(text)
@@ -128,7 +128,7 @@ function recipientOf(fields: Field[], reporter: string | undefined): ReportedRec
 }
 
 /** The report with the recipient or the server's answer taken from the text, where the fields lack them. */
-function completed(report: Report & { kind: 'bounce' }, message: Buffer, tree: Node): Report {
+function completed(report: Report & { kind: 'bounce' }, message: Buffer, tree: MimePart): Report {
   const vague = (each: ReportedRecipient): boolean =>
     !named(each) || (each.code === null && !/[a-z]{3}/i.test(each.text))
   if (!report.recipients.some(vague)) return report
@@ -149,7 +149,7 @@ function completed(report: Report & { kind: 'bounce' }, message: Buffer, tree: N
 }
 
 /** The status fields inside the text, before the copy of our mail, which may hold anything. */
-function looseStatus(message: Buffer, tree: Node): Report | undefined {
+function looseStatus(message: Buffer, tree: MimePart): Report | undefined {
   const words = wordsOf(message, tree).join('\n')
   const from = words.search(/^(?:Reporting-MTA|Original-Recipient|Final-Recipient):/im)
   return from < 0 ? undefined : readStatus(words.slice(from))

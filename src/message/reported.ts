@@ -1,7 +1,7 @@
 // The facts of a report about one recipient, and readers for its text: bounded, one line, without control characters.
 // Also: whether a mail says that a program wrote it.
 import { forLog } from '../base/clean-text.ts'
-import { fieldOf, type Node } from './mime-tree.ts'
+import { fieldOf, type MimePart } from './mime-tree.ts'
 
 /** One recipient of a report. */
 export interface ReportedRecipient {
@@ -93,7 +93,7 @@ function decodedWord(word: string, charset: string, encoding: string, text: stri
 }
 
 /** Whether no person wrote the answer (RFC 3834 §5): by its fields, or by its subject. */
-export function isAutoReply(tree: Node): boolean {
+export function isAutoReply(tree: MimePart): boolean {
   const submitted = fieldOf(tree, 'auto-submitted')?.toLowerCase()
   if (submitted !== undefined && !/^no(?:$|[\s;(])/.test(submitted)) return true
   if (/^auto[_-]?reply$/i.test(fieldOf(tree, 'precedence') ?? '')) return true

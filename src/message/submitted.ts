@@ -26,7 +26,7 @@ interface RawField {
 }
 
 /** Requests of the sender to this server, from fields of its own, which are removed. */
-export interface Wishes {
+export interface SubmittedWishes {
   agent_id?: string
   track_opens?: boolean
   track_clicks?: boolean
@@ -44,7 +44,7 @@ export interface SubmittedHeader {
   subject: string
   /** With its angle brackets, as the sender gave it; null when there was none. */
   messageId: string | null
-  wishes: Wishes
+  wishes: SubmittedWishes
   /**
    * The header to send, octets as latin1 characters, without the empty line.
    * `messageId` is used when the mail has none.
@@ -155,10 +155,10 @@ function listed(fields: readonly RawField[], name: string): Map<string, string> 
   return mailboxes
 }
 
-function wishesOf(fields: readonly RawField[]): Wishes {
+function wishesOf(fields: readonly RawField[]): SubmittedWishes {
   const wishes: Record<string, string | boolean> = {}
   for (const field of fields) {
-    const wish = WISHES[field.name as keyof typeof WISHES] as keyof Wishes | undefined
+    const wish = WISHES[field.name as keyof typeof WISHES] as keyof SubmittedWishes | undefined
     if (wish === undefined) {
       if (field.name.startsWith('x-postrider-'))
         throw new UnsendableHeader(

@@ -52,10 +52,14 @@ export const tagsOf = (pieces: readonly Piece[]): string[] =>
   pieces.flatMap((piece) => (typeof piece === 'string' ? [] : [piece.tag]))
 
 /** Values by tag; only own properties count, so that no tag reads an inherited one such as "constructor". */
-export type Values = Readonly<Record<string, string>>
+export type TemplateValues = Readonly<Record<string, string>>
 
 /** The value of a tag passed through `form`, else the tag's own text for this case, else ''. */
-export function valueOf(values: Values, { otherwise, tag, whole = tag }: Tag, form: (value: string) => string): string {
+export function valueOf(
+  values: TemplateValues,
+  { otherwise, tag, whole = tag }: Tag,
+  form: (value: string) => string,
+): string {
   const own = (name: string): string => (Object.hasOwn(values, name) ? values[name] : undefined) ?? ''
   const value = own(whole) || own(tag)
   return value === '' && otherwise !== undefined ? otherwise : form(value)
@@ -64,7 +68,7 @@ export function valueOf(values: Values, { otherwise, tag, whole = tag }: Tag, fo
 /** The text with its values filled in, each passed through `form`. */
 export function fill(
   pieces: readonly Piece[],
-  values: Values,
+  values: TemplateValues,
   form: (value: string) => string = (value) => value,
 ): string {
   let text = ''

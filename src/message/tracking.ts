@@ -45,14 +45,14 @@ export function readClickToken(key: Buffer, token: string): { delivery: number; 
   return { delivery, url }
 }
 
-type Place = Pick<Tracking, 'base' | 'key'>
+type LinkBase = Pick<Tracking, 'base' | 'key'>
 
 /** The URL on this server that a tracked link leads to. */
-export const trackedUrl = ({ base, key }: Place, delivery: number, url: string): string =>
+export const trackedUrl = ({ base, key }: LinkBase, delivery: number, url: string): string =>
   `${base}/t/c/${sealToken(secretOf(key), 'c', JSON.stringify([delivery, url]))}`
 
 /** The one-pixel image whose loading is counted as an open. */
-export const pixelOf = ({ base, key }: Place, delivery: number): string =>
+export const pixelOf = ({ base, key }: LinkBase, delivery: number): string =>
   `<img src="${base}/t/o/${sealToken(secretOf(key), 'o', String(delivery))}.gif" width="1" height="1" alt="" style="border:0;width:1px;height:1px">`
 
 let known: { text: string; secret: Buffer } | undefined

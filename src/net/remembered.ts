@@ -1,9 +1,9 @@
 // Caches DNS answers for a short time: SPF and DMARC ask for the same names with every mail of one sender.
 // A failed question is asked again.
 import { SECOND, type Clock } from '../base/clock.ts'
-import { askType, type Answer, type Mx, type Resolver } from './resolver.ts'
+import { askType, type ResolverAnswer, type Mx, type Resolver } from './resolver.ts'
 
-type Found = Answer<string | Mx>
+type RememberedAnswer = ResolverAnswer<string | Mx>
 
 /** Shorter than the usual TTL of mail records, long enough for a burst of mail. */
 const LIFETIME = 30 * SECOND
@@ -19,8 +19,11 @@ const MAX_NAME = 255
  * A function that asks `resolver` by type, or returns its answer of the last half minute.
  * Equal questions at once are asked once.
  */
-export function remembering(resolver: Resolver, clock: Clock): (name: string, type: string) => Promise<Found> {
-  const kept = new Map<string, { answer: Promise<Found>; until: number }>()
+export function remembering(
+  resolver: Resolver,
+  clock: Clock,
+): (name: string, type: string) => Promise<RememberedAnswer> {
+  const kept = new Map<string, { answer: Promise<RememberedAnswer>; until: number }>()
   return (name, type) => {
     if (name.length > MAX_NAME) return askType(resolver, name, type)
     const question = `${type} ${name.toLowerCase()}`
@@ -37,7 +40,7 @@ export function remembering(resolver: Resolver, clock: Clock): (name: string, ty
   }
 }
 
-function isWorthKeeping(found: Found): boolean {
+function isWorthKeeping(found: RememberedAnswer): boolean {
   if (found.kind !== 'found') return found.kind !== 'failed'
   const letters = found.records.reduce((sum, record) => sum + lettersOf(record), 0)
   return letters <= MAX_LETTERS

@@ -6,7 +6,7 @@ import { codeOf, isLocal } from '../base/errors.ts'
 import { semaphore } from '../base/semaphore.ts'
 import { formatEndpoint } from '../base/network.ts'
 
-export type Answer<T> =
+export type ResolverAnswer<T> =
   | { kind: 'found'; records: T[] }
   /** The name exists without such a record (NODATA). */
   | { kind: 'none' }
@@ -25,17 +25,17 @@ export interface Mx {
 }
 
 export interface Resolver {
-  mx(name: string): Promise<Answer<Mx>>
+  mx(name: string): Promise<ResolverAnswer<Mx>>
   /** TXT records, each with its strings joined. */
-  txt(name: string): Promise<Answer<string>>
-  a(name: string): Promise<Answer<string>>
-  aaaa(name: string): Promise<Answer<string>>
-  cname(name: string): Promise<Answer<string>>
-  ptr(name: string): Promise<Answer<string>>
+  txt(name: string): Promise<ResolverAnswer<string>>
+  a(name: string): Promise<ResolverAnswer<string>>
+  aaaa(name: string): Promise<ResolverAnswer<string>>
+  cname(name: string): Promise<ResolverAnswer<string>>
+  ptr(name: string): Promise<ResolverAnswer<string>>
 }
 
 /** Asks by the name of a record type; a type that mail does not use gives 'none'. Never rejects. */
-export function askType(resolver: Resolver, name: string, type: string): Promise<Answer<string | Mx>> {
+export function askType(resolver: Resolver, name: string, type: string): Promise<ResolverAnswer<string | Mx>> {
   switch (type) {
     case 'TXT':
       return resolver.txt(name)
@@ -55,7 +55,7 @@ export function askType(resolver: Resolver, name: string, type: string): Promise
 }
 
 /** An answer in the form of node:dns, for libraries that expect it: records, or a thrown error with a code. */
-export function asNodeDns(answer: Answer<string | Mx>, type: string): string[] | string[][] {
+export function asNodeDns(answer: ResolverAnswer<string | Mx>, type: string): string[] | string[][] {
   if (answer.kind === 'found')
     return type === 'TXT' ? answer.records.map((text) => [text as string]) : (answer.records as string[])
   const code = { none: 'ENODATA', nxdomain: 'ENOTFOUND', failed: 'ETIMEOUT' }[answer.kind]
@@ -80,7 +80,7 @@ export function createResolver({ servers, timeout = 3000, tries = 3 }: ResolverO
   const resolver = new NodeResolver({ timeout, tries })
   if (servers.length > 0) resolver.setServers(servers.map(({ host, port }) => formatEndpoint(host, port)))
   const turn = semaphore(MAX_ASKED)
-  const inTurn = <T>(question: () => Promise<T[]>): Promise<Answer<T>> => turn(() => ask(question))
+  const inTurn = <T>(question: () => Promise<T[]>): Promise<ResolverAnswer<T>> => turn(() => ask(question))
   const clean = (host: string): string => host.toLowerCase().replace(/\.$/, '')
   return {
     mx: (name) =>
@@ -95,7 +95,7 @@ export function createResolver({ servers, timeout = 3000, tries = 3 }: ResolverO
   }
 }
 
-async function ask<T>(question: () => Promise<T[]>, again = true): Promise<Answer<T>> {
+async function ask<T>(question: () => Promise<T[]>, again = true): Promise<ResolverAnswer<T>> {
   try {
     const records = await question()
     return records.length > 0 ? { kind: 'found', records: records.slice(0, MAX_RECORDS) } : { kind: 'none' }

@@ -30,14 +30,14 @@ export interface BundleDeps {
 /** Not compressed, so that an address that is erased later can be found in it. */
 const STORED = { compress: false }
 
-type Row = Record<string, unknown>
+type BundleRow = Record<string, unknown>
 
 /** Columns that mean nothing outside, or name others: an SMTP dialogue names every recipient, blind copies too. */
 const HIDDEN = /^(?:key|.*_key|payload_hash|hash|spool|content|dialogue)$/
 
 /** A row for people: without keys, times as timestamps, JSON parsed. */
-function readable(row: Row): Row {
-  const shown: Row = {}
+function readable(row: BundleRow): BundleRow {
+  const shown: BundleRow = {}
   for (const [name, value] of Object.entries(row)) {
     if (HIDDEN.test(name) || value === null) continue
     if (/_at$|^at$/.test(name) && typeof value === 'number') shown[name] = iso(value)
@@ -70,8 +70,8 @@ const receivedFrom = (reader: Reader, userKey: number, address: string): string 
   KEYS(keysNaming(reader, 'inbound_emails', ['sender', 'from', 'to', 'cc', 'reply_to'], userKey, address))
 
 /** Every record of an account that is about an address. */
-export function recordsAbout(reader: Reader, userKey: number, address: string): Record<string, Row[]> {
-  const all = (sql: string): Row[] => reader.all(about<Row>(sql, userKey, address)).map(readable)
+export function recordsAbout(reader: Reader, userKey: number, address: string): Record<string, BundleRow[]> {
+  const all = (sql: string): BundleRow[] => reader.all(about<BundleRow>(sql, userKey, address)).map(readable)
   const mails = KEYS(keysNaming(reader, 'outbound_emails', ['to', 'cc', 'bcc'], userKey, address))
   const written = reader.all(
     raw<{ key: number; address: string }>(`select key, address from deliveries where email_key in ${mails}`),

@@ -8,7 +8,7 @@ import type { Reader, Store } from '../store/database.ts'
 import { about, names, needleOf } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 
-interface Place {
+interface HeldTable {
   table: TableName
   /** The column that orders the rows of the table. */
   key: string
@@ -17,7 +17,7 @@ interface Place {
   owned: string
 }
 
-const PLACES: readonly Place[] = namesIn(TABLES).flatMap((table) => {
+const PLACES: readonly HeldTable[] = namesIn(TABLES).flatMap((table) => {
   const columns = columnsOf(table, ({ held }) => held === true)
   return columns.length === 0 ? [] : [{ table, key: TABLES[table].by ?? 'key', columns, owned: ownedBy(table) }]
 })
@@ -25,7 +25,7 @@ const PLACES: readonly Place[] = namesIn(TABLES).flatMap((table) => {
 /** Rows that are read at once, before other work can run. */
 const AT_ONCE = 1000
 
-interface Slice {
+interface TextSlice {
   texts: string[]
   /** The key from which to go on; null at the end. */
   next: number | null
@@ -33,11 +33,11 @@ interface Slice {
 
 function slice(
   reader: Reader,
-  { columns, key, owned, table }: Place,
+  { columns, key, owned, table }: HeldTable,
   userKey: number,
   after: number,
   needle: string,
-): Slice {
+): TextSlice {
   const rows = `select ${key} as at from ${table} where ${owned} and ${key} > ? order by ${key} limit ${AT_ONCE}`
   const end = reader.one(raw<{ end: number | null }>(`select max(at) as end from (${rows})`, [userKey, after])).end
   if (end === null) return { texts: [], next: null }
@@ -63,7 +63,7 @@ export async function holdsAddress(store: Store, userKey: number, address: strin
   const needle = needleOf(address)
   for (const place of PLACES)
     for (let at: number | null = 0; at !== null;) {
-      const { next, texts }: Slice = slice(store, place, userKey, at, needle)
+      const { next, texts }: TextSlice = slice(store, place, userKey, at, needle)
       if (texts.some((text) => names(text, address))) return true
       at = next
       await store.writeSoon(() => {})
@@ -76,7 +76,7 @@ export function addressesOf(reader: Reader, userKey: number): Set<string> {
   const all = new Set<string>()
   for (const place of PLACES)
     for (let at: number | null = 0; at !== null;) {
-      const { next, texts }: Slice = slice(reader, place, userKey, at, '@')
+      const { next, texts }: TextSlice = slice(reader, place, userKey, at, '@')
       for (const text of texts) for (const address of addressesIn(text)) all.add(address)
       at = next
     }

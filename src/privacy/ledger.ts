@@ -12,7 +12,7 @@ import { isObject, jsonOf } from '../base/json.ts'
 
 export const LEDGER = 'erasures.ledger'
 
-export interface Entry {
+export interface LedgerEntry {
   /** The request's id. */
   id: string
   user: string
@@ -30,9 +30,9 @@ export interface Mark {
   gap?: true
 }
 
-export type Line = Entry | Mark
+export type Line = LedgerEntry | Mark
 
-export interface Content {
+export interface LedgerContent {
   lines: Line[]
   /** Numbers of the lines that are neither an entry, nor a mark, nor the beginning of a line that a crash cut off. */
   foreign: number[]
@@ -76,7 +76,7 @@ export function keepCopy(dataDir: string, copy: string, owner: string, at: strin
 }
 
 /** Appends an entry to the ledger and to its copy ('' = none). The lines are on the disk when the function returns. */
-export function enter(dataDir: string, entry: Entry, copy = ''): void {
+export function enter(dataDir: string, entry: LedgerEntry, copy = ''): void {
   for (const file of [join(dataDir, LEDGER), ...(copy === '' ? [] : [copy])]) append(file, [entry])
 }
 
@@ -104,12 +104,12 @@ function endsOpen(file: number): boolean {
 }
 
 /** Every entry; a line that a crash cut off is skipped. */
-export function readLedger(dataDir: string): Entry[] {
-  return readContent(join(dataDir, LEDGER)).lines.filter((line): line is Entry => !isMark(line))
+export function readLedger(dataDir: string): LedgerEntry[] {
+  return readContent(join(dataDir, LEDGER)).lines.filter((line): line is LedgerEntry => !isMark(line))
 }
 
 /** The content of a ledger; empty when there is no ledger. Throws an OperatorError when it cannot be read. */
-export function readContent(path: string): Content {
+export function readContent(path: string): LedgerContent {
   let text: string
   try {
     text = readFileSync(path, 'utf8')
@@ -117,7 +117,7 @@ export function readContent(path: string): Content {
     if (codeOf(thrown) === 'ENOENT') return { lines: [], foreign: [] }
     throw new OperatorError(`The ledger ${path} cannot be read (${codeOf(thrown)}).`)
   }
-  const content: Content = { lines: [], foreign: [] }
+  const content: LedgerContent = { lines: [], foreign: [] }
   for (const [index, each] of text.split('\n').entries()) {
     const line = lineOf(each)
     if (line) content.lines.push(line)

@@ -46,7 +46,7 @@ const SOON = 5 * SECOND
 /** How long a bundle is kept. */
 const KEPT = 7 * DAY
 
-interface Done {
+interface FinishedRequest {
   /** The bundle. */
   file: string | null
   /** Tells the owner, in the transaction that marks the request as done. */
@@ -129,7 +129,7 @@ export class Privacy {
   }
 
   /** Undefined: mail is being sent to the address now, and its result must be erased as well. */
-  async #erase({ key, user_key }: PrivacyRequest, address: string): Promise<Done | undefined> {
+  async #erase({ key, user_key }: PrivacyRequest, address: string): Promise<FinishedRequest | undefined> {
     const { clock, config, keyring, log, store } = this.#deps
     // Bundles about the address are copies of the erased data.
     // A bundle about another recipient may name it too, in a mail to both.
@@ -170,7 +170,7 @@ export class Privacy {
     this.#held.add(key)
   }
 
-  async #export({ id, recipient_hash, user_key }: PrivacyRequest, address: string): Promise<Done> {
+  async #export({ id, recipient_hash, user_key }: PrivacyRequest, address: string): Promise<FinishedRequest> {
     const { clock, config, keyring, noticed, store } = this.#deps
     const file = await writeBundle(this.#deps, user_key, id, address)
     // Others may read mail that comes to this server, so that no link goes there.

@@ -12,7 +12,7 @@ import { forgetInBodies, forgetInMails, underWay, type Forgotten } from '../mail
 import { forgetInAgents } from '../reputation/forget.ts'
 import { forgetInSuppressions } from '../suppressions/forget.ts'
 import type { Store } from '../store/database.ts'
-import { betrays, markingSteps, markOf, type Erasing, type Step } from '../store/erasing.ts'
+import { betrays, markingSteps, markOf, type Erasing, type ErasingStep } from '../store/erasing.ts'
 import { removeCopies } from '../store/open.ts'
 import { QUARANTINE, type Spool } from '../store/spool.ts'
 import { forgetInPushed } from '../webhooks/forget.ts'
@@ -49,7 +49,7 @@ export interface Scrubbed {
 }
 
 // Steps of an owner come first: a sender that is still needed must not become a mark.
-const STEPS: readonly Step[] = [forgetSenders, forgetInOldInboxes, forgetInPushed, ...markingSteps]
+const STEPS: readonly ErasingStep[] = [forgetSenders, forgetInOldInboxes, forgetInPushed, ...markingSteps]
 
 /** Erases the address, some rows in each transaction, so that other writes are not delayed. */
 export async function scrub(deps: ScrubDeps, erasing: Erasing): Promise<Scrubbed> {

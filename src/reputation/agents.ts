@@ -152,9 +152,9 @@ function changePool(tx: Tx, agent: Agent, { figures, on }: { on: AgentMove; figu
  * spread separately, so that new mail does not wait hours for an old retry.
  */
 function reschedule(tx: Tx, { agent_id, key, user_key }: Agent, pool: AgentStatus, now: number): void {
-  const waiting = (tried: string, order: string): Waiting[] =>
+  const waiting = (tried: string, order: string): WaitingMail[] =>
     tx.all(
-      raw<Waiting>(
+      raw<WaitingMail>(
         `select v.key, v.email_key, v.next_attempt_at from outbound_emails e join deliveries v on v.email_key = e.key
          where e.user_key = ? and e.status in ('queued', 'sent') and e.agent_id = ? and v.status = 'queued' and v.attempts ${tried}
          order by ${order} limit ${RESCHEDULED}`,
@@ -166,7 +166,7 @@ function reschedule(tx: Tx, { agent_id, key, user_key }: Agent, pool: AgentStatu
   tx.run(setSlot({ key, at: fresh ?? now }))
 }
 
-interface Waiting {
+interface WaitingMail {
   key: number
   email_key: number
   next_attempt_at: number
@@ -178,9 +178,9 @@ interface Waiting {
  */
 function spread(
   tx: Tx,
-  waiting: readonly Waiting[],
+  waiting: readonly WaitingMail[],
   pace: number,
-  notBefore: (delivery: Waiting) => number,
+  notBefore: (delivery: WaitingMail) => number,
 ): number | undefined {
   let slot: number | undefined
   let mail: number | undefined
@@ -193,16 +193,16 @@ function spread(
   return slot === undefined ? undefined : slot + pace
 }
 
-interface Judged {
+interface JudgedAgent {
   key: number
   user_key: number
   warned_at: number | null
 }
 
 /** Domains that sent in the last week, and domains under a warning. */
-function busyDomains(reader: Reader, now: number): Judged[] {
+function busyDomains(reader: Reader, now: number): JudgedAgent[] {
   return reader.all(
-    raw<Judged>(
+    raw<JudgedAgent>(
       `select d.key, d.user_key, r.warned_at from domains d left join domain_reputations r on r.domain_key = d.key
        where d.deleted_at is null and (r.warned_at is not null
          or exists (select 1 from tallies t where t.domain_key = d.key and t.hour >= ?))`,
@@ -211,7 +211,7 @@ function busyDomains(reader: Reader, now: number): Judged[] {
   )
 }
 
-function judgeDomain(tx: Tx, { key, user_key, warned_at }: Judged, now: number): void {
+function judgeDomain(tx: Tx, { key, user_key, warned_at }: JudgedAgent, now: number): void {
   const figures = domainFigures(tx, key, now - WINDOW)
   const warn = warned_at === null && total(figures) >= ENOUGH && above(figures, BAD)
   const quiet = total(figures) === 0 && figures.complaints === 0

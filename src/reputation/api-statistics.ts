@@ -9,22 +9,22 @@ import { define, type ApiDeps } from '../jsonapi/define.ts'
 import { count, EXTENSION, words } from '../jsonapi/fields.ts'
 
 const PERIODS = { '24h': DAY, '7d': 7 * DAY, '30d': 30 * DAY } as const
-type Period = keyof typeof PERIODS
+type PeriodName = keyof typeof PERIODS
 const filters = { period: { column: 'period', about: 'How far back: 24h (when absent), 7d or 30d.' } }
 const MAX_RECEIVERS = 500
 const REFUSALS = 3
 
 /** Throws 400 for an unknown period. */
 function periodOf({ filters: asked, now }: Call<ApiDeps> & { filters: ReadonlyMap<string, string[]> }): {
-  period: Period
+  period: PeriodName
   since: number
 } {
   const [period = '24h', ...more] = asked.get('period') ?? []
   if (more.length > 0 || !Object.hasOwn(PERIODS, period))
     throw refuse('unsupported_filter', 'The period is 24h, 7d or 30d.', { parameter: 'filter[period]' })
-  const since = now - PERIODS[period as Period]
+  const since = now - PERIODS[period as PeriodName]
   // The figures of past days are stored by whole days, so a long period begins with a whole day.
-  return { period: period as Period, since: period === '24h' ? since : Math.floor(since / DAY) * DAY }
+  return { period: period as PeriodName, since: period === '24h' ? since : Math.floor(since / DAY) * DAY }
 }
 
 const share = (part: number, whole: number): number => (whole === 0 ? 0 : Math.round((part / whole) * 1e5) / 1e5)
@@ -34,7 +34,7 @@ const point = z.object({ at: z.iso.datetime(), delivered: z.int(), deferred: z.i
 /** Figures by hour, or by day (UTC) for a long period. Hours without mail are included. */
 function series(
   hours: ReturnType<typeof outcomesByHour>,
-  { period, since }: { period: Period; since: number },
+  { period, since }: { period: PeriodName; since: number },
   now: number,
 ): z.output<typeof point>[] {
   const step = period === '24h' ? HOUR : DAY
@@ -56,7 +56,9 @@ export const statistics = define('statistics', {
   called: 'Statistics',
   about: `What became of the mail of an account in a period. ${EXTENSION}`,
   attributes: {
-    period: field(z.enum(Object.keys(PERIODS) as [Period, ...Period[]]), { about: 'How far back the figures go.' }),
+    period: field(z.enum(Object.keys(PERIODS) as [PeriodName, ...PeriodName[]]), {
+      about: 'How far back the figures go.',
+    }),
     sent: count('Recipients whose mail was delivered or refused.'),
     delivered: count('Recipients whose exchanger took the mail.'),
     bounced: count('Recipients that refused it for good, later reports included.'),

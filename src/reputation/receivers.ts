@@ -24,7 +24,7 @@ const MAX_REFUSALS = 50
 /** Longer than the longest period, which begins with a whole day. */
 const KEPT = 32 * DAY
 
-export interface Outcome {
+export interface ReceiverOutcome {
   user_key: number
   lane: string
   verdict: Pick<Verdict, 'kind' | 'code' | 'enhanced' | 'text' | 'host'>
@@ -42,7 +42,7 @@ const TALLIES: SumTable = {
  * Counts one outcome: delivered, deferred, or refused (bounced, failed). Mail that this server itself stopped is not
  * counted.
  */
-export function countReceiver(tx: Tx, { age, lane, user_key, verdict }: Outcome, now: number): void {
+export function countReceiver(tx: Tx, { age, lane, user_key, verdict }: ReceiverOutcome, now: number): void {
   const { host, kind } = verdict
   if (kind === 'waiting' || kind === 'rejected' || kind === 'suppressed') return
   const receiver = providerOf(host) ?? domainOf(lane)
@@ -74,7 +74,13 @@ export function wordsOf({ code, enhanced, text }: Pick<Verdict, 'code' | 'enhanc
     .slice(0, MAX_WORDS)
 }
 
-function noteRefusal(tx: Tx, userKey: number, receiver: string, verdict: Outcome['verdict'], now: number): void {
+function noteRefusal(
+  tx: Tx,
+  userKey: number,
+  receiver: string,
+  verdict: ReceiverOutcome['verdict'],
+  now: number,
+): void {
   const day = Math.floor(now / DAY)
   const of = [userKey, day, receiver]
   const words = wordsOf(verdict)

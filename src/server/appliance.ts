@@ -11,7 +11,7 @@ import { apiInside, createApp } from '../http/server.ts'
 import { createConsole, type Console } from '../console/app.ts'
 import { openDoors, shownDoors, type Doors, type Endpoint } from './listeners.ts'
 import type { Engine } from './engine.ts'
-import { buildParts, type ApplianceOptions, type EveryHour, type Parts } from './wiring.ts'
+import { buildParts, type ApplianceOptions, type EveryHour, type ServerParts } from './wiring.ts'
 import { keepServerNames } from '../commands/server-names.ts'
 import { tidy } from './tidy.ts'
 import { startWatch } from './watch.ts'
@@ -110,7 +110,7 @@ function opened(...[config, clock, log]: Parameters<typeof openData>): ReturnTyp
 
 /** Recovers work that an earlier process left unfinished, opens the listeners, starts every loop. */
 async function start(
-  parts: Parts,
+  parts: ServerParts,
   { everyHour: repeat = everyHour, fatal, keys }: ApplianceOptions,
   release: () => void,
   undo: (() => unknown)[],
@@ -164,14 +164,17 @@ async function start(
 }
 
 /** The ports of submission, which the console shows. */
-function notePorts({ ports }: Parts['deps'], { submission, submissions }: Doors): void {
+function notePorts({ ports }: ServerParts['deps'], { submission, submissions }: Doors): void {
   const portsOf = (endpoints: readonly Endpoint[]): number[] => [...new Set(endpoints.map(({ port }) => port))]
   ports.starttls.push(...portsOf(submission))
   ports.tls.push(...portsOf(submissions))
 }
 
 /** Removes each hour what has had its time; `stop` waits for the tasks under way. */
-function tidyHourly({ deps, keys, log, loops, time }: Parts, repeat: typeof everyHour): { stop(): Promise<void> } {
+function tidyHourly(
+  { deps, keys, log, loops, time }: ServerParts,
+  repeat: typeof everyHour,
+): { stop(): Promise<void> } {
   let tidied: Promise<unknown> = Promise.resolve()
   const hourly = repeat(() => {
     tidied = tidied
@@ -187,7 +190,7 @@ function tidyHourly({ deps, keys, log, loops, time }: Parts, repeat: typeof ever
 }
 
 const doorsOf = (
-  { acme, certificates, config, deps, inbound }: Parts,
+  { acme, certificates, config, deps, inbound }: ServerParts,
   app: ReturnType<typeof createApp>,
   keys: ApplianceOptions['keys'],
 ): Parameters<typeof openDoors>[0] => ({
@@ -207,7 +210,7 @@ const doorsOf = (
 })
 
 /** The DNS records of every domain contain the hostname and the addresses, so they may have changed. */
-async function follow({ config, deps, log }: Parts): Promise<void> {
+async function follow({ config, deps, log }: ServerParts): Promise<void> {
   keepServerNames(config, log)
   const changed = await followConfig({ ...deps, ring: deps.bells.domains })
   if (changed.length > 0)
@@ -215,7 +218,7 @@ async function follow({ config, deps, log }: Parts): Promise<void> {
 }
 
 /** Ends everything within PATIENCE, and closes the store last. */
-async function stop(parts: Parts, doors: Doors, pages: Console, release: () => void): Promise<void> {
+async function stop(parts: ServerParts, doors: Doors, pages: Console, release: () => void): Promise<void> {
   const { acme, loops, poster, store, workers } = parts
   const { dispatcher, engine, notices, polling, privacy, reputation, runner } = loops
   pages.close()

@@ -7,7 +7,7 @@ import type { Troubles } from '../base/trouble.ts'
 import type { Resolver } from '../net/resolver.ts'
 import { availableParallelism } from 'node:os'
 import type { LetterAsks } from '../message/letters.ts'
-import { Lead } from '../campaigns/queued-ahead.ts'
+import { QueuedAhead } from '../campaigns/queued-ahead.ts'
 import { CampaignLetters } from '../campaigns/letters.ts'
 import type { Timeouts } from '../smtp/client.ts'
 import type { RouteOptions } from '../smtp/route.ts'
@@ -17,7 +17,7 @@ import { OpenKeys } from '../domains/keys.ts'
 import { DeliveryEngine } from '../delivery/deliver.ts'
 import { fetchingOf } from '../net/fetch.ts'
 import { NoticeMailer } from '../mail/notice-mail.ts'
-import { StsPolicies } from '../delivery/wire/sts.ts'
+import { StsCache } from '../delivery/wire/sts.ts'
 import { DeliveryWorkers } from '../delivery/wire/workers.ts'
 import { SubmittedMail } from '../mail/submitted.ts'
 
@@ -46,7 +46,7 @@ export interface Engine {
   keys: OpenKeys
   workers: DeliveryWorkers
   letters: CampaignLetters
-  lead: Lead
+  ahead: QueuedAhead
   notices: NoticeMailer
 }
 
@@ -57,8 +57,8 @@ const LEAST_THREADS = 2
 export function createEngine(deps: EngineDeps, { home, stsPort, threads, timeouts }: EngineOptions = {}): Engine {
   const fetching = fetchingOf(deps)
   const keys = new OpenKeys(deps.store, deps.keyring)
-  const lead = new Lead(deps.clock)
-  const letters = new CampaignLetters({ ...deps, lead })
+  const ahead = new QueuedAhead(deps.clock)
+  const letters = new CampaignLetters({ ...deps, ahead })
   const workers = new DeliveryWorkers({
     size: threads ?? (deps.config.workers.count || Math.max(LEAST_THREADS, availableParallelism())),
     cpu: COMPOSING,
@@ -67,12 +67,12 @@ export function createEngine(deps: EngineDeps, { home, stsPort, threads, timeout
       return 'key' in asked ? keys.pem(asked.key) : letters.template(asked.campaign)
     },
   })
-  const sts = new StsPolicies({ ...deps, fetching, stsPort })
+  const sts = new StsCache({ ...deps, fetching, stsPort })
   const ways = { ...deps, keys, sts, timeouts, home, allowed: fetching.allowed }
   const engine = new DeliveryEngine({
     ...ways,
     workers,
     sources: { submitted: new SubmittedMail(deps), campaign: letters },
   })
-  return { engine, keys, workers, lead, letters, notices: new NoticeMailer(ways) }
+  return { engine, keys, workers, ahead, letters, notices: new NoticeMailer(ways) }
 }

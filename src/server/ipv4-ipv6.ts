@@ -4,7 +4,7 @@ import { codeOf } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { formatEndpoint, isBeside } from '../base/network.ts'
 
-export interface Address {
+export interface ListenAddress {
   host: string
   port: number
   /** True when the same port is also opened for IPv4 (RFC 3493 §5.3). */
@@ -25,7 +25,7 @@ const lacksFamily = (thrown: unknown): boolean =>
 export async function openEach<T>(
   endpoints: readonly { host: string; port: number }[],
   log: Pick<Log, 'info'>,
-  open: (address: Address) => Promise<T>,
+  open: (address: ListenAddress) => Promise<T>,
 ): Promise<T[]> {
   const opened: T[] = []
   for (const { host, port } of endpoints) {

@@ -5,7 +5,7 @@ import { createClearText, type ClearTextDeps } from '../http/clear-text.ts'
 import { listen, type HttpListener } from '../http/listen.ts'
 import { Places } from '../http/places.ts'
 import type { App } from '../http/server.ts'
-import { openEach, type Address } from './ipv4-ipv6.ts'
+import { openEach, type ListenAddress } from './ipv4-ipv6.ts'
 import type { Inbound } from './inbound.ts'
 import { openSubmission, type SubmissionParts } from './submission.ts'
 
@@ -43,7 +43,7 @@ export async function openDoors(parts: DoorParts): Promise<Doors> {
   const stop = async (patience: number): Promise<void> => {
     await Promise.all(closing.map((close) => close(patience)))
   }
-  const web = async (endpoint: Address, key: string, tls: boolean): Promise<HttpListener> => {
+  const web = async (endpoint: ListenAddress, key: string, tls: boolean): Promise<HttpListener> => {
     const shown = tls && {
       certificate: certificates.first('https'),
       contextOf: (host: string) => certificates.contextOf(host),

@@ -26,12 +26,12 @@ import { summarise } from './summary.ts'
 const QUARANTINE = 30 * DAY
 const COPIES = 7 * DAY
 
-interface Kept extends Pick<Engine, 'engine' | 'keys'> {
+interface TidyDeps extends Pick<Engine, 'engine' | 'keys'> {
   /** Whether the date is in doubt (D120): nothing is deleted for its age then. */
   doubtful: boolean
 }
 
-export async function tidy(deps: AppDeps, { doubtful, engine, keys }: Kept): Promise<void> {
+export async function tidy(deps: AppDeps, { doubtful, engine, keys }: TidyDeps): Promise<void> {
   const { clock, config, spool, store } = deps
   const now = clock.now()
   // A lease that a wrong date ends would send a mail twice that is under way.

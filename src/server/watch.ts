@@ -7,7 +7,7 @@ import { OperatorError } from '../base/errors.ts'
 import { noteSpace } from '../base/space.ts'
 import { holdersOf, holderText, LONG_LOG } from '../store/log.ts'
 import { DATABASE } from '../store/open.ts'
-import type { Parts } from './wiring.ts'
+import type { ServerParts } from './wiring.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Store } from '../store/database.ts'
 
@@ -31,7 +31,7 @@ function watchWrites(store: Store, troubles: Troubles): () => void {
 const EVERY = SECOND
 
 /** Checks until the returned function is called. `end` is called once, when the server cannot continue. */
-export function startWatch(parts: Parts, end: (reason: OperatorError) => void): () => void {
+export function startWatch(parts: ServerParts, end: (reason: OperatorError) => void): () => void {
   const { clock, deps, inbound, letters, loops, operator, store, time, troubles } = parts
   const lookAtLog = watchLog(parts)
   const lookAtWrites = watchWrites(store, troubles)
@@ -68,7 +68,7 @@ export function startWatch(parts: Parts, end: (reason: OperatorError) => void): 
 }
 
 /** Says in the log, once for each time, that the write-ahead log has grown long, and who keeps it so. */
-function watchLog({ clock, config, log, store }: Parts): () => void {
+function watchLog({ clock, config, log, store }: ServerParts): () => void {
   const file = join(config.data_dir, DATABASE)
   let said = false
   return () => {

@@ -63,16 +63,16 @@ export interface ApplianceOptions {
 /** Calls `run` every hour until it is destroyed. */
 export type EveryHour = (run: () => void) => { destroy(): unknown }
 
-export type Parts = Awaited<ReturnType<typeof buildParts>>
+export type ServerParts = Awaited<ReturnType<typeof buildParts>>
 
 /** The open data directory. */
-export interface Opened {
+export interface OpenDataDir {
   store: Store
   keyring: Keyring
 }
 
 /** Creates every part. `undo` gets functions for parts that must be ended even when the server was never started. */
-export async function buildParts(options: ApplianceOptions, { keyring, store }: Opened, undo: (() => unknown)[]) {
+export async function buildParts(options: ApplianceOptions, { keyring, store }: OpenDataDir, undo: (() => unknown)[]) {
   const { clock, config, log } = options
   lookAtRoutes(config, log)
   const spool = await openSpool(config, store, log)
@@ -86,7 +86,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
   const acme = createAcme({ store, clock, log, config, resolver, ...ring })
   const certificates = new Certificates({ clock, log, config, shelf: acme?.shelf })
   const shared = { store, spool, clock, keyring, log, config, resolver, troubles, space, certificates, rates, doubtful }
-  const { engine, keys, lead, letters, notices, workers } = createEngine(shared, {
+  const { engine, keys, ahead, letters, notices, workers } = createEngine(shared, {
     home: (domain) => (isHosted(store, domain) ? (inbound.home() ?? 'closed') : undefined),
     timeouts: options.timeouts,
     stsPort: options.stsPort,
@@ -100,7 +100,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     engine,
     polling: domainLoop(shared),
     dispatcher: new Dispatcher({ ...shared, poster, noticed: ring.noticed }),
-    runner: new CampaignRunner({ ...shared, lead, ringLane: (lane) => engine.ring(lane) }),
+    runner: new CampaignRunner({ ...shared, ahead, ringLane: (lane) => engine.ring(lane) }),
     reputation: new Reputation({ ...shared, ringQueue: () => engine.ring() }),
     privacy: new Privacy({ ...shared, noticed: ring.noticed }),
     notices,
@@ -149,7 +149,7 @@ const domainLoop = (deps: Parameters<typeof checkDue>[0] & { clock: Clock }): Lo
 
 /** The functions that wake the loops; a request calls them after its commit. */
 function bellsOf(
-  { dispatcher, engine, polling, privacy, runner }: Parts['loops'],
+  { dispatcher, engine, polling, privacy, runner }: ServerParts['loops'],
   lookAgain: () => void,
 ): AppDeps['bells'] {
   return {

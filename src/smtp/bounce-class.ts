@@ -39,7 +39,7 @@ let shipped: BounceRule[] | undefined
 /** Where a refusal was given: in the SMTP dialogue, or in a later report. */
 export type SaidAt = Stage | 'report'
 
-export interface Refusal {
+export interface ExchangerRefusal {
   stage: SaidAt
   code: number | null
   enhanced: string | null
@@ -56,7 +56,7 @@ const QUOTED_AT =
   /\bin reply to (?:initial |end of )?(EHLO|HELO|MAIL|DATA|greeting)|\bafter (initial connection|EHLO|HELO|MAIL FROM|DATA|end of data)\b/i
 
 /** Whether a refusal is about its recipient. All others are about the sender, the connection or the mail (D63). */
-export function isAboutRecipient({ code, stage, text }: Refusal): boolean {
+export function isAboutRecipient({ code, stage, text }: ExchangerRefusal): boolean {
   if (stage === 'rcpt') return code !== null
   return stage === 'report' && !QUOTED_AT.test(text)
 }
@@ -65,7 +65,7 @@ const ADDRESS = /[^\s<>@"'(),:;[\]]{1,64}@[^\s<>@"'(),:;[\]]{1,255}/g
 
 const URL_PATH = /(https?:\/\/[^\s/?#]{1,255})[^\s]*/gi
 
-function namesSender({ sender, text }: Refusal): boolean {
+function namesSender({ sender, text }: ExchangerRefusal): boolean {
   if (sender === undefined) return false
   const domains = (text.match(ADDRESS) ?? []).map((address) =>
     address.slice(address.lastIndexOf('@') + 1).toLowerCase(),
@@ -74,7 +74,7 @@ function namesSender({ sender, text }: Refusal): boolean {
 }
 
 /** The class of a refusal by the shipped rules. Throws only when the rules file is missing or malformed. */
-export function classify(refusal: Refusal): BounceClass {
+export function classify(refusal: ExchangerRefusal): BounceClass {
   shipped ??= parseRules(configAsset('bounce-rules.txt'))
   const { code, enhanced, text } = refusal
   // Addresses and URL paths are removed first: a mailbox may be called "no.such.user", and an error page "policy".

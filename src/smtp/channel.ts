@@ -6,7 +6,7 @@ import { forLog } from '../base/clean-text.ts'
 import { SECOND } from '../base/clock.ts'
 import { codeOf, isLocal, messageOf } from '../base/errors.ts'
 import { trusting } from '../base/tls.ts'
-import { ReplyReader, type Reply } from './reply.ts'
+import { ReplyReader, type SmtpReply } from './reply.ts'
 
 /** Why a connection ended, as text for people. */
 export interface Failure {
@@ -53,8 +53,8 @@ const BLOCK = 64 * 1024
 export class Channel {
   #socket: Socket
   #reader = new ReplyReader()
-  #replies: Reply[] = []
-  #waiting: ((answer: Reply | Failure) => void) | null = null
+  #replies: SmtpReply[] = []
+  #waiting: ((answer: SmtpReply | Failure) => void) | null = null
   #dialogue = ''
   #opening = ''
   /** Why the connection cannot be used any more; null while it can. */
@@ -92,7 +92,7 @@ export class Channel {
   }
 
   /** Sends one command and waits for its reply. `shown` is recorded instead of a command that holds a secret. */
-  async command(line: string, timeout: number, shown = line): Promise<Reply | Failure> {
+  async command(line: string, timeout: number, shown = line): Promise<SmtpReply | Failure> {
     this.write([line], [shown])
     return this.reply(timeout)
   }
@@ -101,7 +101,7 @@ export class Channel {
    * The next reply.
    * `timeout` (ms) is for the whole reply, so that single octets now and then cannot hold the connection.
    */
-  reply(timeout: number): Promise<Reply | Failure> {
+  reply(timeout: number): Promise<SmtpReply | Failure> {
     const ready = this.#replies.shift()
     if (ready) return Promise.resolve(ready)
     if (this.broken) return Promise.resolve(this.broken)

@@ -6,7 +6,7 @@
 import { isAscii } from 'node:buffer'
 import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import { isFailure, openChannel, type Channel, type Failure, type Verify } from './channel.ts'
-import { readCapabilities, type Reply } from './reply.ts'
+import { readCapabilities, type SmtpReply } from './reply.ts'
 import { signIn, type Credentials } from './sign-in.ts'
 import { ownVerdict, verdictOf, waitsForUs, type Stage, type Verdict } from './verdict.ts'
 
@@ -200,9 +200,9 @@ export class SmtpSession {
   }
 
   /** MAIL, RCPT … and DATA, pipelined when the server offers it. `data` is undefined when DATA was not sent. */
-  async #envelope(commands: string[]): Promise<{ answers: (Reply | Failure)[]; data?: Reply | Failure }> {
+  async #envelope(commands: string[]): Promise<{ answers: (SmtpReply | Failure)[]; data?: SmtpReply | Failure }> {
     const { command, data } = this.#timeouts
-    const answers: (Reply | Failure)[] = []
+    const answers: (SmtpReply | Failure)[] = []
     if (this.#needsReset) {
       const reset = await this.#channel.command('RSET', command)
       if (isFailure(reset)) return { answers: commands.map(() => reset) }
@@ -222,7 +222,7 @@ export class SmtpSession {
     return welcome ? { answers, data: await this.#channel.command('DATA', data) } : { answers }
   }
 
-  async #data(wire: Buffer, handed: () => (() => void) | undefined): Promise<Reply | Failure> {
+  async #data(wire: Buffer, handed: () => (() => void) | undefined): Promise<SmtpReply | Failure> {
     const failed = await this.#channel.writeData(wire, this.#timeouts.block)
     if (failed) return failed
     const answered = handed()
@@ -234,7 +234,7 @@ export class SmtpSession {
   }
 
   /** The verdict of the answer to the final dot. Without an answer the result is unknown: the mail is tried again. */
-  #outcome(answer: Reply | Failure): Verdict {
+  #outcome(answer: SmtpReply | Failure): Verdict {
     if (isFailure(answer)) {
       const text = `The connection ended after the mail was handed over: ${answer.failure}.`
       return { ...this.#own('deferred', '4.4.2', text, 'final dot'), handed: true }
@@ -252,7 +252,7 @@ export class SmtpSession {
   }
 
   /** The verdict of an unexpected answer; undefined for the expected answer: 2xx, or 354 for DATA. */
-  #unlessOk(answer: Reply | Failure, stage: Stage, hoped?: 354): Verdict | undefined {
+  #unlessOk(answer: SmtpReply | Failure, stage: Stage, hoped?: 354): Verdict | undefined {
     if (isFailure(answer)) return this.#own('deferred', '4.4.2', `${stage}: ${answer.failure}.`, stage)
     if (hoped ? answer.code === hoped : answer.code < 300) return undefined
     const verdict = verdictOf(answer, this.#here(stage))

@@ -4,7 +4,7 @@ import { StringDecoder } from 'node:string_decoder'
 import { forLog } from '../base/clean-text.ts'
 import { counters } from '../base/counters.ts'
 
-export interface Reply {
+export interface SmtpReply {
   /** 200 to 599. */
   code: number
   /** "5.1.1" when the text began with a code whose class fits (RFC 3463), else null. */
@@ -31,8 +31,8 @@ export class ReplyReader {
   broken = false
 
   /** Takes the next octets. Returns the replies that are complete now (RFC 5321 §4.2.1). */
-  push(chunk: Buffer): Reply[] {
-    const replies: Reply[] = []
+  push(chunk: Buffer): SmtpReply[] {
+    const replies: SmtpReply[] = []
     this.#rest += this.#decoder.write(chunk)
     while (!this.broken) {
       const end = this.#rest.indexOf('\n')
@@ -58,7 +58,7 @@ export class ReplyReader {
   }
 }
 
-function readReply(code: number, lines: readonly string[]): Reply {
+function readReply(code: number, lines: readonly string[]): SmtpReply {
   const enhanced = /^([245])\.(\d{1,3})\.(\d{1,3})(?=\s|$)/.exec(lines[0]!)
   // When the two codes disagree, the class of the basic code counts.
   const fits = enhanced !== null && enhanced[1] === String(code)[0]
@@ -70,7 +70,7 @@ function readReply(code: number, lines: readonly string[]): Reply {
  * The keywords of an EHLO reply (RFC 5321 §4.1.1.1) with their parameters, upper case: "SIZE" -> "35882577".
  * The first line is the host's name.
  */
-export function readCapabilities({ lines }: Reply): Map<string, string> {
+export function readCapabilities({ lines }: SmtpReply): Map<string, string> {
   return new Map(
     lines.slice(1).map((line) => {
       const [keyword = '', ...parameters] = line.trim().split(/\s+/)

@@ -3,7 +3,7 @@
 import { isIP } from 'node:net'
 import type { Config } from '../base/config.ts'
 import type { AddressCheck } from '../base/network.ts'
-import type { Answer, Resolver } from '../net/resolver.ts'
+import type { ResolverAnswer, Resolver } from '../net/resolver.ts'
 import { ownVerdict, waitsForUs, type Circumstance, type Verdict } from './verdict.ts'
 
 export type Relay = Config['delivery']['routes'][number]
@@ -90,7 +90,7 @@ export async function findAddresses(
 ): Promise<string[] | Verdict> {
   if (address !== undefined) return [address]
   const at = { stage: 'dns', host: name } as const
-  const answers: Answer<string>[] = isIP(name)
+  const answers: ResolverAnswer<string>[] = isIP(name)
     ? [{ kind: 'found', records: [name] }]
     : await Promise.all([resolver.a(name), resolver.aaaa(name)])
   const all = answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : []))
@@ -114,7 +114,7 @@ export async function findAddresses(
 /** The verdict when DNS gave no answer. When this machine could not ask, the domain is not to blame (D72). */
 function notLookedUp(
   what: string,
-  { local, reason }: Extract<Answer<unknown>, { kind: 'failed' }>,
+  { local, reason }: Extract<ResolverAnswer<unknown>, { kind: 'failed' }>,
   at: Circumstance,
 ): Verdict {
   const text = `${what} could not be looked up (${reason}).`

@@ -14,7 +14,7 @@ export const HANDSHAKE = 30 * SECOND
 
 const TOO_MANY = '421 4.7.0 Too many connections; try again later\r\n'
 
-export interface Limits {
+export interface ServerLimits {
   /** Connections at once: of all clients, and of one address (a /64 of IPv6). */
   connections: number
   perAddress: number
@@ -27,9 +27,9 @@ export class Server extends SMTPServer {
   /** Connections that have a place, with the address that each is counted for. */
   readonly #places = new Map<Socket, string>()
   readonly #byAddress = new Map<string, number>()
-  readonly #limits: Limits
+  readonly #limits: ServerLimits
 
-  constructor(options: ConstructorParameters<typeof SMTPServer>[0], limits: Limits) {
+  constructor(options: ConstructorParameters<typeof SMTPServer>[0], limits: ServerLimits) {
     super(options)
     this.#limits = limits
   }

@@ -1,6 +1,6 @@
 // AUTH as a client (RFC 4954): PLAIN or LOGIN, whichever the server offers, never in clear text.
 import { isFailure, type Channel, type Failure } from './channel.ts'
-import type { Reply } from './reply.ts'
+import type { SmtpReply } from './reply.ts'
 
 export interface Credentials {
   username: string
@@ -18,7 +18,7 @@ export async function signIn(
 ): Promise<string | undefined> {
   if (channel.tls === null) return 'The relay takes no TLS; credentials are not sent in clear text.'
   const mechanisms = (capabilities.get('AUTH') ?? '').split(' ')
-  let answer: Reply | Failure
+  let answer: SmtpReply | Failure
   if (mechanisms.includes('PLAIN'))
     answer = await channel.command(`AUTH PLAIN ${base64(`\0${username}\0${password}`)}`, timeout, 'AUTH PLAIN (hidden)')
   else if (mechanisms.includes('LOGIN')) {

@@ -1,6 +1,6 @@
 // The result of an attempt. Answers of other servers are values, never exceptions: a Verdict is the result for one
 // recipient, with the reply or the cause (RFC 3463 codes, D25, D35).
-import type { Reply } from './reply.ts'
+import type { SmtpReply } from './reply.ts'
 
 /** The step of the dialogue at which something ended. */
 export type Stage =
@@ -19,10 +19,10 @@ export type Stage =
 /** delivered: 250 after the final dot. deferred: try again. bounced: refused for good. failed: cannot be tried at all.
  * rejected: refused by ourselves. suppressed: the address may not be written to. waiting: this server could not try
  * (D72), or the sending domain is not ready (D68): the mail itself was not judged, and no attempt is counted. */
-export type Kind = 'delivered' | 'deferred' | 'bounced' | 'failed' | 'rejected' | 'suppressed' | 'waiting'
+export type VerdictKind = 'delivered' | 'deferred' | 'bounced' | 'failed' | 'rejected' | 'suppressed' | 'waiting'
 
 export interface Verdict {
-  kind: Kind
+  kind: VerdictKind
   stage: Stage
   /** Null when no server answered. */
   code: number | null
@@ -65,7 +65,7 @@ const basics = ({ stage, handed = false, host = null, tls = null, dialogue = nul
 })
 
 /** The verdict of a server's reply: 2xx delivered, 4xx deferred, 5xx bounced. */
-export function verdictOf(reply: Reply, circumstance: Circumstance): Verdict {
+export function verdictOf(reply: SmtpReply, circumstance: Circumstance): Verdict {
   const kind = reply.code < 400 ? 'delivered' : reply.code < 500 ? 'deferred' : 'bounced'
   return { ...basics(circumstance), kind, code: reply.code, enhanced: reply.enhanced, text: reply.text }
 }
@@ -101,7 +101,7 @@ export function waitsForRecord(circumstance: Circumstance, record: string): Verd
 
 /** A verdict of this server, without an answer of another server; `enhanced` is the status code (RFC 3463 §3). */
 export function ownVerdict(
-  kind: Exclude<Kind, 'delivered'>,
+  kind: Exclude<VerdictKind, 'delivered'>,
   enhanced: string,
   text: string,
   circumstance: Circumstance,

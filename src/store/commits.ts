@@ -27,7 +27,7 @@ export function jobOf<T>(work: (tx: Tx) => T, resolve: (value: T) => void, rejec
 /** A batch that has run this long is committed; other jobs go into the next batch, after a turn of the event loop. */
 const BATCH_MS = 6
 
-export interface Connection {
+export interface DatabaseConnection {
   statements: Statements
   inTransaction(): boolean
   /** Throws when the committed data is gone, because the database's files were removed or replaced. */
@@ -35,7 +35,7 @@ export interface Connection {
 }
 
 export class Commits {
-  readonly #connection: Connection
+  readonly #connection: DatabaseConnection
   readonly #statements: Statements
   readonly #listeners = new Map<string, Hear[]>()
   /** The amounts that the finished jobs of this transaction have added to sums. */
@@ -43,7 +43,7 @@ export class Commits {
   /** The error of the last commit; undefined when it succeeded. */
   failing: unknown
 
-  constructor(connection: Connection) {
+  constructor(connection: DatabaseConnection) {
     this.#connection = connection
     this.#statements = connection.statements
   }

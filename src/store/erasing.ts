@@ -193,7 +193,7 @@ export const holds = (column: string): string => `instr(lower(${column}), ?) > 0
 const AT_ONCE = 500
 
 /** A part of an account's rows: at most `most` rows with keys above `after`. */
-interface Slice {
+interface ErasingSlice {
   table: TableName
   /** SQL for the account's rows, as in the description of a table. */
   owned?: string
@@ -205,7 +205,7 @@ interface Slice {
 /** The last key of a slice; null when it has no row. */
 export function sliceEnd(
   reader: Reader,
-  { after, most = AT_ONCE, table, owned = ownedBy(table), userKey }: Slice,
+  { after, most = AT_ONCE, table, owned = ownedBy(table), userKey }: ErasingSlice,
 ): number | null {
   return reader.one(
     raw<{ last: number | null }>(
@@ -216,10 +216,10 @@ export function sliceEnd(
 }
 
 /** One step through a table. Returns the key from which the next step goes on, null at the end. */
-export type Step = (tx: Tx, erasing: Erasing, after: number) => number | null
+export type ErasingStep = (tx: Tx, erasing: Erasing, after: number) => number | null
 
 /** A step that replaces the address by the mark in columns of an account's rows. */
-export function redacting(table: TableName, columns: readonly string[], owned = ownedBy(table)): Step {
+export function redacting(table: TableName, columns: readonly string[], owned = ownedBy(table)): ErasingStep {
   const quoted = columns.map((name) => `"${name}"`)
   return (tx, erasing, after) => {
     const { address, userKey } = erasing
@@ -245,7 +245,7 @@ export function redacting(table: TableName, columns: readonly string[], owned = 
 }
 
 /** The steps for every column that is described as marked. */
-export const markingSteps: readonly Step[] = namesIn(TABLES).flatMap((table) => {
+export const markingSteps: readonly ErasingStep[] = namesIn(TABLES).flatMap((table) => {
   const columns = columnsOf(table, ({ person }) => person === 'mark')
   return columns.length === 0 ? [] : [redacting(table, columns)]
 })

@@ -5,14 +5,14 @@ import { SPOOL_ABOVE, type Draft, type Spool } from './spool.ts'
 const MAX_HELD = 64 * 1024 * 1024
 
 /** The memory used by the messages of one listener. */
-export interface Held {
+export interface HeldOctets {
   octets: number
 }
 
 export class Intake {
   readonly #spool: Spool
   readonly #name: string
-  readonly #all: Held
+  readonly #all: HeldOctets
   /** Octets that are not in the draft file. */
   readonly #chunks: Buffer[] = []
   #held = 0
@@ -22,7 +22,7 @@ export class Intake {
   /**
    * `name` becomes the name of its file in the spool, if it needs one. `all` is shared by the messages of a listener.
    */
-  constructor(spool: Spool, name: string, all: Held) {
+  constructor(spool: Spool, name: string, all: HeldOctets) {
     this.#spool = spool
     this.#name = name
     this.#all = all

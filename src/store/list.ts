@@ -14,7 +14,7 @@ export interface Order {
 }
 
 /** A position in an order: the values of a row's columns, and its key. */
-export interface Place {
+export interface ListPosition {
   values: (string | number | null)[]
   key: number
 }
@@ -36,22 +36,22 @@ export interface ListQuery {
   /** Columns that are not read, such as bodies that are not shown. */
   without?: readonly string[]
   order: readonly Order[]
-  from?: { place: Place; direction: 'after' | 'before' }
+  from?: { place: ListPosition; direction: 'after' | 'before' }
   size: number
 }
 
 export type ListedRow = Record<string, unknown> & { key: number }
 
-export interface Page {
+export interface ListPage {
   rows: ListedRow[]
   hasNext: boolean
   hasPrevious: boolean
   /** The position of an empty page, which has no row that could give the position. */
-  at?: Place
+  at?: ListPosition
 }
 
 /** Reads one page of a user's rows, in the order asked for; an empty page when there are none. */
-export function listPage(reader: Reader, query: ListQuery): Page {
+export function listPage(reader: Reader, query: ListQuery): ListPage {
   const backwards = query.from?.direction === 'before'
   const rows = select(reader, query, query.from, query.size + 1)
   const more = rows.length > query.size
@@ -69,7 +69,7 @@ export function listPage(reader: Reader, query: ListQuery): Page {
  * A page whose rows were deleted after its cursor was issued. The cursor's row is on the neighbouring page. A cursor
  * back to that page must include this row, so its position is half a key further: no row has such a key.
  */
-function emptyPage(reader: Reader, query: ListQuery, { place, direction }: NonNullable<ListQuery['from']>): Page {
+function emptyPage(reader: Reader, query: ListQuery, { place, direction }: NonNullable<ListQuery['from']>): ListPage {
   const descending = query.order.at(-1)?.descending ?? false
   const at = { values: place.values, key: place.key + (descending === (direction === 'after') ? -0.5 : 0.5) }
   const back = direction === 'after' ? 'before' : 'after'
@@ -78,7 +78,7 @@ function emptyPage(reader: Reader, query: ListQuery, { place, direction }: NonNu
 }
 
 /** The position of a row in an order. */
-export function placeOf(row: ListedRow, order: readonly Order[]): Place {
+export function placeOf(row: ListedRow, order: readonly Order[]): ListPosition {
   return { values: order.map(({ column }) => row[column] as string | number | null), key: row.key }
 }
 
@@ -168,7 +168,7 @@ function withKey(order: readonly Order[]): Order[] {
  * SQL "a < x or (a = x and b > y) or …", with "a <= x" in front so that the index can be used.
  * Null compares as SQLite sorts it: before every value.
  */
-function beyondPlace(order: readonly Order[], place: Place): { sql: string; values: unknown[] } {
+function beyondPlace(order: readonly Order[], place: ListPosition): { sql: string; values: unknown[] } {
   const given = [...place.values, place.key]
   const values: unknown[] = []
   const branches = order.map((part, depth) => {

@@ -6,7 +6,7 @@ import { must } from '../base/errors.ts'
 /** Past this size doctor, /metrics and the server's log name the log and who keeps it from beginning again. */
 export const LONG_LOG = 256 * 1024 * 1024
 
-interface Outcome {
+interface CheckpointResult {
   busy: 0 | 1
   log: number
   checkpointed: number
@@ -24,26 +24,26 @@ export function truncated(database: Database.Database): boolean {
   return emptied(database) && checkpoint(database, 'TRUNCATE').busy === 0
 }
 
-const isWhole = ({ busy, checkpointed, log }: Outcome): boolean => busy === 0 && checkpointed === log
+const isWhole = ({ busy, checkpointed, log }: CheckpointResult): boolean => busy === 0 && checkpointed === log
 
-function checkpoint(database: Database.Database, mode: 'PASSIVE' | 'TRUNCATE'): Outcome {
+function checkpoint(database: Database.Database, mode: 'PASSIVE' | 'TRUNCATE'): CheckpointResult {
   const patience = Number(database.pragma('busy_timeout', { simple: true }))
   database.pragma('busy_timeout = 0')
   try {
-    return must((database.pragma(`wal_checkpoint(${mode})`) as Outcome[])[0], 'The outcome of a checkpoint')
+    return must((database.pragma(`wal_checkpoint(${mode})`) as CheckpointResult[])[0], 'The outcome of a checkpoint')
   } finally {
     database.pragma(`busy_timeout = ${patience}`)
   }
 }
 
 /** How far the log was copied into the database, and of how many pages. */
-export interface Progress {
+export interface CheckpointProgress {
   done: number
   of: number
 }
 
 /** Copies the log as far as readers allow; see `emptied`. */
-export function progressOf(database: Database.Database): Progress {
+export function progressOf(database: Database.Database): CheckpointProgress {
   const { checkpointed, log } = checkpoint(database, 'PASSIVE')
   return { done: checkpointed, of: log }
 }
@@ -56,7 +56,7 @@ export class LogWatch {
   #stuck: { done: number; since: number } | undefined
 
   /** Notes how far the log was copied at a time (ms); returns for how long a reader has held it, 0: none does. */
-  look({ done, of }: Progress, now: number): number {
+  look({ done, of }: CheckpointProgress, now: number): number {
     if (done >= of) this.#stuck = undefined
     else if (this.#stuck?.done !== done) this.#stuck = { done, since: now }
     return this.heldFor(now)

@@ -6,7 +6,7 @@ import type { Tx } from './database.ts'
 import { raw } from './query.ts'
 
 /** Further columns to set, by name. */
-export type Columns = Record<string, unknown>
+export type ColumnValues = Record<string, unknown>
 
 /**
  * Moves one row by the table and sets further columns with it. Returns the table's row (from, on, to, by, emits), or
@@ -17,13 +17,13 @@ export function move<Status extends string, On extends string>(
   machine: Machine<Status, On>,
   key: number,
   on: On,
-  set: Columns = {},
+  set: ColumnValues = {},
 ): Row<Status, On> | undefined {
   return along(tx, machine, key, [rowFor(tx, machine, key, on)], set)?.[0]
 }
 
 /** Several moves of a row, one after the other, each with the columns to set. */
-export type Steps<On extends string> = readonly (readonly [on: On, set: Columns])[]
+export type Steps<On extends string> = readonly (readonly [on: On, set: ColumnValues])[]
 
 /**
  * Moves one row by several events, one after the other; in one statement if the row has the status from which the first
@@ -39,7 +39,7 @@ export function moveThrough<Status extends string, On extends string>(
   let row = first && onlyRow(machine, first[0])
   const rows = [row]
   for (const [on] of steps.slice(1)) rows.push((row = row && machine.next(row.to, on)))
-  const whole = along(tx, machine, key, rows, Object.assign({}, ...steps.map(([, set]) => set)) as Columns)
+  const whole = along(tx, machine, key, rows, Object.assign({}, ...steps.map(([, set]) => set)) as ColumnValues)
   return whole ?? steps.map(([on, set]) => move(tx, machine, key, on, set)).filter((made) => made !== undefined)
 }
 
@@ -71,7 +71,7 @@ function along<Status extends string, On extends string>(
   { table }: Machine<Status, On>,
   key: number,
   path: readonly (Row<Status, On> | undefined)[],
-  set: Columns,
+  set: ColumnValues,
 ): Row<Status, On>[] | undefined {
   const rows = path.filter((row) => row !== undefined)
   const [first] = rows

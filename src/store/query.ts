@@ -31,7 +31,7 @@ export const db = new Kysely<Tables>({
   },
 })
 
-class Slot {
+class ParameterSlot {
   readonly name: string
   constructor(name: string) {
     this.name = name
@@ -60,12 +60,12 @@ export function statement<Args extends object>() {
     return (args) => ({
       compile() {
         if (!slots) {
-          const proxy = new Proxy({}, { get: (_, name) => new Slot(name as string) }) as Args
+          const proxy = new Proxy({}, { get: (_, name) => new ParameterSlot(name as string) }) as Args
           const compiled = build(proxy).compile()
           sql = compiled.sql
           slots = compiled.parameters
         }
-        const parameters = slots.map((slot) => (slot instanceof Slot ? args[slot.name as keyof Args] : slot))
+        const parameters = slots.map((slot) => (slot instanceof ParameterSlot ? args[slot.name as keyof Args] : slot))
         return { sql, parameters }
       },
     })

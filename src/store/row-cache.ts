@@ -6,14 +6,14 @@ import type { Effects } from './statement-tables.ts'
 /** The most rows that are kept for one query; beyond this number all of them are dropped and read again. */
 const MAX_ROWS = 1000
 
-interface Query {
+interface CachedQuery {
   rows: Map<string, unknown>
 }
 
-export class Facts {
-  readonly #queries = new Map<string, Query>()
+export class RowCache {
+  readonly #queries = new Map<string, CachedQuery>()
   /** The queries that read a table. */
-  readonly #readers = new Map<string, Query[]>()
+  readonly #readers = new Map<string, CachedQuery[]>()
 
   /** The row of a query with these parameters, as `read` returned it first; it is frozen. */
   get(effects: Effects, sql: string, parameters: readonly unknown[], read: () => unknown): unknown {
@@ -36,8 +36,8 @@ export class Facts {
     for (const { rows } of this.#queries.values()) rows.clear()
   }
 
-  #know({ names }: Effects, sql: string): Query {
-    const query: Query = { rows: new Map() }
+  #know({ names }: Effects, sql: string): CachedQuery {
+    const query: CachedQuery = { rows: new Map() }
     this.#queries.set(sql, query)
     // A row's digest changes only together with the row, whose table is named as well.
     for (const table of names)

@@ -2,7 +2,7 @@
 // statement runs here, so that a fact is forgotten as soon as a statement may have changed it.
 import type Database from 'better-sqlite3'
 import { StatementEffects, type Effects } from './statement-tables.ts'
-import { Facts } from './row-cache.ts'
+import { RowCache } from './row-cache.ts'
 import type { Compiled } from './query.ts'
 import type { Change } from './tx.ts'
 import type { TableName } from '../schema/tables.ts'
@@ -16,7 +16,7 @@ export class Statements {
   readonly #db: Database.Database
   readonly #prepared = new Map<string, Database.Statement>()
   readonly #effects: StatementEffects
-  readonly #facts = new Facts()
+  readonly #facts = new RowCache()
   readonly #generations = { changed: new Map<string, number>(), removed: new Map<string, number>() }
   /** The effects of this transaction's statements: after a rollback, facts that were read after them are wrong. */
   readonly #touched = new Set<Effects>()

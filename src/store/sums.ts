@@ -12,15 +12,15 @@ export interface SumTable {
   of: readonly string[]
 }
 
-type Value = string | number
-type Rows = Map<string, { place: Value[]; amounts: number[] }>
+type SumValue = string | number
+type SumRows = Map<string, { place: SumValue[]; amounts: number[] }>
 
 /** Amounts that were added and are not written yet. */
 export class Sums {
-  readonly #pending = new Map<SumTable, Rows>()
+  readonly #pending = new Map<SumTable, SumRows>()
 
   /** Adds to the row of `place`, whose values are those of `by` and `also`, in this order; `amounts` those of `of`. */
-  add(sum: SumTable, place: readonly Value[], amounts: readonly number[]): void {
+  add(sum: SumTable, place: readonly SumValue[], amounts: readonly number[]): void {
     let rows = this.#pending.get(sum)
     if (!rows) this.#pending.set(sum, (rows = new Map()))
     const name = JSON.stringify(place)

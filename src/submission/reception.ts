@@ -18,7 +18,7 @@ import type { NewEmail } from '../mail/accept/email.ts'
 import type { SmtpRefusal } from '../smtp/answers.ts'
 import type { InboundEnvelope } from '../smtp/listener.ts'
 import { db, statement } from '../store/query.ts'
-import { Intake, type Held } from '../store/intake.ts'
+import { Intake, type HeldOctets } from '../store/intake.ts'
 import { SPOOL_ABOVE } from '../store/spool.ts'
 import { replyTo, wordsOf } from './refusals.ts'
 import { termsOf, type Sender, type Senders } from './senders.ts'
@@ -140,7 +140,7 @@ interface Coming {
 
 export class Submissions {
   readonly #deps: SubmissionDeps
-  readonly #held: Held = { octets: 0 }
+  readonly #held: HeldOctets = { octets: 0 }
 
   constructor(deps: SubmissionDeps) {
     this.#deps = deps

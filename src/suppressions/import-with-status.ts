@@ -14,7 +14,7 @@ const entryOf = statement<{ domain_key: number; email: string; reason: NewSuppre
     .where('reason', '=', arg.reason),
 )
 
-type Brought = 'created' | 'updated' | 'skipped'
+type ImportOutcome = 'created' | 'updated' | 'skipped'
 
 /** An entry of a list. */
 export interface Entry {
@@ -25,12 +25,12 @@ export interface Entry {
 }
 
 /** Adds an entry, or widens the entry with the same reason: to all mail, to a later end or to no end. */
-export function bringSuppression(
+export function importSuppression(
   tx: Tx,
   keyring: Keyring,
   given: Omit<NewSuppression, 'source' | 'strikes'> & { source?: 'manual' | 'import' },
   now: number,
-): Brought {
+): ImportOutcome {
   const { domain_key, reason, scope } = given
   const expires = given.expires_at ?? null
   const email = keptForm(tx, keyring, domain_key, given.address)
@@ -60,13 +60,13 @@ export const bringSuppressions = (
   { key, user_key }: { key: number; user_key: number },
   lot: readonly Entry[],
   source: (entry: Entry) => 'manual' | 'import' = () => 'import',
-): Promise<Record<Brought, number>> =>
+): Promise<Record<ImportOutcome, number>> =>
   store.write((tx) => {
     const counts = { created: 0, updated: 0, skipped: 0 }
     for (const entry of lot) {
       const { email: address, ...rest } = entry
       const given = { ...rest, user_key, domain_key: key, address, source: source(entry) }
-      counts[bringSuppression(tx, keyring, given, clock.now())]++
+      counts[importSuppression(tx, keyring, given, clock.now())]++
     }
     return counts
   })

@@ -46,7 +46,7 @@ export interface Stop {
   erased: boolean
 }
 
-export interface Recipient {
+export interface DomainRecipient {
   domain_key: number
   address: string
 }
@@ -58,7 +58,7 @@ export interface Recipient {
 export function stopsOf(
   reader: Reader,
   keyring: Keyring,
-  recipients: readonly Recipient[],
+  recipients: readonly DomainRecipient[],
   now: number,
   scope: Suppression['scope'] = 'all',
 ): (Stop | undefined)[] {

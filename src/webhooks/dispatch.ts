@@ -17,7 +17,7 @@ import { dueGroups, type Queue } from '../store/due.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { moveAll, takeAll } from '../store/move.ts'
 import type { RowOf } from '../schema/tables.ts'
-import { secretsOf, webhookByKey, type Webhook } from './endpoints.ts'
+import { secretsOf, webhookByKey, type Webhook, type WebhookDelivery } from './endpoints.ts'
 import { fanOut } from './fan-out.ts'
 import type { Poster } from './post.ts'
 import { isFine, PROBE_FROM, settle } from './settle.ts'
@@ -34,8 +34,6 @@ export interface DispatchDeps {
   /** Called when a notice for an owner waits. */
   noticed: () => void
 }
-
-type Delivery = RowOf<'outbound_webhooks'>
 
 const QUEUE: Queue = { table: 'outbound_webhooks', group: 'webhook_key', status: 'pending' }
 const PER_ENDPOINT = 10
@@ -123,7 +121,7 @@ export class Dispatcher {
     return next
   }
 
-  #start(webhook: Webhook, delivery: Delivery): void {
+  #start(webhook: Webhook, delivery: WebhookDelivery): void {
     const free = this.#occupy(webhook.key)
     const run = this.#attempt(webhook, delivery, free)
       .catch((thrown) => void this.#deps.log.fault(`webhook ${delivery.id}`, thrown))
@@ -146,7 +144,7 @@ export class Dispatcher {
     }
   }
 
-  async #attempt(webhook: Webhook, delivery: Delivery, free: () => void): Promise<void> {
+  async #attempt(webhook: Webhook, delivery: WebhookDelivery, free: () => void): Promise<void> {
     const { clock, config, noticed, keyring, log, poster, store } = this.#deps
     const at = clock.now()
     const seconds = Math.floor(at / SECOND)
@@ -187,8 +185,8 @@ export class Dispatcher {
   }
 }
 
-function claim(tx: Tx, webhookKey: number, now: number, limit: number): Delivery[] {
-  return takeAll<Delivery>(tx, webhookDeliveryMachine, 'claim', {
+function claim(tx: Tx, webhookKey: number, now: number, limit: number): WebhookDelivery[] {
+  return takeAll<WebhookDelivery>(tx, webhookDeliveryMachine, 'claim', {
     set: 'attempts = attempts + 1, leased_until = ?, next_attempt_at = null',
     where: `key in (
       select d.key from outbound_webhooks d where d.status = 'pending' and d.webhook_key = ? and d.next_attempt_at <= ?

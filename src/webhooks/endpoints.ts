@@ -17,6 +17,7 @@ import { beginHere } from './cursor.ts'
 import { hintOf, newSecret } from './sign.ts'
 
 export type Webhook = RowOf<'webhooks'>
+export type WebhookDelivery = RowOf<'outbound_webhooks'>
 
 export interface WebhooksDeps {
   store: Store

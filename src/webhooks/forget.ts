@@ -3,7 +3,7 @@
 import { jsonOf } from '../base/json.ts'
 import type { EventType } from '../states/events.ts'
 import { holds, names, needleOf, redact, redactMailboxes, sliceEnd } from '../store/erasing.ts'
-import type { Erasing, Step } from '../store/erasing.ts'
+import type { Erasing, ErasingStep } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 
 interface Pushed {
@@ -24,7 +24,7 @@ const ERASED = `(w.event like 'email.%' and exists (select 1 from outbound_email
     where i.id = json_extract(w.payload, '$.data.inbound_email_id') and i.sender = ?))`
 
 /** Must run after mails were erased. */
-export const forgetInPushed: Step = (tx, erasing, after) => {
+export const forgetInPushed: ErasingStep = (tx, erasing, after) => {
   const { address, mark, userKey } = erasing
   const end = sliceEnd(tx, { table: 'outbound_webhooks', userKey, after })
   if (end === null) return null

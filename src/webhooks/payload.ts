@@ -7,7 +7,7 @@ import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
 import { inboundData } from './inbound-payload.ts'
 
-type Event = RowOf<'events'>
+type EventRow = RowOf<'events'>
 type Data = Record<string, unknown>
 
 /** The longest text in a payload, so that a payload stays under 20 KB. */
@@ -34,7 +34,7 @@ const domainOf = statement<{ key: number }>()((arg) =>
 )
 
 /** The JSON text for an event. */
-export function payloadOf(reader: Reader, event: Event): string | null {
+export function payloadOf(reader: Reader, event: EventRow): string | null {
   const told = JSON.parse(event.data) as Data
   const data =
     event.type === 'inbound_email.received'
@@ -49,7 +49,7 @@ export function payloadOf(reader: Reader, event: Event): string | null {
   return data && JSON.stringify({ type: event.type, timestamp: iso(event.created_at), data })
 }
 
-function emailData(reader: Reader, event: Event, key: number, told: Data): Data | null {
+function emailData(reader: Reader, event: EventRow, key: number, told: Data): Data | null {
   const row = reader.first(emailOf({ key }))
   if (!row) return null
   const { campaign_subject, from_address, name, contact_email, contact_name, custom_fields, test_mode, to, ...email } =
@@ -73,7 +73,7 @@ const textOf = (value: unknown): string =>
   typeof value === 'string' ? value.slice(0, MAX_TEXT).replace(/[\uD800-\uDBFF]$/, '') : ''
 
 /** The members of the data that only one event type has. */
-const ASPECTS: Partial<Record<Event['type'], (told: Data, reply: Data) => Data>> = {
+const ASPECTS: Partial<Record<EventRow['type'], (told: Data, reply: Data) => Data>> = {
   'email.delivered': (_, reply) => ({ delivery: reply }),
   'email.bounced': ({ kind = null, class: of = null }, reply) => ({ bounce: { kind, class: of, ...reply } }),
   'email.delayed': ({ attempts, next_attempt_at }, reply) => ({
@@ -85,7 +85,7 @@ const ASPECTS: Partial<Record<Event['type'], (told: Data, reply: Data) => Data>>
   'email.rejected': ({ kind = null, response = null }) => ({ rejection: { kind, reason: response } }),
 }
 
-function aspect({ type }: Event, told: Data): Data {
+function aspect({ type }: EventRow, told: Data): Data {
   const { smtp_code = null, enhanced_code = null, response = null, remote_mta = null } = told
   return ASPECTS[type]?.(told, { smtp_code, enhanced_code, response, remote_mta }) ?? {}
 }

@@ -8,10 +8,8 @@ import { isNameIn } from '../base/one-of.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
-import { webhookByKey } from './endpoints.ts'
+import { webhookByKey, type WebhookDelivery } from './endpoints.ts'
 import { SAMPLES } from './samples.ts'
-
-export type WebhookDelivery = RowOf<'outbound_webhooks'>
 
 /** Creates the new delivery, due at once. Throws 404 when its endpoint was removed. */
 export function replayDelivery(
@@ -78,7 +76,7 @@ export function deliverSample(
   })
 }
 
-export interface Attempt {
+export interface WebhookAttempt {
   number: number
   at: number
   duration: number
@@ -88,7 +86,7 @@ export interface Attempt {
 }
 
 /** Every attempt of a delivery, in order. */
-export function attemptsOf(reader: Reader, key: number): Attempt[] {
+export function attemptsOf(reader: Reader, key: number): WebhookAttempt[] {
   return reader.all(
     db
       .selectFrom('webhook_attempts')

@@ -8,11 +8,8 @@ import { webhookDeliveryMachine } from '../states/webhook-delivery.ts'
 import type { Tx } from '../store/database.ts'
 import { move } from '../store/move.ts'
 import { db, statement } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
-import { holdWaiting, webhookByKey, type Webhook } from './endpoints.ts'
+import { holdWaiting, webhookByKey, type Webhook, type WebhookDelivery } from './endpoints.ts'
 import type { Posted } from './post.ts'
-
-type Delivery = RowOf<'outbound_webhooks'>
 
 const MAX_ATTEMPTS = 10
 /** From this many failures in a row on, an endpoint gets one delivery at a time. */
@@ -24,14 +21,15 @@ export const isFine = ({ reason, status }: Posted): boolean =>
   status !== null && status >= 200 && status < 300 && reason === null
 
 /** Whether the stored payload is still the one that was sent. */
-const kept = (tx: Tx, { key, payload }: Delivery): boolean => tx.first(payloadByKey({ key }))?.payload === payload
+const kept = (tx: Tx, { key, payload }: WebhookDelivery): boolean =>
+  tx.first(payloadByKey({ key }))?.payload === payload
 
 const payloadByKey = statement<{ key: number }>()((arg) =>
   db.selectFrom('outbound_webhooks').select('payload').where('key', '=', arg.key),
 )
 
-interface Settling {
-  delivery: Delivery
+interface WebhookSettling {
+  delivery: WebhookDelivery
   response: Posted
   config: Pick<Config, 'webhooks'>
   /** When the attempt began. */
@@ -41,7 +39,7 @@ interface Settling {
 }
 
 /** Writes the result of an attempt. Returns why the endpoint was disabled, undefined when it was not. */
-export function settle(tx: Tx, { at, config, delivery, duration, now, response }: Settling): string | undefined {
+export function settle(tx: Tx, { at, config, delivery, duration, now, response }: WebhookSettling): string | undefined {
   const { reason, status } = response
   // An address was erased from the payload meanwhile: the answer may repeat it, and is not stored.
   const body = kept(tx, delivery) ? response.body : null
@@ -79,7 +77,7 @@ export function settle(tx: Tx, { at, config, delivery, duration, now, response }
 function noteFailure(
   tx: Tx,
   webhook: Webhook,
-  { at, config, now, status }: Pick<Settling, 'at' | 'config' | 'now'> & { status: number | null },
+  { at, config, now, status }: Pick<WebhookSettling, 'at' | 'config' | 'now'> & { status: number | null },
 ): string | undefined {
   // Requests that were under way when the endpoint was held count as the failure for which it was held.
   const known = webhook.held_until !== null && at < webhook.held_until

@@ -4,10 +4,10 @@
 import { SECOND } from '../base/clock.ts'
 import { NoWorker, Pool } from '../base/threads/pool.ts'
 import { semaphore } from '../base/semaphore.ts'
-import type { ApartJob, Source } from './apart-worker.ts'
+import type { ApartJob, RenderSource } from './apart-worker.ts'
 import { asText, type HarmlessPage, type PageJob } from './harmless.ts'
 
-export type { Source } from './apart-worker.ts'
+export type { RenderSource } from './apart-worker.ts'
 
 /** Threads, and the CPU time and the JavaScript heap of each: many times what usual pages and lists need. */
 const SIZE = 2
@@ -27,7 +27,7 @@ export const reasonIn = (thrown: unknown, long: string): string =>
 const pages = workersOf<ApartJob, HarmlessPage>(new URL('./apart-worker.ts', import.meta.url))
 
 /** A page, made harmless. Its source as text, with one sentence, when it cannot be read within the budget. */
-export async function pageApart(source: Source, how: Omit<PageJob, 'html'>, cpu = CPU): Promise<HarmlessPage> {
+export async function pageApart(source: RenderSource, how: Omit<PageJob, 'html'>, cpu = CPU): Promise<HarmlessPage> {
   try {
     return await pages({ source, ...how }, cpu)
   } catch (thrown) {

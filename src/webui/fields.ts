@@ -3,7 +3,7 @@
 import type { Context } from 'hono'
 import { refuse } from '../base/errors.ts'
 import { ownerOf } from '../base/memory.ts'
-import { strangers, withinMost, type Reading } from './plain-page.ts'
+import { strangers, withinMost, type PlainPageDeps } from './plain-page.ts'
 import { withOctets } from '../jsonapi/body.ts'
 import { Form } from './place.ts'
 import type { Visit } from './visit.ts'
@@ -20,7 +20,7 @@ export const MAX_FIELDS = 1000
  * too many fields. Who is not signed in sends a few KB. The octets stand in the budget until `use` ends (D112).
  */
 export function withForm<T>(
-  deps: Reading,
+  deps: PlainPageDeps,
   context: Context,
   visit: Visit | undefined,
   use: (given: Form) => Promise<T> | T,

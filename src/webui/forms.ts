@@ -39,7 +39,7 @@ export const button = (
         { kind: 'inline', ...options },
       )
 
-export interface Field {
+export interface FormField {
   name: string
   label: string
   value?: string
@@ -68,7 +68,7 @@ export function field({
   required,
   type = 'text',
   value = '',
-}: Field): Html {
+}: FormField): Html {
   const described = [hint === undefined ? '' : `${id}-hint`, error === undefined ? '' : `${id}-error`].filter(Boolean)
   const shared = html`id="${id}" name="${name}" ${required ? html`required` : ''}
   ${described.length > 0 ? html`aria-describedby="${described.join(' ')}"` : ''}
@@ -105,7 +105,7 @@ export const choices = ({
   label,
   name,
   options,
-}: Pick<Field, 'error' | 'hint' | 'label' | 'name'> & {
+}: Pick<FormField, 'error' | 'hint' | 'label' | 'name'> & {
   chosen: readonly string[]
   options: readonly (readonly [value: string, meaning: string])[]
 }): Html =>

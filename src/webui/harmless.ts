@@ -58,7 +58,7 @@ const OPTIONS: sanitize.IOptions = {
 }
 OPTIONS.allowedAttributes = { ...(OPTIONS.allowedAttributes as Record<string, string[]>), a: ['href', 'rel', 'target'] }
 
-export interface Allowed {
+export interface HarmlessOptions {
   /** The local path of a remote picture; without it remote pictures are removed. */
   addressOf?: ((url: string) => string) | undefined
   /** The class for a style; without it styles are removed. */
@@ -74,7 +74,7 @@ export const asText = (html: string, why = AS_TEXT): string =>
   `<p>${why}</p><pre>${escapeHtml(html.slice(0, MOST))}</pre>`
 
 /** The harmless form of a mail's HTML; its source as text where it has more tags than the library is given. */
-export function harmless(html: string, { addressOf, classOf }: Allowed = {}): string {
+export function harmless(html: string, { addressOf, classOf }: HarmlessOptions = {}): string {
   const text = html.slice(0, MOST)
   if (isBeyondBounds(text)) return asText(text)
   const options = classOf ? withClasses(OPTIONS, classOf) : OPTIONS

@@ -8,7 +8,7 @@ import { newSecret } from '../base/ids.ts'
 const KEPT = 5 * MINUTE
 const MOST = 1000
 
-interface Kept {
+interface KeptSecret {
   session: string
   secret: string
   until: number
@@ -17,7 +17,7 @@ interface Kept {
 export class Once {
   readonly #clock: Pick<Clock, 'now'>
   /** In the order of their end. */
-  readonly #kept = new Map<string, Kept>()
+  readonly #kept = new Map<string, KeptSecret>()
 
   constructor(clock: Pick<Clock, 'now'>) {
     this.#clock = clock

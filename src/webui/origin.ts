@@ -3,12 +3,12 @@ import type { Context } from 'hono'
 import type { Config } from '../base/config.ts'
 
 /** What says where this server is reached. */
-interface Reached {
+interface OriginDeps {
   config: { http: Pick<Config['http'], 'public_url'> }
 }
 
 /** Whether a request comes from a page of this server; browsers send the origin of a form (RFC 6454). */
-export function isOurs({ config }: Reached, context: Context): boolean {
+export function isOurs({ config }: OriginDeps, context: Context): boolean {
   const origin = context.req.header('origin')
   if (origin === undefined || origin === 'null') {
     const site = context.req.header('sec-fetch-site')
@@ -22,7 +22,7 @@ export function isOurs({ config }: Reached, context: Context): boolean {
 }
 
 /** Whether no other site led here (Fetch Metadata §2.4); on loopback a request without the header counts too. */
-export function openedByHand({ config }: Reached, context: Context): boolean {
+export function openedByHand({ config }: OriginDeps, context: Context): boolean {
   const site = context.req.header('sec-fetch-site')
   return site === undefined
     ? /^(?:localhost|127\.|\[::1\])/.test(new URL(config.http.public_url).hostname)

@@ -38,14 +38,14 @@ export class Form {
   }
 }
 
-type Shown = Response | Promise<Response>
+type ShownPage = Response | Promise<Response>
 
 export interface Place {
   path: string
   /** For operators only; other people get 404, as if the place did not exist. */
   operator?: true
-  show: (visit: Visit) => Shown
-  act?: (visit: Visit, form: Form) => Shown
+  show: (visit: Visit) => ShownPage
+  act?: (visit: Visit, form: Form) => ShownPage
   /** What a form's question says more about what was typed, where no script asks it. */
   also?: (form: Form) => string
 }

@@ -6,9 +6,8 @@ import type { Config } from '../base/config.ts'
 import { Refusal } from '../base/errors.ts'
 import type { Budget } from '../base/memory.ts'
 import { withOctets, type BodyLimits } from '../jsonapi/body.ts'
+import type { Html } from './widgets.ts'
 import { rateKey } from '../net/client-address.ts'
-
-type Html = ReturnType<typeof html>
 
 const STYLE = `
 :root { color-scheme: light dark; --ink: #1c1d21; --soft: #5b5e66; --paper: #fff; --ground: #f3f4f6; --line: #d5d8de; --edge: #7f848e; --accent: #1f5fd6; --on: #fff; --bad: #b3261e }
@@ -70,13 +69,13 @@ export function page(
 }
 
 /** What the readers below need: the budget of all bodies (D74), and who trusts which proxies. */
-export interface Reading {
+export interface PlainPageDeps {
   bodies: Budget
   config: Pick<Config, 'http'>
 }
 
 /** A request's body as text; undefined when it has more than `max` octets. */
-export const readText = (context: Context, deps: Reading, max: number): Promise<string | undefined> =>
+export const readText = (context: Context, deps: PlainPageDeps, max: number): Promise<string | undefined> =>
   withinMost(withOctets(context.req.raw, strangers(context, deps, max), (octets) => octets.toString('utf8')))
 
 /**
@@ -85,7 +84,7 @@ export const readText = (context: Context, deps: Reading, max: number): Promise<
  */
 export async function readObject(
   context: Context,
-  deps: Reading,
+  deps: PlainPageDeps,
   max: number,
 ): Promise<Record<string, unknown> | undefined> {
   const text = await readText(context, deps, max)
@@ -99,7 +98,7 @@ export async function readObject(
 }
 
 /** The limits of a body of somebody who is not known: the address has a share of the budget (D112). */
-export const strangers = (context: Context, { bodies, config }: Reading, most: number): BodyLimits => ({
+export const strangers = (context: Context, { bodies, config }: PlainPageDeps, most: number): BodyLimits => ({
   most,
   budget: bodies,
   owner: `from ${rateKey(context, config.http)}`,

@@ -2,7 +2,7 @@
 // and shown under a policy that loads nothing.
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'hono'
-import { pageApart, type Source } from './apart.ts'
+import { pageApart, type RenderSource } from './apart.ts'
 import { guard } from './frame.ts'
 
 const framePolicy = (images: string, styles: string): string =>
@@ -16,7 +16,11 @@ export interface Framing {
 }
 
 /** Answers a document for a sandboxed frame. */
-export async function framed(context: Context, source: Source, { addressOf, styled }: Framing = {}): Promise<Response> {
+export async function framed(
+  context: Context,
+  source: RenderSource,
+  { addressOf, styled }: Framing = {},
+): Promise<Response> {
   const nonce = randomBytes(16).toString('base64')
   const place = randomBytes(16).toString('hex')
   const page = await pageApart(source, { pictures: addressOf ? place : null, styled: styled === true })

@@ -50,7 +50,7 @@ export const faultIn =
     return error && worded(error, labels)
   }
 
-interface Document {
+interface ReceivedDocument {
   data?: Thing | Thing[]
   included?: Thing[]
   meta?: { next_cursor?: string | null; prev_cursor?: string | null }
@@ -171,7 +171,7 @@ export class Visit {
     // An error, because the page would otherwise show an empty list.
     if (method === 'GET' && response.status === 405) throw new Error(`The API has no GET ${path}`)
     const text = response.status === 204 ? '' : await response.text()
-    const body = (text === '' ? {} : JSON.parse(text)) as Document
+    const body = (text === '' ? {} : JSON.parse(text)) as ReceivedDocument
     return {
       status: response.status,
       headers: response.headers,

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { connect, type ConnectionOptions } from 'node:tls'
-import { AcmeClient, AcmeRefusal, type Way } from '../../src/acme/client.ts'
+import { AcmeClient, AcmeRefusal, type ChallengeType } from '../../src/acme/client.ts'
 import { proofCertificate } from '../../src/acme/alpn.ts'
 import type { CaAnswer } from '../../src/acme/http.ts'
 import { Renewals } from '../../src/acme/renewals.ts'
@@ -106,7 +106,7 @@ test('acme-tls/1 is agreed to for the name of a proof alone; all other handshake
 })
 
 /** An authority that offers these ways, and to which no proof comes through. */
-function authority(offered: readonly Way[]) {
+function authority(offered: readonly ChallengeType[]) {
   const tried: string[] = []
   const shown: boolean[] = []
   const fetch = async (url: string, { method = 'GET' } = {}): Promise<CaAnswer> => {
@@ -178,7 +178,7 @@ test('the first time every open way is tried; later one for each try, in turn', 
 
 test('the way is one that is open here and offered there', async () => {
   const account = { directory: 'https://ca.test/dir', url: 'https://ca.test/at', key: own.key }
-  const wayOf = async (open: readonly Way[], offered: readonly Way[]): Promise<string> => {
+  const wayOf = async (open: readonly ChallengeType[], offered: readonly ChallengeType[]): Promise<string> => {
     const { fetch, tried } = authority(offered)
     const client = new AcmeClient(
       { directory: 'https://ca.test/dir', email: '', fetch, clock: new ManualClock() },
@@ -190,7 +190,7 @@ test('the way is one that is open here and offered there', async () => {
     assert.ok(thrown instanceof AcmeRefusal)
     return tried[0] ?? thrown.message
   }
-  const both: Way[] = ['http-01', 'tls-alpn-01']
+  const both: ChallengeType[] = ['http-01', 'tls-alpn-01']
   assert.equal(await wayOf(both, both), 'http-01')
   assert.equal(await wayOf(both, ['tls-alpn-01']), 'tls-alpn-01', 'HTTP-01 is not offered')
   assert.equal(await wayOf(['tls-alpn-01'], both), 'tls-alpn-01', 'port 80 is not open')

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { makeCertificate, type Certificate } from '../../src/base/certificate.ts'
 import { parseConfig } from '../../src/base/config.ts'
-import { silentLog, type Fields } from '../../src/base/log.ts'
+import { silentLog, type LogFields } from '../../src/base/log.ts'
 import { Certificates } from '../../src/acme/certificates.ts'
 import { ManualClock } from '../kit/clock.ts'
 
@@ -56,7 +56,7 @@ function put({ cert, key }: Certificate): void {
 }
 
 function shelf() {
-  const errors: Fields[] = []
+  const errors: LogFields[] = []
   const certificates = new Certificates({
     clock: new ManualClock(),
     log: { ...silentLog, error: (event, fields) => void errors.push({ event, ...fields }) },

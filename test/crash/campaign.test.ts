@@ -29,7 +29,7 @@ const DOMAINS = 5
 const BATCH = 1000
 const BYSTANDER = 'bystander'
 /**
- * Fates that may be on their way to the disk at once (delivery/deliver.ts), and one mail for each connection
+ * Results of mail that may be on their way to the disk at once (delivery/deliver.ts), and one mail for each connection
  * that may be open.
  */
 const UNCOMMITTED = 100 + 200

@@ -8,7 +8,7 @@ import { isRefused } from '../../src/delivery/pacing/feedback.ts'
 import type { MailTransaction } from '../../src/delivery/queue/transaction.ts'
 import { bulkLane } from '../../src/message/lane-names.ts'
 import { retryNow } from '../../src/delivery/queue/operator.ts'
-import { Way, Ways } from '../../src/delivery/pacing/exchanger-group.ts'
+import { ExchangerGroup, ExchangerGroups } from '../../src/delivery/pacing/exchanger-group.ts'
 import type { Limits } from '../../src/smtp/shaping.ts'
 import { ownVerdict, type Stage, type Verdict } from '../../src/smtp/verdict.ts'
 import { raw } from '../../src/store/query.ts'
@@ -74,8 +74,8 @@ test('what one domain learns of an exchanger counts for all: an exchanger that i
   const ids = [await post({ to: `a@${domains[0]}` })]
   await attempted(ids[0]!, 1)
   for (const domain of domains.slice(1)) ids.push(await post({ to: `a@${domain}` }))
-  // Claimed, their way found, and put back: without an attempt and without a connection.
-  await until(() => domains.every((domain) => postrider.dns.asked.includes(`MX ${domain}`)), 'every way')
+  // Claimed, their group found, and put back: without an attempt and without a connection.
+  await until(() => domains.every((domain) => postrider.dns.asked.includes(`MX ${domain}`)), 'every group')
   await until(() => domains.every((domain) => claimed(domain).length === 0), 'all mail is in the queue')
   assert.equal(exchanger.connections - before, 1)
   exchanger.script.greeting = '220 mx.test ESMTP'
@@ -95,7 +95,7 @@ test('a domain with much mail does not keep the others at its exchangers waiting
   const one = await post({ to: `a@${quiet}` })
   // Its mail is claimed before the busy domain's senders are free.
   await until(() => claimed(quiet).length === 1, 'the mail of the quiet domain is claimed')
-  await until(() => postrider.dns.asked.includes(`MX ${quiet}`), 'the way of the quiet domain')
+  await until(() => postrider.dns.asked.includes(`MX ${quiet}`), 'the group of the quiet domain')
   const isHeard = (): boolean => exchanger.heard.some(({ to }) => to[0] === `a@${quiet}`)
   for (let ended = 1; !isHeard(); ended++) {
     // Only after these the busy domain would have no mail left.
@@ -113,44 +113,44 @@ const route = (hosts: Route['hosts'], enforced = false): Route => ({ hosts, enfo
 const host = (name: string, preference = 10) => ({ name, port: 25, preference })
 const mail = { lane: '' } as unknown as MailTransaction
 
-test('a way is known by its exchangers, their order of preference, and what is asked of a connection', () => {
-  const ways = new Ways()
+test('a group is known by its exchangers, their order of preference, and what is asked of a connection', () => {
+  const groups = new ExchangerGroups()
   const lanes: Lane[] = []
-  const of = (hosts: Route['hosts'], enforced = false, name = 'one.test'): Way => {
+  const of = (hosts: Route['hosts'], enforced = false, name = 'one.test'): ExchangerGroup => {
     lanes.push(new Lane(name, limits))
-    return ways.take(lanes.at(-1)!, route(hosts, enforced), () => limits)
+    return groups.take(lanes.at(-1)!, route(hosts, enforced), () => limits)
   }
-  const way = of([host('a'), host('b', 20)])
-  assert.equal(of([host('a', 1), host('b', 5)]), way)
-  assert.notEqual(of([host('a', 20), host('b')]), way)
-  assert.notEqual(of([host('a'), host('b')]), way)
+  const group = of([host('a'), host('b', 20)])
+  assert.equal(of([host('a', 1), host('b', 5)]), group)
+  assert.notEqual(of([host('a', 20), host('b')]), group)
+  assert.notEqual(of([host('a'), host('b')]), group)
   assert.equal(of([host('b'), host('a')]), of([host('a'), host('b')]))
-  assert.notEqual(of([host('a')]), way)
-  assert.notEqual(of([host('a'), host('b', 20)], true), way)
-  assert.notEqual(of([host('a'), host('b', 20)], false, bulkLane('one.test')), way)
+  assert.notEqual(of([host('a')]), group)
+  assert.notEqual(of([host('a'), host('b', 20)], true), group)
+  assert.notEqual(of([host('a'), host('b', 20)], false, bulkLane('one.test')), group)
   assert.notEqual(of([{ name: 'a', port: 25, address: '127.0.0.1' }]), of([{ name: 'a', port: 25 }]))
-  assert.equal(ways.of(lanes[0]!), way)
-  for (const lane of lanes) ways.leave(lane)
-  ways.sweep()
-  assert.deepEqual([...ways.values()], [])
+  assert.equal(groups.of(lanes[0]!), group)
+  for (const lane of lanes) groups.leave(lane)
+  groups.sweep()
+  assert.deepEqual([...groups.values()], [])
 })
 
 test('a pause counts for the lanes that come later, and is over for all when a mail is taken', () => {
-  const way = new Way(limits, false)
+  const group = new ExchangerGroup(limits, false)
   const lanes = ['one.test', 'two.test', 'three.test', 'four.test'].map((name) => new Lane(name, limits))
   const [one, two, three, four] = lanes as [Lane, Lane, Lane, Lane]
-  way.join(one)
-  way.join(three)
+  group.join(one)
+  group.join(three)
   // Its own pause is the longer one.
   three.pauseUntil(HOUR)
-  way.backOff(one, 1000)
-  way.join(two)
+  group.backOff(one, 1000)
+  group.join(two)
   assert.deepEqual([two.pausedUntil, two.pauseLearned(2000)], [1000 + MINUTE, 1000 + MINUTE])
-  assert.equal(way.succeeded(2000), true)
+  assert.equal(group.succeeded(2000), true)
   assert.deepEqual([one.pausedUntil, two.pausedUntil, three.pausedUntil], [2000, 2000, HOUR])
-  way.join(four)
+  group.join(four)
   assert.equal(four.pausedUntil, 0)
-  assert.equal(way.succeeded(3000), false)
+  assert.equal(group.succeeded(3000), false)
 })
 
 test('421 at RCPT for one domain holds up no other domain at the exchanger', async () => {
@@ -166,23 +166,23 @@ test('421 at RCPT for one domain holds up no other domain at the exchanger', asy
 })
 
 test('421 at RCPT narrows its domain alone; what is said at the greeting, or of too many connections, all', () => {
-  const way = new Way({ ...limits, domain_connections: 5 }, false)
+  const group = new ExchangerGroup({ ...limits, domain_connections: 5 }, false)
   const lane = new Lane('one.test', limits)
-  way.join(lane)
-  way.senders = 4
+  group.join(lane)
+  group.senders = 4
   lane.inHand = 3
   const said = (stage: Stage, text: string): Verdict[] => [
     { ...ownVerdict('deferred', '4.3.2', text, { stage }), code: 421 },
   ]
-  assert.equal(isRefused({ lane, way }, mail, said('rcpt', 'no service'), 0), true)
-  assert.deepEqual([lane.width.allowed, way.most], [1, 5])
+  assert.equal(isRefused({ lane, group }, mail, said('rcpt', 'no service'), 0), true)
+  assert.deepEqual([lane.width.allowed, group.most], [1, 5])
   lane.inHand = 1
-  assert.equal(isRefused({ lane, way }, mail, said('rcpt', 'no service'), 0), false)
-  assert.equal(isRefused({ lane, way }, mail, said('rcpt', 'too many connections'), 0), true)
-  assert.equal(way.most, 2)
-  way.senders = 2
-  assert.equal(isRefused({ lane, way }, mail, said('greeting', 'busy'), 5000), true)
-  assert.equal(way.most, 1)
+  assert.equal(isRefused({ lane, group }, mail, said('rcpt', 'no service'), 0), false)
+  assert.equal(isRefused({ lane, group }, mail, said('rcpt', 'too many connections'), 0), true)
+  assert.equal(group.most, 2)
+  group.senders = 2
+  assert.equal(isRefused({ lane, group }, mail, said('greeting', 'busy'), 5000), true)
+  assert.equal(group.most, 1)
 })
 
 test('an exchanger that is back gets the mail of all domains, as soon as it took one', async () => {
@@ -192,7 +192,7 @@ test('an exchanger that is back gets the mail of all domains, as soon as it took
   const first = await post({ to: `a@${domains[0]}` })
   await attempted(first, 1)
   const ids = await Promise.all(domains.slice(1).map((domain) => post({ to: `a@${domain}` })))
-  await until(() => domains.every((domain) => postrider.dns.asked.includes(`MX ${domain}`)), 'every way')
+  await until(() => domains.every((domain) => postrider.dns.asked.includes(`MX ${domain}`)), 'every group')
   await until(() => domains.every((domain) => claimed(domain).length === 0), 'all mail is in the queue')
   exchanger.script.greeting = '220 mx.test ESMTP'
   // The operator has one tried; the pause would last for a minute.
@@ -204,42 +204,42 @@ test('an exchanger that is back gets the mail of all domains, as soon as it took
 })
 
 test('lanes take turns, and none gets more connections than its limit', () => {
-  const way = new Way(limits, false)
+  const group = new ExchangerGroup(limits, false)
   const [one, two] = ['one.test', 'two.test'].map((name) => new Lane(name, limits)) as [Lane, Lane]
   one.waiting.push(mail, mail, mail)
   two.waiting.push(mail)
-  for (const lane of [one, two]) way.join(lane)
-  assert.equal(way.most, 5)
+  for (const lane of [one, two]) group.join(lane)
+  assert.equal(group.most, 5)
   const turns: string[] = []
-  for (let work = way.next(); work; work = way.next()) turns.push(work.lane.name)
+  for (let work = group.next(); work; work = group.next()) turns.push(work.lane.name)
   // Two of the first are in hand, as many as it may have: the third waits.
   assert.deepEqual(turns, ['one.test', 'two.test', 'one.test'])
-  assert.equal(way.hasWork, false)
+  assert.equal(group.hasWork, false)
   one.inHand--
-  assert.equal(way.next()?.lane, one)
+  assert.equal(group.next()?.lane, one)
 })
 
 test('a lane brings along what it learned of its exchangers, and leaves with what all learned', () => {
-  const way = new Way(limits, false)
+  const group = new ExchangerGroup(limits, false)
   const [one, two] = ['one.test', 'two.test'].map((name) => new Lane(name, limits)) as [Lane, Lane]
-  way.join(one)
+  group.join(one)
   two.learned.width.restore(3, 1000)
-  way.join(two)
-  assert.equal(way.most, 3)
-  way.width.refused(3, 2000)
+  group.join(two)
+  assert.equal(group.most, 3)
+  group.width.refused(3, 2000)
   assert.deepEqual([one.learned.width.allowed, two.learned.width.allowed], [1, 1])
-  const ways = new Ways()
-  assert.equal(ways.take(one, route([host('a')]), () => limits).most, 1)
-  const before = ways.of(one)!
-  ways.take(one, route([host('b')]), () => limits)
+  const groups = new ExchangerGroups()
+  assert.equal(groups.take(one, route([host('a')]), () => limits).most, 1)
+  const before = groups.of(one)!
+  groups.take(one, route([host('b')]), () => limits)
   assert.equal(before.lanes.has(one), false)
 })
 
 test('campaign mail leaves one learned connection to other mail, yields the only one, and its pause lets one mail try (D34)', () => {
-  const ways = new Ways()
+  const groups = new ExchangerGroups()
   const [news, receipt] = [bulkLane('one.test'), 'one.test'].map((name) => new Lane(name, limits)) as [Lane, Lane]
-  const bulk = ways.take(news, route([host('a')]), () => limits)
-  const single = ways.take(receipt, route([host('a')]), () => limits)
+  const bulk = groups.take(news, route([host('a')]), () => limits)
+  const single = groups.take(receipt, route([host('a')]), () => limits)
   assert.equal(bulk.most, single.most)
   bulk.senders = 4
   bulk.width.refused(4, 1000)

@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import dnsPacket from 'dns-packet'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
-import { createResolver, type Answer as Found, type Mx, type Resolver } from '../../src/net/resolver.ts'
+import { createResolver, type ResolverAnswer as Found, type Mx, type Resolver } from '../../src/net/resolver.ts'
 import { checkDomain, nextCheck } from '../../src/domains/check.ts'
 import { lookUp, recordsOf, type DnsRecord } from '../../src/domains/records.ts'
 import { domainByKey, type Domain } from '../../src/domains/find.ts'
@@ -44,7 +44,7 @@ async function register(name: string): Promise<string> {
   return body.data.id
 }
 
-async function patch(id: string, attributes: Record<string, unknown>): Promise<Answer> {
+async function patch(id: string, attributes: Record<string, unknown>): Promise<ResolverAnswer> {
   postrider.clock.advance(1)
   return api('PATCH', `/domains/${id}`, document('domains', attributes, { id }))
 }

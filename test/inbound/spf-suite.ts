@@ -1,7 +1,7 @@
 // Reads the openspf test suite for RFC 7208: scenarios of a zone and the checks made in it. Only so much of YAML is
 // understood as that file uses.
 import { readFileSync } from 'node:fs'
-import type { Answer, Mx } from '../../src/net/resolver.ts'
+import type { ResolverAnswer, Mx } from '../../src/net/resolver.ts'
 
 export interface Check {
   name: string
@@ -15,7 +15,7 @@ export interface Check {
 export interface Scenario {
   name: string
   checks: Check[]
-  look: (ask: { name: string; type: string }) => Answer<string | Mx>
+  look: (ask: { name: string; type: string }) => ResolverAnswer<string | Mx>
 }
 
 type Zone = Map<string, { type: string; value: string[] }[]>
@@ -78,7 +78,7 @@ export function readSuite(file: string): Scenario[] {
 }
 
 /** SPF records of a name count as its TXT records when it has none (the suite was made for both types). */
-function look(zone: Zone, name: string, type: string, hops: number): Answer<string | Mx> {
+function look(zone: Zone, name: string, type: string, hops: number): ResolverAnswer<string | Mx> {
   const records = zone.get(name)
   if (!records || name.split('.').some((label) => label.length > 63)) return { kind: 'nxdomain' }
   const exact = records.filter((record) => record.type === type)

@@ -1,9 +1,12 @@
 // The worker threads that read and judge, hired as the server hires them, with a DNS that a test makes up.
 import { Pool } from '../../src/base/threads/pool.ts'
-import type { Answer, Mx } from '../../src/net/resolver.ts'
+import type { ResolverAnswer, Mx } from '../../src/net/resolver.ts'
 import type { InboundJob, InboundResult, Judgement, Reading } from '../../src/inbound/reader.ts'
 
-export type Look = (ask: { name: string; type: string }) => Answer<string | Mx> | Promise<Answer<string | Mx>>
+export type Look = (ask: {
+  name: string
+  type: string
+}) => ResolverAnswer<string | Mx> | Promise<ResolverAnswer<string | Mx>>
 
 export interface Threads {
   pool: Pool<InboundJob, InboundResult>
@@ -68,7 +71,7 @@ export async function within<T>(limit: number, work: () => Promise<T> | T): Prom
 }
 
 /** TXT and address records by name; every other name does not exist. */
-export function zone(records: Record<string, string[] | Answer<string>>): Look {
+export function zone(records: Record<string, string[] | ResolverAnswer<string>>): Look {
   return ({ name, type }) => {
     const found = records[`${type} ${name.toLowerCase()}`]
     if (Array.isArray(found)) return { kind: 'found', records: found }

@@ -6,7 +6,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import type { Answer } from '../../src/net/resolver.ts'
+import type { ResolverAnswer } from '../../src/net/resolver.ts'
 import { withoutForged, withoutForgedField } from '../../src/message/authentication.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { costing } from '../kit/cost.ts'
@@ -25,7 +25,7 @@ before(() => {
 })
 after(() => threads.close())
 
-const FAILED: Answer<string> = { kind: 'failed', reason: 'ETIMEOUT' }
+const FAILED: ResolverAnswer<string> = { kind: 'failed', reason: 'ETIMEOUT' }
 const PLAIN = 'From: ann@there.test\nSubject: x\n\nx\n'
 const PASS_SPF = ['v=spf1 ip4:192.0.2.1 -all']
 
@@ -132,7 +132,10 @@ describe('DKIM', () => {
 describe('DMARC (RFC 9989)', () => {
   const author = 'news.shop.test'
   const spf = (from: string) => ({ [`TXT ${from}`]: PASS_SPF })
-  const CASES: Record<string, { records: Record<string, string[] | Answer<string>>; from?: string; wanted: RegExp }> = {
+  const CASES: Record<
+    string,
+    { records: Record<string, string[] | ResolverAnswer<string>>; from?: string; wanted: RegExp }
+  > = {
     'no record': { records: spf(author), wanted: /^none$/ },
     'the same domain': {
       records: { ...spf(author), [`TXT _dmarc.${author}`]: ['v=DMARC1; p=reject'] },
@@ -209,7 +212,7 @@ describe('DMARC (RFC 9989)', () => {
   /** The policy that applied, as Authentication-Results tells it. */
   const policy = async (
     name: string,
-    records: Record<string, string[] | Answer<string>>,
+    records: Record<string, string[] | ResolverAnswer<string>>,
   ): Promise<string | undefined> => {
     threads.look = zone(records)
     const { field } = await threads.judge({ from: 'x@elsewhere.test', message: `From: ann@${name}\n\nx\n` })

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { OAuthClientProvider } from '@modelcontextprotocol/sdk/client/auth.js'
 import { addClient, type OauthClient } from '../../src/identity/oauth-clients.ts'
-import { exchangeCode, grantCode, type Tokens } from '../../src/identity/oauth-grants.ts'
+import { exchangeCode, grantCode, type TokenPair } from '../../src/identity/oauth-grants.ts'
 import type { User } from '../../src/identity/users.ts'
 import type { TestAppliance } from './appliance.ts'
 
@@ -31,7 +31,7 @@ const VERIFIER = 'v'.repeat(43)
 export async function letIn(
   { appliance: { deps }, config }: TestAppliance,
   user: User,
-): Promise<Tokens & { client: OauthClient }> {
+): Promise<TokenPair & { client: OauthClient }> {
   const redirect_uri = 'http://127.0.0.1:1/callback'
   const client = (await addClient(deps, { name: 'Agent', redirectUris: [redirect_uri] }))!
   const challenge = createHash('sha256').update(VERIFIER).digest('base64url')

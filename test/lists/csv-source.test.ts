@@ -6,12 +6,12 @@ import { appendFileSync, createWriteStream, mkdtempSync, readdirSync, rmSync, wr
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { openSource, type Source } from '../../src/lists/csv-source.ts'
+import { openSource, type ListSource } from '../../src/lists/csv-source.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'postrider-source-'))
 after(() => rmSync(folder, { recursive: true }))
 
-async function textOf(source: Source): Promise<string> {
+async function textOf(source: ListSource): Promise<string> {
   const chunks: Buffer[] = []
   for await (const chunk of source.chunks()) chunks.push(chunk)
   return Buffer.concat(chunks).toString()

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { audienceById } from '../../src/campaigns/audiences.ts'
-import { bringContacts, noCounts, STANDINGS } from '../../src/campaigns/import-with-status.ts'
+import { importContactsWithStatus, noCounts, STANDINGS } from '../../src/campaigns/import-with-status.ts'
 import { contactsIn } from '../../src/lists/contact-columns.ts'
 import { openSource } from '../../src/lists/csv-source.ts'
 import { importList, type Kind } from '../../src/lists/import.ts'
@@ -137,7 +137,8 @@ const PEOPLE: Record<string, (audience: string, csv: string, file: string) => Pr
   command: (id, csv, file) => {
     const { deps } = postrider.appliance
     const audience = audienceById(deps.store, id)!
-    const bring = (lot: Parameters<typeof bringContacts>[2][number][]) => bringContacts(deps, audience, lot)
+    const bring = (lot: Parameters<typeof importContactsWithStatus>[2][number][]) =>
+      importContactsWithStatus(deps, audience, lot)
     return byCommand(csv, file, { kind: contactsIn({ map: new Map() }), counts: noCounts(), bring })
   },
   API: async (audience, csv, file) => {

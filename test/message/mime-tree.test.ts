@@ -14,7 +14,7 @@ import {
   parseTree,
   partsOf,
   textOf,
-  type Node,
+  type MimePart,
 } from '../../src/message/mime-tree.ts'
 import { costingAtOnce } from '../kit/cost.ts'
 
@@ -26,9 +26,9 @@ const both = (text: string): [string, Buffer][] => [
   ['LF', Buffer.from(text, 'latin1')],
   ['CRLF', Buffer.from(text.replaceAll('\n', '\r\n'), 'latin1')],
 ]
-const shape = ({ type, children }: Node): unknown =>
+const shape = ({ type, children }: MimePart): unknown =>
   children.length === 0 ? type : [type, ...children.map((child) => shape(child))]
-const content = (message: Buffer, node: Node): string => message.toString('latin1', node.start, node.end)
+const content = (message: Buffer, node: MimePart): string => message.toString('latin1', node.start, node.end)
 
 for (const [ends, message] of both(
   lines(

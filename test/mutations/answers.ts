@@ -6,7 +6,7 @@ import { NoAnswer, type Fetch } from '../../src/acme/http.ts'
 import { forLog } from '../../src/base/clean-text.ts'
 import type { Cancel } from '../../src/base/clock.ts'
 import { readStatus } from '../../src/base/spamassassin.ts'
-import type { Answer, Mx, Resolver } from '../../src/net/resolver.ts'
+import type { ResolverAnswer, Mx, Resolver } from '../../src/net/resolver.ts'
 import { readAnswer } from '../../src/checks/grade-dns.ts'
 import { judgeDmarc, tagOf } from '../../src/domains/dmarc.ts'
 import { lookUp } from '../../src/domains/records.ts'
@@ -129,8 +129,8 @@ const refusal = (bytes: Buffer): Verdict => ({
 
 /** A resolver that finds this text, and an MX of this name. */
 const finding = (found: string): Resolver => {
-  const texts = async (): Promise<Answer<string>> => ({ kind: 'found', records: [found] })
-  const mx = async (): Promise<Answer<Mx>> => ({ kind: 'found', records: [{ exchange: found, priority: 10 }] })
+  const texts = async (): Promise<ResolverAnswer<string>> => ({ kind: 'found', records: [found] })
+  const mx = async (): Promise<ResolverAnswer<Mx>> => ({ kind: 'found', records: [{ exchange: found, priority: 10 }] })
   return { txt: texts, a: texts, aaaa: texts, cname: texts, ptr: texts, mx }
 }
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readRegistration } from '../../src/identity/oauth-clients.ts'
 import { hostOf, readDocument as readDescription, urlFault } from '../../src/identity/oauth-documents.ts'
-import { Passkeys } from '../../src/identity/passkeys.ts'
+import { PasskeyCeremonies } from '../../src/identity/passkeys.ts'
 import { addUser } from '../../src/identity/users.ts'
 import { resources } from '../../src/http/server.ts'
 import { Refusal } from '../../src/base/errors.ts'
@@ -88,7 +88,13 @@ async function opened() {
   return {
     store,
     user,
-    passkeys: new Passkeys({ store, clock, keyring, log: silentLog, config: { http: { public_url: PUBLIC_URL } } }),
+    passkeys: new PasskeyCeremonies({
+      store,
+      clock,
+      keyring,
+      log: silentLog,
+      config: { http: { public_url: PUBLIC_URL } },
+    }),
   }
 }
 let deps: ReturnType<typeof opened> | undefined

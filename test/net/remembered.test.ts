@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { remembering } from '../../src/net/remembered.ts'
-import type { Answer, Mx, Resolver } from '../../src/net/resolver.ts'
+import type { ResolverAnswer, Mx, Resolver } from '../../src/net/resolver.ts'
 import { ManualClock } from '../kit/clock.ts'
 
 /** A resolver that counts its questions and answers each with what was last set for it. */
 function counting() {
-  const answers = new Map<string, Answer<string | Mx> | Error>()
+  const answers = new Map<string, ResolverAnswer<string | Mx> | Error>()
   const asked: string[] = []
   const answer =
     (type: string) =>
@@ -29,7 +29,7 @@ function counting() {
   return { answers, asked, clock, ask: remembering(resolver, clock) }
 }
 
-const spf = (text: string): Answer<string> => ({ kind: 'found', records: [text] })
+const spf = (text: string): ResolverAnswer<string> => ({ kind: 'found', records: [text] })
 
 test('the same question is asked once in half a minute, whatever its case, and again after that', async () => {
   const { answers, ask, asked, clock } = counting()

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { createLog, type Fields } from '../../src/base/log.ts'
+import { createLog, type LogFields } from '../../src/base/log.ts'
 import { forTerminalJson } from '../../src/base/clean-text.ts'
 import { ManualClock } from '../kit/clock.ts'
 
@@ -18,7 +18,7 @@ const banned = (line: string): string | undefined =>
   expressions.map((each) => each.exec(line)?.groups?.['address']).find((address) => address !== undefined)
 
 /** The line as each form of the log has it. */
-function logged(event: string, fields: Fields): string[] {
+function logged(event: string, fields: LogFields): string[] {
   const lines: string[] = []
   for (const form of ['json', 'journal', 'text'] as const)
     createLog({
@@ -79,7 +79,7 @@ test('nothing that a stranger writes bans anybody', () => {
       ['webhook', { error: text, url: text }],
       ['authentication failed', { service: text, address: text }],
       ['trouble', { nested: { event: 'authentication failed', service: 'api', address: '198.51.100.77' }, text }],
-    ] as [string, Fields][])
+    ] as [string, LogFields][])
       for (const line of logged(event, fields).flatMap((one) => carried(one)))
         for (const part of line.split('\n')) assert.equal(banned(part), undefined, part)
 })

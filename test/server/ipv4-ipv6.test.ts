@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { Server } from 'node:net'
 import { mock, test } from 'node:test'
 import { OperatorError } from '../../src/base/errors.ts'
-import { openEach, type Address } from '../../src/server/ipv4-ipv6.ts'
+import { openEach, type ListenAddress } from '../../src/server/ipv4-ipv6.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 
 const error = (code: string): Error => Object.assign(new Error(code), { code })
@@ -14,7 +14,7 @@ test('"::" is "0.0.0.0" where the family is missing, and nothing beside it; othe
     openEach(
       hosts.map((host) => ({ host, port: 443 })),
       quiet,
-      async ({ host, ipv6Only }: Address) => {
+      async ({ host, ipv6Only }: ListenAddress) => {
         if (host.includes(':')) throw new OperatorError('A sentence.', { cause: error(code) })
         return ipv6Only ? `${host} alone` : host
       },

@@ -7,7 +7,7 @@ import { TLSSocket } from 'node:tls'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { stuffDots } from '../../src/message/compose.ts'
 import { openSession, TIMEOUTS, type SmtpSession, type Timeouts, type TlsWish } from '../../src/smtp/client.ts'
-import { ReplyReader, readCapabilities, type Reply } from '../../src/smtp/reply.ts'
+import { ReplyReader, readCapabilities, type SmtpReply } from '../../src/smtp/reply.ts'
 import type { Verdict } from '../../src/smtp/verdict.ts'
 import { startTestExchanger, type Script, type TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
@@ -119,9 +119,9 @@ const BOTH = [
 // ---- replies ----
 
 /** What a reader makes of octets cut at the given places. */
-function read(octets: Buffer, ...cuts: number[]): Reply[] | 'protocol error' {
+function read(octets: Buffer, ...cuts: number[]): SmtpReply[] | 'protocol error' {
   const reader = new ReplyReader()
-  const replies: Reply[] = []
+  const replies: SmtpReply[] = []
   let from = 0
   for (const to of [...cuts, octets.length]) {
     replies.push(...reader.push(octets.subarray(from, to)))
@@ -130,7 +130,7 @@ function read(octets: Buffer, ...cuts: number[]): Reply[] | 'protocol error' {
   }
   return replies
 }
-const one = (text: string | Buffer): Reply => {
+const one = (text: string | Buffer): SmtpReply => {
   const replies = read(Buffer.from(text as string))
   assert.ok(Array.isArray(replies), `${JSON.stringify(text)} is a reply`)
   assert.equal(replies.length, 1)

@@ -3,17 +3,23 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { describe, test } from 'node:test'
-import { BOUNCE_CLASSES, classify, isAboutRecipient, type Refusal, type SaidAt } from '../../src/smtp/bounce-class.ts'
+import {
+  BOUNCE_CLASSES,
+  classify,
+  isAboutRecipient,
+  type ExchangerRefusal,
+  type SaidAt,
+} from '../../src/smtp/bounce-class.ts'
 import { costingAtOnce } from '../kit/cost.ts'
 
 interface Row {
   wanted: string
   source: string
   reply: string
-  refusal: Refusal
+  refusal: ExchangerRefusal
 }
 
-function refusalOf(stage: SaidAt, reply: string): Refusal {
+function refusalOf(stage: SaidAt, reply: string): ExchangerRefusal {
   const [, code, enhanced, text] =
     /^(?:([45]\d\d)(?: |$))?(?:([45]\.\d{1,3}\.\d{1,3})(?:\s+|$))?(.*)$/s.exec(reply) ?? []
   return { stage, code: code === undefined ? null : Number(code), enhanced: enhanced ?? null, text: text ?? '' }

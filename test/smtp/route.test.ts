@@ -12,10 +12,10 @@ import { makeCertificate } from '../../src/base/certificate.ts'
 import { parseConfig, type ConfigInput } from '../../src/base/config.ts'
 import { silentLog } from '../../src/base/log.ts'
 import { allowPublicAnd } from '../../src/base/network.ts'
-import { createResolver, type Answer, type Mx, type Resolver } from '../../src/net/resolver.ts'
+import { createResolver, type ResolverAnswer, type Mx, type Resolver } from '../../src/net/resolver.ts'
 import { connectAlong, findRoute } from '../../src/delivery/wire/connect.ts'
 import { openSession } from '../../src/smtp/client.ts'
-import type { KnownPolicy, StsPolicies } from '../../src/delivery/wire/sts.ts'
+import type { KnownPolicy, StsCache } from '../../src/delivery/wire/sts.ts'
 import { findAddresses, findHosts, type Host, type RouteOptions } from '../../src/smtp/route.ts'
 import type { Verdict } from '../../src/smtp/verdict.ts'
 import { ManualClock } from '../kit/clock.ts'
@@ -24,17 +24,21 @@ import { startTestExchanger, type Script } from '../kit/exchanger.ts'
 const NONE = { kind: 'none' } as const
 const NO_NAME = { kind: 'nxdomain' } as const
 const FAILED = { kind: 'failed', reason: 'ESERVFAIL' } as const
-const found = <T>(...records: T[]): Answer<T> => ({ kind: 'found', records })
-const mx = (...list: [priority: number, exchange: string][]): Answer<Mx> =>
+const found = <T>(...records: T[]): ResolverAnswer<T> => ({ kind: 'found', records })
+const mx = (...list: [priority: number, exchange: string][]): ResolverAnswer<Mx> =>
   found(...list.map(([priority, exchange]) => ({ priority, exchange })))
 
 /** A resolver that knows what it is told, keeps what it is asked, and says NXDOMAIN to the rest. */
 function resolverOf(
-  zone: { mx?: Record<string, Answer<Mx>>; a?: Record<string, Answer<string>>; aaaa?: Record<string, Answer<string>> },
+  zone: {
+    mx?: Record<string, ResolverAnswer<Mx>>
+    a?: Record<string, ResolverAnswer<string>>
+    aaaa?: Record<string, ResolverAnswer<string>>
+  },
   asked: string[] = [],
 ): Resolver {
-  const answer = <T>(type: string, records: Record<string, Answer<T>> = {}) => {
-    return (name: string): Promise<Answer<T>> => {
+  const answer = <T>(type: string, records: Record<string, ResolverAnswer<T>> = {}) => {
+    return (name: string): Promise<ResolverAnswer<T>> => {
       asked.push(`${type} ${name}`)
       return Promise.resolve(records[name] ?? NO_NAME)
     }
@@ -49,7 +53,7 @@ function resolverOf(
   }
 }
 
-const hostsFor = (answer: Answer<Mx>, more: Partial<RouteOptions> = {}, random?: () => number) =>
+const hostsFor = (answer: ResolverAnswer<Mx>, more: Partial<RouteOptions> = {}, random?: () => number) =>
   findHosts(
     { resolver: resolverOf({ mx: { 'there.test': answer } }), routes: [], port: 25, hostname: 'mx.here.test', ...more },
     'there.test',
@@ -296,7 +300,7 @@ async function laneTo(
     clock: new ManualClock(),
     resolver: resolverOf(zone, asked),
     allowed: allowPublicAnd(['127.0.0.0/8']),
-    sts: { get: () => Promise.resolve(sts) } as unknown as StsPolicies,
+    sts: { get: () => Promise.resolve(sts) } as unknown as StsCache,
     log: silentLog,
     config: parseConfig({
       hostname: 'mx.here.test',

@@ -10,13 +10,13 @@ import {
   classify,
   parseRules,
   type BounceClass,
-  type Refusal,
+  type ExchangerRefusal,
   type SaidAt,
 } from '../../src/smtp/bounce-class.ts'
 import { allowsHost, parsePolicy, policyId } from '../../src/smtp/mta-sts.ts'
 
 /** "550 5.1.1 No such user" as a reply. */
-function replyOf(line: string, stage: SaidAt = 'rcpt'): Refusal {
+function replyOf(line: string, stage: SaidAt = 'rcpt'): ExchangerRefusal {
   const [, code, enhanced, text] = /^([45]\d\d)[ -]#?(?:([245]\.\d{1,3}\.\d{1,3})[ :]*)?(.*)$/s.exec(line) ?? []
   assert.ok(code, line)
   return { stage, code: Number(code), enhanced: enhanced ?? null, text: text! }

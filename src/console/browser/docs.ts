@@ -5,7 +5,7 @@ interface Operation {
   requestBody?: { content: Record<string, { example?: unknown }> }
   'x-codeSamples'?: { lang: string; label: string; source: string }[]
 }
-interface Document {
+interface OpenApiDocument {
   servers: { url: string }[]
   paths: Record<string, Record<string, Operation>>
 }
@@ -35,7 +35,7 @@ function samples(base: string, path: string, method: string, { requestBody }: Op
 
 const element = document.getElementById('reference')!
 const response = await fetch('/api/v1/openapi.json')
-const reference = (await response.json()) as Document
+const reference = (await response.json()) as OpenApiDocument
 const base = reference.servers[0]?.url ?? `${element.dataset['server']}/api/v1`
 for (const [path, operations] of Object.entries(reference.paths))
   for (const method of METHODS) {

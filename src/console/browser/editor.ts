@@ -54,7 +54,7 @@ const plain = (html: string): string => {
     .trim()
 }
 
-type Action = readonly [label: string, run: () => void, active?: () => boolean]
+type ToolbarAction = readonly [label: string, run: () => void, active?: () => boolean]
 
 function editorIn(area: HTMLElement, source: HTMLTextAreaElement): Editor {
   const editor: Editor = new Editor({
@@ -81,7 +81,7 @@ function editorIn(area: HTMLElement, source: HTMLTextAreaElement): Editor {
 }
 
 /** The actions of the toolbar's buttons. */
-function actionsOf(editor: Editor): readonly Action[] {
+function actionsOf(editor: Editor): readonly ToolbarAction[] {
   const chain = () => editor.chain().focus()
   return [
     ['Bold', () => chain().toggleBold().run(), () => editor.isActive('bold')],

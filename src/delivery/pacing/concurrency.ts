@@ -63,7 +63,7 @@ export class Width {
 
 /** The limits of a lane's exchangers, as learned. */
 export class Learned {
-  /** Shared by all lanes of a way, once the lane has one. */
+  /** Shared by all lanes of a group, once the lane has one. */
   width = new Width()
   readonly pace = new Pace()
 
@@ -78,7 +78,7 @@ export class Learned {
 }
 
 /** The learned limits, by lane. */
-export class Lessons {
+export class KnownLimits {
   readonly #known = new Map<string, Learned>()
 
   of(lane: string): Learned {

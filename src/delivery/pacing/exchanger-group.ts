@@ -1,7 +1,7 @@
-// A way is a set of exchangers. Lanes whose mail goes to the same exchangers share one way: its connections carry the
-// mail of all these lanes in turn, and its limits are for all of them together. So thousands of domains at one provider
-// need few connections. Campaign mail has separate ways, as it has separate lanes; what the exchangers accept counts
-// for both together, and other mail goes first.
+// A group is a set of exchangers. Lanes whose mail goes to the same exchangers share one group: its connections carry
+// the mail of all these lanes in turn, and its limits are for all of them together. So thousands of domains at one
+// provider need few connections. Campaign mail has separate groups, as it has separate lanes; what the exchangers
+// accept counts for both together, and other mail goes first.
 import { SECOND, type Clock } from '../../base/clock.ts'
 import type { Limits } from '../../smtp/shaping.ts'
 import type { Route } from '../wire/connect.ts'
@@ -18,18 +18,18 @@ export interface Work {
   mail: MailTransaction
 }
 
-export class Way {
+export class ExchangerGroup {
   readonly bulk: boolean
   readonly limits: Limits
-  /** The number of connections that the exchangers accept, as learned; one for the way and its other. */
+  /** The number of connections that the exchangers accept, as learned; shared with `other`. */
   readonly width: Width
-  /** The way to the same exchangers for the other kind of mail: campaign mail, or all else. */
-  other: Way | undefined
+  /** The group of the same exchangers for the other kind of mail: campaign mail, or all else. */
+  other: ExchangerGroup | undefined
   /** No connection worked, and no mail was accepted since. */
   #closed = false
   /** Running senders. */
   senders = 0
-  /** The pause of the way: no connection works. */
+  /** The pause of the group: no connection works. */
   #pause = { at: 0, until: 0 }
   /** Senders without work: call one with a mail, or with undefined to end it. */
   readonly idle: ((work: Work | undefined) => void)[] = []
@@ -38,7 +38,7 @@ export class Way {
   /** Lanes that may have waiting mail; the first is the next. */
   readonly #turns = new Set<Lane>()
 
-  constructor(limits: Limits, bulk: boolean, other?: Way) {
+  constructor(limits: Limits, bulk: boolean, other?: ExchangerGroup) {
     this.limits = limits
     this.bulk = bulk
     this.width = other?.width ?? new Width()
@@ -47,9 +47,9 @@ export class Way {
   }
 
   /**
-   * The most connections of the way. A known provider has a limit for all domains together. What was learned counts for
-   * both ways to the exchangers. Campaign mail leaves one of these connections to other mail, or yields the only one
-   * while other mail waits. While campaign mail finds no connection, a single other mail tries first.
+   * The most connections of the group. A known provider has a limit for all domains together. What was learned counts
+   * for both groups of the exchangers. Campaign mail leaves one of these connections to other mail, or yields the only
+   * one while other mail waits. While campaign mail finds no connection, a single other mail tries first.
    */
   get most(): number {
     const { domain_connections, provider_connections } = this.limits
@@ -63,7 +63,7 @@ export class Way {
     return Math.min(most, left, share)
   }
 
-  /** The connections to the exchangers, of both ways. */
+  /** The connections to the exchangers, of both groups. */
   get open(): number {
     return this.senders + (this.other?.senders ?? 0)
   }
@@ -73,7 +73,7 @@ export class Way {
     return this.bulk && this.senders > this.most
   }
 
-  /** Whether the other way has mail that waits for a connection of this one. */
+  /** Whether the other group has mail that waits for a connection of this one. */
   get isAwaited(): boolean {
     return this.other?.hasWork === true && this.open >= this.width.allowed
   }
@@ -92,7 +92,7 @@ export class Way {
     this.offer(lane)
   }
 
-  /** Pauses all lanes of the way, and lanes that join later, because mail of `finder` found no working connection. */
+  /** Pauses all lanes of the group, and lanes that join later, because mail of `finder` found no working connection. */
   backOff(finder: Lane, now: number): void {
     finder.backOff(now)
     this.#closed = true
@@ -101,7 +101,7 @@ export class Way {
   }
 
   /**
-   * Call it when a mail was accepted: a pause of the way, and of its other, ends for all lanes. Returns whether there
+   * Call it when a mail was accepted: a pause of the group, and of its other, ends for all lanes. Returns whether there
    * was a pause.
    */
   succeeded(now: number): boolean {
@@ -147,7 +147,7 @@ export class Way {
 
   #nextLane(): Lane | undefined {
     for (const lane of this.#turns)
-      // The lane's mail was released or settled, or has another way now.
+      // The lane's mail was released or settled, or has another group now.
       if (!this.lanes.has(lane) || lane.waiting.length === 0) this.#turns.delete(lane)
       // A domain gets no more connections than its own limit, even when its provider accepts more.
       else if (lane.inHand < lane.width.of(this.limits.domain_connections)) return lane
@@ -170,7 +170,7 @@ export class Way {
   }
 }
 
-/** A name that differs for different ways: made of the exchangers with their preferences, and of the TLS settings. */
+/** A name that differs for different groups: made of the exchangers with their preferences, and of the TLS settings. */
 function nameOf({ enforced, hosts }: Route): string {
   const ranks = [...new Set(hosts.map(({ preference = 0 }) => preference))].sort((a, b) => a - b)
   const exchangers = hosts.map(({ address, name, port, preference = 0, relay }) =>
@@ -179,50 +179,51 @@ function nameOf({ enforced, hosts }: Route): string {
   return [enforced ? 'enforced' : '', ...exchangers.sort()].join('\n')
 }
 
-export class Ways {
-  readonly #ways = new Map<string, Way>()
-  readonly #taken = new WeakMap<Lane, Way>()
+export class ExchangerGroups {
+  readonly #groups = new Map<string, ExchangerGroup>()
+  readonly #taken = new WeakMap<Lane, ExchangerGroup>()
 
-  /** The way of a lane; undefined until its route was found. */
-  of(lane: Lane): Way | undefined {
+  /** The group of a lane; undefined until its route was found. */
+  of(lane: Lane): ExchangerGroup | undefined {
     return this.#taken.get(lane)
   }
 
-  /** Puts a lane on the way of a route. `limits` is used when no other lane is on that way yet. */
-  take(lane: Lane, route: Route, limits: () => Limits): Way {
+  /** Puts a lane into the group of a route. `limits` is used when no other lane is in that group yet. */
+  take(lane: Lane, route: Route, limits: () => Limits): ExchangerGroup {
     const exchangers = nameOf(route)
     const nameFor = (bulk: boolean): string => `${bulk ? 'bulk' : ''}\n${exchangers}`
     const name = nameFor(lane.bulk)
-    const way = this.#ways.get(name) ?? new Way(limits(), lane.bulk, this.#ways.get(nameFor(!lane.bulk)))
-    this.#ways.set(name, way)
+    const group =
+      this.#groups.get(name) ?? new ExchangerGroup(limits(), lane.bulk, this.#groups.get(nameFor(!lane.bulk)))
+    this.#groups.set(name, group)
     this.leave(lane)
-    this.#taken.set(lane, way)
-    way.join(lane)
-    return way
+    this.#taken.set(lane, group)
+    group.join(lane)
+    return group
   }
 
-  /** Takes a lane off its way. */
+  /** Takes a lane out of its group. */
   leave(lane: Lane): void {
     this.#taken.get(lane)?.lanes.delete(lane)
     this.#taken.delete(lane)
   }
 
-  values(): IterableIterator<Way> {
-    return this.#ways.values()
+  values(): IterableIterator<ExchangerGroup> {
+    return this.#groups.values()
   }
 
-  /** Forgets ways that no lane uses. */
+  /** Forgets groups that no lane uses. */
   sweep(): void {
-    for (const [name, { lanes, other, senders }] of this.#ways) {
+    for (const [name, { lanes, other, senders }] of this.#groups) {
       if (lanes.size > 0 || senders > 0) continue
-      this.#ways.delete(name)
+      this.#groups.delete(name)
       if (other) other.other = undefined
     }
   }
 }
 
-/** Removes an idle sender from the list of its way and returns it: of ways with the limits `of`, or of any way. */
-export function someIdle(ways: Iterable<Way>, of?: Limits): Way['idle'][number] | undefined {
-  for (const { idle, limits } of ways) if (idle.length > 0 && (!of || limits.name === of.name)) return idle.shift()
+/** Removes an idle sender from the list of its group and returns it; with `of`: of a group with these limits. */
+export function someIdle(groups: Iterable<ExchangerGroup>, of?: Limits): ExchangerGroup['idle'][number] | undefined {
+  for (const { idle, limits } of groups) if (idle.length > 0 && (!of || limits.name === of.name)) return idle.shift()
   return undefined
 }

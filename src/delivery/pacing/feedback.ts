@@ -1,19 +1,19 @@
 // The lessons about an exchanger from its answers to one mail (D34, D64): it accepts fewer connections, or fewer mails
-// per second, or nothing for a while. Here the limits of a lane and its way are changed; the engine does the rest.
+// per second, or nothing for a while. Here the limits of a lane and its group are changed; the engine does the rest.
 import type { Troubles } from '../../base/trouble.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Connection } from '../attempt.ts'
 import type { MailTransaction } from '../queue/transaction.ts'
 import { aboutTheDomain, aboutTheHost, asksForLess, maybeTheMail, refusesConnection } from '../wire/finish-attempt.ts'
 import type { Lane } from './lanes.ts'
-import type { Way } from './exchanger-group.ts'
+import type { ExchangerGroup } from './exchanger-group.ts'
 import type { Width } from './concurrency.ts'
 import { pairs } from '../../base/lists.ts'
 
-/** The lane and the way over which a mail was sent. */
-export interface Place {
+/** The lane of a mail, and the group of exchangers that it was sent to. */
+export interface MailRoute {
   lane: Lane
-  way: Way
+  group: ExchangerGroup
 }
 
 /** How often a mail whose MAIL command got 4xx is tried on another connection. */
@@ -23,12 +23,14 @@ const MAX_REFUSALS = 2
  * Whether an answer about connections is about one domain, or about all domains at its exchangers: `width` is the limit
  * to change, and `open` is the present number of connections.
  */
-function concerned({ lane, way }: Place, about: readonly Verdict[]): { width: Width; open: number } {
-  return about.some(aboutTheDomain) ? { width: lane.width, open: lane.inHand } : { width: way.width, open: way.open }
+function concerned({ lane, group }: MailRoute, about: readonly Verdict[]): { width: Width; open: number } {
+  return about.some(aboutTheDomain)
+    ? { width: lane.width, open: lane.inHand }
+    : { width: group.width, open: group.open }
 }
 
 /** Whether a mail is sent over another connection instead. If the mail may be the cause, only a few are tried. */
-export function isRefused(place: Place, work: MailTransaction, verdicts: readonly Verdict[], now: number): boolean {
+export function isRefused(place: MailRoute, work: MailTransaction, verdicts: readonly Verdict[], now: number): boolean {
   const { open, width } = concerned(place, verdicts)
   if (open <= 1 || verdicts.length === 0 || !verdicts.every(refusesConnection)) return false
   if (verdicts.every(maybeTheMail)) {
@@ -60,8 +62,8 @@ export function slowedBy(
 
 /**
  * local: this server could not try, and waiting mail is tried later. narrower: one connection was too many, others may
- * work. closed: no connection works for these lanes; they pause. open: the pause of the way is over. slower: more mail
- * was claimed than the new pace allows.
+ * work. closed: no connection works for these lanes; they pause. open: the pause of the group is over. slower: more
+ * mail was claimed than the new pace allows.
  */
 export type Lesson =
   | { lesson: 'closed'; verdict: Verdict; lanes: readonly Lane[] }
@@ -81,14 +83,14 @@ export function tellTrouble(troubles: Troubles, verdicts: readonly Verdict[]): b
   return local !== undefined
 }
 
-/** The lesson from the answers to a mail on a connection of a way (undefined: no connection could be opened). */
+/** The lesson from the answers to a mail on a connection of a group (undefined: no connection could be opened). */
 export function lessonOf(
-  place: Place,
+  place: MailRoute,
   verdicts: readonly Verdict[],
   connection: Connection | undefined,
   now: number,
 ): Lesson {
-  const { lane, way } = place
+  const { lane, group } = place
   if (localOf(verdicts)) return { lesson: 'local' }
   const host = verdicts.find(aboutTheHost)
   // A session that has carried mail before has only ended: this is not a lesson about the exchanger.
@@ -104,8 +106,8 @@ export function lessonOf(
       return { lesson: 'closed', verdict, lanes: [lane] }
     }
     // Mail for other domains at the same exchangers would get the same answer.
-    way.backOff(lane, now)
-    return { lesson: 'closed', verdict, lanes: [...way.lanes] }
+    group.backOff(lane, now)
+    return { lesson: 'closed', verdict, lanes: [...group.lanes] }
   }
   if (verdicts.some(({ soon }) => soon)) return { lesson: 'slower' }
   // Only a real answer of the exchanger shows that it accepts mail.
@@ -113,7 +115,7 @@ export function lessonOf(
     lane.relax()
     lane.width.succeeded(now)
     lane.learned.pace.succeeded(now)
-    if (way.succeeded(now)) return { lesson: 'open' }
+    if (group.succeeded(now)) return { lesson: 'open' }
   }
   return undefined
 }

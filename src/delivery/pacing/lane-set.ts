@@ -9,14 +9,14 @@ import type { LearnedLane } from './lane-memory.ts'
 import { Lane } from './lanes.ts'
 import type { Shaping } from '../../smtp/shaping.ts'
 import type { Route } from '../wire/connect.ts'
-import { Ways, type Way } from './exchanger-group.ts'
-import { Lessons } from './concurrency.ts'
+import { ExchangerGroups, type ExchangerGroup } from './exchanger-group.ts'
+import { KnownLimits } from './concurrency.ts'
 
 export class LaneSet {
   readonly #lanes = new Map<string, Lane>()
   readonly #shaping: Shaping
-  readonly #lessons = new Lessons()
-  readonly #ways = new Ways()
+  readonly #known = new KnownLimits()
+  readonly #groups = new ExchangerGroups()
   /** Receiving domains that the operator holds. */
   #held = new Set<string>()
   /** The date of the last scan. */
@@ -29,7 +29,7 @@ export class LaneSet {
   of(name: string): Lane {
     const known = this.#lanes.get(name)
     if (known) return known
-    const lane = new Lane(name, this.#shaping.limitsFor(undefined), this.#lessons.of(name))
+    const lane = new Lane(name, this.#shaping.limitsFor(undefined), this.#known.of(name))
     lane.held = this.#held.has(lane.domain)
     this.#lanes.set(name, lane)
     return lane
@@ -38,7 +38,7 @@ export class LaneSet {
   /** Takes over the limits that an earlier process learned, without its pauses: a restart tries mail at once. */
   recall(lanes: readonly LearnedLane[]): void {
     for (const { connections, lane, learned_at, per_second } of lanes) {
-      const { pace, width } = this.#lessons.of(lane)
+      const { pace, width } = this.#known.of(lane)
       if (connections !== null) width.restore(connections, learned_at)
       if (per_second !== null) pace.restore(per_second, learned_at)
     }
@@ -46,9 +46,9 @@ export class LaneSet {
 
   /** The date was set back (D120): pauses end, and what was learned in the future was learned now. */
   #setBack(now: number): void {
-    for (const way of this.#ways.values()) way.resume()
+    for (const group of this.#groups.values()) group.resume()
     for (const lane of this.#lanes.values()) lane.resume(now)
-    for (const [, { pace, width }] of this.#lessons.entries()) {
+    for (const [, { pace, width }] of this.#known.entries()) {
       if (width.learnedAt > now) width.restore(width.allowed, now)
       if (pace.learnedAt > now) pace.restore(pace.perSecond, now)
     }
@@ -56,7 +56,7 @@ export class LaneSet {
 
   /** The limits that are known now. */
   learned(now: number): LearnedLane[] {
-    return [...this.#lessons.entries()].flatMap(([lane, { pace, width }]) => {
+    return [...this.#known.entries()].flatMap(([lane, { pace, width }]) => {
       const known = this.#lanes.get(lane)
       const paused = known?.pauseLearned(now) ?? null
       const connections = width.stale(now) || width.allowed === Infinity ? null : width.allowed
@@ -71,20 +71,20 @@ export class LaneSet {
     return this.#lanes.values()
   }
 
-  /** The way (set of exchangers) of a lane; undefined until the lane's route was found. */
-  wayOf(lane: Lane): Way | undefined {
-    return this.#ways.of(lane)
+  /** The group (set of exchangers) of a lane; undefined until the lane's route was found. */
+  groupOf(lane: Lane): ExchangerGroup | undefined {
+    return this.#groups.of(lane)
   }
 
-  /** All ways; those of campaign mail last, because other mail goes first. */
-  ways(): Way[] {
-    return [...this.#ways.values()].sort((one, other) => Number(one.bulk) - Number(other.bulk))
+  /** All groups; those of campaign mail last, because other mail goes first. */
+  groups(): ExchangerGroup[] {
+    return [...this.#groups.values()].sort((one, other) => Number(one.bulk) - Number(other.bulk))
   }
 
   /** Sets the route of a lane: the lane joins the lanes with the same exchangers. */
   go(lane: Lane, route: Route): void {
     lane.route = route
-    this.#ways.take(lane, route, () => this.#shaping.limitsFor(route.hosts[0]))
+    this.#groups.take(lane, route, () => this.#shaping.limitsFor(route.hosts[0]))
   }
 
   /** Reads which lanes have mail, and which lanes are held; returns the lanes that are held from now on. */
@@ -117,10 +117,10 @@ export class LaneSet {
       any ||= lane.learned.isAny || lane.pauseLearned(now) !== null
       if (!lane.empty) continue
       this.#lanes.delete(lane.name)
-      this.#ways.leave(lane)
+      this.#groups.leave(lane)
     }
-    this.#ways.sweep()
-    this.#lessons.sweep(now, (name) => this.#lanes.has(name))
+    this.#groups.sweep()
+    this.#known.sweep(now, (name) => this.#lanes.has(name))
     return any
   }
 }

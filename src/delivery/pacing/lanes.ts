@@ -1,6 +1,6 @@
 // A lane is all mail for one recipient domain, with its own due time, pace and pauses, so that a slow or refusing
-// exchanger delays no domain with other exchangers (ways.ts). Campaign mail has separate lanes; other mail is sent
-// before it.
+// exchanger delays no domain with other exchangers (exchanger-group.ts). Campaign mail has separate lanes; other mail
+// is sent before it.
 import { MINUTE } from '../../base/clock.ts'
 import type { MailTransaction } from '../queue/transaction.ts'
 import type { Route } from '../wire/connect.ts'
@@ -71,7 +71,7 @@ export class Lane {
     return this.due === null || this.held ? null : Math.max(this.due, this.pausedUntil, this.learned.pace.nextAt())
   }
 
-  knowsWay(now: number): boolean {
+  knowsRoute(now: number): boolean {
     return this.route !== null && now - this.route.at < ROUTE_LIFETIME
   }
 

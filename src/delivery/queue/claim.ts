@@ -12,7 +12,7 @@ import { signingKeyOf } from '../../domains/keys.ts'
 import { messageIdOf } from '../../message/identity.ts'
 import type { Delivery } from '../results/settle.ts'
 import { knownStops } from '../../suppressions/stops.ts'
-import type { ClaimedEmail, MailTransaction, Source } from './transaction.ts'
+import type { ClaimedEmail, MailTransaction, MailSource } from './transaction.ts'
 import { must } from '../../base/errors.ts'
 
 type DomainFacts = Pick<
@@ -156,7 +156,12 @@ const emailsOf = <Row extends { key: number }>(
 }
 
 /** Claims mails of campaigns, one recipient each. */
-export function claimBulk(tx: Tx, source: Source, keyring: Keyring, { lane, limit, now }: Claim): MailTransaction[] {
+export function claimBulk(
+  tx: Tx,
+  source: MailSource,
+  keyring: Keyring,
+  { lane, limit, now }: Claim,
+): MailTransaction[] {
   const claimed = claimRows(tx, lane, now, limit)
   if (claimed.length === 0) return []
   const emails = emailsOf(tx, claimed, bulkEmails)
@@ -173,7 +178,7 @@ export function claimBulk(tx: Tx, source: Source, keyring: Keyring, { lane, limi
 /** Claims submitted mails, grouped by email. */
 export function claimSubmitted(
   tx: Tx,
-  source: Source,
+  source: MailSource,
   keyring: Keyring,
   { lane, limit, now }: Claim,
 ): MailTransaction[] {

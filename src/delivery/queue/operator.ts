@@ -42,7 +42,7 @@ const COLUMNS = [
   'd.name as domain',
 ] as const
 
-type Row = Omit<QueuedMail, 'deliveries'> & {
+type OperatorRow = Omit<QueuedMail, 'deliveries'> & {
   key: number
   from_address: string | null
   campaign_subject: string | null
@@ -115,7 +115,7 @@ export function showQueued(reader: Reader, id: string): QueuedMail | undefined {
   return row && withDeliveries(reader, row)
 }
 
-function withDeliveries(reader: Reader, row: Row): QueuedMail {
+function withDeliveries(reader: Reader, row: OperatorRow): QueuedMail {
   const { key, domain, from_address, campaign_subject, ...rest } = row
   const { contact_email: email, contact_name: name, custom_fields, test_mode, ...mail } = rest
   const campaign = campaign_subject === null ? undefined : { from_address, subject: campaign_subject }

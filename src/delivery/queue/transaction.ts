@@ -11,7 +11,7 @@ import { must } from '../../base/errors.ts'
 /** An email and its recipients on one lane. */
 export interface MailTransaction {
   lane: string
-  source: Source
+  source: MailSource
   email: ClaimedEmail
   deliveries: Delivery[]
   /** The DKIM key to sign with, or why there is none. */
@@ -74,20 +74,20 @@ export interface Withdrawal {
 }
 
 /** A mail that is to be sent now. */
-export interface Wanted {
+export interface MailPlan {
   /** For each recipient a verdict that ends the delivery without an attempt; undefined: the mail is sent. */
   ended: readonly (Verdict | undefined)[]
   /** The job for the recipients to which the mail is sent (`transaction`); undefined: the body is no longer kept. */
   job: (transaction: MailTransaction, signature: Signing) => LetterJob | undefined
 }
 
-export interface Source {
+export interface MailSource {
   /** How long (ms) the results of mails may wait for each other to share a commit; 0: each is written at once. */
   readonly patience: number
   /** Claims up to `limit` due deliveries of a lane. */
   claim(tx: Tx, lane: string, now: number, limit: number): MailTransaction[]
   /** Called when a mail is to be sent: returns the remaining recipients and the job for the composer. */
-  look(transaction: MailTransaction): Wanted | Withdrawal
+  look(transaction: MailTransaction): MailPlan | Withdrawal
   /** Why the mail is not sent any more; undefined: it is sent. Called again when a connection is open. */
   unwanted(transaction: MailTransaction): Verdict | Withdrawal | undefined
   /** Called when the exchanger has the octets and has not answered for a while. */
@@ -97,8 +97,8 @@ export interface Source {
 }
 
 export interface Sources {
-  submitted: Source
-  campaign: Source
+  submitted: MailSource
+  campaign: MailSource
 }
 
-export const isWithdrawal = (told: Wanted | Verdict | Withdrawal): told is Withdrawal => 'putBack' in told
+export const isWithdrawal = (told: MailPlan | Verdict | Withdrawal): told is Withdrawal => 'putBack' in told

@@ -22,7 +22,7 @@ const COUNTED = [
   `select lane, 'held', count(*), null from deliveries where status = 'held' group by lane`,
 ].join(' union all ')
 
-interface Counted {
+interface WaitingCount {
   lane: string
   state: 'queued' | 'active' | 'held'
   times: number
@@ -32,7 +32,7 @@ interface Counted {
 /** How many undecided recipients each lane has; a lane without any is left out. */
 export function waitingByLane(reader: Reader): Map<string, number> {
   const lanes = new Map<string, number>()
-  for (const { lane, times } of reader.all(raw<Counted>(COUNTED))) lanes.set(lane, (lanes.get(lane) ?? 0) + times)
+  for (const { lane, times } of reader.all(raw<WaitingCount>(COUNTED))) lanes.set(lane, (lanes.get(lane) ?? 0) + times)
   return lanes
 }
 
@@ -44,7 +44,7 @@ export function waitingLanes(reader: Reader, also: Iterable<string>, most: numbe
     lanes.set(domain, lane)
     return lane
   }
-  for (const { lane: name, next, state, times } of reader.all(raw<Counted>(COUNTED))) {
+  for (const { lane: name, next, state, times } of reader.all(raw<WaitingCount>(COUNTED))) {
     const lane = of(domainOf(name))
     lane[state] += times
     lane.next = Math.min(next ?? Infinity, lane.next ?? Infinity)

@@ -25,10 +25,10 @@ export interface Attempt {
   reported: boolean
 }
 
-type Delivery = Pick<RowOf<'deliveries'>, 'key' | 'attempts'>
+type LoggedDelivery = Pick<RowOf<'deliveries'>, 'key' | 'attempts'>
 
 /** Writes the row of an attempt that another attempt will follow. */
-export function logAttempt(tx: Tx, { attempts, key }: Delivery, verdict: Verdict, now: number): void {
+export function logAttempt(tx: Tx, { attempts, key }: LoggedDelivery, verdict: Verdict, now: number): void {
   tx.run(
     db.insertInto('attempts').values({
       delivery_key: key,
@@ -45,7 +45,7 @@ export function logAttempt(tx: Tx, { attempts, key }: Delivery, verdict: Verdict
 }
 
 /** Writes a successful attempt down before a report (a late bounce, a complaint) changes its delivery. */
-export function logDelivered(tx: Tx, { key }: Delivery): void {
+export function logDelivered(tx: Tx, { key }: LoggedDelivery): void {
   tx.run(
     raw(
       `insert into attempts (delivery_key, number, at, outcome, smtp_code, enhanced_code, response, remote_mta, tls)
@@ -75,10 +75,10 @@ export function attemptsOf(reader: Reader, emailKey: number): Attempt[] {
   )
 }
 
-type Facts = Pick<RowOf<'deliveries'>, 'smtp_code' | 'enhanced_code' | 'response' | 'remote_mta' | 'tls'>
+type AttemptFacts = Pick<RowOf<'deliveries'>, 'smtp_code' | 'enhanced_code' | 'response' | 'remote_mta' | 'tls'>
 
 /** The answer of the exchanger. */
-const factsOf = ({ enhanced_code, remote_mta, response, smtp_code, tls }: Facts): Facts => ({
+const factsOf = ({ enhanced_code, remote_mta, response, smtp_code, tls }: AttemptFacts): AttemptFacts => ({
   smtp_code,
   enhanced_code,
   response,

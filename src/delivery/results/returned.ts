@@ -9,7 +9,7 @@ import { isMark } from '../../store/erasing.ts'
 import { move } from '../../store/move.ts'
 import { db, statement } from '../../store/query.ts'
 import { logDelivered } from './attempt-log.ts'
-import { emailOf, emit, hold, moveEmail, senderOf, type Delivery } from './settle.ts'
+import { emailOf, emit, suppressAfterBounce, moveEmail, senderOf, type Delivery } from './settle.ts'
 import { normalised } from '../../suppressions/stops.ts'
 import { suppress } from '../../suppressions/suppressions.ts'
 import { takeBackDelivery, tally } from '../../reputation/tally.ts'
@@ -92,7 +92,7 @@ export function settleReturned(
   tally(tx, email, 'bounce', now)
   const bounce = classify({ ...said, sender: senderOf(tx, email, delivery) })
   if (!forgotten && isAboutRecipient(said))
-    hold(tx, { email, now }, { address: delivery.address, source: 'dsn' }, 'bounced', bounce)
+    suppressAfterBounce(tx, { email, now }, { address: delivery.address, source: 'dsn' }, 'bounced', bounce)
   const details = {
     stage: said.stage,
     smtp_code: told.code,

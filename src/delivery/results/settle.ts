@@ -73,7 +73,7 @@ export const ageOf = ({ config, delivery, now }: Settling): number =>
   now - (delivery.expires_at - config.delivery.lifetime)
 
 /** The columns of a delivery's row that come from a reply. */
-type Reply = ReturnType<typeof replyOf>
+type ReplyColumns = ReturnType<typeof replyOf>
 
 function replyOf({ brief, now, verdict }: Settling) {
   return {
@@ -112,7 +112,7 @@ export function settle(tx: Tx, settling: Settling): void {
 }
 
 /** Puts the delivery back for another attempt. */
-function defer(tx: Tx, settling: Settling, reply: Reply & { next_attempt_at: number }): void {
+function defer(tx: Tx, settling: Settling, reply: ReplyColumns & { next_attempt_at: number }): void {
   const { delivery, email, now, verdict } = settling
   const delayed = delivery.delayed_at === null || now - delivery.delayed_at >= DELAYED_EVERY
   const moved = move(tx, deliveryMachine, delivery.key, 'defer', { ...reply, ...(delayed ? { delayed_at: now } : {}) })
@@ -126,7 +126,7 @@ function defer(tx: Tx, settling: Settling, reply: Reply & { next_attempt_at: num
 }
 
 /** Ends a delivery whose recipient does not get the mail. */
-function end(tx: Tx, settling: Settling, reply: Reply, kind: End): void {
+function end(tx: Tx, settling: Settling, reply: ReplyColumns, kind: End): void {
   const { delivery, email, now, verdict } = settling
   const { delivery: on, email: onEmail } = MOVES[kind]
   if (!move(tx, deliveryMachine, delivery.key, on, reply)) return
@@ -137,7 +137,7 @@ function end(tx: Tx, settling: Settling, reply: Reply, kind: End): void {
   const bounce = lost && classify({ ...verdict, sender: senderOf(tx, email, delivery) })
   const details = { ...describe(verdict), kind, ...(bounce ? { class: bounce } : {}) }
   if (lost && bounce && isAboutRecipient(verdict))
-    hold(tx, settling, { address: delivery.address, source: 'smtp' }, lost, bounce)
+    suppressAfterBounce(tx, settling, { address: delivery.address, source: 'smtp' }, lost, bounce)
   if (delivery.role === 'to') moveEmail(tx, settling, onEmail, details)
   else emit(tx, settling, EVENTS[kind], details)
 }
@@ -151,7 +151,7 @@ export function senderOf(tx: Tx, { domain_key }: EmailKeys, { address }: Deliver
 }
 
 /** The usual end: the mail was handed over and accepted. The email may not have the status `sent` yet. */
-function settleDelivered(tx: Tx, settling: Settling, reply: Reply): void {
+function settleDelivered(tx: Tx, settling: Settling, reply: ReplyColumns): void {
   const { delivery, email, now, verdict } = settling
   const primary = delivery.role === 'to'
   if (!move(tx, deliveryMachine, delivery.key, 'accept', reply)) {
@@ -192,7 +192,7 @@ function waitForUs(tx: Tx, delivery: Delivery, { enhanced, text }: Verdict, now:
  * Applies a bounce that is about its recipient to the address:
  * a permanent suppression, or one more soft bounce (D35, D63).
  */
-export function hold(
+export function suppressAfterBounce(
   tx: Tx,
   { email, now }: Pick<Subject, 'email' | 'now'>,
   { address, source }: { address: string; source: 'smtp' | 'dsn' },

@@ -13,7 +13,7 @@ import type { Credentials } from '../../smtp/sign-in.ts'
 import { allowsHost } from '../../smtp/mta-sts.ts'
 import { findAddresses, findHosts, type Host, type Relay, type RouteOptions } from '../../smtp/route.ts'
 import { ownVerdict, waitsForUs, type Verdict } from '../../smtp/verdict.ts'
-import type { StsPolicies } from './sts.ts'
+import type { StsCache } from './sts.ts'
 
 /** `Session` is an open SMTP session, of this thread or of a worker. */
 export interface ConnectDeps<Session> extends WayDeps {
@@ -25,7 +25,7 @@ export interface WayDeps {
   clock: Clock
   resolver: Resolver
   allowed: AddressCheck
-  sts: StsPolicies
+  sts: StsCache
   log: Log
   config: Pick<Config, 'delivery' | 'hostname' | 'tls' | 'webhooks'>
   timeouts?: Timeouts | undefined

@@ -33,7 +33,7 @@ const MAX_FAILED = 10_000
 const known = (row: RowOf<'sts_policies'> | undefined): KnownPolicy | undefined =>
   row && { mode: row.mode, mx: JSON.parse(row.mx) as string[] }
 
-export class StsPolicies {
+export class StsCache {
   readonly #deps: StsDeps
   /** When a domain's policy server last failed. */
   readonly #failedAt = new Map<string, number>()

@@ -11,7 +11,7 @@ import type { Inside } from '../../jsonapi/in-process-api.ts'
 import { agentOfClient, MCP_TOOLS, type Ask, type McpTool } from './tools.ts'
 
 /** An authenticated request to /mcp. */
-export interface Exchange {
+export interface McpExchange {
   access: OauthAccess
   inside: Inside
   request: Request

@@ -16,7 +16,7 @@ import { withBody } from '../../jsonapi/body.ts'
 import type { Store } from '../../store/database.ts'
 import type { Inside } from '../../jsonapi/in-process-api.ts'
 import { answerBatch, BATCHED } from './batch.ts'
-import { faultOf, type Exchange } from './calls.ts'
+import { faultOf, type McpExchange } from './calls.ts'
 import { answerModern, isModern } from './modern.ts'
 import { answerOlder, olderVersions } from './older.ts'
 import { resourcesOf, SCOPE } from '../oauth.ts'
@@ -118,7 +118,7 @@ function accessOf({ clock, config: { http }, store }: McpDeps, context: Context)
 }
 
 /** Answers the body of a request; `spend` takes the rate-limit tokens of each request of a batch after the first. */
-async function perform(exchange: Exchange, text: string, spend: () => Rate): Promise<Response> {
+async function perform(exchange: McpExchange, text: string, spend: () => Rate): Promise<Response> {
   let body: unknown
   try {
     body = JSON.parse(text)

@@ -11,7 +11,7 @@ import {
   resultOf,
   SERVER_INFO,
   wordsOf,
-  type Exchange,
+  type McpExchange,
 } from './calls.ts'
 import { outputOf } from './output.ts'
 import { MCP_TOOLS } from './tools.ts'
@@ -47,7 +47,7 @@ const Meta = z.object({
 })
 
 /** A message with the right form: a request, or a notification when it has no id. */
-type Asked = z.infer<typeof Message>
+type McpRequest = z.infer<typeof Message>
 
 /** An error as a value: the HTTP status, and the error object of JSON-RPC. */
 interface Fault {
@@ -61,7 +61,7 @@ const fault = (status: number, code: number, message: string, data?: object): { 
   fault: { status, code, message, ...(data === undefined ? {} : { data }) },
 })
 
-type Outcome = { result: object } | { fault: Fault }
+type McpOutcome = { result: object } | { fault: Fault }
 
 /** The protocol version in a message's `_meta`; undefined when it has none. */
 function versionIn(message: unknown): unknown {
@@ -86,11 +86,11 @@ export function isModern(request: Request, message: unknown, older: readonly str
  * contradict the body (-32020), or a version that this server does not have (-32022, with the versions that it has).
  * 404: an unknown method. 415: not sent as JSON.
  */
-export async function answerModern(exchange: Exchange, body: unknown, older: readonly string[]): Promise<Response> {
+export async function answerModern(exchange: McpExchange, body: unknown, older: readonly string[]): Promise<Response> {
   const { headers } = exchange.request
   const parsed = Message.safeParse(body)
   const id = Id.safeParse(record.safeParse(body).data?.['id']).data
-  let outcome: Outcome | undefined
+  let outcome: McpOutcome | undefined
   if (!/^application\/json\s*(?:;|$)/i.test(headers.get('content-type') ?? ''))
     outcome = fault(415, INVALID_REQUEST, 'The Content-Type must be application/json.')
   else if (!parsed.success)
@@ -118,7 +118,7 @@ function judgeVersion(headers: Headers, body: unknown, older: readonly string[])
 }
 
 /** Checks that the other headers match the body, and that the body names the client (MCP 2026-07-28, "_meta"). */
-function judge(headers: Headers, { method, params = {} }: Asked): { fault: Fault } | undefined {
+function judge(headers: Headers, { method, params = {} }: McpRequest): { fault: Fault } | undefined {
   if (headers.get('mcp-method') !== method)
     return fault(400, HEADER_MISMATCH, 'The header Mcp-Method is missing, or is not the method of the body.')
   if (method === 'tools/call' && decoded(headers.get('mcp-name')) !== params['name'])
@@ -135,8 +135,12 @@ function decoded(value: string | null): string | null {
   return base64 === undefined ? value : Buffer.from(base64, 'base64').toString()
 }
 
-async function perform(exchange: Exchange, { method, params = {} }: Asked, versions: string[]): Promise<Outcome> {
-  const complete = (result: object): Outcome => ({
+async function perform(
+  exchange: McpExchange,
+  { method, params = {} }: McpRequest,
+  versions: string[],
+): Promise<McpOutcome> {
+  const complete = (result: object): McpOutcome => ({
     result: { resultType: 'complete', ...result, _meta: { [`${PREFIX}serverInfo`]: SERVER_INFO } },
   })
   switch (method) {
@@ -174,7 +178,7 @@ const listTools = (): object[] =>
  * Invalid arguments are an error in the tool's result, so that the agent can correct them. An unknown tool is an error
  * of the protocol.
  */
-async function callTool({ access, inside }: Exchange, params: object): Promise<Outcome> {
+async function callTool({ access, inside }: McpExchange, params: object): Promise<McpOutcome> {
   const call = calledIn(params)
   if ('fault' in call) return fault(200, INVALID_PARAMS, call.fault)
   const { tool } = call

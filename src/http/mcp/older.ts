@@ -9,7 +9,7 @@ import {
   INVALID_PARAMS,
   resultOf,
   SERVER_INFO,
-  type Exchange,
+  type McpExchange,
 } from './calls.ts'
 import { outputOf } from './output.ts'
 import { MCP_TOOLS } from './tools.ts'
@@ -31,7 +31,7 @@ export const olderVersions = async (): Promise<readonly string[]> =>
  * Answers one message of an HTTP request: 200 with the answer to a request, 202 for a notification or a response, 400,
  * 406 or 415 with an error of JSON-RPC when the form or the headers are wrong.
  */
-export async function answerOlder({ access, inside, request }: Exchange, parsedBody: unknown): Promise<Response> {
+export async function answerOlder({ access, inside, request }: McpExchange, parsedBody: unknown): Promise<Response> {
   const fault = faultIn(parsedBody)
   if (fault) return fault
   const { Server, Transport } = await sdk()

@@ -1,6 +1,6 @@
 // Schemas of the MCP tools' answers: the schemas of the OpenAPI document, with only the members that an agent reads.
 import { z } from 'zod'
-import type { Json } from '../../jsonapi/openapi-examples.ts'
+import type { JsonObject } from '../../jsonapi/openapi-examples.ts'
 import { COLLECTION_META, Schemas, type View } from '../../jsonapi/openapi-schemas.ts'
 import type { Resource } from '../../jsonapi/resource.ts'
 import { audiences } from '../../campaigns/api-audiences.ts'
@@ -30,7 +30,7 @@ export function outputOf({ form, type }: Output): z.ZodObject {
   return schema
 }
 
-function documentOf(type: string, form: Output['form']): Json {
+function documentOf(type: string, form: Output['form']): JsonObject {
   const schemas = new Schemas(RESOURCES)
   const view: View = form === 'list' ? 'listed' : 'alone'
   const resource = must(
@@ -38,8 +38,8 @@ function documentOf(type: string, form: Output['form']): Json {
     `The resource ${type}`,
   )
   const { properties } = whole(schemas.resource(resource, view), schemas.components)
-  const { attributes, id, type: name } = properties as Record<string, Json>
-  const data: Json = {
+  const { attributes, id, type: name } = properties as Record<string, JsonObject>
+  const data: JsonObject = {
     type: 'object',
     required: ['type', 'id', 'attributes'],
     properties: { type: name, id, attributes },
@@ -50,13 +50,13 @@ function documentOf(type: string, form: Output['form']): Json {
 }
 
 /** A schema with its references replaced, and without examples and timestamp formats, to keep it short. */
-function whole(schema: unknown, components: Json): Json {
+function whole(schema: unknown, components: JsonObject): JsonObject {
   const plain = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(plain)
     if (typeof value !== 'object' || value === null) return value
-    const { $ref, examples: _, format: __, ...rest } = value as Json
+    const { $ref, examples: _, format: __, ...rest } = value as JsonObject
     if (typeof $ref === 'string') return plain(components[afterLast($ref, '/')])
     return Object.fromEntries(Object.entries(rest).map(([name, each]) => [name, plain(each)]))
   }
-  return plain(schema) as Json
+  return plain(schema) as JsonObject
 }

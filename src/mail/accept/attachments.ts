@@ -1,6 +1,6 @@
 // Receives attachments: decodes or fetches them, checks their type, and stores them for the composer. Small attachments
 // go into the body's JSON, large ones into files of the spool, which are on the disk before the mail is accepted.
-import { Held, ownerOf, release, type Budget } from '../../base/memory.ts'
+import { HeldMemory, ownerOf, release, type Budget } from '../../base/memory.ts'
 import { Refusal, type Problem } from '../../base/errors.ts'
 import { semaphore } from '../../base/semaphore.ts'
 import { refusalOf, typeOf } from '../../message/file-type.ts'
@@ -25,7 +25,7 @@ export interface Received extends Omit<StoredAttachment, 'content'> {
 /** An attachment of up to this many bytes is kept inside the body's JSON. */
 const INLINE_UP_TO = 16 * 1024
 
-export interface ReceiveDeps {
+export interface AttachmentDeps {
   fetching: FetchDeps
   /** Fetched octets stand here beside the bodies of requests; for a command, which has a process to itself, nowhere. */
   bodies?: Budget | undefined
@@ -61,12 +61,12 @@ async function inTurn<T>(userKey: number, run: () => Promise<T>): Promise<T> {
  * when too many bodies are under way.
  */
 export async function withAttachments<T>(
-  deps: ReceiveDeps,
+  deps: AttachmentDeps,
   given: readonly NewAttachment[],
   { fits, userKey }: Receiving,
   use: (received: Received[]) => Promise<T>,
 ): Promise<T> {
-  const held = deps.bodies && new Held(deps.bodies, ownerOf(userKey))
+  const held = deps.bodies && new HeldMemory(deps.bodies, ownerOf(userKey))
   let ended: unknown
   let fetched = 0
   const arrived = (octets: number): void => {

@@ -47,16 +47,16 @@ export interface Submitted {
 
 type Times =
   `${'sent' | 'delivered' | 'bounced' | 'complained' | 'rejected' | 'suppressed' | 'failed' | 'first_opened' | 'first_clicked'}_at`
-type NewRow = Omit<Email, 'key' | 'campaign_key' | 'contact_key' | Times>
+type NewEmailRow = Omit<Email, 'key' | 'campaign_key' | 'contact_key' | Times>
 const COLUMNS = (
   'id user_key domain_key from to cc bcc reply_to subject agent_id track_opens track_clicks opens_tracked clicks_tracked ' +
   'ai_disclosure message_id idempotency_key payload_hash status queued_at created_at updated_at'
-).split(' ') as (keyof NewRow)[]
+).split(' ') as (keyof NewEmailRow)[]
 
-const insertEmail = statement<NewRow>()((arg) =>
+const insertEmail = statement<NewEmailRow>()((arg) =>
   db
     .insertInto('outbound_emails')
-    .values(Object.fromEntries(COLUMNS.map((column) => [column, arg[column]])) as NewRow)
+    .values(Object.fromEntries(COLUMNS.map((column) => [column, arg[column]])) as NewEmailRow)
     .returningAll(),
 )
 
@@ -143,7 +143,7 @@ function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
   return { email, replayed: false }
 }
 
-function rowOf({ hash, id, now, submission }: Accepting, domain: SendingDomain): NewRow {
+function rowOf({ hash, id, now, submission }: Accepting, domain: SendingDomain): NewEmailRow {
   const { given, recipients, userKey } = submission
   const text = (value: OneOrMore): string | null =>
     value?.length ? JSON.stringify(typeof value === 'string' ? [value] : value) : null

@@ -50,13 +50,13 @@ const FAILS = new Map<string, SmtpRefusal>([
   ['defer', { code: 451, text: '4.2.1 This mailbox defers on purpose' }],
 ])
 
-interface Way {
+interface LateAnswer {
   from: '' | 'recipient'
   to: 'return path' | 'reply address'
   write: typeof bounceOf
 }
 
-const ANSWERS = new Map<string, Way>([
+const ANSWERS = new Map<string, LateAnswer>([
   ['bounce', { from: '', to: 'return path', write: bounceOf }],
   ['complain', { from: 'recipient', to: 'return path', write: complaintOf }],
   ['reply', { from: 'recipient', to: 'reply address', write: replyOf }],

@@ -153,9 +153,9 @@ async function furnish(
 ): Promise<{ plaintext: string; link: string }> {
   const { config, resolver, store } = deps
   const user = findUser(store, USER) ?? (await addUser({ store, clock }, { email: USER, name: 'You' }))
-  const deskOfDomains = { ...deps, ring: deps.bells.domains }
+  const domainDeps = { ...deps, ring: deps.bells.domains }
   const domain =
-    listDomains(store, DOMAIN)[0] ?? (await registerDomain(deskOfDomains, user.key, { name: DOMAIN, purpose: 'both' }))
+    listDomains(store, DOMAIN)[0] ?? (await registerDomain(domainDeps, user.key, { name: DOMAIN, purpose: 'both' }))
   await checkDomain({ store, clock, resolver, log, config }, domain.key)
   if (domainByKey(store, domain.key)?.status !== 'active')
     throw new OperatorError(
@@ -164,7 +164,7 @@ async function furnish(
   // The user's own address has an inbox too, so that notices to the user arrive there.
   for (const [name, address] of Object.entries({ Hello: INBOX, You: USER }))
     if (!listInboxes(store).some((inbox) => inbox.address === address))
-      await addInbox(deskOfDomains, user.key, { name, address })
+      await addInbox(domainDeps, user.key, { name, address })
   const { plaintext } = await createToken({ store, clock }, user.key, {
     name: 'sandbox',
     scopes: SCOPES,
