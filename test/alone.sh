@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs each test alone and names those that pass only after others: sh test/alone.sh [FILE...]
 #
-# All files take an hour, so it is no part of npm test. A test that it names fails as well with
+# All files take an hour, so it is not a part of npm test. A test that it names fails as well with
 #   sh test/run.sh FILE --test-name-pattern='its name'
 set -u
 

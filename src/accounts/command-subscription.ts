@@ -60,7 +60,7 @@ function downgradeOf(to: string | undefined, at: string | undefined): { to: stri
   if (to === undefined && at === undefined) return undefined
   const time = at === undefined ? NaN : timeOf(at)
   if (at !== undefined && Number.isNaN(time))
-    throw new OperatorError(`"${at}" is no date; write it as 2026-02-01, or with a time as 2026-02-01T09:00:00Z.`)
+    throw new OperatorError(`"${at}" is not a date; write it as 2026-02-01, or with a time as 2026-02-01T09:00:00Z.`)
   if (to === undefined || at === undefined)
     throw new OperatorError('A downgrade needs both: --downgrade-to PLAN --at DATE, such as --at 2026-02-01.')
   return { to, at: time }

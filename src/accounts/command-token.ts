@@ -63,7 +63,7 @@ const dailyOption = (): Option =>
     },
   )
 
-/** The daily limit as it is stored: null is no limit. */
+/** The daily limit as it is stored: null means no limit. */
 const capOf = (daily: Daily): number | null => (daily === 'none' ? null : daily)
 
 /** The name of an agent, with the rules of `agent_id` in the API. */

@@ -178,7 +178,7 @@ function checked(cert: Named, key: Named): Certificate {
   } catch (thrown) {
     const named = [cert, key].map(([name, path]) => `"${name}" (${path})`).join(' and ')
     throw new OperatorError(
-      `The certificate and key of ${named} are no use: ${reasonOf(thrown)}; name a PEM certificate and the key that belongs to it, ECDSA or RSA of 2048 bits or more.`,
+      `The certificate and key of ${named} cannot be used: ${reasonOf(thrown)}; name a PEM certificate and the key that belongs to it, ECDSA or RSA of 2048 bits or more.`,
     )
   }
 }

@@ -197,7 +197,7 @@ export class AcmeClient {
     if (answer.status !== 200)
       throw new NoAnswer(`${this.#options.directory} answers ${answer.status}; is it an ACME directory?`)
     const index = jsonOf(answer)
-    if (!isDirectory(index)) throw new NoAnswer(`${this.#options.directory} is no ACME directory`)
+    if (!isDirectory(index)) throw new NoAnswer(`${this.#options.directory} is not an ACME directory`)
     this.#directory = index
     return index
   }

@@ -25,7 +25,7 @@ export async function unpack(archive: Archive, file: string, place: string): Pro
   try {
     for await (const entry of entriesOf(archive)) {
       if (!SAFE.test(entry.fileName) || seen.has(entry.fileName) || /\/\.+$/.test(entry.fileName))
-        throw new OperatorError(`${file} is no backup of Postrider: it holds "${entry.fileName}".`)
+        throw new OperatorError(`${file} is not a backup of Postrider: it holds "${entry.fileName}".`)
       seen.add(entry.fileName)
       await extract(archive, entry, join(place, entry.fileName))
     }
@@ -41,7 +41,7 @@ export async function unpack(archive: Archive, file: string, place: string): Pro
     archive.close()
   }
   for (const name of [DATABASE, 'instance.key'])
-    if (!seen.has(name)) throw new OperatorError(`${file} is no backup of Postrider: it holds no ${name}.`)
+    if (!seen.has(name)) throw new OperatorError(`${file} is not a backup of Postrider: it holds no ${name}.`)
   return seen.size
 }
 

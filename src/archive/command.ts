@@ -100,7 +100,7 @@ async function backUp(deps: Deps, target: string, force: boolean, tell: (sentenc
     const faults = await copyAll({ dataDir: data_dir, spool, place, outside, keyring })
     if (faults.length > 0 && !force)
       throw new OperatorError(
-        `No backup was made, for this is damaged: ${listed(faults)}; mend it, or add --force to keep a copy as it is.`,
+        `No backup was made, for this is damaged: ${listed(faults)}; fix it, or add --force to keep a copy as it is.`,
       )
     const present = FILES.filter((name) => keepPlain(join(data_dir, name), join(place, name), outside))
     return await outside(async () => {

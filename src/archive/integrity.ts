@@ -53,7 +53,7 @@ function spoolNames(store: Pick<Store, 'all'>): { names: string[]; faults: strin
     store
       .all(raw<{ row: number; spool: string }>(`select rowid as row, spool from ${table} where spool is not null`))
       .flatMap(({ row, spool }) => {
-        if (!isWhole(spool)) faults.push(`Row ${row} of ${table} names what is no file of the spool.`)
+        if (!isWhole(spool)) faults.push(`Row ${row} of ${table} names what is not a file of the spool.`)
         return read(spool)
       })
   const one = (spool: string): string[] => [spool].filter(isSpoolName)

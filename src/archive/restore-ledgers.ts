@@ -52,7 +52,7 @@ export function mergeLedgers(dataDir: string, place: string, wishes: LedgerWishe
     const isNamed = named.includes(path)
     const { foreign, lines } = isNamed ? asCallerAt(path, () => readContent(path)) : readContent(path)
     if (foreign.length > 0 && (isNamed || !wishes.withoutLedger))
-      throw new OperatorError(`${path} is no ledger of erasures, or damaged: line ${foreign[0]} is no entry.`)
+      throw new OperatorError(`${path} is not a ledger of erasures, or damaged: line ${foreign[0]} is not an entry.`)
     const judgement = judge(backup, path, lines)
     if (isNamed && judgement.lacks === FOREIGN)
       throw new OperatorError(`The ledger ${path} ${FOREIGN} than the backup; name the one of its own.`)
@@ -86,7 +86,7 @@ function unknown(dataDir: string, judged: readonly { path: string; lacks?: strin
 function backupIn(place: string): Backup {
   const { foreign, lines } = readContent(join(place, LEDGER))
   if (foreign.length > 0)
-    throw new OperatorError(`The ledger of erasures in the backup is damaged: line ${foreign[0]} is no entry.`)
+    throw new OperatorError(`The ledger of erasures in the backup is damaged: line ${foreign[0]} is not an entry.`)
   const owner = fingerprintOf(openKeyring(place))
   return { place, owner, lines, until: untilOf(owner, lines) }
 }

@@ -12,5 +12,5 @@ export const comparable = (address: string): string => address.trim().toLowerCas
 export const recipientHash = (keyring: Keyring, address: string): string =>
   keyring.mac('recipient', comparable(address)).toString('hex')
 
-/** The value of an address column after erasure: "#" and the hash. It has no "@", so it is no address. */
+/** The value of an address column after erasure: "#" and the hash. It has no "@", so it is not an address. */
 export const erasedForm = (keyring: Keyring, address: string): string => `#${recipientHash(keyring, address)}`

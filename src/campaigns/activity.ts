@@ -15,7 +15,7 @@ interface KeptActivity extends Activity {
   /** The last events that were read. */
   opened: number
   clicked: number
-  /** How often events had been removed when the first was read: then all is read anew. */
+  /** How often events had been removed when the first was read: then all is read again. */
   removed: number
 }
 

@@ -70,7 +70,7 @@ function tagChecks(campaign: Thing<typeof campaigns>, some: readonly Thing<typeo
     ),
     ...(broken.length === 0
       ? []
-      : [check(false, '', `These are no merge tags, and are sent as they are: ${listed(broken)}`)]),
+      : [check(false, '', `These are not merge tags, and are sent as they are: ${listed(broken)}`)]),
     ...emptyTags(content, values).map(({ contacts: without, tag }) =>
       check(
         false,

@@ -33,7 +33,7 @@ export const serverState = definer<ApiDeps & StateParts>()('server-states', {
     version: words('The version of Postrider.'),
     hostname: words('The name of this machine.'),
     started_at: timeOrNull('When the process started.'),
-    findings: field(z.array(finding), { about: 'What was looked at, each with its mend.' }),
+    findings: field(z.array(finding), { about: 'What was looked at, each with its fix.' }),
     troubles: field(z.array(z.string()), { about: 'The present problems, as in /health.' }),
     storage: field(z.array(usage), { about: 'Octets of the database, its log and the spool, and what is free.' }),
     last_backup_at: timeOrNull('When "postrider backup" last made one.'),

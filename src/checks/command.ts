@@ -39,13 +39,13 @@ function told(findings: readonly Finding[]): string {
     `${MARKS[status]}  ${check.padEnd(width)}  ${forTerminal(detail)}`,
     ...(mend === null ? [] : [`${' '.repeat(width + 8)}-> ${forTerminal(mend)}`]),
   ])
-  return [...lines, '', `${count('ok')} ok, ${count('warn')} to look at, ${count('fail')} to mend.`].join('\n')
+  return [...lines, '', `${count('ok')} ok, ${count('warn')} to look at, ${count('fail')} to fix.`].join('\n')
 }
 
 export function doctorCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('doctor')
-    .description('check machine, network and DNS, each with its mend')
+    .description('check machine, network and DNS, each with its fix')
     .option('--probe <domain>', 'the domain whose exchangers are used to test outgoing mail', 'gmail.com')
     .option('--time-server <host:port>', 'the time server (NTP)', 'pool.ntp.org:123')
     .option('--grade <domain>', 'only this: the mail test of internet.nl for a domain, as a table with points')
@@ -58,7 +58,7 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
         return grade(config, createResolver({ servers: config.dns.servers, tries: 2 }), domain, asked.terminal)
       }
       const time = parseEndpoint(timeServer)
-      if (!time?.host) throw new OperatorError(`"${timeServer}" is no time server; write it as host:port.`)
+      if (!time?.host) throw new OperatorError(`"${timeServer}" is not a time server; write it as host:port.`)
       const config = configOf(asked)
       const world = { config, resolver: createResolver({ servers: config.dns.servers, tries: 2 }) }
       const findings = [

@@ -93,7 +93,7 @@ export async function judgeBlocklists(world: World): Promise<Finding> {
     return bad(
       check,
       listed.toSorted().join('; '),
-      'Find out why at the page of the list, mend that, and ask for removal there.',
+      'Find out why at the page of the list, fix that, and ask for removal there.',
     )
   const unsure = found.flatMap((each) => each.unsure)
   if (unsure.length === 0)

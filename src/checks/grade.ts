@@ -21,7 +21,7 @@ export async function grade(config: Config, resolver: Resolver, domain: string, 
   answer(terminal, { domain, points, of: ours.length, rows }, () =>
     [
       table(
-        ['CATEGORY', 'TEST', 'RESULT', 'MEND'],
+        ['CATEGORY', 'TEST', 'RESULT', 'FIX'],
         rows.map(({ category, mend, result, test }) => [
           category,
           test,

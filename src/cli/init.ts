@@ -56,12 +56,12 @@ export function initCommand(program: Command, invocation: () => Invocation): voi
     .option('--hostname <name>', 'the name of this server in DNS, such as mx.example.org')
     .option('--email <address>', 'the address of the first user')
     .option('--data <dir>', 'the data directory')
-    .option('--new', 'begin anew: move aside what the data directory holds')
+    .option('--new', 'begin again: move aside what the data directory holds')
     .option(
       '--accept-terms',
       'accept the terms of Let’s Encrypt: certificates by themselves, HTTPS on 443, submission on 465 and 587',
     )
-    .action(async ({ acceptTerms, new: anew, ...given }: Partial<Answers> & { new?: true; acceptTerms?: true }) => {
+    .action(async ({ acceptTerms, new: fresh, ...given }: Partial<Answers> & { new?: true; acceptTerms?: true }) => {
       const asked = invocation()
       const configFile = configPlace(asked)
       const now = { ...asked, configFile }
@@ -70,7 +70,7 @@ export function initCommand(program: Command, invocation: () => Invocation): voi
         throw new OperatorError(
           `${configFile} is there already: set "enabled" and "accept_terms" to true in its [acme], and "tls_listen" in [http] and [submission].`,
         )
-      const known = settings === undefined ? undefined : await knownAnswers(now, settings, anew)
+      const known = settings === undefined ? undefined : await knownAnswers(now, settings, fresh)
       const answers = await ask(given, known, now)
       heedEnvironment(now, answers)
       if (known) sameData(configFile, answers, known)
@@ -81,7 +81,7 @@ export function initCommand(program: Command, invocation: () => Invocation): voi
       try {
         if (owner) asCaller(() => giveDataDir(answers.data, owner))
         becomeOwner(answers.data)
-        const aside = anew ? beginAnew(answers.data) : undefined
+        const aside = fresh ? beginAgain(answers.data) : undefined
         const written = settings
           ? change(configFile, settings, { answers, from: known?.hostname, owner })
           : write(configFile, answers, owner, acceptTerms === true)
@@ -171,11 +171,11 @@ ${records}
 }
 
 /** Answers from an existing installation: from its configuration, and its first user and domain. */
-async function knownAnswers(now: Invocation, settings: string, anew = false): Promise<Partial<Answers>> {
+async function knownAnswers(now: Invocation, settings: string, fresh = false): Promise<Partial<Answers>> {
   const { hostname, data_dir: data } = configOf(now)
   const named = sets(settings, 'hostname') || now.environment['POSTRIDER_HOSTNAME'] ? { hostname } : {}
   // Reading must not create a database, and must not fail because of a database that will be moved aside.
-  if (anew || !existsSync(join(data, DATABASE))) return { ...named, data }
+  if (fresh || !existsSync(join(data, DATABASE))) return { ...named, data }
   return withDeps(now, ({ store }) => {
     const [user] = listUsers(store)
     const [domain] = listDomains(store)
@@ -187,7 +187,7 @@ async function knownAnswers(now: Invocation, settings: string, anew = false): Pr
  * Moves the contents of the data directory into a folder in it; returns the folder.
  * Throws an OperatorError while a server runs.
  */
-function beginAnew(dir: string): string | undefined {
+function beginAgain(dir: string): string | undefined {
   const release = takeLock(dir)
   if (!release) throw new OperatorError(`A Postrider serves ${dir}; "systemctl stop postrider" first.`)
   try {

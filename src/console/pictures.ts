@@ -49,7 +49,7 @@ export async function servePicture(context: Context, deps: ApiDeps): Promise<Res
   const fetched = await oneOf(() => fetchFile(deps.fetching, u, RULES))
   if ('refused' in fetched) return context.text(`The picture ${fetched.refused}.\n`, 404)
   const [type = ''] = (fetched.contentType ?? '').split(';')
-  if (!TYPES.test(type.trim())) return context.text('That is no picture.\n', 404)
+  if (!TYPES.test(type.trim())) return context.text('That is not a picture.\n', 404)
   context.header('Cache-Control', 'private, max-age=600')
   return context.body(new Uint8Array(fetched.bytes), 200, { 'Content-Type': type.trim() })
 }

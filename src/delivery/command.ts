@@ -142,7 +142,7 @@ function list(queue: Command, invocation: () => Invocation): void {
       withDeps(invocation(), (deps) => {
         const { store } = deps
         const mails = listQueue(store, domain && (toAscii(domain) ?? domain))
-        // A removed domain may still have waiting mail, so a name without a domain is no error when there is mail.
+        // A removed domain may still have waiting mail, so a name without a domain is not an error when there is mail.
         if (mails.length === 0 && domain !== undefined && listDomains(store, domain).length === 0)
           throw new OperatorError(`There is no domain ${domain}; "postrider domain list" shows all.`)
         const lanes = showLanes(deps)

@@ -195,7 +195,7 @@ async function judge(
   const [clientId = '', ...others] = params.getAll('client_id')
   const client = others.length > 0 ? undefined : await clientOf(clientId)
   if (!client)
-    return noPage('The program that sent you here is not known to this server. It has to register itself anew.')
+    return noPage('The program that sent you here is not known to this server. It has to register itself again.')
   if ('refused' in client) return { page: client }
   // OAuth 2.1 §3.1: a parameter without a value counts as absent.
   const given = (name: string): string | null => params.get(name) || null

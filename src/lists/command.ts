@@ -38,7 +38,7 @@ A file with the column UNSUB_TIME or CLEAN_TIME, or called unsubscribed_… or c
 More than a tenth of rows in error stop the import before anything is written.`
 
 const EXPORT_HELP = `
-The columns are email, name, status and one for each custom field; what is no plain text stands in "attributes" and "preferences" as JSON.
+The columns are email, name, status and one for each custom field; what is not plain text stands in "attributes" and "preferences" as JSON.
 "postrider contacts import" reads it back.`
 
 const SUPPRESSIONS_HELP = `

@@ -255,7 +255,7 @@ function contactOf(record: readonly string[], columns: Columns): ContactWithStat
   const members: Record<'preferences' | 'custom_fields', [string, unknown][]> = { preferences: [], custom_fields: [] }
   for (const { index, member } of objects) {
     const object = objectIn(record[index]!)
-    if (object === undefined) return { problem: `${forTerminal(columns.titles[index]!)} is no JSON object` }
+    if (object === undefined) return { problem: `${forTerminal(columns.titles[index]!)} is not a JSON object` }
     if (object) members[member].push(...Object.entries(object))
   }
   for (const [index, title] of fields.entries())
@@ -292,6 +292,6 @@ function faultOf(object: Record<string, unknown> | null): string | undefined {
   if (keys.some((key) => key === '' || key.length > MAX_KEY))
     return `has a field without a name or with one of over ${MAX_KEY} characters`
   const text = JSON.stringify(object)
-  if (LONE_SURROGATE.test(text)) return 'has a field that is no Unicode text'
+  if (LONE_SURROGATE.test(text)) return 'has a field that is not Unicode text'
   return Buffer.byteLength(text) > MAX_OBJECT ? 'has more than 64 KB of custom fields' : undefined
 }

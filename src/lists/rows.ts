@@ -226,7 +226,7 @@ function itemsOf(source: ListSource, whole: Item | unknown[] | undefined, text: 
   const items = (list ?? lines()) as unknown[]
   if (items.every(isObject)) return items
   throw new OperatorError(
-    `${source.name} is no JSON that can be read: it must be a list of objects, or an object on each line.`,
+    `${source.name} is not JSON that can be read: it must be a list of objects, or an object on each line.`,
   )
 }
 

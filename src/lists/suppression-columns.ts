@@ -94,7 +94,7 @@ function suppressionColumns(
   const kind = reason ?? whole ?? program.kind?.((title) => words.includes(title), source.file)
   if (typeof kind === 'object')
     return wrong(
-      `is no list of suppressions: ${kind.no}${page ? '' : '; to suppress them all the same say --reason list_import'}.`,
+      `is not a list of suppressions: ${kind.no}${page ? '' : '; to suppress them all the same say --reason list_import'}.`,
     )
   const says = standings.columns.length > 0 || REASON_TITLES.some((title) => at.has(title))
   if (kind === undefined && !says && from !== undefined && silent === undefined)
@@ -136,7 +136,7 @@ function entryOf(record: readonly string[], columns: SuppressionColumns, now: nu
   const cell = (name: string): string => (at.has(name) ? record[at.get(name)!]!.trim() : '')
   const expiry = timeOf(cell('expiresat'))
   if (expiry === undefined)
-    return { problem: `expires_at says "${forTerminal(cell('expiresat'))}", which is no time such as ${iso(now)}` }
+    return { problem: `expires_at says "${forTerminal(cell('expiresat'))}", which is not a time such as ${iso(now)}` }
   const why = all ?? (silent ? reasonOf(cell('type')) || silent : saidReason(record, cell, standings))
   if (typeof why === 'object' && why !== null) return why
   if (why === null || (expiry !== null && expiry <= now)) return null

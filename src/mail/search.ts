@@ -49,7 +49,7 @@ const holdsOrCampaign = (column: string, ofCampaign: string, text: string): Term
 function moment(text: string): number {
   const at = Date.parse(text)
   if (Number.isNaN(at))
-    throw refuse('unsupported_filter', `"${text}" is no time such as 2026-11-01 or 2026-11-01T12:00:00Z.`, PARAMETER)
+    throw refuse('unsupported_filter', `"${text}" is not a time such as 2026-11-01 or 2026-11-01T12:00:00Z.`, PARAMETER)
   return at
 }
 
@@ -58,7 +58,7 @@ function status(text: string): EmailStatus {
   const known = EMAIL_STATUSES.find((each) => each === text)
   if (known) return known
   const names = EMAIL_STATUSES.join(', ')
-  throw refuse('unsupported_filter', `"${text}" is no status of a mail; there are ${names}.`, PARAMETER)
+  throw refuse('unsupported_filter', `"${text}" is not a status of a mail; there are ${names}.`, PARAMETER)
 }
 
 const PARAMETER = { parameter: 'filter[search]' }

@@ -55,7 +55,7 @@ export function parseTextRules(text: string): TextRule[] {
     }
     const [, kind, pattern] = /^(\w+)\s+(.+)$/.exec(line) ?? []
     if (pattern === undefined || kind === undefined || !isOneOf(TEXT_RULES, kind))
-      throw new Error(`bounce-texts.txt:${index + 1}: "${line}" is no rule`)
+      throw new Error(`bounce-texts.txt:${index + 1}: "${line}" is not a rule`)
     rules.push({ kind, pattern: new RegExp(pattern.replace('{address}', ADDRESS), 'iu'), sample })
   }
   return rules

@@ -89,7 +89,7 @@ function htmlPieces(html: string, tracking: CampaignTemplate['tracking']): BodyP
   let tag = 0
   for (const { end, start, trackable, url } of readTargets(html)) {
     // A merge tag is never cut in two:
-    // a link inside a tag's name is no link, and a link that ends inside a tag has no known address.
+    // a link inside a tag's name is not a link, and a link that ends inside a tag has no known address.
     while ((tags[tag]?.end ?? Infinity) <= start) tag++
     const over = (tags[tag]?.start ?? end) < start
     const first = tag

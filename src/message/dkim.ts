@@ -104,7 +104,7 @@ export interface Signature {
   time: number
 }
 
-/** The selector, followed by the time in seconds; throws for names that are no A-labels. */
+/** The selector, followed by the time in seconds; throws for names that are not A-labels. */
 function selectorAndTime({ domain, selector, time }: Signature): string {
   if (!/^[a-z0-9.-]+$/.test(domain) || !/^[a-z0-9.-]+$/i.test(selector))
     throw new Error('DKIM: domain and selector must be A-labels.')

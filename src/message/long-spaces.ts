@@ -1,5 +1,5 @@
 // Reduces long runs of white space in quoted-printable parts before the library decodes them. White space at the end of
-// a line is no part of the text (RFC 2045 §6.7, rule 3); the library searches for it from every space again, so that a
+// a line is not a part of the text (RFC 2045 §6.7, rule 3); the library searches for it from every space again, so a
 // megabyte of spaces would take hours. A run within a line gets soft line breaks, a run at the end is removed: the same
 // text in linear time.
 import { MalformedMessage, nodesOf, parseTree, type MimePart } from './mime-tree.ts'

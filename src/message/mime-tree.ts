@@ -200,7 +200,7 @@ function withoutLineEnd(message: Buffer, start: number, at: number): number {
 export function parseParameters(text: string): { value: string; params: ReadonlyMap<string, string> } {
   const params = new Map<string, string>()
   const [value = ''] = text.split(';', 1)
-  // Text that is no parameter ("; ;", "; flowed") is skipped.
+  // Text that is not a parameter ("; ;", "; flowed") is skipped.
   const parameter = /;\s*(?:([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\[\s\S])*)"?[^;]*|([^;]*))|[^;]*)/y
   parameter.lastIndex = value.length
   for (let match = parameter.exec(text); match; match = parameter.exec(text)) {

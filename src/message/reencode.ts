@@ -27,7 +27,7 @@ export const UNFIT: Readonly<Record<Fixed, readonly [enhanced: string, text: str
   signed: ['5.6.3', 'The server takes only 7 bits, and the mail is signed with 8.'],
   unreadable: [
     '5.6.3',
-    'The server takes only 7 bits, and the mail has more parts or levels than can be encoded anew.',
+    'The server takes only 7 bits, and the mail has more parts or levels than can be encoded again.',
   ],
   whole: ['5.6.3', 'The server takes only 7 bits, and a part holds 8 whose type may not be encoded (RFC 2045 §6.4).'],
   fields: [

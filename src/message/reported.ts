@@ -70,7 +70,7 @@ export const readable = (value: string): string =>
   clean(
     value
       .slice(0, MAX_WORDS)
-      // White space between two encoded words is no part of the text (RFC 2047 §6.2).
+      // White space between two encoded words is not a part of the text (RFC 2047 §6.2).
       .replace(/\?=\s{1,100}(?==\?)/g, '?=')
       .replace(/=\?([\w-]{1,40})(?:\*[\w-]{1,40})?\?([bq])\?([^?\s]{0,500})\?=/gi, decodedWord),
   )

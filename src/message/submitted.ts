@@ -106,7 +106,7 @@ function fieldsOf(header: string): RawField[] {
     const [, name] = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:/.exec(raw) ?? []
     if (name === undefined)
       throw new UnsendableHeader(
-        'A line of the header is no field; a name, a colon and a value make one (RFC 5322 §2.2).',
+        'A line of the header is not a field; a name, a colon and a value make one (RFC 5322 §2.2).',
       )
     return { name: name.toLowerCase(), raw }
   })

@@ -35,7 +35,7 @@ export async function reach(deps: FetchDeps, link: string): Promise<Reached> {
 function wrongIn(link: string): string | undefined {
   const url = URL.parse(link)
   if (!url) return 'is not a URL'
-  return /^https?:$/.test(url.protocol) ? undefined : 'is no link of the web'
+  return /^https?:$/.test(url.protocol) ? undefined : 'is not a link of the web'
 }
 
 async function statusOf(deps: FetchDeps, url: URL, signal: AbortSignal): Promise<HttpsAnswer> {

@@ -56,14 +56,14 @@ export function keepLedger(dataDir: string, owner: string, at: string): void {
   if (marks.some(({ ledger }) => ledger === owner)) return
   if (marks.length > 0)
     throw new OperatorError(
-      `${path} belongs to another installation than the database and the key beside it; put the files of one installation together, from the same backup ("postrider restore FILE"), or begin anew with "postrider init --new".`,
+      `${path} belongs to another installation than the database and the key beside it; put the files of one installation together, from the same backup ("postrider restore FILE"), or begin again with "postrider init --new".`,
     )
   append(path, [{ ledger: owner, at }])
 }
 
 /**
  * Adds to the copy of a ledger every line that it lacks, also entries from the time before there was a copy. '' = there
- * is no copy. Throws the system's error.
+ * is not a copy. Throws the system's error.
  */
 export function keepCopy(dataDir: string, copy: string, owner: string, at: string): void {
   if (copy === '') return

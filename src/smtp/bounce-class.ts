@@ -28,7 +28,7 @@ export function parseRules(text: string): BounceRule[] {
     }
     const [, name, pattern] = /^(\w+)\s+(.+)$/.exec(line) ?? []
     if (pattern === undefined || name === undefined || !isOneOf(BOUNCE_CLASSES, name))
-      throw new Error(`bounce-rules.txt:${index + 1}: "${line}" is no rule`)
+      throw new Error(`bounce-rules.txt:${index + 1}: "${line}" is not a rule`)
     rules.push({ class: name, pattern: new RegExp(pattern, 'i'), sample })
   }
   return rules
@@ -85,7 +85,7 @@ export function classify(refusal: ExchangerRefusal): BounceClass {
   if (namesSender(refusal)) return 'policy'
   // Without an answer of a server, the connection failed, not the address.
   if (!isAboutRecipient(refusal)) return code === null && refusal.stage !== 'report' ? 'infrastructure' : 'policy'
-  // A temporary answer is no proof that an address does not exist (RFC 5321 §4.2.1), even when retries have ended.
+  // A temporary answer is not proof that an address does not exist (RFC 5321 §4.2.1), even when retries have ended.
   const temporary = code === null ? enhanced?.startsWith('4.') : code < 500
   return temporary ? 'soft' : 'hard'
 }

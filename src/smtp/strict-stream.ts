@@ -107,7 +107,7 @@ export class StrictStream extends SMTPStream {
     if (typeof resume === 'function') resume()
   }
 
-  /** Text without a line end is no command. */
+  /** Text without a line end is not a command. */
   override _flushData(): void {}
 
   /** Called at a bare line end outside a message; the session sets it. */

@@ -23,10 +23,10 @@ function impossibleNames(database: Database.Database): string[] {
   // In SQL a text would end at its first NUL.
   for (const { key, virus } of names.iterate() as Iterable<{ key: number; virus: string }>)
     if (!/^[\x20-\x7e]{1,200}$/.test(virus) && rows.length < 20) rows.push(key)
-  return rows.length > 0 ? [`virus in inbound_messages is no name: row ${rows.join(', ')}`] : []
+  return rows.length > 0 ? [`virus in inbound_messages is not a name: row ${rows.join(', ')}`] : []
 }
 
-const NUMBER = 'is no such number'
+const NUMBER = 'is not a valid number'
 
 /** What a value of a column that is not null must not be, as SQL, and how a fault is called. */
 type Check = [applies: (column: NamedColumn) => boolean, wrong: (column: NamedColumn) => string, words: string]
@@ -35,8 +35,8 @@ const outside = (type: string, most: number) => (column: NamedColumn) =>
   `(typeof("${column.name}") <> '${type}' or "${column.name}" not between 0 and ${most})`
 
 const CHECKS: readonly Check[] = [
-  [({ form }) => form === 'time', outside('integer', LAST_TIME), 'is no time'],
-  [({ form }) => form === 'flag', outside('integer', 1), 'is no yes or no'],
+  [({ form }) => form === 'time', outside('integer', LAST_TIME), 'is not a time'],
+  [({ form }) => form === 'flag', outside('integer', 1), 'is not yes or no'],
   // All are counts, codes or keys.
   [({ form, sql }) => sql === 'integer' && form === undefined, outside('integer', Number.MAX_SAFE_INTEGER), NUMBER],
   [({ sql }) => sql === 'real', outside('real', Number.MAX_SAFE_INTEGER), NUMBER],
@@ -45,7 +45,7 @@ const CHECKS: readonly Check[] = [
     ({ name, values }) => `"${name}" not in (${(values ?? []).map((value) => `'${value}'`).join(', ')})`,
     'has an unknown value',
   ],
-  [({ form }) => form === 'json', ({ name }) => `not json_valid("${name}")`, 'is no JSON'],
+  [({ form }) => form === 'json', ({ name }) => `not json_valid("${name}")`, 'is not JSON'],
 ]
 
 /** One sentence for each column with values that do not have the required form. Reads every such column. */

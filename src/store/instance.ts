@@ -42,12 +42,12 @@ export function openInstance(dataDir: string, options: InstanceOptions = {}): In
     const key = join(dataDir, KEY_FILE)
     if (sealedKeys(store).length > 0 && !existsSync(key))
       throw new OperatorError(
-        `${key} is missing, and without it no mail can be signed; put it back from a backup ("postrider restore FILE" puts all of it back), or begin anew with "postrider init --new".`,
+        `${key} is missing, and without it no mail can be signed; put it back from a backup ("postrider restore FILE" puts all of it back), or begin again with "postrider init --new".`,
       )
     const keyring = openKeyring(dataDir)
     if (!keyFits(store, keyring))
       throw new OperatorError(
-        `${key} does not belong to the database beside it; put the two files of one installation together, from the same backup ("postrider restore FILE"), or begin anew with "postrider init --new".`,
+        `${key} does not belong to the database beside it; put the two files of one installation together, from the same backup ("postrider restore FILE"), or begin again with "postrider init --new".`,
       )
     return { store, keyring }
   } catch (thrown) {
@@ -81,7 +81,7 @@ function refuseRemains(dataDir: string): void {
   const left = remains(dataDir)
   if (left.length === 0) return
   throw new OperatorError(
-    `${dataDir} holds ${left.join(', ')} but no database (${DATABASE}). Is its disk mounted? If the database is lost, put a backup back with "postrider restore FILE", or begin anew with "postrider init --new", which moves what is there aside.`,
+    `${dataDir} holds ${left.join(', ')} but no database (${DATABASE}). Is its disk mounted? If the database is lost, put a backup back with "postrider restore FILE", or begin again with "postrider init --new", which moves what is there aside.`,
   )
 }
 

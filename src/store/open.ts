@@ -23,7 +23,7 @@ export function makeDataDir(dataDir: string): void {
     if (made !== undefined) syncPath(dirname(made))
   } catch (thrown) {
     throw new OperatorError(
-      `The data directory ${dataDir} cannot be made (${codeOf(thrown)}); choose another data_dir or mend its permissions.`,
+      `The data directory ${dataDir} cannot be made (${codeOf(thrown)}); choose another data_dir or fix its permissions.`,
     )
   }
   demandClosed(dataDir)
@@ -140,9 +140,9 @@ function refuseStrange(database: Database.Database, file: string, { newBeside }:
   const tables = database.prepare<[], string>(`select name from sqlite_schema where type = 'table'`).pluck().all()
   const begun = tables.length > 0 || (database.pragma('user_version', { simple: true }) as number) > 0
   const ways =
-    'Is its disk mounted? If the database is lost, put a backup back with "postrider restore --replace FILE", or begin anew with "postrider init --new", which moves what is there aside.'
+    'Is its disk mounted? If the database is lost, put a backup back with "postrider restore --replace FILE", or begin again with "postrider init --new", which moves what is there aside.'
   if (begun && !OURS.every((name) => tables.includes(name)))
-    throw new OperatorError(`${file} is no database of Postrider: its tables are not there. ${ways}`)
+    throw new OperatorError(`${file} is not a database of Postrider: its tables are not there. ${ways}`)
   const beside = begun ? [] : (newBeside?.() ?? [])
   if (beside.length > 0) throw new OperatorError(`${file} is empty, but ${beside.join(', ')} lies beside it. ${ways}`)
 }

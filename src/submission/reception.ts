@@ -101,7 +101,7 @@ type Accepted = { accepted: string }
 
 const FULL: SmtpRefusal = { code: 452, text: '4.3.1 Out of storage; try again later' }
 const TOO_LARGE: SmtpRefusal = { code: 552, text: '5.3.4 The message is larger than this server takes' }
-const NO_MAILBOX: SmtpRefusal = { code: 553, text: '5.1.3 This is no address that mail can be sent to' }
+const NO_MAILBOX: SmtpRefusal = { code: 553, text: '5.1.3 This is not an address that mail can be sent to' }
 const unsendable = (text: string): SmtpRefusal => ({ code: 554, text: `5.6.0 ${wordsOf(text)}` })
 
 const activeDomain = statement<{ user_key: number; name: string }>()((arg) =>

@@ -35,7 +35,10 @@ const LAST_DELAY = 8 * SECOND
 const FORGOTTEN = 30 * MINUTE
 const MAX_KNOWN = 10_000
 
-const WRONG: SmtpRefusal = { code: 535, text: '5.7.8 The password is no API token of this server that may send mail' }
+const WRONG: SmtpRefusal = {
+  code: 535,
+  text: '5.7.8 The password is not an API token of this server that may send mail',
+}
 const EXPIRED: SmtpRefusal = { code: 535, text: '5.7.8 The token has expired; create a new one' }
 const GONE: SmtpRefusal = { code: 530, text: '5.7.0 The token was revoked, has expired, or may no longer send mail' }
 

@@ -58,7 +58,7 @@ test('what cannot be is said in a sentence, and changes nothing', async () => {
   assert.match(await fails('--downgrade-to', 'starter'), /needs both/)
   assert.match(await fails('--at', '2099-01-01'), /needs both/)
   for (const at of ['tomorrow', '2099-02-31', '5', '2099-13-01', '01/02/2099'])
-    assert.match(await fails('--downgrade-to', 'starter', '--at', at), /is no date; write it as 2026-02-01/, at)
+    assert.match(await fails('--downgrade-to', 'starter', '--at', at), /is not a date; write it as 2026-02-01/, at)
   assert.match(await fails('--downgrade-to', 'starter', '--at', '2020-01-01'), /lies in the future/)
   assert.match(await commands.fails('subscription', 'set', 'no@body.test'), /no@body\.test/)
   await commands.misused('subscription', 'set')

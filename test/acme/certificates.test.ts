@@ -1,4 +1,4 @@
-// Certificates that are named in the configuration and are no good: too weak, of another key, nonsense, not to be read.
+// Certificates of the configuration that cannot be used: too weak, of another key, not a certificate, not readable.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -69,9 +69,9 @@ function shelf() {
 for (const [what, pair, why] of [
   ['too weak', WEAK, /the key is too weak/],
   ['of another key', { ...good, key: makeCertificate('mx.here.test', Date.now()).key }, /do not belong together/],
-  ['nonsense', { cert: 'no certificate', key: 'no key' }, /no use: \S/],
+  ['nonsense', { cert: 'no certificate', key: 'no key' }, /cannot be used: \S/],
 ] as [string, Certificate, RegExp][])
-  test(`a certificate that is ${what} is one sentence with the files and the mend, and the last good one stays`, () => {
+  test(`a certificate that is ${what} is one sentence with the files and the fix, and the last good one stays`, () => {
     put(pair)
     const sentence = (thrown: Error): true => {
       assert.equal(thrown.name, 'OperatorError')

@@ -1,4 +1,4 @@
-// What a certificate authority answers is checked before it is used: whatever has another form is no answer, and is
+// What a certificate authority answers is checked before it is used: whatever has another form is not an answer, and is
 // asked for again later.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -41,7 +41,7 @@ test('another form is none', () => {
   assert.equal(problemOf(answer({ detail: {} })), undefined)
 })
 
-test('a directory, an account or a time of renewal of another form is no answer', async () => {
+test('a directory, an account or a time of renewal of another form is not an answer', async () => {
   const said: Record<string, CaAnswer> = {}
   const client = () =>
     new AcmeClient({

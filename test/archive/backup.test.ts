@@ -114,7 +114,7 @@ async function startAgain(dataDir: string) {
   return startAppliance({ config, clock: new ManualClock(), log: silentLog })
 }
 
-test('restore refuses what is damaged, climbs out or is no backup, and leaves nothing behind', async () => {
+test('restore refuses what is damaged, climbs out or is not a backup, and leaves nothing behind', async () => {
   const dataDir = place()
   await well(dataDir, 'user', 'add', 'ann@owner.test')
   const file = `${place()}.zip`

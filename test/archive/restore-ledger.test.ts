@@ -1,5 +1,5 @@
 // Which ledgers of erasures tell a restore who was forgotten since the backup (D67): one of the same installation that
-// goes as far as the backup. All others, and what is no ledger, stop it.
+// goes as far as the backup. All others, and what is not a ledger, stop it.
 import assert from 'node:assert/strict'
 import { appendFileSync, copyFileSync, createWriteStream, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -78,11 +78,11 @@ test('a new installation in the data directory knows nobody: its ledger stops th
   )
 })
 
-test('a file that is no ledger, another installation’s or older than the backup does not count', async () => {
+test('a file that is not a ledger, another installation’s or older than the backup does not count', async () => {
   const other = place()
   await served(other)
   for (const [path, said] of [
-    [file('hello', 'hello'), /is no ledger of erasures, or damaged: line 1/],
+    [file('hello', 'hello'), /is not a ledger of erasures, or damaged: line 1/],
     [file('flipped', readFileSync(ledger(), 'utf8').replace('recipient_hash', 'recipient_hasi')), /damaged: line \d/],
     [file('empty', ''), /does not say whose it is/],
     [file('old', textOf(linesOf(ledger()).slice(0, 1))), /is older than the backup/],

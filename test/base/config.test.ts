@@ -346,7 +346,7 @@ describe('environment', () => {
     assert.deepEqual(config.regions, ['eu'])
   })
 
-  test('variables that are no settings are left alone', () => {
+  test('variables that are not settings are left alone', () => {
     assert.deepEqual(loadConfig(undefined, { POSTRIDER_CONFIG: '/x', PATH: '/bin', HOSTNAME: 'y' }), parseConfig({}))
   })
 
@@ -406,7 +406,7 @@ describe('bad files', () => {
     assertOneSentence(said)
   })
 
-  test('a file that is no text', () => {
+  test('a file that is not text', () => {
     const path = join(folder, 'binary.toml')
     writeFileSync(path, Buffer.from([0x7f, 0x45, 0x4c, 0x46, 0, 1, 2, 0xff, 0xfe]))
     const said = refusal(path)

@@ -183,7 +183,7 @@ async function largeMessage(server: Server, target: Target, kind: 'attachment' |
   const times: number[] = []
   for (let turn = 0; turn < ROUNDS; turn++) {
     await sleep(1000)
-    // From now on the peak is counted anew (proc(5), clear_refs).
+    // From now on the peak is counted again (proc(5), clear_refs).
     writeFileSync(`/proc/${server.pid}/clear_refs`, '5')
     const before = peak()
     const arrived = await target.arrived()

@@ -97,7 +97,7 @@ test('PATCH changes what it names and nothing else', async () => {
   assert.equal((await patch({ name: null })).status, 422)
   assert.equal((await patch({ name: 'x' }, { id: 'other' })).status, 409)
   assert.equal((await patch({ name: 'x' }, {})).status, 400)
-  // Its own domain may stand there (D70), another one is no change that can be made.
+  // Its own domain may stand there (D70), another one is not a change that can be made.
   assert.equal((await patch({ name: 'After' }, { id, ...of(domain) })).status, 200)
   const elsewhere = { domain: { data: { type: 'domains', id: '01985c7e-7c1a-7000-8000-000000000001' } } }
   assert.equal((await patch({ name: 'x' }, { id, relationships: elsewhere })).status, 403)

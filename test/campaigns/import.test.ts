@@ -32,7 +32,7 @@ test('a thousand at once; again, all of them are skipped', async () => {
   assert.equal(await size(audience), 1000)
 })
 
-test('none, a thousand and one, ten thousand and one, and what is no list', async () => {
+test('none, a thousand and one, ten thousand and one, and what is not a list', async () => {
   const audience = await kit.audience(domain)
   for (const contacts of [[], numbered(1001), numbered(10_001), {}, 'a@there.test', null, 7]) {
     const { body, status } = await bring(audience, contacts)

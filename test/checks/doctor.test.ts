@@ -99,10 +99,10 @@ ${certificate(HOST, Date.now())}`)
   assert.match(disk!.detail, /free at/)
   assert.equal(code, disk!.status === 'fail' ? 1 : 0)
   assert.match(text, /^ok {4}port \d+ out +mx\.probe\.test \(127\.0\.0\.1\) answers$/m)
-  assert.match(text, /\d+ ok, \d+ to look at, \d+ to mend\.\n$/)
+  assert.match(text, /\d+ ok, \d+ to look at, \d+ to fix\.\n$/)
 })
 
-test('a write-ahead log past 256 MB is named with its mend, and for how long it is held where that is known (D118)', () => {
+test('a write-ahead log past 256 MB is named with its fix, and for how long it is held where that is known (D118)', () => {
   const dir = mkdtempSync(join(folder, 'log-'))
   writeFileSync(join(dir, 'postrider.db-wal'), '')
   truncateSync(join(dir, 'postrider.db-wal'), 300 * 1024 * 1024)
@@ -114,7 +114,7 @@ test('a write-ahead log past 256 MB is named with its mend, and for how long it 
   assert.equal(judgeLog(config).status, 'ok')
 })
 
-test('one of which everything is wrong: each is named with its mend', async () => {
+test('one of which everything is wrong: each is named with its fix', async () => {
   ahead = 600_000
   dns.set('mx.ill.org', 'A', ['127.0.0.9', '1.2.3.4'])
   dns.set('mx.ill.org', 'TXT', ['v=spf1 ip4:192.0.2.1 -all'])
@@ -149,7 +149,7 @@ ${certificate('old.ill.org', Date.now() - 4000 * DAY)}`,
     assert.match(found[check]!.mend!, mend, check)
     assert.ok(text.includes(`-> ${found[check]!.mend}`), check)
   }
-  assert.doesNotMatch(found['blocklists']!.detail, /spamcop/, 'a list that does not answer us is no entry')
+  assert.doesNotMatch(found['blocklists']!.detail, /spamcop/, 'a list that does not answer us is not an entry')
 })
 
 test('what cannot be found out is to be looked at, not well', async () => {
@@ -193,14 +193,14 @@ for (const [name, zone, said, status, detail] of [
     /^1\.2\.3\.7 on zen\.spamhaus\.org$/,
   ],
   [
-    'a code that ZEN does not document is no listing',
+    'a code that ZEN does not document is not a listing',
     LISTS[0]!,
     { '1.2.3.7': ['127.0.0.200'] },
     'warn',
     /zen\.spamhaus\.org answers 127\.0\.0\.200, which is not one of its codes/,
   ],
   [
-    'a code of another list is no listing',
+    'a code of another list is not a listing',
     LISTS[1]!,
     { '1.2.3.7': ['127.0.0.10'] },
     'warn',
@@ -235,7 +235,7 @@ for (const [name, zone, said, status, detail] of [
     /^b\.barracudacentral\.org does not answer properly: it is without 127\.0\.0\.2/,
   ],
   [
-    'the page of a provider in place of "no such name" is no listing',
+    'the page of a provider in place of "no such name" is not a listing',
     LISTS[1]!,
     { '127.0.0.1': ['203.0.113.9'], '1.2.3.7': ['203.0.113.9'] },
     'warn',

@@ -86,7 +86,7 @@ test('all of what is ours passes; what is the DNS host’s is not ours', async (
   assert.match(stdout, /points of what is ours/)
 })
 
-test('each record that is taken away is told by its row, with the command that mends it', async () => {
+test('each record that is taken away is told by its row, with the command that fixes it', async () => {
   const { dns } = postrider
   for (const [type, name, row] of [
     ['TXT', 'here.test', ['auth spf', 'auth spf_policy']],

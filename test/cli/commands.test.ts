@@ -56,7 +56,7 @@ interface ZoneLine {
   value: string
 }
 
-/** The lines of a zone file (RFC 1035 §5.1); throws at what is no resource record. */
+/** The lines of a zone file (RFC 1035 §5.1); throws at what is not a resource record. */
 function parseZone(zone: string): ZoneLine[] {
   return zone.split('\n').map((line) => {
     const [, name, ttl, type, data] = /^(\S+)\. (\d+) IN (TXT|MX|CNAME|TLSA|CAA) (.+)$/.exec(line) ?? []
@@ -237,7 +237,7 @@ describe('usage', () => {
     }
   })
 
-  test('a reader that goes away is no fault', () => {
+  test('a reader that goes away is not a fault', () => {
     const shell = spawnSync(
       'sh',
       [
@@ -348,7 +348,7 @@ describe('token', () => {
     assert.deepEqual((await commands.json(...create('--scopes', 'all'))).scopes, [...SCOPES])
   })
 
-  test('agent and cap: none takes them away, what is no name or number is wrong usage', async () => {
+  test('agent and cap: none takes them away, what is not a name or number is wrong usage', async () => {
     const { id } = await commands.json(...create('--scopes', 'all', '--daily', 'none'))
     assert.deepEqual(await commands.json('token', 'set', id, '--daily', '5', '--agent', 'shop'), {
       id,

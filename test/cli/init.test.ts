@@ -198,9 +198,9 @@ describe('init', () => {
     assert.match(readFileSync(file, 'utf8'), /^hostname = "mx\.init\.test"$/m)
   })
 
-  test('--new moves what is there aside, key and all, and begins anew', async () => {
-    const file = join(folder, 'anew.toml')
-    const dir = join(folder, 'anew')
+  test('--new moves what is there aside, key and all, and begins again', async () => {
+    const file = join(folder, 'again.toml')
+    const dir = join(folder, 'again')
     const again = [...all.slice(0, -1), dir]
     assert.equal((await run(file, ['init', ...again])).code, 0)
     const key = readFileSync(join(dir, 'instance.key'), 'utf8')

@@ -535,9 +535,9 @@ describe('mail', () => {
     const found = await ann.open('/mail?from=anywhere&q=refused%40there.test')
     assert.equal(found.path, `/mail/${id}`, 'the search box of every page leads to the only mail that fits')
     assert.equal((await ann.open('/mail?from=anywhere&q=there.test')).path, '/mail?from=anywhere&q=there.test')
-    assert.match((await ann.open('/mail?q=after:never')).text, /is no time/)
+    assert.match((await ann.open('/mail?q=after:never')).text, /is not a time/)
     const unknown = (await ann.open('/mail?q=status:foo')).text
-    assert.match(unknown, /foo&quot; is no status of a mail; there are queued, sent, delivered, bounced/)
+    assert.match(unknown, /foo&quot; is not a status of a mail; there are queued, sent, delivered, bounced/)
     const { text } = await ann.open(`/mail/${id}`)
     assert.match(text, /550 5\.1\.1 No such user &lt;script&gt;/)
     assert.match(text, /RCPT TO:/)
@@ -683,7 +683,7 @@ describe('campaigns', () => {
       made.text,
       /name="question" value="[^"]*Everybody[^"]*\nCheck: No contact has a value for \{\{nothing\}\}\./,
     )
-    assert.match(made.text, /These are no merge tags, and are sent as they are: \{\{broken/)
+    assert.match(made.text, /These are not merge tags, and are sent as they are: \{\{broken/)
     assert.match(made.text, /<dt>From<\/dt>\s*<dd>noreply@here\.test<\/dd>/)
     const path = made.path.split('?')[0]!
     assert.match((await ann.open(`${path}/preview`)).text, /Hello (?:ann|ben|=cmd|dora)/)

@@ -10,7 +10,7 @@ const postrider = ofFile(() => startTestAppliance())
 const said = async (path: string, body: string): Promise<number> =>
   (await postrider.page(path, { method: 'POST', body })).status
 
-test('a body that is no JSON object is refused', async () => {
+test('a body that is not a JSON object is refused', async () => {
   for (const body of ['{', 'null', '[]', '7', '"a"', '\0', ' '.repeat(70_000)])
     for (const path of ['/sign-in/passkey', '/account/passkeys']) assert.equal(await said(path, body), 400, path + body)
 })

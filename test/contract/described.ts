@@ -112,7 +112,7 @@ export class Described {
   /** Throws where the answer, or a request that was taken, is not as the document says. */
   judge(sent: { method: string; path: string; body?: unknown }, { status, headers, body }: Answer): void {
     const operation = this.find(sent.method, sent.path)
-    // HEAD of what acts on GET is no operation.
+    // HEAD of what acts on GET is not an operation.
     if (!operation || status === 405) return
     const at = `${sent.method} ${sent.path.slice(0, 200)} -> ${status} ${JSON.stringify(body)?.slice(0, 600)}`
     const response = this.response(operation, status)
@@ -126,7 +126,7 @@ export class Described {
     const query = new URL(`http://x${sent.path}`).searchParams
     const sparse = [...query.keys()].some((name) => name.startsWith('fields['))
     const schema = response.content?.[JSON_API]?.schema
-    // Where nothing is related an empty include is no parameter of the document, and is answered with an empty list.
+    // Where nothing is related an empty include is not a parameter of the document, and is answered with an empty list.
     const bare = query.get('include') === '' && !this.parametersOf(operation).some(({ name }) => name === 'include')
     if (schema) {
       const { included: _, ...rest } = (body ?? {}) as Json

@@ -157,7 +157,7 @@ test('every error code stands with the operations that answer it', () => {
         ),
       ),
   )
-  // What no operation takes is no operation's.
+  // Every error code belongs to an operation.
   assert.deepEqual(
     Object.keys(CODES).filter((code) => !named.has(code)),
     ['method_not_allowed'],

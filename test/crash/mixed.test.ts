@@ -25,7 +25,7 @@ import type { Promised, Work } from './ledger.ts'
 
 const KILLS = Number(process.env['POSTRIDER_CRASH_MIXED'] ?? 2)
 const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
-/** A round lasts until so many promises were given, drawn anew each time. */
+/** A round lasts until so many promises were given, drawn again each time. */
 const MOST = 80
 const DOMAINS = 5
 /** A campaign begins in each round of these, and goes to so many. */

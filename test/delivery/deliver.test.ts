@@ -505,7 +505,7 @@ test('an email deleted while it waits for a connection is not sent either', asyn
   assert.equal(heardBy('deleted@full.test').length, 0)
 })
 
-test('an email deleted while it is composed is no trouble of this server: its lane goes on', async (t) => {
+test('an email deleted while it is composed is not trouble of this server: its lane goes on', async (t) => {
   receiver('composed.test')
   const { value: send } = Object.getOwnPropertyDescriptor(WorkerSession.prototype, 'send') as {
     value: WorkerSession['send']

@@ -194,7 +194,7 @@ describe('shaping.toml', () => {
     assert.equal(shaping.limitsFor({ name: 'smtp.google.com', port: 25, relay: { host: name, ...route } }).name, '')
   })
 
-  test('what is no shaping file is refused', () => {
+  test('what is not a shaping file is refused', () => {
     const fine = '[default]\ndomain_connections = 1\nprovider_connections = 0\nmails_per_connection = 1\n'
     assert.equal(new Shaping(fine).limitsFor(undefined).domain_connections, 1)
     for (const text of [
@@ -621,7 +621,7 @@ test('a password file that is not there: mail waits for this server, and the log
     const now = await show(id)
     return now.recipients[0]?.next_attempt_at ? now : undefined
   })
-  // It is this server that has to be mended: no attempt is counted, and the owner reads no file's name.
+  // It is this server that has to be fixed: no attempt is counted, and the owner reads no file's name.
   assert.equal(shown.recipients[0]?.attempts, 0)
   assert.match(shown.recipients[0]?.response ?? '', /waits for this server/)
   assert.deepEqual(relay.commands.slice(from), [])

@@ -19,7 +19,7 @@ const postrider = ofFile(() =>
   startTestAppliance({ exchanger, logged: { level: 'error', lines: said }, domains: ['here.test'] }),
 )
 
-const DAMAGE: readonly [what: string, table: string, harm: string, mend: string, part: RegExp][] = [
+const DAMAGE: readonly [what: string, table: string, harm: string, repair: string, part: RegExp][] = [
   [
     'the body',
     'outbound_bodies',
@@ -61,7 +61,7 @@ async function write(table: string, sql: string): Promise<void> {
   })
 }
 
-for (const [index, [what, table, harm, mend, part]] of DAMAGE.entries())
+for (const [index, [what, table, harm, repair, part]] of DAMAGE.entries())
   test(`${what} is another one: the mail waits and is not sent, until it is whole`, async () => {
     const { deps } = postrider.appliance
     const domain = `there${index}.test`
@@ -86,7 +86,7 @@ for (const [index, [what, table, harm, mend, part]] of DAMAGE.entries())
     const lines = said.filter((line) => line.includes('mail is damaged') && line.includes(id))
     assert.match(lines.join(), part)
     assert.equal(exchanger.heard.length, before)
-    await set(mend)
+    await set(repair)
     postrider.clock.leap(60_000)
     await again()
     await mails.become(id, 'delivered')

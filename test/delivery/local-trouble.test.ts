@@ -100,7 +100,7 @@ test('a yes that cannot be written is kept and written later: sent once, and the
   receiver('kept.test')
   const { store } = postrider.appliance.deps
   let broken = false
-  const mend = breakStore(store, () => broken)
+  const repair = breakStore(store, () => broken)
   atFinalDot = () => (broken = true)
   const id = await post({ to: 'a@kept.test' })
   await until(() => heardBy('a@kept.test').length === 1)
@@ -114,7 +114,7 @@ test('a yes that cannot be written is kept and written later: sent once, and the
   assert.equal((await become(id, 'delivered')).recipients[0]?.attempts, 1)
   await become(other, 'delivered')
   assert.equal(heardBy('a@kept.test').length, 1)
-  mend()
+  repair()
 })
 
 test('a database that could not be written is said, and said to be over though nobody writes', async () => {

@@ -213,7 +213,7 @@ test('a provider at its limit does not fill the window that others need (D34)', 
   const tries = raw<{ n: number }>(
     `select count(*) as n from deliveries where lane like 'orange%.test' and attempts <> 1`,
   )
-  assert.equal(postrider.appliance.deps.store.first(tries)!.n, 0, 'waiting is no attempt')
+  assert.equal(postrider.appliance.deps.store.first(tries)!.n, 0, 'waiting is not an attempt')
 })
 
 test('the list shows what waits, of all domains or one, oldest first; a mail can be looked at when it is done, too', async () => {

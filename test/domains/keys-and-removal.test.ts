@@ -232,7 +232,7 @@ test('rotated twice before anything was published, mail in the queue keeps the k
   assert.equal(await signedWith('twice@there.test'), signing)
 })
 
-test('selectors are never used again, also after their keys are erased and under a domain registered anew', async () => {
+test('selectors are never used again, also after their keys are erased and under a domain registered again', async () => {
   const id = await activate('selectors.test')
   for (let round = 0; round < 3; round++) {
     await rotate(id)
@@ -313,7 +313,7 @@ test('DELETE: gone at once; what refers to it keeps its reference; its key lives
   const refused = await post('a@removed.test', 'new@there.test')
   assert.deepEqual([refused.status, refused.body.errors[0].source.pointer], [404, '/data/attributes/from'])
   assert.deepEqual(recordsFor(id), [])
-  assert.deepEqual(eventTypes(id), ['domain.verified'], 'a removal that goes well is no suspension')
+  assert.deepEqual(eventTypes(id), ['domain.verified'], 'a removal that goes well is not a suspension')
 
   const email = await postrider.api('GET', `/outbound-emails/${sent}?include=domain`)
   assert.deepEqual(email.body.data.relationships.domain.data, { type: 'domains', id })
@@ -337,9 +337,9 @@ test('DELETE: gone at once; what refers to it keeps its reference; its key lives
   postrider.clock.leap(7 * HOUR)
   assert.ok(!postrider.dns.asked.slice(asked).some((question) => question.endsWith('removed.test')))
 
-  const anew = await postrider.api('POST', '/domains', document('domains', { name: 'removed.test', purpose: 'both' }))
-  assert.equal(anew.status, 201)
-  assert.notEqual(anew.body.data.id, id)
+  const second = await postrider.api('POST', '/domains', document('domains', { name: 'removed.test', purpose: 'both' }))
+  assert.equal(second.status, 201)
+  assert.notEqual(second.body.data.id, id)
 })
 
 test('DELETE also stops what the queue has already taken into its hands', async () => {

@@ -44,7 +44,7 @@ async function register(name: string): Promise<string> {
   return body.data.id
 }
 
-async function patch(id: string, attributes: Record<string, unknown>): Promise<ResolverAnswer> {
+async function patch(id: string, attributes: Record<string, unknown>): Promise<Answer> {
   postrider.clock.advance(1)
   return api('PATCH', `/domains/${id}`, document('domains', attributes, { id }))
 }
@@ -145,7 +145,7 @@ test('only an active domain sends', async () => {
   assert.equal((await send()).status, 201)
 })
 
-test('verifying -> failed when the window of 72 hours is over, and back when it is mended', async () => {
+test('verifying -> failed when the window of 72 hours is over, and back when it is fixed', async () => {
   const id = await register('late.test')
   publish(recordOf(id, 'SPF'))
   assert.equal(await pass(id, HOUR), 'verifying')
@@ -155,7 +155,7 @@ test('verifying -> failed when the window of 72 hours is over, and back when it 
   const [event] = eventsOf(id)
   assert.deepEqual([event?.data['previous_status'], event?.data['status']], ['verifying', 'failed'])
 
-  // What stood all along mends nothing.
+  // What stood all along fixes nothing.
   assert.equal(await pass(id, HOUR), 'failed')
   publish(recordOf(id, 'MAIL_FROM_MX'))
   assert.equal(await pass(id, HOUR), 'verifying', 'a record is seen')
@@ -201,7 +201,7 @@ test('active, a required record gone for 72 hours -> verifying', async () => {
   assert.equal(await pass(id, 6 * HOUR), 'active')
   assert.equal(recordOf(id, 'MAIL_FROM_MX').verified, 0)
   assert.equal(await pass(id, 71 * HOUR), 'active')
-  // Back in time: the count begins anew.
+  // Back in time: the count begins again.
   publish(mx)
   assert.equal(await pass(id, HOUR - 1), 'active')
   withdraw(mx)
@@ -335,8 +335,8 @@ test('the schedule of look-ups, seen in DNS as the clock turns', async () => {
   for (let minute = 1; minute <= 15; minute++) await dueAt(minute)
   for (let minute = 20; minute <= 120; minute += 5) await dueAt(minute)
   for (const minute of [150, 180, 210]) await dueAt(minute)
-  // A change by the owner begins it anew.
-  assert.equal((await patch(id, { mail_from_prefix: 'anew' })).status, 200)
+  // A change by the owner begins it again.
+  assert.equal((await patch(id, { mail_from_prefix: 'again' })).status, 200)
   await checked(id)
   assert.equal(rowOf(id).next_check_at, postrider.clock.now() + MINUTE)
   for (const record of recordsFor(id)) publish(record)

@@ -57,7 +57,7 @@ export function wrong(stage: Stage, doubt: (to: string) => boolean = () => false
   for (const { promised, refused, to } of stage.ledger.posted) {
     const copies = stage.world.copies(to)
     const named = stage.givenUp.some((what) => copies.some(({ message }) => what.includes(idOf(message)!)))
-    // Who is told no takes nothing: asking again is no double.
+    // Who is told no takes nothing: asking again is not a double.
     if (!refused && copies.length > 1 + Number(named || doubt(to))) said.push(`a mail was heard ${copies.length} times`)
     if (new Set(copies.map(({ message }) => idOf(message))).size > 1)
       said.push('a mail came again under another Message-ID')

@@ -58,7 +58,7 @@ interface Shot {
 }
 
 let copies = 0
-/** What SQLite makes anew, and the lock of a process that is no more. */
+/** What SQLite makes again, and the lock of a process that is no more. */
 const LEFT_OUT = /(?:postrider\.db-shm|serve\.lock)/
 
 export function copyOf(dir: string): string {

@@ -47,7 +47,7 @@ export interface Result {
 }
 
 export interface Way extends Omit<Plan, 'n'> {
-  /** Healed and started anew at once, before it comes to rest by itself. */
+  /** Healed and started again at once, before it comes to rest by itself. */
   restart?: boolean
 }
 
@@ -104,7 +104,7 @@ function chooser({ every = false, most = Infinity, n, seed = 1 }: Asked): (point
 
 let drawn = 0
 
-/** The ways that are tried in a scenario: all, those that were asked for, or some that are drawn anew each time. */
+/** The ways that are tried in a scenario: all, those that were asked for, or some that are drawn again each time. */
 function waysOf({ every = false, sample = 4, seed = 1, ways }: Asked): readonly Way[] {
   if (ways) return WAYS.filter((each) => ways.includes(nameOf(each)))
   if (every) return WAYS

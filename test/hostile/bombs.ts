@@ -90,7 +90,7 @@ export const HEADER_BOMBS: Record<string, Bomb> = {
   'fields of white space': field('X-Space: a', ' ', 'b'),
   'Received without end': fields((n) => `Received: from a${n} ([192.0.2.1]) by b with SMTP id ${n}; now\r\n`),
   'Received of comments': field('Received: from a ', '(', ''),
-  'lines that are no fields': fields(() => 'no field at all\r\n'),
+  'lines that are not fields': fields(() => 'no field at all\r\n'),
   'names without a colon': fields(() => 'Name\r\n'),
   'encoded words': field('Subject: ', '=?utf-8?q?=C3=A9?= '),
   'encoded words without an end': field('Subject: ', '=?utf-8?q?a'),

@@ -26,7 +26,7 @@ let exchanger: TestExchanger
 let postrider: TestAppliance
 
 before(async () => {
-  // It lacks SMTPUTF8 and 8BITMIME: headers and parts have to be encoded anew.
+  // It lacks SMTPUTF8 and 8BITMIME: headers and parts have to be encoded again.
   exchanger = await startTestExchanger({ keywords: ['PIPELINING'] })
   postrider = await startTestAppliance({
     log,

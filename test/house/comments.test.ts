@@ -1,5 +1,5 @@
 // Comment lines end at column 120, in every kind of file that people read: the formatter breaks code there, and leaves
-// comments alone.
+// comments alone. And some words have a plainer one that comments, messages and documents use.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ const ALLOWED: Record<string, string> = {
   'packaging/debian/postrider.toml': 'a configuration file of the package: dpkg asks about every change of it',
 }
 
-/** How a comment line begins, by the name of its file; undefined: the file has none, or is no text of ours. */
+/** How a comment line begins, by the name of its file; undefined: the file has none, or is not text of ours. */
 function beginningOf(file: string): RegExp | undefined {
   if (/\.(?:[cm]?[jt]s|css)$/.test(file)) return /^\s*(?:\/\/|\/?\*)/
   return /\.(?:md|json|html|eml|msg|png)$/.test(file) ? undefined : /^\s*[#;]/
@@ -29,13 +29,17 @@ function longLines(file: string, text: string): number[] {
   return text.split('\n').flatMap((line, at) => (beginning.test(line) && columns(line) > MOST ? [at + 1] : []))
 }
 
+const filesIn = (folders: readonly string[]): string[] =>
+  folders
+    .flatMap((folder) =>
+      readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true })
+        .filter((entry) => entry.isFile())
+        .map((entry) => join(entry.parentPath, entry.name).slice(ROOT.length + 1)),
+    )
+    .filter((file) => !file.includes('node_modules'))
+
 test('comment lines end at column 120', () => {
-  const files = FOLDERS.flatMap((folder) =>
-    readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true })
-      .filter((entry) => entry.isFile())
-      .map((entry) => join(entry.parentPath, entry.name).slice(ROOT.length + 1)),
-  ).filter((file) => !file.includes('node_modules'))
-  files.push('.npmrc')
+  const files = [...filesIn(FOLDERS), '.npmrc']
   const found = files.flatMap((file) =>
     longLines(file, readFileSync(join(ROOT, file), 'utf8')).map((line) => `${file}:${line}`),
   )
@@ -64,4 +68,34 @@ test('every form of comment is seen, and a character is one column', () => {
     assert.deepEqual(longLines(file, `${line}\n`), [1], file)
   assert.deepEqual(longLines('a.ts', `// ${'\u{1f4ee}\u00e9'.repeat(58)}\n`), [])
   assert.deepEqual(longLines('a.ts', `const a = '${long}' // b\n`), [])
+})
+
+/** Words that a plainer one replaces. The name `mend` of an attribute and of a variable is not a word of a sentence. */
+const PLAINER: readonly (readonly [word: RegExp, plainer: string])[] = [
+  [/(?<!\bthere )\b(?:is|are|was|were) no (?!longer\b|more\b)[\w"'`]/i, 'is not a'],
+  [/\banew\b/i, 'again'],
+  [/\bmend(?:s|ed|ing)\b|\b(?:to|or|and|it|its|the) mend\b|\bmend (?:it|its|that|the|them|this)\b/i, 'fix'],
+]
+const UNPLAIN: Record<string, string> = {
+  'docs/interface.md': 'the specification, whose sentences others quote',
+  'test/house/comments.test.ts': 'it has the words as examples',
+}
+
+const wordsIn = (text: string): string[] =>
+  PLAINER.flatMap(([word, plainer]) => (word.test(text) ? [`write "${plainer}"`] : []))
+
+test('comments, messages and documents use the plainer word', () => {
+  const files = [...filesIn([...FOLDERS, 'docs']), 'README.md', 'CONTRIBUTING.md', 'SECURITY.md']
+  const faults = files
+    .filter((file) => !(file in UNPLAIN))
+    .flatMap((file) =>
+      readFileSync(join(ROOT, file), 'utf8')
+        .split('\n')
+        .flatMap((line, at) => wordsIn(line).map((advice) => `${file}:${at + 1}: ${advice}`)),
+    )
+  assert.deepEqual(faults, [])
+  for (const line of ['// This is no list.', "fail('Begin anew.')", 'its mend', 'Mended, it works.'])
+    assert.equal(wordsIn(line).length, 1, line)
+  for (const line of ['There is no list.', 'It is no longer here.', 'mend: string | null', 'const { mend } = finding'])
+    assert.deepEqual(wordsIn(line), [], line)
 })

@@ -472,7 +472,7 @@ describe('time and network', () => {
         ([, word]) => `${source.file} ${word}`,
       ),
     ])
-    // `fetch` as a name of ours (an option of the listener, a private method) is no call.
+    // `fetch` as a name of ours (an option of the listener, a private method) is not a call.
     compare(found, NETWORK)
   })
 })

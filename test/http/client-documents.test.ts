@@ -206,7 +206,7 @@ test('people see the host of the description and where the answer goes, and are 
   assert.doesNotMatch(old.text, /described at|pass itself off/)
 })
 
-test('a client_id that is no proper URL is refused before anything is connected', async () => {
+test('a client_id that is not a proper URL is refused before anything is connected', async () => {
   const before_ = connections
   const [, port] = place.split('test:')
   const table: [string, RegExp][] = [
@@ -278,11 +278,11 @@ test('a document that is not a fit one is refused, told why, and not kept', asyn
     assert.deepEqual([status, headers.get('location')], [400, null], text)
     assert.match(text, says)
     assert.ok(text.includes(clientId), 'the description is named')
-    assert.equal(times('/document'), before_ + 1, 'asked anew each time')
+    assert.equal(times('/document'), before_ + 1, 'asked again each time')
     assert.equal(clientById(store(), clientId), undefined)
     assert.match(JSON.stringify(logged.at(-1)), /client document not usable/)
   }
-  assert.equal((await ask(lay('/document', about('/document')))).status, 200, 'mended, it works at once')
+  assert.equal((await ask(lay('/document', about('/document')))).status, 200, 'fixed, it works at once')
 })
 
 test('a document for many servers is taken for what fits this one', async () => {
@@ -379,11 +379,11 @@ test('a document is kept as long as its headers say, five minutes at least and a
     assert.equal(times(path), 1, `${path} is kept`)
     postrider.clock.leap(1)
     assert.equal((await ask(clientId)).status, 200, path)
-    assert.equal(times(path), 2, `${path} is asked anew`)
+    assert.equal(times(path), 2, `${path} is asked again`)
   }
 })
 
-test('what changed in a document counts once it is read anew; while it is gone nobody is let in', async () => {
+test('what changed in a document counts once it is read again; while it is gone nobody is let in', async () => {
   const clientId = lay('/changing', about('/changing', { client_name: 'Before' }))
   assert.match((await ask(clientId)).text, /Before/)
   const key = clientById(store(), clientId)!.key

@@ -200,7 +200,7 @@ test('errors go back only to a client and an address that are known', async () =
   }
 })
 
-test("a form's proof is no session cookie", async () => {
+test("a form's proof is not a session cookie", async () => {
   const query = asking()
   const first = await postrider.raw(`/oauth/authorize?${query}`)
   const proof = /name="proof" value="([^"]*)"/.exec(first.body)![1]!

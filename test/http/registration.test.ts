@@ -251,7 +251,7 @@ test('who floods the door locks nobody out; unused clients are forgotten after t
   assert.ok(clientById(deps.store, granted.id))
 })
 
-test('who hangs up in the middle of a request is no fault of the server', async () => {
+test('who hangs up in the middle of a request is not a fault of the server', async () => {
   const faults: string[] = []
   const own = await startTestAppliance({
     log: { ...silentLog, fault: (where) => (faults.push(where), 'id') },

@@ -40,7 +40,7 @@ test('an access token ends alone', async () => {
   assert.equal((await refresh(client.id, refresh_token)).status, 200)
 })
 
-test('what is no token, or over already, is revoked as asked', async () => {
+test('what is not a token, or over already, is revoked as asked', async () => {
   const { client, refresh_token } = await letIn(postrider, postrider.user)
   for (const token of ['nonsense', refresh_token, refresh_token])
     assert.equal((await revoke({ token, client_id: client.id })).status, 200)

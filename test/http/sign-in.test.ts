@@ -67,7 +67,7 @@ test('sign in, see who asks and where the answer goes, allow: every step as it s
   assert.deepEqual([...to.searchParams.keys()], ['kept', 'code', 'state', 'iss'])
   assert.equal(to.searchParams.get('state'), 'a state & more')
   assert.equal(to.searchParams.get('iss'), postrider.url)
-  assert.ok(isConsent(await person.open(asking())), 'asked anew each time')
+  assert.ok(isConsent(await person.open(asking())), 'asked again each time')
   const denied = await person.press(consent, 'deny')
   assert.match(denied.headers.get('location')!, /error=access_denied/)
   await person.press(consent, 'sign-out')

@@ -237,7 +237,7 @@ test('the last use is kept, to the minute', async () => {
   await until(() => lastUse() === first + MINUTE)
 })
 
-test('a bad header is no token', async () => {
+test('a bad header is not a token', async () => {
   const { token } = await make()
   for (const authorization of [
     token,

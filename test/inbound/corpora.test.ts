@@ -305,7 +305,7 @@ describe('headers', () => {
       ['constructor', 'y'],
     ])
   })
-  test('lines that are no fields', async () => {
+  test('lines that are not fields', async () => {
     assert.equal((await header('no field', 'Subject: x', ': empty')).subject, 'x')
   })
 })

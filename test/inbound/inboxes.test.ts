@@ -97,7 +97,7 @@ describe('making', () => {
     ['no name', { address: 'x@rules.example.org' }, 'required', '/data/attributes'],
     ['no address', { name: 'x' }, 'required', '/data/attributes'],
     ['an empty name', { name: '', address: 'x@rules.example.org' }, 'invalid', '/data/attributes/name'],
-    ['a name that is no text', { name: 1, address: 'x@rules.example.org' }, 'invalid', '/data/attributes/name'],
+    ['a name that is not text', { name: 1, address: 'x@rules.example.org' }, 'invalid', '/data/attributes/name'],
     ['no address at all', { name: 'x', address: 'rules.example.org' }, 'invalid', '/data/attributes/address'],
     ['a display name', { name: 'x', address: 'X <x@rules.example.org>' }, 'invalid', '/data/attributes/address'],
     ['a line break', { name: 'x', address: 'x@rules.example.org\r\nX: y' }, 'invalid', '/data/attributes/address'],
@@ -189,7 +189,7 @@ describe('changing', () => {
     refused(await patch(id, { name: 'x', address: 'nonsense' }), 'immutable', '/data/attributes/address')
     const { attributes } = (await postrider.api('GET', `/inboxes/${id}`)).body.data
     assert.deepEqual([attributes.name, attributes.address], ['Other', 'box@change.example.org'])
-    // Sent back as it was read, it is no change.
+    // Sent back as it was read, it is not a change.
     assert.equal((await patch(id, { name: 'Third', address: 'box@change.example.org' })).status, 200)
   })
 })

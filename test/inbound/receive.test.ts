@@ -659,7 +659,7 @@ describe('certificates', () => {
     return { fingerprint: fingerprint256, names: subjectaltname }
   }
 
-  test('one of our own making stays the same over restarts, and is made anew when it is over or damaged', async () => {
+  test('one of our own making stays the same over restarts, and is made again when it is over or damaged', async () => {
     const dir = dataDir()
     const file = join(dir, 'smtp-certificate.pem')
     const clock = new ManualClock(Date.now())

@@ -252,7 +252,7 @@ describe('a delivery report', () => {
   })
 })
 
-describe('what comes to a return path and is no report', () => {
+describe('what comes to a return path and is not a report', () => {
   const ANSWERS: Record<string, (to: string) => string> = {
     'a vacation answer': (to) => letter(to, 'Re: Hello', 'Auto-Submitted: auto-replied (vacation)\n', 'I am away.'),
     'a vacation answer without its field': (to) => letter(to, 'Out of office: Hello', '', 'I am away until Monday.'),

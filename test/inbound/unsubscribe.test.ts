@@ -93,7 +93,7 @@ const MACHINES: Record<string, { from: string; write: (to: string, recipient: st
     from: '',
     write: (to) => `From: Robot <robot@there.test>\nTo: ${to}\nSubject: Zurueck\n\nDas ging nicht.\n`,
   },
-  'a feedback report that says it is no spam': {
+  'a feedback report that says it is not spam': {
     from: 'feedback@there.test',
     write: (to, recipient, { heard }) => feedback(to, 'not-spam', recipient, heard.message),
   },

@@ -191,7 +191,7 @@ describe('DMARC (RFC 9989)', () => {
       records: { [`TXT _dmarc.${author}`]: ['v=DMARC1; p=none', 'v=DMARC1; p=reject'] },
       wanted: /^none$/,
     },
-    'what does not begin with the version is no record': {
+    'what does not begin with the version is not a record': {
       records: { ...spf(author), [`TXT _dmarc.${author}`]: ['p=reject; v=DMARC1'] },
       wanted: /^none$/,
     },

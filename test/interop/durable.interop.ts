@@ -20,9 +20,9 @@ const POSTERS = 10
 const POSTS = 10
 const SENDERS = 5
 const MESSAGES = 10
-/** Frames in the log before the server starts: SQLite begins it anew after 4000, which is in the middle of the load. */
+/** Frames in the log before the server starts: SQLite begins it again after 4000, in the middle of the load. */
 const FRAMES = 3700
-/** At most so many posts after the load, until the log begins anew. */
+/** At most so many posts after the load, until the log begins again. */
 const MORE = 300
 const CUTS = 20
 /** More than a body of the database may have. */
@@ -61,7 +61,7 @@ async function send(server: Serving, of: number): Promise<void> {
   client.destroy()
 }
 
-/** Fills the log as far as it is filled before SQLite begins it anew, and leaves it as a power cut would. */
+/** Fills the log as far as it is filled before SQLite begins it again, and leaves it as a power cut would. */
 function fillLog(dataDir: string): Disk {
   const database = new Database(join(dataDir, 'postrider.db'))
   database.pragma('synchronous = OFF')
@@ -76,7 +76,7 @@ function fillLog(dataDir: string): Disk {
   return disk
 }
 
-/** What a log has in its header, and changes when it begins anew. */
+/** What a log has in its header, and changes when it begins again. */
 const saltOf = (log: Buffer): string => log.toString('hex', 16, 24)
 
 /** Kills what strace runs; strace writes the rest of its trace and ends. */
@@ -114,7 +114,7 @@ const hex = (octets: string | Buffer): string => Buffer.from(octets).toString('h
 const spread = <T>(all: readonly T[], count: number): T[] =>
   Array.from({ length: count }, (_, n) => all[Math.floor((n * (all.length - 1)) / (count - 1))]!)
 
-/** Whether a change of the log begins it anew. */
+/** Whether a change of the log begins it again. */
 const isRestart = (change: Change): boolean => change.kind === 'write' && change.at === 0
 
 /** Moments at which the power is cut: lines of the trace. */
@@ -127,7 +127,7 @@ function moments(): Record<'answers' | 'syncs' | 'copies', number[]> {
     answers: spread(promises, CUTS).map(({ answered }) => answered + 1),
     /** Just before a sync ends: most is unsynced then. */
     syncs: spread(syncs, CUTS / 2).map(({ ended }) => ended),
-    /** While the log is copied into the database and begins anew. */
+    /** While the log is copied into the database and begins again. */
     copies: [...spread(copied, CUTS / 4), ...restarts].map(({ ended }) => ended + 1),
   }
 }
@@ -188,7 +188,7 @@ withPrograms('durable before it is promised', spawnSync('strace', ['-V']).status
       const all = (count: number, work: (of: number) => Promise<void>) =>
         Array.from({ length: count }, (_, n) => work(n))
       await Promise.all([...all(POSTERS, poster), ...all(SENDERS, (of) => send(server, of))])
-      // How much a transaction holds depends on the machine; the last promise is given after the log began anew.
+      // How much a transaction holds depends on the machine; the last promise is given after the log began again.
       const salt = saltOf(start.get(LOG)!)
       const isOld = (): boolean => saltOf(readFileSync(join(machine.dataDir, LOG))) === salt
       for (let n = 0; n < MORE && isOld(); n++) await post(server)
@@ -257,7 +257,7 @@ withPrograms('durable before it is promised', spawnSync('strace', ['-V']).status
     for (const moment of copies) found.push(...cut(history, moment, (change) => !log.has(change)))
     assert.deepEqual(found, [])
     t.diagnostic(`${all.length} moments, ${promises.length} promises`)
-    // The last is the one where the log has begun anew.
+    // The last is the one where the log has begun again.
     machine.configure(join(machine.folder, 'cut'))
     const { code, stderr, stdout } = await machine.run('verify')
     assert.equal(code, 0, stdout + stderr)

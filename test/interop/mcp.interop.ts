@@ -159,7 +159,7 @@ withPrograms('an MCP client and a person in Chromium', absent, () => {
     assert.ok(await revokeGrantById(postrider.appliance.deps, grant!.id))
     auth.opened = undefined
     await assert.rejects(client.callTool({ name: 'list_domains', arguments: {} }))
-    assert.ok(auth.opened, 'the person is asked anew')
+    assert.ok(auth.opened, 'the person is asked again')
     await client.close()
   })
 

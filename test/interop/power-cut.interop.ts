@@ -16,7 +16,7 @@ import { cutPower, namesIn, TRACE, unsynced } from './rig/power.ts'
 
 const CUTS = Number(process.env['POSTRIDER_POWER_CUTS'] ?? 5)
 const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
-/** A round lasts until so many promises were given, drawn anew each time. */
+/** A round lasts until so many promises were given, drawn again each time. */
 const MOST = 60
 
 withPrograms('a power cut', spawnSync('strace', ['-V']).status === 0 ? [] : ['strace'], () => {

@@ -1,5 +1,5 @@
 // A row that is damaged in the database is shown with nulls and says which attributes are lost; the other rows of its
-// page, and the same row once it is mended, are shown as ever.
+// page, and the same row once it is fixed, are shown as ever.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { z } from 'zod'
@@ -120,7 +120,7 @@ test('every list goes on around a row that holds what its column cannot', async 
       tried.push(`${type} ${name}`)
       await store.write((tx) => tx.run(raw(`update ${table} set "${name}" = ? where id = '${id}'`, [before!.was])))
     }
-    assert.deepEqual((await postrider.api('GET', path)).body, whole.body, `${type} mended`)
+    assert.deepEqual((await postrider.api('GET', path)).body, whole.body, `${type} fixed`)
   }
   for (const each of [
     'campaigns test_mode',
@@ -157,8 +157,8 @@ test('a recipient with an unknown state, and one with an impossible time, are to
   )
   for (const [harm, fault] of [
     [`status = 'senx'`, /status in deliveries has an unknown value/],
-    [`status = 'queued', next_attempt_at = 9000000000000000`, /next_attempt_at in deliveries is no time/],
-    [`smtp_code = -3`, /smtp_code in deliveries is no such number/],
+    [`status = 'queued', next_attempt_at = 9000000000000000`, /next_attempt_at in deliveries is not a time/],
+    [`smtp_code = -3`, /smtp_code in deliveries is not a valid number/],
   ] as const) {
     await change(harm)
     assert.match(store.verify().join(), fault)
@@ -187,7 +187,7 @@ test('a damaged name of a virus is not shown as a name', async () => {
   assert.deepEqual(store.verify(), [])
   await harm('Eic\u0000\ufffd')
   assert.equal(await told(), 'The message is withheld: a virus was found in it.')
-  assert.match(store.verify().join(), /virus in inbound_messages is no name/)
+  assert.match(store.verify().join(), /virus in inbound_messages is not a name/)
   await harm(null)
 })
 

@@ -376,11 +376,11 @@ test('what is wrong is refused with what to do', async () => {
   )
   assert.match(await fails('email,reason\nann@there.test,\n'), /gives no reason/)
   assert.match(await fails('{"a": 1}'), /no column of addresses/)
-  assert.match(await fails('[1, 2]'), /no JSON that can be read/)
+  assert.match(await fails('[1, 2]'), /not JSON that can be read/)
   assert.match(await fails(''), /empty/)
   assert.match(
     await fails('email,reason,expires_at\nann@there.test,manual,soon\n'),
-    /expires_at says "soon", which is no time/,
+    /expires_at says "soon", which is not a time/,
   )
   assert.match(await fails('email,scope\nann@there.test,some\n'), /scope says "some", not all or marketing/)
   assert.match(await lists.commands.fails('suppression', 'import', 'none.csv', '--domain', domain), /no such file/)

@@ -525,7 +525,7 @@ test('path: redirects to what may not be fetched are not followed', async () => 
   assert.ok(!asked.includes('/secret'))
 })
 
-test('path: anything but https, credentials, and what is no URL', async () => {
+test('path: anything but https, credentials, and what is not a URL', async () => {
   const bad = [
     `http://files.test:${port}/secret`,
     `HTTP://files.test:${port}/secret`,

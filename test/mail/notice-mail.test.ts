@@ -1,5 +1,5 @@
 // Notices are the server's own mail (D66): they arrive whatever became of the owner's plan, volume and addresses, they
-// are no mail of the owner's, and they have retries of their own.
+// are not mail of the owner's, and they have retries of their own.
 import assert from 'node:assert/strict'
 import { afterEach, beforeEach, test } from 'node:test'
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js'
@@ -52,7 +52,7 @@ const attempts = (subject: string, wanted: number) =>
     return made === wanted && response !== null && postrider.appliance.notices.idle
   }, `${wanted} attempts`)
 
-test('a notice arrives though the plan is revoked, the volume used up and the address suppressed, and is no mail of the owner’s', async () => {
+test('a notice arrives though the plan is revoked, the volume used up and the address suppressed, and is not mail of the owner’s', async () => {
   await begin({ plans: { none: { included_volume: 0 } } })
   const domain = await postrider.activeDomain('here.test')
   const { clock, store } = deps()

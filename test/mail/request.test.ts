@@ -105,7 +105,7 @@ test('cc and bcc: a string or a list; who was named before is dropped; the envel
   }
 })
 
-test('cc and bcc: eleven, and what is no address, each told by its place', async () => {
+test('cc and bcc: eleven, and what is not an address, each told by its place', async () => {
   for (const name of ['cc', 'bcc']) {
     await refused({ [name]: people(11) }, `too_long ${name}`)
     await refused({ [name]: 'nobody' }, `invalid ${name}`)

@@ -193,7 +193,7 @@ test('what would end a header field is refused, wherever it stands (MF5)', async
     await refused({ from: `"A${evil}" <ann@here.test>` }, 422, at('invalid', 'from'))
     await refused({ reply_to: [`"A${evil}" <ann@here.test>`] }, 422, at('invalid', 'reply_to/0'))
   }
-  // Half a character is no text.
+  // Half a character is not text.
   const body = JSON.stringify(mail({ subject: 'x' })).replace('"x"', '"\\ud800"')
   const { status } = await postrider.api('POST', '/outbound-emails', body)
   assert.equal(status, 422)
@@ -302,9 +302,9 @@ test('idempotency: the same payload is the same email, another is 409, another u
   assert.equal(late.body.data.attributes.status, 'delivered')
   // Once the record is gone the key is free.
   assert.equal((await postrider.api('DELETE', `/outbound-emails/${first.body.data.id}`)).status, 204)
-  const anew = await tryPost(attributes)
-  assert.equal(anew.status, 201)
-  assert.notEqual(anew.body.data.id, first.body.data.id)
+  const second = await tryPost(attributes)
+  assert.equal(second.status, 201)
+  assert.notEqual(second.body.data.id, first.body.data.id)
 })
 
 test('idempotency keys: 1 to 256 characters', async () => {

@@ -139,7 +139,7 @@ describe('merge tags', () => {
 
   const CASES: [what: string, html: string, values: Record<string, string>, expected: string][] = [
     ['unknown tags are empty', '[{{nothing}}][{{ }}][{{}}]', {}, '[][{{ }}][{{}}]'],
-    ['what objects inherit is no value', '[{{__proto__}}{{constructor}}{{toString}}{{hasOwnProperty}}]', {}, '[]'],
+    ['what objects inherit is not a value', '[{{__proto__}}{{constructor}}{{toString}}{{hasOwnProperty}}]', {}, '[]'],
     ['names of that kind may be fields', '[{{constructor}}]', { constructor: 'own' } as never, '[own]'],
     ['spaces inside the braces do not count', '{{name}}{{ name }}{{\tname\n}}', { name: 'A' }, 'AAA'],
     ['spaces inside a name do', '{{first name}}|{{ first  name }}', { 'first name': 'A' }, 'A|'],
@@ -168,7 +168,7 @@ describe('merge tags', () => {
       '<a href="HTTP://x.test"><a href="mailto:a@b.test"><a href="tel:+1"><a href="/path?a:b"><a href="//x.test">',
     ],
     [
-      "what the sender wrote is the sender's, pictures are no links, and a value ends no attribute",
+      "what the sender wrote is the sender's, pictures are not links, and a value ends no attribute",
       '<a href="javascript:own()">a</a><img src="{{b}}"><a href={{c}}>c</a>',
       { b: 'data:x', c: 'x onclick=y' },
       '<a href="javascript:own()">a</a><img src="data:x"><a href="x onclick=y">c</a>',
@@ -357,7 +357,7 @@ describe('tracked links of a campaign', () => {
       '<a href="">a</a><a href="mailto:a@b.test">b</a><a href="#c">c</a>',
     ],
     [
-      'filled, it is no address',
+      'filled, it is not an address',
       '<a href="https://{{host}}/">a</a>',
       { host: 'a b"><script>' },
       '<a href="https://a b&quot;&gt;&lt;script&gt;/">a</a>',

@@ -292,7 +292,7 @@ for (const [what, message, wanted] of [
   ['NULs', filled(multipart('a'), '\0'), 'taken'],
   ['NULs for a header', filled('', '\0'), 'refused'],
   ['parameters', Buffer.from(`Content-Type: multipart/mixed${';'.repeat(250_000)}\n\n`), 'taken'],
-  ['a parameter that is no end', Buffer.from(`Content-Type: a/b; ${'c'.repeat(250_000)}\n\n`), 'taken'],
+  ['a parameter that is not an end', Buffer.from(`Content-Type: a/b; ${'c'.repeat(250_000)}\n\n`), 'taken'],
   ['a quote without end', Buffer.from(`Content-Type: a/b; c="${'\\'.repeat(250_000)}\n\n`), 'taken'],
   ['white space in a parameter', Buffer.from(`Content-Type: a/b; c${' '.repeat(250_000)}\n\n`), 'taken'],
 ] as const)

@@ -1,4 +1,4 @@
-// Parts in another transfer encoding: what may be encoded anew, and why the rest may not (RFC 2045 §6.4, RFC 1847).
+// Parts in another transfer encoding: what may be encoded again, and why the rest may not (RFC 2045 §6.4, RFC 1847).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { inSevenBits, octetOf, reasonOf, withShortLines, type Fixed } from '../../src/message/reencode.ts'
@@ -22,7 +22,7 @@ test('a reason comes out of a worker as it went in, and a mail is none', () => {
   assert.equal(reasonOf(Buffer.from('.\r\n')), undefined)
 })
 
-test('quoted-printable with long lines is folded anew, and holds the same octets', () => {
+test('quoted-printable with long lines is folded again, and holds the same octets', () => {
   const header = 'Content-Transfer-Encoding: quoted-printable'
   const text = withShortLines(message(header, `${'=C3=BC = '.repeat(300)}x=0D=0Ay=\r\nz`))!.toString('latin1')
   assert.ok(text.split('\r\n').every((line) => line.length <= 76))

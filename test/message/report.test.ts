@@ -77,7 +77,7 @@ describe('delivery status notifications (RFC 3464)', () => {
   })
 
   for (const action of ['delayed', 'delivered', 'relayed', 'expanded', 'Delayed (still trying)', 'something'])
-    test(`${action} is no failure, whatever the status says`, () => {
+    test(`${action} is not a failure, whatever the status says`, () => {
       for (const status of ['2.0.0', '4.4.1', '5.1.1'])
         assert.deepEqual(
           read(dsn(about('Final-Recipient: rfc822; a@b.test', `Action: ${action}`, `Status: ${status}`))),
@@ -625,7 +625,7 @@ describe('the corpora', { skip }, () => {
     for (const row of [...bySource, ...byStage]) assert.ok(document.includes(`\n${row}\n`), row)
   })
 
-  test('feedback, aggregate and TLS reports are no bounces', () => {
+  test('feedback, aggregate and TLS reports are not bounces', () => {
     const reports = join(CORPORA, 'reports')
     const files = readdirSync(reports, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile())
     const kinds: Record<string, string | undefined> = {}

@@ -29,8 +29,8 @@ export interface Done {
  * What takes more CPU time than this, and for each octet more than RATIO times what plain text costs the same parser,
  * is looked at: four times the octets may cost GROWTH times as much (linear: 4, quadratic: 16), and no input may
  * cost MOST_MS. The least of several runs counts, so that a busy machine or a pause of the garbage collector
- * is no finding. Milliseconds are those of the machine that test/kit/cost.ts names: on a slower one, or a faster one,
- * the same mutations are findings.
+ * is not a finding. Milliseconds are those of the machine that test/kit/cost.ts names: on a slower or a faster one, the
+ * same mutations are findings.
  */
 const FLOOR_MS = 100
 const RATIO = 200

@@ -276,7 +276,7 @@ test('what another account holds of the address stays whole, a message that came
   assert.equal((await postrider.asOther('DELETE', `/recipients/${address}/forget`)).status, 202)
 })
 
-test('404 for an address never held, 422 for what is no address', async () => {
+test('404 for an address never held, 422 for what is not an address', async () => {
   assert.equal((await postrider.api('DELETE', '/recipients/nobody@there.test/forget')).status, 404)
   for (const wrong of ['nobody', 'a@b@c', '%00', 'a%20b@there.test'])
     assert.equal((await postrider.api('DELETE', `/recipients/${wrong}/forget`)).status, 422, wrong)

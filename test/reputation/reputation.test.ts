@@ -144,8 +144,8 @@ test('each bound of the pools, and the pace that each means', async () => {
       store().first<{ n: number }>(raw(`select sum(deliveries) as n from tallies where agent_id = 'good'`))?.n === 3,
   )
 
-  // Between the steps a week goes by. Good: 199 outcomes are too few; exactly 5 % is no demotion, exactly 2 % no
-  // promotion.
+  // Between the steps a week goes by. Good: 199 outcomes are too few; exactly 5 % does not demote, exactly 2 % does
+  // not promote.
   await fates(good, 'good', { deliveries: 196 })
   await stays('good')
   assert.equal(pool('good'), 'probation')

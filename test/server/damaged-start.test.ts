@@ -69,7 +69,7 @@ test('a received message that names a file outside of the spool shows nothing of
   await damaged('inbound_messages', `update inbound_messages set spool = '../instance.key', content = null`)
   const answer = await postrider.api('GET', `/inbound-emails/${id}/raw`)
   assert.notEqual(answer.status, 200)
-  assert.match((await faults()).join(), /Row 1 of inbound_messages names what is no file of the spool/)
+  assert.match((await faults()).join(), /Row 1 of inbound_messages names what is not a file of the spool/)
   await damaged('inbound_messages', `update inbound_messages set spool = null, content = x'00'`)
 })
 
@@ -83,13 +83,13 @@ test('a time of removal that is none deletes no contact', async () => {
     clock.advance(60_000)
     const { n } = postrider.appliance.deps.store.first(raw<{ n: number }>('select count(*) as n from contacts'))!
     assert.equal(n, 2, time)
-    assert.match((await faults()).join(), /deleted_at in audiences is no time: row 1/)
+    assert.match((await faults()).join(), /deleted_at in audiences is not a time: row 1/)
   }
   await damaged('audiences', 'update audiences set deleted_at = null')
   assert.equal((await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data.length, 2)
 })
 
-test('a damaged DKIM key is no wrong instance.key: the server starts, and verify names the row', async () => {
+test('a damaged DKIM key is not a wrong instance.key: the server starts, and verify names the row', async () => {
   const first = 'key = (select min(key) from dkim_keys where sealed_private_key is not null)'
   const { store } = postrider.appliance.deps
   const { box } = store.first(
@@ -133,11 +133,11 @@ for (const harm of [`{"x`, `[null,5]`, `["../instance.key"]`])
         ),
       'the mail waits for its repair',
     )
-    assert.match((await faults()).join(), /Row \d+ of outbound_bodies names what is no file of the spool/)
+    assert.match((await faults()).join(), /Row \d+ of outbound_bodies names what is not a file of the spool/)
     assert.equal((await postrider.api('DELETE', `/outbound-emails/${id}`)).status, 204)
   })
 
-test('verify names a line of the ledger of erasures that is no entry', async () => {
+test('verify names a line of the ledger of erasures that is not an entry', async () => {
   appendFileSync(join(dataDir, 'erasures.ledger'), '\0garbage\n')
   await postrider.stop()
   const config = join(dataDir, 'postrider.toml')

@@ -139,7 +139,7 @@ describe('the database', () => {
     await refusedUntouched(dir, /newer Postrider/)
   })
 
-  test('that is no database', async () => {
+  test('that is not a database', async () => {
     const dir = copy()
     writeFileSync(join(dir, 'postrider.db'), 'These are my notes.\n'.repeat(1000))
     await refusedUntouched(dir, /postrider\.db is damaged/)

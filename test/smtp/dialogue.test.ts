@@ -233,7 +233,7 @@ test('what is not SMTP, or has no end, is refused', () => {
   assert.equal(read(Buffer.from(`250 ${'x'.repeat(100_000)}`)), 'protocol error')
 })
 
-test('EHLO keywords: any case, parameters kept, the first line is no keyword', () => {
+test('EHLO keywords: any case, parameters kept, the first line is not a keyword', () => {
   const capabilities = readCapabilities(
     one('250-STARTTLS greets you\r\n250-size 1000\r\n250-AUTH PLAIN login\r\n250 8BitMime\r\n'),
   )
@@ -533,7 +533,7 @@ for (const [way, keywords] of BOTH) {
     }
   })
 
-  test(`${way}: everything but 354 to DATA is a no, and everything but 2xx to the dot is no delivery`, async () => {
+  test(`${way}: everything but 354 to DATA is a no, and everything but 2xx to the dot is not a delivery`, async () => {
     for (const [reply, kind] of [
       ['250 2.0.0 ok', 'deferred'],
       ['451 4.3.0 later', 'deferred'],
@@ -824,7 +824,7 @@ test('STARTTLS not offered: clear text where TLS is optional, no mail command wh
   assert.equal(exchanger.heard.length, 1)
 })
 
-test('STARTTLS that goes wrong is no session, and nothing said before it counts after it', async () => {
+test('STARTTLS that goes wrong is not a session, and nothing said before it counts after it', async () => {
   const old = makeCertificate('mx.test', Date.now())
   const upTo =
     (maxVersion: 'TLSv1' | 'TLSv1.1'): Step =>

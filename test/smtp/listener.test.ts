@@ -226,7 +226,7 @@ describe('smuggling', () => {
     assert.ok(!codes(replies).includes(250))
   })
 
-  test('a line that the client never ended is no command', async () => {
+  test('a line that the client never ended is not a command', async () => {
     const { kept, port } = await listenerWith()
     const client = await RawClient.greeted(port)
     client.write('NOOP')
@@ -422,7 +422,7 @@ describe('commands', () => {
       client.destroy()
     })
 
-  test('octets that are no UTF-8 make no address', async () => {
+  test('octets that are not UTF-8 make no address', async () => {
     const client = await RawClient.greeted(open.port)
     assert.equal(await client.said(Buffer.from('MAIL FROM:<\xff@there.test> SMTPUTF8\r\n', 'latin1')), '553 5.6.7')
     client.destroy()
@@ -486,7 +486,7 @@ describe('commands', () => {
     client.destroy()
   })
 
-  test('a page in a browser is no client', async () => {
+  test('a page in a browser is not a client', async () => {
     const client = await RawClient.open(open.port)
     await client.reply()
     client.write(`POST / HTTP/1.1\r\nHost: here.test\r\n\r\nEHLO x\r\n${ENVELOPE}x\r\n.\r\n`)
@@ -732,7 +732,7 @@ describe('limits', () => {
     idle.destroy()
     await until(() => ended.length > 0, 'the end of the message')
     await turn()
-    assert.deepEqual(faults, [], 'that is no fault of ours')
+    assert.deepEqual(faults, [], 'that is not a fault of ours')
     assert.deepEqual(kept, [])
   })
 

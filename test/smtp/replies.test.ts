@@ -1,5 +1,5 @@
 // What real exchangers say, held against the rules (D35, D63). Each line of replies.tsv is where it was said, what it
-// means, who says it, and the reply; "none" is any class that is no evidence against an address.
+// means, who says it, and the reply; "none" is any class that is not evidence against an address.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { describe, test } from 'node:test'

@@ -395,7 +395,7 @@ test('a greeting of 4xx or 5xx: the next exchanger; temporary unless all said no
 })
 
 test('TLS that cannot be agreed: clear text on a new connection where optional, nothing where required (D18, SC11)', async () => {
-  for (const reply of ['454 4.7.0 not now', '220 go\r\n250 injected', '220 go\r\nthis is no TLS']) {
+  for (const reply of ['454 4.7.0 not now', '220 go\r\n250 injected', '220 go\r\nthis is not TLS']) {
     const script: Script = {
       keywords: ['PIPELINING', 'STARTTLS'],
       answer: (line) => (line === 'STARTTLS' ? reply : undefined),

@@ -40,7 +40,7 @@ describe('bounce rules', () => {
       assert.equal(classify(replyOf(sample)), wanted)
     })
 
-  test('a line that is no rule is named', () => {
+  test('a line that is not a rule is named', () => {
     assert.throws(() => parseRules('hard x\n\nsomething y\n'), /:3: "something y"/)
     assert.throws(() => parseRules('hard\n'), /:1:/)
     assert.throws(() => parseRules('hard (\n'))
@@ -184,12 +184,12 @@ describe('MTA-STS', () => {
     ['an unknown mode', lines('mode: maybe', 'mx: a.test', 'max_age: 86400')],
     ['no max_age', lines('mode: enforce', 'mx: a.test')],
     ['an empty max_age', lines('mode: enforce', 'mx: a.test', 'max_age:')],
-    ['a max_age that is no number', lines('mode: enforce', 'mx: a.test', 'max_age: long')],
+    ['a max_age that is not a number', lines('mode: enforce', 'mx: a.test', 'max_age: long')],
     ['a max_age in other digits', lines('mode: enforce', 'mx: a.test', 'max_age: 0x10')],
     ['a negative max_age', lines('mode: enforce', 'mx: a.test', 'max_age: -1')],
     ['enforce without hosts', lines('mode: enforce', 'max_age: 86400')],
   ] as const)
-    test(`${what} is no policy`, () => assert.equal(parsePolicy(text), undefined))
+    test(`${what} is not a policy`, () => assert.equal(parsePolicy(text), undefined))
 
   test('the record: exactly one, with its id', () => {
     for (const [records, id] of [

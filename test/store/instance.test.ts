@@ -100,8 +100,8 @@ test('no database beside a key, a spool or a log: refused, with both ways out', 
 test('a database without our tables: refused beside a key, a ledger or a spool, and wherever it holds others', async () => {
   for (const [sql, said] of [
     ['vacuum', /is empty, but instance\.key lies beside it.*mounted.*restore --replace FILE.*init --new/],
-    ['create table notes (text)', /is no database of Postrider.*mounted.*restore --replace FILE.*init --new/],
-    [`pragma user_version = ${migrations.length}`, /is no database of Postrider/],
+    ['create table notes (text)', /is not a database of Postrider.*mounted.*restore --replace FILE.*init --new/],
+    [`pragma user_version = ${migrations.length}`, /is not a database of Postrider/],
   ] as const) {
     const dir = await installation()
     const harm = (place: string): void => {
@@ -135,7 +135,7 @@ test('no key beside sealed rows, or another one: refused, and no key is made', a
   opened(dir)
 })
 
-test('to begin anew, everything is moved aside and nothing deleted', async () => {
+test('to begin again, everything is moved aside and nothing deleted', async () => {
   const dir = await installation()
   unlinkSync(join(dir, 'postrider.db'))
   const aside = setAside(dir, 'set-aside-1')
@@ -218,7 +218,7 @@ test('a database of version 0.1.0: a command refuses it, a server copies it befo
   copy.close()
 })
 
-test('a file that this user may not use is no failing disk', () => {
+test('a file that this user may not use is not a failing disk', () => {
   const refused = Object.assign(new Error('x'), { code: 'EACCES', path: '/var/lib/postrider', syscall: 'stat' })
   assert.match((explainedFile(refused) as Error).message, /may not be used by this user .*sudo/)
   const failing = Object.assign(new Error('x'), { code: 'EIO', path: '/var/lib/postrider', syscall: 'read' })

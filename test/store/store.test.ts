@@ -844,7 +844,7 @@ describe('the spool', () => {
     assert.deepEqual(readdirSync(join(dir, 'spool')).toSorted(), [kept, 'quarantine'])
     assert.deepEqual((await spool.quarantined()).toSorted(), ['kept.part', lost])
     assert.equal(readFileSync(join(dir, 'spool', 'quarantine', lost), 'utf8'), 'lost')
-    // A second sweep finds nothing: the quarantine is no letter.
+    // A second sweep finds nothing: the quarantine is not a letter.
     assert.deepEqual(await spool.sweep((name) => name === kept), { unknown: [], back: [] })
     // What a row names after all comes back.
     assert.deepEqual(await spool.sweep((name) => name !== 'kept.part'), { unknown: [], back: [lost] })

@@ -327,7 +327,7 @@ test('From: one mailbox in an active domain of the user', async () => {
     [`From: a@here.test (Ann)\r\n${to}`, '554 5.6.0'],
     [`From: <a@here.test> <b@evil.test>\r\n${to}`, '554 5.6.0'],
     [`From: ceo@bank.test <a@here.test>\r\n${to}`, '554 5.6.0'],
-    [` From: a@here.test\r\n${to}`, '554 5.6.0 A line of the header is no field'],
+    [` From: a@here.test\r\n${to}`, '554 5.6.0 A line of the header is not a field'],
     [`From : a@here.test\r\nfrom: b@evil.test\r\n${to}`, '554 5.6.0 There are several From'],
     [`From: a@elsewhere.test\r\n${to}`, '550 5.7.1 You have no sending domain elsewhere.test'],
     [`From: a@sub.here.test\r\n${to}`, '550 5.7.1 You have no sending domain sub.here.test'],
@@ -357,7 +357,7 @@ test('octets that cannot be sent on: NUL, a long line, too much; a message in on
   assert.deepEqual(spooled(), [])
 })
 
-test('a line over 998 octets: its part is encoded anew, and a signed one or a header refused', async () => {
+test('a line over 998 octets: its part is encoded again, and a signed one or a header refused', async () => {
   for (const [subject, type, length] of [
     ['Long text', 'text/plain; charset=utf-8', 5000],
     ['Long file', 'application/octet-stream', 400_000],

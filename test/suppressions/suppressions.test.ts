@@ -417,7 +417,7 @@ test('soft bounces count for 72 hours, for one address and one domain', async ()
   assert.deepEqual(await emails(), ['slow@there.test'], 'the last moment still counts')
 })
 
-test('a deferral that ends well is no soft bounce', async () => {
+test('a deferral that ends well is not a soft bounce', async () => {
   const to = 'grey@there.test'
   for (let times = 0; times < 4; times++) {
     const { id } = await bounce('451 4.7.1 Greylisting in action, please come back later', to)

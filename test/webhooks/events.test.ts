@@ -298,7 +298,7 @@ test('an event that is damaged in the database is told to nobody, holds up no ot
   )
   const { id } = await mail({ to: 'after@there.test' })
   await next('email.delivered', hook, ({ data }) => data.email_id === id)
-  assert.match(deps.store.verify().join(), /data in events is no JSON/)
+  assert.match(deps.store.verify().join(), /data in events is not JSON/)
   await deps.store.write((tx) => tx.run(raw(`delete from events where id = 'damaged'`)))
   assert.deepEqual(deps.store.verify(), [])
 })

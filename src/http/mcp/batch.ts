@@ -9,7 +9,7 @@ export const BATCHED: readonly string[] = ['2024-10-07', '2024-11-05', '2025-03-
 const MAX_MESSAGES = 50
 /** The most characters of all answers of a batch together; requests after that are refused. */
 const MAX_ANSWERS = 10 * 1024 * 1024
-const NO_MESSAGE = 'This is no message of JSON-RPC.'
+const NO_MESSAGE = 'This is not a message of JSON-RPC.'
 
 export interface Batching {
   /** Answers one message as if it were sent alone. */

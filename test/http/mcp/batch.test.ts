@@ -33,7 +33,7 @@ const note = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requ
 const pings = (count: number) => Array.from({ length: count }, (_, i) => request(i))
 const codes = (body: { error?: { code: number } }[]) => body.map(({ error }) => error?.code)
 
-test('an array is answered by an array, in its order; what is no request has no answer', async () => {
+test('an array is answered by an array, in its order; what is not a request has no answer', async () => {
   const post = await program()
   for (const headers of [{}, { 'mcp-protocol-version': '2025-03-26' }, { 'mcp-protocol-version': '2024-11-05' }]) {
     const {
@@ -85,7 +85,7 @@ test('an empty batch, one that is too long and one that opens a connection are r
   assert.equal((await post(pings(50))).body.length, 50)
 })
 
-test('what is no message has an error of its own; so has a batch in a batch', async () => {
+test('what is not a message has an error of its own; so has a batch in a batch', async () => {
   const post = await program()
   const { body, status } = await post([1, null, {}, [request(1), request(2)], { ...request(5), more: 1 }, request(6)])
   assert.equal(status, 200)
@@ -111,7 +111,7 @@ test('a batch with a message that names a version without batches, or an unknown
   }
 })
 
-test('a call that is not well made is an error of its parameters; a name that every object has is no tool', async () => {
+test('a call that is not well made is an error of its parameters; a name that every object has is not a tool', async () => {
   const post = await program()
   for (const given of [[1], 'x', 5])
     assert.equal((await post(call(1, 'list_domains', given as object))).body.error.code, -32602)

@@ -216,7 +216,7 @@ test('a notification is taken, without an answer', async () => {
   assert.deepEqual(refusedAs(await post(note, { 'mcp-protocol-version': '2027-01-01' })), [400, -32022])
 })
 
-test('what is no request is refused; its id is told where it has one', async () => {
+test('what is not a request is refused; its id is told where it has one', async () => {
   for (const [body, id] of [
     [1, undefined],
     [null, undefined],

@@ -137,7 +137,7 @@ test('a mail is sent by the same rules: text as html, a reply in its thread, the
   )
 })
 
-test('a refusal names the argument and the mend', async () => {
+test('a refusal names the argument and the fix', async () => {
   assert.match(await refusal(mine, 'send_email', { ...MAIL, from: 'me@nowhere.test' }), /not_found.*nowhere\.test/)
   assert.match(await refusal(mine, 'send_email', { ...MAIL, from: 'me@other.test' }), /not_found/)
   assert.match(await refusal(mine, 'send_email', { ...MAIL, to: 'not an address' }), /\(to\)/)
@@ -258,7 +258,7 @@ test('pages of our own and of allowed origins may ask; those of strangers get no
   }
 })
 
-test('what is no message, too much, or more than one is refused with an error of JSON-RPC', async () => {
+test('what is not a message, too much, or more than one is refused with an error of JSON-RPC', async () => {
   const table: [Record<string, string>, unknown, number, number][] = [
     [{}, '{', 400, -32700],
     [{ 'mcp-protocol-version': '2025-06-18' }, [PING, PING], 400, -32600],

@@ -7,7 +7,7 @@ const README = join(import.meta.dirname, '../../../README.md')
 
 /**
  * The commands of a section and its subsections, in order. A line that ends with a backslash goes on in the next;
- * comments are no commands.
+ * comments are not commands.
  */
 export function commandsOf(heading: string): string[] {
   const text = readFileSync(README, 'utf8')

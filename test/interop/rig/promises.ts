@@ -71,7 +71,7 @@ export function commitsOf(start: Buffer, changes: readonly Change[]): Commit[] {
     const size = FRAME_HEADER + image.readUInt32BE(8)
     const before = Math.floor((at - HEADER) / size)
     const after = Math.floor((at + octets.length - HEADER) / size)
-    // The log begins anew, or checksums of the last transaction are written once more.
+    // The log begins again, or checksums of the last transaction are written once more.
     if (at < HEADER) {
       open = undefined
       last = 0
