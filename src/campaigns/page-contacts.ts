@@ -8,7 +8,7 @@ import { outboundEmails } from '../mail/api.ts'
 import { contacts } from './api-audiences.ts'
 import { faultIn, record, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
-type Contact = Thing<typeof contacts>
+type ContactResource = Thing<typeof contacts>
 
 const LABELS = {
   name: 'Name',
@@ -16,12 +16,16 @@ const LABELS = {
   status: 'Status',
 } as const
 
-const fieldsOf = (contact: Contact): readonly (readonly [string, string])[] =>
+const fieldsOf = (contact: ContactResource): readonly (readonly [string, string])[] =>
   Object.entries(record(contact, 'custom_fields')).map(
     ([name, value]) => [name, typeof value === 'string' ? value : JSON.stringify(value)] as const,
   )
 
-function contactForm(visit: Visit, one: Contact, { errors, tag }: { errors: Answer['errors']; tag: string }): Html {
+function contactForm(
+  visit: Visit,
+  one: ContactResource,
+  { errors, tag }: { errors: Answer['errors']; tag: string },
+): Html {
   const fault = faultIn(errors, LABELS)
   return html`${form(
       visit,
@@ -93,7 +97,7 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
 }
 
 /** The fields as the form gives them. A value that was not edited keeps its type, such as a number. */
-function fieldsIn(given: Form, contact: Contact): Record<string, unknown> {
+function fieldsIn(given: Form, contact: ContactResource): Record<string, unknown> {
   const values = record(contact, 'custom_fields')
   const kept = fieldsOf(contact).flatMap(([name, value]) => {
     const typed = given.get(`field:${name}`)

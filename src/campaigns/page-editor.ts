@@ -18,12 +18,12 @@ const LABELS = {
   from_address: 'From',
   reply_to: 'Replies go to',
 } as const
-type Campaign = Thing<typeof campaigns>
-type Audience = Thing<typeof audiences>
+type CampaignResource = Thing<typeof campaigns>
+type AudienceResource = Thing<typeof audiences>
 type Name = Exclude<keyof typeof LABELS, 'audience'>
 
 /** The value of a field: as typed in a form that failed, else as stored. */
-const valueOf = (name: Name, campaign: Campaign | undefined, typed: Form | undefined): string => {
+const valueOf = (name: Name, campaign: CampaignResource | undefined, typed: Form | undefined): string => {
   if (typed) return typed.get(name)
   if (!campaign) return name === 'body_html' ? '<p>Hello {{name|friend}},</p>\n<p></p>' : ''
   const value = campaign.attributes[name]
@@ -32,7 +32,7 @@ const valueOf = (name: Name, campaign: Campaign | undefined, typed: Form | undef
 
 interface Editing {
   /** The edited campaign; undefined for a new one. */
-  campaign?: Campaign | undefined
+  campaign?: CampaignResource | undefined
   errors?: Answer['errors']
   /** Somebody else has saved another version. */
   clash?: true
@@ -70,7 +70,11 @@ const MAX_ASKED = 20
  * The merge tags for which the first contacts of the campaign's audience have values; for a new campaign, of any
  * audience.
  */
-async function mergeTags(visit: Visit, campaign: Campaign | undefined, all: readonly Audience[]): Promise<Set<string>> {
+async function mergeTags(
+  visit: Visit,
+  campaign: CampaignResource | undefined,
+  all: readonly AudienceResource[],
+): Promise<Set<string>> {
   const audience = campaign && relatedId(campaign, 'audience')
   const asked = audience === undefined ? all.map(({ id }) => id) : [audience]
   const first = await Promise.all(
@@ -85,7 +89,7 @@ async function mergeTags(visit: Visit, campaign: Campaign | undefined, all: read
 function editorForm(
   visit: Visit,
   { campaign, errors = [], tag = '', typed }: Editing,
-  all: readonly Audience[],
+  all: readonly AudienceResource[],
   tags: ReadonlySet<string>,
 ): Html {
   const fault = faultIn(errors, LABELS)

@@ -9,11 +9,11 @@ import { audiences } from './api-audiences.ts'
 import type { campaigns, campaignStats } from './api.ts'
 import { number, text, those, type Thing, type Visit } from '../webui/visit.ts'
 
-type Campaign = Thing<typeof campaigns>
-type Audience = Thing<typeof audiences>
+type CampaignResource = Thing<typeof campaigns>
+type AudienceResource = Thing<typeof audiences>
 
 /** The name of the sending domain of an audience; '' when it is gone. */
-export async function domainOf(visit: Visit, audience: Audience | undefined): Promise<string> {
+export async function domainOf(visit: Visit, audience: AudienceResource | undefined): Promise<string> {
   const { included } = audience
     ? await visit.get(audiences, `/audiences/${audience.id}?include=domain`)
     : { included: [] }
@@ -21,7 +21,7 @@ export async function domainOf(visit: Visit, audience: Audience | undefined): Pr
   return domain ? text(domain, 'name') : ''
 }
 
-export function factsOf(campaign: Campaign, audience: Audience | undefined, domain: string): Html {
+export function factsOf(campaign: CampaignResource, audience: AudienceResource | undefined, domain: string): Html {
   return facts([
     ['Status', badge(text(campaign, 'status'))],
     ['Subject', text(campaign, 'subject')],
@@ -34,13 +34,13 @@ export function factsOf(campaign: Campaign, audience: Audience | undefined, doma
   ])
 }
 
-const nameOf = (audience: Audience): string => text(audience, 'name') || 'its contacts'
+const nameOf = (audience: AudienceResource): string => text(audience, 'name') || 'its contacts'
 
 /** From this share on no time is told: the rest may be mail that receivers put off, which is tried again much later. */
 const TAIL = 0.95
 
 /** The progress of a campaign and, while it is sent, its speed and the remaining time. */
-export function progress(campaign: Campaign, at: number): Html {
+export function progress(campaign: CampaignResource, at: number): Html {
   const all = number(campaign, 'recipients')
   const ended = number(campaign, 'concluded')
   const started = Date.parse(text(campaign, 'started_at'))
@@ -57,12 +57,12 @@ export function progress(campaign: Campaign, at: number): Html {
     </p>`
 }
 
-type Figure = NamesOf<AttributesOf<typeof campaignStats>, number>
+type StatsFigure = NamesOf<AttributesOf<typeof campaignStats>, number>
 
-export function funnel(campaign: Campaign, stats: Thing<typeof campaignStats>): Html {
+export function funnel(campaign: CampaignResource, stats: Thing<typeof campaignStats>): Html {
   const all = number(campaign, 'recipients')
-  const share = (name: Figure): string => (all === 0 ? '' : percent(number(stats, name) / all))
-  const row = (label: string, name: Figure, status?: string): readonly [Cell, string, string] => [
+  const share = (name: StatsFigure): string => (all === 0 ? '' : percent(number(stats, name) / all))
+  const row = (label: string, name: StatsFigure, status?: string): readonly [Cell, string, string] => [
     status === undefined ? label : html`<a href="/campaigns/${campaign.id}?status=${status}#recipients">${label}</a>`,
     stats.attributes[name] === null ? 'not tracked' : count(number(stats, name)),
     stats.attributes[name] === null ? '' : share(name),

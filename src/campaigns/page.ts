@@ -60,8 +60,8 @@ const list: Place = {
   },
 }
 
-type Campaign = Thing<typeof campaigns>
-type Audience = Thing<typeof audiences>
+type CampaignResource = Thing<typeof campaigns>
+type AudienceResource = Thing<typeof audiences>
 
 const LABELS = { email: 'Send one mail to', at: 'When' } as const
 const PAST = 'That time is past, so that nothing was started. Leave the field empty to start now.'
@@ -169,7 +169,12 @@ function recipients(visit: Visit, id: string, filter: string, mails: Answer<type
     ${pager(visit, mails)}`
 }
 
-function actions(visit: Visit, campaign: Campaign, audience: Audience | undefined, checks: readonly Check[]): Html {
+function actions(
+  visit: Visit,
+  campaign: CampaignResource,
+  audience: AudienceResource | undefined,
+  checks: readonly Check[],
+): Html {
   const { id } = campaign
   const status = text(campaign, 'status')
   const move = (to: string, label: string, options: { confirm?: string; danger?: true } = {}): Html | '' =>
@@ -199,7 +204,11 @@ function actions(visit: Visit, campaign: Campaign, audience: Audience | undefine
 }
 
 /** What starting does, as a question before it. */
-function sentence(campaign: Campaign, audience: Audience | undefined, checks: readonly Check[]): string {
+function sentence(
+  campaign: CampaignResource,
+  audience: AudienceResource | undefined,
+  checks: readonly Check[],
+): string {
   const doubts = checks.filter(({ ok }) => !ok).map(({ words }) => `\nCheck: ${words}`)
   return `"${text(campaign, 'subject')}" goes to every subscribed contact of ${
     audience

@@ -29,8 +29,8 @@ const LABELS = {
   reads_for: 'Role',
 } as const
 
-type Sample = Thing<typeof serverSamples>
-type Figure = NamesOf<AttributesOf<typeof serverSamples>, number>
+type SampleResource = Thing<typeof serverSamples>
+type SampleFigure = NamesOf<AttributesOf<typeof serverSamples>, number>
 
 const health: Place = {
   path: '/server',
@@ -84,9 +84,11 @@ const health: Place = {
 }
 
 /** One point for each minute: the sums of its samples. */
-function minutes(samples: readonly Sample[]): { at: string; delivered: number; deferred: number; refused: number }[] {
+function minutes(
+  samples: readonly SampleResource[],
+): { at: string; delivered: number; deferred: number; refused: number }[] {
   const by = Map.groupBy(samples, (sample) => text(sample, 'at').slice(0, 16))
-  const sum = (some: readonly Sample[], name: Figure): number =>
+  const sum = (some: readonly SampleResource[], name: SampleFigure): number =>
     some.reduce((all, sample) => all + number(sample, name), 0)
   return [...by].map(([minute, some]) => ({
     at: `${minute}:00.000Z`,
@@ -96,15 +98,15 @@ function minutes(samples: readonly Sample[]): { at: string; delivered: number; d
   }))
 }
 
-function hour(samples: readonly Sample[]): Html {
+function hour(samples: readonly SampleResource[]): Html {
   if (samples.length === 0)
     return html`<div class="empty">The server has just begun; figures come every ten seconds.</div>`
-  const line = (title: string, unit: string, value: (sample: Sample) => number): Html =>
+  const line = (title: string, unit: string, value: (sample: SampleResource) => number): Html =>
     html`<h3>${title}</h3>
       ${lineChart(title, { unit, span: 3600, points: samples.map((sample) => [Date.parse(text(sample, 'at')) / SECOND, value(sample)]) })}`
   const rounded =
-    (name: Figure, per = 1) =>
-    (sample: Sample): number =>
+    (name: SampleFigure, per = 1) =>
+    (sample: SampleResource): number =>
       Math.round((number(sample, name) / per) * 10) / 10
   const rows = samples.filter((_, index) => index % 30 === samples.length % 30 || index === samples.length - 1)
   return html`<h3>Mail a minute</h3>

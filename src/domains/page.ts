@@ -9,8 +9,8 @@ import { domains, records } from './api.ts'
 import { done, lead, type Form, type Place } from '../webui/place.ts'
 import { faultIn, flag, text, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
-type Domain = Thing<typeof domains>
-type DnsRecord = Thing<typeof records>
+type DomainResource = Thing<typeof domains>
+type RecordResource = Thing<typeof records>
 /** The part of a domain's page that another subject shows. */
 type Panel = (visit: Visit, domainId: string) => Promise<Html>
 
@@ -71,7 +71,7 @@ const list: Place = {
   },
 }
 
-async function domainNamed(visit: Visit): Promise<Domain> {
+async function domainNamed(visit: Visit): Promise<DomainResource> {
   const name = visit.context.req.param('name')!
   const { many } = await visit.get(domains, `/domains?filter%5Bname%5D=${encodeURIComponent(name.toLowerCase())}`)
   if (!many[0]) throw refuse('not_found', 'There is no such domain.')
@@ -79,7 +79,7 @@ async function domainNamed(visit: Visit): Promise<Domain> {
 }
 
 /** The problem that prevents sending, in one sentence. */
-function wayOf(domain: Domain, all: readonly DnsRecord[]): string {
+function wayOf(domain: DomainResource, all: readonly RecordResource[]): string {
   const needed = all.filter((record) => flag(record, 'required') && !flag(record, 'verified'))
   const missing = needed.filter((record) => isAnswered(record, domain)).length
   const silent = all.filter((record) => !isAnswered(record, domain)).length
@@ -98,7 +98,7 @@ function wayOf(domain: Domain, all: readonly DnsRecord[]): string {
 }
 
 /** Whether DNS answered for a record at the last check of its domain. */
-const isAnswered = (record: DnsRecord, domain: Domain): boolean =>
+const isAnswered = (record: RecordResource, domain: DomainResource): boolean =>
   text(record, 'checked_at') !== '' && text(record, 'checked_at') >= text(domain, 'checked_at')
 
 const copy = (id: string, value: string): Html =>
@@ -135,13 +135,13 @@ async function showOne(visit: Visit, reputation: Panel, errors: Answer['errors']
 }
 
 /** The purpose of a record in words. Of the DKIM keys, only the signing one is required. */
-const purposeOf = (record: DnsRecord): string => {
+const purposeOf = (record: RecordResource): string => {
   const type = text(record, 'record_type')
   if (type !== 'DKIM') return type.replaceAll('_', ' ')
   return flag(record, 'required') ? 'DKIM key that signs' : 'DKIM key for the next rotation'
 }
 
-const recordsTable = (domain: Domain, all: readonly DnsRecord[]): Html =>
+const recordsTable = (domain: DomainResource, all: readonly RecordResource[]): Html =>
   table(
     'Records',
     ['', 'What for', 'Name', 'Should say', 'DNS says'],
@@ -174,7 +174,7 @@ const advisedTable = (advised: readonly Thing<typeof advisedRecords>[]): Html =>
     )}
   </details>`
 
-function settings(visit: Visit, domain: Domain): Html {
+function settings(visit: Visit, domain: DomainResource): Html {
   const yes = (name: string, label: string, on: boolean): Html | '' =>
     button(visit, 'set', on ? `Turn ${label} off` : `Turn ${label} on`, { fields: { name, value: String(!on) } })
   return facts([

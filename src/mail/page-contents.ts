@@ -4,9 +4,9 @@ import { looks, octets, type Html } from '../webui/widgets.ts'
 import { objects, record, text, type Thing, type Visit } from '../webui/visit.ts'
 import type { outboundEmails } from './api.ts'
 
-export type Mail = Thing<typeof outboundEmails>
+export type MailResource = Thing<typeof outboundEmails>
 
-export function contents(visit: Visit, mail: Mail): Html {
+export function contents(visit: Visit, mail: MailResource): Html {
   const body = text(mail, 'html')
   const words = text(mail, 'text')
   const files = objects(mail, 'attachments')

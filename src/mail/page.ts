@@ -20,7 +20,7 @@ import { attempts } from '../delivery/api-attempts.ts'
 import { outboundWebhooks } from '../webhooks/api.ts'
 import { outboundEmailStats } from './api-stats.ts'
 import { outboundEmails } from './api.ts'
-import { contents, type Mail } from './page-contents.ts'
+import { contents, type MailResource } from './page-contents.ts'
 import {
   answerOf,
   flag,
@@ -86,10 +86,10 @@ interface TimelineStep {
   what: Html
 }
 
-type Attempt = Thing<typeof attempts>
+type AttemptResource = Thing<typeof attempts>
 type Told = Thing<typeof outboundWebhooks>
 
-function timeline(mail: Mail, tried: readonly Attempt[], told: readonly Told[]): Html {
+function timeline(mail: MailResource, tried: readonly AttemptResource[], told: readonly Told[]): Html {
   const steps: TimelineStep[] = [{ at: text(mail, 'created_at'), what: html`Accepted; it was on the disk.` }]
   for (const attempt of tried) {
     const said = answerOf(attempt.attributes)
@@ -150,7 +150,7 @@ function timeline(mail: Mail, tried: readonly Attempt[], told: readonly Told[]):
   </ol>`
 }
 
-function recipients(mail: Mail): Html {
+function recipients(mail: MailResource): Html {
   const rows = objects(mail, 'recipients')
   return table(
     'Recipients',
@@ -161,7 +161,7 @@ function recipients(mail: Mail): Html {
 }
 
 /** What an operator can do with a mail that waits. */
-function inQueue(visit: Visit, mail: Mail): Html | '' {
+function inQueue(visit: Visit, mail: MailResource): Html | '' {
   const waits = objects(mail, 'recipients').some(({ status }) => status === 'queued')
   if (!visit.operator || !waits) return ''
   return html`<div class="row">

@@ -11,7 +11,7 @@ export interface Column<Type = unknown> {
   values?: readonly string[]
   digested?: true
   undigested?: string
-  person?: Person
+  person?: PersonalColumn
   nobody?: string
   held?: true
   ahead?: Ahead
@@ -24,7 +24,7 @@ export interface Column<Type = unknown> {
  * What erasing does to a text that may name a person. `mark`: the address in it becomes a mark (store/erasing.ts);
  * `hash`: a hash takes its place; `own step`: the forget.ts of the owner has a step for it.
  */
-type Person = 'mark' | 'hash' | 'own step'
+type PersonalColumn = 'mark' | 'hash' | 'own step'
 
 /**
  * What becomes of a time that lies ahead after the clock was set back (D120). `wait`: something waits until then: it is
@@ -33,7 +33,7 @@ type Person = 'mark' | 'hash' | 'own step'
  */
 type Ahead = 'wait' | 'past' | 'forget' | 'own step' | readonly { within: number; where?: string }[]
 
-interface Options {
+interface ColumnOptions {
   null?: true
   /** The digest of the row covers the column (store/digests.ts); triggers of a migration hold the same list. */
   digested?: true
@@ -41,15 +41,15 @@ interface Options {
   undigested?: string
 }
 
-interface TextOptions extends Options {
-  person?: Person
+interface TextOptions extends ColumnOptions {
+  person?: PersonalColumn
   /** Why a text names no person who may ask to be forgotten: a test wants `person` or a reason. */
   nobody?: string
   /** Addresses of recipients stand here, so that the column shows whether an account has data about one. */
   held?: true
 }
 
-type Of<Type, Given> = Column<Given extends { null: true } ? Type | null : Type>
+type ColumnOf<Type, Given> = Column<Given extends { null: true } ? Type | null : Type>
 
 const column = (sql: Column['sql'], options: Omit<Partial<Column>, 'type'> = {}): Column<never> => ({
   sql,
@@ -62,32 +62,33 @@ export const key = (): Column<Generated<number>> => column('integer')
 /** The public UUIDv7. */
 export const id = (options: TextOptions = {}): Column<string> =>
   column('text', { undigested: 'an id', nobody: 'an id', ...options })
-export const integer = <Given extends Options>(options?: Given): Of<number, Given> => column('integer', options)
+export const integer = <Given extends ColumnOptions>(options?: Given): ColumnOf<number, Given> =>
+  column('integer', options)
 export const integerOf = <Value extends number>(): Column<Value> => column('integer')
-export const real = <Given extends Options>(options?: Given): Of<number, Given> => column('real', options)
-export const flag = <Given extends Options>(options?: Given): Of<0 | 1, Given> =>
+export const real = <Given extends ColumnOptions>(options?: Given): ColumnOf<number, Given> => column('real', options)
+export const flag = <Given extends ColumnOptions>(options?: Given): ColumnOf<0 | 1, Given> =>
   column('integer', { form: 'flag', ...options })
-export const blob = <Given extends TextOptions>(options?: Given): Of<Uint8Array, Given> => column('blob', options)
-export const text = <Given extends TextOptions>(options: Given): Of<string, Given> => column('text', options)
+export const blob = <Given extends TextOptions>(options?: Given): ColumnOf<Uint8Array, Given> => column('blob', options)
+export const text = <Given extends TextOptions>(options: Given): ColumnOf<string, Given> => column('text', options)
 /** JSON text of the shape in its comment. */
-export const json = <Given extends TextOptions>(options: Given): Of<string, Given> =>
+export const json = <Given extends TextOptions>(options: Given): ColumnOf<string, Given> =>
   column('text', { form: 'json', ...options })
 /** One of few values, such as states. */
-export const oneOf = <const Value extends string, Given extends Options>(
+export const oneOf = <const Value extends string, Given extends ColumnOptions>(
   values: readonly Value[],
   options?: Given,
-): Of<Value, Given> =>
+): ColumnOf<Value, Given> =>
   column('text', { values, undigested: 'one of few words', nobody: 'one of few words', ...options })
 /** A word of a long list, such as the type of an event. */
-export const word = <Value extends string>(options: Options = {}): Column<Value> =>
+export const word = <Value extends string>(options: ColumnOptions = {}): Column<Value> =>
   column('text', { undigested: 'a word of a list', nobody: 'a word of a list', ...options })
 /** Milliseconds since the epoch. */
-export const time = <Given extends Options & { ahead?: Ahead }>(options?: Given): Of<number, Given> =>
+export const time = <Given extends ColumnOptions & { ahead?: Ahead }>(options?: Given): ColumnOf<number, Given> =>
   column('integer', { form: 'time', ...options })
 /** A time that usually lies ahead; `harmless`: why it stays as it is after the clock was set back. */
-export const due = <Given extends Options & ({ ahead: Ahead } | { harmless: string })>(
+export const due = <Given extends ColumnOptions & ({ ahead: Ahead } | { harmless: string })>(
   options: Given,
-): Of<number, Given> => column('integer', { form: 'time', ...options })
+): ColumnOf<number, Given> => column('integer', { form: 'time', ...options })
 
 export interface Table {
   /** The number of the table in `digests`; must never change. */

@@ -29,12 +29,12 @@ function impossibleNames(database: Database.Database): string[] {
 const NUMBER = 'is not a valid number'
 
 /** What a value of a column that is not null must not be, as SQL, and how a fault is called. */
-type Check = [applies: (column: NamedColumn) => boolean, wrong: (column: NamedColumn) => string, words: string]
+type ValueCheck = [applies: (column: NamedColumn) => boolean, wrong: (column: NamedColumn) => string, words: string]
 
 const outside = (type: string, most: number) => (column: NamedColumn) =>
   `(typeof("${column.name}") <> '${type}' or "${column.name}" not between 0 and ${most})`
 
-const CHECKS: readonly Check[] = [
+const CHECKS: readonly ValueCheck[] = [
   [({ form }) => form === 'time', outside('integer', LAST_TIME), 'is not a time'],
   [({ form }) => form === 'flag', outside('integer', 1), 'is not yes or no'],
   // All are counts, codes or keys.

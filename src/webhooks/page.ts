@@ -8,15 +8,15 @@ import { outboundWebhooks, webhooks } from './api.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
 import { faultIn, number, text, texts, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
-type Webhook = Thing<typeof webhooks>
+type WebhookResource = Thing<typeof webhooks>
 
 const LABELS = { name: 'Name', url: 'Address', events: 'Events', domain: 'Sending domain' } as const
 
 /** The chosen events in words. */
-const eventsOf = (webhook: Webhook): string => texts(webhook, 'events').join(', ').replace(/^\*$/, 'all')
+const eventsOf = (webhook: WebhookResource): string => texts(webhook, 'events').join(', ').replace(/^\*$/, 'all')
 
 /** The state of an endpoint: one that is active but answers nothing well is failing. */
-const stateOf = (webhook: Webhook): Html => {
+const stateOf = (webhook: WebhookResource): Html => {
   const failures = number(webhook, 'consecutive_failures')
   const failing = text(webhook, 'status') === 'active' && failures > 0
   return failing
@@ -31,7 +31,7 @@ const WHY_DISABLED: Record<string, string> = {
 }
 
 /** Why an endpoint fails, or was disabled. */
-function troublesOf(webhook: Webhook): (readonly [string, Html | string])[] {
+function troublesOf(webhook: WebhookResource): (readonly [string, Html | string])[] {
   const why = WHY_DISABLED[text(webhook, 'disabled_reason')]
   const last = text(webhook, 'last_failure')
   const next = text(webhook, 'status') === 'active' ? webhook.attributes.held_until : null

@@ -83,7 +83,7 @@ export const badge = (state: string): Html =>
     >${state.replaceAll('_', ' ')}</span
   >`
 
-export interface Column {
+export interface TableColumn {
   title: string
   /** A column of figures, aligned to the right. */
   figure?: true
@@ -95,7 +95,7 @@ export interface Column {
  */
 export function table(
   caption: string,
-  columns: readonly (string | Column)[],
+  columns: readonly (string | TableColumn)[],
   rows: readonly (readonly Cell[])[],
   empty: Cell,
 ): Html {

@@ -13,7 +13,7 @@ const LOT = 8
 
 type Incoming<Job> = { jobs: { id: number; job: Job }[] } | { question: number; answer: unknown }
 
-interface Task {
+interface RunningJob {
   id: number
   /** The number of results that the job waits for: answers to questions, and work outside of this thread. */
   open: number
@@ -24,9 +24,9 @@ interface Task {
 }
 
 const present = new ThreadCpu((workerData as { cpu: SharedArrayBuffer } | null)?.cpu)
-const tasks = new AsyncLocalStorage<Task>()
-const turns: { task: Task; go: () => void }[] = []
-let running: Task | undefined
+const tasks = new AsyncLocalStorage<RunningJob>()
+const turns: { task: RunningJob; go: () => void }[] = []
+let running: RunningJob | undefined
 let began = 0
 
 function cpuTime(): number {
@@ -34,7 +34,7 @@ function cpuTime(): number {
   return system + user
 }
 
-function take(task: Task, go: () => void): void {
+function take(task: RunningJob, go: () => void): void {
   turns.push({ task, go })
   next()
 }
@@ -56,11 +56,11 @@ function next(): void {
 }
 
 /** Ends the turn when the event loop turns: until then the job may still do work. */
-function pause(task: Task): void {
+function pause(task: RunningJob): void {
   if (task.open > 0) leave(task)
 }
 
-function leave(task: Task): void {
+function leave(task: RunningJob): void {
   if (running !== task) return
   task.spent += cpuTime() - began
   running = undefined
@@ -68,7 +68,7 @@ function leave(task: Task): void {
   next()
 }
 
-const asked = new Map<number, { task: Task | undefined; resolve: (answer: unknown) => void }>()
+const asked = new Map<number, { task: RunningJob | undefined; resolve: (answer: unknown) => void }>()
 let questions = 0
 
 function answered(id: number, answer: unknown): void {
@@ -81,7 +81,7 @@ function answered(id: number, answer: unknown): void {
 }
 
 /** Counts one more result that the job waits for; the job's turn ends soon, and other jobs run meanwhile. */
-function wait(task: Task): void {
+function wait(task: RunningJob): void {
   task.open++
   setImmediate(pause, task)
 }
@@ -90,7 +90,7 @@ function wait(task: Task): void {
  * A result that the job waited for has arrived: `go` runs in the job's next turn. `open` counts the result until then:
  * when several answers arrive at once, the turn for the first answer must end before the turn for the second begins.
  */
-function resume(task: Task, go: () => void): void {
+function resume(task: RunningJob, go: () => void): void {
   const come = (): void => {
     task.open--
     go()
@@ -162,7 +162,7 @@ export function serveJobs<Job, Result>(
     ready = []
     buffers = []
   }
-  const work = async (task: Task, job: Job): Promise<void> => {
+  const work = async (task: RunningJob, job: Job): Promise<void> => {
     const { id } = task
     try {
       const value = await perform(job)

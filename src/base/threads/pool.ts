@@ -9,12 +9,12 @@
 // jobs run again on another thread.
 import { availableParallelism } from 'node:os'
 import { NoWorker, Supervisor, WorkerLost } from './supervisor.ts'
-import type { Lane, Task as AnyTask, WorkerSlot } from './worker-slot.ts'
+import type { ThreadLane, Task as AnyTask, WorkerSlot } from './worker-slot.ts'
 
 export { JobFailed, NoWorker, TookTooLong, WorkerLost } from './supervisor.ts'
 export { singleExecutable, type Question, type Ready, type Reply } from './worker-slot.ts'
 
-interface Task extends AnyTask {
+interface PoolTask extends AnyTask {
   /** How many threads died during the job's turn, and how often the job was moved because of another job. */
   killed: number
   moved: number
@@ -22,7 +22,7 @@ interface Task extends AnyTask {
   outlasts: () => boolean
 }
 
-type Slot = WorkerSlot<Task>
+type Slot = WorkerSlot<PoolTask>
 
 /** Too many slow jobs at present; this one must be tried later. */
 export class PutBack extends Error {}
@@ -54,8 +54,8 @@ const SLOW_AT_ONCE = 8
 
 export class Pool<Job, Result> {
   readonly #cpu: number | undefined
-  readonly #threads: Supervisor<Task>
-  readonly #queue: Task[] = []
+  readonly #threads: Supervisor<PoolTask>
+  readonly #queue: PoolTask[] = []
   #next = 1
   /** The most workers; the slow lane has half as many in addition. */
   readonly size: number
@@ -64,7 +64,7 @@ export class Pool<Job, Result> {
   constructor(source: URL, { answer, cpu, heapMb, size = availableParallelism() }: PoolOptions = {}) {
     this.#cpu = cpu
     this.size = size
-    this.#threads = new Supervisor<Task>({
+    this.#threads = new Supervisor<PoolTask>({
       source,
       heapMb,
       answer,
@@ -82,7 +82,7 @@ export class Pool<Job, Result> {
   run(job: Job, { cpu = this.#cpu, outlasts = () => true, slow = false }: Effort = {}): Promise<Result> {
     return new Promise<Result>((resolve, reject) => {
       const done = (value: unknown): void => resolve(value as Result)
-      const task: Task = { id: this.#next++, job, cpu, killed: 0, moved: 0, outlasts, resolve: done, reject }
+      const task: PoolTask = { id: this.#next++, job, cpu, killed: 0, moved: 0, outlasts, resolve: done, reject }
       if (slow) this.#slowly(task)
       else this.#give(task)
     })
@@ -95,13 +95,13 @@ export class Pool<Job, Result> {
     await closed
   }
 
-  #give(task: Task): void {
+  #give(task: PoolTask): void {
     const slot = this.#freest('usual', task)
     if (slot) this.#threads.give(slot, task)
   }
 
   /** The thread for a job; when there is none, the job is rejected. */
-  #freest(lane: Lane, task: Task): Slot | undefined {
+  #freest(lane: ThreadLane, task: PoolTask): Slot | undefined {
     try {
       return this.#threads.freest(lane)
     } catch (thrown) {
@@ -119,7 +119,7 @@ export class Pool<Job, Result> {
     else void this.#threads.end(slot)
   }
 
-  #lost(slot: Slot, tasks: Task[], why: WorkerLost, culprit: Task | undefined): void {
+  #lost(slot: Slot, tasks: PoolTask[], why: WorkerLost, culprit: PoolTask | undefined): void {
     for (const task of tasks)
       if (why instanceof NoWorker) task.reject(why)
       else if (task !== culprit) this.#move(task, slot.lane)
@@ -129,13 +129,13 @@ export class Pool<Job, Result> {
   }
 
   /** Moves a job to another thread, because its thread died or now belongs to a slow job. */
-  #move(task: Task, lane: Lane): void {
+  #move(task: PoolTask, lane: ThreadLane): void {
     if (++task.moved > MAX_MOVED) task.reject(new WorkerLost('Its workers died too often.'))
     else if (lane === 'slow') this.#slowly(task)
     else this.#give(task)
   }
 
-  #slowly(task: Task): void {
+  #slowly(task: PoolTask): void {
     if (this.#threads.closed) return this.#give(task)
     if (!task.outlasts()) return task.reject(new PutBack('Too many jobs take long.'))
     this.#queue.push(task)
@@ -152,7 +152,7 @@ export class Pool<Job, Result> {
   }
 
   /** A job takes long: the others leave its thread, and the job goes on in the slow lane. */
-  #long(slot: Slot, task: Task, over: boolean): void {
+  #long(slot: Slot, task: PoolTask, over: boolean): void {
     const { lane } = slot
     if (lane === 'slow' && !over) return
     const others = slot.release((each) => each !== task)

@@ -3,7 +3,7 @@
 //
 // Threads are in two lanes: usual jobs, and jobs that may take long. The user decides what happens to the jobs of a
 // thread that ends: base/threads/pool.ts runs them again on another thread; for delivery/wire/workers.ts they fail.
-import { WorkerSlot, type Lane, type Question, type Reply, type Task } from './worker-slot.ts'
+import { WorkerSlot, type ThreadLane, type Question, type Reply, type Task } from './worker-slot.ts'
 
 /** A worker died during the job, or the job never got its turn. */
 export class WorkerLost extends Error {}
@@ -30,7 +30,7 @@ export interface Rules<Each extends Task> {
   /** JavaScript heap of each thread, in MB. */
   heapMb?: number | undefined
   /** The most threads of each lane. */
-  most: Record<Lane, number>
+  most: Record<ThreadLane, number>
   /** Answers the questions of workers. */
   answer?: ((ask: unknown) => Promise<unknown>) | undefined
   /** Takes a message of a worker that expects no answer. */
@@ -70,14 +70,14 @@ export class Supervisor<Each extends Task> {
   }
 
   /** Whether another thread may be in a lane. */
-  hasRoom(lane: Lane): boolean {
+  hasRoom(lane: ThreadLane): boolean {
     let count = 0
     for (const slot of this.slots) if (slot.lane === lane) count++
     return count < this.#rules.most[lane]
   }
 
   /** The thread of a lane with the least load; a new one when all are occupied and there is room. Throws NoWorker. */
-  freest(lane: Lane): WorkerSlot<Each> {
+  freest(lane: ThreadLane): WorkerSlot<Each> {
     if (this.closed) throw new NoWorker('The server stops.')
     const { load } = this.#rules
     let freest: WorkerSlot<Each> | undefined
@@ -115,7 +115,7 @@ export class Supervisor<Each extends Task> {
     await Promise.all(slots.map((slot) => this.end(slot)))
   }
 
-  #start(lane: Lane): WorkerSlot<Each> {
+  #start(lane: ThreadLane): WorkerSlot<Each> {
     const { heapMb = HEAP_MB, source } = this.#rules
     try {
       const slot = new WorkerSlot<Each>(source, heapMb, lane, {

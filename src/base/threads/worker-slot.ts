@@ -14,7 +14,7 @@ export interface Task<Job = unknown> {
 }
 
 /** Usual jobs, or jobs that may take long. */
-export type Lane = 'usual' | 'slow'
+export type ThreadLane = 'usual' | 'slow'
 
 /** A question of a worker to the server. */
 export interface Question {
@@ -64,7 +64,7 @@ const NONE = 1000
 export class WorkerSlot<Each extends Task = Task> {
   readonly worker: Worker
   readonly pending = new Map<number, Each>()
-  lane: Lane
+  lane: ThreadLane
   ready = false
   retirement: NodeJS.Timeout | undefined
   readonly #cpu = new ThreadCpu()
@@ -75,7 +75,7 @@ export class WorkerSlot<Each extends Task = Task> {
   #worked = { job: 0, cpu: 0, at: 0 }
 
   /** Starts the thread. Throws when the machine can start no more threads. */
-  constructor(source: URL, heapMb: number, lane: Lane, ears: Ears<Each>) {
+  constructor(source: URL, heapMb: number, lane: ThreadLane, ears: Ears<Each>) {
     this.lane = lane
     this.worker = startWorker(source, heapMb, this.#cpu.memory)
     this.worker.on('message', (message: Reply[] | Question | Ready) => {
