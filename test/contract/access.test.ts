@@ -1,4 +1,4 @@
-// Who may ask for what, and what the API says of itself: authentication (RFC 6750, BT1, BT2), scopes, isolation of
+// Who may ask for what, and what the API says of itself: authentication (RFC 6750), scopes, isolation of
 // users, rate limits (D8), the size of bodies, unknown URLs and methods, and the OpenAPI document.
 import assert from 'node:assert/strict'
 import { request as httpRequest } from 'node:http'
@@ -159,7 +159,7 @@ function leastBody({ requestBody }: Operation, id: string): Ask {
 
 // ---- Authentication
 
-test('401: Bearer always, with an error only when a credential was sent (BT1)', async () => {
+test('401: Bearer always, with an error only when a credential was sent', async () => {
   for (const [method, path] of [
     ['GET', '/domains'],
     ['POST', '/outbound-emails'],
@@ -194,7 +194,7 @@ test('401: Bearer always, with an error only when a credential was sent (BT1)', 
     assert.equal((await ask('GET', '/domains', { token: null, headers: { authorization: other } })).status, 401, other)
 })
 
-test('the scheme is read in any case; a token in query or form is none (BT2)', async () => {
+test('the scheme is read in any case; a token in query or form is none', async () => {
   const { token } = wire.postrider
   for (const scheme of ['bearer', 'BEARER', 'BeArEr']) {
     const headers = { authorization: `${scheme} ${token}` }
@@ -237,7 +237,7 @@ test('a token fails from its revocation on, and once its time is over', async ()
   assert.match(expired.headers.get('www-authenticate')!, /^Bearer .*error="invalid_token"/)
 })
 
-test('tokens are never in logs (BT2)', async () => {
+test('tokens are never in logs', async () => {
   const { token } = wire.postrider
   await ask('GET', '/domains', { headers: { authorization: `Bearer ${token}x` }, token: null })
   await ask('GET', `/domains?access_token=${token}`)
@@ -277,7 +277,7 @@ function overSocket(
   })
 }
 
-test('two Authorization headers are refused (BT2)', async () => {
+test('two Authorization headers are refused', async () => {
   const bearer = `Bearer ${wire.postrider.token}`
   const one = await overSocket('GET', '/domains', { authorization: bearer })
   assert.equal(one.status, 200)

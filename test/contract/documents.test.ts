@@ -1,5 +1,4 @@
-// Media types, request documents and error documents (specification "Wire conventions" and "Errors"; D4 to D7, JA1 to
-// JA21).
+// Media types, request documents and error documents (specification "Wire conventions" and "Errors"; D4 to D7).
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -74,7 +73,7 @@ const ACCEPT: [accept: string, status: number][] = [
   [`text/plain;x="${JSON_API};charset=utf-8"`, 200],
 ]
 
-test('Accept: 406 only when the JSON:API type is named and no instance of it is usable (JA1 to JA8)', async () => {
+test('Accept: 406 only when the JSON:API type is named and no instance of it is usable', async () => {
   const found = await outcomes(
     ACCEPT,
     ([accept]) => accept,
@@ -126,7 +125,7 @@ const CONTENT_TYPES: [type: string, taken: boolean][] = [
   ['', false],
 ]
 
-test('Content-Type: JSON:API with no parameter but profile, else 415 (JA9)', async () => {
+test('Content-Type: JSON:API with no parameter but profile, else 415', async () => {
   for (const [method, path, body, taken] of [
     ['PATCH', `/domains/${domainId}`, document('domains', {}, { id: domainId }), 200],
     ['POST', '/domains', document('domains', {}), 422],
@@ -147,7 +146,7 @@ test('Content-Type: JSON:API with no parameter but profile, else 415 (JA9)', asy
   }
 })
 
-test('a body without Content-Type is 415; DELETE asks for none (JA9, JA10, D5)', async () => {
+test('a body without Content-Type is 415; DELETE asks for none (D5)', async () => {
   const { postrider } = wire
   const path = `${API}/domains`
   const sent = JSON.stringify(document('domains', {}))
@@ -164,7 +163,7 @@ test('a body without Content-Type is 415; DELETE asks for none (JA9, JA10, D5)',
   assert.equal((await ask('GET', `/outbound-emails/${id}`)).status, 404)
 })
 
-test('an answer to a fault of ours is an error document as well, and tells nothing (D6, JA11)', async () => {
+test('an answer to a fault of ours is an error document as well, and tells nothing (D6)', async () => {
   const { deps } = wire.postrider.appliance
   const secret = 'select * from tokens where hash = 1'
   const lines: string[] = []
@@ -246,7 +245,7 @@ test('what is not a JSON:API request document is 400 with a pointer', async () =
   sameOutcomes(found, Object.fromEntries(faults.map((fault) => [name(fault), ['invalid_document', fault[1]]])))
 })
 
-test('an update names its resource by a string id: 400 without, 409 with another (JA18)', async () => {
+test('an update names its resource by a string id: 400 without, 409 with another', async () => {
   const path = `/domains/${domainId}`
   const patch = (data: unknown) => ask('PATCH', path, { body: { data } })
   const without = await patch({ type: 'domains', attributes: {} })
@@ -278,7 +277,7 @@ test('a create with another type is 409 on each endpoint', async () => {
     }
 })
 
-test('the server chooses ids: any client id on create is 403, a lid is not an id (JA19)', async () => {
+test('the server chooses ids: any client id on create is 403, a lid is not an id', async () => {
   for (const path of ['/tokens', '/outbound-emails', '/domains'])
     for (const id of [MISSING, 'x', '']) {
       const answer = await ask('POST', path, { body: document(path.slice(1), {}, { id }) })
@@ -290,7 +289,7 @@ test('the server chooses ids: any client id on create is 403, a lid is not an id
   assert.notEqual(made.body.data.id, 'mine')
 })
 
-test('relationships are 403 where an endpoint does not offer them (JA20)', async () => {
+test('relationships are 403 where an endpoint does not offer them', async () => {
   const domain = { data: { type: 'domains', id: domainId } }
   const attributes = { name: 'x', scopes: ['emails:read'], duration: '1_month' }
   const [mail] = await wire.mails(1)
@@ -321,7 +320,7 @@ const mailDocumentWith = (more: Record<string, unknown>) => ({ data: { ...mailDo
 
 // ---- Error documents
 
-test('pointers name what exists: a missing attribute points to its parent (JA14)', async () => {
+test('pointers name what exists: a missing attribute points to its parent', async () => {
   const without = await ask('POST', '/tokens', { body: document('tokens', { name: 'x', duration: '1_month' }) })
   assert.equal(without.status, 422)
   assert.deepEqual([codes(without), pointers(without)], [['required'], ['/data/attributes']])
@@ -330,7 +329,7 @@ test('pointers name what exists: a missing attribute points to its parent (JA14)
   assert.deepEqual(new Set(pointers(bare)), new Set(['/data']))
 })
 
-test('pointers name wrong values exactly: keys escaped, list items by index (JA14)', async () => {
+test('pointers name wrong values exactly: keys escaped, list items by index', async () => {
   const unknown = await ask('POST', '/domains', {
     body: document('domains', { name: 'a.test', purpose: 'both', 'a/b~c': 1, '': 2, ' x': 3 }),
   })
@@ -370,7 +369,7 @@ test('a wrong item in a list of addresses is named by its index', async () => {
   assert.deepEqual(pointers(answer), ['/data/attributes/reply_to/1', '/data/attributes/reply_to/2'])
 })
 
-test('all problems come in one answer (D6, JA16)', async () => {
+test('all problems come in one answer (D6)', async () => {
   const empty = await ask('POST', '/outbound-emails', { body: document('outbound-emails', {}) })
   assert.equal(empty.status, 422)
   assert.deepEqual(codes(empty), ['required', 'required', 'required', 'required'])
@@ -408,7 +407,7 @@ test('unknown and unsettable attributes are 422, never ignored (D5)', async () =
   assert.equal((await ask('GET', '/domains?filter[name]=n.test')).body.data.length, 0)
 })
 
-test('what PATCH does not name keeps its value (JA18)', async () => {
+test('what PATCH does not name keeps its value', async () => {
   const path = `/domains/${domainId}`
   const patch = (attributes?: Record<string, unknown>) =>
     ask('PATCH', path, { body: { data: { type: 'domains', id: domainId, ...(attributes ? { attributes } : {}) } } })
@@ -433,7 +432,7 @@ test('what PATCH does not name keeps its value (JA18)', async () => {
   }
 })
 
-test('201 carries Location, which is links.self and leads to the resource (D10, JA17)', async () => {
+test('201 carries Location, which is links.self and leads to the resource (D10)', async () => {
   const { body, headers } = await ask('POST', '/outbound-emails', { body: mailDocument() })
   const location = headers.get('location')!
   assert.equal(location, `${wire.postrider.config.http.public_url}${API}/outbound-emails/${body.data.id}`)
@@ -443,7 +442,7 @@ test('201 carries Location, which is links.self and leads to the resource (D10, 
   assert.match(body.data.id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
 })
 
-test('POST and PATCH honour include and fields (JA17)', async () => {
+test('POST and PATCH honour include and fields', async () => {
   const query = '?include=domain&fields[domains]=name&fields[outbound-emails]=subject,domain'
   const { status, body } = await ask('POST', `/outbound-emails${query}`, { body: mailDocument() })
   assert.equal(status, 201)

@@ -152,7 +152,7 @@ export function judge(answer: Answer, sent: Sent): void {
         assert.match(value as string, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, `${name} (D10): ${at}`)
     }
   }
-  assert.equal('included' in body, query.has('include'), `included if and only if include was sent (JA24): ${at}`)
+  assert.equal('included' in body, query.has('include'), `included if and only if include was sent: ${at}`)
   if (body.included) judgeLinkage(primary, body.included, query, at)
   if (Array.isArray(body.data)) judgeCollection(body, sent, query, at)
   if (status === 201) assert.equal(headers.get('location'), body.data.links.self, `Location (D10): ${at}`)
@@ -210,7 +210,7 @@ interface Linked {
   relationships?: Record<string, { data?: Linked | null }>
 }
 
-/** Each included resource once, none of the primary data again, and each reached by linkage (JA24, JA25). */
+/** Each included resource once, none of the primary data again, and each reached by linkage. */
 function judgeLinkage(primary: Linked[], included: Linked[], query: URLSearchParams, at: string): void {
   const name = ({ type, id }: Linked): string => `${type} ${id}`
   const all = [...primary, ...included].map(name)
@@ -252,7 +252,7 @@ function judgeCollection(body: Answer['body'], sent: Sent, query: URLSearchParam
     if (link === null) continue
     const url = new URL(link)
     assert.equal(url.origin + url.pathname, sent.base + sent.path.split('?')[0], at)
-    assert.deepEqual(kept(url.searchParams), kept(query), `links keep the query (JA28): ${at}`)
+    assert.deepEqual(kept(url.searchParams), kept(query), `links keep the query: ${at}`)
     assert.deepEqual(url.searchParams.getAll('page[size]'), [String(meta.per_page)], at)
     assert.deepEqual(url.searchParams.getAll('page[cursor]'), cursor === undefined ? [] : [cursor], at)
     assert.ok(link.includes('page%5Bsize%5D=') && !/[[\]]/.test(link), `URL-encoded: ${at}`)

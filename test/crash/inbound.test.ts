@@ -1,4 +1,4 @@
-// kill -9 right after the 250 (standard SS8): every message that was accepted is there exactly once when the server has
+// kill -9 right after the 250: every message that was accepted is there exactly once when the server has
 // started again, whole, whether it lay in the database or in the spool.
 //
 // The servers are processes of their own, `postrider serve`, with the system's clock. Several data directories take

@@ -1,4 +1,4 @@
-// kill -9 at random moments under load (standards SC7, SC9): every mail that was answered with 201 arrives, and arrives
+// kill -9 at random moments under load: every mail that was answered with 201 arrives, and arrives
 // twice only where the connection was cut between the final dot and what came of it.
 //
 // The server is a process of its own, `postrider serve`, with the system's clock; DNS and exchanger are the kit's. The

@@ -1,5 +1,5 @@
 // Postrider killed between the receiver's 200 and its own commit: the event comes again under the same webhook-id, and
-// is never lost (WH13). The server is `postrider serve` in a process of its own; the receiver's handler kills it.
+// is never lost. The server is `postrider serve` in a process of its own; the receiver's handler kills it.
 import assert from 'node:assert/strict'
 import { spawn, type ChildProcess } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'

@@ -85,7 +85,7 @@ export async function dkimOf(postrider: TestAppliance, message: string): Promise
   return results[0]?.status.result
 }
 
-/** What holds for every mail that leaves (D32, MF1 to MF3). */
+/** What holds for every mail that leaves (D32). */
 export async function judgeAll(postrider: TestAppliance, heard: readonly Heard[]): Promise<void> {
   assert.ok(heard.length > 0)
   for (const { message } of heard) {

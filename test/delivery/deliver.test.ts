@@ -1,5 +1,5 @@
 // What becomes of a mail: statuses and times of D25, retries of D26, events once each, lanes that do not hold up one
-// another, and what an owner or operator does meanwhile. Standards SC5 to SC9, decisions D18, D20, D23 to D26, D34.
+// another, and what an owner or operator does meanwhile. Decisions D18, D20, D23 to D26, D34.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { WorkerSession } from '../../src/delivery/wire/workers.ts'
@@ -166,7 +166,7 @@ test('a null MX and a domain that does not exist: failed at once, nobody is conn
   assert.equal(exchanger.connections, connections)
 })
 
-test('a sender or reply address that only SMTPUTF8 can carry bounces where that is not offered: 5.6.7, nothing sent (MF7)', async () => {
+test('a sender or reply address that only SMTPUTF8 can carry bounces where that is not offered: 5.6.7, nothing sent', async () => {
   receiver('ascii.test')
   for (const attributes of [{ from: 'jürgen@here.test' }, { reply_to: ['jürgen@here.test'] }]) {
     const to = `${Object.keys(attributes)[0]}@ascii.test`
@@ -265,7 +265,7 @@ test('DNS that does not answer: deferred 4.4.3, delivered when it does', async (
   await become(id, 'delivered')
 })
 
-test('cut off after the final dot: sent, not delivered; tried again under the same Message-ID (SC7)', async () => {
+test('cut off after the final dot: sent, not delivered; tried again under the same Message-ID', async () => {
   receiver('cut.test')
   final.set('a@cut.test', 'close')
   const id = await post({ to: 'a@cut.test' })

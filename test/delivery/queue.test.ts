@@ -1,5 +1,5 @@
 // The queue as a whole: the operator's hand on it, stopping and starting again, and many mails at once within the
-// window. Standards SC9, decisions D25, D26; contract `queue hold|release|retry|drop`, `serve` on SIGTERM.
+// window. Decisions D25, D26; the commands `queue hold|release|retry|drop`, and `serve` on SIGTERM.
 import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -22,12 +22,35 @@ function named(pattern: RegExp): Map<string, string> {
   return found
 }
 
+/** Letters with a number, as sections of a document are called. */
+const codesIn = (text: string): string[] => text.match(/(?<![\w=%+/-])[A-Z]{1,3}\d{1,3}(?![\w-])/g) ?? []
+/** Comments and names of tests: not the values that the code works on. */
+const isSaid = (line: string): boolean => /^\s*(?:\/\/|\/?\*)|\b(?:test|describe)\(| \/\/ /.test(line)
+/** Terms that standards have: control characters, NAT64 (RFC 6052), AS112 (RFC 7535). */
+const TERMS = ['C0', 'C1', 'NAT64', 'AS112']
+
 describe('documents', () => {
   test('each decision that is named stands in docs/decisions.md', () => {
     const decisions = new Set([...read('docs/decisions.md').matchAll(/\*\*(D\d+)\b/g)].map(([, number]) => number))
     const missing = [...named(/\b(?<![\w-])(D\d{1,3})\b(?!['"\w-])/g)].filter(([number]) => !decisions.has(number))
     assert.deepEqual(missing, [])
     assert.ok(decisions.size > 80)
+  })
+
+  test('a code in a comment or a test name, such as "D12", is explained in docs/', () => {
+    const explained = new Set([
+      ...globSync('docs/*.md', { cwd: ROOT }).flatMap((file) => codesIn(read(file))),
+      ...TERMS,
+    ])
+    const unknown = code
+      .filter(({ file }) => file.endsWith('.ts'))
+      .flatMap(({ file, text }) =>
+        codesIn(text.split('\n').filter(isSaid).join('\n'))
+          .filter((name) => !explained.has(name))
+          .map((name) => `${file}: ${name}`),
+      )
+    assert.deepEqual(unknown, [])
+    assert.deepEqual(codesIn('(SC5, D34), RFC 2045, AES-256'), ['SC5', 'D34'])
   })
 
   test('each heading of the specification that is quoted is one', () => {

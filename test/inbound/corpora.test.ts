@@ -1,4 +1,4 @@
-// What is read in a message, whatever came (standard SS13, decisions D47, D48): public corpora, charsets, names,
+// What is read in a message, whatever came (decisions D47, D48): public corpora, charsets, names,
 // damage. Each goes through the worker thread that reads in the server.
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'

@@ -1,6 +1,5 @@
-// Receiving, over real sockets into a real appliance: who may be written to (SS3, SS4, D46), what is kept and when 250
-// is said (SS7, SS8, SS11, D47), the trace fields (SS9), internationalised mail (SS10), the virus scanner (SS14),
-// certificates (SS2).
+// Receiving, over real sockets into a real appliance: who may be written to (D46), what is kept and when 250 is
+// said (D47), the trace fields, internationalised mail, the virus scanner, certificates.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'

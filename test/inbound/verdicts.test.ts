@@ -1,5 +1,5 @@
 // What SPF, DKIM, DMARC and ARC say of a received message (RFC 7208, RFC 6376, RFC 9989, RFC 8617), and whose word for
-// it is believed (RFC 8601): standards SS12, DK7, SP2, DM1, DM2. The verdicts come from the worker thread that judges
+// it is believed (RFC 8601). The verdicts come from the worker thread that judges
 // in the server.
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'

@@ -1,4 +1,4 @@
-// What strangers and small tokens may ask of the executable (issue 13, the edges): where it connects to, how much it
+// What strangers and small tokens may ask of the executable: where it connects to, how much it
 // reads, how long it listens.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'

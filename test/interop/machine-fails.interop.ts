@@ -1,4 +1,4 @@
-// When the machine fails (issue 13), tried on the executable as an enemy would: the disk away, full or damaged,
+// When the machine fails, tried on the executable as an enemy would: the disk away, full or damaged,
 // descriptors gone, files lost. Each test is one thing that once lost or withheld promised mail.
 import assert from 'node:assert/strict'
 import {

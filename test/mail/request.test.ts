@@ -1,6 +1,6 @@
 // POST /outbound-emails, attribute by attribute, each at its limits: further recipients, disclosure, agents, custom
 // headers, names, international addresses, idempotency over all of it. Specification "Outbound email", D24, D27, D29,
-// D30; MF1, MF5 to MF7.
+// D30.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { simpleParser } from 'mailparser'
@@ -364,7 +364,7 @@ test('display names in every address field are read back as they were written (D
   assert.deepEqual(read(parsed.replyTo), plain)
 })
 
-test('international domains: A-labels on the wire, one mailbox in whatever spelling (MF7)', async () => {
+test('international domains: A-labels on the wire, one mailbox in whatever spelling', async () => {
   const { shown, heard } = await deliver({
     to: 'bob@bücher.test',
     cc: ['BOB <bob@BÜCHER.test>', 'carl@xn--bcher-kva.test', 'carl@bücher.test'],
@@ -374,7 +374,7 @@ test('international domains: A-labels on the wire, one mailbox in whatever spell
   assert.equal(Buffer.byteLength(heard.message), heard.message.length, '7-bit')
 })
 
-test('a local part of other letters: with SMTPUTF8 it is delivered, without it fails for good with 5.6.7 (MF7)', async () => {
+test('a local part of other letters: with SMTPUTF8 it is delivered, without it fails for good with 5.6.7', async () => {
   // Domains that no connection is open to: what is offered is known from the first line on.
   for (const name of ['offers.test', 'offers-not.test']) receiver(name)
   exchanger.script.keywords = ['PIPELINING', '8BITMIME', 'SMTPUTF8']

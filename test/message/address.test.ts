@@ -1,4 +1,4 @@
-// Which addresses are taken, and what they become: standards MF7, MF8, decisions D17, D22, D27, D31.
+// Which addresses are taken, and what they become: decisions D17, D22, D27, D31.
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

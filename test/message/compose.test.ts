@@ -1,5 +1,5 @@
 // What goes on the wire, judged by others: mailparser reads it back, mailauth checks the signature.
-// RFC 5322 §2.1.1, RFC 2045 §6.7, RFC 2047 §2, RFC 6376; standards MF1 to MF4, MF7, DK1 to DK4.
+// RFC 5322 §2.1.1, RFC 2045 §6.7, RFC 2047 §2, RFC 6376.
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { test } from 'node:test'

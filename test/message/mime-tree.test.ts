@@ -1,4 +1,4 @@
-// The structure of received messages, with the limits of D47: RFC 2045, RFC 2046, standards SS13.
+// The structure of received messages, with the limits of D47: RFC 2045, RFC 2046.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {

@@ -1,4 +1,4 @@
-// What a mail to a return path is: RFC 3464, RFC 3834, RFC 5965, RFC 6533, RFC 9477, standards BN1 to BN6, AR1, FB1,
+// What a mail to a return path is: RFC 3464, RFC 3834, RFC 5965, RFC 6533, RFC 9477, and
 // decision D35.
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'

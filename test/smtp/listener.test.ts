@@ -1,6 +1,5 @@
-// The listener against clients as they should not be: standards SS1, SS2, SS5 to SS7, SS9 to SS11; RFC 5321 §2.3.8,
-// §4.1, §4.3.2, §4.5.3; RFC 2034, RFC 3207, RFC 2920. Raw sockets throughout, so that what is sent is what the test
-// says.
+// The listener against clients as they should not be: RFC 5321 §2.3.8, §4.1, §4.3.2, §4.5.3; RFC 2034, RFC 3207,
+// RFC 2920. Raw sockets throughout, so that what is sent is what the test says.
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

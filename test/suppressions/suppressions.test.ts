@@ -1,5 +1,5 @@
 // Suppressions: how they come about, what they stop, how they are read and taken back. "Suppression" and "Suppressions"
-// of the specification, rule 3 of POST /outbound-emails, D12, D13, D25, D35, D36; SC10.
+// of the specification, rule 3 of POST /outbound-emails, D12, D13, D25, D35, D36.
 import assert from 'node:assert/strict'
 import { beforeEach, test } from 'node:test'
 import { suppress, type NewSuppression } from '../../src/suppressions/suppressions.ts'
@@ -314,7 +314,7 @@ test('a hard bounce suppresses for good: reason, source, scope; the next mail is
   }
 })
 
-test('policy, content and infrastructure refusals never suppress, however often they come (SC10)', async () => {
+test('policy, content and infrastructure refusals never suppress, however often they come', async () => {
   for (const [index, reply] of [
     '550 5.7.26 This mail has been blocked because the sender is unauthenticated',
     '550 5.7.515 Access denied, sending domain does not meet the required authentication level',

@@ -1,5 +1,5 @@
 // What becomes of a delivery over time, the clock turned by hand (specification "Receiver obligations and retries",
-// "Secret rotation", "Delivery history and replay"; D52 to D54; WH1 to WH6, WH8, WH9, WH12, WH13).
+// "Secret rotation", "Delivery history and replay"; D52 to D54).
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -33,7 +33,7 @@ describe('create', () => {
     const { attributes, id, links, relationships, type } = made.body.data
     assert.equal(type, 'webhooks')
     assert.equal(made.headers.get('location'), links.self)
-    // WH4: whsec_ and padded standard base64 of 32 random bytes.
+    // whsec_ and padded standard base64 of 32 random bytes.
     assert.match(attributes.secret, /^whsec_[A-Za-z0-9+/]{43}=$/)
     assert.equal(attributes.secret_hint, attributes.secret.slice(-4))
     assert.deepEqual(relationships.domain.data, { type: 'domains', id: domain.id })

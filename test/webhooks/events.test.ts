@@ -1,4 +1,4 @@
-// What is told, and to whom (specification "Event types", "Delivery format"; D50, D51, WH11): every type has its line
+// What is told, and to whom (specification "Event types", "Delivery format"; D50, D51): every type has its line
 // in the catalogue, every payload its shape, every webhook the events of its own domain.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

@@ -1,4 +1,4 @@
-// Receivers that misbehave, by design or by accident (D53, D55; WH6, WH7, WH10): each is a failed attempt with a reason
+// Receivers that misbehave, by design or by accident (D53, D55): each is a failed attempt with a reason
 // that a person understands, within the time limit, and costs little memory.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
