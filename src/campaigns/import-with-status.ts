@@ -174,7 +174,7 @@ interface ImportProblem {
   detail: string
 }
 
-interface Imported {
+interface ImportResult {
   created: number
   skipped: number
   errors: ImportProblem[]
@@ -190,10 +190,10 @@ export function importContacts(
   { clock, keyring, store }: ContactDeps,
   audience: Audience,
   items: readonly ImportItem[],
-): Promise<Imported> {
+): Promise<ImportResult> {
   return store.write((tx) => {
     const now = clock.now()
-    const result: Imported = { created: 0, skipped: 0, errors: [] }
+    const result: ImportResult = { created: 0, skipped: 0, errors: [] }
     for (const [index, item] of items.entries()) {
       const email = 'contact' in item ? contactAddress(item.contact.email) : undefined
       if ('contact' in item && email !== undefined) {

@@ -11,7 +11,7 @@ import { namesIn } from '../base/one-of.ts'
 import { isObject } from '../base/json.ts'
 import { domainById } from '../domains/find.ts'
 import { parseAddress } from '../message/address.ts'
-import { bringSuppressions, type Entry } from '../suppressions/import-with-status.ts'
+import { importSuppressions, type Entry } from '../suppressions/import-with-status.ts'
 import { field, parentOf, type Call } from '../jsonapi/resource.ts'
 import { audiences, contactItem, MAX_IMPORT } from '../campaigns/api-audiences.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
@@ -54,16 +54,16 @@ const listed = <const Programs extends object>(instead: string, programs: Progra
   }),
 })
 
-interface Fault {
+interface RowFault {
   index: number
   email: string | null
   detail: string
 }
 
 /** The items of a request, the rows that are wrong, and how many rows say nothing. */
-interface Given<Item> {
+interface GivenRows<Item> {
   items: { line: number; item: Item }[]
-  errors: Fault[]
+  errors: RowFault[]
   skipped: number
 }
 
@@ -72,7 +72,7 @@ async function givenIn<Columns extends { headless: boolean }, Item>(
   list: readonly Record<string, unknown>[],
   file: string,
   kind: Kind<Columns, Item>,
-): Promise<Given<Item>> {
+): Promise<GivenRows<Item>> {
   const name = 'The list'
   try {
     const { errors, items, rows } = await judge(
@@ -89,7 +89,7 @@ async function givenIn<Columns extends { headless: boolean }, Item>(
 }
 
 /** Items that are understood already. */
-const understood = <Item>(items: readonly Item[]): Given<Item> => ({
+const understood = <Item>(items: readonly Item[]): GivenRows<Item> => ({
   items: items.map((item, at) => ({ line: at + 1, item })),
   errors: [],
   skipped: 0,
@@ -112,7 +112,9 @@ type ContactAttributes = Partial<Record<'file', string>> & {
   from?: keyof typeof PRESETS
 }
 
-function contactsOf(attributes: ContactAttributes): Given<ContactWithStatus> | Promise<Given<ContactWithStatus>> {
+function contactsOf(
+  attributes: ContactAttributes,
+): GivenRows<ContactWithStatus> | Promise<GivenRows<ContactWithStatus>> {
   checkOneOf('contacts', attributes)
   const { contacts = [], file = '', from, rows } = attributes
   const preset = from === undefined ? undefined : PRESETS[from]
@@ -206,7 +208,7 @@ type SuppressionAttributes = Partial<Record<'file', string>> & {
   from?: keyof typeof SUPPRESSORS
 }
 
-function entriesOf(attributes: SuppressionAttributes, now: number): Given<Entry> | Promise<Given<Entry>> {
+function entriesOf(attributes: SuppressionAttributes, now: number): GivenRows<Entry> | Promise<GivenRows<Entry>> {
   checkOneOf('suppressions', attributes)
   const { file = '', from, rows, suppressions = [] } = attributes
   if (rows) return givenIn(rows, file, suppressionsIn({ from, page: true }, now))
@@ -258,7 +260,7 @@ export const suppressionImports = define('suppression-imports', {
         // What a person typed is not an import (D36).
         const source = ({ reason }: Entry) => (caller.person && reason !== 'list_import' ? 'manual' : 'import')
         for (let at = 0; at < entries.length; at += AT_ONCE) {
-          const brought = await bringSuppressions(parts, owner, entries.slice(at, at + AT_ONCE), source)
+          const brought = await importSuppressions(parts, owner, entries.slice(at, at + AT_ONCE), source)
           for (const name of namesIn(counts)) counts[name] += brought[name]
         }
         const found = domainById(parts.store, call.related['domain']!)!

@@ -11,7 +11,7 @@ import {
   type ImportCounts,
 } from '../campaigns/import-with-status.ts'
 import { theDomain, whose, type Whose } from '../domains/find-domain.ts'
-import { bringSuppressions } from '../suppressions/import-with-status.ts'
+import { importSuppressions } from '../suppressions/import-with-status.ts'
 import { forTerminal } from '../base/clean-text.ts'
 import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { answer, progress, table, type Terminal } from '../commands/terminal.ts'
@@ -232,7 +232,7 @@ export function suppressionListCommands(program: Command, invocation: () => Invo
         const { result } = await importFile(deps, terminal, file, {
           kind: suppressionsIn({ from, reason }, deps.clock.now()),
           counts: { created: 0, updated: 0, skipped: 0 },
-          bring: async (lot) => ({ counts: await bringSuppressions(deps, domain, lot) }),
+          bring: async (lot) => ({ counts: await importSuppressions(deps, domain, lot) }),
           force: force === true,
           or: ', or import the others with --force',
         })

@@ -5,7 +5,7 @@ import { messageOf, OperatorError } from '../base/errors.ts'
 import { namesIn } from '../base/one-of.ts'
 import type { Progress } from '../commands/terminal.ts'
 import type { ListSource } from './csv-source.ts'
-import type { List, Row } from './rows.ts'
+import type { ReadableList, ListRow } from './rows.ts'
 import type { Wrong } from './words.ts'
 
 const LOT = 1000
@@ -14,13 +14,16 @@ const MAX_ERRORS = 1000
 const SAMPLES = 5
 
 /** The columns of a list, and the meaning of its records: an item, or null when there is nothing to bring in. */
-export interface Reading<Columns, Item> {
+export interface ListReading<Columns, Item> {
   columns: Columns
   read(record: readonly string[]): Item | Wrong | null
 }
 
 /** How a kind of list is read, from its first record. Throws an OperatorError. */
-export type Kind<Columns, Item> = (source: List['source'], first: readonly string[]) => Reading<Columns, Item>
+export type Kind<Columns, Item> = (
+  source: ReadableList['source'],
+  first: readonly string[],
+) => ListReading<Columns, Item>
 
 export interface RowError {
   line: number
@@ -39,11 +42,11 @@ export interface Judged<Columns, Item> {
 
 /** The rows of a list after its titles. The first result has no row when the first line has titles. */
 async function* meaningsOf<Columns extends { headless: boolean }, Item>(
-  list: List,
+  list: ReadableList,
   kind: Kind<Columns, Item>,
   read?: (bytes: number) => void,
-): AsyncIterable<{ columns: Columns; row?: Row; meaning: Item | Wrong | null }> {
-  let reading: Reading<Columns, Item> | undefined
+): AsyncIterable<{ columns: Columns; row?: ListRow; meaning: Item | Wrong | null }> {
+  let reading: ListReading<Columns, Item> | undefined
   for await (const row of list.rows(read)) {
     const titles = reading === undefined
     reading ??= kind(list.source, row.record)
@@ -58,7 +61,7 @@ const isWrong = (meaning: unknown): meaning is Wrong =>
 
 /** Reads all of a list, and keeps at most so many items and errors of it. Throws an OperatorError. */
 export async function judge<Columns extends { headless: boolean }, Item>(
-  list: List,
+  list: ReadableList,
   kind: Kind<Columns, Item>,
   most = SAMPLES,
 ): Promise<Judged<Columns, Item>> {
@@ -96,7 +99,7 @@ export function checkErrors(
 }
 
 export interface ListImport<Columns, Item, Outcome extends string> {
-  list: List & { source: ListSource }
+  list: ReadableList & { source: ListSource }
   kind: Kind<Columns, Item>
   /** Counts that are zero. */
   counts: Record<Outcome | 'skipped', number>

@@ -20,16 +20,16 @@ const MAX_NAMED = 10
 
 const COUNTS = ['created', 'updated', 'unsubscribed', 'suppressed', 'skipped'] as const
 
-export type Imported = Record<(typeof COUNTS)[number], number> & { problems: RowError[] }
+export type PageImport = Record<(typeof COUNTS)[number], number> & { problems: RowError[] }
 
-export interface Reading {
+export interface PageReading {
   list: HeldContacts
   /** The program that wrote the file. */
   from: string
 }
 
 /** Reads a file; gives a sentence when the file cannot be used. */
-export async function readingOf(given: Form): Promise<Reading | string> {
+export async function readingOf(given: Form): Promise<PageReading | string> {
   const upload = await uploadIn(given)
   if (typeof upload === 'string') return upload
   const from = given.get('from')
@@ -48,7 +48,7 @@ export const programField = (names: readonly string[], value = ''): Html =>
   })
 
 /** The lines that are left out, each with its reason. */
-export const named = (problems: Imported['problems'], most = MAX_NAMED): Html =>
+export const named = (problems: PageImport['problems'], most = MAX_NAMED): Html =>
   html`<ul>
     ${problems.slice(0, most).map(({ line, reason }) => html`<li>line ${line}: ${reason}</li>`)}
     ${problems.length > most ? html`<li>and ${count(problems.length - most)} more</li>` : ''}
@@ -63,7 +63,7 @@ const USES = {
   complained: 'complained, and will be suppressed',
 } as const
 
-export function preview(visit: Visit, { from, list }: Reading): Html {
+export function preview(visit: Visit, { from, list }: PageReading): Html {
   const { columns, errors, file, head, items, rows, text } = list
   const status = new Set(columns.standings.columns.map(({ index }) => index))
   const use = (at: number): string =>
@@ -103,10 +103,10 @@ export function preview(visit: Visit, { from, list }: Reading): Html {
   </section>`
 }
 
-export async function bring(visit: Visit, id: string, { list }: Reading): Promise<Imported> {
+export async function sendContacts(visit: Visit, id: string, { list }: PageReading): Promise<PageImport> {
   const { errors, items, rows } = list
   const skipped = rows - items.length
-  const result: Imported = { created: 0, updated: 0, unsubscribed: 0, suppressed: 0, skipped, problems: [...errors] }
+  const result: PageImport = { created: 0, updated: 0, unsubscribed: 0, suppressed: 0, skipped, problems: [...errors] }
   for (let from = 0; from < items.length; from += AT_ONCE) {
     const lot = items.slice(from, from + AT_ONCE)
     const answer = await visit.ask('POST', `/audiences/${id}/list-imports`, {

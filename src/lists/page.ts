@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
 import { counted, badge, count, pageOf, pager, search, table, time, type Html } from '../webui/widgets.ts'
-import { bring, named, preview, programField, readingOf } from './page-import.ts'
+import { sendContacts, named, preview, programField, readingOf } from './page-import.ts'
 import { PRESETS } from './programs.ts'
 import { audiences, contacts } from '../campaigns/api-audiences.ts'
 import { campaigns } from '../campaigns/api.ts'
@@ -167,7 +167,7 @@ const audience: Place = {
       if (typeof reading === 'string')
         return showOne(visit, { errors: [{ code: 'invalid', field: undefined, detail: reading }] })
       if (given.action === 'preview') return showOne(visit, { extra: preview(visit, reading) })
-      const { created, problems, skipped, suppressed, unsubscribed, updated } = await bring(visit, id, reading)
+      const { created, problems, skipped, suppressed, unsubscribed, updated } = await sendContacts(visit, id, reading)
       const sums = [
         `${count(created)} added`,
         ...(updated > 0 ? [`${count(updated)} updated`] : []),

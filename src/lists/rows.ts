@@ -14,7 +14,7 @@ interface CsvForm {
   announced: boolean
 }
 
-export interface Row {
+export interface ListRow {
   record: string[]
   /** The line on which the record begins; the first is 1. */
   line: number
@@ -32,11 +32,11 @@ const MAGIC: readonly [string, string][] = [
 ]
 
 /** A list that can be read more than once. */
-export interface List {
+export interface ReadableList {
   /** Its name in messages, and the name of its file. */
   source: Pick<ListSource, 'name' | 'file'>
   /** `read` is called with the number of octets that were read. */
-  rows(read?: (bytes: number) => void): AsyncIterable<Row> | Iterable<Row>
+  rows(read?: (bytes: number) => void): AsyncIterable<ListRow> | Iterable<ListRow>
   /** The encoding of its text, when that is not UTF-8. */
   encoding?: string
   /** The document says that it is one page of several. */
@@ -44,12 +44,12 @@ export interface List {
 }
 
 /** The rows of a file: JSON when it begins like JSON, else CSV. Throws an OperatorError when it is not text. */
-export async function listIn(source: ListSource): Promise<List> {
+export async function listIn(source: ListSource): Promise<ReadableList> {
   if (!(await looksLikeJson(source))) {
     const form = await formOf(source)
     return { source, encoding: form.encoding, rows: (read) => csvRows(source, form, read) }
   }
-  const list: List = {
+  const list: ReadableList = {
     source,
     rows: () => jsonRows(source, () => (list.incomplete = true)),
   }
@@ -114,7 +114,7 @@ function delimiterOf(head: string): { delimiter: string; announced: boolean } {
 }
 
 /** The records of the file. Throws an OperatorError with the line number when the file is not valid CSV. */
-async function* csvRows(source: ListSource, form: CsvForm, read?: (bytes: number) => void): AsyncIterable<Row> {
+async function* csvRows(source: ListSource, form: CsvForm, read?: (bytes: number) => void): AsyncIterable<ListRow> {
   const decoder = new TextDecoder(form.encoding)
   const parser = parse({
     delimiter: form.delimiter,
@@ -180,7 +180,7 @@ async function looksLikeJson(source: ListSource): Promise<boolean> {
 }
 
 /** `more` is called when the document says that it is one page of several. */
-async function* jsonRows(source: ListSource, more: () => void): AsyncIterable<Row> {
+async function* jsonRows(source: ListSource, more: () => void): AsyncIterable<ListRow> {
   const text = await textOf(source)
   const whole = parsed(text)
   const items = itemsOf(source, whole, text)
@@ -189,7 +189,7 @@ async function* jsonRows(source: ListSource, more: () => void): AsyncIterable<Ro
 }
 
 /** Objects as rows; the first row has the names of their members. Throws an OperatorError. */
-export function* rowsOf(name: string, objects: readonly Item[]): Iterable<Row> {
+export function* rowsOf(name: string, objects: readonly Item[]): Iterable<ListRow> {
   const items = objects.map(flat)
   const names = [...new Set(items.flatMap((item) => Object.keys(item)))]
   // Each object has a cell for each name.

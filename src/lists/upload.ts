@@ -5,7 +5,7 @@ import type { Entry } from '../suppressions/import-with-status.ts'
 import { contactsIn, type Columns, type ImportWishes } from './contact-columns.ts'
 import { heldSource } from './csv-source.ts'
 import { checkErrors, judge, type Judged, type Kind } from './import.ts'
-import { listIn, type List, type Row } from './rows.ts'
+import { listIn, type ReadableList, type ListRow } from './rows.ts'
 import { suppressionsIn, type SuppressionColumns, type SuppressionWishes } from './suppression-columns.ts'
 
 export interface Upload {
@@ -25,7 +25,7 @@ const NAME = 'The file'
 /** The most cells of an uploaded list: the work and memory grow with them (D126). */
 const MOST_CELLS = 500_000
 
-async function* counted(rows: AsyncIterable<Row> | Iterable<Row>): AsyncIterable<Row> {
+async function* counted(rows: AsyncIterable<ListRow> | Iterable<ListRow>): AsyncIterable<ListRow> {
   let cells = 0
   for await (const row of rows) {
     cells += row.record.length
@@ -42,7 +42,7 @@ async function held<C extends { headless: boolean }, Item>(
   kind: Kind<C, Item>,
 ): Promise<Held<C, Item>> {
   const read = await listIn(heldSource(NAME, file, bytes))
-  const list: List = { ...read, rows: () => counted(read.rows()) }
+  const list: ReadableList = { ...read, rows: () => counted(read.rows()) }
   return {
     ...(await judge(list, kind, Infinity)),
     file,

@@ -55,7 +55,7 @@ export function importSuppression(
 const later = (one: number | null, other: number | null): boolean => one === null || (other !== null && one >= other)
 
 /** Brings a lot of entries in, in one transaction; counts what became of them. */
-export const bringSuppressions = (
+export const importSuppressions = (
   { clock, keyring, store }: { clock: Clock; keyring: Keyring; store: Store },
   { key, user_key }: { key: number; user_key: number },
   lot: readonly Entry[],

@@ -13,7 +13,7 @@ import { importList, type Kind } from '../../src/lists/import.ts'
 import { listIn } from '../../src/lists/rows.ts'
 import { suppressionsIn } from '../../src/lists/suppression-columns.ts'
 import { STANDING_WORDS } from '../../src/lists/words.ts'
-import { bringSuppressions } from '../../src/suppressions/import-with-status.ts'
+import { importSuppressions } from '../../src/suppressions/import-with-status.ts'
 import type { Domain } from '../../src/domains/find.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
@@ -156,8 +156,8 @@ const SUPPRESSED: Record<string, (domain: Domain, csv: string, file: string, fro
     const { deps } = postrider.appliance
     const kind = suppressionsIn({ from }, deps.clock.now())
     const counts = { created: 0, updated: 0, skipped: 0 }
-    const bring = async (lot: Parameters<typeof bringSuppressions>[2][number][]) => ({
-      counts: await bringSuppressions(deps, domain, lot),
+    const bring = async (lot: Parameters<typeof importSuppressions>[2][number][]) => ({
+      counts: await importSuppressions(deps, domain, lot),
     })
     return byCommand(csv, file, { kind, counts, bring })
   },
