@@ -269,6 +269,7 @@ describe('create', () => {
 
 describe('read', () => {
   test('the list is sorted, paged and included, but takes no filter', async () => {
+    for (const name of ['A first', 'A second', 'A third']) assert.equal((await create({ ...good, name })).status, 201)
     const all = await postrider.api('GET', '/webhooks?page[size]=2&sort=name&include=domain')
     assert.equal(all.status, 200, JSON.stringify(all.body))
     assert.equal(all.body.data.length, 2)
