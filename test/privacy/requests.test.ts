@@ -16,7 +16,7 @@ import { suppress } from '../../src/suppressions/suppressions.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { testExchanger } from '../kit/exchanger.ts'
-import { ofFile } from '../kit/of-file.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { testReceiver } from '../kit/receiver.ts'
 import { deliver, receive } from '../kit/sender.ts'
 import { block, homeOf, report } from '../inbound/home.ts'
@@ -35,6 +35,10 @@ const exchanger = testExchanger()
 const receiver = testReceiver()
 const postrider = ofFile(() => startTestAppliance({ exchanger, receiver, routes: ['there.test'] }))
 const domain = ofFile(() => postrider.activeDomain('here.test'))
+setUp(async () => {
+  const inbox = document('inboxes', { name: 'Me', address: 'desk@here.test' })
+  assert.equal((await postrider.api('POST', '/inboxes', inbox)).status, 201)
+})
 afterEach(() => {
   exchanger.script = {}
 })
@@ -295,8 +299,6 @@ test('an old link to unsubscribe works, and brings the address back nowhere', as
 })
 
 test('a bundle about somebody else that names the one who was forgotten goes as well', async () => {
-  const inbox = document('inboxes', { name: 'Me', address: 'desk@here.test' })
-  assert.equal((await postrider.api('POST', '/inboxes', inbox)).status, 201)
   const message = (cc: string) => `From: fritz@there.test\nTo: desk@here.test${cc}\nSubject: Both\n\nHello.\n`
   await receive(postrider, {
     from: 'fritz@there.test',
@@ -393,7 +395,7 @@ test('an address that also sends: drafts and mail that waits leave from an addre
   exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.3.0 later' : undefined) }
   const given = { from: 'news@here.test', reply_to: ['news@here.test'], subject: 'Waiting', html: 'x' }
   const waiting = await send('ingo@there.test', given)
-  await until(async () => (await show(waiting.id)).recipients[0].attempts > 0, 'the deferral')
+  await until(async () => (await show(waiting.id)).recipients[0].smtp_code === 451, 'the deferral')
   const audience = await kit.audience(domain, 'From')
   const draft = await kit.draft(audience, { from_address: 'news@here.test', reply_to: 'news@here.test' })
   await erased('news@here.test')

@@ -47,8 +47,9 @@ test('days that are over become one row for each receiver, and every period says
   assert.equal(rows(), before)
 })
 
-test('words that no period looks at any more are forgotten', () => {
+test('words that no period looks at any more are forgotten', async () => {
   const { store } = postrider.appliance.deps
+  await settleReceivers(store, postrider.clock.now())
   const { n } = store.first(raw<{ n: number }>('select count(*) as n from refusals'))!
   assert.equal(n, 33, 'thirty-two days and today')
 })
