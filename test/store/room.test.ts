@@ -21,6 +21,7 @@ test('room is made of octets, not of holes, and only while the disk has more tha
 })
 
 test('room is given up at a start on a full disk alone', () => {
+  keepRoom(dir, 1000, 1000 + 4 * ROOM)
   giveUpRoom(dir, ROOM)
   assert.ok(existsSync(file))
   giveUpRoom(dir, 0)
