@@ -156,9 +156,11 @@ test('restore refuses what is damaged, climbs out or is not a backup, and leaves
 
 test('verify finds a damaged database and a missing file of the spool', async () => {
   const dataDir = place()
-  await using postrider = await startTestAppliance({ dataDir })
-  await postrider.activeDomain('here.test')
-  await send(postrider, 'bob@there.test', `<p>${'y'.repeat(400_000)}</p>`)
+  {
+    await using postrider = await startTestAppliance({ dataDir })
+    await postrider.activeDomain('here.test')
+    await send(postrider, 'bob@there.test', `<p>${'y'.repeat(400_000)}</p>`)
+  }
   const [name] = readdirSync(join(dataDir, 'spool'))
   const whole = readFileSync(join(dataDir, 'spool', name!))
   for (const [harm, said] of [
@@ -182,10 +184,12 @@ test('verify finds a damaged database and a missing file of the spool', async ()
 
 test('backup and restore name what is damaged, and keep it only by --force', async () => {
   const dataDir = place()
-  await using postrider = await startTestAppliance({ dataDir })
-  await postrider.activeDomain('here.test')
-  await send(postrider, 'bob@there.test', `<p>${'y'.repeat(400_000)}</p>`)
-  await send(postrider, 'eve@there.test', '<p>An unusual sentence</p>')
+  {
+    await using postrider = await startTestAppliance({ dataDir })
+    await postrider.activeDomain('here.test')
+    await send(postrider, 'bob@there.test', `<p>${'y'.repeat(400_000)}</p>`)
+    await send(postrider, 'eve@there.test', '<p>An unusual sentence</p>')
+  }
   const [name] = readdirSync(join(dataDir, 'spool'))
   const spooled = join(dataDir, 'spool', name!)
   const whole = readFileSync(spooled)
