@@ -722,7 +722,13 @@ describe('moves', () => {
   test('a legal one changes the status with its columns and answers the row of the table', async (t) => {
     const store = await lamps(t)
     const made = await store.write((tx) => move(tx, lamps1, 1, 'lapse', { at: 5, note: 'late' }))
-    assert.deepEqual(made, ['active', 'lapse', 'past_due', 'auto', 'subscription.past_due'])
+    assert.deepEqual(made, {
+      from: 'active',
+      on: 'lapse',
+      to: 'past_due',
+      by: 'auto',
+      emits: 'subscription.past_due',
+    })
     assert.deepEqual(rows(store), [
       { key: 1, status: 'past_due', at: 5, note: 'late' },
       { key: 2, status: 'active', at: null, note: null },
