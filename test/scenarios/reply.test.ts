@@ -84,8 +84,12 @@ async function send(to: string, attributes: Record<string, unknown> = {}): Promi
   return { id, mail: await until(() => arrived.find((each) => each.to.includes(to)), 'the mail') }
 }
 
+/** How many answers the tests have found in the inbox. */
+let answers = 0
+
 async function received(subject: string) {
   const id = await until(() => found('select id as value from inbound_emails where subject = ?', subject), subject)
+  answers++
   return (await api('GET', `/inbound-emails/${id}`)).body.data.attributes
 }
 
@@ -201,9 +205,12 @@ test('commands beside the sandbox use its names, and change neither its certific
   assert.equal(readFileSync(join(dataDir, 'smtp-certificate.pem'), 'utf8'), pem)
 })
 
-test('nothing else has come to the inbox', async () => {
+test('an address without an effect answers nothing, and nothing else has come to the inbox', async () => {
+  const { id } = await send('ann@quiet.example')
+  await become(id, 'delivered')
+  clock.advance(1000)
   const { body } = await api('GET', '/inbound-emails')
-  assert.equal(body.data.length, 2)
+  assert.equal(body.data.length, answers)
 })
 
 test('what the sandbox tells its user arrives in an inbox, signed', async () => {
