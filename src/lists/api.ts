@@ -20,7 +20,7 @@ import { address, line } from '../jsonapi/schemas.ts'
 import { contactsIn } from './contact-columns.ts'
 import { judge, type Kind } from './import.ts'
 import { PRESETS, SUPPRESSORS } from './programs.ts'
-import { rowsOf } from './rows.ts'
+import { counted, rowsOf } from './rows.ts'
 import { scopeOf, suppressionsIn } from './suppression-columns.ts'
 import { valuesOf } from '../schema/tables.ts'
 
@@ -76,7 +76,7 @@ async function givenIn<Columns extends { headless: boolean }, Item>(
   const name = 'The list'
   try {
     const { errors, items, rows } = await judge(
-      { source: { name, file }, rows: () => rowsOf(name, list) },
+      { source: { name, file }, rows: () => counted(name, rowsOf(name, list), 'send it in parts') },
       kind,
       Infinity,
     )

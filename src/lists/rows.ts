@@ -43,6 +43,23 @@ export interface ReadableList {
   incomplete?: true
 }
 
+/** The most cells of a list that is uploaded or sent: the work and memory grow with them (D126). */
+const MOST_CELLS = 500_000
+
+/** Rows up to that many cells. Throws an OperatorError that says what to do with more. */
+export async function* counted(
+  name: string,
+  rows: AsyncIterable<ListRow> | Iterable<ListRow>,
+  remedy: string,
+): AsyncIterable<ListRow> {
+  let cells = 0
+  for await (const row of rows) {
+    cells += row.record.length
+    if (cells > MOST_CELLS) throw new OperatorError(`${name} has more than 500,000 cells; ${remedy}.`)
+    yield row
+  }
+}
+
 /** The rows of a file: JSON when it begins like JSON, else CSV. Throws an OperatorError when it is not text. */
 export async function listIn(source: ListSource): Promise<ReadableList> {
   if (!(await looksLikeJson(source))) {

@@ -5,7 +5,7 @@ import type { Entry } from '../suppressions/import-with-status.ts'
 import { contactsIn, type Columns, type ImportWishes } from './contact-columns.ts'
 import { heldSource } from './csv-source.ts'
 import { checkErrors, judge, type Judged, type Kind } from './import.ts'
-import { listIn, type ReadableList, type ListRow } from './rows.ts'
+import { counted, listIn, type ReadableList } from './rows.ts'
 import { suppressionsIn, type SuppressionColumns, type SuppressionWishes } from './suppression-columns.ts'
 
 export interface Upload {
@@ -22,27 +22,14 @@ export type HeldContacts = Held<Columns, ContactWithStatus>
 export type HeldSuppressions = Held<SuppressionColumns, Entry>
 
 const NAME = 'The file'
-/** The most cells of an uploaded list: the work and memory grow with them (D126). */
-const MOST_CELLS = 500_000
-
-async function* counted(rows: AsyncIterable<ListRow> | Iterable<ListRow>): AsyncIterable<ListRow> {
-  let cells = 0
-  for await (const row of rows) {
-    cells += row.record.length
-    if (cells > MOST_CELLS)
-      throw new OperatorError(
-        'The file has more than 500,000 cells; the import of "postrider contacts" or "postrider suppression" takes larger ones.',
-      )
-    yield row
-  }
-}
+const LARGER = 'the import of "postrider contacts" or "postrider suppression" takes larger ones'
 
 async function held<C extends { headless: boolean }, Item>(
   { bytes, file }: Upload,
   kind: Kind<C, Item>,
 ): Promise<Held<C, Item>> {
   const read = await listIn(heldSource(NAME, file, bytes))
-  const list: ReadableList = { ...read, rows: () => counted(read.rows()) }
+  const list: ReadableList = { ...read, rows: () => counted(NAME, read.rows(), LARGER) }
   return {
     ...(await judge(list, kind, Infinity)),
     file,
