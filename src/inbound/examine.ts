@@ -9,7 +9,7 @@ import { customerOf } from '../base/network.ts'
 import { JobFailed, NoWorker, PutBack, TookTooLong, type Effort, type Pool } from '../base/threads/pool.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Spool } from '../store/spool.ts'
-import type { InboundJob, InboundResult, Judgement, Reading } from './reader.ts'
+import type { Examined, InboundJob, InboundResult, Judgement, Reading } from './reader.ts'
 import type { InboundMessage, JudgedReading } from './record.ts'
 
 export interface ExamineDeps {
@@ -65,6 +65,8 @@ export class Examiner {
   async examine(message: InboundMessage): Promise<JudgedReading> {
     const effort = this.#effort(message)
     try {
+      const examined = message.cut === 1 ? undefined : await this.#examined(message, effort)
+      if (examined) return { ...examined.reading, judgement: examined.judgement }
       const both = [this.#reading(message, effort), this.#judged(message, effort)] as const
       await Promise.allSettled(both)
       const [read, judgement] = await Promise.all(both)
@@ -99,11 +101,38 @@ export class Examiner {
     return content ?? { file: this.#deps.spool.path(must(spool, 'The file of a message')) }
   }
 
+  /** Reads and judges in one job; undefined when that failed: then each is tried by itself, to find out which fails. */
+  async #examined(message: InboundMessage, effort: Effort): Promise<Examined | undefined> {
+    const { log, workers } = this.#deps
+    const { client, id } = message
+    try {
+      const job = { task: 'examine', ...this.#envelope(message), ...this.#contents(message) } as const
+      const examined = (await workers.run(job, effort)) as Examined
+      this.#noteBeyond(message, examined.judgement)
+      return examined
+    } catch (thrown) {
+      if (thrown instanceof PutBack) throw new NoRoom(messageOf(thrown), { cause: thrown })
+      log.warn('message not examined at once', { id, client, error: messageOf(thrown) })
+      return undefined
+    }
+  }
+
+  #envelope({ client, helo, mail_from: mailFrom }: InboundMessage) {
+    return { client, helo, mailFrom, hostname: this.#deps.config.hostname }
+  }
+
+  #contents(message: InboundMessage) {
+    return { content: this.#content(message), headerOnly: message.cut === 1 || message.virus !== null }
+  }
+
+  #noteBeyond({ client, id }: InboundMessage, { beyond }: Judgement): void {
+    if (beyond !== null) this.#deps.log.warn('message beyond limits', { id, client, beyond })
+  }
+
   async #reading(message: InboundMessage, effort: Effort): Promise<Reading> {
     const { workers } = this.#deps
-    const headerOnly = message.cut === 1 || message.virus !== null
     try {
-      return (await workers.run({ task: 'read', content: this.#content(message), headerOnly }, effort)) as Reading
+      return (await workers.run({ task: 'read', ...this.#contents(message) }, effort)) as Reading
     } catch (thrown) {
       return { kind: 'rejected', reason: this.#reason(message, 'read', thrown), header: null }
     }
@@ -111,13 +140,12 @@ export class Examiner {
 
   /** The results of SPF, DKIM, DMARC and ARC; null when the whole message was not kept. */
   async #judged(message: InboundMessage, effort: Effort): Promise<Judgement | null> {
-    const { config, log, workers } = this.#deps
+    const { workers } = this.#deps
     if (message.cut === 1) return null
-    const { client, helo, id, mail_from: mailFrom } = message
-    const envelope = { task: 'judge', client, helo, mailFrom, hostname: config.hostname } as const
+    const envelope = { task: 'judge', ...this.#envelope(message) } as const
     try {
       const judged = (await workers.run({ ...envelope, content: this.#content(message) }, effort)) as Judgement
-      if (judged.beyond !== null) log.warn('message beyond limits', { id, client, beyond: judged.beyond })
+      this.#noteBeyond(message, judged)
       return judged
     } catch (thrown) {
       const unjudged = this.#reason(message, 'judged', thrown)

@@ -21,6 +21,17 @@ export interface ReadJob {
   headerOnly: boolean
 }
 
+/** Reads and judges in one job: a message between threads costs as much as a small job. */
+export interface ExamineJob extends Omit<ReadJob, 'task'>, Omit<JudgeJob, 'task' | 'content' | 'unjudged'> {
+  task: 'examine'
+}
+
+export interface Examined {
+  kind: 'examined'
+  reading: Reading
+  judgement: Judgement
+}
+
 export interface AttachmentJob {
   task: 'attachment'
   content: MessageContent
@@ -51,14 +62,14 @@ export type Reading =
   | { kind: 'read'; header: ParsedHeader; body: ParsedBody | null; report: Report | undefined }
   | { kind: 'rejected'; reason: string; header: ParsedHeader | null }
 
-export type InboundJob = ReadJob | JudgeJob | AttachmentJob | SubmittedJob
-export type InboundResult = Reading | SubmittedReading | Judgement | Uint8Array | null
+export type InboundJob = ReadJob | JudgeJob | ExamineJob | AttachmentJob | SubmittedJob
+export type InboundResult = Reading | Examined | SubmittedReading | Judgement | Uint8Array | null
 
 /** The octets themselves, without a copy; each job has its own. */
 const bytesOf = (content: MessageContent): Buffer =>
   'file' in content ? readProven(content.file) : Buffer.from(content.buffer, content.byteOffset, content.byteLength)
 
-async function read({ content, headerOnly }: ReadJob): Promise<Reading> {
+async function read({ content, headerOnly }: Omit<ReadJob, 'task'>): Promise<Reading> {
   // Outside the try: an unreadable file is not a fault of the message.
   const message = bytesOf(content)
   let header: ParsedHeader | null = null
@@ -122,12 +133,21 @@ function headerAlone(message: Buffer): ParsedHeader | null {
   }
 }
 
+// One after the other: both at once would take CPU time in each other's turns.
+const examine = async (job: ExamineJob): Promise<Examined> => ({
+  kind: 'examined',
+  reading: await read(job),
+  judgement: await judge({ ...job, task: 'judge' }),
+})
+
 function perform(job: InboundJob): Promise<InboundResult> {
   switch (job.task) {
     case 'read':
       return read(job)
     case 'judge':
       return judge(job)
+    case 'examine':
+      return examine(job)
     case 'submitted':
       return readSubmitted(job)
     case 'attachment':

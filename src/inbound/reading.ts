@@ -2,80 +2,49 @@
 // attempt before the work: so a message that makes the process crash is found by its attempts. Messages that an ended
 // process had claimed are examined one at a time; after ten such claims a message is kept unread as parse_rejected.
 //
+// A new message is handed over from memory (`take`): already claimed when the readers take it next, else leased, which
+// means that it waits in a queue of this process. The database is asked only for messages that memory does not know:
+// after a start, after a wait, and beyond the bounds of the queue.
+//
 // After a fault of this machine a message is tried again, first after 10 seconds, at most after 10 minutes (D72).
 // Results that cannot be written are kept in memory and written later; until then nothing more is claimed.
 import { MINUTE, SECOND } from '../base/clock.ts'
-import { codeOf } from '../base/errors.ts'
+import { codeOf, must } from '../base/errors.ts'
 import { PersistentWrites } from '../base/retry-until-written.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { Loop } from '../base/loop.ts'
 import { customerOf } from '../base/network.ts'
 import type { Store, Tx } from '../store/database.ts'
-import { anySuspect, due, earliest, named, release, suspect, unclaim } from './claims.ts'
+import { due, earliest, lease, leased, named, release, suspected, suspects, unclaim } from './claims.ts'
 import { Examiner, Later, NoRoom, type ExamineDeps } from './examine.ts'
+import { MessageQueue, type WaitingMessage } from './queue.ts'
 import { record, type InboundMessage, type JudgedReading } from './record.ts'
-
-// Keys of messages that wait until other messages have ended, by the customer that sent them. Customers are served in
-// turn.
-//
-// The lists are in memory and bounded. They only shorten a wait: each message also has a due time in the database, so
-// that a message on no list (after a restart, or beyond the bound) is found at that time.
-
-/** The most keys in one list of waiting messages. */
-const MAX_KEYS = 100_000
-
-export class Waiting {
-  readonly #byCustomer = new Map<string, Set<number>>()
-  #size = 0
-
-  add(customer: string, key: number): void {
-    if (this.#size >= MAX_KEYS) return
-    const keys = this.#byCustomer.get(customer) ?? new Set()
-    if (keys.has(key)) return
-    this.#byCustomer.set(customer, keys.add(key))
-    this.#size++
-  }
-
-  /** The number of keys. */
-  get size(): number {
-    return this.#size
-  }
-
-  /** Removes and returns at most `limit` keys, one of each customer in turn, and at most `roomOf` of a customer. */
-  take(limit: number, roomOf: (customer: string) => number): number[] {
-    const taken: number[] = []
-    const counts = new Map<string, number>()
-    for (const [customer, keys] of this.#byCustomer) {
-      if (taken.length >= limit) break
-      const count = counts.get(customer) ?? 0
-      if (count >= roomOf(customer)) continue
-      counts.set(customer, count + 1)
-      const key = keys.values().next().value!
-      keys.delete(key)
-      taken.push(key)
-      // A customer that is removed and added again comes after the others, in this loop as well.
-      this.#byCustomer.delete(customer)
-      if (keys.size > 0) this.#byCustomer.set(customer, keys)
-    }
-    this.#size -= taken.length
-    return taken
-  }
-}
 
 export interface ReadDeps extends ExamineDeps {
   store: Store
   keyring: Keyring
 }
 
-/** The most messages examined at once. Messages under way for more than a second (DNS, slow lane) do not count. */
+/** The most messages in readers at once. Messages under way for more than a second (DNS, slow lane) do not count. */
 const WINDOW = 32
 const YOUNG = SECOND
-/** The most of these from one client. */
+/**
+ * The most of these from one customer, for each reader. A job may use a quarter of a second before it moves to the slow
+ * lane, so that another customer's message waits for a second at most.
+ */
+const OF_ONE_PER_READER = 4
 const YOUNG_OF_ONE = 8
-/** The most claimed messages in all, the most octets of them in memory, and the most from one customer. */
+/** The most claimed messages that wait for a reader, of all customers and of one: readers never wait for a commit. */
+const MAX_READY = 64
+const READY_OF_ONE = 16
+/** The most messages examined or recorded at once, the most octets of them in memory, and the most of one customer. */
 const MAX_HELD = 512
 const MAX_OCTETS = 64 * 1024 * 1024
 const MAX_OF_ONE = MAX_HELD / 8
+/** The most octets of messages that wait in memory without a claim. */
+const WAITING_OCTETS = { all: 16 * 1024 * 1024, ofOne: 4 * 1024 * 1024 }
+/** The most due messages that one query reads. */
+const LOOKED_AT = 2000
 
 /**
  * A process may end for many reasons.
@@ -88,22 +57,40 @@ const LAST_WAIT = 10 * MINUTE
 interface ReadingInHand {
   since: number
   octets: number
-  client: string
   customer: string
+  /** False when the message was examined and its result is written. */
+  inReader: boolean
   done: Promise<void>
 }
+
+interface Suspect {
+  key: number
+  at: number
+}
+
+const isSuspect = ({ attempts }: InboundMessage): boolean => attempts > 1
+
+/** How a message is stored for its examination: claimed by readers, leased by a queue in memory, or due. */
+export type Place = 'claimed' | 'leased' | 'due'
 
 export class InboundEngine {
   readonly #deps: ReadDeps
   readonly #loop: Loop
   readonly #examiner: Examiner
+  /** Messages that wait for a claim; claimed messages that wait for a reader; messages that wait for the slow lane. */
+  readonly #waiting = new MessageQueue(WAITING_OCTETS)
+  readonly #ready = new MessageQueue()
+  readonly #slowed = new MessageQueue(WAITING_OCTETS)
   readonly #held = new Map<number, ReadingInHand>()
+  /** The keys in `#waiting` that were due in the database: while there are any, no others are read. */
+  readonly #found = new Set<number>()
+  /** From this time on the database may have due messages. */
+  #due = 0
   /** The last wait of each message that could not be examined. */
   readonly #waits = new Map<number, number>()
-  /** Messages that wait for other messages of their customer, and messages that wait for a place in the slow lane. */
-  readonly #crowded = new Waiting()
-  readonly #slowed = new Waiting()
-  /** True while a message that an ended process had claimed is examined. */
+  /** The messages that an ended process had claimed, and when each is due. They are examined one at a time. */
+  #suspects: Suspect[] = []
+  /** True while one of them is examined. */
   #suspect = false
   #warm = false
   readonly #writes: PersistentWrites
@@ -122,12 +109,37 @@ export class InboundEngine {
   /** Releases the messages that an ended process had claimed, and starts. */
   async start(): Promise<void> {
     const { clock, store } = this.#deps
-    await store.write((tx) => tx.run(release(clock.now())))
+    const now = clock.now()
+    await store.write((tx) => tx.run(release(now)))
+    this.#suspects = store.all(suspects).map(({ key }) => ({ key, at: now }))
     this.#loop.start()
   }
 
+  /** Call it when the database may have due messages that this engine does not know. */
   ring(): void {
+    this.#due = 0
     this.#loop.ring()
+  }
+
+  /** The place of a new message of this client. Call it in the transaction that stores the message. */
+  placeFor(client: string): Place {
+    const customer = customerOf(client)
+    if (this.#stopping || !this.#waiting.hasRoom) return 'due'
+    return this.#waiting.sizeOf(customer) === 0 && this.#roomToClaim() > 0 && this.#readyRoomOf(customer) > 0
+      ? 'claimed'
+      : 'leased'
+  }
+
+  /** Takes a new message that was stored at this place. Call it after the commit. */
+  take(message: InboundMessage, place: Place): void {
+    if (place === 'due' || this.#stopping) return this.ring()
+    const { client, key } = message
+    if (place === 'leased') {
+      this.#waiting.add({ key, client, message })
+      return this.#loop.ring()
+    }
+    this.#ready.add({ key, client, message })
+    this.#pump(this.#deps.clock.now())
   }
 
   /** Ends within `patience` real ms: messages without a written result are read again after the next start. */
@@ -137,91 +149,160 @@ export class InboundEngine {
     const cut = setTimeout(() => this.#writes.giveUp(), patience)
     await this.#loop.stop()
     await Promise.all([...this.#held.values()].map(({ done }) => done))
+    // No reader has seen these: the next process must not take them for the reason of an end.
+    const unread = this.#ready.take(Infinity, () => Infinity)
+    const { clock, store } = this.#deps
+    if (unread.length > 0)
+      await this.#written('messages that were not read', (tx) => {
+        for (const { key } of unread) tx.run(unclaim(key, clock.now()))
+      })
     clearTimeout(cut)
   }
 
   async #run(now: number): Promise<number | null> {
-    const { store } = this.#deps
-    // `ring` is called when a write ends.
+    // The loop is rung when a write ends.
     if (this.#unwritten > 0) return null
-    const room = this.#room(now)
-    if (room <= 0) return this.#held.size < MAX_HELD ? now + YOUNG : null
-    const woken = this.#woken(now, room)
-    const next = store.first(earliest(!this.#suspect))?.at ?? null
-    // Each examined message wakes the loop: mostly there is nothing to claim, and then a transaction is not needed.
-    if (woken.length === 0 && (next === null || next > now)) return next
+    await this.#find(now)
+    const suspect = this.#suspect ? undefined : this.#suspects.find(({ at }) => at <= now)
+    const wanted = this.#wanted()
+    if (wanted.length > 0 || suspect) await this.#claim(wanted, suspect, now)
+    const blocked = !this.#pump(now)
+    const next = Math.min(
+      this.#found.size > 0 ? Infinity : this.#due,
+      ...(this.#suspect ? [] : this.#suspects.map(({ at }) => at)),
+      blocked ? now + YOUNG : Infinity,
+    )
+    return next === Infinity ? null : next
+  }
+
+  /** Puts due messages of the database into the queue. */
+  async #find(now: number): Promise<void> {
+    const { store } = this.#deps
+    if (now < this.#due || this.#found.size > 0 || !this.#waiting.hasRoom) return
+    const found = store.all(due(now, LOOKED_AT))
+    if (found.length === 0) {
+      this.#due = store.first(earliest)?.at ?? Infinity
+      return
+    }
+    const known = found.filter(({ key }) => this.#isKnown(key)).map(({ key }) => key)
+    for (const each of found) {
+      if (this.#isKnown(each.key)) continue
+      this.#waiting.add(each)
+      this.#found.add(each.key)
+    }
+    // They have waited in memory for longer than a lease.
+    if (known.length > 0) await store.writeSoon((tx) => tx.run(lease(now, known)))
+  }
+
+  #isKnown(key: number): boolean {
+    return this.#held.has(key) || [this.#waiting, this.#ready, this.#slowed].some((queue) => queue.has(key))
+  }
+
+  /** Removes from the queues the messages to claim next. */
+  #wanted(): WaitingMessage[] {
+    const room = this.#roomToClaim()
+    const roomOf = (customer: string): number => this.#readyRoomOf(customer)
+    const wanted = room > 0 ? this.#waiting.take(room, roomOf) : []
+    for (const { key } of wanted) this.#found.delete(key)
+    const slowRoom = Math.min(room - wanted.length, this.#examiner.slowRoom)
+    return slowRoom > 0 ? [...wanted, ...this.#slowed.take(slowRoom, roomOf)] : wanted
+  }
+
+  #roomToClaim(): number {
+    let octets = this.#ready.octets
+    for (const held of this.#held.values()) octets += held.octets
+    return octets >= MAX_OCTETS || this.#held.size >= MAX_HELD || this.#unwritten > 0 ? 0 : MAX_READY - this.#ready.size
+  }
+
+  #readyRoomOf(customer: string): number {
+    return READY_OF_ONE - this.#ready.sizeOf(customer)
+  }
+
+  async #claim(wanted: WaitingMessage[], suspect: Suspect | undefined, now: number): Promise<void> {
+    const { store } = this.#deps
     // When a process ends before its first thread runs, a message cannot be the reason: so before that, none of the
     // messages of an ended process is claimed.
-    if (!this.#warm && store.first(anySuspect)) await this.#examiner.warm()
+    if (!this.#warm && this.#suspects.length > 0) await this.#examiner.warm()
     this.#warm = true
-    const claimed = await store.writeSoon((tx) => [
-      ...(woken.length > 0 ? tx.all(named(now, woken)) : []),
-      ...tx.all(due(now, room - woken.length, this.#young(now), YOUNG_OF_ONE)),
-      ...(this.#suspect ? [] : tx.all(suspect(now))),
-    ])
-    for (const message of claimed) this.#take(message, now)
-    // Due messages that were not claimed wait for other messages of their client.
-    const at = store.first(earliest(!this.#suspect))?.at ?? null
-    return at === null || at > now ? at : now + YOUNG
+    const held = new Map(wanted.flatMap(({ key, message }) => (message ? [[key, message] as const] : [])))
+    const others = wanted.flatMap(({ key, message }) => (message ? [] : [key]))
+    try {
+      const claimed = await store.writeSoon((tx) => ({
+        leased: held.size > 0 ? tx.all(leased([...held.keys()])) : [],
+        named: others.length > 0 ? tx.all(named(now, others)) : [],
+        suspect: suspect && tx.first(suspected(now, suspect.key)),
+      }))
+      const messages = claimed.leased.map(({ key }) => ({ ...must(held.get(key), 'The message'), attempts: 1 }))
+      for (const message of [...messages, ...claimed.named])
+        this.#ready.add({ key: message.key, client: message.client, message })
+      if (!suspect) return
+      this.#suspects.splice(this.#suspects.indexOf(suspect), 1)
+      this.#suspect = claimed.suspect !== undefined
+      if (claimed.suspect) this.#begin(claimed.suspect, now)
+    } catch (thrown) {
+      for (const each of wanted) this.#waiting.add(each)
+      throw thrown
+    }
   }
 
-  /** Keys of waiting messages for which there is room now, at most `room`. */
-  #woken(now: number, room: number): number[] {
-    if (this.#crowded.size + this.#slowed.size === 0) return []
-    const rooms = new Map<string, { all: number; young: number }>()
-    for (const { customer, since } of this.#held.values()) {
-      const { all, young } = rooms.get(customer) ?? { all: MAX_OF_ONE, young: YOUNG_OF_ONE }
-      rooms.set(customer, { all: all - 1, young: since > now - YOUNG ? young - 1 : young })
+  /** Gives claimed messages to readers. False: some wait until others have been under way for longer. */
+  #pump(now: number): boolean {
+    if (this.#unwritten > 0 || this.#stopping) return true
+    const counts = new Map<string, { all: number; young: number }>()
+    let young = 0
+    for (const { customer, inReader, since } of this.#held.values()) {
+      const own = counts.get(customer) ?? { all: 0, young: 0 }
+      const isYoung = inReader && since > now - YOUNG
+      if (isYoung) young++
+      counts.set(customer, { all: own.all + 1, young: own.young + (isYoung ? 1 : 0) })
     }
+    const ofOne = Math.max(YOUNG_OF_ONE, OF_ONE_PER_READER * this.#deps.workers.size)
     const roomOf = (customer: string): number => {
-      const { all, young } = rooms.get(customer) ?? { all: MAX_OF_ONE, young: YOUNG_OF_ONE }
-      return Math.min(all, young)
+      const own = counts.get(customer)
+      return own ? Math.min(MAX_OF_ONE - own.all, ofOne - own.young) : ofOne
     }
-    const crowded = this.#crowded.take(room, roomOf)
-    return [...crowded, ...this.#slowed.take(Math.min(room - crowded.length, this.#examiner.slowRoom), roomOf)]
+    const room = Math.min(Math.max(WINDOW, 2 * ofOne) - young, MAX_HELD - this.#held.size)
+    if (room > 0)
+      for (const { message } of this.#ready.take(room, roomOf)) this.#begin(must(message, 'A claimed message'), now)
+    return this.#ready.size === 0
   }
 
-  /** The number of recent messages by client. */
-  #young(now: number): Record<string, number> {
-    const counts: Record<string, number> = Object.create(null) as Record<string, number>
-    for (const { client, since } of this.#held.values())
-      if (since > now - YOUNG) counts[client] = (counts[client] ?? 0) + 1
-    return counts
-  }
-
-  #room(now: number): number {
-    const held = [...this.#held.values()]
-    const young = held.filter(({ since }) => since > now - YOUNG).length
-    const octets = held.reduce((sum, each) => sum + each.octets, 0)
-    return octets >= MAX_OCTETS ? 0 : Math.min(WINDOW - young, MAX_HELD - held.length)
-  }
-
-  #take(message: InboundMessage, now: number): void {
-    const { key } = message
-    if (this.#held.has(key)) return
-    const customer = customerOf(message.client)
-    const suspected = message.attempts > 1
-    this.#suspect ||= suspected
-    const crowd = [...this.#held.values()].filter((each) => each.customer === customer).length
-    const done = (crowd >= MAX_OF_ONE ? this.#putBack(message, this.#crowded) : this.#read(message))
+  #begin(message: InboundMessage, now: number): void {
+    const { client, content, key } = message
+    const customer = customerOf(client)
+    const inHand: ReadingInHand = {
+      since: now,
+      octets: content?.length ?? 0,
+      customer,
+      inReader: true,
+      done: Promise.resolve(),
+    }
+    this.#held.set(key, inHand)
+    inHand.done = this.#read(message, inHand)
       .catch((thrown) => void this.#deps.log.fault(`reading message ${message.id}`, thrown))
       .finally(() => {
         this.#held.delete(key)
-        if (suspected) this.#suspect = false
-        this.#loop.ring()
+        if (isSuspect(message)) this.#suspect = false
+        this.#next()
       })
-    const { client } = message
-    this.#held.set(key, { since: now, octets: message.content?.length ?? 0, client, customer, done })
   }
 
-  async #read(message: InboundMessage): Promise<void> {
+  /** Call it when a reader or the room of a message is free. */
+  #next(): void {
+    this.#pump(this.#deps.clock.now())
+    if (this.#waiting.size + this.#slowed.size + this.#suspects.length > 0) this.#loop.ring()
+  }
+
+  async #read(message: InboundMessage, inHand: ReadingInHand): Promise<void> {
     const read = await this.#examined(message)
+    inHand.inReader = false
+    this.#next()
     if (read === 'later') return this.#putBack(message)
     if (read === 'no room') return this.#putBack(message, this.#slowed)
     this.#waits.delete(message.key)
     const { clock, spool } = this.#deps
     const write = (what: JudgedReading) =>
-      this.#written(message, (tx) => record(tx, this.#deps, message, what, clock.now()))
+      this.#written(`inbound message ${message.id}`, (tx) => record(tx, this.#deps, message, what, clock.now()))
     let dropped: string | null | undefined
     try {
       dropped = await write(read)
@@ -246,21 +327,27 @@ export class InboundEngine {
 
   /** Releases a message as if it had not been claimed. It is tried again when `list` has room for it. Without list, or
    *  when an ended process had claimed the message, it is tried again after a wait that doubles each time. */
-  async #putBack({ attempts, client, id, key }: InboundMessage, list?: Waiting): Promise<void> {
+  async #putBack(message: InboundMessage, list?: MessageQueue): Promise<void> {
     const { clock, log } = this.#deps
-    const listed = attempts > 1 ? undefined : list
+    const { client, id, key } = message
+    const suspect = isSuspect(message)
+    const listed = suspect ? undefined : list
     const wait = listed ? LAST_WAIT : Math.min((this.#waits.get(key) ?? FIRST_WAIT / 2) * 2, LAST_WAIT)
     if (!listed) this.#waits.set(key, wait)
     log.warn('message waits', { id, wait })
-    await this.#written({ id }, (tx) => tx.run(unclaim(key, clock.now() + (this.#stopping ? 0 : wait))))
-    listed?.add(customerOf(client), key)
+    const at = clock.now() + (this.#stopping ? 0 : wait)
+    await this.#written(`inbound message ${id}`, (tx) => tx.run(unclaim(key, at)))
+    listed?.add({ key, client })
+    if (suspect) this.#suspects.push({ key, at })
+    else this.#due = Math.min(this.#due, at)
+    this.#loop.ring()
   }
 
   /** Writes as soon as the store can; undefined when the process stops first. Throws the errors of `work` itself. */
-  async #written<T>({ id }: Pick<InboundMessage, 'id'>, work: (tx: Tx) => T): Promise<T | undefined> {
+  async #written<T>(what: string, work: (tx: Tx) => T): Promise<T | undefined> {
     const { store } = this.#deps
     const tried = await this.#writes.write(
-      () => `inbound message ${id}`,
+      () => what,
       () =>
         store.writeSoon(work).then(
           (value) => ({ value }),

@@ -17,6 +17,9 @@ import { db, statement } from '../store/query.ts'
 import { Intake, type HeldOctets } from '../store/intake.ts'
 import type { Spool } from '../store/spool.ts'
 import type { NewRow } from '../schema/tables.ts'
+import { LEASE } from './claims.ts'
+import type { InboundEngine } from './reading.ts'
+import type { InboundMessage } from './record.ts'
 import { isRefusal, judgeRecipient, UNKNOWN, type InboundRecipient } from './recipients.ts'
 import { scan } from './scan.ts'
 
@@ -27,8 +30,8 @@ export interface ReceiveDeps {
   keyring: Keyring
   log: Log
   config: Pick<Config, 'hostname' | 'inbound'>
-  /** Wakes the processing loop, because a message waits. */
-  ring: () => void
+  /** Examines what was stored (reading.ts). */
+  engine: Pick<InboundEngine, 'placeFor' | 'take'>
 }
 
 /** When this many messages or more arrive at once, their rows wait to share a commit. */
@@ -54,8 +57,8 @@ const insert = statement<NewRow<'inbound_messages'> & { key?: never }>()((arg) =
     cut: arg.cut,
     virus: arg.virus,
     received_at: arg.received_at,
-    attempts: 0,
-    next_attempt_at: arg.received_at,
+    attempts: arg.attempts,
+    next_attempt_at: arg.next_attempt_at,
   }),
 )
 
@@ -147,9 +150,9 @@ export class Reception {
     id: string,
     envelope: InboundEnvelope,
     now: number,
-    stored: Pick<NewRow<'inbound_messages'>, 'size' | 'content' | 'spool' | 'cut' | 'virus'>,
+    stored: Pick<InboundMessage, 'size' | 'content' | 'spool' | 'cut' | 'virus'>,
   ): Promise<boolean> {
-    const { config, keyring, ring, store } = this.#deps
+    const { clock, config, engine, keyring, store } = this.#deps
     const write = <T>(work: (tx: Tx) => T): Promise<T> =>
       this.#open < MANY ? store.write(work) : store.writeSoon(work)
     return write((tx) => {
@@ -158,20 +161,21 @@ export class Reception {
         // Recipients deleted since RCPT are dropped; the others get their mail.
         .filter((judged): judged is InboundRecipient => !isRefusal(judged))
       if (recipients.length === 0) return false
-      tx.run(
-        insert({
-          id,
-          mail_from: envelope.from,
-          recipients: JSON.stringify(recipients),
-          client: envelope.client,
-          helo: envelope.helo,
-          received: receivedField(envelope, config.hostname, id, now),
-          received_at: now,
-          attempts: 0,
-          ...stored,
-        }),
-      )
-      tx.afterCommit(ring)
+      const place = engine.placeFor(envelope.client)
+      const message = {
+        id,
+        mail_from: envelope.from,
+        recipients: JSON.stringify(recipients),
+        client: envelope.client,
+        helo: envelope.helo,
+        received: receivedField(envelope, config.hostname, id, now),
+        received_at: now,
+        attempts: place === 'claimed' ? 1 : 0,
+        next_attempt_at: clock.now() + (place === 'due' ? 0 : LEASE),
+        ...stored,
+      }
+      const { key } = tx.run(insert(message))
+      tx.afterCommit(() => engine.take({ ...message, key, authentication: null }, place))
       return true
     })
   }

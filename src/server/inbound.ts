@@ -56,7 +56,7 @@ export function createInbound(parts: InboundParts): Inbound {
   // Separate threads, so that downloads do not delay the processing of messages.
   const files = new Pool<InboundJob, InboundResult>(source, { size: READERS, heapMb: HEAP_MB, cpu: DOWNLOAD })
   const engine = new InboundEngine({ ...parts, workers })
-  const reception = new Reception({ ...parts, ring: () => engine.ring() })
+  const reception = new Reception({ ...parts, engine })
   const listeners: SmtpListener[] = []
   return {
     engine,

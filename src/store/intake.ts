@@ -40,7 +40,8 @@ export class Intake {
 
   /** Ends the message. Returns its octets or its file, which is not yet safe on the disk. */
   async end(): Promise<{ file: string } | Buffer> {
-    if (!this.#draft) return Buffer.concat(this.#chunks)
+    // In memory of its own: a thread that gets a part of a larger buffer gets a copy of the whole buffer.
+    if (!this.#draft) return Buffer.concat([Buffer.allocUnsafeSlow(0), ...this.#chunks])
     await this.#spill(this.#draft)
     return { file: this.#draft.path }
   }

@@ -188,12 +188,11 @@ describe('the engine', () => {
 
   test('mails that wait for an answer keep no honest mail from being read', async () => {
     for (let n = 0; n < 40; n++) put('judge asks for ever', { client: `192.0.2.${n % 5}` })
-    await start('poisoned.ts', () => new Promise(() => {}))
-    await until(
-      () => store.all(raw('select key from inbound_messages where attempts = 1')).length === 32,
-      'a full window',
-    )
+    let asked = 0
+    await start('poisoned.ts', () => new Promise(() => void asked++))
+    await until(() => asked === 32, 'a full window')
     const honest = put('hello')
+    engine!.ring()
     clock.advance(1000)
     clock.advance(1000)
     assert.equal((await read(honest)).status, 'received')
@@ -208,25 +207,23 @@ describe('the engine', () => {
       return String(what).includes('other') ? '' : new Promise(() => {})
     })
     assert.equal((await read(other)).status, 'received')
-    assert.equal(store.all(raw('select key from inbound_messages where attempts = 1')).length, 9)
-    assert.ok(asked.length <= 9)
+    assert.equal(asked.filter((what) => what.includes('crowd')).length, 8)
   })
 
   test('mail that waits for others of its client is read when they end', async () => {
     const ids = Array.from({ length: 100 }, () => put('judge asks of the crowd'))
     const answers: (() => void)[] = []
     await start('poisoned.ts', () => new Promise<string>((resolve) => answers.push(() => resolve(''))))
-    const waiting = () =>
-      store.all(raw('select key from inbound_messages where attempts = 0 and next_attempt_at > ?', [clock.now()]))
     // Time moves only while the engine sleeps for a second: ten minutes never pass.
     const second = (): void => {
       if (clock.nextAlarm !== null && clock.nextAlarm <= clock.now() + 1000) clock.advance(1000)
     }
     await until(() => {
       second()
-      return waiting().length === 36
-    }, '64 in hand and the others waiting')
-    assert.equal(answers.length, 64)
+      return answers.length === 64
+    }, '64 in hand')
+    second()
+    assert.equal(answers.length, 64, 'the others wait')
     await until(() => {
       for (const answer of answers.splice(0)) answer()
       second()
@@ -258,7 +255,8 @@ describe('the engine', () => {
   test('what cannot be written is kept, and written when the store takes it; nothing more is claimed', async () => {
     const pages = (limit: number) => store.all(raw(`pragma max_page_count = ${limit}`))
     const asked: (() => void)[] = []
-    const id = put('read asks')
+    // Its text needs pages of its own.
+    const id = put(`read asks ${'x'.repeat(100_000)}`)
     await start('poisoned.ts', () => new Promise<string>((resolve) => asked.push(() => resolve(''))))
     await until(() => asked.length === 1)
     pages(1)

@@ -1,7 +1,7 @@
 // A worker that reads what a test writes, and does what it says: dies, works without end, asks. For tests of the
 // engine.
 import { ask, serveJobs } from '../../src/base/threads/jobs.ts'
-import type { InboundJob, InboundResult } from '../../src/inbound/reader.ts'
+import type { InboundJob, InboundResult, Judgement, Reading } from '../../src/inbound/reader.ts'
 
 const header = {
   headers: {},
@@ -16,6 +16,11 @@ const header = {
 }
 
 async function perform(job: InboundJob): Promise<InboundResult> {
+  if (job.task === 'examine') {
+    const reading = (await perform({ ...job, task: 'read' })) as Reading
+    const judgement = (await perform({ ...job, task: 'judge' })) as Judgement
+    return { kind: 'examined', reading, judgement }
+  }
   const text = job.content instanceof Uint8Array ? Buffer.from(job.content).toString() : ''
   if (text.includes(`${job.task} dies`)) process.exit(1)
   while (text.includes(`${job.task} burns`));
