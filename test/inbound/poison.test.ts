@@ -5,6 +5,7 @@ import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, test } from 'node:test'
+import { codeOf } from '../../src/base/errors.ts'
 import { silentLog } from '../../src/base/log.ts'
 import { Pool } from '../../src/base/threads/pool.ts'
 import { Troubles } from '../../src/base/trouble.ts'
@@ -265,14 +266,17 @@ describe('the engine', () => {
         .write(
           (tx) =>
             void tx.run(
-              raw(`insert into notices (id, user_key, subject, text, created_at) values (?, ?, 'x', ?, 0)`, [
+              raw(`insert into notices (id, user_key, subject, text, mailed, created_at) values (?, ?, 'x', ?, 1, 0)`, [
                 `filler-${++count}`,
                 user,
                 'x'.repeat(2000),
               ]),
             ),
         )
-        .catch(() => (full = true))
+        .catch((thrown: unknown) => {
+          assert.equal(codeOf(thrown), 'SQLITE_FULL')
+          full = true
+        })
     const other = put('hello')
     asked[0]!()
     engine!.ring()
