@@ -20,9 +20,9 @@ const HOSTED = `d.deleted_at is null and d.status in ('active', 'verifying')
   and exists (select 1 from dkim_keys k where k.domain_key = d.key and k.verified_at is not null)`
 
 const inboxesAt = (address: string) =>
-  raw<{ key: number }>(
-    `select i.key from inboxes i join domains d on d.key = i.domain_key
-     where i.address = ? and i.deleted_at is null and ${HOSTED}`,
+  raw<{ keys: string }>(
+    `select json_group_array(key) as keys from inboxes
+     where address = ? and deleted_at is null and domain_key in (select d.key from domains d where ${HOSTED})`,
     [address],
   )
 
@@ -30,7 +30,7 @@ const hosted = (name: string) =>
   raw<{ key: number }>(`select d.key from domains d where d.name = ? and ${HOSTED} order by d.key limit 1`, [name])
 
 /** Whether this server receives mail for a domain. */
-export const isHosted = (store: Reader, domain: string): boolean => store.first(hosted(domain)) !== undefined
+export const isHosted = (store: Reader, domain: string): boolean => store.fact(hosted(domain)) !== undefined
 
 /** Hosts of return paths must have a postmaster too (RFC 5321 §4.5.1). */
 const hostedReturnPath = (host: string) =>
@@ -79,11 +79,11 @@ export function judgeRecipient({ store, keyring }: RecipientDeps, address: strin
 
   const found = findInboxes(store, local, host)
   if (found.length > 0) return { kind: 'inbox', address: whole, inboxes: found }
-  const domain = store.first(hosted(host))
-  const answering = ROLES.includes(local) ? (domain ?? store.first(hostedReturnPath(host))) : undefined
+  const domain = store.fact(hosted(host))
+  const answering = ROLES.includes(local) ? (domain ?? store.fact(hostedReturnPath(host))) : undefined
   if (answering) return { kind: 'role', address: whole, domain: answering.key }
   if (domain || parentOf(store, host)) return UNKNOWN
-  return store.first(anyDomain) ? FOREIGN : UNSET
+  return store.fact(anyDomain) ? FOREIGN : UNSET
 }
 
 /**
@@ -98,10 +98,10 @@ export const isReadHere = (deps: RecipientDeps, address: string): boolean => {
 export const isRefusal = (judged: InboundRecipient | SmtpRefusal): judged is SmtpRefusal => 'code' in judged
 
 function findInboxes(store: Reader, local: string, host: string): number[] {
-  const exact = store.all(inboxesAt(`${local}@${host}`))
+  const at = (name: string): number[] => JSON.parse(store.fact(inboxesAt(`${name}@${host}`))?.keys ?? '[]') as number[]
+  const exact = at(local)
   const plus = local.indexOf('+')
-  const found = exact.length > 0 || plus < 1 ? exact : store.all(inboxesAt(`${local.slice(0, plus)}@${host}`))
-  return found.map(({ key }) => key)
+  return exact.length > 0 || plus < 1 ? exact : at(local.slice(0, plus))
 }
 
 /** A token is valid at hosts below the domain of its mail; when the mail was deleted, below any domain of ours. */
@@ -113,7 +113,7 @@ function isBelow(store: Reader, host: string, delivery: number): boolean {
 /** Whether a host is below a domain that is or was hosted here: bounces may come late. */
 function parentOf(store: Reader, host: string): boolean {
   return parentsOf(host).some(
-    (name) => store.first(raw('select 1 from domains where name = ? limit 1', [name])) !== undefined,
+    (name) => store.fact(raw('select 1 from domains where name = ? limit 1', [name])) !== undefined,
   )
 }
 

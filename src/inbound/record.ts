@@ -41,6 +41,14 @@ const settleMessage = statement<{ key: number; field: string | null }>()((arg) =
     .where('key', '=', arg.key),
 )
 
+const liveInbox = statement<{ key: number }>()((arg) =>
+  db
+    .selectFrom('inboxes')
+    .select(['key', 'user_key', 'domain_key'])
+    .where('key', '=', arg.key)
+    .where('deleted_at', 'is', null),
+)
+
 const insertBody = statement<NewRow<'inbound_bodies'>>()((arg) =>
   db.insertInto('inbound_bodies').values({
     message_key: arg.message_key,
@@ -145,7 +153,7 @@ function deliverTo(
   reading: JudgedReading,
   now: number,
 ): boolean {
-  const inbox = tx.first(db.selectFrom('inboxes').selectAll().where('key', '=', to.key).where('deleted_at', 'is', null))
+  const inbox = tx.fact(liveInbox({ key: to.key }))
   if (!inbox) return false
   const { header } = reading
   const { status, reason } = statusOf(message, reading)
