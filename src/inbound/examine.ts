@@ -112,13 +112,14 @@ export class Examiner {
       return examined
     } catch (thrown) {
       if (thrown instanceof PutBack) throw new NoRoom(messageOf(thrown), { cause: thrown })
-      log.warn('message not examined at once', { id, client, error: messageOf(thrown) })
+      log.warn('message not examined', { id, client, error: messageOf(thrown) })
       return undefined
     }
   }
 
   #envelope({ client, helo, mail_from: mailFrom }: InboundMessage) {
-    return { client, helo, mailFrom, hostname: this.#deps.config.hostname }
+    const { clock, config } = this.#deps
+    return { client, helo, mailFrom, hostname: config.hostname, now: clock.now() }
   }
 
   #contents(message: InboundMessage) {

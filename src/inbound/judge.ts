@@ -7,6 +7,7 @@ import { Readable } from 'node:stream'
 import { authenticate, type AuthenticateResult } from 'mailauth'
 import { SECOND } from '../base/clock.ts'
 import { ask } from '../base/threads/jobs.ts'
+import { AnswerMemory, type RememberedAnswer } from '../net/remembered.ts'
 import { asNodeDns, type ResolverAnswer, type Mx } from '../net/resolver.ts'
 import { evidenceOf, type Beyond } from '../message/evidence.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
@@ -46,6 +47,8 @@ export interface JudgeJob {
   mailFrom: string
   /** Our own host name: the authserv-id. */
   hostname: string
+  /** The time in epoch ms: DNS answers are kept for a while. */
+  now: number
   /** Milliseconds for all DNS answers together. */
   dnsTime?: number | undefined
 }
@@ -81,17 +84,27 @@ const MAX_RECORD = 4096
 export const MAX_LINE = 1024 * 1024
 const BLOCK = 256 * 1024
 
-/** A DNS function for the library that uses the server's own resolver, with its settings and limits. */
-function resolver(patience: number): (name: string, type: string) => Promise<string[] | string[][]> {
+/** The answers that this thread has had from the server. */
+const memory = new AnswerMemory<ResolverAnswer<string | Mx>>()
+
+/**
+ * A DNS function for the library that uses the server's own resolver, with its settings and limits. `now` is the
+ * server's time, in epoch ms.
+ */
+function resolver(patience: number, now: number): (name: string, type: string) => Promise<string[] | string[][]> {
   let questions = 0
   let left = patience
   return async (name, type) => {
     if (++questions > MAX_QUESTIONS || left <= 0 || name.length > 255)
       return asNodeDns({ kind: 'failed', reason: 'too many questions' }, type)
+    const known = memory.get(name, type, now)
+    if (known) return asNodeDns(known, type)
     const asked = performance.now()
-    const answer = await ask<ResolverAnswer<string | Mx>>({ name, type }, left)
+    const found = await ask<RememberedAnswer>({ name, type }, left)
     left -= performance.now() - asked
-    return asNodeDns(bounded(answer), type)
+    const answer = bounded(found?.answer)
+    if (found && answer.kind !== 'failed') memory.keep(name, type, answer, found.until)
+    return asNodeDns(answer, type)
   }
 }
 
@@ -132,13 +145,13 @@ async function verdictsOf(
   beyond: Beyond,
   unusable: string | undefined,
 ): Promise<Judgement> {
-  const { client, dnsTime = DNS_PATIENCE, helo, hostname, mailFrom } = job
+  const { client, dnsTime = DNS_PATIENCE, helo, hostname, mailFrom, now } = job
   const result = await authenticate(message, {
     ip: client,
     helo,
     sender: mailFrom,
     mta: hostname,
-    resolver: resolver(dnsTime),
+    resolver: resolver(dnsTime, now),
     disableBimi: true,
     // Results as the RFCs define them; without this setting the library guesses the meaning of malformed fields.
     strict: true,

@@ -71,7 +71,7 @@ interface Suspect {
 const isSuspect = ({ attempts }: InboundMessage): boolean => attempts > 1
 
 /** How a message is stored for its examination: claimed by readers, leased by a queue in memory, or due. */
-export type Place = 'claimed' | 'leased' | 'due'
+export type StoredAs = 'claimed' | 'leased' | 'due'
 
 export class InboundEngine {
   readonly #deps: ReadDeps
@@ -122,7 +122,7 @@ export class InboundEngine {
   }
 
   /** The place of a new message of this client. Call it in the transaction that stores the message. */
-  placeFor(client: string): Place {
+  placeFor(client: string): StoredAs {
     const customer = customerOf(client)
     if (this.#stopping || !this.#waiting.hasRoom) return 'due'
     return this.#waiting.sizeOf(customer) === 0 && this.#roomToClaim() > 0 && this.#readyRoomOf(customer) > 0
@@ -131,7 +131,7 @@ export class InboundEngine {
   }
 
   /** Takes a new message that was stored at this place. Call it after the commit. */
-  take(message: InboundMessage, place: Place): void {
+  take(message: InboundMessage, place: StoredAs): void {
     if (place === 'due' || this.#stopping) return this.ring()
     const { client, key } = message
     if (place === 'leased') {

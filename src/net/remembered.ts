@@ -3,7 +3,11 @@
 import { SECOND, type Clock } from '../base/clock.ts'
 import { askType, type ResolverAnswer, type Mx, type Resolver } from './resolver.ts'
 
-type RememberedAnswer = ResolverAnswer<string | Mx>
+/** An answer, and the time in epoch ms from which the question is asked again; in the past for a failed question. */
+export interface RememberedAnswer {
+  answer: ResolverAnswer<string | Mx>
+  until: number
+}
 
 /** Shorter than the usual TTL of mail records, long enough for a burst of mail. */
 const LIFETIME = 30 * SECOND
@@ -15,6 +19,27 @@ const MOST = 500
 const MAX_LETTERS = 4096
 const MAX_NAME = 255
 
+/** Answers, or promises of them, by question. */
+export class AnswerMemory<T> {
+  readonly #kept = new Map<string, { answer: T; until: number }>()
+
+  get(name: string, type: string, now: number): T | undefined {
+    const known = this.#kept.get(questionOf(name, type))
+    return known && now < known.until ? known.answer : undefined
+  }
+
+  /** Keeps an answer until a time in epoch ms. Returns a function that forgets it. */
+  keep(name: string, type: string, answer: T, until: number): () => void {
+    const question = questionOf(name, type)
+    this.#kept.delete(question)
+    this.#kept.set(question, { answer, until })
+    if (this.#kept.size > MOST) this.#kept.delete(this.#kept.keys().next().value!)
+    return () => void (this.#kept.get(question)?.answer === answer && this.#kept.delete(question))
+  }
+}
+
+const questionOf = (name: string, type: string): string => `${type} ${name.toLowerCase()}`
+
 /**
  * A function that asks `resolver` by type, or returns its answer of the last half minute.
  * Equal questions at once are asked once.
@@ -23,24 +48,24 @@ export function remembering(
   resolver: Resolver,
   clock: Clock,
 ): (name: string, type: string) => Promise<RememberedAnswer> {
-  const kept = new Map<string, { answer: Promise<RememberedAnswer>; until: number }>()
+  const memory = new AnswerMemory<Promise<RememberedAnswer>>()
   return (name, type) => {
-    if (name.length > MAX_NAME) return askType(resolver, name, type)
-    const question = `${type} ${name.toLowerCase()}`
     const now = clock.now()
-    const known = kept.get(question)
-    if (known && now < known.until) return known.answer
-    const answer = askType(resolver, name, type)
-    kept.delete(question)
-    kept.set(question, { answer, until: now + LIFETIME })
-    if (kept.size > MOST) kept.delete(kept.keys().next().value!)
-    const forget = (): void => void (kept.get(question)?.answer === answer && kept.delete(question))
-    answer.then((found) => void (isWorthKeeping(found) || forget()), forget)
-    return answer
+    const known = memory.get(name, type, now)
+    if (known) return known
+    const until = now + LIFETIME
+    const asked = askType(resolver, name, type).then((answer) => ({
+      answer,
+      until: name.length <= MAX_NAME && isWorthKeeping(answer) ? until : 0,
+    }))
+    if (name.length > MAX_NAME) return asked
+    const forget = memory.keep(name, type, asked, until)
+    asked.then((found) => void (found.until > 0 || forget()), forget)
+    return asked
   }
 }
 
-function isWorthKeeping(found: RememberedAnswer): boolean {
+function isWorthKeeping(found: ResolverAnswer<string | Mx>): boolean {
   if (found.kind !== 'found') return found.kind !== 'failed'
   const letters = found.records.reduce((sum, record) => sum + lettersOf(record), 0)
   return letters <= MAX_LETTERS

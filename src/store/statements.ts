@@ -3,6 +3,7 @@
 import type Database from 'better-sqlite3'
 import { StatementEffects, type Effects } from './statement-tables.ts'
 import { RowCache } from './row-cache.ts'
+import { stablePlan } from './stable-plan.ts'
 import type { Compiled } from './query.ts'
 import type { Change } from './tx.ts'
 import type { TableName } from '../schema/tables.ts'
@@ -149,7 +150,7 @@ export class Statements {
   #prepare(sql: string): Database.Statement {
     let statement = this.#prepared.get(sql)
     if (!statement) {
-      statement = this.#db.prepare(sql)
+      statement = this.#db.prepare(stablePlan(sql))
       this.#prepared.set(sql, statement)
     }
     return statement

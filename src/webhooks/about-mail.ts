@@ -1,6 +1,6 @@
 // Deliveries of events about one mail, found by the column `about`.
 import type { Reader } from '../store/database.ts'
-import { db } from '../store/query.ts'
+import { db, sql } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
 
 /** The value of `about`: events about one mail are delivered in order. */
@@ -16,7 +16,7 @@ export const deliveriesAboutMail = (reader: Reader, emailKey: number): RowOf<'ou
       .selectAll()
       .where('about', '=', aboutMail(emailKey))
       // The index holds only such rows: SQLite uses it only for statements with this condition.
-      .where('about', '<>', '')
+      .where('about', '<>', sql.lit(''))
       .orderBy('key')
       .limit(MOST),
   )

@@ -31,6 +31,7 @@ const REASONS: Record<string, readonly string[]> = {
     'campaigns/import-with-status.ts',
     'campaigns/letters.ts',
     'accounts/command-token.ts',
+    'inbound/recipients.ts',
     'inbound/record.ts',
     'inbound/stored.ts',
     'message/letters.ts',

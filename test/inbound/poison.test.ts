@@ -10,6 +10,7 @@ import { silentLog } from '../../src/base/log.ts'
 import { Pool } from '../../src/base/threads/pool.ts'
 import { Troubles } from '../../src/base/trouble.ts'
 import { InboundEngine } from '../../src/inbound/reading.ts'
+import type { InboundMessage } from '../../src/inbound/record.ts'
 import type { InboundJob, InboundResult } from '../../src/inbound/reader.ts'
 import type { Store } from '../../src/store/database.ts'
 import { openStore } from '../../src/store/open.ts'
@@ -199,6 +200,46 @@ describe('the engine', () => {
     assert.equal((await read(honest)).status, 'received')
   })
 
+  test('messages are handed over from memory: claimed, leased, or due beyond its bounds (D133)', async () => {
+    const asked: (() => void)[] = []
+    await start('poisoned.ts', () => new Promise<string>((resolve) => asked.push(() => resolve(''))))
+    const sql: string[] = []
+    store.watch((text) => void (text.includes('inbound_messages') && sql.push(text)))
+    const ids: string[] = []
+    const places: string[] = []
+    for (let n = 0; n < 30; n++) {
+      const id = put('read asks')
+      ids.push(id)
+      const row = store.one(raw<InboundMessage>('select * from inbound_messages where id = ?', [id]))
+      const place = engine!.placeFor(row.client)
+      places.push(place)
+      const [attempts, at] = [place === 'claimed' ? 1 : 0, clock.now() + 3_600_000]
+      store.all(
+        raw('update inbound_messages set attempts = ?, next_attempt_at = ? where id = ? returning key', [
+          attempts,
+          at,
+          id,
+        ]),
+      )
+      engine!.take({ ...row, attempts, next_attempt_at: at }, place as 'claimed' | 'leased')
+    }
+    assert.deepEqual(places, [...Array(24).fill('claimed'), ...Array(6).fill('leased')])
+    sql.length = 0
+    await until(() => {
+      for (const answer of asked.splice(0)) answer()
+      return ids.every(emailOf)
+    }, 'all of them read')
+    const own = sql.filter((text) => !/where (?:m\.)?id = \?/.test(text))
+    assert.deepEqual([...new Set(own.map((text) => text.split(' ').slice(0, 2).join(' ')))].sort(), [
+      'update "inbound_messages"',
+      'update inbound_messages',
+    ])
+    assert.ok(
+      own.every((text) => !text.includes('returning *')),
+      'no message is read from the database',
+    )
+  })
+
   test('who sends much keeps nobody else waiting', async () => {
     const asked: string[] = []
     for (let n = 0; n < 100; n++) put(`judge asks of the crowd`)
@@ -305,6 +346,23 @@ describe('the engine', () => {
     }
     for (const id of suspects) assert.equal((await read(id)).status, 'received')
     assert.equal((await read(given!)).reason, 'The server ended each time while it read it.')
+  })
+
+  test('a message that no reader has seen counts no attempt after a stop; the others are tried again (D133)', async () => {
+    const ids = Array.from({ length: 12 }, () => put('read asks'))
+    let asked = 0
+    await start('poisoned.ts', () => new Promise(() => void asked++))
+    await until(() => asked === 8 && ids.every((id) => rowOf(id)!.attempts === 1), 'eight in readers, four claimed')
+    const stopped = engine!.stop(1000)
+    engine = undefined
+    await Promise.all(pools.splice(0).map((pool) => pool.close()))
+    await stopped
+    assert.deepEqual(
+      ids.map((id) => rowOf(id)!.attempts),
+      ids.map(() => 0),
+    )
+    await start()
+    for (const id of ids) assert.equal((await read(id)).status, 'received')
   })
 
   test('of these the one that was in hand the fewest times comes first', async () => {

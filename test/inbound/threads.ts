@@ -36,7 +36,8 @@ export function hire(size = 1): Threads {
     look: () => ({ kind: 'nxdomain' }),
     pool: new Pool<InboundJob, InboundResult>(new URL('../../src/inbound/reader.ts', import.meta.url), {
       size,
-      answer: async (ask) => threads.look(ask as { name: string; type: string }),
+      // Each test has answers of its own: none is kept.
+      answer: async (ask) => ({ answer: await threads.look(ask as { name: string; type: string }), until: 0 }),
     }),
     read: async (message) =>
       (await threads.pool.run({ task: 'read', content: wire(message), headerOnly: false }, { cpu: 10_000 })) as Reading,
@@ -48,6 +49,7 @@ export function hire(size = 1): Threads {
         helo,
         mailFrom: from,
         hostname: HOSTNAME,
+        now: 0,
         dnsTime,
       })) as Judgement,
     close: () => threads.pool.close(),

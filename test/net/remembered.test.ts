@@ -1,7 +1,7 @@
 // DNS answers that are kept for a moment: asked once, not for too long, and never a failure.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { remembering } from '../../src/net/remembered.ts'
+import { AnswerMemory, remembering } from '../../src/net/remembered.ts'
 import type { ResolverAnswer, Mx, Resolver } from '../../src/net/resolver.ts'
 import { ManualClock } from '../kit/clock.ts'
 
@@ -26,7 +26,9 @@ function counting() {
     ptr: answer('PTR'),
   }
   const clock = new ManualClock()
-  return { answers, asked, clock, ask: remembering(resolver, clock) }
+  const remembered = remembering(resolver, clock)
+  const ask = async (name: string, type: string) => (await remembered(name, type)).answer
+  return { answers, asked, clock, ask, remembered }
 }
 
 const spf = (text: string): ResolverAnswer<string> => ({ kind: 'found', records: [text] })
@@ -83,4 +85,26 @@ test('hostile answers and names do not fill the memory', async () => {
   assert.deepEqual(asked, [])
   await ask('first.test', 'TXT')
   assert.deepEqual(asked, ['TXT first.test'], 'the oldest went')
+})
+
+test('an answer says until when it is kept; a failure is not kept', async () => {
+  const { answers, clock, remembered } = counting()
+  answers.set('TXT sender.test', spf('v=spf1 -all'))
+  answers.set('TXT failing.test', { kind: 'failed', reason: 'ETIMEOUT' })
+  const { until } = await remembered('sender.test', 'TXT')
+  assert.equal(until, clock.now() + 30_000)
+  clock.advance(10_000)
+  assert.equal((await remembered('sender.test', 'TXT')).until, until, 'a later question does not prolong it')
+  assert.equal((await remembered('failing.test', 'TXT')).until, 0)
+})
+
+test('a memory of answers forgets them at their time, and the oldest beyond its bound', () => {
+  const memory = new AnswerMemory<number>()
+  memory.keep('A.test', 'TXT', 1, 100)
+  assert.deepEqual([memory.get('a.test', 'TXT', 99), memory.get('a.test', 'TXT', 100)], [1, undefined])
+  const forget = memory.keep('b.test', 'TXT', 2, 100)
+  forget()
+  assert.equal(memory.get('b.test', 'TXT', 0), undefined)
+  for (let n = 0; n < 500; n++) memory.keep(`${n}.test`, 'TXT', n, 100)
+  assert.deepEqual([memory.get('a.test', 'TXT', 0), memory.get('0.test', 'TXT', 0)], [undefined, 0])
 })
