@@ -28,12 +28,15 @@ interface Target {
   /** Letters that lie where their readers find them. */
   arrived: () => number | Promise<number>
   cpuMs: () => number
+  /** KB written to the disk so far; not counted for the peer, whose processes end. */
+  writtenKb: () => number
 }
 
 interface Round {
   acceptedPerSecond: number
   readablePerSecond: number
   cpuMsPerMail: number
+  writtenKbPerMail: number
 }
 
 export async function inbound(count: number): Promise<void> {
@@ -53,9 +56,10 @@ export async function inbound(count: number): Promise<void> {
       port: smtpPort,
       arrived: () => (rows.get() as { count: number }).count,
       cpuMs: () => processCpuMs(server.pid),
+      writtenKb: () => writtenKb(server.pid),
     }
     const { group } = peer
-    const theirs: Target = { port: peer.port, arrived: peer.count, cpuMs: () => cpuMs([group]) }
+    const theirs: Target = { port: peer.port, arrived: peer.count, cpuMs: () => cpuMs([group]), writtenKb: () => 0 }
     // Warm, as servers are that have been running: code compiled, workers hired, processes forked.
     for (const target of [ours, theirs]) await round(target, 500, true)
 
@@ -82,8 +86,10 @@ export async function inbound(count: number): Promise<void> {
         ['acceptedPerSecond', 'accepted', 'messages/s'],
         ['readablePerSecond', 'readable', 'messages/s'],
         ['cpuMsPerMail', 'cpu_per_message', 'ms'],
+        ['writtenKbPerMail', 'written_per_message', 'KB'],
       ] as const) {
         figure(BENCH, `${kind}_${title}`, median(0, name), unit)
+        if (name === 'writtenKbPerMail') continue
         figure(BENCH, `${kind}_postfix_${title}`, median(1, name), unit)
         figure(BENCH, `${kind}_${title}_ratio`, median(0, name) / median(1, name), 'times')
       }
@@ -117,6 +123,7 @@ export async function makeInbox({ port, token }: Server): Promise<void> {
 async function round(target: Target, count: number, reconnect: boolean, sessions = SESSIONS): Promise<Round> {
   const before = await target.arrived()
   const cpu = target.cpuMs()
+  const written = target.writtenKb()
   const start = performance.now()
   await smtpSource({ port: target.port, count, bytes: BYTES, sessions, reconnect, timeoutMs: TIMEOUT, to: INBOX })
   const accepted = performance.now() - start
@@ -133,6 +140,7 @@ async function round(target: Target, count: number, reconnect: boolean, sessions
     acceptedPerSecond: (count / accepted) * 1000,
     readablePerSecond: (count / readable) * 1000,
     cpuMsPerMail: (target.cpuMs() - cpu) / count,
+    writtenKbPerMail: (target.writtenKb() - written) / count,
   }
 }
 
@@ -142,6 +150,10 @@ function processCpuMs(pid: number): number {
   const fields = line.slice(line.lastIndexOf(')') + 2).split(' ')
   return (Number(fields[11]) + Number(fields[12])) * 10
 }
+
+/** What a process has given to the disk, in KB (proc(5), write_bytes). */
+const writtenKb = (pid: number): number =>
+  Number(/^write_bytes: (\d+)/m.exec(readFileSync(`/proc/${pid}/io`, 'latin1'))![1]) / 1024
 
 /** 500 clients that have said EHLO and no more, beside one that delivers. */
 async function idleConnections(target: Target, count: number): Promise<void> {
