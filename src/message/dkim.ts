@@ -2,10 +2,11 @@
 //
 // Each field is listed once more than it occurs, so that nobody can add another one to a signed mail.
 //
-// The signer is the library dkim-signer. It is correct only for CRLF messages with an ASCII body that is not empty and
-// holds no form feeds or vertical tabs. compose.ts makes no others, and `sign` refuses them rather than sign wrongly.
-// The library holds several copies of a message: one above LARGE octets is signed by `signLarge`, which makes the same
-// field.
+// There are two signers, which make the same field. `signFields` signs octets: it needs the canonical form of the header
+// and the hash of the canonical body, so that a campaign computes most of both once (D129). `sign` is the library
+// dkim-signer, for single mails below LARGE octets; the tests compare the two. The library is correct only for CRLF
+// messages with an ASCII body that is not empty and holds no form feeds or vertical tabs. compose.ts makes no others,
+// and `sign` refuses them rather than sign wrongly.
 import { createHash, sign as signOctets, type KeyObject } from 'node:crypto'
 import { DKIMCanonicalizer, DKIMSign } from 'dkim-signer'
 import { foldLines } from 'nodemailer/lib/mime-funcs'
@@ -50,27 +51,31 @@ function relaxedValue(raw: string): string {
  * (RFC 6376 §5.4.2, §8.15).
  */
 function seal(header: string, names: string): Canonical {
-  const found = new Map<string, string[]>(
-    names
-      .toLowerCase()
-      .split(':')
-      .map((name) => [name, []]),
-  )
+  const found = canonicalFields(header, names.toLowerCase().split(':'))
+  return {
+    headers: [...found.values()].flat().join(''),
+    // The signer may fold the long list at these spaces.
+    fieldNames: [...found].map(([name, { length }]) => listed(name, length)).join(': '),
+  }
+}
+
+/** A name as `h=` lists it: once more than it occurs. */
+const listed = (name: string, count: number): string => `${`${name}:`.repeat(count)}${name}`
+
+/** The canonical fields with these lower-case names; each name is in the result. */
+function canonicalFields(header: string, names: readonly string[]): Map<string, string[]> {
+  const found = new Map<string, string[]>(names.map((name) => [name, []]))
   for (const field of header.split(/\r\n(?![ \t])/)) {
     const colon = field.indexOf(':')
     const name = field.slice(0, Math.max(colon, 0)).trimEnd().toLowerCase()
     found.get(name)?.unshift(`${name}:${relaxedValue(field.slice(colon + 1))}\r\n`)
   }
-  return {
-    headers: [...found.values()].flat().join(''),
-    // The signer may fold the long list at these spaces.
-    fieldNames: [...found].map(([name, { length }]) => `${`${name}:`.repeat(length)}${name}`).join(': '),
-  }
+  return found
 }
 
 const NEEDS_WORK = /\t|  | \r| $/
-/** Reduces the white space of whole lines (RFC 6376 §3.4.4). */
-const relaxedLines = (lines: string): string =>
+/** Reduces the white space of whole lines (RFC 6376 §3.4.4). The same text when there is nothing to reduce. */
+export const relaxedLines = (lines: string): string =>
   NEEDS_WORK.test(lines) ? lines.replace(/[ \t]+/g, ' ').replace(/ (?=\r\n|$)/g, '') : lines
 
 /** The index at which the empty lines at the end begin. */
@@ -147,44 +152,131 @@ export const signRelayed = (message: Buffer, signature: Signature): string =>
   signOctetsOf(message, signature, (body) => hashOfBody(body, false))
 
 function signOctetsOf(message: Buffer, signature: Signature, hashOf: (body: Buffer) => string): string {
-  const keySelector = selectorAndTime(signature)
   const split = message.indexOf('\r\n\r\n')
   if (split < 0) throw notSignable()
   // latin1 keeps every octet, so that text other than UTF-8 is signed as it is.
-  const header = message.toString('latin1', 0, split)
+  const fields = signedFieldsOf(message.toString('latin1', 0, split))
+  return signFields([fields], hashOf(message.subarray(split + 4)), signature)
+}
+
+/** The canonical fields of a header that a signature covers, by their lower-case name, the last of equal names first. */
+export type SignedFields = ReadonlyMap<string, readonly string[]>
+
+const SIGNED_NAMES = SIGNED_FIELDS.map((name) => name.toLowerCase())
+
+/** The signed fields of a header, whose octets are given as latin1 characters. Throws when a line end is not CRLF. */
+export function signedFieldsOf(header: string): SignedFields {
   if (BARE_LINE_END.test(header)) throw notSignable()
-  const { fieldNames, headers } = seal(header, HEADER_LIST)
-  const tags = ['v=1', 'a=rsa-sha256', 'c=relaxed/relaxed', `d=${signature.domain}`, 'q=dns/txt', `s=${keySelector}`]
-  const hashes = [`bh=${hashOf(message.subarray(split + 4))}`, `h=${fieldNames}`]
-  const field = `${foldLines(`DKIM-Signature: ${[...tags, ...hashes].join('; ')}`, 76)};\r\n b=`
-  const hashed = `${headers}dkim-signature:${relaxedValue(field.slice(field.indexOf(':') + 1))}`
-  const value = signOctets('RSA-SHA256', Buffer.from(hashed, 'latin1'), signature.privateKey).toString('base64')
-  return `${field}${value.replace(/^.{73}|.{75}/g, '$&\r\n ').trim()}\r\n`
+  return canonicalFields(header, SIGNED_NAMES)
 }
 
 /**
- * The hash of the relaxed body (RFC 6376 §3.4.4), computed in steps of whole lines.
- * `plain`: throws for anything but visible ASCII.
+ * The DKIM-Signature field, with its line end, over the fields of a header and the hash of its relaxed body in base64.
+ * A header may be given in several parts, the first of them at the top.
+ */
+export function signFields(parts: readonly SignedFields[], bodyHash: string, signature: Signature): string {
+  let fields = ''
+  let counts = ''
+  for (const name of SIGNED_NAMES) {
+    let count = 0
+    for (let at = parts.length - 1; at >= 0; at--)
+      for (const field of parts[at]!.get(name) ?? []) {
+        fields += field
+        count++
+      }
+    counts += `${count} `
+  }
+  const { after, before, canonicalAfter, canonicalBefore } = emptyField(signature, counts)
+  const hashed = `${fields}${canonicalBefore}${bodyHash}${canonicalAfter}`
+  const value = signOctets('RSA-SHA256', Buffer.from(hashed, 'latin1'), signature.privateKey).toString('base64')
+  return `${before}${bodyHash}${after}${value.replace(/^.{73}|.{75}/g, '$&\r\n ').trim()}\r\n`
+}
+
+/** A DKIM-Signature field without the hash and the signature: what is before and after the hash. */
+interface EmptyField {
+  key: string
+  before: string
+  after: string
+  canonicalBefore: string
+  canonicalAfter: string
+}
+
+/** As long as a hash in base64, of a character that no other tag of the field has. */
+const NO_HASH = '+'.repeat(44)
+let lastField: EmptyField | undefined
+
+/**
+ * The field for a signature and for the number of each signed field in the mail. The last one is kept: the mails of a
+ * campaign that are signed within a second have the same. Lines are folded at spaces only, so that the hash does not
+ * change where.
+ */
+function emptyField(signature: Signature, counts: string): EmptyField {
+  const keySelector = selectorAndTime(signature)
+  const key = `${signature.domain}; ${keySelector}; ${counts}`
+  if (lastField?.key === key) return lastField
+  const each = counts.split(' ').map(Number)
+  const names = SIGNED_NAMES.map((name, index) => listed(name, each[index]!)).join(': ')
+  const tags = ['v=1', 'a=rsa-sha256', 'c=relaxed/relaxed', `d=${signature.domain}`, 'q=dns/txt', `s=${keySelector}`]
+  const hashes = [`bh=${NO_HASH}`, `h=${names}`]
+  const field = `${foldLines(`DKIM-Signature: ${[...tags, ...hashes].join('; ')}`, 76)};\r\n b=`
+  const [before = '', after = ''] = field.split(NO_HASH)
+  const canonical = `dkim-signature:${relaxedValue(field.slice(field.indexOf(':') + 1))}`
+  const [canonicalBefore = '', canonicalAfter = ''] = canonical.split(NO_HASH)
+  lastField = { key, before, after, canonicalBefore, canonicalAfter }
+  return lastField
+}
+
+const [TAB, LF, CR, SPACE] = [9, 10, 13, 32]
+/** Room for the line ends and the space before the first octet of a step. */
+const ROOM = 16
+
+/**
+ * The hash of the relaxed body (RFC 6376 §3.4.4) in base64. Each octet is looked at once: the canonical form is written
+ * a step at a time. `plain`: throws for anything but visible ASCII.
  */
 function hashOfBody(body: Buffer, plain: boolean): string {
   const hash = createHash('sha256')
+  const output = Buffer.allocUnsafe(Math.min(body.length, STEP) + ROOM)
+  const most = plain ? 126 : 255
   let visible = false
-  // Empty lines count only when another line follows.
-  let empty = 0
-  for (let at = 0; at < body.length;) {
-    const line = body.indexOf('\r\n', at + STEP)
-    const end = line < 0 ? body.length : line + 2
-    const text = body.toString('latin1', at, end)
-    if ((plain && NOT_PLAIN.test(text)) || BARE_LINE_END.test(text)) throw notSignable()
-    const lines = relaxedLines(text)
-    const full = endOfText(lines)
-    if (full > 0) {
+  let space = false
+  // Line ends that are not written yet: empty lines count only when another line follows.
+  let ends = 0
+  for (let from = 0; from < body.length; from += STEP) {
+    const to = Math.min(from + STEP, body.length)
+    let end = 0
+    for (let at = from; at < to; at++) {
+      const octet = body[at]!
+      if (octet <= SPACE || octet > most) {
+        if (octet === SPACE || octet === TAB) {
+          space = true
+          continue
+        }
+        if (octet === CR && body[at + 1] === LF) continue
+        if (octet === LF && body[at - 1] === CR) {
+          ends++
+          // White space at the end of a line does not count.
+          space = false
+          continue
+        }
+        if (plain || octet === CR || octet === LF) throw notSignable()
+      }
+      if (ends > 2) {
+        hash.update(output.subarray(0, end)).update('\r\n'.repeat(ends))
+        end = ends = 0
+      }
+      for (; ends > 0; ends--) {
+        output[end++] = CR
+        output[end++] = LF
+      }
+      if (space) {
+        output[end++] = SPACE
+        space = false
+      }
+      output[end++] = octet
       visible = true
-      hash.update('\r\n'.repeat(empty)).update(lines.slice(0, full), 'latin1')
-      empty = 0
     }
-    empty += (lines.length - full) / 2
-    at = end
+    hash.update(output.subarray(0, end))
   }
   if (!visible && plain) throw notSignable()
   // A body that has only empty lines counts as empty.
