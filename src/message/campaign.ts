@@ -1,9 +1,15 @@
-// The mail of a campaign: compiled once, filled for each recipient. Literal text is encoded at compile time; for each
-// mail only values, links and addresses are encoded and inserted. Every encoded piece ends with a line break, a soft
-// one where the text has none (RFC 2045 §6.7), so that pieces can be joined without counting columns.
+// The mail of a campaign: compiled once, filled and signed for each recipient (D129). What is the same in all mails is
+// encoded at compile time, and brought into the canonical form that DKIM hashes; for each mail only values, links and
+// addresses are. Every encoded piece is whole lines: it ends with a line break, a soft one where the text has none (RFC
+// 2045 §6.7). So pieces can be joined without counting columns, and the canonical form of a body is that of its pieces,
+// one after the other (RFC 6376 §3.4.4 changes white space within lines only, apart from empty lines at the end).
+// No line of a body begins with a dot, because the encoding of a piece allows none.
+import { hash } from 'node:crypto'
 import { withoutLineEnds } from '../base/clean-text.ts'
+import { must } from '../base/errors.ts'
 import type { Address } from './address.ts'
-import { isBlank, rfc5322Date, textFor } from './compose.ts'
+import { isBlank, rfc5322Date, stuffDots, textFor } from './compose.ts'
+import { relaxedLines, signedFieldsOf, signFields, type Signature, type SignedFields } from './dkim.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
 import { encodePiece } from './quoted-printable.ts'
 import {
@@ -46,40 +52,128 @@ export interface CampaignRecipient {
   extra: [name: string, value: string][]
 }
 
-/** A piece of a body: encoded text, a merge tag, a link to fill (tracked or not), the tracking pixel. */
+/** A piece of the html or the text: literal text, a merge tag, a link to fill (tracked or not), the tracking pixel. */
 type BodyPiece = string | Tag | { link: Piece[]; tracked: boolean } | { pixel: true }
 
+/** Lines that are the same in all mails: as they are sent, and in the relaxed form of DKIM; often the same octets. */
+interface Segment {
+  wire: Buffer
+  canonical: Buffer
+}
+
+/** Encoded lines that only one recipient's mail has. */
+type Insert = (recipient: CampaignRecipient) => string
+
 export interface CompiledCampaign {
-  template: CampaignTemplate
   subject: Piece[]
+  /** The fields that are the same in all mails, with the empty line that ends the header. */
   head: string
-  /** Null: the mail has only the text. */
-  html: BodyPiece[] | null
-  text: BodyPiece[]
+  headFields: SignedFields
+  body: (Segment | Insert)[]
+}
+
+/** A mail to sign; all text is octets as latin1 characters. */
+export interface FilledCampaign {
+  header: string
+  fields: readonly SignedFields[]
+  body: (Buffer | string)[]
+  /** The body in the relaxed form of DKIM, apart from empty lines at its end; undefined when it is the same. */
+  canonical: (Buffer | string)[] | undefined
 }
 
 const lines = (text: string): string => text.replace(/\r\n?|\n/g, '\r\n')
 const SOFT = '=\r\n'
+const [LF, CR] = [10, 13]
 const encoded = (text: string): string => encodePiece(lines(text))
 
-/** Compiles a template: cuts subject and bodies at their merge tags and encodes the literal text. */
+/** Compiles a template: cuts subject and bodies at their merge tags, and encodes what is the same in all mails. */
 export function compileCampaign(template: CampaignTemplate): CompiledCampaign {
-  const { extra, from, html, replyTo, subject, text, tracking } = template
-  return {
-    template,
-    subject: cutTemplate(subject),
-    head:
-      addressField('From', [from]) +
+  const { extra, from, html, replyTo, seed, subject, text, tracking } = template
+  const boundary = `=_alt_${seed}`
+  const literal = (value: string): string => value
+  const plain = insertsOf(cutTemplate(textFor(html, text)), tracking, literal)
+  const [type, body] = isBlank(html)
+    ? [partHeader('plain'), [...plain, '\r\n']]
+    : [
+        `Content-Type: multipart/alternative;\r\n boundary="${boundary}"\r\n`,
+        [
+          `--${boundary}\r\n${partHeader('plain')}\r\n`,
+          ...plain,
+          `\r\n--${boundary}\r\n${partHeader('html')}\r\n`,
+          ...insertsOf(htmlPieces(html, tracking), tracking, escapeHtml),
+          `\r\n--${boundary}--\r\n`,
+        ],
+      ]
+  const head = octets(
+    addressField('From', [from]) +
       (replyTo.length > 0 ? addressField('Reply-To', replyTo) : '') +
       'MIME-Version: 1.0\r\n' +
-      extra.map(([name, value]) => headerField(name, value)).join(''),
-    html: isBlank(html) ? null : encodePieces(htmlPieces(html, tracking)),
-    text: encodePieces(cutTemplate(textFor(html, text))),
+      extra.map(([name, value]) => headerField(name, value)).join('') +
+      type,
+  )
+  return {
+    subject: cutTemplate(subject),
+    head: `${stuffDots(head)}\r\n`,
+    headFields: signedFieldsOf(head),
+    body: joined(body),
   }
 }
 
-const encodePieces = (pieces: BodyPiece[]): BodyPiece[] =>
-  pieces.map((piece) => (typeof piece === 'string' ? encoded(piece) : piece))
+/** Text as its octets in UTF-8, in latin1 characters; only an address may be other than ASCII. */
+const octets = (text: string): string =>
+  Buffer.byteLength(text) === text.length ? text : Buffer.from(text).toString('latin1')
+
+const partHeader = (subtype: string): string =>
+  `Content-Type: text/${subtype}; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n`
+
+/** Encodes the literal text of a body, and makes each other piece a function of the recipient. */
+function insertsOf(
+  pieces: BodyPiece[],
+  tracking: CampaignTemplate['tracking'],
+  form: (value: string) => string,
+): (string | Insert)[] {
+  const made = pieces.map((piece) => (typeof piece === 'string' ? encoded(piece) : insertOf(piece, tracking, form)))
+  // A body of tags without any value, or of nothing, has one soft line break.
+  if (pieces.some((piece) => typeof piece === 'string' || !('tag' in piece))) return made
+  return [(recipient) => made.map((each) => (typeof each === 'string' ? each : each(recipient))).join('') || SOFT]
+}
+
+function insertOf(
+  piece: Exclude<BodyPiece, string>,
+  tracking: CampaignTemplate['tracking'],
+  form: (value: string) => string,
+): Insert {
+  if ('tag' in piece) return ({ values }) => encoded(valueOf(values, piece, form))
+  if ('pixel' in piece) return ({ delivery }) => encoded(pixelOf(must(tracking, 'Tracking'), delivery))
+  const { link, tracked } = piece
+  return ({ delivery, values }) => {
+    const url = fill(link, values)
+    // The filled target may not be a web address; it may even be a script URL from a field of the contact.
+    const web = tracked && tracking !== null && /^https?:/i.test(url) && URL.canParse(url)
+    const target = web ? trackedUrl(tracking, delivery, url) : isHarmless(url) ? url : ''
+    return encoded(`"${escapeHtml(target)}"`)
+  }
+}
+
+/** Joins neighbouring lines that are the same in all mails. */
+function joined(pieces: (string | Insert)[]): (Segment | Insert)[] {
+  const body: (Segment | Insert)[] = []
+  let text = ''
+  const end = (): void => {
+    const wire = Buffer.from(text, 'latin1')
+    const canonical = relaxedLines(text)
+    if (text !== '') body.push({ wire, canonical: canonical === text ? wire : Buffer.from(canonical, 'latin1') })
+    text = ''
+  }
+  for (const piece of pieces)
+    if (typeof piece === 'string') text += piece
+    else {
+      end()
+      body.push(piece)
+    }
+  end()
+  return body
+}
 
 /** Cuts the html at its merge tags, at the links to track, and at the place of the pixel. */
 function htmlPieces(html: string, tracking: CampaignTemplate['tracking']): BodyPiece[] {
@@ -109,50 +203,71 @@ function htmlPieces(html: string, tracking: CampaignTemplate['tracking']): BodyP
   return [...pieces, ...cutTemplate(rest.slice(0, at)), { pixel: true }, ...cutTemplate(rest.slice(at))]
 }
 
-/** The message for one recipient (RFC 5322), unsigned: ASCII, CRLF line ends. */
-export function fillCampaign(compiled: CompiledCampaign, recipient: CampaignRecipient): string {
+/** The mail of one recipient (RFC 5322), to be signed by `signCampaign`. */
+export function fillCampaign(compiled: CompiledCampaign, recipient: CampaignRecipient): FilledCampaign {
   const { date, extra, messageId, to, values } = recipient
-  const { head, html, subject, template, text } = compiled
-  const boundary = `=_alt_${template.seed}`
-  const plain = part(
-    'plain',
-    fillBody(compiled, text, recipient, (value) => value),
-  )
-  return (
+  const own = octets(
     addressField('To', [to]) +
-    unstructured('Subject', fill(subject, values, withoutLineEnds)) +
-    headerField('Message-ID', messageId) +
-    `Date: ${rfc5322Date(date)}\r\n` +
-    extra.map(([name, value]) => headerField(name, value)).join('') +
-    head +
-    (html === null
-      ? plain
-      : `Content-Type: multipart/alternative;\r\n boundary="${boundary}"\r\n\r\n--${boundary}\r\n${plain}` +
-        `--${boundary}\r\n${part('html', fillBody(compiled, html, recipient, escapeHtml))}--${boundary}--\r\n`)
+      unstructured('Subject', fill(compiled.subject, values, withoutLineEnds)) +
+      headerField('Message-ID', messageId) +
+      `Date: ${rfc5322Date(date)}\r\n` +
+      extra.map(([name, value]) => headerField(name, value)).join(''),
   )
+  const body: (Buffer | string)[] = []
+  const canonical: (Buffer | string)[] = []
+  let same = true
+  for (const piece of compiled.body) {
+    const wire = typeof piece === 'function' ? piece(recipient) : piece.wire
+    const relaxed = typeof piece === 'function' ? relaxedLines(wire as string) : piece.canonical
+    same &&= relaxed === wire
+    body.push(wire)
+    canonical.push(relaxed)
+  }
+  return {
+    header: stuffDots(own) + compiled.head,
+    fields: [signedFieldsOf(own), compiled.headFields],
+    body,
+    canonical: same ? undefined : canonical,
+  }
 }
 
-const part = (subtype: string, body: string): string =>
-  `Content-Type: text/${subtype}; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n${body === '' ? SOFT : body}\r\n`
+/** Octets reserved in front of a mail for its DKIM-Signature field, which is computed last. */
+const HEADROOM = 2560
+const END = '.\r\n'
 
-function fillBody(
-  { template: { tracking } }: CompiledCampaign,
-  pieces: BodyPiece[],
-  { delivery, values }: CampaignRecipient,
-  form: (value: string) => string,
-): string {
-  let body = ''
+/** The octets that follow DATA, final dot included: the signed mail in one buffer. */
+export function signCampaign(mail: FilledCampaign, signature: Signature): Uint8Array<ArrayBuffer> {
+  const { body, canonical, fields, header } = mail
+  const start = HEADROOM + header.length
+  const buffer = Buffer.allocUnsafeSlow(start + sizeOf(body) + END.length)
+  buffer.write(header, HEADROOM, 'latin1')
+  const end = put(buffer, start, body)
+  buffer.write(END, end, 'latin1')
+  const relaxed = canonical ? Buffer.allocUnsafe(sizeOf(canonical)) : buffer.subarray(start, end)
+  if (canonical) put(relaxed, 0, canonical)
+  const field = signFields(fields, hash('sha256', withoutEmptyEnd(relaxed), 'base64'), signature)
+  const from = HEADROOM - field.length
+  if (from < 0) throw new Error('The signature of a campaign is longer than the room for it.')
+  buffer.write(field, from, 'latin1')
+  return new Uint8Array(buffer.buffer, from)
+}
+
+const sizeOf = (pieces: readonly (Buffer | string)[]): number => pieces.reduce((sum, { length }) => sum + length, 0)
+
+/** Writes pieces one after the other; returns where they end. */
+function put(buffer: Buffer, start: number, pieces: readonly (Buffer | string)[]): number {
+  let at = start
   for (const piece of pieces) {
-    if (typeof piece === 'string') body += piece
-    else if ('tag' in piece) body += encoded(valueOf(values, piece, form))
-    else if ('pixel' in piece) body += encoded(pixelOf(tracking!, delivery))
-    else {
-      const url = fill(piece.link, values)
-      // The filled target may not be a web address; it may even be a script URL from a field of the contact.
-      const web = piece.tracked && URL.canParse(url) && /^https?:/i.test(url)
-      const target = web ? trackedUrl(tracking!, delivery, url) : isHarmless(url) ? url : ''
-      body += encoded(`"${escapeHtml(target)}"`)
-    }
+    if (typeof piece === 'string') buffer.write(piece, at, 'latin1')
+    else buffer.set(piece, at)
+    at += piece.length
   }
-  return body
+  return at
+}
+
+/** Lines without the empty ones at their end; a body that has only empty lines counts as empty (RFC 6376 §3.4.4). */
+function withoutEmptyEnd(lines: Buffer): Buffer {
+  let end = lines.length
+  while (end >= 2 && lines[end - 1] === LF && lines[end - 2] === CR) end -= 2
+  return lines.subarray(0, end === 0 ? 0 : end + 2)
 }

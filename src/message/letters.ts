@@ -9,6 +9,7 @@ import { readProven } from '../base/spooled.ts'
 import {
   compileCampaign,
   fillCampaign,
+  signCampaign,
   type CampaignRecipient,
   type CampaignTemplate,
   type CompiledCampaign,
@@ -107,9 +108,8 @@ function templateOf(id: string): Promise<CompiledCampaign> {
 
 /** The bytes that follow DATA, final dot included. */
 async function fillAndSign({ campaign, recipient, signature }: CampaignJob): Promise<Uint8Array<ArrayBuffer>> {
-  const message = fillCampaign(await templateOf(campaign), recipient)
-  const signed = sign(message, { ...signature, privateKey: await keyOf(signature) })
-  return new Uint8Array(Buffer.from(`${stuffDots(signed)}.\r\n`))
+  const mail = fillCampaign(await templateOf(campaign), recipient)
+  return signCampaign(mail, { ...signature, privateKey: await keyOf(signature) })
 }
 
 /** Beyond this many, all keys are dropped. */

@@ -1,5 +1,5 @@
 // Mail of every kind, made from a seed, in the form before signing.
-import { compileCampaign, fillCampaign } from '../../src/message/campaign.ts'
+import { compileCampaign, fillCampaign, type FilledCampaign } from '../../src/message/campaign.ts'
 import { compose, type Mail } from '../../src/message/compose.ts'
 import type { Address } from '../../src/message/address.ts'
 import { seeded } from './seeded.ts'
@@ -86,7 +86,7 @@ export function letter(seed: number): string {
     })
     const values = { name: oneLine(text(60)), unsubscribe_url: `https://mx.${FROM}/u/${seed}` }
     const to = person('ann', 'there.example')
-    return fillCampaign(compiled, { to, messageId, date: DATE + seed, delivery: seed, values, extra: leave })
+    return unsigned(fillCampaign(compiled, { to, messageId, date: DATE + seed, delivery: seed, values, extra: leave }))
   }
   const attachment = (n: number): Mail['attachments'][number] => ({
     filename: `${oneLine(text(30)).replace(/[/\\]/g, '_')}${n}.bin`,
@@ -114,3 +114,7 @@ export function letter(seed: number): string {
   }
   return [...compose(mail)].join('')
 }
+
+/** The whole text of a campaign's mail before it is signed. */
+export const unsigned = ({ body, header }: FilledCampaign): string =>
+  Buffer.from(header + body.map((piece) => piece.toString('latin1')).join(''), 'latin1').toString()

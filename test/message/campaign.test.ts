@@ -3,10 +3,12 @@
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { describe, test } from 'node:test'
+import { dkimVerify } from 'mailauth/lib/dkim/verify.js'
 import { simpleParser } from 'mailparser'
 import {
   compileCampaign,
   fillCampaign,
+  signCampaign,
   type CampaignRecipient,
   type CampaignTemplate,
 } from '../../src/message/campaign.ts'
@@ -14,6 +16,7 @@ import { sign } from '../../src/message/dkim.ts'
 import { withFooter } from '../../src/message/footer.ts'
 import { stuffDots } from '../../src/message/compose.ts'
 import { track, readClickToken } from '../../src/message/tracking.ts'
+import { unsigned } from '../kit/letters.ts'
 import { cutTemplate, escapeHtml, fill, strayBraces, textOfValue } from '../../src/message/template.ts'
 
 const KEY = Buffer.alloc(32, 7)
@@ -42,13 +45,16 @@ const recipient = (values: Record<string, string> = {}): CampaignRecipient => ({
   extra: [],
 })
 
-const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 1024 })
+const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 1024 })
 const SIGNATURE = { domain: 'here.test', selector: 's', privateKey, time: 0 }
 
 /** The message as the worker sends it, with what must hold of every one on the wire. */
 function wire(given: Partial<CampaignTemplate>, values: Record<string, string> = {}): string {
-  const message = fillCampaign(compileCampaign(template(given)), recipient(values))
+  const filled = fillCampaign(compileCampaign(template(given)), recipient(values))
+  const message = unsigned(filled)
   const signed = sign(message, SIGNATURE)
+  // The pieces with their canonical forms give the same mail as the whole text in the hands of the library.
+  assert.equal(Buffer.from(signCampaign(filled, SIGNATURE)).toString('latin1'), `${stuffDots(signed)}.\r\n`)
   assert.match(signed, /^[\t\r\n\x20-\x7e]*$/, '7-bit clean')
   assert.doesNotMatch(signed, /\r(?!\n)|(?<!\r)\n/, 'CRLF line ends')
   assert.ok(signed.endsWith('\r\n'))
@@ -408,11 +414,38 @@ test('a tag with a text of its own gives it to contacts without the value, as it
 test('a campaign with an empty html body is one text/plain part, with its way to leave', () => {
   for (const html of ['', ' \r\n']) {
     const bodies = withFooter({ html, text: 'Hello {{name}}' }, true)
-    const message = fillCampaign(compileCampaign(template(bodies)), recipient({ name: 'Ann', unsubscribe_url: LEAVE }))
+    const values = { name: 'Ann', unsubscribe_url: LEAVE }
+    const message = unsigned(fillCampaign(compileCampaign(template(bodies)), recipient(values)))
     assert.match(message, /^Content-Type: text\/plain; charset=utf-8\r$/m)
     assert.doesNotMatch(message, /multipart|text\/html/)
     assert.match(message, /Hello =\r\nAnn[^]*Unsubscribe: =\r\nhttps:/)
   }
   const made = withFooter({ html: '<p>Hi</p>', text: ' ' }, true)
   assert.match(made.text, /^Hi/)
+})
+
+test('the signature over the pieces passes at mailauth, whatever stands at their ends (seeded)', async () => {
+  const random = seeded(Number(process.env['POSTRIDER_SEED'] ?? 3))
+  const record = `v=DKIM1; k=rsa; p=${publicKey.export({ type: 'spki', format: 'der' }).toString('base64')}`
+  const ENDS = ['', ' ', '  ', '\t', ' \t ', '\r\n', '\n\n', ' \r\n', '.', '\n.', 'a', 'é', '=', 'x'.repeat(75), '   b']
+  const some = (): string =>
+    Array.from({ length: Math.floor(random() * 4) }, () => ENDS[Math.floor(random() * ENDS.length)]).join('')
+  for (let n = 0; n < 300; n++) {
+    const text = `${some()}{{a}}${some()}{{b}}${some()}`
+    const values = { a: some(), b: some(), name: some().replace(/[\r\n]/g, '') }
+    const html = n % 3 === 0 ? '' : `${text}<a href="https://x.test/{{a}}">${text}</a>`
+    const tracking = n % 2 === 0 ? { ...TRACKING, opens: true } : null
+    const compiled = compileCampaign(template({ html, text, subject: `S ${text}`, tracking }))
+    const raw = Buffer.from(signCampaign(fillCampaign(compiled, recipient(values)), SIGNATURE)).toString('latin1')
+    assert.ok(raw.endsWith('\r\n.\r\n'))
+    assert.doesNotMatch(raw.slice(0, -3), /^\.(?!\.)/m, 'a dot alone at a line start would end the mail or be lost')
+    const sent = raw.slice(0, -3).replace(/^\.\./gm, '.')
+    const judged = async (mail: string): Promise<string | undefined> =>
+      (await dkimVerify(Buffer.from(mail), { resolver: async () => [[record]], minBitLength: 1024 })).results[0]?.status
+        .result
+    const why = JSON.stringify({ n, text, values })
+    assert.equal(await judged(sent), 'pass', why)
+    assert.notEqual(await judged(sent.replace(/\r\n\r\n/, '\r\n\r\nx')), 'pass', why)
+    assert.notEqual(await judged(`To: x@evil.example\r\n${sent}`), 'pass', why)
+  }
 })
