@@ -25,9 +25,9 @@ import {
   type Withdrawal,
 } from '../delivery/queue/transaction.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
-import type { Store, Tx } from '../store/database.ts'
-import { digestNumber, isIntact } from '../store/digests.ts'
-import { db, statement } from '../store/query.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
+import { isIntact, storedDigest } from '../store/digests.ts'
+import { db, sql, statement } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
 import type { QueuedAhead } from './queued-ahead.ts'
 import { unsubscribeUrl } from './unsubscribe-token.ts'
@@ -46,35 +46,28 @@ type Digest = { digest: Uint8Array | null }
 type LetterContact = Digest &
   Pick<RowOf<'contacts'>, 'audience_key' | 'name' | 'custom_fields' | 'status' | 'email' | 'preferences'>
 
-const [OF_CAMPAIGN, OF_CONTACT, OF_AUDIENCE] = ['campaigns', 'contacts', 'audiences'].map(digestNumber) as [
-  number,
-  number,
-  number,
-]
-
 const campaignByKey = statement<{ key: number }>()((arg) =>
   db
     .selectFrom('campaigns as c')
-    .leftJoin('digests as d', (on) => on.on('d.of', '=', OF_CAMPAIGN).onRef('d.row_key', '=', 'c.key'))
     .selectAll('c')
-    .select('d.digest')
+    .select(storedDigest('campaigns', 'c.key').as('digest'))
     .where('c.key', '=', arg.key),
 )
 const stateOf = statement<{ key: number }>()((arg) =>
   db.selectFrom('campaigns').select(['status', 'deleted_at']).where('key', '=', arg.key),
 )
-const contactByKey = statement<{ key: number }>()((arg) =>
+const contactsByKey = statement<{ keys: string }>()((arg) =>
   db
     .selectFrom('contacts as c')
-    .leftJoin('digests as d', (on) => on.on('d.of', '=', OF_CONTACT).onRef('d.row_key', '=', 'c.key'))
-    .select(['c.audience_key', 'c.name', 'c.custom_fields', 'c.status', 'c.email', 'c.preferences', 'd.digest'])
-    .where('c.key', '=', arg.key),
+    .select(['c.key', 'c.audience_key', 'c.name', 'c.custom_fields', 'c.status', 'c.email', 'c.preferences'])
+    .select(storedDigest('contacts', 'c.key').as('digest'))
+    .where(sql<boolean>`c.key in (select value from json_each(${arg.keys}))`),
 )
 const audienceByKey = statement<{ key: number }>()((arg) =>
   db
     .selectFrom('audiences as a')
-    .leftJoin('digests as d', (on) => on.on('d.of', '=', OF_AUDIENCE).onRef('d.row_key', '=', 'a.key'))
-    .select(['a.id', 'a.name', 'a.user_key', 'a.domain_key', 'a.description', 'd.digest'])
+    .select(['a.id', 'a.name', 'a.user_key', 'a.domain_key', 'a.description'])
+    .select(storedDigest('audiences', 'a.key').as('digest'))
     .where('a.key', '=', arg.key),
 )
 
@@ -99,6 +92,11 @@ export class CampaignLetters implements MailSource {
   readonly settle = settleBulk
   readonly #deps: LettersDeps
   readonly #known = new Map<number, KnownCampaign>()
+  /** The contacts of claimed mails, with the generation of the table from which they were read. */
+  readonly #contacts = new WeakMap<
+    MailTransaction['email'],
+    { generation: number; contact: LetterContact | undefined }
+  >()
   /** Whether campaigns are halted, as last read. */
   readonly #halted = new Map<number, boolean>()
 
@@ -138,18 +136,36 @@ export class CampaignLetters implements MailSource {
   }
 
   claim(tx: Tx, lane: string, now: number, limit: number): MailTransaction[] {
-    return claimBulk(tx, this, this.#deps.keyring, { lane, now, limit })
+    const claimed = claimBulk(tx, this, this.#deps.keyring, { lane, now, limit })
+    const generation = tx.generation('contacts', 'changed')
+    const contacts = readContacts(
+      tx,
+      claimed.map(({ email }) => email.contact_key),
+    )
+    for (const { email } of claimed)
+      if (email.contact_key !== null)
+        this.#contacts.set(email, { generation, contact: contacts.get(email.contact_key) })
+    return claimed
+  }
+
+  /** The contact as it is now: read again when any contact was changed or removed since the mail was claimed. */
+  #contactOf(email: MailTransaction['email']): LetterContact | undefined {
+    if (email.contact_key === null) return undefined
+    const { store } = this.#deps
+    const known = this.#contacts.get(email)
+    if (known?.generation === store.generation('contacts', 'changed')) return known.contact
+    return readContacts(store, [email.contact_key]).get(email.contact_key)
   }
 
   look(work: MailTransaction): MailPlan | Withdrawal {
-    const { log, store } = this.#deps
+    const { log } = this.#deps
     const { email, known: stops } = work
     const delivery = firstOf(work)
     const campaign = campaignOf(work)
     if (delivery.attempts === 1) this.#deps.ahead.attempted(campaign)
     if (this.#isHalted(campaign)) return withdrawalOf(work)
     const known = must(this.#know(campaign), 'The campaign of a mail')
-    const contact = email.contact_key === null ? undefined : store.first(contactByKey({ key: email.contact_key }))
+    const contact = this.#contactOf(email)
     const harm = known.damage ?? (contact && damageIn('contacts', contact))
     const verdict =
       harm === undefined
@@ -275,6 +291,13 @@ export class CampaignLetters implements MailSource {
     this.#known.set(key, { campaign, listId })
     return { campaign, listId }
   }
+}
+
+/** Contacts by their keys; one statement reads all of them. */
+function readContacts(reader: Reader, keys: readonly (number | null)[]): Map<number, LetterContact> {
+  const wanted = keys.filter((key) => key !== null)
+  if (wanted.length === 0) return new Map()
+  return new Map(reader.all(contactsByKey({ keys: JSON.stringify(wanted) })).map(({ key, ...row }) => [key, row]))
 }
 
 const campaignOf = ({ email }: MailTransaction): number => must(email.campaign_key, 'The campaign of a mail')

@@ -2,11 +2,11 @@
 //
 // Each field is listed once more than it occurs, so that nobody can add another one to a signed mail.
 //
-// There are two signers, which make the same field. `signFields` signs octets: it needs the canonical form of the header
-// and the hash of the canonical body, so that a campaign computes most of both once (D129). `sign` is the library
-// dkim-signer, for single mails below LARGE octets; the tests compare the two. The library is correct only for CRLF
-// messages with an ASCII body that is not empty and holds no form feeds or vertical tabs. compose.ts makes no others,
-// and `sign` refuses them rather than sign wrongly.
+// There are two signers, which make the same field. `signFields` signs octets: it takes the canonical fields of the
+// header and the hash of the canonical body, so that a campaign computes most of both once (D129). `sign` is the
+// library dkim-signer, for single mails below LARGE octets; the tests compare the two. The library is correct only for
+// CRLF messages with an ASCII body that is not empty and holds no form feeds or vertical tabs. compose.ts makes no
+// others, and `sign` refuses them rather than sign wrongly.
 import { createHash, sign as signOctets, type KeyObject } from 'node:crypto'
 import { DKIMCanonicalizer, DKIMSign } from 'dkim-signer'
 import { foldLines } from 'nodemailer/lib/mime-funcs'
@@ -159,7 +159,7 @@ function signOctetsOf(message: Buffer, signature: Signature, hashOf: (body: Buff
   return signFields([fields], hashOf(message.subarray(split + 4)), signature)
 }
 
-/** The canonical fields of a header that a signature covers, by their lower-case name, the last of equal names first. */
+/** The canonical fields of a header that a signature covers, by lower-case name, the last of equal names first. */
 export type SignedFields = ReadonlyMap<string, readonly string[]>
 
 const SIGNED_NAMES = SIGNED_FIELDS.map((name) => name.toLowerCase())

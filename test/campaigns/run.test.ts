@@ -4,6 +4,9 @@ import assert from 'node:assert/strict'
 import { after, beforeEach, describe, test } from 'node:test'
 import { silentLog, type Log } from '../../src/base/log.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
+import { CampaignLetters } from '../../src/campaigns/letters.ts'
+import type { QueuedAhead } from '../../src/campaigns/queued-ahead.ts'
+import { releaseAll } from '../../src/delivery/queue/claim.ts'
 import { raw } from '../../src/store/query.ts'
 import { block, report } from '../inbound/home.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
@@ -306,6 +309,43 @@ describe('the audience moves', () => {
       to.filter((address) => !gone.has(address)),
     )
     assert.equal((await contact(audience, bounced![0]!)).attributes.status, 'bounced')
+  })
+
+  test('who leaves or is removed after the mail was claimed gets nothing, also when another contact did not change', async () => {
+    const to = people(3)
+    const { audience, campaign } = await campaignTo(to)
+    exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.2.1 Later' : undefined) }
+    await move(campaign, 'scheduled')
+    await until(() => deferred(campaign) === 3, 'all put off')
+    const { appliance, clock } = postrider
+    const { config, keyring } = appliance.deps
+    const ahead = { attempted: () => {} } as unknown as QueuedAhead
+    const letters = new CampaignLetters({ store: store(), clock, keyring, log, config, ahead })
+    const [{ lane }] = store().all(raw<{ lane: string }>(`select lane from deliveries where status = 'queued'`)) as [
+      { lane: string },
+    ]
+    const works = await store().write((tx) => letters.claim(tx, lane, clock.now() + 2 * HOUR, 10))
+    const ended = (): Record<string, string | undefined> =>
+      Object.fromEntries(
+        works.map((work) => {
+          const plan = letters.look(work)
+          return [work.deliveries[0]!.address, 'ended' in plan ? plan.ended[0]?.text : 'withdrawn']
+        }),
+      )
+    assert.deepEqual(ended(), { [to[0]!]: undefined, [to[1]!]: undefined, [to[2]!]: undefined })
+    const { id } = await contact(audience, to[0]!)
+    const left = document('contacts', { status: 'unsubscribed' }, { id })
+    assert.equal((await postrider.api('PATCH', `/contacts/${id}`, left)).status, 200)
+    const { id: removed } = await contact(audience, to[1]!)
+    assert.equal((await postrider.api('DELETE', `/contacts/${removed}`)).status, 204)
+    const now = ended()
+    assert.match(now[to[0]!] ?? '', /unsubscribed/)
+    assert.match(now[to[1]!] ?? '', /removed/)
+    assert.equal(now[to[2]!], undefined)
+    // The claims end as those of a process that ended.
+    await releaseAll(store(), clock.now())
+    await move(campaign, 'paused')
+    await move(campaign, 'cancelled')
   })
 
   test('one-click in the middle stops what was not sent, and counts once', async () => {

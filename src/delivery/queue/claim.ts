@@ -3,7 +3,7 @@
 import { HOUR } from '../../base/clock.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
-import { digestNumber } from '../../store/digests.ts'
+import { storedDigest } from '../../store/digests.ts'
 import { db, raw, sql, statement, type Query } from '../../store/query.ts'
 import { deliveryMachine } from '../../states/delivery.ts'
 import type { Queue } from '../../store/due.ts'
@@ -30,28 +30,21 @@ type DomainFacts = Pick<
 /** Longer than any session lasts. A lease ends earlier only when its process has ended, see `releaseAll`. */
 const LEASE = 4 * HOUR
 
+// The cast and the sum keep SQLite from compiling the statement again at each run (D129).
 const claimRows = (tx: Tx, lane: string, now: number, limit: number): Delivery[] =>
   takeAll<Delivery>(tx, deliveryMachine, 'claim', {
     set: 'attempts = attempts + 1, leased_until = ?, next_attempt_at = null, updated_at = ?',
-    where: `key in (select key from deliveries where status = 'queued' and lane = ? and next_attempt_at <= ? order by next_attempt_at limit ?)`,
+    where: `key in (select key from deliveries where status = 'queued' and lane = cast(? as text) and next_attempt_at <= ? order by next_attempt_at limit ? + 0)`,
     parameters: [now + LEASE, now, lane, now, limit],
   })
-
-const [OF_EMAIL, OF_BODY, OF_DOMAIN] = ['outbound_emails', 'outbound_bodies', 'domains'].map(digestNumber) as [
-  number,
-  number,
-  number,
-]
 
 const emailsByKey = statement<{ keys: string }>()((arg) =>
   db
     .selectFrom('outbound_emails as e')
     .leftJoin('outbound_bodies as b', 'b.email_key', 'e.key')
-    .leftJoin('digests as de', (on) => on.on('de.of', '=', OF_EMAIL).onRef('de.row_key', '=', 'e.key'))
-    .leftJoin('digests as db', (on) => on.on('db.of', '=', OF_BODY).onRef('db.row_key', '=', 'e.key'))
     .select([
-      'de.digest as email_digest',
-      'db.digest as body_digest',
+      storedDigest('outbound_emails', 'e.key').as('email_digest'),
+      storedDigest('outbound_bodies', 'e.key').as('body_digest'),
       'e.key',
       'e.id',
       'e.user_key',
@@ -98,9 +91,8 @@ const domainFacts = statement<{ key: number }>()((arg) =>
   db
     .selectFrom('domains as d')
     .innerJoin('users as u', 'u.key', 'd.user_key')
-    .leftJoin('digests as dd', (on) => on.on('dd.of', '=', OF_DOMAIN).onRef('dd.row_key', '=', 'd.key'))
     .select([
-      'dd.digest as domain_digest',
+      storedDigest('domains', 'd.key').as('domain_digest'),
       'd.id as domain_id',
       'd.name as domain',
       'd.mail_from_prefix',
