@@ -63,7 +63,7 @@ export function openMails(reader: Reader, campaignKey: number, most: number): nu
   return reader.one(
     raw<{ count: number }>(
       `select count(*) as count from (
-         select 1 from outbound_emails where campaign_key = ? and status in ('queued', 'sent') limit ? + 0)`,
+         select 1 from outbound_emails where campaign_key = ? and status in ('queued', 'sent') limit ?)`,
       [campaignKey, most],
     ),
   ).count

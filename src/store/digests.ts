@@ -57,10 +57,7 @@ export function isIntact(table: string, row: Record<string, unknown>, digest: Ui
   return digestOf(columns.map((name) => row[name] as Value)).equals(digest)
 }
 
-/**
- * The digest of a row of a query, by the row's key ("c.key"); null for a row of version 0.1.0. SQLite compiles the same
- * question as a left join again at each run (D129).
- */
+/** The digest of a row of a query, by the row's key ("c.key"); null for a row of version 0.1.0. */
 export const storedDigest = (table: string, key: string) =>
   sql<Uint8Array | null>`(select digest from digests where "of" = ${sql.lit(digestNumber(table))} and row_key = ${sql.ref(key)})`
 

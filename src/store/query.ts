@@ -4,7 +4,7 @@
 //   const settle = statement<{ key: number; at: number }>()((arg) =>
 //     db.updateTable('deliveries').set({ updated_at: arg.at }).where('key', '=', arg.key))
 //   tx.run(settle({ key: 1, at: 2 }))
-import { DummyDriver, Kysely, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler, type LimitNode } from 'kysely'
+import { DummyDriver, Kysely, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler } from 'kysely'
 import type { Tables } from '../schema/tables.ts'
 
 /** A piece of SQL inside a built query, when the builder cannot express it. */
@@ -21,24 +21,13 @@ export interface Query<Output = unknown> {
   readonly $rows?: Output
 }
 
-/**
- * SQLite looks at the value of a bound limit when it plans a statement, and then compiles the statement again at each
- * run (D129). It does not look into an expression.
- */
-class Compiler extends SqliteQueryCompiler {
-  protected override visitLimit(node: LimitNode): void {
-    super.visitLimit(node)
-    this.append(' + 0')
-  }
-}
-
 /** The typed builder. It never runs anything itself. */
 export const db = new Kysely<Tables>({
   dialect: {
     createAdapter: () => new SqliteAdapter(),
     createDriver: () => new DummyDriver(),
     createIntrospector: (kysely) => new SqliteIntrospector(kysely),
-    createQueryCompiler: () => new Compiler(),
+    createQueryCompiler: () => new SqliteQueryCompiler(),
   },
 })
 

@@ -30,11 +30,10 @@ type DomainFacts = Pick<
 /** Longer than any session lasts. A lease ends earlier only when its process has ended, see `releaseAll`. */
 const LEASE = 4 * HOUR
 
-// The cast and the sum keep SQLite from compiling the statement again at each run (D129).
 const claimRows = (tx: Tx, lane: string, now: number, limit: number): Delivery[] =>
   takeAll<Delivery>(tx, deliveryMachine, 'claim', {
     set: 'attempts = attempts + 1, leased_until = ?, next_attempt_at = null, updated_at = ?',
-    where: `key in (select key from deliveries where status = 'queued' and lane = cast(? as text) and next_attempt_at <= ? order by next_attempt_at limit ? + 0)`,
+    where: `key in (select key from deliveries where status = 'queued' and lane = ? and next_attempt_at <= ? order by next_attempt_at limit ?)`,
     parameters: [now + LEASE, now, lane, now, limit],
   })
 
