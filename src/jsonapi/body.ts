@@ -1,5 +1,7 @@
 // Reads the body of a request within limits: one of its route, one for all bodies under way, and one for each owner
 // (D74, D112). Memory is reserved for what has arrived, not for what was announced. JSON is checked while it arrives.
+import { isAscii } from 'node:buffer'
+import type { IncomingMessage } from 'node:http'
 import { codeOf, refuse, Refusal } from '../base/errors.ts'
 import { HeldMemory, release, type Budget } from '../base/memory.ts'
 import { JsonGuard } from './json-guard.ts'
@@ -27,6 +29,11 @@ export interface BodyLimits {
   budget: Budget
   /** Whose share of the budget is used: an account, or the address of somebody who is not signed in. */
   owner?: string
+  /**
+   * The message of Node that the request stands for, when it came from a socket: a large body is read from it, which
+   * costs much less than the web stream of a Request.
+   */
+  incoming?: IncomingMessage | undefined
 }
 
 /**
@@ -49,7 +56,7 @@ export const withBody = <T>(request: Request, limits: BodyLimits, use: (text: st
 /** Runs `use` with the octets of a body, as `withBody`; what they mean is not looked at, except by `guard`. */
 export async function withOctets<T>(
   request: Request,
-  { budget, most, owner = '' }: BodyLimits,
+  { budget, incoming, most, owner = '' }: BodyLimits,
   use: (octets: Buffer<ArrayBuffer>) => Promise<T> | T,
   guard?: JsonGuard,
 ): Promise<T> {
@@ -59,7 +66,7 @@ export async function withOctets<T>(
   const held = new HeldMemory(budget, owner)
   try {
     const hold = (octets: number): void => held.more(octets * COPIES)
-    return await use(await whole(collect(request, { most, expected: length, tooLarge, hold, guard })))
+    return await use(await whole(collect(request, { incoming, most, expected: length, tooLarge, hold, guard })))
   } finally {
     held.end()
   }
@@ -79,7 +86,8 @@ const isCut = (thrown: unknown): boolean =>
   /^(?:ECONNRESET|EPIPE|ABORT_ERR|ERR_STREAM_PREMATURE_CLOSE)$/.test(codeOf(thrown)) ||
   (thrown instanceof Error && (thrown.name === 'AbortError' || /prematurely closed|aborted/i.test(thrown.message)))
 
-function decoded(bytes: Uint8Array): string {
+function decoded(bytes: Buffer): string {
+  if (isAscii(bytes)) return bytes.toString('latin1')
   try {
     return utf8.decode(bytes)
   } catch {
@@ -87,7 +95,7 @@ function decoded(bytes: Uint8Array): string {
   }
 }
 
-interface Collecting {
+interface Collecting extends Pick<BodyLimits, 'incoming'> {
   most: number
   /** Content-Length; NaN when the client sends none. */
   expected: number
@@ -98,7 +106,7 @@ interface Collecting {
 
 /** Reads a body piece by piece into one buffer, so that a large one is in memory only once. */
 async function collect(request: Request, reading: Collecting): Promise<Buffer<ArrayBuffer>> {
-  const { expected, guard, hold, most, tooLarge } = reading
+  const { expected, guard, hold, incoming, most, tooLarge } = reading
   if (expected <= SMALL_BODY) {
     hold(expected)
     const octets = Buffer.from(await request.arrayBuffer())
@@ -108,7 +116,7 @@ async function collect(request: Request, reading: Collecting): Promise<Buffer<Ar
   const atMost = Math.min(most, expected || most)
   let buffer = Buffer.alloc(0)
   let size = 0
-  for await (const chunk of request.body ?? []) {
+  for await (const chunk of piecesOf(request, incoming)) {
     const needed = size + chunk.length
     if (needed > most) throw tooLarge()
     guard?.push(chunk)
@@ -124,3 +132,9 @@ async function collect(request: Request, reading: Collecting): Promise<Buffer<Ar
   }
   return buffer.subarray(0, size)
 }
+
+/** The pieces of a body. What a refused request has not read yet is left to the server, which still has to answer. */
+const piecesOf = (request: Request, incoming: IncomingMessage | undefined): AsyncIterable<Uint8Array> =>
+  incoming && !incoming.readableDidRead
+    ? (incoming.iterator({ destroyOnReturn: false }) as AsyncIterable<Uint8Array>)
+    : (request.body ?? new Blob().stream())

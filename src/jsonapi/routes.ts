@@ -3,10 +3,11 @@
 //   401 gate -> 406 Accept -> 415 Content-Type -> 429 rate -> 400 query -> 403 scope -> 507 storage
 //   -> 413, 503 the body's size -> 400 JSON -> 403 ids, relationships -> 404 the row and resources that it refers to
 //   -> 409 type and id -> 422 attributes -> the action
+import type { HttpBindings } from '@hono/node-server'
 import { Hono, type Context } from 'hono'
 import { refuse, type Refusal } from '../base/errors.ts'
 import { ownerOf, type Budget } from '../base/memory.ts'
-import { USUAL_BODY, withBody } from './body.ts'
+import { USUAL_BODY, withBody, type BodyLimits } from './body.ts'
 import { Turns } from './changed.ts'
 import { checkAccept, checkContentType } from './media.ts'
 import { perform, type PerformDeps } from './perform.ts'
@@ -94,6 +95,9 @@ function setHeaders(context: Context, headers: Record<string, string>): void {
   for (const [name, value] of Object.entries(headers)) context.header(name, value)
 }
 
+/** The message of Node behind a request; undefined inside the process. */
+const incomingOf = ({ env }: Context): BodyLimits['incoming'] => (env as Partial<HttpBindings> | undefined)?.incoming
+
 async function answer<Parts>(
   options: RouterOptions<Parts> & PerformDeps<Parts>,
   resource: Resource<Parts>,
@@ -122,7 +126,12 @@ async function answer<Parts>(
   for (const { reads } of includedTypes(query, self, types)) if (reads !== undefined) gate.permit(caller, reads)
   if (action.kind === 'create') options.refuseWhenFull()
   if (!writes) return perform(options, action, { context, self, caller, query, document: undefined })
-  const limits = { most: action.bodyLimit ?? USUAL_BODY, budget: options.bodies, owner: ownerOf(caller.userKey) }
+  const limits: BodyLimits = {
+    most: action.bodyLimit ?? USUAL_BODY,
+    budget: options.bodies,
+    owner: ownerOf(caller.userKey),
+    incoming: incomingOf(context),
+  }
   return withBody(context.req.raw, limits, (text) => {
     const document = request.parseDocument(text)
     if (action.kind === 'update') request.checkHasId(document)
