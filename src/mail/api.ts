@@ -8,7 +8,7 @@ import { field, type Call } from '../jsonapi/resource.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { ListedRow } from '../store/list.ts'
-import { bodyOf } from './body.ts'
+import { bodyOf, shownBody } from './body.ts'
 import { fillLean, ofLargeCampaign } from './campaign-mails.ts'
 import { deliveriesOf, moveQueued, retryNow } from '../delivery/queue/operator.ts'
 import type { Delivery } from '../delivery/results/settle.ts'
@@ -90,7 +90,8 @@ function extend(
   fillLean(reader, rows)
   for (const row of rows) {
     row['recipients'] = (deliveries.get(row.key) ?? []).map(show)
-    if (single) Object.assign(row, bodyOf(reader, parts.spool, row.key))
+    // A mail that was just accepted has its body already.
+    if (single && row['html'] === undefined) Object.assign(row, bodyOf(reader, parts.spool, row.key))
   }
 }
 
@@ -231,13 +232,13 @@ export const outboundEmails = define('outbound-emails', {
         requireSendingDomain(parts.store, caller.userKey, attributes['from'])
       },
       run: async ({ parts, caller, attributes }) => {
-        const { email, replayed } = await submitEmail(depsOf(parts), caller.userKey, {
+        const { body, email, replayed } = await submitEmail(depsOf(parts), caller.userKey, {
           ...attributes,
           agent_id: agentOf(caller.agentId, attributes.agent_id),
           program: caller.program,
           cappedToken: caller.cappedToken,
         })
-        return { row: { ...email }, ...(replayed ? { headers: { 'Idempotent-Replayed': 'true' } } : {}) }
+        return { row: { ...email, ...(body && shownBody(body)) }, ...(replayed ? { headers: { 'Idempotent-Replayed': 'true' } } : {}) }
       },
     },
     {

@@ -29,7 +29,11 @@ export function bodyOf(reader: Reader, spool: Spool, emailKey: number): Body {
   const json = stored?.content ?? (file === undefined ? null : readNow(spool.path(file)))
   // When the body is damaged or cannot be read, the rest of the mail is still shown.
   const body = json === null ? undefined : (jsonOf(json) as StoredBody | undefined)
-  if (body === undefined) return { html: null, text: null, headers: null, attachments: null }
+  return body === undefined ? { html: null, text: null, headers: null, attachments: null } : shownBody(body)
+}
+
+/** What the API shows of a stored body. */
+export function shownBody(body: StoredBody): Body {
   const { headers = [], attachments = [] } = body
   return {
     ...textsOf(body),

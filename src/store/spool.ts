@@ -1,15 +1,23 @@
 // Mail that is too large for the database: files in the spool of the data directory, written to the disk before the
 // mail is accepted. The row of the mail holds the name of the file. A file without a row is moved into the quarantine
 // at the start and removed 30 days later. When a row refers to it at a later start, the file is moved back.
-import { createHash } from 'node:crypto'
+import { createHash, hash as digestOf } from 'node:crypto'
+import { closeSync, fdatasync, fsync, mkdirSync, openSync, writeSync } from 'node:fs'
 import { open, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { syncPath } from '../base/durable.ts'
 import { Damaged, isSpoolName, provenName } from '../base/spooled.ts'
 import { codeOf } from '../base/errors.ts'
 
-/** A body with more bytes than this is kept in the spool. */
+/** A message with more bytes than this is kept in the spool. */
 export const SPOOL_ABOVE = 256 * 1024
+/** The same for a body that was posted: in the database it would be written twice, and hashed and copied more often. */
+export const BODY_ABOVE = 64 * 1024
+/** A file of up to this many bytes is written in one call; only its sync is waited for elsewhere. */
+const AT_ONCE = 1024 * 1024
+
+const sync = (call: typeof fsync, file: number): Promise<void> =>
+  new Promise((resolve, reject) => call(file, (thrown) => (thrown ? reject(thrown) : resolve())))
 
 /** The folder for files without a row. */
 export const QUARANTINE = 'quarantine'
@@ -28,6 +36,9 @@ export class Spool {
   readonly #quarantine: string
   /** Files that are being removed, or whose removal failed. */
   readonly #left = new Set<string>()
+  /** The sync of the directory that begins when the one under way has ended; it covers every file made until then. */
+  #next: Promise<void> | undefined
+  #syncing: Promise<void> = Promise.resolve()
 
   constructor(dataDir: string) {
     this.#directory = join(dataDir, 'spool')
@@ -41,7 +52,68 @@ export class Spool {
   }
 
   /** Writes a whole file durably (file and directory entry) or not at all; returns its final name. */
-  async put(name: string, bytes: string | Uint8Array): Promise<string> {
+  async put(name: string, content: string | Uint8Array): Promise<string> {
+    const bytes = typeof content === 'string' ? Buffer.from(content) : content
+    return bytes.length <= AT_ONCE ? this.#putAtOnce(name, bytes) : this.#putSlowly(name, bytes)
+  }
+
+  /**
+   * Of a small file the name is known before it is written: no draft has to be renamed. What a crash leaves of it has
+   * no row. The page cache takes the octets at once; each call in another thread would cost more than the write.
+   */
+  async #putAtOnce(name: string, bytes: Uint8Array): Promise<string> {
+    const proven = provenName(name, bytes.length, digestOf('sha256', bytes, 'buffer'))
+    const path = this.path(proven)
+    const file = this.#create(path)
+    try {
+      try {
+        for (let at = 0; at < bytes.length; ) at += writeSync(file, bytes, at)
+        await sync(fdatasync, file)
+      } finally {
+        closeSync(file)
+      }
+      await this.#syncDirectory()
+      return proven
+    } catch (thrown) {
+      await rm(path, { force: true })
+      throw thrown
+    }
+  }
+
+  #create(path: string): number {
+    try {
+      return openSync(path, 'wx', 0o600)
+    } catch (thrown) {
+      if (codeOf(thrown) !== 'ENOENT') throw thrown
+      this.#makeDirectory()
+      return openSync(path, 'wx', 0o600)
+    }
+  }
+
+  /** The entry of a new directory must be made durable too. */
+  #makeDirectory(): void {
+    const made = mkdirSync(this.#directory, { recursive: true, mode: 0o700 })
+    if (made !== undefined) syncPath(dirname(made))
+  }
+
+  /** Makes the entries of all files made until now durable; calls of the same moment share a sync. */
+  #syncDirectory(): Promise<void> {
+    this.#next ??= this.#syncing
+      .catch(() => {})
+      .then(async () => {
+        this.#syncing = this.#next ?? Promise.resolve()
+        this.#next = undefined
+        const directory = openSync(this.#directory, 'r')
+        try {
+          await sync(fsync, directory)
+        } finally {
+          closeSync(directory)
+        }
+      })
+    return this.#next
+  }
+
+  async #putSlowly(name: string, bytes: Uint8Array): Promise<string> {
     const draft = await this.draft(name)
     try {
       await draft.write(bytes)
@@ -54,9 +126,7 @@ export class Spool {
 
   /** A file written piece by piece; only `keep` makes it durable and gives it its name. */
   async draft(name: string): Promise<Draft> {
-    // The entry of a new directory must be made durable too.
-    const made = await mkdir(this.#directory, { recursive: true, mode: 0o700 })
-    if (made !== undefined) syncPath(dirname(made))
+    this.#makeDirectory()
     const path = this.path(`${name}.part`)
     const file = await open(path, 'wx', 0o600)
     const hash = createHash('sha256')
@@ -73,12 +143,7 @@ export class Spool {
         await file.close()
         const proven = provenName(name, octets, hash.digest())
         await rename(path, this.path(proven))
-        const directory = await open(this.#directory)
-        try {
-          await directory.sync()
-        } finally {
-          await directory.close()
-        }
+        await this.#syncDirectory()
         return proven
       },
       drop: async () => {

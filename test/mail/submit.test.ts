@@ -8,6 +8,7 @@ import { simpleParser } from 'mailparser'
 import { raw } from '../../src/store/query.ts'
 import { domainByKey } from '../../src/domains/find.ts'
 import { registerDomain } from '../../src/domains/lifecycle.ts'
+import { BODY_ABOVE, SPOOL_ABOVE } from '../../src/store/spool.ts'
 import { startTestAppliance, type Answer } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { ofFile } from '../kit/of-file.ts'
@@ -358,8 +359,31 @@ test('a large body lies in the spool, arrives whole, is shown, and leaves the sp
   assert.equal((await postrider.api('GET', `/outbound-emails/${id}`)).status, 404)
 })
 
+test('the 201 shows what GET shows, made from what was submitted: the body is not read again', async () => {
+  const file = { filename: 'a.txt', content: Buffer.from('text').toString('base64') }
+  for (const attributes of [
+    { html: '<p>small</p>', text: 'größer and \u2028', headers: { 'X-Two': '2', 'X-One': '1' } },
+    { html: 'x'.repeat(100_000), text: null },
+    { html: '', text: 'y'.repeat(300_000), attachments: [file, { ...file, content_id: 'shown' }] },
+  ]) {
+    const asked: string[] = []
+    postrider.appliance.deps.store.watch((sql) => asked.push(sql))
+    const { body, status } = await tryPost(attributes)
+    postrider.appliance.deps.store.watch(() => {})
+    assert.equal(status, 201)
+    assert.deepEqual(
+      asked.filter((sql) => /select "content", "spool"/.test(sql)),
+      [],
+    )
+    const shown = (await postrider.api('GET', `/outbound-emails/${body.data.id}`)).body.data
+    const lasting = ({ attributes: { html, text, headers, attachments } }: typeof shown) =>
+      JSON.stringify({ html, text, headers, attachments })
+    assert.equal(lasting(body.data), lasting(shown))
+  }
+})
+
 test('bodies around the size at which they go to the spool arrive whole', async () => {
-  for (const length of [256 * 1024 - 30, 256 * 1024 - 20, 256 * 1024, 256 * 1024 + 1]) {
+  for (const length of [BODY_ABOVE - 50, BODY_ABOVE - 20, BODY_ABOVE, BODY_ABOVE + 1, SPOOL_ABOVE + 1]) {
     const html = 'x'.repeat(length)
     const id = await post({ html })
     assert.equal((await become(id, 'delivered'))['html'], html)

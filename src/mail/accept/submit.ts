@@ -13,7 +13,7 @@ import { messageIdOf } from '../../message/identity.ts'
 import { encodedSize, MAX_MESSAGE } from '../../message/size.ts'
 import type { Store, Tx } from '../../store/database.ts'
 import { db, statement } from '../../store/query.ts'
-import { SPOOL_ABOVE, type Spool } from '../../store/spool.ts'
+import { BODY_ABOVE, SPOOL_ABOVE, type Spool } from '../../store/spool.ts'
 import { admit, requireSendingDomain, type SendingDomain, type Submission } from './admit.ts'
 import { storeAttachments, withAttachments } from './attachments.ts'
 import { slotFor } from '../../reputation/agents.ts'
@@ -43,6 +43,8 @@ export interface Submitted {
   email: Email
   /** The idempotency key was used before with the same payload: `email` is the earlier email. */
   replayed: boolean
+  /** The body as it was stored; undefined for a repeat, and for a mail from SMTP submission. */
+  body?: WrittenBody
 }
 
 type Times =
@@ -88,7 +90,7 @@ export async function submitEmail(deps: SubmitDeps, userKey: number, given: NewE
     const submitted = await store.write((tx) => accept(tx, deps, { submission, files, hash, id, now }))
     // The new files of a repeat are not needed.
     if (submitted.replayed) await drop()
-    return submitted
+    return submitted.replayed || !files.body ? submitted : { ...submitted, body: files.body }
   } catch (thrown) {
     await drop(thrown)
     throw thrown
@@ -99,6 +101,7 @@ export async function submitEmail(deps: SubmitDeps, userKey: number, given: NewE
 interface Files {
   content: string | null
   names: string[]
+  body?: WrittenBody
 }
 
 interface Accepting {
@@ -193,7 +196,7 @@ async function storeBody(deps: SubmitDeps, submission: Submission, id: string): 
   }
   const small = !given.attachments?.length
   const light = small ? JSON.stringify(body) : ''
-  if (small && light.length <= SPOOL_ABOVE) return { content: light, names: [] }
+  if (small && light.length <= BODY_ABOVE) return { content: light, names: [], body }
   // Checked here before the disk is written, and again inside the transaction, where the result is final.
   admit(store, keyring, submission, clock.now())
   const parts = { html: body.html, text: body.text, headers: body.headers ?? [] }
@@ -207,9 +210,10 @@ async function storeBody(deps: SubmitDeps, submission: Submission, id: string): 
   return withAttachments(deps, given.attachments ?? [], { userKey, fits }, async (received) => {
     judgeSize(received)
     const { stored, files } = await storeAttachments(spool, id, received)
-    const content = JSON.stringify({ ...body, attachments: stored })
-    if (content.length <= SPOOL_ABOVE) return { content, names: files }
-    return { content: null, names: [await spool.put(id, content), ...files] }
+    const whole = { ...body, attachments: stored }
+    const content = JSON.stringify(whole)
+    if (content.length <= BODY_ABOVE) return { content, names: files, body: whole }
+    return { content: null, names: [await spool.put(id, content), ...files], body: whole }
   })
 }
 
