@@ -15,7 +15,7 @@ import {
   type CompiledCampaign,
 } from './campaign.ts'
 import { compose, stuffDots, type Mail } from './compose.ts'
-import { LARGE, sign, signLarge } from './dkim.ts'
+import { sign, signLarge } from './dkim.ts'
 import type { Attachment } from './mime.ts'
 import type { MailText } from './part-text.ts'
 import { octetOf } from './reencode.ts'
@@ -161,32 +161,38 @@ export async function composeAndSign({
   const extra = [...(body.headers ?? []), ...mail.extra]
   const whole: Mail = { ...mail, html, text: body.text, attachments, extra }
   const size = html.length + (body.text?.length ?? 0) + attachments.reduce((sum, each) => sum + each.size * 1.4, 0)
-  if (size >= LARGE) return composeLarge(whole, signature, Math.ceil(size))
-  const signed = sign([...compose(whole)].join(''), { ...signature, privateKey: await keyOf(signature) })
-  return new Uint8Array(Buffer.from(`${stuffDots(signed)}.\r\n`))
+  return composeInOne(whole, signature, Math.ceil(size))
 }
 
-/** Octets reserved in front of a large message for the signature, which is computed last. */
+/** Octets reserved in front of a message for the signature, which is computed last, and for its header. */
 const HEADROOM = 4096
 const END = Buffer.from('.\r\n')
 
-async function composeLarge(mail: Mail, signature: Signing, guess: number): Promise<Uint8Array<ArrayBuffer>> {
+/** Composes a mail into one buffer and signs it there. `guess`: the octets of its bodies and files. */
+async function composeInOne(mail: Mail, signature: Signing, guess: number): Promise<Uint8Array<ArrayBuffer>> {
   const privateKey = await keyOf(signature)
-  let buffer = Buffer.allocUnsafeSlow(HEADROOM + guess + 64 * 1024)
+  // Line ends, boundaries and some quoted-printable are more than the guess.
+  let buffer = Buffer.allocUnsafeSlow(2 * HEADROOM + Math.ceil(guess * 1.05) + Math.min(guess, 64 * 1024))
   let end = HEADROOM
-  const put = (bytes: Buffer): void => {
-    if (end + bytes.length + END.length > buffer.length)
-      buffer = Buffer.concat([buffer, Buffer.allocUnsafeSlow(buffer.length + bytes.length)])
-    end += bytes.copy(buffer, end)
+  const put = (text: string): void => {
+    const octets = Buffer.byteLength(text)
+    if (end + octets + END.length > buffer.length) {
+      // Not from the pool: the message begins at a place of the whole memory below.
+      const larger = Buffer.allocUnsafeSlow(2 * buffer.length + octets)
+      buffer.copy(larger, 0, 0, end)
+      buffer = larger
+    }
+    // ASCII is copied, not encoded.
+    end += buffer.write(text, end, octets === text.length ? 'latin1' : 'utf8')
   }
-  for (const piece of compose(mail)) put(Buffer.from(piece))
+  for (const piece of compose(mail)) put(piece)
   const message = buffer.subarray(HEADROOM, end)
   const field = Buffer.from(signLarge(message, { ...signature, privateKey }))
   // Only a header field of the sender can begin a line with a dot; in bodies it is encoded.
   if (message.includes('\r\n.'))
     return new Uint8Array(Buffer.concat([field, Buffer.from(stuffDots(message.toString())), END]))
   field.copy(buffer, HEADROOM - field.length)
-  put(END)
+  end += END.copy(buffer, end)
   return new Uint8Array(buffer.buffer, HEADROOM - field.length, end - HEADROOM + field.length)
 }
 

@@ -3,6 +3,7 @@
 import { release } from '../base/memory.ts'
 import { headerField } from './headers.ts'
 import { CHANGED, encodeBytes, encodingOf, MAX_PLAIN_LINE, type Encoding } from './octets.ts'
+import { scan, TRAILING, WIDE } from './octet-scan.ts'
 import { encodeQuotedPrintable } from './quoted-printable.ts'
 
 /** A part: its header fields and its body, each piece ending with CRLF. The header is read just before the body. */
@@ -16,7 +17,7 @@ export interface Part {
  * Any line ends are accepted.
  */
 export function textPart(subtype: 'plain' | 'html', content: string): Part {
-  const lines = content.replace(/\r\n?|\n/g, '\r\n')
+  const lines = content.includes('\r') ? content.replace(/\r\n?|\n/g, '\r\n') : content.replaceAll('\n', '\r\n')
   const whole = lines.endsWith('\r\n') ? lines : `${lines}\r\n`
   const plain = isPlain(whole)
   return {
@@ -32,9 +33,14 @@ export function textPart(subtype: 'plain' | 'html', content: string): Part {
   }
 }
 
+/** Where a text is looked at as octets: memory of its own for each would cost as much as the look. */
+const SCRATCH = Buffer.allocUnsafeSlow(128 * 1024)
+
 /** True when text needs no encoding: printable ASCII, short lines, no line that other software would change. */
 function isPlain(text: string): boolean {
-  if (/[^\t\r\n\x20-\x7e]/.test(text) || CHANGED.test(text) || /[ \t]\r$/m.test(text) || !/\S/.test(text)) return false
+  if (Buffer.byteLength(text) !== text.length) return false
+  const octets = text.length <= SCRATCH.length ? SCRATCH.subarray(0, SCRATCH.write(text, 'latin1')) : Buffer.from(text)
+  if ((scan(octets) & (WIDE | TRAILING)) !== 0 || CHANGED.test(text) || !/\S/.test(text)) return false
   let start = 0
   for (let end = text.indexOf('\r\n'); end >= 0; end = text.indexOf('\r\n', start)) {
     if (end - start > MAX_PLAIN_LINE) return false
