@@ -1,10 +1,13 @@
 // Decides which writes share a commit. Writes of one turn of the event loop share one. Under load a commit waits as
-// long as the last one took, so that more writes share it. A patient write is not urgent: it joins the next commit; if
+// long as the last one took, and longer the more writes it had, so that more writes share it: a page that all of them
+// change is written once. A patient write is not urgent: it joins the next commit; if
 // there is none for a short time, it gets a commit of its own.
 
 /** Bounds of the wait under load, in ms; an idle store never waits. */
 const GATHER_MS = 1
-const MAX_GATHER_MS = 4
+const MAX_GATHER_MS = 10
+/** The wait for each write that the last commit had. Two writes at once are no load: they wait no longer than one. */
+const GATHER_MS_EACH = 0.5
 /** As soon as this many patient writes wait, they get a commit. */
 const MANY = 256
 
@@ -56,9 +59,10 @@ export class Batches<Job> {
     const run = (): void => {
       this.#scheduled = false
       const start = performance.now()
-      this.#flush()
+      const taken = this.#flush()
       const end = performance.now()
-      this.#restUntil = end + Math.min(Math.max(end - start, GATHER_MS), MAX_GATHER_MS)
+      const wait = Math.max(end - start, taken * GATHER_MS_EACH, GATHER_MS)
+      this.#restUntil = end + Math.min(wait, MAX_GATHER_MS)
       if (this.#queue.length + this.#patient.length > 0) this.#schedule()
     }
     const rest = this.#restUntil - performance.now()
@@ -66,7 +70,8 @@ export class Batches<Job> {
     else setImmediate(run)
   }
 
-  #flush(): void {
+  /** Commits from the front; returns the number of jobs that were. */
+  #flush(): number {
     clearTimeout(this.#timer)
     this.#timerDue = Infinity
     // Urgent jobs go first. A patient job that is due counts as urgent, so that it does not wait for ever.
@@ -80,5 +85,6 @@ export class Batches<Job> {
     // Jobs may have been added during the commit.
     this.#queue = [...urgent.slice(taken), ...this.#queue]
     this.#patient = [...patient.slice(Math.max(taken - urgent.length, 0)), ...this.#patient]
+    return taken
   }
 }
