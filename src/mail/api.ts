@@ -238,7 +238,10 @@ export const outboundEmails = define('outbound-emails', {
           program: caller.program,
           cappedToken: caller.cappedToken,
         })
-        return { row: { ...email, ...(body && shownBody(body)) }, ...(replayed ? { headers: { 'Idempotent-Replayed': 'true' } } : {}) }
+        return {
+          row: { ...email, ...(body && shownBody(body)) },
+          ...(replayed ? { headers: { 'Idempotent-Replayed': 'true' } } : {}),
+        }
       },
     },
     {

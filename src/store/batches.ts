@@ -61,8 +61,9 @@ export class Batches<Job> {
       const start = performance.now()
       const taken = this.#flush()
       const end = performance.now()
-      const wait = Math.max(end - start, taken * GATHER_MS_EACH, GATHER_MS)
-      this.#restUntil = end + Math.min(wait, MAX_GATHER_MS)
+      // What is left over is a batch already: it need not gather.
+      const gather = this.#queue.length > 0 ? 0 : taken * GATHER_MS_EACH
+      this.#restUntil = end + Math.min(Math.max(end - start, gather, GATHER_MS), MAX_GATHER_MS)
       if (this.#queue.length + this.#patient.length > 0) this.#schedule()
     }
     const rest = this.#restUntil - performance.now()

@@ -54,20 +54,22 @@ export class Spool {
   /** Writes a whole file durably (file and directory entry) or not at all; returns its final name. */
   async put(name: string, content: string | Uint8Array): Promise<string> {
     const bytes = typeof content === 'string' ? Buffer.from(content) : content
-    return bytes.length <= AT_ONCE ? this.#putAtOnce(name, bytes) : this.#putSlowly(name, bytes)
+    return (bytes.length <= AT_ONCE && (await this.#putAtOnce(name, bytes))) || this.#putSlowly(name, bytes)
   }
 
   /**
    * Of a small file the name is known before it is written: no draft has to be renamed. What a crash leaves of it has
    * no row. The page cache takes the octets at once; each call in another thread would cost more than the write.
+   * Undefined when there is a file of this name, which is not touched here.
    */
-  async #putAtOnce(name: string, bytes: Uint8Array): Promise<string> {
+  async #putAtOnce(name: string, bytes: Uint8Array): Promise<string | undefined> {
     const proven = provenName(name, bytes.length, digestOf('sha256', bytes, 'buffer'))
     const path = this.path(proven)
     const file = this.#create(path)
+    if (file === undefined) return undefined
     try {
       try {
-        for (let at = 0; at < bytes.length; ) at += writeSync(file, bytes, at)
+        for (let at = 0; at < bytes.length;) at += writeSync(file, bytes, at)
         await sync(fdatasync, file)
       } finally {
         closeSync(file)
@@ -80,10 +82,11 @@ export class Spool {
     }
   }
 
-  #create(path: string): number {
+  #create(path: string): number | undefined {
     try {
       return openSync(path, 'wx', 0o600)
     } catch (thrown) {
+      if (codeOf(thrown) === 'EEXIST') return undefined
       if (codeOf(thrown) !== 'ENOENT') throw thrown
       this.#makeDirectory()
       return openSync(path, 'wx', 0o600)

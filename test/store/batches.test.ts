@@ -98,6 +98,32 @@ describe('batches', () => {
     assert.equal(commits.flat().length, 10)
   })
 
+  test('the more writes a commit had, the longer the next one gathers; what was left over does not wait', (t) => {
+    let now = 1000
+    t.mock.method(performance, 'now', () => now)
+    t.mock.timers.enable({ apis: ['setTimeout', 'setImmediate'] })
+    const pass = (ms: number): void => {
+      now += ms
+      t.mock.timers.tick(ms)
+    }
+    const queue = batches(8)
+    for (let n = 0; n < 8; n++) queue.add(`a${n}`)
+    pass(1)
+    assert.equal(commits.length, 1)
+    queue.add('b')
+    pass(3)
+    assert.equal(commits.length, 1, 'half a millisecond for each of eight')
+    pass(1)
+    assert.deepEqual(commits.at(-1), ['b'])
+    queue.add('c')
+    pass(1)
+    assert.deepEqual(commits.at(-1), ['c'], 'after one write alone, no longer than ever')
+    for (let n = 0; n < 9; n++) queue.add(`d${n}`)
+    pass(1)
+    pass(1)
+    assert.deepEqual(commits.at(-1), ['d8'])
+  })
+
   test('what is asked for during a commit goes into the next', async () => {
     const seen: string[][] = []
     const queue: Batches<string> = new Batches<string>((jobs) => {

@@ -22,7 +22,7 @@ import Database from 'better-sqlite3'
 import { OperatorError } from '../../src/base/errors.ts'
 import { machine } from '../../src/states/machine.ts'
 import { Store, type Tx } from '../../src/store/database.ts'
-import { Damaged, ownName, readProven } from '../../src/base/spooled.ts'
+import { Damaged, ownName, provenName, readProven } from '../../src/base/spooled.ts'
 import { defineDigest } from '../../src/store/digests.ts'
 import { openStore } from '../../src/store/open.ts'
 import { appendEvent } from '../../src/store/events.ts'
@@ -815,6 +815,19 @@ describe('the spool', () => {
     await assert.rejects(spool.read(one), { code: 'ENOENT' })
   })
 
+  test('files that are put at the same moment, also the first of a spool, are whole and by their names', async () => {
+    const dir = dataDir()
+    const spool = new Spool(dir)
+    const names = await Promise.all(Array.from({ length: 20 }, (_, n) => spool.put(`file${n}`, `text ${n}`)))
+    for (const [n, name] of names.entries()) assert.equal(readProven(spool.path(name)).toString(), `text ${n}`)
+    assert.deepEqual(readdirSync(join(dir, 'spool')).sort(), names.toSorted())
+    // A file that is there under the same name is replaced: it may be damaged.
+    writeFileSync(spool.path(names[0]!), 'other')
+    assert.equal(await spool.put('file0', 'text 0'), names[0])
+    assert.equal(readProven(spool.path(names[0]!)).toString(), 'text 0')
+    assert.equal(readdirSync(join(dir, 'spool')).length, 20)
+  })
+
   test('a file of which one bit changed, or the end is missing, is not read', async () => {
     const spool = new Spool(dataDir())
     for (const harm of [(bytes: Buffer) => bytes.fill(bytes[7]! ^ 1, 7, 8), (bytes: Buffer) => bytes.subarray(0, -1)]) {
@@ -831,9 +844,10 @@ describe('the spool', () => {
     const dir = dataDir()
     const spool = new Spool(dir)
     // A directory stands where the file should.
-    mkdirSync(join(dir, 'spool', 'taken.part'), { recursive: true })
+    const taken = provenName('taken', 4, createHash('sha256').update('text').digest())
+    mkdirSync(join(dir, 'spool', taken), { recursive: true })
     await assert.rejects(spool.put('taken', 'text'))
-    assert.deepEqual(readdirSync(join(dir, 'spool')), ['taken.part'])
+    assert.deepEqual(readdirSync(join(dir, 'spool')), [taken])
     const blocked = dataDir()
     mkdirSync(blocked)
     writeFileSync(join(blocked, 'spool'), '')
