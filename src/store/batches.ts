@@ -3,8 +3,9 @@
 // change is written once. A patient write is not urgent: it joins the next commit; if
 // there is none for a short time, it gets a commit of its own.
 
-/** Bounds of the wait under load, in ms; an idle store never waits. */
+/** Bounds of the wait under load, in ms: for a long commit, and for one of many writes. An idle store never waits. */
 const GATHER_MS = 1
+const MAX_COMMIT_MS = 4
 const MAX_GATHER_MS = 10
 /** The wait for each write that the last commit had. Two writes at once are no load: they wait no longer than one. */
 const GATHER_MS_EACH = 0.5
@@ -63,7 +64,7 @@ export class Batches<Job> {
       const end = performance.now()
       // What is left over is a batch already: it need not gather.
       const gather = this.#queue.length > 0 ? 0 : taken * GATHER_MS_EACH
-      this.#restUntil = end + Math.min(Math.max(end - start, gather, GATHER_MS), MAX_GATHER_MS)
+      this.#restUntil = end + Math.max(Math.min(end - start, MAX_COMMIT_MS), Math.min(gather, MAX_GATHER_MS), GATHER_MS)
       if (this.#queue.length + this.#patient.length > 0) this.#schedule()
     }
     const rest = this.#restUntil - performance.now()
