@@ -3,7 +3,6 @@
 //   401 gate -> 406 Accept -> 415 Content-Type -> 429 rate -> 400 query -> 403 scope -> 507 storage
 //   -> 413, 503 the body's size -> 400 JSON -> 403 ids, relationships -> 404 the row and resources that it refers to
 //   -> 409 type and id -> 422 attributes -> the action
-import type { HttpBindings } from '@hono/node-server'
 import { Hono, type Context } from 'hono'
 import { refuse, type Refusal } from '../base/errors.ts'
 import { ownerOf, type Budget } from '../base/memory.ts'
@@ -96,7 +95,8 @@ function setHeaders(context: Context, headers: Record<string, string>): void {
 }
 
 /** The message of Node behind a request; undefined inside the process. */
-const incomingOf = ({ env }: Context): BodyLimits['incoming'] => (env as Partial<HttpBindings> | undefined)?.incoming
+const incomingOf = ({ env }: Context): BodyLimits['incoming'] =>
+  (env as Pick<BodyLimits, 'incoming'> | undefined)?.incoming
 
 async function answer<Parts>(
   options: RouterOptions<Parts> & PerformDeps<Parts>,

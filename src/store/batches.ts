@@ -7,7 +7,7 @@
 const GATHER_MS = 1
 const MAX_COMMIT_MS = 4
 const MAX_GATHER_MS = 10
-/** The wait for each write that the last commit had. Two writes at once are no load: they wait no longer than one. */
+/** The wait for each write that the last commit had. Two writes at once wait no longer than one. */
 const GATHER_MS_EACH = 0.5
 /** As soon as this many patient writes wait, they get a commit. */
 const MANY = 256

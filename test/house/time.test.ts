@@ -30,6 +30,7 @@ const ALLOWED: Record<string, string> = {
   'crash/mixed.test.ts performance.now': 'figures that are printed and decide nothing',
   'faults/stage.ts setTimeout': 'a scenario that never ends is given up after minutes',
   'faults/stage.ts performance.now': 'a scenario that never ends is given up after minutes',
+  'store/batches.test.ts setTimeout': 'the name of the timer that is turned by hand',
   'faults/stage.ts setInterval': 'the clock is turned while a stop waits for what cannot be written',
   'faults/sweep.ts performance.now': 'how long it may run, from a variable',
   'packaging/launcher.test.ts setInterval': 'a process that stays until it is signalled',
