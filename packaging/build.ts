@@ -1,17 +1,33 @@
-// npm run build [-- --arch x64|arm64]: dist/postrider, one executable file for this machine, or
-// dist/postrider-linux-ARCH.
+// npm run build [-- --arch x64|arm64] [--unstripped]: dist/postrider, one executable file for this machine, or
+// dist/postrider-linux-ARCH. Prints what is inside: the bundles and the ten heaviest packages.
 import { statSync } from 'node:fs'
 import { relative } from 'node:path'
 import { parseArgs } from 'node:util'
-import { buildExecutable, executableFor } from './executable.ts'
-import { ARCHITECTURES, isArchitecture, isNative, ROOT } from './node.ts'
+import { messageOf } from '../src/base/errors.ts'
+import { buildExecutable, executableFor, type Built } from './executable.ts'
+import { ARCHITECTURES, isArchitecture, isNative, ROOT, type Architecture } from './node.ts'
 
-const { arch } = parseArgs({ options: { arch: { type: 'string', default: process.arch } } }).values
+const HEAVIEST = 10
+
+function tell(arch: Architecture, { bundles, packages }: Built): void {
+  const kb = (octets: number): string => `${Math.round(octets / 1000)} KB`
+  for (const [name, { octets }] of Object.entries(bundles)) console.log(`  ${name} ${kb(octets)}`)
+  console.log('The heaviest packages, in all bundles together:')
+  for (const [folder, octets] of [...packages].slice(0, HEAVIEST)) console.log(`  ${folder} ${kb(octets)}`)
+  const file = executableFor(arch)
+  const platform = isNative(arch) ? process.platform : 'linux'
+  console.log(`${relative(ROOT, file)} for ${platform}-${arch}, ${(statSync(file).size / 1e6).toFixed(1)} MB`)
+}
+
+const options = { arch: { type: 'string', default: process.arch }, unstripped: { type: 'boolean' } } as const
+const { arch, unstripped } = parseArgs({ options }).values
 if (!isArchitecture(arch)) {
   console.error(`There is no build for "${arch}"; --arch takes ${ARCHITECTURES.join(' or ')}.`)
   process.exit(2)
 }
-await buildExecutable(arch)
-const file = executableFor(arch)
-const platform = isNative(arch) ? process.platform : 'linux'
-console.log(`${relative(ROOT, file)} for ${platform}-${arch}, ${Math.round(statSync(file).size / 1e6)} MB`)
+try {
+  tell(arch, await buildExecutable(arch, unstripped))
+} catch (thrown) {
+  console.error(`build: ${messageOf(thrown)}`)
+  process.exitCode = 1
+}

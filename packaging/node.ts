@@ -1,6 +1,6 @@
 // The Node that goes into an executable: this machine's pinned one, or for another architecture the package of the same
 // version that the lock file names, held to its checksum.
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { chmodSync, copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -18,17 +18,21 @@ export const isArchitecture = (text: string): text is Architecture =>
 /** Whether an executable for it runs here. */
 export const isNative = (arch: Architecture): boolean => process.arch === arch
 
-/** Writes the Node for an architecture to `file`, without its symbols where a strip for it is installed. */
-export function placeNode(arch: Architecture, file: string): void {
+/**
+ * Writes the Node for an architecture to `file`, without its symbols. Throws when no strip for it is installed, unless
+ * `unstripped`: the executable is 35 MB larger then, and its octets are others.
+ */
+export function placeNode(arch: Architecture, file: string, unstripped = false): void {
+  const tool = isNative(arch) ? 'strip' : { x64: 'x86_64-linux-gnu-strip', arm64: 'aarch64-linux-gnu-strip' }[arch]
+  const there = spawnSync(tool, ['--version'], { stdio: 'ignore' }).status === 0
+  if (!there && !unstripped)
+    throw new Error(
+      `${tool} is not installed (binutils${isNative(arch) ? '' : `-${tool.slice(0, -'-strip'.length)}`}): the executable would be 35 MB larger than it need be; --unstripped makes it so.`,
+    )
   if (isNative(arch)) copyFileSync(process.execPath, file)
   else fetchNode(`node-linux-${arch}`, file)
   chmodSync(file, 0o755)
-  const tool = isNative(arch) ? 'strip' : { x64: 'x86_64-linux-gnu-strip', arm64: 'aarch64-linux-gnu-strip' }[arch]
-  try {
-    execFileSync(tool, ['-s', file], { stdio: 'ignore' })
-  } catch {
-    console.error(`${tool} is not installed: the executable is some 35 MB larger than it need be`)
-  }
+  if (there) execFileSync(tool, ['-s', file], { stdio: 'ignore' })
 }
 
 function fetchNode(name: string, file: string): void {

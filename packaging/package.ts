@@ -1,4 +1,5 @@
-// npm run package [-- --arch amd64|arm64]: dist/postrider_VERSION_ARCH.deb, for both architectures where none is named.
+// npm run package [-- --arch amd64|arm64] [--unstripped]: dist/postrider_VERSION_ARCH.deb, for both architectures where
+// none is named.
 //
 // The same sources give the same octets: all times are those of the last release, all files are root's.
 import { execFileSync } from 'node:child_process'
@@ -84,7 +85,8 @@ Description: self-hosted email appliance in one process
 /** Makes the package of one architecture; answers its file. */
 async function makePackage(debian: string): Promise<string> {
   const arch = DEBIAN[debian]!
-  const inside = await buildExecutable(arch)
+  const { packages } = await buildExecutable(arch, unstripped)
+  const inside = [...packages.keys()].sort()
   const root = mkdtempSync(join(DIST, 'package-'))
   const sums: string[] = []
   let octets = 0
@@ -126,7 +128,9 @@ async function makePackage(debian: string): Promise<string> {
   }
 }
 
-const { arch } = parseArgs({ options: { arch: { type: 'string' } } }).values
+const { arch, unstripped } = parseArgs({
+  options: { arch: { type: 'string' }, unstripped: { type: 'boolean' } },
+}).values
 const wanted = arch === undefined ? Object.keys(DEBIAN) : [arch]
 if (!wanted.every((name) => Object.hasOwn(DEBIAN, name))) {
   console.error(`There is no package for "${arch}"; --arch takes ${Object.keys(DEBIAN).join(' or ')}.`)

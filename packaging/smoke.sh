@@ -26,13 +26,24 @@ cd "$place/run"
 postrider() { env -i TMPDIR="$place/tmp" "${with[@]}" "$place/bin/postrider" "$@"; }
 
 say 'version, help, openapi'
-version=$(env -i "${with[@]}" "$place/bin/postrider" --version)
+version=$(env -i "${with[@]}" "$place/bin/postrider" --version 2>"$place/err")
+[ ! -s "$place/err" ] || fail "--version printed on stderr: $(cat "$place/err")"
 wanted=$(sed -n 's/^  "version": "\(.*\)",$/\1/p' "$root/package.json")
 [ "$version" = "$wanted" ] || fail "it is version $version, package.json is $wanted"
 postrider help | grep -q 'serve' || fail 'help does not name serve'
 postrider openapi | grep -q '"openapi": *"3\.' || fail 'openapi prints no OpenAPI document'
 if postrider no-such-command 2>/dev/null; then fail 'an unknown command was taken for good'; else code=$?; fi
 [ "$code" = 2 ] || fail "an unknown command ends with $code, not 2"
+
+say 'size and code cache'
+octets=$(stat -c %s "$built")
+[ "$octets" -le 133000000 ] || fail "it has $octets octets, more than 133,000,000"
+# A build for an architecture whose Node did not run has no cache; one whose cache is rejected starts more slowly than that.
+case $(env -i NODE_DEBUG_NATIVE=SEA "${with[@]}" "$place/bin/postrider" --version 2>&1) in
+*'code cache accepted'*) ;;
+*'code cache rejected'*) fail 'its code cache is rejected' ;;
+*) [ ${#with[@]} != 0 ] || fail 'it has no code cache' ;;
+esac
 
 say 'dev, on free ports'
 env -i TMPDIR="$place/tmp" "${with[@]}" "$place/bin/postrider" dev --json --http 127.0.0.1:0 --smtp 127.0.0.1:0 >"$place/out" 2>"$place/err" &

@@ -36,7 +36,8 @@ export interface TextRule {
   sample: string
 }
 
-const ADDRESS = String.raw`<?([^\s<>;"(),:：（），]{1,64}@[^\s<>;"(),:@\[\]：（），]{1,255})>?`
+// The colon, brackets and comma of East Asian texts are escapes: the executable is ASCII.
+const ADDRESS = String.raw`<?([^\s<>;"(),:\uff1a\uff08\uff09\uff0c]{1,64}@[^\s<>;"(),:@\[\]\uff1a\uff08\uff09\uff0c]{1,255})>?`
 const MAX_TEXT = 64 * 1024
 const MAX_LINE = 500
 const MAX_LINES = 2000

@@ -83,6 +83,7 @@ export function startExchanger(options: ExchangerOptions): Promise<SmtpListener>
           helo,
           sender: from,
           mta: hostname,
+          disableBimi: true,
           resolver: async (name, type) => asNodeDns(await askType(resolver, name, type), type),
         })
         const parsed = await simpleParser(message, { skipHtmlToText: true, skipTextToHtml: true })
