@@ -1,11 +1,36 @@
-// Frees large buffers at once when they are no longer needed: the garbage collector frees memory outside its heap late,
-// when several mails of 40 MB may have gathered.
+// Memory: how much there is, and what threads and budgets may take of it (D131). Large buffers are freed at once when
+// they are no longer needed: the garbage collector frees memory outside its heap late, when several mails of 40 MB may
+// have gathered.
 
+import { availableParallelism, totalmem } from 'node:os'
 import { refuse } from './errors.ts'
 
 const LARGE = 1024 * 1024
 /** Seconds to wait after a 503 for lack of memory. */
 const RETRY_AFTER = '5'
+
+/** Below so many octets a pool has one thread. */
+const SMALL = 384 * LARGE
+/** The heap of a thread may have this part of the memory, and at least so many MB: its program and one large mail. */
+const HEAP_PART = 8
+const LEAST_HEAP_MB = 64
+
+/**
+ * The memory of the process, in octets: that of the machine, or less where its control group is limited (memory.max of
+ * v2, memory.limit_in_bytes of v1).
+ */
+export function memoryHere(): number {
+  const limit = process.constrainedMemory()
+  return limit > 0 ? Math.min(limit, totalmem()) : totalmem()
+}
+
+/** The size of a pool: a thread for each core and at least `least`; one where there is little memory. */
+export const threadsHere = (least: number, cores = availableParallelism(), memory = memoryHere()): number =>
+  memory < SMALL ? 1 : Math.max(least, cores)
+
+/** The JavaScript heap of a thread in MB: `wanted`, or less where there is little memory. */
+export const heapHere = (wanted: number, memory = memoryHere()): number =>
+  Math.min(wanted, Math.max(LEAST_HEAP_MB, Math.floor(memory / HEAP_PART / LARGE)))
 
 /** Frees the memory of a buffer of 1 MB or more. It must own its ArrayBuffer and must not be read again. */
 export function release(bytes: Uint8Array): void {

@@ -12,12 +12,16 @@ import { createConsole, type Console } from '../console/app.ts'
 import { openDoors, shownDoors, type Doors, type Endpoint } from './listeners.ts'
 import type { Engine } from './engine.ts'
 import { buildParts, type ApplianceOptions, type EveryHour, type ServerParts } from './wiring.ts'
+import { giveBackWhenIdle } from './idle-memory.ts'
 import { keepServerNames } from '../commands/server-names.ts'
 import { tidy } from './tidy.ts'
 import { startWatch } from './watch.ts'
 import type { Config } from '../base/config.ts'
 import { codeOrMessage, OperatorError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
+import { memoryHere } from '../base/memory.ts'
+import { giveLargeBlocksBack } from '../base/native.ts'
+import { singleExecutable } from '../base/threads/pool.ts'
 import { fingerprintOf, keepCopy, keepLedger } from '../privacy/ledger.ts'
 import { openInstance, type Instance } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
@@ -84,10 +88,14 @@ export interface Appliance extends Omit<Doors, 'stop'> {
 }
 
 const PATIENCE = 8 * SECOND
+/** With less memory than this, malloc keeps two arenas instead of eight for each core. */
+const FEW_ARENAS_BELOW = 1.5 * 1024 ** 3
 
 export async function startAppliance(options: ApplianceOptions): Promise<Appliance> {
   const { clock, config, log } = options
   becomeOwner(config.data_dir)
+  // From sources the experimental module would print a warning.
+  if (singleExecutable()) giveLargeBlocksBack(memoryHere() < FEW_ARENAS_BELOW ? 2 : undefined)
   const { keyring, release, store } = opened(config, clock, log)
   const undo: (() => unknown)[] = [release, () => store.close()]
   try {
@@ -143,6 +151,7 @@ async function start(
     log.error('stopped', { error: reason.message })
     fatal?.(reason)
   })
+  const idle = singleExecutable() ? giveBackWhenIdle(deps) : () => {}
   log.always('ready', { ...shownDoors(doors), pid: process.pid })
   return {
     deps,
@@ -156,6 +165,7 @@ async function start(
     async stop() {
       log.always('stopping')
       unwatch()
+      idle()
       await hourly.stop()
       await stop(parts, doors, pages, release)
       log.always('stopped')

@@ -3,9 +3,9 @@ import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
+import { threadsHere } from '../base/memory.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Resolver } from '../net/resolver.ts'
-import { availableParallelism } from 'node:os'
 import type { LetterAsks } from '../message/letters.ts'
 import { QueuedAhead } from '../campaigns/queued-ahead.ts'
 import { CampaignLetters } from '../campaigns/letters.ts'
@@ -60,7 +60,7 @@ export function createEngine(deps: EngineDeps, { home, stsPort, threads, timeout
   const ahead = new QueuedAhead(deps.clock)
   const letters = new CampaignLetters({ ...deps, ahead })
   const workers = new DeliveryWorkers({
-    size: threads ?? (deps.config.workers.count || Math.max(LEAST_THREADS, availableParallelism())),
+    size: threads ?? (deps.config.workers.count || threadsHere(LEAST_THREADS)),
     cpu: COMPOSING,
     answer: async (question) => {
       const asked = question as LetterAsks

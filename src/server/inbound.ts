@@ -1,6 +1,6 @@
 // Assembles the reception of mail: the listeners, the engine that processes messages, and its worker threads.
-import { availableParallelism } from 'node:os'
 import { SECOND } from '../base/clock.ts'
+import { threadsHere } from '../base/memory.ts'
 import { Pool } from '../base/threads/pool.ts'
 import { remembering } from '../net/remembered.ts'
 import type { Space } from '../base/space.ts'
@@ -46,7 +46,7 @@ export function createInbound(parts: InboundParts): Inbound {
   const source = new URL('../inbound/reader.ts', import.meta.url)
   const ask = remembering(resolver, clock)
   const workers = new Pool<InboundJob, InboundResult>(source, {
-    size: config.workers.count || Math.max(READERS, availableParallelism()),
+    size: config.workers.count || threadsHere(READERS),
     heapMb: HEAP_MB,
     answer: async (asked) => {
       const { name, type } = asked as { name: string; type: string }
@@ -54,7 +54,11 @@ export function createInbound(parts: InboundParts): Inbound {
     },
   })
   // Separate threads, so that downloads do not delay the processing of messages.
-  const files = new Pool<InboundJob, InboundResult>(source, { size: READERS, heapMb: HEAP_MB, cpu: DOWNLOAD })
+  const files = new Pool<InboundJob, InboundResult>(source, {
+    size: threadsHere(READERS, 1),
+    heapMb: HEAP_MB,
+    cpu: DOWNLOAD,
+  })
   const engine = new InboundEngine({ ...parts, workers })
   const reception = new Reception({ ...parts, engine })
   const listeners: SmtpListener[] = []

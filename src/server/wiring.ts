@@ -1,14 +1,13 @@
 // The parts of the server, created and connected but not started. This file opens no port and sends nothing.
 import { SignIns } from '../identity/sign-in.ts'
 import { accessSync, constants } from 'node:fs'
-import { totalmem } from 'node:os'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf, type OperatorError } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
-import { Budget } from '../base/memory.ts'
+import { Budget, memoryHere } from '../base/memory.ts'
 import { shareOf } from '../jsonapi/body.ts'
 import { createResolver, type Resolver } from '../net/resolver.ts'
 import { reserveOf, Space } from '../base/space.ts'
@@ -110,7 +109,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
   store.on(EVENTS, () => loops.dispatcher.ring())
   const deps: AppDeps & Pick<typeof shared, 'resolver'> = {
     ...shared,
-    bodies: new Budget(totalmem() / 4, shareOf(totalmem() / 4)),
+    bodies: new Budget(memoryHere() / 4, shareOf(memoryHere() / 4)),
     fetching,
     followers: DOMAIN_FOLLOWERS,
     operations: createOperations(shared),

@@ -2,6 +2,7 @@
 // list (lists/apart.ts) stops the server. A page whose reading exceeds its budget is shown as its source, with the
 // reason (D125).
 import { SECOND } from '../base/clock.ts'
+import { threadsHere } from '../base/memory.ts'
 import { NoWorker, Pool } from '../base/threads/pool.ts'
 import { semaphore } from '../base/semaphore.ts'
 import type { ApartJob, RenderSource } from './apart-worker.ts'
@@ -16,7 +17,7 @@ const HEAP_MB = 512
 /** Runs jobs in the worker threads of a module, so many at once; others wait in turn. */
 export function workersOf<Job, Result>(module: URL): (job: Job, cpu?: number) => Promise<Result> {
   const oneOf = semaphore(2 * SIZE)
-  const pool = new Pool<Job, Result>(module, { size: SIZE, heapMb: HEAP_MB })
+  const pool = new Pool<Job, Result>(module, { size: threadsHere(SIZE, 1), heapMb: HEAP_MB })
   return (job, cpu = CPU) => oneOf(() => pool.run(job, { cpu }))
 }
 

@@ -77,7 +77,7 @@ const mail = (index: number, more: object): string =>
 const small = (index: number): string => mail(index, {})
 
 /** A mail with `count` attachments of `bytes` each. */
-function letter(index: number, count: number, bytes: number): string {
+export function letter(index: number, count: number, bytes: number): string {
   const content = Buffer.alloc(bytes, 'What is in a file, again and again. ').toString('base64')
   const attachments = Array.from({ length: count }, (_, n) => ({ filename: `file${n}.txt`, content }))
   return mail(index, { attachments })

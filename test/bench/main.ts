@@ -5,6 +5,7 @@ import { campaign } from './campaign.ts'
 import { console_ } from './console.ts'
 import { inbound } from './inbound.ts'
 import { limits } from './limits.ts'
+import { memory } from './memory.ts'
 import { outbound } from './outbound.ts'
 import { profile } from './profile.ts'
 import { statements } from './statements.ts'
@@ -26,6 +27,7 @@ const benches: Record<string, () => Promise<void> | void> = {
   webhooks,
   campaign: () => campaign(values.count === '3000' ? 100_000 : count),
   inbound: () => inbound(count),
+  memory: () => memory(values.count === '3000' ? 100_000 : count),
   console: () => console_(values.count === '3000' ? 1_000_000 : count),
 }
 

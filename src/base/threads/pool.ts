@@ -7,7 +7,7 @@
 // in the slow lane, among other slow jobs. When a job exceeds its budget, only this job ends. When a worker dies, only
 // the job whose turn it was counts as the cause: it is tried once more, in the slow lane, before it is lost; the other
 // jobs run again on another thread.
-import { availableParallelism } from 'node:os'
+import { threadsHere } from '../memory.ts'
 import { NoWorker, Supervisor, WorkerLost } from './supervisor.ts'
 import type { ThreadLane, Task as AnyTask, WorkerSlot } from './worker-slot.ts'
 
@@ -33,7 +33,7 @@ export interface PoolOptions {
   answer?: (ask: unknown) => Promise<unknown>
   /** The CPU time in ms of a job without a CPU time of its own. */
   cpu?: number
-  /** JavaScript heap of each worker, in MB. */
+  /** JavaScript heap of each worker, in MB; less where there is little memory. */
   heapMb?: number
 }
 
@@ -61,7 +61,7 @@ export class Pool<Job, Result> {
   readonly size: number
 
   /** `source` is the worker's module; in the single executable it is the asset with the same base name. */
-  constructor(source: URL, { answer, cpu, heapMb, size = availableParallelism() }: PoolOptions = {}) {
+  constructor(source: URL, { answer, cpu, heapMb, size = threadsHere(1) }: PoolOptions = {}) {
     this.#cpu = cpu
     this.size = size
     this.#threads = new Supervisor<PoolTask>({

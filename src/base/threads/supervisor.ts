@@ -3,6 +3,7 @@
 //
 // Threads are in two lanes: usual jobs, and jobs that may take long. The user decides what happens to the jobs of a
 // thread that ends: base/threads/pool.ts runs them again on another thread; for delivery/wire/workers.ts they fail.
+import { heapHere } from '../memory.ts'
 import { WorkerSlot, type ThreadLane, type Question, type Reply, type Task } from './worker-slot.ts'
 
 /** A worker died during the job, or the job never got its turn. */
@@ -27,7 +28,7 @@ export class JobFailed extends Error {
 export interface Rules<Each extends Task> {
   /** The worker's module; in the single executable it is the asset with the same base name. */
   source: URL
-  /** JavaScript heap of each thread, in MB. */
+  /** JavaScript heap of each thread, in MB; less where there is little memory. */
   heapMb?: number | undefined
   /** The most threads of each lane. */
   most: Record<ThreadLane, number>
@@ -118,7 +119,7 @@ export class Supervisor<Each extends Task> {
   #start(lane: ThreadLane): WorkerSlot<Each> {
     const { heapMb = HEAP_MB, source } = this.#rules
     try {
-      const slot = new WorkerSlot<Each>(source, heapMb, lane, {
+      const slot = new WorkerSlot<Each>(source, heapHere(heapMb), lane, {
         replied: (from, replies) => this.#replied(from, replies),
         asked: (from, question) => void this.#asked(from, question),
         ended: (from, cause) => this.#ended(from, cause),

@@ -1,0 +1,60 @@
+// Functions of the C library, by node:ffi: the only file that uses it. The module is experimental, so whatever is missing
+// (another system, another C library) is left out, and nothing may depend on it.
+import { createRequire } from 'node:module'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+
+/** Parameters of mallopt(3), from malloc.h of glibc. */
+const M_MMAP_THRESHOLD = -3
+const M_ARENA_MAX = -8
+/** An allocation of this many octets or more is a mapping of its own, which ends when it is freed. */
+const OWN_MAPPING = 256 * 1024
+
+interface CLibrary {
+  malloc_trim(pad: bigint): number
+  mallopt(parameter: number, value: number): number
+}
+
+/** The C library; undefined where there is none that has these functions. */
+function cLibrary(): CLibrary | undefined {
+  if (process.platform !== 'linux') return undefined
+  try {
+    const { dlopen } = createRequire(import.meta.url)('node:ffi') as typeof import('node:ffi')
+    const { functions } = dlopen('libc.so.6', {
+      malloc_trim: { arguments: ['u64'], return: 'i32' },
+      mallopt: { arguments: ['i32', 'i32'], return: 'i32' },
+    })
+    return functions as unknown as CLibrary
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * Makes malloc give large blocks back when they are freed. By itself it raises the size of what it maps up to 32 MB with
+ * each large block that it frees, and keeps such blocks from then on. `arenas`: how many threads may allocate at once.
+ */
+export function giveLargeBlocksBack(arenas?: number): void {
+  const library = cLibrary()
+  library?.mallopt(M_MMAP_THRESHOLD, OWN_MAPPING)
+  if (arenas !== undefined) library?.mallopt(M_ARENA_MAX, arenas)
+}
+
+/**
+ * A function that gives memory which malloc keeps but does not use back to the system (malloc_trim(3)); it takes about
+ * a millisecond. Undefined where the C library has none.
+ */
+export function trimmer(): (() => void) | undefined {
+  const library = cLibrary()
+  return library && (() => void library.malloc_trim(0n))
+}
+
+/**
+ * A function that collects all garbage of the JavaScript heap of this thread; the thread stands meanwhile (about 50 ms
+ * for a server that has just started).
+ */
+export function collector(): () => void {
+  setFlagsFromString('--expose-gc')
+  const gc = runInNewContext('gc') as (options: object) => void
+  return () => gc({ type: 'major', execution: 'sync', flavor: 'last-resort' })
+}
