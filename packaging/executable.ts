@@ -2,9 +2,9 @@
 //
 //   bundle (esbuild) -> the Node of the architecture, stripped -> node --build-sea
 //
-// The order matters: a binary that is stripped after the injection no longer runs. The Node of the architecture injects,
-// with V8's code cache of the program; where it does not run, this machine's Node injects, without a cache. The same
-// commit gives the same octets in each folder.
+// The order matters: a binary that is stripped after the injection no longer runs. The Node of the architecture
+// injects, with V8's code cache of the program; where it does not run, this machine's Node injects, without a cache.
+// The same commit gives the same octets in each folder.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -38,7 +38,7 @@ if postrider no-such-command 2>/dev/null; then fail 'an unknown command was take
 say 'size and code cache'
 octets=$(stat -c %s "$built")
 [ "$octets" -le 133000000 ] || fail "it has $octets octets, more than 133,000,000"
-# A build for an architecture whose Node did not run has no cache; one whose cache is rejected starts more slowly than that.
+# Built where the Node of its architecture did not run it has none; a rejected one makes the start slower.
 case $(env -i NODE_DEBUG_NATIVE=SEA "${with[@]}" "$place/bin/postrider" --version 2>&1) in
 *'code cache accepted'*) ;;
 *'code cache rejected'*) fail 'its code cache is rejected' ;;

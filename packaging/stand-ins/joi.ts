@@ -1,5 +1,5 @@
-// In the place of joi inside the executable, of which mailauth uses two rules: a domain (for SPF) and base64 (for keys).
-// The rule for domains is joi's own, from the package that joi takes it from; a test compares both with joi.
+// In the place of joi inside the executable, of which mailauth uses two rules: a domain (for SPF) and base64 (for
+// keys). The rule for domains is joi's own, from the package that joi takes it from; a test compares both with joi.
 import { isDomainValid, type DomainOptions } from '@hapi/address'
 
 /** What `validate` answers: `error` is there when the value breaks the rule. */

@@ -32,6 +32,12 @@ export const threadsHere = (least: number, cores = availableParallelism(), memor
 export const heapHere = (wanted: number, memory = memoryHere()): number =>
   Math.min(wanted, Math.max(LEAST_HEAP_MB, Math.floor(memory / HEAP_PART / LARGE)))
 
+/**
+ * The young generation of a thread's heap, in MB. Jobs leave much short-lived garbage: with V8's own size, up to 100 MB
+ * gather in each thread.
+ */
+export const youngHere = (memory = memoryHere()): number => (memory < 2 * SMALL ? 8 : 16)
+
 /** Frees the memory of a buffer of 1 MB or more. It must own its ArrayBuffer and must not be read again. */
 export function release(bytes: Uint8Array): void {
   const { buffer } = bytes

@@ -1,5 +1,5 @@
-// Functions of the C library, by node:ffi: the only file that uses it. The module is experimental, so whatever is missing
-// (another system, another C library) is left out, and nothing may depend on it.
+// Functions of the C library, by node:ffi, and of V8: the only file that uses them. The module is experimental, so what
+// is missing (another system, another C library) is left out, and nothing may depend on it.
 import { createRequire } from 'node:module'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -31,8 +31,9 @@ function cLibrary(): CLibrary | undefined {
 }
 
 /**
- * Makes malloc give large blocks back when they are freed. By itself it raises the size of what it maps up to 32 MB with
- * each large block that it frees, and keeps such blocks from then on. `arenas`: how many threads may allocate at once.
+ * Makes malloc give large blocks back when they are freed. By itself it raises the size of what it maps up to 32 MB
+ * with each large block that it frees, and keeps such blocks from then on. `arenas`: the most areas that threads
+ * allocate from.
  */
 export function giveLargeBlocksBack(arenas?: number): void {
   const library = cLibrary()

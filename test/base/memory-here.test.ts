@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { totalmem } from 'node:os'
 import { test } from 'node:test'
-import { heapHere, memoryHere, threadsHere } from '../../src/base/memory.ts'
+import { heapHere, memoryHere, threadsHere, youngHere } from '../../src/base/memory.ts'
 
 const MB = 1024 * 1024
 
@@ -20,4 +20,5 @@ test('the heap of a thread is at most an eighth of the memory, and has room for 
   assert.equal(heapHere(1024, 1024 * MB), 128)
   assert.equal(heapHere(384, 512 * MB), 64)
   assert.equal(heapHere(384, 128 * MB), 64)
+  assert.deepEqual([youngHere(512 * MB), youngHere(1024 * MB)], [8, 16])
 })

@@ -1,5 +1,5 @@
-// The built executable in a control group with little memory: a campaign, posts of 20 attachments of 1 MB, hostile mail,
-// then an idle minute. The server alone is in the group; load, sink and DNS are outside. Root, cgroup v1 or v2.
+// The built executable in a control group with little memory: a campaign, posts of 20 attachments of 1 MB, hostile
+// mail, then an idle minute. The server alone is in the group; load, sink and DNS are outside. Root, cgroup v1 or v2.
 //
 // POSTRIDER_LIMITS: the limits in MB, 0 for none, one run for each in turn; POSTRIDER_BUILT: the executable;
 // POSTRIDER_HOSTILE: how many hostile mails.
@@ -25,6 +25,8 @@ const BUILT = process.env['POSTRIDER_BUILT'] ?? fileURLToPath(new URL('../../dis
 const LIMITS = (process.env['POSTRIDER_LIMITS'] ?? '0,1024,768,512').split(',').map(Number)
 const LANES = 4
 const POSTS = 20
+/** Until the threads have ended and memory was given back (ms). */
+const AFTERWARDS = 130_000
 /** With this patience (ms) for all of one kind. */
 const PATIENCE = 900_000
 
@@ -127,7 +129,7 @@ async function measured(
   work: () => Promise<unknown>,
 ) {
   group.peak()
-  // The peak of RSS begins anew (proc(5), clear_refs).
+  // The peak of RSS is counted from here on (proc(5), clear_refs).
   writeFileSync(`/proc/${server.pid}/clear_refs`, '5')
   const { cpuMs } = usageOf(server)
   const start = performance.now()
@@ -205,17 +207,17 @@ async function run(limitMb: number, count: number, hostile: number, sink: Sink):
       await until('attachments at the sink', () => sink.count() >= before + count + POSTS)
     })
     await measured(bench, 'hostile', hostile, server, group, () => hostileMail(server))
-    await sleep(75_000)
+    await sleep(AFTERWARDS)
     const after = usageOf(server)
     figure(bench, 'idle_after_rss', after.rss, 'MB')
     figure(bench, 'idle_after_anonymous', after.anonymous, 'MB')
   } finally {
     figure(bench, 'killed', group.killed(), '')
-    const lines = server
-      .output()
-      .split('\n')
-      .filter((line) => /"level":"(?:warn|error)"/.test(line))
-    figure(bench, 'warnings', lines.length > 0 ? `${lines.length}, first: ${lines[0]!.slice(0, 300)}` : 0, '')
+    const warned = [...server.output().matchAll(/"event":"([^"]+)".*"level":"(?:warn|error)"/g)].map(
+      ([, event]) => event,
+    )
+    const events = Object.entries(Object.groupBy(warned, (event) => event ?? ''))
+    figure(bench, 'warnings', events.map(([event, all]) => `${event} ${all?.length}`).join(', '), '')
     await server.stop()
     await dns.close()
     store.close()

@@ -1,6 +1,7 @@
 // One worker thread and its jobs, as base/threads/supervisor.ts sees them.
 import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
+import { youngHere } from '../memory.ts'
 import { ThreadCpu } from './thread-cpu.ts'
 
 /** A job of a worker thread. */
@@ -41,12 +42,6 @@ export interface Ears<Each extends Task> {
   asked: (slot: WorkerSlot<Each>, question: Question) => void
   ended: (slot: WorkerSlot<Each>, cause: Error | undefined) => void
 }
-
-/**
- * The young generation of the heap, in MB.
- * Jobs leave much short-lived garbage: with the default size, up to 100 MB of garbage gather in each worker.
- */
-const YOUNG_MB = 16
 
 /**
  * The CPU time (`ms`) of the job whose turn it is. `idle`: for how long (ms) the thread has not reported its CPU time,
@@ -154,7 +149,7 @@ export function singleExecutable():
 
 function startWorker(source: URL, heapMb: number, cpu: SharedArrayBuffer): Worker {
   const sea = singleExecutable()
-  const resourceLimits = { maxYoungGenerationSizeMb: YOUNG_MB, maxOldGenerationSizeMb: heapMb }
+  const resourceLimits = { maxYoungGenerationSizeMb: youngHere(), maxOldGenerationSizeMb: heapMb }
   const options = { resourceLimits, workerData: { cpu } }
   if (!sea) return new Worker(source, options)
   const name = source.pathname.split('/').at(-1)!.replace(/\.ts$/, '.mjs')
