@@ -151,7 +151,7 @@ export class InboundEngine {
     await Promise.all([...this.#held.values()].map(({ done }) => done))
     // No reader has seen these: the next process must not take them for the reason of an end.
     const unread = this.#ready.take(Infinity, () => Infinity)
-    const { clock, store } = this.#deps
+    const { clock } = this.#deps
     if (unread.length > 0)
       await this.#written('messages that were not read', (tx) => {
         for (const { key } of unread) tx.run(unclaim(key, clock.now()))
