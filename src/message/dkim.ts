@@ -4,7 +4,7 @@
 //
 // There are two signers, which make the same field. `signFields` signs octets: it takes the canonical fields of the
 // header and the hash of the canonical body, so that a campaign computes most of both once (D129). `sign` is the
-// library dkim-signer, for single mails below LARGE octets; the tests compare the two. The library is correct only for
+// library dkim-signer, for notices of this server; the tests compare the two. The library is correct only for
 // CRLF messages with an ASCII body that is not empty and holds no form feeds or vertical tabs. compose.ts makes no
 // others, and `sign` refuses them rather than sign wrongly.
 import { createHash, sign as signOctets, type KeyObject } from 'node:crypto'
@@ -133,8 +133,6 @@ export function sign(message: string, signature: Signature): string {
   return `${DKIMSign(message, { privateKey, domainName, keySelector, headerFieldNames: HEADER_LIST })}\r\n${message}`
 }
 
-/** From this many octets on a message is signed without a copy of it. */
-export const LARGE = 1024 * 1024
 const STEP = 64 * 1024
 
 /**

@@ -15,7 +15,7 @@ import {
   type CompiledCampaign,
 } from './campaign.ts'
 import { compose, stuffDots, type Mail } from './compose.ts'
-import { sign, signLarge } from './dkim.ts'
+import { signLarge } from './dkim.ts'
 import type { Attachment } from './mime.ts'
 import type { MailText } from './part-text.ts'
 import { octetOf } from './reencode.ts'
