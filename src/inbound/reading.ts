@@ -96,6 +96,7 @@ export class InboundEngine {
   readonly #writes: PersistentWrites
   /** Messages whose results cannot be written at present. */
   #unwritten = 0
+  #started = false
   #stopping = false
 
   constructor(deps: ReadDeps) {
@@ -112,6 +113,7 @@ export class InboundEngine {
     const now = clock.now()
     await store.write((tx) => tx.run(release(now)))
     this.#suspects = store.all(suspects).map(({ key }) => ({ key, at: now }))
+    this.#started = true
     this.#loop.start()
   }
 
@@ -124,7 +126,7 @@ export class InboundEngine {
   /** The place of a new message of this client. Call it in the transaction that stores the message. */
   placeFor(client: string): StoredAs {
     const customer = customerOf(client)
-    if (this.#stopping || !this.#waiting.hasRoom) return 'due'
+    if (!this.#started || this.#stopping || !this.#waiting.hasRoom) return 'due'
     return this.#waiting.sizeOf(customer) === 0 && this.#roomToClaim() > 0 && this.#readyRoomOf(customer) > 0
       ? 'claimed'
       : 'leased'
@@ -139,7 +141,7 @@ export class InboundEngine {
       return this.#loop.ring()
     }
     this.#ready.add({ key, client, message })
-    this.#pump(this.#deps.clock.now())
+    this.#next()
   }
 
   /** Ends within `patience` real ms: messages without a written result are read again after the next start. */
@@ -287,10 +289,10 @@ export class InboundEngine {
       })
   }
 
-  /** Call it when a reader or the room of a message is free. */
+  /** Call it when a message is ready, or when a reader or the room of a message is free. */
   #next(): void {
-    this.#pump(this.#deps.clock.now())
-    if (this.#waiting.size + this.#slowed.size + this.#suspects.length > 0) this.#loop.ring()
+    const blocked = !this.#pump(this.#deps.clock.now())
+    if (blocked || this.#waiting.size + this.#slowed.size + this.#suspects.length > 0) this.#loop.ring()
   }
 
   async #read(message: InboundMessage, inHand: ReadingInHand): Promise<void> {
