@@ -11,6 +11,9 @@ export type Look = (ask: {
 export interface Threads {
   pool: Pool<InboundJob, InboundResult>
   look: Look
+  /** Until when the answers of `look` may be kept, and the time of a judgement. Each test has answers of its own: none is kept. */
+  until: number
+  now: number
   read(message: string | Buffer): Promise<Reading>
   judge(mail: {
     client?: string
@@ -34,10 +37,14 @@ export const wire = (message: string | Buffer): Buffer =>
 export function hire(size = 1): Threads {
   const threads: Threads = {
     look: () => ({ kind: 'nxdomain' }),
+    until: 0,
+    now: 0,
     pool: new Pool<InboundJob, InboundResult>(new URL('../../src/inbound/reader.ts', import.meta.url), {
       size,
-      // Each test has answers of its own: none is kept.
-      answer: async (ask) => ({ answer: await threads.look(ask as { name: string; type: string }), until: 0 }),
+      answer: async (ask) => {
+        const answer = await threads.look(ask as { name: string; type: string })
+        return { answer, until: threads.until }
+      },
     }),
     read: async (message) =>
       (await threads.pool.run({ task: 'read', content: wire(message), headerOnly: false }, { cpu: 10_000 })) as Reading,
@@ -49,7 +56,7 @@ export function hire(size = 1): Threads {
         helo,
         mailFrom: from,
         hostname: HOSTNAME,
-        now: 0,
+        now: threads.now,
         dnsTime,
       })) as Judgement,
     close: () => threads.pool.close(),

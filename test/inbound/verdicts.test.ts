@@ -276,6 +276,31 @@ test('DNS that answers nothing: temperror when its time is over, and nobody wait
   }
 })
 
+test('a reader asks the server again only for answers whose time is over; a failure is not kept (D133)', async () => {
+  const reader = hire()
+  const asked: string[] = []
+  const answers = zone({ 'TXT there.test': PASS_SPF })
+  reader.look = ({ name, type }) => {
+    asked.push(`${type} ${name}`)
+    return name === '_dmarc.there.test' ? { kind: 'failed', reason: 'ETIMEOUT' } : answers({ name, type })
+  }
+  reader.until = 1000
+  const spf = () => asked.filter((question) => question === 'TXT there.test').length
+  const dmarc = () => asked.filter((question) => question === 'TXT _dmarc.there.test').length
+  try {
+    for (const now of [0, 999]) {
+      reader.now = now
+      assert.equal((await reader.judge({ message: PLAIN })).verdicts.spf, 'pass')
+    }
+    assert.deepEqual([spf(), dmarc() > 1], [1, true])
+    reader.now = 1000
+    assert.equal((await reader.judge({ message: PLAIN })).verdicts.spf, 'pass')
+    assert.equal(spf(), 2)
+  } finally {
+    await reader.close()
+  }
+})
+
 describe('Authentication-Results (RFC 8601)', () => {
   const FORGED = {
     plain: `Authentication-Results: ${HOSTNAME}; spf=pass`,
