@@ -11,7 +11,7 @@ export type Look = (ask: {
 export interface Threads {
   pool: Pool<InboundJob, InboundResult>
   look: Look
-  /** Until when the answers of `look` may be kept, and the time of a judgement. Each test has answers of its own: none is kept. */
+  /** Until when answers may be kept, and the time of a judgement. By default none is kept: each test has its own. */
   until: number
   now: number
   read(message: string | Buffer): Promise<Reading>
