@@ -10,6 +10,7 @@
 import { createHash, sign as signOctets, type KeyObject } from 'node:crypto'
 import { DKIMCanonicalizer, DKIMSign } from 'dkim-signer'
 import { foldLines } from 'nodemailer/lib/mime-funcs'
+import { hashOfCanonical } from './body-hash.ts'
 
 /** The fields that a signature covers, present or not. */
 export const SIGNED_FIELDS = [
@@ -233,6 +234,8 @@ const ROOM = 16
  * a step at a time. `plain`: throws for anything but visible ASCII.
  */
 function hashOfBody(body: Buffer, plain: boolean): string {
+  const canonical = hashOfCanonical(body)
+  if (canonical !== undefined) return canonical
   const hash = createHash('sha256')
   const output = Buffer.allocUnsafe(Math.min(body.length, STEP) + ROOM)
   const most = plain ? 126 : 255
