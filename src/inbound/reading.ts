@@ -29,8 +29,8 @@ export interface ReadDeps extends ExamineDeps {
 const WINDOW = 32
 const YOUNG = SECOND
 /**
- * The most of these from one customer, for each reader, and in all where there is one reader. A job may use a quarter of
- * a second before it moves to the slow lane: behind four of them another customer's message waits for a second.
+ * The most of these from one customer: for each reader, and in all where there is one reader. A job may use a quarter
+ * of a second before it moves to the slow lane: behind four of them another customer's message waits for a second.
  */
 const OF_ONE_PER_READER = 4
 const YOUNG_OF_ONE = 8
