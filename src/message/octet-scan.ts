@@ -13,6 +13,7 @@ export const RUNS = 8
 const [TAB, LF, CR, SPACE, DELETE] = [9, 10, 13, 32, 127]
 /** The highest bit of each of four octets. */
 const HIGH = 0x80808080 | 0
+const NO_WORDS = new Int32Array(0)
 
 /**
  * What is found in octets, as a sum of the values above. Ends early at the first octet that is WIDE: then the others
@@ -20,10 +21,10 @@ const HIGH = 0x80808080 | 0
  */
 export function scan(octets: Uint8Array): number {
   const { byteOffset, length } = octets
-  // Words begin at multiples of four in the memory.
+  // Words begin at multiples of four in the memory. A text that ends before the first of them has none.
   const first = Math.min((4 - (byteOffset % 4)) % 4, length)
   let found = look(octets, 0, first)
-  const words = new Int32Array(octets.buffer, byteOffset + first, (length - first) >> 2)
+  const words = first === length ? NO_WORDS : new Int32Array(octets.buffer, byteOffset + first, (length - first) >> 2)
   // The flag of the last octet of the word before: it was a space.
   let before = first > 0 && octets[first - 1] === SPACE ? 0x80 : 0
   for (let at = 0; at < words.length; at++) {

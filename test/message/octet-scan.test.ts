@@ -32,12 +32,16 @@ test('every octet at every place of a word, alone and beside every odd neighbour
       }
 })
 
-test('texts of odd octets of every length', () => {
+test('texts of odd octets of every length, at every place in the memory', () => {
   let state = 7
   const next = (): number => (state = (state * 1103515245 + 12345) % 2147483648) >> 8
   const some = [9, 10, 13, 13, 32, 32, 33, 97, 98, 126]
   for (let round = 0; round < 20_000; round++) {
-    const octets = Buffer.from(Array.from({ length: next() % 14 }, () => some[next() % some.length]!))
+    const text = Array.from({ length: next() % 14 }, () => some[next() % some.length]!)
+    const place = next() % 8
+    // The last word of the memory too: nothing lies behind the text.
+    const octets = Buffer.from(new ArrayBuffer(place + text.length)).subarray(place)
+    octets.set(text)
     const wide = next() % 50 === 0 && octets.length > 0
     if (wide) octets[next() % octets.length] = 200
     assert.equal(found(octets), byPatterns(octets), octets.toString('hex'))
