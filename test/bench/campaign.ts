@@ -2,15 +2,17 @@
 // tracking on. Beside it, where they are installed, Postfix with OpenDKIM relays as many mails that were made
 // beforehand.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { readdirSync, statSync } from 'node:fs'
-import { join } from 'node:path'
-import { figure, installed, mailBody, percentile, post, type Server, startServer, startSink } from './rig.ts'
+import { missing } from './peer/postfix.ts'
+import { relayed } from './outbound.ts'
+import { driven } from './posts.ts'
+import { arrived, figure, mailBody, percentile, post, type Server, startServer, startSink } from './rig.ts'
+import { inTurn, measured, tell, type Round } from './turns.ts'
 
 const BENCH = 'campaign'
 const DOMAINS = 5
 const BATCH = 1000
 /** What our mail has between its header and the final dot, for the peer's. */
-const WIRE_BYTES = 9500
+export const WIRE_BYTES = 13_700
 
 /** An html of about 6 KB with tags and links. */
 function letter(): string {
@@ -21,13 +23,15 @@ function letter(): string {
 }
 
 export async function campaign(count: number): Promise<void> {
-  const ours = await run(count)
-  if (!installed('postfix') || !installed('opendkim') || process.getuid?.() !== 0)
-    return figure(BENCH, 'postfix_opendkim_relayed', 'not installed: run test/interop/setup.sh as root', '')
-  const { benchPostfix } = await import('./peer/postfix.ts')
-  const theirs = await benchPostfix({ count: Math.min(count, 5000), bytes: WIRE_BYTES, concurrency: 50, probe: 0 })
-  figure(BENCH, 'postfix_opendkim_relayed', theirs.deliveredPerSecond, 'mails/s')
-  figure(BENCH, 'ratio', ours / theirs.deliveredPerSecond, 'times')
+  const absent = missing()
+  const { ours, postfix_opendkim: peer } = await inTurn(1, {
+    ours: () => campaigned(count, count >= 10_000),
+    ...(absent.length > 0 ? {} : { postfix_opendkim: () => relayed(Math.min(count, 5000), { wireBytes: WIRE_BYTES }) }),
+  })
+  tell(BENCH, 'ours', ours)
+  if (!peer) return figure(BENCH, 'postfix_opendkim', `not installed: ${absent.join(', ')}`, '')
+  tell(BENCH, 'postfix_opendkim', peer)
+  figure(BENCH, 'ratio', ours.perSecond / peer.perSecond, 'times')
 }
 
 // oxlint-disable-next-line typescript/no-explicit-any
@@ -43,11 +47,6 @@ async function ask(server: Server, method: string, path: string, data?: unknown)
   if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`)
   return answer.status === 204 ? undefined : ((await answer.json()) as { data: unknown }).data
 }
-
-const sizeOf = (directory: string): number =>
-  readdirSync(directory)
-    .filter((name) => name.startsWith('postrider.db'))
-    .reduce((sum, name) => sum + statSync(join(directory, name)).size, 0)
 
 /** A campaign with its contacts, tracked, not started; `imported` is how long bringing in its contacts took, in ms. */
 export async function draft(server: Server, count: number): Promise<{ id: string; imported: number }> {
@@ -87,36 +86,29 @@ export async function ended(server: Server, id: string): Promise<void> {
   while ((await ask(server, 'GET', `/campaigns/${id}`)).attributes.status !== 'sent') await sleep(50)
 }
 
-async function run(count: number): Promise<number> {
+/** One round of ours; with `told`, figures of its own are printed, and somebody posts beside it. */
+export async function campaigned(count: number, told: boolean): Promise<Round> {
   const sink = await startSink()
   const server = await startServer(sink.port)
   try {
     const { id, imported } = await draft(server, count)
-    figure(BENCH, 'imported', (count / imported) * 1000, 'contacts/s')
     await sleep(1500)
-    const before = sizeOf(server.dataDir)
-    const { cpuMs } = await server.ask('report')
-    await server.ask('reset')
-    const start = performance.now()
-    await begin(server, id)
-    const beside = count >= 10_000 ? transactional(server) : undefined
-    const limit = performance.now() + 60_000 + count * 2
-    while (sink.count() < count) {
-      if (performance.now() > limit) throw new Error(`${sink.count()} of ${count} mails at the sink`)
-      await sleep(5)
-    }
-    const perSecond = (count / (performance.now() - start)) * 1000
-    const report = await server.ask('report')
-    const latencies = await beside
+    let beside: Promise<number[]> | undefined
+    const round = await measured(server, count, {
+      drive: () =>
+        driven('none', async () => {
+          const startedAt = performance.now()
+          await begin(server, id)
+          beside = told ? transactional(server) : undefined
+          return { latencies: [], startedAt, wallMs: 0 }
+        }),
+      settle: () => arrived(sink, count, count * 2),
+      sink,
+    })
     await ended(server, id)
-    await sleep(500)
-    figure(BENCH, 'recipients', perSecond, '1/s')
-    figure(BENCH, 'cpu_per_recipient', (report.cpuMs - cpuMs) / count, 'ms')
-    figure(BENCH, 'peak_rss', report.peakRssMb, 'MB')
-    figure(BENCH, 'event_loop_p99', report.loopP99Ms, 'ms')
-    figure(BENCH, 'database_growth_per_recipient', (sizeOf(server.dataDir) - before) / count, 'bytes')
-    if (latencies) figure(BENCH, 'transactional_201_p99_beside', percentile(latencies, 0.99), 'ms')
-    return perSecond
+    if (told) figure(BENCH, 'imported', (count / imported) * 1000, 'contacts/s')
+    if (beside) figure(BENCH, 'transactional_201_p99_beside', percentile(await beside, 0.99), 'ms')
+    return round
   } finally {
     await server.stop()
     sink.stop()

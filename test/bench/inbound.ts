@@ -1,7 +1,7 @@
 // Mail received: smtp-source with 20 sessions and letters of 4 KB, against the appliance (an inbox of an active domain)
 // and, in the same run, against Postfix delivering into a mailbox. What counts is answered 250 and found in the store;
 // both are durable before the 250.
-import { readFileSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { loadavg } from 'node:os'
@@ -9,9 +9,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import Database from 'better-sqlite3'
 import type { ReceivingPostfix } from '../interop/rig/postfix.ts'
 import { freePort } from '../interop/rig/sandbox.ts'
-import { mailboxPostfix, memoryMb, missing } from './peer/mailbox.ts'
-import { cpuMs, smtpSource } from './peer/postfix.ts'
+import { mailboxPostfix, missing } from './peer/mailbox.ts'
+import { smtpSource, type Drive } from './peer/postfix.ts'
+import type { Driven } from './posts.ts'
 import { figure, percentile, startServer, type Server } from './rig.ts'
+import { inTurn, measured, tell, type Round } from './turns.ts'
+import { groupUsage, peakRssMb } from './usage.ts'
 
 const BENCH = 'inbound'
 const DOMAIN = 'bench.example'
@@ -23,90 +26,67 @@ const IDLE = 500
 const TIMEOUT = 180_000
 const MB = 1024 * 1024
 
-interface Target {
-  port: number
-  /** Letters that lie where their readers find them. */
-  arrived: () => number | Promise<number>
-  cpuMs: () => number
-  /** KB written to the disk so far; not counted for the peer, whose processes end. */
-  writtenKb: () => number
+/** Both servers with an inbox, and how a round of each is run; `arrived` counts what can be read. */
+interface Both {
+  server: Server
+  ours: (count: number, reconnect: boolean, sessions?: number) => Promise<Round>
+  theirs: (count: number, reconnect: boolean) => Promise<Round>
+  arrived: () => number
 }
 
-interface Round {
-  acceptedPerSecond: number
-  readablePerSecond: number
-  cpuMsPerMail: number
-  writtenKbPerMail: number
-}
-
-export async function inbound(count: number): Promise<void> {
-  const absent = missing()
-  if (absent.length > 0) return figure(BENCH, 'accepted', `not installed: ${absent.join(', ')}`, '')
-  const smtpPort = await freePort()
-  const server = await startServer(1, {
-    smtp: { listen: [`127.0.0.1:${smtpPort}`], max_connections_per_address: IDLE + 100 },
-  })
+/** Starts both, warm as servers are that have been running: code compiled, workers hired, processes forked. */
+export async function withBoth<Result>(use: (both: Both) => Promise<Result>): Promise<Result> {
+  const smtp = { listen: [`127.0.0.1:${await freePort()}`], max_connections_per_address: IDLE + 100 }
+  const server = await startServer(1, { smtp })
   const database = new Database(join(server.dataDir, 'postrider.db'), { readonly: true })
   let peer: ReceivingPostfix | undefined
   try {
     await makeInbox(server)
     peer = await mailboxPostfix(DOMAIN)
-    const rows = database.prepare('select count(*) as count from inbound_emails')
-    const ours: Target = {
-      port: smtpPort,
-      arrived: () => (rows.get() as { count: number }).count,
-      cpuMs: () => processCpuMs(server.pid),
-      writtenKb: () => writtenKb(server.pid),
+    const rows = database.prepare('select count(*) from inbound_emails').pluck()
+    const arrived = (): number => rows.get() as number
+    const both: Both = {
+      server,
+      ours: async (count, reconnect, sessions = SESSIONS) => {
+        const before = arrived()
+        return measured(server, count, {
+          drive: () => letters({ port: server.smtpPort, count, reconnect, sessions }),
+          settle: () => all(count, () => arrived() - before),
+        })
+      },
+      theirs: (count, reconnect) => peerRound(peer!, count, reconnect),
+      arrived,
     }
-    const { group } = peer
-    const theirs: Target = { port: peer.port, arrived: peer.count, cpuMs: () => cpuMs([group]), writtenKb: () => 0 }
-    // Warm, as servers are that have been running: code compiled, workers hired, processes forked.
-    for (const target of [ours, theirs]) await round(target, 500, true)
-
-    figure(BENCH, 'machine_load_before', loadavg()[0]!, '')
-    for (const reconnect of [true, false]) {
-      const kind = reconnect ? 'connection_each' : 'connection_kept'
-      const results: [Round[], Round[]] = [[], []]
-      let theirMemory = 0
-      await server.ask('reset')
-      // In turn, so that what else the machine does falls on both.
-      for (let turn = 0; turn < ROUNDS; turn++) {
-        results[0].push(await round(ours, count, reconnect))
-        const watch = setInterval(() => (theirMemory = Math.max(theirMemory, memoryMb(group))), 500)
-        results[1].push(await round(theirs, count, reconnect))
-        clearInterval(watch)
-      }
-      const report = await server.ask('report')
-      const median = (index: 0 | 1, name: keyof Round): number =>
-        percentile(
-          results[index].map((each) => each[name]),
-          0.5,
-        )
-      for (const [name, title, unit] of [
-        ['acceptedPerSecond', 'accepted', 'messages/s'],
-        ['readablePerSecond', 'readable', 'messages/s'],
-        ['cpuMsPerMail', 'cpu_per_message', 'ms'],
-        ['writtenKbPerMail', 'written_per_message', 'KB'],
-      ] as const) {
-        figure(BENCH, `${kind}_${title}`, median(0, name), unit)
-        if (name === 'writtenKbPerMail') continue
-        figure(BENCH, `${kind}_postfix_${title}`, median(1, name), unit)
-        figure(BENCH, `${kind}_${title}_ratio`, median(0, name) / median(1, name), 'times')
-      }
-      figure(BENCH, `${kind}_rss`, report.rssMb, 'MB')
-      figure(BENCH, `${kind}_postfix_pss`, theirMemory, 'MB')
-      figure(BENCH, `${kind}_event_loop_p99`, report.loopP99Ms, 'ms')
-      figure(BENCH, `${kind}_event_loop_max`, report.loopMaxMs, 'ms')
-    }
-    figure(BENCH, 'machine_load_after', loadavg()[0]!, '')
-    await idleConnections(ours, count)
-    await largeMessage(server, ours, 'attachment')
-    await largeMessage(server, ours, 'text')
+    for (const side of [both.ours, both.theirs]) await side(500, true)
+    return await use(both)
   } finally {
     await peer?.stop()
     database.close()
     await server.stop()
   }
+}
+
+export async function inbound(count: number): Promise<void> {
+  const absent = missing()
+  if (absent.length > 0) return figure(BENCH, 'accepted', `not installed: ${absent.join(', ')}`, '')
+  await withBoth(async (both) => {
+    figure(BENCH, 'machine_load_before', loadavg()[0]!, '')
+    for (const reconnect of [true, false]) {
+      const kind = reconnect ? 'connection_each' : 'connection_kept'
+      const { ours, postfix } = await inTurn(ROUNDS, {
+        ours: () => both.ours(count, reconnect),
+        postfix: () => both.theirs(count, reconnect),
+      })
+      tell(BENCH, `${kind}_ours`, ours)
+      tell(BENCH, `${kind}_postfix`, postfix)
+      figure(BENCH, `${kind}_accepted_ratio`, ours.acceptedPerSecond! / postfix.acceptedPerSecond!, 'times')
+      figure(BENCH, `${kind}_settled_ratio`, ours.perSecond / postfix.perSecond, 'times')
+    }
+    figure(BENCH, 'machine_load_after', loadavg()[0]!, '')
+    await idleConnections(both, count)
+    await largeMessage(both, 'attachment')
+    await largeMessage(both, 'text')
+  })
 }
 
 /** Makes the inbox that letters are sent to. */
@@ -119,49 +99,54 @@ export async function makeInbox({ port, token }: Server): Promise<void> {
   if (response.status !== 201) throw new Error(`POST /inboxes: ${response.status} ${await response.text()}`)
 }
 
-/** Delivers letters and waits until all of them can be read. */
-async function round(target: Target, count: number, reconnect: boolean, sessions = SESSIONS): Promise<Round> {
-  const before = await target.arrived()
-  const cpu = target.cpuMs()
-  const written = target.writtenKb()
-  const start = performance.now()
-  await smtpSource({ port: target.port, count, bytes: BYTES, sessions, reconnect, timeoutMs: TIMEOUT, to: INBOX })
-  const accepted = performance.now() - start
-  let arrived = 0
-  while ((arrived = (await target.arrived()) - before) < count) {
-    if (performance.now() - start > TIMEOUT) throw new Error(`${arrived} of ${count} letters arrived`)
-    await sleep(10)
-  }
-  const readable = performance.now() - start
-  if (arrived !== count) throw new Error(`${arrived} letters arrived of ${count} sent`)
+type Letters = Pick<Drive, 'port' | 'count' | 'reconnect' | 'sessions'>
+const letters = (load: Letters): Promise<Driven> => smtpSource({ ...load, bytes: BYTES, timeoutMs: TIMEOUT, to: INBOX })
+
+async function peerRound(peer: ReceivingPostfix, count: number, reconnect: boolean): Promise<Round> {
+  // A short list of names costs the machine little when it is read again and again.
+  await peer.clear()
+  const groups = [peer.group]
+  const before = groupUsage(groups)
+  const { startedAt, wallMs, generator, generatorCpuMs } = await letters({
+    port: peer.port,
+    count,
+    reconnect,
+    sessions: SESSIONS,
+  })
+  await all(count, peer.count)
+  const settledMs = performance.now() - startedAt
   // What is left to be tidied up belongs to them.
   await sleep(300)
+  const after = groupUsage(groups)
   return {
-    acceptedPerSecond: (count / accepted) * 1000,
-    readablePerSecond: (count / readable) * 1000,
-    cpuMsPerMail: (target.cpuMs() - cpu) / count,
-    writtenKbPerMail: (target.writtenKb() - written) / count,
+    perSecond: (count / settledMs) * 1000,
+    acceptedPerSecond: (count / wallMs) * 1000,
+    cpuMs: (after.cpuMs - before.cpuMs) / count,
+    writtenKb: (after.writtenKb - before.writtenKb) / count,
+    pssMb: after.memoryMb,
+    generator,
+    generatorCpuMs: generatorCpuMs / count,
   }
 }
 
-/** User and system time of all threads of a process (proc(5), fields 14 and 15), in ticks of 10 ms. */
-function processCpuMs(pid: number): number {
-  const line = readFileSync(`/proc/${pid}/stat`, 'latin1')
-  const fields = line.slice(line.lastIndexOf(')') + 2).split(' ')
-  return (Number(fields[11]) + Number(fields[12])) * 10
+/** Waits until all letters can be read. */
+async function all(count: number, arrived: () => number | Promise<number>): Promise<void> {
+  const start = performance.now()
+  let there = 0
+  while ((there = await arrived()) < count) {
+    if (performance.now() - start > TIMEOUT) throw new Error(`${there} of ${count} letters arrived`)
+    await sleep(10)
+  }
+  if (there !== count) throw new Error(`${there} letters arrived of ${count} sent`)
 }
 
-/** What a process has given to the disk, in KB (proc(5), write_bytes). */
-const writtenKb = (pid: number): number =>
-  Number(/^write_bytes: (\d+)/m.exec(readFileSync(`/proc/${pid}/io`, 'latin1'))![1]) / 1024
-
 /** 500 clients that have said EHLO and no more, beside one that delivers. */
-async function idleConnections(target: Target, count: number): Promise<void> {
+async function idleConnections({ ours, server }: Both, count: number): Promise<void> {
   const rates: [number[], number[]] = [[], []]
   for (let turn = 0; turn < 5; turn++) {
-    rates[0].push((await round(target, count, false, 1)).acceptedPerSecond)
-    const sockets = await Promise.all(Array.from({ length: IDLE }, () => greeted(target.port)))
-    rates[1].push((await round(target, count, false, 1)).acceptedPerSecond)
+    rates[0].push((await ours(count, false, 1)).acceptedPerSecond!)
+    const sockets = await Promise.all(Array.from({ length: IDLE }, () => greeted(server.smtpPort)))
+    rates[1].push((await ours(count, false, 1)).acceptedPerSecond!)
     for (const socket of sockets) socket.destroy()
     await sleep(200)
   }
@@ -186,9 +171,7 @@ function greeted(port: number): Promise<Socket> {
  * What one letter near the limit costs in memory, from its first byte until it can be read: a file in it, or nothing
  * but text.
  */
-async function largeMessage(server: Server, target: Target, kind: 'attachment' | 'text'): Promise<void> {
-  const peak = (): number =>
-    Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${server.pid}/status`, 'latin1'))![1]) / 1000
+async function largeMessage({ server, arrived }: Both, kind: 'attachment' | 'text'): Promise<void> {
   const file = kind === 'attachment' ? join(server.dataDir, 'large.eml') : undefined
   if (file !== undefined) writeFileSync(file, largeLetter())
   const extra: number[] = []
@@ -197,11 +180,11 @@ async function largeMessage(server: Server, target: Target, kind: 'attachment' |
     await sleep(1000)
     // From now on the peak is counted again (proc(5), clear_refs).
     writeFileSync(`/proc/${server.pid}/clear_refs`, '5')
-    const before = peak()
-    const arrived = await target.arrived()
+    const before = peakRssMb(server.pid)
+    const there = arrived()
     const start = performance.now()
     await smtpSource({
-      port: target.port,
+      port: server.smtpPort,
       count: 1,
       bytes: 39 * MB,
       ...(file === undefined ? {} : { file }),
@@ -210,9 +193,9 @@ async function largeMessage(server: Server, target: Target, kind: 'attachment' |
       timeoutMs: TIMEOUT,
       to: INBOX,
     })
-    while ((await target.arrived()) === arrived) await sleep(10)
+    while (arrived() === there) await sleep(10)
     times.push(performance.now() - start)
-    extra.push(peak() - before)
+    extra.push(peakRssMb(server.pid) - before)
   }
   figure(BENCH, `message_39_mb_${kind}_readable`, percentile(times, 0.5), 'ms')
   figure(BENCH, `message_39_mb_${kind}_extra_memory`, percentile(extra, 0.5), 'MB')

@@ -25,17 +25,21 @@ export function limits(): void {
     perSecond(() => void sign('sha256', text, privateKey)),
     'per s',
   )
+  figure('limits', 'fsync_4_kb', syncsPerSecond(), 'per s')
+}
+
+/** Small writes that are on the disk, one after the other. */
+export function syncsPerSecond(): number {
   const directory = mkdtempSync(join(process.env['TMPDIR'] ?? tmpdir(), 'postrider-bench-'))
   const file = openSync(join(directory, 'file'), 'w')
-  figure(
-    'limits',
-    'fsync_4_kb',
-    perSecond(() => {
+  const text = Buffer.alloc(2048, 'a')
+  try {
+    return perSecond(() => {
       writeSync(file, text)
       fdatasyncSync(file)
-    }),
-    'per s',
-  )
-  closeSync(file)
-  rmSync(directory, { recursive: true })
+    })
+  } finally {
+    closeSync(file)
+    rmSync(directory, { recursive: true })
+  }
 }

@@ -1,8 +1,10 @@
-// `npm run bench [-- NAME …] [--count N]`: each figure is one line of JSON.
+// `npm run bench [-- NAME …] [--count N]`: each figure is one line of JSON. `table` prints Markdown too, and takes
+// `--rounds N` and `--only ROW`.
 import { parseArgs } from 'node:util'
 import { backlog } from './backlog.ts'
 import { campaign } from './campaign.ts'
 import { console_ } from './console.ts'
+import { cores } from './cores.ts'
 import { inbound } from './inbound.ts'
 import { limits } from './limits.ts'
 import { memory } from './memory.ts'
@@ -10,19 +12,26 @@ import { outbound } from './outbound.ts'
 import { profile } from './profile.ts'
 import { statements } from './statements.ts'
 import { submission } from './submission.ts'
+import { table } from './table.ts'
 import { webhooks } from './webhooks.ts'
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { count: { type: 'string', default: '3000' } },
+  options: {
+    count: { type: 'string', default: '3000' },
+    rounds: { type: 'string', default: '5' },
+    only: { type: 'string', multiple: true, default: [] },
+  },
 })
 const count = Number(values.count)
 const benches: Record<string, () => Promise<void> | void> = {
+  table: () => table({ count, rounds: Number(values.rounds) }, values.only),
   limits,
   statements: () => statements(values.count === '3000' ? 500 : count),
   profile: () => profile(count),
   outbound: () => outbound(count),
   submission: () => submission(count),
+  cores: () => cores(count, Number(values.rounds)),
   backlog: () => backlog(count),
   webhooks,
   campaign: () => campaign(values.count === '3000' ? 100_000 : count),

@@ -19,6 +19,7 @@ import { begin, draft, ended } from './campaign.ts'
 import { INBOX, makeInbox } from './inbound.ts'
 import { letter } from './large.ts'
 import { figure, post, startServer, startSink, type Server, type Sink } from './rig.ts'
+import { processCpuMs } from './usage.ts'
 
 const MB = 1e6
 const BUILT = process.env['POSTRIDER_BUILT'] ?? fileURLToPath(new URL('../../dist/postrider', import.meta.url))
@@ -109,13 +110,11 @@ interface Usage {
 function usageOf({ pid }: Built): Usage {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8')
   const of = (name: string): number => (Number(new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(status)?.[1]) * 1024) / MB
-  const [user, system] = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)!.split(' ').slice(11, 13)
-  // A hundred ticks a second, on every Linux that there is.
   return {
     rss: of('VmRSS'),
     anonymous: of('RssAnon'),
     peakRss: of('VmHWM'),
-    cpuMs: (Number(user) + Number(system)) * 10,
+    cpuMs: processCpuMs(pid),
   }
 }
 

@@ -1,6 +1,6 @@
 // What the benchmarks share: the appliance in a process of its own, a sink that counts, and posters on raw sockets, so
 // that the load costs little beside what is measured.
-import { fork, spawn, spawnSync, type ChildProcess } from 'node:child_process'
+import { fork, spawn, spawnSync, type ChildProcess, type ForkOptions } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
@@ -18,6 +18,8 @@ export interface Report {
   cpuMs: number
   /** Of the main thread alone. */
   mainCpuMs: number
+  /** How long the main thread was not idle. */
+  mainBusyMs: number
   loopP99Ms: number
   loopMaxMs: number
   rssMb: number
@@ -49,7 +51,11 @@ export interface Server {
   stop(): Promise<void>
 }
 
-export async function startServer(sinkPort: number, config: ConfigInput = {}): Promise<Server> {
+/** How a child of Node is started that may only run on some cores ("0", "0,1"), from its first thread on. */
+const pinned = (cores: string | undefined): ForkOptions =>
+  cores === undefined ? {} : { execPath: '/usr/bin/taskset', execArgv: ['-c', cores, process.execPath] }
+
+export async function startServer(sinkPort: number, config: ConfigInput = {}, cores?: string): Promise<Server> {
   const dataDir = mkdtempSync(join(process.env['TMPDIR'] ?? tmpdir(), 'postrider-bench-'))
   const input: ConfigInput = {
     hostname: 'mx.bench.example',
@@ -61,7 +67,7 @@ export async function startServer(sinkPort: number, config: ConfigInput = {}): P
     api: { rate_limit: 0 },
     ...config,
   }
-  const child = fork(new URL('server.ts', import.meta.url), [JSON.stringify(input)])
+  const child = fork(new URL('server.ts', import.meta.url), [JSON.stringify(input)], pinned(cores))
   child.setMaxListeners(0)
   const message = (): Promise<never> =>
     new Promise((resolve, reject) => {
@@ -94,10 +100,23 @@ export async function startServer(sinkPort: number, config: ConfigInput = {}): P
 export interface Sink {
   port: number
   count(): number
+  /** Of its process, where it has one of its own. */
+  pid?: number
   stop(): void
 }
 
+/** Until a mail that has not arrived will not arrive (ms). */
+const PATIENCE = 120_000
 const SMTP_SINK = '/usr/sbin/smtp-sink'
+
+/** Waits until so many mails have arrived at a sink; `more` (ms) is patience beyond the usual. */
+export async function arrived(sink: Sink, count: number, more = 0): Promise<void> {
+  const start = performance.now()
+  while (sink.count() < count) {
+    if (performance.now() - start > PATIENCE + more) throw new Error(`${sink.count()} of ${count} mails at the sink`)
+    await sleep(2)
+  }
+}
 
 /** Debian's smtp-sink where it is installed (the peer's sink too), else one of our own that does the same. */
 export async function startSink(): Promise<Sink> {
@@ -120,7 +139,12 @@ async function debianSink(): Promise<Sink> {
   let tail = ''
   child.stdout!.on('data', (chunk: Buffer) => (tail = (tail + chunk.toString('latin1')).slice(-200)))
   await sleep(300)
-  return { port, count: () => Number(/.*mesg=(\d+)/s.exec(tail)?.[1] ?? 0), stop: () => void child.kill('SIGKILL') }
+  return {
+    port,
+    count: () => Number(/.*mesg=(\d+)/s.exec(tail)?.[1] ?? 0),
+    pid: child.pid!,
+    stop: () => void child.kill('SIGKILL'),
+  }
 }
 
 async function ownSink(): Promise<Sink> {
@@ -149,7 +173,11 @@ async function ownSink(): Promise<Sink> {
     })
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return { port: (server.address() as AddressInfo).port, count: () => count, stop: () => void server.close() }
+  return {
+    port: (server.address() as AddressInfo).port,
+    count: () => count,
+    stop: () => void server.close(),
+  }
 }
 
 /** The body of a posted mail: about 4 KB of html, without a text unless `more` has one. */
@@ -186,6 +214,10 @@ export interface Posting {
   rate?: number
 }
 
+/** The request that posts a mail. */
+export const requestOf = (token: string, body: string): string =>
+  `POST /api/v1/outbound-emails HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/vnd.api+json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+
 /** Posts mails over keep-alive connections. Throws when an answer is not 201. */
 export async function post({ port, token, count, posters, body, rate, tls }: Posting): Promise<Posted> {
   const latencies: number[] = []
@@ -206,9 +238,7 @@ export async function post({ port, token, count, posters, body, rate, tls }: Pos
       }
       const text = body(index)
       const at = performance.now()
-      socket.write(
-        `POST /api/v1/outbound-emails HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/vnd.api+json\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
-      )
+      socket.write(requestOf(token, text))
       const status = await answer()
       if (status !== '201') throw new Error(`answer ${status}`)
       latencies.push(performance.now() - at)

@@ -61,6 +61,7 @@ process.on('message', (message) => {
     process.send!({
       cpuMs: (us + system) / 1000,
       mainCpuMs: (main.user + main.system) / 1000,
+      mainBusyMs: performance.eventLoopUtilization().active,
       loopP99Ms: delay.percentile(99) / 1e6,
       loopMaxMs: delay.max / 1e6,
       rssMb: process.memoryUsage.rss() / 1e6,

@@ -4,19 +4,12 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import {
-  figure,
-  installed,
-  mailBody,
-  percentile,
-  post,
-  startServer,
-  startSink,
-  type Posted,
-  type Server,
-  type Sink,
-} from './rig.ts'
+import { missing } from './peer/postfix.ts'
+import { relayed, SMALL } from './outbound.ts'
+import { driven, posts, type Driven } from './posts.ts'
+import { arrived, figure, percentile, post, startServer, startSink, type Server } from './rig.ts'
 import { Client, mailText, submit } from './submit.ts'
+import { inTurn, measured, tell, type Round } from './turns.ts'
 
 const BENCH = 'submission'
 const POSTERS = 50
@@ -29,124 +22,63 @@ const CONFIG = {
   submission: { tls_listen: ['127.0.0.1:0'], max_connections: 2 * IDLE, max_connections_per_address: 2 * IDLE },
 }
 
-const POSTING = { posters: POSTERS, body: (index: number) => mailBody(index, { text: `Mail ${index}` }) }
+const POSTING = { posters: POSTERS, body: SMALL.body }
 
 /** The ways in which a mail comes to the server. */
 const WAYS = {
-  smtp: (server, count) => submit({ ...at(server), count, posters: POSTERS, pipelined: true }),
-  smtp_without_pipelining: (server, count) => submit({ ...at(server), count, posters: POSTERS, pipelined: false }),
-  post_with_tls: ({ tlsPort, token }, count) => post({ ...POSTING, port: tlsPort!, token, count, tls: true }),
-  post: ({ port, token }, count) => post({ ...POSTING, port, token, count }),
-} as const satisfies Record<string, (server: Server, count: number) => Promise<Posted>>
-type Way = keyof typeof WAYS
+  smtp: (server, count) => submitted(server, count, true),
+  smtp_without_pipelining: (server, count) => submitted(server, count, false),
+  post_with_tls: ({ tlsPort, token }, count) => posts({ ...POSTING, port: tlsPort!, token, count, tls: true }),
+  post: ({ port, token }, count) => posts({ ...POSTING, port, token, count }),
+} as const satisfies Record<string, (server: Server, count: number) => Promise<Driven>>
+export type Way = keyof typeof WAYS
 
-const at = ({ submissionPort, token }: Server): { port: number; token: string } => ({ port: submissionPort!, token })
+const submitted = ({ submissionPort, token }: Server, count: number, pipelined: boolean): Promise<Driven> =>
+  driven('node', () => submit({ port: submissionPort!, token, count, posters: POSTERS, pipelined }))
 
-interface Round {
-  deliveredPerSecond: number
-  acceptedPerSecond: number
-  acceptedP50: number
-  acceptedP99: number
-  cpuMsPerMail: number
-  mainCpuMsPerMail: number
+/** The server with all its ways, warm as a server is that has been running. */
+export async function withWays<Result>(
+  ways: readonly Way[],
+  use: (round: (way: Way, count: number) => Promise<Round>, server: Server) => Promise<Result>,
+): Promise<Result> {
+  const sink = await startSink()
+  const server = await startServer(sink.port, CONFIG)
+  const round = (way: Way, count: number): Promise<Round> => {
+    const before = sink.count()
+    return measured(server, count, {
+      drive: () => WAYS[way](server, count),
+      settle: () => arrived(sink, before + count),
+      sink,
+    })
+  }
+  try {
+    for (const way of ways) await round(way, 500)
+    return await use(round, server)
+  } finally {
+    await server.stop()
+    sink.stop()
+  }
 }
 
 export async function submission(count: number): Promise<void> {
   const ways = Object.keys(WAYS) as Way[]
-  const rounds = Object.fromEntries(ways.map((way) => [way, [] as Round[]])) as Record<Way, Round[]>
-  const theirs: { deliveredPerSecond: number; cpuMsPerMail: number }[] = []
-  const peer = installed('postfix') && installed('opendkim') && process.getuid?.() === 0
-  const sink = await startSink()
-  const server = await startServer(sink.port, CONFIG)
-  try {
-    // Warm, as a server is that has been running.
-    for (const way of ways) await round(server, sink, way, 500)
-    // In turn, so that what else the machine does falls on all.
-    for (let turn = 0; turn < ROUNDS; turn++) {
-      for (const way of ways) rounds[way].push(await round(server, sink, way, count))
-      if (!peer) continue
-      const { benchPostfix } = await import('./peer/postfix.ts')
-      const bytes = mailText(0).split('\r\n\r\n').slice(1).join('\r\n\r\n').length
-      theirs.push(await benchPostfix({ count, bytes, concurrency: POSTERS, probe: turn === 0 ? 20 : 0 }))
-    }
-    figure(BENCH, 'peak_rss', (await server.ask('report')).peakRssMb, 'MB')
-  } finally {
-    await server.stop()
-    sink.stop()
+  const absent = missing()
+  const wireBytes = mailText(0).split('\r\n\r\n').slice(1).join('\r\n\r\n').length
+  const medians = await withWays(ways, (round) =>
+    inTurn<Record<string, () => Promise<Round>>>(ROUNDS, {
+      ...Object.fromEntries(ways.map((way) => [way, () => round(way, count)])),
+      ...(absent.length > 0 ? {} : { postfix_opendkim: () => relayed(count, { wireBytes }) }),
+    }),
+  )
+  for (const [way, round] of Object.entries(medians)) {
+    tell(BENCH, way, round)
+    if (way !== 'smtp') figure(BENCH, `ratio_to_${way}`, medians['smtp']!.perSecond / round.perSecond, 'times')
   }
-  const median = (way: Way, name: keyof Round): number =>
-    percentile(
-      rounds[way].map((each) => each[name]),
-      0.5,
-    )
-  for (const way of ways)
-    for (const [name, title, unit] of [
-      ['deliveredPerSecond', 'delivered', 'mails/s'],
-      ['acceptedPerSecond', 'accepted', 'mails/s'],
-      ['acceptedP50', 'accepted_p50', 'ms'],
-      ['acceptedP99', 'accepted_p99', 'ms'],
-      ['cpuMsPerMail', 'cpu_per_mail', 'ms'],
-      ['mainCpuMsPerMail', 'main_thread_cpu_per_mail', 'ms'],
-    ] as const)
-      figure(BENCH, `${way}_${title}`, median(way, name), unit)
-  for (const other of ['post_with_tls', 'post'] as const)
-    figure(
-      BENCH,
-      `ratio_to_${other}`,
-      median('smtp', 'deliveredPerSecond') / median(other, 'deliveredPerSecond'),
-      'times',
-    )
-  if (peer) {
-    const peerMedian = (name: 'deliveredPerSecond' | 'cpuMsPerMail'): number =>
-      percentile(
-        theirs.map((each) => each[name]),
-        0.5,
-      )
-    figure(BENCH, 'postfix_opendkim_delivered', peerMedian('deliveredPerSecond'), 'mails/s')
-    figure(BENCH, 'postfix_opendkim_cpu_per_mail', peerMedian('cpuMsPerMail'), 'ms')
-    const ratio = median('smtp', 'deliveredPerSecond') / peerMedian('deliveredPerSecond')
-    figure(BENCH, 'ratio_to_postfix_opendkim', ratio, 'times')
-  } else figure(BENCH, 'postfix_opendkim_delivered', 'not installed: run test/interop/setup.sh as root', '')
-  await connections()
-}
-
-/** One way once, until the last mail is at the sink. */
-async function round(server: Server, sink: Sink, way: Way, count: number): Promise<Round> {
-  const before = sink.count()
-  const { cpuMs, mainCpuMs } = await server.ask('report')
-  const start = performance.now()
-  const posted = await WAYS[way](server, count)
-  while (sink.count() < before + count) {
-    if (performance.now() - start > 120_000) throw new Error(`${sink.count() - before} of ${count} mails at the sink`)
-    await sleep(2)
-  }
-  const wallMs = performance.now() - start
-  // What is left to be written belongs to them.
-  await sleep(300)
-  const report = await server.ask('report')
-  return {
-    deliveredPerSecond: (count / wallMs) * 1000,
-    acceptedPerSecond: (count / posted.wallMs) * 1000,
-    acceptedP50: percentile(posted.latencies, 0.5),
-    acceptedP99: percentile(posted.latencies, 0.99),
-    cpuMsPerMail: (report.cpuMs - cpuMs) / count,
-    mainCpuMsPerMail: (report.mainCpuMs - mainCpuMs) / count,
-  }
-}
-
-/** What connections cost that carry no mail: those that are kept, and those that come again and again. */
-async function connections(): Promise<void> {
-  const sink = await startSink()
-  const server = await startServer(sink.port, CONFIG)
-  try {
-    await round(server, sink, 'smtp', 500)
-    await round(server, sink, 'post', 500)
+  if (absent.length > 0) figure(BENCH, 'postfix_opendkim', `not installed: ${absent.join(', ')}`, '')
+  await withWays(['smtp', 'post'], async (_, server) => {
     await idle(server)
     await storm(server)
-  } finally {
-    await server.stop()
-    sink.stop()
-  }
+  })
 }
 
 /** Memory of 1,000 clients that have signed in and wait. */
@@ -188,8 +120,7 @@ async function storm(server: Server): Promise<void> {
   figure(BENCH, 'main_thread_cpu_per_handshake', spent / (alone.greeted() - first), 'ms')
   await alone.end()
   const paced = async (): Promise<number> => {
-    const body = (index: number): string => mailBody(index, { text: `Mail ${index}` })
-    const { latencies } = await post({ ...server, count: 2000, posters: POSTERS, body, rate: STORM })
+    const { latencies } = await post({ ...server, ...POSTING, count: 2000, rate: STORM })
     return percentile(latencies, 0.99)
   }
   const rounds: [number[], number[]] = [[], []]

@@ -30,6 +30,8 @@ packages="$packages zsh fish bsdutils"
 packages="$packages golang-go php-cli ruby"
 # What a server writes, syncs and answers, in order.
 packages="$packages strace"
+# A generator of HTTP load in C, for the benches.
+packages="$packages wrk"
 
 # A certificate authority for tests, a judge of TLS, and programs that send by SMTP with a password.
 packages="$packages pebble testssl.sh msmtp libphp-phpmailer git git-email libauthen-sasl-perl libsasl2-modules"
@@ -111,6 +113,7 @@ go version | sed 's/^/  /'
 php --version | sed -n '1s/^/  /p'
 ruby --version | sed 's/^/  /'
 dpkg-query -W -f '  ${Package} ${Version}\n' pebble testssl.sh msmtp libphp-phpmailer git-email
+wrk -v 2>&1 | sed -n '1s/^/  /p' || true
 strace --version | sed -n '1s/^/  /p'
 nsd -v 2>&1 | sed -n '1s/^/  /p'
 mmdebstrap --version | sed 's/^/  /'

@@ -7,12 +7,15 @@
 // are captured, and each must bear a signature that verifies.
 
 import { spawn } from 'node:child_process'
-import { chmodSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
+import { chmodSync, mkdirSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { relayingPostfix, type RelayingPostfix } from '../../interop/rig/postfix.ts'
 import { answers, freePort, PROGRAMS, Sandbox, until } from '../../interop/rig/sandbox.ts'
 import { opendkimVerify } from '../../interop/rig/verifiers.ts'
+import { driven, type Driven } from '../posts.ts'
+import { sinkUsage, type Round } from '../turns.ts'
+import { groupUsage, pidsOf, pin } from '../usage.ts'
 
 export { missing } from '../../interop/rig/sandbox.ts'
 
@@ -30,22 +33,23 @@ export interface PeerOptions {
   /** Other settings in the peer's main.cf, to see whether a different tuning would serve it better. */
   settings?: Record<string, string | number>
   timeoutMs?: number
-}
-
-export interface PeerResult {
-  deliveredPerSecond: number
-  cpuMsPerMail: number
-  wallMs: number
-  /** When smtp-source had its last 250: the letters are Postfix's from here on. */
-  acceptedMs: number
-  /** Captured letters whose signature OpenDKIM found right; equal to `probe`, or benchPostfix throws. */
-  probed: number
+  /** The cores on which its processes may run, "0" or "0,1"; default all. */
+  cores?: string
 }
 
 const DOMAIN = 'bench.example'
 
-export async function benchPostfix(options: PeerOptions): Promise<PeerResult> {
-  const { count, bytes, concurrency, probe = 20, reconnect = false, settings = {}, timeoutMs = 180_000 } = options
+export async function benchPostfix(options: PeerOptions): Promise<Round> {
+  const {
+    count,
+    bytes,
+    concurrency,
+    probe = 20,
+    reconnect = false,
+    settings = {},
+    timeoutMs = 180_000,
+    cores,
+  } = options
   const sinkPort = await freePort()
   const box = new Sandbox('bench')
   let peer: RelayingPostfix | undefined
@@ -61,38 +65,40 @@ export async function benchPostfix(options: PeerOptions): Promise<PeerResult> {
       5000,
       () => `smtp-sink does not listen: ${box.read('sink.out')}`,
     )
-    const cpuBefore = cpuMs(peer.groups)
+    if (cores !== undefined) for (const pid of pidsOf(peer.groups)) pin(pid, cores)
+    const [before, sunk] = [groupUsage(peer.groups), sinkUsage(sink.pid)]
     const start = performance.now()
     let failed = false
-    const accepted = smtpSource({ ...drive, count, sessions: concurrency }).then(
-      () => performance.now() - start,
-      (error: unknown) => {
-        // Nobody waits at the sink for what will not come.
-        failed = true
-        throw error
-      },
-    )
+    const accepted = smtpSource({ ...drive, count, sessions: concurrency }).catch((error: unknown) => {
+      // Nobody waits at the sink for what will not come.
+      failed = true
+      throw error
+    })
     const arrived = until(
       () => failed || delivered(box.read('sink.out')) >= count,
       timeoutMs,
       () => `${delivered(box.read('sink.out'))} of ${count} letters at the sink:\n${peer?.log().slice(-2000)}`,
     ).then(() => performance.now() - start)
-    const [acceptedMs, wallMs] = await Promise.all([accepted, arrived])
+    const [{ wallMs: acceptedMs, generator, generatorCpuMs }, wallMs] = await Promise.all([accepted, arrived])
     // The last letters are still to be struck off the queue: work that belongs to them.
     const empty = async () => (await peer!.queued()) === 0
     await until(empty, 10_000, () => 'the queue does not empty')
-    const cpu = cpuMs(peer.groups) - cpuBefore
+    const after = groupUsage(peer.groups)
+    const sank = sunk(count)
     await sink.stop()
 
     const log = peer.log()
     if (/status=(deferred|bounced)/.test(log))
       throw new Error(`not every letter went at the first try:\n${log.slice(-2000)}`)
     return {
-      deliveredPerSecond: (count / wallMs) * 1000,
-      cpuMsPerMail: cpu / count,
-      wallMs,
-      acceptedMs,
-      probed: probe,
+      perSecond: (count / wallMs) * 1000,
+      acceptedPerSecond: (count / acceptedMs) * 1000,
+      cpuMs: (after.cpuMs - before.cpuMs) / count,
+      writtenKb: (after.writtenKb - before.writtenKb) / count,
+      ...sank,
+      pssMb: after.memoryMb,
+      generator,
+      generatorCpuMs: generatorCpuMs / count,
     }
   } finally {
     await peer?.stop()
@@ -154,49 +160,32 @@ export async function smtpSource({
   timeoutMs,
   to,
   file,
-}: Drive): Promise<void> {
+}: Drive): Promise<Driven> {
   const what = file === undefined ? ['-l', String(bytes)] : ['-F', file]
   const load = [...what, '-m', String(count), '-s', String(sessions), ...(reconnect ? [] : ['-d'])]
   const whom = to === undefined ? ['-N', '-t', 'reader@receiver.example'] : ['-t', to]
   const mail = ['-M', 'client.example', '-f', `sender@${DOMAIN}`, ...whom]
-  const child = spawn(PROGRAMS.smtpSource, [...load, ...mail, `127.0.0.1:${port}`], {
-    stdio: ['ignore', 'ignore', 'pipe'],
-    timeout: timeoutMs,
-    killSignal: 'SIGKILL',
+  return driven('smtp-source', async () => {
+    const start = performance.now()
+    const child = spawn(PROGRAMS.smtpSource, [...load, ...mail, `127.0.0.1:${port}`], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      timeout: timeoutMs,
+      killSignal: 'SIGKILL',
+    })
+    let said = ''
+    child.stderr.on('data', (chunk: Buffer) => (said += chunk.toString()))
+    const code = await new Promise<number | null>((resolve, reject) => {
+      child.once('error', reject)
+      child.once('close', resolve)
+    })
+    if (code !== 0) throw new Error(`smtp-source ended with ${code}: ${said}`)
+    return { latencies: [], wallMs: performance.now() - start }
   })
-  let said = ''
-  child.stderr.on('data', (chunk: Buffer) => (said += chunk.toString()))
-  const code = await new Promise<number | null>((resolve, reject) => {
-    child.once('error', reject)
-    child.once('close', resolve)
-  })
-  if (code !== 0) throw new Error(`smtp-source ended with ${code}: ${said}`)
 }
 
 /** The last `mesg=N` of smtp-sink's running counter. */
 function delivered(counter: string): number {
   return Number(counter.slice(-100).match(/.*mesg=(\d+)[\r\n]/s)?.[1] ?? 0)
-}
-
-/** Linux counts in ticks of 10 ms whatever its own clock (USER_HZ), but rounds each process, not each slice, down. */
-const TICK_MS = 10
-
-/** CPU time of process groups so far: user and system, with children already reaped (proc(5), fields 14 to 17). */
-export function cpuMs(groups: number[]): number {
-  let ticks = 0
-  for (const pid of readdirSync('/proc')) {
-    if (!/^\d+$/.test(pid)) continue
-    let line: string
-    try {
-      line = readFileSync(`/proc/${pid}/stat`, 'latin1')
-    } catch {
-      continue
-    }
-    // After the name, which may hold anything: state, parent, group, ...
-    const fields = line.slice(line.lastIndexOf(')') + 2).split(' ')
-    if (groups.includes(Number(fields[2]))) for (const field of fields.slice(11, 15)) ticks += Number(field)
-  }
-  return ticks * TICK_MS
 }
 
 if (import.meta.main) {

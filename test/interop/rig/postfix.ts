@@ -7,7 +7,7 @@
 
 import { execFileSync } from 'node:child_process'
 import { chownSync, mkdirSync } from 'node:fs'
-import { readdir, readFile, stat } from 'node:fs/promises'
+import { readdir, readFile, stat, unlink } from 'node:fs/promises'
 import { greylist, type Greylist } from './greylist.ts'
 import { signingMilter, verifyingMilter, type DkimKey, type VerifyingMilter } from './opendkim.ts'
 import { NOBODY, runPostfix, type Listen, type Settings } from './instance.ts'
@@ -51,6 +51,8 @@ export interface ReceivingPostfix {
   group: number
   /** How many letters lie in the mailbox. */
   count: () => Promise<number>
+  /** Empties the mailbox. */
+  clear: () => Promise<void>
   /** The certificate in PEM, for a client that is to trust it. */
   certificate: string
   maildir: () => Promise<Buffer[]>
@@ -113,6 +115,10 @@ export function receivingPostfix(options: ReceivingOptions): { start: () => Prom
       group: masterPid,
       certificate,
       count: async () => (await readdir(box.path('store/box/new')).catch(() => [])).length,
+      async clear() {
+        for (const name of await readdir(box.path('store/box/new')).catch(() => []))
+          await unlink(box.path('store/box/new', name))
+      },
       maildir,
       async waitFor(count, timeoutMs = 20_000) {
         let mails: Buffer[] = []

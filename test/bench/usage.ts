@@ -1,0 +1,75 @@
+// What processes took, as the kernel counts it (proc(5)).
+import { execFileSync } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+
+/** Linux counts in ticks of 10 ms whatever its own clock (USER_HZ), but rounds each process, not each slice, down. */
+const TICK_MS = 10
+
+const read = (pid: number | string, file: string): string => readFileSync(`/proc/${pid}/${file}`, 'latin1')
+
+/** The fields of `stat` after the name, which may hold anything: state, parent, group, ... */
+function statOf(pid: number | string): string[] {
+  const line = read(pid, 'stat')
+  return line.slice(line.lastIndexOf(')') + 2).split(' ')
+}
+
+function cpuOf(fields: readonly string[], withChildren: boolean): number {
+  const times = fields.slice(11, withChildren ? 15 : 13)
+  return times.reduce((sum, ticks) => sum + Number(ticks), 0) * TICK_MS
+}
+
+/** User and system time of all threads of a process. */
+export const processCpuMs = (pid: number): number => cpuOf(statOf(pid), false)
+
+/** CPU of this process and of the programs it started and waited for: of a generator of load, while it is alone. */
+export const driverCpuMs = (): number => cpuOf(statOf('self'), true)
+
+/** What a process and those it has waited for have given to the disk, in KB. */
+export const writtenKb = (pid: number | string): number =>
+  Number(/^write_bytes: (\d+)/m.exec(read(pid, 'io'))![1]) / 1024
+
+/** What a process has read, sockets included, in KB. */
+export const readKb = (pid: number): number => Number(/^rchar: (\d+)/m.exec(read(pid, 'io'))![1]) / 1024
+
+/** The peak of a process's memory since it was last reset (clear_refs), in MB. */
+export const peakRssMb = (pid: number): number => Number(/VmHWM:\s+(\d+)/.exec(read(pid, 'status'))![1]) / 1000
+
+export interface GroupUsage {
+  cpuMs: number
+  writtenKb: number
+  /** What each process has of its own and its share of the rest (PSS). */
+  memoryMb: number
+}
+
+/** The processes of process groups. */
+export function pidsOf(groups: readonly number[]): number[] {
+  const inGroup = (pid: string): boolean => {
+    try {
+      return groups.includes(Number(statOf(pid)[2]))
+    } catch {
+      // It has ended meanwhile.
+      return false
+    }
+  }
+  return readdirSync('/proc')
+    .filter((pid) => /^\d+$/.test(pid) && inGroup(pid))
+    .map(Number)
+}
+
+/** Process groups so far, with the processes that have ended and were waited for. */
+export function groupUsage(groups: readonly number[]): GroupUsage {
+  const usage: GroupUsage = { cpuMs: 0, writtenKb: 0, memoryMb: 0 }
+  for (const pid of pidsOf(groups))
+    try {
+      usage.cpuMs += cpuOf(statOf(pid), true)
+      usage.writtenKb += writtenKb(pid)
+      usage.memoryMb += Number(/^Pss:\s+(\d+)/m.exec(read(pid, 'smaps_rollup'))?.[1] ?? 0) / 1000
+    } catch {
+      // It has ended meanwhile.
+    }
+  return usage
+}
+
+/** Lets all threads of a process, and what they will start, run on some cores alone: "0", "0,1", "0-3". */
+export const pin = (pid: number, cores: string): void =>
+  void execFileSync('taskset', ['-a', '-p', '-c', cores, String(pid)], { stdio: ['ignore', 'ignore', 'pipe'] })
