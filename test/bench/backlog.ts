@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
 import { defineDigest } from '../../src/store/digests.ts'
-import { figure, mailBody, percentile, post, type Server, type Sink, startServer, startSink } from './rig.ts'
+import { arrived, figure, mailBody, percentile, post, type Server, type Sink, startServer, startSink } from './rig.ts'
 
 const BENCH = 'backlog'
 const MILLION = 1_000_000
@@ -49,10 +49,7 @@ async function measure(server: Server, sink: Sink, count: number): Promise<numbe
   const body = (index: number): string => mailBody(index)
   const start = performance.now()
   await post({ port: server.port, token: server.token, count, posters: 50, body })
-  while (sink.count() < before + count) {
-    if (performance.now() - start > 120_000) throw new Error(`${sink.count() - before} of ${count} mails at the sink`)
-    await sleep(2)
-  }
+  await arrived(sink, before + count)
   return (count / (performance.now() - start)) * 1000
 }
 

@@ -1,6 +1,6 @@
 // `npm run bench -- cores`: how outbound mail grows with the cores of the server, beside the peer on the same cores.
-// The load and the sink run on the last core of the machine, which is the server's too when it has all of them; and once
-// all of it runs on one core. Then what a model says for more cores (docs/performance.md).
+// The load and the sink run on the last core of the machine, which is the server's too when it has all of them; and
+// once all of it runs on one core. Then what a model says for more cores (docs/performance.md).
 import { availableParallelism } from 'node:os'
 import { syncsPerSecond } from './limits.ts'
 import { posted, relayed, SMALL } from './outbound.ts'

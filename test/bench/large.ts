@@ -1,6 +1,6 @@
 // Large mails: what twenty attachments of 1 MB cost, and what one mail of 39 MB costs everybody else.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { figure, html, percentile, post, startServer, startSink } from './rig.ts'
+import { arrived, figure, html, percentile, post, startServer, startSink } from './rig.ts'
 
 const BENCH = 'outbound'
 const POSTERS = 50
@@ -11,20 +11,20 @@ export async function large(): Promise<void> {
   const server = await startServer(sink.port)
   try {
     await post({ ...server, count: 500, posters: POSTERS, body: small })
-    await arrived(500)
+    await arrived(sink, 500)
     const idle = await server.ask('report')
 
     // One of 39 MB (encoded) while 200 mails a second come in; before it, the same without.
     await server.ask('reset')
     const alone = await post({ ...server, count: 600, posters: POSTERS, body: small, rate: 200 })
-    await arrived(1100)
+    await arrived(sink, 1100)
     const before = await server.ask('report')
     const huge = letter(0, 3, 9_450_000)
     await server.ask('reset')
     const one = sleep(500).then(() => post({ ...server, count: 1, posters: 1, body: () => huge }))
     const beside = await post({ ...server, count: 600, posters: POSTERS, body: small, rate: 200 })
     const { latencies } = await one
-    await arrived(1701)
+    await arrived(sink, 1701)
     const after = await server.ask('report')
     figure(BENCH, 'mail_39_mb_json', Buffer.byteLength(huge) / MB, 'MB')
     figure(BENCH, 'mail_39_mb_201', latencies[0]!, 'ms')
@@ -40,7 +40,7 @@ export async function large(): Promise<void> {
     await server.ask('reset')
     const start = performance.now()
     const posted = await post({ ...server, count, posters: 2, body: () => twenty })
-    await arrived(1701 + count)
+    await arrived(sink, 1701 + count)
     const wallMs = performance.now() - start
     const report = await server.ask('report')
     figure(BENCH, 'attachments_20_mb_delivered', (count / wallMs) * 1000, 'mails/s')
@@ -50,14 +50,6 @@ export async function large(): Promise<void> {
   } finally {
     await server.stop()
     sink.stop()
-  }
-
-  async function arrived(total: number): Promise<void> {
-    const start = performance.now()
-    while (sink.count() < total) {
-      if (performance.now() - start > 60_000) throw new Error(`${sink.count()} of ${total} mails at the sink`)
-      await sleep(2)
-    }
   }
 }
 

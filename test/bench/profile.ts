@@ -1,9 +1,8 @@
 // `npm run bench -- profile`: where the main thread of a server spends its time while mails are posted and delivered,
 // as a table of the functions with the largest share of its own time. Shares hold on a busy machine too.
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Runtime } from 'node:inspector'
 import { Session } from 'node:inspector/promises'
-import { figure, mailBody, post, startServer, startSink } from './rig.ts'
+import { arrived, figure, mailBody, post, startServer, startSink } from './rig.ts'
 
 const BENCH = 'profile'
 const ROWS = 25
@@ -67,10 +66,10 @@ export async function profile(count: number): Promise<void> {
   try {
     const body = (index: number): string => mailBody(index, { text: `Mail ${index}` })
     await post({ port: server.port, token: server.token, count: 300, posters: POSTERS, body })
-    while (sink.count() < 300) await sleep(5)
+    await arrived(sink, 300)
     await server.ask('profile')
     await post({ port: server.port, token: server.token, count, posters: POSTERS, body })
-    while (sink.count() < count + 300) await sleep(5)
+    await arrived(sink, count + 300)
     const { idle, top } = (await server.ask('top')).profile
     figure(BENCH, 'idle', idle * 100, '%')
     for (const { place, share } of top) figure(BENCH, place, share * 100, '%')

@@ -1,7 +1,6 @@
 // Mail spread over many recipient domains, and what one exchanger that stands still costs the others.
 import { createServer } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { figure, mailBody, percentile, post, startServer, startSink, TARPIT } from './rig.ts'
+import { arrived, figure, mailBody, percentile, post, startServer, startSink, TARPIT } from './rig.ts'
 
 const BENCH = 'outbound'
 const POSTERS = 50
@@ -35,14 +34,11 @@ async function deliver(count: number, domains: number, tarpit: boolean): Promise
     // Warm caches and compilers, with a domain that nobody else has.
     const warm = (index: number): string => body(index).replace(/"to":"[^"]*"/, `"to":"r${index}@warm.example"`)
     await post({ ...server, count: 300, posters: POSTERS, body: warm })
-    while (sink.count() < 300) await sleep(5)
+    await arrived(sink, 300)
     const others = count - Math.ceil(count / domains) * (domains > 1 ? 1 : 0)
     const start = performance.now()
     await post({ ...server, count, posters: POSTERS, body })
-    while (sink.count() < 300 + others) {
-      if (performance.now() - start > 60_000) throw new Error(`${sink.count() - 300} of ${others} mails at the sink`)
-      await sleep(2)
-    }
+    await arrived(sink, 300 + others)
     return (others / (performance.now() - start)) * 1000
   } finally {
     close()

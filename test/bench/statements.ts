@@ -10,7 +10,7 @@ import { compiledAgain } from './compilations.ts'
 import { begin, draft, ended } from './campaign.ts'
 import { INBOX, makeInbox } from './inbound.ts'
 import { smtpSource } from './peer/postfix.ts'
-import { figure, mailBody, post, startServer, startSink, type Cost, type Report, type Server } from './rig.ts'
+import { arrived, figure, mailBody, post, startServer, startSink, type Cost, type Report, type Server } from './rig.ts'
 
 const BENCH = 'statements'
 const POSTERS = 10
@@ -24,7 +24,7 @@ export async function statements(count: number): Promise<void> {
   const posted = async (recipients: number, many: number): Promise<void> => {
     const before = sink.count()
     await post({ port: server.port, token: server.token, count: many, posters: POSTERS, body: bodyTo(recipients) })
-    while (sink.count() < before + many) await sleep(5)
+    await arrived(sink, before + many)
   }
   try {
     await counted(server, 'one recipient', count, (many) => posted(1, many))
