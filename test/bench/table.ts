@@ -46,7 +46,7 @@ const ROWS: Record<string, (options: TableOptions) => Promise<string[]>> = {
       const against = 'a connection each; kept, against Postfix'
       return [
         row('inbound', `inbound, accepted, ${against}`, pairs, 'acceptedPerSecond'),
-        row('inbound', `inbound, readable, ${against}`, pairs),
+        row('inbound', `inbound, settled (it can be read), ${against}`, pairs),
       ]
     }),
   submission: ({ count, rounds }) =>
