@@ -14,7 +14,7 @@ import { smtpSource, type Drive } from './peer/postfix.ts'
 import type { Driven } from './posts.ts'
 import { figure, percentile, startServer, type Server } from './rig.ts'
 import { inTurn, measured, tell, type Round } from './turns.ts'
-import { groupUsage, peakRssMb } from './usage.ts'
+import { peakRssMb, WatchedGroups } from './usage.ts'
 
 const BENCH = 'inbound'
 const DOMAIN = 'bench.example'
@@ -40,9 +40,11 @@ export async function withBoth<Result>(use: (both: Both) => Promise<Result>): Pr
   const server = await startServer(1, { smtp })
   const database = new Database(join(server.dataDir, 'postrider.db'), { readonly: true })
   let peer: ReceivingPostfix | undefined
+  let watched: WatchedGroups | undefined
   try {
     await makeInbox(server)
     peer = await mailboxPostfix(DOMAIN)
+    watched = new WatchedGroups([peer.group])
     const rows = database.prepare('select count(*) from inbound_emails').pluck()
     const arrived = (): number => rows.get() as number
     const both: Both = {
@@ -54,13 +56,14 @@ export async function withBoth<Result>(use: (both: Both) => Promise<Result>): Pr
           settle: () => all(count, () => arrived() - before),
         })
       },
-      theirs: (count, reconnect) => peerRound(peer!, count, reconnect),
+      theirs: (count, reconnect) => peerRound(peer!, watched!, count, reconnect),
       arrived,
     }
     for (const side of [both.ours, both.theirs]) await side(500, true)
     return await use(both)
   } finally {
     await peer?.stop()
+    watched?.close()
     database.close()
     await server.stop()
   }
@@ -102,11 +105,15 @@ export async function makeInbox({ port, token }: Server): Promise<void> {
 type Letters = Pick<Drive, 'port' | 'count' | 'reconnect' | 'sessions'>
 const letters = (load: Letters): Promise<Driven> => smtpSource({ ...load, bytes: BYTES, timeoutMs: TIMEOUT, to: INBOX })
 
-async function peerRound(peer: ReceivingPostfix, count: number, reconnect: boolean): Promise<Round> {
+async function peerRound(
+  peer: ReceivingPostfix,
+  watched: WatchedGroups,
+  count: number,
+  reconnect: boolean,
+): Promise<Round> {
   // A short list of names costs the machine little when it is read again and again.
   await peer.clear()
-  const groups = [peer.group]
-  const before = groupUsage(groups)
+  const before = watched.usage()
   const { startedAt, wallMs, generator, generatorCpuMs } = await letters({
     port: peer.port,
     count,
@@ -117,7 +124,7 @@ async function peerRound(peer: ReceivingPostfix, count: number, reconnect: boole
   const settledMs = performance.now() - startedAt
   // What is left to be tidied up belongs to them.
   await sleep(300)
-  const after = groupUsage(groups)
+  const after = watched.usage()
   return {
     perSecond: (count / settledMs) * 1000,
     acceptedPerSecond: (count / wallMs) * 1000,

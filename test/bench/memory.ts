@@ -4,7 +4,7 @@
 // POSTRIDER_LIMITS: the limits in MB, 0 for none, one run for each in turn; POSTRIDER_BUILT: the executable;
 // POSTRIDER_HOSTILE: how many hostile mails.
 import { spawn, type ChildProcess } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -19,7 +19,7 @@ import { begin, draft, ended } from './campaign.ts'
 import { INBOX, makeInbox } from './inbound.ts'
 import { letter } from './large.ts'
 import { figure, post, startServer, startSink, type Server, type Sink } from './rig.ts'
-import { processCpuMs } from './usage.ts'
+import { controlGroup, processCpuMs, V1 } from './usage.ts'
 
 const MB = 1e6
 const BUILT = process.env['POSTRIDER_BUILT'] ?? fileURLToPath(new URL('../../dist/postrider', import.meta.url))
@@ -43,12 +43,10 @@ interface Group {
 }
 
 function groupOf(limitMb: number): Group {
-  const v1 = existsSync('/sys/fs/cgroup/memory')
-  const folder = join(v1 ? '/sys/fs/cgroup/memory' : '/sys/fs/cgroup', `postrider-bench-${process.pid}-${limitMb}`)
-  mkdirSync(folder)
+  const folder = controlGroup('memory', `postrider-bench-${process.pid}-${limitMb}`)
   const file = (name: string): string => join(folder, name)
   const read = (name: string): string => readFileSync(file(name), 'utf8')
-  const [limit, peak, events] = v1
+  const [limit, peak, events] = V1
     ? ['memory.limit_in_bytes', 'memory.max_usage_in_bytes', 'memory.oom_control']
     : ['memory.max', 'memory.peak', 'memory.events']
   if (limitMb > 0) writeFileSync(file(limit!), `${limitMb * 1024 * 1024}`)
@@ -56,7 +54,7 @@ function groupOf(limitMb: number): Group {
     procs: file('cgroup.procs'),
     peak() {
       const octets = Number(read(peak!))
-      if (v1) writeFileSync(file(peak!), '0')
+      if (V1) writeFileSync(file(peak!), '0')
       return octets
     },
     killed: () => Number(/oom_kill (\d+)/.exec(read(events!))?.[1] ?? 0),

@@ -11,11 +11,11 @@ import { chmodSync, mkdirSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { relayingPostfix, type RelayingPostfix } from '../../interop/rig/postfix.ts'
-import { answers, freePort, PROGRAMS, Sandbox, until } from '../../interop/rig/sandbox.ts'
+import { answers, freePort, PROGRAMS, Sandbox, until, type Daemon } from '../../interop/rig/sandbox.ts'
 import { opendkimVerify } from '../../interop/rig/verifiers.ts'
 import { driven, type Driven } from '../posts.ts'
 import { sinkUsage, type Round } from '../turns.ts'
-import { groupUsage, pidsOf, pin } from '../usage.ts'
+import { pidsOf, pin, WatchedGroups } from '../usage.ts'
 
 export { missing } from '../../interop/rig/sandbox.ts'
 
@@ -38,6 +38,8 @@ export interface PeerOptions {
 }
 
 const DOMAIN = 'bench.example'
+/** Letters before those that count. */
+const WARM = 300
 
 export async function benchPostfix(options: PeerOptions): Promise<Round> {
   const {
@@ -53,20 +55,21 @@ export async function benchPostfix(options: PeerOptions): Promise<Round> {
   const sinkPort = await freePort()
   const box = new Sandbox('bench')
   let peer: RelayingPostfix | undefined
+  let watched: WatchedGroups | undefined
   try {
     peer = await relayingPostfix({ sinkPort, signDomain: DOMAIN, settings }).start()
     const drive = { port: peer.port, bytes, reconnect, timeoutMs }
     if (probe > 0)
       await judgeSome(box, peer, sinkPort, { ...drive, count: probe, sessions: Math.min(probe, concurrency) })
 
-    const sink = box.daemon(PROGRAMS.smtpSink, ['-c', ...sinkArgs(sinkPort)], 'sink.out')
-    await until(
-      () => answers(sinkPort),
-      5000,
-      () => `smtp-sink does not listen: ${box.read('sink.out')}`,
-    )
+    const sink = await sinkIn(box, sinkPort, 'sink.out', ['-c'])
+    // Warm, as ours is: its processes are there.
+    await smtpSource({ ...drive, count: WARM, sessions: concurrency })
+    const empty = async () => delivered(box.read('sink.out')) >= WARM && (await peer!.queued()) === 0
+    await until(empty, 30_000, () => `the first letters stay in the queue:\n${peer?.log().slice(-2000)}`)
     if (cores !== undefined) for (const pid of pidsOf(peer.groups)) pin(pid, cores)
-    const [before, sunk] = [groupUsage(peer.groups), sinkUsage(sink.pid)]
+    watched = new WatchedGroups(peer.groups)
+    const [before, sunk] = [watched.usage(), sinkUsage(sink.pid)]
     const start = performance.now()
     let failed = false
     const accepted = smtpSource({ ...drive, count, sessions: concurrency }).catch((error: unknown) => {
@@ -75,15 +78,14 @@ export async function benchPostfix(options: PeerOptions): Promise<Round> {
       throw error
     })
     const arrived = until(
-      () => failed || delivered(box.read('sink.out')) >= count,
+      () => failed || delivered(box.read('sink.out')) >= WARM + count,
       timeoutMs,
-      () => `${delivered(box.read('sink.out'))} of ${count} letters at the sink:\n${peer?.log().slice(-2000)}`,
+      () => `${delivered(box.read('sink.out')) - WARM} of ${count} letters at the sink:\n${peer?.log().slice(-2000)}`,
     ).then(() => performance.now() - start)
     const [{ wallMs: acceptedMs, generator, generatorCpuMs }, wallMs] = await Promise.all([accepted, arrived])
     // The last letters are still to be struck off the queue: work that belongs to them.
-    const empty = async () => (await peer!.queued()) === 0
     await until(empty, 10_000, () => 'the queue does not empty')
-    const after = groupUsage(peer.groups)
+    const after = watched.usage()
     const sank = sunk(count)
     await sink.stop()
 
@@ -103,12 +105,19 @@ export async function benchPostfix(options: PeerOptions): Promise<Round> {
   } finally {
     await peer?.stop()
     await box.close()
+    watched?.close()
   }
 }
 
-/** smtp-sink gives up root, and wants to be told for whom. */
-function sinkArgs(port: number): string[] {
-  return ['-u', 'nobody', `127.0.0.1:${port}`, '1000']
+/** Starts an smtp-sink that writes to a file of the sandbox. It gives up root, and wants to be told for whom. */
+async function sinkIn(box: Sandbox, port: number, file: string, args: string[]): Promise<Daemon> {
+  const sink = box.daemon(PROGRAMS.smtpSink, [...args, '-u', 'nobody', `127.0.0.1:${port}`, '1000'], file)
+  await until(
+    () => answers(port),
+    5000,
+    () => `smtp-sink does not listen: ${box.read(file)}`,
+  )
+  return sink
 }
 
 /** Sends some letters through to a capturing sink and throws unless each is signed rightly. */
@@ -116,12 +125,7 @@ async function judgeSome(box: Sandbox, peer: RelayingPostfix, sinkPort: number, 
   const captured = box.path('captured')
   mkdirSync(captured)
   chmodSync(captured, 0o777)
-  const sink = box.daemon(PROGRAMS.smtpSink, ['-d', `${captured}/`, ...sinkArgs(sinkPort)], 'probe.out')
-  await until(
-    () => answers(sinkPort),
-    5000,
-    () => `smtp-sink does not listen: ${box.read('probe.out')}`,
-  )
+  const sink = await sinkIn(box, sinkPort, 'probe.out', ['-d', `${captured}/`])
   await smtpSource(drive)
   const gone = async () => (await peer.queued()) === 0
   await until(gone, 30_000, () => `the probe letters stay in the queue:\n${peer.log().slice(-2000)}`)
