@@ -25,18 +25,15 @@ export async function cores(count: number, rounds: number): Promise<void> {
   // What this process starts stays where it is.
   pin(process.pid, last)
   try {
-    const withPeer = missing().length === 0
-    let round: Round | undefined
+    const peer = missing().length === 0
+    const sides: Record<string, () => Promise<Round>> = {}
     for (const { name, server } of places) {
-      const { ours, peer } = await inTurn(rounds, {
-        ours: () => posted(count, SMALL, server),
-        ...(withPeer ? { peer: () => relayed(count, SMALL, server) } : {}),
-      })
-      tell(BENCH, `${name}_ours`, ours)
-      if (peer) tell(BENCH, `${name}_peer`, peer)
-      round = ours
+      sides[`${name}_ours`] = () => posted(count, SMALL, server)
+      if (peer) sides[`${name}_peer`] = () => relayed(count, SMALL, server)
     }
-    if (round) model(round)
+    const medians = await inTurn(rounds, sides)
+    for (const [side, round] of Object.entries(medians)) tell(BENCH, side, round)
+    model(medians[`${places.at(-1)?.name}_ours`]!)
   } finally {
     pin(process.pid, `0-${last}`)
   }
