@@ -73,7 +73,10 @@ export async function table(options: TableOptions, only: readonly string[]): Pro
   for (const name of names) {
     const run = ROWS[name]
     if (!run) throw new Error(`There is no row "${name}"; there are ${Object.keys(ROWS).join(', ')}.`)
-    rows.push(...(await run(options)))
+    const done = await run(options)
+    // A later row may be interrupted.
+    console.log(done.join('\n'))
+    rows.push(...done)
   }
   const what = only.map((name) => ` --only ${name}`).join('')
   console.log(
