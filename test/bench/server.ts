@@ -1,5 +1,6 @@
 // The child process of a benchmark: the appliance as `postrider serve` starts it, plus what only its own process can
 // tell. Speaks over IPC: sends {ready}, answers 'report' with its figures and 'stop' by ending.
+import { rmSync } from 'node:fs'
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks'
 import { systemClock } from '../../src/base/clock.ts'
 import { parseConfig, type ConfigInput } from '../../src/base/config.ts'
@@ -77,6 +78,11 @@ process.on('message', (message) => {
     })
   } else if (message === 'top') void endProfile!().then((profile) => process.send!({ profile }))
   else if (message === 'stop') void appliance.stop().then(() => process.exit(0))
+})
+// Whoever measured was killed: nobody is left to stop this.
+process.on('disconnect', () => {
+  rmSync(config.data_dir, { recursive: true, force: true })
+  process.exit(1)
 })
 process.send!({
   ready: true,
