@@ -1,9 +1,9 @@
 // The listener that serves the HTTP application on a socket, with limits of connections, time and rate (D113).
-import type { IncomingMessage, Server } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https'
 import type { Socket } from 'node:net'
 import type { SecureContext, TlsOptions, TLSSocket } from 'node:tls'
-import { createAdaptorServer } from '@hono/node-server'
+import { getRequestListener } from '@hono/node-server'
 import { ACME_TLS } from '../acme/alpn.ts'
 import type { Certificate } from '../base/certificate.ts'
 import { SECOND, type Clock } from '../base/clock.ts'
@@ -93,7 +93,7 @@ export interface ServingOptions {
  * cannot listen on the address.
  */
 export async function listen(
-  app: { fetch: App['fetch'] },
+  app: { fetch: App['fetch']; direct?: App['direct'] },
   { host, ipv6Only = false, port }: { host: string; port: number; ipv6Only?: boolean },
   { clock, key = 'http.listen', places, tls }: ServingOptions,
 ): Promise<HttpListener> {
@@ -103,28 +103,29 @@ export async function listen(
     connectionsCheckingInterval: CHECK_EVERY,
     keepAliveTimeout: 65_000,
   }
-  const server = createAdaptorServer(
-    tls
-      ? {
-          fetch: app.fetch,
-          createServer: createTlsServer,
-          serverOptions: {
-            ...limits,
-            ...tls.certificate,
-            ...TLS_POLICY,
-            handshakeTimeout: HEADER_TIME,
-            SNICallback: (host, done) => done(null, tls.contextOf(host)),
-            ALPNCallback: protocolOf(tls),
-          },
-        }
-      : { fetch: app.fetch, serverOptions: limits },
-  ) as Server | TlsServer
+  const whole = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0])
+  const serve = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
+    holdToRate(incoming, clock)
+    if (!app.direct?.(incoming, outgoing)) void whole(incoming, outgoing)
+  }
+  const server: Server | TlsServer = tls
+    ? createTlsServer(
+        {
+          ...limits,
+          ...tls.certificate,
+          ...TLS_POLICY,
+          handshakeTimeout: HEADER_TIME,
+          SNICallback: (host, done) => done(null, tls.contextOf(host)),
+          ALPNCallback: protocolOf(tls),
+        },
+        serve,
+      )
+    : createServer(limits, serve)
   // The handshake itself is the proof: the connection ends after it, without data (RFC 8737 §3).
   server.on('secureConnection', (socket: TLSSocket) => void (socket.alpnProtocol === ACME_TLS && socket.end()))
   server.on('connection', (socket: Socket) => {
     if (places && !places.take(socket)) socket.destroy()
   })
-  server.prependListener('request', (request: IncomingMessage) => holdToRate(request, clock))
   // As the caller, because ports below 1024 are root's to open (D119).
   const opening = Promise.withResolvers<void>()
   server.once('error', (thrown) => opening.reject(listenError(thrown, key, host, port)))

@@ -79,7 +79,12 @@ export function countRequests({ clock }: { clock: Clock }): MiddlewareHandler {
     const path = routePath(context)
     const route = path.endsWith('*') ? 'other' : path
     const method = METHODS.has(context.req.method) ? context.req.method : 'other'
-    counters.http.add({ method, route, status: String(context.res.status) })
-    requestSeconds.observe({ method, route }, (clock.now() - began) / SECOND)
+    countRequest(method, route, context.res.status, clock.now() - began)
   }
+}
+
+/** Counts a request that took so many milliseconds. */
+export function countRequest(method: string, route: string, status: number, took: number): void {
+  counters.http.add({ method, route, status: String(status) })
+  requestSeconds.observe({ method, route }, took / SECOND)
 }

@@ -6,7 +6,7 @@ import { codeOf, refuse } from '../base/errors.ts'
 import { noteSpace } from '../base/space.ts'
 import { answerError } from '../jsonapi/errors.ts'
 import type { Resource } from '../jsonapi/resource.ts'
-import { createRouter } from '../jsonapi/routes.ts'
+import { createRouter, routesOf, type RouterOptions } from '../jsonapi/routes.ts'
 import { advisedRecords } from '../domains/api-advised.ts'
 import { agents } from '../reputation/api.ts'
 import { attempts } from '../delivery/api-attempts.ts'
@@ -23,6 +23,7 @@ import { receivers, statistics } from '../reputation/api-statistics.ts'
 import { audiences, contactImports, contacts } from '../campaigns/api-audiences.ts'
 import { listImports, suppressionImports } from '../lists/api.ts'
 import { createAuthorize } from './authorize.ts'
+import { API_HEADERS, createDirect, isStrict, STRICT, timesSent, type Direct } from './direct.ts'
 import { createGate } from '../jsonapi/gate.ts'
 import { campaigns, campaignStats } from '../campaigns/api.ts'
 import type { AppDeps } from './app-deps.ts'
@@ -91,7 +92,8 @@ export const resources: readonly Resource<AppDeps>[] = [
 export const openApi = (publicUrl: string): object =>
   openApiOf(resources as readonly Resource<never>[], publicUrl, API_PATH)
 
-export type App = Hono<{ Bindings: HttpBindings }>
+/** The application; `direct` takes the requests that need nothing of it but their route. */
+export type App = Hono<{ Bindings: HttpBindings }> & { direct: Direct }
 
 /** The API inside the process, without a socket. */
 export const apiInside = (deps: AppDeps): Inside =>
@@ -101,7 +103,8 @@ export const apiInside = (deps: AppDeps): Inside =>
 export function createApp(deps: AppDeps): App {
   const app = new Hono<{ Bindings: HttpBindings }>()
   app.use(countRequests(deps))
-  app.use(new WrongTokens(deps).watch)
+  const wrongTokens = new WrongTokens(deps)
+  app.use(wrongTokens.watch)
   app.use('*', refuseTwoHosts)
   app.use('*', keepToTls(deps))
   app.get('/health', (context) => {
@@ -112,21 +115,20 @@ export function createApp(deps: AppDeps): App {
   })
   app.use(`${API_PATH}/*`, beginAnswer)
   app.get(`${API_PATH}/openapi.json`, describe(deps))
-  app.route(
-    API_PATH,
-    createRouter({
-      parts: deps,
-      reader: deps.store,
-      clock: deps.clock,
-      log: deps.log,
-      keyring: deps.keyring,
-      gate: createGate(deps),
-      base: () => deps.config.http.public_url + API_PATH,
-      resources,
-      bodies: deps.bodies,
-      refuseWhenFull: () => refuseWhenFull(deps),
-    }),
-  )
+  const options: RouterOptions<AppDeps> = {
+    parts: deps,
+    reader: deps.store,
+    clock: deps.clock,
+    log: deps.log,
+    keyring: deps.keyring,
+    gate: createGate(deps),
+    base: () => deps.config.http.public_url + API_PATH,
+    resources,
+    bodies: deps.bodies,
+    refuseWhenFull: () => refuseWhenFull(deps),
+  }
+  const routes = routesOf(options)
+  app.route(API_PATH, createRouter(options, routes))
   app.route('/', createMetrics(deps))
   app.route('/', createPublic(deps))
   app.route('/', createUnsubscribe(deps))
@@ -140,7 +142,7 @@ export function createApp(deps: AppDeps): App {
     return context.body(body, status, headers)
   })
   app.notFound((context) => context.text('There is nothing here.\n', 404))
-  return app
+  return Object.assign(app, { direct: createDirect(deps, { path: API_PATH, routes, wrongTokens }) })
 }
 
 /**
@@ -169,7 +171,7 @@ type Middleware = MiddlewareHandler<{ Bindings: HttpBindings }>
  * belong to other clients.
  */
 const refuseTwoHosts: Middleware = async (context, next) => {
-  if (timesSent(context.env, 'host') > 1)
+  if (timesSentIn(context.env, 'host') > 1)
     return context.text('Send one Host header, not several.\n', 400, { Connection: 'close' })
   return next()
 }
@@ -179,17 +181,14 @@ const keepToTls =
   ({ config }: AppDeps): Middleware =>
   async (context, next) => {
     await next()
-    // Other names of this machine may be in use by another program that speaks plain HTTP.
-    const { host, protocol } = new URL(config.http.public_url)
-    if (isEncrypted(context.env) && protocol === 'https:' && context.req.header('host') === host)
-      context.header('Strict-Transport-Security', 'max-age=31536000')
+    const { incoming } = (context.env as Partial<HttpBindings> | undefined) ?? {}
+    if (incoming && isStrict(incoming, config)) context.header(...STRICT)
   }
 
 /** Headers of every answer of the API. Throws a refusal (401) for several Authorization headers. */
 const beginAnswer: Middleware = (context, next) => {
-  context.header('api-version', '1')
-  context.header('Vary', 'Accept')
-  if (timesSent(context.env, 'authorization') > 1)
+  for (const [name, value] of Object.entries(API_HEADERS)) context.header(name, value)
+  if (timesSentIn(context.env, 'authorization') > 1)
     throw refuse(
       'unauthenticated',
       'Send one Authorization header, not several.',
@@ -200,10 +199,5 @@ const beginAnswer: Middleware = (context, next) => {
 }
 
 /** How often a header was sent. A request inside the process has no bindings. */
-const timesSent = (bindings: Partial<HttpBindings> | undefined, name: string): number =>
-  (bindings?.incoming?.rawHeaders ?? []).filter((each, index) => index % 2 === 0 && each.toLowerCase() === name).length
-
-function isEncrypted(bindings: Partial<HttpBindings> | undefined): boolean {
-  const socket = bindings?.incoming?.socket
-  return socket !== undefined && 'encrypted' in socket && socket.encrypted === true
-}
+const timesSentIn = (bindings: Partial<HttpBindings> | undefined, name: string): number =>
+  bindings?.incoming ? timesSent(bindings.incoming, name) : 0

@@ -8,7 +8,7 @@ import { refuse } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { RateLimit } from '../identity/rates.ts'
 import { answerError } from '../jsonapi/errors.ts'
-import { clientAddress, rateKey } from '../net/client-address.ts'
+import { clientAddress, rateKey, type ClientFacts } from '../net/client-address.ts'
 
 /** The most wrong tokens of one address at once, and after that per second. */
 const BURST = 20
@@ -32,18 +32,25 @@ export class WrongTokens {
   /** Checks every answer, of all endpoints: a 401 to a request with a token is kept, or becomes 429. */
   readonly watch: MiddlewareHandler = async (context, next) => {
     await next()
-    if (context.res.status !== 401 || context.req.header('authorization') === undefined) return
-    const { config, log } = this.#deps
-    const { allowed, reset } = this.#rates.take(rateKey(context, config.http))
-    if (allowed) {
-      log.warn('authentication failed', { service: 'api', address: clientAddress(context, config.http) })
-      return
-    }
-    const sentence = `Too many requests with a wrong token; try again in ${reset} s.`
-    const { headers, body } = this.#slowly(new URL(context.req.url).pathname, sentence)
+    const slowly = context.res.status === 401 && this.judge(context, context.req.path)
+    if (!slowly) return
     // The first answer's statement about the token is removed; its CORS headers stay.
     context.res.headers.delete('WWW-Authenticate')
-    context.res = context.body(body, 429, { ...headers, 'Retry-After': String(reset) })
+    context.res = context.body(slowly.body, 429, slowly.headers)
+  }
+
+  /** Keeps a 401 to a request; the answer 429 instead of it when the client has sent too many wrong tokens. */
+  judge(client: ClientFacts, path: string): { headers: Record<string, string>; body: string } | undefined {
+    if (client.req.header('authorization') === undefined) return undefined
+    const { config, log } = this.#deps
+    const { allowed, reset } = this.#rates.take(rateKey(client, config.http))
+    if (allowed) {
+      log.warn('authentication failed', { service: 'api', address: clientAddress(client, config.http) })
+      return undefined
+    }
+    const sentence = `Too many requests with a wrong token; try again in ${reset} s.`
+    const { headers, body } = this.#slowly(path, sentence)
+    return { headers: { ...headers, 'Retry-After': String(reset) }, body }
   }
 
   /** The answer in the format of the requested endpoint. */

@@ -10,8 +10,8 @@ import { JsonGuard } from './json-guard.ts'
 export const USUAL_BODY = 1024 * 1024
 /** A mail of 40 MB, as base64 in JSON (D5). */
 export const MAIL_BODY = 60 * 1024 * 1024
-/** A body of this announced length is read in one piece. */
-const SMALL_BODY = 64 * 1024
+/** A body of this announced length is put together once, when it has arrived. */
+const SMALL_BODY = 1024 * 1024
 /** The first buffer of a larger body; each later one has twice the octets. */
 const FIRST_BUFFER = 16 * 1024
 /** While it is parsed, a body is in memory twice: as octets and as text. */
@@ -30,8 +30,8 @@ export interface BodyLimits {
   /** Whose share of the budget is used: an account, or the address of somebody who is not signed in. */
   owner?: string
   /**
-   * The message of Node that the request stands for, when it came from a socket: a large body is read from it, which
-   * costs much less than the web stream of a Request.
+   * The message of Node that the request stands for, when it came from a socket: the body is read from it, which costs
+   * much less than a Request.
    */
   incoming?: IncomingMessage | undefined
 }
@@ -41,27 +41,36 @@ export interface BodyLimits {
  * beyond the limit (with or without Content-Length), 503 when too many bodies are in progress, 400 when the body is not
  * UTF-8, has too many values, or ends early.
  */
-export const withBody = <T>(request: Request, limits: BodyLimits, use: (text: string) => Promise<T> | T): Promise<T> =>
-  withOctets(
+export function withBody<T>(
+  request: Request | undefined,
+  limits: BodyLimits,
+  use: (text: string) => Promise<T> | T,
+): Promise<T> {
+  const guard = new JsonGuard()
+  return withOctets(
     request,
     limits,
     (bytes) => {
       const text = decoded(bytes)
       release(bytes)
+      // A small body was not looked at while it arrived: its text is, which is there anyway.
+      if (!guard.begun) guard.read(text)
       return use(text)
     },
-    new JsonGuard(),
+    guard,
   )
+}
 
 /** Runs `use` with the octets of a body, as `withBody`; what they mean is not looked at, except by `guard`. */
 export async function withOctets<T>(
-  request: Request,
+  request: Request | undefined,
   { budget, incoming, most, owner = '' }: BodyLimits,
   use: (octets: Buffer<ArrayBuffer>) => Promise<T> | T,
   guard?: JsonGuard,
 ): Promise<T> {
   const tooLarge = () => refuse('payload_too_large', `The request body may be at most ${most} bytes here.`)
-  const length = Number(request.headers.get('content-length') ?? Number.NaN)
+  const announced = incoming ? incoming.headers['content-length'] : request?.headers.get('content-length')
+  const length = Number(announced ?? Number.NaN)
   if (length > most) throw tooLarge()
   const held = new HeldMemory(budget, owner)
   try {
@@ -104,14 +113,13 @@ interface Collecting extends Pick<BodyLimits, 'incoming'> {
   guard: JsonGuard | undefined
 }
 
-/** Reads a body piece by piece into one buffer, so that a large one is in memory only once. */
-async function collect(request: Request, reading: Collecting): Promise<Buffer<ArrayBuffer>> {
+/** Reads a body piece by piece; a large one into one buffer, so that it is in memory only once. */
+async function collect(request: Request | undefined, reading: Collecting): Promise<Buffer<ArrayBuffer>> {
   const { expected, guard, hold, incoming, most, tooLarge } = reading
   if (expected <= SMALL_BODY) {
+    if (incoming && !incoming.readableDidRead) return small(incoming, hold)
     hold(expected)
-    const octets = Buffer.from(await request.arrayBuffer())
-    guard?.push(octets)
-    return octets
+    return request ? Buffer.from(await request.arrayBuffer()) : Buffer.alloc(0)
   }
   const atMost = Math.min(most, expected || most)
   let buffer = Buffer.alloc(0)
@@ -134,7 +142,29 @@ async function collect(request: Request, reading: Collecting): Promise<Buffer<Ar
 }
 
 /** The pieces of a body. What a refused request has not read yet is left to the server, which still has to answer. */
-const piecesOf = (request: Request, incoming: IncomingMessage | undefined): AsyncIterable<Uint8Array> =>
+const piecesOf = (request: Request | undefined, incoming: IncomingMessage | undefined): AsyncIterable<Uint8Array> =>
   incoming && !incoming.readableDidRead
     ? (incoming.iterator({ destroyOnReturn: false }) as AsyncIterable<Uint8Array>)
-    : (request.body ?? new Blob().stream())
+    : (request?.body ?? new Blob().stream())
+
+/** The whole of a small body. A refusal in between leaves the rest to the server, too. */
+function small(incoming: IncomingMessage, hold: (octets: number) => void): Promise<Buffer<ArrayBuffer>> {
+  return new Promise((resolve, reject) => {
+    const pieces: Buffer<ArrayBuffer>[] = []
+    const take = (piece: Buffer<ArrayBuffer>): void => {
+      try {
+        hold(piece.length)
+        pieces.push(piece)
+      } catch (thrown) {
+        incoming.off('data', take)
+        incoming.pause()
+        reject(thrown as Error)
+      }
+    }
+    incoming.on('data', take)
+    incoming.once('end', () => resolve(pieces.length === 1 && pieces[0] ? pieces[0] : Buffer.concat(pieces)))
+    incoming.once('error', reject)
+    // A connection that ended before an error could be seen; after the end of the body it changes nothing.
+    incoming.once('close', () => reject(Object.assign(new Error('The request was cut.'), { code: 'ECONNRESET' })))
+  })
+}

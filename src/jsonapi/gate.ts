@@ -19,7 +19,7 @@ export interface GateDeps {
 
 export function createGate({ store, clock, rates }: GateDeps): Gate {
   return {
-    authenticate: (headers) => callerOf(store, headers, clock.now()),
+    authenticate: ({ header }) => callerOf(store, header('authorization'), clock.now()),
     admit({ tokenId }) {
       const { allowed, limit, remaining, reset } = rates.take(tokenId)
       const headers = {
@@ -48,10 +48,9 @@ export function createGate({ store, clock, rates }: GateDeps): Gate {
 }
 
 /** The caller that the bearer token of a request names. Throws a refusal (401) that names the scheme. */
-function callerOf(store: Store, headers: Headers, now: number): Caller {
-  const header = headers.get('authorization')
+function callerOf(store: Store, header: string | undefined, now: number): Caller {
   // Another scheme counts as no token (RFC 6750 §3.1).
-  if (header === null || !/^bearer\b/i.test(header)) {
+  if (header === undefined || !/^bearer\b/i.test(header)) {
     counters.refused.add({ where: 'api' })
     throw refuse(
       'unauthenticated',

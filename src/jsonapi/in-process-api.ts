@@ -4,7 +4,7 @@ import { Hono } from 'hono'
 import { Budget } from '../base/memory.ts'
 import { answerError } from './errors.ts'
 import type { Caller, Resource } from './resource.ts'
-import { createRouter } from './routes.ts'
+import { createRouter, routesOf, type RouterOptions } from './routes.ts'
 import { createGate } from './gate.ts'
 import type { ApiDeps } from './define.ts'
 import { refuseWhenFull } from './storage-left.ts'
@@ -19,26 +19,24 @@ export function createInside<Deps extends ApiDeps>(
 ): Inside {
   const gate = createGate(deps)
   const app = new Hono()
-  app.route(
-    '/',
-    createRouter({
-      parts: deps,
-      reader: deps.store,
-      clock: deps.clock,
-      log: deps.log,
-      keyring: deps.keyring,
-      gate: {
-        authenticate: (_, env) => (env as { caller: Caller }).caller,
-        admit: () => ({ headers: {} }),
-        permit: (caller, scope) => gate.permit(caller, scope),
-      },
-      base,
-      resources,
-      // The size of the outer HTTP request is already limited.
-      bodies: new Budget(Infinity),
-      refuseWhenFull: () => refuseWhenFull(deps),
-    }),
-  )
+  const options: RouterOptions<Deps> = {
+    parts: deps,
+    reader: deps.store,
+    clock: deps.clock,
+    log: deps.log,
+    keyring: deps.keyring,
+    gate: {
+      authenticate: ({ env }) => (env as { caller: Caller }).caller,
+      admit: () => ({ headers: {} }),
+      permit: (caller, scope) => gate.permit(caller, scope),
+    },
+    base,
+    resources,
+    // The size of the outer HTTP request is already limited.
+    bodies: new Budget(Infinity),
+    refuseWhenFull: () => refuseWhenFull(deps),
+  }
+  app.route('/', createRouter(options, routesOf(options)))
   app.onError((thrown, context) => {
     const { status, headers, body } = answerError(thrown, deps)
     return context.body(body, status, headers)

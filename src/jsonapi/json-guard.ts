@@ -28,15 +28,19 @@ export class JsonGuard {
   readonly #members = new Int32Array(MAX_LEVELS + 1).fill(UNCOUNTED)
   #inString = false
   #escaped = false
+  /** Whether something was read. */
+  begun = false
 
   /** Reads the next octets. Throws 400 beyond the limits. */
   push(bytes: Uint8Array): void {
     const octets = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
     // One character for each octet. Strings are searched natively, so that the end of a long text is found at once.
-    for (let at = 0; at < octets.length; at += STEP) this.#read(octets.toString('latin1', at, at + STEP))
+    for (let at = 0; at < octets.length; at += STEP) this.read(octets.toString('latin1', at, at + STEP))
   }
 
-  #read(text: string): void {
+  /** The same for text: only ASCII is looked at, so that a character may be an octet or more. */
+  read(text: string): void {
+    this.begun = true
     for (let at = this.#inString ? this.#string(text, 0) : 0; at < text.length; at++) {
       const code = text.charCodeAt(at)
       if (code === QUOTE) {

@@ -1,7 +1,6 @@
 // Performs requests that have passed the gate (routes.ts), with one handler for each kind of action. A handler finds
 // the row or the parent that the path names (404), checks identity and attributes (409, 422), runs the action, and
 // writes the answer.
-import type { Context } from 'hono'
 import type { Clock } from '../base/clock.ts'
 import { must, refuse } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -10,6 +9,7 @@ import { findOwned, type ListedRow } from '../store/list.ts'
 import type { Reader } from '../store/database.ts'
 import { checkMatch, hasTag, tagOf, type Turns } from './changed.ts'
 import { buildDocument, type ResourceObject, type Writer } from './document.ts'
+import type { ApiAnswer, ApiCall } from './exchange.ts'
 import { findParent, list } from './listing.ts'
 import { JSON_API } from './media.ts'
 import type { RequestQuery, Types } from './query.ts'
@@ -35,7 +35,9 @@ type ActionOfKind<Parts, Kind> = Extract<ActionOf<Parts>, { kind: Kind }>
 
 /** A request that has passed authentication and the scope check. */
 export interface ApiRequest {
-  context: Context
+  asked: ApiCall
+  /** Headers of the answer, whatever it is. */
+  told: Record<string, string>
   self: Resource<never>
   caller: Caller
   query: RequestQuery
@@ -57,11 +59,11 @@ class RequestContext<Parts> {
     this.deps = deps
     this.asked = asked
     this.writer = { reader, log, types, base: base(), parts, single }
-    this.id = Object.values(asked.context.req.param() as Record<string, string>)[0]
+    this.id = Object.values(asked.asked.params)[0]
   }
 
   call(more: Partial<Call<Parts, Record<string, unknown>>> = {}): Call<Parts, Record<string, unknown>> {
-    const { caller, context } = this.asked
+    const { asked, caller } = this.asked
     return {
       parts: this.deps.parts,
       caller,
@@ -69,7 +71,7 @@ class RequestContext<Parts> {
       row: undefined as never,
       parent: undefined as never,
       within: undefined,
-      params: context.req.param() as Record<string, string>,
+      params: asked.params,
       related: {},
       attributes: {},
       ...more,
@@ -104,18 +106,18 @@ class RequestContext<Parts> {
   }
 
   /** Sends the document of one resource. */
-  one(status: 200 | 201 | 202, row: ListedRow, once?: Record<string, unknown>): Response {
+  one(status: 200 | 201 | 202, row: ListedRow, once?: Record<string, unknown>): ApiAnswer {
     const { query, self } = this.asked
     return this.send(status, buildDocument(this.writer, self, [row], query, once), true)
   }
 
-  send(status: 200 | 201 | 202, document: { data: unknown[] }, single = false): Response {
+  send(status: 200 | 201 | 202, document: { data: unknown[] }, single = false): ApiAnswer {
     const body = single ? { ...document, data: document.data[0] } : document
-    return this.asked.context.body(JSON.stringify(body), status, { 'Content-Type': JSON_API })
+    return { status, headers: { 'Content-Type': JSON_API }, body: JSON.stringify(body) }
   }
 
   header(headers: Record<string, string>): void {
-    for (const [name, value] of Object.entries(headers)) this.asked.context.header(name, value)
+    Object.assign(this.asked.told, headers)
   }
 }
 
@@ -124,7 +126,7 @@ export async function perform<Parts>(
   deps: PerformDeps<Parts>,
   action: ActionOf<Parts>,
   asked: ApiRequest,
-): Promise<Response> {
+): Promise<ApiAnswer> {
   const one = new RequestContext(deps, asked, action.kind !== 'list' && action.kind !== 'view')
   switch (action.kind) {
     case 'list':
@@ -139,7 +141,7 @@ export async function perform<Parts>(
       return updated(one, action)
     case 'delete':
       await action.run(one.call({ row: one.row() }) as Call<Parts>)
-      return asked.context.body(null, 204)
+      return { status: 204, headers: {}, body: null }
     case 'act':
       return acted(one, action)
     case 'download':
@@ -147,25 +149,25 @@ export async function perform<Parts>(
   }
 }
 
-async function listed<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'list'>): Promise<Response> {
-  const { caller, context, query, self } = one.asked
+async function listed<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'list'>): Promise<ApiAnswer> {
+  const { asked, caller, query, self } = one.asked
   return one.send(
     200,
-    await list(one.deps, self, action, { caller, path: context.req.path, query, writer: one.writer }, one.id),
+    await list(one.deps, self, action, { caller, path: asked.path, query, writer: one.writer }, one.id),
   )
 }
 
-async function viewed<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'view'>): Promise<Response> {
-  const { caller, context, query, self } = one.asked
+async function viewed<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'view'>): Promise<ApiAnswer> {
+  const { asked, caller, query, self } = one.asked
   const parent = action.within ? one.parent(action.within) : {}
   const rows = await action.run({ ...(one.call(parent) as Call<Parts>), filters: query.filters })
   if (action.one) return one.one(200, must(rows[0], 'The row of a view'))
-  const { path } = context.req
+  const { path } = asked
   const viewing = { caller, path, route: action.path, parentId: one.id, query, writer: one.writer }
   return one.send(200, viewPage(one.deps, self, rows, viewing))
 }
 
-function shown<Parts>(one: RequestContext<Parts>): Response {
+function shown<Parts>(one: RequestContext<Parts>): ApiAnswer {
   const row = one.row()
   tell(one, row)
   return one.one(200, row)
@@ -176,7 +178,7 @@ function tell<Parts>(one: RequestContext<Parts>, row: ListedRow): void {
   if (hasTag(one.asked.self)) one.header({ ETag: tagOf(one.asked.self, row) })
 }
 
-async function created<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'create'>): Promise<Response> {
+async function created<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'create'>): Promise<ApiAnswer> {
   const { self } = one.asked
   const document = must(one.asked.document, 'The document of a request')
   const call = one.call(action.within && one.id !== undefined ? one.parent(action.within) : {})
@@ -205,12 +207,12 @@ async function created<Parts>(one: RequestContext<Parts>, action: ActionOfKind<P
   return one.send(action.status ?? 201, result, true)
 }
 
-async function updated<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'update'>): Promise<Response> {
-  const { context, self } = one.asked
+async function updated<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'update'>): Promise<ApiAnswer> {
+  const { asked, self } = one.asked
   const document = must(one.asked.document, 'The document of a request')
-  const match = context.req.header('if-match') ?? null
+  const match = asked.header('if-match') ?? null
   checkLinkage(document, one.present)
-  const change = async (): Promise<Response> => {
+  const change = async (): Promise<ApiAnswer> => {
     const row = one.row()
     request.checkIdentity(document, self.type, one.id)
     checkMatch(match, tagOf(self, row))
@@ -226,7 +228,7 @@ async function updated<Parts>(one: RequestContext<Parts>, action: ActionOfKind<P
   return match === null ? change() : one.deps.turns.take(`${self.type} ${one.id}`, change)
 }
 
-async function acted<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'act'>): Promise<Response> {
+async function acted<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'act'>): Promise<ApiAnswer> {
   const row = one.id !== undefined && !action.free ? { row: one.row() } : {}
   const written = await action.run(one.call(row) as Call<Parts>)
   return one.one(202, written.row)
@@ -241,9 +243,9 @@ const INERT = {
 async function downloaded<Parts>(
   one: RequestContext<Parts>,
   action: ActionOfKind<Parts, 'download'>,
-): Promise<Response> {
+): Promise<ApiAnswer> {
   const response = await action.run(one.call({ row: one.row() }) as Call<Parts>)
   // Downloads come from strangers: a browser must not run them on this server's origin.
   one.header({ ...Object.fromEntries(response.headers), ...INERT })
-  return one.asked.context.newResponse(response.body as ReadableStream, 200)
+  return { status: 200, headers: {}, body: response.body as ReadableStream }
 }

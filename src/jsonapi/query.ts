@@ -38,7 +38,7 @@ const wrong = (code: Code, parameter: string, detail: string): Refusal => refuse
 
 /** Reads the query of a request on `resource`. Throws 400. */
 export function parseQuery(
-  search: URLSearchParams,
+  search: Iterable<[string, string]>,
   resource: Resource<never>,
   params: readonly Param[],
   types: Types,

@@ -2,7 +2,6 @@
 // X-Forwarded-For that is not one of these proxies.
 import { BlockList, isIP } from 'node:net'
 import type { HttpBindings } from '@hono/node-server'
-import type { Context } from 'hono'
 import type { Config } from '../base/config.ts'
 import { customerOf, addNetwork } from '../base/network.ts'
 
@@ -15,13 +14,19 @@ const proxiesOf = ({ public_url, trusted_proxies }: Http): readonly string[] =>
 
 type Http = Pick<Config['http'], 'public_url' | 'trusted_proxies'>
 
+/** What tells the client of a request: the connection, and what proxies say. Hono's context is one. */
+export interface ClientFacts {
+  env: Partial<Pick<HttpBindings, 'incoming'>>
+  req: { header(name: string): string | undefined }
+}
+
 /**
  * The client's address; '' when the request has no socket (tests). Without `http` it is the peer address of the
  * connection.
  */
-export function clientAddress(context: Context<{ Bindings: Partial<HttpBindings> }>, http?: Http): string {
+export function clientAddress(context: ClientFacts, http?: Http): string {
   const trusted = http ? proxiesOf(http) : []
-  const bindings = context.env
+  const bindings = context.env as ClientFacts['env'] | undefined
   const peer = bindings?.incoming?.socket.remoteAddress?.replace(/^::ffff:/, '') ?? ''
   if (trusted.length === 0) return peer
   const proxies = new BlockList()
@@ -39,4 +44,4 @@ export function clientAddress(context: Context<{ Bindings: Partial<HttpBindings>
 }
 
 /** The key under which limits count a client. */
-export const rateKey = (context: Context, http: Http): string => customerOf(clientAddress(context, http))
+export const rateKey = (context: ClientFacts, http: Http): string => customerOf(clientAddress(context, http))

@@ -1,0 +1,22 @@
+// A request and its answer as the checks and handlers know them, whoever carries them: Hono, or Node itself.
+import type { IncomingMessage } from 'node:http'
+
+/** A request as the checks read it: from Hono's context, or from a message of Node (http/direct.ts). */
+export interface ApiCall {
+  path: string
+  params: Record<string, string>
+  query: Iterable<[string, string]>
+  header(name: string): string | undefined
+  /** Hono's environment: a request inside the process carries its caller there. */
+  env: unknown
+  /** Where the body is read; one of the two is there. */
+  request?: Request
+  incoming?: IncomingMessage | undefined
+}
+
+/** An answer, however it is sent. */
+export interface ApiAnswer {
+  status: number
+  headers: Record<string, string>
+  body: string | ReadableStream | null
+}
