@@ -2,8 +2,8 @@
 import { readFileSync } from 'node:fs'
 import { jsonOf } from '../base/json.ts'
 import { filesOf } from '../base/spooled.ts'
-import type { StoredBody } from '../message/letters.ts'
 import { mailText } from '../message/part-text.ts'
+import { readBody, type StoredBody } from '../message/stored-body.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
@@ -26,9 +26,9 @@ export interface Body {
 export function bodyOf(reader: Reader, spool: Spool, emailKey: number): Body {
   const stored = reader.first(bodyByEmail({ email_key: emailKey }))
   const [file] = filesOf(stored?.spool ?? null)
-  const json = stored?.content ?? (file === undefined ? null : readNow(spool.path(file)))
+  const json = stored?.content
   // When the body is damaged or cannot be read, the rest of the mail is still shown.
-  const body = json === null ? undefined : (jsonOf(json) as StoredBody | undefined)
+  const body = json ? (jsonOf(json) as StoredBody | undefined) : file === undefined ? undefined : bodyIn(spool, file)
   return body === undefined ? { html: null, text: null, headers: null, attachments: null } : shownBody(body)
 }
 
@@ -54,12 +54,12 @@ export function textsOf({ html, raw, text }: StoredBody): Pick<Body, 'html' | 't
   return { html: mailText(html, octets), text: mailText(text, octets) }
 }
 
-/** A body from the spool; null when the disk cannot read it now, so that the rest of the mail can still be shown. */
-function readNow(file: string): string | null {
+/** A body from the spool; undefined when it is damaged, or the disk cannot read it now. */
+function bodyIn(spool: Spool, file: string): StoredBody | undefined {
   try {
-    return readFileSync(file, 'utf8')
+    return readBody(readFileSync(spool.path(file)))
   } catch {
-    return null
+    return undefined
   }
 }
 

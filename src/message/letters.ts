@@ -16,47 +16,13 @@ import {
 } from './campaign.ts'
 import { compose, stuffDots, type Mail } from './compose.ts'
 import { signLarge } from './dkim.ts'
-import type { Attachment } from './mime.ts'
-import type { MailText } from './part-text.ts'
 import { octetOf } from './reencode.ts'
 import { relayed } from './relay.ts'
-
-/** The place of a part of the mail: in the job, or in a file. */
-export type StoredText = { text: string } | { file: string }
-
-export interface StoredAttachment extends Attachment {
-  /** Base64 when in the job, bytes when in a file. */
-  content: StoredText
-  size: number
-}
-
-/** The body of a mail as it is stored. */
-export type StoredBody = WrittenBody | SubmittedBody
-
-/** A body from which the mail is composed. */
-export interface WrittenBody {
-  html: string
-  text: string | null
-  /** The sender's own header fields. */
-  headers?: [name: string, value: string][]
-  attachments?: StoredAttachment[]
-  raw?: never
-}
-
-/** The body of a mail from SMTP submission, which is sent as its octets are. */
-export interface SubmittedBody {
-  /** What the API shows of the octets. */
-  html: MailText
-  text: MailText
-  headers?: never
-  attachments?: StoredAttachment[]
-  /** The octets, in the job as latin1 characters. */
-  raw: StoredText
-}
+import { readBody, type StoredBody, type StoredText } from './stored-body.ts'
 
 export interface ComposeJob {
   mail: Omit<Mail, 'html' | 'text' | 'attachments'>
-  /** JSON of a StoredBody whose files are names in `spool`. */
+  /** A StoredBody whose files are names in `spool`: JSON, or a file (message/stored-body.ts). */
   content: StoredText
   /** Directory of the files that attachments name. */
   spool: string
@@ -142,7 +108,7 @@ export async function composeAndSign({
   sevenBit,
   asciiHeader,
 }: ComposeJob): Promise<Uint8Array<ArrayBuffer>> {
-  const body = JSON.parse('text' in content ? content.text : readProven(content.file).toString()) as StoredBody
+  const body = 'text' in content ? (JSON.parse(content.text) as StoredBody) : readBody(readProven(content.file))
   if (body.raw) {
     const octets = 'text' in body.raw ? Buffer.from(body.raw.text, 'latin1') : readProven(`${spool}/${body.raw.file}`)
     const { extra, tracking } = mail

@@ -35,7 +35,7 @@ const REASONS: Record<string, readonly string[]> = {
     'inbound/record.ts',
     'inbound/stored.ts',
     'message/letters.ts',
-    'mail/body.ts',
+    'message/stored-body.ts',
     'delivery/wire/intact.ts',
     'delivery/wire/letter.ts',
     'delivery/wire/sts.ts',

@@ -4,7 +4,7 @@ import { HeldMemory, ownerOf, release, type Budget } from '../../base/memory.ts'
 import { Refusal, type Problem } from '../../base/errors.ts'
 import { semaphore } from '../../base/semaphore.ts'
 import { refusalOf, typeOf } from '../../message/file-type.ts'
-import type { StoredAttachment } from '../../message/letters.ts'
+import type { StoredAttachment } from '../../message/stored-body.ts'
 import type { Spool } from '../../store/spool.ts'
 import { fetchFile, RULES, type FetchDeps } from '../../net/fetch.ts'
 

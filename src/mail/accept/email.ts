@@ -1,6 +1,6 @@
 // Types of this folder for an email: its row, and the checked content of a new one.
 import type { RowOf } from '../../schema/tables.ts'
-import type { StoredAttachment } from '../../message/letters.ts'
+import type { StoredAttachment } from '../../message/stored-body.ts'
 import type { MailText } from '../../message/part-text.ts'
 import type { NewAttachment } from './attachments.ts'
 import type { OneOrMore } from './recipients.ts'

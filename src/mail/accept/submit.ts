@@ -20,7 +20,7 @@ import { slotFor } from '../../reputation/agents.ts'
 import { refusePaused } from '../../reputation/pauses.ts'
 import { enqueue } from '../../delivery/queue/enqueue.ts'
 import { filesOf } from '../../base/spooled.ts'
-import type { SubmittedBody, WrittenBody } from '../../message/letters.ts'
+import { writeBody, type SubmittedBody, type WrittenBody } from '../../message/stored-body.ts'
 import type { Email, NewEmail, SubmittedMessage } from './email.ts'
 import type { FetchDeps } from '../../net/fetch.ts'
 import { acceptedBefore, payloadHash } from './idempotency.ts'
@@ -194,9 +194,11 @@ async function storeBody(deps: SubmitDeps, submission: Submission, id: string): 
     text: given.text ?? null,
     headers: (given.headers ?? []).map(([name, value]) => [name, value]),
   }
-  const small = !given.attachments?.length
-  const light = small ? JSON.stringify(body) : ''
-  if (small && light.length <= BODY_ABOVE) return { content: light, names: [], body }
+  const isLarge = body.html.length + (body.text?.length ?? 0) > BODY_ABOVE
+  if (!isLarge && !given.attachments?.length) {
+    const content = JSON.stringify(body)
+    if (content.length <= BODY_ABOVE) return { content, names: [], body }
+  }
   // Checked here before the disk is written, and again inside the transaction, where the result is final.
   admit(store, keyring, submission, clock.now())
   const parts = { html: body.html, text: body.text, headers: body.headers ?? [] }
@@ -211,9 +213,9 @@ async function storeBody(deps: SubmitDeps, submission: Submission, id: string): 
     judgeSize(received)
     const { stored, files } = await storeAttachments(spool, id, received)
     const whole = { ...body, attachments: stored }
-    const content = JSON.stringify(whole)
-    if (content.length <= BODY_ABOVE) return { content, names: files, body: whole }
-    return { content: null, names: [await spool.put(id, content), ...files], body: whole }
+    const content = isLarge ? '' : JSON.stringify(whole)
+    if (!isLarge && content.length <= BODY_ABOVE) return { content, names: files, body: whole }
+    return { content: null, names: [await spool.put(id, writeBody(whole)), ...files], body: whole }
   })
 }
 

@@ -1,0 +1,82 @@
+// The body of a mail as it is stored. As a file of the spool it is one line of JSON, and after it the octets of the
+// texts, so that nobody escapes and parses a large text. A file whose texts stand in the JSON is read too: earlier
+// versions wrote them so, and a text that UTF-8 cannot hold is written so.
+import { isAscii } from 'node:buffer'
+import type { Attachment } from './mime.ts'
+import type { MailText } from './part-text.ts'
+
+/** The place of a part of the mail: in the job, or in a file. */
+export type StoredText = { text: string } | { file: string }
+
+export interface StoredAttachment extends Attachment {
+  /** Base64 when in the job, bytes when in a file. */
+  content: StoredText
+  size: number
+}
+
+/** The body of a mail as it is stored. */
+export type StoredBody = WrittenBody | SubmittedBody
+
+/** A body from which the mail is composed. */
+export interface WrittenBody {
+  html: string
+  text: string | null
+  /** The sender's own header fields. */
+  headers?: [name: string, value: string][]
+  attachments?: StoredAttachment[]
+  raw?: never
+}
+
+/** The body of a mail from SMTP submission, which is sent as its octets are. */
+export interface SubmittedBody {
+  /** What the API shows of the octets. */
+  html: MailText
+  text: MailText
+  headers?: never
+  attachments?: StoredAttachment[]
+  /** The octets, in the job as latin1 characters. */
+  raw: StoredText
+}
+
+const LF = 10
+
+/** A text behind the line, by the number of its octets. */
+interface Behind {
+  octets: number
+}
+
+const isBehind = (text: unknown): text is Behind => typeof text === 'object' && text !== null && 'octets' in text
+
+/** The octets of a body's file. */
+export function writeBody(body: WrittenBody): Buffer<ArrayBuffer> {
+  const texts = [body.html, body.text].map((text) =>
+    text !== null && text.isWellFormed() ? { text, octets: Buffer.byteLength(text) } : { text, octets: undefined },
+  )
+  const [html, text] = texts.map((each) => (each.octets === undefined ? each.text : { octets: each.octets }))
+  const line = `${JSON.stringify({ ...body, html, text })}\n`
+  const lineOctets = Buffer.byteLength(line)
+  const whole = Buffer.allocUnsafeSlow(texts.reduce((sum, { octets = 0 }) => sum + octets, lineOctets))
+  let at = whole.write(line)
+  // ASCII is copied, not encoded.
+  for (const { octets, text: behind } of texts)
+    if (octets !== undefined && behind !== null)
+      at += whole.write(behind, at, octets === behind.length ? 'latin1' : 'utf8')
+  return whole
+}
+
+/** The body in a file. Throws when the file is not one of these. */
+export function readBody(file: Buffer): StoredBody {
+  const end = file.indexOf(LF)
+  const body = JSON.parse(textOf(end < 0 ? file : file.subarray(0, end))) as StoredBody
+  let at = end + 1
+  const own = <Text>(text: Text | Behind): Text | string => {
+    if (!isBehind(text)) return text
+    const octets = file.subarray(at, at + text.octets)
+    if (octets.length !== text.octets) throw new Error('A text of a body is cut off.')
+    at += text.octets
+    return textOf(octets)
+  }
+  return { ...body, html: own(body.html), text: own(body.text) } as StoredBody
+}
+
+const textOf = (octets: Buffer): string => octets.toString(isAscii(octets) ? 'latin1' : 'utf8')
