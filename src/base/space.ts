@@ -16,7 +16,7 @@ export class Space {
 
   /** Free octets for this user, Infinity when the system gives no answer. Read each time; it takes microseconds. */
   get free(): number {
-    return freeOn(this.#dataDir)
+    return spaceOn(this.#dataDir).octets
   }
 
   get reserve(): number {
@@ -26,7 +26,9 @@ export class Space {
   /** Whether nothing new may be accepted now: too few octets, or too few inodes for new files. */
   get low(): boolean {
     const reserve = this.#reserve()
-    return reserve > 0 && (this.free < reserve || freeInodesOn(this.#dataDir) < FEW_INODES)
+    if (reserve === 0) return false
+    const { inodes, octets } = spaceOn(this.#dataDir)
+    return octets < reserve || inodes < FEW_INODES
   }
 }
 
@@ -39,25 +41,24 @@ export function noteSpace({ space, troubles }: { space: Pick<Space, 'low'>; trou
 /** Below this many free inodes a disk counts as full: large mail and SQLite's own files need new ones. */
 export const FEW_INODES = 1000
 
-/** Free inodes of a directory's disk; Infinity when the system gives no answer, or makes inodes as needed. */
-export function freeInodesOn(directory: string): number {
+/**
+ * What is free on the disk that holds a directory; Infinity when the system gives no answer, and for the inodes of a
+ * file system that makes them as needed.
+ */
+function spaceOn(directory: string): { octets: number; inodes: number } {
   try {
-    const { ffree, files } = statfsSync(directory)
-    return files > 0 ? ffree : Infinity
+    const { bavail, bsize, ffree, files } = statfsSync(directory)
+    return { octets: bavail * bsize, inodes: files > 0 ? ffree : Infinity }
   } catch {
-    return Infinity
+    return { octets: Infinity, inodes: Infinity }
   }
 }
 
-/** Free octets of the disk that holds a directory; Infinity when the system gives no answer. */
-export function freeOn(directory: string): number {
-  try {
-    const { bavail, bsize } = statfsSync(directory)
-    return bavail * bsize
-  } catch {
-    return Infinity
-  }
-}
+/** Free inodes of a directory's disk. */
+export const freeInodesOn = (directory: string): number => spaceOn(directory).inodes
+
+/** Free octets of the disk that holds a directory. */
+export const freeOn = (directory: string): number => spaceOn(directory).octets
 
 /** The reserve in octets: as configured, at least twice the largest message; 0 when it is turned off. */
 export function reserveOf({ inbound, storage }: Pick<Config, 'inbound' | 'storage'>): number {
