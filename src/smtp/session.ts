@@ -208,6 +208,8 @@ export class InboundSession extends SMTPConnection {
   }
 
   #refuses(name: 'mail from' | 'rcpt to', command: Buffer, known: readonly string[]): boolean {
+    // Nothing to refuse in an ASCII address without parameters, which the library reads again.
+    if (PLAIN_PATH.test(command.toString('latin1'))) return false
     const parsed = this._parseAddressCommand(name, command)
     if (!parsed) return false
     const parameters = Object.keys(parsed.args || {})
@@ -270,6 +272,8 @@ export class InboundSession extends SMTPConnection {
     ;(this.#top ?? this._socket).destroy()
   }
 }
+
+const PLAIN_PATH = /^[A-Za-z]{4} [A-Za-z]{2,4}:<[\x21-\x3b=\x3f-\x7e]*>$/
 
 export const BARE_LINE_END = '5.5.2 A line must end with CR LF; bare CR or LF is not accepted'
 const SHUTTING_DOWN = '4.3.2 Shutting down; try again later'
