@@ -1,6 +1,7 @@
 // Tokens for programs, and the programs that a person has given access over OAuth.
 import { html } from 'hono/html'
-import type { ApiDeps } from '../jsonapi/define.ts'
+import { isNameIn, namesIn } from '../base/one-of.ts'
+import { connectPanel, waiting, type ReachedAt } from './page-connect.ts'
 import { SCOPES } from '../identity/scopes.ts'
 import { page } from '../webui/frame.ts'
 import { button, choices, field, form, secretShown } from '../webui/forms.ts'
@@ -32,10 +33,19 @@ const MEANINGS: Record<string, string> = {
   'webhooks:write': 'change webhooks',
 }
 
-/** The ports on which this server takes mail from programs. */
-type Ports = ApiDeps['ports']
+/** What most programs need, as a choice in words. */
+const PRESETS = {
+  send: { words: 'Send mail', scopes: ['emails:send'] },
+  watch: { words: 'Send mail, and see what became of it', scopes: ['emails:send', 'emails:read'] },
+  news: {
+    words: 'Newsletters: contacts and campaigns',
+    scopes: ['contacts:read', 'contacts:write', 'campaigns:read', 'campaigns:write', 'suppressions:read'],
+  },
+  inbox: { words: 'Read received mail', scopes: ['inbound:read'] },
+  all: { words: 'Everything', scopes: SCOPES },
+} as const
 
-function aboutOf({ starttls, tls }: Ports): string {
+function aboutOf({ starttls, tls }: ReachedAt['ports']): string {
   const ways = [
     ...(tls.length > 0 ? [`port ${tls.join(', ')} with TLS`] : []),
     ...(starttls.length > 0 ? [`port ${starttls.join(', ')} with STARTTLS`] : []),
@@ -44,8 +54,8 @@ function aboutOf({ starttls, tls }: Ports): string {
   return `A token is the password of a program: for the API${smtp}.`
 }
 
-async function show(visit: Visit, ports: Ports, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
-  const about = aboutOf(ports)
+async function show(visit: Visit, reached: ReachedAt, errors: Answer['errors'] = []): Promise<Response> {
+  const about = aboutOf(reached.ports)
   if (visit.reading)
     return page(visit, {
       title: 'Tokens',
@@ -56,24 +66,34 @@ async function show(visit: Visit, ports: Ports, errors: Answer['errors'] = [], t
       </p>`,
     })
   const { secret } = visit
-  const [answer, programs] = await Promise.all([
+  const made = visit.query('made')
+  const [answer, programs, domains] = await Promise.all([
     visit.get(tokens, `/personal-access-tokens?${pageOf(visit)}`),
     visit.get(grants, '/grants'),
+    secret === undefined ? [] : visit.names('/domains?filter%5Bstatus%5D=active'),
   ])
+  const [first] = domains
+  const fresh = answer.many.find(({ id }) => id === made)
   return page(visit, {
     title: 'Tokens',
     about,
+    actions: NEW,
     errors,
-    labels: LABELS,
     done: done(visit),
-    body: html`${secret === undefined ? '' : secretShown('the new token', secret)} ${tokensTable(visit, answer.many)}
+    body: html`${
+        secret === undefined
+          ? ''
+          : html`${secretShown('the new token', secret)}
+            ${connectPanel({ ...reached, token: secret, from: `hello@${first?.[1] ?? 'example.org'}`, to: visit.person.user.email })}`
+      }
+      ${fresh ? waiting(visit, fresh.attributes.last_used_at) : ''} ${tokensTable(visit, answer.many)}
       ${pager(visit, answer)}
-      <h2>New token</h2>
-      ${newToken(visit, errors, typed)}
       <h2>Connected programs</h2>
       ${programsTable(visit, programs.many)}`,
   })
 }
+
+const NEW = html`<a class="button" href="/tokens/new">New token</a>`
 
 function tokensTable(visit: Visit, all: readonly Thing<typeof tokens>[]): Html {
   const rows = all.map((token) => [
@@ -92,10 +112,23 @@ function tokensTable(visit: Visit, all: readonly Thing<typeof tokens>[]): Html {
   ])
   return table(
     'Tokens',
-    ['Name', 'May', 'Ends', 'Last used', ''],
+    [
+      'Name',
+      { title: 'Access', wraps: true },
+      { title: 'Expires', kind: 'time' },
+      { title: 'Last used', kind: 'time' },
+      { title: '', kind: 'action' },
+    ],
     rows,
-    'No token yet. Make one below for your program.',
+    html`<p>No token yet. Your program sends with one, over HTTP or SMTP.</p>
+      ${NEW}`,
   )
+}
+
+/** The rights in a form: those of the choice in words, or the single ones. */
+const scopesIn = (given: Form): readonly string[] => {
+  const preset = given.get('preset')
+  return isNameIn(PRESETS, preset) ? PRESETS[preset].scopes : given.all('scopes')
 }
 
 function newToken(visit: Visit, errors: Answer['errors'], typed: Form | undefined): Html {
@@ -114,20 +147,34 @@ function newToken(visit: Visit, errors: Answer['errors'], typed: Form | undefine
         ],
         value: typed?.get('duration') || '12_months',
       })}
-      ${choices({
-        name: 'scopes',
+      ${field({
+        name: 'preset',
         label: LABELS.scopes,
-        options: SCOPES.map((scope) => [scope, MEANINGS[scope] ?? ''] as const),
-        chosen: typed?.all('scopes') ?? ['emails:send'],
-        error: fault('scopes'),
-      })}<button>Make the token</button>`,
+        options: [
+          ...namesIn(PRESETS).map((name) => [name, PRESETS[name].words] as const),
+          ['', 'Exactly what is chosen below'] as const,
+        ],
+        value: typed ? typed.get('preset') : 'send',
+      })}
+      <details ${typed?.get('preset') === '' ? html`open` : ''}>
+        <summary>Single rights</summary>
+        ${choices({
+          name: 'scopes',
+          label: LABELS.scopes,
+          options: SCOPES.map((scope) => [scope, MEANINGS[scope] ?? ''] as const),
+          chosen: typed?.all('scopes') ?? ['emails:send'],
+          error: fault('scopes'),
+        })}
+      </details>
+      <button>Create token</button>`,
+    { to: '/tokens' },
   )
 }
 
 const programsTable = (visit: Visit, programs: readonly Thing<typeof grants>[]): Html =>
   table(
     'Connected programs',
-    ['Program', 'Since', ''],
+    ['Program', { title: 'Since', kind: 'time' }, { title: '', kind: 'action' }],
     programs.map((grant) => [
       text(grant, 'program'),
       time(grant.attributes.created_at),
@@ -140,24 +187,37 @@ const programsTable = (visit: Visit, programs: readonly Thing<typeof grants>[]):
     'No program was let in over OAuth. AI agents connect to /mcp of this server.',
   )
 
-export const tokensPlace = ({ ports }: Pick<ApiDeps, 'ports'>): Place => ({
+/** The form for a new token, empty or as it was refused. */
+const showNew = (visit: Visit, errors: Answer['errors'] = [], typed?: Form): Response | Promise<Response> =>
+  page(visit, {
+    title: 'New token',
+    about: 'A program identifies itself with it. It is shown once, after this page.',
+    crumbs: [['/tokens', 'Tokens']],
+    errors,
+    labels: LABELS,
+    body: newToken(visit, errors, typed),
+  })
+
+export const newTokenPlace: Place = { path: '/tokens/new', changes: true, show: (visit) => showNew(visit) }
+
+export const tokensPlace = (reached: ReachedAt): Place => ({
   path: '/tokens',
-  show: (visit) => show(visit, ports),
+  show: (visit) => show(visit, reached),
   async act(visit, given) {
     if (given.action === 'revoke') {
       const gone = await visit.ask('DELETE', `/tokens/${given.get('id')}`)
-      return gone.status === 204 ? lead(visit, '/tokens', 'removed') : show(visit, ports, gone.errors)
+      return gone.status === 204 ? lead(visit, '/tokens', 'removed') : show(visit, reached, gone.errors)
     }
     if (given.action === 'disconnect') {
       const gone = await visit.ask('POST', `/grants/${given.get('id')}/revoke`)
-      return gone.status === 202 ? lead(visit, '/tokens', 'ended') : show(visit, ports, gone.errors)
+      return gone.status === 202 ? lead(visit, '/tokens', 'ended') : show(visit, reached, gone.errors)
     }
     const answer = await visit.ask('POST', '/tokens', {
       type: 'tokens',
-      attributes: { name: given.get('name'), scopes: given.all('scopes'), duration: given.get('duration') },
+      attributes: { name: given.get('name'), scopes: scopesIn(given), duration: given.get('duration') },
     })
     return answer.one
-      ? visit.leadToSecret('/tokens', text(thingOf(tokens, answer.one), 'token'))
-      : show(visit, ports, answer.errors, given)
+      ? visit.leadToSecret(`/tokens?made=${answer.one.id}`, text(thingOf(tokens, answer.one), 'token'))
+      : showNew(visit, answer.errors, given)
   },
 })

@@ -121,7 +121,7 @@ function passwordForm(visit: Visit, errors: Answer['errors']): Html {
     'password',
     html`${user.password_hash === null ? html`<p class="soft">You have no password yet.</p>` : ''}
       ${proofField(visit, 'old', fault('old'))} ${password('new', 'New password')}<button>
-        ${user.password_hash === null ? 'Set it' : 'Change it'}
+        ${user.password_hash === null ? 'Set password' : 'Change password'}
       </button>`,
   )
 }
@@ -142,7 +142,7 @@ function passkeys(deps: ApiDeps, visit: Visit, errors: Answer['errors']): Html {
   const all = passkeysOf(deps.store, visit.person.user.key)
   return html`${table(
       'Passkeys',
-      ['Name', 'Made', 'Last used'],
+      ['Name', { title: 'Made', kind: 'time' }, { title: 'Last used', kind: 'time' }],
       all.map((each) => [
         each.name,
         time(iso(each.created_at)),
@@ -164,7 +164,7 @@ function passkeys(deps: ApiDeps, visit: Visit, errors: Answer['errors']): Html {
             'remove-passkey',
             html`${field({ name: 'id', label: 'Passkey to remove', required: true, options: all.map(({ id, name }) => [id, name]) })}
               ${proofField(visit, 'old-passkey', faultIn(errors)('old-passkey'))}<button class="danger">
-                Remove it
+                Remove passkey
               </button>`,
             { confirm: 'You can no longer sign in with it.' },
           )
@@ -177,7 +177,7 @@ const factorOff = (visit: Visit, errors: Answer['errors']): Html =>
     visit,
     'no-factor',
     html`<p>A code of your authenticator app is asked for after the password.</p>
-      ${proofField(visit, 'old-factor', faultIn(errors)('old-factor'))}<button class="danger">Turn it off</button>`,
+      ${proofField(visit, 'old-factor', faultIn(errors)('old-factor'))}<button class="danger">Turn off</button>`,
   )
 
 function sessions(deps: ApiDeps, visit: Visit): Html {
@@ -185,7 +185,7 @@ function sessions(deps: ApiDeps, visit: Visit): Html {
   const all = listSessions(deps.store, user.key, deps.clock.now())
   return html`${table(
     'Sessions',
-    ['Browser', 'Since', 'Last used', ''],
+    ['Browser', { title: 'Since', kind: 'time' }, { title: 'Last used', kind: 'time' }, { title: '', kind: 'action' }],
     all.map((each) => [
       html`${each.program || 'unknown'}
       ${each.key === session.key ? html`<span class="badge good">this one</span>` : ''}`,
@@ -218,8 +218,6 @@ function factorForm(deps: ApiDeps, visit: Visit, errors: Answer['errors'], secre
       ${made.uri === '' ? '' : html`<p><a href="${made.uri}">Open it in an app of this device</a></p>`}
       <input type="hidden" name="secret" value="${made.secret}" />
       ${isFresh(deps, visit) && faultIn(errors)('old-factor') === undefined ? '' : proofField(visit, 'old-factor', faultIn(errors)('old-factor'))}
-      ${field({ name: 'code', label: 'Code', error: faultIn(errors)('code') })}<button class="plain">
-        Turn it on
-      </button>`,
+      ${field({ name: 'code', label: 'Code', error: faultIn(errors)('code') })}<button class="plain">Turn on</button>`,
   )
 }

@@ -1,16 +1,32 @@
 // What readers of a campaign did: opens and clicks over time, and its links by their clicks.
 import { html } from 'hono/html'
-import { SECOND } from '../base/clock.ts'
+import { HOUR } from '../base/clock.ts'
+import { barChart, type Bars } from '../webui/chart.ts'
 import { page } from '../webui/frame.ts'
-import { count, lineChart, table, time, type Html } from '../webui/widgets.ts'
+import { count, figures, table, time } from '../webui/widgets.ts'
 import { found, type Place } from '../webui/place.ts'
 import { campaignActivity } from './api-activity.ts'
 import { campaigns } from './api.ts'
 import { objects, text } from '../webui/visit.ts'
 
-const line = (title: string, unit: string, points: readonly (readonly [at: string, value: number])[]): Html =>
-  html`<h2>${title}</h2>
-    ${lineChart(title, { unit, span: 24 * 3600, points: points.map(([at, value]) => [Date.parse(at) / SECOND, value]) })}`
+/** How many hours the chart shows: the first two days, in which people read. */
+const SHOWN = 48
+
+/** The hours as bars, those without opens and clicks too, so that the bars stand at their time. */
+function hours(series: readonly { at: string; opens: number; clicks: number }[]): Pick<Bars, 'at' | 'series'> {
+  const by = new Map(series.map((each) => [Date.parse(each.at), each]))
+  const first = Math.min(...by.keys())
+  const last = Math.max(...by.keys())
+  const shown = Math.min(SHOWN, Math.max((last - first) / HOUR + 1, 12))
+  const at = Array.from({ length: shown }, (_, index) => first + index * HOUR)
+  return {
+    at,
+    series: [
+      { name: 'Clicks', tone: 'good', values: at.map((each) => by.get(each)?.clicks ?? 0) },
+      { name: 'Opens', tone: 'one', values: at.map((each) => by.get(each)?.opens ?? 0) },
+    ],
+  }
+}
 
 export const activity: Place = {
   path: '/campaigns/:id/activity',
@@ -28,26 +44,23 @@ export const activity: Place = {
       title: `Readers of ${text(found(campaign).one, 'name')}`,
       about:
         'Opens and clicks of people, hour by hour, and the links that they followed. Machines that look at mail are left out.',
-      scripts: ['chart.js'],
-      body: html`<p><a href="/campaigns/${id}">Back to the campaign</a></p>
-        ${
+      crumbs: [
+        ['/campaigns', 'Campaigns'],
+        [`/campaigns/${id}`, text(found(campaign).one, 'name')],
+      ],
+      body: html`${
           series.length === 0
             ? html`<div class="empty">Nobody has opened it yet, or the domain does not track: see its settings.</div>`
-            : html`${line(
-                  'Opens by hour',
-                  'opens',
-                  series.map(({ at, opens }) => [at, opens]),
-                )}
-                ${line(
-                  'Clicks by hour',
-                  'clicks',
-                  series.map(({ at, clicks }) => [at, clicks]),
-                )}
+            : html`${barChart({
+                  title: 'Opens and clicks by hour',
+                  zone: visit.zone,
+                  ...hours(series),
+                })}
                 <details>
                   <summary>The figures as a table</summary>
                   ${table(
                     'Opens and clicks',
-                    ['Hour', { title: 'Opens', figure: true }, { title: 'Clicks', figure: true }],
+                    [{ title: 'Hour', kind: 'time' }, ...figures('Opens', 'Clicks')],
                     busy.slice(0, 500).map(({ at, clicks, opens }) => [time(at), count(opens), count(clicks)]),
                     '',
                   )}
@@ -56,7 +69,7 @@ export const activity: Place = {
         <h2>Links</h2>
         ${table(
           'Links',
-          ['Leads to', { title: 'Clicks', figure: true }],
+          ['Leads to', ...figures('Clicks')],
           links.map(({ clicks, url }) => [url, count(clicks)]),
           'No link was followed yet.',
         )}`,

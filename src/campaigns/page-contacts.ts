@@ -68,7 +68,11 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
   )
   return page(visit, {
     title: text(one, 'email'),
-    about: 'One contact: what is known, and each mail that was sent there.',
+    about: 'What is known of this person, and each mail that was sent there.',
+    crumbs: [
+      ['/audiences', 'Audiences'],
+      [`/audiences/${list_id}`, 'Audience'],
+    ],
     errors,
     labels: LABELS,
     done: done(visit),
@@ -78,11 +82,16 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
         ...fieldsOf(one),
       ])}
       ${visit.reading ? '' : contactForm(visit, one, { errors, tag: headers.get('etag') ?? '' })}
-      <p><a href="/audiences/${list_id}">Back to the audience</a></p>
       <h2>Mails</h2>
       ${table(
         'Mails',
-        ['When', 'Subject', 'Status', 'Opened', 'Followed a link'],
+        [
+          { title: 'When', kind: 'time' },
+          { title: 'Subject', width: 40 },
+          { title: 'Status', kind: 'status' },
+          { title: 'Opened', kind: 'time' },
+          { title: 'Followed a link', kind: 'time' },
+        ],
         mails.many.map((mail) => [
           time(mail.attributes.created_at),
           html`<a href="/mail/${mail.id}">${text(mail, 'subject') || '(no subject)'}</a>`,

@@ -1,6 +1,5 @@
 // The editor of a campaign: writes and changes a draft, and never sends it.
 import { html } from 'hono/html'
-import { refuse } from '../base/errors.ts'
 import { page } from '../webui/frame.ts'
 import { field, form } from '../webui/forms.ts'
 import { counted, type Html } from '../webui/widgets.ts'
@@ -43,7 +42,6 @@ interface Editing {
 }
 
 async function editor(visit: Visit, editing: Editing): Promise<Response> {
-  if (visit.reading) throw refuse('insufficient_scope', 'You may look at this account, and write nothing in it.')
   const { campaign, errors = [], extra = '' } = editing
   const all = campaign ? [] : await visit.all(audiences, '/audiences')
   return page(visit, {
@@ -142,6 +140,7 @@ const attributesOf = (given: Form): Record<string, unknown> => ({
 
 const fresh: Place = {
   path: '/campaigns/new',
+  changes: true,
   show: (visit) => editor(visit, {}),
   async act(visit, given) {
     const answer = await visit.ask('POST', '/campaigns', {
@@ -164,6 +163,7 @@ const GONE = html`<div class="alert" role="alert">
 
 const edit: Place = {
   path: '/campaigns/:id/edit',
+  changes: true,
   async show(visit) {
     const { headers, one } = found(await visit.get(campaigns, `/campaigns/${visit.context.req.param('id')!}`))
     return editor(visit, { campaign: one, tag: headers.get('etag') ?? '' })

@@ -2,7 +2,7 @@
 import { html } from 'hono/html'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import { campaignSender } from '../message/identity.ts'
-import { badge, count, facts, percent, table, time, type Cell, type Html } from '../webui/widgets.ts'
+import { badge, count, facts, figures, percent, table, time, type Cell, type Html } from '../webui/widgets.ts'
 import { domains } from '../domains/api.ts'
 import type { AttributesOf, NamesOf } from '../jsonapi/shown.ts'
 import { audiences } from './api-audiences.ts'
@@ -47,12 +47,10 @@ export function progress(campaign: CampaignResource, at: number): Html {
   const going = text(campaign, 'status') === 'sending' && ended > 0 && at - started >= SECOND
   const pace = going && ended < TAIL * all ? (ended / (at - started)) * MINUTE : 0
   const left = pace > 0 ? Math.ceil((all - ended) / pace) : 0
-  return html`<progress max="${Math.max(all, 1)}" value="${ended}" aria-label="Delivered, or at another end">
-      ${ended} of ${all}
-    </progress>
+  return html`<progress max="${Math.max(all, 1)}" value="${ended}" aria-label="Finished">${ended} of ${all}</progress>
     <p>
-      ${count(ended)} of ${count(all)} delivered or at another
-      end${left > 0 ? `, ${count(Math.round(pace))} a minute, about ${count(left)} ${left === 1 ? 'minute' : 'minutes'} left` : ''}.
+      ${count(ended)} of ${count(all)}
+      finished${left > 0 ? `, ${count(Math.round(pace))} a minute, about ${count(left)} ${left === 1 ? 'minute' : 'minutes'} left` : ''}.
       ${going && pace === 0 ? 'Mail that a receiver puts off is tried again, so no time can be told for the last ones.' : ''}
     </p>`
 }
@@ -69,7 +67,7 @@ export function funnel(campaign: CampaignResource, stats: Thing<typeof campaignS
   ]
   return table(
     'What became of it',
-    ['', { title: 'Mails', figure: true }, { title: 'Share', figure: true }],
+    ['', ...figures('Mails', 'Share')],
     [
       ['To all recipients', count(all), ''],
       row('Delivered, also those that bounced later', 'deliveries'),

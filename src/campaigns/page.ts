@@ -4,7 +4,19 @@ import { MINUTE } from '../base/clock.ts'
 import { isOneOf } from '../base/one-of.ts'
 import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
-import { counted, badge, count, live, pageOf, pager, search, table, time, type Html } from '../webui/widgets.ts'
+import {
+  counted,
+  badge,
+  count,
+  figures,
+  live,
+  pageOf,
+  pager,
+  search,
+  table,
+  time,
+  type Html,
+} from '../webui/widgets.ts'
 import { done, found, lead, type Place } from '../webui/place.ts'
 import { outboundEmails } from '../mail/api.ts'
 import { audiences } from './api-audiences.ts'
@@ -49,11 +61,11 @@ const list: Place = {
       about: 'One mail to an audience: written as a draft, tried, and started by a person.',
       errors: answer.errors,
       done: done(visit),
-      body: html`${visit.reading ? '' : html`<p><a class="button" href="/campaigns/new">Write a campaign</a></p>`}
-      ${search(visit, 'Search a name or a subject')}
+      actions: visit.reading ? '' : html`<a class="button" href="/campaigns/new">Write a campaign</a>`,
+      body: html`${search(visit, 'Search a name or a subject')}
       ${live(
         visit,
-        html`${table('Campaigns', ['Name', 'Status', 'Audience', { title: 'Recipients', figure: true }, 'Starts'], rows, q === '' ? html`No campaign yet. It needs an <a href="/audiences">audience</a> first.` : 'Nothing fits.')}
+        html`${table('Campaigns', ['Name', { title: 'Status', kind: 'status' }, 'Audience', ...figures('Recipients'), { title: 'Started', kind: 'time' }], rows, q === '' ? html`No campaign yet. It needs an <a href="/audiences">audience</a> first.` : 'Nothing fits.')}
         ${pager(visit, answer)}`,
       )}`,
     })
@@ -86,6 +98,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
   ])
   return page(visit, {
     title: text(one, 'name'),
+    crumbs: [['/campaigns', 'Campaigns']],
     errors,
     labels: LABELS,
     done: done(visit),
@@ -153,7 +166,13 @@ function recipients(visit: Visit, id: string, filter: string, mails: Answer<type
     </nav>
     ${table(
       'Recipients',
-      ['Address', 'Status', 'Delivered', 'Opened', 'Answer'],
+      [
+        { title: 'Address', width: 30 },
+        { title: 'Status', kind: 'status' },
+        { title: 'Delivered', kind: 'time' },
+        { title: 'Opened', kind: 'time' },
+        'Answer',
+      ],
       mails.many.map((mail) => {
         const [recipient] = objects(mail, 'recipients')
         return [

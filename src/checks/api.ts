@@ -17,6 +17,7 @@ const usage = z.object({ kind: z.string(), octets: z.int() })
 export interface StateParts {
   operations: {
     state(): Promise<{
+      sandbox: boolean
       findings: z.output<typeof finding>[]
       storage: z.output<typeof usage>[]
       last_backup_at: number | null
@@ -33,6 +34,7 @@ export const serverState = definer<ApiDeps & StateParts>()('server-states', {
     version: words('The version of Postrider.'),
     hostname: words('The name of this machine.'),
     started_at: timeOrNull('When the process started.'),
+    sandbox: field(z.boolean(), { about: 'Whether this is the sandbox; of its machine nothing is found.' }),
     findings: field(z.array(finding), { about: 'What was looked at, each with its fix.' }),
     troubles: field(z.array(z.string()), { about: 'The present problems, as in /health.' }),
     storage: field(z.array(usage), { about: 'Octets of the database, its log and the spool, and what is free.' }),

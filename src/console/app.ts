@@ -1,8 +1,10 @@
 // The routes of the console (D76): every page and form at its address. A page calls the API inside the process as the
 // signed-in person. The API applies the rules; the console has none of its own.
 import { Hono, type Context } from 'hono'
+import { deleteCookie, setCookie } from 'hono/cookie'
 import { html } from 'hono/html'
 import { refuse, Refusal } from '../base/errors.ts'
+import { isOneOf } from '../base/one-of.ts'
 import { listUsers, userByKey } from '../identity/users.ts'
 import { openAs } from '../identity/sessions.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
@@ -15,9 +17,9 @@ import { valuesOf } from '../campaigns/render.ts'
 import { docsPage } from './docs.ts'
 import { serveAsset } from './assets.ts'
 import { form } from '../webui/forms.ts'
-import { guard, page, plainPage } from '../webui/frame.ts'
+import { guard, page, plainPage, THEMES } from '../webui/frame.ts'
 import { Live } from './live.ts'
-import { isOurs } from '../webui/origin.ts'
+import { isOurs, ownPath } from '../webui/origin.ts'
 import { Once } from '../webui/once.ts'
 import { accountPlace } from '../accounts/page.ts'
 import { agentsPlace } from '../reputation/page.ts'
@@ -37,14 +39,14 @@ import { domainDays } from '../reputation/page-domain.ts'
 import { receiversPlace } from '../reputation/page-receivers.ts'
 import { peoplePlace, serverPlaces } from './page-server.ts'
 import { suppressionPlaces } from '../lists/page-suppressions.ts'
-import { tokensPlace } from '../accounts/page-tokens.ts'
+import { newTokenPlace, tokensPlace } from '../accounts/page-tokens.ts'
 import { webhookPlaces } from '../webhooks/page.ts'
 import { leadToPicture, pictureAddress, servePicture } from './pictures.ts'
 import { found, lead, type Form, type Place } from '../webui/place.ts'
 import { framed } from '../webui/shown-html.ts'
 import { createSignIn } from './sign-in.ts'
 import { signInPage } from './sign-in-forms.ts'
-import { record, relatedId, text, Visit } from '../webui/visit.ts'
+import { READS, record, relatedId, text, Visit } from '../webui/visit.ts'
 
 export interface Console {
   app: Hono
@@ -75,6 +77,7 @@ export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void
   app.get('/docs', (context) => docsPage(context, deps.config.http.public_url))
   app.route('/', createSignIn({ deps, noticed, ours: (context) => isOurs(deps, context), people }))
   app.post('/sign-out', (context) => signOut(shared, context))
+  app.post('/theme', (context) => setTheme(shared, context))
   app.get('/live', (context) => live.stream(context, people.stillSignedIn(context)))
   app.get('/picture', (context) => servePicture(context, deps))
   app.get('/picture/of', (context) => (must(shared, context), leadToPicture(context, deps)))
@@ -112,6 +115,7 @@ function addPlace(app: Hono, shared: ConsoleParts, place: Place): void {
     if (visit && place.operator && !visit.operator) throw refuse('not_found', 'There is nothing here.')
     const { pathname, search } = new URL(context.req.url)
     if (!visit) return context.redirect(`/sign-in?next=${encodeURIComponent(pathname + search)}`, 303)
+    if (place.changes && visit.reading) throw refuse('insufficient_scope', READS)
     const begun = deps.clock.now()
     const shown = await place.show(visit)
     // htmx asks again for the live part of a page after an event.
@@ -201,6 +205,26 @@ async function signOut(shared: ConsoleParts, context: Context): Promise<Response
   return context.redirect('/sign-in', 303)
 }
 
+/** How long a browser keeps the chosen look, in seconds: as long as browsers keep a cookie (RFC 6265bis §5.5). */
+const KEPT = 400 * 24 * 3600
+
+/** Notes the look that a person chose in a cookie of this browser; an empty one is that of the system. */
+async function setTheme(shared: ConsoleParts, context: Context): Promise<Response> {
+  const { deps, people } = shared
+  const visit = visitOf(shared, context)
+  const back = await withForm(deps, context, visit, (given) => {
+    const theme = given.get('theme')
+    const proven = visit && people.proves(context, given.get('proof'), visit.person, 'console')
+    if (isOurs(deps, context) && proven) {
+      const options = { path: '/', sameSite: 'Lax', secure: deps.config.http.public_url.startsWith('https:') } as const
+      if (isOneOf(THEMES, theme)) setCookie(context, 'theme', theme, { ...options, maxAge: KEPT })
+      else deleteCookie(context, 'theme', options)
+    }
+    return given.get('back')
+  })
+  return context.redirect(ownPath(back), 303)
+}
+
 /** The HTML of mails from strangers, for sandboxed frames. */
 function addFrames(app: Hono, shared: ConsoleParts): void {
   const pictures = (context: Context) =>
@@ -262,7 +286,7 @@ async function signInAgain({ deps, people }: ConsoleParts, visit: Visit): Promis
 }
 
 const placesOf = (shared: ConsoleParts): readonly Place[] => [
-  overview,
+  overview(shared.deps),
   ...mailPlaces,
   receiversPlace,
   queue,
@@ -274,6 +298,7 @@ const placesOf = (shared: ConsoleParts): readonly Place[] => [
   ...suppressionPlaces,
   ...domainPlaces(domainDays),
   ...webhookPlaces,
+  newTokenPlace,
   tokensPlace(shared.deps),
   agentsPlace,
   privacy,

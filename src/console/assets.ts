@@ -12,22 +12,30 @@ import { singleExecutable } from '../base/threads/pool.ts'
 /** Each asset and the source that it is made from: a file, or a package by its name. */
 export const ASSETS: Readonly<Record<string, string>> = {
   'console.js': 'browser/console.ts',
-  'chart.js': 'browser/chart.ts',
   'editor.js': 'browser/editor.ts',
   'passkey.js': 'browser/passkey.ts',
   'console.css': 'browser/console.css',
   'frame.css': 'browser/frame.css',
+  'inter-latin.woff2': '@fontsource-variable/inter/files/inter-latin-wght-normal.woff2',
+  'inter-latin-ext.woff2': '@fontsource-variable/inter/files/inter-latin-ext-wght-normal.woff2',
   'docs.js': 'redoc/bundles/redoc.standalone.js',
   'docs-start.js': 'browser/docs.ts',
   'docs.css': 'browser/docs.css',
 }
 
-const TYPES = { js: 'text/javascript; charset=utf-8', css: 'text/css; charset=utf-8' } as const
+const TYPES: Readonly<Record<string, string>> = {
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  woff2: 'font/woff2',
+}
+/** Fonts are compressed already. */
+const isPacked = (name: string): boolean => name.endsWith('.woff2')
 
 interface Asset {
   type: string
   octets: Uint8Array<ArrayBuffer>
-  brotli: Uint8Array<ArrayBuffer>
+  /** Absent when the asset is compressed itself. */
+  brotli: Uint8Array<ArrayBuffer> | undefined
   tag: string
 }
 
@@ -37,7 +45,9 @@ const known = new Map<string, Promise<Asset>>()
 export async function makeAsset(name: string): Promise<Uint8Array> {
   const source = must(ASSETS[name], `The asset ${name}`)
   if (!source.startsWith('browser/')) {
-    const script = readFileSync(createRequire(import.meta.url).resolve(source), 'utf8')
+    const file = createRequire(import.meta.url).resolve(source)
+    if (isPacked(name)) return readFileSync(file)
+    const script = readFileSync(file, 'utf8')
     // Redoc loads its logo from another host; without it the image is not shown.
     return Buffer.from(script.replaceAll('https://cdn.redoc.ly/redoc/logo-mini.svg', 'data:,'))
   }
@@ -48,6 +58,7 @@ export async function makeAsset(name: string): Promise<Uint8Array> {
     minify: true,
     write: false,
     format: 'esm',
+    external: ['*.woff2'],
     target: 'es2022',
     logLevel: 'silent',
   })
@@ -59,9 +70,9 @@ async function load(name: string): Promise<Asset> {
   const octets = inside ? new Uint8Array(inside.getRawAsset(`console/${name}`)) : await makeAsset(name)
   const quick = { params: { [constants.BROTLI_PARAM_QUALITY]: 5 } }
   return {
-    type: TYPES[name.endsWith('.css') ? 'css' : 'js'],
+    type: must(TYPES[name.slice(name.lastIndexOf('.') + 1)], `The type of ${name}`),
     octets: new Uint8Array(octets),
-    brotli: new Uint8Array(brotliCompressSync(octets, quick)),
+    brotli: isPacked(name) ? undefined : new Uint8Array(brotliCompressSync(octets, quick)),
     tag: `"${createHash('sha256').update(octets).digest('base64url').slice(0, 22)}"`,
   }
 }
@@ -80,6 +91,7 @@ export async function serveAsset(context: Context, name: string): Promise<Respon
     Vary: 'Accept-Encoding',
   }
   if (context.req.header('if-none-match') === tag) return context.body(null, 304, headers)
-  const packed = /\bbr\b/.test(context.req.header('accept-encoding') ?? '')
-  return context.body(packed ? brotli : octets, 200, packed ? { ...headers, 'Content-Encoding': 'br' } : headers)
+  return brotli !== undefined && /\bbr\b/.test(context.req.header('accept-encoding') ?? '')
+    ? context.body(brotli, 200, { ...headers, 'Content-Encoding': 'br' })
+    : context.body(octets, 200, headers)
 }

@@ -1,17 +1,23 @@
 // Overview: the figures of the account's mail, and problems that need attention.
 import { must } from '../base/errors.ts'
+import { passkeysOf } from '../identity/passkeys.ts'
+import type { ApiDeps } from '../jsonapi/define.ts'
+import { button } from '../webui/forms.ts'
+import { firstSteps, type Known } from './first-steps.ts'
 import { DAY } from '../base/clock.ts'
 import { html } from 'hono/html'
 import { periodOf, periods } from '../webui/period.ts'
 import { page } from '../webui/frame.ts'
-import { badge, count, live, percent, type Html } from '../webui/widgets.ts'
-import { done, type Place } from '../webui/place.ts'
+import { barChart } from '../webui/chart.ts'
+import { icon } from '../webui/icons.ts'
+import { badge, count, figures, live, percent, table, tile, time, type Html } from '../webui/widgets.ts'
+import { done, lead, type Place } from '../webui/place.ts'
 import { serverState } from '../checks/api.ts'
 import { campaigns } from '../campaigns/api.ts'
 import { domains } from '../domains/api.ts'
 import { statistics } from '../reputation/api-statistics.ts'
 import { webhooks } from '../webhooks/api.ts'
-import { number, objects, text, type Thing, type Visit } from '../webui/visit.ts'
+import { flag, number, objects, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
 type Stats = Thing<typeof statistics>
 
@@ -21,29 +27,27 @@ const LIMITS = {
   complaint_rate: [0.001, 0.003],
 } as const
 
+/** A bar for a rate, with marks where receivers begin to distrust and to refuse. */
+function limits(value: number, [warn, bad]: readonly [number, number], state: string): Html {
+  const x = (share: number): number => Math.round(Math.min(share / (bad * 1.5), 1) * 1000) / 10
+  return html`<svg class="limits" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
+    <rect class="ground" y="2" width="100" height="4" rx="2" />
+    <rect class="${state}" y="2" width="${x(value)}" height="4" />
+    ${[warn, bad].map((mark) => html`<rect class="mark" x="${x(mark)}" width="0.5" height="8" />`)}
+  </svg>`
+}
+
 const rate = (stats: Stats, name: keyof typeof LIMITS, label: string): Html => {
   const value = number(stats, name)
   const [warn, bad] = LIMITS[name]
   const state = value >= bad ? 'bad' : value >= warn ? 'waits' : 'good'
-  return html`<div class="figure-card">
-    <span class="soft">${label}</span><strong class="${state}">${percent(value)}</strong>
-    <meter
-      min="0"
-      max="${bad * 2}"
-      low="${warn}"
-      high="${bad}"
-      optimum="0"
-      value="${Math.min(value, bad * 2)}"
-      aria-label="${label}"
-    >
-      ${percent(value)}
-    </meter>
-    <span class="soft">receivers distrust from ${percent(warn)}, refuse from ${percent(bad)}</span>
-  </div>`
+  return tile(label, html`<b class="${value < warn ? '' : state}">${percent(value)}</b>`, {
+    to: `/mail?q=${encodeURIComponent(name === 'bounce_rate' ? 'status:bounced' : 'status:complained')}`,
+    note: html`${limits(value, [warn, bad], state)}<span
+        >receivers distrust from ${percent(warn)}, refuse from ${percent(bad)}</span
+      >`,
+  })
 }
-
-const card = (label: string, value: number): Html =>
-  html`<div class="figure-card"><span class="soft">${label}</span><strong>${count(value)}</strong></div>`
 
 /** The rates for which receivers distrust or refuse mail. */
 const rates = (stats: Stats): Html[] =>
@@ -60,15 +64,13 @@ const rates = (stats: Stats): Html[] =>
 const OLD_BACKUP = 8 * DAY
 
 /** Problems that a person should look at, each with a link to its page. */
-async function hands(visit: Visit, stats: Stats): Promise<Html[]> {
-  const [senders, endpoints, stopped, server] = await Promise.all([
-    visit.get(domains, '/domains?page%5Bsize%5D=100'),
+async function hands(visit: Visit, stats: Stats, { senders, server }: Known): Promise<Html[]> {
+  const [endpoints, stopped] = await Promise.all([
     visit.get(webhooks, '/webhooks?page%5Bsize%5D=100'),
     visit.get(campaigns, '/campaigns?filter%5Bstatus%5D=paused,failed&page%5Bsize%5D=10'),
-    visit.operator && !visit.elsewhere ? visit.get(serverState, '/server') : undefined,
   ])
   const found: Html[] = rates(stats)
-  for (const domain of senders.many)
+  for (const domain of senders)
     if (text(domain, 'status') !== 'active')
       found.push(
         html`<a href="/domains/${text(domain, 'name')}">${text(domain, 'name')}</a> is ${text(domain, 'status')}: it
@@ -90,17 +92,13 @@ async function hands(visit: Visit, stats: Stats): Promise<Html[]> {
         <a href="/campaigns/${campaign.id}">${text(campaign, 'name')}</a>
         ${text(campaign, 'status') === 'failed' ? 'could not be sent' : 'is paused'}.`,
     )
-  for (const { check, detail, status } of server?.one ? objects(server.one, 'findings') : [])
+  for (const { check, detail, status } of server ? objects(server, 'findings') : [])
     if (status !== 'ok') found.push(html`<a href="/server">Server, ${check}</a>: ${detail}`)
-  if (server?.one && server.one.attributes.last_backup_at === null)
-    found.push(html`No backup was made yet; <code>postrider backup FILE</code> makes one. <a href="/server">More</a>`)
-  const backup = Date.parse(server?.one ? text(server.one, 'last_backup_at') : '')
+  const backup = Date.parse(server ? text(server, 'last_backup_at') : '')
   if (visit.now() - backup > OLD_BACKUP)
     found.push(
       html`The last backup is ${count(Math.floor((visit.now() - backup) / DAY))} days old. <a href="/server">More</a>`,
     )
-  if (senders.many.length === 0)
-    found.push(html`Nothing can be sent yet: <a href="/domains">add your first domain</a>.`)
   return found
 }
 
@@ -111,95 +109,128 @@ const newest = (some: readonly Thing<typeof campaigns>[]): Html | '' =>
   some.length === 0
     ? ''
     : html`<h2>Newest campaigns</h2>
-        <ul>
-          ${some.map(
-            (each) =>
-              html`<li><a href="/campaigns/${each.id}">${text(each, 'name')}</a> ${badge(text(each, 'status'))}</li>`,
-          )}
-        </ul>`
+        ${table(
+          'Newest campaigns',
+          ['Name', { title: 'Status', kind: 'status' }, { title: 'Started', kind: 'time' }],
+          some.map((each) => [
+            html`<a href="/campaigns/${each.id}">${text(each, 'name')}</a>`,
+            badge(text(each, 'status')),
+            time(each.attributes.started_at ?? each.attributes.scheduled_at),
+          ]),
+          '',
+        )}`
 
 /** The chart, and a table of the same figures for people who cannot use a chart. */
-const chart = (series: NonNullable<Stats['attributes']['series']>): Html =>
-  html`<figure
-      class="chart"
-      data-chart="${JSON.stringify(series)}"
-      aria-label="Delivered, deferred and refused over time"
-    >
-      <noscript>The chart needs a script; the same figures stand in the table below.</noscript>
-    </figure>
+function chart(visit: Visit, period: string, series: NonNullable<Stats['attributes']['series']>): Html {
+  // Past days are stored as days of UTC.
+  const zone = period === '24h' ? visit.zone : 'UTC'
+  return html`${barChart({
+      title: period === '24h' ? 'Mail by hour' : 'Mail by day (UTC)',
+      zone,
+      at: series.map(({ at }) => Date.parse(at)),
+      series: [
+        { name: 'Delivered', tone: 'good', values: series.map(({ delivered }) => delivered) },
+        { name: 'Put off', tone: 'waits', values: series.map(({ deferred }) => deferred) },
+        { name: 'Refused', tone: 'bad', values: series.map(({ refused }) => refused) },
+      ],
+    })}
     <details>
       <summary>The figures as a table</summary>
       <p class="soft">
         By the answers of the receivers, recipient by recipient. A mail that a receiver took counts as delivered here,
         also when it bounced later.
       </p>
-      <div class="scroll" tabindex="0" role="region" aria-label="Figures over time">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">From</th>
-              <th scope="col" class="figure">Delivered</th>
-              <th scope="col" class="figure">Deferred</th>
-              <th scope="col" class="figure">Refused</th>
-            </tr>
-          </thead>
-          <tbody>
-            ${series.map(
-              (each) =>
-                html`<tr>
-                  <td>${each.at.slice(0, 16).replace('T', ' ')}</td>
-                  <td class="figure">${count(each.delivered)}</td>
-                  <td class="figure">${count(each.deferred)}</td>
-                  <td class="figure">${count(each.refused)}</td>
-                </tr>`,
-            )}
-          </tbody>
-        </table>
-      </div>
+      ${table(
+        'Figures over time',
+        ['From (UTC)', ...figures('Delivered', 'Put off', 'Refused')],
+        series.map((each) => [
+          each.at.slice(0, 16).replace('T', ' '),
+          count(each.delivered),
+          count(each.deferred),
+          count(each.refused),
+        ]),
+        '',
+      )}
     </details>`
+}
 
-export const overview: Place = {
+const sandboxPanel = (visit: Visit): Html =>
+  html`<section class="panel">
+    <h2>This is the sandbox</h2>
+    <p>
+      Everything is real but DNS and the receivers: mail reaches an exchanger that is built in. Addresses that begin
+      with bounce, defer, refuse, complain or reply behave so.
+    </p>
+    ${button(visit, 'test', 'Send me a test mail')}
+  </section>`
+
+/** A mail to the person from a domain that may send: the first one, or a try in the sandbox. */
+async function sendTest(visit: Visit): Promise<Answer> {
+  const [first] = await visit.names('/domains?filter%5Bstatus%5D=active')
+  const attributes = {
+    from: `Postrider <hello@${first?.[1] ?? ''}>`,
+    to: visit.person.user.email,
+    subject: 'A first mail from Postrider',
+    html: '<h1>It works</h1><p>This mail was signed by your server and delivered to the exchanger of your address.</p>',
+    text: 'It works. This mail was signed by your server and delivered to the exchanger of your address.',
+  }
+  return visit.ask('POST', '/outbound-emails', { type: 'outbound-emails', attributes })
+}
+
+export const overview = (deps: Pick<ApiDeps, 'store'>): Place => ({
   path: '/',
-  async show(visit) {
-    const period = periodOf(visit)
-    const [{ one }, latest] = await Promise.all([
-      visit.get(statistics, `/statistics?filter%5Bperiod%5D=${period}`),
-      visit.get(campaigns, `/campaigns?page%5Bsize%5D=${NEWEST}`),
-    ])
-    const stats = must(one, 'The statistics')
-    const open = await hands(visit, stats)
-    const series = objects(stats, 'series')
-    const quiet = series.every(({ deferred, delivered, refused }) => delivered + deferred + refused === 0)
-    return page(visit, {
-      title: 'Overview',
-      about: 'How your mail is doing, and what needs attention.',
-      done: done(visit),
-      scripts: ['chart.js'],
-      body: html`${periods(visit, period)}
-      ${live(
-        visit,
-        html`<section class="cards" aria-label="Figures">
-            ${card('Sent', number(stats, 'sent'))} ${card('Delivered', number(stats, 'delivered'))}
-            ${rate(stats, 'bounce_rate', 'Bounce rate')} ${rate(stats, 'complaint_rate', 'Complaint rate')}
-          </section>
-          ${
-            quiet
-              ? html`<div class="empty">
-                  No mail in this time. <a href="/tokens">Make a token</a> and send the first one, or
-                  <a href="/campaigns/new">write a newsletter</a>.
-                </div>`
-              : chart(series)
-          }
-          <h2>What needs attention</h2>
-          ${
-            open.length === 0
-              ? html`<p>Nothing. All is well.</p>`
-              : html`<ul class="hands">
-                  ${open.map((each) => html`<li>${each}</li>`)}
-                </ul>`
-          }
-          ${newest(latest.many)}`,
-      )}`,
-    })
+  async act(visit) {
+    const answer = await sendTest(visit)
+    return answer.one ? lead(visit, `/mail/${answer.one.id}`, 'sent') : show(deps, visit, answer.errors)
   },
+  show: (visit) => show(deps, visit),
+})
+
+async function show(deps: Pick<ApiDeps, 'store'>, visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
+  const period = periodOf(visit)
+  const [{ one }, latest] = await Promise.all([
+    visit.get(statistics, `/statistics?filter%5Bperiod%5D=${period}`),
+    visit.get(campaigns, `/campaigns?page%5Bsize%5D=${NEWEST}`),
+  ])
+  const stats = must(one, 'The statistics')
+  const { user } = visit.person
+  const [senders, state] = await Promise.all([
+    visit.get(domains, '/domains?page%5Bsize%5D=100'),
+    visit.operator && !visit.elsewhere ? visit.get(serverState, '/server') : undefined,
+  ])
+  const strong = user.sealed_totp !== null || passkeysOf(deps.store, user.key).length > 0
+  const known = { senders: senders.many, server: state?.one, strong }
+  const sandbox = known.server !== undefined && flag(known.server, 'sandbox')
+  const [open, steps] = await Promise.all([
+    hands(visit, stats, known),
+    sandbox ? sandboxPanel(visit) : firstSteps(visit, known),
+  ])
+  const series = objects(stats, 'series')
+  const quiet = series.every(({ deferred, delivered, refused }) => delivered + deferred + refused === 0)
+  return page(visit, {
+    title: 'Overview',
+    about: 'How your mail is doing, and what needs attention.',
+    done: done(visit),
+    errors,
+    actions: periods(visit, period),
+    body: live(
+      visit,
+      html`${steps}
+        <section class="tiles" aria-label="Figures">
+          ${tile('Sent', count(number(stats, 'sent')), { to: '/mail' })}
+          ${tile('Delivered', count(number(stats, 'delivered')), { to: '/mail?q=status%3Adelivered' })}
+          ${rate(stats, 'bounce_rate', 'Bounce rate')} ${rate(stats, 'complaint_rate', 'Complaint rate')}
+        </section>
+        ${quiet ? html`<div class="empty">No mail in this time.</div>` : chart(visit, period, series)}
+        <h2>What needs attention</h2>
+        ${
+          open.length === 0
+            ? html`<p>Nothing. All is well.</p>`
+            : html`<ul class="attention">
+                ${open.map((each) => html`<li>${icon('warning')} ${each}</li>`)}
+              </ul>`
+        }
+        ${newest(latest.many)}`,
+    ),
+  })
 }

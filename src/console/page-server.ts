@@ -1,9 +1,22 @@
 // The health of the server and its users, for operators.
 import { html } from 'hono/html'
-import { SECOND } from '../base/clock.ts'
+import { HOUR } from '../base/clock.ts'
+import { barChart, lineChart } from '../webui/chart.ts'
 import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
-import { badge, count, exactTime, facts, lineChart, live, octets, table, time, type Html } from '../webui/widgets.ts'
+import {
+  badge,
+  count,
+  exactTime,
+  facts,
+  figures,
+  live,
+  octets,
+  table,
+  tabs,
+  time,
+  type Html,
+} from '../webui/widgets.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
 import { serverState } from '../checks/api.ts'
 import { logLines, serverSamples } from '../http/api-log.ts'
@@ -32,15 +45,24 @@ const LABELS = {
 type SampleResource = Thing<typeof serverSamples>
 type SampleFigure = NamesOf<AttributesOf<typeof serverSamples>, number>
 
+/** The parts of the server's page. */
+const PARTS = [
+  ['/server', 'Health'],
+  ['/server/load', 'Load'],
+  ['/server/log', 'Log'],
+] as const
+
+const parts = (here: string): Html =>
+  tabs(
+    'Server',
+    PARTS.map(([to, name]) => ({ to, name, here: to === here })),
+  )
+
 const health: Place = {
   path: '/server',
   operator: true,
   async show(visit) {
     const { one } = found(await visit.get(serverState, '/server'))
-    const [samples, lines] = await Promise.all([
-      visit.all(serverSamples, '/server/samples', 360),
-      visit.all(logLines, '/server/log', 500),
-    ])
     const findings = objects(one, 'findings')
     const troubles = texts(one, 'troubles')
     const storage = objects(one, 'storage')
@@ -48,8 +70,8 @@ const health: Place = {
       title: 'Server',
       about:
         'What stands between this server and mail that arrives. The network is looked at in the background, every ten minutes.',
-      scripts: ['chart.js'],
-      body: live(
+      body: html`${parts('/server')}
+      ${live(
         visit,
         html`${troubles.length === 0 ? '' : html`<div class="alert" role="alert">${troubles.map((each) => html`<p>${each}</p>`)}</div>`}
           ${facts([
@@ -57,28 +79,55 @@ const health: Place = {
             ['Host name', text(one, 'hostname')],
             ['Running since', time(one.attributes.started_at)],
             ['Last backup', time(one.attributes.last_backup_at)],
-            ['Certificate of SMTP ends', time(one.attributes.certificate_ends_at)],
+            ['Mail certificate valid until', time(one.attributes.certificate_ends_at)],
           ])}
           <h2>Findings</h2>
           ${table(
             'Findings',
-            ['', 'What', 'Found', 'What to do'],
+            [
+              { title: 'State', kind: 'status' },
+              { title: 'What', width: 15 },
+              { title: 'Found', wraps: true },
+              { title: 'What to do', wraps: true },
+            ],
             findings.map(({ check, detail, mend, status }) => [badge(status), check, detail, mend ?? '']),
             'Nothing was looked at yet.',
           )}
-          <h2>The last hour</h2>
-          ${hour(samples.toReversed())}
           <h2>Storage</h2>
           ${table(
             'Storage',
-            ['What', { title: 'Size', figure: true }],
+            ['What', ...figures('Size')],
             storage.map(({ kind, octets: size }) => [kind, octets(size)]),
             '',
           )}
-          <p class="soft">"postrider usage" shows the tables; /metrics gives figures to Prometheus.</p>
-          <h2>Log</h2>
-          ${log(visit, lines)}`,
-      ),
+          <p class="soft">"postrider usage" shows the tables; /metrics gives figures to Prometheus.</p>`,
+      )}`,
+    })
+  },
+}
+
+const load: Place = {
+  path: '/server/load',
+  operator: true,
+  async show(visit) {
+    const samples = await visit.all(serverSamples, '/server/samples', 360)
+    return page(visit, {
+      title: 'Server',
+      about: 'The last hour: mail, the queue, memory and work.',
+      body: html`${parts('/server/load')} ${live(visit, hour(visit, samples.toReversed()))}`,
+    })
+  },
+}
+
+const logPage: Place = {
+  path: '/server/log',
+  operator: true,
+  async show(visit) {
+    const lines = await visit.all(logLines, '/server/log', 500)
+    return page(visit, {
+      title: 'Server',
+      about: 'What the server wrote since it began, the newest first.',
+      body: html`${parts('/server/log')} ${live(visit, log(visit, lines))}`,
     })
   },
 }
@@ -98,32 +147,40 @@ function minutes(
   }))
 }
 
-function hour(samples: readonly SampleResource[]): Html {
+function hour(visit: Visit, samples: readonly SampleResource[]): Html {
   if (samples.length === 0)
     return html`<div class="empty">The server has just begun; figures come every ten seconds.</div>`
   const line = (title: string, unit: string, value: (sample: SampleResource) => number): Html =>
-    html`<h3>${title}</h3>
-      ${lineChart(title, { unit, span: 3600, points: samples.map((sample) => [Date.parse(text(sample, 'at')) / SECOND, value(sample)]) })}`
+    lineChart({
+      title,
+      unit,
+      zone: visit.zone,
+      span: HOUR,
+      points: samples.map((sample) => [Date.parse(text(sample, 'at')), value(sample)]),
+    })
   const rounded =
     (name: SampleFigure, per = 1) =>
     (sample: SampleResource): number =>
       Math.round((number(sample, name) / per) * 10) / 10
   const rows = samples.filter((_, index) => index % 30 === samples.length % 30 || index === samples.length - 1)
-  return html`<h3>Mail a minute</h3>
-    <figure
-      class="chart"
-      data-chart="${JSON.stringify(minutes(samples))}"
-      data-span="3600"
-      aria-label="Mail a minute"
-    ></figure>
-    ${line('Recipients whose mail waits', 'waiting', rounded('waiting'))}
-    ${line('Memory, MB', 'MB', rounded('memory', 1_000_000))}
-    ${line('The main thread works, % of the time', '%', rounded('busy', 0.01))}
+  const mail = minutes(samples)
+  return html`${barChart({
+      title: 'Mail a minute',
+      zone: visit.zone,
+      at: mail.map(({ at }) => Date.parse(at)),
+      series: [
+        { name: 'Delivered', tone: 'good', values: mail.map(({ delivered }) => delivered) },
+        { name: 'Put off', tone: 'waits', values: mail.map(({ deferred }) => deferred) },
+        { name: 'Refused', tone: 'bad', values: mail.map(({ refused }) => refused) },
+      ],
+    })}
+    ${line('Recipients whose mail waits', '', rounded('waiting'))} ${line('Memory', 'MB', rounded('memory', 1_000_000))}
+    ${line('The main thread works', '% of the time', rounded('busy', 0.01))}
     <details>
       <summary>The figures as a table</summary>
       ${table(
         'The last hour',
-        ['At', ...['Waiting', 'Memory', 'Works'].map((title) => ({ title, figure: true as const }))],
+        [{ title: 'At', kind: 'time' }, ...figures('Waiting', 'Memory', 'Works')],
         rows.map((sample) => [
           time(sample.attributes.at),
           count(number(sample, 'waiting')),
@@ -150,13 +207,17 @@ function log(visit: Visit, lines: readonly Thing<typeof logLines>[]): Html {
   const shown = lines
     .filter((each) => grave[text(each, 'level') as keyof typeof grave] >= grave[least])
     .slice(0, SHOWN_LINES)
-  return html`<p class="soft">
-      The newest first, since the server began. Show
-      ${(['info', 'warn', 'error'] as const).map((level) => html`<a href="?level=${level}" ${level === least ? 'aria-current="true"' : ''}>${level === 'info' ? 'all' : level === 'warn' ? 'warnings' : 'errors'}</a> `)}
-    </p>
+  return html`<nav class="segments" aria-label="Level">
+      ${(['info', 'warn', 'error'] as const).map((level) => html`<a href="?level=${level}" ${level === least ? html`aria-current="true"` : ''}>${level === 'info' ? 'All' : level === 'warn' ? 'Warnings' : 'Errors'}</a>`)}
+    </nav>
     ${table(
       'Log',
-      ['At', '', 'Event', ''],
+      [
+        { title: 'At', kind: 'time' },
+        { title: 'Level', kind: 'status' },
+        { title: 'Event', width: 20 },
+        { title: 'More', wraps: true },
+      ],
       shown.map((each) => [
         exactTime(each.attributes.at),
         badge(text(each, 'level')),
@@ -167,7 +228,7 @@ function log(visit: Visit, lines: readonly Thing<typeof logLines>[]): Html {
     )}`
 }
 
-async function showPeople(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+async function showPeople(visit: Visit): Promise<Response> {
   const answer = await visit.get(people, '/people?page%5Bsize%5D=100')
   if (answer.status !== 200) found(answer)
   const rows = answer.many.map((each) => [
@@ -180,36 +241,58 @@ async function showPeople(visit: Visit, errors: Answer['errors'] = [], typed?: F
         : `reads the account of ${text(each, 'reads_for')}`,
     text(each, 'plan'),
     time(each.attributes.created_at),
-    text(each, 'reads_for') === '' ? button(visit, 'open', 'Open as', { fields: { id: each.id } }) : '',
+    text(each, 'reads_for') === '' ? button(visit, 'open', 'View account', { fields: { id: each.id } }) : '',
   ])
-  const fault = faultIn(errors, LABELS)
   return page(visit, {
     title: 'People',
     about: 'Who has an account here. Looking at somebody’s account is logged.',
+    actions: html`<a class="button" href="/people/new">Add person</a>`,
+    done: done(visit),
+    body: html`${table(
+      'People',
+      [
+        { title: 'Address', width: 30 },
+        'Name',
+        { title: 'Role', width: 25 },
+        { title: 'Plan', kind: 'figure' },
+        { title: 'Since', kind: 'time' },
+        { title: '', kind: 'action' },
+      ],
+      rows,
+      '',
+    )} `,
+  })
+}
+
+/** The form for a new person, empty or as it was refused. */
+async function showNewPerson(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+  const answer = await visit.get(people, '/people?page%5Bsize%5D=100')
+  const fault = faultIn(errors, LABELS)
+  return page(visit, {
+    title: 'Add a person',
+    crumbs: [['/people', 'People']],
     errors,
     labels: LABELS,
-    done: done(visit),
-    body: html`${table('People', ['Address', 'Name', 'Role', 'Plan', 'Since', ''], rows, '')}
-      <h2>Add a person</h2>
-      ${form(
-        visit,
-        'add',
-        html`${field({ name: 'email', label: LABELS.email, type: 'email', required: true, value: typed?.get('email') ?? '', error: fault('email'), hint: 'They sign in by a link that is mailed there, and set a password or a passkey then.' })}
-          ${field({ name: 'name', label: LABELS.name, value: typed?.get('name') ?? '', error: fault('name') })}
-          ${field({
-            name: 'reads_for',
-            label: LABELS.reads_for,
-            value: typed?.get('reads_for') ?? '',
-            options: [
-              ['', 'has an account of their own'],
-              ['operator', 'operator: sees and steers the whole server'],
-              ...answer.many
-                .filter((each) => text(each, 'reads_for') === '')
-                .map((each) => [text(each, 'email'), `only reads the account of ${text(each, 'email')}`] as const),
-            ],
-            error: fault('reads_for'),
-          })} <button>Add</button>`,
-      )}`,
+    body: html`${form(
+      visit,
+      'add',
+      html`${field({ name: 'email', label: LABELS.email, type: 'email', required: true, value: typed?.get('email') ?? '', error: fault('email'), hint: 'They sign in by a link that is mailed there, and set a password or a passkey then.' })}
+        ${field({ name: 'name', label: LABELS.name, value: typed?.get('name') ?? '', error: fault('name') })}
+        ${field({
+          name: 'reads_for',
+          label: LABELS.reads_for,
+          value: typed?.get('reads_for') ?? '',
+          options: [
+            ['', 'has an account of their own'],
+            ['operator', 'operator: sees and steers the whole server'],
+            ...answer.many
+              .filter((each) => text(each, 'reads_for') === '')
+              .map((each) => [text(each, 'email'), `only reads the account of ${text(each, 'email')}`] as const),
+          ],
+          error: fault('reads_for'),
+        })} <button>Add</button>`,
+      { to: '/people' },
+    )}`,
   })
 }
 
@@ -230,8 +313,10 @@ export const peoplePlace = (open: (visit: Visit, id: string | null) => Promise<R
         ...(role === 'operator' ? { operator: true } : role === '' ? {} : { reads_for: role }),
       },
     })
-    return answer.one ? lead(visit, '/people', 'added') : showPeople(visit, answer.errors, given)
+    return answer.one ? lead(visit, '/people', 'added') : showNewPerson(visit, answer.errors, given)
   },
 })
 
-export const serverPlaces = [health]
+const newPerson: Place = { path: '/people/new', operator: true, show: (visit) => showNewPerson(visit) }
+
+export const serverPlaces = [health, load, logPage, newPerson]

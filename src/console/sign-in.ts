@@ -16,7 +16,7 @@ import type { People } from '../webui/browser-session.ts'
 import { readObject, readText } from '../webui/plain-page.ts'
 import { isReadHere } from '../inbound/recipients.ts'
 import { guard, plainPage } from '../webui/frame.ts'
-import { openedByHand } from '../webui/origin.ts'
+import { openedByHand, ownPath } from '../webui/origin.ts'
 import { codePage, heldFields, heldForm, linkPage, signInPage } from './sign-in-forms.ts'
 
 /** A sign-in with the fields of a form that it interrupted, which are a few KB (D112). */
@@ -32,10 +32,6 @@ export interface SignInDeps {
   /** Wakes the loop that sends notices by mail. */
   noticed: () => void
 }
-
-/** The page after the sign-in: always a page of this server. */
-const nextOf = (given: string | undefined): string =>
-  given !== undefined && /^\/(?![/\\])[\x21-\x7e]*$/.test(given) && given.length < 2000 ? given : '/'
 
 interface SignInParts extends SignInDeps {
   passkeys: PasskeyCeremonies
@@ -58,7 +54,7 @@ export function createSignIn(options: SignInDeps): Hono {
 const clientOf = ({ deps }: SignInParts, context: Context): string => rateKey(context, deps.config.http)
 
 async function showSignIn({ deps, people }: SignInParts, context: Context): Promise<Response> {
-  const next = nextOf(context.req.query('next'))
+  const next = ownPath(context.req.query('next'))
   const token = context.req.query('link')
   if (token === undefined)
     return people.signedIn(context) ? context.redirect(next, 303) : signInPage(context, people, next)
@@ -94,7 +90,7 @@ interface SignInStep {
 async function signIn(shared: SignInParts, context: Context): Promise<Response> {
   const { deps, noticed, ours, people } = shared
   const form = new URLSearchParams((await readText(context, deps, MAX_FORM)) ?? '')
-  const next = nextOf(form.get('next') ?? undefined)
+  const next = ownPath(form.get('next') ?? undefined)
   const held = form.get('held') ?? ''
   if (!ours(context) || !people.proves(context, form.get('proof') ?? '', undefined, 'sign-in'))
     return signInPage(context, people, next, {
@@ -178,7 +174,7 @@ async function afterwards(people: People, context: Context, user: User, next: st
 async function showHeld({ deps, ours, people }: SignInParts, context: Context): Promise<Response> {
   const form = new URLSearchParams((await readText(context, deps, MAX_FORM)) ?? '')
   const person = people.signedIn(context)
-  const next = nextOf(form.get('next') ?? undefined)
+  const next = ownPath(form.get('next') ?? undefined)
   if (!ours(context) || !person || !people.proves(context, form.get('proof') ?? '', undefined, 'held'))
     return context.redirect(`/sign-in?next=${encodeURIComponent(next)}`, 303)
   return plainPage(context, {
@@ -197,7 +193,7 @@ async function signInByPasskey({ deps, ours, passkeys, people }: SignInParts, co
   const user = await passkeys.answered(browser, body['response'] as AuthenticationResponseJSON)
   if (!user) return context.json({ error: 'This passkey is not known here.' }, 403)
   await people.signIn(context, user)
-  return context.json({ next: nextOf(context.req.query('next')) })
+  return context.json({ next: ownPath(context.req.query('next')) })
 }
 
 async function addPasskey(shared: SignInParts, context: Context): Promise<Response> {

@@ -4,7 +4,19 @@ import { lanes } from './api.ts'
 import { HELD_LOOKED_AT, type HoldingCampaign } from './queue/waiting.ts'
 import { page } from '../webui/frame.ts'
 import { button } from '../webui/forms.ts'
-import { counted, badge, count, live, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
+import {
+  counted,
+  badge,
+  count,
+  figures,
+  live,
+  pageOf,
+  pager,
+  table,
+  time,
+  timeUntil,
+  type Html,
+} from '../webui/widgets.ts'
 import { done, found, lead, type Place } from '../webui/place.ts'
 import { flag, number, objects, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
@@ -45,7 +57,7 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
       count(waiting),
       count(held),
       count(number(lane, 'active')),
-      time(lane.attributes.next_attempt_at),
+      timeUntil(lane.attributes.next_attempt_at),
       text(lane, 'response'),
       html`<div class="row">
         ${isEmpty ? '' : button(visit, 'retry', 'Try now', { fields })}
@@ -53,7 +65,7 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
         ${
           isEmpty
             ? ''
-            : button(visit, 'drop', 'Give up', {
+            : button(visit, 'drop', 'Fail now', {
                 fields,
                 danger: true,
                 confirm: `${counted(waiting, 'recipient')} at ${text(lane, 'domain')} will fail, and the senders are told. This cannot be taken back.`,
@@ -73,13 +85,11 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
       html`${table(
         'Receiving domains',
         [
-          'Domain',
-          { title: 'Waiting', figure: true },
-          { title: 'Of these held', figure: true },
-          { title: 'Under way', figure: true },
-          'Next try',
-          'Last answer',
-          'Do',
+          { title: 'Domain', width: 25, wraps: true },
+          ...figures('Waiting', 'Held', 'Under way'),
+          { title: 'Next try', kind: 'time' },
+          { title: 'Last answer', wraps: true },
+          { title: '', kind: 'actions' },
         ],
         rows,
         'Nothing waits.',

@@ -22,7 +22,9 @@ const PURPOSES = [
   ['marketing', 'campaigns only'],
 ] as const
 
-async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+const ADD = html`<a class="button" href="/domains/new">Add domain</a>`
+
+async function showAll(visit: Visit): Promise<Response> {
   const answer = await visit.get(domains, `/domains?${pageOf(visit)}`)
   const rows = answer.many.map((domain) => [
     html`<a href="/domains/${text(domain, 'name')}">${text(domain, 'name')}</a>`,
@@ -30,32 +32,46 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     text(domain, 'purpose'),
     time(domain.attributes.checked_at),
   ])
-  const fault = faultIn(errors, LABELS)
   return page(visit, {
     title: 'Domains',
     about: 'Mail leaves from a domain once its records are in DNS.',
-    errors,
-    labels: LABELS,
+    actions: visit.reading ? '' : ADD,
     done: done(visit),
     body: html`${live(
       visit,
-      html`${table('Domains', ['Domain', 'Status', 'For', 'Last looked at'], rows, 'No domain yet. Add the one that your mail comes from.')}
+      html`${table(
+        'Domains',
+        ['Domain', { title: 'Status', kind: 'status' }, 'For', { title: 'Last looked at', kind: 'time' }],
+        rows,
+        html`<p>No domain yet. Add the one that your mail comes from.</p>
+          ${visit.reading ? '' : ADD}`,
+      )}
       ${pager(visit, answer)}`,
-    )}
-    ${
-      visit.reading
-        ? ''
-        : html`<h2>Add a domain</h2>
-            ${form(
-              visit,
-              'add',
-              html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', hint: 'Such as example.org: the part after the @ in your sender address.', error: fault('name') })}
-                ${field({ name: 'purpose', label: LABELS.purpose, options: PURPOSES, value: typed?.get('purpose') || 'both' })}
-                <button>Add</button>`,
-            )}`
-    }`,
+    )}`,
   })
 }
+
+/** The form for a new domain, empty or as it was refused. */
+function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Response | Promise<Response> {
+  const fault = faultIn(errors, LABELS)
+  return page(visit, {
+    title: 'Add a domain',
+    about: 'You get records to publish in its DNS. Mail leaves once the required ones are found.',
+    crumbs: [['/domains', 'Domains']],
+    errors,
+    labels: LABELS,
+    body: form(
+      visit,
+      'add',
+      html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', hint: 'Such as example.org: the part after the @ in your sender address.', error: fault('name') })}
+        ${field({ name: 'purpose', label: LABELS.purpose, options: PURPOSES, value: typed?.get('purpose') || 'both' })}
+        <button>Add</button>`,
+      { to: '/domains' },
+    ),
+  })
+}
+
+const fresh: Place = { path: '/domains/new', changes: true, show: (visit) => showNew(visit) }
 
 const list: Place = {
   path: '/domains',
@@ -67,7 +83,7 @@ const list: Place = {
     })
     return answer.one
       ? lead(visit, `/domains/${text(thingOf(domains, answer.one), 'name')}`, 'added')
-      : showAll(visit, answer.errors, given)
+      : showNew(visit, answer.errors, given)
   },
 }
 
@@ -114,7 +130,7 @@ async function showOne(visit: Visit, reputation: Panel, errors: Answer['errors']
   ])
   return page(visit, {
     title: text(domain, 'name'),
-    about: 'A sending domain: its records in DNS, its tracking, its key.',
+    crumbs: [['/domains', 'Domains']],
     errors,
     done: done(visit),
     body: html`${live(
@@ -144,9 +160,15 @@ const purposeOf = (record: RecordResource): string => {
 const recordsTable = (domain: DomainResource, all: readonly RecordResource[]): Html =>
   table(
     'Records',
-    ['', 'What for', 'Name', 'Should say', 'DNS says'],
+    [
+      { title: 'State', kind: 'status' },
+      { title: 'What for', width: 15 },
+      'Host',
+      { title: 'Value', width: 30 },
+      { title: 'Found', width: 20 },
+    ],
     all.map((record, at) => [
-      badge(flag(record, 'verified') ? 'ok' : flag(record, 'required') ? 'pending' : 'advised'),
+      badge(flag(record, 'verified') ? 'ok' : flag(record, 'required') ? 'pending' : 'recommended'),
       purposeOf(record),
       copy(`n${at}`, text(record, 'name')),
       copy(`v${at}`, text(record, 'value')),
@@ -158,10 +180,10 @@ const recordsTable = (domain: DomainResource, all: readonly RecordResource[]): H
 
 const advisedTable = (advised: readonly Thing<typeof advisedRecords>[]): Html =>
   html`<details>
-    <summary>Advised records</summary>
+    <summary>Recommended records</summary>
     ${table(
       'Advised records',
-      ['What for', 'Type', 'Name', 'Should say'],
+      [{ title: 'What for', width: 20 }, { title: 'Type', kind: 'figure' }, { title: 'Host', width: 30 }, 'Value'],
       advised.map((record, at) => [
         text(record, 'record_type').replaceAll('_', ' '),
         text(record, 'dns_type'),
@@ -227,4 +249,4 @@ const one = (reputation: Panel): Place => ({
   },
 })
 
-export const domainPlaces = (reputation: Panel): Place[] => [list, one(reputation)]
+export const domainPlaces = (reputation: Panel): Place[] => [fresh, list, one(reputation)]

@@ -10,36 +10,51 @@ import { faultIn, objects, record, text, texts, type Answer, type Visit } from '
 
 const LABELS = { name: 'Name', address: 'Address' } as const
 
-async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+const ADD = html`<a class="button" href="/inboxes/new">Add inbox</a>`
+
+async function showAll(visit: Visit): Promise<Response> {
   const answer = await visit.get(inboxes, `/inboxes?${pageOf(visit)}`)
   const rows = answer.many.map((inbox) => [
     html`<a href="/inboxes/${inbox.id}">${text(inbox, 'name')}</a>`,
     text(inbox, 'address'),
     time(inbox.attributes.created_at),
   ])
-  const fault = faultIn(errors, LABELS)
   return page(visit, {
     title: 'Inboxes',
     about: 'Addresses of your domains whose mail is kept and shown here.',
-    errors,
-    labels: LABELS,
+    actions: visit.reading ? '' : ADD,
     done: done(visit),
-    body: html`${table('Inboxes', ['Name', 'Address', 'Since'], rows, 'No inbox yet. The first one of a domain asks for an MX record.')}
-    ${pager(visit, answer)}
-    ${
-      visit.reading
-        ? ''
-        : html`<h2>Add an inbox</h2>
-            ${form(
-              visit,
-              'add',
-              html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
-                ${field({ name: 'address', label: LABELS.address, type: 'email', required: true, value: typed?.get('address') ?? '', error: fault('address') })}
-                <button>Add</button>`,
-            )}`
-    }`,
+    body: html`${table(
+      'Inboxes',
+      ['Name', 'Address', { title: 'Since', kind: 'time' }],
+      rows,
+      html`<p>No inbox yet. The first one of a domain asks for an MX record.</p>
+        ${visit.reading ? '' : ADD}`,
+    )}
+    ${pager(visit, answer)}`,
   })
 }
+
+/** The form for a new inbox, empty or as it was refused. */
+function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Response | Promise<Response> {
+  const fault = faultIn(errors, LABELS)
+  return page(visit, {
+    title: 'Add an inbox',
+    crumbs: [['/inboxes', 'Inboxes']],
+    errors,
+    labels: LABELS,
+    body: form(
+      visit,
+      'add',
+      html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
+        ${field({ name: 'address', label: LABELS.address, type: 'email', required: true, value: typed?.get('address') ?? '', error: fault('address') })}
+        <button>Add</button>`,
+      { to: '/inboxes' },
+    ),
+  })
+}
+
+const fresh: Place = { path: '/inboxes/new', changes: true, show: (visit) => showNew(visit) }
 
 const list: Place = {
   path: '/inboxes',
@@ -49,7 +64,7 @@ const list: Place = {
       type: 'inboxes',
       attributes: { name: given.get('name'), address: given.get('address') },
     })
-    return answer.one ? lead(visit, `/inboxes/${answer.one.id}`, 'added') : showAll(visit, answer.errors, given)
+    return answer.one ? lead(visit, `/inboxes/${answer.one.id}`, 'added') : showNew(visit, answer.errors, given)
   },
 }
 
@@ -64,26 +79,35 @@ async function showInbox(visit: Visit, errors: Answer['errors'] = []): Promise<R
   return page(visit, {
     title: text(one, 'name'),
     about: `What came to ${text(one, 'address')}.`,
+    crumbs: [['/inboxes', 'Inboxes']],
     errors: [...errors, ...answer.errors],
     done: done(visit),
     body: html`${search(visit, 'Search')}
-    ${live(
-      visit,
-      html`${table(
-        'Messages',
-        ['Received', 'From', 'Subject', 'Status', 'Verdicts'],
-        answer.many.map((mail) => [
-          time(mail.attributes.received_at ?? mail.attributes.created_at),
-          text(mail, 'from') || text(mail, 'sender'),
-          html`<a href="/inboxes/${id}/mail/${mail.id}">${text(mail, 'subject') || '(no subject)'}</a>`,
-          badge(text(mail, 'status')),
-          verdicts(record(mail, 'authentication')),
-        ]),
-        q === '' ? 'Nothing came yet.' : 'Nothing fits.',
+      ${live(
+        visit,
+        html`${table(
+          'Messages',
+          [
+            { title: 'Received', kind: 'time' },
+            { title: 'From', width: 25 },
+            'Subject',
+            { title: 'Status', kind: 'status' },
+            { title: 'Sender check', width: 20 },
+          ],
+          answer.many.map((mail) => [
+            time(mail.attributes.received_at ?? mail.attributes.created_at),
+            text(mail, 'from') || text(mail, 'sender'),
+            html`<a href="/inboxes/${id}/mail/${mail.id}">${text(mail, 'subject') || '(no subject)'}</a>`,
+            badge(text(mail, 'status')),
+            verdicts(record(mail, 'authentication')),
+          ]),
+          q === '' ? 'Nothing came yet.' : 'Nothing fits.',
+        )}
+        ${pager(visit, answer)}`,
       )}
-      ${pager(visit, answer)}`,
-    )}
-    ${button(visit, 'remove', 'Remove the inbox', { danger: true, confirm: 'It receives nothing any more. What it received stays readable.' })}`,
+      <p class="apart">
+        ${button(visit, 'remove', 'Remove the inbox', { danger: true, confirm: 'It receives nothing any more. What it received stays readable.' })}
+      </p>`,
   })
 }
 
@@ -123,14 +147,17 @@ const message: Place = {
     const meaning = MEANING[text(one, 'status')] ?? ''
     return page(visit, {
       title: text(one, 'subject') || '(no subject)',
-      about: 'A message as it came.',
+      crumbs: [
+        ['/inboxes', 'Inboxes'],
+        [`/inboxes/${visit.context.req.param('inbox') ?? ''}`, 'Inbox'],
+      ],
       body: html`${meaning === '' ? '' : html`<div class="alert">${meaning} ${text(one, 'reason')}</div>`}
         ${facts([
           ['From', text(one, 'from') || text(one, 'sender')],
           ['To', texts(one, 'recipients').join(', ')],
           ['Received', time(one.attributes.received_at ?? one.attributes.created_at)],
           ['Status', badge(text(one, 'status'))],
-          ['Verdicts', verdicts(record(one, 'authentication'))],
+          ['Sender check', verdicts(record(one, 'authentication'))],
         ])}
         ${
           text(one, 'html') === ''
@@ -165,4 +192,4 @@ ${headers.flatMap(([name, value]) => [value].flat().map((each) => `${name}: ${ea
   },
 }
 
-export const inboxPlaces = [message, inbox, list]
+export const inboxPlaces = [fresh, message, inbox, list]

@@ -25,12 +25,7 @@ const PERMANENT = {
 /** Rows in one request; the API's own limit. */
 const AT_ONCE = 1000
 
-async function show(
-  visit: Visit,
-  errors: Answer['errors'] = [],
-  typed?: Form,
-  report: Html | '' = '',
-): Promise<Response> {
+async function show(visit: Visit, errors: Answer['errors'] = [], report: Html | '' = ''): Promise<Response> {
   const q = visit.query('q')
   const [answer, options] = await Promise.all([
     visit.get(
@@ -39,6 +34,7 @@ async function show(
     ),
     visit.names('/domains'),
   ])
+  const mayAdd = !visit.reading && options.length > 0
   const names = namesOf(answer.included)
   const rows = answer.many.map((each) => [
     text(each, 'email'),
@@ -49,7 +45,7 @@ async function show(
     each.attributes.expires_at === null ? 'for good' : time(each.attributes.expires_at),
     text(each, 'reason') in PERMANENT
       ? html`<span class="soft">${PERMANENT[text(each, 'reason') as keyof typeof PERMANENT]}</span>`
-      : button(visit, 'remove', 'Take back', {
+      : button(visit, 'remove', 'Allow again', {
           fields: { id: each.id },
           confirm: `${text(each, 'email')} gets mail again.`,
         }),
@@ -57,13 +53,28 @@ async function show(
   return page(visit, {
     title: 'Suppressions',
     about: 'Addresses that your domains do not write to, and why.',
+    actions: html`<a class="button plain" href="/suppressions/export.csv">Export</a>
+      ${mayAdd ? html`<a class="button" href="/suppressions/new">Add addresses</a>` : ''}`,
     errors,
-    labels: LABELS,
     done: done(visit),
     body: html`${report} ${search(visit, 'Search an address')}
-      ${table('Suppressions', ['Address', 'Reason', 'Stops', 'Domain', 'Since', 'Until', ''], rows, q === '' ? 'Nobody is suppressed. Bounces and complaints bring addresses here by themselves.' : 'No address holds that.')}
+      ${table(
+        'Suppressions',
+        [
+          'Address',
+          { title: 'Reason', kind: 'status' },
+          { title: 'Stops', width: 10 },
+          { title: 'Domain', width: 15 },
+          { title: 'Since', kind: 'time' },
+          { title: 'Until', kind: 'time' },
+          { title: '', width: 20, wraps: true },
+        ],
+        rows,
+        q === ''
+          ? 'Nobody is suppressed. Bounces and complaints bring addresses here by themselves.'
+          : 'No address holds that.',
+      )}
       ${pager(visit, answer)}
-      <p><a href="/suppressions/export.csv">Export all as CSV</a></p>
       <details>
         <summary>An address is right after all</summary>
         <p>
@@ -71,24 +82,37 @@ async function show(
           address works now, or its owner asks for your mail, the operator of this server removes the entry with
           <code>postrider suppression remove ADDRESS --domain DOMAIN</code>.
         </p>
-      </details>
-      ${visit.reading || options.length === 0 ? '' : addition(visit, options, typed)}`,
+      </details> `,
   })
 }
 
+/** The form that adds addresses, empty or as it was refused. */
+async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+  const options = await visit.names('/domains')
+  return page(visit, {
+    title: 'Add addresses',
+    about: 'Your domains do not write to them any more.',
+    crumbs: [['/suppressions', 'Suppressions']],
+    errors,
+    labels: LABELS,
+    body: addition(visit, options, typed),
+  })
+}
+
+const fresh: Place = { path: '/suppressions/new', changes: true, show: (visit) => showNew(visit) }
+
 const addition = (visit: Visit, options: FormField['options'] & {}, typed: Form | undefined): Html =>
-  html`<h2>Add addresses</h2>
-    ${form(
-      visit,
-      'add',
-      html`${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
-        ${field({ name: 'emails', label: LABELS.emails, lines: 4, value: typed?.get('emails') ?? '' })}
-        ${field({ name: 'file', label: 'Or a CSV file', type: 'file', accept: '.csv,.json,text/csv,application/json', hint: 'A column "email", and if you like "reason".' })}
-        ${programField(Object.keys(SUPPRESSORS), typed?.get('from') ?? '')}
-        ${field({ name: 'reason', label: 'Reason', options: REASONS.map((each) => [each, each.replaceAll('_', ' ')] as const), value: typed?.get('reason') || 'manual' })}
-        <button>Add</button>`,
-      { multipart: true },
-    )}`
+  form(
+    visit,
+    'add',
+    html`${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
+      ${field({ name: 'emails', label: LABELS.emails, lines: 4, value: typed?.get('emails') ?? '' })}
+      ${field({ name: 'file', label: 'Or a CSV file', type: 'file', accept: '.csv,.json,text/csv,application/json', hint: 'A column "email", and if you like "reason".' })}
+      ${programField(Object.keys(SUPPRESSORS), typed?.get('from') ?? '')}
+      ${field({ name: 'reason', label: 'Reason', options: REASONS.map((each) => [each, each.replaceAll('_', ' ')] as const), value: typed?.get('reason') || 'manual' })}
+      <button>Add</button>`,
+    { multipart: true, to: '/suppressions' },
+  )
 
 interface Entries {
   /** What the API is given: typed addresses, or entries of a file in rows of titles that it reads. */
@@ -134,7 +158,7 @@ const addressed = (errors: Answer['errors'], rows: readonly { email: string }[])
 
 async function add(visit: Visit, given: Form): Promise<Response> {
   const entries = await entriesOf(visit, given)
-  if (typeof entries === 'string') return show(visit, [{ code: 'invalid', field: 'emails', detail: entries }], given)
+  if (typeof entries === 'string') return showNew(visit, [{ code: 'invalid', field: 'emails', detail: entries }], given)
   const { attribute, errors, rows } = entries
   const sums = { created: 0, updated: 0, skipped: entries.skipped }
   for (let from = 0; from < rows.length; from += AT_ONCE) {
@@ -143,7 +167,7 @@ async function add(visit: Visit, given: Form): Promise<Response> {
       attributes: { [attribute]: rows.slice(from, from + AT_ONCE) },
       relationships: { domain: { data: { type: 'domains', id: given.get('domain') } } },
     })
-    if (!answer.one) return show(visit, addressed(answer.errors, rows.slice(from)), given)
+    if (!answer.one) return showNew(visit, addressed(answer.errors, rows.slice(from)), given)
     for (const name of namesIn(sums)) sums[name] += number(thingOf(suppressionImports, answer.one), name)
   }
   if (attribute === 'suppressions') return lead(visit, '/suppressions', 'added')
@@ -151,7 +175,7 @@ async function add(visit: Visit, given: Form): Promise<Response> {
     <p>${count(sums.created)} added, ${count(sums.updated)} stopped more widely, ${count(sums.skipped)} skipped.</p>
     ${errors.length === 0 ? '' : named(errors, 50)}
   </div>`
-  return show(visit, [], undefined, report)
+  return show(visit, [], report)
 }
 
 const list: Place = {
@@ -179,4 +203,4 @@ const download: Place = {
     }),
 }
 
-export const suppressionPlaces = [download, list]
+export const suppressionPlaces = [fresh, download, list]

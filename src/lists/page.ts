@@ -2,7 +2,19 @@
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
-import { counted, badge, count, pageOf, pager, search, table, time, type Html } from '../webui/widgets.ts'
+import {
+  counted,
+  badge,
+  count,
+  figures,
+  pageOf,
+  pager,
+  search,
+  table,
+  tabs,
+  time,
+  type Html,
+} from '../webui/widgets.ts'
 import { sendContacts, named, preview, programField, readingOf } from './page-import.ts'
 import { PRESETS } from './programs.ts'
 import { audiences, contacts } from '../campaigns/api-audiences.ts'
@@ -24,7 +36,9 @@ import { valuesOf } from '../schema/tables.ts'
 
 const LABELS = { name: 'Name', domain: 'Sending domain', email: 'Address' } as const
 
-async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+const ADD = html`<a class="button" href="/audiences/new">New audience</a>`
+
+async function showAll(visit: Visit): Promise<Response> {
   const [answer, options] = await Promise.all([
     visit.get(audiences, `/audiences?include=domain&${pageOf(visit)}`),
     visit.names('/domains'),
@@ -36,29 +50,41 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     names.get(relatedId(audience, 'domain') ?? '') ?? '',
     text(audience, 'description'),
   ])
-  const fault = faultIn(errors, LABELS)
+  const mayAdd = !visit.reading && options.length > 0
+  const noneYet = html`<p>No audience yet. Create one, then import your contacts.</p>
+    ${mayAdd ? ADD : visit.reading ? '' : html`<a class="button" href="/domains/new">Add a domain first</a>`}`
   return page(visit, {
     title: 'Audiences',
     about: 'Lists of people who asked for your news. A campaign goes to one audience.',
-    errors,
-    labels: LABELS,
+    actions: mayAdd ? ADD : '',
     done: done(visit),
-    body: html`${table('Audiences', ['Name', { title: 'Contacts', figure: true }, 'Sends from', 'About'], rows, 'No audience yet. Make one, then import your contacts.')}
-    ${pager(visit, answer)}
-    ${
-      visit.reading || options.length === 0
-        ? ''
-        : html`<h2>New audience</h2>
-            ${form(
-              visit,
-              'add',
-              html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
-                ${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
-                <button>Make it</button>`,
-            )}`
-    }`,
+    body: html`${table('Audiences', ['Name', ...figures('Contacts'), 'Sends from', 'About'], rows, noneYet)}
+    ${pager(visit, answer)}`,
   })
 }
+
+/** The form for a new audience, empty or as it was refused. */
+async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+  const options = await visit.names('/domains')
+  const fault = faultIn(errors, LABELS)
+  return page(visit, {
+    title: 'New audience',
+    about: 'After it is made, you import your contacts.',
+    crumbs: [['/audiences', 'Audiences']],
+    errors,
+    labels: LABELS,
+    body: form(
+      visit,
+      'add',
+      html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
+        ${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
+        <button>Create audience</button>`,
+      { to: '/audiences' },
+    ),
+  })
+}
+
+const fresh: Place = { path: '/audiences/new', changes: true, show: (visit) => showNew(visit) }
 
 const list: Place = {
   path: '/audiences',
@@ -69,7 +95,7 @@ const list: Place = {
       attributes: { name: given.get('name') },
       relationships: { domain: { data: { type: 'domains', id: given.get('domain') } } },
     })
-    return answer.one ? lead(visit, `/audiences/${answer.one.id}`, 'added') : showAll(visit, answer.errors, given)
+    return answer.one ? lead(visit, `/audiences/${answer.one.id}`, 'added') : showNew(visit, answer.errors, given)
   },
 }
 
@@ -89,7 +115,7 @@ interface Showing {
   typed?: Form
 }
 
-async function showOne(visit: Visit, { errors = [], extra = '', typed }: Showing = {}): Promise<Response> {
+async function showOne(visit: Visit, { errors = [], extra = '' }: Showing = {}): Promise<Response> {
   const id = visit.context.req.param('id')!
   const { one } = found(await visit.get(audiences, `/audiences/${id}`))
   const q = visit.query('q')
@@ -105,23 +131,28 @@ async function showOne(visit: Visit, { errors = [], extra = '', typed }: Showing
   return page(visit, {
     title: text(one, 'name'),
     about: `${counted(number(one, 'contacts_count'), 'contact')}, those who left included.`,
+    crumbs: [['/audiences', 'Audiences']],
+    actions: html`<a class="button plain" href="/audiences/${id}/export.csv">Export</a> ${
+        visit.reading
+          ? ''
+          : html`<a class="button plain" href="/audiences/${id}/add">Add or import</a>
+              <a class="button" href="/campaigns/new?audience=${id}">Write to them</a>`
+      }`,
     errors: [...errors, ...answer.errors],
     labels: LABELS,
     done: done(visit),
     body: html`${extra} ${search(visit, 'Search an address or a name', '', status === '' ? {} : { status })}
-      <nav class="tabs" aria-label="Status">
-        ${['', ...STATUSES].map(
-          (each) =>
-            html`<a
-              href="/audiences/${id}${each === '' ? '' : `?status=${each}`}"
-              ${each === status ? html`aria-current="true"` : ''}
-              >${each === '' ? 'all' : each}</a
-            >`,
-        )}
-      </nav>
+      ${tabs(
+        'Status',
+        ['', ...STATUSES].map((each) => ({
+          to: `/audiences/${id}${each === '' ? '' : `?status=${each}`}`,
+          name: each === '' ? 'all' : each,
+          here: each === status,
+        })),
+      )}
       ${table(
         'Contacts',
-        ['Address', 'Name', 'Status', 'Since'],
+        ['Address', 'Name', { title: 'Status', kind: 'status' }, { title: 'Since', kind: 'time' }],
         answer.many.map((contact) => [
           html`<a href="/audiences/${id}/contacts/${contact.id}">${text(contact, 'email')}</a>`,
           text(contact, 'name'),
@@ -131,27 +162,41 @@ async function showOne(visit: Visit, { errors = [], extra = '', typed }: Showing
         q === '' && status === '' ? 'Nobody yet. Import a file below, or add somebody.' : 'Nobody fits.',
       )}
       ${pager(visit, answer)}
-      <p>
-        <a href="/audiences/${id}/export.csv">Export as CSV</a> ·
-        <a href="/campaigns/new?audience=${id}">Write a campaign to them</a>
-      </p>
-      ${visit.reading ? '' : changes(visit, open.many, typed)}`,
+      <p class="apart">
+        ${button(visit, 'remove', 'Remove the audience', { danger: true, confirm: removal(open.many) })}
+      </p>`,
   })
 }
 
-/** The forms that change an audience; `waiting` are the campaigns that need it. */
-const changes = (visit: Visit, waiting: readonly Thing<typeof campaigns>[], typed: Form | undefined): Html =>
-  html`<h2>Add a contact</h2>
-    ${form(visit, 'add', html`${field({ name: 'email', label: 'Address', type: 'email', required: true, value: typed?.get('email') ?? '' })} ${field({ name: 'name', label: 'Name', value: typed?.get('name') ?? '' })}<button>Add</button>`)}
-    <h2>Import a CSV file</h2>
+/** The forms that bring contacts: one by hand, or a file; empty, or as they were refused. */
+async function showAdditions(visit: Visit, { errors = [], extra = '', typed }: Showing = {}): Promise<Response> {
+  const id = visit.context.req.param('id')!
+  const { one } = found(await visit.get(audiences, `/audiences/${id}`))
+  return page(visit, {
+    title: 'Add or import contacts',
+    crumbs: [
+      ['/audiences', 'Audiences'],
+      [`/audiences/${id}`, text(one, 'name')],
+    ],
+    errors,
+    labels: LABELS,
+    body: html`${extra} ${changes(visit, `/audiences/${id}`, typed)}`,
+  })
+}
+
+const additions: Place = { path: '/audiences/:id/add', changes: true, show: (visit) => showAdditions(visit) }
+
+const changes = (visit: Visit, to: string, typed: Form | undefined): Html =>
+  html`<h2>Import a file</h2>
     ${form(
       visit,
       'preview',
-      html`${field({ name: 'file', label: 'File', type: 'file', accept: '.csv,.json,text/csv,application/json', required: true, hint: 'A column "email"; "name" and all others become fields. A column of status says who has left: they are not subscribed.' })}
+      html`${field({ name: 'file', label: 'File', type: 'file', accept: '.csv,.json,text/csv,application/json', required: true, hint: 'CSV or JSON with a column "email"; "name" and all others become fields. A column of status says who has left: they are not subscribed.' })}
         ${programField(Object.keys(PRESETS))} <button>Look at it first</button>`,
-      { multipart: true },
+      { multipart: true, to },
     )}
-    <p class="apart">${button(visit, 'remove', 'Remove the audience', { danger: true, confirm: removal(waiting) })}</p>`
+    <h2>Add one contact</h2>
+    ${form(visit, 'add', html`${field({ name: 'email', label: 'Address', type: 'email', required: true, value: typed?.get('email') ?? '' })} ${field({ name: 'name', label: 'Name', value: typed?.get('name') ?? '' })}<button>Add</button>`, { to })}`
 
 const audience: Place = {
   path: '/audiences/:id',
@@ -165,8 +210,8 @@ const audience: Place = {
     if (given.action === 'preview' || given.action === 'import') {
       const reading = await readingOf(given)
       if (typeof reading === 'string')
-        return showOne(visit, { errors: [{ code: 'invalid', field: undefined, detail: reading }] })
-      if (given.action === 'preview') return showOne(visit, { extra: preview(visit, reading) })
+        return showAdditions(visit, { errors: [{ code: 'invalid', field: undefined, detail: reading }] })
+      if (given.action === 'preview') return showAdditions(visit, { extra: preview(visit, reading) })
       const { created, problems, skipped, suppressed, unsubscribed, updated } = await sendContacts(visit, id, reading)
       const sums = [
         `${count(created)} added`,
@@ -187,7 +232,7 @@ const audience: Place = {
     })
     return answer.one
       ? lead(visit, `/audiences/${id}`, 'added')
-      : showOne(visit, { errors: answer.errors, typed: given })
+      : showAdditions(visit, { errors: answer.errors, typed: given })
   },
 }
 
@@ -211,4 +256,4 @@ const download: Place = {
   },
 }
 
-export const audiencePlaces = [download, audience, list]
+export const audiencePlaces = [fresh, additions, download, audience, list]

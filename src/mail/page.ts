@@ -13,6 +13,7 @@ import {
   search,
   table,
   time,
+  timeUntil,
   type Html,
 } from '../webui/widgets.ts'
 import { done, found, lead, type Place } from '../webui/place.ts'
@@ -66,7 +67,13 @@ const list: Place = {
         visit,
         html`${table(
           'Mail',
-          ['To', 'Status', 'Subject', 'Accepted', 'From'],
+          [
+            'To',
+            { title: 'Status', kind: 'status' },
+            'Subject',
+            { title: 'Accepted', kind: 'time' },
+            { title: 'From', width: 20 },
+          ],
           rows,
           q === ''
             ? html`No mail yet. <a href="/tokens">Make a token</a>; your program sends with it, over HTTP or SMTP.`
@@ -90,7 +97,7 @@ type AttemptResource = Thing<typeof attempts>
 type Told = Thing<typeof outboundWebhooks>
 
 function timeline(mail: MailResource, tried: readonly AttemptResource[], told: readonly Told[]): Html {
-  const steps: TimelineStep[] = [{ at: text(mail, 'created_at'), what: html`Accepted; it was on the disk.` }]
+  const steps: TimelineStep[] = [{ at: text(mail, 'created_at'), what: html`Accepted` }]
   for (const attempt of tried) {
     const said = answerOf(attempt.attributes)
     if (flag(attempt, 'reported')) {
@@ -154,8 +161,18 @@ function recipients(mail: MailResource): Html {
   const rows = objects(mail, 'recipients')
   return table(
     'Recipients',
-    ['Recipient', 'As', 'Status', 'Last answer', 'Next try'],
-    rows.map((each) => [each.address, each.role, badge(each.status), each.response ?? '', time(each.next_attempt_at)]),
+    [
+      { title: 'Recipient', width: 30 },
+      { title: 'Status', kind: 'status' },
+      { title: 'Last answer', wraps: true },
+      { title: 'Next try', kind: 'time' },
+    ],
+    rows.map((each) => [
+      html`${each.address} ${each.role === 'to' ? '' : html`<span class="soft">${each.role}</span>`}`,
+      badge(each.status),
+      each.response ?? '',
+      timeUntil(each.next_attempt_at),
+    ]),
     'Nobody.',
   )
 }
@@ -166,7 +183,7 @@ function inQueue(visit: Visit, mail: MailResource): Html | '' {
   if (!visit.operator || !waits) return ''
   return html`<div class="row">
     ${button(visit, 'retry', 'Try now')} ${button(visit, 'hold', 'Hold')} ${button(visit, 'release', 'Release')}
-    ${button(visit, 'drop', 'Give up', { danger: true, confirm: 'The recipients that still wait fail. This cannot be taken back.' })}
+    ${button(visit, 'drop', 'Fail now', { danger: true, confirm: 'The recipients that still wait fail. This cannot be taken back.' })}
   </div>`
 }
 
@@ -183,7 +200,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
   const files = objects(one, 'attachments').length
   return page(visit, {
     title: text(one, 'subject') || '(no subject)',
-    about: 'One mail: its delivery, the replies of the servers, and its contents.',
+    crumbs: [['/mail', 'Mail']],
     errors,
     done: done(visit),
     body: html`${live(
@@ -220,10 +237,12 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
                   <button>Send again</button>`,
               )}`
       }
-      ${button(visit, 'remove', 'Remove the stored mail', {
-        danger: true,
-        confirm: 'The mail and its text are removed here. What was delivered is not taken back.',
-      })}`,
+      <p class="apart">
+        ${button(visit, 'remove', 'Remove the stored mail', {
+          danger: true,
+          confirm: 'The mail and its text are removed here. What was delivered is not taken back.',
+        })}
+      </p>`,
   })
 }
 

@@ -44,7 +44,7 @@ async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): 
     }
     ${live(
       visit,
-      html`${table('Requests', ['What', 'Whom (hash)', 'Status', 'Asked', 'Done'], rows, 'Nobody has asked yet.')}
+      html`${table('Requests', ['What', 'Person (hash)', { title: 'Status', kind: 'status' }, { title: 'Asked', kind: 'time' }, { title: 'Done', kind: 'time' }], rows, 'Nobody has asked yet.')}
       ${pager(visit, answer)}`,
     )}`,
   })

@@ -10,7 +10,12 @@ import { count, EXTENSION, words } from '../jsonapi/fields.ts'
 
 const PERIODS = { '24h': DAY, '7d': 7 * DAY, '30d': 30 * DAY } as const
 type PeriodName = keyof typeof PERIODS
-const filters = { period: { column: 'period', about: 'How far back: 24h (when absent), 7d or 30d.' } }
+const filters = {
+  period: {
+    column: 'period',
+    about: 'How far back: 24h (when absent), 7d or 30d; days are days of UTC, today is the last of them.',
+  },
+}
 const MAX_RECEIVERS = 500
 const REFUSALS = 3
 
@@ -23,8 +28,8 @@ function periodOf({ filters: asked, now }: Call<ApiDeps> & { filters: ReadonlyMa
   if (more.length > 0 || !Object.hasOwn(PERIODS, period))
     throw refuse('unsupported_filter', 'The period is 24h, 7d or 30d.', { parameter: 'filter[period]' })
   const since = now - PERIODS[period as PeriodName]
-  // The figures of past days are stored by whole days, so a long period begins with a whole day.
-  return { period: period as PeriodName, since: period === '24h' ? since : Math.floor(since / DAY) * DAY }
+  // The figures of past days are stored by whole days (UTC), so a long period is this day and whole days before it.
+  return { period: period as PeriodName, since: period === '24h' ? since : Math.ceil(since / DAY) * DAY }
 }
 
 const share = (part: number, whole: number): number => (whole === 0 ? 0 : Math.round((part / whole) * 1e5) / 1e5)

@@ -1,5 +1,5 @@
 // The reputation of a sending domain, as the page of the domain shows it.
-import { count, percent, table, type Html } from '../webui/widgets.ts'
+import { count, figures, percent, table, type Html } from '../webui/widgets.ts'
 import { found } from '../webui/place.ts'
 import { objects, type Visit } from '../webui/visit.ts'
 import { domainReputation } from './api-domain.ts'
@@ -10,7 +10,7 @@ export async function domainDays(visit: Visit, domainId: string): Promise<Html> 
   const share = (part: number, whole: number): string => (whole === 0 ? '–' : percent(part / whole))
   return table(
     'Reputation',
-    ['Day', ...['Delivered', 'Bounced', 'Complaints'].map((title) => ({ title, figure: true as const }))],
+    ['Day', ...figures('Delivered', 'Bounced', 'Complaints')],
     objects(one, 'series')
       .toReversed()
       .map(({ at, bounces, complaints, deliveries }) => [

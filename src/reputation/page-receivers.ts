@@ -1,7 +1,7 @@
 // Figures by receiver: which mailbox providers and domains accept the mail, and why others refuse it.
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
-import { count, live, pageOf, pager, percent, table } from '../webui/widgets.ts'
+import { count, figures, live, pageOf, pager, percent, table } from '../webui/widgets.ts'
 import { receivers } from './api-statistics.ts'
 import type { Place } from '../webui/place.ts'
 import { number, text, objects } from '../webui/visit.ts'
@@ -38,23 +38,20 @@ export const receiversPlace: Place = {
       ]
     })
     return page(visit, {
-      title: 'By receiver',
+      title: 'Receivers',
       about:
         'Which providers and domains accept your mail, how fast, and why others refuse it. Mail that bounced after it was accepted counts as delivered here.',
       errors: answer.errors,
-      body: html`${periods(visit, period)}
-      ${live(
+      actions: periods(visit, period),
+      body: html`${live(
         visit,
         html`${table(
           'Receivers',
           [
-            'Receiver',
-            { title: 'Mails', figure: true },
-            { title: 'Delivered', figure: true },
-            { title: 'Put off', figure: true },
-            { title: 'Refused', figure: true },
-            'Half arrived',
-            'Commonest refusals',
+            { title: 'Receiver', width: 20 },
+            ...figures('Mails', 'Delivered', 'Put off', 'Refused'),
+            { title: 'Typical time', kind: 'time' },
+            { title: 'What they said', wraps: true },
           ],
           rows,
           'No mail in this time. Choose a longer one.',

@@ -2,7 +2,7 @@
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { button } from '../webui/forms.ts'
-import { badge, count, live, pageOf, pager, table, time } from '../webui/widgets.ts'
+import { badge, count, figures, live, pageOf, pager, table, time } from '../webui/widgets.ts'
 import { agents } from './api.ts'
 import { done, lead, type Place } from '../webui/place.ts'
 import { number, text, type Answer, type Visit } from '../webui/visit.ts'
@@ -36,13 +36,11 @@ async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Respon
         'Agents',
         [
           'Agent',
-          'Pool',
+          { title: 'Pool', kind: 'status' },
           'Pace',
-          { title: 'Delivered', figure: true },
-          { title: 'Bounced', figure: true },
-          { title: 'Complaints', figure: true },
+          ...figures('Delivered', 'Bounced', 'Complaints'),
           'Now',
-          '',
+          { title: '', kind: 'action' },
         ],
         rows,
         html`No agent has sent yet. A mail names its agent in <code>agent_id</code>.`,

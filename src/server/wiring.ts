@@ -112,7 +112,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     bodies: new Budget(memoryHere() / 4, shareOf(memoryHere() / 4)),
     fetching,
     followers: DOMAIN_FOLLOWERS,
-    operations: createOperations(shared),
+    operations: createOperations(shared, options.keys !== undefined),
     ports: { starttls: [], tls: [] },
     samples: new Samples(shared),
     signIns: new SignIns(store, clock),

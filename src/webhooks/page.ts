@@ -3,7 +3,19 @@ import { html } from 'hono/html'
 import { EVENT_TYPES } from '../states/events.ts'
 import { page } from '../webui/frame.ts'
 import { button, choices, field, form, secretShown } from '../webui/forms.ts'
-import { badge, counted, exactTime, facts, live, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
+import {
+  badge,
+  counted,
+  exactTime,
+  facts,
+  figures,
+  live,
+  pageOf,
+  pager,
+  table,
+  time,
+  type Html,
+} from '../webui/widgets.ts'
 import { outboundWebhooks, webhooks } from './api.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
 import { faultIn, number, text, texts, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
@@ -20,7 +32,7 @@ const stateOf = (webhook: WebhookResource): Html => {
   const failures = number(webhook, 'consecutive_failures')
   const failing = text(webhook, 'status') === 'active' && failures > 0
   return failing
-    ? html`${badge('failing')} <span class="soft">${counted(failures, 'attempt')} in a row</span>`
+    ? html`${badge('failing')} <span class="soft">${counted(failures, 'failure')}</span>`
     : badge(text(webhook, 'status'))
 }
 
@@ -42,7 +54,7 @@ function troublesOf(webhook: WebhookResource): (readonly [string, Html | string]
   ]
 }
 
-async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+async function showAll(visit: Visit): Promise<Response> {
   const [answer, options] = await Promise.all([
     visit.get(webhooks, `/webhooks?${pageOf(visit)}`),
     visit.names('/domains'),
@@ -53,31 +65,43 @@ async function showAll(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     stateOf(webhook),
     eventsOf(webhook),
   ])
-  const fault = faultIn(errors, LABELS)
+  const mayAdd = !visit.reading && options.length > 0
+  const noneYet = html`<p>No webhook yet. With one, your program hears what became of each mail.</p>
+    ${mayAdd ? html`<a class="button" href="/webhooks/new">New webhook</a>` : ''}`
   return page(visit, {
     title: 'Webhooks',
     about: 'What happens to your mail is pushed to addresses of yours, signed.',
-    errors,
-    labels: LABELS,
+    actions: mayAdd ? html`<a class="button" href="/webhooks/new">New webhook</a>` : '',
     done: done(visit),
-    body: html`${table('Webhooks', ['Name', 'Address', 'Status', 'Events'], rows, 'No webhook yet.')}
-    ${pager(visit, answer)}
-    ${
-      visit.reading || options.length === 0
-        ? ''
-        : html`<h2>Add a webhook</h2>
-            ${form(
-              visit,
-              'add',
-              html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
-                ${field({ name: 'url', label: LABELS.url, type: 'url', required: true, value: typed?.get('url') ?? '', hint: 'https://…', error: fault('url') })}
-                ${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
-                ${choices({ name: 'events', label: LABELS.events, hint: 'Choose none to get all.', options: EVENT_TYPES.map((each) => [each, ''] as const), chosen: typed?.all('events') ?? [], error: fault('events') })}
-                <button>Add</button>`,
-            )}`
-    }`,
+    body: html`${table('Webhooks', [{ title: 'Name', width: 20 }, 'Address', { title: 'Status', width: 20 }, 'Events'], rows, noneYet)}
+    ${pager(visit, answer)}`,
   })
 }
+
+/** The form for a new webhook, empty or as it was refused. */
+async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+  const options = await visit.names('/domains')
+  const fault = faultIn(errors, LABELS)
+  return page(visit, {
+    title: 'New webhook',
+    about: 'Each event is posted to the address as JSON, signed with a secret that you see once.',
+    crumbs: [['/webhooks', 'Webhooks']],
+    errors,
+    labels: LABELS,
+    body: form(
+      visit,
+      'add',
+      html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
+        ${field({ name: 'url', label: LABELS.url, type: 'url', required: true, value: typed?.get('url') ?? '', hint: 'https://…', error: fault('url') })}
+        ${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
+        ${choices({ name: 'events', label: LABELS.events, hint: 'Choose none to get all.', options: EVENT_TYPES.map((each) => [each, ''] as const), chosen: typed?.all('events') ?? [], error: fault('events') })}
+        <button>Add</button>`,
+      { to: '/webhooks' },
+    ),
+  })
+}
+
+const fresh: Place = { path: '/webhooks/new', changes: true, show: (visit) => showNew(visit) }
 
 const list: Place = {
   path: '/webhooks',
@@ -94,7 +118,7 @@ const list: Place = {
     })
     return answer.one
       ? visit.leadToSecret(`/webhooks/${answer.one.id}`, text(thingOf(webhooks, answer.one), 'secret'))
-      : showAll(visit, answer.errors, given)
+      : showNew(visit, answer.errors, given)
   },
 }
 
@@ -106,7 +130,8 @@ async function showOne(visit: Visit, id: string, errors: Answer['errors'] = []):
   const to = `/webhooks/${id}`
   return page(visit, {
     title: text(one, 'name'),
-    about: 'One endpoint, and all events that were sent to it.',
+    about: 'An endpoint, and all events that were sent to it.',
+    crumbs: [['/webhooks', 'Webhooks']],
     errors,
     done: done(visit),
     body: html`${secret === undefined ? '' : secretShown('the signing secret', secret)}
@@ -128,7 +153,13 @@ async function showOne(visit: Visit, id: string, errors: Answer['errors'] = []):
         visit,
         html`${table(
           'Deliveries',
-          ['When', 'Event', 'Outcome', { title: 'Attempts', figure: true }, 'Answer', ''],
+          [
+            { title: 'When', kind: 'time' },
+            'Event',
+            { title: 'Outcome', kind: 'status' },
+            ...figures('Attempts', 'Answer'),
+            { title: '', kind: 'action' },
+          ],
           deliveries.many.map((each) => [
             exactTime(each.attributes.created_at),
             html`<a href="/webhooks/deliveries/${each.id}">${text(each, 'event')}</a>`,
@@ -185,6 +216,7 @@ const delivery: Place = {
     return page(visit, {
       title: text(each, 'event'),
       about: 'An event that was sent to an endpoint, and the endpoint’s answer.',
+      crumbs: [['/webhooks', 'Webhooks']],
       body: html`${facts([
           ['Outcome', badge(text(each, 'outcome'))],
           ['Attempts', text(each, 'attempts') || '0'],
@@ -200,4 +232,4 @@ const delivery: Place = {
   },
 }
 
-export const webhookPlaces = [delivery, list, one]
+export const webhookPlaces = [fresh, delivery, list, one]

@@ -1,32 +1,66 @@
 // The frame of every page: head, navigation, and security headers.
 import type { Context } from 'hono'
 import { html } from 'hono/html'
+import { getCookie } from 'hono/cookie'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
+import { isOneOf } from '../base/one-of.ts'
+import { FAVICON, icon, mark, type Icon } from './icons.ts'
 import type { Cell, Html } from './widgets.ts'
 import { refusals } from './forms.ts'
 import type { Answer, Labels, Visit } from './visit.ts'
 
-/** The places of the console, and whether only operators see them. */
-const PLACES: readonly (readonly [path: string, name: string, operator?: true])[] = [
-  ['/', 'Overview'],
-  ['/mail', 'Mail'],
-  ['/receivers', 'Receivers'],
-  ['/campaigns', 'Campaigns'],
-  ['/audiences', 'Audiences'],
-  ['/inboxes', 'Inboxes'],
-  ['/suppressions', 'Suppressions'],
-  ['/domains', 'Domains'],
-  ['/webhooks', 'Webhooks'],
-  ['/tokens', 'Tokens'],
-  ['/agents', 'Agents'],
-  ['/privacy', 'Privacy'],
-  ['/queue', 'Queue', true],
-  ['/server', 'Server', true],
-  ['/people', 'People', true],
+interface MenuEntry {
+  path: string
+  name: string
+  icon: Icon
+  /** For operators only. */
+  operator?: true
+  /** Shows only to the owner of an account what it holds. */
+  own?: true
+}
+
+/** The places of the console, in groups. */
+const PLACES: readonly { group: string; entries: readonly MenuEntry[] }[] = [
+  { group: '', entries: [{ path: '/', name: 'Overview', icon: 'overview' }] },
+  {
+    group: 'Delivery',
+    entries: [
+      { path: '/mail', name: 'Mail', icon: 'mail' },
+      { path: '/receivers', name: 'Receivers', icon: 'receivers' },
+      { path: '/queue', name: 'Queue', icon: 'queue', operator: true },
+      { path: '/suppressions', name: 'Suppressions', icon: 'suppressions' },
+    ],
+  },
+  {
+    group: 'Newsletters',
+    entries: [
+      { path: '/campaigns', name: 'Campaigns', icon: 'campaigns' },
+      { path: '/audiences', name: 'Audiences', icon: 'audiences' },
+    ],
+  },
+  { group: 'Receive', entries: [{ path: '/inboxes', name: 'Inboxes', icon: 'inboxes' }] },
+  {
+    group: 'Set up',
+    entries: [
+      { path: '/domains', name: 'Domains', icon: 'domains' },
+      { path: '/tokens', name: 'Tokens', icon: 'tokens', own: true },
+      { path: '/webhooks', name: 'Webhooks', icon: 'webhooks' },
+      { path: '/agents', name: 'Agents', icon: 'agents' },
+      { path: '/docs', name: 'API reference', icon: 'reference' },
+    ],
+  },
+  {
+    group: 'Admin',
+    entries: [
+      { path: '/people', name: 'People', icon: 'people', operator: true },
+      { path: '/server', name: 'Server', icon: 'server', operator: true },
+      { path: '/privacy', name: 'Privacy', icon: 'privacy', own: true },
+    ],
+  },
 ]
 
 const POLICY =
-  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; frame-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 /** Headers of every answer of the console. */
 export function guard(context: Context, policy = POLICY): void {
@@ -43,6 +77,10 @@ export interface Page {
   title: string
   /** One sentence about the page's purpose. */
   about?: string
+  /** The pages above this one. */
+  crumbs?: readonly (readonly [path: string, name: string])[]
+  /** What the page is mainly there to do: buttons and links at the right of its head. */
+  actions?: Cell
   body: Cell
   /** The API's refusal of the last action. */
   errors?: Answer['errors']
@@ -55,36 +93,83 @@ export interface Page {
   scripts?: readonly string[]
 }
 
+/** What a person chose for the look of pages; a browser keeps it in a cookie. */
+export const THEMES = ['light', 'dark'] as const
+
+const themeOf = (context: Context): Html | '' => {
+  const chosen = getCookie(context, 'theme')
+  return isOneOf(THEMES, chosen ?? '') ? html`data-theme="${chosen}"` : ''
+}
+
 const head = (title: string, scripts: readonly string[]): Html =>
   html`<head>
     <meta charset="utf-8" />
     <meta name="viewport" content="width=device-width, initial-scale=1" />
     <meta name="htmx-config" content='{"allowEval":false,"includeIndicatorStyles":false,"historyCacheSize":0}' />
     <title>${title} · Postrider</title>
+    <link rel="preload" href="/assets/inter-latin.woff2" as="font" type="font/woff2" crossorigin />
     <link rel="stylesheet" href="/assets/console.css" />
-    <link rel="icon" href="data:," />
+    <link rel="icon" href="${FAVICON}" />
     ${['console.js', ...scripts].map((name) => html`<script type="module" src="/assets/${name}"></script>`)}
   </head>`
 
-/** Places that show only to the owner of an account what they hold. */
-const OWN = new Set(['/tokens', '/privacy'])
-
 function menu({ context, operator, reading }: Visit): Html {
   const here = context.req.path
-  const places = PLACES.filter(([path, , forOperators]) => (!forOperators || operator) && !(reading && OWN.has(path)))
   const isHere = (path: string): boolean => (path === '/' ? here === '/' : here === path || here.startsWith(`${path}/`))
+  const groups = PLACES.map(({ entries, group }) => ({
+    group,
+    entries: entries.filter(({ operator: forOperators, own }) => (!forOperators || operator) && !(own && reading)),
+  })).filter(({ entries }) => entries.length > 0)
   return html`<nav aria-label="Places">
     <details class="menu" open>
-      <summary>Menu</summary>
+      <summary>${icon('menu')} Menu</summary>
       <ul>
-        ${places.map(
-          ([path, name]) =>
-            html`<li><a href="${path}" ${isHere(path) ? html`aria-current="page"` : ''}>${name}</a></li>`,
+        ${groups.map(
+          ({ entries, group }) =>
+            html`${group === '' ? '' : html`<li class="group">${group}</li>`}
+            ${entries.map(
+              (entry) =>
+                html`<li>
+                  <a href="${entry.path}" ${isHere(entry.path) ? html`aria-current="page"` : ''}
+                    >${icon(entry.icon)} ${entry.name}</a
+                  >
+                </li>`,
+            )}`,
         )}
-        <li><a href="/docs">API reference</a></li>
       </ul>
     </details>
   </nav>`
+}
+
+/** The menu of the person: the account, the look of the pages, and the way out. */
+function personMenu({ context, person, proof }: Visit): Html {
+  const { email, name } = person.user
+  const chosen = getCookie(context, 'theme')
+  const look = (theme: string, words: string): Html =>
+    html`<button class="entry" name="theme" value="${theme}" aria-pressed="${String((chosen ?? '') === theme)}">
+      ${words}
+    </button>`
+  return html`<div class="who">
+    <button class="avatar" type="button" popovertarget="person" aria-label="Account of ${email}">
+      ${(name || email).slice(0, 1)}
+    </button>
+    <div id="person" class="popover" popover>
+      <p class="whose">
+        <strong>${name || email}</strong>${name ? html`<br /><span class="soft">${email}</span>` : ''}
+      </p>
+      <a href="/account">${icon('account')} Your account</a>
+      <form method="post" action="/theme" class="inline">
+        <input type="hidden" name="proof" value="${proof}" />
+        <input type="hidden" name="back" value="${context.req.path}" />
+        <p class="label">Look</p>
+        ${look('', 'As the system')} ${look('light', 'Light')} ${look('dark', 'Dark')}
+      </form>
+      <form method="post" action="/sign-out" class="inline">
+        <input type="hidden" name="proof" value="${proof}" />
+        <button class="entry">${icon('leave')} Sign out</button>
+      </form>
+    </div>
+  </div>`
 }
 
 const elsewhereNote = ({ account, proof }: Visit): Html =>
@@ -99,19 +184,20 @@ const elsewhereNote = ({ account, proof }: Visit): Html =>
 /** A page of a signed-in person. */
 export function page(
   visit: Visit,
-  { about, body, done, errors = [], labels, scripts = [], status = 200, title }: Page,
+  { about, actions, body, crumbs = [], done, errors = [], labels, scripts = [], status = 200, title }: Page,
 ): Response | Promise<Response> {
-  const { context, elsewhere, person } = visit
+  const { context, elsewhere } = visit
   guard(context)
   return context.html(
     html`<!doctype html>
-      <html lang="en">
+      <html lang="en" ${themeOf(context)}>
         ${head(title, scripts)}
         <body>
           <a class="skip" href="#main">To the content</a>
-          <header>
-            <a class="brand" href="/">Postrider</a>
+          <header class="bar">
+            <a class="brand" href="/" aria-label="Postrider, overview">${mark()} <span>Postrider</span></a>
             <form class="find" method="get" action="/mail" role="search" aria-label="Mail">
+              ${icon('search')}
               <input type="hidden" name="from" value="anywhere" />
               <input
                 id="find"
@@ -121,22 +207,31 @@ export function page(
                 placeholder="Search mail: address or subject"
                 autocomplete="off"
               />
+              <kbd aria-hidden="true">/</kbd>
             </form>
-            <div class="who">
-              <a href="/account">${person.user.email}</a>
-              <form method="post" action="/sign-out" class="inline">
-                <input type="hidden" name="proof" value="${visit.proof}" /><button class="plain">Sign out</button>
-              </form>
-            </div>
+            ${personMenu(visit)}
           </header>
           <div class="columns">
             ${menu(visit)}
             <main id="main">
               ${elsewhere ? elsewhereNote(visit) : ''}
-              <h1>${title}</h1>
-              ${about === undefined ? '' : html`<p class="soft">${about}</p>`}
-              ${done === undefined || done === '' || errors.length > 0 ? '' : html`<p class="done" role="status">${done}</p>`}
+              ${
+                crumbs.length === 0
+                  ? ''
+                  : html`<nav class="crumbs" aria-label="Pages above">
+                      ${crumbs.map(([path, name]) => html`<a href="${path}">${name}</a> / `)}
+                    </nav>`
+              }
+              <header class="head">
+                <div>
+                  <h1>${title}</h1>
+                  ${about === undefined ? '' : html`<p class="soft">${about}</p>`}
+                </div>
+                ${actions === undefined || actions === '' ? '' : html`<div class="do">${actions}</div>`}
+              </header>
+              ${done === undefined || done === '' || errors.length > 0 ? '' : html`<p class="toast" role="status">${done}</p>`}
               ${refusals(errors, labels)} ${body}
+              <noscript><p class="soft">Times are in UTC.</p></noscript>
             </main>
           </div>
         </body>
@@ -153,10 +248,11 @@ export function plainPage(
   guard(context)
   return context.html(
     html`<!doctype html>
-      <html lang="en">
+      <html lang="en" ${themeOf(context)}>
         ${head(title, [])}
         <body class="narrow">
           <main id="main">
+            <p class="brand">${mark()} Postrider</p>
             <h1>${title}</h1>
             ${body}
           </main>

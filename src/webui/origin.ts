@@ -7,6 +7,10 @@ interface OriginDeps {
   config: { http: Pick<Config['http'], 'public_url'> }
 }
 
+/** A path of this server that a request names, such as the page after the sign-in; '/' for anything else. */
+export const ownPath = (given: string | undefined): string =>
+  given !== undefined && /^\/(?![/\\])[\x21-\x7e]*$/.test(given) && given.length < 2000 ? given : '/'
+
 /** Whether a request comes from a page of this server; browsers send the origin of a form (RFC 6454). */
 export function isOurs({ config }: OriginDeps, context: Context): boolean {
   const origin = context.req.header('origin')

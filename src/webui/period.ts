@@ -9,7 +9,7 @@ export const periodOf = (visit: Visit, otherwise = '24h'): string =>
   isOneOf(PERIODS, visit.query('period')) ? visit.query('period') : otherwise
 
 export const periods = (visit: Visit, now: string): Html =>
-  html`<nav class="tabs" aria-label="Period">
+  html`<nav class="segments" aria-label="Period">
     ${PERIODS.map(
       (each) =>
         html`<a href="${visit.context.req.path}?period=${each}" ${each === now ? html`aria-current="true"` : ''}

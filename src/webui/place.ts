@@ -44,6 +44,8 @@ export interface Place {
   path: string
   /** For operators only; other people get 404, as if the place did not exist. */
   operator?: true
+  /** The page only changes something: it is not shown to who may only read. */
+  changes?: true
   show: (visit: Visit) => ShownPage
   act?: (visit: Visit, form: Form) => ShownPage
   /** What a form's question says more about what was typed, where no script asks it. */

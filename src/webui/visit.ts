@@ -1,6 +1,7 @@
 // A signed-in person's request for a page: the account that it shows, the person's rights, and requests to the API for
 // that person. All rules are in the API; a page only reads and shows.
 import type { Context } from 'hono'
+import { getCookie } from 'hono/cookie'
 import { JSON_API } from '../jsonapi/media.ts'
 import type { Caller, Resource } from '../jsonapi/resource.ts'
 import type { AttributesOf, LinkageOf, NamesOf } from '../jsonapi/shown.ts'
@@ -61,7 +62,7 @@ interface ReceivedDocument {
 const READING = new Set(SCOPES.filter((scope) => scope.endsWith(':read')))
 const ALL: ReadonlySet<string> = new Set(SCOPES)
 
-const READS = 'You may look at this account, and change nothing in it.'
+export const READS = 'You may look at this account, and change nothing in it.'
 
 /** The key of the account that a person sees. */
 export const shownTo = ({ session, user }: Person): number =>
@@ -125,12 +126,19 @@ export class Visit {
 
   /** Leads to a page that shows a secret, this once. */
   leadToSecret(path: string, secret: string): Response {
-    return this.context.redirect(`${path}?secret=${this.#once.keep(this.person.session.id, secret)}`, 303)
+    const joint = path.includes('?') ? '&' : '?'
+    return this.context.redirect(`${path}${joint}secret=${this.#once.keep(this.person.session.id, secret)}`, 303)
   }
 
   /** The secret that this page was led to show; undefined when it was shown, or is another session's. */
   get secret(): string | undefined {
     return this.#once.take(this.person.session.id, this.query('secret'))
+  }
+
+  /** The person's time zone, as the browser told it; UTC before it did, and for a name that is none. */
+  get zone(): string {
+    const told = getCookie(this.context, 'tz') ?? ''
+    return /^[A-Za-z][\w+/-]{0,60}$/.test(told) && isZone(told) ? told : 'UTC'
   }
 
   /** A query parameter of the page. */
@@ -213,6 +221,14 @@ export class Visit {
       cursor = next
     }
     return rows
+  }
+}
+
+function isZone(name: string): boolean {
+  try {
+    return Boolean(new Intl.DateTimeFormat('en', { timeZone: name }))
+  } catch {
+    return false
   }
 }
 

@@ -6,10 +6,19 @@ import type { Answer, Visit } from './visit.ts'
 export type Html = HtmlEscapedString | Promise<HtmlEscapedString>
 export type Cell = Html | string | number
 
-const pointInTime = (iso: unknown, digits: number): Html =>
+/** How a point in time is shown: short, with its seconds, or as the time until then. */
+type TimeForm = 'short' | 'seconds' | 'until'
+
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec']
+
+/** "24 Nov 15:04", in UTC. */
+const shortly = (iso: string, digits: number): string =>
+  `${Number(iso.slice(8, 10))} ${MONTHS[Number(iso.slice(5, 7)) - 1] ?? ''} ${iso.slice(11, digits)}`
+
+const pointInTime = (iso: unknown, form: TimeForm): Html =>
   typeof iso === 'string' && iso !== ''
-    ? html`<time datetime="${iso}" title="${iso}" ${digits > MINUTES ? html`data-seconds` : ''}
-        >${iso.slice(0, digits).replace('T', ' ')} UTC</time
+    ? html`<time datetime="${iso}" title="${iso}" data-form="${form}"
+        >${shortly(iso, form === 'seconds' ? SECONDS : MINUTES)}</time
       >`
     : html`<span class="soft">–</span>`
 
@@ -17,19 +26,21 @@ const pointInTime = (iso: unknown, digits: number): Html =>
 const MINUTES = 16
 const SECONDS = 19
 
-/** A point in time: written in UTC, and shown in the reader's time zone when scripts run. */
-export const time = (iso: unknown): Html => pointInTime(iso, MINUTES)
+/** A point in time: written in UTC, and shown in the reader's time zone when scripts run. The whole is its title. */
+export const time = (iso: unknown): Html => pointInTime(iso, 'short')
 /** A point in time with its seconds, where the order of steps matters. */
-export const exactTime = (iso: unknown): Html => pointInTime(iso, SECONDS)
+export const exactTime = (iso: unknown): Html => pointInTime(iso, 'seconds')
+/** A point in time that comes, such as the next attempt: "in 4 min". */
+export const timeUntil = (iso: unknown): Html => pointInTime(iso, 'until')
 
 export const count = (value: number): string => value.toLocaleString('en')
 /** A number with its noun: "1 row", "2 rows". */
 export const counted = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? '' : 's'}`
-export const percent = (share: number): string => `${(share * 100).toFixed(share > 0 && share < 0.01 ? 2 : 1)} %`
+export const percent = (share: number): string => `${(share * 100).toFixed(share > 0 && share < 0.01 ? 2 : 1)}%`
 
 /** A number of octets with its unit. */
 export function octets(value: number): string {
-  const unit = ['octets', 'KB', 'MB', 'GB', 'TB']
+  const unit = ['bytes', 'KB', 'MB', 'GB', 'TB']
   let at = 0
   let size = value
   for (; size >= 1000 && at < unit.length - 1; at++) size /= 1000
@@ -83,31 +94,50 @@ export const badge = (state: string): Html =>
     >${state.replaceAll('_', ' ')}</span
   >`
 
+/** What a column holds. It decides its width, and where its cells stand in a row on a phone. */
+type ColumnKind = 'text' | 'status' | 'time' | 'figure' | 'action' | 'actions'
+
 export interface TableColumn {
   title: string
-  /** A column of figures, aligned to the right. */
-  figure?: true
+  /** `text` when it is absent. */
+  kind?: ColumnKind
+  /** The share of the table in percent; columns of text without one divide what is left. */
+  width?: 10 | 15 | 20 | 25 | 30 | 40
+  /** Long texts take several lines; otherwise they end with an ellipsis. */
+  wraps?: true
+}
+
+/** Columns of figures, as most tables have several. */
+export const figures = (...titles: readonly string[]): TableColumn[] =>
+  titles.map((title) => ({ title, kind: 'figure' }))
+
+/** Where the cells of a column stand in the two lines that a row has on a phone; what has no place comes below. */
+function phonePlaces(columns: readonly TableColumn[]): string[] {
+  const free = { text: ['p1', 'p3'], status: ['p4'], time: ['p2'], figure: [], action: [], actions: [] }
+  return columns.map(({ kind = 'text' }) => {
+    const places: string[] = free[kind]
+    return places.shift() ?? (kind === 'action' || kind === 'actions' ? '' : 'px')
+  })
 }
 
 /**
- * A table; on narrow screens each row is a block with the titles of the columns before its values. `empty` names the
- * next step when there are no rows.
+ * A table with one line a row; on a phone a row is two lines. `empty` names the next step when there are no rows.
  */
 export function table(
   caption: string,
-  columns: readonly (string | TableColumn)[],
+  given: readonly (string | TableColumn)[],
   rows: readonly (readonly Cell[])[],
   empty: Cell,
 ): Html {
   if (rows.length === 0) return html`<div class="empty">${empty}</div>`
-  const titleOf = (at: number): string => {
-    const column = columns[at]!
-    return typeof column === 'string' ? column : column.title
-  }
-  const figure = (at: number): string => {
-    const column = columns[at]
-    return typeof column === 'object' && column.figure ? 'figure' : ''
-  }
+  const columns = given.map((each): TableColumn => (typeof each === 'string' ? { title: each } : each))
+  const places = phonePlaces(columns)
+  const shown = columns.map(({ kind, title, width, wraps }, at) => ({
+    title,
+    look: [kind ? `k-${kind}` : '', width ? `w${width}` : '', wraps ? 'wraps' : '', places[at]]
+      .filter(Boolean)
+      .join(' '),
+  }))
   return html`<div class="scroll" tabindex="0" role="region" aria-label="${caption}">
     <table>
       <caption class="hidden">
@@ -115,20 +145,42 @@ export function table(
       </caption>
       <thead>
         <tr>
-          ${columns.map((_, at) => (titleOf(at) === '' ? html`<td></td>` : html`<th scope="col" class="${figure(at)}">${titleOf(at)}</th>`))}
+          ${shown.map(({ look, title }) => (title === '' ? html`<td class="${look}"></td>` : html`<th scope="col" class="${look}">${title}</th>`))}
         </tr>
       </thead>
       <tbody>
         ${rows.map(
           (row) =>
             html`<tr>
-              ${row.map((cell, at) => html`<td class="${figure(at)}" data-title="${titleOf(at)}">${cell}</td>`)}
+              ${row.map((cell, at) => html`<td class="${shown[at]?.look ?? ''}" data-title="${shown[at]?.title ?? ''}">${cell}</td>`)}
             </tr>`,
         )}
       </tbody>
     </table>
   </div>`
 }
+
+/** A figure with its name; with an address it leads to what it counts. */
+export const tile = (label: string, value: Cell, more: { to?: string; note?: Cell } = {}): Html => {
+  const body = html`<span>${label}</span><strong>${value}</strong>${more.note === undefined ? '' : more.note}`
+  return more.to === undefined
+    ? html`<div class="tile">${body}</div>`
+    : html`<a class="tile" href="${more.to}">${body}</a>`
+}
+
+/** Tabs below the head of a page: links to its parts, with counts where there are some. */
+export const tabs = (
+  label: string,
+  links: readonly { to: string; name: string; count?: number; here: boolean }[],
+): Html =>
+  html`<nav class="tabs" aria-label="${label}">
+    ${links.map(
+      ({ count: some, here, name, to }) =>
+        html`<a href="${to}" ${here ? html`aria-current="true"` : ''}
+          >${name}${some === undefined ? '' : ` ${count(some)}`}</a
+        >`,
+    )}
+  </nav>`
 
 /** Links to the previous and the next page; they keep the query. */
 export function pager(visit: Visit, { next, previous }: Pick<Answer, 'next' | 'previous'>): Html | '' {
@@ -139,8 +191,8 @@ export function pager(visit: Visit, { next, previous }: Pick<Answer, 'next' | 'p
     return url.pathname + url.search
   }
   return html`<nav class="pager" aria-label="Pages">
-    ${previous === null ? '' : html`<a href="${to(previous)}" rel="prev">Newer</a>`}
-    ${next === null ? '' : html`<a href="${to(next)}" rel="next">Older</a>`}
+    ${previous === null ? '' : html`<a class="button plain small" href="${to(previous)}" rel="prev">Newer</a>`}
+    ${next === null ? '' : html`<a class="button plain small" href="${to(next)}" rel="next">Older</a>`}
   </nav>`
 }
 
@@ -162,18 +214,12 @@ export const search = (visit: Visit, label: string, hint = '', hidden: Record<st
     ${hint === '' ? '' : html`<p class="soft">${hint}</p>`}
   </form>`
 
-/** A line of one figure over time: pairs of a time in seconds and a value. `span`: it covers at least these seconds. */
-export const lineChart = (
-  title: string,
-  { points, span, unit }: { unit: string; span: number; points: readonly (readonly [at: number, value: number])[] },
-): Html =>
-  html`<figure
-    class="chart"
-    data-line="${JSON.stringify(points)}"
-    data-unit="${unit}"
-    data-span="${span}"
-    aria-label="${title}"
-  ></figure>`
+/** Code to copy. */
+export const codeShown = (id: string, code: string): Html =>
+  html`<div class="code">
+    <button class="plain small" type="button" data-copy="${id}">Copy</button>
+    <pre tabindex="0" id="${id}">${code}</pre>
+  </div>`
 
 /** A list of names and values. */
 export const facts = (rows: readonly (readonly [name: string, value: Cell])[]): Html =>

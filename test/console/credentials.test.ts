@@ -214,7 +214,7 @@ describe('links', () => {
 describe('what was typed when the session ended (D115)', () => {
   test('is kept only of a form that this server wrote, sent from its own page', async () => {
     const { guest } = await somebody()
-    const page = await guest.open('/domains')
+    const page = await guest.open('/domains/new')
     const fields = { name: 'Their words' }
     const foreign: [string, RequestInit, Record<string, string>][] = [
       ['another origin', { headers: { origin: 'https://evil.test' } }, fields],
@@ -233,7 +233,7 @@ describe('what was typed when the session ended (D115)', () => {
   test('is kept when the session has expired and the browser was closed', async () => {
     const { guest } = await somebody()
     for (const name of guest.cookies.keys()) if (name.endsWith('postrider_browser')) guest.cookies.delete(name)
-    const page = await guest.open('/domains')
+    const page = await guest.open('/domains/new')
     postrider.clock.leap(13 * 60 * MINUTE)
     await somebody()
     const asked = await guest.send(page, 'add', { name: 'My words' })

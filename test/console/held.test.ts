@@ -72,7 +72,7 @@ test('what a lane learned is shown while it is remembered, also when its queue i
     /server\.test\s+<span class="badge "\s*>empty<[\s\S]*takes 2 connections at once, takes 1\.5 mails a second/,
   )
   assert.match(text, />Hold</)
-  assert.doesNotMatch(text, />Try now<|>Give up</)
+  assert.doesNotMatch(text, />Try now<|>Fail now</)
   const shown = (await commands.json('queue', 'lanes')) as { domain: string; campaigns: boolean; waiting: number }[]
   assert.deepEqual(
     shown.filter(({ domain }) => domain === 'command.test').map(({ campaigns, waiting }) => [campaigns, waiting]),

@@ -112,7 +112,7 @@ test('a form from http is not obeyed over https, though its host is the same (D7
   postrider.config.http.public_url = 'https://mail.here.test'
   try {
     const guest = await signedIn(postrider.user.email)
-    const page = await guest.open('/suppressions')
+    const page = await guest.open('/suppressions/new')
     const domain = await hereId()
     // The names by which requests of this test reach the server.
     const sent = (origin: string) =>
@@ -126,7 +126,7 @@ test('a form from http is not obeyed over https, though its host is the same (D7
 })
 
 test('what a person adds by hand has the source manual, what a program brings in has import (D36)', async () => {
-  const page = await ann.open('/suppressions')
+  const page = await ann.open('/suppressions/new')
   const domain = await hereId()
   await ann.send(page, 'add', { domain, emails: 'hand@there.test', reason: 'manual' })
   const brought = {
@@ -148,10 +148,10 @@ test('what a person adds by hand has the source manual, what a program brings in
 
 test('a reload makes no second token; its secret is shown once, to its session', async () => {
   const path = async (): Promise<string> => {
-    const page = await ann.open('/tokens')
+    const page = await ann.open('/tokens/new')
     const made = await ann.send(page, 'make', { name: 'reloaded', duration: '1_month', scopes: 'emails:send' })
     assert.match(made.text, /pr_[\w-]{43}/)
-    assert.match(made.path, /^\/tokens\?secret=/)
+    assert.match(made.path, /^\/tokens\?made=[\w-]+&secret=/)
     return made.path
   }
   const count = async (): Promise<number> => ((await ann.open('/tokens')).text.match(/reloaded/g) ?? []).length
@@ -163,7 +163,7 @@ test('a reload makes no second token; its secret is shown once, to its session',
 
 test('a webhook and its new secret: each is the answer to a redirect, and shown once', async () => {
   const url = 'https://hook.there.test/x'
-  const made = await ann.send(await ann.open('/webhooks'), 'add', { name: 'Shop', url, domain: await hereId() })
+  const made = await ann.send(await ann.open('/webhooks/new'), 'add', { name: 'Shop', url, domain: await hereId() })
   assert.match(made.text, /whsec_/)
   assert.match(made.path, /\?secret=/)
   assert.doesNotMatch((await ann.open(made.path)).text, /whsec_/)
@@ -177,10 +177,9 @@ test('a webhook that fails looks so in the list, on its page and on the overview
   const { store } = postrider.appliance.deps
   const set = (sql: string) => store.write((tx) => tx.run(raw(`update webhooks set ${sql}`, [])))
   const named = { name: 'Failing', url: 'https://hook.there.test/y', domain: await hereId() }
-  const page = (await ann.send(await ann.open('/webhooks'), 'add', named)).path.split('?')[0]!
+  const page = (await ann.send(await ann.open('/webhooks/new'), 'add', named)).path.split('?')[0]!
   await set('consecutive_failures = 4')
-  for (const path of ['/webhooks', page])
-    assert.match((await ann.open(path)).text, /failing[^]*4 attempts in a row/, path)
+  for (const path of ['/webhooks', page]) assert.match((await ann.open(path)).text, /failing[^]*4 failures/, path)
   assert.match((await ann.open('/')).text, /The webhook[^]*is failing/)
   await set(`status = 'disabled', disabled_reason = 'failures'`)
   assert.match((await ann.open(page)).text, /Disabled because[^]*Too many attempts failed/)
@@ -193,4 +192,92 @@ test('the ports of submission are those that are open', async () => {
   const { text } = await ann.open('/tokens')
   assert.doesNotMatch(text, /ports 465 and 587/)
   assert.match(text, new RegExp(`port ${submissions[0]!.port} with TLS or port ${submission[0]!.port} with STARTTLS`))
+})
+
+test('the look that a person chooses is kept by the browser, and rubbish in its cookies is nothing (D138)', async () => {
+  const guest = new Guest(postrider)
+  await guest.signIn(postrider.user.email, PASSWORD)
+  const page = await guest.open('/domains')
+  const proof = /name="proof" value="([^"]+)"/.exec(page.text)![1]!
+  const choose = (fields: Record<string, string>) =>
+    guest.open('/theme', {
+      method: 'POST',
+      body: new URLSearchParams(fields).toString(),
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    })
+  const chosen = await choose({ proof, theme: 'dark', back: '/domains' })
+  assert.equal(chosen.path, '/domains')
+  assert.match(chosen.text, /<html lang="en" data-theme="dark"/)
+  assert.match((await guest.open('/mail')).text, /<html lang="en" data-theme="dark"/)
+  // Without our proof nothing is chosen, and nobody is led to another site.
+  await choose({ proof: 'x', theme: 'light', back: '/domains' })
+  assert.match((await guest.open('/mail')).text, /data-theme="dark"/)
+  assert.equal((await choose({ proof, theme: 'dark', back: '//evil.test/' })).path, '/')
+  await choose({ proof, theme: '', back: '/' })
+  assert.doesNotMatch((await guest.open('/mail')).text, /data-theme/)
+  for (const rubbish of ['"><script>', 'sepia', 'x'.repeat(3000)]) {
+    guest.cookies.set('theme', encodeURIComponent(rubbish))
+    guest.cookies.set('tz', encodeURIComponent(rubbish))
+    const shown = await guest.open('/')
+    assert.equal(shown.status, 200)
+    assert.doesNotMatch(shown.text, /data-theme|<script>/)
+  }
+})
+
+test('a chart shows the hours of the reader, and seven days are seven bars (D138)', async () => {
+  const guest = new Guest(postrider)
+  await guest.signIn(postrider.user.email, PASSWORD)
+  const mail = { from: 'ann@here.test', to: 'chart@there.test', subject: 'Chart', html: '<p>x</p>' }
+  await postrider.api('POST', '/outbound-emails', { data: { type: 'outbound-emails', attributes: mail } })
+  await until(async () => {
+    postrider.clock.advance(1000)
+    return /class="chart"/.test((await guest.open('/')).text)
+  }, 'the chart')
+  const hours = async (zone: string): Promise<string> => {
+    guest.cookies.set('tz', encodeURIComponent(zone))
+    return [...(await guest.open('/')).text.matchAll(/data-tip="([^\n]+)\n/g)].map(([, at]) => at).join()
+  }
+  const [here, there] = [await hours('UTC'), await hours('Asia/Tokyo')]
+  assert.notEqual(here, there)
+  assert.equal(await hours('Nowhere/Land'), here)
+  const days = (await guest.open('/?period=7d')).text
+  assert.equal([...days.matchAll(/data-tip="/g)].length, 7)
+})
+
+test('a new token comes with what a program needs: the real host and ports, settings, samples; its first use is seen', async () => {
+  const made = await ann.send(await ann.open('/tokens/new'), 'make', {
+    name: 'shop',
+    duration: '1_month',
+    preset: 'send',
+  })
+  const [, token] = /id="secret">(pr_\w+)</.exec(made.text)!
+  const { submission, submissions } = postrider.appliance
+  const facts = new Map(
+    [...made.text.matchAll(/<dt>([^<]+)<\/dt>\s*<dd>\s*<code[^>]*>([^<]*)<\/code>/g)].map(([, name, value]) => [
+      name,
+      value,
+    ]),
+  )
+  assert.match(made.text, new RegExp(`id="smtp-tls">${submissions[0]!.port}<`))
+  assert.match(made.text, new RegExp(`id="smtp-starttls">${submission[0]!.port}<`))
+  assert.equal(facts.get('Password'), token)
+  assert.equal(facts.get('SMTP Port'), String(submissions[0]!.port))
+  assert.equal(facts.get('Sender'), 'hello@here.test')
+  for (const language of ['curl', 'node', 'php', 'python'])
+    assert.match(made.text, new RegExp(`id="sample-${language}">[^]*?Bearer ${token}`), language)
+  assert.match(made.text, /Waiting for the first request/)
+  // The token has what the choice in words says, and no more.
+  const { data } = (await asPerson(postrider, postrider.user, '/personal-access-tokens')).body
+  const shop = data.find(({ attributes: { name } }: { attributes: { name: string } }) => name === 'shop')
+  assert.deepEqual(shop.attributes.scopes, ['emails:send'])
+  const mail = { from: 'ann@here.test', to: 'first@there.test', subject: 'First', html: '<p>x</p>' }
+  const answer = await postrider.raw('/api/v1/outbound-emails', {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/vnd.api+json' },
+    body: JSON.stringify({ data: { type: 'outbound-emails', attributes: mail } }),
+  })
+  assert.equal(answer.status, 201)
+  const again = await ann.open(made.path)
+  assert.doesNotMatch(again.text, new RegExp(token!))
+  assert.match(again.text, /The token works/)
 })

@@ -68,7 +68,6 @@ const REASONS: Record<string, readonly string[]> = {
   'texts of the program itself: commands, statements, descriptions': [
     'cli/completion-places.ts',
     'domains/command-text.ts',
-    'console/browser/chart.ts',
     'console/browser/editor.ts',
     'webui/visit.ts',
     'jsonapi/openapi-operations.ts',

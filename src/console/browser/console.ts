@@ -1,18 +1,8 @@
 // Improvements of the pages by a script: parts that are updated after events, times in the reader's time zone, copy
 // buttons, and a confirmation before an action that cannot be undone. Every page works without this script.
 import htmx from 'htmx.org'
-
-/** The server writes times in UTC. */
-function localTimes(root: ParentNode): void {
-  for (const element of root.querySelectorAll<HTMLTimeElement>('time[datetime]')) {
-    const at = new Date(element.dateTime)
-    if (!Number.isNaN(at.getTime()))
-      element.textContent = at.toLocaleString(undefined, {
-        dateStyle: 'medium',
-        timeStyle: 'seconds' in element.dataset ? 'medium' : 'short',
-      })
-  }
-}
+import { ask } from './questions.ts'
+import { localTimes, tellZone } from './times.ts'
 
 document.addEventListener('click', (event) => {
   const button = event.target instanceof Element && event.target.closest<HTMLButtonElement>('[data-copy]')
@@ -59,9 +49,16 @@ document.addEventListener('submit', (event) => {
   const [question, sure] = ['question', 'sure'].map((name) =>
     form.querySelector<HTMLInputElement>(`input[name=${name}]`),
   )
-  if (question && sure) {
-    if (!confirm(`${startOf(form)}${question.value}`)) return event.preventDefault()
-    sure.value = 'yes'
+  if (question && sure && sure.value === '') {
+    event.preventDefault()
+    const button = event.submitter instanceof HTMLElement ? event.submitter : null
+    const yes = button?.textContent.trim() ?? 'Yes'
+    void ask(`${yes}?`, `${startOf(form)}${question.value}`, yes).then((isSure) => {
+      if (!isSure) return button?.focus()
+      sure.value = 'yes'
+      form.requestSubmit(button)
+    })
+    return
   }
   typed.delete(form)
 })
@@ -72,6 +69,31 @@ function startOf(form: HTMLFormElement): string {
   if (!input) return ''
   return `${input.value === '' ? 'Now' : `On ${new Date(input.value).toLocaleString(undefined, { dateStyle: 'full', timeStyle: 'short' })}`}: `
 }
+
+/** How long the page says what was done, in ms. */
+const SAID = 6000
+
+// What a cell cuts off is its title.
+document.addEventListener('mouseover', ({ target }) => {
+  const cell = target instanceof Element ? target.closest<HTMLElement>('td, .value, .why') : null
+  if (cell && cell.title === '' && cell.scrollWidth > cell.clientWidth) cell.title = cell.textContent.trim()
+})
+
+/** The figures of a bar stand beside the pointer. */
+const tip = document.createElement('div')
+tip.className = 'tip'
+document.addEventListener('pointermove', ({ clientX, target }) => {
+  const bar = target instanceof Element ? target.closest<SVGGElement>('.chart [data-tip]') : null
+  const chart = bar?.closest<HTMLElement>('.chart')
+  if (!bar || !chart) return tip.remove()
+  tip.textContent = bar.dataset['tip'] ?? ''
+  chart.append(tip)
+  const { left, width } = chart.getBoundingClientRect()
+  const at = clientX - left
+  const besides = at > width / 2 ? at - tip.offsetWidth - 12 : at + 12
+  tip.style.setProperty('left', `${besides}px`)
+  tip.style.setProperty('top', '36px')
+})
 
 // The key "/" moves to the search box, as in many programs.
 document.addEventListener('keydown', (event) => {
@@ -140,7 +162,15 @@ if (document.getElementById('live')) {
 
 localTimes(document)
 localInputs()
-// On a phone it would open the keyboard.
-if (location.pathname === '/' && matchMedia('(min-width: 52rem)').matches) document.getElementById('find')?.focus()
+tellZone()
+// After a refused form the person is led to the field.
+document.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus()
+for (const toast of document.querySelectorAll('.toast')) setTimeout(() => toast.remove(), SAID)
+// On a small screen the places are behind a button, also after the window was made larger or smaller.
 const menu = document.querySelector<HTMLDetailsElement>('details.menu')
-if (menu && matchMedia('(max-width: 52rem)').matches) menu.open = false
+const small = matchMedia('(max-width: 52rem)')
+const fold = (): void => {
+  if (menu) menu.open = !small.matches
+}
+small.addEventListener('change', fold)
+fold()

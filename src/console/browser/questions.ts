@@ -1,0 +1,48 @@
+// Questions before what cannot be undone, in a dialog of the page. The button says what it does; the other one has the
+// focus. Browsers without scripts get a page with the same question.
+
+const make = <Name extends keyof HTMLElementTagNameMap>(
+  name: Name,
+  text: string,
+  look = '',
+): HTMLElementTagNameMap[Name] => {
+  const element = document.createElement(name)
+  element.textContent = text
+  element.className = look
+  return element
+}
+
+/** Asks, and resolves to whether the person is sure. `typed` must be written into a field first, where it is given. */
+export function ask(title: string, question: string, yes: string, typed = ''): Promise<boolean> {
+  const dialog = document.createElement('dialog')
+  const heading = make('h2', title)
+  heading.id = 'question'
+  dialog.setAttribute('aria-labelledby', heading.id)
+  const no = make('button', 'Cancel', 'plain')
+  const sure = make('button', yes, 'sure')
+  const row = make('div', '', 'row')
+  row.append(no, sure)
+  dialog.append(heading, make('p', question))
+  if (typed !== '') {
+    const label = make('label', `Type ${typed} to go on`)
+    const field = make('input', '')
+    field.inputMode = 'numeric'
+    field.autocomplete = 'off'
+    field.addEventListener('input', () => (sure.disabled = field.value.replaceAll(/\D/g, '') !== typed))
+    sure.disabled = true
+    label.append(field)
+    dialog.append(label)
+  }
+  dialog.append(row)
+  document.body.append(dialog)
+  return new Promise((resolve) => {
+    no.addEventListener('click', () => dialog.close())
+    sure.addEventListener('click', () => dialog.close('yes'))
+    dialog.addEventListener('close', () => {
+      resolve(dialog.returnValue === 'yes')
+      dialog.remove()
+    })
+    dialog.showModal()
+    no.focus()
+  })
+}
