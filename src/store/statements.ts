@@ -70,7 +70,8 @@ export class Statements {
     this.before?.(effects)
     const { changes, lastInsertRowid } = this.#prepare(sql).run(...parameters)
     this.watch?.(sql, 0, changes)
-    this.#note(effects)
+    // Without a changed row no trigger has run and no row of another table was deleted with it.
+    if (changes > 0) this.#note(effects)
     return { changes, key: Number(lastInsertRowid) }
   }
 

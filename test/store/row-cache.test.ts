@@ -239,6 +239,9 @@ describe('what a statement may change', () => {
     assert.deepEqual([of('changed') > before[0]!, of('removed') === before[1]], [true, true])
     await store.write((tx) => tx.run(raw('delete from users where key = ?', [key])))
     assert.ok(of('removed') > before[1]!, 'a token goes with its user')
+    const after = [of('changed'), of('removed')]
+    await store.write((tx) => tx.run(raw('delete from tokens where key = ?', [0])))
+    assert.deepEqual([of('changed'), of('removed')], after, 'no row was deleted')
   })
 })
 
