@@ -55,13 +55,16 @@ export interface CampaignRecipient {
 /** A piece of the html or the text: literal text, a merge tag, a link to fill (tracked or not), the tracking pixel. */
 type BodyPiece = string | Tag | { link: Piece[]; tracked: boolean } | { pixel: true }
 
-/** Lines that are the same in all mails: as they are sent, and in the relaxed form of DKIM; often the same octets. */
-interface Segment {
-  wire: Buffer
-  canonical: Buffer
+/** Lines as they are sent, and in the relaxed form of DKIM; often the same octets. */
+interface Lines<Octets = string> {
+  wire: Octets
+  canonical: Octets
 }
 
-/** Encoded lines that only one recipient's mail has. */
+/** Lines that are the same in all mails. */
+type Segment = Lines<Buffer>
+
+/** Encoded lines that only one recipient's mail has. Equal places of a template have the same one: it is made once. */
 type Insert = (recipient: CampaignRecipient) => string
 
 export interface CompiledCampaign {
@@ -70,6 +73,7 @@ export interface CompiledCampaign {
   head: string
   headFields: SignedFields
   body: (Segment | Insert)[]
+  inserts: readonly Insert[]
 }
 
 /** A mail to sign; all text is octets as latin1 characters. */
@@ -90,8 +94,7 @@ const encoded = (text: string): string => encodePiece(lines(text))
 export function compileCampaign(template: CampaignTemplate): CompiledCampaign {
   const { extra, from, html, replyTo, seed, subject, text, tracking } = template
   const boundary = `=_alt_${seed}`
-  const literal = (value: string): string => value
-  const plain = insertsOf(cutTemplate(textFor(html, text)), tracking, literal)
+  const plain = insertsOf(cutTemplate(textFor(html, text)), tracking, (value) => value)
   const [type, body] = isBlank(html)
     ? [partHeader('plain'), [...plain, '\r\n']]
     : [
@@ -116,6 +119,7 @@ export function compileCampaign(template: CampaignTemplate): CompiledCampaign {
     head: `${stuffDots(head)}\r\n`,
     headFields: signedFieldsOf(head),
     body: joined(body),
+    inserts: [...new Set(body.filter((piece) => typeof piece === 'function'))],
   }
 }
 
@@ -132,7 +136,14 @@ function insertsOf(
   tracking: CampaignTemplate['tracking'],
   form: (value: string) => string,
 ): (string | Insert)[] {
-  const made = pieces.map((piece) => (typeof piece === 'string' ? encoded(piece) : insertOf(piece, tracking, form)))
+  const known = new Map<string, Insert>()
+  const insert = (piece: Exclude<BodyPiece, string>): Insert => {
+    const name = JSON.stringify(piece)
+    const found = known.get(name) ?? insertOf(piece, tracking, form)
+    known.set(name, found)
+    return found
+  }
+  const made = pieces.map((piece) => (typeof piece === 'string' ? encoded(piece) : insert(piece)))
   // A body of tags without any value, or of nothing, has one soft line break.
   if (pieces.some((piece) => typeof piece === 'string' || !('tag' in piece))) return made
   return [(recipient) => made.map((each) => (typeof each === 'string' ? each : each(recipient))).join('') || SOFT]
@@ -213,15 +224,19 @@ export function fillCampaign(compiled: CompiledCampaign, recipient: CampaignReci
       `Date: ${rfc5322Date(date)}\r\n` +
       extra.map(([name, value]) => headerField(name, value)).join(''),
   )
+  const made = new Map<Insert, Lines>()
+  for (const insert of compiled.inserts) {
+    const wire = insert(recipient)
+    made.set(insert, { wire, canonical: relaxedLines(wire) })
+  }
   const body: (Buffer | string)[] = []
   const canonical: (Buffer | string)[] = []
   let same = true
   for (const piece of compiled.body) {
-    const wire = typeof piece === 'function' ? piece(recipient) : piece.wire
-    const relaxed = typeof piece === 'function' ? relaxedLines(wire as string) : piece.canonical
-    same &&= relaxed === wire
-    body.push(wire)
-    canonical.push(relaxed)
+    const lines = typeof piece === 'function' ? must(made.get(piece), 'The lines of an insert') : piece
+    same &&= lines.canonical === lines.wire
+    body.push(lines.wire)
+    canonical.push(lines.canonical)
   }
   return {
     header: stuffDots(own) + compiled.head,
