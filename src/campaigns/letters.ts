@@ -12,7 +12,7 @@ import { withFooter } from '../message/footer.ts'
 import type { CampaignRecipient, CampaignTemplate } from '../message/campaign.ts'
 import { returnPathToken, unsubscribeLocalPart } from '../message/return-path.ts'
 import { textOfValue } from '../message/template.ts'
-import { settleBulk, withdraw } from '../mail/bulk.ts'
+import { settleBulk, settlePage, withdraw } from '../mail/bulk.ts'
 import { claimBulk } from '../delivery/queue/claim.ts'
 import { damaged } from '../delivery/wire/intact.ts'
 import { trackingBase } from '../delivery/wire/letter.ts'
@@ -25,7 +25,9 @@ import {
   type Withdrawal,
 } from '../delivery/queue/transaction.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
+import type { Settling } from '../delivery/results/settle.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
+import { Gathered } from '../store/gathered.ts'
 import { isIntact, storedDigest } from '../store/digests.ts'
 import { db, sql, statement } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
@@ -88,7 +90,7 @@ interface KnownCampaign {
 }
 
 export class CampaignLetters implements MailSource {
-  readonly patience = PATIENCE
+  readonly results: Gathered<Settling>
   readonly settle = settleBulk
   readonly #deps: LettersDeps
   readonly #known = new Map<number, KnownCampaign>()
@@ -102,6 +104,7 @@ export class CampaignLetters implements MailSource {
 
   constructor(deps: LettersDeps) {
     this.#deps = deps
+    this.results = new Gathered(deps.store, PATIENCE, settlePage)
   }
 
   /** The template with a name that `letter` returned; workers ask for it. */

@@ -250,7 +250,7 @@ export class DeliveryEngine {
       // The lane pauses at once: during trouble the write may take long, and the lane must not go on meanwhile.
       if (tellTrouble(this.#deps.troubles, results)) lane.pauseUntil(now + LOCAL_PAUSE)
       // A campaign's next mail is sent while the result of this mail is written, together with other results.
-      if (work.source.patience > 0 && this.#settling < MAX_SETTLING) {
+      if (work.source.results && this.#settling < MAX_SETTLING) {
         this.#settling++
         this.#track(
           settled.finally(() => void this.#settling--),

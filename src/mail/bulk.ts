@@ -130,37 +130,56 @@ export function withdraw(tx: Tx, deliveryKey: number, campaignKey: number, now: 
 }
 
 /** Writes the verdict on a campaign's mail, with fewer details than for other mail, because such mails are many. */
-export function settleBulk(tx: Tx, settling: Settling): void {
-  const { delivery, email, now, verdict } = settling
-  tx.signal(CAMPAIGN_MAIL, email.user_key)
-  const silent = verdict.kind === 'delivered' && !isHeard(tx, delivery.domain_key)
-  if (!silent || !settleTaken(tx, delivery, verdict, now)) return settle(tx, { ...settling, brief: true })
-  tally(tx, { ...email, agent_id: null }, 'delivery', now)
-  countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict, age: ageOf(settling) }, now)
-}
+export const settleBulk = (tx: Tx, settling: Settling): void => settlePage(tx, [settling])
 
 /**
- * Settles the usual case of a campaign's mail, handed over and accepted in the same attempt, in two statements: one for
- * the mail, one for the delivery. False when the mail is in another state: then settle.ts follows the state table.
+ * Writes the verdicts on mails of campaigns. The usual mails, which were handed over and accepted in the same attempt,
+ * are settled by two statements for each reply. Throws when one of several mails is in another state.
  */
-function settleTaken(
-  tx: Tx,
-  delivery: { key: number; email_key: number },
-  { code, enhanced, host, tls }: Verdict,
-  now: number,
-): boolean {
+export function settlePage(tx: Tx, page: readonly Settling[]): void {
+  for (const { email } of page) tx.signal(CAMPAIGN_MAIL, email.user_key)
+  const usual = ({ delivery, verdict }: Settling): boolean =>
+    verdict.kind === 'delivered' && !isHeard(tx, delivery.domain_key)
+  const replies = Map.groupBy(page, (settling) => (usual(settling) ? replyName(settling.verdict) : undefined))
+  for (const [reply, group] of replies)
+    if (reply === undefined || !settleTaken(tx, group))
+      for (const settling of group) settle(tx, { ...settling, brief: true })
+}
+
+const replyName = ({ code, enhanced, host, tls }: Verdict): string => JSON.stringify([code, enhanced, host, tls])
+
+/** Settles mails with the same reply. False when the only one is in another state: settle.ts follows the state table. */
+function settleTaken(tx: Tx, group: readonly Settling[]): boolean {
+  const [first, ...others] = group
+  if (!first) return true
+  const { now, verdict } = first
+  const keys = (of: (delivery: Settling['delivery']) => number): string =>
+    JSON.stringify(group.map(({ delivery }) => of(delivery)))
   const moved = moveAll(tx, emailMachine, 'taken', {
     set: 'sent_at = ?, delivered_at = ?, updated_at = ?',
-    where: 'key = ?',
-    parameters: [now, now, now, delivery.email_key],
+    where: 'key in (select value from json_each(?))',
+    parameters: [now, now, now, keys(({ email_key }) => email_key)],
   })
-  if (moved === 0) return false
-  const settled = moveAll(tx, deliveryMachine, 'accept', {
-    set: 'smtp_code = ?, enhanced_code = ?, remote_mta = ?, tls = ?, leased_until = null, updated_at = ?',
-    where: 'key = ?',
-    parameters: [code, enhanced, host, tls, now, delivery.key],
-  })
-  if (settled === 0) return false
-  tx.afterCommit(() => counters.mails.add({ outcome: 'delivered' }))
+  const settled =
+    moved === 0
+      ? 0
+      : moveAll(tx, deliveryMachine, 'accept', {
+          set: 'smtp_code = ?, enhanced_code = ?, remote_mta = ?, tls = ?, leased_until = null, updated_at = ?',
+          where: 'key in (select value from json_each(?))',
+          parameters: [verdict.code, verdict.enhanced, verdict.host, verdict.tls, now, keys(({ key }) => key)],
+        })
+  if (settled < group.length) {
+    if (others.length === 0) return false
+    throw new Error('A mail of a page is in another state than the others.')
+  }
+  for (const { delivery, email, ...settling } of group) {
+    tally(tx, { ...email, agent_id: null }, 'delivery', now)
+    countReceiver(
+      tx,
+      { user_key: email.user_key, lane: delivery.lane, verdict, age: ageOf({ ...settling, delivery, email }) },
+      now,
+    )
+  }
+  tx.afterCommit(() => counters.mails.add({ outcome: 'delivered' }, group.length))
   return true
 }

@@ -22,7 +22,6 @@ const emailNow = statement<{ key: number }>()((arg) =>
 )
 
 export class SubmittedMail implements MailSource {
-  readonly patience = 0
   readonly settle = settle
   readonly #deps: SubmittedDeps
 

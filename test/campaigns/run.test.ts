@@ -7,7 +7,11 @@ import { suppress } from '../../src/suppressions/suppressions.ts'
 import { CampaignLetters } from '../../src/campaigns/letters.ts'
 import type { QueuedAhead } from '../../src/campaigns/queued-ahead.ts'
 import { releaseAll } from '../../src/delivery/queue/claim.ts'
-import { raw } from '../../src/store/query.ts'
+import type { Settling } from '../../src/delivery/results/settle.ts'
+import { enqueueBulk, settlePage } from '../../src/mail/bulk.ts'
+import { verdictOf } from '../../src/smtp/verdict.ts'
+import { Gathered } from '../../src/store/gathered.ts'
+import { db, raw } from '../../src/store/query.ts'
 import { block, report } from '../inbound/home.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
@@ -590,4 +594,60 @@ describe('its course', () => {
     )
     assert.partialDeepStrictEqual(await kit.stats(campaign), { recipients: 5, deliveries: 5 })
   })
+})
+
+test('of a page of results, a mail in another state is settled by the table, and each counts once', async () => {
+  const { campaign } = await campaignTo([])
+  const { clock, config } = postrider.appliance.deps
+  const now = clock.now()
+  const of = store().one(
+    raw<{ key: number; user_key: number; domain_key: number }>(
+      'select key, user_key, domain_key from campaigns where id = ?',
+      [campaign],
+    ),
+  )
+  const counted = (): number =>
+    store().one(
+      raw<{ n: number }>('select coalesce(sum(deliveries), 0) as n from tallies where domain_key = ?', [of.domain_key]),
+    ).n
+  const before = counted()
+  const about = { user_key: of.user_key, domain_key: of.domain_key, campaign_key: of.key, contact_key: null }
+  const { emails, page } = await store().write((tx) => {
+    for (const address of people(3, 'nowhere.test')) {
+      const mail = { ...about, address, domain: 'nowhere.test', opens_tracked: 0, clicks_tracked: 0 } as const
+      enqueueBulk(tx, { ...mail, expires_at: now + HOUR }, now)
+    }
+    tx.run(
+      raw(
+        `update deliveries set status = 'active' where email_key in (select key from outbound_emails where campaign_key = ?)`,
+        [of.key],
+      ),
+    )
+    const claimed = tx.all(db.selectFrom('outbound_emails').selectAll().where('campaign_key', '=', of.key))
+    tx.run(db.updateTable('outbound_emails').set({ status: 'failed' }).where('key', '=', claimed[1]!.key))
+    return {
+      emails: claimed,
+      page: claimed.map((email) => ({
+        email,
+        delivery: tx.one(db.selectFrom('deliveries').selectAll().where('email_key', '=', email.key)),
+        verdict: verdictOf(
+          { code: 250, enhanced: null, text: 'ok', lines: ['ok'] },
+          { stage: 'final dot', handed: true },
+        ),
+        now,
+        config,
+      })),
+    }
+  })
+  const results = new Gathered<Settling>(store(), 5, settlePage)
+  await Promise.all(page.map((settling) => results.add(settling)))
+  const states = store().all(
+    raw<{ status: string }>('select status from outbound_emails where campaign_key = ? order by key', [of.key]),
+  )
+  assert.deepEqual(
+    states.map(({ status }) => status),
+    ['delivered', 'failed', 'delivered'],
+  )
+  assert.deepEqual(fates(campaign), { delivered: 3 })
+  assert.equal(counted() - before, emails.length)
 })

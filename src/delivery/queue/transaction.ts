@@ -3,6 +3,7 @@
 import type { CampaignJob, ComposeJob, Signing } from '../../message/letters.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Tx } from '../../store/database.ts'
+import type { Gathered } from '../../store/gathered.ts'
 import type { SignedWith } from '../../domains/keys.ts'
 import type { Delivery, Settling } from '../results/settle.ts'
 import type { KnownStops } from '../../suppressions/stops.ts'
@@ -82,8 +83,8 @@ export interface MailPlan {
 }
 
 export interface MailSource {
-  /** How long (ms) the results of mails may wait for each other to share a commit; 0: each is written at once. */
-  readonly patience: number
+  /** Where results wait for each other, to be written as a page; undefined: each is written at once by `settle`. */
+  readonly results?: Gathered<Settling>
   /** Claims up to `limit` due deliveries of a lane. */
   claim(tx: Tx, lane: string, now: number, limit: number): MailTransaction[]
   /** Called when a mail is to be sent: returns the remaining recipients and the job for the composer. */

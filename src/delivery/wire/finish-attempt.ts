@@ -30,20 +30,22 @@ export async function conclude(
   const untried = ({ code, handed, kind }: Verdict): boolean =>
     stopping && (kind === 'deferred' || kind === 'waiting') && code === null && !handed
   const { email, source } = work
+  const { results: gathered } = source
   const results = pairs(work.deliveries, verdicts)
-  const write = (run: (tx: Tx) => void): Promise<void> =>
-    source.patience > 0 ? store.writeSoon(run, source.patience) : store.write(run)
-  await write((tx) => {
-    for (const [delivery, verdict] of results) {
-      if (untried(verdict))
-        move(tx, deliveryMachine, delivery.key, 'lapse', {
-          leased_until: null,
-          next_attempt_at: now,
-          attempts: delivery.attempts - 1,
-        })
-      else source.settle(tx, { delivery, email: asNow(tx, email), verdict, now, config })
-    }
-  })
+  if (gathered && !verdicts.some(untried))
+    await Promise.all(results.map(([delivery, verdict]) => gathered.add({ delivery, email, verdict, now, config })))
+  else
+    await store.write((tx) => {
+      for (const [delivery, verdict] of results) {
+        if (untried(verdict))
+          move(tx, deliveryMachine, delivery.key, 'lapse', {
+            leased_until: null,
+            next_attempt_at: now,
+            attempts: delivery.attempts - 1,
+          })
+        else source.settle(tx, { delivery, email: asNow(tx, email), verdict, now, config })
+      }
+    })
   for (const [{ address }, verdict] of results) {
     const { kind, code, enhanced, text, host, tls } = verdict
     if (!isTold(kind, config.log.deliveries) || untried(verdict)) continue
