@@ -250,11 +250,15 @@ export function fillCampaign(compiled: CompiledCampaign, recipient: CampaignReci
 const HEADROOM = 2560
 const END = '.\r\n'
 
-/** The octets that follow DATA, final dot included: the signed mail in one buffer. */
-export function signCampaign(mail: FilledCampaign, signature: Signature): Uint8Array<ArrayBuffer> {
+/** The octets that follow DATA, final dot included: the signed mail in one buffer, which `room` gives. */
+export function signCampaign(
+  mail: FilledCampaign,
+  signature: Signature,
+  room: (octets: number) => Buffer<ArrayBuffer> = Buffer.allocUnsafeSlow,
+): Uint8Array<ArrayBuffer> {
   const { body, canonical, fields, header } = mail
   const start = HEADROOM + header.length
-  const buffer = Buffer.allocUnsafeSlow(start + sizeOf(body) + END.length)
+  const buffer = room(start + sizeOf(body) + END.length)
   buffer.write(header, HEADROOM, 'latin1')
   const end = put(buffer, start, body)
   buffer.write(END, end, 'latin1')
@@ -264,7 +268,7 @@ export function signCampaign(mail: FilledCampaign, signature: Signature): Uint8A
   const from = HEADROOM - field.length
   if (from < 0) throw new Error('The signature of a campaign is longer than the room for it.')
   buffer.write(field, from, 'latin1')
-  return new Uint8Array(buffer.buffer, from)
+  return new Uint8Array(buffer.buffer, from, end + END.length - from)
 }
 
 const sizeOf = (pieces: readonly (Buffer | string)[]): number => pieces.reduce((sum, { length }) => sum + length, 0)

@@ -4,6 +4,8 @@
 // memory than 40 MB.
 import { createPrivateKey, type KeyObject } from 'node:crypto'
 import { keepNewest } from '../base/maps.ts'
+import { release } from '../base/memory.ts'
+import { ReusedBuffers } from '../base/reused-buffers.ts'
 import { askForAll } from '../base/threads/jobs.ts'
 import { readProven } from '../base/spooled.ts'
 import {
@@ -72,10 +74,19 @@ function templateOf(id: string): Promise<CompiledCampaign> {
   return compiled
 }
 
+/** The memory of mails of campaigns. */
+const buffers = new ReusedBuffers()
+
+/** Call it when the octets of a letter are no longer read. */
+export function letGo(octets: Uint8Array): void {
+  if (!buffers.giveBack(octets)) release(octets)
+}
+
 /** The bytes that follow DATA, final dot included. */
 async function fillAndSign({ campaign, recipient, signature }: CampaignJob): Promise<Uint8Array<ArrayBuffer>> {
   const mail = fillCampaign(await templateOf(campaign), recipient)
-  return signCampaign(mail, { ...signature, privateKey: await keyOf(signature) })
+  const privateKey = await keyOf(signature)
+  return signCampaign(mail, { ...signature, privateKey }, (octets) => buffers.take(octets))
 }
 
 /** Beyond this many, all keys are dropped. */

@@ -3,8 +3,7 @@
 import { isAscii } from 'node:buffer'
 import { counters } from '../../base/counters.ts'
 import { outside, serveJobs, tell } from '../../base/threads/jobs.ts'
-import { release } from '../../base/memory.ts'
-import { letterOf } from '../../message/letters.ts'
+import { letGo, letterOf } from '../../message/letters.ts'
 import { reasonOf, UNFIT } from '../../message/reencode.ts'
 import { openSession, type ConnectOptions, type Envelope, type SmtpSession } from '../../smtp/client.ts'
 import { ownVerdict, type Verdict } from '../../smtp/verdict.ts'
@@ -75,7 +74,7 @@ async function send(session: SmtpSession, letter: LetterJob, envelope: Envelope,
   }
   const verdicts = await outside(session.send(envelope, wire, hear))
   // After an early answer the socket may still read this buffer: then the garbage collector frees it.
-  if (session.flushed) release(wire)
+  if (session.flushed) letGo(wire)
   return told(verdicts)
 }
 
