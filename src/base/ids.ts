@@ -4,7 +4,8 @@ import { randomBytes, randomFillSync } from 'node:crypto'
 const POOL = Buffer.alloc(4096)
 let used = POOL.length
 
-function random(count: number): Buffer {
+/** Random octets, of a few at a time. They are valid until the next call. */
+export function someRandom(count: number): Buffer {
   if (used + count > POOL.length) {
     randomFillSync(POOL)
     used = 0
@@ -14,7 +15,7 @@ function random(count: number): Buffer {
 
 /** A UUIDv7 for a time in ms, with 74 random bits. */
 export function newId(now: number): string {
-  const noise = random(10)
+  const noise = someRandom(10)
   const time = now.toString(16).padStart(12, '0')
   const a = ((noise.readUInt16BE(0) & 0x0fff) | 0x7000).toString(16)
   const b = ((noise.readUInt16BE(2) & 0x3fff) | 0x8000).toString(16)

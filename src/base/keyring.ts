@@ -5,6 +5,7 @@ import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, ti
 import { closeSync, fsyncSync, linkSync, openSync, readFileSync, unlinkSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { codeOf, OperatorError } from './errors.ts'
+import { someRandom } from './ids.ts'
 
 /** The purposes that keys are derived for. */
 export type Purpose = 'seal' | 'return-path' | 'tracking' | 'unsubscribe' | 'session' | 'recipient' | 'ledger'
@@ -51,7 +52,7 @@ export class Keyring {
 
   /** Encrypts with AES-256-GCM; `label` binds the result to its place (the id of a row). */
   seal(label: string, plain: string): Buffer {
-    const nonce = randomBytes(NONCE)
+    const nonce = someRandom(NONCE)
     const cipher = createCipheriv('aes-256-gcm', this.#key('seal'), nonce).setAAD(Buffer.from(label))
     const body = Buffer.concat([cipher.update(plain, 'utf8'), cipher.final()])
     return Buffer.concat([nonce, cipher.getAuthTag(), body])

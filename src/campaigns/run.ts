@@ -42,6 +42,8 @@ const AFTER_FAULT = MINUTE
 export class CampaignRunner {
   readonly #deps: RunDeps
   readonly #loop: Loop
+  /** A campaign has queued all its mails: it ends when they are decided. */
+  #ending = false
 
   constructor(deps: RunDeps) {
     this.#deps = deps
@@ -61,7 +63,7 @@ export class CampaignRunner {
 
   /** Wakes the loop, because a mail of a campaign is decided. */
   settled(): void {
-    this.#loop.ring()
+    if (this.#ending) this.#loop.ring()
   }
 
   stop(): Promise<void> {
@@ -70,6 +72,7 @@ export class CampaignRunner {
 
   async #run(now: number): Promise<number | null> {
     const { ahead, clock, doubtful, log, space, store } = this.#deps
+    this.#ending = false
     const due = doubtful() ? [] : underWay(store, 'scheduled', now)
     for (const { key } of due) await store.write((tx) => this.#begin(tx, key, now))
     // Contacts of removed audiences are deleted a few at a time.
@@ -137,6 +140,7 @@ export class CampaignRunner {
       return this.#page(campaign)
     }
     ahead.forget(key)
+    this.#ending = true
     if (openMails(store, key, 1) > 0) return false
     await store.write((tx) => finish(tx, key, clock.now()))
     return false

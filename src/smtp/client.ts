@@ -149,10 +149,11 @@ export class SmtpSession {
     const limit = Number(size)
     if (limit > 0 && wire.length > limit)
       return this.#own('bounced', '5.3.4', `The mail has ${wire.length} octets, the server takes ${limit}.`, 'mail')
+    // Only mail from SMTP submission has octets above 127.
+    const ascii = isAscii(wire)
     const international =
       [from, ...recipients].some((address) => Buffer.byteLength(address) > address.length) ||
-      // oxlint-disable-next-line no-control-regex
-      /[^\0-\x7f]/.test(wire.toString('latin1', 0, wire.indexOf('\r\n\r\n')))
+      (!ascii && !isAscii(wire.subarray(0, wire.indexOf('\r\n\r\n'))))
     // Free text in the header is ASCII by now (message/ascii-header.ts): only addresses can still hold UTF-8.
     if (international && !this.#capabilities.has('SMTPUTF8'))
       return this.#own(
@@ -161,8 +162,7 @@ export class SmtpSession {
         'The server takes no addresses with other than ASCII characters (SMTPUTF8).',
         'mail',
       )
-    // Tests the octets: only mail from SMTP submission has octets above 127.
-    const eight = !isAscii(wire) && this.#capabilities.has('8BITMIME')
+    const eight = !ascii && this.#capabilities.has('8BITMIME')
     const parameters = [
       ...(size === undefined ? [] : [`SIZE=${wire.length}`]),
       ...(eight ? ['BODY=8BITMIME'] : []),
