@@ -1,10 +1,11 @@
 // The instance key: 32 random bytes in the data directory, readable only by the service. All signing and sealing for
 // Postrider itself uses it, with a separate key derived for each purpose (HKDF, RFC 5869). Without it the sealed DKIM
 // keys cannot be read, so it must be in every backup.
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
 import { closeSync, fsyncSync, linkSync, openSync, readFileSync, unlinkSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { codeOf, OperatorError } from './errors.ts'
+import { HmacKey } from './hmac.ts'
 import { someRandom } from './ids.ts'
 
 /** The purposes that keys are derived for. */
@@ -17,6 +18,7 @@ const TAG = 16
 
 export class Keyring {
   readonly #keys = new Map<Purpose, Buffer>()
+  readonly #macs = new Map<Purpose, HmacKey>()
   readonly #root: Buffer
 
   constructor(root: Buffer) {
@@ -39,7 +41,9 @@ export class Keyring {
 
   /** HMAC-SHA-256, cut to `bytes`. */
   mac(purpose: Purpose, text: string | Uint8Array, bytes = 32): Buffer {
-    return createHmac('sha256', this.#key(purpose)).update(text).digest().subarray(0, bytes)
+    let key = this.#macs.get(purpose)
+    if (!key) this.#macs.set(purpose, (key = new HmacKey(this.#key(purpose))))
+    return Buffer.from(key.of(text, 'latin1'), 'latin1').subarray(0, bytes)
   }
 
   /**

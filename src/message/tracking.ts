@@ -2,6 +2,7 @@
 // signed; a redirect goes only to a target inside a token of ours. Not tracked: other schemes than http and https,
 // fragments, and links that the sender marked with `data-postrider-track="off"`.
 import { createHmac, timingSafeEqual } from 'node:crypto'
+import { HmacKey } from '../base/hmac.ts'
 
 /** The facts for tracking a mail; the key is derived from the instance key. */
 export interface Tracking {
@@ -17,11 +18,11 @@ export interface Tracking {
 
 const MAC_BYTES = 12
 
-function sealToken(key: Buffer, kind: 'o' | 'c', payload: string): string {
-  const body = Buffer.from(payload)
-  const mac = createHmac('sha256', key).update(`${kind}\n`).update(body).digest().subarray(0, MAC_BYTES)
-  return Buffer.concat([mac, body]).toString('base64url')
-}
+/** The characters of MAC_BYTES in base64url; they end at a whole group of four. */
+const MAC_TEXT = (MAC_BYTES / 3) * 4
+
+const sealToken = (key: HmacKey, kind: 'o' | 'c', payload: string): string =>
+  key.of(`${kind}\n${payload}`, 'base64url').slice(0, MAC_TEXT) + Buffer.from(payload).toString('base64url')
 
 function openToken(key: Buffer, kind: 'o' | 'c', token: string): string | undefined {
   const bytes = Buffer.from(token, 'base64url')
@@ -55,11 +56,11 @@ export const trackedUrl = ({ base, key }: LinkBase, delivery: number, url: strin
 export const pixelOf = ({ base, key }: LinkBase, delivery: number): string =>
   `<img src="${base}/t/o/${sealToken(secretOf(key), 'o', String(delivery))}.gif" width="1" height="1" alt="" style="border:0;width:1px;height:1px">`
 
-let known: { text: string; secret: Buffer } | undefined
+let known: { text: string; secret: HmacKey } | undefined
 
 /** The decoded key; kept, because all mails use the same one. */
-function secretOf(text: string): Buffer {
-  if (known?.text !== text) known = { text, secret: Buffer.from(text, 'base64') }
+function secretOf(text: string): HmacKey {
+  if (known?.text !== text) known = { text, secret: new HmacKey(Buffer.from(text, 'base64')) }
   return known.secret
 }
 

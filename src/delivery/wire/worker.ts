@@ -64,7 +64,9 @@ async function open(session: number, options: ConnectOptions): Promise<Opened | 
 
 /** Composes one mail and sends it. Throws when the mail cannot be composed now; then nothing was sent. */
 async function send(session: SmtpSession, letter: LetterJob, envelope: Envelope, sending: number): Promise<Sent> {
-  const told = (verdicts: Verdict[]): Sent => ({ verdicts, usable: session.usable })
+  // The dialogue of a campaign's mail is not stored.
+  const brief = (verdict: Verdict): Verdict => ('campaign' in letter ? { ...verdict, dialogue: null } : verdict)
+  const told = (verdicts: Verdict[]): Sent => ({ verdicts: verdicts.map(brief), usable: session.usable })
   const made = await letterOf(letter)
   const wire = await fitFor(session, letter, envelope, bufferOf(made))
   if ('kind' in wire) return told(envelope.recipients.map(() => wire))
