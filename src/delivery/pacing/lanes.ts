@@ -10,6 +10,8 @@ import { Learned, Width } from './concurrency.ts'
 
 /** Mails claimed ahead for each connection. */
 const AHEAD = 4
+/** The part of a lane's room that is free before more campaign mail is claimed. */
+const BULK_PAGE = 1 / 4
 /** How long a route is used before it is looked up again. */
 const ROUTE_LIFETIME = 5 * MINUTE
 const MAX_PAUSE = 30 * MINUTE
@@ -62,7 +64,10 @@ export class Lane {
   /** How many more mails may be claimed now. */
   room(now: number): number {
     if (this.held || now < this.pausedUntil || this.unwritten > 0) return 0
-    const ahead = this.limits.domain_connections * AHEAD - this.waiting.length - this.inHand
+    const most = this.limits.domain_connections * AHEAD
+    const ahead = most - this.waiting.length - this.inHand
+    // A page costs as many statements as a mail: while some waits, campaign mail is claimed a part of the room at once.
+    if (this.bulk && this.waiting.length > 0 && ahead < most * BULK_PAGE) return 0
     return Math.min(ahead, this.learned.pace.room(now))
   }
 
