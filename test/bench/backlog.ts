@@ -1,5 +1,6 @@
-// Whether a long life slows the appliance down: throughput over a store with a million old mails against an empty one,
-// memory with 100,000 mails in the queue, and how soon it is ready.
+// Whether a long life slows the appliance down: throughput and CPU over a store with a million old mails, and with
+// 100,000 received messages that wait, against an empty one; memory with 100,000 mails in the queue, and how soon it is
+// ready.
 import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -8,15 +9,30 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
 import { defineDigest } from '../../src/store/digests.ts'
-import { arrived, figure, mailBody, percentile, post, type Server, type Sink, startServer, startSink } from './rig.ts'
+import { INBOX, makeInbox } from './inbound.ts'
+import { smtpSource } from './peer/postfix.ts'
+import {
+  arrived,
+  figure,
+  installed,
+  mailBody,
+  percentile,
+  post,
+  type Server,
+  type Sink,
+  startServer,
+  startSink,
+} from './rig.ts'
 
 const BENCH = 'backlog'
 const MILLION = 1_000_000
 const QUEUED = 100_000
+const ROUNDS = 5
 
 export async function backlog(count: number): Promise<void> {
   await readiness()
-  await throughput(count)
+  await besideOldMails(count)
+  await besideWaitingMessages(count)
   await queueMemory()
 }
 
@@ -44,32 +60,67 @@ function fill(server: Server, rows: number, status: 'delivered' | 'queued', doma
   database.close()
 }
 
-async function measure(server: Server, sink: Sink, count: number): Promise<number> {
-  const before = sink.count()
-  const body = (index: number): string => mailBody(index)
-  const start = performance.now()
-  await post({ port: server.port, token: server.token, count, posters: 50, body })
-  await arrived(sink, before + count)
-  return (count / (performance.now() - start)) * 1000
+/** What mails a second a server did, and its CPU time for each in ms. */
+interface Pace {
+  perSecond: number
+  cpuMs: number
 }
 
-async function throughput(count: number): Promise<void> {
+async function paceOf(server: Server, count: number, work: () => Promise<void>): Promise<Pace> {
+  const before = (await server.ask('report')).cpuMs
+  const start = performance.now()
+  await work()
+  const perSecond = (count / (performance.now() - start)) * 1000
+  // What is left to be written belongs to them.
+  await sleep(300)
+  return { perSecond, cpuMs: ((await server.ask('report')).cpuMs - before) / count }
+}
+
+const delivered = (server: Server, sink: Sink, count: number): Promise<Pace> =>
+  paceOf(server, count, async () => {
+    const before = sink.count()
+    const body = (index: number): string => mailBody(index)
+    await post({ port: server.port, token: server.token, count, posters: 50, body })
+    await arrived(sink, before + count)
+  })
+
+/** An empty store beside a full one, in turn, so that what else the machine does falls on both. */
+async function compare(what: string, full: string, empty: () => Promise<Pace>, other: () => Promise<Pace>) {
+  const paces: [Pace[], Pace[]] = [[], []]
+  await empty()
+  await other()
+  for (let round = 0; round < ROUNDS; round++) {
+    paces[0].push(await empty())
+    paces[1].push(await other())
+  }
+  for (const [name, unit] of [
+    ['perSecond', '1/s'],
+    ['cpuMs', 'ms'],
+  ] as const) {
+    const [without, beside] = paces.map((each) =>
+      percentile(
+        each.map((pace) => pace[name]),
+        0.5,
+      ),
+    ) as [number, number]
+    const title = name === 'cpuMs' ? `${what}_cpu` : what
+    figure(BENCH, `${title}_empty_store`, without, unit)
+    figure(BENCH, `${title}_${full}`, beside, unit)
+    figure(BENCH, `${title}_${full}_ratio`, beside / without, 'times')
+  }
+}
+
+async function besideOldMails(count: number): Promise<void> {
   const [emptySink, fullSink] = [await startSink(), await startSink()]
   const [empty, full] = [await startServer(emptySink.port), await startServer(fullSink.port)]
   try {
     fill(full, MILLION, 'delivered', 1000)
-    const rates: [number[], number[]] = [[], []]
-    await measure(empty, emptySink, 300)
-    await measure(full, fullSink, 300)
-    // In turn, so that what else the machine does falls on both.
-    for (let round = 0; round < 5; round++) {
-      rates[0].push(await measure(empty, emptySink, count))
-      rates[1].push(await measure(full, fullSink, count))
-    }
-    const [without, with_] = rates.map((each) => percentile(each, 0.5)) as [number, number]
-    figure(BENCH, 'delivered_empty_store', without, 'mails/s')
-    figure(BENCH, 'delivered_million_old_rows', with_, 'mails/s')
-    figure(BENCH, 'million_old_rows_ratio', with_ / without, 'times')
+    await compare(
+      'delivered',
+      'million_old_rows',
+      () => delivered(empty, emptySink, count),
+      () => delivered(full, fullSink, count),
+    )
   } finally {
     await empty.stop()
     await full.stop()
@@ -78,12 +129,85 @@ async function throughput(count: number): Promise<void> {
   }
 }
 
+/** Received messages that wait to be read, each for an inbox, of many clients. They are leased, as by a queue in memory. */
+function fillInbound(server: Server, rows: number): void {
+  const database = new Database(join(server.dataDir, 'postrider.db'))
+  defineDigest(database)
+  const inbox = (database.prepare('select key from inboxes').get() as { key: number }).key
+  const now = Date.now()
+  const recipients = JSON.stringify([{ kind: 'inbox', address: INBOX, inboxes: [inbox] }])
+  const content = Buffer.from(
+    `From: sender@client.example\r\nTo: ${INBOX}\r\nSubject: It waits\r\n\r\n${'It waits for a reader.\r\n'.repeat(40)}`,
+  )
+  database
+    .prepare(
+      `with recursive n(i) as (select 1 union all select i + 1 from n where i < ?)
+       insert into inbound_messages (id, mail_from, recipients, client, helo, received, size, content, cut, received_at, attempts, next_attempt_at)
+         select 'waits-' || i, 'sender@client.example', ?, '192.0.2.' || (i % 250), 'client.example', '', ?, ?, 0, ? + i / 100, 0, ? + i from n`,
+    )
+    .run(rows, recipients, content.length, content, now, now + 3_600_000)
+  database.close()
+}
+
+async function besideWaitingMessages(count: number): Promise<void> {
+  if (!installed('smtp-source')) return figure(BENCH, 'beside_waiting_messages', 'not installed: postfix', '')
+  const both = await Promise.all(
+    [0, 1].map(async () => {
+      const sink = await startSink()
+      const server = await startServer(sink.port)
+      await makeInbox(server)
+      return { sink, server, database: new Database(join(server.dataDir, 'postrider.db'), { readonly: true }) }
+    }),
+  )
+  const [empty, full] = both as [(typeof both)[number], (typeof both)[number]]
+  const received = ({ database, server }: typeof empty): Promise<Pace> =>
+    paceOf(server, count, async () => {
+      const rows = database.prepare('select count(*) as count from inbound_emails')
+      const arrived = (): number => (rows.get() as { count: number }).count
+      const before = arrived()
+      await smtpSource({
+        port: server.smtpPort,
+        count,
+        bytes: 4096,
+        sessions: 20,
+        reconnect: false,
+        timeoutMs: 120_000,
+        to: INBOX,
+      })
+      const start = performance.now()
+      while (arrived() < before + count) {
+        if (performance.now() - start > 120_000) throw new Error(`${arrived() - before} of ${count} messages were read`)
+        await sleep(5)
+      }
+    })
+  try {
+    fillInbound(full.server, QUEUED)
+    const sent = ({ server, sink }: typeof empty): Promise<Pace> => delivered(server, sink, count)
+    for (const [what, work] of [
+      ['received', received],
+      ['sent', sent],
+    ] as const)
+      await compare(
+        what,
+        '100000_waiting_messages',
+        () => work(empty),
+        () => work(full),
+      )
+  } finally {
+    for (const { database, server, sink } of both) {
+      database.close()
+      await server.stop()
+      sink.stop()
+    }
+  }
+}
+
 async function queueMemory(): Promise<void> {
   const sink = await startSink()
   const server = await startServer(sink.port)
   try {
     // Warm: workers hired, code compiled, caches full, as in a server that sends.
-    await measure(server, sink, 3000)
+    await delivered(server, sink, 3000)
     const before = await server.ask('report')
     sink.stop()
     fill(server, QUEUED, 'queued', 1000)
