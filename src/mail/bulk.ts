@@ -148,7 +148,10 @@ export function settlePage(tx: Tx, page: readonly Settling[]): void {
 
 const replyName = ({ code, enhanced, host, tls }: Verdict): string => JSON.stringify([code, enhanced, host, tls])
 
-/** Settles mails with the same reply. False when the only one is in another state: settle.ts follows the state table. */
+/**
+ * Settles mails with the same reply. False when the only one is in another state: then settle.ts follows the state
+ * table.
+ */
 function settleTaken(tx: Tx, group: readonly Settling[]): boolean {
   const [first, ...others] = group
   if (!first) return true

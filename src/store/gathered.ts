@@ -1,8 +1,8 @@
 // Gathers patient writes of one kind: one job of a commit writes all that came until then, so that a statement is run
 // for the page and not for each item.
 //
-// Guarantees: `add` resolves when its item is on the disk. An item that cannot be written holds up no other: when a page
-// fails, each of its items is written by a job of its own.
+// Guarantees: `add` resolves when its item is on the disk. An item that cannot be written holds up no other: when a
+// page fails, each of its items is written by a job of its own.
 import type { Store, Tx } from './database.ts'
 
 interface Waiting<Item> {

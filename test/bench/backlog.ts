@@ -129,7 +129,7 @@ async function besideOldMails(count: number): Promise<void> {
   }
 }
 
-/** Received messages that wait to be read, each for an inbox, of many clients. They are leased, as by a queue in memory. */
+/** Received messages of many clients that wait to be read. They are leased, as by a queue in memory. */
 function fillInbound(server: Server, rows: number): void {
   const database = new Database(join(server.dataDir, 'postrider.db'))
   defineDigest(database)
