@@ -180,26 +180,25 @@ export class CampaignRunner {
       const campaign = campaignByKey(tx, key)
       if (campaign?.status !== 'sending') return false
       const now = clock.now()
-      const lanes = new Set<string>()
       const page = nextPage(tx, campaign)
-      for (const { email, contact } of page.mails)
-        lanes.add(
-          enqueueBulk(
-            tx,
-            {
-              user_key: campaign.user_key,
-              domain_key: campaign.domain_key,
-              campaign_key: key,
-              contact_key: contact,
-              address: email,
-              domain: must(parseAddrSpec(email), 'The address of a contact').domain,
-              opens_tracked: campaign.opens_tracked,
-              clicks_tracked: campaign.clicks_tracked,
-              expires_at: now + config.delivery.lifetime,
-            },
-            now,
-          ),
-        )
+      const { clicks_tracked, domain_key, opens_tracked, user_key } = campaign
+      const lanes = enqueueBulk(
+        tx,
+        {
+          user_key,
+          domain_key,
+          campaign_key: key,
+          opens_tracked,
+          clicks_tracked,
+          expires_at: now + config.delivery.lifetime,
+        },
+        page.mails.map(({ contact, email }) => ({
+          contact_key: contact,
+          address: email,
+          domain: must(parseAddrSpec(email), 'The address of a contact').domain,
+        })),
+        now,
+      )
       const enqueued = campaign.enqueued + page.mails.length
       tx.run(db.updateTable('campaigns').set({ walked_to: page.to, enqueued, updated_at: now }).where('key', '=', key))
       tx.afterCommit(() => {

@@ -7,55 +7,50 @@ import { deliveryMachine } from '../states/delivery.ts'
 import { emailMachine } from '../states/outbound-email.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { moveAll } from '../store/move.ts'
-import { raw, statement, db } from '../store/query.ts'
+import { raw } from '../store/query.ts'
 import { bulkLane } from '../message/lane-names.ts'
 import { countReceiver } from '../reputation/receivers.ts'
 import { ageOf, CAMPAIGN_MAIL, isHeard, settle, type Settling } from '../delivery/results/settle.ts'
-import { enqueue } from '../delivery/queue/enqueue.ts'
 import { tally } from '../reputation/tally.ts'
 
-export interface BulkMail {
+/** What the mails of one page share. */
+export interface BulkPage {
   user_key: number
   domain_key: number
   campaign_key: number
-  /** Null for a test mail. */
-  contact_key: number | null
-  address: string
-  /** The recipient domain, A-label. */
-  domain: string
   opens_tracked: 0 | 1
   clicks_tracked: 0 | 1
   expires_at: number
 }
 
-const insertEmail = statement<Omit<BulkMail, 'domain' | 'expires_at'> & { id: string; at: number }>()((arg) =>
-  db.insertInto('outbound_emails').values({
-    id: arg.id,
-    user_key: arg.user_key,
-    domain_key: arg.domain_key,
-    campaign_key: arg.campaign_key,
-    contact_key: arg.contact_key,
-    from: '',
-    to: arg.address,
-    subject: '',
-    opens_tracked: arg.opens_tracked,
-    clicks_tracked: arg.clicks_tracked,
-    message_id: '',
-    status: 'queued',
-    queued_at: arg.at,
-    created_at: arg.at,
-    updated_at: arg.at,
-  }),
-)
+export interface BulkRecipient {
+  /** Null for a test mail. */
+  contact_key: number | null
+  address: string
+  /** The recipient domain, A-label. */
+  domain: string
+}
 
-/** Puts one mail of a campaign into the queue; returns the name of its lane. */
-export function enqueueBulk(tx: Tx, mail: BulkMail, now: number): string {
-  const { domain, expires_at, ...email } = mail
-  const lane = bulkLane(domain)
-  const { key } = tx.run(insertEmail({ ...email, id: newId(now), at: now }))
-  const { address, domain_key } = mail
-  enqueue(tx, { email_key: key, domain_key, role: 'to', address, lane, at: now, due: now, expires_at })
-  return lane
+/** Two statements for a page: each row of the JSON is [id, contact, address, lane]. */
+const INSERT_EMAILS = `insert into outbound_emails (id, user_key, domain_key, campaign_key, contact_key, "from", "to", subject,
+    opens_tracked, clicks_tracked, message_id, status, queued_at, created_at, updated_at)
+  select value ->> 0, ?, ?, ?, value ->> 1, '', value ->> 2, '', ?, ?, '', 'queued', ?, ?, ? from json_each(?) where true`
+const INSERT_DELIVERIES = `insert into deliveries (email_key, domain_key, role, address, lane, status, attempts, next_attempt_at,
+    expires_at, updated_at)
+  select e.key, ?, 'to', j.value ->> 2, j.value ->> 3, 'queued', 0, ?, ?, ?
+  from json_each(?) j cross join outbound_emails e where e.id = j.value ->> 0`
+
+/** Puts mails of a campaign into the queue; returns the names of their lanes. */
+export function enqueueBulk(tx: Tx, page: BulkPage, recipients: readonly BulkRecipient[], now: number): Set<string> {
+  const { campaign_key, clicks_tracked, domain_key, expires_at, opens_tracked, user_key } = page
+  const lanes = recipients.map(({ domain }) => bulkLane(domain))
+  const rows = JSON.stringify(
+    recipients.map(({ address, contact_key }, index) => [newId(now), contact_key, address, lanes[index]]),
+  )
+  const email = [user_key, domain_key, campaign_key, opens_tracked, clicks_tracked, now, now, now, rows]
+  tx.run(raw(INSERT_EMAILS, email))
+  tx.run(raw(INSERT_DELIVERIES, [domain_key, now, expires_at, now, rows]))
+  return new Set(lanes)
 }
 
 /** The number of a campaign's undecided mails; the count ends at `most`. */

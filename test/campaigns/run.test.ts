@@ -611,12 +611,10 @@ test('of a page of results, a mail in another state is settled by the table, and
       raw<{ n: number }>('select coalesce(sum(deliveries), 0) as n from tallies where domain_key = ?', [of.domain_key]),
     ).n
   const before = counted()
-  const about = { user_key: of.user_key, domain_key: of.domain_key, campaign_key: of.key, contact_key: null }
+  const about = { user_key: of.user_key, domain_key: of.domain_key, campaign_key: of.key }
   const { emails, page } = await store().write((tx) => {
-    for (const address of people(3, 'nowhere.test')) {
-      const mail = { ...about, address, domain: 'nowhere.test', opens_tracked: 0, clicks_tracked: 0 } as const
-      enqueueBulk(tx, { ...mail, expires_at: now + HOUR }, now)
-    }
+    const mails = people(3, 'nowhere.test').map((address) => ({ contact_key: null, address, domain: 'nowhere.test' }))
+    enqueueBulk(tx, { ...about, opens_tracked: 0, clicks_tracked: 0, expires_at: now + HOUR }, mails, now)
     tx.run(
       raw(
         `update deliveries set status = 'active' where email_key in (select key from outbound_emails where campaign_key = ?)`,
