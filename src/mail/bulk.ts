@@ -11,6 +11,7 @@ import { raw } from '../store/query.ts'
 import { bulkLane } from '../message/lane-names.ts'
 import { countReceiver } from '../reputation/receivers.ts'
 import { ageOf, CAMPAIGN_MAIL, isHeard, settle, type Settling } from '../delivery/results/settle.ts'
+import { enqueuePage } from '../delivery/queue/enqueue.ts'
 import { tally } from '../reputation/tally.ts'
 
 /** What the mails of one page share. */
@@ -31,26 +32,19 @@ export interface BulkRecipient {
   domain: string
 }
 
-/** Two statements for a page: each row of the JSON is [id, contact, address, lane]. */
-const INSERT_EMAILS = `insert into outbound_emails (id, user_key, domain_key, campaign_key, contact_key, "from", "to", subject,
+/** Each row of the JSON is [id, contact, address]. */
+const INSERT = `insert into outbound_emails (id, user_key, domain_key, campaign_key, contact_key, "from", "to", subject,
     opens_tracked, clicks_tracked, message_id, status, queued_at, created_at, updated_at)
   select value ->> 0, ?, ?, ?, value ->> 1, '', value ->> 2, '', ?, ?, '', 'queued', ?, ?, ? from json_each(?) where true`
-const INSERT_DELIVERIES = `insert into deliveries (email_key, domain_key, role, address, lane, status, attempts, next_attempt_at,
-    expires_at, updated_at)
-  select e.key, ?, 'to', j.value ->> 2, j.value ->> 3, 'queued', 0, ?, ?, ?
-  from json_each(?) j cross join outbound_emails e where e.id = j.value ->> 0`
 
 /** Puts mails of a campaign into the queue; returns the names of their lanes. */
 export function enqueueBulk(tx: Tx, page: BulkPage, recipients: readonly BulkRecipient[], now: number): Set<string> {
   const { campaign_key, clicks_tracked, domain_key, expires_at, opens_tracked, user_key } = page
-  const lanes = recipients.map(({ domain }) => bulkLane(domain))
-  const rows = JSON.stringify(
-    recipients.map(({ address, contact_key }, index) => [newId(now), contact_key, address, lanes[index]]),
-  )
-  const email = [user_key, domain_key, campaign_key, opens_tracked, clicks_tracked, now, now, now, rows]
-  tx.run(raw(INSERT_EMAILS, email))
-  tx.run(raw(INSERT_DELIVERIES, [domain_key, now, expires_at, now, rows]))
-  return new Set(lanes)
+  const mails = recipients.map((each) => ({ ...each, id: newId(now), lane: bulkLane(each.domain) }))
+  const rows = JSON.stringify(mails.map(({ address, contact_key, id }) => [id, contact_key, address]))
+  tx.run(raw(INSERT, [user_key, domain_key, campaign_key, opens_tracked, clicks_tracked, now, now, now, rows]))
+  enqueuePage(tx, { domain_key, at: now, due: now, expires_at }, mails)
+  return new Set(mails.map(({ lane }) => lane))
 }
 
 /** The number of a campaign's undecided mails; the count ends at `most`. */

@@ -1,6 +1,6 @@
 // Puts a recipient of a mail into the queue.
 import type { Tx } from '../../store/database.ts'
-import { db, statement } from '../../store/query.ts'
+import { db, raw, statement } from '../../store/query.ts'
 import type { RowOf } from '../../schema/tables.ts'
 
 export interface NewDelivery {
@@ -32,3 +32,25 @@ const insertDelivery = statement<NewDelivery>()((arg) =>
 )
 
 export const enqueue = (tx: Tx, delivery: NewDelivery): void => void tx.run(insertDelivery(delivery))
+
+/** The only recipient of a mail, by the mail's id. */
+export interface OnlyRecipient {
+  id: string
+  address: string
+  lane: string
+}
+
+const insertPage = `insert into deliveries (email_key, domain_key, role, address, lane, status, attempts, next_attempt_at,
+    expires_at, updated_at)
+  select e.key, ?, 'to', j.value ->> 1, j.value ->> 2, 'queued', 0, ?, ?, ?
+  from json_each(?) j cross join outbound_emails e where e.id = j.value ->> 0`
+
+/** Puts mails with one recipient each into the queue, by one statement. */
+export function enqueuePage(
+  tx: Tx,
+  { at, domain_key, due, expires_at }: Pick<NewDelivery, 'domain_key' | 'at' | 'due' | 'expires_at'>,
+  recipients: readonly OnlyRecipient[],
+): void {
+  const rows = recipients.map(({ address, id, lane }) => [id, address, lane])
+  tx.run(raw(insertPage, [domain_key, due, expires_at, at, JSON.stringify(rows)]))
+}
