@@ -254,7 +254,7 @@ const END = '.\r\n'
 export function signCampaign(
   mail: FilledCampaign,
   signature: Signature,
-  room: (octets: number) => Buffer<ArrayBuffer> = Buffer.allocUnsafeSlow,
+  room = (octets: number): Buffer<ArrayBuffer> => Buffer.allocUnsafeSlow(octets),
 ): Uint8Array<ArrayBuffer> {
   const { body, canonical, fields, header } = mail
   const start = HEADROOM + header.length

@@ -52,7 +52,7 @@ test('an item that cannot be written is told so, and the others of its page are 
 
 test('while no transaction can begin every item is told so, and later ones are written', async (t) => {
   const { gathered, store, stored } = fresh(t)
-  const { writeSoon } = store
+  const writeSoon = store.writeSoon.bind(store)
   const full = new Error('disk full')
   store.writeSoon = () => Promise.reject(full)
   const ends = await Promise.allSettled(['a', 'b'].map((item) => gathered.add(item)))
