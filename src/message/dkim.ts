@@ -40,9 +40,10 @@ interface Canonical {
   fieldNames: string
 }
 
+const FOLDED = /\r\n|\t|  /
 /** A field's value on one line (RFC 6376 §3.4.2). */
 function relaxedValue(raw: string): string {
-  const value = raw.replaceAll('\r\n', '').replace(/[ \t]+/g, ' ')
+  const value = FOLDED.test(raw) ? raw.replaceAll('\r\n', '').replace(/[ \t]+/g, ' ') : raw
   return value.slice(value.startsWith(' ') ? 1 : 0, value.length - (value.endsWith(' ') ? 1 : 0))
 }
 
@@ -188,7 +189,14 @@ export function signFields(parts: readonly SignedFields[], bodyHash: string, sig
   const { after, before, canonicalAfter, canonicalBefore } = emptyField(signature, counts)
   const hashed = `${fields}${canonicalBefore}${bodyHash}${canonicalAfter}`
   const value = signOctets('RSA-SHA256', Buffer.from(hashed, 'latin1'), signature.privateKey).toString('base64')
-  return `${before}${bodyHash}${after}${value.replace(/^.{73}|.{75}/g, '$&\r\n ').trim()}\r\n`
+  return `${before}${bodyHash}${after}${folded(value)}\r\n`
+}
+
+/** A signature in lines of 75 characters; the first has ` b=` in front. */
+function folded(value: string): string {
+  let lines = value.slice(0, 73)
+  for (let at = 73; at < value.length; at += 75) lines += `\r\n ${value.slice(at, at + 75)}`
+  return lines
 }
 
 /** A DKIM-Signature field without the hash and the signature: what is before and after the hash. */
