@@ -39,7 +39,8 @@ function take(task: RunningJob, go: () => void): void {
   next()
 }
 
-function next(): void {
+/** Begins the next turn. `now`: the thread's CPU time, when it was read just now. */
+function next(now?: number): void {
   if (running) return
   const turn = turns.shift()
   if (!turn) return
@@ -49,7 +50,7 @@ function next(): void {
     return next()
   }
   running = task
-  began = cpuTime()
+  began = now ?? cpuTime()
   present.begin(task.id, began, task.spent)
   go()
   if (task.open > 0) setImmediate(pause, task)
@@ -62,10 +63,11 @@ function pause(task: RunningJob): void {
 
 function leave(task: RunningJob): void {
   if (running !== task) return
-  task.spent += cpuTime() - began
+  const now = cpuTime()
+  task.spent += now - began
   running = undefined
   present.end()
-  next()
+  next(now)
 }
 
 const asked = new Map<number, { task: RunningJob | undefined; resolve: (answer: unknown) => void }>()
