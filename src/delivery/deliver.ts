@@ -13,12 +13,12 @@ import { releaseAll } from './queue/claim.ts'
 import { findRoute } from './wire/connect.ts'
 import { LaneMemory } from './pacing/lane-memory.ts'
 import { LaneSet } from './pacing/lane-set.ts'
-import { heldByProvider, providerShareOf, shareOf, type Lane } from './pacing/lanes.ts'
+import { heldByProvider, mayClaimNew, providerShareOf, shareOf, type Lane } from './pacing/lanes.ts'
 import { ResultWriter } from './write-results.ts'
 import { isRefused, lessonOf, sharing, slowedBy, tellTrouble, type Lesson } from './pacing/feedback.ts'
 import { claimRound } from './round.ts'
 import { Shaping } from '../smtp/shaping.ts'
-import type { MailTransaction, Sources } from './queue/transaction.ts'
+import type { MailTransaction, NewClaim, Sources } from './queue/transaction.ts'
 import { someIdle, type ExchangerGroup, type Work } from './pacing/exchanger-group.ts'
 
 export interface DeliveryDeps extends AttemptDeps {
@@ -52,6 +52,7 @@ export class DeliveryEngine {
   #inMemory = 0
   #settling = 0
   #rescan = true
+  #inRound = false
   #stopping = false
 
   constructor(deps: DeliveryDeps, shaping: Shaping = new Shaping()) {
@@ -85,6 +86,32 @@ export class DeliveryEngine {
     this.#loop.ring()
   }
 
+  /**
+   * Claims room for a new mail on a lane without other due mail; undefined: the mail waits in the queue. Mail that
+   * waits there comes first: nothing is claimed during a round, and half of the memory is left to rounds.
+   */
+  claimNew(name: string): NewClaim | undefined {
+    const now = this.#deps.clock.now()
+    if (this.#rescan || this.#inRound || this.#stopping || this.#inMemory >= this.#window / 2) return undefined
+    const lane = this.#lanes.of(name)
+    if (!mayClaimNew(lane, this.#lanes.values(), now)) return undefined
+    lane.learned.pace.went(1, now)
+    lane.coming++
+    this.#inMemory++
+    const cancel = (): void => {
+      lane.coming--
+      this.#inMemory--
+    }
+    return { source: this.#deps.sources.submitted, cancel, take: (mail) => (cancel(), this.#take(lane, mail)) }
+  }
+
+  /** Takes over a new mail after its commit; during the commit its lane may have been held or paused. */
+  #take(lane: Lane, mail: MailTransaction): void {
+    if (!this.#stopping && !lane.held && this.#deps.clock.now() >= lane.pausedUntil) return this.#dispatch(mail)
+    this.#inMemory++
+    this.#track(this.#release(lane, [mail]), `release ${lane.domain}`)
+  }
+
   /** Ends within `patience` ms: mail in an SMTP transaction is finished, waiting mail is released. */
   async stop(patience = 8000): Promise<void> {
     this.#stopping = true
@@ -101,16 +128,23 @@ export class DeliveryEngine {
     inTime()
   }
 
+  /** The most mail transactions in memory. */
+  get #window(): number {
+    return this.#deps.config.delivery.max_connections * WINDOW_PER_CONNECTION
+  }
+
   async #run(now: number): Promise<number | null> {
-    const { config, store } = this.#deps
+    const { store } = this.#deps
     if (this.#rescan) {
       for (const lane of this.#lanes.rescan(store, now))
         this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
       // Set only after the whole scan: when the database fails in the middle, it is scanned again.
       this.#rescan = false
     }
-    const space = { window: config.delivery.max_connections * WINDOW_PER_CONNECTION, inMemory: this.#inMemory }
-    const { claimed, next, served } = await claimRound(this.#deps, [...this.#lanes.values()], space, now)
+    const space = { window: this.#window, inMemory: this.#inMemory }
+    this.#inRound = true
+    const round = claimRound(this.#deps, [...this.#lanes.values()], space, now)
+    const { claimed, next, served } = await round.finally(() => void (this.#inRound = false))
     for (const mail of claimed) this.#dispatch(mail)
     for (const lane of served) this.#lanes.served(lane)
     if (this.#lanes.sweep(now)) this.#memory.note()

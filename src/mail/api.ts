@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { iso, isTime } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { EMAIL_STATUSES } from '../states/outbound-email.ts'
-import { field, type Call } from '../jsonapi/resource.ts'
+import { definer, field, type Call } from '../jsonapi/resource.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { ListedRow } from '../store/list.ts'
@@ -15,7 +15,7 @@ import type { Delivery } from '../delivery/results/settle.ts'
 import { agentOf, requireSendingDomain, requireSubscription } from './accept/admit.ts'
 import { deleteEmail, submitEmail, type SubmitDeps } from './accept/submit.ts'
 import { searched } from './search.ts'
-import { define, type ApiDeps } from '../jsonapi/define.ts'
+import type { ApiDeps } from '../jsonapi/define.ts'
 import { EXTENSION } from '../jsonapi/fields.ts'
 import { address, addresses, attachment, headerFields, line, text } from '../jsonapi/schemas.ts'
 import { valuesOf } from '../schema/tables.ts'
@@ -23,7 +23,12 @@ import { valuesOf } from '../schema/tables.ts'
 const MEGABYTE = 1024 * 1024
 const MAX_ADDRESSES = 10
 const MAX_ATTACHMENTS = 20
-const depsOf = ({ bells, ...parts }: ApiDeps): SubmitDeps => ({ ...parts, ring: bells.deliveries })
+
+/** What the resource of mail needs besides. */
+export type MailParts = Required<Pick<SubmitDeps, 'claimNew'>>
+type Parts = ApiDeps & MailParts
+
+const depsOf = ({ bells, ...parts }: Parts): SubmitDeps => ({ ...parts, ring: bells.deliveries })
 const choice = (about: string) =>
   field(z.boolean('must be true, false or null').nullable(), { create: 'optional', kind: 'flag', about })
 const more = (about: string) =>
@@ -111,7 +116,7 @@ async function moveOne(parts: ApiDeps, { id, key }: ListedRow, on: (typeof MOVES
   return { ...parts.store.one(db.selectFrom('outbound_emails').selectAll().where('key', '=', key)) }
 }
 
-export const outboundEmails = define('outbound-emails', {
+export const outboundEmails = definer<Parts>()('outbound-emails', {
   table: 'outbound_emails',
   about: 'Transactional mail. Delivery is asynchronous; the status follows the primary recipient.',
   attributes: {

@@ -118,6 +118,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     signIns: new SignIns(store, clock),
     spamAssassin: SPAMASSASSIN,
     inboundReader: inbound.files,
+    claimNew: (lane) => engine.claimNew(lane),
     bells: bellsOf(loops, () => letters.lookAgain()),
   }
   const operator = new OperatorNotices({ ...shared, ring: ring.noticed })

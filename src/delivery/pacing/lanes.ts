@@ -35,6 +35,8 @@ export class Lane {
   unwritten = 0
   /** MailTransactions that senders work on now. */
   inHand = 0
+  /** New mails that are being stored as claimed. */
+  coming = 0
   /** The route to its exchangers; null until it was found. */
   route: Route | null = null
   /** The route is being looked up. */
@@ -65,7 +67,7 @@ export class Lane {
   room(now: number): number {
     if (this.held || now < this.pausedUntil || this.unwritten > 0) return 0
     const most = this.limits.domain_connections * AHEAD
-    const ahead = most - this.waiting.length - this.inHand
+    const ahead = most - this.inMemory
     // A page costs as many statements as a mail: while some waits, campaign mail is claimed a part of the room at once.
     if (this.bulk && this.waiting.length > 0 && ahead < most * BULK_PAGE) return 0
     return Math.min(ahead, this.learned.pace.room(now))
@@ -74,6 +76,11 @@ export class Lane {
   /** When there may be mail to claim; null when no due time is known. */
   wakeAt(): number | null {
     return this.due === null || this.held ? null : Math.max(this.due, this.pausedUntil, this.learned.pace.nextAt())
+  }
+
+  /** Mails in memory, those included that are being stored. */
+  get inMemory(): number {
+    return this.waiting.length + this.inHand + this.coming
   }
 
   knowsRoute(now: number): boolean {
@@ -125,7 +132,7 @@ export class Lane {
 
   /** The lane has no mail and no known due time: it can be dropped. */
   get empty(): boolean {
-    return this.due === null && this.waiting.length === 0 && this.inHand === 0 && !this.routing
+    return this.due === null && this.inMemory === 0 && !this.routing
   }
 }
 
@@ -136,7 +143,16 @@ export const providerShareOf = ({ limits }: Lane): number =>
 /** Mails in memory by provider: a provider at its limit must not fill the memory that others need. */
 export function heldByProvider(lanes: Iterable<Lane>): Map<string, number> {
   const held = new Map<string, number>()
-  for (const { inHand, limits, waiting } of lanes)
-    held.set(limits.name, (held.get(limits.name) ?? 0) + waiting.length + inHand)
+  for (const { inMemory, limits } of lanes) held.set(limits.name, (held.get(limits.name) ?? 0) + inMemory)
   return held
+}
+
+/** Whether a lane may claim a new mail before mail that waits in the store: none is due, and `lanes` leave it room. */
+export function mayClaimNew(lane: Lane, lanes: Iterable<Lane>, now: number): boolean {
+  if ((lane.due ?? Infinity) <= now || lane.room(now) <= 0) return false
+  const most = providerShareOf(lane)
+  if (most === Infinity) return true
+  let held = 0
+  for (const { inMemory, limits } of lanes) if (limits.name === lane.limits.name) held += inMemory
+  return held < most
 }

@@ -1,5 +1,5 @@
 // Claims due deliveries from the queue. The attempt is written before the work (status active, attempts + 1, a lease):
-// after a crash it counts as an attempt, and no mail is lost.
+// after a crash it counts as an attempt, and no mail is lost. A new mail may be stored as claimed (D134).
 import { HOUR } from '../../base/clock.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
@@ -12,7 +12,7 @@ import { signingKeyOf } from '../../domains/keys.ts'
 import { messageIdOf } from '../../message/identity.ts'
 import type { Delivery } from '../results/settle.ts'
 import { knownStops } from '../../suppressions/stops.ts'
-import type { ClaimedEmail, MailTransaction, MailSource } from './transaction.ts'
+import { firstOf, type ClaimedEmail, type MailTransaction, type MailSource } from './transaction.ts'
 import { must } from '../../base/errors.ts'
 
 type DomainFacts = Pick<
@@ -29,12 +29,13 @@ type DomainFacts = Pick<
 
 /** Longer than any session lasts. A lease ends earlier only when its process has ended, see `releaseAll`. */
 const LEASE = 4 * HOUR
+export const leaseFrom = (now: number): number => now + LEASE
 
 const claimRows = (tx: Tx, lane: string, now: number, limit: number): Delivery[] =>
   takeAll<Delivery>(tx, deliveryMachine, 'claim', {
     set: 'attempts = attempts + 1, leased_until = ?, next_attempt_at = null, updated_at = ?',
     where: `key in (select key from deliveries where status = 'queued' and lane = ? and next_attempt_at <= ? order by next_attempt_at limit ?)`,
-    parameters: [now + LEASE, now, lane, now, limit],
+    parameters: [leaseFrom(now), now, lane, now, limit],
   })
 
 const emailsByKey = statement<{ keys: string }>()((arg) =>
@@ -193,6 +194,35 @@ export function claimSubmitted(
     group.known.stops.push(stops[index])
   }
   return [...groups.values()]
+}
+
+/** The columns of a new mail that its transaction holds. */
+export type NewMail = Omit<ClaimedEmail, keyof DomainFacts | 'email_digest' | 'body_digest'>
+
+/**
+ * A new mail as it is claimed in the transaction that stores it, after its recipients were found free of stops. Its
+ * texts do not come from the database, so no digest is compared with them.
+ */
+export function claimedNew(
+  tx: Tx,
+  source: MailSource,
+  email: NewMail,
+  deliveries: readonly Delivery[],
+): MailTransaction {
+  const { domain_key, lane } = firstOf({ deliveries })
+  const facts = tx.fact(domainFacts({ key: domain_key })) as DomainFacts
+  return {
+    lane,
+    source,
+    email: { ...facts, ...email, email_digest: null, body_digest: null },
+    deliveries: [...deliveries],
+    signingKey: signingKeyOf(tx, domain_key),
+    known: {
+      generation: tx.generation('suppressions', 'changed'),
+      stops: deliveries.map(() => undefined),
+      removals: tx.generation('outbound_emails', 'removed'),
+    },
+  }
 }
 
 /** The queue of mail, grouped by lanes. */

@@ -1,9 +1,13 @@
-// Puts a recipient of a mail into the queue.
+// Puts a recipient of a mail into the queue, as waiting or as claimed.
+import { deliveryMachine } from '../../states/delivery.ts'
+import type { Delivery } from '../results/settle.ts'
+import { leaseFrom } from './claim.ts'
 import type { Tx } from '../../store/database.ts'
 import { db, raw, statement } from '../../store/query.ts'
 import type { RowOf } from '../../schema/tables.ts'
+import { must } from '../../base/errors.ts'
 
-export interface NewDelivery {
+export interface ClaimedDelivery {
   email_key: number
   domain_key: number
   role: RowOf<'deliveries'>['role']
@@ -11,27 +15,32 @@ export interface NewDelivery {
   lane: string
   /** Now (ms). */
   at: number
-  /** When the first attempt is due (ms). */
-  due: number
   expires_at: number
 }
 
-const insertDelivery = statement<NewDelivery>()((arg) =>
+export interface NewDelivery extends ClaimedDelivery {
+  /** When the first attempt is due (ms). */
+  due: number
+}
+
+type InsertedColumns = Omit<ClaimedDelivery, 'at'> &
+  Pick<Delivery, 'status' | 'attempts' | 'next_attempt_at' | 'leased_until' | 'updated_at'>
+
+const insertDelivery = statement<InsertedColumns>()((arg) =>
   db.insertInto('deliveries').values({
     email_key: arg.email_key,
     domain_key: arg.domain_key,
     role: arg.role,
     address: arg.address,
     lane: arg.lane,
-    status: 'queued',
-    attempts: 0,
-    next_attempt_at: arg.due,
+    status: arg.status,
+    attempts: arg.attempts,
+    next_attempt_at: arg.next_attempt_at,
+    leased_until: arg.leased_until,
     expires_at: arg.expires_at,
-    updated_at: arg.at,
+    updated_at: arg.updated_at,
   }),
 )
-
-export const enqueue = (tx: Tx, delivery: NewDelivery): void => void tx.run(insertDelivery(delivery))
 
 /** The only recipient of a mail, by the mail's id. */
 export interface OnlyRecipient {
@@ -53,4 +62,28 @@ export function enqueuePage(
 ): void {
   const rows = recipients.map(({ address, id, lane }) => [id, address, lane])
   tx.run(raw(insertPage, [domain_key, due, expires_at, at, JSON.stringify(rows)]))
+}
+
+export function enqueue(tx: Tx, { at, due, ...given }: NewDelivery): void {
+  const waits = { status: 'queued', attempts: 0, next_attempt_at: due, leased_until: null, updated_at: at } as const
+  tx.run(insertDelivery({ ...given, ...waits }))
+}
+
+/** Columns that only a result sets. */
+const UNTRIED = {
+  delayed_at: null,
+  smtp_code: null,
+  enhanced_code: null,
+  response: null,
+  remote_mta: null,
+  tls: null,
+  dialogue: null,
+  trouble_since: null,
+}
+
+/** Inserts a recipient that is claimed already: its first attempt is written with it. */
+export function enqueueClaimed(tx: Tx, { at, ...given }: ClaimedDelivery): Delivery {
+  const status = must(deliveryMachine.next('queued', 'claim'), 'The move of a claim').to
+  const columns = { ...given, status, attempts: 1, next_attempt_at: null, leased_until: leaseFrom(at), updated_at: at }
+  return { ...columns, ...UNTRIED, key: tx.run(insertDelivery(columns)).key }
 }

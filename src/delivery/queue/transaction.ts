@@ -26,7 +26,7 @@ export interface MailTransaction {
 }
 
 /** The first recipient of a transaction; there always is one. */
-export const firstOf = ({ deliveries }: Pick<MailTransaction, 'deliveries'>): Delivery =>
+export const firstOf = ({ deliveries }: { deliveries: readonly Delivery[] }): Delivery =>
   must(deliveries[0], 'The recipient of a transaction')
 
 export interface ClaimedEmail {
@@ -81,6 +81,18 @@ export interface MailPlan {
   /** The job for the recipients to which the mail is sent (`transaction`); undefined: the body is no longer kept. */
   job: (transaction: MailTransaction, signature: Signing) => LetterJob | undefined
 }
+
+/** The claim of a mail in the transaction that stores it: its lane has room, and the mail goes out from memory. */
+export interface NewClaim {
+  source: MailSource
+  /** Hands the mail over to the engine. Call it after the commit. */
+  take(mail: MailTransaction): void
+  /** Gives the room back. Call it when the mail was not stored. */
+  cancel(): void
+}
+
+/** Claims room on a lane for a new mail that is due at once; undefined: the mail waits in the queue. */
+export type ClaimNew = (lane: string) => NewClaim | undefined
 
 export interface MailSource {
   /** Where results wait for each other, to be written as a page; undefined: each is written at once by `settle`. */

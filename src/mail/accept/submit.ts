@@ -18,7 +18,10 @@ import { admit, requireSendingDomain, type SendingDomain, type Submission } from
 import { storeAttachments, withAttachments } from './attachments.ts'
 import { slotFor } from '../../reputation/agents.ts'
 import { refusePaused } from '../../reputation/pauses.ts'
-import { enqueue } from '../../delivery/queue/enqueue.ts'
+import { claimedNew } from '../../delivery/queue/claim.ts'
+import { enqueue, enqueueClaimed } from '../../delivery/queue/enqueue.ts'
+import type { Delivery } from '../../delivery/results/settle.ts'
+import type { ClaimNew, NewClaim } from '../../delivery/queue/transaction.ts'
 import { filesOf } from '../../base/spooled.ts'
 import { writeBody, type SubmittedBody, type WrittenBody } from '../../message/stored-body.ts'
 import type { Email, NewEmail, SubmittedMessage } from './email.ts'
@@ -37,6 +40,8 @@ export interface SubmitDeps {
   bodies?: Budget | undefined
   /** Tells the queue that mail for a lane is due. */
   ring: (lane: string) => void
+  /** Claims room on a lane, so that the mail goes out from memory; absent: every mail waits in the queue. */
+  claimNew?: ClaimNew | undefined
 }
 
 export interface Submitted {
@@ -86,12 +91,14 @@ export async function submitEmail(deps: SubmitDeps, userKey: number, given: NewE
     // moved into quarantine.
     if (!codeOf(thrown).startsWith('SQLITE_IOERR')) await Promise.all(files.names.map((name) => spool.remove(name)))
   }
+  const claims: NewClaim[] = []
   try {
-    const submitted = await store.write((tx) => accept(tx, deps, { submission, files, hash, id, now }))
+    const submitted = await store.write((tx) => accept(tx, deps, { submission, files, hash, id, now, claims }))
     // The new files of a repeat are not needed.
     if (submitted.replayed) await drop()
     return submitted.replayed || !files.body ? submitted : { ...submitted, body: files.body }
   } catch (thrown) {
+    for (const claim of claims) claim.cancel()
     await drop(thrown)
     throw thrown
   }
@@ -111,6 +118,8 @@ interface Accepting {
   hash: Buffer | null
   id: string
   now: number
+  /** The claims that were made for the mail, for the case that it is not stored. */
+  claims: NewClaim[]
 }
 
 /** Checks a mail and writes it with its body and its deliveries. Throws a Refusal. */
@@ -129,21 +138,34 @@ function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
   const spool = files.names.length > 0 ? JSON.stringify(files.names) : null
   tx.run(insertBody({ email_key: email.key, content: files.content, spool }))
   const expires_at = now + deps.config.delivery.lifetime
-  for (const { role, address } of recipients)
-    enqueue(tx, {
-      email_key: email.key,
-      domain_key: domain.key,
-      role,
-      address: address.address,
-      lane: address.domain,
-      at: now,
-      due,
-      expires_at,
-    })
-  tx.afterCommit(() => {
-    for (const { address } of recipients) deps.ring(address.domain)
-  })
+  const common = { email_key: email.key, domain_key: domain.key, at: now, expires_at }
+  const mail = { ...email, content: files.content, spool }
+  const lanes = new Map<string, ClaimedLane | undefined>()
+  for (const { address, role } of recipients) {
+    const lane = address.domain
+    if (!lanes.has(lane)) lanes.set(lane, due <= now ? claimOn(deps, accepting, lane) : undefined)
+    const delivery = { ...common, role, address: address.address, lane }
+    const claimed = lanes.get(lane)
+    if (claimed) claimed.deliveries.push(enqueueClaimed(tx, delivery))
+    else enqueue(tx, { ...delivery, due })
+  }
+  for (const [lane, claimed] of lanes) {
+    const work = claimed && claimedNew(tx, claimed.claim.source, mail, claimed.deliveries)
+    tx.afterCommit(() => (work ? claimed.claim.take(work) : deps.ring(lane)))
+  }
   return { email, replayed: false }
+}
+
+/** The recipients of a mail on a lane that has room for it. */
+interface ClaimedLane {
+  claim: NewClaim
+  deliveries: Delivery[]
+}
+
+function claimOn({ claimNew }: SubmitDeps, { claims }: Accepting, lane: string): ClaimedLane | undefined {
+  const claim = claimNew?.(lane)
+  if (claim) claims.push(claim)
+  return claim && { claim, deliveries: [] }
 }
 
 function rowOf({ hash, id, now, submission }: Accepting, domain: SendingDomain): NewEmailRow {

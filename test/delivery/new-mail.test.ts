@@ -1,0 +1,164 @@
+// Mail that goes out from memory: where its lane has room, a new mail is stored as claimed, in one transaction with its
+// 201, and goes to the exchanger without another look at the database (D134).
+import assert from 'node:assert/strict'
+import { cpSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { silentLog } from '../../src/base/log.ts'
+import { holdLane } from '../../src/delivery/queue/holds.ts'
+import { startAppliance } from '../../src/server/appliance.ts'
+import { raw } from '../../src/store/query.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { ofFile } from '../kit/of-file.ts'
+import { until } from '../kit/until.ts'
+import { mailsOf } from '../mail/mails.ts'
+
+const { become, post, receiver, tryPost } = mailsOf(() => postrider)
+/** Answers to RCPT by address; "": none. */
+const rcpt = new Map<string, string>()
+
+const exchanger = testExchanger({
+  keywords: ['8BITMIME', 'ENHANCEDSTATUSCODES'],
+  answer: (command) => (command.startsWith('RCPT') ? rcpt.get(/<(.*)>/.exec(command)![1]!) : undefined),
+})
+const postrider = ofFile(() => startTestAppliance({ exchanger, domains: ['here.test'] }))
+
+const heardBy = (address: string) => exchanger.heard.filter(({ to }) => to.includes(address))
+const deliveryTo = (address: string) =>
+  postrider.appliance.deps.store.first(
+    raw<{ status: string; attempts: number; next_attempt_at: number | null; leased_until: number | null }>(
+      'select status, attempts, next_attempt_at, leased_until from deliveries where address = ?',
+      [address],
+    ),
+  )
+
+const CLAIM = `update deliveries set status = 'active'`
+
+/** Runs `work` and returns how many statements claimed waiting mail meanwhile. */
+async function claimsDuring(work: () => Promise<unknown>): Promise<number> {
+  const { store } = postrider.appliance.deps
+  let claims = 0
+  store.watch((sql, read) => void (claims += sql.startsWith(CLAIM) && read > 0 ? 1 : 0))
+  try {
+    await work()
+  } finally {
+    store.watch(() => undefined)
+  }
+  return claims
+}
+
+test('a new mail to a domain without other due mail is stored with its first attempt, and is not claimed again', async () => {
+  receiver('idle.test')
+  rcpt.set('a@idle.test', '')
+  const claims = await claimsDuring(async () => {
+    const id = await post({ to: 'a@idle.test' })
+    const { attempts, leased_until, next_attempt_at, status } = deliveryTo('a@idle.test')!
+    assert.deepEqual([status, attempts, next_attempt_at], ['active', 1, null])
+    assert.ok(leased_until! > postrider.clock.now())
+    await until(() => exchanger.commands.some((line) => line.includes('a@idle.test')))
+    exchanger.cut()
+    rcpt.clear()
+    await until(() => deliveryTo('a@idle.test')!.status === 'queued')
+    // The cut is a deferral of the first attempt.
+    assert.equal(deliveryTo('a@idle.test')!.attempts, 1)
+    postrider.clock.leap(deliveryTo('a@idle.test')!.next_attempt_at! - postrider.clock.now())
+    await become(id, 'delivered')
+  })
+  assert.equal(claims, 1, 'the second attempt is claimed from the queue')
+  assert.equal(deliveryTo('a@idle.test')!.attempts, 2)
+  const without = await claimsDuring(async () => become(await post({ to: 'b@idle.test' }), 'delivered'))
+  assert.equal(without, 0)
+  assert.equal(heardBy('b@idle.test').length, 1)
+})
+
+test('copies at other domains: each domain for itself, and each recipient gets the mail once', async () => {
+  for (const domain of ['one.test', 'two.test', 'three.test']) receiver(domain)
+  await holdLane(postrider.appliance.deps, 'two.test', true)
+  postrider.appliance.engine.ring()
+  const cc = ['c@two.test', 'c@three.test', 'd@one.test']
+  const id = await post({ to: 'c@one.test', cc })
+  await become(id, 'delivered')
+  await until(() => heardBy('c@three.test').length === 1)
+  assert.equal(deliveryTo('c@two.test')!.status, 'queued')
+  assert.equal(deliveryTo('c@two.test')!.attempts, 0)
+  await holdLane(postrider.appliance.deps, 'two.test', false)
+  postrider.appliance.engine.ring()
+  await until(() => deliveryTo('c@two.test')!.status === 'delivered')
+  for (const address of ['c@one.test', ...cc]) assert.equal(heardBy(address).length, 1, address)
+  const { store } = postrider.appliance.deps
+  const order = store.all(raw<{ address: string }>('select address from deliveries order by key desc limit 4'))
+  assert.deepEqual(order.map(({ address }) => address).toReversed(), ['c@one.test', ...cc])
+})
+
+test('a domain whose mail does not get through claims a bounded number; the others wait untried, and go in their order', async () => {
+  receiver('full.test')
+  const all = Array.from({ length: 120 }, (_, n) => `n${n}@full.test`)
+  for (const address of all) rcpt.set(address, '')
+  for (const to of all) await post({ to })
+  const { store } = postrider.appliance.deps
+  const count = (status: string): number =>
+    store.one(
+      raw<{ n: number }>(`select count(*) as n from deliveries where lane = 'full.test' and status = ?`, [status]),
+    ).n
+  // 20 connections, and four mails for each.
+  assert.equal(count('active'), 80)
+  assert.equal(count('queued'), 40)
+  for (const address of all) assert.equal(deliveryTo(address)!.attempts, Number(all.indexOf(address) < 80))
+  // Another domain does not wait for this one.
+  receiver('free.test')
+  await become(await post({ to: 'a@free.test' }), 'delivered')
+  rcpt.clear()
+  exchanger.cut()
+  await until(() => count('active') < 80)
+})
+
+test('mails that cannot be stored give their room back', async () => {
+  receiver('again.test')
+  const { store } = postrider.appliance.deps
+  await store.write((tx) =>
+    tx.run(
+      raw(
+        `create trigger refuses before insert on deliveries when new.address like 'bad%' begin select raise(abort, 'no'); end`,
+      ),
+    ),
+  )
+  for (let n = 0; n < 90; n++) assert.equal((await tryPost({ to: `bad${n}@again.test` })).status, 500)
+  await store.write((tx) => tx.run(raw('drop trigger refuses')))
+  const claims = await claimsDuring(async () => become(await post({ to: 'a@again.test' }), 'delivered'))
+  assert.equal(claims, 0)
+})
+
+test('a process that ends before the hand-over: the mail goes out after the next start, as its second attempt', async () => {
+  receiver('dead.test')
+  rcpt.set('a@dead.test', '')
+  await post({ to: 'a@dead.test' })
+  assert.equal(deliveryTo('a@dead.test')!.status, 'active')
+  await until(() => exchanger.commands.some((line) => line.includes('a@dead.test')))
+  // The database as kill -9 leaves it.
+  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-dead-'))
+  const { clock, config, dns } = postrider
+  cpSync(postrider.dataDir, dataDir, { recursive: true, filter: (file) => !file.endsWith('-shm') })
+  rcpt.clear()
+  const second = await startAppliance({
+    config: { ...config, data_dir: dataDir },
+    clock,
+    log: silentLog,
+    resolver: dns.resolver,
+  })
+  try {
+    const status = () =>
+      second.deps.store.one(
+        raw<{ status: string; attempts: number }>(
+          `select status, attempts from deliveries where address = 'a@dead.test'`,
+        ),
+      )
+    await until(() => status().status === 'delivered')
+    assert.equal(status().attempts, 2)
+    assert.equal(heardBy('a@dead.test').length, 1)
+  } finally {
+    await second.stop()
+    rmSync(dataDir, { recursive: true, force: true })
+  }
+})
