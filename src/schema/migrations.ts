@@ -14,6 +14,7 @@ import { heldMail } from './migrations/0018-held-mail.ts'
 import { words } from './migrations/0019-words.ts'
 import { inbound } from './migrations/0003-inbound.ts'
 import { lanes } from './migrations/0015-lanes.ts'
+import { leanEvents } from './migrations/0021-lean-events.ts'
 import { makers } from './migrations/0020-makers.ts'
 import { notices } from './migrations/0008-notices.ts'
 import { oauthAllowed } from './migrations/0009-oauth-allowed.ts'
@@ -46,4 +47,5 @@ export const migrations: readonly string[] = [
   heldMail,
   words,
   makers,
+  leanEvents,
 ]

@@ -1,6 +1,7 @@
 // Old events are deleted, and their counts are kept as sums: one small row for each kind of event of one recipient.
 // Figures add events and sums, so that they are the same before and after.
-import type { Reader, Store } from './database.ts'
+import { must } from '../base/errors.ts'
+import type { Store, Tx } from './database.ts'
 import { raw } from './query.ts'
 
 /** Rows that one transaction moves. */
@@ -28,31 +29,34 @@ export const told = (where: string): string => `
  * returns their number. The sums are written in the same transaction.
  */
 export async function removeOldEvents(store: Store, before: number, upTo: number): Promise<number> {
-  for (let removed = 0; ;) {
-    const gone = await store.writeSoon((tx) => {
-      const keys = oldKeys(tx, before, upTo)
-      if (keys.length === 0) return 0
-      const those = [JSON.stringify(keys)]
-      tx.run(
-        raw(
-          `insert into event_sums (email_key, type, delivery, machine, campaign_key, times)
-           select email_key, type, ${DELIVERY}, ${MACHINE}, campaign_key, count(*) from events
-           where key in (select value from json_each(?)) and ${COUNTED} group by 1, 2, 3, 4
-           on conflict do update set times = times + excluded.times`,
-          those,
-        ),
-      )
-      return tx.run(raw('delete from events where key in (select value from json_each(?))', those)).changes
-    })
-    removed += gone
-    if (gone < AT_ONCE) return removed
+  let removed = 0
+  for (let after = 0; ;) {
+    const found = store.all(oldest(after, upTo))
+    const old = found.filter(({ created_at }) => created_at < before).map(({ key }) => key)
+    if (old.length === 0) return removed
+    removed += await store.writeSoon((tx) => sumUp(tx, old))
+    after = must(found.at(-1), 'The last event').key
   }
 }
 
-function oldKeys(reader: Reader, before: number, upTo: number): number[] {
-  const old = raw<{ key: number }>(
-    `select key from events where created_at < ? and key <= ? order by created_at limit ${AT_ONCE}`,
-    [before, upTo],
+/** The events after a key; events have the order of their keys, except when the date was set. */
+const oldest = (after: number, upTo: number) =>
+  raw<{ key: number; created_at: number }>(
+    `select key, created_at from events where key > ? and key <= ? order by key limit ${AT_ONCE}`,
+    [after, upTo],
   )
-  return reader.all(old).map(({ key }) => key)
+
+/** Deletes events and adds them to the sums; returns how many there were. */
+function sumUp(tx: Tx, keys: readonly number[]): number {
+  const those = [JSON.stringify(keys)]
+  tx.run(
+    raw(
+      `insert into event_sums (email_key, type, delivery, machine, campaign_key, times)
+       select email_key, type, ${DELIVERY}, ${MACHINE}, campaign_key, count(*) from events
+       where key in (select value from json_each(?)) and ${COUNTED} group by 1, 2, 3, 4
+       on conflict do update set times = times + excluded.times`,
+      those,
+    ),
+  )
+  return tx.run(raw('delete from events where key in (select value from json_each(?))', those)).changes
 }

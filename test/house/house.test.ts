@@ -314,9 +314,11 @@ describe('one writer per table', () => {
     const foreign: string[] = []
     const written = new Set<string>()
     const note = ({ file, folder }: Source, table: string): void => {
-      written.add(table)
-      // Migrations move or mark rows of any table, and make the triggers that write into others.
-      if (file.startsWith('schema/migrations/')) return
+      // Migrations move or mark rows of any table, and make the triggers that write into others; a table that they make
+      // again has another name meanwhile.
+      const migrating = file.startsWith('schema/migrations/')
+      if (!migrating || table in TABLES) written.add(table)
+      if (migrating) return
       if ((TABLES as Record<string, { owner: string }>)[table]?.owner !== folder)
         foreign.push(`${file} writes ${table}`)
     }
