@@ -102,14 +102,11 @@ export class DeliveryEngine {
       lane.coming--
       this.#inMemory--
     }
-    return { source: this.#deps.sources.submitted, cancel, take: (mail) => (cancel(), this.#take(lane, mail)) }
-  }
-
-  /** Takes over a new mail after its commit; during the commit its lane may have been held or paused. */
-  #take(lane: Lane, mail: MailTransaction): void {
-    if (!this.#stopping && !lane.held && this.#deps.clock.now() >= lane.pausedUntil) return this.#dispatch(mail)
-    this.#inMemory++
-    this.#track(this.#release(lane, [mail]), `release ${lane.domain}`)
+    const take = (mail: MailTransaction): void => {
+      cancel()
+      this.#dispatch(mail)
+    }
+    return { source: this.#deps.sources.submitted, cancel, take }
   }
 
   /** Ends within `patience` ms: mail in an SMTP transaction is finished, waiting mail is released. */

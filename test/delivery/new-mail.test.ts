@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { silentLog } from '../../src/base/log.ts'
 import { holdLane } from '../../src/delivery/queue/holds.ts'
+import { Lane, mayClaimNew } from '../../src/delivery/pacing/lanes.ts'
 import { startAppliance } from '../../src/server/appliance.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
@@ -92,7 +93,7 @@ test('copies at other domains: each domain for itself, and each recipient gets t
   assert.deepEqual(order.map(({ address }) => address).toReversed(), ['c@one.test', ...cc])
 })
 
-test('a domain whose mail does not get through claims a bounded number; the others wait untried, and go in their order', async () => {
+test('a domain whose mail does not get through claims a bounded number; the others wait untried', async () => {
   receiver('full.test')
   const all = Array.from({ length: 120 }, (_, n) => `n${n}@full.test`)
   for (const address of all) rcpt.set(address, '')
@@ -112,6 +113,32 @@ test('a domain whose mail does not get through claims a bounded number; the othe
   rcpt.clear()
   exchanger.cut()
   await until(() => count('active') < 80)
+})
+
+test('a lane claims nothing new while it is held, paused or at its pace, or while other mail is due or its provider is full', () => {
+  const limits = { name: 'provider', domain_connections: 2, provider_connections: 2, mails_per_connection: 1 }
+  const now = 1_700_000_000_000
+  const may = (change: (lane: Lane, other: Lane) => void): boolean => {
+    const [lane, other] = [new Lane('one.test', limits), new Lane('other.test', limits)]
+    change(lane, other)
+    return mayClaimNew(lane, [lane, other], now)
+  }
+  assert.ok(may(() => undefined))
+  assert.ok(may((lane) => (lane.due = now + 1)))
+  assert.ok(!may((lane) => (lane.due = now)))
+  assert.ok(!may((lane) => (lane.held = true)))
+  assert.ok(!may((lane) => lane.pauseUntil(now + 1)))
+  assert.ok(!may((lane) => lane.unwritten++))
+  assert.ok(
+    !may(({ learned }) => {
+      learned.pace.restore(1, now)
+      learned.pace.went(1, now)
+    }),
+  )
+  assert.ok(may((lane) => (lane.coming = 7)))
+  assert.ok(!may((lane) => (lane.coming = 8)), 'four for each connection')
+  assert.ok(may((_, other) => (other.coming = 7)))
+  assert.ok(!may((_, other) => (other.inHand = 8)), 'four for each connection of the provider')
 })
 
 test('mails that cannot be stored give their room back', async () => {
