@@ -11,7 +11,7 @@ export interface ReachedAt {
   config: Pick<ApiDeps['config'], 'hostname' | 'http'>
 }
 
-interface NewToken extends ReachedAt {
+interface TokenInUse extends ReachedAt {
   token: string
   /** An address of a domain that may send. */
   from: string
@@ -30,7 +30,7 @@ const copied = (id: string, value: string): Html =>
 /** Any user name will do; this one says whose token it is. */
 const USER = 'postrider'
 
-function smtp(connection: NewToken): Html {
+function smtp(connection: TokenInUse): Html {
   const { ports, token } = connection
   const port = (id: string, some: readonly number[], how: string): Html | '' =>
     some[0] === undefined
@@ -77,7 +77,7 @@ const settings = (rows: readonly (readonly [name: string, value: string])[]): Ht
     )}
   </dl>`
 
-function wordPress(connection: NewToken): Html {
+function wordPress(connection: TokenInUse): Html {
   const [port] = connection.ports.tls
   return html`<p>With the plugin WP Mail SMTP (or another one for SMTP): the mailer "Other SMTP".</p>
     ${settings([
@@ -91,7 +91,7 @@ function wordPress(connection: NewToken): Html {
     ])}`
 }
 
-function nextcloud(connection: NewToken): Html {
+function nextcloud(connection: TokenInUse): Html {
   const [port] = connection.ports.tls
   const [name = '', domain = ''] = connection.from.split('@')
   return html`<p>Administration settings, Basic settings, Email server.</p>
@@ -106,7 +106,7 @@ function nextcloud(connection: NewToken): Html {
 }
 
 /** One request that sends a mail, in several languages. */
-function samples({ config, from, to, token }: NewToken): (readonly [language: string, code: string])[] {
+function samples({ config, from, to, token }: TokenInUse): (readonly [language: string, code: string])[] {
   const url = `${config.http.public_url}/api/v1/outbound-emails`
   const document = {
     data: { type: 'outbound-emails', attributes: { from, to, subject: 'Hello', html: '<p>It works.</p>' } },
@@ -166,7 +166,7 @@ print(urllib.request.urlopen(request).read().decode())`,
 }
 
 /** How a program is connected with a token that was just made. */
-export function connectPanel(connection: NewToken): Html {
+export function connectPanel(connection: TokenInUse): Html {
   const part = (name: string, body: Html, open = false): Html =>
     html`<details name="connect" ${open ? html`open` : ''}>
       <summary>${name}</summary>
