@@ -182,7 +182,7 @@ export const FIGURES: readonly Figure[] = [
     ]
   }),
   gauge('postrider_inbound_unread', 'Received messages that wait to be read.', (deps) =>
-    single(counted(deps, 'inbound_messages where next_attempt_at is not null')),
+    single(counted(deps, 'inbound_waiting')),
   ),
   gauge('postrider_webhook_deliveries', 'Events that have not reached their endpoint, by state.', (deps) => [
     [{ status: 'pending' }, counted(deps, `outbound_webhooks where status = 'pending'`)],

@@ -78,6 +78,7 @@ const KINDS: Partial<Record<TableName, string>> = {
   inbound_messages: 'received mail',
   inbound_emails: 'received mail',
   inbound_bodies: 'received mail',
+  inbound_waiting: 'received mail',
 }
 
 function tablesOf(reader: Reader): TableUsage[] {

@@ -60,7 +60,8 @@ export function unreadNames(reader: Reader, { address }: Erasing, read: (file: s
   return reader
     .all(
       raw<InboundToForget>(
-        `select key, mail_from, recipients, content, spool, helo, received from inbound_messages where next_attempt_at is not null`,
+        `select key, mail_from, recipients, content, spool, helo, received from inbound_messages
+         where key in (select message_key from inbound_waiting)`,
       ),
     )
     .some((message) => messageBetrays(message, address, read))
@@ -105,7 +106,8 @@ function empty(tx: Tx, key: number, { mark }: Erasing): void {
   )
   tx.run(
     raw(
-      `update inbound_bodies set headers = '{}', text = null, html = null, attachments = '[]' where message_key = ?`,
+      `update inbound_bodies set headers = '{}', text = null, html = null, attachments = '[]', text_part = null, html_part = null,
+         authentication = null where message_key = ?`,
       [key],
     ),
   )
@@ -117,7 +119,7 @@ function emptied(tx: Tx, key: number, { at, mark }: Erasing): number {
     raw(
       `insert into inbound_messages (id, mail_from, recipients, client, helo, received, size, content, spool, cut, virus, authentication,
          received_at, attempts, next_attempt_at)
-       select ?, ?, '[]', client, '', '', size, x'', null, cut, virus, null, received_at, attempts, null from inbound_messages where key = ?`,
+       select ?, ?, '[]', client, '', '', size, x'', null, cut, virus, null, received_at, 0, null from inbound_messages where key = ?`,
       [newId(at), mark, key],
     ),
   )

@@ -38,6 +38,12 @@ export interface AttachmentJob {
   id: string
 }
 
+/** A text that stands in the message as it is, is named by its part, unless the message is a file or is rewritten. */
+export interface ReadBody extends Omit<ParsedBody, 'html' | 'text'> {
+  html: MailText
+  text: MailText
+}
+
 /** A mail from SMTP submission: its contents, and whether it has an attachment of a refused type. */
 export interface SubmittedJob {
   task: 'submitted'
@@ -48,8 +54,7 @@ export interface SubmittedJob {
 
 export interface SubmittedReading {
   kind: 'submitted'
-  /** A text that stands in the message as it is, is named by its part, unless the message is a file or is rewritten. */
-  body: Omit<ParsedBody, 'html' | 'text'> & { html: MailText; text: MailText }
+  body: ReadBody
   /** `"a.exe" is of a type …`, for the first refused attachment. */
   refused: string | null
   /** Why its content cannot be read, in a sentence; null when it was read. */
@@ -59,7 +64,7 @@ export interface SubmittedReading {
 }
 
 export type Reading =
-  | { kind: 'read'; header: ParsedHeader; body: ParsedBody | null; report: Report | undefined }
+  | { kind: 'read'; header: ParsedHeader; body: ReadBody | null; report: Report | undefined }
   | { kind: 'rejected'; reason: string; header: ParsedHeader | null }
 
 export type InboundJob = ReadJob | JudgeJob | ExamineJob | AttachmentJob | SubmittedJob
@@ -77,7 +82,9 @@ async function read({ content, headerOnly }: Omit<ReadJob, 'task'>): Promise<Rea
     const tree = parseTree(message)
     header = parseHeader(tree)
     if (headerOnly) return { kind: 'read', header, body: null, report: undefined }
-    return { kind: 'read', header, body: await parseBody(message), report: readReport(message, tree) }
+    const parsed = await parseBody(message)
+    const body = 'file' in content ? parsed : referTo(message, tree, parsed)
+    return { kind: 'read', header, body, report: readReport(message, tree) }
   } catch (thrown) {
     if (thrown instanceof MalformedMessage)
       return { kind: 'rejected', reason: thrown.message, header: header ?? headerAlone(message) }

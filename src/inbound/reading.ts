@@ -231,8 +231,8 @@ export class InboundEngine {
     try {
       const claimed = await store.writeSoon((tx) => ({
         leased: held.size > 0 ? tx.all(leased([...held.keys()])) : [],
-        named: others.length > 0 ? tx.all(named(now, others)) : [],
-        suspect: suspect && tx.first(suspected(now, suspect.key)),
+        named: others.length > 0 ? named(tx, now, others) : [],
+        suspect: suspect && suspected(tx, now, suspect.key),
       }))
       const messages = claimed.leased.map(({ key }) => ({ ...must(held.get(key), 'The message'), attempts: 1 }))
       for (const message of [...messages, ...claimed.named])
@@ -291,8 +291,10 @@ export class InboundEngine {
 
   /** Call it when a message is ready, or when a reader or the room of a message is free. */
   #next(): void {
-    const blocked = !this.#pump(this.#deps.clock.now())
-    if (blocked || this.#waiting.size + this.#slowed.size + this.#suspects.length > 0) this.#loop.ring()
+    const now = this.#deps.clock.now()
+    const blocked = !this.#pump(now)
+    const more = this.#due <= now || this.#waiting.size + this.#slowed.size + this.#suspects.length > 0
+    if (blocked || more) this.#loop.ring()
   }
 
   async #read(message: InboundMessage, inHand: ReadingInHand): Promise<void> {

@@ -17,7 +17,7 @@ import { db, statement } from '../store/query.ts'
 import { Intake, type HeldOctets } from '../store/intake.ts'
 import type { Spool } from '../store/spool.ts'
 import type { NewRow } from '../schema/tables.ts'
-import { LEASE } from './claims.ts'
+import { insertWaiting, LEASE } from './claims.ts'
 import type { InboundEngine } from './reading.ts'
 import type { InboundMessage } from './record.ts'
 import { isRefusal, judgeRecipient, UNKNOWN, type InboundRecipient } from './recipients.ts'
@@ -58,7 +58,6 @@ const insert = statement<NewRow<'inbound_messages'> & { key?: never }>()((arg) =
     virus: arg.virus,
     received_at: arg.received_at,
     attempts: arg.attempts,
-    next_attempt_at: arg.next_attempt_at,
   }),
 )
 
@@ -170,12 +169,14 @@ export class Reception {
         helo: envelope.helo,
         received: receivedField(envelope, config.hostname, id, now),
         received_at: now,
-        attempts: place === 'claimed' ? 1 : 0,
-        next_attempt_at: clock.now() + (place === 'due' ? 0 : LEASE),
+        attempts: 0,
         ...stored,
       }
       const { key } = tx.run(insert(message))
-      tx.afterCommit(() => engine.take({ ...message, key, authentication: null }, place))
+      const attempts = place === 'claimed' ? 1 : 0
+      const at = clock.now() + (place === 'due' ? 0 : LEASE)
+      tx.run(insertWaiting({ message_key: key, attempts, next_attempt_at: at }))
+      tx.afterCommit(() => engine.take({ ...message, key, attempts }, place))
       return true
     })
   }

@@ -1,12 +1,14 @@
 // Records a processed message in one transaction: a row in each inbox, the effects of a report on its mail, an
 // unsubscription. A message that no row refers to afterwards is deleted.
 import { counters } from '../base/counters.ts'
+import { must } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { addNotice } from '../accounts/notices.ts'
 import { unsubscribe } from '../campaigns/unsubscribe.ts'
 import { withoutForgedField } from '../message/authentication.ts'
+import { mailText, partOf, textOf } from '../message/part-text.ts'
 import type { Report } from '../message/report.ts'
 import { settleReturned } from '../delivery/results/returned.ts'
 import type { Tx } from '../store/database.ts'
@@ -14,12 +16,14 @@ import { appendEvent } from '../store/events.ts'
 import { db, raw, statement } from '../store/query.ts'
 import type { NewRow, RowOf } from '../schema/tables.ts'
 import type { InboundStatus } from '../states/inbound-email.ts'
+import { endWait } from './claims.ts'
 import { heedComplaint, type Complaint, type ComplaintReport } from './complaint.ts'
 import type { InboundRecipient } from './recipients.ts'
 import type { Judgement, Reading, Verdicts } from './reader.ts'
 import { nameOfVirus } from './scan.ts'
 
-export type InboundMessage = RowOf<'inbound_messages'>
+/** A message that is examined, with the attempts of its claim. */
+export type InboundMessage = Omit<RowOf<'inbound_messages'>, 'authentication' | 'next_attempt_at'>
 /** The facts about a message after it was read and judged. */
 export type JudgedReading = Reading & { judgement: Judgement | null }
 
@@ -33,13 +37,6 @@ const NO_VERDICTS: Verdicts = { spf: 'none', dkim: 'none', dmarc: 'none', arc: '
 /** The results when the judge failed. */
 const UNKNOWN: Verdicts = { spf: 'temperror', dkim: 'temperror', dmarc: 'temperror', arc: 'none' }
 const MAX_NOTICE = 8 * 1024
-
-const settleMessage = statement<{ key: number; field: string | null }>()((arg) =>
-  db
-    .updateTable('inbound_messages')
-    .set({ next_attempt_at: null, authentication: arg.field })
-    .where('key', '=', arg.key),
-)
 
 const liveInbox = statement<{ key: number }>()((arg) =>
   db
@@ -56,6 +53,9 @@ const insertBody = statement<NewRow<'inbound_bodies'>>()((arg) =>
     text: arg.text,
     html: arg.html,
     attachments: arg.attachments,
+    text_part: arg.text_part,
+    html_part: arg.html_part,
+    authentication: arg.authentication,
   }),
 )
 
@@ -126,17 +126,19 @@ export function record(
     tx.run(db.deleteFrom('inbound_messages').where('key', '=', message.key))
     return message.spool
   }
-  const field = reading.judgement?.field ?? null
-  tx.run(settleMessage({ key: message.key, field }))
+  tx.run(endWait({ key: message.key }))
   const withheld = message.virus !== null
   const body = reading.kind === 'read' && !withheld ? reading.body : null
   tx.run(
     insertBody({
       message_key: message.key,
       headers: JSON.stringify(withoutForgedField(reading.header?.headers ?? {}, deps.config.hostname)),
-      text: body?.text ?? null,
-      html: body?.html ?? null,
+      text: textOf(body?.text ?? null),
+      html: textOf(body?.html ?? null),
+      text_part: partOf(body?.text ?? null),
+      html_part: partOf(body?.html ?? null),
       attachments: JSON.stringify(body?.attachments ?? []),
+      authentication: reading.judgement?.field ?? null,
     }),
   )
   return null
@@ -262,7 +264,9 @@ function tellOwner(
   )
   if (!domain) return
   const { header } = reading
-  const text = message.virus === null && reading.kind === 'read' ? (reading.body?.text ?? reading.body?.html ?? '') : ''
+  const body = message.virus === null && reading.kind === 'read' ? reading.body : null
+  const octets = (): Buffer => Buffer.from(must(message.content, 'The content of a message'))
+  const text = mailText(body?.text ?? body?.html ?? null, octets) ?? ''
   addNotice(
     tx,
     {

@@ -7,6 +7,7 @@ import { must, refuse } from '../base/errors.ts'
 import type { Pool } from '../base/threads/pool.ts'
 import { withoutForged } from '../message/authentication.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
+import { storedText } from '../message/part-text.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db, raw, statement } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
@@ -26,6 +27,10 @@ const messageByKey = statement<{ key: number }>()((arg) =>
   db.selectFrom('inbound_messages').selectAll().where('key', '=', arg.key),
 )
 
+const authenticationOf = statement<{ key: number }>()((arg) =>
+  db.selectFrom('inbound_bodies').select('authentication').where('message_key', '=', arg.key),
+)
+
 /** The message of an inbound email. Throws 404 when it was deleted or is withheld. */
 function messageOf(reader: Reader, key: number): RowOf<'inbound_messages'> {
   const message = reader.first(messageByKey({ key }))
@@ -43,7 +48,8 @@ export async function rawOf({ config, spool, store }: StoredDeps, messageKey: nu
     file === undefined ? Buffer.from(must(message.content, 'The content of a message')) : await beginning(file)
   const end = head.indexOf('\r\n\r\n')
   const header = head.subarray(0, end < 0 ? head.length : end)
-  const trace = `Return-Path: <${message.mail_from}>\r\n${message.authentication ?? ''}${message.received}`
+  const found = message.authentication ?? store.first(authenticationOf({ key: messageKey }))?.authentication ?? ''
+  const trace = `Return-Path: <${message.mail_from}>\r\n${found}${message.received}`
   const own = withoutForged(header.toString('latin1'), config.hostname)
   const body =
     file === undefined
@@ -103,16 +109,41 @@ export interface InboundBody {
   attachments: string
 }
 
+interface StoredTexts {
+  message_key: number
+  text_part: number | null
+  html_part: number | null
+  /** The octets, where a text stands in them. */
+  content: Uint8Array | null
+}
+
 /** The parsed contents of some messages, by key; without `whole` only the attachments, because texts may be large. */
 export function bodiesOf(reader: Reader, keys: readonly number[], whole: boolean): Map<number, Partial<InboundBody>> {
+  const list = JSON.stringify(keys)
+  if (!whole) {
+    const rows = reader.all(
+      raw<Pick<InboundBody, 'attachments'> & { message_key: number }>(
+        'select message_key, attachments from inbound_bodies where message_key in (select value from json_each(?))',
+        [list],
+      ),
+    )
+    return new Map(rows.map((row) => [row.message_key, row]))
+  }
   const rows = reader.all(
-    raw<Partial<InboundBody> & { message_key: number }>(
-      `select ${whole ? '*' : 'message_key, attachments'} from inbound_bodies
-       where message_key in (select value from json_each(?))`,
-      [JSON.stringify(keys)],
+    raw<InboundBody & StoredTexts>(
+      `select b.*, iif(coalesce(b.text_part, b.html_part) is null, null, m.content) as content
+       from inbound_bodies b join inbound_messages m on m.key = b.message_key
+       where b.message_key in (select value from json_each(?))`,
+      [list],
     ),
   )
-  return new Map(rows.map((row) => [row.message_key, row]))
+  return new Map(
+    rows.map(({ attachments, content, headers, html, html_part, message_key, text, text_part }) => {
+      const octets = (): Uint8Array => must(content, 'The content of a message')
+      const texts = { text: storedText(text, text_part, octets), html: storedText(html, html_part, octets) }
+      return [message_key, { attachments, headers, ...texts }]
+    }),
+  )
 }
 
 const attachmentsOf = (reader: Reader, messageKey: number): InboundAttachment[] =>
@@ -136,7 +167,8 @@ export async function removeOld(
   const gone = await store.write((tx) => {
     const old = tx.all(
       raw<{ key: number; spool: string | null }>(
-        'select key, spool from inbound_messages where received_at < ? and next_attempt_at is null limit 500',
+        `select key, spool from inbound_messages
+         where received_at < ? and not exists (select 1 from inbound_waiting w where w.message_key = key) limit 500`,
         [before],
       ),
     )

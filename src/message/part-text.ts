@@ -1,5 +1,5 @@
-// Texts that stand in a message as they are: what the API shows of a submitted mail is then not stored a second time,
-// but read from the mail's octets.
+// Texts that stand in a message as they are: what the API shows of a received or submitted mail is then not stored a
+// second time, but read from the mail's octets.
 import { parseTree, partsOf, type MimePart } from './mime-tree.ts'
 
 /** A text that is the content of a part; `part` is its index in `partsOf`. */
@@ -32,6 +32,14 @@ export function referTo<Texts extends { html: string | null; text: string | null
   }
   return { ...texts, html: referred(texts.html), text: referred(texts.text) }
 }
+
+/** A text in two columns: itself, or the index of its part. */
+export const textOf = (text: MailText): string | null => (typeof text === 'string' ? text : null)
+export const partOf = (text: MailText): number | null => (typeof text === 'object' ? (text?.part ?? null) : null)
+
+/** A text of a received message from its two columns; `message` is asked for only when it stands there. */
+export const storedText = (text: string | null, part: number | null, message: () => Uint8Array): string | null =>
+  mailText(part === null ? text : { part }, () => Buffer.from(message()))
 
 /** A text itself; null when the message no longer has its part. `message` is asked for only when it is needed. */
 export function mailText(text: MailText, message: () => Buffer): string | null {

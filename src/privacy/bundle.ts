@@ -12,6 +12,7 @@ import { syncPath } from '../base/durable.ts'
 import { jsonOf } from '../base/json.ts'
 import { isObject } from '../base/json.ts'
 import { filesOf } from '../base/spooled.ts'
+import { bodiesOf } from '../inbound/stored.ts'
 import { textsOf, type StoredBody } from '../mail/body.ts'
 import { ownName, readProven } from '../base/spooled.ts'
 import type { Reader } from '../store/database.ts'
@@ -102,10 +103,15 @@ export function recordsAbout(reader: Reader, userKey: number, address: string): 
       `select e.id as email_id, v.type, v.data, v.created_at from events v join outbound_emails e on e.key = v.email_key
        where e.key in ${mails} and json_extract(v.data, '$.delivery') in ${own}`,
     ),
-    inbound_emails: all(
-      `select e.*, b.headers, b.text, b.html, b.attachments from inbound_emails e left join inbound_bodies b on b.message_key = e.message_key
-       where e.key in ${receivedFrom(reader, userKey, address)}`,
-    ),
+    inbound_emails: reader
+      .all(
+        about<BundleRow & { message_key: number }>(
+          `select e.* from inbound_emails e where e.key in ${receivedFrom(reader, userKey, address)}`,
+          userKey,
+          address,
+        ),
+      )
+      .map((row) => readable({ ...row, ...bodiesOf(reader, [row.message_key], true).get(row.message_key) })),
   }
 }
 

@@ -21,7 +21,7 @@ export const inboundTables = tablesOf('inbound', {
       updated_at: time(),
     },
   },
-  /** A message as received, stored before the 250. It waits to be parsed while `next_attempt_at` is set. */
+  /** A message as received, stored before the 250 and not written again: see `inbound_waiting` and `inbound_bodies`. */
   inbound_messages: {
     digest: 3,
     columns: {
@@ -45,11 +45,22 @@ export const inboundTables = tablesOf('inbound', {
       cut: flag(),
       /** The virus that the scanner found. */
       virus: text({ null: true, undigested: 'what the scanner said', nobody: 'the name of a virus' }),
-      /** Our Authentication-Results field, with its line end; null until the message is parsed. */
+      /** Of messages parsed before version 0.3.0; now it stands in `inbound_bodies`. */
       authentication: text({ null: true, undigested: HEADER, person: 'own step' }),
       received_at: time(),
+      /** Not used since version 0.3.0: 0 and null. */
       attempts: integer(),
-      next_attempt_at: due({ null: true, ahead: 'wait' }),
+      next_attempt_at: due({ null: true, harmless: 'not used' }),
+    },
+  },
+  /** The messages that wait to be parsed. */
+  inbound_waiting: {
+    by: 'message_key',
+    owned: 'message_key in (select message_key from inbound_emails where user_key = ?)',
+    columns: {
+      message_key: integer(),
+      attempts: integer(),
+      next_attempt_at: due({ ahead: 'wait' }),
     },
   },
   /** A message in one inbox. */
@@ -101,6 +112,11 @@ export const inboundTables = tablesOf('inbound', {
       html: text({ null: true, digested: true, person: 'own step', held: true }),
       /** InboundAttachment[] (message/parse.ts) */
       attachments: json({ digested: true, person: 'own step' }),
+      /** The part of the message that holds exactly the text or HTML, in place of it (message/part-text.ts). */
+      text_part: integer({ null: true }),
+      html_part: integer({ null: true }),
+      /** Our Authentication-Results field, with its line end. */
+      authentication: text({ null: true, undigested: HEADER, person: 'own step' }),
     },
   },
 })

@@ -1,10 +1,12 @@
 // The payload for a received mail (D50): envelope, main header fields, authentication results, list of attachments, and
 // the beginning of the text. The whole mail is available through the API.
 import { iso } from '../base/clock.ts'
+import { must } from '../base/errors.ts'
 import { textsOf } from '../base/json.ts'
 import type { Reader } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { InboundAttachment } from '../message/parse.ts'
+import { storedText } from '../message/part-text.ts'
 
 const MAX_TEXT = 8 * 1024
 /** The most octets of JSON: without the text, and with it (a payload is under 20 KB). */
@@ -27,8 +29,11 @@ const inboundOf = statement<{ key: number }>()((arg) =>
     .innerJoin('inboxes as i', 'i.key', 'e.inbox_key')
     .innerJoin('domains as d', 'd.key', 'e.domain_key')
     .leftJoin('inbound_bodies as b', 'b.message_key', 'e.message_key')
+    .leftJoin('inbound_messages as m', (join) =>
+      join.onRef('m.key', '=', 'b.message_key').on('b.text_part', 'is not', null),
+    )
     .selectAll('e')
-    .select(['i.id as inbox_id', 'd.id as domain_id', 'b.text', 'b.attachments'])
+    .select(['i.id as inbox_id', 'd.id as domain_id', 'b.text', 'b.text_part', 'b.attachments', 'm.content'])
     .where('e.key', '=', arg.key),
 )
 
@@ -45,7 +50,7 @@ export function inboundData(reader: Reader, key: number): Record<string, unknown
   )
   let summary = summaries[0]!()
   for (const shorter of summaries.slice(1)) if (sizeOf(summary) > MAX_SUMMARY) summary = shorter()
-  const whole = email.text ?? ''
+  const whole = storedText(email.text, email.text_part, () => must(email.content, 'The content of a message')) ?? ''
   const text = cut(whole, MAX_DATA - sizeOf(summary))
   return { ...summary, text, truncated: text !== whole }
 }

@@ -163,7 +163,7 @@ async function hostileMail(server: Built): Promise<void> {
   await Promise.all(Array.from({ length: LANES }, lane))
   const database = new Database(join(server.dataDir, 'postrider.db'), { readonly: true })
   try {
-    const waiting = database.prepare('select key from inbound_messages where next_attempt_at is not null limit 1')
+    const waiting = database.prepare('select message_key from inbound_waiting limit 1')
     await until('all hostile mail read', () => waiting.get() === undefined)
     const counts = database
       .prepare('select coalesce(reason, status) as what, count(*) as count from inbound_emails group by 1')

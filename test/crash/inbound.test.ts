@@ -48,7 +48,7 @@ async function takeTurns(turn: number, kills: number): Promise<void> {
     server = await startServer(configFile)
     const store = openStore(dataDir)
     try {
-      const waiting = raw('select key from inbound_messages where next_attempt_at is not null')
+      const waiting = raw('select message_key from inbound_waiting')
       await until(() => store.all(waiting).length === 0, 'everything read')
       const rows = store.all(
         raw<{ subject: string; status: string; reason: string | null }>(

@@ -185,7 +185,7 @@ probe = ["200ms"]
           ask<{ n: number }>(
             dataDir,
             `select (select count(*) from deliveries where status in ('queued', 'active')) + (select count(*) from outbound_webhooks where status in ('pending', 'active'))
-             + (select count(*) from inbound_messages where next_attempt_at is not null) + (select count(*) from campaigns where status in ('scheduled', 'sending')) as n`,
+             + (select count(*) from inbound_waiting) + (select count(*) from campaigns where status in ('scheduled', 'sending')) as n`,
           )[0]!.n === 0
         )
       },
@@ -200,10 +200,7 @@ probe = ["200ms"]
           dataDir,
           `select key, event, status, attempts, next_attempt_at from outbound_webhooks where status in ('pending', 'active') limit 5`,
         ),
-        messages: ask(
-          dataDir,
-          `select key, attempts, next_attempt_at from inbound_messages where next_attempt_at is not null limit 5`,
-        ),
+        messages: ask(dataDir, `select message_key, attempts, next_attempt_at from inbound_waiting limit 5`),
         campaigns: ask(
           dataDir,
           `select key, status, enqueued, recipients from campaigns where status in ('scheduled', 'sending')`,

@@ -92,10 +92,7 @@ test(
     try {
       const watched = watch()
       await Promise.race([Promise.all(Array.from({ length: LANES }, lane)), watched])
-      await until(
-        () => store.first(raw('select key from inbound_messages where next_attempt_at is not null')) === undefined,
-        'all of them read',
-      )
+      await until(() => store.first(raw('select message_key from inbound_waiting')) === undefined, 'all of them read')
       done = true
       await watched
       assert.equal(server.process.exitCode, null)

@@ -64,7 +64,7 @@ export function homeOf(postrider: () => TestAppliance, exchanger: () => TestExch
       const { smtp, deps } = postrider().appliance
       const verdicts = await deliver(smtp[0]!, sent)
       await until(
-        () => deps.store.first(raw('select 1 from inbound_messages where next_attempt_at is not null')) === undefined,
+        () => deps.store.first(raw('select 1 from inbound_waiting')) === undefined,
         'the reading of the report',
       )
       return verdicts

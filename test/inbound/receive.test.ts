@@ -47,8 +47,7 @@ const messages = (): number => count('inbound_messages')
 const spooled = (dir = postrider.dataDir): string[] =>
   existsSync(join(dir, 'spool')) ? readdirSync(join(dir, 'spool')) : []
 /** Everything that came was read. */
-const settled = (): Promise<boolean> =>
-  until(() => count('inbound_messages where next_attempt_at is not null') === 0, 'everything read')
+const settled = (): Promise<boolean> => until(() => count('inbound_waiting') === 0, 'everything read')
 
 /** What RCPT is answered. */
 async function rcpt(address: string | Buffer, parameters = ''): Promise<string> {
@@ -574,7 +573,7 @@ describe('the virus scanner', async () => {
     ['far too much', 'x'.repeat(5000)],
   ] as const)
     test(`${name} is not "clean": 451, and nothing is kept`, async () => {
-      await until(() => count('inbound_messages where next_attempt_at is not null') === 0)
+      await until(() => count('inbound_waiting') === 0)
       const files = spooled(guarded.dataDir)
       clamd.answer = () => answer
       for (const body of ['x\r\n', large]) assert.equal(await deliver(`Subject: unsure\r\n\r\n${body}`), '451 4.7.1')

@@ -1,5 +1,7 @@
 // The worker threads that read and judge, hired as the server hires them, with a DNS that a test makes up.
 import { Pool } from '../../src/base/threads/pool.ts'
+import type { ParsedBody } from '../../src/message/parse.ts'
+import { mailText } from '../../src/message/part-text.ts'
 import type { ResolverAnswer, Mx } from '../../src/net/resolver.ts'
 import type { InboundJob, InboundResult, Judgement, Reading } from '../../src/inbound/reader.ts'
 
@@ -8,13 +10,18 @@ export type Look = (ask: {
   type: string
 }) => ResolverAnswer<string | Mx> | Promise<ResolverAnswer<string | Mx>>
 
+type Read = Extract<Reading, { kind: 'read' }>
+/** A reading with its texts. */
+export type WholeReading = Exclude<Reading, Read> | (Omit<Read, 'body'> & { body: ParsedBody | null })
+
 export interface Threads {
   pool: Pool<InboundJob, InboundResult>
   look: Look
   /** Until when answers may be kept, and the time of a judgement. By default none is kept: each test has its own. */
   until: number
   now: number
-  read(message: string | Buffer): Promise<Reading>
+  /** Reads a message; texts that stand in it as they are, are given as texts too. */
+  read(message: string | Buffer): Promise<WholeReading>
   judge(mail: {
     client?: string
     helo?: string
@@ -46,8 +53,14 @@ export function hire(size = 1): Threads {
         return { answer, until: threads.until }
       },
     }),
-    read: async (message) =>
-      (await threads.pool.run({ task: 'read', content: wire(message), headerOnly: false }, { cpu: 10_000 })) as Reading,
+    read: async (message) => {
+      const job = { task: 'read', content: wire(message), headerOnly: false } as const
+      const reading = (await threads.pool.run(job, { cpu: 10_000 })) as Reading
+      if (reading.kind === 'rejected' || !reading.body) return reading as WholeReading
+      const { html, text } = reading.body
+      const octets = (): Buffer => wire(message)
+      return { ...reading, body: { ...reading.body, html: mailText(html, octets), text: mailText(text, octets) } }
+    },
     judge: async ({ client = '192.0.2.1', helo = 'there.test', from = 'ann@there.test', message, dnsTime }) =>
       (await threads.pool.run({
         task: 'judge',

@@ -196,7 +196,10 @@ test('a database of version 0.1.0: a command refuses it, a server copies it befo
     insert into outbound_bodies (email_key, content) values (1, '{"html":"x","text":null}');
     insert into deliveries (key, email_key, domain_key, role, address, lane, status, attempts, next_attempt_at, expires_at, updated_at)
       values (1, 1, 1, 'to', 'b@there.test', 'there.test', 'queued', 0, 1, 9, 1);
-    insert into notices (key, id, user_key, domain_key, subject, text, mailed, created_at) values (1, 'n', 1, 1, 'Word', 'text', 0, 1);`)
+    insert into notices (key, id, user_key, domain_key, subject, text, mailed, created_at) values (1, 'n', 1, 1, 'Word', 'text', 0, 1);
+    insert into inbound_messages (key, id, mail_from, recipients, client, helo, received, size, content, cut, authentication, received_at, attempts, next_attempt_at)
+      values (1, 'read', '', '[]', '192.0.2.1', 'x', '', 1, x'00', 0, 'Authentication-Results: x', 1, 1, null),
+        (2, 'claimed', '', '[]', '192.0.2.1', 'x', '', 1, x'00', 0, null, 1, 3, 77), (3, 'new', '', '[]', '192.0.2.1', 'x', '', 1, x'00', 0, null, 1, 0, 78);`)
   old.pragma(`user_version = ${released}`)
   old.close()
   assert.throws(() => openInstance(dir, { migrates: false }), /older Postrider.*upgrade/)
@@ -212,6 +215,11 @@ test('a database of version 0.1.0: a command refuses it, a server copies it befo
     reader.first<{ n: number }>(raw(`select count(*) as n from ${table}`))!.n
   for (const table of ['users', 'domains', 'outbound_emails', 'outbound_bodies', 'deliveries', 'notices'])
     assert.equal(count(store, table), 1, table)
+  // Received messages that wait do so still, with the attempts that they had; those that were read do not.
+  assert.deepEqual(store.all(raw('select * from inbound_waiting order by message_key')), [
+    { message_key: 2, attempts: 3, next_attempt_at: 77 },
+    { message_key: 3, attempts: 0, next_attempt_at: 78 },
+  ])
   const copy = new Database(join(dir, `postrider.db.schema-${released}`), { readonly: true })
   assert.equal(copy.pragma('user_version', { simple: true }), released)
   assert.equal((copy.prepare('select count(*) as n from users').get() as { n: number }).n, 1)
