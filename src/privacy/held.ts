@@ -12,14 +12,22 @@ interface HeldTable {
   table: TableName
   /** The column that orders the rows of the table. */
   key: string
-  columns: readonly string[]
+  /** SQL for the texts of a row. */
+  texts: readonly string[]
   /** SQL for the account's rows; one parameter, the account's key. */
   owned: string
 }
 
+/** Texts that stand in the octets of a message are searched there (D135). */
+const IN_OCTETS: Partial<Record<TableName, string>> = {
+  inbound_bodies: `iif(coalesce(text_part, html_part) is null, null,
+    (select cast(m.content as text) from inbound_messages m where m.key = message_key))`,
+}
+
 const PLACES: readonly HeldTable[] = namesIn(TABLES).flatMap((table) => {
   const columns = columnsOf(table, ({ held }) => held === true)
-  return columns.length === 0 ? [] : [{ table, key: TABLES[table].by ?? 'key', columns, owned: ownedBy(table) }]
+  const texts = [...columns.map((name) => `"${name}"`), ...[IN_OCTETS[table] ?? []].flat()]
+  return columns.length === 0 ? [] : [{ table, key: TABLES[table].by ?? 'key', texts, owned: ownedBy(table) }]
 })
 
 /** Rows that are read at once, before other work can run. */
@@ -33,7 +41,7 @@ interface TextSlice {
 
 function slice(
   reader: Reader,
-  { columns, key, owned, table }: HeldTable,
+  { key, owned, table, texts }: HeldTable,
   userKey: number,
   after: number,
   needle: string,
@@ -41,7 +49,7 @@ function slice(
   const rows = `select ${key} as at from ${table} where ${owned} and ${key} > ? order by ${key} limit ${AT_ONCE}`
   const end = reader.one(raw<{ end: number | null }>(`select max(at) as end from (${rows})`, [userKey, after])).end
   if (end === null) return { texts: [], next: null }
-  const text = `concat_ws(char(10), ${columns.map((name) => `"${name}"`).join(', ')})`
+  const text = `concat_ws(char(10), ${texts.join(', ')})`
   const found = reader.all(
     raw<{ text: string }>(
       `select ${text} as text from ${table} where ${owned} and ${key} > ? and ${key} <= ? and instr(lower(${text}), ?)`,
