@@ -8,8 +8,7 @@ import { must } from '../base/errors.ts'
 import type { Tx } from '../store/database.ts'
 import { db, raw, statement } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
-import type { InboundMessage } from './record.ts'
-import type { WaitingMessage } from './queue.ts'
+import type { InboundMessage, WaitingMessage } from './queue.ts'
 
 /** Longer than a message waits in memory. A start ends all leases. */
 export const LEASE = HOUR
@@ -45,7 +44,7 @@ export const lease = (now: number, keys: readonly number[]) =>
 
 const UNCLAIMED = 'message_key in (select value from json_each(?)) and attempts = 0'
 
-interface Claim {
+interface ClaimedKey {
   key: number
   attempts: number
 }
@@ -55,7 +54,7 @@ export const named = (tx: Tx, now: number, keys: readonly number[]): InboundMess
   messagesOf(
     tx,
     tx.all(
-      raw<Claim>(
+      raw<ClaimedKey>(
         `update inbound_waiting set attempts = attempts + 1, next_attempt_at = ? where ${UNCLAIMED}
          returning message_key as key, attempts`,
         [now + LEASE, JSON.stringify(keys)],
@@ -65,7 +64,7 @@ export const named = (tx: Tx, now: number, keys: readonly number[]): InboundMess
 
 /** As `named`, for messages that memory holds and that are leased: only their keys are returned. */
 export const leased = (keys: readonly number[]) =>
-  raw<Pick<Claim, 'key'>>(
+  raw<Pick<ClaimedKey, 'key'>>(
     `update inbound_waiting set attempts = attempts + 1 where ${UNCLAIMED} returning message_key as key`,
     [JSON.stringify(keys)],
   )
@@ -75,7 +74,7 @@ export const suspected = (tx: Tx, now: number, key: number): InboundMessage | un
   messagesOf(
     tx,
     tx.all(
-      raw<Claim>(
+      raw<ClaimedKey>(
         `update inbound_waiting set attempts = attempts + 1, next_attempt_at = ?
          where message_key = ? and attempts > 0 returning message_key as key, attempts`,
         [now + LEASE, key],
@@ -84,7 +83,7 @@ export const suspected = (tx: Tx, now: number, key: number): InboundMessage | un
   )[0]
 
 /** The messages of claims. */
-function messagesOf(tx: Tx, claims: readonly Claim[]): InboundMessage[] {
+function messagesOf(tx: Tx, claims: readonly ClaimedKey[]): InboundMessage[] {
   if (claims.length === 0) return []
   const keys = JSON.stringify(claims.map(({ key }) => key))
   const rows = tx.all(

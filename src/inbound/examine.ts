@@ -10,7 +10,8 @@ import { JobFailed, NoWorker, PutBack, TookTooLong, type Effort, type Pool } fro
 import type { Troubles } from '../base/trouble.ts'
 import type { Spool } from '../store/spool.ts'
 import type { Examined, InboundJob, InboundResult, Judgement, Reading } from './reader.ts'
-import type { InboundMessage, JudgedReading } from './record.ts'
+import type { InboundMessage } from './queue.ts'
+import type { JudgedReading } from './record.ts'
 
 export interface ExamineDeps {
   spool: Spool

@@ -1,7 +1,10 @@
 // The messages that wait to be examined, in memory. Customers are served in turn, so that a busy customer delays no
 // other.
 import { customerOf } from '../base/network.ts'
-import type { InboundMessage } from './record.ts'
+import type { RowOf } from '../schema/tables.ts'
+
+/** A message that is examined, with the attempts of its claim. */
+export type InboundMessage = Omit<RowOf<'inbound_messages'>, 'authentication' | 'next_attempt_at'>
 
 /** The most messages in a queue. */
 const MAX_MESSAGES = 100_000

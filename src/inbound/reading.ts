@@ -17,8 +17,8 @@ import { customerOf } from '../base/network.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { due, earliest, lease, leased, named, release, suspected, suspects, unclaim } from './claims.ts'
 import { Examiner, Later, NoRoom, type ExamineDeps } from './examine.ts'
-import { MessageQueue, type WaitingMessage } from './queue.ts'
-import { record, type InboundMessage, type JudgedReading } from './record.ts'
+import { MessageQueue, type InboundMessage, type WaitingMessage } from './queue.ts'
+import { record, type JudgedReading } from './record.ts'
 
 export interface ReadDeps extends ExamineDeps {
   store: Store

@@ -19,7 +19,7 @@ import type { Spool } from '../store/spool.ts'
 import type { NewRow } from '../schema/tables.ts'
 import { insertWaiting, LEASE } from './claims.ts'
 import type { InboundEngine } from './reading.ts'
-import type { InboundMessage } from './record.ts'
+import type { InboundMessage } from './queue.ts'
 import { isRefusal, judgeRecipient, UNKNOWN, type InboundRecipient } from './recipients.ts'
 import { scan } from './scan.ts'
 

@@ -14,16 +14,15 @@ import { settleReturned } from '../delivery/results/returned.ts'
 import type { Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { db, raw, statement } from '../store/query.ts'
-import type { NewRow, RowOf } from '../schema/tables.ts'
+import type { NewRow } from '../schema/tables.ts'
 import type { InboundStatus } from '../states/inbound-email.ts'
 import { endWait } from './claims.ts'
+import type { InboundMessage } from './queue.ts'
 import { heedComplaint, type Complaint, type ComplaintReport } from './complaint.ts'
 import type { InboundRecipient } from './recipients.ts'
 import type { Judgement, Reading, Verdicts } from './reader.ts'
 import { nameOfVirus } from './scan.ts'
 
-/** A message that is examined, with the attempts of its claim. */
-export type InboundMessage = Omit<RowOf<'inbound_messages'>, 'authentication' | 'next_attempt_at'>
 /** The facts about a message after it was read and judged. */
 export type JudgedReading = Reading & { judgement: Judgement | null }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { MessageQueue } from '../../src/inbound/queue.ts'
-import type { InboundMessage } from '../../src/inbound/record.ts'
+import type { InboundMessage } from '../../src/inbound/queue.ts'
 
 const room = () => 100
 const [a, b, c] = ['192.0.2.1', '192.0.2.2', '192.0.2.3'] as const
