@@ -2,12 +2,13 @@
 // with the time of renewal. The account is stored there too, and wanted.json, the names at the server's last check. A
 // name keeps its key across renewals, and the next key is made in advance, so that TLSA records can contain both.
 import { createPrivateKey, generateKeyPairSync, X509Certificate, type KeyObject } from 'node:crypto'
-import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { linkSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Certificate } from '../base/certificate.ts'
 import { syncPath } from '../base/durable.ts'
 import { codeOf, must } from '../base/errors.ts'
 import { pemOf } from '../base/certificate.ts'
+import { readPlain, writePlain } from '../base/plain-file.ts'
 import type { AcmeAccount } from './client.ts'
 
 /** The progress of a name's renewals. Times in ms. */
@@ -130,7 +131,7 @@ export class Shelf {
 
   #text(file: string): string | undefined {
     try {
-      return readFileSync(this.#path(file), 'utf8')
+      return readPlain(this.#path(file)).toString()
     } catch {
       return undefined
     }
@@ -164,7 +165,7 @@ export class Shelf {
   #write(file: string, text: string): void {
     mkdirSync(this.#directory, { recursive: true, mode: 0o700 })
     const path = this.#path(file)
-    writeFileSync(`${path}.new`, text, { mode: 0o600 })
+    writePlain(`${path}.new`, text)
     syncPath(`${path}.new`)
     renameSync(`${path}.new`, path)
     syncPath(this.#directory)

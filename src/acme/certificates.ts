@@ -2,7 +2,7 @@
 // in the data directory, so that clients always see the same one. All listeners use a new certificate without a
 // restart.
 import { X509Certificate, createPrivateKey } from 'node:crypto'
-import { readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { readFileSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { createSecureContext, type SecureContext } from 'node:tls'
 import { isFor, readMatching, type Shelf } from './certificate-files.ts'
@@ -11,6 +11,7 @@ import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
+import { readPlain, writePlain } from '../base/plain-file.ts'
 import { TLS_POLICY } from '../base/tls.ts'
 
 /** The kind of listener that a certificate is for: `[smtp]` may have its own. */
@@ -135,7 +136,7 @@ export class Certificates {
     if (found) return found
     const file = this.#file
     const made = makeCertificate(config.hostname, clock.now())
-    writeFileSync(`${file}.new`, made.cert + made.key, { mode: 0o600 })
+    writePlain(`${file}.new`, made.cert + made.key)
     renameSync(`${file}.new`, file)
     return made
   }
@@ -204,7 +205,9 @@ function readPem([key, path]: Named, [cert, secret]: readonly [Named, Named]): s
 
 function readKept(file: string): Certificate | undefined {
   try {
-    const [cert = '', key = ''] = readFileSync(file, 'utf8').split(/(?<=-----END CERTIFICATE-----\n)/)
+    const [cert = '', key = ''] = readPlain(file)
+      .toString()
+      .split(/(?<=-----END CERTIFICATE-----\n)/)
     return { cert, key }
   } catch {
     return undefined

@@ -14,7 +14,6 @@ import {
   rmSync,
   statSync,
   createWriteStream,
-  writeFileSync,
   writeSync,
 } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
@@ -26,7 +25,8 @@ import { iso } from '../base/clock.ts'
 import { syncPath } from '../base/durable.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { codeOf, codeOrMessage, messageOf, OperatorError, unwritable } from '../base/errors.ts'
-import { asCallerAt, openPlain } from '../base/ownership.ts'
+import { asCallerAt } from '../base/ownership.ts'
+import { isNoFile, openPlain, writePlain } from '../base/plain-file.ts'
 import { fingerprintOf, keepCopy, markLedger } from '../privacy/ledger.ts'
 import { QUARANTINE } from '../store/spool.ts'
 import { copyDatabase } from '../store/copy.ts'
@@ -55,7 +55,7 @@ export function backupCommands(program: Command, invocation: () => Invocation): 
         // The time of the last backup, for the monitoring system. If it cannot be written, the backup is valid all the
         // same.
         try {
-          writeFileSync(join(deps.config.data_dir, LAST_BACKUP), `${iso(deps.clock.now())}\n`, { mode: 0o600 })
+          writePlain(join(deps.config.data_dir, LAST_BACKUP), `${iso(deps.clock.now())}\n`)
         } catch (thrown) {
           tell(`The backup is made, but its time cannot be noted for /metrics (${codeOrMessage(thrown)}).`)
         }
@@ -237,14 +237,12 @@ function linkPlain(file: string, kept: string, uid: number): boolean {
 function keepPlain(file: string, kept: string, outside: Copying['outside']): boolean {
   let from: number | undefined
   try {
-    from = openPlain(file)
-    if (from === undefined) return false
-    const handle = from
+    const handle = (from = openPlain(file))
     outside(() => copyOctets(handle, kept))
     return true
   } catch (thrown) {
-    // Deleted in the meantime, because its mail was sent or deleted.
-    if (codeOf(thrown) === 'ENOENT') return false
+    // Also when it was deleted in the meantime, because its mail was sent or deleted.
+    if (isNoFile(thrown)) return false
     throw thrown
   } finally {
     if (from !== undefined) closeSync(from)

@@ -1,10 +1,10 @@
 // Whether all data is intact: `verify` checks a data directory, `backup` and `restore` check the copy that they make.
 // Each fault is a sentence.
 import { createHash } from 'node:crypto'
-import { createReadStream, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { codeOf } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
+import { isNoFile, openPlainHandle } from '../base/plain-file.ts'
 import { isSpoolName, proofOf } from '../base/spooled.ts'
 import { filesOf, isWholeSpool } from '../base/spooled.ts'
 import { withCopy } from '../store/copy.ts'
@@ -81,11 +81,13 @@ async function faultOf(path: string): Promise<string | undefined> {
   const proof = proofOf(path)
   const hash = createHash('sha256')
   try {
-    const { size } = statSync(path)
+    await using file = await openPlainHandle(path)
+    const { size } = await file.stat()
     if (proof && size !== proof.octets) return `has ${size} octets and should have ${proof.octets}`
-    for await (const chunk of createReadStream(path) as AsyncIterable<Buffer>) hash.update(chunk)
+    for await (const chunk of file.createReadStream({ autoClose: false }) as AsyncIterable<Buffer>) hash.update(chunk)
   } catch (thrown) {
-    return codeOf(thrown) === 'ENOENT' ? MISSING : `cannot be read (${codeOf(thrown)})`
+    if (codeOf(thrown) === 'ENOENT') return MISSING
+    return isNoFile(thrown) ? `is not a file (${codeOf(thrown)})` : `cannot be read (${codeOf(thrown)})`
   }
   return proof && hash.digest('base64url') !== proof.digest
     ? 'is damaged: its octets are not those that were written'

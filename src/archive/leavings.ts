@@ -1,8 +1,9 @@
 // The folders that an unfinished backup leaves beside its target: removed by the signal that ends it, and after a day
 // by the next backup there and by the server, which knows the folder of the last backup.
-import { lstatSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { lstatSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { DAY } from '../base/clock.ts'
+import { readPlain, writePlain } from '../base/plain-file.ts'
 import { explainedFile } from '../store/open.ts'
 
 /** How the name of such a folder begins; six characters follow. */
@@ -14,7 +15,7 @@ const FOLDER = 'last-backup-folder'
 
 export function noteFolder(dataDir: string, folder: string): void {
   try {
-    writeFileSync(join(dataDir, FOLDER), `${folder}\n`, { mode: 0o600 })
+    writePlain(join(dataDir, FOLDER), `${folder}\n`)
   } catch (thrown) {
     throw explainedFile(thrown)
   }
@@ -27,7 +28,7 @@ export function removeNoted(dataDir: string, now: number): void {
 
 function notedFolder(dataDir: string): string {
   try {
-    return readFileSync(join(dataDir, FOLDER), 'utf8').trim()
+    return readPlain(join(dataDir, FOLDER)).toString().trim()
   } catch {
     return ''
   }

@@ -1,8 +1,9 @@
 // Whether the date of this machine is believed (D120), and the sign of life that the next start compares it with. The
 // sign is a small file in the data directory, written every minute.
-import { readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
+import { renameSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { DAY, iso, MINUTE } from './clock.ts'
+import { readPlain, writePlain } from './plain-file.ts'
 
 export const SIGN_FILE = 'last-seen'
 
@@ -23,7 +24,7 @@ export interface Sign {
 /** The sign of life in a data directory; undefined when there is none that can be read. */
 export function readSign(dataDir: string): Sign | undefined {
   try {
-    const { before_at, doubted_since, seen_at } = JSON.parse(readFileSync(join(dataDir, SIGN_FILE), 'utf8')) as Record<
+    const { before_at, doubted_since, seen_at } = JSON.parse(readPlain(join(dataDir, SIGN_FILE)).toString()) as Record<
       string,
       string | undefined
     >
@@ -43,7 +44,7 @@ export function writeSign(dataDir: string, { doubted, seen }: Sign): void {
   const file = join(dataDir, SIGN_FILE)
   const said = doubted && { doubted_since: iso(doubted.since), before_at: iso(doubted.before) }
   try {
-    writeFileSync(`${file}.part`, `${JSON.stringify({ seen_at: iso(seen), ...said })}\n`, { mode: 0o600 })
+    writePlain(`${file}.part`, `${JSON.stringify({ seen_at: iso(seen), ...said })}\n`)
     renameSync(`${file}.part`, file)
   } catch {
     // See above.

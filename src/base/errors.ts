@@ -148,13 +148,8 @@ function textIn(thrown: unknown, name: 'code' | 'path' | 'syscall'): string | un
   return typeof value === 'string' ? value : undefined
 }
 
-/** Codes of system errors that are about this machine and not about the other server (D72). */
-const LOCAL_CODES = new Set(
-  'EACCES EADDRNOTAVAIL EAGAIN EDQUOT EIO EMFILE ENFILE ENOBUFS ENOMEM ENOSPC EPERM EROFS'.split(' '),
-)
-
-/** Whether a connection failed because of this machine: no descriptor, memory, permission or local address. */
-export const isLocal = (thrown: unknown): boolean => LOCAL_CODES.has(codeOf(thrown))
+/** The code of data on this disk that is damaged or gone (base/spooled.ts). */
+export const DAMAGED = 'DAMAGED'
 
 /** An OperatorError for a file, named by the operator, that cannot be written; other errors are returned unchanged. */
 export const unwritable = (file: string, thrown: unknown): unknown =>

@@ -2,11 +2,12 @@
 // Postrider itself uses it, with a separate key derived for each purpose (HKDF, RFC 5869). Without it the sealed DKIM
 // keys cannot be read, so it must be in every backup.
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
-import { closeSync, fsyncSync, linkSync, openSync, readFileSync, unlinkSync, writeSync } from 'node:fs'
+import { closeSync, fsyncSync, linkSync, openSync, unlinkSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { codeOf, OperatorError } from './errors.ts'
 import { HmacKey } from './hmac.ts'
 import { someRandom } from './ids.ts'
+import { readPlain } from './plain-file.ts'
 
 /** The purposes that keys are derived for. */
 export type Purpose = 'seal' | 'return-path' | 'tracking' | 'unsubscribe' | 'session' | 'recipient' | 'ledger'
@@ -84,7 +85,7 @@ export function openKeyring(dataDir: string): Keyring {
 
 function readKey(file: string): Buffer | undefined {
   try {
-    return Buffer.from(readFileSync(file, 'utf8').trim(), 'base64')
+    return Buffer.from(readPlain(file, { links: true }).toString().trim(), 'base64')
   } catch (thrown) {
     if (codeOf(thrown) === 'ENOENT') return undefined
     throw new OperatorError(

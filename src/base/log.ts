@@ -2,7 +2,8 @@
 // only where an operator needs them to follow a mail.
 import { iso, type Clock } from './clock.ts'
 import { counters } from './counters.ts'
-import { codeOf } from './errors.ts'
+import { codeOf, DAMAGED, messageOf } from './errors.ts'
+import { localTrouble, TROUBLE_SENTENCES } from './local-trouble.ts'
 import { newId } from './ids.ts'
 
 export const LEVELS = ['debug', 'info', 'warn', 'error'] as const
@@ -16,7 +17,10 @@ export interface Log {
   error(event: string, fields?: LogFields): void
   /** Logged at every level: the server is ready, stops, or could not start. */
   always(event: string, fields?: LogFields): void
-  /** Logs an error of this program with its stack; returns the id under which it can be found. */
+  /**
+   * Logs an error of this program with its stack, and trouble of this machine as such (D72). Returns the id under which
+   * it can be found.
+   */
   fault(where: string, thrown: unknown): string
   /** The last lines, the oldest first; a log that keeps none has no such function. */
   recent?(): readonly LogEntry[]
@@ -71,9 +75,10 @@ export function createLog({ clock, level, form, write }: LogOptions): Log {
     always: (event, fields) => line('info', event, fields),
     fault(where, thrown) {
       const id = newId(clock.now())
-      // A full disk is trouble of this machine and not a fault of the program, wherever it is met.
-      if (/^(?:SQLITE_FULL|ENOSPC|EDQUOT)$/.test(codeOf(thrown))) {
-        line('error', 'trouble', { what: where, reason: 'The disk is full.', code: codeOf(thrown), id })
+      // Trouble of this machine is not a fault of the program, wherever it is met.
+      const reason = reasonOf(thrown)
+      if (reason !== undefined) {
+        line('error', 'trouble', { what: where, reason, code: codeOf(thrown), error: messageOf(thrown), id })
         return id
       }
       counters.faults.add()
@@ -89,6 +94,13 @@ export function createLog({ clock, level, form, write }: LogOptions): Log {
     },
     recent: () => (lines <= KEPT ? kept.slice() : [...kept.slice(lines % KEPT), ...kept.slice(0, lines % KEPT)]),
   }
+}
+
+/** What of this machine an error is about, in a sentence: local trouble, or damaged data. */
+function reasonOf(thrown: unknown): string | undefined {
+  const trouble = localTrouble(thrown)
+  if (trouble) return TROUBLE_SENTENCES[trouble]
+  return codeOf(thrown) === DAMAGED ? 'Data on the disk is damaged.' : undefined
 }
 
 /** A value with every text in it changed. */

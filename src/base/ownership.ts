@@ -196,12 +196,3 @@ export function giveDirectory(dir: string, { gid, uid }: Owner): void {
     closeSync(handle)
   }
 }
-
-/** Opens a file to read it; undefined for a link, and for what is not a file. Throws the system's error. */
-export function openPlain(path: string): number | undefined {
-  if (!lstatSync(path).isFile()) return undefined
-  const handle = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
-  if (fstatSync(handle).isFile()) return handle
-  closeSync(handle)
-  return undefined
-}

@@ -1,13 +1,29 @@
 // Files of the spool carry a proof: their names end with their size and the SHA-256 of their octets, and the row holds
 // the name. So every reader can tell whether the file is unchanged. Files of version 0.1.0 have no proof and are not
 // checked.
-import { readFileSync } from 'node:fs'
+import { closeSync, fstatSync, readFileSync } from 'node:fs'
+import type { FileHandle } from 'node:fs/promises'
 import { createHash } from 'node:crypto'
 import { basename } from 'node:path'
+import { codeOf, DAMAGED } from './errors.ts'
 import { jsonOf } from './json.ts'
+import { isNoFile, openPlain, openPlainHandle } from './plain-file.ts'
 
-/** The file's octets have changed since it was written. */
-export class Damaged extends Error {}
+/** The file is gone, something else is in its place, or its octets have changed since it was written. */
+export class Damaged extends Error {
+  readonly code = DAMAGED
+}
+
+/** What an error at a file of the spool means: where there is no file, its data is damaged. Others stay as they are. */
+const meaningOf = (thrown: unknown): unknown =>
+  isNoFile(thrown) ? new Damaged(`A file of the spool is not there (${codeOf(thrown)}).`, { cause: thrown }) : thrown
+
+/** Throws Damaged when a file has another size than its name says: it must not be read whole. */
+function demandSize(path: string, size: number): void {
+  const proof = proofOf(path)
+  if (proof && proof.octets !== size)
+    throw new Damaged(`A file of the spool has ${size} octets and should have ${proof.octets}.`)
+}
 
 /** The file name made of its own name, its size in octets and its SHA-256. */
 export const provenName = (name: string, octets: number, digest: Buffer): string =>
@@ -19,12 +35,52 @@ export function proofOf(path: string): { octets: number; digest: string } | unde
   return octets === undefined || digest === undefined ? undefined : { octets: Number(octets), digest }
 }
 
+function openSized(path: string): number {
+  let file: number
+  try {
+    file = openPlain(path)
+  } catch (thrown) {
+    throw meaningOf(thrown)
+  }
+  try {
+    demandSize(path, fstatSync(file).size)
+    return file
+  } catch (thrown) {
+    closeSync(file)
+    throw thrown
+  }
+}
+
+/** Reads a whole file, of which only the size is checked. Throws as `readProven` does. */
+export function readSized(path: string): Buffer {
+  const file = openSized(path)
+  try {
+    return readFileSync(file)
+  } finally {
+    closeSync(file)
+  }
+}
+
+/** Opens a file to read it piece by piece; only its size is checked. Rejects as `readProven` throws. */
+export async function openSpooled(path: string): Promise<FileHandle> {
+  const handle = await openPlainHandle(path).catch((thrown: unknown) => {
+    throw meaningOf(thrown)
+  })
+  try {
+    demandSize(path, (await handle.stat()).size)
+    return handle
+  } catch (thrown) {
+    await handle.close()
+    throw thrown
+  }
+}
+
 /**
- * Reads a whole file.
- * Throws Damaged when its octets do not match its name, and the system's error when it cannot be read.
+ * Reads a whole file. Throws Damaged when there is no such file or its octets do not match its name, and the
+ * system's error when it cannot be read.
  */
 export function readProven(path: string): Buffer {
-  const bytes = readFileSync(path)
+  const bytes = readSized(path)
   const proof = proofOf(path)
   if (proof && createHash('sha256').update(bytes).digest('base64url') !== proof.digest)
     throw new Damaged('A file of the spool is not what was written into it.')

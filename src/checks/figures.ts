@@ -1,13 +1,14 @@
 // Figures for a monitoring system, read from indexes and stored sums. Figures that are expensive to compute are left
 // out, or computed at intervals.
 import { X509Certificate } from 'node:crypto'
-import { readFileSync, statfsSync, statSync } from 'node:fs'
+import { statfsSync, statSync } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { MetricLabels } from '../base/counters.ts'
 import type { Config } from '../base/config.ts'
+import { readPlain } from '../base/plain-file.ts'
 import { version } from '../base/version.ts'
 import { Shelf } from '../acme/certificate-files.ts'
 import { certificateFiles, SELF_MADE } from '../acme/certificates.ts'
@@ -103,7 +104,8 @@ export function spoolOctets({ clock, config }: Pick<FiguresDeps, 'clock' | 'conf
 export function certificateEnd({ config }: Pick<FiguresDeps, 'config'>): FigureValues {
   const file = certificateFiles(config).cert || join(config.data_dir, SELF_MADE)
   try {
-    return [[{ use: 'smtp' }, Date.parse(new X509Certificate(readFileSync(file)).validTo) / SECOND]]
+    const read = new X509Certificate(readPlain(file, { links: true }))
+    return [[{ use: 'smtp' }, Date.parse(read.validTo) / SECOND]]
   } catch {
     return []
   }
@@ -125,7 +127,7 @@ export const LAST_BACKUP = 'last-backup'
 
 export function lastBackup({ config }: Pick<FiguresDeps, 'config'>): number {
   try {
-    return (Date.parse(readFileSync(join(config.data_dir, LAST_BACKUP), 'utf8').trim()) || 0) / SECOND
+    return (Date.parse(readPlain(join(config.data_dir, LAST_BACKUP)).toString().trim()) || 0) / SECOND
   } catch {
     return 0
   }

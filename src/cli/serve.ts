@@ -3,6 +3,8 @@ import type { Command } from 'commander'
 import { SECOND, systemClock, type Clock } from '../base/clock.ts'
 import { TIME_MARKER } from '../base/doubt.ts'
 import { messageOf, type OperatorError } from '../base/errors.ts'
+import { exitAtOnce } from '../base/native.ts'
+import { areThreadsLeft } from '../base/threads/supervisor.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
 import { reserveOf } from '../base/space.ts'
@@ -40,7 +42,7 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
   // lost too.
   const fatal = (reason: OperatorError): never => {
     complain(now.terminal, reason.message)
-    process.exit(1)
+    return exitAtOnce(1)
   }
   // Loaded here, because most commands need no server.
   const { startAppliance } = await import('../server/appliance.ts')
@@ -58,6 +60,8 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
   }
   process.on('SIGHUP', () => void readAgain())
   await untilSignal(appliance)
+  // It would keep the process for ever.
+  if (areThreadsLeft()) exitAtOnce(0)
 }
 
 /**
@@ -65,19 +69,28 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
  * within this time is the same one.
  */
 const REPEATED = SECOND
+/** A server that has not stopped after this time ends at once. TimeoutStopSec of the unit is longer. */
+const DEADLINE = 14 * SECOND
 
 /**
- * Resolves when SIGTERM or SIGINT has stopped the server; a second signal, at least a second later, ends it at once.
+ * Resolves when SIGTERM or SIGINT has stopped the server. A second signal, at least a second later, or the end of the
+ * deadline ends it at once.
  */
-export async function untilSignal(appliance: Pick<Appliance, 'stop'>, clock: Clock = systemClock): Promise<void> {
+export async function untilSignal(
+  appliance: Pick<Appliance, 'stop'>,
+  clock: Clock = systemClock,
+  exit: (status: number) => void = exitAtOnce,
+): Promise<void> {
+  let cancel = (): void => {}
   await new Promise<void>((resolve, reject) => {
     let asked: number | undefined
     const stop = (): void => {
       if (asked === undefined) {
         asked = clock.now()
+        cancel = clock.wake(asked + DEADLINE, () => exit(1))
         appliance.stop().then(resolve, reject)
-      } else if (clock.now() - asked >= REPEATED) process.exit(1)
+      } else if (clock.now() - asked >= REPEATED) exit(1)
     }
     process.on('SIGTERM', stop).on('SIGINT', stop)
-  })
+  }).finally(() => cancel())
 }

@@ -1,26 +1,24 @@
 // The names by which a server is reached, kept in its data directory (D122): a command whose configuration does not say
 // them, as beside a sandbox, uses those of the server and not the name of the machine.
-import { constants, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { renameSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../base/config.ts'
 import { codeOf } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
 import type { Log } from '../base/log.ts'
+import { readPlain, writePlain } from '../base/plain-file.ts'
 
 export interface ServerNames {
   hostname?: string
   public_url?: string
 }
 
-/** No link is followed, and nothing waits for a pipe: root may read this. */
-const PLAIN = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK
-
 const fileIn = (dataDir: string): string => join(dataDir, 'server-names.json')
 
 /** The names of the server that runs on a data directory, or ran there last; none when it cannot be read. */
 export function serverNames(dataDir: string): ServerNames {
   try {
-    const read: unknown = JSON.parse(readFileSync(fileIn(dataDir), { encoding: 'utf8', flag: PLAIN }))
+    const read: unknown = JSON.parse(readPlain(fileIn(dataDir)).toString())
     if (!isObject(read)) return {}
     const { hostname, public_url } = read
     return {
@@ -38,7 +36,7 @@ export function keepServerNames({ data_dir, hostname, http: { public_url } }: Co
   if (known.hostname === hostname && known.public_url === public_url) return
   const file = fileIn(data_dir)
   try {
-    writeFileSync(`${file}.new`, `${JSON.stringify({ hostname, public_url })}\n`, { mode: 0o600 })
+    writePlain(`${file}.new`, `${JSON.stringify({ hostname, public_url })}\n`)
     renameSync(`${file}.new`, file)
   } catch (thrown) {
     log.warn('the names of the server cannot be kept for commands', { error: codeOf(thrown) })

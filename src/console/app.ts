@@ -4,6 +4,7 @@ import { Hono, type Context } from 'hono'
 import { deleteCookie, setCookie } from 'hono/cookie'
 import { html } from 'hono/html'
 import { refuse, Refusal } from '../base/errors.ts'
+import { refusalOfTrouble } from '../base/local-trouble.ts'
 import { isOneOf } from '../base/one-of.ts'
 import { listUsers, userByKey } from '../identity/users.ts'
 import { openAs } from '../identity/sessions.ts'
@@ -310,7 +311,8 @@ const placesOf = (shared: ConsoleParts): readonly Place[] => [
 /** The page for a refusal or an error. */
 function errorPage(shared: ConsoleParts, context: Context, thrown: unknown): Response | Promise<Response> {
   guard(context)
-  const refusal = thrown instanceof Refusal ? thrown : undefined
+  const refusal = thrown instanceof Refusal ? thrown : refusalOfTrouble(thrown)
+  if (refusal && refusal !== thrown) shared.deps.log.fault('a page of the console', thrown)
   const status = refusal?.status ?? 500
   if (status === 401) return context.redirect('/sign-in', 303)
   const id = refusal ? '' : shared.deps.log.fault('a page of the console', thrown)

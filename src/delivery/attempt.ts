@@ -1,6 +1,7 @@
 // One attempt at one mail transaction: find or open a connection, and have the mail composed, signed and sent over it.
 // The result is a verdict for each recipient. A thrown error is a fault of this program, and not a verdict on the mail.
-import { messageOf, must } from '../base/errors.ts'
+import { codeOf, DAMAGED, messageOf, must } from '../base/errors.ts'
+import { isLocal } from '../base/local-trouble.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import type { ConnectOptions } from '../smtp/client.ts'
@@ -87,7 +88,10 @@ function afterFault(log: Log, work: MailTransaction, thrown: unknown): Verdict {
   } catch (alsoThrown) {
     log.fault(`why ${work.email.message_id} was not delivered`, alsoThrown)
   }
-  log.fault(`delivery of ${work.email.message_id}`, thrown)
+  const { id } = work.email
+  if (codeOf(thrown) === DAMAGED) return damaged(log, id, `Mail ${id} is not sent: ${messageOf(thrown)}`)
+  // Local trouble is reported, once for all mail that it meets (pacing/feedback.ts).
+  if (!isLocal(thrown)) log.fault(`delivery of ${work.email.message_id}`, thrown)
   return waitsForUs({ stage: 'compose' }, messageOf(thrown))
 }
 

@@ -3,11 +3,9 @@
 // checks. The checks, the handlers and their order are those of every route (jsonapi/routes.ts); whatever is unusual
 // is left to the application.
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf } from '../base/errors.ts'
-import type { Log } from '../base/log.ts'
-import { answerError } from '../jsonapi/errors.ts'
+import { answerError, type ErrorDeps } from '../jsonapi/errors.ts'
 import type { ApiAnswer, ApiCall } from '../jsonapi/exchange.ts'
 import type { ApiRoute } from '../jsonapi/routes.ts'
 import { countRequest } from './metrics.ts'
@@ -16,9 +14,7 @@ import type { WrongTokens } from './wrong-tokens.ts'
 /** Takes a request, and answers it later; false: it is not of the usual form, and nothing was read of it. */
 export type Direct = (incoming: IncomingMessage, outgoing: ServerResponse) => boolean
 
-export interface DirectDeps {
-  clock: Clock
-  log: Log
+export interface DirectDeps extends ErrorDeps {
   config: Pick<Config, 'http'>
 }
 

@@ -1,11 +1,11 @@
 // The URLs that recipients' mail programs use without a token: the tracking pixel and tracked links (D38).
-import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { Hono, type Context } from 'hono'
 import type { Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
+import { openPlainHandle } from '../base/plain-file.ts'
 import { domainOfStsHost, stsPolicy } from '../domains/inbound-sts.ts'
 import { readClickToken, readOpenToken } from '../message/tracking.ts'
 import { noteVisit } from '../mail/tracking.ts'
@@ -60,7 +60,7 @@ export function createPublic(deps: PublicDeps): Hono {
     const { id, mac, until } = context.req.param()
     const file = exportFile(deps, { id, until, mac }, deps.clock.now())
     // Opened before the answer begins: an open file can be read to its end even after it is deleted.
-    const opened = file && (await open(join(deps.config.data_dir, EXPORTS, file)).catch(() => undefined))
+    const opened = file && (await openPlainHandle(join(deps.config.data_dir, EXPORTS, file)).catch(() => undefined))
     if (!opened) return context.text('This link does not work, or its time is over.\n', 404)
     const bytes = Readable.toWeb(opened.createReadStream()) as ReadableStream
     return context.newResponse(bytes, 200, {

@@ -2,21 +2,17 @@
 // Beyond the limit the answer is 429 for some time. A valid token from the same address always works, because many
 // people may share one address.
 import type { MiddlewareHandler } from 'hono'
-import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { refuse } from '../base/errors.ts'
-import type { Log } from '../base/log.ts'
 import { RateLimit } from '../identity/rates.ts'
-import { answerError } from '../jsonapi/errors.ts'
+import { answerError, type ErrorDeps } from '../jsonapi/errors.ts'
 import { clientAddress, rateKey, type ClientFacts } from '../net/client-address.ts'
 
 /** The most wrong tokens of one address at once, and after that per second. */
 const BURST = 20
 const PER_SECOND = 0.2
 
-export interface WrongTokensDeps {
-  clock: Clock
-  log: Log
+export interface WrongTokensDeps extends ErrorDeps {
   config: Pick<Config, 'http'>
 }
 

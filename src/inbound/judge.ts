@@ -2,10 +2,10 @@
 // that the results can depend on (message/evidence.ts). Parts beyond the limits are left out, and the
 // Authentication-Results field says so: "policy" for signatures (RFC 8601 §2.7.1), "permerror" for DMARC without an
 // author, "fail" for a chain.
-import { open } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { authenticate, type AuthenticateResult } from 'mailauth'
 import { SECOND } from '../base/clock.ts'
+import { openSpooled } from '../base/spooled.ts'
 import { ask } from '../base/threads/jobs.ts'
 import { AnswerMemory, type RememberedAnswer } from '../net/remembered.ts'
 import { asNodeDns, type ResolverAnswer, type Mx } from '../net/resolver.ts'
@@ -223,7 +223,7 @@ async function headerOf(content: MessageContent): Promise<{ header: string; star
 }
 
 async function beginning(file: string): Promise<Buffer> {
-  const handle = await open(file)
+  const handle = await openSpooled(file)
   try {
     const { buffer, bytesRead } = await handle.read(Buffer.alloc(MAX_HEADER + 4), 0, MAX_HEADER + 4, 0)
     return buffer.subarray(0, bytesRead)
@@ -260,7 +260,7 @@ async function* blocksOf(content: MessageContent, start: number): AsyncIterable<
     for (let at = start; at < bytes.length; at += BLOCK) yield bytes.subarray(at, at + BLOCK)
     return
   }
-  const handle = await open(content.file)
+  const handle = await openSpooled(content.file)
   try {
     for (let at = start; ;) {
       const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(BLOCK), 0, BLOCK, at)

@@ -1,10 +1,10 @@
 // Asks the virus scanner, clamd, over its socket by INSTREAM (clamd(8)).
 // No answer does not mean "clean": the message is refused for now (D47).
-import { createReadStream } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { upTo } from '../base/text.ts'
 import { MINUTE } from '../base/clock.ts'
 import { parseEndpoint } from '../base/network.ts'
+import { openSpooled } from '../base/spooled.ts'
 
 export type ScanResult = { kind: 'clean' } | { kind: 'found'; name: string } | { kind: 'unavailable'; reason: string }
 
@@ -50,7 +50,8 @@ async function ask(clamd: string, content: Uint8Array | { file: string }, patien
   answered.catch(() => {})
   try {
     socket.write('zINSTREAM\0')
-    const chunks = 'file' in content ? createReadStream(content.file, { highWaterMark: CHUNK }) : slices(content)
+    const chunks =
+      'file' in content ? (await openSpooled(content.file)).createReadStream({ highWaterMark: CHUNK }) : slices(content)
     for await (const chunk of chunks as AsyncIterable<Uint8Array>) if (!(await put(socket, chunk))) break
     if (socket.writable) socket.write(Buffer.alloc(4))
     return await answered

@@ -1,9 +1,9 @@
 // Reads and deletes stored messages:
 // the message as received with our own trace fields in front (RFC 5321 §4.4, RFC 8601), and its attachments.
-import { createReadStream } from 'node:fs'
-import { open } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { must, refuse } from '../base/errors.ts'
+import { openSpooled } from '../base/spooled.ts'
 import type { Pool } from '../base/threads/pool.ts'
 import { withoutForged } from '../message/authentication.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
@@ -43,7 +43,7 @@ function messageOf(reader: Reader, key: number): RowOf<'inbound_messages'> {
 /** The whole message as a stream, so that a message of 40 MB is never whole in memory. Throws 404. */
 export async function rawOf({ config, spool, store }: StoredDeps, messageKey: number): Promise<Response> {
   const message = messageOf(store, messageKey)
-  const file = message.spool === null ? undefined : spool.path(message.spool)
+  const file = message.spool === null ? undefined : await openSpooled(spool.path(message.spool))
   const head =
     file === undefined ? Buffer.from(must(message.content, 'The content of a message')) : await beginning(file)
   const end = head.indexOf('\r\n\r\n')
@@ -52,9 +52,7 @@ export async function rawOf({ config, spool, store }: StoredDeps, messageKey: nu
   const trace = `Return-Path: <${message.mail_from}>\r\n${found}${message.received}`
   const own = withoutForged(header.toString('latin1'), config.hostname)
   const body =
-    file === undefined
-      ? Readable.from([head.subarray(header.length)])
-      : createReadStream(file, { start: header.length })
+    file === undefined ? Readable.from([head.subarray(header.length)]) : file.createReadStream({ start: header.length })
   const whole = Readable.from(join(Buffer.concat([Buffer.from(trace), Buffer.from(own, 'latin1')]), body))
   return new Response(Readable.toWeb(whole) as ReadableStream, {
     headers: {
@@ -69,13 +67,14 @@ async function* join(first: Buffer, rest: Readable): AsyncIterable<Buffer> {
   yield* rest as AsyncIterable<Buffer>
 }
 
-async function beginning(file: string): Promise<Buffer> {
-  const handle = await open(file)
+/** The beginning of a file. When it cannot be read, the file is closed. */
+async function beginning(file: FileHandle): Promise<Buffer> {
   try {
-    const { buffer, bytesRead } = await handle.read(Buffer.alloc(MAX_HEADER), 0, MAX_HEADER, 0)
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(MAX_HEADER), 0, MAX_HEADER, 0)
     return buffer.subarray(0, bytesRead)
-  } finally {
-    await handle.close()
+  } catch (thrown) {
+    await file.close()
+    throw thrown
   }
 }
 

@@ -1,9 +1,11 @@
 // The only code that answers errors. Every thrown value becomes an ErrorDocument (D6): a refusal with all its problems,
 // an error of this program with only an id, which the log has too.
 import type { Clock } from '../base/clock.ts'
-import { CODES, codeOf, Refusal, type Problem, type Status } from '../base/errors.ts'
+import { CODES, Refusal, type Problem, type Status } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
+import { refusalOfTrouble } from '../base/local-trouble.ts'
 import type { Log } from '../base/log.ts'
+import type { Troubles } from '../base/trouble.ts'
 import { JSON_API } from './media.ts'
 
 export interface ErrorAnswer {
@@ -12,17 +14,21 @@ export interface ErrorAnswer {
   body: string
 }
 
+export interface ErrorDeps {
+  clock: Clock
+  log: Log
+  troubles: Pick<Troubles, 'report'>
+}
+
 /**
- * The HTTP answer to a thrown value: a Refusal has its own status, a full disk gives 507, all others give 500 and a
- * line in the log.
+ * The HTTP answer to a thrown value: a Refusal has its own status, trouble of this machine gives 507 or 503 (D72), all
+ * others give 500 and a line in the log.
  */
-export function answerError(thrown: unknown, { clock, log }: { clock: Clock; log: Log }): ErrorAnswer {
-  if (thrown instanceof Refusal) return respond(thrown.problems, thrown.status, thrown.headers, clock.now())
-  if (/^(?:SQLITE_FULL|ENOSPC|EDQUOT)$/.test(codeOf(thrown))) {
-    // Not an error of this program; base/trouble.ts has told the operator.
-    const detail = 'The disk of this server is full; nothing was accepted. Send this again later.'
-    return respond([{ code: 'insufficient_storage', detail }], 507, { 'Retry-After': '60' }, clock.now())
-  }
+export function answerError(thrown: unknown, { clock, log, troubles }: ErrorDeps): ErrorAnswer {
+  const refusal = thrown instanceof Refusal ? thrown : refusalOfTrouble(thrown)
+  if (refusal !== undefined && refusal !== thrown)
+    troubles.report('requests', 'Requests are refused because of trouble on this server.', thrown)
+  if (refusal) return respond(refusal.problems, refusal.status, refusal.headers, clock.now())
   const id = log.fault('http', thrown)
   const detail =
     'Something went wrong on our side; nothing was accepted. The operator finds it in the log under this id.'

@@ -1,7 +1,6 @@
 // A mail's body as its owner submitted it, read from the database or the spool; all null when it is no longer kept.
-import { readFileSync } from 'node:fs'
 import { jsonOf } from '../base/json.ts'
-import { filesOf } from '../base/spooled.ts'
+import { filesOf, readSized } from '../base/spooled.ts'
 import { mailText } from '../message/part-text.ts'
 import { readBody, type StoredBody } from '../message/stored-body.ts'
 import type { Reader } from '../store/database.ts'
@@ -57,7 +56,7 @@ export function textsOf({ html, raw, text }: StoredBody): Pick<Body, 'html' | 't
 /** A body from the spool; undefined when it is damaged, or the disk cannot read it now. */
 function bodyIn(spool: Spool, file: string): StoredBody | undefined {
   try {
-    return readBody(readFileSync(spool.path(file)))
+    return readBody(readSized(spool.path(file)))
   } catch {
     return undefined
   }

@@ -2,7 +2,8 @@
 // kinds, because mail must distinguish "there is no record" from "the query failed" (RFC 5321 §5.1, RFC 7505).
 import { Resolver as NodeResolver } from 'node:dns/promises'
 import { closeSync, openSync } from 'node:fs'
-import { codeOf, isLocal } from '../base/errors.ts'
+import { codeOf } from '../base/errors.ts'
+import { isLocal } from '../base/local-trouble.ts'
 import { semaphore } from '../base/semaphore.ts'
 import { formatEndpoint } from '../base/network.ts'
 

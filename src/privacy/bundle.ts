@@ -2,7 +2,7 @@
 // records.json with every record, and each received mail as it arrived (D57).
 import { must } from '../base/errors.ts'
 import { comparable } from '../base/recipient-hash.ts'
-import { createWriteStream, existsSync, mkdirSync } from 'node:fs'
+import { createWriteStream, lstatSync, mkdirSync } from 'node:fs'
 import { rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
@@ -11,6 +11,7 @@ import { iso } from '../base/clock.ts'
 import { syncPath } from '../base/durable.ts'
 import { jsonOf } from '../base/json.ts'
 import { isObject } from '../base/json.ts'
+import { openPlainHandle } from '../base/plain-file.ts'
 import { filesOf } from '../base/spooled.ts'
 import { bodiesOf } from '../inbound/stored.ts'
 import { textsOf, type StoredBody } from '../mail/body.ts'
@@ -173,7 +174,7 @@ function addReceived(zip: ZipFile, { spool, store }: Read, userKey: number, addr
   }
 }
 
-/** Adds the files of every mail to the address. */
+/** Adds the files of every mail to the address; none for a file that is not there. */
 function addSent(zip: ZipFile, { spool, store }: Read, userKey: number, address: string): void {
   const large = store.all(
     about<{ id: string; spool: string }>(
@@ -184,6 +185,16 @@ function addSent(zip: ZipFile, { spool, store }: Read, userKey: number, address:
     ),
   )
   for (const { id: email, spool: files } of large)
-    for (const file of filesOf(files))
-      if (existsSync(spool.path(file))) zip.addFile(spool.path(file), `sent/${email}/${ownName(file)}`, STORED)
+    for (const file of filesOf(files)) addFile(zip, spool.path(file), `sent/${email}/${ownName(file)}`)
+}
+
+function addFile(zip: ZipFile, path: string, name: string): void {
+  const found = lstatSync(path, { throwIfNoEntry: false })
+  if (!found?.isFile()) return
+  zip.addReadStreamLazy(name, { ...STORED, size: found.size }, (give) => {
+    openPlainHandle(path).then(
+      (handle) => give(null, handle.createReadStream()),
+      (thrown: unknown) => give(thrown, null as never),
+    )
+  })
 }

@@ -1,10 +1,11 @@
 // `postrider export …`: files with all data about one person, for that person's right of access.
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError, unwritable } from '../base/errors.ts'
 import { asCallerAt } from '../base/ownership.ts'
+import { readPlain } from '../base/plain-file.ts'
 import { EXPORTS } from './bundle.ts'
 import { listRequests } from './requests.ts'
 import { withDeps, type Invocation } from '../commands/open.ts'
@@ -55,7 +56,7 @@ export function exportCommand(program: Command, invocation: () => Invocation): v
         if (asCallerAt(target, () => existsSync(target)))
           throw new OperatorError(`${target} exists; choose another file with --out.`)
         try {
-          const octets = readFileSync(kept)
+          const octets = readPlain(kept)
           asCallerAt(target, () => writeFileSync(target, octets, { mode: 0o600, flag: 'wx' }))
         } catch (thrown) {
           throw unwritable(target, thrown)

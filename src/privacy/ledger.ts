@@ -3,12 +3,13 @@
 // entries say which installation the ledger belongs to and how far it goes (D67): the server writes a mark when the
 // ledger has none of its installation, each backup writes a mark, and the entries after a mark belong to the
 // installation of the mark.
-import { appendFileSync, closeSync, fstatSync, fsyncSync, openSync, readFileSync, readSync } from 'node:fs'
+import { appendFileSync, closeSync, fstatSync, fsyncSync, openSync, readSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { syncPath } from '../base/durable.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { isObject, jsonOf } from '../base/json.ts'
+import { readPlain } from '../base/plain-file.ts'
 
 export const LEDGER = 'erasures.ledger'
 
@@ -112,7 +113,8 @@ export function readLedger(dataDir: string): LedgerEntry[] {
 export function readContent(path: string): LedgerContent {
   let text: string
   try {
-    text = readFileSync(path, 'utf8')
+    // The copy of the ledger may be kept elsewhere.
+    text = readPlain(path, { links: true }).toString()
   } catch (thrown) {
     if (codeOf(thrown) === 'ENOENT') return { lines: [], foreign: [] }
     throw new OperatorError(`The ledger ${path} cannot be read (${codeOf(thrown)}).`)

@@ -1,9 +1,9 @@
 // Erases an address from every store of an account (D56): rows, bodies, files, payloads, the log, and the places where
 // SQLite keeps deleted data. Afterwards run.ts searches the data directory for the address, and logs a warning for each
 // file that still holds it.
-import { createReadStream, existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { createReadStream, readdirSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { codeOf } from '../base/errors.ts'
+import { isNoFile, openPlain, readPlain } from '../base/plain-file.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { forgetContacts, forgetSenders } from '../campaigns/forget.ts'
@@ -54,8 +54,7 @@ const STEPS: readonly ErasingStep[] = [forgetSenders, forgetInOldInboxes, forget
 /** Erases the address, some rows in each transaction, so that other writes are not delayed. */
 export async function scrub(deps: ScrubDeps, erasing: Erasing): Promise<Scrubbed> {
   const { spool, store } = deps
-  const read = (file: string): Uint8Array =>
-    existsSync(spool.path(file)) ? readFileSync(spool.path(file)) : new Uint8Array()
+  const read = (file: string): Uint8Array => octetsAt(spool.path(file))
   // Suppressions and contacts come first, so that a running campaign queues no more mail to the address.
   await store.write((tx) => {
     forgetInSuppressions(tx, erasing)
@@ -81,6 +80,16 @@ export async function scrub(deps: ScrubDeps, erasing: Erasing): Promise<Scrubbed
   // An earlier try may have removed rows but not their files.
   await spool.removeLeft()
   return forgetRemains(deps, erasing)
+}
+
+/** The octets of a file; none where there is no file. */
+function octetsAt(path: string): Uint8Array {
+  try {
+    return readPlain(path)
+  } catch (thrown) {
+    if (isNoFile(thrown)) return new Uint8Array()
+    throw thrown
+  }
 }
 
 /**
@@ -123,7 +132,7 @@ async function filesWith(dataDir: string, address: string, but: RegExp): Promise
   const found: string[] = []
   for (const name of readdirSync(dataDir, { recursive: true }) as string[]) {
     const path = join(dataDir, name)
-    if (but.test(name) || !statSync(path, { throwIfNoEntry: false })?.isFile()) continue
+    if (but.test(name)) continue
     if (!(await fileHolds(path, address))) continue
     // No row names a file in quarantine, so it can be deleted.
     if (name.startsWith(join('spool', QUARANTINE))) rmSync(path, { force: true })
@@ -136,14 +145,15 @@ async function filesWith(dataDir: string, address: string, but: RegExp): Promise
 export async function fileHolds(path: string, address: string): Promise<boolean> {
   let tail = Buffer.alloc(0)
   try {
-    for await (const chunk of createReadStream(path, { highWaterMark: CHUNK }) as AsyncIterable<Buffer>) {
+    const fd = openPlain(path, { links: true })
+    for await (const chunk of createReadStream('', { fd, highWaterMark: CHUNK }) as AsyncIterable<Buffer>) {
       const bytes = Buffer.concat([tail, chunk])
       if (betrays(bytes, address)) return true
       tail = bytes.subarray(-OVERLAP)
     }
   } catch (thrown) {
-    // ENOENT: the file was deleted meanwhile. An unreadable file may hold the address: then the erasure is not done.
-    if (codeOf(thrown) !== 'ENOENT') throw thrown
+    // The file was deleted meanwhile. An unreadable file may hold the address: then the erasure is not done.
+    if (!isNoFile(thrown)) throw thrown
   }
   return false
 }

@@ -127,7 +127,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
 
 /** The spool. Files that a row names are moved back from quarantine; files that no row names are put there. */
 async function openSpool({ data_dir }: Config, store: Store, log: Log): Promise<Spool> {
-  const spool = new Spool(data_dir)
+  const spool = new Spool(data_dir, log)
   const { back, unknown } = await spool.sweep((name) => ownsFile(store, name) || ownsInboundFile(store, name))
   if (back.length > 0) log.warn('files of the spool that a mail names are back from quarantine', { count: back.length })
   if (unknown.length > 0) log.warn('files of the spool that no mail names are in quarantine', { count: unknown.length })

@@ -1,5 +1,5 @@
 // The answers of the listener to a client, in the form that the library smtp-server expects.
-import { codeOf } from '../base/errors.ts'
+import { localTrouble } from '../base/local-trouble.ts'
 
 /** A refusal: 550 and "5.1.1 No such mailbox". A text without an enhanced code gets the library's. */
 export interface SmtpRefusal {
@@ -46,7 +46,7 @@ export function judge(
   const fault = (thrown: unknown): void => {
     hear(thrown)
     answer(
-      /^(?:ENOSPC|EDQUOT|SQLITE_FULL)$/.test(codeOf(thrown))
+      localTrouble(thrown) === 'full'
         ? { code: 452, text: '4.3.1 Out of storage; try again later' }
         : { code: 451, text: '4.3.0 Something went wrong here; try again later' },
     )

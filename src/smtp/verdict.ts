@@ -39,7 +39,7 @@ export interface Verdict {
   cause?: string
   /** Set when the mail waits for this DNS record of its sending domain, and not for this server. */
   record?: string
-  /** Set when the mail waits because it is damaged in the database; other mail may be intact. */
+  /** Set when the mail waits because it is damaged in the database or the spool; other mail may be intact. */
   damaged?: true
   /**
    * Set for a deferral in which the receiver asked for a lower rate. The mail goes back into the queue, no attempt is
@@ -84,7 +84,7 @@ export function waitsForUs(circumstance: Circumstance, cause?: string): Verdict 
   return cause === undefined ? verdict : { ...verdict, cause }
 }
 
-/** The mail is damaged in the database: it waits until it is repaired. `cause` as in `waitsForUs`. */
+/** The mail is damaged in the database or the spool: it waits until it is repaired. `cause` as in `waitsForUs`. */
 export const waitsForRepair = (circumstance: Circumstance, cause: string): Verdict => ({
   ...waitsForUs(circumstance, cause),
   damaged: true,

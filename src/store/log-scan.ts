@@ -1,7 +1,8 @@
 // Reads the write-ahead log before SQLite does. SQLite reads up to the first frame with a wrong checksum and treats
 // that frame as the end. After a crash this is right. After damage it is wrong: committed transactions may follow.
 // (https://sqlite.org/walformat.html)
-import { closeSync, fstatSync, openSync, readFileSync, readSync } from 'node:fs'
+import { closeSync, fstatSync, readSync } from 'node:fs'
+import { openPlain, readPlain } from '../base/plain-file.ts'
 
 const HEADER = 32
 const FRAME_HEADER = 24
@@ -22,7 +23,7 @@ export interface LogDamage {
 export function scanLog(database: string): LogDamage | undefined {
   let file: number
   try {
-    file = openSync(`${database}-wal`, 'r')
+    file = openPlain(`${database}-wal`)
   } catch {
     return undefined
   }
@@ -39,7 +40,7 @@ export function scanLog(database: string): LogDamage | undefined {
  */
 function indexOf(path: string): { frames: number; salt: string } | undefined {
   try {
-    const bytes = readFileSync(path)
+    const bytes = readPlain(path)
     return bytes.length < 48 ? undefined : { frames: bytes.readUInt32LE(16), salt: bytes.toString('hex', 32, 40) }
   } catch {
     return undefined

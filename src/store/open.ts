@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
 import { syncPath } from '../base/durable.ts'
 import { codeOf, messageOf, OperatorError, failedCall } from '../base/errors.ts'
+import { isNoFile } from '../base/plain-file.ts'
 import { worksAsOwner } from '../base/ownership.ts'
 import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
@@ -112,6 +113,8 @@ export function explainedFile(thrown: unknown): unknown {
       `${path} may not be used by this user (${syscall ?? 'access'}: ${code}); ${worksAsOwner() ? 'root works as the owner of the data directory: give it to that user with chown' : 'run this with sudo, or as the user who owns it'}.`,
       { cause: thrown },
     )
+  if (code !== 'ENOENT' && isNoFile(thrown))
+    return new OperatorError(`${path} is not a file (${code}); move away what is in its place.`, { cause: thrown })
   return new OperatorError(
     `${path} cannot be used (${syscall ?? 'access'}: ${code}); see whether its disk is full or failing, who owns it, and how many files a process may open.`,
     { cause: thrown },

@@ -3,11 +3,12 @@
 // at the start and removed 30 days later. When a row refers to it at a later start, the file is moved back.
 import { createHash, hash as digestOf } from 'node:crypto'
 import { closeSync, fdatasync, fsync, mkdirSync, openSync, writeSync } from 'node:fs'
-import { open, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { open, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { syncPath } from '../base/durable.ts'
-import { Damaged, isSpoolName, provenName } from '../base/spooled.ts'
-import { codeOf } from '../base/errors.ts'
+import { Damaged, isSpoolName, openSpooled, provenName } from '../base/spooled.ts'
+import { codeOf, codeOrMessage } from '../base/errors.ts'
+import { silentLog, type Log } from '../base/log.ts'
 
 /** A message with more bytes than this is kept in the spool. */
 export const SPOOL_ABOVE = 256 * 1024
@@ -34,13 +35,15 @@ export interface Draft {
 export class Spool {
   readonly #directory: string
   readonly #quarantine: string
+  readonly #log: Pick<Log, 'error'>
   /** Files that are being removed, or whose removal failed. */
   readonly #left = new Set<string>()
   /** The sync of the directory that begins when the one under way has ended; it covers every file made until then. */
   #next: Promise<void> | undefined
   #syncing: Promise<void> = Promise.resolve()
 
-  constructor(dataDir: string) {
+  constructor(dataDir: string, log: Pick<Log, 'error'> = silentLog) {
+    this.#log = log
     this.#directory = join(dataDir, 'spool')
     this.#quarantine = join(this.#directory, QUARANTINE)
   }
@@ -156,16 +159,35 @@ export class Spool {
     }
   }
 
-  /** The octets of a file, unchecked. Rejects with the system's error. */
-  read(name: string): Promise<Buffer> {
-    return readFile(this.path(name))
+  /** The octets of a file, of which only the size is checked. Rejects with Damaged or the system's error. */
+  async read(name: string): Promise<Buffer> {
+    await using file = await openSpooled(this.path(name))
+    return await file.readFile()
   }
 
-  /** Removes a file that no row names any more. Throws the system's error; `removeLeft` tries it again. */
+  /**
+   * Removes a file that no row names any more. Never rejects: the row is gone, so who removed it is done. A failure is
+   * logged, and `removeLeft` tries it again.
+   */
   async remove(name: string): Promise<void> {
+    await this.#remove(name).catch((thrown: unknown) => this.#tellLeft(name, thrown))
+  }
+
+  async #remove(name: string): Promise<void> {
+    if (!isSpoolName(name)) return this.#tellLeft(name, 'No spool has such a file.')
     this.#left.add(name)
-    await rm(this.path(name), { force: true })
+    try {
+      await rm(this.path(name), { force: true })
+    } catch (thrown) {
+      if (!/EISDIR$/.test(codeOf(thrown))) throw thrown
+      // Not made by this server, so it stays: the file that was in its place is gone.
+      this.#tellLeft(name, thrown)
+    }
     this.#left.delete(name)
+  }
+
+  #tellLeft(file: string, thrown: unknown): void {
+    this.#log.error('file of the spool not removed', { file, error: codeOrMessage(thrown) })
   }
 
   /**
@@ -173,7 +195,7 @@ export class Spool {
    * After a restart they are in quarantine. Throws the system's error.
    */
   async removeLeft(): Promise<void> {
-    for (const name of this.#left) await this.remove(name)
+    for (const name of this.#left) await this.#remove(name)
   }
 
   /**

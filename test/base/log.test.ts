@@ -7,15 +7,18 @@ import { ManualClock } from '../kit/clock.ts'
 
 const faults = (): number => counters.faults.values().reduce((sum, [, count]) => sum + count, 0)
 
-test('a full disk is logged as trouble and is not a fault of the program, wherever it is met', () => {
+const OF_THIS_MACHINE =
+  'SQLITE_FULL ENOSPC EDQUOT EFBIG EIO EROFS EACCES EPERM SQLITE_IOERR_WRITE EMFILE ENFILE ENOMEM DAMAGED'.split(' ')
+
+test('trouble of this machine is logged as such and is not a fault of the program, wherever it is met (D72)', () => {
   const lines: string[] = []
   const log = createLog({ clock: new ManualClock(), level: 'info', form: 'json', write: (line) => lines.push(line) })
   const before = faults()
-  for (const code of ['SQLITE_FULL', 'ENOSPC', 'EDQUOT'])
+  for (const code of OF_THIS_MACHINE)
     assert.match(log.fault('loop queue', Object.assign(new Error('full'), { code })), /^[0-9a-f-]{36}$/)
   assert.deepEqual(
     lines.map((line) => JSON.parse(line) as Record<string, string>).map(({ code, event, what }) => [event, what, code]),
-    ['SQLITE_FULL', 'ENOSPC', 'EDQUOT'].map((code) => ['trouble', 'loop queue', code]),
+    OF_THIS_MACHINE.map((code) => ['trouble', 'loop queue', code]),
   )
   assert.equal(faults(), before)
   log.fault('loop queue', new Error('something else'))

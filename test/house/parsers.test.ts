@@ -51,6 +51,7 @@ const REASONS: Record<string, readonly string[]> = {
     'base/config.ts',
     'base/doubt.ts',
     'base/keyring.ts',
+    'base/plain-file.ts',
     'base/spooled.ts',
     'server/acme.ts',
     'archive/backup-archive.ts',

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import {
@@ -9,11 +9,12 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
-  rmdirSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
@@ -22,7 +23,8 @@ import Database from 'better-sqlite3'
 import { OperatorError } from '../../src/base/errors.ts'
 import { machine } from '../../src/states/machine.ts'
 import { Store, type Tx } from '../../src/store/database.ts'
-import { Damaged, ownName, provenName, readProven } from '../../src/base/spooled.ts'
+import { writePlain } from '../../src/base/plain-file.ts'
+import { Damaged, openSpooled, ownName, provenName, readProven } from '../../src/base/spooled.ts'
 import { defineDigest } from '../../src/store/digests.ts'
 import { openStore } from '../../src/store/open.ts'
 import { appendEvent } from '../../src/store/events.ts'
@@ -38,6 +40,25 @@ const root = mkdtempSync(join(tmpdir(), 'postrider-store-'))
 after(() => rmSync(root, { recursive: true }))
 let folders = 0
 const dataDir = (): string => join(root, String(++folders))
+
+/** What may be in the place of a file of the data directory. */
+const IN_ITS_PLACE: readonly [what: string, put: (path: string, t: TestContext) => unknown][] = [
+  ['a pipe', (path) => execFileSync('mkfifo', [path])],
+  ['a directory', (path) => mkdirSync(path)],
+  ['a link to a device', (path) => symlinkSync('/dev/zero', path)],
+  ['a link to nothing', (path) => symlinkSync('/nowhere/at/all', path)],
+  [
+    'a socket',
+    async (path, t) => {
+      // The path of a socket has about a hundred octets at most.
+      const socket = join(tmpdir(), `postrider-${process.pid}.sock`)
+      const server = createServer().listen(socket)
+      await once(server, 'listening')
+      renameSync(socket, path)
+      t.after(() => server.close())
+    },
+  ],
+]
 
 /** A store of its own for one test, and the directory it lies in. */
 function fresh(t: TestContext): { store: Store; dir: string } {
@@ -812,7 +833,7 @@ describe('the spool', () => {
     assert.equal(statSync(spool.path(one)).mode & 0o777, 0o600)
     await spool.remove(one)
     await spool.remove(one)
-    await assert.rejects(spool.read(one), { code: 'ENOENT' })
+    await assert.rejects(spool.read(one), Damaged)
   })
 
   test('files that are put at the same moment, also the first of a spool, are whole and by their names', async () => {
@@ -832,7 +853,7 @@ describe('the spool', () => {
     const spool = new Spool(dataDir())
     for (const harm of [(bytes: Buffer) => bytes.fill(bytes[7]! ^ 1, 7, 8), (bytes: Buffer) => bytes.subarray(0, -1)]) {
       const name = await spool.put('one', 'x'.repeat(1000))
-      writeFileSync(spool.path(name), harm(await spool.read(name)))
+      writeFileSync(spool.path(name), harm(readFileSync(spool.path(name))))
       assert.throws(() => readProven(spool.path(name)), Damaged)
     }
     // Version 0.1.0 wrote names without a proof.
@@ -874,20 +895,46 @@ describe('the spool', () => {
     assert.deepEqual(await spool.quarantined(), [])
   })
 
-  test('a file that could not be removed is removed later', async () => {
-    const spool = new Spool(dataDir())
+  test('a file that could not be removed is logged and removed later; who removed its row is done (D72)', async () => {
+    const dir = dataDir()
+    const told: unknown[] = []
+    const spool = new Spool(dir, { error: (event, fields) => told.push([event, fields]) })
     const name = await spool.put('letter', 'text')
     const path = spool.path(name)
-    renameSync(path, `${path}-aside`)
-    // A directory is not removed as a file.
-    mkdirSync(path)
-    await assert.rejects(spool.remove(name))
+    // No directory, so no file can be looked for in it.
+    renameSync(join(dir, 'spool'), join(dir, 'aside'))
+    writeFileSync(join(dir, 'spool'), '')
+    await spool.remove(name)
+    assert.deepEqual(told, [['file of the spool not removed', { file: name, error: 'ENOTDIR' }]])
     await assert.rejects(spool.removeLeft())
-    rmdirSync(path)
-    renameSync(`${path}-aside`, path)
+    rmSync(join(dir, 'spool'))
+    renameSync(join(dir, 'aside'), join(dir, 'spool'))
     await spool.removeLeft()
     assert.equal(existsSync(path), false)
   })
+
+  test('a directory in the place of a file stays, is logged, and stops no removal (D72)', async () => {
+    const told: string[] = []
+    const spool = new Spool(dataDir(), { error: (event) => told.push(event) })
+    const name = await spool.put('letter', 'text')
+    rmSync(spool.path(name))
+    mkdirSync(spool.path(name))
+    await spool.remove(name)
+    assert.deepEqual(told, ['file of the spool not removed'])
+    await spool.removeLeft()
+    assert.ok(existsSync(spool.path(name)))
+  })
+
+  for (const [what, put] of IN_ITS_PLACE)
+    test(`${what} in the place of a file is damage, and nothing waits for it (D72)`, async (t) => {
+      const spool = new Spool(dataDir())
+      const path = spool.path(await spool.put('letter', 'text'))
+      rmSync(path)
+      await put(path, t)
+      assert.throws(() => readProven(path), Damaged)
+      await assert.rejects(openSpooled(path), Damaged)
+      assert.throws(() => writePlain(path, 'text'))
+    })
 
   test('files of many letters written at once are all there', async () => {
     const spool = new Spool(dataDir())

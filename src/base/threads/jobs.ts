@@ -4,7 +4,7 @@
 // as a small job.
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { parentPort, workerData } from 'node:worker_threads'
-import { codeOf, messageOf } from '../errors.ts'
+import { codeOf, DAMAGED, messageOf } from '../errors.ts'
 import type { Question, Ready, Reply } from './pool.ts'
 import { ThreadCpu } from './thread-cpu.ts'
 
@@ -142,8 +142,12 @@ export const tell = (news: unknown): void => parentPort!.postMessage({ question:
  */
 export const askForAll = <Answer>(question: unknown): Promise<Answer | undefined> => tasks.exit(() => ask(question))
 
-/** Whether an error comes from a system call: libraries have codes too, but only system errors name the call. */
-const ofSystem = (thrown: unknown): boolean => thrown instanceof Error && 'syscall' in thrown
+/**
+ * The code of an error of a system call, and of damaged data; '' for others: libraries have codes too, but only errors
+ * of the system name the call.
+ */
+const codeToTell = (thrown: unknown): string =>
+  (thrown instanceof Error && 'syscall' in thrown) || codeOf(thrown) === DAMAGED ? codeOf(thrown) : ''
 
 export interface Serving<Result> {
   /** The buffers of a result that are transferred instead of copied. */
@@ -171,7 +175,7 @@ export function serveJobs<Job, Result>(
       ready.push({ id, value })
       buffers.push(...transfer(value))
     } catch (thrown) {
-      ready.push({ id, error: messageOf(thrown), code: ofSystem(thrown) ? codeOf(thrown) : '' })
+      ready.push({ id, error: messageOf(thrown), code: codeToTell(thrown) })
     }
     if (ready.length >= lot) send()
     else if (ready.length === 1) setImmediate(send)

@@ -10,12 +10,15 @@ import { WorkerSlot, type ThreadLane, type Question, type Reply, type Task } fro
 export class WorkerLost extends Error {}
 
 /** No worker can be started (too few threads, descriptors or memory), or all are closed. The job has not begun. */
-export class NoWorker extends WorkerLost {}
+export class NoWorker extends WorkerLost {
+  /** As pthread_create(3) says it: local trouble (D72). */
+  readonly code = 'EAGAIN'
+}
 
 /** The job exceeded its CPU time; its worker was ended. */
 export class TookTooLong extends Error {}
 
-/** An error that the job itself threw, with its code if it is a system error. */
+/** An error that the job itself threw, with its code if it is a system error or about damaged data. */
 export class JobFailed extends Error {
   readonly code: string
 
@@ -49,6 +52,8 @@ export interface Rules<Each extends Task> {
 const HEAP_MB = 1024
 /** A thread that is free for this long (ms) is ended: an idle server has none. */
 const IDLE = 60_000
+/** The end of the threads is waited for this long (ms). */
+const ENDING = 1000
 /** A job that used this much CPU time (ms) takes long. */
 const BRIEF = 250
 /** How often busy threads are checked, in ms. */
@@ -58,6 +63,11 @@ const LOOK = 50
  * limit.
  */
 const SILENCE = 10
+
+const ending = new Set<object>()
+
+/** Whether threads were to be ended and have not: then process.exit() would wait for them for ever. */
+export const areThreadsLeft = (): boolean => ending.size > 0
 
 export class Supervisor<Each extends Task> {
   /** The threads that have not ended. */
@@ -103,17 +113,25 @@ export class Supervisor<Each extends Task> {
   async end(slot: WorkerSlot<Each>): Promise<void> {
     this.slots.delete(slot)
     clearTimeout(slot.retirement)
+    ending.add(slot)
     await slot.worker.terminate()
+    ending.delete(slot)
   }
 
-  /** Ends all threads; their jobs are lost with NoWorker. */
+  /**
+   * Ends all threads; their jobs are lost with NoWorker. A thread that the system holds in a call cannot be ended, and
+   * is waited for only for a short time (`areThreadsLeft`).
+   */
   async close(): Promise<void> {
     this.closed = true
     clearTimeout(this.#look)
     const why = new NoWorker('The server stops.')
     const slots = [...this.slots]
     for (const slot of slots) this.#rules.lost(slot, slot.release(), why, undefined)
-    await Promise.all(slots.map((slot) => this.end(slot)))
+    const late = Promise.withResolvers<void>()
+    const timer = setTimeout(late.resolve, ENDING)
+    await Promise.race([Promise.all(slots.map((slot) => this.end(slot))), late.promise])
+    clearTimeout(timer)
   }
 
   #start(lane: ThreadLane): WorkerSlot<Each> {

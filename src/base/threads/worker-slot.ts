@@ -33,7 +33,7 @@ export interface Reply {
   id: number
   value?: unknown
   error?: string
-  /** The code of a system error. */
+  /** The code of a system error, or of damaged data. */
   code?: string
 }
 

@@ -77,7 +77,7 @@ const localOf = (verdicts: readonly Verdict[]): Verdict | undefined =>
 /** Reports the local trouble for which mail waits. True when other mail would meet the trouble too. */
 export function tellTrouble(troubles: Troubles, verdicts: readonly Verdict[]): boolean {
   const damaged = verdicts.find((verdict) => verdict.damaged)
-  if (damaged) troubles.report('damage', 'A mail is damaged in the database; it waits.', damaged.cause)
+  if (damaged) troubles.report('damage', 'A mail is damaged on the disk; it waits.', damaged.cause)
   const local = localOf(verdicts)
   if (local) troubles.report('delivery', 'Mail waits because of trouble on this server.', local.cause)
   return local !== undefined

@@ -1,4 +1,5 @@
 // A worker for tests of the pool: it does what a job says.
+import { readFileSync } from 'node:fs'
 import { ask, askForAll, serveJobs } from '../../../src/base/threads/jobs.ts'
 
 export type Deed =
@@ -9,6 +10,7 @@ export type Deed =
   | { wonder: string }
   | { share: string }
   | { rest: number }
+  | { read: string }
   | { throw: string; code?: string }
   | 'die'
   | 'hoard'
@@ -32,6 +34,7 @@ async function perform(deeds: Deed[]): Promise<unknown> {
     else if ('askAll' in deed) result = await Promise.all(deed.askAll.map((each) => ask(each)))
     else if ('ask' in deed) result = await ask(deed.ask)
     else if ('rest' in deed) rest(deed.rest)
+    else if ('read' in deed) readFileSync(deed.read)
     else throw Object.assign(new Error(deed.throw), deed.code === undefined ? {} : { code: deed.code, syscall: 'open' })
   return result
 }

@@ -1,0 +1,37 @@
+// A thread that the system holds in a call, as that of a disk that does not answer, must not keep the server (D72).
+import assert from 'node:assert/strict'
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+
+const folder = mkdtempSync(join(tmpdir(), 'postrider-held-'))
+after(() => rmSync(folder, { recursive: true }))
+const source = (path: string): string => JSON.stringify(new URL(path, import.meta.url).href)
+
+test('a pool with a thread that the system holds in a call is closed, and the process ends with its status (D72)', async () => {
+  const pipe = join(folder, 'pipe')
+  execFileSync('mkfifo', [pipe])
+  const script = `
+    import { Pool } from ${source('../../src/base/threads/pool.ts')}
+    import { areThreadsLeft } from ${source('../../src/base/threads/supervisor.ts')}
+    import { exitAtOnce } from ${source('../../src/base/native.ts')}
+    const pool = new Pool(new URL(${source('../base/threads/worker.ts')}), { size: 1 })
+    // The second job shows that the thread has begun; the first then holds it.
+    await pool.run(['thread'])
+    const held = pool.run([{ read: ${JSON.stringify(pipe)} }]).catch(({ message }) => message)
+    await new Promise((resolve) => setTimeout(resolve, 200))
+    await pool.close()
+    console.log(await held, areThreadsLeft())
+    if (areThreadsLeft()) exitAtOnce(7)
+  `
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  let said = ''
+  child.stdout.on('data', (chunk: Buffer) => void (said += chunk.toString()))
+  const [code] = (await once(child, 'exit')) as [number]
+  assert.deepEqual([said, code], ['The server stops. true\n', 7])
+})
