@@ -1,5 +1,5 @@
-// Which errors are about this machine (D72): the disk, descriptors, memory, threads. They are no faults of this program,
-// and say nothing about another server.
+// Which errors are about this machine (D72): its disk, descriptors, memory and threads. Such an error is not a fault of
+// this program, and says nothing about another server.
 import { codeOf, refuse, type Refusal } from './errors.ts'
 import { namesIn } from './one-of.ts'
 

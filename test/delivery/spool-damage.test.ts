@@ -42,7 +42,7 @@ async function waiting(to: string): Promise<{ id: string; path: string }> {
 
 for (const [what, put, verified] of [
   ['a pipe', (path: string) => void execFileSync('mkfifo', [path]), /is not a file/],
-  ['a directory', (path: string) => void mkdirSync(path), /is not a file/],
+  ['a directory', (path: string) => mkdirSync(path), /is not a file/],
   ['a link to a device', (path: string) => symlinkSync('/dev/zero', path), /is not a file/],
   ['nothing', () => {}, /is missing/],
 ] as const)

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -15,21 +15,26 @@ test('a pool with a thread that the system holds in a call is closed, and the pr
   const pipe = join(folder, 'pipe')
   execFileSync('mkfifo', [pipe])
   const script = `
+    import { constants, openSync } from 'node:fs'
     import { Pool } from ${source('../../src/base/threads/pool.ts')}
     import { areThreadsLeft } from ${source('../../src/base/threads/supervisor.ts')}
     import { exitAtOnce } from ${source('../../src/base/native.ts')}
     const pool = new Pool(new URL(${source('../base/threads/worker.ts')}), { size: 1 })
-    // The second job shows that the thread has begun; the first then holds it.
-    await pool.run(['thread'])
     const held = pool.run([{ read: ${JSON.stringify(pipe)} }]).catch(({ message }) => message)
-    await new Promise((resolve) => setTimeout(resolve, 200))
+    // A pipe can be opened like this when its reader is there; it then reads for ever, for nothing is written.
+    const opens = () => {
+      try {
+        return openSync(${JSON.stringify(pipe)}, constants.O_WRONLY | constants.O_NONBLOCK)
+      } catch {}
+    }
+    while (opens() === undefined) await new Promise(setImmediate)
     await pool.close()
     console.log(await held, areThreadsLeft())
     if (areThreadsLeft()) exitAtOnce(7)
   `
-  const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
+  const file = join(folder, 'script.mjs')
+  writeFileSync(file, script)
+  const child = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'inherit'] })
   let said = ''
   child.stdout.on('data', (chunk: Buffer) => void (said += chunk.toString()))
   const [code] = (await once(child, 'exit')) as [number]
