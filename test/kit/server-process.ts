@@ -40,16 +40,22 @@ ${more}`,
   return file
 }
 
-/** Starts the server and waits for its ready line. Rejects with its output when it ends before that. */
-export async function startServer(configFile: string): Promise<Server> {
-  const child = spawn(process.execPath, [PROGRAM, '--config', configFile, 'serve'], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
+/**
+ * Starts the server and waits for its ready line. Rejects with its output when it ends before that. `limit` is a
+ * command of the shell that the server is started by, such as "ulimit -n 60"; `heard` gets all that the server says.
+ */
+export async function startServer(
+  configFile: string,
+  { heard, limit = ':' }: { limit?: string; heard?: (chunk: string) => void } = {},
+): Promise<Server> {
+  const argv = ['-c', `${limit}; exec "$0" "$@"`, process.execPath, PROGRAM, '--config', configFile, 'serve']
+  const child = spawn('sh', argv, { stdio: ['ignore', 'pipe', 'pipe'] })
   const ended = new Promise((resolve) => child.once('exit', (code, signal) => resolve(signal ?? code)))
   let output = ''
   let errors = ''
   const ready = new Promise<{ http: string; smtp: string[] }>((resolve) => {
     child.stdout.on('data', (chunk: Buffer) => {
+      heard?.(chunk.toString())
       // The output after the ready line is read and dropped, so that the pipe never fills.
       if (output === 'ready') return
       output += chunk.toString()
