@@ -24,9 +24,12 @@ export function memoryHere(): number {
   return limit > 0 ? Math.min(limit, totalmem()) : totalmem()
 }
 
+/** Whether there is so little memory that one large thing is done at a time. */
+export const isSmall = (memory = memoryHere()): boolean => memory < SMALL
+
 /** The size of a pool: a thread for each core and at least `least`; one where there is little memory. */
 export const threadsHere = (least: number, cores = availableParallelism(), memory = memoryHere()): number =>
-  memory < SMALL ? 1 : Math.max(least, cores)
+  isSmall(memory) ? 1 : Math.max(least, cores)
 
 /** The JavaScript heap of a thread in MB: `wanted`, or less where there is little memory. */
 export const heapHere = (wanted: number, memory = memoryHere()): number =>

@@ -6,7 +6,7 @@ import type { Config } from '../base/config.ts'
 import { messageOf, must } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { customerOf } from '../base/network.ts'
-import { JobFailed, NoWorker, PutBack, TookTooLong, type Effort, type Pool } from '../base/threads/pool.ts'
+import { JobFailed, NoWorker, OutOfMemory, PutBack, TookTooLong, type Effort, type Pool } from '../base/threads/pool.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Spool } from '../store/spool.ts'
 import type { Examined, InboundJob, InboundResult, Judgement, Reading } from './reader.ts'
@@ -19,7 +19,7 @@ export interface ExamineDeps {
   log: Log
   config: Pick<Config, 'hostname'>
   troubles: Troubles
-  workers: Pool<InboundJob, InboundResult>
+  workers: Pick<Pool<InboundJob, InboundResult>, 'run' | 'size'>
   /** CPU time in ms for reading and for judging a small message. */
   budget?: number
 }
@@ -27,19 +27,26 @@ export interface ExamineDeps {
 /** Many times the CPU time for normal mail, even on a slow machine; and the addition for each megabyte. */
 const BUDGET = 10 * SECOND
 const BUDGET_PER_MB = SECOND
-/** A message of this size may take long without being suspect. */
-const LARGE = 1024 * 1024
+/** A message of this size may take long without being suspect, and much memory. */
+export const LARGE = 1024 * 1024
 /** The most slow messages at once; others are tried later. */
 const MAX_SLOW = 64
 /** After a small message that took long, all mail of its client uses the slow lane for this time. */
 const MEMORY = 10 * MINUTE
 const MAX_CLIENTS = 10_000
+const NO_MEMORY = 'Reading it takes more memory than the server may use.'
 
 /** The message must be examined later; nothing is known about it yet. */
 export class Later extends Error {}
 
 /** The message must be examined later, because too many slow messages are examined at present. */
 export class NoRoom extends Later {}
+
+/** The reading of a message ended with the death of its thread: the message must be read alone. */
+export class Killed extends Error {}
+
+/** Whether an earlier reading of a message ended with the death of its thread or of the process. */
+export const isSuspect = ({ attempts }: InboundMessage): boolean => attempts > 1
 
 export class Examiner {
   readonly #deps: ExamineDeps
@@ -62,16 +69,15 @@ export class Examiner {
     return MAX_SLOW - this.#slow.size
   }
 
-  /** Reads and judges a message. Throws Later, but only when no job of the message is under way any more. */
+  /** Reads and judges a message. Throws Later or Killed. */
   async examine(message: InboundMessage): Promise<JudgedReading> {
     const effort = this.#effort(message)
     try {
-      const examined = message.cut === 1 ? undefined : await this.#examined(message, effort)
+      const examined = message.cut === 1 || isSuspect(message) ? undefined : await this.#examined(message, effort)
       if (examined) return { ...examined.reading, judgement: examined.judgement }
-      const both = [this.#reading(message, effort), this.#judged(message, effort)] as const
-      await Promise.allSettled(both)
-      const [read, judgement] = await Promise.all(both)
-      return { ...read, judgement }
+      // One after the other: each may take as much memory as there is.
+      const read = await this.#reading(message, effort)
+      return { ...read, judgement: await this.#judged(message, effort) }
     } finally {
       this.#slow.delete(message)
     }
@@ -83,6 +89,7 @@ export class Examiner {
     return {
       cpu: budget + (message.size / (1024 * 1024)) * BUDGET_PER_MB,
       slow: (this.#heavy.get(client) ?? 0) > clock.now(),
+      heapOnce: true,
       outlasts: () => {
         if (message.size < LARGE) this.#remember(client, clock.now() + MEMORY)
         if (this.#slow.size >= MAX_SLOW && !this.#slow.has(message)) return false
@@ -114,6 +121,7 @@ export class Examiner {
     } catch (thrown) {
       if (thrown instanceof PutBack) throw new NoRoom(messageOf(thrown), { cause: thrown })
       log.warn('message not examined', { id, client, error: messageOf(thrown) })
+      if (thrown instanceof OutOfMemory) throw new Killed(messageOf(thrown), { cause: thrown })
       return undefined
     }
   }
@@ -171,6 +179,7 @@ export class Examiner {
     if (ofMachine) troubles.report('reading', 'Received mail cannot be read; it waits.', thrown)
     if (ofMachine) throw new Later(messageOf(thrown), { cause: thrown })
     if (thrown instanceof PutBack) throw new NoRoom(messageOf(thrown), { cause: thrown })
+    if (thrown instanceof OutOfMemory) return what === 'read' ? NO_MEMORY : 'judging took too much memory'
     if (thrown instanceof TookTooLong) return what === 'read' ? 'Reading it took too long.' : 'judging took too long'
     return what === 'read' ? 'It cannot be read.' : 'it cannot be judged'
   }

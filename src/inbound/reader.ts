@@ -1,6 +1,7 @@
 // The worker thread that reads received messages (structure within limits, header, body, report) and judges them
 // (judge.ts). A message that crashes or exceeds its time costs one thread, not the server.
 import { messageOf } from '../base/errors.ts'
+import { release } from '../base/memory.ts'
 import { serveJobs } from '../base/threads/jobs.ts'
 import { readProven } from '../base/spooled.ts'
 import { refusalOf } from '../message/file-type.ts'
@@ -89,6 +90,9 @@ async function read({ content, headerOnly }: Omit<ReadJob, 'task'>): Promise<Rea
     if (thrown instanceof MalformedMessage)
       return { kind: 'rejected', reason: thrown.message, header: header ?? headerAlone(message) }
     return { kind: 'rejected', reason: `It cannot be read: ${messageOf(thrown)}`, header }
+  } finally {
+    // Judging needs memory too, and reads the file by itself.
+    if ('file' in content) release(message)
   }
 }
 

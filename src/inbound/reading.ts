@@ -1,6 +1,7 @@
 // Processes received messages: claim -> read and judge (examine.ts, workers) -> record. The claim is written as an
 // attempt before the work: so a message that makes the process crash is found by its attempts. Messages that an ended
-// process had claimed are examined one at a time; after ten such claims a message is kept unread as parse_rejected.
+// process had claimed, or that filled the heap of their thread, are suspects: each is read alone, and when that ends in
+// the same way, the message is kept unread as parse_rejected (D139).
 //
 // A new message is handed over from memory (`take`): already claimed when the readers take it next, else leased, which
 // means that it waits in a queue of this process. The database is asked only for messages that memory does not know:
@@ -16,7 +17,7 @@ import { Loop } from '../base/loop.ts'
 import { customerOf } from '../base/network.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { due, earliest, lease, leased, named, release, suspected, suspects, unclaim } from './claims.ts'
-import { Examiner, Later, NoRoom, type ExamineDeps } from './examine.ts'
+import { Examiner, isSuspect, Killed, LARGE, Later, NoRoom, type ExamineDeps } from './examine.ts'
 import { MessageQueue, type InboundMessage, type WaitingMessage } from './queue.ts'
 import { record, type JudgedReading } from './record.ts'
 
@@ -47,15 +48,17 @@ const WAITING_OCTETS = { all: 16 * 1024 * 1024, ofOne: 4 * 1024 * 1024 }
 const LOOKED_AT = 2000
 
 /**
- * A process may end for many reasons.
- * When it ended this often while it examined the same message, the message may be the reason.
+ * The most readings of a message that end with the death of the process. The first death may have another reason;
+ * in the second reading the message was alone.
  */
-const MAX_CLAIMS = 10
+const MAX_CLAIMS = 2
 const FIRST_WAIT = 10 * SECOND
 const LAST_WAIT = 10 * MINUTE
 
 interface ReadingInHand {
   since: number
+  /** The message may take much memory. */
+  large: boolean
   octets: number
   customer: string
   /** False when the message was examined and its result is written. */
@@ -67,8 +70,6 @@ interface Suspect {
   key: number
   at: number
 }
-
-const isSuspect = ({ attempts }: InboundMessage): boolean => attempts > 1
 
 /** How a message is stored for its examination: claimed by readers, leased by a queue in memory, or due. */
 export type StoredAs = 'claimed' | 'leased' | 'due'
@@ -88,10 +89,12 @@ export class InboundEngine {
   #due = 0
   /** The last wait of each message that could not be examined. */
   readonly #waits = new Map<number, number>()
-  /** The messages that an ended process had claimed, and when each is due. They are examined one at a time. */
+  /** The messages that are read alone, and when each is due. */
   #suspects: Suspect[] = []
-  /** True while one of them is examined. */
-  #suspect = false
+  /** One of them while it is examined. */
+  #suspect: ReadingInHand | undefined
+  /** Until then others have their turn. */
+  #turnOfOthers = 0
   #warm = false
   readonly #writes: PersistentWrites
   /** Messages whose results cannot be written at present. */
@@ -127,7 +130,8 @@ export class InboundEngine {
   placeFor(client: string): StoredAs {
     const customer = customerOf(client)
     if (!this.#started || this.#stopping || !this.#waiting.hasRoom) return 'due'
-    return this.#waiting.sizeOf(customer) === 0 && this.#roomToClaim() > 0 && this.#readyRoomOf(customer) > 0
+    const claimable = this.#waiting.sizeOf(customer) === 0 && !this.#isAlone(this.#deps.clock.now())
+    return claimable && this.#roomToClaim() > 0 && this.#readyRoomOf(customer) > 0
       ? 'claimed'
       : 'leased'
   }
@@ -165,14 +169,14 @@ export class InboundEngine {
     // The loop is rung when a write ends.
     if (this.#unwritten > 0) return null
     await this.#find(now)
-    const suspect = this.#suspect ? undefined : this.#suspects.find(({ at }) => at <= now)
-    const wanted = this.#wanted()
+    const suspect = this.#isQuiet(now) ? this.#dueSuspect(now) : undefined
+    const wanted = this.#isAlone(now) ? [] : this.#wanted()
     if (wanted.length > 0 || suspect) await this.#claim(wanted, suspect, now)
     const blocked = !this.#pump(now)
     const next = Math.min(
       this.#found.size > 0 ? Infinity : this.#due,
-      ...(this.#suspect ? [] : this.#suspects.map(({ at }) => at)),
-      blocked ? now + YOUNG : Infinity,
+      ...(this.#suspect ? [] : this.#suspects.map(({ at }) => Math.max(at, this.#turnOfOthers))).filter((at) => at > now),
+      blocked || this.#dueSuspect(now) ? now + YOUNG : Infinity,
     )
     return next === Infinity ? null : next
   }
@@ -239,17 +243,33 @@ export class InboundEngine {
         this.#ready.add({ key: message.key, client: message.client, message })
       if (!suspect) return
       this.#suspects.splice(this.#suspects.indexOf(suspect), 1)
-      this.#suspect = claimed.suspect !== undefined
-      if (claimed.suspect) this.#begin(claimed.suspect, now)
+      if (!claimed.suspect) return
+      this.#suspect = this.#begin(claimed.suspect, now)
     } catch (thrown) {
       for (const each of wanted) this.#waiting.add(each)
       throw thrown
     }
   }
 
+  /** The next message that must be read alone, when none is in hand. */
+  #dueSuspect(now: number): Suspect | undefined {
+    return this.#suspect || now < this.#turnOfOthers ? undefined : this.#suspects.find(({ at }) => at <= now)
+  }
+
+  /** Whether a message is read alone, or will be when no reader works. */
+  #isAlone(now: number): boolean {
+    return (this.#suspect && works(this.#suspect, now)) || this.#dueSuspect(now) !== undefined
+  }
+
+  /** Whether no reader works. A small message that has been under way for longer waits for DNS. */
+  #isQuiet(now: number): boolean {
+    return ![...this.#held.values()].some((held) => works(held, now))
+  }
+
   /** Gives claimed messages to readers. False: some wait until others have been under way for longer. */
   #pump(now: number): boolean {
     if (this.#unwritten > 0 || this.#stopping) return true
+    if (this.#isAlone(now)) return this.#ready.size + this.#waiting.size === 0
     const counts = new Map<string, { all: number; young: number }>()
     let young = 0
     for (const { customer, inReader, since } of this.#held.values()) {
@@ -269,11 +289,12 @@ export class InboundEngine {
     return this.#ready.size === 0
   }
 
-  #begin(message: InboundMessage, now: number): void {
-    const { client, content, key } = message
+  #begin(message: InboundMessage, now: number): ReadingInHand {
+    const { client, content, key, size } = message
     const customer = customerOf(client)
     const inHand: ReadingInHand = {
       since: now,
+      large: size >= LARGE,
       octets: content?.length ?? 0,
       customer,
       inReader: true,
@@ -284,9 +305,15 @@ export class InboundEngine {
       .catch((thrown) => void this.#deps.log.fault(`reading message ${message.id}`, thrown))
       .finally(() => {
         this.#held.delete(key)
-        if (isSuspect(message)) this.#suspect = false
+        if (isSuspect(message)) this.#endSuspect()
         this.#next()
       })
+    return inHand
+  }
+
+  #endSuspect(): void {
+    this.#suspect = undefined
+    if (this.#ready.size + this.#waiting.size > 0) this.#turnOfOthers = this.#deps.clock.now() + YOUNG
   }
 
   /** Call it when a message is ready, or when a reader or the room of a message is free. */
@@ -303,6 +330,7 @@ export class InboundEngine {
     this.#next()
     if (read === 'later') return this.#putBack(message)
     if (read === 'no room') return this.#putBack(message, this.#slowed)
+    if (read === 'killed') return void this.#suspects.push({ key: message.key, at: 0 })
     this.#waits.delete(message.key)
     const { clock, spool } = this.#deps
     const write = (what: JudgedReading) =>
@@ -317,13 +345,14 @@ export class InboundEngine {
     if (typeof dropped === 'string') await spool.remove(dropped)
   }
 
-  async #examined(message: InboundMessage): Promise<JudgedReading | 'later' | 'no room'> {
+  async #examined(message: InboundMessage): Promise<JudgedReading | 'later' | 'no room' | 'killed'> {
     if (message.attempts > MAX_CLAIMS)
-      return { kind: 'rejected', reason: 'The server ended each time while it read it.', header: null, judgement: null }
+      return { kind: 'rejected', reason: 'The server ended twice while it read it.', header: null, judgement: null }
     try {
       return await this.#examiner.examine(message)
     } catch (thrown) {
       if (thrown instanceof NoRoom) return 'no room'
+      if (thrown instanceof Killed) return 'killed'
       if (!(thrown instanceof Later)) this.#deps.log.fault(`examining message ${message.id}`, thrown)
       return 'later'
     }
@@ -366,6 +395,9 @@ export class InboundEngine {
     return tried?.value
   }
 }
+
+const works = ({ inReader, large, since }: ReadingInHand, now: number): boolean =>
+  inReader && (large || since > now - YOUNG)
 
 /** Whether the store can write nothing at all at present. */
 const isTrouble = (thrown: unknown): boolean =>

@@ -1,6 +1,7 @@
 // Assembles the reception of mail: the listeners, the engine that processes messages, and its worker threads.
 import { SECOND } from '../base/clock.ts'
-import { threadsHere } from '../base/memory.ts'
+import { isSmall, threadsHere } from '../base/memory.ts'
+import { semaphore } from '../base/semaphore.ts'
 import { Pool } from '../base/threads/pool.ts'
 import { remembering } from '../net/remembered.ts'
 import type { Space } from '../base/space.ts'
@@ -8,7 +9,7 @@ import { listenError } from '../http/listen.ts'
 import { InboundEngine } from '../inbound/reading.ts'
 import { Reception } from '../inbound/receive.ts'
 import type { InboundJob, InboundResult } from '../inbound/reader.ts'
-import { inTurns } from '../inbound/turns.ts'
+import { inTurns, unlimited } from '../inbound/turns.ts'
 import { startListener, type SmtpListener } from '../smtp/listener.ts'
 import type { Host } from '../smtp/route.ts'
 import type { Certificates } from '../acme/certificates.ts'
@@ -59,12 +60,15 @@ export function createInbound(parts: InboundParts): Inbound {
     heapMb: HEAP_MB,
     cpu: DOWNLOAD,
   })
-  const engine = new InboundEngine({ ...parts, workers })
+  // Where there is little memory, one message in a file is read at a time, whoever wants it (D139).
+  const oneFile = isSmall() ? semaphore(1) : undefined
+  const readers = oneFile ? { ...inTurns(workers, oneFile, unlimited), size: workers.size } : workers
+  const engine = new InboundEngine({ ...parts, workers: readers })
   const reception = new Reception({ ...parts, engine })
   const listeners: SmtpListener[] = []
   return {
     engine,
-    files: inTurns(files),
+    files: inTurns(files, oneFile),
     listeners,
     home() {
       const [first] = listeners

@@ -8,10 +8,10 @@
 // the job whose turn it was counts as the cause: it is tried once more, in the slow lane, before it is lost; the other
 // jobs run again on another thread.
 import { threadsHere } from '../memory.ts'
-import { NoWorker, Supervisor, WorkerLost } from './supervisor.ts'
+import { NoWorker, OutOfMemory, Supervisor, WorkerLost } from './supervisor.ts'
 import type { ThreadLane, Task as AnyTask, WorkerSlot } from './worker-slot.ts'
 
-export { JobFailed, NoWorker, TookTooLong, WorkerLost } from './supervisor.ts'
+export { JobFailed, NoWorker, OutOfMemory, TookTooLong, WorkerLost } from './supervisor.ts'
 export { singleExecutable, type Question, type Ready, type Reply } from './worker-slot.ts'
 
 interface PoolTask extends AnyTask {
@@ -20,6 +20,7 @@ interface PoolTask extends AnyTask {
   moved: number
   /** Called when the job takes longer than the others; returns whether the job may go on in the slow lane. */
   outlasts: () => boolean
+  heapOnce: boolean
 }
 
 type Slot = WorkerSlot<PoolTask>
@@ -44,6 +45,8 @@ export interface Effort {
   slow?: boolean
   /** Called when the job moves to the slow lane; false: it is rejected with PutBack instead. */
   outlasts?: () => boolean
+  /** The job is lost with OutOfMemory when it first fills the heap of its thread. */
+  heapOnce?: boolean
 }
 
 /** A job is lost when threads died this often in its own turn, or when it was moved more often than this. */
@@ -77,12 +80,13 @@ export class Pool<Job, Result> {
   }
 
   /**
-   * Runs a job. Rejects with TookTooLong, WorkerLost, NoWorker, PutBack, or JobFailed for an error of the job itself.
+   * Runs a job. Rejects with TookTooLong, WorkerLost, OutOfMemory, NoWorker, PutBack, or JobFailed for an error of the
+   * job itself.
    */
-  run(job: Job, { cpu = this.#cpu, outlasts = () => true, slow = false }: Effort = {}): Promise<Result> {
+  run(job: Job, { cpu = this.#cpu, heapOnce = false, outlasts = () => true, slow = false }: Effort = {}): Promise<Result> {
     return new Promise<Result>((resolve, reject) => {
       const done = (value: unknown): void => resolve(value as Result)
-      const task: PoolTask = { id: this.#next++, job, cpu, killed: 0, moved: 0, outlasts, resolve: done, reject }
+      const task: PoolTask = { id: this.#next++, job, cpu, killed: 0, moved: 0, outlasts, heapOnce, resolve: done, reject }
       if (slow) this.#slowly(task)
       else this.#give(task)
     })
@@ -123,7 +127,7 @@ export class Pool<Job, Result> {
     for (const task of tasks)
       if (why instanceof NoWorker) task.reject(why)
       else if (task !== culprit) this.#move(task, slot.lane)
-      else if (++task.killed >= MAX_KILLED) task.reject(why)
+      else if (++task.killed >= MAX_KILLED || (task.heapOnce && why instanceof OutOfMemory)) task.reject(why)
       else this.#slowly(task)
     if (slot.lane === 'slow') this.#nextSlow()
   }

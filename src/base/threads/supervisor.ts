@@ -3,11 +3,15 @@
 //
 // Threads are in two lanes: usual jobs, and jobs that may take long. The user decides what happens to the jobs of a
 // thread that ends: base/threads/pool.ts runs them again on another thread; for delivery/wire/workers.ts they fail.
+import { codeOf } from '../errors.ts'
 import { heapHere } from '../memory.ts'
 import { WorkerSlot, type ThreadLane, type Question, type Reply, type Task } from './worker-slot.ts'
 
 /** A worker died during the job, or the job never got its turn. */
 export class WorkerLost extends Error {}
+
+/** The worker died because its heap was full. */
+export class OutOfMemory extends WorkerLost {}
 
 /** No worker can be started (too few threads, descriptors or memory), or all are closed. The job has not begun. */
 export class NoWorker extends WorkerLost {
@@ -174,8 +178,9 @@ export class Supervisor<Each extends Task> {
     if (!this.slots.delete(slot)) return
     clearTimeout(slot.retirement)
     const said = cause?.message ?? 'The worker stopped.'
+    const Lost = codeOf(cause) === 'ERR_WORKER_OUT_OF_MEMORY' ? OutOfMemory : WorkerLost
     const why = slot.ready
-      ? new WorkerLost(said, { cause })
+      ? new Lost(said, { cause })
       : new NoWorker(`The worker thread did not start: ${said}`, { cause })
     const { turn } = slot
     this.#rules.lost(slot, slot.release(), why, turn)
