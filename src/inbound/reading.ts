@@ -1,7 +1,7 @@
 // Processes received messages: claim -> read and judge (examine.ts, workers) -> record. The claim is written as an
 // attempt before the work: so a message that makes the process crash is found by its attempts. Messages that an ended
 // process had claimed, or that filled the heap of their thread, are suspects: each is read alone, and when that ends in
-// the same way, the message is kept unread as parse_rejected (D139).
+// the same way, a large message is kept unread as parse_rejected (D139).
 //
 // A new message is handed over from memory (`take`): already claimed when the readers take it next, else leased, which
 // means that it waits in a queue of this process. The database is asked only for messages that memory does not know:
@@ -48,10 +48,11 @@ const WAITING_OCTETS = { all: 16 * 1024 * 1024, ofOne: 4 * 1024 * 1024 }
 const LOOKED_AT = 2000
 
 /**
- * The most readings of a message that end with the death of the process. The first death may have another reason;
- * in the second reading the message was alone.
+ * How often the process may end while it reads the same message. The first end may have another reason; the second time
+ * the message was read alone. A small message takes no memory: only many ends make it the reason, so that kills and
+ * power cuts leave no mail unread.
  */
-const MAX_CLAIMS = 2
+const mostClaims = ({ size }: InboundMessage): number => (size >= LARGE ? 2 : 10)
 const FIRST_WAIT = 10 * SECOND
 const LAST_WAIT = 10 * MINUTE
 
@@ -346,8 +347,8 @@ export class InboundEngine {
   }
 
   async #examined(message: InboundMessage): Promise<JudgedReading | 'later' | 'no room' | 'killed'> {
-    if (message.attempts > MAX_CLAIMS)
-      return { kind: 'rejected', reason: 'The server ended twice while it read it.', header: null, judgement: null }
+    if (message.attempts > mostClaims(message))
+      return { kind: 'rejected', reason: 'The server ended each time while it read it.', header: null, judgement: null }
     try {
       return await this.#examiner.examine(message)
     } catch (thrown) {

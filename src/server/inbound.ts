@@ -1,7 +1,8 @@
 // Assembles the reception of mail: the listeners, the engine that processes messages, and its worker threads.
 import { SECOND } from '../base/clock.ts'
 import { isSmall, threadsHere } from '../base/memory.ts'
-import { semaphore } from '../base/semaphore.ts'
+import { collector, trimmer } from '../base/native.ts'
+import { semaphore, type Turns } from '../base/semaphore.ts'
 import { Pool } from '../base/threads/pool.ts'
 import { remembering } from '../net/remembered.ts'
 import type { Space } from '../base/space.ts'
@@ -42,6 +43,16 @@ const DOWNLOAD = 60 * SECOND
 /** For a listener on all addresses, an address that reaches it. */
 const LOOPBACK: Record<string, string> = { '0.0.0.0': '127.0.0.1', '::': '::1' }
 
+/** Turns before each of which this thread gives back the memory that it does not use. */
+function afterGivingBack(turns: Turns, collect = collector(), trim = trimmer()): Turns {
+  return (work) =>
+    turns(() => {
+      collect()
+      trim?.()
+      return work()
+    })
+}
+
 export function createInbound(parts: InboundParts): Inbound {
   const { clock, config, resolver } = parts
   const source = new URL('../inbound/reader.ts', import.meta.url)
@@ -61,7 +72,7 @@ export function createInbound(parts: InboundParts): Inbound {
     cpu: DOWNLOAD,
   })
   // Where there is little memory, one message in a file is read at a time, whoever wants it (D139).
-  const oneFile = isSmall() ? semaphore(1) : undefined
+  const oneFile = isSmall() ? afterGivingBack(semaphore(1)) : undefined
   const readers = oneFile ? { ...inTurns(workers, oneFile, unlimited), size: workers.size } : workers
   const engine = new InboundEngine({ ...parts, workers: readers })
   const reception = new Reception({ ...parts, engine })

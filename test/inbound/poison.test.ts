@@ -97,16 +97,20 @@ describe('the engine', () => {
   })
 
   let count = 0
-  function put(text: string | null, { attempts = 0, client = '192.0.2.1', file = null as string | null } = {}): string {
+  function put(
+    text: string | null,
+    { attempts = 0, client = '192.0.2.1', file = null as string | null, size = 10 } = {},
+  ): string {
     const id = `message-${++count}`
     store.all(
       raw(
         `insert into inbound_messages (id, mail_from, recipients, client, helo, received, size, content, spool, cut, received_at, attempts)
-         values (?, 'ann@there.test', ?, ?, 'there.test', '', 10, ?, ?, 0, ?, 0) returning key`,
+         values (?, 'ann@there.test', ?, ?, 'there.test', '', ?, ?, ?, 0, ?, 0) returning key`,
         [
           id,
           JSON.stringify([{ kind: 'inbox', address: 'box@here.test', inboxes: [inbox] }]),
           client,
+          size,
           text === null ? null : Buffer.from(text),
           file,
           clock.now(),
@@ -125,6 +129,7 @@ describe('the engine', () => {
   async function start(source = 'poisoned.ts', answer?: (ask: unknown) => Promise<unknown>): Promise<void> {
     const workers = new Pool<InboundJob, InboundResult>(new URL(source, import.meta.url), {
       size: 1,
+      heapMb: 64,
       ...(answer && { answer }),
     })
     pools.push(workers)
@@ -345,23 +350,53 @@ describe('the engine', () => {
     assert.equal((await read(other)).status, 'received')
   })
 
-  test('what dead processes had claimed is examined one at a time, and given up after ten times', async () => {
-    const suspects = Array.from({ length: 3 }, () => put('read asks', { attempts: 1 }))
-    const [given] = [put('hello', { attempts: 10 })]
+  test('a mail that fills the heap is read again alone, after a restart too, and kept unread then (D139)', async () => {
+    const other = put('hello')
+    const [poison, later] = [put('read fills'), put('read fills, judge fills')]
+    await start()
+    assert.equal((await read(other)).status, 'received')
+    const reason = 'Reading it takes more memory than the server may use.'
+    for (const id of [poison, later]) {
+      const { authentication, reason: said, status } = await read(id)
+      assert.deepEqual([status, said, rowOf(id)!.attempts], ['parse_rejected', reason, 2])
+      assert.equal(JSON.parse(authentication).dkim, id === poison ? 'pass' : 'temperror')
+    }
+    const again = put('read fills', { attempts: 1, size: 2_000_000 })
+    await engine!.stop(1000)
+    await start()
+    assert.deepEqual([(await read(again)).reason, rowOf(again)!.attempts], [reason, 2])
+  })
+
+  test('what dead processes had claimed is read alone, a small one ten times, a large one twice (D139)', async () => {
+    const suspects = Array.from({ length: 3 }, () => put('read asks', { attempts: 1, size: 2_000_000 }))
+    const given = [put('hello', { attempts: 10 }), put('hello', { attempts: 2, size: 2_000_000 })]
     const fresh = put('hello')
     const asked: (() => void)[] = []
     await start('poisoned.ts', () => new Promise<string>((resolve) => asked.push(() => resolve(''))))
-    assert.equal((await read(fresh)).status, 'received')
     for (let n = 0; n < suspects.length; n++) {
       await until(() => asked.length === n + 1, 'the next suspect')
+      clock.advance(1000)
       assert.equal(
         store.all(raw('select message_key from inbound_waiting where next_attempt_at > ?', [clock.now()])).length,
         1,
       )
+      if (n === 0) assert.equal(rowOf(fresh)!.attempts, 0, 'not even claimed')
       asked[n]!()
+      // The others have their turn between two of them.
+      assert.equal((await read(fresh)).status, 'received')
+      if (n < suspects.length - 1) {
+        assert.equal(asked.length, n + 1)
+        clock.advance(1000)
+      }
     }
     for (const id of suspects) assert.equal((await read(id)).status, 'received')
-    assert.equal((await read(given!)).reason, 'The server ended each time while it read it.')
+    for (const id of given) {
+      await until(() => {
+        clock.advance(1000)
+        return emailOf(id)
+      })
+      assert.equal((await read(id)).reason, 'The server ended each time while it read it.')
+    }
   })
 
   test('a message that no reader has seen counts no attempt after a stop; the others are tried again (D133)', async () => {

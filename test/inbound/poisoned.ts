@@ -24,6 +24,8 @@ async function perform(job: InboundJob): Promise<InboundResult> {
   const text = job.content instanceof Uint8Array ? Buffer.from(job.content).toString() : ''
   if (text.includes(`${job.task} dies`)) process.exit(1)
   while (text.includes(`${job.task} burns`));
+  if (text.includes(`${job.task} fills`))
+    for (const all: number[][] = []; ;) all.push(Array.from({ length: 1000 }, Math.random))
   if (text.includes(`${job.task} throws`)) throw new TypeError('a fault of ours')
   if (text.includes(`${job.task} asks`)) await ask(text.trim())
   if (job.task === 'judge') {
