@@ -132,9 +132,7 @@ export class InboundEngine {
     const customer = customerOf(client)
     if (!this.#started || this.#stopping || !this.#waiting.hasRoom) return 'due'
     const claimable = this.#waiting.sizeOf(customer) === 0 && !this.#isAlone(this.#deps.clock.now())
-    return claimable && this.#roomToClaim() > 0 && this.#readyRoomOf(customer) > 0
-      ? 'claimed'
-      : 'leased'
+    return claimable && this.#roomToClaim() > 0 && this.#readyRoomOf(customer) > 0 ? 'claimed' : 'leased'
   }
 
   /** Takes a new message that was stored at this place. Call it after the commit. */
@@ -176,7 +174,9 @@ export class InboundEngine {
     const blocked = !this.#pump(now)
     const next = Math.min(
       this.#found.size > 0 ? Infinity : this.#due,
-      ...(this.#suspect ? [] : this.#suspects.map(({ at }) => Math.max(at, this.#turnOfOthers))).filter((at) => at > now),
+      ...(this.#suspect ? [] : this.#suspects.map(({ at }) => Math.max(at, this.#turnOfOthers))).filter(
+        (at) => at > now,
+      ),
       blocked || this.#dueSuspect(now) ? now + YOUNG : Infinity,
     )
     return next === Infinity ? null : next

@@ -83,10 +83,23 @@ export class Pool<Job, Result> {
    * Runs a job. Rejects with TookTooLong, WorkerLost, OutOfMemory, NoWorker, PutBack, or JobFailed for an error of the
    * job itself.
    */
-  run(job: Job, { cpu = this.#cpu, heapOnce = false, outlasts = () => true, slow = false }: Effort = {}): Promise<Result> {
+  run(
+    job: Job,
+    { cpu = this.#cpu, heapOnce = false, outlasts = () => true, slow = false }: Effort = {},
+  ): Promise<Result> {
     return new Promise<Result>((resolve, reject) => {
       const done = (value: unknown): void => resolve(value as Result)
-      const task: PoolTask = { id: this.#next++, job, cpu, killed: 0, moved: 0, outlasts, heapOnce, resolve: done, reject }
+      const task: PoolTask = {
+        id: this.#next++,
+        job,
+        cpu,
+        killed: 0,
+        moved: 0,
+        outlasts,
+        heapOnce,
+        resolve: done,
+        reject,
+      }
       if (slow) this.#slowly(task)
       else this.#give(task)
     })
