@@ -1,10 +1,10 @@
 // Limits how many tasks run at once.
 
 /** Runs tasks in turns. Results and errors are passed on. */
-export type Turns = <T>(work: () => Promise<T>) => Promise<T>
+export type TaskTurns = <T>(work: () => Promise<T>) => Promise<T>
 
 /** Runs at most `most` tasks at once; the others wait in order. */
-export function semaphore(most: number): Turns {
+export function semaphore(most: number): TaskTurns {
   let busy = 0
   const waiting: (() => void)[] = []
   return async (work) => {

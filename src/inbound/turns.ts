@@ -1,6 +1,6 @@
 // Limits how many messages are read at once: for clients that wait (downloads of attachments, mail from SMTP
 // submission), and where there is little memory.
-import { semaphore, type Turns } from '../base/semaphore.ts'
+import { semaphore, type TaskTurns } from '../base/semaphore.ts'
 import type { Pool } from '../base/threads/pool.ts'
 import type { InboundJob, InboundResult } from './reader.ts'
 
@@ -15,7 +15,7 @@ const FILES = 2
 const SMALL = 16
 
 /** No limit. */
-export const unlimited: Turns = (work) => work()
+export const unlimited: TaskTurns = (work) => work()
 
 /** The reader with these limits on jobs of each kind at once; further jobs wait in order. */
 export function inTurns(reader: ReaderPool, files = semaphore(FILES), small = semaphore(SMALL)): ReaderPool {

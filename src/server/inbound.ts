@@ -2,7 +2,7 @@
 import { SECOND } from '../base/clock.ts'
 import { isSmall, threadsHere } from '../base/memory.ts'
 import { collector, trimmer } from '../base/native.ts'
-import { semaphore, type Turns } from '../base/semaphore.ts'
+import { semaphore, type TaskTurns } from '../base/semaphore.ts'
 import { Pool } from '../base/threads/pool.ts'
 import { remembering } from '../net/remembered.ts'
 import type { Space } from '../base/space.ts'
@@ -44,7 +44,7 @@ const DOWNLOAD = 60 * SECOND
 const LOOPBACK: Record<string, string> = { '0.0.0.0': '127.0.0.1', '::': '::1' }
 
 /** Turns before each of which this thread gives back the memory that it does not use. */
-function afterGivingBack(turns: Turns, collect = collector(), trim = trimmer()): Turns {
+function afterGivingBack(turns: TaskTurns, collect = collector(), trim = trimmer()): TaskTurns {
   return (work) =>
     turns(() => {
       collect()
@@ -53,8 +53,8 @@ function afterGivingBack(turns: Turns, collect = collector(), trim = trimmer()):
     })
 }
 
-export function createInbound(parts: InboundParts): Inbound {
-  const { clock, config, resolver } = parts
+/** The pools of readers: for received messages, and for clients that wait. */
+function createReaders({ clock, config, resolver }: InboundParts) {
   const source = new URL('../inbound/reader.ts', import.meta.url)
   const ask = remembering(resolver, clock)
   const workers = new Pool<InboundJob, InboundResult>(source, {
@@ -73,13 +73,23 @@ export function createInbound(parts: InboundParts): Inbound {
   })
   // Where there is little memory, one message in a file is read at a time, whoever wants it (D139).
   const oneFile = isSmall() ? afterGivingBack(semaphore(1)) : undefined
-  const readers = oneFile ? { ...inTurns(workers, oneFile, unlimited), size: workers.size } : workers
+  return {
+    workers,
+    readers: oneFile ? { ...inTurns(workers, oneFile, unlimited), size: workers.size } : workers,
+    files: inTurns(files, oneFile),
+    close: () => Promise.all([workers.close(), files.close()]),
+  }
+}
+
+export function createInbound(parts: InboundParts): Inbound {
+  const { clock, config } = parts
+  const { close, files, readers, workers } = createReaders(parts)
   const engine = new InboundEngine({ ...parts, workers: readers })
   const reception = new Reception({ ...parts, engine })
   const listeners: SmtpListener[] = []
   return {
     engine,
-    files: inTurns(files, oneFile),
+    files,
     listeners,
     home() {
       const [first] = listeners
@@ -112,7 +122,7 @@ export function createInbound(parts: InboundParts): Inbound {
       await Promise.all(listeners.map((listener) => listener.close(patience)))
       await engine.stop(patience)
       clearTimeout(late)
-      await Promise.all([workers.close(), files.close()])
+      await close()
     },
   }
 }
