@@ -1,7 +1,7 @@
 // Processes received messages: claim -> read and judge (examine.ts, workers) -> record. The claim is written as an
 // attempt before the work: so a message that makes the process crash is found by its attempts. Messages that an ended
-// process had claimed, or that filled the heap of their thread, are suspects: each is read alone, and when that ends in
-// the same way, a large message is kept unread as parse_rejected (D139).
+// process had claimed, or that filled the heap of their thread, are suspects: they are read one at a time, those of an
+// ended process alone; what ends in the same way again is kept unread as parse_rejected (D139).
 //
 // A new message is handed over from memory (`take`): already claimed when the readers take it next, else leased, which
 // means that it waits in a queue of this process. The database is asked only for messages that memory does not know:
@@ -49,7 +49,7 @@ const LOOKED_AT = 2000
 
 /**
  * How often the process may end while it reads the same message. The first end may have another reason; the second time
- * the message was read alone. A small message takes no memory: only many ends make it the reason, so that kills and
+ * the message was read alone. A small message takes little memory: only many ends make it the reason, so that kills and
  * power cuts leave no mail unread.
  */
 const mostClaims = ({ size }: InboundMessage): number => (size >= LARGE ? 2 : 10)
@@ -60,6 +60,7 @@ interface ReadingInHand {
   since: number
   /** The message may take much memory. */
   large: boolean
+  alone: boolean
   octets: number
   customer: string
   /** False when the message was examined and its result is written. */
@@ -70,6 +71,8 @@ interface ReadingInHand {
 interface Suspect {
   key: number
   at: number
+  /** Nothing is read beside it: the process ended while it was read. A heap that is full harms its thread alone. */
+  alone: boolean
 }
 
 /** How a message is stored for its examination: claimed by readers, leased by a queue in memory, or due. */
@@ -90,7 +93,7 @@ export class InboundEngine {
   #due = 0
   /** The last wait of each message that could not be examined. */
   readonly #waits = new Map<number, number>()
-  /** The messages that are read alone, and when each is due. */
+  /** The messages that are read one at a time, and when each is due. */
   #suspects: Suspect[] = []
   /** One of them while it is examined. */
   #suspect: ReadingInHand | undefined
@@ -116,7 +119,7 @@ export class InboundEngine {
     const { clock, store } = this.#deps
     const now = clock.now()
     await store.write((tx) => tx.run(release(now)))
-    this.#suspects = store.all(suspects).map(({ key }) => ({ key, at: now }))
+    this.#suspects = store.all(suspects).map(({ key }) => ({ key, at: now, alone: true }))
     this.#started = true
     this.#loop.start()
   }
@@ -168,18 +171,19 @@ export class InboundEngine {
     // The loop is rung when a write ends.
     if (this.#unwritten > 0) return null
     await this.#find(now)
-    const suspect = this.#isQuiet(now) ? this.#dueSuspect(now) : undefined
+    const next = this.#dueSuspect(now)
+    const suspect = next?.alone && !this.#isQuiet(now) ? undefined : next
     const wanted = this.#isAlone(now) ? [] : this.#wanted()
     if (wanted.length > 0 || suspect) await this.#claim(wanted, suspect, now)
     const blocked = !this.#pump(now)
-    const next = Math.min(
+    const wake = Math.min(
       this.#found.size > 0 ? Infinity : this.#due,
       ...(this.#suspect ? [] : this.#suspects.map(({ at }) => Math.max(at, this.#turnOfOthers))).filter(
         (at) => at > now,
       ),
       blocked || this.#dueSuspect(now) ? now + YOUNG : Infinity,
     )
-    return next === Infinity ? null : next
+    return wake === Infinity ? null : wake
   }
 
   /** Puts due messages of the database into the queue. */
@@ -245,21 +249,23 @@ export class InboundEngine {
       if (!suspect) return
       this.#suspects.splice(this.#suspects.indexOf(suspect), 1)
       if (!claimed.suspect) return
-      this.#suspect = this.#begin(claimed.suspect, now)
+      this.#suspect = this.#begin(claimed.suspect, now, suspect.alone)
     } catch (thrown) {
       for (const each of wanted) this.#waiting.add(each)
       throw thrown
     }
   }
 
-  /** The next message that must be read alone, when none is in hand. */
+  /** The next suspect, when none is in hand. */
   #dueSuspect(now: number): Suspect | undefined {
-    return this.#suspect || now < this.#turnOfOthers ? undefined : this.#suspects.find(({ at }) => at <= now)
+    if (this.#suspect || now < this.#turnOfOthers) return undefined
+    const due = this.#suspects.filter(({ at }) => at <= now)
+    return due.find(({ alone }) => alone) ?? due[0]
   }
 
   /** Whether a message is read alone, or will be when no reader works. */
   #isAlone(now: number): boolean {
-    return (this.#suspect && works(this.#suspect, now)) || this.#dueSuspect(now) !== undefined
+    return this.#suspect ? this.#suspect.alone && works(this.#suspect, now) : this.#dueSuspect(now)?.alone === true
   }
 
   /** Whether no reader works. A small message that has been under way for longer waits for DNS. */
@@ -290,12 +296,13 @@ export class InboundEngine {
     return this.#ready.size === 0
   }
 
-  #begin(message: InboundMessage, now: number): ReadingInHand {
+  #begin(message: InboundMessage, now: number, alone = false): ReadingInHand {
     const { client, content, key, size } = message
     const customer = customerOf(client)
     const inHand: ReadingInHand = {
       since: now,
       large: size >= LARGE,
+      alone,
       octets: content?.length ?? 0,
       customer,
       inReader: true,
@@ -313,8 +320,9 @@ export class InboundEngine {
   }
 
   #endSuspect(): void {
+    const alone = this.#suspect?.alone
     this.#suspect = undefined
-    if (this.#ready.size + this.#waiting.size > 0) this.#turnOfOthers = this.#deps.clock.now() + YOUNG
+    if (alone && this.#ready.size + this.#waiting.size > 0) this.#turnOfOthers = this.#deps.clock.now() + YOUNG
   }
 
   /** Call it when a message is ready, or when a reader or the room of a message is free. */
@@ -331,7 +339,7 @@ export class InboundEngine {
     this.#next()
     if (read === 'later') return this.#putBack(message)
     if (read === 'no room') return this.#putBack(message, this.#slowed)
-    if (read === 'killed') return void this.#suspects.push({ key: message.key, at: 0 })
+    if (read === 'killed') return void this.#suspects.push({ key: message.key, at: 0, alone: false })
     this.#waits.delete(message.key)
     const { clock, spool } = this.#deps
     const write = (what: JudgedReading) =>
@@ -372,7 +380,7 @@ export class InboundEngine {
     const at = clock.now() + (this.#stopping ? 0 : wait)
     await this.#written(`inbound message ${id}`, (tx) => tx.run(unclaim(key, at)))
     listed?.add({ key, client })
-    if (suspect) this.#suspects.push({ key, at })
+    if (suspect) this.#suspects.push({ key, at, alone: this.#suspect?.alone ?? false })
     else this.#due = Math.min(this.#due, at)
     this.#loop.ring()
   }

@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
+import { semaphore } from '../../src/base/semaphore.ts'
 import type { Content, InboundJob, InboundResult } from '../../src/inbound/reader.ts'
-import { inTurns } from '../../src/inbound/turns.ts'
+import { inTurns, unlimited } from '../../src/inbound/turns.ts'
 
 const submitted = (content: Content): InboundJob => ({ task: 'submitted', content, longLines: false })
 
@@ -24,6 +25,28 @@ test('small messages are read together, beside two that are in files', async () 
   underWay('small')[0]!.end()
   await turn()
   assert.deepEqual([underWay('file').length, underWay('small').length], [3, 17])
+  for (const { end } of begun) end()
+  await Promise.all(all)
+})
+
+test('readers that share the turns of files read one file at a time, and small messages beside it', async () => {
+  const begun: { content: Content; end: () => void }[] = []
+  const pool = {
+    run: ({ content }: InboundJob) =>
+      new Promise<InboundResult>((resolve) => begun.push({ content: content!, end: () => resolve(null) })),
+  }
+  const oneFile = semaphore(1)
+  const readers = [inTurns(pool, oneFile, unlimited), inTurns(pool, oneFile)]
+  const all = [
+    ...readers.map((reader, n) => reader.run(submitted({ file: `large ${n}` }))),
+    ...Array.from({ length: 20 }, () => readers[0]!.run(submitted(Buffer.from('small')))),
+  ]
+  const files = (): string[] => begun.flatMap(({ content }) => ('file' in content ? [content.file] : []))
+  await turn()
+  assert.deepEqual([files(), begun.length], [['large 0'], 21])
+  begun[0]!.end()
+  await turn()
+  assert.deepEqual(files(), ['large 0', 'large 1'])
   for (const { end } of begun) end()
   await Promise.all(all)
 })
