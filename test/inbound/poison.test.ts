@@ -268,7 +268,7 @@ describe('the engine', () => {
       return String(what).includes('other') ? '' : new Promise(() => {})
     })
     assert.equal((await read(other)).status, 'received')
-    assert.equal(asked.filter((what) => what.includes('crowd')).length, 8)
+    await until(() => asked.filter((what) => what.includes('crowd')).length === 8, 'eight of the crowd in readers')
   })
 
   test('mail that waits for others of its client is read when they end', async () => {
@@ -358,13 +358,13 @@ describe('the engine', () => {
     const reason = 'Reading it takes more memory than the server may use.'
     for (const id of [poison, later]) {
       const { authentication, reason: said, status } = await read(id)
-      assert.deepEqual([status, said, rowOf(id)!.attempts], ['parse_rejected', reason, 2])
+      assert.deepEqual([status, said, rowOf(id)], ['parse_rejected', reason, undefined])
       assert.equal(JSON.parse(authentication).dkim, id === poison ? 'pass' : 'temperror')
     }
     const again = put('read fills', { attempts: 1, size: 2_000_000 })
     await engine!.stop(1000)
     await start()
-    assert.deepEqual([(await read(again)).reason, rowOf(again)!.attempts], [reason, 2])
+    assert.equal((await read(again)).reason, reason)
   })
 
   test('what dead processes had claimed is read alone, a small one ten times, a large one twice (D139)', async () => {
