@@ -34,7 +34,8 @@ async function perform(deeds: Deed[]): Promise<unknown> {
     else if ('askAll' in deed) result = await Promise.all(deed.askAll.map((each) => ask(each)))
     else if ('ask' in deed) result = await ask(deed.ask)
     else if ('rest' in deed) rest(deed.rest)
-    else if ('read' in deed) readFileSync(deed.read)
+    // With an encoding it is one call, which nothing interrupts.
+    else if ('read' in deed) readFileSync(deed.read, 'utf8')
     else throw Object.assign(new Error(deed.throw), deed.code === undefined ? {} : { code: deed.code, syscall: 'open' })
   return result
 }
