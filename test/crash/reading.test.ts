@@ -20,7 +20,7 @@ const LARGE =
   'Subject: large\r\nContent-Type: text/plain; charset=iso-2022-jp\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n' +
   '=1B$B=\r\n'.repeat(700_000)
 const CLAIMED = raw<{ id: string; size: number; attempts: number }>(
-  'select id, size, attempts from inbound_messages where next_attempt_at is not null',
+  'select m.id, m.size, w.attempts from inbound_waiting w join inbound_messages m on m.key = w.message_key',
 )
 
 test('a process that dies twice while it reads a large message keeps it unread; the others are read (D139)', async () => {
