@@ -142,10 +142,13 @@ function fillInbound(server: Server, rows: number): void {
   database
     .prepare(
       `with recursive n(i) as (select 1 union all select i + 1 from n where i < ?)
-       insert into inbound_messages (id, mail_from, recipients, client, helo, received, size, content, cut, received_at, attempts, next_attempt_at)
-         select 'waits-' || i, 'sender@client.example', ?, '192.0.2.' || (i % 250), 'client.example', '', ?, ?, 0, ? + i / 100, 0, ? + i from n`,
+       insert into inbound_messages (id, mail_from, recipients, client, helo, received, size, content, cut, received_at, attempts)
+         select 'waits-' || i, 'sender@client.example', ?, '192.0.2.' || (i % 250), 'client.example', '', ?, ?, 0, ? + i / 100, 0 from n`,
     )
-    .run(rows, recipients, content.length, content, now, now + 3_600_000)
+    .run(rows, recipients, content.length, content, now)
+  database
+    .prepare('insert into inbound_waiting select key, 0, ? + key from inbound_messages where id >= ? and id < ?')
+    .run(now + 3_600_000, 'waits-', 'waits.')
   database.close()
 }
 
