@@ -98,30 +98,39 @@ describe('batches', () => {
     assert.equal(commits.flat().length, 10)
   })
 
-  test('the more writes a commit had, the longer the next one gathers; what was left over does not wait', (t) => {
+  test('under load a commit waits as long as the last one took, at least 1 ms and at most 4', (t) => {
     let now = 1000
+    let takes = 0
     t.mock.method(performance, 'now', () => now)
     t.mock.timers.enable({ apis: ['setTimeout', 'setImmediate'] })
     const pass = (ms: number): void => {
       now += ms
       t.mock.timers.tick(ms)
     }
-    const queue = batches(8)
-    for (let n = 0; n < 8; n++) queue.add(`a${n}`)
-    pass(1)
-    assert.equal(commits.length, 1)
-    queue.add('b')
-    pass(3)
-    assert.equal(commits.length, 1, 'half a millisecond for each of eight')
-    pass(1)
-    assert.deepEqual(commits.at(-1), ['b'])
-    queue.add('c')
-    pass(1)
-    assert.deepEqual(commits.at(-1), ['c'], 'after one write alone, no longer than ever')
-    for (let n = 0; n < 9; n++) queue.add(`d${n}`)
-    pass(1)
-    pass(1)
-    assert.deepEqual(commits.at(-1), ['d8'])
+    const seen: string[] = []
+    const queue = new Batches<string>((jobs) => {
+      seen.push(jobs.join())
+      now += takes
+      return jobs.length
+    })
+    for (const [took, waits] of [
+      [0, 1],
+      [3, 3],
+      [50, 4],
+    ] as const) {
+      takes = took
+      queue.add('a')
+      pass(1)
+      takes = 0
+      seen.length = 0
+      queue.add('b')
+      pass(waits - 1)
+      queue.add('c')
+      assert.deepEqual(seen, [], `after ${took} ms`)
+      pass(1)
+      assert.deepEqual(seen, ['b,c'])
+      pass(10)
+    }
   })
 
   test('what is asked for during a commit goes into the next', async () => {
