@@ -1,11 +1,11 @@
 // Whatever is in the place of a file of the spool (D130): the mail waits as damaged (D72), holds up no other and no
 // thread, can be looked at and removed, and verify and backup say what is there.
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
 import { mkdirSync, readdirSync, renameSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { faultsOf } from '../../src/archive/integrity.ts'
+import { makePipe } from '../kit/pipe.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { ofFile } from '../kit/of-file.ts'
@@ -41,7 +41,7 @@ async function waiting(to: string): Promise<{ id: string; path: string }> {
 }
 
 for (const [what, put, verified] of [
-  ['a pipe', (path: string) => void execFileSync('mkfifo', [path]), /is not a file/],
+  ['a pipe', makePipe, /is not a file/],
   ['a directory', (path: string) => mkdirSync(path), /is not a file/],
   ['a link to a device', (path: string) => symlinkSync('/dev/zero', path), /is not a file/],
   ['nothing', () => {}, /is missing/],

@@ -1,11 +1,12 @@
 // A thread that the system holds in a call, as that of a disk that does not answer, must not keep the server (D72).
 import assert from 'node:assert/strict'
-import { execFileSync, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { makePipe } from '../kit/pipe.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'postrider-held-'))
 after(() => rmSync(folder, { recursive: true }))
@@ -13,7 +14,7 @@ const source = (path: string): string => JSON.stringify(new URL(path, import.met
 
 test('a pool with a thread that the system holds in a call is closed, and the process ends with its status (D72)', async () => {
   const pipe = join(folder, 'pipe')
-  execFileSync('mkfifo', [pipe])
+  makePipe(pipe)
   const script = `
     import { constants, openSync } from 'node:fs'
     import { Pool } from ${source('../../src/base/threads/pool.ts')}

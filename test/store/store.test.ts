@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { execFileSync, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import {
@@ -20,6 +20,7 @@ import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
 import { after, describe, test, type TestContext } from 'node:test'
 import Database from 'better-sqlite3'
+import { makePipe } from '../kit/pipe.ts'
 import { OperatorError } from '../../src/base/errors.ts'
 import { machine } from '../../src/states/machine.ts'
 import { Store, type Tx } from '../../src/store/database.ts'
@@ -43,7 +44,7 @@ const dataDir = (): string => join(root, String(++folders))
 
 /** What may be in the place of a file of the data directory. */
 const IN_ITS_PLACE: readonly [what: string, put: (path: string, t: TestContext) => unknown][] = [
-  ['a pipe', (path) => execFileSync('mkfifo', [path])],
+  ['a pipe', makePipe],
   ['a directory', (path) => mkdirSync(path)],
   ['a link to a device', (path) => symlinkSync('/dev/zero', path)],
   ['a link to nothing', (path) => symlinkSync('/nowhere/at/all', path)],
