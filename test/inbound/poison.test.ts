@@ -374,7 +374,10 @@ describe('the engine', () => {
     const asked: (() => void)[] = []
     await start('poisoned.ts', () => new Promise<string>((resolve) => asked.push(() => resolve(''))))
     for (let n = 0; n < suspects.length; n++) {
-      await until(() => asked.length === n + 1, 'the next suspect')
+      await until(() => {
+        if (asked.length <= n) clock.advance(1000)
+        return asked.length === n + 1
+      }, 'the next suspect')
       clock.advance(1000)
       assert.equal(
         store.all(raw('select message_key from inbound_waiting where next_attempt_at > ?', [clock.now()])).length,
@@ -384,10 +387,6 @@ describe('the engine', () => {
       asked[n]!()
       // The others have their turn between two of them.
       assert.equal((await read(fresh)).status, 'received')
-      if (n < suspects.length - 1) {
-        assert.equal(asked.length, n + 1)
-        clock.advance(1000)
-      }
     }
     for (const id of suspects) assert.equal((await read(id)).status, 'received')
     for (const id of given) {
