@@ -19,6 +19,7 @@ import { silentLog } from '../base/log.ts'
 import { certificateFiles, Certificates } from '../acme/certificates.ts'
 import type { Deps, Invocation } from '../commands/open.ts'
 import type { Whose } from './find-domain.ts'
+import { zoneLine } from './zone-lines.ts'
 
 type WithDomain = (
   name: string,
@@ -152,12 +153,3 @@ function keysOf(config: Config, clock: Clock, makes: boolean): Uint8Array[] {
     ? [brought, octets(must(shelf.nextKey(config.hostname), 'The key of the next certificate'))]
     : []
 }
-
-/** A record as a line of a zone file. */
-export const zoneLine = ({
-  name,
-  ttl,
-  type,
-  value,
-}: Pick<AdvisedRecord, 'name' | 'ttl' | 'value'> & { type: string }): string =>
-  `${name}. ${ttl} IN ${type} ${type === 'TXT' ? `"${value.replace(/["\\]/g, '\\$&')}"` : type === 'CNAME' ? `${value}.` : value}`

@@ -3,7 +3,7 @@ import { iso } from '../base/clock.ts'
 import type { AdvisedRecord } from './advised.ts'
 import type { Domain } from './find.ts'
 import { isAnswered, isOfHost, type DnsRecord } from './records.ts'
-import { zoneLine } from './command-policies.ts'
+import { zoneFile, zoneLine } from './zone-lines.ts'
 import { table } from '../commands/terminal.ts'
 
 /** A domain for `--json`. */
@@ -51,22 +51,6 @@ export interface DomainRecords {
 }
 
 const inOrder = (records: readonly DnsRecord[]): DnsRecord[] => records.toSorted((a, b) => b.required - a.required)
-
-/** Records as lines of a zone file; long texts are split into strings of at most 255 octets (RFC 1035 §3.3). */
-export function zoneFile(records: readonly Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'ttl'>[]): string {
-  return records
-    .map(({ record_type, name, value, ttl }) => {
-      const text = (value.match(/.{1,255}/gs) ?? ['']).map((part) => `"${part.replace(/[\\"]/g, '\\$&')}"`).join(' ')
-      const [type, data] =
-        record_type === 'MAIL_FROM_MX' || record_type === 'INBOUND_MX'
-          ? ['MX', `${value}.`]
-          : record_type === 'TRACKING'
-            ? ['CNAME', `${value}.`]
-            : ['TXT', text]
-      return `${name}. ${ttl} IN ${type} ${data}`
-    })
-    .join('\n')
-}
 
 /** The records with their state, first the required and then the advised ones, and the zone lines to copy. */
 export function recordsText({ advised, domain, records }: DomainRecords): string {

@@ -3,9 +3,10 @@ import { html } from 'hono/html'
 import { refuse } from '../base/errors.ts'
 import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
-import { badge, count, facts, live, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
+import { badge, count, facts, live, pageOf, pager, table, time, timeUntil, type Html } from '../webui/widgets.ts'
 import { advisedRecords } from './api-advised.ts'
 import { domains, records } from './api.ts'
+import { advisedTable, isAnswered, recordCards } from './page-records.ts'
 import { done, lead, type Form, type Place } from '../webui/place.ts'
 import { faultIn, flag, text, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
@@ -106,20 +107,11 @@ function wayOf(domain: DomainResource, all: readonly RecordResource[]): string {
         ? `Mail goes out. ${unasked}`
         : 'All required records are in DNS; mail goes out.'
       : `Mail goes out, but ${count(missing)} required records are no longer seen.`
-  if (text(domain, 'status') === 'suspended')
-    return 'It is suspended; the operator resumes it with "postrider domain resume".'
+  if (text(domain, 'status') === 'suspended') return 'It is suspended; ask the operator of this server.'
   if (text(domain, 'checked_at') === '') return 'DNS has not been asked yet; this page follows.'
   if (missing === 0 && silent > 0) return `${unasked} This page follows.`
   return `${count(missing)} required ${missing === 1 ? 'record is' : 'records are'} not in DNS yet. Publish them with your DNS provider; this page follows.`
 }
-
-/** Whether DNS answered for a record at the last check of its domain. */
-const isAnswered = (record: RecordResource, domain: DomainResource): boolean =>
-  text(record, 'checked_at') !== '' && text(record, 'checked_at') >= text(domain, 'checked_at')
-
-const copy = (id: string, value: string): Html =>
-  html`<code id="${id}" class="value">${value}</code>
-    <button class="plain small" type="button" data-copy="${id}">Copy</button>`
 
 async function showOne(visit: Visit, reputation: Panel, errors: Answer['errors'] = []): Promise<Response> {
   const domain = await domainNamed(visit)
@@ -131,70 +123,30 @@ async function showOne(visit: Visit, reputation: Panel, errors: Answer['errors']
   return page(visit, {
     title: text(domain, 'name'),
     crumbs: [['/domains', 'Domains']],
+    actions: button(visit, 'check', 'Check now'),
     errors,
     done: done(visit),
     body: html`${live(
         visit,
         html`<p>${badge(text(domain, 'status'))} ${wayOf(domain, all)}</p>
-          ${button(visit, 'check', 'Check now')}
-          <h2>Records</h2>
-          ${recordsTable(domain, all)}`,
+          <p class="soft">
+            Looked at ${time(domain.attributes.checked_at)}; next ${timeUntil(domain.attributes.next_check_at)}.
+          </p>
+          ${recordCards(domain, all)}`,
       )}
       ${advisedTable(advised)}
       <h2>Reputation</h2>
       ${days}
       <h2>Settings</h2>
       ${settings(visit, domain)}
-      ${button(visit, 'rotate', 'Rotate the DKIM key', { confirm: 'The standby key signs from now on, and a new standby record is to be published.' })}
-      ${button(visit, 'remove', 'Remove the domain', { danger: true, confirm: 'Nothing is sent from it any more, and its key is erased after seven days.' })}`,
+      <p>
+        ${button(visit, 'rotate', 'Rotate the DKIM key', { confirm: 'The standby key signs from now on, and a new standby record is to be published.' })}
+      </p>
+      <p class="apart">
+        ${button(visit, 'remove', 'Remove the domain', { danger: true, confirm: 'Nothing is sent from it any more, and its key is erased after seven days.' })}
+      </p>`,
   })
 }
-
-/** The purpose of a record in words. Of the DKIM keys, only the signing one is required. */
-const purposeOf = (record: RecordResource): string => {
-  const type = text(record, 'record_type')
-  if (type !== 'DKIM') return type.replaceAll('_', ' ')
-  return flag(record, 'required') ? 'DKIM key that signs' : 'DKIM key for the next rotation'
-}
-
-const recordsTable = (domain: DomainResource, all: readonly RecordResource[]): Html =>
-  table(
-    'Records',
-    [
-      { title: 'State', kind: 'status' },
-      { title: 'What for', width: 15 },
-      'Host',
-      { title: 'Value', width: 30 },
-      { title: 'Found', width: 20 },
-    ],
-    all.map((record, at) => [
-      badge(flag(record, 'verified') ? 'ok' : flag(record, 'required') ? 'pending' : 'recommended'),
-      purposeOf(record),
-      copy(`n${at}`, text(record, 'name')),
-      copy(`v${at}`, text(record, 'value')),
-      text(record, 'observed') ||
-        html`<span class="soft">${isAnswered(record, domain) ? 'nothing' : 'not known'}</span>`,
-    ]),
-    'None.',
-  )
-
-const advisedTable = (advised: readonly Thing<typeof advisedRecords>[]): Html =>
-  html`<details>
-    <summary>Recommended records</summary>
-    ${table(
-      'Advised records',
-      [{ title: 'What for', width: 20 }, { title: 'Type', kind: 'figure' }, { title: 'Host', width: 30 }, 'Value'],
-      advised.map((record, at) => [
-        text(record, 'record_type').replaceAll('_', ' '),
-        text(record, 'dns_type'),
-        copy(`an${at}`, text(record, 'name')),
-        flag(record, 'answered')
-          ? copy(`av${at}`, text(record, 'value'))
-          : html`<span class="soft">DNS could not be asked what it says now.</span>`,
-      ]),
-      'None.',
-    )}
-  </details>`
 
 function settings(visit: Visit, domain: DomainResource): Html {
   const yes = (name: string, label: string, on: boolean): Html | '' =>

@@ -55,6 +55,7 @@ const GOOD = new Set([
   'received',
   'done',
   'ok',
+  'found',
   'verified',
   'trusted',
   'opened',
@@ -86,6 +87,8 @@ const WAITS = new Set([
   'suppressed',
   'deferred',
   'under way',
+  'missing',
+  'different',
 ])
 
 /** A state, shown as a word; the colour only adds to it. */

@@ -40,3 +40,27 @@ test('domain, program, first mail, sign-in and backup, each with its way until i
     return (await steps()).done.includes('Deliver a first mail')
   }, 'the first mail')
 })
+
+test('a domain’s records: what is missing first and unfolded, as providers ask for it, with a zone file and a mail', async () => {
+  await using postrider = await startTestAppliance()
+  await givePassword(postrider, postrider.user.email, PASSWORD)
+  const ann = new Guest(postrider)
+  await ann.signIn(postrider.user.email, PASSWORD)
+  const domain = await postrider.activeDomain('here.test')
+  postrider.publish(domain, ({ record_type }) => record_type !== 'SPF')
+  await ann.send(await ann.open('/domains/here.test'), 'check')
+  const { text } = await ann.open('/domains/here.test')
+  assert.match(text, /Required <span class="soft">2 of 3 found<\/span>/)
+  const cards = [...text.matchAll(/<details class="panel record"([^>]*)>([^]*?)<\/details>/g)]
+  const [first] = cards
+  assert.match(first![2]!, /SPF of the return path/)
+  assert.match(first![1]!, /open/)
+  assert.match(first![2]!, /<dt>Host<\/dt>\s*<dd>\s*<code[^>]*>bounce<\/code>/)
+  assert.match(first![2]!, /<dt>Found<\/dt>\s*<dd>nothing<\/dd>/)
+  const folded = cards.filter(([, attributes]) => !/open/.test(attributes!))
+  assert.ok(folded.length >= 2, 'what is found is folded')
+  const mx = cards.find(([, , body]) => /Return path \(MX\)/.test(body!))!
+  assert.match(mx[2]!, /<dt>Priority<\/dt>\s*<dd>\s*<code[^>]*>10<\/code>/)
+  assert.match(text, /href="mailto:\?subject=DNS%20records%20of%20here\.test&amp;body=[^"]*bounce\.here\.test/)
+  assert.match(text, /id="zone">[^<]*bounce\.here\.test\. 3600 IN MX 10 /)
+})
