@@ -2,14 +2,16 @@
 import { html } from 'hono/html'
 import { passkeysOf, removePasskey } from '../identity/passkeys.ts'
 import { FRESH, proofOf, refusedProof } from '../identity/own-proof.ts'
-import { newFactor, turnOff, turnOn } from '../identity/second-factor.ts'
+import { newRecoveryCodes, recoveryCodesLeft } from '../identity/recovery-codes.ts'
+import { newFactor, turnOff, turnOn, uriOf } from '../identity/second-factor.ts'
+import { qrCode } from './qr.ts'
 import { endSession, endSessions, listSessions } from '../identity/sessions.ts'
 import { setPassword } from '../identity/users.ts'
 import { rateKey } from '../net/client-address.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import { page } from '../webui/frame.ts'
 import { field, form } from '../webui/forms.ts'
-import { facts, table, time, type Html } from '../webui/widgets.ts'
+import { codeShown, counted, facts, table, time, type Html } from '../webui/widgets.ts'
 import { done, lead, type Form, type Place } from '../webui/place.ts'
 import { faultIn, type Answer, type Visit } from '../webui/visit.ts'
 import { iso } from '../base/clock.ts'
@@ -34,6 +36,11 @@ export const accountPlace = (deps: ApiDeps, signedInAgain: (visit: Visit) => Pro
         if (refused !== undefined) return show(deps, visit, said('old-factor', refused))
         await turnOff(deps, user)
         return lead(visit, '/account', 'saved')
+      }
+      case 'codes': {
+        const refused = await refusal(deps, visit, given, false)
+        if (refused !== undefined) return show(deps, visit, said('old-codes', refused))
+        return visit.leadToSecret('/account', (await newRecoveryCodes(deps, user)).join(' '))
       }
       case 'remove-passkey': {
         const refused = await refusal(deps, visit, given, false)
@@ -61,8 +68,9 @@ async function changeFactor(deps: ApiDeps, visit: Visit, given: Form): Promise<R
   const secret = given.get('secret')
   const refused = await refusal(deps, visit, given, user.sealed_totp === null)
   if (refused !== undefined) return show(deps, visit, said('old-factor', refused), secret)
-  return (await turnOn(deps, user, secret, given.get('code')))
-    ? lead(visit, '/account', 'saved')
+  const codes = await turnOn(deps, user, secret, given.get('code'))
+  return codes
+    ? visit.leadToSecret('/account', codes.join(' '))
     : show(deps, visit, said('code', 'The code is wrong. Look at the app again; a code lasts 30 seconds.'), secret)
 }
 
@@ -90,7 +98,8 @@ async function show(deps: ApiDeps, visit: Visit, errors: Answer['errors'] = [], 
     status: errors.length > 0 ? 422 : 200,
     done: done(visit),
     scripts: ['passkey.js'],
-    body: html`${facts([
+    body: html`${recoveryCodes(visit.secret)}
+      ${facts([
         ['Address', user.email],
         [
           'Role',
@@ -106,7 +115,7 @@ async function show(deps: ApiDeps, visit: Visit, errors: Answer['errors'] = [], 
       <h2>Passkeys</h2>
       ${passkeys(deps, visit, errors)}
       <h2>Second factor</h2>
-      ${user.sealed_totp === null ? factorForm(deps, visit, errors, secret) : factorOff(visit, errors)}
+      ${user.sealed_totp === null ? factorForm(deps, visit, errors, secret) : html`${factorOff(visit, errors)} ${codesForm(deps, visit, errors)}`}
       <h2>Sessions</h2>
       ${sessions(deps, visit)}`,
   })
@@ -115,7 +124,8 @@ async function show(deps: ApiDeps, visit: Visit, errors: Answer['errors'] = [], 
 function passwordForm(visit: Visit, errors: Answer['errors']): Html {
   const { user } = visit.person
   const fault = faultIn(errors)
-  const password = (name: string, label: string): Html => field({ name, label, type: 'password', error: fault(name) })
+  const password = (name: string, label: string): Html =>
+    field({ name, label, type: 'password', autocomplete: 'new-password', error: fault(name) })
   return form(
     visit,
     'password',
@@ -131,7 +141,9 @@ function proofField({ person }: Visit, id: string, error: string | undefined): H
   const kind = proofOf(person.user)
   if (kind === 'fresh') return error === undefined ? html`` : html`<p class="bad" role="alert">${error}</p>`
   const usual =
-    kind === 'password' ? { label: 'Present password', type: 'password' as const } : { label: 'Code of the app' }
+    kind === 'password'
+      ? { label: 'Present password', type: 'password' as const, autocomplete: 'current-password' as const }
+      : { label: 'Code of the app, or a recovery code', autocomplete: 'one-time-code' as const }
   return field({ name: 'old', id, ...usual, error })
 }
 
@@ -180,6 +192,34 @@ const factorOff = (visit: Visit, errors: Answer['errors']): Html =>
       ${proofField(visit, 'old-factor', faultIn(errors)('old-factor'))}<button class="danger">Turn off</button>`,
   )
 
+/** The recovery codes that were just made, shown this once. */
+const recoveryCodes = (secret: string | undefined): Html | '' =>
+  secret === undefined
+    ? ''
+    : html`<section class="panel" role="status">
+        <h2>Your recovery codes</h2>
+        <p>
+          Each signs you in once when you do not have your device. They are shown this once: print them, or keep them
+          with your passwords.
+        </p>
+        ${codeShown('codes', secret.replaceAll(' ', '\n'))}
+      </section>`
+
+/** New codes in place of those that are left. */
+const codesForm = (deps: ApiDeps, visit: Visit, errors: Answer['errors']): Html =>
+  form(
+    visit,
+    'codes',
+    html`<p>
+        ${counted(recoveryCodesLeft(deps.store, visit.person.user), 'recovery code')} left, for a sign-in without your
+        device.
+      </p>
+      ${proofField(visit, 'old-codes', faultIn(errors)('old-codes'))}<button class="plain">
+        Make new recovery codes
+      </button>`,
+    { confirm: 'The codes that you have now are no longer valid.' },
+  )
+
 function sessions(deps: ApiDeps, visit: Visit): Html {
   const { session, user } = visit.person
   const all = listSessions(deps.store, user.key, deps.clock.now())
@@ -210,7 +250,8 @@ function factorForm(deps: ApiDeps, visit: Visit, errors: Answer['errors'], secre
   return form(
     visit,
     'factor',
-    html`<p>Add this key to an authenticator app, then type the code that it shows.</p>
+    html`<p>Scan this with an authenticator app, or type the key, then type the code that it shows.</p>
+      ${qrCode(made.uri || uriOf(made.secret, email), 'The key as a QR code')}
       <p>
         <code class="secret" id="totp">${made.secret}</code>
         <button class="plain" type="button" data-copy="totp">Copy</button>
@@ -218,6 +259,10 @@ function factorForm(deps: ApiDeps, visit: Visit, errors: Answer['errors'], secre
       ${made.uri === '' ? '' : html`<p><a href="${made.uri}">Open it in an app of this device</a></p>`}
       <input type="hidden" name="secret" value="${made.secret}" />
       ${isFresh(deps, visit) && faultIn(errors)('old-factor') === undefined ? '' : proofField(visit, 'old-factor', faultIn(errors)('old-factor'))}
-      ${field({ name: 'code', label: 'Code', error: faultIn(errors)('code') })}<button class="plain">Turn on</button>`,
+      ${field({ name: 'code', label: 'Code', autocomplete: 'one-time-code', error: faultIn(errors)('code') })}<button
+        class="plain"
+      >
+        Turn on
+      </button>`,
   )
 }

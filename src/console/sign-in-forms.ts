@@ -104,7 +104,7 @@ export function codePage(
           name="step"
           value="${step}"
         />${held === '' ? '' : html`<input type="hidden" name="held" value="${held}" />`}
-        ${field({ name: 'code', label: 'The six digits that your authenticator app shows', required: true })}
+        ${field({ name: 'code', label: 'The six digits that your authenticator app shows', required: true, autocomplete: 'one-time-code', hint: 'Without the device: one of your recovery codes.' })}
         <button name="action" value="code">Continue</button>
       </form>`,
   })

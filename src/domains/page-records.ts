@@ -1,5 +1,5 @@
-// The records of a domain as a guide: what is still missing comes first, each as the form of a DNS provider asks for it,
-// with what it is for and what DNS says now.
+// The records of a domain as a guide: what is still missing comes first, each as the form of a DNS provider asks for
+// it, with what it is for and what DNS says now.
 import { html } from 'hono/html'
 import { badge, codeShown, count, table, type Html } from '../webui/widgets.ts'
 import { flag, number, text, type Thing } from '../webui/visit.ts'

@@ -5,6 +5,7 @@ import { SECOND, type Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
+import { forgetRecoveryCodes, makeRecoveryCodes, useRecoveryCode } from './recovery-codes.ts'
 import type { User } from './users.ts'
 
 const PERIOD = 30
@@ -22,10 +23,13 @@ const labelOf = ({ id }: Pick<User, 'id'>): string => `totp ${id}`
 const totpOf = (secret: string, email = ''): TOTP =>
   new TOTP({ issuer: 'Postrider', label: email, algorithm: 'SHA1', digits: DIGITS, period: PERIOD, secret })
 
+/** A key as the URI that authenticator apps read. */
+export const uriOf = (secret: string, email: string): string => totpOf(secret, email).toString()
+
 /** A new key: in base32 for typing, and as the URI for a QR code. It is not stored yet. */
 export function newFactor({ email }: Pick<User, 'email'>): { secret: string; uri: string } {
   const secret = new Secret({ size: KEY_BYTES }).base32
-  return { secret, uri: totpOf(secret, email).toString() }
+  return { secret, uri: uriOf(secret, email) }
 }
 
 /** The time step of a code; undefined when the code is wrong for now, or its step is not later than `after`. */
@@ -36,36 +40,37 @@ function stepOf(secret: string, code: string, now: number, after: number): numbe
   return step > after ? step : undefined
 }
 
-/** Turns the second factor on, after a right code of the new key. False when the code is wrong. */
+/** Turns the second factor on, after a right code of the new key. Returns recovery codes; undefined: a wrong code. */
 export async function turnOn(
   { clock, keyring, store }: FactorDeps,
   user: Pick<User, 'key' | 'id'>,
   secret: string,
   code: string,
-): Promise<boolean> {
+): Promise<string[] | undefined> {
   const now = clock.now()
-  if (!/^[A-Z2-7]{16,64}$/.test(secret)) return false
+  if (!/^[A-Z2-7]{16,64}$/.test(secret)) return undefined
   const step = stepOf(secret, code, now, 0)
-  if (step === undefined) return false
+  if (step === undefined) return undefined
   const sealed_totp = keyring.seal(labelOf(user), secret)
-  await store.write((tx) =>
-    tx.run(db.updateTable('users').set({ sealed_totp, totp_step: step, updated_at: now }).where('key', '=', user.key)),
-  )
-  return true
+  return store.write((tx) => {
+    tx.run(db.updateTable('users').set({ sealed_totp, totp_step: step, updated_at: now }).where('key', '=', user.key))
+    return makeRecoveryCodes(tx, keyring, user)
+  })
 }
 
 export function turnOff({ clock, store }: FactorDeps, user: Pick<User, 'key'>): Promise<unknown> {
-  return store.write((tx) =>
+  return store.write((tx) => {
+    forgetRecoveryCodes(tx, user)
     tx.run(
       db
         .updateTable('users')
         .set({ sealed_totp: null, totp_step: null, updated_at: clock.now() })
         .where('key', '=', user.key),
-    ),
-  )
+    )
+  })
 }
 
-/** Whether a code is right now; a right code cannot be used again. */
+/** Whether a code is right now, of the app or a recovery code; a right code cannot be used again. */
 export function useCode(
   { clock, keyring, store }: FactorDeps,
   user: Pick<User, 'key'>,
@@ -77,6 +82,7 @@ export function useCode(
       db.selectFrom('users').select(['id', 'sealed_totp', 'totp_step']).where('key', '=', user.key),
     )
     if (!found?.sealed_totp) return false
+    if (useRecoveryCode(tx, keyring, user, code)) return true
     const step = stepOf(keyring.open(labelOf(found), found.sealed_totp), code, now, found.totp_step ?? 0)
     if (step === undefined) return false
     tx.run(db.updateTable('users').set({ totp_step: step }).where('key', '=', user.key))

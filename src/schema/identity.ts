@@ -156,6 +156,15 @@ export const identityTables = tablesOf('identity', {
       expires_at: due({ ahead: 'wait' }),
     },
   },
+  /** Codes for whoever lost the device of the second factor; each is valid once. */
+  recovery_codes: {
+    undigested: HASHES,
+    columns: {
+      /** MAC of the code under the instance key. */
+      mac: blob(),
+      user_key: integer(),
+    },
+  },
   passkeys: {
     digest: 19,
     columns: {

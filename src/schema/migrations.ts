@@ -21,6 +21,7 @@ import { oauthAllowed } from './migrations/0009-oauth-allowed.ts'
 import { oauthDocuments } from './migrations/0016-oauth-documents.ts'
 import { toldOfMail } from './migrations/0017-told-of-mail.ts'
 import { octetsOnce } from './migrations/0022-octets-once.ts'
+import { recoveryCodes } from './migrations/0023-recovery-codes.ts'
 import { promises } from './migrations/0006-promises.ts'
 import { space } from './migrations/0010-space.ts'
 import { submission } from './migrations/0011-submission.ts'
@@ -50,4 +51,5 @@ export const migrations: readonly string[] = [
   makers,
   leanEvents,
   octetsOnce,
+  recoveryCodes,
 ]

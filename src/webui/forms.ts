@@ -50,6 +50,8 @@ export interface FormField {
   lines?: number
   options?: readonly (readonly [value: string, label: string])[]
   accept?: string
+  /** What a browser or password manager may fill in (HTML §4.10.18.7). */
+  autocomplete?: 'one-time-code' | 'current-password' | 'new-password' | 'off'
   error?: string | undefined
   /** Where it differs from the name. */
   id?: string
@@ -58,6 +60,7 @@ export interface FormField {
 /** A labelled field; when the API refused its value, the API's sentence is shown with it. */
 export function field({
   accept,
+  autocomplete,
   error,
   hint,
   label,
@@ -89,6 +92,7 @@ export function field({
           type="${type}"
           value="${type === 'file' ? '' : value}"
           ${accept === undefined ? '' : html`accept="${accept}"`}
+          ${autocomplete === undefined ? '' : html`autocomplete="${autocomplete}"`}
         />`
   return html`<div class="field">
     <label for="${id}">${label}</label>

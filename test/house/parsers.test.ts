@@ -68,7 +68,7 @@ const REASONS: Record<string, readonly string[]> = {
   ],
   'texts of the program itself: commands, statements, descriptions': [
     'cli/completion-places.ts',
-    'domains/command-text.ts',
+    'domains/zone-lines.ts',
     'console/browser/editor.ts',
     'webui/visit.ts',
     'jsonapi/openapi-operations.ts',
