@@ -90,7 +90,6 @@ export const domains = definer<ApiDeps & DomainParts>()('domains', {
     ),
     status: field(z.enum(DOMAIN_STATUSES), { sort: true, about: 'The state of the verification.' }),
     checked_at: timeOrNull('When DNS was last asked.'),
-    next_check_at: timeOrNull('When DNS is asked next.'),
     created_at: { ...time('When it was registered.'), sort: true },
     updated_at: { ...time('When it last changed.'), sort: true },
   },

@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import { refuse } from '../base/errors.ts'
 import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
-import { badge, count, facts, live, pageOf, pager, table, time, timeUntil, type Html } from '../webui/widgets.ts'
+import { badge, count, facts, live, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
 import { advisedRecords } from './api-advised.ts'
 import { domains, records } from './api.ts'
 import { advisedTable, isAnswered, recordCards } from './page-records.ts'
@@ -129,9 +129,7 @@ async function showOne(visit: Visit, reputation: Panel, errors: Answer['errors']
     body: html`${live(
         visit,
         html`<p>${badge(text(domain, 'status'))} ${wayOf(domain, all)}</p>
-          <p class="soft">
-            Looked at ${time(domain.attributes.checked_at)}; next ${timeUntil(domain.attributes.next_check_at)}.
-          </p>
+          <p class="soft">DNS was asked ${time(domain.attributes.checked_at)}; this page follows.</p>
           ${recordCards(domain, all)}`,
       )}
       ${advisedTable(advised)}

@@ -8,7 +8,7 @@ const exact = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-d
 const day = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' })
 const dayOfYear = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', year: 'numeric' })
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' })
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'always', style: 'short' })
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'always' })
 
 const midnight = (at: Date): number => new Date(at.getFullYear(), at.getMonth(), at.getDate()).getTime()
 
