@@ -12,7 +12,7 @@ const HEAVIEST = 10
 function tell(arch: Architecture, { bundles, packages }: Built): void {
   const kb = (octets: number): string => `${Math.round(octets / 1000)} KB`
   for (const [name, { octets }] of Object.entries(bundles)) console.log(`  ${name} ${kb(octets)}`)
-  console.log('The heaviest packages, in all bundles together:')
+  console.log('The heaviest packages, in all bundles and assets together:')
   for (const [folder, octets] of [...packages].slice(0, HEAVIEST)) console.log(`  ${folder} ${kb(octets)}`)
   const file = executableFor(arch)
   const platform = isNative(arch) ? process.platform : 'linux'

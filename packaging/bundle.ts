@@ -143,8 +143,8 @@ function partsOf({ inputs, outputs }: Metafile): Record<string, number> {
   return Object.fromEntries(Object.keys(inputs).map((file) => [file, output!.inputs[file]?.bytesInOutput ?? 0]))
 }
 
-/** The octets of each npm package in bundles, by its folder below the project, the heaviest first. */
-export function packagesIn(bundles: readonly Bundle[]): Map<string, number> {
+/** The octets of each npm package in bundles and assets, by its folder below the project, the heaviest first. */
+export function packagesIn(bundles: readonly Pick<Bundle, 'parts'>[]): Map<string, number> {
   const sums = new Map<string, number>()
   for (const { parts } of bundles)
     for (const [file, octets] of Object.entries(parts)) {

@@ -8,7 +8,7 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { ASSETS, makeAsset } from '../src/console/assets.ts'
+import { ASSETS, makeAsset, type MadeAsset } from '../src/console/assets.ts'
 import { bundle, ENTRIES, packagesIn, type Bundle } from './bundle.ts'
 import { isNative, placeNode, ROOT, type Architecture } from './node.ts'
 
@@ -16,15 +16,18 @@ export const DIST = join(ROOT, 'dist')
 
 const MAIN = 'main.mjs'
 
-/** Scripts and styles of the console, as files by the name of their asset. */
-async function consoleAssets(folder: string): Promise<Record<string, string>> {
+/** Scripts, styles and fonts of the console, as files by the name of their asset; and what each is made of. */
+async function consoleAssets(folder: string): Promise<{ files: Record<string, string>; made: MadeAsset[] }> {
   const files: Record<string, string> = {}
+  const made: MadeAsset[] = []
   for (const name of Object.keys(ASSETS)) {
     const file = join(folder, name)
-    writeFileSync(file, await makeAsset(name))
+    const asset = await makeAsset(name)
+    writeFileSync(file, asset.octets)
     files[`console/${name}`] = file
+    made.push(asset)
   }
-  return files
+  return { files, made }
 }
 
 /** dist/postrider for this machine, dist/postrider-linux-ARCH for another. */
@@ -53,6 +56,7 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
     const injector = injectorFor(arch, folder)
     if (!injector)
       console.log(`${arch}: its Node does not run here (qemu-user-static): no code cache, so it starts more slowly`)
+    const assets = await consoleAssets(folder)
     const workers = Object.keys(ENTRIES).filter((name) => name !== MAIN)
     const sea = {
       // Relative: the executable keeps this path, and would differ with the folder.
@@ -69,7 +73,7 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
       assets: {
         'better_sqlite3.node': join(ROOT, `node_modules/better-sqlite3/prebuilds/${platform}-${arch}.node`),
         ...Object.fromEntries(workers.map((name) => [name, name])),
-        ...(await consoleAssets(folder)),
+        ...assets.files,
         ...Object.fromEntries(readdirSync(join(ROOT, 'config')).map((name) => [name, join(ROOT, 'config', name)])),
       },
     }
@@ -79,7 +83,7 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
     // With a fixed seed the code cache is the same octets in each build.
     execFileSync(program!, [...args, '--random-seed=1', '--build-sea', 'sea.json'], { cwd: folder, stdio: 'ignore' })
     chmodSync(output, 0o755)
-    return { bundles, packages: packagesIn(Object.values(bundles)) }
+    return { bundles, packages: packagesIn([...Object.values(bundles), ...assets.made]) }
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }

@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { brotliCompressSync, constants } from 'node:zlib'
 import type { Context } from 'hono'
@@ -41,18 +42,32 @@ interface Asset {
 
 const known = new Map<string, Promise<Asset>>()
 
-/** The octets of an asset, made from its source. */
-export async function makeAsset(name: string): Promise<Uint8Array> {
+/** The folder of the project. */
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+
+export interface MadeAsset {
+  octets: Uint8Array
+  /** How many octets of it come from each file, by the path of the file below the project. */
+  parts: Record<string, number>
+}
+
+/** An asset, made from its source. */
+export async function makeAsset(name: string): Promise<MadeAsset> {
   const source = must(ASSETS[name], `The asset ${name}`)
   if (!source.startsWith('browser/')) {
     const file = createRequire(import.meta.url).resolve(source)
-    if (isPacked(name)) return readFileSync(file)
-    const script = readFileSync(file, 'utf8')
+    const octets = readFileSync(file)
+    const parts = { [relative(ROOT, file)]: octets.length }
+    if (isPacked(name)) return { octets, parts }
     // Redoc loads its logo from another host; without it the image is not shown.
-    return Buffer.from(script.replaceAll('https://cdn.redoc.ly/redoc/logo-mini.svg', 'data:,'))
+    const script = octets.toString().replaceAll('https://cdn.redoc.ly/redoc/logo-mini.svg', 'data:,')
+    return { octets: Buffer.from(script), parts }
   }
   const { build } = await import('esbuild')
-  const { outputFiles } = await build({
+  const { metafile, outputFiles } = await build({
+    absWorkingDir: ROOT,
+    metafile: true,
+    outdir: 'out',
     entryPoints: [fileURLToPath(new URL(source, import.meta.url))],
     bundle: true,
     minify: true,
@@ -62,12 +77,17 @@ export async function makeAsset(name: string): Promise<Uint8Array> {
     target: 'es2022',
     logLevel: 'silent',
   })
-  return must(outputFiles[0], `The bundle of ${name}`).contents
+  const [output] = Object.values(metafile.outputs)
+  const files = Object.entries(must(output, `What is in ${name}`).inputs)
+  return {
+    octets: must(outputFiles[0], `The bundle of ${name}`).contents,
+    parts: Object.fromEntries(files.map(([file, { bytesInOutput }]) => [file, bytesInOutput])),
+  }
 }
 
 async function load(name: string): Promise<Asset> {
   const inside = singleExecutable()
-  const octets = inside ? new Uint8Array(inside.getRawAsset(`console/${name}`)) : await makeAsset(name)
+  const octets = inside ? new Uint8Array(inside.getRawAsset(`console/${name}`)) : (await makeAsset(name)).octets
   const quick = { params: { [constants.BROTLI_PARAM_QUALITY]: 5 } }
   return {
     type: must(TYPES[name.slice(name.lastIndexOf('.') + 1)], `The type of ${name}`),

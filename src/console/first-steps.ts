@@ -74,7 +74,7 @@ async function stepsOf(visit: Visit, { senders, server, strong }: Known): Promis
         ...steps,
         {
           name: 'Make a backup',
-          why: 'postrider backup FILE on the server, every night by its timer.',
+          why: 'Run postrider backup FILE on the server, every night by cron or a timer of yours.',
           done: server.attributes.last_backup_at !== null,
           way: link('/server', 'About this server'),
         },

@@ -1,5 +1,6 @@
-// Posts from a generator in C: wrk, where it is installed, with the script posts.lua. A generator in Node costs as much
-// CPU as half of the server, on the same cores. Where there is no wrk, it is `post` that posts.
+// Posts from a generator in C: wrk, where it is installed, with the script posts.lua. It has no code of ours, so that
+// no figure comes from our own generator alone; both take 0.04 to 0.05 ms of CPU a mail. Where there is no wrk, `post`
+// posts.
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

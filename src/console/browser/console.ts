@@ -75,7 +75,7 @@ const SAID = 6000
 
 // What a cell cuts off is its title.
 document.addEventListener('mouseover', ({ target }) => {
-  const cell = target instanceof Element ? target.closest<HTMLElement>('td, .value, .why') : null
+  const cell = target instanceof Element ? target.closest<HTMLElement>('td, .value') : null
   if (cell && cell.title === '' && cell.scrollWidth > cell.clientWidth) cell.title = cell.textContent.trim()
 })
 

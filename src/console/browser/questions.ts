@@ -12,8 +12,8 @@ const make = <Name extends keyof HTMLElementTagNameMap>(
   return element
 }
 
-/** Asks, and resolves to whether the person is sure. `typed` must be written into a field first, where it is given. */
-export function ask(title: string, question: string, yes: string, typed = ''): Promise<boolean> {
+/** Asks, and resolves to whether the person is sure. */
+export function ask(title: string, question: string, yes: string): Promise<boolean> {
   const dialog = document.createElement('dialog')
   const heading = make('h2', title)
   heading.id = 'question'
@@ -22,18 +22,7 @@ export function ask(title: string, question: string, yes: string, typed = ''): P
   const sure = make('button', yes, 'sure')
   const row = make('div', '', 'row')
   row.append(no, sure)
-  dialog.append(heading, make('p', question))
-  if (typed !== '') {
-    const label = make('label', `Type ${typed} to go on`)
-    const field = make('input', '')
-    field.inputMode = 'numeric'
-    field.autocomplete = 'off'
-    field.addEventListener('input', () => (sure.disabled = field.value.replaceAll(/\D/g, '') !== typed))
-    sure.disabled = true
-    label.append(field)
-    dialog.append(label)
-  }
-  dialog.append(row)
+  dialog.append(heading, make('p', question), row)
   document.body.append(dialog)
   return new Promise((resolve) => {
     no.addEventListener('click', () => dialog.close())
