@@ -253,6 +253,8 @@ describe('sums', () => {
     const { ran, store } = fresh(t)
     const key = await store.write((tx) => addUser(tx, 'ann'))
     ran()
+    // A transaction takes jobs for some milliseconds only; the clock stands still, so that it takes all three.
+    t.mock.method(performance, 'now', () => 0)
     await Promise.all([1, 2, 3].map((more) => store.write((tx) => tx.add(USED, [key, `2026-0${more % 2}`], [more]))))
     assert.equal(ran().length, 1)
     await store.write((tx) => tx.add(USED, [key, '2026-00'], [5]))
