@@ -4,7 +4,7 @@ import { page } from '../webui/frame.ts'
 import { button } from '../webui/forms.ts'
 import { badge, count, figures, live, pageOf, pager, table, time } from '../webui/widgets.ts'
 import { agents } from './api.ts'
-import { done, lead, type Place } from '../webui/place.ts'
+import { done, type Place } from '../webui/place.ts'
 import { number, text, type Answer, type Visit } from '../webui/visit.ts'
 
 async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
@@ -56,6 +56,8 @@ export const agentsPlace: Place = {
   async act(visit, given) {
     const what = given.action === 'pause' ? 'pause' : 'resume'
     const answer = await visit.ask('POST', `/agents/${encodeURIComponent(given.get('agent'))}/${what}`)
-    return answer.status === 202 ? lead(visit, '/agents', 'moved') : show(visit, answer.errors)
+    return answer.status === 202
+      ? visit.say('/agents', `${given.get('agent')} is ${what}d.`)
+      : show(visit, answer.errors)
   },
 }

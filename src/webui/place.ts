@@ -53,7 +53,7 @@ export interface Place {
 }
 
 /**
- * The sentences that confirm an action. The URL holds only the name of a sentence, so that a link from another site
+ * The sentences that confirm an action where there is nothing to name; `visit.say` is for all others. The URL holds only the name of a sentence, so that a link from another site
  * cannot show its own text.
  */
 export const DONE = {
@@ -71,7 +71,7 @@ export const DONE = {
 
 export const done = (visit: Visit): string | undefined => {
   const name = visit.query('done')
-  return isNameIn(DONE, name) ? DONE[name] : undefined
+  return isNameIn(DONE, name) ? DONE[name] : visit.said
 }
 
 /** Redirects after an action, so that a reload does not repeat it. */

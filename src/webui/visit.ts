@@ -126,13 +126,30 @@ export class Visit {
 
   /** Leads to a page that shows a secret, this once. */
   leadToSecret(path: string, secret: string): Response {
-    const joint = path.includes('?') ? '&' : '?'
-    return this.context.redirect(`${path}${joint}secret=${this.#once.keep(this.person.session.id, secret)}`, 303)
+    return this.#leadOnce(path, 'secret', secret)
   }
 
   /** The secret that this page was led to show; undefined when it was shown, or is another session's. */
   get secret(): string | undefined {
     return this.#once.take(this.person.session.id, this.query('secret'))
+  }
+
+  /**
+   * Leads to a page that confirms an action, this once, in a sentence that names the thing: "Paused. 1,974 of 1,994 not
+   * sent yet." The sentence waits in memory, so that no link of another site can show its own.
+   */
+  say(path: string, sentence: string): Response {
+    return this.#leadOnce(path, 'said', sentence)
+  }
+
+  /** The sentence that this page was led to say. */
+  get said(): string | undefined {
+    return this.#once.take(this.person.session.id, this.query('said'))
+  }
+
+  #leadOnce(path: string, what: string, words: string): Response {
+    const joint = path.includes('?') ? '&' : '?'
+    return this.context.redirect(`${path}${joint}${what}=${this.#once.keep(this.person.session.id, words)}`, 303)
   }
 
   /** The person's time zone, as the browser told it; UTC before it did, and for a name that is none. */

@@ -983,6 +983,15 @@ describe('the rest', () => {
     assert.equal((await postrider.asOther('POST', '/lanes/there.test/hold')).status, 404)
   })
 
+  test('an action is confirmed once, in a sentence that names the thing', async () => {
+    await post({ subject: 'From the shop', agent_id: 'shop<b>' })
+    const said = await ann.send(await ann.open('/agents'), 'pause', { agent: 'shop<b>' })
+    assert.match(said.text, /role="status">shop&lt;b&gt; is paused\.</)
+    assert.doesNotMatch((await ann.open(said.path)).text, /is paused\./, 'a reload does not say it again')
+    assert.doesNotMatch((await ann.open('/agents?said=anything')).text, /role="status"/)
+    await ann.send(await ann.open('/agents'), 'resume', { agent: 'shop<b>' })
+  })
+
   test('a token is shown once and works', async () => {
     const shown = await ann.send(await ann.open('/tokens/new'), 'make', {
       name: 'Shop',
