@@ -5,7 +5,6 @@ import { deleteCookie, setCookie } from 'hono/cookie'
 import { html } from 'hono/html'
 import { refuse, Refusal } from '../base/errors.ts'
 import { refusalOfTrouble } from '../base/local-trouble.ts'
-import { isOneOf } from '../base/one-of.ts'
 import { listUsers, userByKey } from '../identity/users.ts'
 import { openAs } from '../identity/sessions.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
@@ -17,8 +16,10 @@ import { campaigns } from '../campaigns/api.ts'
 import { valuesOf } from '../campaigns/render.ts'
 import { docsPage } from './docs.ts'
 import { serveAsset } from './assets.ts'
+import { find, keys } from './find.ts'
 import { form } from '../webui/forms.ts'
-import { guard, page, plainPage, THEMES } from '../webui/frame.ts'
+import { guard, page, plainPage } from '../webui/frame.ts'
+import { isChoice, LOOK_NAMES } from '../webui/look.ts'
 import { Live } from './live.ts'
 import { isOurs, ownPath } from '../webui/origin.ts'
 import { Once } from '../webui/once.ts'
@@ -78,7 +79,7 @@ export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void
   app.get('/docs', (context) => docsPage(context, deps.config.http.public_url))
   app.route('/', createSignIn({ deps, noticed, ours: (context) => isOurs(deps, context), people }))
   app.post('/sign-out', (context) => signOut(shared, context))
-  app.post('/theme', (context) => setTheme(shared, context))
+  app.post('/look', (context) => setLook(shared, context))
   app.get('/live', (context) => live.stream(context, people.stillSignedIn(context)))
   app.get('/picture', (context) => servePicture(context, deps))
   app.get('/picture/of', (context) => (must(shared, context), leadToPicture(context, deps)))
@@ -209,17 +210,18 @@ async function signOut(shared: ConsoleParts, context: Context): Promise<Response
 /** How long a browser keeps the chosen look, in seconds: as long as browsers keep a cookie (RFC 6265bis §5.5). */
 const KEPT = 400 * 24 * 3600
 
-/** Notes the look that a person chose in a cookie of this browser; an empty one is that of the system. */
-async function setTheme(shared: ConsoleParts, context: Context): Promise<Response> {
+/** Notes what a person chose for the look of pages in cookies of this browser. */
+async function setLook(shared: ConsoleParts, context: Context): Promise<Response> {
   const { deps, people } = shared
   const visit = visitOf(shared, context)
   const back = await withForm(deps, context, visit, (given) => {
-    const theme = given.get('theme')
-    const proven = visit && people.proves(context, given.get('proof'), visit.person, 'console')
-    if (isOurs(deps, context) && proven) {
+    if (isOurs(deps, context) && visit && people.proves(context, given.get('proof'), visit.person, 'console')) {
       const options = { path: '/', sameSite: 'Lax', secure: deps.config.http.public_url.startsWith('https:') } as const
-      if (isOneOf(THEMES, theme)) setCookie(context, 'theme', theme, { ...options, maxAge: KEPT })
-      else deleteCookie(context, 'theme', options)
+      for (const name of LOOK_NAMES) {
+        const value = given.get(name)
+        if (isChoice(name, value)) setCookie(context, name, value, { ...options, maxAge: KEPT })
+        else if (given.has(name)) deleteCookie(context, name, options)
+      }
     }
     return given.get('back')
   })
@@ -288,6 +290,8 @@ async function signInAgain({ deps, people }: ConsoleParts, visit: Visit): Promis
 
 const placesOf = (shared: ConsoleParts): readonly Place[] => [
   overview(shared.deps),
+  find,
+  keys,
   ...mailPlaces,
   receiversPlace,
   queue,

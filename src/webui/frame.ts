@@ -1,18 +1,19 @@
 // The frame of every page: head, navigation, and security headers.
 import type { Context } from 'hono'
 import { html } from 'hono/html'
-import { getCookie } from 'hono/cookie'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
-import { isOneOf } from '../base/one-of.ts'
 import { FAVICON, icon, mark, type Icon } from './icons.ts'
+import { chosenLook, LOOK, LOOK_NAMES, lookOf, type LookName } from './look.ts'
 import type { Cell, Html } from './widgets.ts'
 import { refusals } from './forms.ts'
 import type { Answer, Labels, Visit } from './visit.ts'
 
-interface MenuEntry {
+export interface MenuEntry {
   path: string
   name: string
   icon: Icon
+  /** The key that leads here, after "g". */
+  key: string
   /** For operators only. */
   operator?: true
   /** Shows only to the owner of an account what it holds. */
@@ -21,40 +22,40 @@ interface MenuEntry {
 
 /** The places of the console, in groups. */
 const PLACES: readonly { group: string; entries: readonly MenuEntry[] }[] = [
-  { group: '', entries: [{ path: '/', name: 'Overview', icon: 'overview' }] },
+  { group: '', entries: [{ path: '/', key: 'o', name: 'Overview', icon: 'overview' }] },
   {
     group: 'Delivery',
     entries: [
-      { path: '/mail', name: 'Mail', icon: 'mail' },
-      { path: '/receivers', name: 'Receivers', icon: 'receivers' },
-      { path: '/queue', name: 'Queue', icon: 'queue', operator: true },
-      { path: '/suppressions', name: 'Suppressions', icon: 'suppressions' },
+      { path: '/mail', key: 'm', name: 'Mail', icon: 'mail' },
+      { path: '/receivers', key: 'r', name: 'Receivers', icon: 'receivers' },
+      { path: '/queue', key: 'q', name: 'Queue', icon: 'queue', operator: true },
+      { path: '/suppressions', key: 'u', name: 'Suppressions', icon: 'suppressions' },
     ],
   },
   {
     group: 'Newsletters',
     entries: [
-      { path: '/campaigns', name: 'Campaigns', icon: 'campaigns' },
-      { path: '/audiences', name: 'Audiences', icon: 'audiences' },
+      { path: '/campaigns', key: 'c', name: 'Campaigns', icon: 'campaigns' },
+      { path: '/audiences', key: 'a', name: 'Audiences', icon: 'audiences' },
     ],
   },
-  { group: 'Receive', entries: [{ path: '/inboxes', name: 'Inboxes', icon: 'inboxes' }] },
+  { group: 'Receive', entries: [{ path: '/inboxes', key: 'i', name: 'Inboxes', icon: 'inboxes' }] },
   {
     group: 'Set up',
     entries: [
-      { path: '/domains', name: 'Domains', icon: 'domains' },
-      { path: '/tokens', name: 'Tokens', icon: 'tokens', own: true },
-      { path: '/webhooks', name: 'Webhooks', icon: 'webhooks' },
-      { path: '/agents', name: 'Agents', icon: 'agents' },
-      { path: '/docs', name: 'API reference', icon: 'reference' },
+      { path: '/domains', key: 'd', name: 'Domains', icon: 'domains' },
+      { path: '/tokens', key: 't', name: 'Tokens', icon: 'tokens', own: true },
+      { path: '/webhooks', key: 'w', name: 'Webhooks', icon: 'webhooks' },
+      { path: '/agents', key: 'g', name: 'Agents', icon: 'agents' },
+      { path: '/docs', key: 'h', name: 'API reference', icon: 'reference' },
     ],
   },
   {
     group: 'Admin',
     entries: [
-      { path: '/people', name: 'People', icon: 'people', operator: true },
-      { path: '/server', name: 'Server', icon: 'server', operator: true },
-      { path: '/privacy', name: 'Privacy', icon: 'privacy', own: true },
+      { path: '/people', key: 'p', name: 'People', icon: 'people', operator: true },
+      { path: '/server', key: 's', name: 'Server', icon: 'server', operator: true },
+      { path: '/privacy', key: 'y', name: 'Privacy', icon: 'privacy', own: true },
     ],
   },
 ]
@@ -93,14 +94,6 @@ export interface Page {
   scripts?: readonly string[]
 }
 
-/** What a person chose for the look of pages; a browser keeps it in a cookie. */
-export const THEMES = ['light', 'dark'] as const
-
-const themeOf = (context: Context): Html | '' => {
-  const chosen = getCookie(context, 'theme')
-  return isOneOf(THEMES, chosen ?? '') ? html`data-theme="${chosen}"` : ''
-}
-
 const head = (title: string, scripts: readonly string[]): Html =>
   html`<head>
     <meta charset="utf-8" />
@@ -113,24 +106,27 @@ const head = (title: string, scripts: readonly string[]): Html =>
     ${['console.js', ...scripts].map((name) => html`<script type="module" src="/assets/${name}"></script>`)}
   </head>`
 
-function menu({ context, operator, reading }: Visit): Html {
-  const here = context.req.path
-  const isHere = (path: string): boolean => (path === '/' ? here === '/' : here === path || here.startsWith(`${path}/`))
-  const groups = PLACES.map(({ entries, group }) => ({
+/** The places that this person may see, in groups. */
+export const placesFor = ({ operator, reading }: Visit): { group: string; entries: MenuEntry[] }[] =>
+  PLACES.map(({ entries, group }) => ({
     group,
     entries: entries.filter(({ operator: forOperators, own }) => (!forOperators || operator) && !(own && reading)),
   })).filter(({ entries }) => entries.length > 0)
+
+function menu(visit: Visit): Html {
+  const here = visit.context.req.path
+  const isHere = (path: string): boolean => (path === '/' ? here === '/' : here === path || here.startsWith(`${path}/`))
   return html`<nav aria-label="Places">
     <details class="menu" open>
       <summary>${icon('menu')} Menu</summary>
       <ul>
-        ${groups.map(
+        ${placesFor(visit).map(
           ({ entries, group }) =>
             html`${group === '' ? '' : html`<li class="group">${group}</li>`}
             ${entries.map(
               (entry) =>
                 html`<li>
-                  <a href="${entry.path}" ${isHere(entry.path) ? html`aria-current="page"` : ''}
+                  <a href="${entry.path}" data-key="${entry.key}" ${isHere(entry.path) ? html`aria-current="page"` : ''}
                     >${icon(entry.icon)} ${entry.name}</a
                   >
                 </li>`,
@@ -141,14 +137,22 @@ function menu({ context, operator, reading }: Visit): Html {
   </nav>`
 }
 
+/** One of the choices of the look, as buttons beside each other. */
+function lookChoice(context: Context, name: LookName): Html {
+  const chosen = chosenLook(context, name)
+  return html`<div class="segments">
+    ${LOOK[name].map(
+      ([value, words]) =>
+        html`<button class="plain small" name="${name}" value="${value}" aria-pressed="${String(chosen === value)}">
+          ${words}
+        </button>`,
+    )}
+  </div>`
+}
+
 /** The menu of the person: the account, the look of the pages, and the way out. */
 function personMenu({ context, person, proof }: Visit): Html {
   const { email, name } = person.user
-  const chosen = getCookie(context, 'theme')
-  const look = (theme: string, words: string): Html =>
-    html`<button class="entry" name="theme" value="${theme}" aria-pressed="${String((chosen ?? '') === theme)}">
-      ${words}
-    </button>`
   return html`<div class="who">
     <button class="avatar" type="button" popovertarget="person" aria-label="Account of ${email}">
       ${(name || email).slice(0, 1)}
@@ -158,11 +162,12 @@ function personMenu({ context, person, proof }: Visit): Html {
         <strong>${name || email}</strong>${name ? html`<br /><span class="soft">${email}</span>` : ''}
       </p>
       <a href="/account">${icon('account')} Your account</a>
-      <form method="post" action="/theme" class="inline">
+      <a href="/find" data-opens="find">${icon('search')} Go to anything <kbd aria-hidden="true">Ctrl K</kbd></a>
+      <a href="/keys" data-opens="keys">${icon('keys')} Keys <kbd aria-hidden="true">?</kbd></a>
+      <form method="post" action="/look" class="look">
         <input type="hidden" name="proof" value="${proof}" />
         <input type="hidden" name="back" value="${context.req.path}" />
-        <p class="label">Look</p>
-        ${look('', 'As the system')} ${look('light', 'Light')} ${look('dark', 'Dark')}
+        ${LOOK_NAMES.map((choice) => lookChoice(context, choice))}
       </form>
       <form method="post" action="/sign-out" class="inline">
         <input type="hidden" name="proof" value="${proof}" />
@@ -190,7 +195,7 @@ export function page(
   guard(context)
   return context.html(
     html`<!doctype html>
-      <html lang="en" ${themeOf(context)}>
+      <html lang="en" ${lookOf(context)}>
         ${head(title, scripts)}
         <body>
           <a class="skip" href="#main">To the content</a>
@@ -248,7 +253,7 @@ export function plainPage(
   guard(context)
   return context.html(
     html`<!doctype html>
-      <html lang="en" ${themeOf(context)}>
+      <html lang="en" ${lookOf(context)}>
         ${head(title, [])}
         <body class="narrow">
           <main id="main">

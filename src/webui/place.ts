@@ -21,6 +21,10 @@ export class Form {
     return typeof value === 'string' ? value.replaceAll('\r\n', '\n') : ''
   }
 
+  has(name: string): boolean {
+    return this.#data.has(name)
+  }
+
   all(name: string): string[] {
     return this.#data.getAll(name).filter((value) => typeof value === 'string')
   }
@@ -53,8 +57,8 @@ export interface Place {
 }
 
 /**
- * The sentences that confirm an action where there is nothing to name; `visit.say` is for all others. The URL holds only the name of a sentence, so that a link from another site
- * cannot show its own text.
+ * The sentences that confirm an action where there is nothing to name; `visit.say` is for all others. The URL holds
+ * only the name of a sentence, so that a link from another site cannot show its own text.
  */
 export const DONE = {
   saved: 'Saved.',

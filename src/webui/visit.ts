@@ -8,6 +8,7 @@ import type { AttributesOf, LinkageOf, NamesOf } from '../jsonapi/shown.ts'
 import { SCOPES } from '../identity/scopes.ts'
 import { userByKey, type User } from '../identity/users.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
+import { chosenLook } from './look.ts'
 import type { Once } from './once.ts'
 import type { Inside } from '../jsonapi/in-process-api.ts'
 import type { People, Person } from './browser-session.ts'
@@ -152,8 +153,9 @@ export class Visit {
     return this.context.redirect(`${path}${joint}${what}=${this.#once.keep(this.person.session.id, words)}`, 303)
   }
 
-  /** The person's time zone, as the browser told it; UTC before it did, and for a name that is none. */
+  /** The person's time zone, as the browser told it; UTC before it did, for a name that is none, and by choice. */
   get zone(): string {
+    if (chosenLook(this.context, 'times') === 'utc') return 'UTC'
     const told = getCookie(this.context, 'tz') ?? ''
     return /^[A-Za-z][\w+/-]{0,60}$/.test(told) && isZone(told) ? told : 'UTC'
   }

@@ -33,6 +33,8 @@ const PLACES = [
   '/webhooks',
   '/tokens',
   '/agents',
+  '/find',
+  '/keys',
   '/privacy',
   '/server',
   '/people',

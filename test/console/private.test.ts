@@ -200,7 +200,7 @@ test('the look that a person chooses is kept by the browser, and rubbish in its 
   const page = await guest.open('/domains')
   const proof = /name="proof" value="([^"]+)"/.exec(page.text)![1]!
   const choose = (fields: Record<string, string>) =>
-    guest.open('/theme', {
+    guest.open('/look', {
       method: 'POST',
       body: new URLSearchParams(fields).toString(),
       headers: { 'content-type': 'application/x-www-form-urlencoded' },
@@ -215,12 +215,17 @@ test('the look that a person chooses is kept by the browser, and rubbish in its 
   assert.equal((await choose({ proof, theme: 'dark', back: '//evil.test/' })).path, '/')
   await choose({ proof, theme: '', back: '/' })
   assert.doesNotMatch((await guest.open('/mail')).text, /data-theme/)
+  assert.match((await choose({ proof, rows: 'dense', back: '/' })).text, /<html lang="en" data-rows="dense"/)
+  assert.match(
+    (await choose({ proof, times: 'utc', back: '/' })).text,
+    /<html lang="en" data-rows="dense" data-times="utc"/,
+  )
   for (const rubbish of ['"><script>', 'sepia', 'x'.repeat(3000)]) {
-    guest.cookies.set('theme', encodeURIComponent(rubbish))
+    for (const name of ['theme', 'rows', 'times']) guest.cookies.set(name, encodeURIComponent(rubbish))
     guest.cookies.set('tz', encodeURIComponent(rubbish))
     const shown = await guest.open('/')
     assert.equal(shown.status, 200)
-    assert.doesNotMatch(shown.text, /data-theme|<script>/)
+    assert.doesNotMatch(shown.text, /data-(?:theme|rows|times)|<script>/)
   }
 })
 

@@ -262,6 +262,38 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     await until(async () => (await heading()) === 'Receipt for refuse@corp.example')
   })
 
+  test('by the keys alone: to a campaign by its name, through a list, to a page; the keys are shown', async () => {
+    await open('/mail')
+    const press = (key: string, more: object = {}) =>
+      browser.run(
+        `(document.activeElement ?? document).dispatchEvent(
+          new KeyboardEvent('keydown', { key: arguments[0], bubbles: true, cancelable: true, ...arguments[1] }))`,
+        key,
+        more,
+      )
+    await press('k', { ctrlKey: true })
+    await browser.type('dialog input', 'newsl')
+    await until(
+      async () => /newsletter/.test(await browser.run('return document.querySelector("dialog .found").textContent')),
+      'what is found',
+    )
+    await browser.type('dialog input', '\uE007')
+    await until(async () => (await heading()).endsWith('newsletter'), 'the campaign')
+    await open('/mail')
+    await press('j')
+    await press('j')
+    assert.equal(
+      await browser.run('return document.activeElement === document.querySelector("tbody tr:nth-child(2) td a")'),
+      true,
+    )
+    await press('?')
+    await until(() => browser.run('return /Pages/.test(document.querySelector("dialog")?.textContent)'), 'the keys')
+    await browser.run('document.querySelector("dialog").close()')
+    await press('g')
+    await press('c')
+    await until(async () => (await heading()) === 'Campaigns')
+  })
+
   test('a schedule is given in the time zone of the person', async () => {
     const relationships = { audience: { data: { type: 'audiences', id: ids.audience } } }
     const text = { name: 'Winter', subject: 'Snow', body_html: '<p>Snow</p>' }

@@ -1,8 +1,9 @@
 // Improvements of the pages by a script: parts that are updated after events, times in the reader's time zone, copy
 // buttons, and a confirmation before an action that cannot be undone. Every page works without this script.
 import htmx from 'htmx.org'
+import './palette.ts'
 import { ask } from './questions.ts'
-import { localTimes, tellZone } from './times.ts'
+import { inUtc, localTimes, tellZone, ZONE } from './times.ts'
 
 document.addEventListener('click', (event) => {
   const button = event.target instanceof Element && event.target.closest<HTMLButtonElement>('[data-copy]')
@@ -17,7 +18,7 @@ document.addEventListener('click', (event) => {
 
 /** A point in time is given in the reader's own zone, and sent in UTC. */
 function localInputs(): void {
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
+  if (inUtc) return
   for (const input of document.querySelectorAll<HTMLInputElement>('input[type="datetime-local"]')) {
     const sent = document.createElement('input')
     sent.type = 'hidden'
@@ -25,7 +26,7 @@ function localInputs(): void {
     input.removeAttribute('name')
     input.after(sent)
     const hint = document.getElementById(`${input.id}-hint`)
-    if (hint) hint.textContent = hint.textContent.replace('In UTC.', `Your time (${zone}).`)
+    if (hint) hint.textContent = hint.textContent.replace('In UTC.', `Your time (${ZONE}).`)
     const send = (): void => {
       const at = new Date(input.value)
       sent.value = Number.isNaN(at.getTime()) ? '' : at.toISOString().slice(0, 16)

@@ -3,21 +3,28 @@ const MINUTE = 60_000
 const HOUR = 60 * MINUTE
 const DAY = 24 * HOUR
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' })
-const exact = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' })
-const day = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' })
-const dayOfYear = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', year: 'numeric' })
-const whole = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' })
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'always' })
+/** Whether the person chose times in UTC; else they are in the zone of the browser. */
+export const inUtc = document.documentElement.dataset['times'] === 'utc'
+const timeZone = inUtc ? 'UTC' : undefined
+const written = (form: Intl.DateTimeFormatOptions): Intl.DateTimeFormat =>
+  new Intl.DateTimeFormat(undefined, { ...form, timeZone })
 
-const midnight = (at: Date): number => new Date(at.getFullYear(), at.getMonth(), at.getDate()).getTime()
+const clock = written({ hour: '2-digit', minute: '2-digit' })
+const exact = written({ hour: '2-digit', minute: '2-digit', second: '2-digit' })
+const day = written({ day: 'numeric', month: 'short' })
+const dayOfYear = written({ day: 'numeric', month: 'short', year: 'numeric' })
+const whole = written({ dateStyle: 'full', timeStyle: 'long' })
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'always' })
+/** "2026-11-24", whatever the person's language. */
+const date = new Intl.DateTimeFormat('sv-SE', { timeZone })
 
 /** "15:04" today, "Yesterday 15:04", "24 Nov 15:04", and with the year when it is another. */
 function short(at: Date, now: Date, form: Intl.DateTimeFormat): string {
-  const days = Math.round((midnight(now) - midnight(at)) / DAY)
+  const [then, today] = [date.format(at), date.format(now)]
+  const days = Math.round((Date.parse(today) - Date.parse(then)) / DAY)
   if (days === 0) return form.format(at)
   if (days === 1) return `Yesterday ${form.format(at)}`
-  return at.getFullYear() === now.getFullYear() ? `${day.format(at)} ${form.format(at)}` : dayOfYear.format(at)
+  return then.slice(0, 4) === today.slice(0, 4) ? `${day.format(at)} ${form.format(at)}` : dayOfYear.format(at)
 }
 
 /** "in 4 min." */
@@ -41,8 +48,10 @@ export function localTimes(root: ParentNode): void {
   }
 }
 
+/** The zone of the browser, by its name. */
+export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone
+
 /** The server draws charts in this zone. */
 export function tellZone(): void {
-  const { timeZone } = Intl.DateTimeFormat().resolvedOptions()
-  document.cookie = `tz=${timeZone}; Path=/; SameSite=Lax; Max-Age=${400 * 24 * 3600}`
+  document.cookie = `tz=${ZONE}; Path=/; SameSite=Lax; Max-Age=${400 * 24 * 3600}`
 }
