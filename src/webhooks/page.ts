@@ -5,6 +5,8 @@ import { page } from '../webui/frame.ts'
 import { button, choices, field, form, secretShown } from '../webui/forms.ts'
 import {
   badge,
+  codeShown,
+  count,
   counted,
   exactTime,
   facts,
@@ -13,12 +15,13 @@ import {
   pageOf,
   pager,
   table,
+  tabs,
   time,
   type Html,
 } from '../webui/widgets.ts'
 import { outboundWebhooks, webhooks } from './api.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
-import { faultIn, number, text, texts, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { faultIn, number, objects, text, texts, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
 type WebhookResource = Thing<typeof webhooks>
 
@@ -78,6 +81,27 @@ async function showAll(visit: Visit): Promise<Response> {
   })
 }
 
+/** The choice of events: all of them, or some, by what they are about. */
+function eventChoices(chosen: readonly string[], error: string | undefined): Html {
+  const groups = Map.groupBy(EVENT_TYPES, (each) => each.slice(0, each.indexOf('.')))
+  return html`<details id="events" ${chosen.length > 0 || error !== undefined ? html`open` : ''}>
+    <summary>Only some events</summary>
+    <p class="soft">Without a choice the endpoint gets all events, also those of later versions.</p>
+    <div class="columned">
+      ${[...groups].map(([about, types]) =>
+        choices({
+          name: 'events',
+          id: `events-${about}`,
+          label: about.replace('_', ' '),
+          options: types.map((each) => [each, ''] as const),
+          chosen,
+          error: about === 'email' ? error : undefined,
+        }),
+      )}
+    </div>
+  </details>`
+}
+
 /** The form for a new webhook, empty or as it was refused. */
 async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
   const options = await visit.names('/domains')
@@ -94,8 +118,7 @@ async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form
       html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
         ${field({ name: 'url', label: LABELS.url, type: 'url', required: true, value: typed?.get('url') ?? '', hint: 'https://…', error: fault('url') })}
         ${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
-        ${choices({ name: 'events', label: LABELS.events, hint: 'Choose none to get all.', options: EVENT_TYPES.map((each) => [each, ''] as const), chosen: typed?.all('events') ?? [], error: fault('events') })}
-        <button>Add</button>`,
+        ${eventChoices(typed?.all('events') ?? [], fault('events'))} <button>Create webhook</button>`,
       { to: '/webhooks' },
     ),
   })
@@ -122,16 +145,63 @@ const list: Place = {
   },
 }
 
+/** The outcomes of deliveries by which the list is filtered. */
+const OUTCOMES = [
+  ['', 'All'],
+  ['delivered', 'Delivered'],
+  ['pending', 'Waiting'],
+  ['failed', 'Failed'],
+  ['held', 'On hold'],
+] as const
+
+function deliveryList(visit: Visit, to: string, deliveries: Answer<typeof outboundWebhooks>): Html {
+  const outcome = visit.query('outcome')
+  return html`${tabs(
+    'Deliveries by outcome',
+    OUTCOMES.map(([each, name]) => ({
+      to: each === '' ? to : `${to}?outcome=${each}`,
+      name,
+      here: outcome === each,
+    })),
+  )}
+  ${table(
+    'Deliveries',
+    [
+      { title: 'When', kind: 'time' },
+      'Event',
+      { title: 'Outcome', kind: 'status' },
+      { title: 'Why', width: 30 },
+      ...figures('Attempts', 'Answer'),
+      { title: '', kind: 'action' },
+    ],
+    deliveries.many.map((each) => [
+      exactTime(each.attributes.created_at),
+      html`<a href="/webhooks/deliveries/${each.id}">${text(each, 'event')}</a>`,
+      badge(text(each, 'outcome')),
+      text(each, 'reason'),
+      text(each, 'attempts') || '0',
+      text(each, 'response_status'),
+      button(visit, 'replay', 'Send again', { to, fields: { delivery: each.id, event: text(each, 'event') } }),
+    ]),
+    outcome === '' ? 'Nothing was sent yet.' : 'No delivery ended so.',
+  )}
+  ${pager(visit, deliveries)}`
+}
+
 async function showOne(visit: Visit, id: string, errors: Answer['errors'] = []): Promise<Response> {
   const { secret } = visit
   const { one } = found(await visit.get(webhooks, `/webhooks/${id}`))
-  const deliveries = await visit.get(outboundWebhooks, `/webhooks/${id}/deliveries?${pageOf(visit)}`)
+  const outcome = visit.query('outcome')
+  const only = OUTCOMES.some(([each]) => each === outcome) && outcome !== '' ? `&filter%5Boutcome%5D=${outcome}` : ''
+  const deliveries = await visit.get(outboundWebhooks, `/webhooks/${id}/deliveries?${pageOf(visit)}${only}`)
   const active = text(one, 'status') === 'active'
   const to = `/webhooks/${id}`
   return page(visit, {
     title: text(one, 'name'),
     about: 'An endpoint, and all events that were sent to it.',
     crumbs: [['/webhooks', 'Webhooks']],
+    actions: html`${button(visit, 'active', active ? 'Pause' : 'Resume', { to, fields: { value: String(!active) } })}
+    ${active ? button(visit, 'test', 'Send a test event', { to }) : ''}`,
     errors,
     done: done(visit),
     body: html`${secret === undefined ? '' : secretShown('the signing secret', secret)}
@@ -142,71 +212,65 @@ async function showOne(visit: Visit, id: string, errors: Answer['errors'] = []):
         ['Events', eventsOf(one)],
         ['Secret', html`ends in <code>${text(one, 'secret_hint')}</code>`],
       ])}
-      <div class="row">
-        ${button(visit, 'active', active ? 'Pause' : 'Resume', { to, fields: { value: String(!active) } })}
-        ${active ? button(visit, 'test', 'Send a test event', { to }) : ''}
-        ${button(visit, 'rotate', 'Rotate the secret', { to, confirm: 'For 24 hours both secrets sign.' })}
-        ${button(visit, 'remove', 'Remove', { to, danger: true, confirm: 'It gets no more events. Past deliveries stay readable.' })}
-      </div>
       <h2>Deliveries</h2>
-      ${live(
-        visit,
-        html`${table(
-          'Deliveries',
-          [
-            { title: 'When', kind: 'time' },
-            'Event',
-            { title: 'Outcome', kind: 'status' },
-            ...figures('Attempts', 'Answer'),
-            { title: '', kind: 'action' },
-          ],
-          deliveries.many.map((each) => [
-            exactTime(each.attributes.created_at),
-            html`<a href="/webhooks/deliveries/${each.id}">${text(each, 'event')}</a>`,
-            badge(text(each, 'outcome')),
-            text(each, 'attempts') || '0',
-            text(each, 'response_status'),
-            button(visit, 'replay', 'Send again', { to, fields: { delivery: each.id } }),
-          ]),
-          'Nothing was told yet.',
-        )}
-        ${pager(visit, deliveries)}`,
-      )}`,
+      ${live(visit, deliveryList(visit, to, deliveries))}
+      <div class="apart row">
+        ${button(visit, 'rotate', 'Rotate the secret', { to, confirm: 'A new secret is shown. For 24 hours both secrets sign.' })}
+        ${button(visit, 'remove', 'Remove the webhook', { to, danger: true, confirm: 'It gets no more events. Past deliveries stay readable.' })}
+      </div>`,
   })
+}
+
+/** Does what a form of the page of a webhook asks for. */
+async function actOn(visit: Visit, id: string, given: Form): Promise<Response> {
+  const here = `/webhooks/${id}`
+  const patch = (attributes: Record<string, unknown>): Promise<Answer> =>
+    visit.ask('PATCH', here, { type: 'webhooks', id, attributes })
+  const after = (answer: Answer, sentence: (it: WebhookResource) => string): Response | Promise<Response> =>
+    answer.one && answer.errors.length === 0
+      ? visit.say(here, sentence(thingOf(webhooks, answer.one)))
+      : showOne(visit, id, answer.errors)
+  switch (given.action) {
+    case 'rotate': {
+      const answer = await patch({ rotate_secret: true })
+      return answer.one
+        ? visit.leadToSecret(here, text(thingOf(webhooks, answer.one), 'secret'))
+        : showOne(visit, id, answer.errors)
+    }
+    case 'test':
+      return after(await visit.ask('POST', `${here}/test`), (it) => `A test event is on its way to ${text(it, 'url')}.`)
+    case 'remove': {
+      const gone = await visit.ask('DELETE', here)
+      return gone.status === 204 ? lead(visit, '/webhooks', 'removed') : showOne(visit, id, gone.errors)
+    }
+    case 'replay': {
+      const answer = await visit.ask('POST', `/deliveries/${given.get('delivery')}/replay`)
+      return answer.status === 202
+        ? visit.say(here, `${given.get('event') || 'The event'} is sent again.`)
+        : showOne(visit, id, answer.errors)
+    }
+    default: {
+      const active = given.get('value') === 'true'
+      return after(await patch({ active }), (it) =>
+        active ? `${text(it, 'name')} gets events again.` : `${text(it, 'name')} is paused: it gets no events.`,
+      )
+    }
+  }
 }
 
 const one: Place = {
   path: '/webhooks/:id',
   show: (visit) => showOne(visit, visit.context.req.param('id')!),
-  async act(visit, given) {
-    const id = visit.context.req.param('id')!
-    const patch = (attributes: Record<string, unknown>) =>
-      visit.ask('PATCH', `/webhooks/${id}`, { type: 'webhooks', id, attributes })
-    switch (given.action) {
-      case 'rotate': {
-        const answer = await patch({ rotate_secret: true })
-        return answer.one
-          ? visit.leadToSecret(`/webhooks/${id}`, text(thingOf(webhooks, answer.one), 'secret'))
-          : showOne(visit, id, answer.errors)
-      }
-      case 'test': {
-        const answer = await visit.ask('POST', `/webhooks/${id}/test`)
-        return answer.status === 202 ? lead(visit, `/webhooks/${id}`, 'sent') : showOne(visit, id, answer.errors)
-      }
-      case 'remove': {
-        const gone = await visit.ask('DELETE', `/webhooks/${id}`)
-        return gone.status === 204 ? lead(visit, '/webhooks', 'removed') : showOne(visit, id, gone.errors)
-      }
-      case 'replay': {
-        const answer = await visit.ask('POST', `/deliveries/${given.get('delivery')}/replay`)
-        return answer.status === 202 ? lead(visit, `/webhooks/${id}`, 'sent') : showOne(visit, id, answer.errors)
-      }
-      default: {
-        const answer = await patch({ active: given.get('value') === 'true' })
-        return answer.one ? lead(visit, `/webhooks/${id}`, 'saved') : showOne(visit, id, answer.errors)
-      }
-    }
-  },
+  act: (visit, given) => actOn(visit, visit.context.req.param('id')!, given),
+}
+
+/** JSON with an indent, and any other text as it is. */
+function indented(words: string): string {
+  try {
+    return JSON.stringify(JSON.parse(words), null, 2)
+  } catch {
+    return words
+  }
 }
 
 const delivery: Place = {
@@ -219,13 +283,24 @@ const delivery: Place = {
       crumbs: [['/webhooks', 'Webhooks']],
       body: html`${facts([
           ['Outcome', badge(text(each, 'outcome'))],
-          ['Attempts', text(each, 'attempts') || '0'],
           ['Status of the answer', text(each, 'response_status') || '–'],
           ...(text(each, 'reason') === '' ? [] : ([['Why it failed', text(each, 'reason')]] as const)),
           ['When', exactTime(each.attributes.created_at)],
         ])}
+        <h2>Attempts</h2>
+        ${table(
+          'Attempts',
+          [{ title: 'When', kind: 'time' }, ...figures('Answer', 'Took'), 'Why it failed'],
+          objects(each, 'attempt_log').map(({ at, duration, reason, response_status: status }) => [
+            exactTime(at),
+            status ?? '–',
+            `${count(duration)} ms`,
+            reason ?? '',
+          ]),
+          'None yet.',
+        )}
         <h2>Request</h2>
-        <pre tabindex="0">${text(each, 'payload')}</pre>
+        ${codeShown('payload', indented(text(each, 'payload')))}
         <h2>Answer</h2>
         <pre tabindex="0">${text(each, 'response_body') || '(nothing)'}</pre>`,
     })

@@ -108,12 +108,13 @@ export const choices = ({
   hint,
   label,
   name,
+  id = name,
   options,
-}: Pick<FormField, 'error' | 'hint' | 'label' | 'name'> & {
+}: Pick<FormField, 'error' | 'hint' | 'id' | 'label' | 'name'> & {
   chosen: readonly string[]
   options: readonly (readonly [value: string, meaning: string])[]
 }): Html =>
-  html`<fieldset id="${name}" ${error === undefined ? '' : html`aria-describedby="${name}-error"`}>
+  html`<fieldset id="${id}" ${error === undefined ? '' : html`aria-describedby="${id}-error"`}>
     <legend>${label}</legend>
     ${hint === undefined ? '' : html`<p class="soft">${hint}</p>`}
     ${options.map(
@@ -123,7 +124,7 @@ export const choices = ({
           <code>${value}</code> <span class="soft">${meaning}</span></label
         >`,
     )}
-    ${error === undefined ? '' : html`<p class="bad" id="${name}-error">${error}</p>`}
+    ${error === undefined ? '' : html`<p class="bad" id="${id}-error">${error}</p>`}
   </fieldset>`
 
 /** A secret that is shown once, with a button that copies it. */

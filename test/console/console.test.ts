@@ -492,9 +492,15 @@ describe('forms', () => {
       assert.deepEqual(hook.attributes.events, events)
       receiver.answer = 200
       const tested = await ann.send(await ann.open(`/webhooks/${hook.id}`), 'test')
-      assert.match(tested.text, /It is on its way/)
+      assert.match(tested.text, /A test event is on its way to http/)
       const heard = await until(() => receiver.requests.find(({ path }) => path === `/${chosen.length}`))
       assert.equal(JSON.parse(heard.body).type, chosen[0] ?? 'email.delivered')
+      const ended = async (outcome: string) => (await ann.open(`/webhooks/${hook.id}?outcome=${outcome}`)).text
+      const link = await until(async () => /href="(\/webhooks\/deliveries\/[^"]+)"/.exec(await ended('delivered')))
+      assert.match(await ended('failed'), /No delivery ended so/)
+      const delivery = (await ann.open(link[1]!)).text
+      assert.match(delivery, /\n {2}&quot;type&quot;: &quot;/, 'JSON with an indent')
+      assert.match(delivery, /<td class="k-figure px" data-title="Answer">200<\/td>/)
       await ann.send(await ann.open(`/webhooks/${hook.id}`), 'active')
       assert.doesNotMatch((await ann.open(`/webhooks/${hook.id}`)).text, /Send a test event/)
       assert.equal((await postrider.api('POST', `/webhooks/${hook.id}/test`)).status, 422)

@@ -41,6 +41,7 @@ const REASONS: Record<string, readonly string[]> = {
     'delivery/wire/sts.ts',
     'webhooks/fan-out.ts',
     'webhooks/inbound-payload.ts',
+    'webhooks/page.ts',
     'webhooks/payload.ts',
     'accounts/notices.ts',
   ],

@@ -262,7 +262,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     await until(async () => (await heading()) === 'Receipt for refuse@corp.example')
   })
 
-  test('by the keys alone: to a campaign by its name, through a list, to a page; the keys are shown', async () => {
+  test('by the keys alone: to an audience by its name, through a list, to a page; the keys are shown', async () => {
     await open('/mail')
     const press = (key: string, more: object = {}) =>
       browser.run(
@@ -272,13 +272,13 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
         more,
       )
     await press('k', { ctrlKey: true })
-    await browser.type('dialog input', 'newsl')
+    await browser.type('dialog input', 'reade')
     await until(
-      async () => /newsletter/.test(await browser.run('return document.querySelector("dialog .found").textContent')),
+      async () => /Readers/.test(await browser.run('return document.querySelector("dialog .found").textContent')),
       'what is found',
     )
     await browser.type('dialog input', '\uE007')
-    await until(async () => (await heading()).endsWith('newsletter'), 'the campaign')
+    await until(async () => (await heading()) === 'Readers', 'the audience')
     await open('/mail')
     await press('j')
     await press('j')
