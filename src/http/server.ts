@@ -30,6 +30,7 @@ import type { AppDeps } from './app-deps.ts'
 import { domainReputation } from '../reputation/api-domain.ts'
 import { domains, records } from '../domains/api.ts'
 import { inboundEmails } from '../inbound/api-emails.ts'
+import { inboxCounts, inboxMessages } from '../inbound/api-messages.ts'
 import { inboxes } from '../inbound/api.ts'
 import { createInside, type Inside } from '../jsonapi/in-process-api.ts'
 import { createMcp } from './mcp/mcp.ts'
@@ -64,6 +65,8 @@ export const resources: readonly Resource<AppDeps>[] = [
   records,
   inboxes,
   inboundEmails,
+  inboxCounts,
+  inboxMessages,
   suppressions,
   webhooks,
   outboundWebhooks,

@@ -1,22 +1,47 @@
-// Inboxes: addresses that receive mail, and their messages as a mail program shows them.
+// Inboxes: addresses that receive mail, and their messages as a mail program lists them.
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
-import { badge, facts, live, looks, octets, pageOf, pager, search, table, time, type Html } from '../webui/widgets.ts'
-import { inboundEmails } from './api-emails.ts'
+import { icon } from '../webui/icons.ts'
+import {
+  badge,
+  count,
+  counted,
+  figures,
+  live,
+  pageOf,
+  pager,
+  search,
+  table,
+  tabs,
+  time,
+  type Cell,
+  type Html,
+} from '../webui/widgets.ts'
+import { inboxCounts, inboxMessages } from './api-messages.ts'
 import { inboxes } from './api.ts'
+import { MOST_UNREAD } from './messages.ts'
+import { messagePlaces, nameOf } from './page-message.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
-import { faultIn, objects, record, text, texts, type Answer, type Visit } from '../webui/visit.ts'
+import { faultIn, flag, number, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
 const LABELS = { name: 'Name', address: 'Address' } as const
 
 const ADD = html`<a class="button" href="/inboxes/new">Add inbox</a>`
 
+const unreadShown = (unread: number): Html | string =>
+  unread === 0 ? '0' : html`<strong>${count(unread)}${unread === MOST_UNREAD ? ' or more' : ''}</strong>`
+
 async function showAll(visit: Visit): Promise<Response> {
-  const answer = await visit.get(inboxes, `/inboxes?${pageOf(visit)}`)
+  const [answer, counts] = await Promise.all([
+    visit.get(inboxes, `/inboxes?${pageOf(visit)}`),
+    visit.get(inboxCounts, `/inbox-counts?${pageOf(visit)}`),
+  ])
+  const unread = new Map(counts.many.map((each) => [each.id, number(each, 'unread')]))
   const rows = answer.many.map((inbox) => [
     html`<a href="/inboxes/${inbox.id}">${text(inbox, 'name')}</a>`,
     text(inbox, 'address'),
+    unreadShown(unread.get(inbox.id) ?? 0),
     time(inbox.attributes.created_at),
   ])
   return page(visit, {
@@ -26,7 +51,7 @@ async function showAll(visit: Visit): Promise<Response> {
     done: done(visit),
     body: html`${table(
       'Inboxes',
-      ['Name', 'Address', { title: 'Since', kind: 'time' }],
+      ['Name', 'Address', ...figures('Unread'), { title: 'Since', kind: 'time' }],
       rows,
       html`<p>No inbox yet. The first one of a domain asks for an MX record.</p>
         ${visit.reading ? '' : ADD}`,
@@ -47,8 +72,8 @@ function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Res
       visit,
       'add',
       html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
-        ${field({ name: 'address', label: LABELS.address, type: 'email', required: true, value: typed?.get('address') ?? '', error: fault('address') })}
-        <button>Add</button>`,
+        ${field({ name: 'address', label: LABELS.address, type: 'email', hint: 'On one of your domains.', required: true, value: typed?.get('address') ?? '', error: fault('address') })}
+        <button>Add inbox</button>`,
       { to: '/inboxes' },
     ),
   })
@@ -68,14 +93,31 @@ const list: Place = {
   },
 }
 
+/** A message in the list: who wrote, what about, how it begins, and what is wrong with it. */
+function rowOf(inboxId: string, message: Thing<typeof inboxMessages>): Cell[] {
+  const seen = flag(message, 'seen')
+  const files = number(message, 'attachments')
+  const status = text(message, 'status')
+  const subject = text(message, 'subject') || '(no subject)'
+  const name = nameOf(text(message, 'from')) || text(message, 'sender') || '(no sender)'
+  return [
+    seen ? name : html`<strong>${name}</strong> <span class="badge">new</span>`,
+    html`<a href="/inboxes/${inboxId}/mail/${message.id}">${seen ? subject : html`<strong>${subject}</strong>`}</a>
+      <span class="soft">${text(message, 'snippet')}</span>`,
+    files === 0 ? '' : html`<span title="${counted(files, 'attachment')}">${icon('attachment')} ${files}</span>`,
+    status === 'received' ? '' : badge(status),
+    time(message.attributes.received_at),
+  ]
+}
+
 async function showInbox(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const id = visit.context.req.param('id')!
   const { one } = found(await visit.get(inboxes, `/inboxes/${id}`))
   const q = visit.query('q')
-  const answer = await visit.get(
-    inboundEmails,
-    `/inboxes/${id}/inbound-emails?${pageOf(visit)}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}`,
-  )
+  const fresh = visit.query('show') === 'unread'
+  const filters = `${fresh ? '&filter%5Bseen%5D=false' : ''}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}`
+  const answer = await visit.get(inboxMessages, `/inboxes/${id}/messages?${pageOf(visit)}${filters}`)
+  const here = `/inboxes/${id}`
   return page(visit, {
     title: text(one, 'name'),
     about: `What came to ${text(one, 'address')}.`,
@@ -83,25 +125,23 @@ async function showInbox(visit: Visit, errors: Answer['errors'] = []): Promise<R
     errors: [...errors, ...answer.errors],
     done: done(visit),
     body: html`${search(visit, 'Search')}
+      ${tabs('Messages', [
+        { to: here, name: 'All', here: !fresh },
+        { to: `${here}?show=unread`, name: 'Unread', here: fresh },
+      ])}
       ${live(
         visit,
         html`${table(
           'Messages',
           [
-            { title: 'Received', kind: 'time' },
-            { title: 'From', width: 25 },
+            { title: 'From', width: 20 },
             'Subject',
+            { title: 'Files', kind: 'figure' },
             { title: 'Status', kind: 'status' },
-            { title: 'Sender check', width: 20 },
+            { title: 'Received', kind: 'time' },
           ],
-          answer.many.map((mail) => [
-            time(mail.attributes.received_at ?? mail.attributes.created_at),
-            text(mail, 'from') || text(mail, 'sender'),
-            html`<a href="/inboxes/${id}/mail/${mail.id}">${text(mail, 'subject') || '(no subject)'}</a>`,
-            badge(text(mail, 'status')),
-            verdicts(record(mail, 'authentication')),
-          ]),
-          q === '' ? 'Nothing came yet.' : 'Nothing fits.',
+          answer.many.map((message) => rowOf(id, message)),
+          q !== '' ? 'Nothing fits.' : fresh ? 'All is read.' : 'Nothing came yet.',
         )}
         ${pager(visit, answer)}`,
       )}
@@ -120,76 +160,4 @@ const inbox: Place = {
   },
 }
 
-const PASSES = new Set(['pass'])
-
-/** The results of SPF, DKIM and DMARC in words. */
-function verdicts(given: Record<string, string>): Html {
-  const all = Object.entries(given).filter(([, value]) => typeof value === 'string')
-  return html`${all.map(
-    ([name, value]) => html`<span class="badge ${PASSES.has(value) ? 'good' : ''}">${name} ${value}</span> `,
-  )}`
-}
-
-const MEANING: Record<string, string> = {
-  received: '',
-  virus_detected: 'A virus was found in it; its text is not shown.',
-  oversized: 'It was larger than this server takes; only its header was kept.',
-  parse_rejected: 'It could not be read within the limits; its octets are kept.',
-}
-
-const message: Place = {
-  path: '/inboxes/:inbox/mail/:id',
-  async show(visit) {
-    const id = visit.context.req.param('id')!
-    const { one } = found(await visit.get(inboundEmails, `/inbound-emails/${id}`))
-    const files = objects(one, 'attachments')
-    const headers = Object.entries(record(one, 'headers'))
-    const meaning = MEANING[text(one, 'status')] ?? ''
-    return page(visit, {
-      title: text(one, 'subject') || '(no subject)',
-      crumbs: [
-        ['/inboxes', 'Inboxes'],
-        [`/inboxes/${visit.context.req.param('inbox') ?? ''}`, 'Inbox'],
-      ],
-      body: html`${meaning === '' ? '' : html`<div class="alert">${meaning} ${text(one, 'reason')}</div>`}
-        ${facts([
-          ['From', text(one, 'from') || text(one, 'sender')],
-          ['To', texts(one, 'recipients').join(', ')],
-          ['Received', time(one.attributes.received_at ?? one.attributes.created_at)],
-          ['Status', badge(text(one, 'status'))],
-          ['Sender check', verdicts(record(one, 'authentication'))],
-        ])}
-        ${
-          text(one, 'html') === ''
-            ? ''
-            : looks(visit, text(one, 'html'), `/inbound/${id}/html`, 'The message as it looks')
-        }
-        ${
-          text(one, 'text') === ''
-            ? ''
-            : text(one, 'html') === ''
-              ? html`<pre tabindex="0">${text(one, 'text')}</pre>`
-              : html`<details>
-                  <summary>Plain text</summary>
-                  <pre tabindex="0">${text(one, 'text')}</pre>
-                </details>`
-        }
-        ${
-          files.length === 0
-            ? ''
-            : html`<h2>Attachments</h2>
-                <ul>
-                  ${files.map((file) => html`<li><a href="/inbound/${id}/attachments/${file.id}" download>${file.filename ?? 'attachment'}</a> <span class="soft">${file.content_type}, ${octets(file.size)}</span></li>`)}
-                </ul>`
-        }
-        <details>
-          <summary>Headers</summary>
-          <pre tabindex="0">
-${headers.flatMap(([name, value]) => [value].flat().map((each) => `${name}: ${each}\n`)).join('')}</pre>
-        </details>
-        <p><a href="/inbound/${id}/raw" download>The source, as a file</a></p>`,
-    })
-  },
-}
-
-export const inboxPlaces = [fresh, message, inbox, list]
+export const inboxPlaces = [fresh, ...messagePlaces, inbox, list]

@@ -93,6 +93,8 @@ export const inboundTables = tablesOf('inbound', {
       references: json({ undigested: HEADER, person: 'own step' }),
       /** {spf, dkim, dmarc, arc} */
       authentication: json({ undigested: HEADER, person: 'own step' }),
+      /** Somebody has read it. */
+      seen: flag(),
       size: integer(),
       received_at: time(),
       created_at: time(),

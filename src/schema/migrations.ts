@@ -23,6 +23,7 @@ import { toldOfMail } from './migrations/0017-told-of-mail.ts'
 import { octetsOnce } from './migrations/0022-octets-once.ts'
 import { recoveryCodes } from './migrations/0023-recovery-codes.ts'
 import { promises } from './migrations/0006-promises.ts'
+import { seen } from './migrations/0024-seen.ts'
 import { space } from './migrations/0010-space.ts'
 import { submission } from './migrations/0011-submission.ts'
 import { unsubscribeLink } from './migrations/0007-unsubscribe-link.ts'
@@ -52,4 +53,5 @@ export const migrations: readonly string[] = [
   leanEvents,
   octetsOnce,
   recoveryCodes,
+  seen,
 ]

@@ -87,6 +87,7 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     return (await ask('POST', '/inboxes', { token, body })).body.data.id
   },
   // A mail that came makes one.
+  inboxMessage: (token) => MAKERS['inboundEmail']!(token),
   inboundEmail: async (token) => {
     const inbox = await MAKERS['inbox']!(token)
     const { address } = (await ask('GET', `/inboxes/${inbox}`, { token })).body.data.attributes
@@ -373,6 +374,11 @@ const SCOPE_OF: Record<string, Scope> = {
   'GET /outbound-emails/{}/webhook-deliveries': 'webhooks:read',
   'GET /campaigns/{}/links': 'campaigns:write',
   'GET /campaigns/{}/spam-verdict': 'campaigns:write',
+  'GET /inbox-counts': 'inbound:read',
+  'GET /inboxes/{}/messages': 'inbound:read',
+  'GET /inbox-messages/{}': 'inbound:read',
+  'PATCH /inbox-messages/{}': 'domains:write',
+  'DELETE /inbox-messages/{}': 'domains:write',
 }
 
 test('each endpoint asks for the scope of the specification, and for no other', async () => {

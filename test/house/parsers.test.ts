@@ -86,6 +86,7 @@ const REASONS: Record<string, readonly string[]> = {
     'server/sandbox/receiver.ts',
   ],
   'one pattern from the beginning to the end of a short header field or path': [
+    'inbound/messages.ts',
     'webui/fields.ts',
     'jsonapi/gate.ts',
     'http/client-documents.ts',

@@ -1,0 +1,178 @@
+// The inbox in the console, and what the API gives it: unread messages, how they begin, the mail that they answer, an
+// answer, a message sent on, and one that is deleted.
+import assert from 'node:assert/strict'
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { Guest } from '../kit/guest.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
+import { givePassword } from '../kit/person.ts'
+import { receive } from '../kit/sender.ts'
+import { until } from '../kit/until.ts'
+
+const PASSWORD = 'a long enough password'
+const exchanger = testExchanger()
+const postrider = ofFile(() => startTestAppliance({ domains: ['here.test'], exchanger, routes: ['there.test'] }))
+let ann: Guest
+let inbox: string
+
+setUp(async () => {
+  await givePassword(postrider, postrider.user.email, PASSWORD)
+  ann = new Guest(postrider)
+  await ann.signIn(postrider.user.email, PASSWORD)
+  inbox = await makeInbox('support@here.test')
+})
+
+async function makeInbox(address: string): Promise<string> {
+  const made = await postrider.api('POST', '/inboxes', document('inboxes', { name: 'Support', address }))
+  return made.body.data.id
+}
+
+const messages = async (query = '', of = inbox) =>
+  (await postrider.api('GET', `/inboxes/${of}/messages${query}`)).body.data as {
+    id: string
+    attributes: Record<string, unknown>
+  }[]
+const unread = async (of = inbox): Promise<number> =>
+  (await postrider.api('GET', '/inbox-counts')).body.data.find(({ id }: { id: string }) => id === of).attributes.unread
+
+test('a message is new until it was opened, and again when it is marked so', async () => {
+  const { id } = await receive(postrider, {
+    to: 'support@here.test',
+    message: 'From: "Ada <b>" <ada@there.test>\nSubject: Where is it?\n\nI ordered\n on Monday.\n',
+  })
+  const [first] = await messages()
+  assert.deepEqual(
+    [first!.id, first!.attributes['seen'], first!.attributes['snippet']],
+    [id, false, 'I ordered on Monday.'],
+  )
+  assert.equal(await unread(), 1)
+  assert.match((await ann.open(`/inboxes/${inbox}`)).text, /<strong>Ada b<\/strong>|<strong>Ada &lt;b&gt;<\/strong>/)
+  assert.match((await ann.open('/inboxes')).text, /<strong>1<\/strong>/)
+
+  const opened = await ann.open(`/inboxes/${inbox}/mail/${id}`)
+  assert.match(opened.text, /sender not proven/)
+  assert.equal(await unread(), 0)
+  assert.deepEqual(await messages('?filter[seen]=false'), [])
+  assert.match((await ann.open(`/inboxes/${inbox}?show=unread`)).text, /All is read/)
+
+  const again = await ann.send(opened, 'unseen')
+  assert.match(again.text, /The message is unread again\./)
+  assert.equal(await unread(), 1)
+})
+
+test('a message begins with its words, whether they are text or HTML', async () => {
+  const html = `<html><head><style>${'p { color: red } '.repeat(100)}</style></head><body><h1>Big</h1><p>news &amp; more</p></body></html>`
+  await receive(postrider, {
+    to: 'support@here.test',
+    message: `From: a@there.test\nSubject: HTML\nMIME-Version: 1.0\nContent-Type: text/html\n\n${html}\n`,
+  })
+  const [newest] = await messages()
+  assert.match(String(newest!.attributes['snippet']), /^big news & more$/i)
+  await receive(postrider, {
+    to: 'support@here.test',
+    message: `From: a@there.test\nSubject: Long\n\n${'word '.repeat(20_000)}\n`,
+  })
+  const [long] = await messages()
+  assert.equal(String(long!.attributes['snippet']).length, 139)
+})
+
+test('an answer goes out from the inbox, in the thread; what a message answers is a link', async () => {
+  const sent = await postrider.api(
+    'POST',
+    '/outbound-emails',
+    document('outbound-emails', {
+      from: 'support@here.test',
+      to: 'ada@there.test',
+      subject: 'Your order',
+      html: '<p>x</p>',
+    }),
+  )
+  const { id: mail } = sent.body.data
+  const { message_id: ours } = sent.body.data.attributes
+  const { id } = await receive(postrider, {
+    to: 'support@here.test',
+    message: `From: Ada <ada@there.test>\nSubject: Re: Your order\nMessage-ID: <2@there.test>\nReferences: <0@there.test> ${ours}\nIn-Reply-To: ${ours}\n\nThanks.\nBye.\n`,
+  })
+  const page = `/inboxes/${inbox}/mail/${id}`
+  assert.match((await ann.open(page)).text, new RegExp(`<a href="/mail/${mail}">Your order</a>`))
+
+  const draft = await ann.open(`${page}/reply`)
+  assert.match(draft.text, /value="Re: Your order"/)
+  assert.match(draft.text, /Ada wrote:\n&gt; Thanks\.\n&gt; Bye\./)
+  const refused = await ann.send(draft, 'send', { to: 'nobody', subject: 'Re: Your order', text: 'Kept words' })
+  assert.match(refused.text, /role="alert"/)
+  assert.match(refused.text, /Kept words/)
+  const answered = await ann.send(draft, 'send', {
+    to: 'Ada <ada@there.test>',
+    subject: 'Re: Your order',
+    text: 'Hello Ada',
+  })
+  assert.match(answered.text, /Your mail to Ada &lt;ada@there\.test&gt; is on its way\./)
+  const heard = await until(() => exchanger.heard.find(({ message }) => message.includes('Hello Ada')))
+  assert.match(heard.message, /^From: support@here\.test\r$/m)
+  assert.match(heard.message, /^In-Reply-To: <2@there\.test>\r$/m)
+  assert.ok(heard.message.replaceAll(/\r\n\s+/g, ' ').includes(`References: <0@there.test> ${ours} <2@there.test>`))
+})
+
+test('a message is sent on as a file, whole', async () => {
+  const { id } = await receive(postrider, {
+    to: 'support@here.test',
+    message: 'From: a@there.test\nSubject: Original\n\nThe original words.\n',
+  })
+  const draft = await ann.open(`/inboxes/${inbox}/mail/${id}/forward`)
+  assert.match(draft.text, /value="Fwd: Original"/)
+  const gone = await ann.send(draft, 'send', { to: 'boss@there.test', subject: 'Fwd: Original', text: 'Look' })
+  assert.match(gone.text, /is on its way/)
+  const heard = await until(() => exchanger.heard.find(({ message }) => message.includes('Fwd: Original')))
+  const parts = [...heard.message.matchAll(/\r\n\r\n([A-Za-z0-9+/=\r\n]+)\r\n--/g)].map(([, octets]) =>
+    Buffer.from(octets!, 'base64').toString(),
+  )
+  assert.ok(heard.message.includes('The original words.') || parts.some((each) => each.includes('The original words.')))
+})
+
+test('a message is deleted for good; its octets go with the last inbox that has it', async () => {
+  const other = await makeInbox('sales@here.test')
+  await receive(postrider, {
+    to: ['support@here.test', 'sales@here.test'],
+    message: `From: a@there.test\nSubject: To both\n\n${'x'.repeat(60)}\n`.replace(
+      '\n\n',
+      `\nX: ${'y'.repeat(60)}\n\n${'line\n'.repeat(60_000)}`,
+    ),
+  })
+  const of = async (box: string) =>
+    (await messages('', box)).find(({ attributes }) => attributes['subject'] === 'To both')
+  const [mine, theirs] = [await until(() => of(inbox)), await until(() => of(other))]
+  const files = (): string[] =>
+    readdirSync(join(postrider.dataDir, 'spool'), { recursive: true, withFileTypes: true })
+      .filter((each) => each.isFile())
+      .map(({ name }) => name)
+  const before = files().length
+  const gone = await ann.send(await ann.open(`/inboxes/${inbox}/mail/${mine.id}`), 'remove')
+  assert.match(gone.text, /Removed\./)
+  assert.equal((await postrider.api('GET', `/inbound-emails/${mine.id}`)).status, 404)
+  assert.equal(
+    (
+      await postrider.raw(`/api/v1/inbound-emails/${theirs.id}/raw`, {
+        headers: { authorization: `Bearer ${postrider.token}` },
+      })
+    ).status,
+    200,
+  )
+  assert.equal(files().length, before)
+  assert.equal((await postrider.api('DELETE', `/inbox-messages/${theirs.id}`)).status, 204)
+  assert.equal(files().length, before - 1)
+})
+
+test('who has no right to an inbox neither sees nor marks nor deletes its messages', async () => {
+  const [one] = await messages()
+  const path = `/inbox-messages/${one!.id}`
+  assert.equal((await postrider.asOther('GET', path)).status, 404)
+  assert.equal((await postrider.asOther('DELETE', path)).status, 404)
+  const mark = await postrider.asOther('PATCH', path, document('inbox-messages', { seen: true }, { id: one!.id }))
+  assert.equal(mark.status, 404)
+  const [still] = await messages()
+  assert.deepEqual(still, one)
+})
