@@ -25,8 +25,10 @@ import { inboxes } from './api.ts'
 type Message = Thing<typeof inboundEmails>
 
 /** The name in a From field, or its address when it has no name. */
-export const nameOf = (from: string): string =>
-  from.slice(0, from.lastIndexOf('<')).trim().replaceAll('"', '') || from.replaceAll(/^<|>$/g, '')
+export function nameOf(from: string): string {
+  const [name, address] = from.split(/<(?=[^<]*$)/)
+  return name!.trim().replaceAll('"', '') || (address ?? '').replace(/>\s*$/, '')
+}
 
 const MEANING: Record<string, string> = {
   received: '',

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { nameOf } from '../../src/inbound/page-message.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { Guest } from '../kit/guest.ts'
@@ -77,6 +78,11 @@ test('a message begins with its words, whether they are text or HTML', async () 
   })
   const [long] = await messages()
   assert.equal(String(long!.attributes['snippet']).length, 139)
+})
+
+test('a sender is shown by name, or by address', () => {
+  const shown = ['"Ada, Dr." <a@b.c>', 'Ada <a@b.c>', '<a@b.c>', 'a@b.c', 'Ada <x> <a@b.c>', ''].map(nameOf)
+  assert.deepEqual(shown, ['Ada, Dr.', 'Ada', 'a@b.c', 'a@b.c', 'Ada <x>', ''])
 })
 
 test('an answer goes out from the inbox, in the thread; what a message answers is a link', async () => {
