@@ -14,6 +14,7 @@ import { MAX_FIELDS, withForm } from '../webui/fields.ts'
 import { contacts } from '../campaigns/api-audiences.ts'
 import { campaigns } from '../campaigns/api.ts'
 import { valuesOf } from '../campaigns/render.ts'
+import { countersOf } from './counters.ts'
 import { docsPage } from './docs.ts'
 import { serveAsset } from './assets.ts'
 import { find, keys } from './find.ts'
@@ -99,7 +100,7 @@ export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void
 /** The visit of a request; undefined when nobody is signed in. */
 function visitOf({ deps, inside, once, people }: ConsoleParts, context: Context): Visit | undefined {
   const person = people.signedIn(context)
-  return person && new Visit(context, person, { deps, inside, once, people })
+  return person && new Visit(context, person, { deps, inside, once, people, counters: countersOf })
 }
 
 /** The visit of a request. Throws a refusal (401) when nobody is signed in. */

@@ -30,6 +30,11 @@ const LABELS = { name: 'Name', url: 'Address', events: 'Events', domain: 'Sendin
 /** The chosen events in words. */
 const eventsOf = (webhook: WebhookResource): string => texts(webhook, 'events').join(', ').replace(/^\*$/, 'all')
 
+/** Whether somebody should look at an endpoint: it was disabled, or its last attempts failed. */
+export const isFailing = (webhook: WebhookResource): boolean =>
+  text(webhook, 'status') === 'disabled' ||
+  (text(webhook, 'status') === 'active' && number(webhook, 'consecutive_failures') > 0)
+
 /** The state of an endpoint: one that is active but answers nothing well is failing. */
 const stateOf = (webhook: WebhookResource): Html => {
   const failures = number(webhook, 'consecutive_failures')

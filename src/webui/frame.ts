@@ -1,12 +1,13 @@
 // The frame of every page: head, navigation, and security headers.
 import type { Context } from 'hono'
 import { html } from 'hono/html'
+import type { HtmlEscapedString } from 'hono/utils/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { FAVICON, icon, mark, type Icon } from './icons.ts'
 import { chosenLook, LOOK, LOOK_NAMES, lookOf, type LookName } from './look.ts'
 import type { Cell, Html } from './widgets.ts'
 import { refusals } from './forms.ts'
-import type { Answer, Labels, Visit } from './visit.ts'
+import type { Answer, Labels, MenuCounter, Visit } from './visit.ts'
 
 export interface MenuEntry {
   path: string
@@ -113,7 +114,15 @@ export const placesFor = ({ operator, reading }: Visit): { group: string; entrie
     entries: entries.filter(({ operator: forOperators, own }) => (!forOperators || operator) && !(own && reading)),
   })).filter(({ entries }) => entries.length > 0)
 
-function menu(visit: Visit): Html {
+const counterShown = (counter: MenuCounter | undefined): Html | '' =>
+  counter === undefined
+    ? ''
+    : html`<span class="counter ${counter.bad ? 'bad' : ''}" title="${counter.means}"
+        >${counter.shown}<span class="hidden"> ${counter.means}</span></span
+      >`
+
+async function menu(visit: Visit): Promise<HtmlEscapedString> {
+  const counters = await visit.counters()
   const here = visit.context.req.path
   const isHere = (path: string): boolean => (path === '/' ? here === '/' : here === path || here.startsWith(`${path}/`))
   return html`<nav aria-label="Places">
@@ -127,7 +136,7 @@ function menu(visit: Visit): Html {
               (entry) =>
                 html`<li>
                   <a href="${entry.path}" data-key="${entry.key}" ${isHere(entry.path) ? html`aria-current="page"` : ''}
-                    >${icon(entry.icon)} ${entry.name}</a
+                    >${icon(entry.icon)} ${entry.name} ${counterShown(counters[entry.path])}</a
                   >
                 </li>`,
             )}`,

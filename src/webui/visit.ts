@@ -69,6 +69,25 @@ export const READS = 'You may look at this account, and change nothing in it.'
 export const shownTo = ({ session, user }: Person): number =>
   (user.operator === 1 ? session.open_as : user.reads_for) ?? user.key
 
+/** A counter beside a place of the menu. */
+export interface MenuCounter {
+  shown: string
+  /** What is counted, for a screen reader and as a title. */
+  means: string
+  bad?: true
+}
+
+/** The counters of a visit's menu, by the paths of their places. */
+export type MenuCounters = (visit: Visit) => Promise<Record<string, MenuCounter>>
+
+interface VisitParts {
+  deps: Pick<ApiDeps, 'clock' | 'store'>
+  inside: Inside
+  once: Once
+  people: People
+  counters: MenuCounters
+}
+
 export class Visit {
   readonly context: Context
   readonly person: Person
@@ -82,16 +101,10 @@ export class Visit {
   readonly #people: People
   readonly #once: Once
 
-  constructor(
-    context: Context,
-    person: Person,
-    {
-      deps,
-      inside,
-      once,
-      people,
-    }: { deps: Pick<ApiDeps, 'clock' | 'store'>; inside: Inside; once: Once; people: People },
-  ) {
+  /** The counters of the menu. */
+  readonly counters: () => ReturnType<MenuCounters>
+
+  constructor(context: Context, person: Person, { counters, deps, inside, once, people }: VisitParts) {
     const { session, user } = person
     this.context = context
     this.person = person
@@ -101,6 +114,7 @@ export class Visit {
     this.#people = people
     this.#once = once
     this.now = () => deps.clock.now()
+    this.counters = () => counters(this)
     this.#caller = {
       userKey: this.account.key,
       userId: this.account.id,

@@ -181,6 +181,7 @@ test('a webhook that fails looks so in the list, on its page and on the overview
   await set('consecutive_failures = 4')
   for (const path of ['/webhooks', page]) assert.match((await ann.open(path)).text, /failing[^]*4 failures/, path)
   assert.match((await ann.open('/')).text, /The webhook[^]*is failing/)
+  assert.match((await ann.open('/mail')).text, /title="failing"\s*>\d+</)
   await set(`status = 'disabled', disabled_reason = 'failures'`)
   assert.match((await ann.open(page)).text, /Disabled because[^]*Too many attempts failed/)
   await set(`status = 'active', disabled_reason = null, consecutive_failures = 0`)

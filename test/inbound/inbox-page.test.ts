@@ -51,11 +51,14 @@ test('a message is new until it was opened, and again when it is marked so', asy
   )
   assert.equal(await unread(), 1)
   assert.match((await ann.open(`/inboxes/${inbox}`)).text, /<strong>Ada b<\/strong>|<strong>Ada &lt;b&gt;<\/strong>/)
-  assert.match((await ann.open('/inboxes')).text, /<strong>1<\/strong>/)
+  const list = (await ann.open('/inboxes')).text
+  assert.match(list, /<strong>1<\/strong>/)
+  assert.match(list, /title="unread"\s*>1<span class="hidden"> unread</, 'the menu counts it')
 
   const opened = await ann.open(`/inboxes/${inbox}/mail/${id}`)
   assert.match(opened.text, /sender not proven/)
   assert.equal(await unread(), 0)
+  assert.doesNotMatch((await ann.open('/inboxes')).text, /title="unread"/)
   assert.deepEqual(await messages('?filter[seen]=false'), [])
   assert.match((await ann.open(`/inboxes/${inbox}?show=unread`)).text, /All is read/)
 
