@@ -5,3 +5,6 @@ export const upTo = (text: string, end: string | RegExp): string => text.split(e
 
 /** A text after the last `mark`, one character; the whole text when it has none. */
 export const afterLast = (text: string, mark: string): string => text.slice(text.lastIndexOf(mark) + 1)
+
+/** A text with its first letter as a capital. */
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)

@@ -15,7 +15,7 @@ import { contacts } from '../campaigns/api-audiences.ts'
 import { campaigns } from '../campaigns/api.ts'
 import { valuesOf } from '../campaigns/render.ts'
 import { countersOf } from './counters.ts'
-import { docsPage } from './docs.ts'
+import { Docs } from './docs.ts'
 import { serveAsset } from './assets.ts'
 import { find, keys } from './find.ts'
 import { form } from '../webui/forms.ts'
@@ -77,7 +77,12 @@ export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void
   }
   const { live, people } = shared
   app.get('/assets/:name', (context) => serveAsset(context, context.req.param('name')))
-  app.get('/docs', (context) => docsPage(context, deps.config.http.public_url))
+  const docs = new Docs(deps.config)
+  app.get('/docs', (context) => {
+    const asked = context.req.query('q') ?? ''
+    return asked === '' ? docs.show(context, '') : docs.find(context, asked)
+  })
+  app.get('/docs/:page', (context) => docs.show(context, context.req.param('page')))
   app.route('/', createSignIn({ deps, noticed, ours: (context) => isOurs(deps, context), people }))
   app.post('/sign-out', (context) => signOut(shared, context))
   app.post('/look', (context) => setLook(shared, context))

@@ -19,8 +19,7 @@ export const ASSETS: Readonly<Record<string, string>> = {
   'frame.css': 'browser/frame.css',
   'inter-latin.woff2': '@fontsource-variable/inter/files/inter-latin-wght-normal.woff2',
   'inter-latin-ext.woff2': '@fontsource-variable/inter/files/inter-latin-ext-wght-normal.woff2',
-  'docs.js': 'redoc/bundles/redoc.standalone.js',
-  'docs-start.js': 'browser/docs.ts',
+  'docs.js': 'browser/docs.ts',
   'docs.css': 'browser/docs.css',
 }
 
@@ -58,10 +57,7 @@ export async function makeAsset(name: string): Promise<MadeAsset> {
     const file = createRequire(import.meta.url).resolve(source)
     const octets = readFileSync(file)
     const parts = { [relative(ROOT, file)]: octets.length }
-    if (isPacked(name)) return { octets, parts }
-    // Redoc loads its logo from another host; without it the image is not shown.
-    const script = octets.toString().replaceAll('https://cdn.redoc.ly/redoc/logo-mini.svg', 'data:,')
-    return { octets: Buffer.from(script), parts }
+    return { octets, parts }
   }
   const { build } = await import('esbuild')
   const { metafile, outputFiles } = await build({

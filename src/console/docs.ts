@@ -1,38 +1,224 @@
-// The API reference: the OpenAPI document, drawn in the browser by Redoc, with this server's address in its examples.
-// Public.
+// The API reference at /docs, made on the server from the OpenAPI document of this program. Public. A page does not
+// change while the process runs: it is made once for each look and kept compressed.
+import { createHash } from 'node:crypto'
+import { brotliCompressSync, brotliDecompressSync, constants } from 'node:zlib'
 import type { Context } from 'hono'
 import { html } from 'hono/html'
-import { guard } from '../webui/frame.ts'
+import type { Config } from '../base/config.ts'
+import { refuse } from '../base/errors.ts'
+import { openApi } from '../http/server.ts'
+import { guard, head } from '../webui/frame.ts'
+import { icon, mark } from '../webui/icons.ts'
+import { chosenLook } from '../webui/look.ts'
+import type { Html } from '../webui/widgets.ts'
+import { Reference, type ReferencePage } from './reference/document.ts'
+import { call } from './reference/pieces.ts'
+import { quickStart, SECTIONS } from './reference/quick-start.ts'
+import { eventsPage, resourcePage } from './reference/resource-page.ts'
 
-/** Redoc writes inline styles into the page, and makes its own worker for searches. */
-const POLICY =
-  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src blob:; frame-ancestors 'none'; base-uri 'none'"
-
-export function docsPage(context: Context, url: string): Response | Promise<Response> {
-  guard(context, POLICY)
-  return context.html(
-    html`<!doctype html>
-      <html lang="en">
-        <head>
-          <meta charset="utf-8" />
-          <meta name="viewport" content="width=device-width, initial-scale=1" />
-          <title>API reference · Postrider</title>
-          <link rel="stylesheet" href="/assets/docs.css" />
-          <link rel="icon" href="data:," />
-        </head>
-        <body>
-          <header>
-            <a href="/">Back to the console</a> <span>API of ${url}</span>
-            <a href="/api/v1/openapi.json">OpenAPI document</a>
-          </header>
-          <main id="reference" data-server="${url}">
-            <noscript
-              >The reference needs a script; <a href="/api/v1/openapi.json">the OpenAPI document</a> does not.</noscript
-            >
-          </main>
-          <script src="/assets/docs.js"></script>
-          <script type="module" src="/assets/docs-start.js"></script>
-        </body>
-      </html>`,
-  )
+interface KeptPage {
+  tag: string
+  packed: Uint8Array<ArrayBuffer>
 }
+
+/** A page of the reference. */
+interface Shown {
+  /** '' for the first page, undefined for what is found. */
+  name: string | undefined
+  title: string
+  about: string
+  group: string
+  body: Html
+}
+
+const FIRST = 'Quick start'
+/** The indents of the templates are half of a page; those of programs stay. */
+const INDENTS = /(<pre[^]*?<\/pre>)|\n\s+/g
+
+/** The pages of the reference, by the look that the person chose and their address. */
+export class Docs {
+  readonly #config: Config
+  #url = ''
+  readonly #kept = new Map<string, KeptPage>()
+
+  constructor(config: Config) {
+    this.#config = config
+  }
+
+  /** A page by the last part of its address; the first page without one. Throws a refusal (404) when there is none. */
+  async show(context: Context, name: string): Promise<Response> {
+    const key = `${chosenLook(context, 'theme')} ${name}`
+    // The public URL may be set after the start.
+    if (this.#url !== this.#config.http.public_url) this.#kept.clear()
+    this.#url = this.#config.http.public_url
+    const kept = this.#kept.get(key) ?? (await this.#make(context, name))
+    this.#kept.set(key, kept)
+    return answer(context, kept)
+  }
+
+  /** The pages and operations whose names have all of the words. */
+  async find(context: Context, asked: string): Promise<Response> {
+    const reference = this.#reference()
+    const words = asked.toLowerCase().split(/\s+/).filter(Boolean)
+    const found = reference.pages
+      .map((page) => {
+        const has = (text: string): boolean => words.every((word) => text.toLowerCase().includes(word))
+        const operations = page.operations.filter(({ path, summary }) => has(`${page.title} ${path} ${summary}`))
+        return { page, operations }
+      })
+      .filter(({ operations }) => operations.length > 0)
+    const body = html`${
+      found.length === 0
+        ? html`<p class="empty">No page or operation has these words. The list at the side has all pages.</p>`
+        : found.map(
+            ({ operations, page }) =>
+              html`<section>
+                <h2><a href="/docs/${page.name}">${page.title}</a></h2>
+                ${operations.map(
+                  (each) =>
+                    html`<p>
+                        <a href="/docs/${page.name}#${anchorOf(page, each)}">${each.summary}</a>
+                      </p>
+                      ${call(each)}`,
+                )}
+              </section>`,
+          )
+    }`
+    guard(context)
+    const shown = { name: undefined, title: 'Search', about: `What has “${asked}”.`, group: '', body }
+    return context.html(framed(context, reference, shown, asked))
+  }
+
+  #reference(): Reference {
+    return new Reference(openApi(this.#config.http.public_url))
+  }
+
+  async #make(context: Context, name: string): Promise<KeptPage> {
+    const reference = this.#reference()
+    const text = String(await framed(context, reference, this.#shown(reference, name), ''))
+    const octets = Buffer.from(text.replaceAll(INDENTS, (_, program?: string) => program ?? '\n'))
+    return {
+      tag: `"${createHash('sha256').update(octets).digest('base64url').slice(0, 22)}"`,
+      packed: new Uint8Array(brotliCompressSync(octets, { params: { [constants.BROTLI_PARAM_QUALITY]: 5 } })),
+    }
+  }
+
+  #shown(reference: Reference, name: string): Shown {
+    const { rate_burst, rate_limit } = this.#config.api
+    if (name === '')
+      return {
+        name,
+        title: FIRST,
+        group: '',
+        about: 'From a token to the first mail, and what holds for every request.',
+        body: quickStart(reference, { rate_burst, rate_limit }),
+      }
+    const page = reference.pages.find((each) => each.name === name)
+    if (page === undefined) throw refuse('not_found', 'The reference has no page of this name.')
+    return { ...page, body: name === 'events' ? eventsPage(reference, page) : resourcePage(reference, page) }
+  }
+}
+
+/** The place of an operation on its page. */
+const anchorOf = (page: ReferencePage, { id, path }: ReferencePage['operations'][number]): string =>
+  page.name === 'events' ? path : id
+
+function answer(context: Context, { packed, tag }: KeptPage): Response {
+  guard(context)
+  context.header('Cache-Control', 'no-cache')
+  context.header('ETag', tag)
+  // The look is in a cookie.
+  context.header('Vary', 'Accept-Encoding, Cookie')
+  context.header('Content-Type', 'text/html; charset=UTF-8')
+  if (context.req.header('if-none-match') === tag) return context.body(null, 304)
+  if (!/\bbr\b/.test(context.req.header('accept-encoding') ?? ''))
+    return context.body(new Uint8Array(brotliDecompressSync(packed)))
+  context.header('Content-Encoding', 'br')
+  return context.body(packed)
+}
+
+/** The pages at the side, in groups. */
+function sidebar({ pages }: Reference, here: string | undefined): Html {
+  const link = (to: string, name: string, current: boolean): Html =>
+    html`<li><a href="${to}" ${current ? html`aria-current="page"` : ''}>${name}</a></li>`
+  const groups = [...Map.groupBy(pages, ({ group }) => group)]
+  return html`<nav aria-label="Pages of the reference">
+    <details class="menu" open>
+      <summary>${icon('menu')} Pages</summary>
+      <ul>
+        ${link('/docs', FIRST, here === '')}
+        ${SECTIONS.map(([id, title]) => html`<li class="below"><a href="/docs#${id}">${title}</a></li>`)}
+        ${groups.map(
+          ([group, entries]) =>
+            html`<li class="group">${group}</li>
+              ${entries.map(({ name, title }) => link(`/docs/${name}`, title, here === name))}`,
+        )}
+      </ul>
+    </details>
+  </nav>`
+}
+
+/** The pages before and after a page. */
+function neighbours({ pages }: Reference, here: string | undefined): Html | '' {
+  const order = [{ name: '', title: FIRST }, ...pages]
+  const at = order.findIndex(({ name }) => name === here)
+  if (at < 0) return ''
+  const [before, after] = [order[at - 1], order[at + 1]]
+  const to = (name: string): string => (name === '' ? '/docs' : `/docs/${name}`)
+  return html`<nav class="neighbours" aria-label="Pages before and after">
+    ${before ? html`<a class="button plain" rel="prev" href="${to(before.name)}">← ${before.title}</a>` : html`<span></span>`}
+    ${after ? html`<a class="button plain" rel="next" href="${to(after.name)}">${after.title} →</a>` : ''}
+  </nav>`
+}
+
+/** The theme that the person chose, as an attribute of the page. */
+function themed(context: Context): Html | '' {
+  const theme = chosenLook(context, 'theme')
+  return theme === '' ? '' : html`data-theme="${theme}"`
+}
+
+const framed = (
+  context: Context,
+  reference: Reference,
+  { about, body, group, name, title }: Shown,
+  asked: string,
+): Html =>
+  html`<!doctype html>
+    <html lang="en" ${themed(context)}>
+      ${head(`${title} · API reference`, ['docs.js'], ['docs.css'])}
+      <body>
+        <a class="skip" href="#main">To the content</a>
+        <header class="bar">
+          <a class="brand" href="/docs" aria-label="Postrider, API reference">${mark()} <span>Postrider API</span></a>
+          <form class="find" method="get" action="/docs" role="search" aria-label="Reference">
+            ${icon('search')}
+            <input
+              id="find"
+              name="q"
+              type="search"
+              value="${asked}"
+              aria-label="Search the reference"
+              placeholder="Search: page, path or action"
+              autocomplete="off"
+            />
+            <kbd aria-hidden="true">/</kbd>
+          </form>
+          <nav class="ways" aria-label="Elsewhere">
+            <a href="/api/v1/openapi.json">OpenAPI</a> <a href="/">Console</a>
+          </nav>
+        </header>
+        <div class="columns">
+          ${sidebar(reference, name)}
+          <main id="main" class="reference">
+            ${group === '' ? '' : html`<p class="crumbs">${group}</p>`}
+            <header class="head">
+              <div>
+                <h1>${title}</h1>
+                <p class="soft">${about}</p>
+              </div>
+            </header>
+            ${body} ${neighbours(reference, name)}
+          </main>
+        </div>
+      </body>
+    </html>`

@@ -11,8 +11,14 @@ const object = (required: string[], properties: Record<string, JsonObject>): Jso
   required,
   properties,
 })
-const json = (schema: JsonObject): JsonObject => ({ 'application/json': { schema } })
-const form = (schema: JsonObject): JsonObject => ({ 'application/x-www-form-urlencoded': { schema } })
+const json = (schema: JsonObject, example?: JsonObject): JsonObject => ({
+  'application/json': { schema, ...(example ? { example } : {}) },
+})
+const form = (schema: JsonObject, example: JsonObject): JsonObject => ({
+  'application/x-www-form-urlencoded': { schema, example },
+})
+const CLIENT_ID = '019bc186-de00-738a-a9ec-e0b19577265d'
+const REDIRECT = 'http://127.0.0.1:3000/callback'
 
 const REFUSED = json(
   object(['error', 'error_description'], {
@@ -167,6 +173,7 @@ const REGISTER: JsonObject = {
           token_endpoint_auth_method: text('none.'),
           scope: text('mcp:use.'),
         }),
+        { redirect_uris: [REDIRECT], client_name: 'My assistant' },
       ),
     },
     responses: {
@@ -193,6 +200,13 @@ const TOKENS: JsonObject = {
           refresh_token: text('With refresh_token.'),
           resource: text('What the token is for (RFC 8707); /mcp when absent.'),
         }),
+        {
+          grant_type: 'authorization_code',
+          client_id: CLIENT_ID,
+          code: 'CODE',
+          code_verifier: 'VERIFIER',
+          redirect_uri: REDIRECT,
+        },
       ),
     },
     responses: {
@@ -218,6 +232,7 @@ const REVOKE: JsonObject = {
           token_type_hint: text('Not needed.'),
           client_id: text('Whose token it is.'),
         }),
+        { token: 'TOKEN', client_id: CLIENT_ID },
       ),
     },
     responses: {

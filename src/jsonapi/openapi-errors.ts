@@ -67,7 +67,7 @@ function errorSchema(codes: readonly Code[], code: Code, detail: string, source:
     properties: {
       id: { type: 'string', description: 'The id of this occurrence; for a 500 the log has more under this id.' },
       status: { type: 'string', description: 'The HTTP status.', examples: [String(CODES[code][0])] },
-      code: { type: 'string', enum: codes, examples: [code] },
+      code: { type: 'string', enum: codes, description: 'What is wrong, for programs.', examples: [code] },
       title: { type: 'string', description: 'What the code means.', examples: [CODES[code][1]] },
       detail: { type: 'string', description: 'What is wrong here, and how to correct it.', examples: [detail] },
       source: { ...SOURCE, examples: [source] },

@@ -1,5 +1,5 @@
 // Operations of the OpenAPI document: one for each action of a description, with its parameters, headers and refusals.
-import { upTo } from '../base/text.ts'
+import { capital, upTo } from '../base/text.ts'
 import { CODES, must } from '../base/errors.ts'
 import { JSON_API } from './media.ts'
 import { hasTag } from './changed.ts'
@@ -95,8 +95,6 @@ export function operationId({ type }: Resource<never>, action: ActionOf<never>):
   const { one, many } = namesOf(type)
   return action.kind === 'list' ? `list${many}` : `${action.kind === 'show' ? 'get' : action.kind}${one}`
 }
-
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)
 
 export class Operations {
   readonly headers: JsonObject = {}

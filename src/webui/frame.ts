@@ -95,16 +95,17 @@ export interface Page {
   scripts?: readonly string[]
 }
 
-const head = (title: string, scripts: readonly string[]): Html =>
+/** The head of a page, with its scripts, and styles beside those of every page. */
+export const head = (title: string, scripts: readonly string[], styles: readonly string[] = []): Html =>
   html`<head>
     <meta charset="utf-8" />
     <meta name="viewport" content="width=device-width, initial-scale=1" />
     <meta name="htmx-config" content='{"allowEval":false,"includeIndicatorStyles":false,"historyCacheSize":0}' />
     <title>${title} · Postrider</title>
     <link rel="preload" href="/assets/inter-latin.woff2" as="font" type="font/woff2" crossorigin />
-    <link rel="stylesheet" href="/assets/console.css" />
+    ${['console.css', ...styles].map((name) => html`<link rel="stylesheet" href="/assets/${name}" />`)}
     <link rel="icon" href="${FAVICON}" />
-    ${['console.js', ...scripts].map((name) => html`<script type="module" src="/assets/${name}"></script>`)}
+    ${scripts.map((name) => html`<script type="module" src="/assets/${name}"></script>`)}
   </head>`
 
 /** The places that this person may see, in groups. */
@@ -205,7 +206,7 @@ export function page(
   return context.html(
     html`<!doctype html>
       <html lang="en" ${lookOf(context)}>
-        ${head(title, scripts)}
+        ${head(title, ['console.js', ...scripts])}
         <body>
           <a class="skip" href="#main">To the content</a>
           <header class="bar">
@@ -263,7 +264,7 @@ export function plainPage(
   return context.html(
     html`<!doctype html>
       <html lang="en" ${lookOf(context)}>
-        ${head(title, [])}
+        ${head(title, ['console.js'])}
         <body class="narrow">
           <main id="main">
             <p class="brand">${mark()} Postrider</p>

@@ -404,6 +404,7 @@ describe('time and network', () => {
     'smtp/client.ts performance.now': 'a connection grows too old for another mail',
     'checks/grade-tls.ts setTimeout': 'timeouts of a socket',
     'checks/grade-dns.ts setTimeout': 'timeouts of a socket',
+    'console/reference/verifiers.ts Date.now': 'a sample for programs of others',
     'webhooks/dispatch.ts performance.now': 'how long an endpoint took to answer',
   }
   // Where the network is touched, and what other files take from these modules.
@@ -427,7 +428,8 @@ describe('time and network', () => {
     'server/sandbox/start.ts node:net': 'a free port for the sandbox',
     'console/browser/console.ts EventSource': 'the browser asks its own server',
     'console/browser/palette.ts fetch': 'the browser asks its own server',
-    'console/browser/docs.ts fetch': 'the browser asks its own server',
+    'console/reference/samples.ts fetch': 'a sample for programs of others',
+    'console/reference/resource-page.ts node:http': 'the names of statuses',
     'accounts/page-connect.ts fetch': 'a sample for programs of others',
     'console/browser/passkey.ts fetch': 'the browser asks its own server',
     'checks/grade-dns.ts node:dgram': 'questions to the resolver that is graded by',

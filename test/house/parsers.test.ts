@@ -106,6 +106,7 @@ const REASONS: Record<string, readonly string[]> = {
     'smtp/server.ts',
     'smtp/session.ts',
   ],
+  'the OpenAPI document, which this program made': ['console/reference/document.ts'],
   'the sandbox on loopback: its own mail': ['server/sandbox/exchanger.ts'],
 }
 

@@ -6,7 +6,8 @@ export interface PageForm {
   buttons: string[]
 }
 
-const plain = (attribute: string): string =>
+/** What escaped text in HTML says. */
+export const plain = (attribute: string): string =>
   attribute
     .replaceAll('&quot;', '"')
     .replaceAll('&#39;', "'")

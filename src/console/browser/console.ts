@@ -1,20 +1,10 @@
 // Improvements of the pages by a script: parts that are updated after events, times in the reader's time zone, copy
 // buttons, and a confirmation before an action that cannot be undone. Every page works without this script.
 import htmx from 'htmx.org'
+import './frame.ts'
 import './palette.ts'
 import { ask } from './questions.ts'
 import { inUtc, localTimes, tellZone, ZONE } from './times.ts'
-
-document.addEventListener('click', (event) => {
-  const button = event.target instanceof Element && event.target.closest<HTMLButtonElement>('[data-copy]')
-  const text = button && document.getElementById(button.dataset['copy']!)?.textContent
-  if (!button || !text) return
-  void navigator.clipboard.writeText(text).then(() => {
-    const before = button.textContent
-    button.textContent = 'Copied'
-    setTimeout(() => (button.textContent = before), 1500)
-  })
-})
 
 /** A point in time is given in the reader's own zone, and sent in UTC. */
 function localInputs(): void {
@@ -96,17 +86,6 @@ document.addEventListener('pointermove', ({ clientX, target }) => {
   tip.style.setProperty('top', '36px')
 })
 
-// The key "/" moves to the search box, as in many programs.
-document.addEventListener('keydown', (event) => {
-  const box = document.getElementById('q') ?? document.getElementById('find')
-  const { target } = event
-  const typing =
-    target instanceof HTMLElement && (/^(?:input|textarea|select)$/i.test(target.tagName) || target.isContentEditable)
-  if (event.key !== '/' || !box || typing || event.ctrlKey || event.metaKey || event.altKey) return
-  event.preventDefault()
-  box.focus()
-})
-
 /** Whether an update of the page would disturb the person: text is selected or a field has the focus. */
 function busy(): boolean {
   const part = document.getElementById('live')
@@ -167,11 +146,3 @@ tellZone()
 // After a refused form the person is led to the field.
 document.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus()
 for (const toast of document.querySelectorAll('.toast')) setTimeout(() => toast.remove(), SAID)
-// On a small screen the places are behind a button, also after the window was made larger or smaller.
-const menu = document.querySelector<HTMLDetailsElement>('details.menu')
-const small = matchMedia('(max-width: 52rem)')
-const fold = (): void => {
-  if (menu) menu.open = !small.matches
-}
-small.addEventListener('change', fold)
-fold()
