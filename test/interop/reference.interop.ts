@@ -1,0 +1,117 @@
+// The API reference in a real browser: axe-core finds nothing on any page, light and dark, wide and narrow; a language is
+// chosen once; and everything is there without a script.
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { until } from '../kit/until.ts'
+import { absent, LOOKS, startBrowser, type Browser } from './rig/browser.ts'
+import { withPrograms } from './rig/need.ts'
+
+const AXE = readFileSync(join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'), 'utf8')
+
+/** What axe-core says of the page that is open, with every program and every list unfolded. */
+const FAULTS = `const done = arguments[0]
+  for (const each of document.querySelectorAll('main details')) each.open = true
+  axe.run(document).then(({ violations }) =>
+    done(violations.map(({ id, nodes }) => id + ': ' + nodes.map((node) => node.html.slice(0, 200)).join(' '))))`
+
+withPrograms('the API reference in Chromium', absent, () => {
+  let postrider: TestAppliance
+  let browser: Browser
+  const open = (path: string): Promise<unknown> => browser.open(postrider.url + path)
+
+  before(async () => {
+    postrider = await startTestAppliance({ open: true })
+    browser = await startBrowser()
+  })
+  after(async () => {
+    await browser.stop()
+    await postrider.stop()
+  })
+
+  test('axe-core finds nothing on any page; nothing scrolls sideways; nothing comes from elsewhere', async () => {
+    await open('/docs')
+    const paths: string[] = await browser.run(
+      'return [...document.querySelectorAll(".menu a")].map((each) => each.pathname)',
+    )
+    const places = [...new Set(paths), '/docs?q=hold', '/docs?q=nonsense']
+    assert.ok(places.length > 30)
+    for (const [at, [scheme, width]] of LOOKS.entries()) {
+      await browser.emulate(scheme, width)
+      // The first and the last look have each scheme and each width; every piece is on the first pages.
+      for (const path of at === 0 || at === LOOKS.length - 1 ? places : places.slice(0, 4)) {
+        await open(path)
+        await browser.run(AXE)
+        assert.deepEqual(await browser.later(FAULTS), [], `${path}, ${scheme}, ${width}`)
+        const isWide = await browser.run('return document.documentElement.scrollWidth > innerWidth')
+        assert.ok(!isWide, `${path} scrolls sideways at ${width}`)
+        const asked: string[] = await browser.run(
+          'return performance.getEntriesByType("resource").map(({ name }) => name)',
+        )
+        for (const url of asked) assert.ok(url.startsWith(`${postrider.url}/`), url)
+        await browser.shoot(`reference${path.replaceAll(/[^a-z]+/g, '-')}-${scheme}-${width}`)
+      }
+    }
+  })
+
+  /** The languages of the programs that are in sight. */
+  const inSight = (): Promise<string[]> =>
+    browser.run(
+      `return [...document.querySelectorAll('.program')].filter((each) => each.checkVisibility())
+         .map((each) => each.dataset.language)`,
+    )
+
+  test('a language is chosen once, for all programs and pages, and the choice stays in place', async () => {
+    await browser.emulate('light', 1200)
+    await open('/docs/inboxes')
+    assert.deepEqual([...new Set(await inSight())], ['curl'])
+    const top = 'return document.getElementById("deleteInbox-Go").nextElementSibling.getBoundingClientRect().top'
+    await browser.run('document.getElementById("deleteInbox").scrollIntoView()')
+    const before: number = await browser.run(top)
+    await browser.run('document.getElementById("deleteInbox-Go").nextElementSibling.click()')
+    assert.ok(Math.abs((await browser.run(top)) - before) < 2)
+    assert.deepEqual([...new Set(await inSight())], ['Go'])
+    await open('/docs/domains')
+    assert.deepEqual([...new Set(await inSight())], ['Go'])
+  })
+
+  test('a program is copied', async () => {
+    const origin = postrider.url
+    await browser.cdp('Browser.grantPermissions', { origin, permissions: ['clipboardReadWrite'] })
+    await open('/docs/inboxes')
+    await browser.run('document.querySelector("[data-copy=createInbox-Go-code]").click()')
+    const copied = await until(async () => {
+      const text: string = await browser.later(
+        'const done = arguments[0]; navigator.clipboard.readText().then(done, () => done(""))',
+      )
+      return text.startsWith('package main') ? text : undefined
+    }, 'the copy')
+    assert.match(copied, /strings\.NewReader\(`\{\n {2}"data": \{/)
+  })
+
+  test('the list of pages follows what is typed', async () => {
+    await open('/docs')
+    await browser.type('#find', 'inbox')
+    const names: string[] = await browser.run(
+      'return [...document.querySelectorAll(".menu li:not([hidden])")].map((each) => each.textContent.trim())',
+    )
+    assert.deepEqual(names, ['Inboxes'])
+  })
+
+  test('everything is there without a script', async () => {
+    await browser.cdp('Emulation.setScriptExecutionDisabled', { value: true })
+    try {
+      await open('/docs/inboxes')
+      await browser.click('#createInbox-Python + label')
+      const shown = await browser.run(
+        `return document.getElementById('createInbox-Python-code').checkVisibility() &&
+           !document.getElementById('createInbox-curl-code').checkVisibility()`,
+      )
+      assert.ok(shown)
+    } finally {
+      await browser.cdp('Emulation.setScriptExecutionDisabled', { value: false })
+    }
+  })
+})
