@@ -12,14 +12,20 @@ const time = (about: string) => field(z.iso.datetime(), { kind: 'time', sort: tr
 const single = { read: 'single' } as const
 
 const attachment = z.object({
-  id: z.string(),
-  filename: z.string().nullable(),
-  content_type: z.string(),
-  size: z.int(),
-  content_id: z.string().nullable(),
-  disposition: z.enum(['attachment', 'inline']),
+  id: z.string().describe('For the address of its download.'),
+  filename: z.string().nullable().describe('The name that the sender gave it.'),
+  content_type: z.string().describe('The media type that the sender named.'),
+  size: z.int().describe('Its size in bytes.'),
+  content_id: z.string().nullable().describe('What the HTML names it by, as cid:ID.'),
+  disposition: z.enum(['attachment', 'inline']).describe('A file, or a part of the HTML.'),
 })
-const verdicts = z.object({ spf: z.string(), dkim: z.string(), dmarc: z.string(), arc: z.string() })
+const verdict = (about: string) => z.string().describe(`${about}: pass, fail, none and so on (RFC 8601).`)
+const verdicts = z.object({
+  spf: verdict('Whether the sending host may send for the domain of the envelope'),
+  dkim: verdict('Whether a signature is right'),
+  dmarc: verdict('Whether the domain of From: stands behind it'),
+  arc: verdict('Whether the chain of forwarders is right'),
+})
 const params = ['filter', 'sort', 'include', 'fields', 'page'] as const
 
 export const inboundEmails = definer<ApiDeps & Pick<StoredDeps, 'inboundReader'>>()('inbound-emails', {

@@ -43,7 +43,10 @@ export function exampleOf(schema: JsonObject, components: JsonObject = {}): unkn
   }
 }
 
-/** An example document that creates a resource with only its required members, or changes one attribute. */
+/**
+ * An example document that creates a resource with only its required members, or changes one attribute. Where one of
+ * several attributes must be there, it is the first that has an example.
+ */
 export function requestExample(
   resource: Resource<never>,
   kind: 'create' | 'update',
@@ -51,7 +54,9 @@ export function requestExample(
   schemaOf: (field: Field) => JsonObject,
 ): JsonObject {
   const fields = Object.entries(resource.attributes).filter(([, field]) => field[kind])
-  const shown = kind === 'create' ? fields.filter(([, { create }]) => create === 'required') : fields.slice(0, 1)
+  const required = fields.filter(([, { create }]) => kind === 'create' && create === 'required')
+  const first = kind === 'create' ? fields.filter(([, { example }]) => example !== undefined) : fields
+  const shown = required.length > 0 ? required : first.slice(0, 1)
   const related = Object.entries(resource.relationships ?? {}).filter(([, { create }]) => kind === 'create' && create)
   return {
     data: {

@@ -88,19 +88,23 @@ const MEDIA_TYPE = /^[\w.+-]+\/[\w.+-]+(?: *; *(?!(?:file)?name=)[\w-]+=(?:[\w.+
 export const attachment = () =>
   z
     .strictObject({
-      content: base64.optional(),
-      path: line(2000).optional(),
-      filename: line(255).refine(
-        (name) => name.trim() !== '' && !/[/\\]/.test(name),
-        'must be a file name without a path',
-      ),
+      content: base64.optional().describe('The file as base64; this or `path`.'),
+      path: line(2000).optional().describe('An https URL that the file is fetched from before the answer.'),
+      filename: line(255)
+        .refine((name) => name.trim() !== '' && !/[/\\]/.test(name), 'must be a file name without a path')
+        .describe('Its name, without a path.'),
       content_type: line(127)
         .regex(MEDIA_TYPE, 'must be a media type such as "application/pdf" or "text/calendar; method=REQUEST"')
-        .optional(),
+        .optional()
+        .describe('Its media type; found out from the file when absent.'),
       content_id: line(78)
         .regex(/^[\w.!#$%&'*+/=?^`{|}~@-]+$/, 'must be letters, digits and . _ - @ without spaces or angle brackets')
-        .optional(),
-      disposition: z.enum(['attachment', 'inline'], { error: 'must be attachment or inline' }).optional(),
+        .optional()
+        .describe('What the HTML names it by, as cid:ID.'),
+      disposition: z
+        .enum(['attachment', 'inline'], { error: 'must be attachment or inline' })
+        .optional()
+        .describe('A file, or a part of the HTML.'),
     })
     .superRefine(({ content, path }, context) => {
       if ((content === undefined) === (path === undefined))

@@ -41,24 +41,24 @@ const more = (about: string) =>
 const timeOrNull = (about: string) => field(z.iso.datetime().nullable(), { kind: 'time', about })
 
 const recipient = z.object({
-  address: z.string(),
-  role: z.enum(valuesOf('deliveries', 'role')),
-  status: z.enum(EMAIL_STATUSES),
-  smtp_code: z.int().min(0).nullable(),
-  enhanced_code: z.string().nullable(),
-  response: z.string().nullable(),
-  remote_mta: z.string().nullable(),
-  attempts: z.int().min(0),
-  next_attempt_at: z.iso.datetime().nullable(),
+  address: z.string().describe('Whom the mail is for.'),
+  role: z.enum(valuesOf('deliveries', 'role')).describe('The field of the mail that names it.'),
+  status: z.enum(EMAIL_STATUSES).describe('What became of the mail to this recipient.'),
+  smtp_code: z.int().min(0).nullable().describe('The code of the last reply, such as 250 or 550.'),
+  enhanced_code: z.string().nullable().describe('The enhanced code of the last reply, such as 5.1.1.'),
+  response: z.string().nullable().describe('The words of the last reply.'),
+  remote_mta: z.string().nullable().describe('The mail exchanger that replied.'),
+  attempts: z.int().min(0).describe('How often it was tried.'),
+  next_attempt_at: z.iso.datetime().nullable().describe('When it is tried next, while it waits.'),
 })
 
 /** An attachment as answers show it: without its content. */
 const attached = z.object({
-  filename: z.string(),
-  content_type: z.string(),
-  content_id: z.string().nullable(),
-  disposition: z.enum(['attachment', 'inline']),
-  size: z.int(),
+  filename: z.string().describe('Its name.'),
+  content_type: z.string().describe('Its media type.'),
+  content_id: z.string().nullable().describe('What the HTML names it by, as cid:ID.'),
+  disposition: z.enum(['attachment', 'inline']).describe('A file, or a part of the HTML.'),
+  size: z.int().describe('Its size in bytes.'),
 })
 const UNKEPT = 'null once the body is no longer kept.'
 

@@ -190,12 +190,12 @@ export const webhooks = define('webhooks', {
 })
 
 const attempt = z.object({
-  number: z.int(),
-  at: z.iso.datetime(),
-  duration: z.int(),
-  response_status: z.int().nullable(),
-  response_body: z.string().nullable(),
-  reason: z.string().nullable(),
+  number: z.int().describe('From 1.'),
+  at: z.iso.datetime().describe('When it was sent.'),
+  duration: z.int().describe('How long it took, in ms.'),
+  response_status: z.int().nullable().describe('The status of the answer; null without one.'),
+  response_body: z.string().nullable().describe('The beginning of the answer.'),
+  reason: z.string().nullable().describe('Why there was no answer.'),
 })
 
 export const outboundWebhooks = define('outbound-webhooks', {

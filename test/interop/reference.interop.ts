@@ -1,5 +1,5 @@
-// The API reference in a real browser: axe-core finds nothing on any page, light and dark, wide and narrow; a language is
-// chosen once; and everything is there without a script.
+// The API reference in a real browser: axe-core finds nothing on any page, light and dark, wide and narrow; a language
+// is chosen once; and everything is there without a script.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
