@@ -11,6 +11,8 @@ export interface AttributeRow {
   limits: string[]
   /** The values that are allowed, when they are listed. */
   values: string[]
+  /** When an answer shows it, where that is not always. */
+  when?: string
 }
 
 /** The alternatives of a schema, without null; whether null is one of them. */
@@ -131,13 +133,8 @@ function relationshipRows(reference: Reference, schema: JsonSchema | undefined):
   })
 }
 
-/** When an answer shows an attribute, where that is not always. */
-export interface ShownRow extends AttributeRow {
-  when: string
-}
-
 /** The attributes of the resource that the operations of a page answer with, out of all ways to show it. */
-export function answerRows(reference: Reference, resources: readonly JsonSchema[]): ShownRow[] {
+export function answerRows(reference: Reference, resources: readonly JsonSchema[]): AttributeRow[] {
   const views = resources.map((each) => {
     const { properties = {} } = reference.resolve(each)
     const attributes = properties['attributes'] ?? {}
@@ -153,12 +150,16 @@ export function answerRows(reference: Reference, resources: readonly JsonSchema[
     if (!inner && alone && !alone.rows.some(({ name }) => name === row.name)) return { ...row, when: ONCE }
     if (!inner && listed && alone && alone.shown.has(row.name) && !listed.shown.has(row.name))
       return { ...row, when: UNLISTED }
-    return { ...row, when: '' }
+    return row
   })
 }
 
 const ONCE = 'Shown once: in the answer that makes it.'
 const UNLISTED = 'Lists show it only when `fields[…]` names it.'
+
+/** The members of what this server sends: it sends them, so none is marked as required. */
+export const sentRows = (reference: Reference, schema: JsonSchema, above = ''): AttributeRow[] =>
+  rowsOf(reference, schema, above).map((row) => ({ ...row, required: false }))
 
 /** The schemas of the resources in the answers of an operation. */
 export function resourcesIn(reference: Reference, document: JsonSchema | undefined): JsonSchema[] {

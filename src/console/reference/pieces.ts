@@ -74,8 +74,6 @@ const breakable = (path: string): Html =>
 interface AttributeShown extends Partial<AttributeRow> {
   name: string
   about: string
-  /** When an answer shows it, where that is not always. */
-  when?: string
 }
 
 /** Values that are listed up to this number are in sight; more of them are folded. */

@@ -4,7 +4,7 @@ import { CODES } from '../../base/errors.ts'
 import { namesIn } from '../../base/one-of.ts'
 import { MAIL_BODY, USUAL_BODY } from '../../jsonapi/body.ts'
 import { count, type Html } from '../../webui/widgets.ts'
-import { rowsOf } from './attributes.ts'
+import { sentRows } from './attributes.ts'
 import type { Reference } from './document.ts'
 import { attributeTable, codeBlock, codeTabs, programsOf, prose } from './pieces.ts'
 import { samplesOf } from './samples.ts'
@@ -128,7 +128,7 @@ function refusing(reference: Reference): Html {
     ],
   }
   // The codes have a list of their own.
-  const rows = errors ? rowsOf(reference, errors).map((row) => ({ ...row, values: [] })) : []
+  const rows = errors ? sentRows(reference, errors).map((row) => ({ ...row, values: [] })) : []
   const codes = namesIn(CODES).map((code) => ({
     name: code,
     type: String(CODES[code][0]),
@@ -200,9 +200,9 @@ const paging = (reference: Reference): Html =>
       ${attributeTable('Links of a list', linksOf(reference))}`,
   )
 
-const linksOf = (reference: Reference): ReturnType<typeof rowsOf> => [
-  ...rowsOf(reference, reference.schemas['CollectionLinks'] ?? {}, 'links.'),
-  ...rowsOf(reference, reference.schemas['CollectionMeta'] ?? {}, 'meta.'),
+const linksOf = (reference: Reference): ReturnType<typeof sentRows> => [
+  ...sentRows(reference, reference.schemas['CollectionLinks'] ?? {}, 'links.'),
+  ...sentRows(reference, reference.schemas['CollectionMeta'] ?? {}, 'meta.'),
 ]
 
 function repeating(reference: Reference): Html {

@@ -4,7 +4,7 @@ import { html } from 'hono/html'
 import { capital } from '../../base/text.ts'
 import { exampleOf } from '../../jsonapi/openapi-examples.ts'
 import type { Html } from '../../webui/widgets.ts'
-import { answerRows, requestRows, resourcesIn, rowOf, rowsOf } from './attributes.ts'
+import { answerRows, requestRows, resourcesIn, rowOf, sentRows, type AttributeRow } from './attributes.ts'
 import type { JsonSchema, Operation, Reference, ReferencePage } from './document.ts'
 import { refersTo } from './document.ts'
 import { attributeTable, call, codeBlock, codeTabs, programsOf, prose } from './pieces.ts'
@@ -97,7 +97,7 @@ function answerShown(reference: Reference, operation: Operation, before: readonl
 
 /** An operation: what it does beside the programs that call it. */
 function operationShown(reference: Reference, operation: Operation, before: readonly Operation[]): Html {
-  const { body, id, more, parameters, scope, signed, summary } = operation
+  const { body, id, more, parameters, scope, summary } = operation
   const rows = parameters.map(({ description = '', in: where, name, required = false, schema }) => {
     const row = rowOf(reference, name, { ...schema, description }, required)
     return where === 'query' ? row : { ...row, type: where === 'path' ? 'in the path' : 'header' }
@@ -106,9 +106,7 @@ function operationShown(reference: Reference, operation: Operation, before: read
     <div>
       <h2><a href="#${id}">${summary}</a></h2>
       ${call(operation)} ${more === '' ? '' : html`<p>${prose(more)}</p>`}
-      <p class="soft">
-        ${signed ? (scope === undefined ? 'Needs a token.' : html`Needs a token with the scope <code>${scope}</code>.`) : 'Needs no token.'}
-      </p>
+      ${scope === undefined ? '' : html`<p class="soft">Needs a token with the scope <code>${scope}</code>.</p>`}
       ${rows.length === 0 ? '' : html`<h3>Parameters</h3>`}${attributeTable(`Parameters: ${summary}`, rows)}
       ${body ? html`<h3>Attributes of the request</h3>` : ''}
       ${body ? attributeTable(`Attributes of the request: ${summary}`, requestRows(reference, body.schema)) : ''}
@@ -120,31 +118,26 @@ function operationShown(reference: Reference, operation: Operation, before: read
   </section>`
 }
 
-/** The attributes that the answers of a page hold, resource by resource. */
-function resourcesShown(reference: Reference, { name, operations, title }: ReferencePage): Html {
+/** The attributes of the resources that the answers of a page hold; the members of other answers. */
+function answerTables(
+  reference: Reference,
+  { name, operations, title }: ReferencePage,
+): { id: string; caption: string; rows: readonly AttributeRow[] }[] {
   const found = operations.flatMap((operation) => resourcesIn(reference, mediaOf(operation)?.schema))
   const distinct = [...new Map(found.map((schema) => [refersTo(schema), schema])).values()]
   const rows = answerRows(reference, distinct).map((row) => ({ ...row, required: false }))
-  const plain = operations.flatMap((operation) => {
+  const other = operations.map((operation) => {
     const schema = mediaOf(operation)?.schema
-    const own = schema && resourcesIn(reference, schema).length === 0 ? rowsOf(reference, schema) : []
-    return own.length === 0 ? [] : [{ operation, own }]
+    return {
+      id: `${operation.id}-attributes`,
+      caption: `Members of the answer: ${operation.summary}`,
+      rows: schema && resourcesIn(reference, schema).length === 0 ? sentRows(reference, schema) : [],
+    }
   })
-  return html`${
-    rows.length === 0
-      ? ''
-      : html`<section id="${name}-attributes">
-          <h2><a href="#${name}-attributes">Attributes of answers: ${title.toLowerCase()}</a></h2>
-          ${attributeTable(`Attributes of answers: ${title}`, rows)}
-        </section>`
-  }
-  ${plain.map(
-    ({ operation, own }) =>
-      html`<section id="${operation.id}-attributes">
-        <h2><a href="#${operation.id}-attributes">Members of the answer: ${operation.summary}</a></h2>
-        ${attributeTable(`Members of the answer: ${operation.summary}`, own)}
-      </section>`,
-  )}`
+  return [
+    { id: `${name}-attributes`, caption: `Attributes of answers: ${title.toLowerCase()}`, rows },
+    ...other,
+  ].filter((table) => table.rows.length > 0)
 }
 
 /** What is on a page, with links to it. */
@@ -156,15 +149,24 @@ const contents = (entries: readonly (readonly [anchor: string, entry: Html | str
   </nav>`
 
 /** The page of a resource. */
-export const resourcePage = (reference: Reference, page: ReferencePage): Html =>
-  html`${contents(
-    page.operations.map(({ id, method, summary }) => [
-      id,
-      html`<b class="method ${method.toLowerCase()}">${method}</b> ${summary}`,
-    ]),
-  )}
+export function resourcePage(reference: Reference, page: ReferencePage): Html {
+  const tables = answerTables(reference, page)
+  return html`${contents([
+    ...page.operations.map(
+      ({ id, method, summary }) =>
+        [id, html`<b class="method ${method.toLowerCase()}">${method}</b> ${summary}`] as const,
+    ),
+    ...tables.map(({ caption, id }) => [id, caption] as const),
+  ])}
   ${page.operations.map((each, at) => operationShown(reference, each, page.operations.slice(0, at)))}
-  ${resourcesShown(reference, page)}`
+  ${tables.map(
+    ({ caption, id, rows }) =>
+      html`<section id="${id}">
+        <h2><a href="#${id}">${caption}</a></h2>
+        ${attributeTable(caption, rows)}
+      </section>`,
+  )}`
+}
 
 /** The page of the events: what each is about, and what its request holds. */
 export function eventsPage(reference: Reference, { operations }: ReferencePage): Html {
@@ -204,7 +206,7 @@ export function eventsPage(reference: Reference, { operations }: ReferencePage):
           <p>
             ${prose(capital(operation.more === '' ? operation.summary : `${operation.summary}. ${operation.more}`))}
           </p>
-          ${data ? attributeTable(`Data of ${operation.path}`, rowsOf(reference, data)) : ''}
+          ${data ? attributeTable(`Data of ${operation.path}`, sentRows(reference, data)) : ''}
         </div>
         <div class="aside">
           ${codeBlock(`${operation.id}-body`, `Body of ${operation.path}`, JSON.stringify(operation.body?.example, null, 2))}
