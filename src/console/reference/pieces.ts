@@ -42,24 +42,33 @@ export const codeTabs = (id: string, label: string, programs: readonly (readonly
     )}
   </fieldset>`
 
-export const ID = '019bc186-de00-738a-a9ec-e0b19577265d'
+/** The id of the examples of the document. */
+const ID = '019bc186-de00-738a-a9ec-e0b19577265d'
 const IN_PATH: Record<string, string> = { recipient: 'ann%40example.net' }
+
+/** The URL of an operation, with examples in the place of its parameters. */
+export function addressOf({ parameters, path, server }: Operation): string {
+  const needed = parameters.filter((each) => each.in === 'query' && each.required === true)
+  const query = needed.map(
+    ({ name, schema: { enum: [first] = [] } }) => `${name}=${typeof first === 'string' ? first : name.toUpperCase()}`,
+  )
+  const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => IN_PATH[name] ?? ID)
+  return `${server}${filled}${query.length === 0 ? '' : `?${query.join('&')}`}`
+}
+
+/** The media type of what an operation answers with when it succeeds; undefined when that has no body. */
+export const answerType = ({ answers }: Operation): string | undefined => Object.keys(answers[0]?.[1].content ?? {})[0]
 
 /** The programs for an operation, with what it is called with in place of its example. */
 export function programsOf(operation: Operation, value: unknown = operation.body?.example): [SampleLanguage, string][] {
-  const { answers, body, method, parameters, path, server, signed } = operation
-  const needed = parameters.filter((each) => each.in === 'query' && each.required === true)
-  const query = needed
-    .map(({ name, schema }) => `${name}=${typeof schema.enum?.[0] === 'string' ? schema.enum[0] : name.toUpperCase()}`)
-    .join('&')
-  const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => IN_PATH[name] ?? ID)
-  const content = Object.keys(answers[0]?.[1].content ?? {})[0]
+  const { body, method, signed } = operation
+  const type = answerType(operation)
   return samplesOf({
     method,
-    url: `${server}${filled}${query === '' ? '' : `?${query}`}`,
+    url: addressOf(operation),
     signed,
     body: body && { type: body.type, value },
-    answer: content === undefined ? 'nothing' : /\bjson$/.test(content) ? 'json' : 'file',
+    answer: type === undefined ? 'nothing' : /\bjson$/.test(type) ? 'json' : 'file',
   })
 }
 

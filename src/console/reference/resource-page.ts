@@ -5,9 +5,8 @@ import { capital } from '../../base/text.ts'
 import { exampleOf } from '../../jsonapi/openapi-examples.ts'
 import type { Html } from '../../webui/widgets.ts'
 import { answerRows, requestRows, resourcesIn, rowOf, sentRows, type AttributeRow } from './attributes.ts'
-import type { JsonSchema, Operation, Reference, ReferencePage } from './document.ts'
-import { refersTo } from './document.ts'
-import { attributeTable, call, codeBlock, codeTabs, programsOf, prose } from './pieces.ts'
+import { refersTo, type JsonSchema, type Operation, type Reference, type ReferencePage } from './document.ts'
+import { addressOf, answerType, attributeTable, call, codeBlock, codeTabs, programsOf, prose } from './pieces.ts'
 
 const isGood = (status: string): boolean => /^[23]/.test(status)
 
@@ -90,7 +89,7 @@ function answerShown(reference: Reference, operation: Operation, before: readonl
   return html`<h3>Answer</h3>
     ${
       same
-        ? html`<p>As of <a href="#${same.id}">${same.summary}</a>.</p>`
+        ? html`<p>Like that of <a href="#${same.id}">${same.summary}</a>.</p>`
         : codeBlock(`${operation.id}-answer`, `Answer: ${operation.summary}`, text)
     }`
 }
@@ -113,7 +112,12 @@ function operationShown(reference: Reference, operation: Operation, before: read
       ${answersOf(operation)}
     </div>
     <div class="aside">
-      ${codeTabs(id, summary, programsOf(operation))} ${answerShown(reference, operation, before)}
+      ${
+        answerType(operation) === 'text/html'
+          ? codeBlock(`${id}-address`, 'For a browser', addressOf(operation))
+          : codeTabs(id, summary, programsOf(operation))
+      }
+      ${answerShown(reference, operation, before)}
     </div>
   </section>`
 }
@@ -156,7 +160,7 @@ export function resourcePage(reference: Reference, page: ReferencePage): Html {
       ({ id, method, summary }) =>
         [id, html`<b class="method ${method.toLowerCase()}">${method}</b> ${summary}`] as const,
     ),
-    ...tables.map(({ caption, id }) => [id, caption] as const),
+    ...tables.filter(({ id }) => id === `${page.name}-attributes`).map(({ caption, id }) => [id, caption] as const),
   ])}
   ${page.operations.map((each, at) => operationShown(reference, each, page.operations.slice(0, at)))}
   ${tables.map(
@@ -185,7 +189,6 @@ export function eventsPage(reference: Reference, { operations }: ReferencePage):
         (first?.parameters ?? []).map(({ description = '', name }) => ({
           name,
           type: 'header',
-          required: true,
           about: description,
         })),
       )}
