@@ -9,6 +9,7 @@ import { field, parentOf, type Call } from '../jsonapi/resource.ts'
 import { addAudience, audienceById, changeAudience, removeAudience } from './audiences.ts'
 import { addContact, changeContact, removeContact } from './contacts.ts'
 import { importContacts, LONE_SURROGATE, MAX_KEYS, MAX_OBJECT, type ImportItem } from './import-with-status.ts'
+import { nameOfCaller } from '../identity/users.ts'
 import { normalised } from '../suppressions/stops.ts'
 import { findOwned, type ListedRow } from '../store/list.ts'
 import { holding } from '../jsonapi/fields.ts'
@@ -255,7 +256,9 @@ export const contactImports = define('contact-imports', {
       run: async (call) => {
         const { contacts: items } = call.attributes
         const audience = parentOf(audiences, call)
-        const result = await importContacts(call.parts, audienceById(call.parts.store, audience.id) ?? audience, items)
+        const { store } = call.parts
+        const there = audienceById(store, audience.id) ?? audience
+        const result = await importContacts(call.parts, there, items, nameOfCaller(store, call.caller))
         return { row: { key: 0, id: newId(call.now), ...result } }
       },
     },

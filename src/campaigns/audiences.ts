@@ -32,6 +32,10 @@ export function addAudience(
     name,
     description,
     contacts_count: 0,
+    subscribed_count: 0,
+    unsubscribed_count: 0,
+    bounced_count: 0,
+    complained_count: 0,
     created_at: now,
     updated_at: now,
   }
@@ -50,9 +54,53 @@ export function changeAudience(
 
 export function removeAudience({ clock, store }: AudienceDeps, key: number): Promise<void> {
   const now = clock.now()
-  return store.write(
-    (tx) => void tx.run(db.updateTable('audiences').set({ deleted_at: now, updated_at: now }).where('key', '=', key)),
+  return store.write((tx) => {
+    tx.run(db.updateTable('audiences').set({ deleted_at: now, updated_at: now }).where('key', '=', key))
+    tx.run(db.deleteFrom('list_imports').where('audience_key', '=', key))
+    tx.run(db.deleteFrom('audience_days').where('audience_key', '=', key))
+  })
+}
+
+/** How many contacts of an audience have each status. Triggers keep the numbers, so that nobody counts contacts. */
+export type AudienceCounts = Pick<
+  Audience,
+  'subscribed_count' | 'unsubscribed_count' | 'bounced_count' | 'complained_count'
+>
+
+export function countsOf(reader: Reader, audienceKey: number): AudienceCounts {
+  return reader.one(
+    db
+      .selectFrom('audiences')
+      .select(['subscribed_count', 'unsubscribed_count', 'bounced_count', 'complained_count'])
+      .where('key', '=', audienceKey),
   )
+}
+
+/** How many were subscribed at the end of each of these days (UTC, days since the epoch), the last one included. */
+export function growthOf(
+  reader: Reader,
+  { key, subscribed_count }: Pick<Audience, 'key' | 'subscribed_count'>,
+  { days, last }: { days: number; last: number },
+): { day: number; subscribed: number }[] {
+  const changes = reader.all(
+    raw<{ day: number; subscribed: number }>(
+      `select day, subscribed from audience_days where audience_key = ? and day > ?
+       union all select * from (select day, subscribed from audience_days
+         where audience_key = ? and day <= ? order by day desc limit 1)
+       order by day`,
+      [key, last - days, key, last - days],
+    ),
+  )
+  const first = changes[0]?.day ?? last
+  const by = new Map(changes.map(({ day, subscribed }) => [day, subscribed]))
+  const points: { day: number; subscribed: number }[] = []
+  let subscribed = changes[0]?.subscribed ?? 0
+  for (let day = Math.max(first, last - days + 1); day < last; day++) {
+    subscribed = by.get(day) ?? subscribed
+    points.push({ day, subscribed })
+  }
+  // Contacts that are deleted change the number without a time; the present number is right all the same.
+  return [...points, { day: last, subscribed: subscribed_count }]
 }
 
 /** An audience that is not removed, by its public id. */

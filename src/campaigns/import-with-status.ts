@@ -10,6 +10,7 @@ import { keptForm, type Reason } from '../suppressions/suppressions.ts'
 import type { Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { Audience } from './audiences.ts'
+import { noteImport, type ImportNote, type PastImport, type RefusedLine } from './import-history.ts'
 import { contactAddress, insert, type Contact, type ContactDeps, type NewContact } from './contacts.ts'
 
 /** What a list says of a contact (D71), in order: each stops at least as much mail as the one before it. */
@@ -53,6 +54,17 @@ export interface ImportedLot {
   counts: ImportCounts
   /** The contacts that could not be imported, by their index in the lot. */
   problems: { index: number; reason: string }[]
+  /** What the history says of the import. */
+  past?: PastImport
+}
+
+export interface ImportWays {
+  /** Nothing is written: the counts are those that an import would give. */
+  dry?: boolean
+  /** Contacts that are there keep their name and fields; who left is suppressed all the same. */
+  keep?: boolean
+  /** What the history notes; nothing without it. */
+  note?: ImportNote | undefined
 }
 
 /** Limits of custom fields and preferences, the same as in the API. */
@@ -74,18 +86,22 @@ export async function importContactsWithStatus(
   { clock, keyring, store }: ContactDeps,
   audience: Audience,
   lot: readonly ContactWithStatus[],
-  dry = false,
+  { dry = false, keep = false, note }: ImportWays = {},
 ): Promise<ImportedLot> {
   try {
     return await store.write((tx) => {
       const now = clock.now()
       const done: ImportedLot = { counts: noCounts(), problems: [] }
       for (const [index, contact] of lot.entries()) {
-        const outcome = importOne(tx, keyring, audience, contact, now)
+        const outcome = importOne(tx, { audience, keep, keyring, now }, contact)
         if (typeof outcome === 'string') done.counts[outcome]++
         else done.problems.push({ index, ...outcome })
       }
       if (dry) throw new Undone(done)
+      if (note) {
+        const told = { counts: done.counts, problems: refusedIn(lot, done, note) }
+        done.past = noteImport(tx, audience, note, told, now)
+      }
       return done
     })
   } catch (thrown) {
@@ -94,12 +110,25 @@ export async function importContactsWithStatus(
   }
 }
 
+/** The problems of a lot as refused lines. */
+const refusedIn = (lot: readonly ContactWithStatus[], { problems }: ImportedLot, { lines }: ImportNote): RefusedLine[] =>
+  problems.map(({ index, reason }) => ({
+    line: lines?.[index] ?? index + 1,
+    detail: reason,
+    cells: [lot[index]!.email],
+  }))
+
+interface Importing {
+  keyring: Keyring
+  audience: Audience
+  keep: boolean
+  now: number
+}
+
 function importOne(
   tx: Tx,
-  keyring: Keyring,
-  audience: Audience,
+  { audience, keep, keyring, now }: Importing,
   { standing, ...contact }: ContactWithStatus,
-  now: number,
 ): keyof ImportCounts | { reason: string } {
   const { domain_key, user_key } = audience
   const { email } = contact
@@ -112,7 +141,7 @@ function importOne(
     return news === undefined || news === 'skipped' ? 'skipped' : 'suppressed'
   const added = insert(tx, keyring, audience, contact, now)
   if (added) return countOf(added.status)
-  const changed = renew(tx, audience, contact, now)
+  const changed = keep ? false : renew(tx, audience, contact, now)
   if (typeof changed === 'object') return changed
   if (news === 'created' || news === 'updated') return standing === 'unsubscribed' ? 'unsubscribed' : 'suppressed'
   return changed ? 'updated' : 'skipped'
@@ -190,10 +219,12 @@ export function importContacts(
   { clock, keyring, store }: ContactDeps,
   audience: Audience,
   items: readonly ImportItem[],
+  by: string,
 ): Promise<ImportResult> {
   return store.write((tx) => {
     const now = clock.now()
     const result: ImportResult = { created: 0, skipped: 0, errors: [] }
+    const refused: RefusedLine[] = []
     for (const [index, item] of items.entries()) {
       const email = 'contact' in item ? contactAddress(item.contact.email) : undefined
       if ('contact' in item && email !== undefined) {
@@ -201,11 +232,13 @@ export function importContacts(
         else result.skipped++
         continue
       }
-      result.skipped++
       const told = 'contact' in item ? item.contact.email : item.email
       const detail = 'contact' in item ? 'is not an email address' : item.problem
       if (result.errors.length < MAX_ERRORS) result.errors.push({ index, email: told, detail })
+      refused.push({ line: index + 1, detail, cells: [told ?? ''] })
     }
-    return result
+    const counts = { ...noCounts(), created: result.created, skipped: result.skipped }
+    noteImport(tx, audience, { by, file: '' }, { counts, problems: refused }, now)
+    return { ...result, skipped: result.skipped + refused.length }
   })
 }

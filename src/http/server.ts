@@ -20,8 +20,10 @@ import { privacyRequests } from '../privacy/api-requests.ts'
 import { logLines, serverSamples } from './api-log.ts'
 import { serverState } from '../checks/api.ts'
 import { receivers, statistics } from '../reputation/api-statistics.ts'
+import { audienceFigures } from '../campaigns/api-figures.ts'
 import { audiences, contactImports, contacts } from '../campaigns/api-audiences.ts'
-import { listImports, suppressionImports } from '../lists/api.ts'
+import { listImports } from '../lists/api-contacts.ts'
+import { suppressionImports } from '../lists/api.ts'
 import { createAuthorize } from './authorize.ts'
 import { API_HEADERS, createDirect, isStrict, STRICT, timesSent, type Direct } from './direct.ts'
 import { createGate } from '../jsonapi/gate.ts'
@@ -76,6 +78,7 @@ export const resources: readonly Resource<AppDeps>[] = [
   statistics,
   receivers,
   suppressionImports,
+  audienceFigures,
   campaignTests,
   campaignLinks,
   spamVerdicts,

@@ -7,7 +7,7 @@ import { must, OperatorError } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { parseAddress } from '../message/address.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
-import { db } from '../store/query.ts'
+import { db, raw } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
 import { endSessions } from './sessions.ts'
 
@@ -199,4 +199,14 @@ export function summaryDue(reader: Reader, before: number): User[] {
 
 export function summaryMade(tx: Tx, { key }: User, at: number): void {
   tx.run(db.updateTable('users').set({ summary_at: at }).where('key', '=', key))
+}
+
+/** Who asks, for a history: the address of a person who is signed in, or the name of a token. */
+export function nameOfCaller(reader: Reader, { person, tokenId }: { person?: true; tokenId: string }): string {
+  const found = reader.first<{ name: string }>(
+    person
+      ? raw('select u.email as name from sessions s join users u on u.key = s.user_key where s.id = ?', [tokenId])
+      : raw('select name from tokens where id = ?', [tokenId]),
+  )
+  return found?.name ?? ''
 }

@@ -3,29 +3,34 @@ import { reasonIn, workersOf } from '../webui/apart.ts'
 import type { Form } from '../webui/place.ts'
 import type { ImportWishes } from './contact-columns.ts'
 import type { SuppressionWishes } from './suppression-columns.ts'
-import type { HeldContacts, HeldSuppressions, ListJob, Upload } from './upload.ts'
+import type { HeldContacts, HeldLook, HeldSuppressions, ListJob, ListReadApart, Upload } from './upload.ts'
 
 const MAX_FILE = 5 * 1024 * 1024
 const LARGER = 'the import of "postrider contacts" or "postrider suppression" takes larger ones.'
 
-/** The file of a form, or the list that an earlier form held; otherwise a sentence about the error. */
+/** The file of a form, a pasted list, or the list that an earlier form held; otherwise a sentence about the error. */
 export async function uploadIn(given: Form): Promise<Upload | string> {
   const file = given.file('file')
-  const held = given.get('held')
-  if (!file && held === '') return 'Choose a file.'
-  if (file && file.size > MAX_FILE) return `The file has more than 5 MB; ${LARGER}`
-  return file
-    ? { file: file.name, bytes: new Uint8Array(await file.arrayBuffer()) }
-    : { file: given.get('held_name'), bytes: new TextEncoder().encode(held) }
+  const text = given.get('held') || given.get('pasted')
+  if (!file && text.trim() === '') return 'Choose a file, or paste its lines.'
+  const bytes = file ? undefined : new TextEncoder().encode(text)
+  if ((file?.size ?? bytes!.length) > MAX_FILE) return `The file has more than 5 MB; ${LARGER}`
+  return bytes
+    ? { file: given.get('held_name'), bytes }
+    : { file: file!.name, bytes: new Uint8Array(await file!.arrayBuffer()) }
 }
 
-const read = workersOf<ListJob, HeldContacts | HeldSuppressions | string>(new URL('./list-worker.ts', import.meta.url))
+const read = workersOf<ListJob, ListReadApart>(new URL('./list-worker.ts', import.meta.url))
 const failed = (thrown: unknown): string =>
   reasonIn(thrown, `Reading the file takes too much time or memory; ${LARGER}`)
 
 /** A list of people; otherwise a sentence about the error. */
 export const contactsApart = (upload: Upload, contacts: ImportWishes): Promise<HeldContacts | string> =>
   (read({ ...upload, contacts }) as Promise<HeldContacts | string>).catch(failed)
+
+/** The columns of a list of people; otherwise a sentence about the error. */
+export const lookApart = (upload: Upload, contacts: ImportWishes): Promise<HeldLook | string> =>
+  (read({ ...upload, contacts, look: true }) as Promise<HeldLook | string>).catch(failed)
 
 /** A list of suppressions; otherwise a sentence about the error. */
 export const suppressionsApart = (

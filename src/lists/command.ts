@@ -1,7 +1,9 @@
 // `postrider contacts import` and `export`, `postrider suppression import` and `export`: lists from files and to files.
+import { basename } from 'node:path'
 import { Option, type Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import type { Audience } from '../campaigns/audiences.ts'
+import { nameForHistory, noteImport, pastByKey, type ImportNote } from '../campaigns/import-history.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import {
@@ -15,7 +17,8 @@ import { importSuppressions } from '../suppressions/import-with-status.ts'
 import { forTerminal } from '../base/clean-text.ts'
 import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { answer, progress, table, type Terminal } from '../commands/terminal.ts'
-import { contactsIn, readMap, type Columns } from './contact-columns.ts'
+import type { Columns } from './chosen-columns.ts'
+import { contactsIn, readMap } from './contact-columns.ts'
 import { openSource } from './csv-source.ts'
 import { exportContacts, exportSuppressions } from './export.ts'
 import { checkErrors, importList, judge, tooWrong, type Imported, type Judged, type ListImport } from './import.ts'
@@ -89,13 +92,15 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
         const { terminal } = invocation()
         const audience = theAudience(deps.store, name)
         const wishes = { preset: from === undefined ? undefined : PRESETS[from], map: readMap(map) }
+        const history = commandHistory(deps, audience, file)
         const { judged, result } = await importFile(deps, terminal, file, {
           kind: contactsIn(wishes),
           counts: noCounts(),
-          bring: (lot) => importContactsWithStatus(deps, audience, lot, dryRun === true),
+          bring: dryRun ? (lot) => importContactsWithStatus(deps, audience, lot, { dry: true }) : history.bring,
           force: force === true || dryRun === true,
           or: ', name the right columns with --map, or import the others with --force',
         })
+        if (!dryRun) await history.end(result)
         if (dryRun) answer(terminal, foretold(result, judged), (shown) => preview(shown, audience, wishes.preset))
         else answer(terminal, result, (shown) => told(shown, audience, 'were', silence(judged, wishes.preset)))
       }),
@@ -107,6 +112,35 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
     .action((name: string) =>
       withDeps(invocation(), ({ store }) => exportContacts(store, theAudience(store, name), invocation().terminal)),
     )
+}
+
+/** Imports the lots of a file as one import of the history, and adds the lines that were refused at the end. */
+function commandHistory(deps: Deps, audience: Audience, file: string) {
+  const note: ImportNote = { by: 'the command line', file: file === '-' ? '' : nameForHistory(basename(file)) }
+  const noted = new Set<number>()
+  return {
+    bring: async (lot: ContactWithStatus[], lines: number[]) => {
+      const done = await importContactsWithStatus(deps, audience, lot, { note: { ...note, lines } })
+      note.continues = done.past?.key
+      for (const { index } of done.problems) noted.add(lines[index]!)
+      return done
+    },
+    end: ({ errors, more_errors = 0, skipped }: ImportedContacts): Promise<unknown> => {
+      const refused = errors
+        .filter(({ line }) => !noted.has(line))
+        .map(({ line, reason }) => ({ line, detail: reason, cells: [] }))
+      return deps.store.write((tx) => {
+        const before = note.continues === undefined ? undefined : pastByKey(tx, note.continues)
+        const rest = {
+          refused,
+          refusedCount: refused.length + more_errors,
+          passed: Math.max(skipped - (before?.skipped ?? 0), 0),
+          titles: [],
+        }
+        noteImport(tx, audience, { ...note, ...rest }, { counts: noCounts(), problems: [] }, deps.clock.now())
+      })
+    },
+  }
 }
 
 const collected = (value: string, before: string[] = []): string[] => [...before, value]

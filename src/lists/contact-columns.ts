@@ -11,6 +11,7 @@ import {
 } from '../campaigns/import-with-status.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
 import { addressIn, Seen } from './addresses.ts'
+import { chosenColumns, MAX_KEY, objectColumns, type Columns } from './chosen-columns.ts'
 import type { Kind } from './import.ts'
 import type { Preset } from './programs.ts'
 import { forTerminal, hasControls } from '../base/clean-text.ts'
@@ -31,28 +32,17 @@ import {
 
 /** Limits, the same as in the API. */
 const MAX_NAME = 255
-const MAX_KEY = 200
 /** The most titles that a message lists. */
 const LISTED = 12
-
-export interface Columns {
-  /** There are no titles: the first line is a contact. */
-  headless: boolean
-  titles: string[]
-  email: number
-  /** Columns that are joined to one name. */
-  names: number[]
-  standings: Standings
-  /** Columns with JSON objects. */
-  objects: { index: number; member: 'preferences' | 'custom_fields' }[]
-  /** Names of the custom fields by column; undefined for other columns. */
-  fields: (string | undefined)[]
-}
 
 export interface ImportWishes {
   preset?: Preset | undefined
   /** Fields and the titles of their columns; '' means no column. */
   map: ReadonlyMap<string, string>
+  /** What each column is (chosen-columns.ts), in order or by its title, in place of what the titles say. */
+  uses?: readonly string[] | ReadonlyMap<string, string>
+  /** What words of status columns mean that nobody knows, in their plain form. */
+  words?: ReadonlyMap<string, Standing>
   /** The file came through a page, which has no --map: a title has to be changed in the file. */
   page?: true
 }
@@ -81,7 +71,8 @@ const listed = (titles: readonly string[]): string =>
 export const contactsIn =
   (wishes: ImportWishes): Kind<Columns, ContactWithStatus> =>
   (source, first) => {
-    const columns = columnsOf(source, first, wishes)
+    const known = columnsOf(source, first, wishes)
+    const columns = { ...known, standings: { ...known.standings, words: wishes.words } }
     const seen = new Seen()
     return {
       columns,
@@ -93,10 +84,18 @@ export const contactsIn =
     }
   }
 
+/** Whether a file has no titles: its first line is an address. */
+const isHeadless = (titles: readonly string[]): boolean =>
+  titles.length === 1 && contactAddress(titles[0]!) !== undefined
+
 /** The meaning of the columns, from the first record. Throws an OperatorError. */
 function columnsOf(source: { name: string; file: string }, first: readonly string[], wishes: ImportWishes): Columns {
   const titles = first.map((title) => title.trim())
-  if (titles.length === 1 && contactAddress(titles[0]!) !== undefined) return headlessColumns(source, titles, wishes)
+  const { uses } = wishes
+  if (uses && !isHeadless(titles))
+    return chosenColumns(source, titles,
+      titles.map((title, at) => ('get' in uses ? uses.get(title) : uses[at]) ?? 'none'))
+  if (isHeadless(titles)) return headlessColumns(source, titles, wishes)
   const wrong = (sentence: string): never => {
     throw new OperatorError(`${source.name} ${sentence} Nothing was imported.`)
   }
@@ -128,9 +127,7 @@ function columnsOf(source: { name: string; file: string }, first: readonly strin
   const names = namesOf(map, mapped, find, preset, titles)
   if (names.wholes.length > 1) wrong(`has two columns "name"; ${say('name')}.`)
   const standings = mappedStandings(map, mapped, titles, source.file)
-  const objects = open
-    .filter(({ word }) => word === 'attributes' || word === 'preferences')
-    .map(({ index, word }) => ({ index, member: word === 'preferences' ? 'preferences' : 'custom_fields' }) as const)
+  const objects = objectColumns(open)
 
   const given = new Map([...mapped].map(([field, index]) => [index, field]))
   const fields = titles.map((title, index) => {

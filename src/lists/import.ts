@@ -10,7 +10,7 @@ import type { Wrong } from './words.ts'
 
 const LOT = 1000
 /** The most errors that an answer lists. */
-const MAX_ERRORS = 1000
+export const MAX_ERRORS = 1000
 const SAMPLES = 5
 
 /** The columns of a list, and the meaning of its records: an item, or null when there is nothing to bring in. */
@@ -37,7 +37,8 @@ export interface Judged<Columns, Item> {
   /** The first records as they are. */
   head: string[][]
   items: { line: number; item: Item }[]
-  errors: RowError[]
+  /** Each with its cells as they were. */
+  errors: (RowError & { cells: string[] })[]
 }
 
 /** The rows of a list after its titles. The first result has no row when the first line has titles. */
@@ -73,7 +74,7 @@ export async function judge<Columns extends { headless: boolean }, Item>(
     if (++judged.rows <= SAMPLES) judged.head.push(row.record)
     if (isWrong(meaning)) {
       judged.failed++
-      if (judged.errors.length < most) judged.errors.push({ line: row.line, reason: meaning.problem })
+      if (judged.errors.length < most) judged.errors.push({ line: row.line, reason: meaning.problem, cells: row.record })
     } else if (meaning !== null && judged.items.length < most) judged.items.push({ line: row.line, item: meaning })
   }
   if (!found)
@@ -106,6 +107,7 @@ export interface ListImport<Columns, Item, Outcome extends string> {
   /** Brings a lot in; problems are named by their index in the lot. */
   bring: (
     lot: Item[],
+    lines: number[],
   ) => Promise<{ counts: Record<Outcome | 'skipped', number>; problems?: { index: number; reason: string }[] }>
   bar: Progress
   clock: Clock
@@ -141,7 +143,10 @@ export async function importList<Columns extends { headless: boolean }, Item, Ou
   const flush = async (): Promise<void> => {
     const sent = lot
     lot = []
-    const brought = await bring(sent.map(({ item }) => item))
+    const brought = await bring(
+      sent.map(({ item }) => item),
+      sent.map(({ line }) => line),
+    )
     for (const name of namesIn(counts)) counts[name] += brought.counts[name]
     for (const { index, reason } of brought.problems ?? []) wrong(sent[index]!.line, reason)
   }

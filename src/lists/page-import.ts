@@ -1,7 +1,7 @@
 // Lists from a file, in the console. Of people: what the file holds is shown first, and then brought in through the
 // API. The code of the commands says what titles and words mean, and who has left (D71, D127).
 import { html } from 'hono/html'
-import { listImports } from './api.ts'
+import { listImports } from './api-contacts.ts'
 import { isNameIn } from '../base/one-of.ts'
 import { STANDINGS } from '../campaigns/import-with-status.ts'
 import { field, form } from '../webui/forms.ts'

@@ -25,11 +25,21 @@ const HEAD = 64 * 1024
 const MAX_RECORD = 1024 * 1024
 
 const MAGIC: readonly [string, string][] = [
-  ['PK\u0003\u0004', 'a zip archive or a workbook; unpack it, or save its sheet as CSV'],
-  ['\u001f\u008b', 'compressed; unpack it first'],
-  ['\u00d0\u00cf\u0011\u00e0', 'a workbook; save its sheet as CSV'],
-  ['%PDF-', 'a PDF; export the list as CSV'],
+  ['PK\u0003\u0004', 'a zip archive. Unpack it first.'],
+  ['\u001f\u008b', 'compressed. Unpack it first.'],
+  ['\u00d0\u00cf\u0011\u00e0', 'an Excel workbook. Save it as CSV.'],
+  ['%PDF-', 'a PDF. Export the list as CSV.'],
 ]
+
+/** What a file is that is not text; undefined when it may be text. */
+function kindOf(head: Buffer): string | undefined {
+  const start = head.toString('latin1', 0, HEAD)
+  const [mark, what] = MAGIC.find(([each]) => start.startsWith(each)) ?? []
+  if (mark !== MAGIC[0]![0]) return what
+  // A workbook is a zip archive that names its parts near its beginning.
+  if (/\[Content_Types\]\.xml|(?:^|[^\w])xl\//.test(start)) return 'an Excel workbook. Save it as CSV.'
+  return start.includes('opendocument.spreadsheet') ? 'a workbook. Save it as CSV.' : what
+}
 
 /** A list that can be read more than once. */
 export interface ReadableList {
@@ -90,9 +100,8 @@ async function formOf(source: ListSource): Promise<CsvForm> {
   }
   // A character that is cut off at the end of the file is not valid UTF-8 either.
   utf8 &&= decodes(() => decoder.decode())
-  const start = head.toString('latin1', 0, 8)
-  const magic = MAGIC.find(([mark]) => start.startsWith(mark))
-  if (magic) throw new OperatorError(`${source.name} is not CSV but ${magic[1]}.`)
+  const kind = kindOf(head)
+  if (kind !== undefined) throw new OperatorError(`${source.name} is not CSV but ${kind}`)
   const wide = wideOf(head)
   if (zeros && wide === undefined)
     throw new OperatorError(`${source.name} is not text but binary data; export the list as CSV.`)

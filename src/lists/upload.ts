@@ -1,12 +1,14 @@
 // An uploaded list as the console's worker thread reads it (apart.ts).
 import { OperatorError } from '../base/errors.ts'
-import type { ContactWithStatus } from '../campaigns/import-with-status.ts'
+import type { ContactWithStatus, Standing } from '../campaigns/import-with-status.ts'
 import type { Entry } from '../suppressions/import-with-status.ts'
-import { contactsIn, type Columns, type ImportWishes } from './contact-columns.ts'
+import { looseUses, usesOf, type Columns } from './chosen-columns.ts'
+import { contactsIn, type ImportWishes } from './contact-columns.ts'
 import { heldSource } from './csv-source.ts'
 import { checkErrors, judge, type Judged, type Kind } from './import.ts'
 import { counted, listIn, type ReadableList } from './rows.ts'
 import { suppressionsIn, type SuppressionColumns, type SuppressionWishes } from './suppression-columns.ts'
+import { meaningOf, plain, statusColumn } from './words.ts'
 
 export interface Upload {
   bytes: Uint8Array
@@ -14,15 +16,43 @@ export interface Upload {
   file: string
 }
 export type ListJob = Upload &
-  ({ contacts: ImportWishes; suppressions?: undefined } | { suppressions: SuppressionWishes; now: number })
+  (
+    | { contacts: ImportWishes; look?: true; suppressions?: undefined }
+    | { suppressions: SuppressionWishes; now: number; look?: undefined }
+  )
 
 /** All of a list, and the list as text. */
 export type Held<Columns, Item> = Judged<Columns, Item> & { file: string; text: string }
 export type HeldContacts = Held<Columns, ContactWithStatus>
 export type HeldSuppressions = Held<SuppressionColumns, Entry>
 
+/** What stands in a status column: a value, how many rows have it, and what it means; undefined: nobody knows. */
+export interface StatusValue {
+  value: string
+  rows: number
+  meaning: Standing | undefined
+}
+
+/** The columns of a list, as they may be chosen. */
+export interface LookColumns {
+  headless: boolean
+  titles: string[]
+  uses: string[]
+  values: StatusValue[]
+  /** Why the titles say too little; the columns have to be chosen. */
+  problem?: string
+}
+export type HeldLook = Held<LookColumns, never>
+
+export type ListReadApart = HeldContacts | HeldSuppressions | HeldLook | string
+
 const NAME = 'The file'
 const LARGER = 'the import of "postrider contacts" or "postrider suppression" takes larger ones'
+/** The most columns that a page shows. */
+const MAX_COLUMNS = 200
+/** The most values of status columns that a page asks about, and the longest of them. */
+const MAX_VALUES = 40
+const MAX_VALUE = 100
 
 async function held<C extends { headless: boolean }, Item>(
   { bytes, file }: Upload,
@@ -37,9 +67,50 @@ async function held<C extends { headless: boolean }, Item>(
   }
 }
 
+/** Reads only what the columns of a list are, and which words its status columns have. */
+const lookIn =
+  (wishes: ImportWishes): Kind<LookColumns, never> =>
+  (source, first) => {
+    if (first.length > MAX_COLUMNS)
+      throw new OperatorError(`${NAME} has more than ${MAX_COLUMNS} columns; remove some. Nothing was imported.`)
+    const titles = first.map((title) => title.trim())
+    const columns: LookColumns = { headless: false, titles, uses: [], values: [] }
+    try {
+      const known = contactsIn(wishes)(source, first).columns
+      columns.headless = known.headless
+      columns.uses = known.headless ? ['email'] : usesOf(known)
+    } catch (thrown) {
+      if (!(thrown instanceof OperatorError)) throw thrown
+      columns.problem = thrown.message
+      columns.uses = titles.map((_, at) => (Array.isArray(wishes.uses) && wishes.uses[at]) || '')
+      if (columns.uses.includes('')) columns.uses = looseUses(titles, source.file)
+    }
+    const { uses, values } = columns
+    const asked = uses.flatMap((use, index) => (use === 'status' ? [statusColumn(index, titles[index]!)] : []))
+    const found = new Map<string, StatusValue>()
+    return {
+      columns,
+      read(record) {
+        for (const column of asked) {
+          const value = (record[column.index] ?? '').trim()
+          const meaning = meaningOf(value, column)
+          const name = `${String(meaning)} ${plain(value)}`
+          const one = found.get(name)
+          if (one) one.rows++
+          else if (values.length < MAX_VALUES && value.length <= MAX_VALUE && record.length === titles.length) {
+            found.set(name, { value, rows: 1, meaning })
+            values.push(found.get(name)!)
+          }
+        }
+        return null
+      },
+    }
+  }
+
 /** A list that is uploaded; otherwise a sentence about the error. Only of people a page shows first what is wrong. */
-export async function readUpload(job: ListJob): Promise<HeldContacts | HeldSuppressions | string> {
+export async function readUpload(job: ListJob): Promise<ListReadApart> {
   try {
+    if (job.look) return await held(job, lookIn(job.contacts))
     if (!job.suppressions) return await held(job, contactsIn(job.contacts))
     const list = await held(job, suppressionsIn(job.suppressions, job.now))
     checkErrors(NAME, list, '')

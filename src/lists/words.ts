@@ -152,6 +152,8 @@ export interface Standings {
   columns: StatusColumn[]
   /** Each row needs a mark in one of the columns; a row without one is an error. */
   marked: boolean
+  /** What words mean that are in no table, in their plain form, as somebody said. */
+  words?: ReadonlyMap<string, Standing> | undefined
 }
 
 /** The columns that may hold the mail address: those with the clearest titles. */
@@ -203,12 +205,13 @@ export function standingsOf(titles: readonly string[], file: string): Standings 
 export const isMark = (title: string): boolean => MARKS.has(plain(title))
 
 /** The standing of a record's contact: the most serious one in its columns. */
-export function standingIn(record: readonly string[], { columns, marked, whole }: Standings): Standing | Wrong {
+export function standingIn(record: readonly string[], { columns, marked, whole, words }: Standings): Standing | Wrong {
   let standing = whole
   let said = !marked
-  for (const { flag, index, title } of columns) {
+  for (const column of columns) {
+    const { index, title } = column
     const cell = record[index]!.trim()
-    const one = flag ? flagged(cell, flag) : standingOf(cell)
+    const one = meaningOf(cell, column) ?? words?.get(plain(cell))
     if (one === undefined)
       return {
         problem:
@@ -223,6 +226,10 @@ export function standingIn(record: readonly string[], { columns, marked, whole }
     ? standing
     : { problem: `none of ${columns.map(({ title }) => forTerminal(title)).join(', ')} is filled in` }
 }
+
+/** What the cell of a status column means by itself; undefined: nobody knows. */
+export const meaningOf = (cell: string, { flag }: Pick<StatusColumn, 'flag'>): Standing | undefined =>
+  flag ? flagged(cell.trim(), flag) : standingOf(cell)
 
 function flagged(cell: string, { no, yes }: NonNullable<StatusColumn['flag']>): Standing | undefined {
   const flag = flagOf(cell)

@@ -1,4 +1,5 @@
 // The tables of campaigns: audiences, contacts and campaigns.
+import { DAY } from '../base/clock.ts'
 import { CAMPAIGN_STATUSES } from '../states/campaign.ts'
 import { due, flag, id, integer, json, key, oneOf, tablesOf, text, time } from './table.ts'
 
@@ -15,7 +16,50 @@ export const campaignsTables = tablesOf('campaigns', {
       description: text({ null: true, digested: true, person: 'mark' }),
       /** Kept by triggers on contacts. */
       contacts_count: integer(),
+      /** Contacts by status, kept likewise. */
+      subscribed_count: integer(),
+      unsubscribed_count: integer(),
+      bounced_count: integer(),
+      complained_count: integer(),
       deleted_at: time({ null: true }),
+      created_at: time(),
+      updated_at: time(),
+    },
+  },
+  /** How many were subscribed at the end of each day (UTC, days since the epoch) on which that changed. */
+  audience_days: {
+    owned: 'audience_key in (select key from audiences where user_key = ?)',
+    columns: {
+      audience_key: integer(),
+      day: integer(),
+      subscribed: integer(),
+    },
+  },
+  /** The history of imports of contacts. */
+  list_imports: {
+    undigested: 'a record of what was done',
+    columns: {
+      key: key(),
+      id: id(),
+      user_key: integer(),
+      audience_key: integer(),
+      /** Who imported: a person's address, or the name of a token. */
+      made_by: text({ person: 'mark' }),
+      /** The name of the file; '' when there was none. */
+      file: text({ person: 'mark' }),
+      /** What became of the rows, as an import answers it. */
+      created: integer(),
+      updated: integer(),
+      unsubscribed: integer(),
+      suppressed: integer(),
+      skipped: integer(),
+      /** How many rows were refused; they are among the skipped ones. */
+      refused_count: integer(),
+      /** string[]: the titles of the refused lines' cells. */
+      titles: json({ null: true, person: 'mark' }),
+      /** { line, detail, cells }[]: the refused lines, while they are kept. */
+      refused: json({ null: true, person: 'mark', held: true }),
+      refused_until: due({ null: true, ahead: [{ within: 30 * DAY }] }),
       created_at: time(),
       updated_at: time(),
     },

@@ -15,6 +15,7 @@ import { words } from './migrations/0019-words.ts'
 import { inbound } from './migrations/0003-inbound.ts'
 import { lanes } from './migrations/0015-lanes.ts'
 import { leanEvents } from './migrations/0021-lean-events.ts'
+import { lists } from './migrations/0027-lists.ts'
 import { makers } from './migrations/0020-makers.ts'
 import { notices } from './migrations/0008-notices.ts'
 import { oauthAllowed } from './migrations/0009-oauth-allowed.ts'
@@ -54,4 +55,5 @@ export const migrations: readonly string[] = [
   octetsOnce,
   recoveryCodes,
   seen,
+  lists,
 ]

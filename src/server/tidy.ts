@@ -5,6 +5,7 @@ import { forgetClients } from '../identity/oauth-clients.ts'
 import { forgetGrants } from '../identity/oauth-grants.ts'
 import { forgetSessions } from '../identity/sessions.ts'
 import type { AppDeps } from '../http/app-deps.ts'
+import { forgetRefused } from '../campaigns/import-history.ts'
 import { eraseKeys } from '../domains/keys.ts'
 import { removeOld } from '../inbound/stored.ts'
 import { releaseLapsed } from '../delivery/queue/claim.ts'
@@ -38,6 +39,7 @@ export async function tidy(deps: AppDeps, { doubtful, engine, keys }: TidyDeps):
   if (doubtful) return
   if ((await eraseKeys(store, now)) > 0) keys.forget()
   await forgetSoftBounces(store, now)
+  await forgetRefused(store, now)
   await settleReceivers(store, now)
   await forgetGrants(store, now)
   await forgetSessions(store, now)

@@ -180,7 +180,7 @@ test('a file that cannot be read as a whole leaves nothing behind', async () => 
     [`email,name\n${many}\nlast@there.test,a"b"c\n"x"y,z\n`, /Nothing was imported/i],
     [`email,name\n${many}\nx@there.test,"${'x'.repeat(10_000_000)}"\n`, /line 5002 .*1 MB.*quote/],
     [`email,name\n${many}\nx@there.test,${'x'.repeat(10_000_000)}\n`, /line 500[12] .*1 MB/],
-    [Buffer.from('PK\u0003\u0004 and more', 'latin1'), /zip archive or a workbook/],
+    [Buffer.from('PK\u0003\u0004 and more', 'latin1'), /zip archive. Unpack it first/],
     [Buffer.from([0x7f, 0x45, 0x4c, 0x46, 2, 1, 1, 0, 0, 0, 0, 9]), /binary data/],
     ['ann@there.test,Ann\nbob@there.test,Bob\n', /begins with a contact/],
     ['a heading\n\nemail,name\na@there.test,Ann\n', /no column "email"/],
