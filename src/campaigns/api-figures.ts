@@ -18,7 +18,9 @@ export const audienceFigures = define('audience-figures', {
   attributes: {
     name: field(z.string(), { about: 'The name of the audience.' }),
     contacts_count: count('How many contacts it holds.'),
-    subscribed_count: count('How many are subscribed. One whom a suppression stops by hand or by an import is among them.'),
+    subscribed_count: count(
+      'How many are subscribed. One whom a suppression stops by hand or by an import is among them.',
+    ),
     unsubscribed_count: count('How many left.'),
     bounced_count: count('How many have an address that does not exist.'),
     complained_count: count('How many called a mail spam.'),

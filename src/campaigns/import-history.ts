@@ -57,7 +57,9 @@ function keptLines(before: string | null, lines: readonly RefusedLine[]): string
   return kept.length === 0 ? null : JSON.stringify(kept)
 }
 
-const byKey = statement<{ key: number }>()((arg) => db.selectFrom('list_imports').selectAll().where('key', '=', arg.key))
+const byKey = statement<{ key: number }>()((arg) =>
+  db.selectFrom('list_imports').selectAll().where('key', '=', arg.key),
+)
 
 export const pastByKey = (reader: Reader, key: number): PastImport | undefined => reader.first(byKey({ key }))
 

@@ -111,7 +111,11 @@ export async function importContactsWithStatus(
 }
 
 /** The problems of a lot as refused lines. */
-const refusedIn = (lot: readonly ContactWithStatus[], { problems }: ImportedLot, { lines }: ImportNote): RefusedLine[] =>
+const refusedIn = (
+  lot: readonly ContactWithStatus[],
+  { problems }: ImportedLot,
+  { lines }: ImportNote,
+): RefusedLine[] =>
   problems.map(({ index, reason }) => ({
     line: lines?.[index] ?? index + 1,
     detail: reason,

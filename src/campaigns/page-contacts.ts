@@ -5,8 +5,10 @@ import { button, field, form } from '../webui/forms.ts'
 import { badge, facts, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
 import { outboundEmails } from '../mail/api.ts'
-import { contacts } from './api-audiences.ts'
-import { faultIn, record, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { suppressions } from '../suppressions/api.ts'
+import { audiences, contacts } from './api-audiences.ts'
+import { reasonWord, sourceWord, statusWord } from './page-words.ts'
+import { faultIn, record, relatedId, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
 type ContactResource = Thing<typeof contacts>
 
@@ -20,6 +22,45 @@ const fieldsOf = (contact: ContactResource): readonly (readonly [string, string]
   Object.entries(record(contact, 'custom_fields')).map(
     ([name, value]) => [name, typeof value === 'string' ? value : JSON.stringify(value)] as const,
   )
+
+/** The choice of a status; what bounced or complained is not chosen away here. */
+const statusField = (status: string, error: string | undefined): Html | '' =>
+  status !== 'subscribed' && status !== 'unsubscribed'
+    ? ''
+    : field({
+        name: 'status',
+        label: LABELS.status,
+        options:
+          status === 'subscribed'
+            ? [
+                ['', 'Keep subscribed'],
+                ['unsubscribed', 'Unsubscribe: no campaigns any more'],
+              ]
+            : [
+                ['', 'Keep as left'],
+                ['subscribed', 'Subscribe again'],
+              ],
+        error,
+      })
+
+/** What is known of a person over time: when they came, and why they do not get mail. */
+async function historyOf(visit: Visit, one: ContactResource, domain: string | undefined): Promise<Html> {
+  const email = encodeURIComponent(text(one, 'email'))
+  const where = `filter%5Bemail%5D=${email}${domain === undefined ? '' : `&filter%5Bdomain%5D=${domain}`}`
+  const { many } = await visit.get(suppressions, `/suppressions?${where}&page%5Bsize%5D=100`)
+  const rows = many.map((each) => ({
+    at: text(each, 'created_at'),
+    what: `${text(each, 'scope') === 'all' ? 'Gets no mail' : 'Gets no campaigns'}: ${reasonWord(text(each, 'reason'))}`,
+    how: sourceWord(text(each, 'source')),
+  }))
+  const all = [...rows, { at: text(one, 'created_at'), what: 'Added to the audience', how: '' }]
+  return table(
+    'History',
+    [{ title: 'When', kind: 'time' }, { title: 'What', width: 40 }, 'Known by'],
+    all.toSorted((a, b) => (a.at < b.at ? 1 : -1)).map(({ at, how, what }) => [time(at), what, how]),
+    '',
+  )
+}
 
 function contactForm(
   visit: Visit,
@@ -43,16 +84,7 @@ function contactForm(
           ${field({ name: 'new-name', label: 'Name of a new field', hint: 'Such as "city".' })}
           ${field({ name: 'new-value', label: 'Its value' })}
         </fieldset>
-        ${field({
-          name: 'status',
-          label: LABELS.status,
-          options: [
-            ['', 'as it is'],
-            ['subscribed', 'subscribed'],
-            ['unsubscribed', 'unsubscribed'],
-          ],
-          error: fault('status'),
-        })} <button>Save</button>`,
+        ${statusField(text(one, 'status'), fault('status'))} <button>Save</button>`,
     )}
     <p class="apart">
       ${button(visit, 'remove', 'Remove the contact', { danger: true, confirm: 'The contact is removed from this audience. Privacy forgets a person everywhere.' })}
@@ -62,35 +94,38 @@ function contactForm(
 async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const { audience: list_id, id } = visit.context.req.param() as { audience: string; id: string }
   const { headers, one } = found(await visit.get(contacts, `/contacts/${id}`))
+  const audience = await visit.get(audiences, `/audiences/${list_id}`)
   const mails = await visit.get(
     outboundEmails,
     `/outbound-emails?filter%5Bsearch%5D=${encodeURIComponent(`to:${text(one, 'email')}`)}&${pageOf(visit, 25)}`,
   )
   return page(visit, {
     title: text(one, 'email'),
-    about: 'What is known of this person, and each mail that was sent there.',
+    about: 'What is known of this person, and all mail that went there.',
     crumbs: [
       ['/audiences', 'Audiences'],
-      [`/audiences/${list_id}`, 'Audience'],
+      [`/audiences/${list_id}`, audience.one ? text(audience.one, 'name') : 'Audience'],
     ],
     errors,
     labels: LABELS,
     done: done(visit),
     body: html`${facts([
-        ['Status', badge(text(one, 'status'))],
+        ['Status', badge(statusWord(text(one, 'status')))],
         ['Added', time(one.attributes.created_at)],
         ...fieldsOf(one),
       ])}
       ${visit.reading ? '' : contactForm(visit, one, { errors, tag: headers.get('etag') ?? '' })}
-      <h2>Mails</h2>
+      <h2>History</h2>
+      ${await historyOf(visit, one, audience.one && relatedId(audience.one, 'domain'))}
+      <h2>Mail</h2>
       ${table(
-        'Mails',
+        'Mail',
         [
           { title: 'When', kind: 'time' },
           { title: 'Subject', width: 40 },
           { title: 'Status', kind: 'status' },
           { title: 'Opened', kind: 'time' },
-          { title: 'Followed a link', kind: 'time' },
+          { title: 'Clicked', kind: 'time' },
         ],
         mails.many.map((mail) => [
           time(mail.attributes.created_at),
@@ -127,7 +162,9 @@ export const contact: Place = {
     const { audience: list_id, id } = visit.context.req.param() as { audience: string; id: string }
     if (given.action === 'remove') {
       const gone = await visit.ask('DELETE', `/contacts/${id}`)
-      return gone.status === 204 ? lead(visit, `/audiences/${list_id}`, 'removed') : showContact(visit, gone.errors)
+      return gone.status === 204
+        ? visit.say(`/audiences/${list_id}`, 'The contact is removed.')
+        : showContact(visit, gone.errors)
     }
     if ((given.get('new-name').trim() === '') !== (given.get('new-value') === ''))
       return showContact(visit, [{ code: 'invalid', field: 'custom_fields', detail: HALF }])

@@ -29,6 +29,8 @@ import { plain } from './words.ts'
 const item = contactItem.extend({
   email: contactItem.shape.email.refine((email) => contactAddress(email) !== undefined, 'is not an email address'),
   standing: z.enum(STANDINGS, { error: `must be one of ${STANDINGS.join(', ')}` }).optional(),
+  // Its line in the list, by which the history names what is wrong with it.
+  line: z.int().min(1).optional(),
 })
 
 /** The most columns and words of a request, and refused lines with their cells. */
@@ -78,7 +80,8 @@ const history = {
   continues: field(z.uuid(), {
     create: 'optional',
     read: 'never',
-    about: 'The id of the import to which these contacts belong, when a list is sent in parts: the history has one entry.',
+    about:
+      'The id of the import to which these contacts belong, when a list is sent in parts: the history has one entry.',
   }),
   titles: field(z.array(z.string().max(MAX_CELL)).max(MAX_COLUMNS), {
     create: 'optional',
@@ -140,9 +143,11 @@ function contactsOf(
     )
   }
   return understood(
-    contacts.map(({ standing = 'subscribed', ...contact }) => ({
-      ...contact,
-      email: contactAddress(contact.email)!,
+    contacts.map(({ custom_fields, email, name, preferences, standing = 'subscribed' }) => ({
+      email: contactAddress(email)!,
+      name,
+      preferences,
+      custom_fields,
       standing,
     })),
   )
@@ -158,8 +163,7 @@ function noteOf(
   { errors, items, skipped }: GivenRows<ContactWithStatus>,
 ): ImportNote {
   const { continues, file = '', left_out, refused = [], refused_count = refused.length, titles } = attributes
-  const before =
-    continues === undefined ? undefined : findOwned(parts.store, 'list_imports', caller.userKey, continues)
+  const before = continues === undefined ? undefined : findOwned(parts.store, 'list_imports', caller.userKey, continues)
   if (continues !== undefined && before?.audience_key !== audienceKey) throw unknownImport()
   const rows = attributes.rows ?? []
   const wrong = errors.map(({ detail, index }) => ({
@@ -175,7 +179,7 @@ function noteOf(
     refusedCount: refused_count + wrong.length,
     passed: Math.max(left_out ?? 0, refused_count) + skipped + wrong.length,
     titles: attributes.rows ? Object.keys(rows[0] ?? {}) : titles,
-    lines: items.map(({ line }) => line),
+    lines: items.map(({ line }, at) => attributes.contacts?.[at]?.line ?? line),
   }
 }
 
@@ -240,7 +244,8 @@ export const listImports = define('list-imports', {
     skipped: count('How many changed nothing, never confirmed that they want mail, or were refused.'),
     refused_count: field(z.int().min(0), {
       create: 'optional',
-      about: 'How many rows were refused. In a request with contacts: how many you refused, when you give not all of them.',
+      about:
+        'How many rows were refused. In a request with contacts: how many you refused, when you give not all of them.',
     }),
     refused_until: timeOrNull('Until when the refused lines can be had; null: there are none.'),
     ...ways,
@@ -283,7 +288,10 @@ export const listImports = define('list-imports', {
       run: ({ row }) => {
         const { lines, titles } = refusedOf(row)
         if (lines.length === 0) throw refuse('not_found', 'No refused line of this import is kept.')
-        const text = [['line', 'reason', ...titles], ...lines.map(({ cells, detail, line }) => [String(line), detail, ...cells])]
+        const text = [
+          ['line', 'reason', ...titles],
+          ...lines.map(({ cells, detail, line }) => [String(line), detail, ...cells]),
+        ]
         return Promise.resolve(
           new Response(text.map(csvLine).join(''), {
             headers: {

@@ -30,7 +30,8 @@ export const USE = /^(?:email|name|first_name|last_name|status|none|field:[^]+)$
 
 export const fieldUse = (name: string): string => `${FIELD}${name}`
 /** The name of the custom field; undefined for another use. */
-export const fieldIn = (use: string): string | undefined => (use.startsWith(FIELD) ? use.slice(FIELD.length) : undefined)
+export const fieldIn = (use: string): string | undefined =>
+  use.startsWith(FIELD) ? use.slice(FIELD.length) : undefined
 
 /** Columns with JSON objects, by their titles. */
 export const objectColumns = (open: readonly { index: number; title: string }[]): Columns['objects'] =>

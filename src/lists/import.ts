@@ -74,7 +74,8 @@ export async function judge<Columns extends { headless: boolean }, Item>(
     if (++judged.rows <= SAMPLES) judged.head.push(row.record)
     if (isWrong(meaning)) {
       judged.failed++
-      if (judged.errors.length < most) judged.errors.push({ line: row.line, reason: meaning.problem, cells: row.record })
+      if (judged.errors.length < most)
+        judged.errors.push({ line: row.line, reason: meaning.problem, cells: row.record })
     } else if (meaning !== null && judged.items.length < most) judged.items.push({ line: row.line, item: meaning })
   }
   if (!found)

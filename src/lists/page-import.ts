@@ -1,126 +1,318 @@
-// Lists from a file, in the console. Of people: what the file holds is shown first, and then brought in through the
-// API. The code of the commands says what titles and words mean, and who has left (D71, D127).
+// The import of people from a file, in the console: choose a file, say what its columns are, see what would be done,
+// and bring it in. Each step is a form that holds the list, so that nothing is written before the last one and a session
+// that ends leaves nothing behind. The code of the commands says what titles and words mean, and who has left (D71,
+// D127); the API's import writes (D143).
 import { html } from 'hono/html'
-import { listImports } from './api-contacts.ts'
-import { isNameIn } from '../base/one-of.ts'
-import { STANDINGS } from '../campaigns/import-with-status.ts'
+import { isNameIn, isOneOf } from '../base/one-of.ts'
+import { audiences } from '../campaigns/api-audiences.ts'
+import { STANDINGS, type Standing } from '../campaigns/import-with-status.ts'
 import { field, form } from '../webui/forms.ts'
-import { counted, badge, count, table, type Html } from '../webui/widgets.ts'
-import type { Form } from '../webui/place.ts'
-import { number, objects, thingOf, type Visit } from '../webui/visit.ts'
-import { contactsApart, uploadIn } from './apart.ts'
-import type { RowError } from './import.ts'
+import { page } from '../webui/frame.ts'
+import { found, type Form, type Place } from '../webui/place.ts'
+import { counted, count, table, type Html } from '../webui/widgets.ts'
+import { text, type Answer, type Visit } from '../webui/visit.ts'
+import { contactsApart, lookApart, uploadIn } from './apart.ts'
+import { fieldIn, fieldUse } from './chosen-columns.ts'
+import { bringContacts, wouldDo } from './page-import-run.ts'
+import { previewOf } from './page-import-preview.ts'
 import { PRESETS } from './programs.ts'
-import type { HeldContacts } from './upload.ts'
+import type { HeldLook, StatusValue, Upload } from './upload.ts'
+import { plain } from './words.ts'
 
-/** Contacts in one request to the API. */
-const AT_ONCE = 500
-/** The most lines that a page names. */
-const MAX_NAMED = 10
-
-const COUNTS = ['created', 'updated', 'unsubscribed', 'suppressed', 'skipped'] as const
-
-export type PageImport = Record<(typeof COUNTS)[number], number> & { problems: RowError[] }
-
-export interface PageReading {
-  list: HeldContacts
-  /** The program that wrote the file. */
+/** What was chosen so far; the forms carry it. */
+export interface Choice {
   from: string
+  /** What each column is; none yet in the first step. */
+  uses: string[]
+  /** What words of status columns mean, in their plain form; REFUSE: their lines are refused. */
+  words: Map<string, Standing | typeof REFUSE>
+  existing: 'update' | 'keep'
+}
+const REFUSE = 'refuse'
+
+/** One step of an import. */
+export interface ImportStep {
+  visit: Visit
+  id: string
+  name: string
+  upload: Upload
+  choice: Choice
 }
 
-/** Reads a file; gives a sentence when the file cannot be used. */
-export async function readingOf(given: Form): Promise<PageReading | string> {
-  const upload = await uploadIn(given)
-  if (typeof upload === 'string') return upload
-  const from = given.get('from')
-  const preset = isNameIn(PRESETS, from) ? PRESETS[from] : undefined
-  const list = await contactsApart(upload, { preset, map: new Map(), page: true })
-  return typeof list === 'string' ? list : { list, from }
+const WORD = 'word:'
+
+function choiceIn(given: Form): Choice {
+  const uses: string[] = []
+  const words: Choice['words'] = new Map()
+  for (const [name, value] of given.entries()) {
+    if (name.startsWith('use:')) uses.push(value === 'new' ? fieldUse(given.get(`new:${name.slice(4)}`).trim()) : value)
+    if (name.startsWith(WORD) && (value === REFUSE || isOneOf(STANDINGS, value)))
+      words.set(name.slice(WORD.length), value)
+  }
+  return { from: given.get('from'), uses, words, existing: given.get('existing') === 'keep' ? 'keep' : 'update' }
 }
+
+/** What the list is read with. */
+const wishesOf = ({ from, uses, words }: Choice) => ({
+  map: new Map<string, string>(),
+  page: true as const,
+  preset: isNameIn(PRESETS, from) ? PRESETS[from] : undefined,
+  ...(uses.length === 0 ? {} : { uses }),
+  words: new Map([...words].flatMap(([word, means]) => (means === REFUSE ? [] : [[word, means] as const]))),
+})
+
+const hidden = (name: string, value: string): Html => html`<input type="hidden" name="${name}" value="${value}" />`
+
+/** The list in a form. A browser leaves out the first line end of a text area. */
+const heldText = (text: string): Html =>
+  html`<textarea class="hidden" name="held" aria-hidden="true" tabindex="-1">${`\n${text}`}</textarea>`
+
+/** The fields that carry the list to the next step, and with it what was chosen. */
+const carried = ({ choice, upload }: ImportStep, text: string, chosen: boolean): Html => {
+  const { existing, from, uses, words } = choice
+  const more: [string, string][] = [
+    ['existing', existing],
+    ...uses.map((use, at): [string, string] => [`use:${at}`, use]),
+    ...[...words].map(([word, means]): [string, string] => [`${WORD}${word}`, means]),
+  ]
+  return html`${hidden('from', from)}${hidden('held_name', upload.file)}${heldText(text)}${(chosen ? more : []).map(([name, value]) => hidden(name, value))}`
+}
+
+/** A page of the import, with the place that it has among the steps. */
+const stepPage = (
+  visit: Visit,
+  { id, name, step, ...shown }: { id: string; name: string; step: 1 | 2 | 3; body: Html; errors?: Answer['errors'] },
+): Response | Promise<Response> =>
+  page(visit, {
+    title: 'Import contacts',
+    about: ['Step 1 of 3: the file.', 'Step 2 of 3: what its columns are.', 'Step 3 of 3: what will be done.'][
+      step - 1
+    ]!,
+    crumbs: [
+      ['/audiences', 'Audiences'],
+      [`/audiences/${id}`, name],
+    ],
+    ...shown,
+  })
 
 /** Whose export a file is; the titles of most programs need no answer. */
 export const programField = (names: readonly string[], value = ''): Html =>
   field({
     name: 'from',
     label: 'Exported by',
-    options: [['', 'any program'], ...names.map((name) => [name, name] as const)],
+    options: [['', 'Found by its columns'], ...names.map((name) => [name, name] as const)],
     value,
   })
 
-/** The lines that are left out, each with its reason. */
-export const named = (problems: PageImport['problems'], most = MAX_NAMED): Html =>
-  html`<ul>
-    ${problems.slice(0, most).map(({ line, reason }) => html`<li>line ${line}: ${reason}</li>`)}
-    ${problems.length > most ? html`<li>and ${count(problems.length - most)} more</li>` : ''}
-  </ul>`
+const refusal = (detail: string): Answer['errors'] => [{ code: 'invalid', field: undefined, detail }]
 
-const USES = {
-  subscribed: 'will be subscribed',
-  unconfirmed: 'never confirmed that they want mail, and will be left out',
-  unsubscribed: 'unsubscribed, and will be kept as unsubscribed',
-  blocked: 'are blocked, and will be suppressed',
-  bounced: 'bounced, and will be suppressed',
-  complained: 'complained, and will be suppressed',
-} as const
+/** The first step: a file, or lines to paste. */
+const showFile = (
+  visit: Visit,
+  { id, name, ...shown }: { id: string; name: string; errors?: Answer['errors']; typed?: Form },
+): Response | Promise<Response> =>
+  stepPage(visit, {
+    id,
+    name,
+    step: 1,
+    ...(shown.errors ? { errors: shown.errors } : {}),
+    body: html`${form(
+      visit,
+      'columns',
+      html`${field({ name: 'file', label: 'File', type: 'file', accept: '.csv,.tsv,.txt,.json,text/csv,text/tab-separated-values,application/json', hint: 'CSV or JSON of at most 5 MB, as any program exports it. The first line names the columns.' })}
+        ${field({ name: 'pasted', label: 'Or paste lines', lines: 6, value: shown.typed?.get('pasted') ?? '', hint: 'Lines of a file, or cells of a spreadsheet; or addresses alone, one in a line.' })}
+        ${programField(Object.keys(PRESETS), shown.typed?.get('from') ?? '')} <button>Next</button>`,
+      { multipart: true, to: `/audiences/${id}/import` },
+    )}`,
+  })
 
-export function preview(visit: Visit, { from, list }: PageReading): Html {
-  const { columns, errors, file, head, items, rows, text } = list
-  const status = new Set(columns.standings.columns.map(({ index }) => index))
-  const use = (at: number): string =>
-    at === columns.email
-      ? 'address'
-      : status.has(at)
-        ? 'status'
-        : [
-            ...(columns.names.includes(at) ? ['name'] : []),
-            ...(columns.fields[at] === undefined ? [] : [`field {{${columns.fields[at]}}}`]),
-          ].join(', ') || 'left out'
-  const sums = STANDINGS.map((standing) => ({
-    standing,
-    sum: items.filter(({ item }) => item.standing === standing).length,
-  })).filter(({ sum }) => sum > 0)
-  const wrong = errors.length === 1 ? 'One row is' : `${count(errors.length)} rows are`
-  return html`<section class="alert">
-    <h2>What is in the file</h2>
-    <p>${counted(rows, 'row')}.</p>
-    <ul>
-      ${sums.map(({ standing, sum }) => html`<li>${count(sum)} ${USES[standing]}</li>`)}
-    </ul>
-    ${
-      errors.length === 0
-        ? ''
-        : html`<p>${badge('warn')} ${wrong} wrong and will be left out:</p>
-            ${named(errors)}`
-    }
-    <p>The first five:</p>
-    ${table(
-      'Preview',
-      columns.titles.map((title, at) => `${columns.headless ? 'first column' : title} → ${use(at)}`),
-      head.map((row) => columns.titles.map((_, at) => row[at] ?? '')),
-      'No rows.',
-    )}
-    ${form(visit, 'import', html`<input type="hidden" name="from" value="${from}" /><input type="hidden" name="held_name" value="${file}" /><textarea class="hidden" name="held" aria-hidden="true" tabindex="-1">${`\n${text}`}</textarea><button>Import ${counted(items.length, 'row')}</button>`)}
-  </section>`
+/** The first two values of a column that are not empty. */
+const samplesOf = (look: HeldLook, at: number): string =>
+  look.head
+    .map((record) => (record[at] ?? '').trim())
+    .filter((cell) => cell !== '')
+    .slice(0, 2)
+    .map((cell) => (cell.length > 60 ? `${cell.slice(0, 60)}…` : cell))
+    .join(' · ')
+
+const USES_SHOWN = [
+  ['email', 'Address'],
+  ['name', 'Name'],
+  ['first_name', 'First name'],
+  ['last_name', 'Last name'],
+  ['status', 'Status'],
+] as const
+
+/** The choice of what one column is. */
+function useField(title: string, at: number, use: string): Html {
+  const own = title === '' ? [] : [fieldUse(title)]
+  const fields = [...new Set([...own, ...(fieldIn(use) ? [use] : [])])]
+  const options = [
+    ...USES_SHOWN,
+    ...fields.map((each) => [each, `Field “${fieldIn(each)!}”`] as const),
+    ['new', 'New field …'] as const,
+    ['none', 'Leave out'] as const,
+  ]
+  const label = title || `column ${at + 1}`
+  return html`<span class="pick"
+    ><select name="use:${at}" aria-label="What ${label} is">
+      ${options.map(([value, words]) => html`<option value="${value}" ${value === use ? html`selected` : ''}>${words}</option>`)}</select
+    ><input
+      name="new:${at}"
+      aria-label="Name of the new field for ${label}"
+      placeholder="city"
+      autocomplete="off"
+      maxlength="200"
+  /></span>`
 }
 
-export async function sendContacts(visit: Visit, id: string, { list }: PageReading): Promise<PageImport> {
-  const { errors, items, rows } = list
-  const skipped = rows - items.length
-  const result: PageImport = { created: 0, updated: 0, unsubscribed: 0, suppressed: 0, skipped, problems: [...errors] }
-  for (let from = 0; from < items.length; from += AT_ONCE) {
-    const lot = items.slice(from, from + AT_ONCE)
-    const answer = await visit.ask('POST', `/audiences/${id}/list-imports`, {
-      type: 'contacts',
-      attributes: { contacts: lot.map(({ item }) => item) },
-    })
-    if (!answer.one) {
-      result.problems.push(...answer.errors.map(({ detail }) => ({ line: lot[0]!.line, reason: detail })))
-      break
+export const MEANINGS: Record<Standing, string> = {
+  subscribed: 'Subscribed',
+  unconfirmed: 'Left out: never confirmed',
+  unsubscribed: 'Left: kept as unsubscribed',
+  blocked: 'Blocked: suppressed',
+  bounced: 'Bounced: suppressed',
+  complained: 'Complained: suppressed',
+}
+
+/** What a value of a status column does; a value that nobody knows is a question. */
+const meaningField = ({ meaning, value }: StatusValue, chosen: Choice['words']): Html | string =>
+  meaning === undefined
+    ? html`<select name="${WORD}${plain(value)}" aria-label="What “${value || 'no value'}” means" required>
+        ${[['', 'Choose …'], ...STANDINGS.map((each) => [each, MEANINGS[each]]), [REFUSE, 'Refuse these lines']].map(
+          ([each, words]) =>
+            html`<option value="${each!}" ${each === (chosen.get(plain(value)) ?? '') ? html`selected` : ''}>
+              ${words!}
+            </option>`,
+        )}
+      </select>`
+    : MEANINGS[meaning]
+
+/** The second step: what each column is, and what the values of status columns do. */
+function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] = []): Response | Promise<Response> {
+  const { choice, id, name, visit } = step
+  const { headless, program, titles, uses, values } = look.columns
+  const seen = headless ? ['The only column'] : titles
+  const from = program ?? choice.from
+  return stepPage(visit, {
+    id,
+    name,
+    step: 2,
+    errors,
+    body: html`<p>
+        ${counted(look.rows, 'row')}${isNameIn(PRESETS, from) ? `, as ${PRESETS[from].called} exports them` : ''}.
+      </p>
+      ${form(
+        visit,
+        'check',
+        html`${carried(step, look.text, false)}
+          ${table(
+            'Columns',
+            [{ title: 'Column', width: 25 }, 'Examples', { title: 'Becomes', width: 40 }],
+            seen.map((title, at) => [
+              title || html`<span class="soft">no title</span>`,
+              samplesOf(look, at),
+              useField(headless ? '' : title, at, uses[at]!),
+            ]),
+            'No columns.',
+          )}
+          ${
+            values.length === 0
+              ? ''
+              : html`<h2>Status</h2>
+                  <p class="soft">Nobody who left is subscribed again.</p>
+                  ${table(
+                    'Values of the status',
+                    ['Value', { title: 'Rows', kind: 'figure' }, { title: 'What happens', width: 40 }],
+                    values.map((each) => [
+                      each.value || html`<span class="soft">no value</span>`,
+                      count(each.rows),
+                      meaningField(each, choice.words),
+                    ]),
+                    '',
+                  )}`
+          }
+          ${field({
+            name: 'existing',
+            label: 'Who is in this audience already',
+            options: [
+              ['update', 'Update their name and fields'],
+              ['keep', 'Leave them as they are'],
+            ],
+            value: choice.existing,
+            hint: 'Who left in the file is not written to any more, either way.',
+          })} <button>Next</button>`,
+        { to: `/audiences/${id}/import` },
+      )}`,
+  })
+}
+
+/** The second step again; a sentence when the file cannot be read. */
+async function toColumns(step: ImportStep, errors: Answer['errors'] = []): Promise<Response> {
+  const { choice, id, name, upload, visit } = step
+  const look = await lookApart(upload, wishesOf(choice))
+  if (typeof look === 'string') return showFile(visit, { id, name, errors: refusal(look) })
+  const { problem } = look.columns
+  return showColumns(step, look, errors.length > 0 || problem === undefined ? errors : refusal(problem))
+}
+
+const UNDECIDED = 'Say what each value of the status means.'
+const UNNAMED = 'A new field needs a name.'
+
+/** The third step, or the second one again when something has to be said there. */
+async function toPreview(step: ImportStep, errors: Answer['errors'] = []): Promise<Response> {
+  const { choice, id, upload, visit } = step
+  if (choice.uses.includes(fieldUse(''))) return toColumns(step, refusal(UNNAMED))
+  const look = await lookApart(upload, wishesOf(choice))
+  if (typeof look === 'string') return toColumns(step, refusal(look))
+  if (look.columns.problem !== undefined) return showColumns(step, look, refusal(look.columns.problem))
+  if (look.columns.values.some(({ meaning, value }) => meaning === undefined && !choice.words.has(plain(value))))
+    return showColumns(step, look, refusal(UNDECIDED))
+  const list = await contactsApart(upload, wishesOf(choice))
+  if (typeof list === 'string') return toColumns(step, refusal(list))
+  const would = await wouldDo(visit, id, { list, existing: choice.existing })
+  if ('errors' in would) return toColumns(step, would.errors)
+  return stepPage(visit, {
+    id,
+    name: step.name,
+    step: 3,
+    errors,
+    body: html`${previewOf(list, would, choice.from)}
+      <div class="row">
+        ${list.items.length === 0 ? '' : form(visit, 'import', html`${carried(step, list.text, true)}<button>Import ${counted(list.items.length, 'row')}</button>`, { to: `/audiences/${id}/import`, kind: 'inline' })}
+        ${form(visit, 'columns', html`${carried(step, list.text, true)}<button class="plain">Back to the columns</button>`, { to: `/audiences/${id}/import`, kind: 'inline' })}
+      </div>`,
+  })
+}
+
+async function bring(step: ImportStep): Promise<Response> {
+  const { choice, id, upload, visit } = step
+  const list = await contactsApart(upload, wishesOf(choice))
+  if (typeof list === 'string') return toColumns(step, refusal(list))
+  const done = await bringContacts(visit, id, { list, existing: choice.existing })
+  return 'errors' in done ? toPreview(step, done.errors) : visit.say(`/audiences/${id}/imports/${done.id}`, done.said)
+}
+
+export const importPlace: Place = {
+  path: '/audiences/:id/import',
+  changes: true,
+  async show(visit) {
+    const { one } = found(await visit.get(audiences, `/audiences/${visit.context.req.param('id')}`))
+    return showFile(visit, { id: one.id, name: text(one, 'name') })
+  },
+  async act(visit, given) {
+    const { one } = found(await visit.get(audiences, `/audiences/${visit.context.req.param('id')}`))
+    const name = text(one, 'name')
+    const upload = await uploadIn(given)
+    if (typeof upload === 'string') return showFile(visit, { id: one.id, name, errors: refusal(upload), typed: given })
+    const step: ImportStep = { visit, id: one.id, name, upload, choice: choiceIn(given) }
+    switch (given.action) {
+      case 'import':
+        return bring(step)
+      case 'check':
+        return toPreview(step)
+      default:
+        return toColumns(step)
     }
-    const made = thingOf(listImports, answer.one)
-    for (const name of COUNTS) result[name] += number(made, name)
-    for (const { detail, email, index } of objects(made, 'errors'))
-      result.problems.push({ line: lot[index]!.line, reason: `“${email}” ${detail}` })
-  }
-  return result
+  },
 }

@@ -4,51 +4,74 @@ import { iso } from '../base/clock.ts'
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { button, field, form, type FormField } from '../webui/forms.ts'
-import { badge, count, pageOf, pager, search, table, time, type Html } from '../webui/widgets.ts'
+import { badge, count, pageOf, pager, search, table, tabs, time, type Cell, type Html } from '../webui/widgets.ts'
 import { suppressionImports } from './api.ts'
+import { reasonWord } from '../campaigns/page-words.ts'
 import { suppressions } from '../suppressions/api.ts'
-import { done, lead, type Form, type Place } from '../webui/place.ts'
-import { namesOf, number, relatedId, text, thingOf, type Answer, type Visit } from '../webui/visit.ts'
+import { done, type Form, type Place } from '../webui/place.ts'
+import { namesOf, number, relatedId, text, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 import { csv } from '../webui/csv.ts'
 import { suppressionsApart, uploadIn } from './apart.ts'
 import type { RowError } from './import.ts'
-import { named, programField } from './page-import.ts'
+import { programField } from './page-import.ts'
+import { named } from './page-import-preview.ts'
 import { SUPPRESSORS } from './programs.ts'
 
 const LABELS = { domain: 'Sending domain', emails: 'Addresses, one in a line' } as const
 const REASONS = ['manual', 'list_import', 'unsubscribe', 'hard_bounce', 'complaint'] as const
-/** Why an entry is not taken back here. */
-const PERMANENT = {
-  hard_bounce: 'stays: the receiver says that there is no such address',
-  complaint: 'stays: the person called your mail spam',
-} as const
+/** Reasons that only an operator takes back, with what the person should know before. */
+const PERMANENT: Readonly<Record<string, string>> = {
+  hard_bounce: 'The receiver said that there is no such address',
+  complaint: 'The person called your mail spam',
+}
 /** Rows in one request; the API's own limit. */
 const AT_ONCE = 1000
 
+type Entry = Thing<typeof suppressions>
+
+/** Whom an entry is about. An erased person stays as a hash, which says nothing to anybody. */
+function personIn(entry: Entry): Cell {
+  const email = text(entry, 'email')
+  if (!email.startsWith('#')) return email
+  // An entry that the erasure made, or changed.
+  const known = text(entry, 'reason') === 'manual' || text(entry, 'updated_at') > text(entry, 'created_at')
+  return known ? html`Forgotten person (erased ${time(entry.attributes.updated_at)})` : 'Forgotten person'
+}
+
+/** The button that allows mail again; an operator has it for every entry. */
+function allow(visit: Visit, entry: Entry): Cell {
+  const why = PERMANENT[text(entry, 'reason')]
+  if (why !== undefined && !visit.operator) return ''
+  const email = text(entry, 'email')
+  const who = email.startsWith('#') ? 'This person' : email
+  const warning = why === undefined ? '' : ` ${why}: receivers distrust a sender who writes there again.`
+  return button(visit, why === undefined ? 'remove' : 'release', 'Allow again', {
+    fields: { id: entry.id, who },
+    confirm: `${who} gets mail again.${warning}`,
+  })
+}
+
+const FILTERS = ['unsubscribe', 'hard_bounce', 'complaint', 'manual', 'list_import'] as const
+
 async function show(visit: Visit, errors: Answer['errors'] = [], report: Html | '' = ''): Promise<Response> {
   const q = visit.query('q')
+  const asked = visit.query('reason')
+  const reason = isOneOf(FILTERS, asked) ? asked : ''
+  const filter = `${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}${reason === '' ? '' : `&filter%5Breason%5D=${reason}`}`
   const [answer, options] = await Promise.all([
-    visit.get(
-      suppressions,
-      `/suppressions?include=domain&${pageOf(visit)}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}`,
-    ),
+    visit.get(suppressions, `/suppressions?include=domain&${pageOf(visit)}${filter}`),
     visit.names('/domains'),
   ])
   const mayAdd = !visit.reading && options.length > 0
   const names = namesOf(answer.included)
   const rows = answer.many.map((each) => [
-    text(each, 'email'),
-    badge(text(each, 'reason')),
+    personIn(each),
+    badge(reasonWord(text(each, 'reason'))),
     text(each, 'scope') === 'all' ? 'all mail' : 'campaigns',
     names.get(relatedId(each, 'domain') ?? '') ?? '',
     time(each.attributes.created_at),
     each.attributes.expires_at === null ? 'for good' : time(each.attributes.expires_at),
-    text(each, 'reason') in PERMANENT
-      ? html`<span class="soft">${PERMANENT[text(each, 'reason') as keyof typeof PERMANENT]}</span>`
-      : button(visit, 'remove', 'Allow again', {
-          fields: { id: each.id },
-          confirm: `${text(each, 'email')} gets mail again.`,
-        }),
+    allow(visit, each),
   ])
   return page(visit, {
     title: 'Suppressions',
@@ -57,7 +80,16 @@ async function show(visit: Visit, errors: Answer['errors'] = [], report: Html | 
       ${mayAdd ? html`<a class="button" href="/suppressions/new">Add addresses</a>` : ''}`,
     errors,
     done: done(visit),
-    body: html`${report} ${search(visit, 'Search an address')}
+    body: html`${report}
+      ${tabs(
+        'Reason',
+        ['', ...FILTERS].map((each) => ({
+          to: `/suppressions${each === '' ? '' : `?reason=${each}`}`,
+          name: each === '' ? 'All' : capital(reasonWord(each)),
+          here: each === reason,
+        })),
+      )}
+      ${search(visit, 'Search an address', '', reason === '' ? {} : { reason })}
       ${table(
         'Suppressions',
         [
@@ -67,24 +99,29 @@ async function show(visit: Visit, errors: Answer['errors'] = [], report: Html | 
           { title: 'Domain', width: 15 },
           { title: 'Since', kind: 'time' },
           { title: 'Until', kind: 'time' },
-          { title: '', width: 20, wraps: true },
+          { title: '', kind: 'action' },
         ],
         rows,
-        q === ''
+        q === '' && reason === ''
           ? 'Nobody is suppressed. Bounces and complaints bring addresses here by themselves.'
-          : 'No address holds that.',
+          : 'No address fits.',
       )}
       ${pager(visit, answer)}
       <details>
         <summary>An address is right after all</summary>
         <p>
-          Bounces and complaints stay, because receivers distrust a sender who writes to such an address again. When the
-          address works now, or its owner asks for your mail, the operator of this server removes the entry with
-          <code>postrider suppression remove ADDRESS --domain DOMAIN</code>.
+          Bounces and complaints stay, because receivers distrust a sender who writes to such an address again.
+          ${
+            visit.operator
+              ? 'Allow it again only when the address works now, or its owner asks for your mail.'
+              : 'When the address works now, or its owner asks for your mail, the operator of this server can allow it again.'
+          }
         </p>
       </details> `,
   })
 }
+
+const capital = (words: string): string => words.slice(0, 1).toUpperCase() + words.slice(1)
 
 /** The form that adds addresses, empty or as it was refused. */
 async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
@@ -109,7 +146,7 @@ const addition = (visit: Visit, options: FormField['options'] & {}, typed: Form 
       ${field({ name: 'emails', label: LABELS.emails, lines: 4, value: typed?.get('emails') ?? '' })}
       ${field({ name: 'file', label: 'Or a CSV file', type: 'file', accept: '.csv,.json,text/csv,application/json', hint: 'A column "email", and if you like "reason".' })}
       ${programField(Object.keys(SUPPRESSORS), typed?.get('from') ?? '')}
-      ${field({ name: 'reason', label: 'Reason', options: REASONS.map((each) => [each, each.replaceAll('_', ' ')] as const), value: typed?.get('reason') || 'manual' })}
+      ${field({ name: 'reason', label: 'Reason', options: REASONS.map((each) => [each, reasonWord(each)] as const), value: typed?.get('reason') || 'manual' })}
       <button>Add</button>`,
     { multipart: true, to: '/suppressions' },
   )
@@ -170,7 +207,7 @@ async function add(visit: Visit, given: Form): Promise<Response> {
     if (!answer.one) return showNew(visit, addressed(answer.errors, rows.slice(from)), given)
     for (const name of namesIn(sums)) sums[name] += number(thingOf(suppressionImports, answer.one), name)
   }
-  if (attribute === 'suppressions') return lead(visit, '/suppressions', 'added')
+  if (attribute === 'suppressions') return visit.say('/suppressions', said(sums.created + sums.updated))
   const report = html`<div class="done" role="status">
     <p>${count(sums.created)} added, ${count(sums.updated)} stopped more widely, ${count(sums.skipped)} skipped.</p>
     ${errors.length === 0 ? '' : named(errors, 50)}
@@ -178,13 +215,21 @@ async function add(visit: Visit, given: Form): Promise<Response> {
   return show(visit, [], report)
 }
 
+const said = (sum: number): string =>
+  sum === 1 ? '1 address is suppressed now.' : `${count(sum)} addresses are suppressed now.`
+const allowed = (given: Form): string => `${given.get('who').slice(0, 320)} gets mail again.`
+
 const list: Place = {
   path: '/suppressions',
   show: (visit) => show(visit),
   async act(visit, given) {
     if (given.action === 'remove') {
       const gone = await visit.ask('DELETE', `/suppressions/${given.get('id')}`)
-      return gone.status === 204 ? lead(visit, '/suppressions', 'removed') : show(visit, gone.errors)
+      return gone.status === 204 ? visit.say('/suppressions', allowed(given)) : show(visit, gone.errors)
+    }
+    if (given.action === 'release') {
+      const { one, errors } = await visit.ask('POST', `/suppressions/${given.get('id')}/release`)
+      return one ? visit.say('/suppressions', allowed(given)) : show(visit, errors)
     }
     return add(visit, given)
   },

@@ -1,11 +1,13 @@
 // Audiences: lists of subscribers, and the state of each contact.
 import { html } from 'hono/html'
+import { DAY } from '../base/clock.ts'
 import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
+import { lineChart } from '../webui/chart.ts'
 import {
-  counted,
   badge,
   count,
+  counted,
   figures,
   pageOf,
   pager,
@@ -15,40 +17,52 @@ import {
   time,
   type Html,
 } from '../webui/widgets.ts'
-import { sendContacts, named, preview, programField, readingOf } from './page-import.ts'
-import { PRESETS } from './programs.ts'
 import { audiences, contacts } from '../campaigns/api-audiences.ts'
+import { audienceFigures } from '../campaigns/api-figures.ts'
 import { campaigns } from '../campaigns/api.ts'
-import { done, found, lead, type Form, type Place } from '../webui/place.ts'
+import { statusWord } from '../campaigns/page-words.ts'
+import { done, found, type Form, type Place } from '../webui/place.ts'
 import {
   faultIn,
   namesOf,
   number,
+  objects,
   record,
   relatedId,
   text,
+  thingOf,
   type Answer,
   type Thing,
   type Visit,
 } from '../webui/visit.ts'
 import { csv } from '../webui/csv.ts'
 import { valuesOf } from '../schema/tables.ts'
+import { historyPlaces } from './page-history.ts'
+import { importPlace } from './page-import.ts'
 
 const LABELS = { name: 'Name', domain: 'Sending domain', email: 'Address' } as const
+
+/** The states of contacts, with the figures that count them. */
+const BY_STATUS = [
+  { status: 'subscribed', name: 'Subscribed', column: 'subscribed_count' },
+  { status: 'unsubscribed', name: 'Left', column: 'unsubscribed_count' },
+  { status: 'bounced', name: 'Bounced', column: 'bounced_count' },
+  { status: 'complained', name: 'Complained', column: 'complained_count' },
+] as const
 
 const ADD = html`<a class="button" href="/audiences/new">New audience</a>`
 
 async function showAll(visit: Visit): Promise<Response> {
   const [answer, options] = await Promise.all([
-    visit.get(audiences, `/audiences?include=domain&${pageOf(visit)}`),
+    visit.get(audienceFigures, `/audience-figures?include=domain&${pageOf(visit)}`),
     visit.names('/domains'),
   ])
   const names = namesOf(answer.included)
   const rows = answer.many.map((audience) => [
     html`<a href="/audiences/${audience.id}">${text(audience, 'name')}</a>`,
-    count(number(audience, 'contacts_count')),
     names.get(relatedId(audience, 'domain') ?? '') ?? '',
-    text(audience, 'description'),
+    ...BY_STATUS.map(({ column }) => count(number(audience, column))),
+    time(audience.attributes.created_at),
   ])
   const mayAdd = !visit.reading && options.length > 0
   const noneYet = html`<p>No audience yet. Create one, then import your contacts.</p>
@@ -56,9 +70,19 @@ async function showAll(visit: Visit): Promise<Response> {
   return page(visit, {
     title: 'Audiences',
     about: 'Lists of people who asked for your news. A campaign goes to one audience.',
-    actions: mayAdd ? ADD : '',
+    actions: mayAdd && rows.length > 0 ? ADD : '',
     done: done(visit),
-    body: html`${table('Audiences', ['Name', ...figures('Contacts'), 'Sends from', 'About'], rows, noneYet)}
+    body: html`${table(
+      'Audiences',
+      [
+        'Name',
+        { title: 'Sends from', width: 20 },
+        ...figures(...BY_STATUS.map(({ name }) => name)),
+        { title: 'Since', kind: 'time' },
+      ],
+      rows,
+      noneYet,
+    )}
     ${pager(visit, answer)}`,
   })
 }
@@ -69,7 +93,7 @@ async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form
   const fault = faultIn(errors, LABELS)
   return page(visit, {
     title: 'New audience',
-    about: 'After it is made, you import your contacts.',
+    about: 'Next you import your contacts, or add them one by one.',
     crumbs: [['/audiences', 'Audiences']],
     errors,
     labels: LABELS,
@@ -95,7 +119,9 @@ const list: Place = {
       attributes: { name: given.get('name') },
       relationships: { domain: { data: { type: 'domains', id: given.get('domain') } } },
     })
-    return answer.one ? lead(visit, `/audiences/${answer.one.id}`, 'added') : showNew(visit, answer.errors, given)
+    return answer.one
+      ? visit.say(`/audiences/${answer.one.id}`, `“${given.get('name')}” is there. Now import its contacts.`)
+      : showNew(visit, answer.errors, given)
   },
 }
 
@@ -108,58 +134,78 @@ function removal(waiting: readonly Thing<typeof campaigns>[]): string {
 
 const STATUSES = valuesOf('contacts', 'status')
 
-interface Showing {
-  errors?: Answer['errors']
-  extra?: Html | ''
-  /** A form that was refused. */
-  typed?: Form
+/** How the number of subscribers has grown, once two days are known. */
+function growth(figuresOf: Thing<typeof audienceFigures>): Html | '' {
+  const points = objects(figuresOf, 'growth').map(({ at, subscribed }) => [Date.parse(at), subscribed] as const)
+  if (points.length < 2) return ''
+  // Days are those of UTC, as the numbers are kept.
+  return lineChart({ title: 'Subscribed', unit: 'subscribed', points, span: DAY, step: DAY, zone: 'UTC' })
 }
 
-async function showOne(visit: Visit, { errors = [], extra = '' }: Showing = {}): Promise<Response> {
+/** The last campaign to the audience, in a sentence. */
+function lastCampaign([last]: readonly Thing<typeof campaigns>[]): Html {
+  if (!last) return html`No campaign went to them yet.`
+  const when = last.attributes.started_at ?? last.attributes.created_at
+  return html`Last campaign: <a href="/campaigns/${last.id}">${text(last, 'name')}</a>, ${text(last, 'status')},
+    ${time(when)}.`
+}
+
+const nothingYet = (id: string, reading: boolean): Html =>
+  html`<p>Nobody yet. Import a file, or add somebody.</p>
+    ${reading ? '' : html`<a class="button" href="/audiences/${id}/import">Import contacts</a>`}`
+
+async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const id = visit.context.req.param('id')!
-  const { one } = found(await visit.get(audiences, `/audiences/${id}`))
+  const { one } = found(await visit.get(audienceFigures, `/audience-figures/${id}`))
   const q = visit.query('q')
   const status = STATUSES.find((each) => each === visit.query('status')) ?? ''
-  const open = await visit.get(
-    campaigns,
-    `/campaigns?filter%5Baudience%5D=${id}&filter%5Bstatus%5D=draft,scheduled,sending,paused&page%5Bsize%5D=100`,
-  )
-  const answer = await visit.get(
-    contacts,
-    `/audiences/${id}/contacts?${pageOf(visit)}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}${status === '' ? '' : `&filter%5Bstatus%5D=${encodeURIComponent(status)}`}`,
-  )
+  const of = `/campaigns?filter%5Baudience%5D=${id}`
+  const [open, last, answer] = await Promise.all([
+    visit.get(campaigns, `${of}&filter%5Bstatus%5D=draft,scheduled,sending,paused&page%5Bsize%5D=100`),
+    visit.get(campaigns, `${of}&sort=-created_at&page%5Bsize%5D=1`),
+    visit.get(
+      contacts,
+      `/audiences/${id}/contacts?${pageOf(visit)}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}${status === '' ? '' : `&filter%5Bstatus%5D=${encodeURIComponent(status)}`}`,
+    ),
+  ])
+  const all = [{ status: '', name: 'All', column: 'contacts_count' } as const, ...BY_STATUS]
   return page(visit, {
     title: text(one, 'name'),
-    about: `${counted(number(one, 'contacts_count'), 'contact')}, those who left included.`,
     crumbs: [['/audiences', 'Audiences']],
-    actions: html`<a class="button plain" href="/audiences/${id}/export.csv">Export</a> ${
+    actions: html`<a class="button plain" href="/audiences/${id}/export.csv">Export</a>
+      <a class="button plain" href="/audiences/${id}/imports">Imports</a>
+      ${
         visit.reading
           ? ''
-          : html`<a class="button plain" href="/audiences/${id}/add">Add or import</a>
+          : html`<a class="button plain" href="/audiences/${id}/add">Add contact</a>
+              <a class="button plain" href="/audiences/${id}/import">Import contacts</a>
               <a class="button" href="/campaigns/new?audience=${id}">Write to them</a>`
       }`,
     errors: [...errors, ...answer.errors],
     labels: LABELS,
     done: done(visit),
-    body: html`${extra} ${search(visit, 'Search an address or a name', '', status === '' ? {} : { status })}
+    body: html`<p class="soft">${lastCampaign(last.many)}</p>
+      ${growth(one)}
       ${tabs(
         'Status',
-        ['', ...STATUSES].map((each) => ({
-          to: `/audiences/${id}${each === '' ? '' : `?status=${each}`}`,
-          name: each === '' ? 'all' : each,
-          here: each === status,
+        all.map((each) => ({
+          to: `/audiences/${id}${each.status === '' ? '' : `?status=${each.status}`}`,
+          name: each.name,
+          count: number(one, each.column),
+          here: each.status === status,
         })),
       )}
+      ${search(visit, 'Search an address or a name', '', status === '' ? {} : { status })}
       ${table(
         'Contacts',
         ['Address', 'Name', { title: 'Status', kind: 'status' }, { title: 'Since', kind: 'time' }],
         answer.many.map((contact) => [
           html`<a href="/audiences/${id}/contacts/${contact.id}">${text(contact, 'email')}</a>`,
           text(contact, 'name'),
-          badge(text(contact, 'status')),
+          badge(statusWord(text(contact, 'status'))),
           time(contact.attributes.created_at),
         ]),
-        q === '' && status === '' ? 'Nobody yet. Import a file below, or add somebody.' : 'Nobody fits.',
+        q === '' && status === '' ? nothingYet(id, visit.reading) : 'Nobody fits.',
       )}
       ${pager(visit, answer)}
       <p class="apart">
@@ -168,35 +214,32 @@ async function showOne(visit: Visit, { errors = [], extra = '' }: Showing = {}):
   })
 }
 
-/** The forms that bring contacts: one by hand, or a file; empty, or as they were refused. */
-async function showAdditions(visit: Visit, { errors = [], extra = '', typed }: Showing = {}): Promise<Response> {
+/** The form that adds one contact, empty or as it was refused. */
+async function showAddition(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
   const id = visit.context.req.param('id')!
   const { one } = found(await visit.get(audiences, `/audiences/${id}`))
+  const fault = faultIn(errors, LABELS)
   return page(visit, {
-    title: 'Add or import contacts',
+    title: 'Add contact',
+    about: 'One person who asked for your news.',
     crumbs: [
       ['/audiences', 'Audiences'],
       [`/audiences/${id}`, text(one, 'name')],
     ],
     errors,
     labels: LABELS,
-    body: html`${extra} ${changes(visit, `/audiences/${id}`, typed)}`,
+    body: form(
+      visit,
+      'add',
+      html`${field({ name: 'email', label: LABELS.email, type: 'email', required: true, value: typed?.get('email') ?? '', error: fault('email') })}
+        ${field({ name: 'name', label: LABELS.name, value: typed?.get('name') ?? '', error: fault('name') })}
+        <button>Add contact</button>`,
+      { to: `/audiences/${id}` },
+    ),
   })
 }
 
-const additions: Place = { path: '/audiences/:id/add', changes: true, show: (visit) => showAdditions(visit) }
-
-const changes = (visit: Visit, to: string, typed: Form | undefined): Html =>
-  html`<h2>Import a file</h2>
-    ${form(
-      visit,
-      'preview',
-      html`${field({ name: 'file', label: 'File', type: 'file', accept: '.csv,.json,text/csv,application/json', required: true, hint: 'CSV or JSON with a column "email"; "name" and all others become fields. A column of status says who has left: they are not subscribed.' })}
-        ${programField(Object.keys(PRESETS))} <button>Look at it first</button>`,
-      { multipart: true, to },
-    )}
-    <h2>Add one contact</h2>
-    ${form(visit, 'add', html`${field({ name: 'email', label: 'Address', type: 'email', required: true, value: typed?.get('email') ?? '' })} ${field({ name: 'name', label: 'Name', value: typed?.get('name') ?? '' })}<button>Add</button>`, { to })}`
+const addition: Place = { path: '/audiences/:id/add', changes: true, show: (visit) => showAddition(visit) }
 
 const audience: Place = {
   path: '/audiences/:id',
@@ -204,35 +247,18 @@ const audience: Place = {
   async act(visit, given) {
     const id = visit.context.req.param('id')!
     if (given.action === 'remove') {
+      const { one } = found(await visit.get(audiences, `/audiences/${id}`))
       const gone = await visit.ask('DELETE', `/audiences/${id}`)
-      return gone.status === 204 ? lead(visit, '/audiences', 'removed') : showOne(visit, { errors: gone.errors })
-    }
-    if (given.action === 'preview' || given.action === 'import') {
-      const reading = await readingOf(given)
-      if (typeof reading === 'string')
-        return showAdditions(visit, { errors: [{ code: 'invalid', field: undefined, detail: reading }] })
-      if (given.action === 'preview') return showAdditions(visit, { extra: preview(visit, reading) })
-      const { created, problems, skipped, suppressed, unsubscribed, updated } = await sendContacts(visit, id, reading)
-      const sums = [
-        `${count(created)} added`,
-        ...(updated > 0 ? [`${count(updated)} updated`] : []),
-        ...(unsubscribed > 0 ? [`${count(unsubscribed)} kept as unsubscribed`] : []),
-        ...(suppressed > 0 ? [`${count(suppressed)} suppressed`] : []),
-        `${count(skipped)} skipped (there already, never confirmed, or wrong)`,
-      ].join(', ')
-      const report = html`<div class="done" role="status">
-        <p>${sums}.</p>
-        ${problems.length === 0 ? '' : named(problems, 50)}
-      </div>`
-      return showOne(visit, { extra: report })
+      const said = `“${text(one, 'name')}” is removed, with ${counted(number(one, 'contacts_count'), 'contact')}.`
+      return gone.status === 204 ? visit.say('/audiences', said) : showOne(visit, gone.errors)
     }
     const answer = await visit.ask('POST', `/audiences/${id}/contacts`, {
       type: 'contacts',
       attributes: { email: given.get('email'), ...(given.get('name') === '' ? {} : { name: given.get('name') }) },
     })
     return answer.one
-      ? lead(visit, `/audiences/${id}`, 'added')
-      : showAdditions(visit, { errors: answer.errors, typed: given })
+      ? visit.say(`/audiences/${id}`, `${text(thingOf(contacts, answer.one), 'email')} is added.`)
+      : showAddition(visit, answer.errors, given)
   },
 }
 
@@ -256,4 +282,4 @@ const download: Place = {
   },
 }
 
-export const audiencePlaces = [fresh, additions, download, audience, list]
+export const audiencePlaces = [fresh, addition, importPlace, ...historyPlaces, download, audience, list]

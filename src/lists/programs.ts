@@ -1,5 +1,6 @@
 // The exports of other programs. Of lists of people: the titles of their columns, and internal columns that are not
 // imported. Of lists of suppressions: what a file means whose rows give no reason.
+import { namesIn } from '../base/one-of.ts'
 import type { Reason } from '../suppressions/suppressions.ts'
 
 export interface Preset {
@@ -51,8 +52,7 @@ export const PRESETS = {
     first: 'FIRST_NAME',
     last: 'LAST_NAME',
     ignore: ['ALTERNATE_EMAILS', 'CONTACT_ID', 'CREATED_AT', 'UPDATED_AT'],
-    silent:
-      'SendGrid exports those who left as suppressions: import them with "postrider suppression import FILE --from sendgrid".',
+    silent: 'SendGrid exports those who left as suppressions: import them as well, as suppressions of SendGrid.',
   },
   mailerlite: {
     called: 'MailerLite',
@@ -67,6 +67,21 @@ export const PRESETS = {
 } as const satisfies Record<string, Preset>
 
 export type PresetName = keyof typeof PRESETS
+
+/** The most telling titles that a file must have to be known by them. */
+const TELLING = 3
+
+/** The program that wrote a file, by its titles; undefined when they do not say. */
+export function programOf(titles: readonly string[]): PresetName | undefined {
+  const there = new Set(titles)
+  const told = namesIn(PRESETS).map((name) => {
+    const { email, ignore, ...names }: Preset = PRESETS[name]
+    const telling = [...ignore, ...email, names.first ?? '', names.last ?? '']
+    return { name, sum: telling.filter((title) => title !== '' && there.has(title)).length }
+  })
+  const best = told.toSorted((one, other) => other.sum - one.sum)[0]!
+  return best.sum >= TELLING ? best.name : undefined
+}
 
 export interface Suppressor {
   /** Titles that mean something else than in other lists. */

@@ -6,6 +6,7 @@ import { looseUses, usesOf, type Columns } from './chosen-columns.ts'
 import { contactsIn, type ImportWishes } from './contact-columns.ts'
 import { heldSource } from './csv-source.ts'
 import { checkErrors, judge, type Judged, type Kind } from './import.ts'
+import { PRESETS, programOf, type PresetName } from './programs.ts'
 import { counted, listIn, type ReadableList } from './rows.ts'
 import { suppressionsIn, type SuppressionColumns, type SuppressionWishes } from './suppression-columns.ts'
 import { meaningOf, plain, statusColumn } from './words.ts'
@@ -39,6 +40,8 @@ export interface LookColumns {
   titles: string[]
   uses: string[]
   values: StatusValue[]
+  /** The program that wrote the list, found by its titles. */
+  program?: PresetName
   /** Why the titles say too little; the columns have to be chosen. */
   problem?: string
 }
@@ -75,8 +78,11 @@ const lookIn =
       throw new OperatorError(`${NAME} has more than ${MAX_COLUMNS} columns; remove some. Nothing was imported.`)
     const titles = first.map((title) => title.trim())
     const columns: LookColumns = { headless: false, titles, uses: [], values: [] }
+    const program = wishes.preset || wishes.uses ? undefined : programOf(titles)
+    if (program) columns.program = program
     try {
-      const known = contactsIn(wishes)(source, first).columns
+      const preset = program ? PRESETS[program] : wishes.preset
+      const known = contactsIn({ ...wishes, preset })(source, first).columns
       columns.headless = known.headless
       columns.uses = known.headless ? ['email'] : usesOf(known)
     } catch (thrown) {

@@ -1,8 +1,8 @@
 // Addresses that must not get mail: list them, and remove those that are not permanent.
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
-import { keptForms, liftSuppression } from './suppressions.ts'
-import { holding } from '../jsonapi/fields.ts'
+import { keptForms, liftSuppression, releaseSuppression } from './suppressions.ts'
+import { EXTENSION, holding } from '../jsonapi/fields.ts'
 import { define } from '../jsonapi/define.ts'
 import { valuesOf } from '../schema/tables.ts'
 
@@ -43,6 +43,18 @@ export const suppressions = define('suppressions', {
       refuses: ['permanent_suppression'],
       about: 'Take a suppression back; hard_bounce and complaint are permanent.',
       run: ({ parts, row }) => liftSuppression(parts, row.key),
+    },
+    {
+      kind: 'act',
+      id: 'releaseSuppression',
+      path: '/suppressions/:suppression/release',
+      scope: 'suppressions:write',
+      operator: true,
+      about: `Take a suppression back, whatever its reason is; for operators. The answer is the entry that was removed. ${EXTENSION}`,
+      run: async ({ parts, row }) => {
+        await releaseSuppression(parts, row.key)
+        return { row }
+      },
     },
   ],
 })

@@ -6,7 +6,14 @@ import { suppress } from './suppressions.ts'
 
 /** The suppressions keep a hash of the address, so that it is still not written to. */
 export function forgetInSuppressions(tx: Tx, { address, at, hash, userKey }: Erasing): void {
-  tx.run(raw('update or replace suppressions set email = ? where user_key = ? and email = ?', [hash, userKey, address]))
+  tx.run(
+    raw('update or replace suppressions set email = ?, updated_at = ? where user_key = ? and email = ?', [
+      hash,
+      at,
+      userKey,
+      address,
+    ]),
+  )
   blockErased(tx, userKey, hash, at)
   tx.run(
     raw('delete from soft_bounces where email = ? and domain_key in (select key from domains where user_key = ?)', [

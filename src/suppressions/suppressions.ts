@@ -155,6 +155,10 @@ function take(tx: Tx, keys: readonly number[], now: number): number {
   return tx.run(db.deleteFrom('suppressions').where('key', 'in', keys)).changes
 }
 
+/** Removes an entry, whatever its reason is: only the operator may do this. */
+export const releaseSuppression = ({ clock, store }: { clock: Clock; store: Store }, key: number): Promise<void> =>
+  store.write((tx) => void take(tx, [key], clock.now()))
+
 /** Removes an entry. Throws 422 when its reason is permanent (specification "Suppressions"). */
 export function liftSuppression({ clock, store }: { clock: Clock; store: Store }, key: number): Promise<void> {
   return store.write((tx) => {

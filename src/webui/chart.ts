@@ -108,15 +108,17 @@ interface CurveOf {
   /** The line covers at least this time, in ms, so that a few points do not fill its width. */
   span: number
   zone: string
+  /** The time from one point to the next, when it is days. */
+  step?: number
 }
 
 /** A line of one figure over time. */
-export function lineChart({ points, span, title, unit, zone }: CurveOf): Html {
+export function lineChart({ points, span, step = MINUTE, title, unit, zone }: CurveOf): Html {
   const [[begin] = [0, 0]] = points
   const [last, now] = points.at(-1) ?? [begin, 0]
   const first = Math.min(begin, last - span)
   const top = roundUp(Math.max(...points.map(([, value]) => value), 1))
-  const write = writer(zone, MINUTE)
+  const write = writer(zone, step)
   const x = (at: number): number => near(((at - first) / Math.max(last - first, 1)) * WIDE)
   const y = (value: number): number => near(HIGH - (value / top) * HIGH)
   const path = points.map(([at, value], index) => `${index === 0 ? 'M' : 'L'}${x(at)} ${y(value)}`).join('')

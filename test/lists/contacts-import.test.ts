@@ -156,7 +156,7 @@ test('SendGrid: contacts without a status, and a word about where those who left
     '--from',
     'sendgrid',
   ])
-  assert.match(told.stdout, /suppression import FILE --from sendgrid/)
+  assert.match(told.stdout, /SendGrid exports those who left as suppressions: import them as well/)
 })
 
 test('MailerLite: Status, and a first name that is called Name', async () => {
