@@ -76,6 +76,7 @@ export function chosenColumns(
   const wrong = (sentence: string): never => {
     throw new OperatorError(`${source.name} ${sentence} Nothing was imported.`)
   }
+  if (uses.length !== titles.length) wrong('has other columns than those that were chosen; choose them again.')
   const indexesOf = (use: string): number[] => uses.flatMap((each, index) => (each === use ? [index] : []))
   const [email, second] = indexesOf('email')
   if (email === undefined) return wrong('needs a column of addresses; say which one it is.')

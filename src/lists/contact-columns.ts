@@ -93,11 +93,7 @@ function columnsOf(source: { name: string; file: string }, first: readonly strin
   const titles = first.map((title) => title.trim())
   const { uses } = wishes
   if (uses && !isHeadless(titles))
-    return chosenColumns(
-      source,
-      titles,
-      titles.map((title, at) => ('get' in uses ? uses.get(title) : uses[at]) ?? 'none'),
-    )
+    return chosenColumns(source, titles, 'get' in uses ? titles.map((title) => uses.get(title) ?? 'none') : uses)
   if (isHeadless(titles)) return headlessColumns(source, titles, wishes)
   const wrong = (sentence: string): never => {
     throw new OperatorError(`${source.name} ${sentence} Nothing was imported.`)

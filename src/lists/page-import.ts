@@ -191,7 +191,7 @@ const meaningField = ({ meaning, value }: StatusValue, chosen: Choice['words']):
 /** The second step: what each column is, and what the values of status columns do. */
 function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] = []): Response | Promise<Response> {
   const { choice, id, name, visit } = step
-  const { headless, program, titles, uses, values } = look.columns
+  const { headless, program, titles, uses, values, whole } = look.columns
   const seen = headless ? ['The only column'] : titles
   const from = program ?? choice.from
   return stepPage(visit, {
@@ -223,9 +223,10 @@ function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] 
                   <p class="soft">Nobody who left is subscribed again.</p>
                   ${table(
                     'Values of the status',
-                    ['Value', { title: 'Rows', kind: 'figure' }, { title: 'What happens', width: 40 }],
+                    ['Value', 'Column', { title: 'Rows', kind: 'figure' }, { title: 'What happens', width: 40 }],
                     values.map((each) => [
                       each.value || html`<span class="soft">no value</span>`,
+                      each.title,
                       count(each.rows),
                       meaningField(each, choice.words),
                     ]),

@@ -9,7 +9,7 @@ import { checkErrors, judge, type Judged, type Kind } from './import.ts'
 import { PRESETS, programOf, type PresetName } from './programs.ts'
 import { counted, listIn, type ReadableList } from './rows.ts'
 import { suppressionsIn, type SuppressionColumns, type SuppressionWishes } from './suppression-columns.ts'
-import { meaningOf, plain, statusColumn } from './words.ts'
+import { meaningOf, plain, type StatusColumn } from './words.ts'
 
 export interface Upload {
   bytes: Uint8Array
@@ -27,8 +27,12 @@ export type Held<Columns, Item> = Judged<Columns, Item> & { file: string; text: 
 export type HeldContacts = Held<Columns, ContactWithStatus>
 export type HeldSuppressions = Held<SuppressionColumns, Entry>
 
-/** What stands in a status column: a value, how many rows have it, and what it means; undefined: nobody knows. */
+/**
+ * What stands in a status column: a value, how many rows have it, and what it means; undefined: nobody knows. Of a
+ * column of yes, no or dates it is the first value of each meaning.
+ */
 export interface StatusValue {
+  title: string
   value: string
   rows: number
   meaning: Standing | undefined
@@ -40,6 +44,8 @@ export interface LookColumns {
   titles: string[]
   uses: string[]
   values: StatusValue[]
+  /** What the whole list is, by its name or its titles. */
+  whole: Standing
   /** The program that wrote the list, found by its titles. */
   program?: PresetName
   /** Why the titles say too little; the columns have to be chosen. */
@@ -77,22 +83,24 @@ const lookIn =
     if (first.length > MAX_COLUMNS)
       throw new OperatorError(`${NAME} has more than ${MAX_COLUMNS} columns; remove some. Nothing was imported.`)
     const titles = first.map((title) => title.trim())
-    const columns: LookColumns = { headless: false, titles, uses: [], values: [] }
+    const columns: LookColumns = { headless: false, titles, uses: [], values: [], whole: 'subscribed' }
     const program = wishes.preset || wishes.uses ? undefined : programOf(titles)
     if (program) columns.program = program
+    let asked: readonly StatusColumn[] = []
     try {
       const preset = program ? PRESETS[program] : wishes.preset
       const known = contactsIn({ ...wishes, preset })(source, first).columns
       columns.headless = known.headless
       columns.uses = known.headless ? ['email'] : usesOf(known)
+      columns.whole = known.standings.whole
+      asked = known.standings.columns
     } catch (thrown) {
       if (!(thrown instanceof OperatorError)) throw thrown
       columns.problem = thrown.message
       columns.uses = titles.map((_, at) => (Array.isArray(wishes.uses) && wishes.uses[at]) || '')
       if (columns.uses.includes('')) columns.uses = looseUses(titles, source.file)
     }
-    const { uses, values } = columns
-    const asked = uses.flatMap((use, index) => (use === 'status' ? [statusColumn(index, titles[index]!)] : []))
+    const { values } = columns
     const found = new Map<string, StatusValue>()
     return {
       columns,
@@ -100,11 +108,12 @@ const lookIn =
         for (const column of asked) {
           const value = (record[column.index] ?? '').trim()
           const meaning = meaningOf(value, column)
-          const name = `${String(meaning)} ${plain(value)}`
+          const known = meaning !== undefined && column.flag
+          const name = JSON.stringify([column.index, meaning, known ? '' : plain(value)])
           const one = found.get(name)
           if (one) one.rows++
           else if (values.length < MAX_VALUES && value.length <= MAX_VALUE && record.length === titles.length) {
-            found.set(name, { value, rows: 1, meaning })
+            found.set(name, { title: column.title, value, rows: 1, meaning })
             values.push(found.get(name)!)
           }
         }

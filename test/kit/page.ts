@@ -30,3 +30,24 @@ export function parse(text: string): PageForm[] {
     return { action: attribute(/<form\b[^>]*>/.exec(form)![0], 'action'), hidden, buttons }
   })
 }
+
+/** What a browser sends of the form with this action beside its hidden fields: choices, texts and text areas. */
+export function fieldsOf(text: string, action: string): Record<string, string> | undefined {
+  const form = [...text.matchAll(/<form\b[^>]*method="post"[\s\S]*?<\/form>/g)]
+    .map(([each]) => each)
+    .find((each) => each.includes(`name="action" value="${action}"`))
+  if (form === undefined) return undefined
+  const fields: Record<string, string> = {}
+  for (const [all, tag] of form.matchAll(/(<select\b[^>]*>)[\s\S]*?<\/select\s*>/g)) {
+    const options = [...all.matchAll(/<option\b[^>]*>/g)].map(([option]) => option)
+    const chosen = options.find((option) => /\sselected/.test(option)) ?? options[0] ?? ''
+    fields[attribute(tag!, 'name')!] = attribute(chosen, 'value') ?? ''
+  }
+  for (const [tag] of form.matchAll(/<input\b[^>]*>/g))
+    if (!tag.includes('type="hidden"') && !tag.includes('type="file"'))
+      fields[attribute(tag, 'name')!] = attribute(tag, 'value') ?? ''
+  // The first line end of a text area is not part of its text (HTML §4.10.11).
+  for (const [, tag, area] of form.matchAll(/(<textarea\b[^>]*)>\n?([\s\S]*?)<\/textarea\s*>/g))
+    fields[attribute(tag!, 'name')!] = plain(area!)
+  return fields
+}
