@@ -25,12 +25,13 @@ const historyPlace: Place = {
   async show(visit) {
     const id = visit.context.req.param('id')!
     const { one } = found(await visit.get(audiences, `/audiences/${id}`))
-    const answer = await visit.get(listImports, `/audiences/${id}/list-imports?sort=-created_at&${pageOf(visit)}`)
+    const answer = await visit.get(listImports, `/audiences/${id}/list-imports?${pageOf(visit)}`)
     return page(visit, {
       title: 'Imports',
       about: 'Each list that was brought in, and what became of its rows.',
       crumbs: CRUMBS(id, text(one, 'name')),
       actions: visit.reading ? '' : html`<a class="button" href="/audiences/${id}/import">Import contacts</a>`,
+      errors: answer.errors,
       body: html`${table(
         'Imports',
         [
@@ -77,9 +78,10 @@ const importPage: Place = {
       ['Skipped', number(past, 'skipped') - refused, 'there already, twice, or never confirmed'],
       ['Refused', refused],
     ]
+    const shown = tiles.filter(([label, sum]) => sum > 0 || label === 'New' || label === 'Updated')
     const until = past.attributes.refused_until
     return page(visit, {
-      title: 'Import',
+      title: text(past, 'file') === '' ? 'Import' : `Import of ${text(past, 'file')}`,
       crumbs: [...CRUMBS(id, text(one, 'name')), [`/audiences/${id}/imports`, 'Imports']],
       actions: html`${
           until === null
@@ -88,10 +90,9 @@ const importPage: Place = {
         }<a class="button" href="/audiences/${id}">To the audience</a>`,
       done: done(visit),
       body: html`<div class="tiles">
-          ${tiles.map(([label, sum, note]) => tile(label, count(sum), note === undefined ? {} : { note: html`<span class="soft">${note}</span>` }))}
+          ${shown.map(([label, sum, note]) => tile(label, count(sum), note === undefined ? {} : { note: html`<span class="soft">${note}</span>` }))}
         </div>
         ${facts([
-          ['File', fileOf(past)],
           ['When', time(past.attributes.created_at)],
           ['By', whoOf(past)],
           ...(until === null ? [] : ([['Refused lines', html`kept until ${time(until)}`]] as const)),

@@ -243,7 +243,7 @@ function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] 
             value: choice.existing,
             hint: 'Who left in the file is not written to any more, either way.',
           })} <button>Next</button>`,
-        { to: `/audiences/${id}/import` },
+        { to: `/audiences/${id}/import`, kind: 'wide' },
       )}`,
   })
 }
