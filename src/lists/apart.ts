@@ -8,16 +8,17 @@ import type { HeldContacts, HeldLook, HeldSuppressions, ListJob, ListReadApart, 
 const MAX_FILE = 5 * 1024 * 1024
 const LARGER = 'the import of "postrider contacts" or "postrider suppression" takes larger ones.'
 
+const TOO_LARGE = `The file has more than 5 MB; ${LARGER}`
+
 /** The file of a form, a pasted list, or the list that an earlier form held; otherwise a sentence about the error. */
 export async function uploadIn(given: Form): Promise<Upload | string> {
   const file = given.file('file')
   const text = given.get('held') || given.get('pasted')
   if (!file && text.trim() === '') return 'Choose a file, or paste its lines.'
-  const bytes = file ? undefined : new TextEncoder().encode(text)
-  if ((file?.size ?? bytes!.length) > MAX_FILE) return `The file has more than 5 MB; ${LARGER}`
-  return bytes
-    ? { file: given.get('held_name'), bytes }
-    : { file: file!.name, bytes: new Uint8Array(await file!.arrayBuffer()) }
+  if (file && file.size > MAX_FILE) return TOO_LARGE
+  if (file) return { file: file.name, bytes: new Uint8Array(await file.arrayBuffer()) }
+  const bytes = new TextEncoder().encode(text)
+  return bytes.length > MAX_FILE ? TOO_LARGE : { file: given.get('held_name'), bytes }
 }
 
 const read = workersOf<ListJob, ListReadApart>(new URL('./list-worker.ts', import.meta.url))

@@ -1,5 +1,6 @@
 // What each column of a list of people is: as the titles say it, and as a person or a program chose it. A choice gives
 // the same reading as titles of that meaning would.
+import { contactAddress } from '../campaigns/contacts.ts'
 import { MAX_KEYS } from '../campaigns/import-with-status.ts'
 import { forTerminal } from '../base/clean-text.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -76,6 +77,8 @@ export function chosenColumns(
   const wrong = (sentence: string): never => {
     throw new OperatorError(`${source.name} ${sentence} Nothing was imported.`)
   }
+  if (titles.some((title) => contactAddress(title) !== undefined))
+    wrong('begins with a contact; its first line must name the columns.')
   if (uses.length !== titles.length) wrong('has other columns than those that were chosen; choose them again.')
   const indexesOf = (use: string): number[] => uses.flatMap((each, index) => (each === use ? [index] : []))
   const [email, second] = indexesOf('email')
@@ -87,10 +90,12 @@ export function chosenColumns(
     source.file,
   )
   const known = new Set(told.columns.map(({ index }) => index))
-  const more = [...status].filter((index) => !known.has(index) && !isMark(titles[index]!))
-  const columns = [...told.columns, ...more.map((index) => statusColumn(index, titles[index]!))]
+  const more = titles.flatMap((title, index) =>
+    status.has(index) && !known.has(index) && !isMark(title) ? [statusColumn(index, title)] : [],
+  )
+  const columns = [...told.columns, ...more]
   const fields = titles.map((title, index) => {
-    const use = uses[index]!
+    const use = uses[index] ?? 'none'
     return use === 'first_name' || use === 'last_name' ? title || undefined : fieldIn(use)
   })
   const custom = fields.filter((field) => field !== undefined)

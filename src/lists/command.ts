@@ -122,7 +122,7 @@ function commandHistory(deps: Deps, audience: Audience, file: string) {
     bring: async (lot: ContactWithStatus[], lines: number[]) => {
       const done = await importContactsWithStatus(deps, audience, lot, { note: { ...note, lines } })
       note.continues = done.past?.key
-      for (const { index } of done.problems) noted.add(lines[index]!)
+      for (const { index } of done.problems) noted.add(lines[index] ?? 0)
       return done
     },
     end: ({ errors, more_errors = 0, skipped }: ImportedContacts): Promise<unknown> => {

@@ -85,8 +85,8 @@ export const contactsIn =
   }
 
 /** Whether a file has no titles: its first line is an address. */
-const isHeadless = (titles: readonly string[]): boolean =>
-  titles.length === 1 && contactAddress(titles[0]!) !== undefined
+const isHeadless = ([title = '', ...more]: readonly string[]): boolean =>
+  more.length === 0 && contactAddress(title) !== undefined
 
 /** The meaning of the columns, from the first record. Throws an OperatorError. */
 function columnsOf(source: { name: string; file: string }, first: readonly string[], wishes: ImportWishes): Columns {

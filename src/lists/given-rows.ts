@@ -1,5 +1,5 @@
-// The rows of a list as a request over the API has them: entries that are understood already, or rows with the titles of
-// any program, which are read as the commands read a file.
+// The rows of a list as a request over the API has them: entries that are understood already, or rows with the titles
+// of any program, which are read as the commands read a file.
 import { z } from 'zod'
 import { OperatorError, refuse } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'

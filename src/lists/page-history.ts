@@ -23,7 +23,7 @@ const whoOf = (past: PastImportShown): string => text(past, 'made_by') || 'unkno
 const historyPlace: Place = {
   path: '/audiences/:id/imports',
   async show(visit) {
-    const id = visit.context.req.param('id')!
+    const { id } = visit.context.req.param() as { id: string }
     const { one } = found(await visit.get(audiences, `/audiences/${id}`))
     const answer = await visit.get(listImports, `/audiences/${id}/list-imports?${pageOf(visit)}`)
     return page(visit, {
@@ -66,7 +66,7 @@ async function pastOf(visit: Visit): Promise<PastImportShown> {
 const importPage: Place = {
   path: '/audiences/:id/imports/:import',
   async show(visit) {
-    const id = visit.context.req.param('id')!
+    const { id } = visit.context.req.param() as { id: string }
     const { one } = found(await visit.get(audiences, `/audiences/${id}`))
     const past = await pastOf(visit)
     const refused = number(past, 'refused_count')
@@ -101,7 +101,7 @@ const importPage: Place = {
           refused > 0 && until !== null
             ? html`<p class="soft">
                 ${counted(refused, 'line')} of the file ${refused === 1 ? 'was' : 'were'} refused. The file of refused
-                lines says why; mend them there and import it again.
+                lines says why; fix them there and import it again.
               </p>`
             : ''
         }`,

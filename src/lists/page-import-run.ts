@@ -1,5 +1,6 @@
 // Brings a list that was read in the console in through the API, in parts, as one import of the history; and asks the
 // API first what the import would do.
+import { nameForHistory } from '../campaigns/import-history.ts'
 import { listImports } from './api-contacts.ts'
 import { count } from '../webui/widgets.ts'
 import { number, thingOf, type Answer, type Visit } from '../webui/visit.ts'
@@ -21,7 +22,7 @@ interface BroughtList {
   existing: 'update' | 'keep'
 }
 
-type Sent = { sums: ImportSums; id: string } | { errors: Answer['errors'] }
+type SentList = { sums: ImportSums; id: string } | { errors: Answer['errors'] }
 
 const cut = (cell: string): string => (cell.length > MAX_CELL ? `${cell.slice(0, MAX_CELL - 1)}…` : cell)
 
@@ -45,14 +46,14 @@ function leftOut({ columns, errors, failed, items, rows }: HeldContacts) {
 }
 
 /** Sends all of a list; the counts are those of its parts. */
-async function send(visit: Visit, id: string, { existing, list }: BroughtList, dry: boolean): Promise<Sent> {
+async function send(visit: Visit, id: string, { existing, list }: BroughtList, dry: boolean): Promise<SentList> {
   const sums: ImportSums = { created: 0, updated: 0, unsubscribed: 0, suppressed: 0, skipped: 0, refused_count: 0 }
   let made = ''
   for (let from = 0; from < list.items.length; from += AT_ONCE) {
     const contacts = list.items.slice(from, from + AT_ONCE).map(({ item, line }) => ({ ...item, line }))
     const part = dry
       ? { dry_run: true }
-      : { file: list.file.slice(0, 255), ...(made === '' ? leftOut(list) : { continues: made }) }
+      : { file: nameForHistory(list.file), ...(made === '' ? leftOut(list) : { continues: made }) }
     const answer = await visit.ask('POST', `/audiences/${id}/list-imports`, {
       type: 'contacts',
       attributes: { contacts, existing, ...part },

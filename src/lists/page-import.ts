@@ -1,7 +1,7 @@
 // The import of people from a file, in the console: choose a file, say what its columns are, see what would be done,
-// and bring it in. Each step is a form that holds the list, so that nothing is written before the last one and a session
-// that ends leaves nothing behind. The code of the commands says what titles and words mean, and who has left (D71,
-// D127); the API's import writes (D143).
+// and bring it in. Each step is a form that holds the list, so that nothing is written before the last one and a
+// session that ends leaves nothing behind. The code of the commands says what titles and words mean, and who has left
+// (D71, D127); the API's import writes (D143).
 import { html } from 'hono/html'
 import { isNameIn, isOneOf } from '../base/one-of.ts'
 import { audiences } from '../campaigns/api-audiences.ts'
@@ -20,7 +20,7 @@ import type { HeldLook, StatusValue, Upload } from './upload.ts'
 import { plain } from './words.ts'
 
 /** What was chosen so far; the forms carry it. */
-export interface Choice {
+interface ImportChoice {
   from: string
   /** What each column is; none yet in the first step. */
   uses: string[]
@@ -31,19 +31,19 @@ export interface Choice {
 const REFUSE = 'refuse'
 
 /** One step of an import. */
-export interface ImportStep {
+interface ImportStep {
   visit: Visit
   id: string
   name: string
   upload: Upload
-  choice: Choice
+  choice: ImportChoice
 }
 
 const WORD = 'word:'
 
-function choiceIn(given: Form): Choice {
+function choiceIn(given: Form): ImportChoice {
   const uses: string[] = []
-  const words: Choice['words'] = new Map()
+  const words: ImportChoice['words'] = new Map()
   for (const [name, value] of given.entries()) {
     if (name.startsWith('use:')) uses.push(value === 'new' ? fieldUse(given.get(`new:${name.slice(4)}`).trim()) : value)
     if (name.startsWith(WORD) && (value === REFUSE || isOneOf(STANDINGS, value)))
@@ -53,7 +53,7 @@ function choiceIn(given: Form): Choice {
 }
 
 /** What the list is read with. */
-const wishesOf = ({ from, uses, words }: Choice) => ({
+const wishesOf = ({ from, uses, words }: ImportChoice) => ({
   map: new Map<string, string>(),
   page: true as const,
   preset: isNameIn(PRESETS, from) ? PRESETS[from] : undefined,
@@ -78,6 +78,8 @@ const carried = ({ choice, upload }: ImportStep, text: string, chosen: boolean):
   return html`${hidden('from', from)}${hidden('held_name', upload.file)}${heldText(text)}${(chosen ? more : []).map(([name, value]) => hidden(name, value))}`
 }
 
+const STEPS = { 1: 'the file', 2: 'what its columns are', 3: 'what will be done' } as const
+
 /** A page of the import, with the place that it has among the steps. */
 const stepPage = (
   visit: Visit,
@@ -85,9 +87,7 @@ const stepPage = (
 ): Response | Promise<Response> =>
   page(visit, {
     title: 'Import contacts',
-    about: ['Step 1 of 3: the file.', 'Step 2 of 3: what its columns are.', 'Step 3 of 3: what will be done.'][
-      step - 1
-    ]!,
+    about: `Step ${step} of 3: ${STEPS[step]}.`,
     crumbs: [
       ['/audiences', 'Audiences'],
       [`/audiences/${id}`, name],
@@ -149,7 +149,7 @@ function useField(title: string, at: number, use: string): Html {
   const fields = [...new Set([...own, ...(fieldIn(use) ? [use] : [])])]
   const options = [
     ...USES_SHOWN,
-    ...fields.map((each) => [each, `Field “${fieldIn(each)!}”`] as const),
+    ...fields.map((each) => [each, `Field “${fieldIn(each) ?? ''}”`] as const),
     ['new', 'New field …'] as const,
     ['none', 'Leave out'] as const,
   ]
@@ -176,17 +176,18 @@ export const MEANINGS: Record<Standing, string> = {
 }
 
 /** What a value of a status column does; a value that nobody knows is a question. */
-const meaningField = ({ meaning, value }: StatusValue, chosen: Choice['words']): Html | string =>
-  meaning === undefined
-    ? html`<select name="${WORD}${plain(value)}" aria-label="What “${value || 'no value'}” means" required>
-        ${[['', 'Choose …'], ...STANDINGS.map((each) => [each, MEANINGS[each]]), [REFUSE, 'Refuse these lines']].map(
-          ([each, words]) =>
-            html`<option value="${each!}" ${each === (chosen.get(plain(value)) ?? '') ? html`selected` : ''}>
-              ${words!}
-            </option>`,
-        )}
-      </select>`
-    : MEANINGS[meaning]
+function meaningField({ meaning, value }: StatusValue, chosen: ImportChoice['words']): Html | string {
+  if (meaning !== undefined) return MEANINGS[meaning]
+  const options = [
+    ['', 'Choose …'] as const,
+    ...STANDINGS.map((each) => [each, MEANINGS[each]] as const),
+    [REFUSE, 'Refuse these lines'] as const,
+  ]
+  const here = chosen.get(plain(value)) ?? ''
+  return html`<select name="${WORD}${plain(value)}" aria-label="What “${value || 'no value'}” means" required>
+    ${options.map(([each, words]) => html`<option value="${each}" ${each === here ? html`selected` : ''}>${words}</option>`)}
+  </select>`
+}
 
 /** The second step: what each column is, and what the values of status columns do. */
 function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] = []): Response | Promise<Response> {
@@ -212,10 +213,15 @@ function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] 
             seen.map((title, at) => [
               title || html`<span class="soft">no title</span>`,
               samplesOf(look, at),
-              useField(headless ? '' : title, at, uses[at]!),
+              useField(headless ? '' : title, at, uses[at] ?? 'none'),
             ]),
             'No columns.',
           )}
+          ${
+            whole === 'subscribed'
+              ? ''
+              : html`<p class="alert">This is a list of people who are not subscribed. Each: ${MEANINGS[whole]}.</p>`
+          }
           ${
             values.length === 0
               ? ''

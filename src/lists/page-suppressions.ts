@@ -4,7 +4,19 @@ import { iso } from '../base/clock.ts'
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { button, field, form, type FormField } from '../webui/forms.ts'
-import { badge, count, pageOf, pager, search, table, tabs, time, type Cell, type Html } from '../webui/widgets.ts'
+import {
+  badge,
+  count,
+  pageOf,
+  pager,
+  search,
+  table,
+  tabs,
+  time,
+  type Cell,
+  type Html,
+  type TableColumn,
+} from '../webui/widgets.ts'
 import { suppressionImports } from './api.ts'
 import { reasonWord } from '../campaigns/page-words.ts'
 import { suppressions } from '../suppressions/api.ts'
@@ -27,10 +39,10 @@ const PERMANENT: Readonly<Record<string, string>> = {
 /** Rows in one request; the API's own limit. */
 const AT_ONCE = 1000
 
-type Entry = Thing<typeof suppressions>
+type SuppressionShown = Thing<typeof suppressions>
 
 /** Whom an entry is about. An erased person stays as a hash, which says nothing to anybody. */
-function personIn(entry: Entry): Cell {
+function personIn(entry: SuppressionShown): Cell {
   const email = text(entry, 'email')
   if (!email.startsWith('#')) return email
   // An entry that the erasure made, or changed.
@@ -39,7 +51,7 @@ function personIn(entry: Entry): Cell {
 }
 
 /** The button that allows mail again; an operator has it for every entry. */
-function allow(visit: Visit, entry: Entry): Cell {
+function allow(visit: Visit, entry: SuppressionShown): Cell {
   const why = PERMANENT[text(entry, 'reason')]
   if (why !== undefined && !visit.operator) return ''
   const email = text(entry, 'email')
@@ -52,6 +64,42 @@ function allow(visit: Visit, entry: Entry): Cell {
 }
 
 const FILTERS = ['unsubscribe', 'hard_bounce', 'complaint', 'manual', 'list_import'] as const
+
+const capital = (words: string): string => words.slice(0, 1).toUpperCase() + words.slice(1)
+
+const reasonTabs = (reason: string): Html =>
+  tabs(
+    'Reason',
+    ['', ...FILTERS].map((each) => ({
+      to: `/suppressions${each === '' ? '' : `?reason=${each}`}`,
+      name: each === '' ? 'All' : capital(reasonWord(each)),
+      here: each === reason,
+    })),
+  )
+
+const COLUMNS: readonly (string | TableColumn)[] = [
+  'Address',
+  { title: 'Reason', kind: 'status' },
+  { title: 'Stops', width: 10 },
+  { title: 'Domain', width: 15 },
+  { title: 'Since', kind: 'time' },
+  { title: 'Until', kind: 'time' },
+  { title: '', kind: 'action' },
+]
+
+/** What to do about an address that was suppressed and is right. */
+const mistaken = ({ operator }: Visit): Html =>
+  html`<details>
+    <summary>An address is right after all</summary>
+    <p>
+      Bounces and complaints stay, because receivers distrust a sender who writes to such an address again.
+      ${
+        operator
+          ? 'Allow it again only when the address works now, or its owner asks for your mail.'
+          : 'When the address works now, or its owner asks for your mail, the operator of this server can allow it again.'
+      }
+    </p>
+  </details>`
 
 async function show(visit: Visit, errors: Answer['errors'] = [], report: Html | '' = ''): Promise<Response> {
   const q = visit.query('q')
@@ -80,48 +128,19 @@ async function show(visit: Visit, errors: Answer['errors'] = [], report: Html | 
       ${mayAdd ? html`<a class="button" href="/suppressions/new">Add addresses</a>` : ''}`,
     errors,
     done: done(visit),
-    body: html`${report}
-      ${tabs(
-        'Reason',
-        ['', ...FILTERS].map((each) => ({
-          to: `/suppressions${each === '' ? '' : `?reason=${each}`}`,
-          name: each === '' ? 'All' : capital(reasonWord(each)),
-          here: each === reason,
-        })),
-      )}
-      ${search(visit, 'Search an address', '', reason === '' ? {} : { reason })}
-      ${table(
-        'Suppressions',
-        [
-          'Address',
-          { title: 'Reason', kind: 'status' },
-          { title: 'Stops', width: 10 },
-          { title: 'Domain', width: 15 },
-          { title: 'Since', kind: 'time' },
-          { title: 'Until', kind: 'time' },
-          { title: '', kind: 'action' },
-        ],
-        rows,
-        q === '' && reason === ''
-          ? 'Nobody is suppressed. Bounces and complaints bring addresses here by themselves.'
-          : 'No address fits.',
-      )}
-      ${pager(visit, answer)}
-      <details>
-        <summary>An address is right after all</summary>
-        <p>
-          Bounces and complaints stay, because receivers distrust a sender who writes to such an address again.
-          ${
-            visit.operator
-              ? 'Allow it again only when the address works now, or its owner asks for your mail.'
-              : 'When the address works now, or its owner asks for your mail, the operator of this server can allow it again.'
-          }
-        </p>
-      </details> `,
+    body: html`${report} ${reasonTabs(reason)}
+    ${search(visit, 'Search an address', '', reason === '' ? {} : { reason })}
+    ${table(
+      'Suppressions',
+      COLUMNS,
+      rows,
+      q === '' && reason === ''
+        ? 'Nobody is suppressed. Bounces and complaints bring addresses here by themselves.'
+        : 'No address fits.',
+    )}
+    ${pager(visit, answer)} ${mistaken(visit)}`,
   })
 }
-
-const capital = (words: string): string => words.slice(0, 1).toUpperCase() + words.slice(1)
 
 /** The form that adds addresses, empty or as it was refused. */
 async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {

@@ -79,8 +79,8 @@ export function programOf(titles: readonly string[]): PresetName | undefined {
     const telling = [...ignore, ...email, names.first ?? '', names.last ?? '']
     return { name, sum: telling.filter((title) => title !== '' && there.has(title)).length }
   })
-  const best = told.toSorted((one, other) => other.sum - one.sum)[0]!
-  return best.sum >= TELLING ? best.name : undefined
+  const [best] = told.toSorted((one, other) => other.sum - one.sum)
+  return best && best.sum >= TELLING ? best.name : undefined
 }
 
 export interface Suppressor {

@@ -24,8 +24,9 @@ const HEAD = 64 * 1024
 /** The most octets of a record; every valid contact is smaller. */
 const MAX_RECORD = 1024 * 1024
 
+const ZIP = 'PK\u0003\u0004'
 const MAGIC: readonly [string, string][] = [
-  ['PK\u0003\u0004', 'a zip archive. Unpack it first.'],
+  [ZIP, 'a zip archive. Unpack it first.'],
   ['\u001f\u008b', 'compressed. Unpack it first.'],
   ['\u00d0\u00cf\u0011\u00e0', 'an Excel workbook. Save it as CSV.'],
   ['%PDF-', 'a PDF. Export the list as CSV.'],
@@ -35,7 +36,7 @@ const MAGIC: readonly [string, string][] = [
 function kindOf(head: Buffer): string | undefined {
   const start = head.toString('latin1', 0, HEAD)
   const [mark, what] = MAGIC.find(([each]) => start.startsWith(each)) ?? []
-  if (mark !== MAGIC[0]![0]) return what
+  if (mark !== ZIP) return what
   // A workbook is a zip archive that names its parts near its beginning.
   if (/\[Content_Types\]\.xml|(?:^|[^\w])xl\//.test(start)) return 'an Excel workbook. Save it as CSV.'
   return start.includes('opendocument.spreadsheet') ? 'a workbook. Save it as CSV.' : what

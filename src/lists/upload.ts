@@ -1,5 +1,6 @@
 // An uploaded list as the console's worker thread reads it (apart.ts).
 import { OperatorError } from '../base/errors.ts'
+import { contactAddress } from '../campaigns/contacts.ts'
 import type { ContactWithStatus, Standing } from '../campaigns/import-with-status.ts'
 import type { Entry } from '../suppressions/import-with-status.ts'
 import { looseUses, usesOf, type Columns } from './chosen-columns.ts'
@@ -95,8 +96,11 @@ const lookIn =
       columns.whole = known.standings.whole
       asked = known.standings.columns
     } catch (thrown) {
-      if (!(thrown instanceof OperatorError)) throw thrown
-      columns.problem = thrown.message
+      // The titles are a contact: to choose columns would lose it.
+      if (!(thrown instanceof OperatorError) || titles.some((title) => contactAddress(title) !== undefined))
+        throw thrown
+      const [what = ''] = thrown.message.split(/[;.] /, 1)
+      columns.problem = wishes.uses ? thrown.message : `${what}. Say what each column is.`
       columns.uses = titles.map((_, at) => (Array.isArray(wishes.uses) && wishes.uses[at]) || '')
       if (columns.uses.includes('')) columns.uses = looseUses(titles, source.file)
     }
@@ -113,8 +117,9 @@ const lookIn =
           const one = found.get(name)
           if (one) one.rows++
           else if (values.length < MAX_VALUES && value.length <= MAX_VALUE && record.length === titles.length) {
-            found.set(name, { title: column.title, value, rows: 1, meaning })
-            values.push(found.get(name)!)
+            const first = { title: column.title, value, rows: 1, meaning }
+            found.set(name, first)
+            values.push(first)
           }
         }
         return null

@@ -49,8 +49,8 @@ export const suppressions = define('suppressions', {
       id: 'releaseSuppression',
       path: '/suppressions/:suppression/release',
       scope: 'suppressions:write',
-      operator: true,
-      about: `Take a suppression back, whatever its reason is; for operators. The answer is the entry that was removed. ${EXTENSION}`,
+      operator: 'person',
+      about: `Take a suppression back, whatever its reason is; for an operator who is signed in. The answer is the entry that was removed. ${EXTENSION}`,
       run: async ({ parts, row }) => {
         await releaseSuppression(parts, row.key)
         return { row }

@@ -11,7 +11,7 @@ import { testExchanger } from '../kit/exchanger.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { Guest, type Shown } from '../kit/guest.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
-import { parse } from '../kit/page.ts'
+import { fieldsOf, parse } from '../kit/page.ts'
 import { asPerson, givePassword } from '../kit/person.ts'
 import { testReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
@@ -923,30 +923,31 @@ describe('campaigns', () => {
   test('contacts come from a file that is looked at first; who has left is not subscribed', async () => {
     const list = await audience('Imported')
     const upload = async (csv: string): Promise<Shown> => {
-      const page = await ann.open(`/audiences/${list}`)
+      const page = await ann.open(`/audiences/${list}/import`)
       const proof = /name="proof" value="([^"]+)"/.exec(page.text)![1]!
       const body = new FormData()
       body.set('proof', proof)
-      body.set('action', 'preview')
+      body.set('action', 'columns')
       body.set('file', new File([csv], 'list.csv', { type: 'text/csv' }))
-      return ann.open(`/audiences/${list}`, { method: 'POST', body })
+      return ann.open(`/audiences/${list}/import`, { method: 'POST', body })
     }
+    const next = (page: Shown, action: string): Promise<Shown> => ann.send(page, action, fieldsOf(page.text, action))
     const looked = await upload('E-Mail;Name;City\r\nada@there.test;Ada;Bergen\r\nnonsense;;\r\n')
     assert.match(looked.text, /2 rows/)
-    assert.match(looked.text, /field \{\{City\}\}/)
-    assert.match(
-      looked.text,
-      /One row is wrong and\s+will be left out:[\s\S]*line 3: &quot;nonsense&quot; is not an email address/,
-    )
+    assert.match(looked.text, /<option value="field:City" selected>Field “City”/)
+    const tried = await next(looked, 'check')
+    assert.match(tried.text, /line 3: &quot;nonsense&quot; is not an email address/)
     assert.match((await ann.open('/campaigns/new')).text, /Merge tags:/)
-    const held = /<textarea class="hidden" name="held"[^>]*>\n([\s\S]*?)<\/textarea>/.exec(looked.text)![1]!
-    const done = await ann.send(looked, 'import', { held: held.replaceAll('&quot;', '"') })
-    assert.match(done.text, /1 added, 1 skipped/)
-    assert.match(done.text, /line 3: &quot;nonsense&quot; is not an email address/)
+    const done = await next(tried, 'import')
+    assert.match(done.text, /1 added\./)
+    assert.match(done.text, /1 line of the file was refused/)
     assert.match((await ann.open('/campaigns/new')).text, /<code>\{\{City\}\}<\/code>/)
-    assert.match((await upload('email,status\nada@there.test,unsubscribed\n')).text, /1 unsubscribed/)
+    assert.match((await next(await upload('email,status\nada@there.test,unsubscribed\n'), 'check')).text, />left</)
 
-    const odd = await upload('email,name,note\n"a@there.test",A,"two\nlines"\n\nwrong,B,x\nb@there.test,B,x,more\n')
+    const odd = await next(
+      await upload('email,name,note\n"a@there.test",A,"two\nlines"\n\nwrong,B,x\nb@there.test,B,x,more\n'),
+      'check',
+    )
     assert.match(odd.text, /line 5: &quot;wrong&quot; is not an email address/)
     assert.match(odd.text, /line 6: has 4 columns, the first line has 3/)
     assert.match(odd.text, /Import 1 row</)
@@ -956,9 +957,9 @@ describe('campaigns', () => {
     )
     assert.match(
       (await upload('Name,City\nAda,Bergen\n')).text,
-      /no column &quot;email&quot;; rename the right one to &quot;email&quot;\. Its first line is: Name, City/,
+      /no column &quot;email&quot;\. Say what each column is\./,
     )
-    assert.match((await upload('\n')).text, /The file is empty/)
+    assert.match((await upload('\n')).text, /The file is empty|Choose a file/)
   })
 })
 
@@ -1029,9 +1030,13 @@ describe('the rest', () => {
     assert.match((await ann.open('/suppressions?q=left')).text, /left@there\.test/)
     await ann.send(page, 'add', { domain: domain!, emails: 'hard@there.test', reason: 'hard_bounce' })
     const hard = (await ann.open('/suppressions?q=hard')).text
-    assert.match(hard, /stays: the receiver says that there is no such address/)
-    assert.match(hard, /postrider suppression remove ADDRESS --domain DOMAIN/)
-    assert.doesNotMatch(hard, />Take back</)
+    assert.match(hard, /bounced<\/span/)
+    assert.doesNotMatch(hard, /postrider suppression/)
+    // An operator allows it again, and is told what that means.
+    assert.match(hard, /The receiver said that there is no such address: receivers distrust/)
+    const freed = await ann.send(await ann.open('/suppressions?q=hard'), 'release')
+    assert.match(freed.text, /hard@there\.test gets mail again\./)
+    assert.match((await ann.open('/suppressions?q=hard')).text, /No address fits/)
     assert.match(
       (await ann.send(page, 'add', { domain: domain!, emails: 'nonsense', reason: 'manual' })).text,
       /email address/,

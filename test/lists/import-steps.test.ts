@@ -1,0 +1,389 @@
+// The import of people in the console (D143): columns chosen by hand, words that nobody knows, hostile files, the
+// history and its refused lines. What a person chooses is what a program asks for over the API.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { hasControls } from '../../src/base/clean-text.ts'
+import { DAY, HOUR } from '../../src/base/clock.ts'
+import { forgetRefused } from '../../src/campaigns/import-history.ts'
+import { usesOf } from '../../src/lists/chosen-columns.ts'
+import { contactsIn } from '../../src/lists/contact-columns.ts'
+import { PRESETS } from '../../src/lists/programs.ts'
+import { readUpload } from '../../src/lists/upload.ts'
+import { db, raw } from '../../src/store/query.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { campaignKit } from '../kit/campaign.ts'
+import { Guest, type Shown } from '../kit/guest.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
+import { fieldsOf } from '../kit/page.ts'
+import { givePassword } from '../kit/person.ts'
+import { until } from '../kit/until.ts'
+
+const PASSWORD = 'a password that is long enough'
+const kit = campaignKit(() => postrider)
+let ann: Guest
+
+const postrider = ofFile(() => startTestAppliance())
+const domain = ofFile(() => postrider.activeDomain('here.test'))
+
+setUp(async () => {
+  await givePassword(postrider, postrider.user.email, PASSWORD)
+  ann = new Guest(postrider)
+  await ann.signIn(postrider.user.email, PASSWORD)
+})
+
+const audience = (): Promise<string> => kit.audience(domain)
+
+/** The first step with a file; the page that follows. */
+async function choose(audienceId: string, octets: string | Uint8Array<ArrayBuffer>, name = 'list.csv'): Promise<Shown> {
+  const path = `/audiences/${audienceId}/import`
+  const page = await ann.open(path)
+  const body = new FormData()
+  body.set('proof', /name="proof" value="([^"]+)"/.exec(page.text)![1]!)
+  body.set('action', 'columns')
+  body.set('from', '')
+  body.set('file', new File([octets], name))
+  return ann.open(path, { method: 'POST', body })
+}
+
+/** Sends a form of a page with what it holds and these changes. */
+const send = (page: Shown, action: string, fields: Record<string, string> = {}): Promise<Shown> =>
+  ann.send(page, action, { ...fieldsOf(page.text, action), ...fields })
+
+async function people(audienceId: string): Promise<Record<string, [string, string | null, unknown]>> {
+  const { body } = await postrider.api('GET', `/audiences/${audienceId}/contacts?page%5Bsize%5D=100`)
+  return Object.fromEntries(
+    (body.data as { attributes: { email: string; status: string; name: string; custom_fields: unknown } }[]).map(
+      ({ attributes: { custom_fields, email, name, status } }) => [email, [status, name, custom_fields]],
+    ),
+  )
+}
+
+const words = (page: Shown): string => page.text.replaceAll(/<[^>]*>/g, ' ').replaceAll(/\s+/g, ' ')
+const importOf = (page: Shown): string => /\/imports\/([^?]+)/.exec(page.path)![1]!
+
+test('columns are chosen by hand: address, name, a new field, a status with words of its own; the rest is left out', async () => {
+  const id = await audience()
+  const csv =
+    'Kontakt,Wer,Ort,Zustand,Notiz\nAnn@There.test,Ann,Köln,dabei,x\nbob@there.test,Bob,Bonn,weg,x\ncid@there.test,Cid,Kiel,tot,x\ndan@there.test,Dan,Ulm,unklar,x\n'
+  const columns = await choose(id, csv)
+  // The titles say nothing, so that the page asks, with two examples of each column.
+  assert.match(words(columns), /The file has no column .{1,6}email.{1,6}\. Say what each column is\./)
+  assert.match(words(columns), /Ann@There\.test · bob@there\.test/)
+  const uses = {
+    'use:0': 'email',
+    'use:1': 'name',
+    'use:2': 'new',
+    'new:2': 'city',
+    'use:3': 'status',
+    'use:4': 'none',
+  }
+  const asked = await send(columns, 'check', uses)
+  assert.match(words(asked), /Say what each value of the status means/)
+  assert.match(asked.text, /<option value="field:city" selected>/)
+  const answers = {
+    'word:dabei': 'subscribed',
+    'word:weg': 'unsubscribed',
+    'word:tot': 'bounced',
+    'word:unklar': 'refuse',
+  }
+  const preview = await send(asked, 'check', answers)
+  assert.match(words(preview), /New 1 Updated 0 Kept as left 1 Suppressed 1/)
+  assert.match(words(preview), /line 5: Zustand says .{1,6}unklar.{1,6}, which is not understood/)
+  assert.deepEqual(await people(id), {}, 'nothing is written before the last step')
+  const done = await send(preview, 'import')
+  assert.match(words(done), /1 added, 1 kept as unsubscribed, 1 suppressed\./)
+  const there = await people(id)
+  assert.deepEqual(there, {
+    'ann@there.test': ['subscribed', 'Ann', { city: 'Köln' }],
+    'bob@there.test': ['unsubscribed', 'Bob', { city: 'Bonn' }],
+    'cid@there.test': ['bounced', 'Cid', { city: 'Kiel' }],
+  })
+  // The same over the API.
+  const other = await kit.audience(await postrider.activeDomain('api.test'))
+  const rows = csv
+    .trimEnd()
+    .split('\n')
+    .slice(1)
+    .map((line) => {
+      const [a, b, c, d, e] = line.split(',')
+      return { Kontakt: a, Wer: b, Ort: c, Zustand: d, Notiz: e }
+    })
+  const { body } = await postrider.api(
+    'POST',
+    `/audiences/${other}/list-imports`,
+    document('contacts', {
+      rows,
+      columns: { Kontakt: 'email', Wer: 'name', Ort: 'field:city', Zustand: 'status' },
+      words: { dabei: 'subscribed', Weg: 'unsubscribed', tot: 'bounced' },
+    }),
+  )
+  assert.equal(body.data.attributes.errors[0].index, 3)
+  assert.deepEqual(await people(other), there)
+})
+
+test('back to the columns keeps what was chosen; a new field needs a name; one column is the address', async () => {
+  const id = await audience()
+  const columns = await choose(id, 'email,who,email2\nann@there.test,Ann,b@there.test\n')
+  assert.match(words(await send(columns, 'check', { 'use:1': 'new' })), /A new field needs a name/)
+  assert.match(words(await send(columns, 'check', { 'use:2': 'email' })), /of two which one/)
+  assert.match(words(await send(columns, 'check', { 'use:0': 'none' })), /needs a column of addresses/)
+  assert.match(
+    words(await send(columns, 'check', { 'use:1': 'field:a', 'use:2': 'field:a' })),
+    /two columns for the field/,
+  )
+  const preview = await send(columns, 'check', { 'use:1': 'name', 'use:2': 'none', existing: 'keep' })
+  const back = await send(preview, 'columns')
+  assert.match(back.text, /name="use:1"[^]*?<option value="name" selected>/)
+  assert.match(back.text, /name="use:2"[^]*?<option value="none" selected>/)
+  assert.match(back.text, /<option value="keep" selected>/)
+})
+
+test('what is guessed and confirmed is read as the titles alone are, for every known program', async () => {
+  const exports = {
+    mailchimp:
+      'Email Address,First Name,Last Name,City,MEMBER_RATING,OPTIN_TIME,OPTIN_IP,UNSUB_TIME\na@there.test,Ann,Lee,Oslo,2,2024-01-01,1.2.3.4,2024-06-01 10:00:00\n',
+    brevo:
+      'CONTACT ID,EMAIL,FIRSTNAME,LASTNAME,SMS_BLACKLIST,EMAIL_BLACKLIST,ADDED_TIME,CITY\n1,a@there.test,Ann,Lee,FALSE,TRUE,1,Oslo\n',
+    listmonk:
+      'uuid,email,name,attributes,status,created_at,updated_at\nx,a@there.test,Ann Lee,"{""city"": ""Oslo""}",enabled,1,2\n',
+    sendgrid: 'EMAIL,FIRST_NAME,LAST_NAME,CONTACT_ID,CREATED_AT,UPDATED_AT,city\na@there.test,Ann,Lee,1,2,3,Oslo\n',
+    mailerlite: 'Subscriber,Name,Last name,Sent,Opened,Clicked,Status\na@there.test,Ann,Lee,1,2,3,unsubscribed\n',
+    unknown: 'email,name,preferences,status,city\na@there.test,Ann,"{""a"":1}",bounced,Oslo\n',
+  }
+  for (const [name, csv] of Object.entries(exports)) {
+    const preset = name === 'unknown' ? undefined : PRESETS[name as keyof typeof PRESETS]
+    const job = { bytes: Buffer.from(csv), file: 'list.csv' }
+    const told = await readUpload({ ...job, contacts: { map: new Map(), preset, page: true } })
+    const look = await readUpload({ ...job, look: true, contacts: { map: new Map(), page: true } })
+    assert.ok(typeof look === 'object' && 'uses' in look.columns, name)
+    // The program is found by its columns.
+    if (preset) assert.equal(look.columns.program, name)
+    const chosen = await readUpload({ ...job, contacts: { map: new Map(), uses: look.columns.uses, page: true } })
+    assert.ok(typeof told === 'object' && typeof chosen === 'object')
+    assert.equal(told.items.length, 1)
+    assert.deepEqual(chosen.items, told.items, name)
+  }
+  const { columns } = contactsIn({ map: new Map() })({ name: 'x', file: '' }, ['email', 'city'])
+  assert.deepEqual(usesOf(columns), ['email', 'field:city'])
+})
+
+test('who is there is updated, or left as they are; who left is obeyed either way', async () => {
+  const id = await audience()
+  await kit.fill(id, [
+    { email: 'old@there.test', name: 'Old' },
+    { email: 'gone@there.test', name: 'Gone' },
+  ])
+  const csv = 'email,name,status\nold@there.test,New,subscribed\ngone@there.test,New,unsubscribed\n'
+  const kept = await send(await send(await choose(id, csv), 'check', { existing: 'keep' }), 'import')
+  assert.match(words(kept), /0 added, 1 kept as unsubscribed\./)
+  const first = await people(id)
+  assert.deepEqual([first['old@there.test']![1], first['gone@there.test']![0]], ['Old', 'unsubscribed'])
+  const preview = await send(await choose(id, csv), 'check')
+  assert.match(words(preview), /New 0 Updated 2/)
+  await send(preview, 'import')
+  assert.equal((await people(id))['old@there.test']![1], 'New')
+})
+
+test('hostile files: each is refused with a sentence, or read; nothing is written and no page breaks', async () => {
+  const id = await audience()
+  const wide = (cells: number) => `email${',a'.repeat(cells)}\n`
+  const cases: readonly (readonly [string | Uint8Array<ArrayBuffer>, RegExp, string?])[] = [
+    [wide(999_999), /more than 500,000 cells|200 columns/],
+    [wide(300), /more than 200 columns/],
+    [`email\n"${'x'.repeat(4_900_000)}"\n`, /1 MB/],
+    [`email\n${'x'.repeat(6_000_000)}\n`, /more than 5 MB/],
+    ['email\0,name\na@there.test,x\n', /binary data/],
+    [
+      'PK\u0003\u0004....[Content_Types].xml....xl/workbook.xml',
+      /This|is not CSV but an Excel workbook\. Save it as CSV/,
+    ],
+    ['PK\u0003\u0004....mimetypeapplication/vnd.oasis.opendocument.spreadsheet', /a workbook\. Save it as CSV/],
+    ['PK\u0003\u0004....readme.txt', /a zip archive\. Unpack it first/],
+    [new Uint8Array([0xd0, 0xcf, 0x11, 0xe0, 1, 2]), /an Excel workbook\. Save it as CSV/],
+    ['', /Choose a file/],
+    ['\n\n', /empty/],
+    ['email,name\n"a@there.test,x\n', /quote is never closed/],
+    ['ann@there.test,Ann\nbob@there.test,Bob\n', /begins with a contact/],
+  ]
+  for (const [octets, said] of cases) {
+    const page = await choose(id, octets)
+    assert.equal(page.status, 200)
+    assert.match(words(page), said)
+    assert.match(page.text, /name="file"/, 'the first step again')
+  }
+  // Twice the same title: the page asks, and both can be had under names of their own.
+  const twice = await choose(id, 'email,plan,plan\nann@there.test,a,b\n')
+  assert.match(words(twice), /two columns/)
+  const preview = await send(twice, 'check', {
+    'use:0': 'email',
+    'use:1': 'field:plan',
+    'use:2': 'new',
+    'new:2': 'plan2',
+  })
+  assert.match(words(preview), /plan: a, plan2: b/)
+  // Byte order marks, semicolons, tabs, UTF-16 and Latin-1, as the command reads them.
+  const text = 'email;name\nzoe@there.test;Zoë\n'
+  const utf16 = new Uint8Array(Buffer.from(`\ufeff${text}`, 'utf16le'))
+  for (const octets of [
+    `\ufeff${text}`,
+    utf16,
+    new Uint8Array(Buffer.from(text, 'latin1')),
+    text.replaceAll(';', '\t'),
+  ])
+    assert.match(words(await send(await choose(id, octets), 'check')), /zoe@there\.test Zoë/)
+  // Markup and formulas stay text.
+  const markup = await choose(id, 'email,"<script>x</script>",=cmd()\nann@there.test,"</textarea><b>x</b>",=1+1\n')
+  assert.doesNotMatch(markup.text, /<script>x|<\/textarea><b>/)
+  assert.doesNotMatch((await send(markup, 'check')).text, /<b>x<\/b>/)
+  assert.deepEqual(await people(id), {})
+})
+
+test('pasted lines are read as a file, addresses alone too', async () => {
+  const id = await audience()
+  const first = await ann.open(`/audiences/${id}/import`)
+  const columns = await send(first, 'columns', { pasted: 'paula@there.test\npeter@there.test\n', from: '' })
+  const done = await send(await send(columns, 'check'), 'import')
+  assert.match(words(done), /2 added\./)
+  assert.deepEqual(Object.keys(await people(id)).toSorted(), ['paula@there.test', 'peter@there.test'])
+})
+
+test('a status column that is left out is named before anything is written', async () => {
+  const id = await audience()
+  const columns = await choose(id, 'email,Status\nann@there.test,unsubscribed\n')
+  assert.match(words(await send(columns, 'check', { 'use:1': 'none' })), /“Status” says who left, and is not used/)
+})
+
+test('a list of people who left stays one, whatever its columns are called to be', async () => {
+  const id = await kit.audience(await postrider.activeDomain('left.test'))
+  const columns = await choose(id, 'Email Address,UNSUB_TIME\nleft@there.test,2024-06-01 10:00:00\n')
+  assert.match(words(columns), /people who are not subscribed/)
+  const done = await send(await send(columns, 'check', { 'use:1': 'none' }), 'import')
+  assert.match(words(done), /0 added, 1 kept as unsubscribed/)
+})
+
+test('the history says who imported what, as one import of all parts; refused lines are a file', async () => {
+  const id = await audience()
+  const rows = Array.from({ length: 1200 }, (_, n) => `r${n}@there.test,"=cmd ${n}"`).join('\n')
+  const csv = `email,note\n${rows}\nnonsense,"=1+1"\nr0@there.test,again\n`
+  const done = await send(await send(await choose(id, csv, '../a\u0007b.csv'), 'check'), 'import')
+  const name = importOf(done)
+  const { body } = await postrider.api('GET', `/audiences/${id}/list-imports`)
+  assert.equal(body.data.length, 1)
+  const { attributes, id: shown } = body.data[0]
+  assert.equal(shown, name)
+  assert.equal(attributes.made_by, postrider.user.email)
+  assert.ok(!hasControls(attributes.file))
+  assert.deepEqual(
+    [attributes.created, attributes.skipped, attributes.refused_count, attributes.suppressed],
+    [1200, 2, 1, 0],
+  )
+  const file = await ann.open(`/audiences/${id}/imports/${name}/refused.csv`)
+  assert.match(file.headers.get('content-type')!, /text\/csv/)
+  // A cell that a spreadsheet would run gets an apostrophe (D81).
+  assert.equal(file.text, 'line,reason,email,note\r\n1202,"""nonsense"" is not an email address",nonsense,\'=1+1\r\n')
+  assert.match(words(await ann.open(`/audiences/${id}/imports`)), /1,200/)
+  // Another account, another audience.
+  assert.equal((await postrider.asOther('GET', `/list-imports/${name}`)).status, 404)
+  assert.equal((await postrider.asOther('GET', `/list-imports/${name}/refused`)).status, 404)
+  assert.equal((await ann.open(`/audiences/${await audience()}/imports/${name}`)).status, 404)
+  const foreign = { contacts: [{ email: 'x@there.test' }], continues: name }
+  const path = `/audiences/${await audience()}/list-imports`
+  assert.equal((await postrider.api('POST', path, document('contacts', foreign))).status, 404)
+})
+
+test('a program’s imports stand in the history under the name of its token; a trial does not', async () => {
+  const id = await audience()
+  const path = `/audiences/${id}/list-imports`
+  const contacts = [{ email: 'ann@there.test', name: 'Ann' }]
+  const trial = await postrider.api('POST', path, document('contacts', { contacts, dry_run: true }))
+  assert.equal(trial.body.data.attributes.created, 1)
+  assert.deepEqual(await people(id), {})
+  await postrider.api('POST', path, document('contacts', { rows: [{ email: 'x' }, { email: 'b@there.test' }] }))
+  await kit.fill(id, ['ann@there.test'])
+  const { data } = (await postrider.api('GET', path)).body
+  assert.deepEqual(
+    data.map(({ attributes: a }: { attributes: Record<string, unknown> }) => [
+      a['made_by'],
+      a['created'],
+      a['skipped'],
+      a['refused_count'],
+    ]),
+    [
+      ['test', 1, 0, 0],
+      ['test', 1, 1, 1],
+    ],
+  )
+})
+
+test('refused lines go after 30 days, with their audience, and an erasure marks the address in them', async () => {
+  const { clock, store } = postrider.appliance.deps
+  const lines = (name: string) =>
+    store.first<{ refused: string | null; refused_until: number | null }>(
+      raw('select refused, refused_until from list_imports where id = ?', [name]),
+    )
+  const bring = async (id: string): Promise<string> =>
+    importOf(
+      await send(
+        await send(await choose(id, 'email,note\nok@there.test,x\nbad,eve@there.test said so\n'), 'check'),
+        'import',
+      ),
+    )
+  const id = await audience()
+  const name = await bring(id)
+  assert.match(lines(name)!.refused!, /eve@there\.test/)
+  await forgetRefused(store, clock.now() + 30 * DAY - HOUR)
+  assert.notEqual(lines(name)!.refused, null)
+  await forgetRefused(store, clock.now() + 30 * DAY + HOUR)
+  assert.deepEqual({ ...lines(name)! }, { refused: null, refused_until: null })
+  assert.equal((await postrider.api('GET', `/list-imports/${name}/refused`)).status, 404)
+  assert.doesNotMatch((await ann.open(`/audiences/${id}/imports/${name}`)).text, /refused\.csv/)
+  const erased = await bring(await audience())
+  assert.equal((await postrider.api('DELETE', '/recipients/eve@there.test/forget')).status, 202)
+  await until(() => !/eve@there\.test/.test(lines(erased)!.refused!))
+  const removed = await audience()
+  const last = await bring(removed)
+  await postrider.api('DELETE', `/audiences/${removed}`)
+  assert.equal(lines(last), undefined)
+})
+
+test('an audience keeps its last 500 imports', async () => {
+  const id = await audience()
+  const { store } = postrider.appliance.deps
+  const { key, user_key } = store.one<{ key: number; user_key: number }>(
+    db.selectFrom('audiences').select(['key', 'user_key']).where('id', '=', id) as never,
+  )
+  await store.write((tx) =>
+    tx.run(
+      raw(
+        `with recursive n(n) as (values (1) union all select n + 1 from n where n < 510)
+         insert into list_imports (id, user_key, audience_key, made_by, file, created, updated, unsubscribed, suppressed,
+           skipped, refused_count, created_at, updated_at)
+         select 'i' || ? || n, ?, ?, '', '', 0, 0, 0, 0, 0, 0, 1, 1 from n`,
+        [key, user_key, key],
+      ),
+    ),
+  )
+  await kit.fill(id, ['ann@there.test'])
+  assert.equal(
+    store.one<{ sum: number }>(raw('select count(*) as sum from list_imports where audience_key = ?', [key])).sum,
+    500,
+  )
+})
+
+test('a session that ends between two steps leaves nothing behind', async () => {
+  const id = await audience()
+  const preview = await send(await choose(id, 'email\nann@there.test\n'), 'check')
+  const stranger = new Guest(postrider)
+  const fields = fieldsOf(preview.text, 'import')!
+  await stranger.send(preview, 'import', fields)
+  assert.deepEqual(await people(id), {})
+})
+
+test('2,000 rows come in four parts, and are one import', async () => {
+  const id = await audience()
+  const csv = `email,name,city\n${Array.from({ length: 2000 }, (_, n) => `many${n}@there.test,Person ${n},Bergen`).join('\n')}\n`
+  const done = await send(await send(await choose(id, csv), 'check'), 'import')
+  assert.match(words(done), /2,000 added\./)
+  const { data } = (await postrider.api('GET', `/audiences/${id}/list-imports`)).body
+  assert.deepEqual([data.length, data[0].attributes.created], [1, 2000])
+})
