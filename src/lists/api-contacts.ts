@@ -297,6 +297,7 @@ export const listImports = define('list-imports', {
             headers: {
               'Content-Type': 'text/csv; charset=utf-8',
               'Content-Disposition': 'attachment; filename="refused.csv"',
+              'X-Content-Type-Options': 'nosniff',
             },
           }),
         )

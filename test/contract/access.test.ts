@@ -110,6 +110,12 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     return listGrants(deps.store)[0]!.id
   },
   lane: () => Promise.resolve('lane.test'),
+  // An import with a refused line.
+  import: async (token) => {
+    const body = document('contacts', { rows: [{ email: `in${++recipients}@there.test` }, { email: 'nonsense' }] })
+    const path = `/audiences/${await MAKERS['audience']!(token)}/list-imports`
+    return (await ask('POST', path, { token, body })).body.data.id
+  },
   // An address is known to the account that wrote to it.
   recipient: async (token) => {
     const to = `known${++recipients}@there.test`
@@ -343,12 +349,17 @@ const SCOPE_OF: Record<string, Scope> = {
   'GET /webhooks/{}/deliveries': 'webhooks:read',
   'GET /deliveries/{}': 'webhooks:read',
   'POST /deliveries/{}/replay': 'webhooks:write',
-  // Extensions (D76, D78, D81).
+  // Extensions (D76, D78, D81, D143).
   'GET /outbound-emails/{}/attempts': 'emails:read',
   'GET /statistics': 'emails:read',
   'GET /statistics/receivers': 'emails:read',
   'POST /suppression-imports': 'suppressions:write',
   'POST /audiences/{}/list-imports': 'contacts:write',
+  'GET /audiences/{}/list-imports': 'contacts:read',
+  'GET /list-imports/{}': 'contacts:read',
+  'GET /list-imports/{}/refused': 'contacts:read',
+  'GET /audience-figures': 'contacts:read',
+  'GET /audience-figures/{}': 'contacts:read',
   'POST /campaigns/{}/test': 'campaigns:write',
   'GET /agents': 'emails:read',
   'POST /agents/{}/pause': 'emails:write',

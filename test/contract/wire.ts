@@ -120,7 +120,7 @@ export interface Sent {
 
 export const described = new Described()
 
-const DOWNLOADS = /^\/inbound-emails\/[^/]+\/(?:raw|attachments\/[^/]+)$/
+const DOWNLOADS = /^\/inbound-emails\/[^/]+\/(?:raw|attachments\/[^/]+)$|^\/list-imports\/[^/]+\/refused$/
 
 export function judge(answer: Answer, sent: Sent): void {
   const { body, headers, status } = answer
