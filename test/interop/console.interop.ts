@@ -3,10 +3,9 @@
 // POSTRIDER_SHOTS names a folder for pictures.
 import assert from 'node:assert/strict'
 import { spawn, type ChildProcess } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { seeded } from '../kit/seeded.ts'
@@ -395,21 +394,6 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     }
   })
 
-  test('contacts come from a file', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'postrider-csv-'))
-    const file = join(folder, 'list.csv')
-    writeFileSync(file, 'email;name;city\r\nimported@there.example;Zoë;Köln\r\nwrong;;\r\n')
-    await open(`/audiences/${ids.audience}/add`)
-    await browser.type('#file', file)
-    await press('Look at it first')
-    await says(/One row is wrong and will be left out:\s+line 3/)
-    await press('Import 1 row')
-    await says(/1 added, 1 skipped/)
-    await open(`/audiences/${ids.audience}?q=imported`)
-    await says(/Zoë/)
-    rmSync(folder, { recursive: true })
-  })
-
   test('a domain is added, and is seen to become active', async () => {
     await open('/domains/new')
     await browser.type('#name', 'shop.example')
@@ -488,6 +472,8 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     const parts = [
       `/campaigns/${ids.draft}/activity`,
       `/audiences/${ids.audience}/add`,
+      `/audiences/${ids.audience}/import`,
+      `/audiences/${ids.audience}/imports`,
       `/audiences/${ids.audience}/contacts/${contact.id}`,
       `/webhooks/${webhook.id}`,
       '/nonsense',

@@ -1,0 +1,163 @@
+// Lists in the console of the built file, in a real browser: 2,000 contacts from an export as Mailchimp writes it and
+// one as listmonk does, a column mapped by hand, a word that nobody knows, the refused lines, and a bounced address
+// that is allowed again. Nothing of it takes a shell. Each step answers in less than a second.
+import assert from 'node:assert/strict'
+import { spawn, type ChildProcess } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { until } from '../kit/until.ts'
+import { absent, LOOKS, startBrowser, type Browser } from './rig/browser.ts'
+import { withPrograms } from './rig/need.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const BUILT = join(ROOT, 'dist/postrider')
+const CONTACTS = 2000
+
+const numbers = Array.from({ length: CONTACTS }, (_, n) => n)
+
+/** An export of Mailchimp with a column of status: 10 left, 10 bounced, one pending, and a line that is wrong. */
+const MAILCHIMP = [
+  'Email Address,First Name,Last Name,Stadt,Status,MEMBER_RATING,OPTIN_TIME,OPTIN_IP,CONFIRM_TIME,CONFIRM_IP,NOTES',
+  ...numbers.map((n) => {
+    const status = n === 7 ? 'pending' : n % 200 === 1 ? 'unsubscribed' : n % 200 === 2 ? 'cleaned' : 'subscribed'
+    return `mc${n}@mailchimp.example,Reader,${n},"Köln, am Rhein",${status},2,2024-05-06 07:08:09,192.0.2.1,2024-05-06 07:08:09,192.0.2.1,`
+  }),
+  'not an address,Bad,Row,Bonn,subscribed,2,,,,,',
+  '',
+].join('\r\n')
+
+const LISTMONK = [
+  'uuid,email,name,attributes,status,created_at,updated_at',
+  ...numbers.map(
+    (n) =>
+      `00000000-0000-4000-8000-${String(n).padStart(12, '0')},lm${n}@listmonk.example,Person ${n},"{""city"": ""Bergen""}",${n % 500 === 3 ? 'blocklisted' : 'enabled'},2024-05-06T07:08:09Z,2024-05-06T07:08:09Z`,
+  ),
+  '',
+].join('\n')
+
+withPrograms('lists in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUILT])], () => {
+  let server: ChildProcess
+  let shown: { url: string; console: string }
+  let browser: Browser
+  const folder = mkdtempSync(join(tmpdir(), 'postrider-lists-'))
+
+  const words = (): Promise<string> => browser.run('return document.querySelector("main")?.innerText ?? ""')
+  const says = (what: RegExp): Promise<unknown> => until(async () => what.test(await words()), String(what))
+  /** Presses the button or follows the link with these words, and says yes to its question. */
+  const press = (label: string): Promise<unknown> =>
+    browser.run(
+      `const one = [...document.querySelectorAll('main button, main a')].find((each) => each.textContent.trim() === arguments[0])
+       if (!one) throw new Error('nothing says ' + arguments[0])
+       one.click()
+       document.querySelector('dialog[open] .sure')?.click()`,
+      label,
+    )
+  const choose = (name: string, value: string): Promise<unknown> =>
+    browser.run('document.getElementsByName(arguments[0])[0].value = arguments[1]', name, value)
+  /** Presses, and gives the time until the page says this, as the browser measures its navigation. */
+  async function timed(label: string, what: RegExp): Promise<void> {
+    await press(label)
+    await says(what)
+    const took: number = await browser.run('return performance.getEntriesByType("navigation")[0].responseEnd')
+    assert.ok(took < 1000, `"${label}" took ${Math.round(took)} ms`)
+  }
+  async function axe(name: string): Promise<void> {
+    for (const [scheme, width] of LOOKS) {
+      await browser.emulate(scheme, width)
+      await browser.run(readFileSync(join(ROOT, 'node_modules/axe-core/axe.min.js'), 'utf8'))
+      const found: string[] = await browser.later(
+        `const done = arguments[0]
+         axe.run(document, { iframes: false }).then(({ violations }) =>
+           done(violations.map(({ id, nodes }) => id + ': ' + nodes.map((node) => node.html.slice(0, 200)).join(' '))))`,
+      )
+      assert.deepEqual(found, [], `${name}, ${scheme}, ${width}`)
+      assert.ok(
+        await browser.run('return document.documentElement.scrollWidth <= innerWidth'),
+        `${name} scrolls sideways at ${width}`,
+      )
+      await browser.shoot(`lists-${name}-${scheme}-${width}`)
+    }
+    await browser.emulate('light', 1280)
+  }
+
+  before(async () => {
+    server = spawn(BUILT, ['--json', 'dev', '--http', 'localhost:0', '--smtp', '127.0.0.1:0'], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+    })
+    shown = await new Promise((resolve) => {
+      let said = ''
+      server.stdout!.on('data', (chunk: Buffer) => {
+        said += chunk.toString()
+        if (said.trimEnd().endsWith('}')) resolve(JSON.parse(said) as typeof shown)
+      })
+    })
+    browser = await startBrowser()
+    await browser.open(shown.console)
+  })
+  after(async () => {
+    await browser.stop()
+    server.kill()
+    rmSync(folder, { recursive: true })
+  })
+
+  test('an export of Mailchimp becomes an audience, from the empty page on', async () => {
+    writeFileSync(join(folder, 'subscribed.csv'), MAILCHIMP)
+    await browser.open(`${shown.url}/audiences`)
+    await press('New audience')
+    await browser.type('#name', 'Readers')
+    await press('Create audience')
+    await says(/Now import its contacts/)
+    await press('Import contacts')
+    await says(/Step 1 of 3/)
+    await browser.type('#file', join(folder, 'subscribed.csv'))
+    await timed('Next', /2,001 rows, as Mailchimp exports them/)
+    assert.match(await words(), /unsubscribed\s+Status\s+10\s+Left: kept as unsubscribed/)
+    // The name of a new field shows with its choice.
+    const seen = 'return getComputedStyle(document.getElementsByName("new:3")[0]).display'
+    assert.equal(await browser.run(seen), 'none')
+    await choose('use:3', 'new')
+    assert.notEqual(await browser.run(seen), 'none')
+    await choose('new:3', 'city')
+    await choose('word:pending', 'unconfirmed')
+    await axe('columns')
+    await timed('Next', /Step 3 of 3/)
+    assert.match(await words(), /New\s+1,979\s+Updated\s+0\s+Kept as left\s+10\s+Suppressed\s+10/)
+    assert.match(await words(), /line 2002: "not an address" is not an email address/)
+    assert.match(await words(), /city: Köln, am Rhein/)
+    await axe('preview')
+    await timed('Import 2,000 rows', /1,979 added, 10 kept as unsubscribed, 10 suppressed\./)
+    await axe('result')
+    const refused: string = await browser.later(
+      `fetch([...document.querySelectorAll('a')].find((each) => each.textContent === 'Refused lines').href)
+         .then((answer) => answer.text()).then(arguments[0])`,
+    )
+    assert.match(refused, /2002,"""not an address"" is not an email address",not an address,Bad,Row,Bonn/)
+    await press('To the audience')
+    await says(/Subscribed 1,979/)
+    assert.match(await words(), /All 1,999[^]*Left 10[^]*Bounced 10[^]*Complained 0/)
+  })
+
+  test('an export of listmonk comes beside it, by hand of nobody; the history has both', async () => {
+    writeFileSync(join(folder, 'listmonk.csv'), LISTMONK)
+    await press('Import contacts')
+    await says(/Step 1 of 3/)
+    await browser.type('#file', join(folder, 'listmonk.csv'))
+    await timed('Next', /2,000 rows, as listmonk exports them/)
+    await timed('Next', /New\s+1,996[^]*Suppressed\s+4/)
+    await timed('Import 2,000 rows', /1,996 added, 4 suppressed\./)
+    await press('Imports')
+    await says(/listmonk\.csv[^]*subscribed\.csv/)
+    await axe('history')
+  })
+
+  test('an operator allows a bounced address again, in the console', async () => {
+    await browser.open(`${shown.url}/suppressions?q=mc2@`)
+    await says(/mc2@mailchimp\.example[^]*bounced/)
+    await press('Allow again')
+    await says(/mc2@mailchimp\.example gets mail again\./)
+    await browser.open(`${shown.url}/suppressions?q=mc2@`)
+    await says(/No address fits/)
+  })
+})
