@@ -2,26 +2,39 @@
 import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
+import { lockOut, refuseRemoval, removeUser, setRole } from '../identity/roles.ts'
+import { resetFactor } from '../identity/second-factor.ts'
 import {
   addUser,
   listUsers,
-  refuseRemoval,
-  removeUser,
   requireUser,
-  setOperator,
   setPassword,
   setSummary,
   userByKey,
+  type NewUser,
   type User,
 } from '../identity/users.ts'
 import type { Reader } from '../store/database.ts'
 import { asks, confirm, type Sure } from '../commands/confirm.ts'
-import { readPassword, withDeps, type Invocation } from '../commands/open.ts'
+import { readPassword, withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { answer, table } from '../commands/terminal.ts'
 
 const show = (
   reader: Reader,
-  { id, email, name, operator, plan, reads_for, subscription_state, summary, created_at }: User,
+  {
+    created_at,
+    email,
+    id,
+    locked_at,
+    name,
+    operator,
+    plan,
+    reads_for,
+    sealed_totp,
+    seen_at,
+    subscription_state,
+    summary,
+  }: User,
 ) => ({
   id,
   email,
@@ -32,10 +45,24 @@ const show = (
   plan,
   subscription_state,
   summary,
+  second_factor: sealed_totp !== null,
+  locked: locked_at !== null,
+  last_seen_at: seen_at === null ? null : iso(seen_at),
   created_at: iso(created_at),
 })
 
+/** What invites people: a matter of subjects that are above this one. */
+interface Inviting {
+  add: (deps: Deps, given: NewUser) => Promise<User>
+  again: (deps: Deps, email: string) => Promise<User>
+  shown: (
+    deps: Deps,
+    user: User,
+  ) => { invitation_link: string | null; invitation_mail: string | null; invitation_note: string | null }
+}
+
 interface Adding {
+  invite?: true
   name?: string
   operator?: true
   passwordStdin?: true
@@ -43,20 +70,45 @@ interface Adding {
   readsFor?: string
 }
 
-export function userCommand(program: Command, invocation: () => Invocation): void {
-  const user = program.command('user').description('add, list and remove users')
-  add(user, invocation)
+export function userCommand(program: Command, invocation: () => Invocation, inviting: Inviting): void {
+  const user = program.command('user').description('add, invite, list and remove users')
+  add(user, invocation, inviting)
+  invite(user, invocation, inviting)
   list(user, invocation)
   passwd(user, invocation)
   set(user, invocation)
+  lock(user, invocation)
+  resetTheFactor(user, invocation)
   remove(user, invocation)
 }
 
-function add(user: Command, invocation: () => Invocation): void {
+/** A user with the invitation, and what became of its mail in words. */
+function answerInvited(invocation: Invocation, { shown }: Inviting, deps: Deps, invited: User): void {
+  const { invitation_link, invitation_mail, invitation_note } = shown(deps, invited)
+  answer(invocation.terminal, { ...show(deps.store, invited), invitation_link, invitation_mail, invitation_note }, () =>
+    invitation_mail === 'not_mailed'
+      ? `Invited ${invited.email}. ${invitation_note ?? ''} Hand this link over; it works once, for seven days:\n${invitation_link ?? ''}`
+      : `Invited ${invited.email}: the mail is on its way. Its link works once, for seven days.`,
+  )
+}
+
+function invite(user: Command, invocation: () => Invocation, inviting: Inviting): void {
+  user
+    .command('invite <email>')
+    .description('invite a user again who was never here, or was locked out; the link before ends')
+    .action((email: string) =>
+      withDeps(invocation(), async (deps) =>
+        answerInvited(invocation(), inviting, deps, await inviting.again(deps, email)),
+      ),
+    )
+}
+
+function add(user: Command, invocation: () => Invocation, inviting: Inviting): void {
   user
     .command('add <email>')
     .description('add a user')
     .option('--name <name>', 'the name of the user')
+    .option('--invite', 'mail them a link for seven days, by which they choose a password or a passkey')
     .option('--password-stdin', 'read a password for the console from standard input')
     .option('--plan <plan>', 'a plan of the configuration', 'unlimited')
     .option('--operator', 'they see and steer the whole server; the first user does in any case')
@@ -69,15 +121,17 @@ function add(user: Command, invocation: () => Invocation): void {
             `There is no plan "${plan}"; the configuration has unlimited, ${Object.keys(deps.config.plans).join(', ')}.`,
           )
         const password = passwordStdin ? { password: await readPassword() } : {}
-        const added = await addUser(deps, {
+        const given = {
           email,
           plan,
           operator: operator === true,
           ...(name === undefined ? {} : { name }),
           ...(readsFor === undefined ? {} : { readsFor }),
           ...password,
-        })
-        answer(invocation().terminal, show(deps.store, added), () => `Added ${added.email}.`)
+        }
+        if (options.invite) return answerInvited(invocation(), inviting, deps, await inviting.add(deps, given))
+        const added = await addUser(deps, given)
+        return answer(invocation().terminal, show(deps.store, added), () => `Added ${added.email}.`)
       }),
     )
 }
@@ -128,22 +182,76 @@ function set(user: Command, invocation: () => Invocation): void {
       'whether a user steers the whole server, and is mailed a summary of each day on which something happened',
     )
     .addOption(new Option('--operator <answer>', 'whether they see and steer the whole server').choices(['yes', 'no']))
+    .option(
+      '--reads-for <email>',
+      'they look at the account of this user, and change nothing; none = their own account',
+    )
     .addOption(new Option('--summary <when>', 'a summary of the day, after midnight UTC').choices(['daily', 'none']))
-    .action((email: string, { operator, summary }: { operator?: 'yes' | 'no'; summary?: User['summary'] }) =>
+    .action((email: string, changes: Changes) =>
       withDeps(invocation(), async (deps) => {
-        if (operator === undefined && summary === undefined)
-          throw new OperatorError('Say what to change: --operator yes|no or --summary daily|none.')
+        const { operator, readsFor, summary } = changes
+        if (operator === undefined && readsFor === undefined && summary === undefined)
+          throw new OperatorError(
+            'Say what to change: --operator yes|no, --reads-for EMAIL|none or --summary daily|none.',
+          )
         const said: string[] = []
         let changed = requireUser(deps.store, email)
-        if (operator !== undefined) {
-          changed = await setOperator(deps, email, operator === 'yes')
+        if (operator !== undefined || readsFor !== undefined) {
+          const now = show(deps.store, changed)
+          changed = await setRole(deps, email, {
+            operator: operator === undefined ? now.operator : operator === 'yes',
+            readsFor: readsFor === undefined ? now.reads_for : readsFor === 'none' ? null : readsFor,
+          })
           said.push(`${changed.email} is ${operator === 'yes' ? 'an operator' : 'no operator'}.`)
+          if (readsFor !== undefined)
+            said[0] = `${changed.email} ${readsFor === 'none' ? 'has an account of their own' : `reads the account of ${readsFor}`}.`
         }
         if (summary !== undefined) {
           changed = await setSummary(deps, email, summary)
           said.push(`${changed.email} is mailed ${summary === 'daily' ? 'a summary of each day' : 'no summaries'}.`)
         }
         answer(invocation().terminal, show(deps.store, changed), () => said.join('\n'))
+      }),
+    )
+}
+
+interface Changes {
+  operator?: 'yes' | 'no'
+  readsFor?: string
+  summary?: User['summary']
+}
+
+function lock(user: Command, invocation: () => Invocation): void {
+  asks(user.command('lock <email>'))
+    .description('keep a user out, whose mail and tokens stay; "user invite" lets them in again')
+    .action((email: string, sure: Sure) =>
+      withDeps(invocation(), async (deps) => {
+        const found = requireUser(deps.store, email)
+        await confirm(
+          invocation(),
+          sure,
+          `${found.email} is signed out, and password, passkeys, second factor and programs that were let in end. Tokens stay.`,
+        )
+        const locked = await lockOut(deps, email)
+        answer(invocation().terminal, show(deps.store, locked), () => `${locked.email} is locked out.`)
+      }),
+    )
+}
+
+function resetTheFactor(user: Command, invocation: () => Invocation): void {
+  user
+    .command('reset-factor <email>')
+    .description('remove the second factor of a user who lost it; they are signed out')
+    .action((email: string) =>
+      withDeps(invocation(), async (deps) => {
+        const found = requireUser(deps.store, email)
+        if (found.sealed_totp === null) throw new OperatorError(`${found.email} has no second factor.`)
+        await resetFactor(deps, found)
+        answer(
+          invocation().terminal,
+          show(deps.store, requireUser(deps.store, email)),
+          () => `${found.email} signs in without a second factor now.`,
+        )
       }),
     )
 }
@@ -158,7 +266,7 @@ function remove(user: Command, invocation: () => Invocation): void {
         await confirm(
           invocation(),
           sure,
-          `${found.email} is removed for good, with all tokens, sessions and programs that were let in.`,
+          `${found.email} is removed for good, with all tokens, sessions and programs that were let in, and with those who may only read the account.`,
         )
         const removed = await removeUser(deps, email)
         answer(invocation().terminal, show(deps.store, removed), () => `Removed ${removed.email}.`)

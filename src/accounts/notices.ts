@@ -25,14 +25,12 @@ const PATIENCE = 7 * DAY
 /** The delays between attempts; the last one repeats. */
 const RETRY = [1, 5, 15, 30, 60, 120, 240, 360].map((minutes) => minutes * MINUTE)
 
-/** Stores a notice. `mailed` 2: it is only listed, not mailed. */
-export function addNotice(tx: Tx, given: NewNotice, now: number, mailed: 0 | 2 = 0): void {
+/** Stores a notice and returns its id. `mailed` 2: it is only listed, not mailed. */
+export function addNotice(tx: Tx, given: NewNotice, now: number, mailed: 0 | 2 = 0): string {
+  const id = newId(now)
   const next_attempt_at = mailed === 0 ? now : null
-  tx.run(
-    db
-      .insertInto('notices')
-      .values({ id: newId(now), ...given, mailed, attempts: 0, next_attempt_at, created_at: now }),
-  )
+  tx.run(db.insertInto('notices').values({ id, ...given, mailed, attempts: 0, next_attempt_at, created_at: now }))
+  return id
 }
 
 const MAX_TEXT = 8 * 1024
@@ -52,7 +50,7 @@ export function countInNotice(tx: Tx, given: NewNotice, entry: string, now: numb
       .orderBy('key', 'desc')
       .limit(1),
   )
-  if (!today) return addNotice(tx, { ...given, text: `1 within a day. ${given.text}\n\n${entry}` }, now, 2)
+  if (!today) return void addNotice(tx, { ...given, text: `1 within a day. ${given.text}\n\n${entry}` }, now, 2)
   const count = Number(/^\d+/.exec(today.text)?.[0] ?? 0) + 1
   const counted = today.text.replace(/^\d+/, String(count))
   const text = counted.length + entry.length < MAX_TEXT ? `${counted}\n${entry}` : counted
@@ -67,6 +65,17 @@ const addressed = db
   .leftJoin('users', 'users.key', 'notices.user_key')
   .selectAll('notices')
   .select(sql<string>`coalesce(notices.recipient, users.email)`.as('email'))
+
+/** One notice by its id. */
+export const findNotice = (reader: Reader, id: string): Notice | undefined =>
+  reader.first(db.selectFrom('notices').selectAll().where('id', '=', id))
+
+/** Stops mailing a notice that is not needed any more. */
+export function dropNotice(tx: Tx, id: string): void {
+  tx.run(
+    db.updateTable('notices').set({ mailed: 2, next_attempt_at: null }).where('id', '=', id).where('mailed', '=', 0),
+  )
+}
 
 /** The last 200 notices, newest first. */
 export function listNotices(reader: Reader): AddressedNotice[] {

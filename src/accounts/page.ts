@@ -1,13 +1,15 @@
 // The person's own account: password, passkeys, second factor, and open sessions.
 import { html } from 'hono/html'
-import { passkeysOf, removePasskey } from '../identity/passkeys.ts'
-import { FRESH, proofOf, refusedProof } from '../identity/own-proof.ts'
+import { passkeysOf, passkeysWork, removePasskey } from '../identity/passkeys.ts'
+import { browserName } from '../identity/browser-name.ts'
+import { FRESH } from '../identity/own-proof.ts'
 import { newRecoveryCodes, recoveryCodesLeft } from '../identity/recovery-codes.ts'
 import { newFactor, turnOff, turnOn, uriOf } from '../identity/second-factor.ts'
+import { proofField, refusal } from './proof-fields.ts'
+import { roleInWords } from './roles.ts'
 import { qrCode } from './qr.ts'
 import { endSession, endSessions, listSessions } from '../identity/sessions.ts'
-import { setPassword } from '../identity/users.ts'
-import { rateKey } from '../net/client-address.ts'
+import { setPassword, SHORTEST_PASSWORD } from '../identity/users.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import { page } from '../webui/frame.ts'
 import { field, form } from '../webui/forms.ts'
@@ -15,8 +17,6 @@ import { codeShown, counted, facts, table, time, type Html } from '../webui/widg
 import { done, lead, type Form, type Place } from '../webui/place.ts'
 import { faultIn, type Answer, type Visit } from '../webui/visit.ts'
 import { iso } from '../base/clock.ts'
-
-const SHORTEST = 10
 
 const said = (name: string, detail: string): Answer['errors'] => [{ code: 'invalid', field: name, detail }]
 
@@ -35,7 +35,7 @@ export const accountPlace = (deps: ApiDeps, signedInAgain: (visit: Visit) => Pro
         const refused = await refusal(deps, visit, given, false)
         if (refused !== undefined) return show(deps, visit, said('old-factor', refused))
         await turnOff(deps, user)
-        return lead(visit, '/account', 'saved')
+        return visit.say('/account', 'The second factor is off: your password alone signs you in.')
       }
       case 'codes': {
         const refused = await refusal(deps, visit, given, false)
@@ -45,22 +45,22 @@ export const accountPlace = (deps: ApiDeps, signedInAgain: (visit: Visit) => Pro
       case 'remove-passkey': {
         const refused = await refusal(deps, visit, given, false)
         if (refused !== undefined) return show(deps, visit, said('old-passkey', refused))
+        const gone = passkeysOf(deps.store, user.key).find(({ id }) => id === given.get('id'))
         await removePasskey(deps, user.key, given.get('id'))
-        return lead(visit, '/account', 'removed')
+        return visit.say('/account', `The passkey "${gone?.name ?? ''}" no longer signs you in.`)
       }
-      case 'end':
+      case 'end': {
+        const found = listSessions(deps.store, user.key, deps.clock.now()).find(({ id }) => id === given.get('id'))
         await endSession(deps, user.key, given.get('id'))
-        return lead(visit, '/account', 'ended')
-      default:
-        await deps.store.write((tx) => endSessions(tx, user.key, session.key))
-        return lead(visit, '/account', 'ended')
+        return visit.say('/account', `Signed out: ${browserName(found?.program ?? '')}.`)
+      }
+      default: {
+        const ended = await deps.store.write((tx) => endSessions(tx, user.key, session.key))
+        return visit.say('/account', `${counted(ended, 'other session')} ended.`)
+      }
     }
   },
 })
-
-/** Why a change of a way to sign in is refused; undefined when the person has proven who they are. */
-const refusal = (deps: ApiDeps, { context, person }: Visit, given: Form, fresh: boolean): Promise<string | undefined> =>
-  refusedProof(deps, { ...person, client: rateKey(context, deps.config.http), given: given.get('old'), fresh })
 
 /** Turns the second factor on. Replacing one takes a proof, and so does adding one long after the sign-in. */
 async function changeFactor(deps: ApiDeps, visit: Visit, given: Form): Promise<Response> {
@@ -83,11 +83,11 @@ async function changePassword(
   const { user } = visit.person
   const refused = await refusal(deps, visit, given, false)
   if (refused !== undefined) return show(deps, visit, said('old', refused))
-  if (given.get('new').length < SHORTEST)
-    return show(deps, visit, said('new', `The new password needs ${SHORTEST} characters or more.`))
+  if (given.get('new').length < SHORTEST_PASSWORD)
+    return show(deps, visit, said('new', `The new password needs ${SHORTEST_PASSWORD} characters or more.`))
   await setPassword(deps, user.email, given.get('new'))
   await signedInAgain(visit)
-  return lead(visit, '/account', 'saved')
+  return lead(visit, '/account', 'password')
 }
 
 async function show(deps: ApiDeps, visit: Visit, errors: Answer['errors'] = [], secret?: string): Promise<Response> {
@@ -101,14 +101,7 @@ async function show(deps: ApiDeps, visit: Visit, errors: Answer['errors'] = [], 
     body: html`${recoveryCodes(visit.secret)}
       ${facts([
         ['Address', user.email],
-        [
-          'Role',
-          user.operator === 1
-            ? 'operator'
-            : visit.reading
-              ? `reads the account of ${visit.account.email}`
-              : 'account owner',
-        ],
+        ['Role', roleInWords(user.operator === 1, visit.reading ? visit.account.email : null)],
       ])}
       <h2>Password</h2>
       ${passwordForm(visit, errors)}
@@ -125,7 +118,14 @@ function passwordForm(visit: Visit, errors: Answer['errors']): Html {
   const { user } = visit.person
   const fault = faultIn(errors)
   const password = (name: string, label: string): Html =>
-    field({ name, label, type: 'password', autocomplete: 'new-password', error: fault(name) })
+    field({
+      name,
+      label,
+      type: 'password',
+      autocomplete: 'new-password',
+      error: fault(name),
+      hint: `${SHORTEST_PASSWORD} characters or more. Other sessions end.`,
+    })
   return form(
     visit,
     'password',
@@ -136,59 +136,56 @@ function passwordForm(visit: Visit, errors: Answer['errors']): Html {
   )
 }
 
-/** The field for the proof of who the person is; an error stands here when no field can bear it. */
-function proofField({ person }: Visit, id: string, error: string | undefined): Html {
-  const kind = proofOf(person.user)
-  if (kind === 'fresh') return error === undefined ? html`` : html`<p class="bad" role="alert">${error}</p>`
-  const usual =
-    kind === 'password'
-      ? { label: 'Present password', type: 'password' as const, autocomplete: 'current-password' as const }
-      : { label: 'Code of the app, or a recovery code', autocomplete: 'one-time-code' as const }
-  return field({ name: 'old', id, ...usual, error })
-}
-
 /** Minutes after the sign-in nothing more is asked for what is only added. */
 const isFresh = ({ clock }: ApiDeps, { person }: Visit): boolean => clock.now() - person.session.created_at < FRESH
 
 function passkeys(deps: ApiDeps, visit: Visit, errors: Answer['errors']): Html {
   const all = passkeysOf(deps.store, visit.person.user.key)
   return html`${table(
-      'Passkeys',
-      ['Name', { title: 'Made', kind: 'time' }, { title: 'Last used', kind: 'time' }],
-      all.map((each) => [
-        each.name,
-        time(iso(each.created_at)),
-        time(each.last_used_at === null ? null : iso(each.last_used_at)),
-      ]),
-      'No passkey yet. With one you sign in by your finger, your face or the PIN of your device.',
-    )}
-    <form data-passkey="register" data-proof="${visit.proof}">
-      ${field({ name: 'passkey', label: 'Name of a new passkey', value: '', hint: 'Such as "laptop".' })}
-      ${isFresh(deps, visit) ? '' : proofField(visit, 'old-new-passkey', undefined)}<button class="plain">
-        Add a passkey
-      </button>
-      <p class="bad" role="alert" data-said></p>
-    </form>
-    ${
-      all.length > 0 && visit.person.session.open_as === null
-        ? form(
-            visit,
-            'remove-passkey',
-            html`${field({ name: 'id', label: 'Passkey to remove', required: true, options: all.map(({ id, name }) => [id, name]) })}
-              ${proofField(visit, 'old-passkey', faultIn(errors)('old-passkey'))}<button class="danger">
-                Remove passkey
-              </button>`,
-            { confirm: 'You can no longer sign in with it.' },
-          )
-        : ''
-    }`
+    'Passkeys',
+    ['Name', { title: 'Added', kind: 'time' }, { title: 'Last used', kind: 'time' }],
+    all.map((each) => [
+      each.name,
+      time(iso(each.created_at)),
+      time(each.last_used_at === null ? null : iso(each.last_used_at)),
+    ]),
+    'No passkey yet. With one you sign in by your finger, your face or the PIN of your device.',
+  )}
+  ${passkeysWork(deps.config.http) ? newPasskey(deps, visit) : html`<p class="soft">${NEEDS_NAME}</p>`}
+  ${
+    all.length > 0 && visit.person.session.open_as === null
+      ? form(
+          visit,
+          'remove-passkey',
+          html`${field({ name: 'id', label: 'Passkey to remove', required: true, options: all.map(({ id, name }) => [id, name]) })}
+            ${proofField(visit, 'old-passkey', faultIn(errors)('old-passkey'))}<button class="danger">
+              Remove passkey
+            </button>`,
+          { confirm: 'You can no longer sign in with it.' },
+        )
+      : ''
+  }`
 }
+
+const NEEDS_NAME =
+  'Passkeys work where this console has a name and https, not at an IP address. Open it at such an address to add one.'
+
+const newPasskey = (deps: ApiDeps, visit: Visit): Html =>
+  html`<form data-passkey="register" data-proof="${visit.proof}" data-host="${hostOf(deps)}">
+    ${field({ name: 'passkey', label: 'Name of a new passkey', value: '', hint: 'Such as "laptop".' })}
+    ${isFresh(deps, visit) ? '' : proofField(visit, 'old-new-passkey', undefined)}<button class="plain">
+      Add passkey
+    </button>
+    <p class="bad" role="alert" data-said></p>
+  </form>`
+
+const hostOf = ({ config }: ApiDeps): string => new URL(config.http.public_url).hostname
 
 const factorOff = (visit: Visit, errors: Answer['errors']): Html =>
   form(
     visit,
     'no-factor',
-    html`<p>A code of your authenticator app is asked for after the password.</p>
+    html`<p>On: a code of your authenticator app is asked for after the password.</p>
       ${proofField(visit, 'old-factor', faultIn(errors)('old-factor'))}<button class="danger">Turn off</button>`,
   )
 
@@ -225,17 +222,21 @@ function sessions(deps: ApiDeps, visit: Visit): Html {
   const all = listSessions(deps.store, user.key, deps.clock.now())
   return html`${table(
     'Sessions',
-    ['Browser', { title: 'Since', kind: 'time' }, { title: 'Last used', kind: 'time' }, { title: '', kind: 'action' }],
+    [
+      'Browser',
+      { title: 'Signed in', kind: 'time' },
+      { title: 'Last used', kind: 'time' },
+      { title: '', kind: 'action' },
+    ],
     all.map((each) => [
-      html`${each.program || 'unknown'}
-      ${each.key === session.key ? html`<span class="badge good">this one</span>` : ''}`,
+      html`<span title="${each.program}">${browserName(each.program)}</span>`,
       time(iso(each.created_at)),
-      time(iso(each.seen_at)),
+      each.key === session.key ? html`<span class="badge good">this one</span>` : time(iso(each.seen_at)),
       each.key === session.key ? '' : endButton(visit, each.id),
     ]),
     '',
   )}
-  ${all.length > 1 ? form(visit, 'end-others', html`<button class="plain">End all others</button>`) : ''}`
+  ${all.length > 1 ? form(visit, 'end-others', html`<button class="plain">End all other sessions</button>`) : ''}`
 }
 
 /** Also on a page that may only read: the session is the person's own. */
@@ -259,7 +260,7 @@ function factorForm(deps: ApiDeps, visit: Visit, errors: Answer['errors'], secre
       ${made.uri === '' ? '' : html`<p><a href="${made.uri}">Open it in an app of this device</a></p>`}
       <input type="hidden" name="secret" value="${made.secret}" />
       ${isFresh(deps, visit) && faultIn(errors)('old-factor') === undefined ? '' : proofField(visit, 'old-factor', faultIn(errors)('old-factor'))}
-      ${field({ name: 'code', label: 'Code', autocomplete: 'one-time-code', error: faultIn(errors)('code') })}<button
+      ${field({ name: 'code', label: 'Code', autocomplete: 'one-time-code', digits: true, error: faultIn(errors)('code') })}<button
         class="plain"
       >
         Turn on

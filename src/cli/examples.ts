@@ -15,15 +15,19 @@ export const EXAMPLES: Record<string, readonly string[]> = {
     'postrider init --domain example.org --hostname mx.example.org --email you@example.org --accept-terms',
   ],
   'user add': [
-    'postrider user add ann@example.org --name "Ann Owner"',
+    'postrider user add ann@example.org --name "Ann Owner" --invite',
     'postrider user add ann@example.org --plan growth --password-stdin < password.txt',
     'postrider user add ben@example.org --reads-for ann@example.org --password-stdin < password.txt',
   ],
+  'user invite': ['postrider user invite ann@example.org'],
+  'user lock': ['postrider user lock ann@example.org', 'postrider user lock ann@example.org --yes'],
+  'user reset-factor': ['postrider user reset-factor ann@example.org'],
   'user list': ['postrider user list'],
   'user passwd': ['postrider user passwd ann@example.org < password.txt'],
   'user set': [
     'postrider user set ann@example.org --summary daily',
     'postrider user set ann@example.org --operator yes',
+    'postrider user set ben@example.org --reads-for ann@example.org',
   ],
   'user remove': ['postrider user remove ann@example.org', 'postrider user remove ann@example.org --yes'],
   'subscription set': [

@@ -37,12 +37,14 @@ import { mailCommand } from '../mail/command.ts'
 import { verifyCommand } from '../archive/command-verify.ts'
 import { webhookCommand } from '../webhooks/command.ts'
 import { userCommand } from '../accounts/command-user.ts'
+import { addInvited, invitationShown, inviteAgain } from '../http/invite.ts'
 
 const COMMANDS: readonly ((program: Command, invocation: () => Invocation) => void)[] = [
   serveCommand,
   devCommand,
   initCommand,
-  userCommand,
+  (program, invocation) =>
+    userCommand(program, invocation, { add: addInvited, again: inviteAgain, shown: invitationShown }),
   (program, invocation) => subscriptionCommand(program, invocation, settleDowngrades),
   tokenCommand,
   grantCommand,

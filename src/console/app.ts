@@ -40,7 +40,8 @@ import { privacy } from '../privacy/page.ts'
 import { queue } from '../delivery/page.ts'
 import { domainDays } from '../reputation/page-domain.ts'
 import { receiversPlace } from '../reputation/page-receivers.ts'
-import { peoplePlace, serverPlaces } from './page-server.ts'
+import { peoplePlaces } from './page-people.ts'
+import { serverPlaces } from './page-server.ts'
 import { suppressionPlaces } from '../lists/page-suppressions.ts'
 import { newTokenPlace, tokensPlace } from '../accounts/page-tokens.ts'
 import { webhookPlaces } from '../webhooks/page.ts'
@@ -65,8 +66,8 @@ interface ConsoleParts {
   people: People
 }
 
-/** Makes the routes of the console. `noticed` wakes the loop that sends notices by mail. */
-export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void): Console {
+/** Makes the routes of the console. */
+export function createConsole(deps: ApiDeps, inside: Inside): Console {
   const app = new Hono()
   const shared: ConsoleParts = {
     deps,
@@ -83,7 +84,7 @@ export function createConsole(deps: ApiDeps, inside: Inside, noticed: () => void
     return asked === '' ? docs.show(context, '') : docs.find(context, asked)
   })
   app.get('/docs/:page', (context) => docs.show(context, context.req.param('page')))
-  app.route('/', createSignIn({ deps, noticed, ours: (context) => isOurs(deps, context), people }))
+  app.route('/', createSignIn({ deps, ours: (context) => isOurs(deps, context), people }))
   app.post('/sign-out', (context) => signOut(shared, context))
   app.post('/look', (context) => setLook(shared, context))
   app.get('/live', (context) => live.stream(context, people.stillSignedIn(context)))
@@ -314,9 +315,19 @@ const placesOf = (shared: ConsoleParts): readonly Place[] => [
   agentsPlace,
   privacy,
   ...serverPlaces,
-  peoplePlace((visit, id) => openAccount(shared, visit, id)),
+  ...peoplePlaces(shared.deps, (visit, id) => openAccount(shared, visit, id)),
   accountPlace(shared.deps, (visit) => signInAgain(shared, visit)),
 ]
+
+/** What somebody may have looked for at an address that leads nowhere. */
+const SEARCH = html`<form class="search" method="get" action="/mail" role="search">
+  <input type="hidden" name="from" value="anywhere" />
+  <label for="q">Search mail</label>
+  <div class="row">
+    <input id="q" name="q" type="search" placeholder="Address or subject" autocomplete="off" />
+    <button class="plain">Search</button>
+  </div>
+</form>`
 
 /** The page for a refusal or an error. */
 function errorPage(shared: ConsoleParts, context: Context, thrown: unknown): Response | Promise<Response> {
@@ -331,6 +342,9 @@ function errorPage(shared: ConsoleParts, context: Context, thrown: unknown): Res
   const title = status === 404 ? 'There is nothing here' : 'This does not work'
   const visit = visitOf(shared, context)
   const body = html`<p>${words}</p>
+    ${visit && status === 404 ? SEARCH : ''}
     <p><a href="/">To the overview</a></p>`
-  return visit ? page(visit, { title, body, status }) : plainPage(context, { title, body, status })
+  return visit
+    ? page(visit, { title, body, status })
+    : plainPage(context, { title, body, status, server: shared.people.server })
 }

@@ -1,9 +1,8 @@
-// The health of the server and its users, for operators.
+// The health of the server, for operators.
 import { html } from 'hono/html'
 import { HOUR } from '../base/clock.ts'
 import { barChart, lineChart } from '../webui/chart.ts'
 import { page } from '../webui/frame.ts'
-import { button, field, form } from '../webui/forms.ts'
 import {
   badge,
   count,
@@ -17,30 +16,11 @@ import {
   time,
   type Html,
 } from '../webui/widgets.ts'
-import { done, found, lead, type Form, type Place } from '../webui/place.ts'
+import { found, type Place } from '../webui/place.ts'
 import { serverState } from '../checks/api.ts'
 import { logLines, serverSamples } from '../http/api-log.ts'
-import { people } from '../http/api-people.ts'
 import type { AttributesOf, NamesOf } from '../jsonapi/shown.ts'
-import {
-  faultIn,
-  flag,
-  number,
-  objects,
-  record,
-  text,
-  texts,
-  type Answer,
-  type Thing,
-  type Visit,
-} from '../webui/visit.ts'
-
-/** The field for the role has the name of its attribute, so that refusals lead there. */
-const LABELS = {
-  email: 'Address',
-  name: 'Name',
-  reads_for: 'Role',
-} as const
+import { number, objects, record, text, texts, type Thing, type Visit } from '../webui/visit.ts'
 
 type SampleResource = Thing<typeof serverSamples>
 type SampleFigure = NamesOf<AttributesOf<typeof serverSamples>, number>
@@ -228,95 +208,4 @@ function log(visit: Visit, lines: readonly Thing<typeof logLines>[]): Html {
     )}`
 }
 
-async function showPeople(visit: Visit): Promise<Response> {
-  const answer = await visit.get(people, '/people?page%5Bsize%5D=100')
-  if (answer.status !== 200) found(answer)
-  const rows = answer.many.map((each) => [
-    text(each, 'email'),
-    text(each, 'name'),
-    flag(each, 'operator')
-      ? 'operator'
-      : text(each, 'reads_for') === ''
-        ? 'own account'
-        : `reads the account of ${text(each, 'reads_for')}`,
-    text(each, 'plan'),
-    time(each.attributes.created_at),
-    text(each, 'reads_for') === '' ? button(visit, 'open', 'View account', { fields: { id: each.id } }) : '',
-  ])
-  return page(visit, {
-    title: 'People',
-    about: 'Who has an account here. Looking at somebody’s account is logged.',
-    actions: html`<a class="button" href="/people/new">Add person</a>`,
-    done: done(visit),
-    body: html`${table(
-      'People',
-      [
-        { title: 'Address', width: 30 },
-        'Name',
-        { title: 'Role', width: 25 },
-        { title: 'Plan', kind: 'figure' },
-        { title: 'Since', kind: 'time' },
-        { title: '', kind: 'action' },
-      ],
-      rows,
-      '',
-    )} `,
-  })
-}
-
-/** The form for a new person, empty or as it was refused. */
-async function showNewPerson(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
-  const answer = await visit.get(people, '/people?page%5Bsize%5D=100')
-  const fault = faultIn(errors, LABELS)
-  return page(visit, {
-    title: 'Add a person',
-    crumbs: [['/people', 'People']],
-    errors,
-    labels: LABELS,
-    body: html`${form(
-      visit,
-      'add',
-      html`${field({ name: 'email', label: LABELS.email, type: 'email', required: true, value: typed?.get('email') ?? '', error: fault('email'), hint: 'They sign in by a link that is mailed there, and set a password or a passkey then.' })}
-        ${field({ name: 'name', label: LABELS.name, value: typed?.get('name') ?? '', error: fault('name') })}
-        ${field({
-          name: 'reads_for',
-          label: LABELS.reads_for,
-          value: typed?.get('reads_for') ?? '',
-          options: [
-            ['', 'has an account of their own'],
-            ['operator', 'operator: sees and steers the whole server'],
-            ...answer.many
-              .filter((each) => text(each, 'reads_for') === '')
-              .map((each) => [text(each, 'email'), `only reads the account of ${text(each, 'email')}`] as const),
-          ],
-          error: fault('reads_for'),
-        })} <button>Add</button>`,
-      { to: '/people' },
-    )}`,
-  })
-}
-
-/** `open` notes in the session whose account is shown; null: the person’s own. */
-export const peoplePlace = (open: (visit: Visit, id: string | null) => Promise<Response>): Place => ({
-  path: '/people',
-  operator: true,
-  show: (visit) => showPeople(visit),
-  async act(visit, given) {
-    if (given.action === 'leave') return open(visit, null)
-    if (given.action === 'open') return open(visit, given.get('id'))
-    const role = given.get('reads_for')
-    const answer = await visit.ask('POST', '/people', {
-      type: 'people',
-      attributes: {
-        email: given.get('email'),
-        ...(given.get('name') === '' ? {} : { name: given.get('name') }),
-        ...(role === 'operator' ? { operator: true } : role === '' ? {} : { reads_for: role }),
-      },
-    })
-    return answer.one ? lead(visit, '/people', 'added') : showNewPerson(visit, answer.errors, given)
-  },
-})
-
-const newPerson: Place = { path: '/people/new', operator: true, show: (visit) => showNewPerson(visit) }
-
-export const serverPlaces = [health, load, logPage, newPerson]
+export const serverPlaces = [health, load, logPage]

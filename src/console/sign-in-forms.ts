@@ -3,10 +3,11 @@
 import type { Context } from 'hono'
 import { html } from 'hono/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
+import { codeFields } from '../accounts/proof-fields.ts'
 import type { People, Person } from '../webui/browser-session.ts'
 import { MAX_FIELDS } from '../webui/fields.ts'
 import { plainPage } from '../webui/frame.ts'
-import { field } from '../webui/forms.ts'
+import type { Html } from '../webui/widgets.ts'
 
 /** The fields of an interrupted form, as pairs; empty when they cannot be read. */
 export function heldFields(held: string): [string, string][] {
@@ -35,6 +36,15 @@ export const heldForm = (context: Context, people: People, person: Person, next:
     </form>
     <p><a href="${next}">Leave it</a></p>`
 
+/** The button for passkeys; without the script that it needs it is not shown. */
+const passkeyForm = (people: People, next: string): Html | '' =>
+  people.passkeys === undefined
+    ? ''
+    : html`<form data-passkey="sign-in" data-next="${next}" data-host="${people.passkeys}">
+        <button class="plain">Sign in with a passkey</button>
+        <p class="bad" role="alert" data-said></p>
+      </form>`
+
 export interface SignInForm {
   said?: string
   email?: string
@@ -50,6 +60,8 @@ export function signInPage(
 ): Response | Promise<Response> {
   return plainPage(context, {
     title: 'Sign in to Postrider',
+    server: people.server,
+    scripts: ['passkey.js'],
     status,
     body: html`${said === undefined ? '' : html`<p class="alert" role="alert">${said}</p>`}
       <form method="post" action="/sign-in">
@@ -67,11 +79,7 @@ export function signInPage(
         <button name="action" value="password">Sign in</button>
         <button class="plain" name="action" value="link">Mail me a link instead</button>
       </form>
-      <form data-passkey="sign-in" data-next="${next}">
-        <button class="plain">Sign in with a passkey</button>
-        <p class="bad" role="alert" data-said></p>
-      </form>
-      <script type="module" src="/assets/passkey.js"></script>`,
+      ${passkeyForm(people, next)}`,
   })
 }
 
@@ -91,6 +99,7 @@ export function codePage(
 ): Response | Promise<Response> {
   return plainPage(context, {
     title: 'One more step',
+    server: people.server,
     status,
     body: html`${said === undefined ? '' : html`<p class="alert" role="alert">${said}</p>`}
       <form method="post" action="/sign-in">
@@ -104,7 +113,7 @@ export function codePage(
           name="step"
           value="${step}"
         />${held === '' ? '' : html`<input type="hidden" name="held" value="${held}" />`}
-        ${field({ name: 'code', label: 'The six digits that your authenticator app shows', required: true, autocomplete: 'one-time-code', hint: 'Without the device: one of your recovery codes.' })}
+        ${codeFields({ name: 'code', label: 'The six digits that your authenticator app shows' })}
         <button name="action" value="code">Continue</button>
       </form>`,
   })
@@ -117,6 +126,7 @@ export const linkPage = (
 ): Response | Promise<Response> =>
   plainPage(context, {
     title: 'Sign in to Postrider',
+    server: people.server,
     body: html`${email === undefined ? '' : html`<p>This link signs you in as <strong>${email}</strong>.</p>`}
       <form method="post" action="/sign-in">
         <input type="hidden" name="proof" value="${people.proofFor(context, undefined, 'sign-in')}" /><input

@@ -17,6 +17,7 @@ import { readObject, readText } from '../webui/plain-page.ts'
 import { isReadHere } from '../inbound/recipients.ts'
 import { guard, plainPage } from '../webui/frame.ts'
 import { openedByHand, ownPath } from '../webui/origin.ts'
+import { addJoin } from './join.ts'
 import { codePage, heldFields, heldForm, linkPage, signInPage } from './sign-in-forms.ts'
 
 /** A sign-in with the fields of a form that it interrupted, which are a few KB (D112). */
@@ -29,8 +30,6 @@ export interface SignInDeps {
   people: People
   /** Whether a request comes from a page of this server. */
   ours: (context: Context) => boolean
-  /** Wakes the loop that sends notices by mail. */
-  noticed: () => void
 }
 
 interface SignInParts extends SignInDeps {
@@ -48,6 +47,7 @@ export function createSignIn(options: SignInDeps): Hono {
   app.post('/sign-in/again', (context) => showHeld(shared, context))
   app.post('/sign-in/passkey', (context) => signInByPasskey(shared, context))
   app.post('/account/passkeys', (context) => addPasskey(shared, context))
+  addJoin(app, shared)
   return app
 }
 
@@ -88,7 +88,7 @@ interface SignInStep {
 }
 
 async function signIn(shared: SignInParts, context: Context): Promise<Response> {
-  const { deps, noticed, ours, people } = shared
+  const { deps, ours, people } = shared
   const form = new URLSearchParams((await readText(context, deps, MAX_FORM)) ?? '')
   const next = ownPath(form.get('next') ?? undefined)
   const held = form.get('held') ?? ''
@@ -102,9 +102,10 @@ async function signIn(shared: SignInParts, context: Context): Promise<Response> 
       return enterByLink(shared, context, form.get('link') ?? '', next)
     case 'link': {
       const email = emailOf(form)
-      if (deps.signIns.mayAsk(clientOf(shared, context))) await mailLink(deps, noticed, email, next)
+      if (deps.signIns.mayAsk(clientOf(shared, context))) await mailLink(deps, email, next)
       return plainPage(context, {
         title: 'Look into your mail',
+        server: people.server,
         body: html`<p>If that address has an account here, a link to sign in is on its way. It lasts 15 minutes.</p>`,
       })
     }
@@ -144,7 +145,7 @@ async function signInByCode(
   const user = people.userOfStep(step)
   if (!user) return signInPage(context, people, next, { said: 'That took too long. Begin again.', held })
   const result = await deps.signIns.tryCode(user, clientOf(shared, context), () =>
-    useCode(deps, user, form.get('code') ?? ''),
+    useCode(deps, user, form.get('code') || (form.get('recovery') ?? '')),
   )
   if (result !== 'wrong' && 'user' in result) return afterwards(people, context, user, next, held)
   const { status, text } = noticeOf(context, result, 'The code', '')
@@ -226,9 +227,9 @@ async function addPasskey(shared: SignInParts, context: Context): Promise<Respon
  * Mails a link when the address has an account. The answer does not reveal whether it has one. No link goes to an
  * address whose mail comes to this server: everybody who may read that mail could sign in with it.
  */
-async function mailLink(deps: ApiDeps, noticed: () => void, email: string, next: string): Promise<void> {
+async function mailLink(deps: ApiDeps, email: string, next: string): Promise<void> {
   const user = findUser(deps.store, email)
-  if (!user) return
+  if (!user || user.locked_at !== null) return
   if (isReadHere(deps, user.email)) {
     const mend = `Mail to the address comes to this server, where others may read it. Set a password: postrider user passwd ${user.email}`
     return deps.log.warn('sign-in link not mailed', { email: user.email, mend })
@@ -241,5 +242,5 @@ async function mailLink(deps: ApiDeps, noticed: () => void, email: string, next:
     const text = `With this link you sign in to Postrider once. It lasts 15 minutes.\n\n${url}\n\nIf you did not ask for it, do nothing.\n`
     addNotice(tx, { user_key: user.key, domain_key: null, subject: 'Your link to sign in', text }, now)
   })
-  noticed()
+  deps.bells.notices()
 }

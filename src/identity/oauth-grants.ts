@@ -225,6 +225,12 @@ export function revokeGrantById({ clock, store }: { store: Store; clock: Clock }
   })
 }
 
+/** Revokes all grants of a user. */
+export function revokeGrants(tx: Tx, { key }: { key: number }, now: number): void {
+  const valid = db.selectFrom('oauth_grants').select('key').where('user_key', '=', key).where('revoked_at', 'is', null)
+  for (const grant of tx.all(valid)) revokeGrant(tx, grant.key, now)
+}
+
 /** Deletes tokens that expired long ago, and old grants without any token; returns their number. */
 export function forgetGrants(store: Store, now: number): Promise<number> {
   return store.write((tx) => {

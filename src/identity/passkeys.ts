@@ -3,12 +3,13 @@
 // for many cost nothing. The device must verify the person (finger, face, PIN): a passkey stands for two factors.
 import type { AuthenticationResponseJSON, RegistrationResponseJSON } from '@simplewebauthn/server'
 import { randomBytes } from 'node:crypto'
+import { isIP } from 'node:net'
 import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { messageOf } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
-import type { Reader, Store } from '../store/database.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
 import type { User } from './users.ts'
@@ -28,11 +29,19 @@ export interface PasskeyDeps {
   config: { http: Pick<Config['http'], 'public_url'> }
 }
 
+/** Whether browsers use passkeys at this address: it needs a name, and https or "localhost" (WebAuthn §5.1.3). */
+export function passkeysWork({ public_url }: Pick<Config['http'], 'public_url'>): boolean {
+  const { hostname, protocol } = new URL(public_url)
+  if (isIP(hostname.replace(/^\[|\]$/g, '')) !== 0) return false
+  return protocol === 'https:' || /(?:^|\.)localhost$/.test(hostname)
+}
+
 const textOf = (...words: string[]): string => JSON.stringify(['passkey', ...words])
 
 /** Who adds a passkey, in which session. */
 export interface Registering {
   user: Pick<User, 'key' | 'id' | 'email' | 'name'>
+  /** The session, or the browser before there is one: a challenge is for it alone. */
   session: { id: string }
 }
 
@@ -61,11 +70,15 @@ export class PasskeyCeremonies {
     })
   }
 
-  /** Stores a new passkey: 'known' when somebody has it already, undefined when the browser's answer is not valid. */
+  /**
+   * Stores a new passkey when `permits` says yes in the same transaction: 'known' when somebody has it already,
+   * undefined when it is not permitted any more, or the browser's answer is not valid.
+   */
   async registered(
     { session, user }: Registering,
     name: string,
     response: RegistrationResponseJSON,
+    permits: (tx: Tx) => boolean = () => true,
   ): Promise<'added' | 'known' | undefined> {
     const { clock, store } = this.#deps
     const { verifyRegistrationResponse } = await library()
@@ -78,23 +91,22 @@ export class PasskeyCeremonies {
     }).catch((thrown: unknown) => this.#unproven(user, thrown))
     if (!result?.verified) return undefined
     const { credential } = result.registrationInfo
-    const { changes } = await store.write((tx) =>
+    return store.write((tx) => {
+      if (tx.first(db.selectFrom('passkeys').select('key').where('id', '=', credential.id))) return 'known'
+      if (!permits(tx)) return undefined
       tx.run(
-        db
-          .insertInto('passkeys')
-          .values({
-            id: credential.id,
-            user_key: user.key,
-            name: name.trim().slice(0, 100) || 'Passkey',
-            public_key: credential.publicKey,
-            counter: credential.counter,
-            transports: JSON.stringify(credential.transports ?? []),
-            created_at: clock.now(),
-          })
-          .onConflict((on) => on.doNothing()),
-      ),
-    )
-    return changes > 0 ? 'added' : 'known'
+        db.insertInto('passkeys').values({
+          id: credential.id,
+          user_key: user.key,
+          name: name.trim().slice(0, 100) || 'Passkey',
+          public_key: credential.publicKey,
+          counter: credential.counter,
+          transports: JSON.stringify(credential.transports ?? []),
+          created_at: clock.now(),
+        }),
+      )
+      return 'added'
+    })
   }
 
   /** The challenge that the browser signs for a sign-in; the browser offers the person's passkeys itself. */

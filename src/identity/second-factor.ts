@@ -3,9 +3,10 @@
 import { Secret, TOTP } from 'otpauth'
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
-import type { Store } from '../store/database.ts'
+import type { Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { forgetRecoveryCodes, makeRecoveryCodes, useRecoveryCode } from './recovery-codes.ts'
+import { endSessions } from './sessions.ts'
 import type { User } from './users.ts'
 
 const PERIOD = 30
@@ -58,16 +59,27 @@ export async function turnOn(
   })
 }
 
-export function turnOff({ clock, store }: FactorDeps, user: Pick<User, 'key'>): Promise<unknown> {
-  return store.write((tx) => {
-    forgetRecoveryCodes(tx, user)
-    tx.run(
-      db
-        .updateTable('users')
-        .set({ sealed_totp: null, totp_step: null, updated_at: clock.now() })
-        .where('key', '=', user.key),
-    )
+export const turnOff = ({ clock, store }: FactorDeps, user: Pick<User, 'key'>): Promise<void> =>
+  store.write((tx) => forgetFactor(tx, user, clock.now()))
+
+/** Removes the second factor of a person who lost it, and signs them out. `also` runs in the same transaction. */
+export const resetFactor = (
+  { clock, store }: Pick<FactorDeps, 'clock' | 'store'>,
+  user: Pick<User, 'key'>,
+  also: (tx: Tx) => void = () => {},
+): Promise<void> =>
+  store.write((tx) => {
+    forgetFactor(tx, user, clock.now())
+    endSessions(tx, user.key)
+    also(tx)
   })
+
+/** Removes the second factor with its recovery codes, inside a transaction. */
+export function forgetFactor(tx: Tx, user: Pick<User, 'key'>, now: number): void {
+  forgetRecoveryCodes(tx, user)
+  tx.run(
+    db.updateTable('users').set({ sealed_totp: null, totp_step: null, updated_at: now }).where('key', '=', user.key),
+  )
 }
 
 /** Whether a code is right now, of the app or a recovery code; a right code cannot be used again. */

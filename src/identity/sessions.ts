@@ -17,14 +17,18 @@ const IDLE = 12 * HOUR
 const LONGEST = 30 * DAY
 /** How long the row of a session that expired is kept: it proves that a form was its person's. */
 const KEPT = 7 * DAY
-/** The last use is written at most this often. */
+/** The last use is written at most this often: of a session, and of its person. */
 const NOTED_EVERY = MINUTE
+const SEEN_EVERY = 15 * MINUTE
 /** Octets of the User-Agent header that are stored. */
 const MAX_PROGRAM = 200
 
 const digest = (secret: string): Buffer => createHash('sha256').update(secret).digest()
 
-/** Opens a session; the secret is for the cookie and is not stored. */
+/**
+ * Opens a session; the secret is for the cookie and is not stored. Whoever is in needs no invitation any more, however
+ * they came in.
+ */
 export async function openSession(
   { clock, store }: { store: Store; clock: Clock },
   user: { key: number },
@@ -42,6 +46,10 @@ export async function openSession(
         created_at: now,
         seen_at: now,
       }),
+    )
+    tx.run(db.updateTable('users').set({ seen_at: now }).where('key', '=', user.key))
+    tx.run(
+      db.updateTable('invitations').set({ used_at: now }).where('user_key', '=', user.key).where('used_at', 'is', null),
     )
   })
   return secret
@@ -73,11 +81,17 @@ export function findSession(reader: Reader, secret: string, now: number): Sessio
 export const anySession = (reader: Reader, secret: string): Session | undefined =>
   reader.first(byHash({ hash: digest(secret) }))
 
-/** Writes the last use of a session, at most once a minute. */
-export function noteSession(store: Store, { key, seen_at }: Session, now: number): void {
+/** Writes the last use of a session, at most once a minute, and that of its person at most each quarter of an hour. */
+export function noteSession(store: Store, { key, seen_at, user_key }: Session, now: number): void {
   if (now - seen_at < NOTED_EVERY) return
+  const person = db.updateTable('users').set({ seen_at: now }).where('key', '=', user_key)
   // A lost write does little harm: the session ends a minute earlier.
-  store.write((tx) => tx.run(db.updateTable('sessions').set({ seen_at: now }).where('key', '=', key))).catch(() => {})
+  store
+    .write((tx) => {
+      tx.run(db.updateTable('sessions').set({ seen_at: now }).where('key', '=', key))
+      tx.run(person.where((eb) => eb.or([eb('seen_at', 'is', null), eb('seen_at', '<=', now - SEEN_EVERY)])))
+    })
+    .catch(() => {})
 }
 
 /** The open sessions of a user, the last used first. */

@@ -14,6 +14,8 @@ import { endSessions } from './sessions.ts'
 export type User = RowOf<'users'>
 
 const COST = { N: 32768, r: 8, p: 1, maxmem: 64 * 1024 * 1024 }
+/** The fewest characters of a password that a person chooses on a page. */
+export const SHORTEST_PASSWORD = 10
 const SALT_BYTES = 16
 const KEY_BYTES = 32
 
@@ -60,22 +62,42 @@ export interface NewUser {
   readsFor?: string
 }
 
-/** Adds a user. Throws an OperatorError for a malformed address or an existing user. */
+/** What a person may do here (identity/roles.ts). */
+export interface PersonRole {
+  operator: boolean
+  /** The address of the person whose account they read; null: they have an account of their own. */
+  readsFor: string | null
+}
+
+/** Throws an OperatorError for a role that nobody can have; returns the account that is read. */
+export function accountRead(reader: Reader, { operator, readsFor }: PersonRole): User | undefined {
+  if (readsFor === null) return undefined
+  if (operator)
+    throw new OperatorError('Somebody who reads one account is not an operator: an operator sees all accounts.')
+  const account = findUser(reader, readsFor)
+  if (!account) throw new OperatorError(`Nobody here has the address ${readsFor}.`)
+  if (account.reads_for !== null)
+    throw new OperatorError(`${account.email} has no account of its own; name the user whose account it is.`)
+  return account
+}
+
+/**
+ * Adds a user; `also` runs in the same transaction. Throws an OperatorError for a malformed address, an existing user
+ * or a role that nobody can have.
+ */
 export async function addUser(
   deps: { store: Store; clock: Clock },
   { email, name, operator, password, plan, readsFor }: NewUser,
+  also: (tx: Tx, user: User) => void = () => {},
 ): Promise<User> {
   const address = parseAddress(email)
   if (!address) throw new OperatorError(`"${email}" is not an email address.`)
   const now = deps.clock.now()
   const hash = password === undefined ? null : await hashPassword(password)
   return deps.store.write((tx) => {
-    if (findUser(tx, address.address))
-      throw new OperatorError(`The user ${address.address} exists already; "postrider user list" shows all.`)
+    if (findUser(tx, address.address)) throw new OperatorError(`The user ${address.address} exists already.`)
     const first = tx.first(db.selectFrom('users').select('key').limit(1)) === undefined
-    const account = readsFor === undefined ? undefined : requireUser(tx, readsFor)
-    if (account?.reads_for)
-      throw new OperatorError(`${account.email} has no account of its own; name the user whose account it is.`)
+    const account = accountRead(tx, { operator: operator === true, readsFor: readsFor ?? null })
     tx.run(
       db.insertInto('users').values({
         id: newId(now),
@@ -91,7 +113,9 @@ export async function addUser(
         updated_at: now,
       }),
     )
-    return must(findUser(tx, address.address), 'The new user')
+    const added = must(findUser(tx, address.address), 'The new user')
+    also(tx, added)
+    return added
   })
 }
 
@@ -104,7 +128,10 @@ export async function setPassword(
   return deps.store.write((tx) => {
     const user = requireUser(tx, email)
     tx.run(
-      db.updateTable('users').set({ password_hash: hash, updated_at: deps.clock.now() }).where('key', '=', user.key),
+      db
+        .updateTable('users')
+        .set({ password_hash: hash, locked_at: null, updated_at: deps.clock.now() })
+        .where('key', '=', user.key),
     )
     endSessions(tx, user.key)
     return user
@@ -114,32 +141,23 @@ export async function setPassword(
 export const userByKey = (reader: Reader, key: number): User | undefined =>
   reader.first(db.selectFrom('users').selectAll().where('key', '=', key))
 
-/** Removes a user who never had a domain, and the user's tokens. Throws an OperatorError. */
-export function removeUser(deps: { store: Store }, email: string): Promise<User> {
-  return deps.store.write((tx) => {
-    const user = requireUser(tx, email)
-    refuseRemoval(tx, user)
-    tx.run(db.deleteFrom('users').where('key', '=', user.key))
-    return user
-  })
-}
+export const userById = (reader: Reader, id: string): User | undefined =>
+  reader.first(db.selectFrom('users').selectAll().where('id', '=', id))
 
-/** Throws an OperatorError when a user has had a domain. */
-export function refuseRemoval(reader: Reader, user: User): void {
-  const domain = reader.first(
+/** A domain of a user, present or removed; undefined when there was none. */
+export const ownedDomain = (
+  reader: Reader,
+  { key }: Pick<User, 'key'>,
+): { name: string; deleted_at: number | null } | undefined =>
+  reader.first(
     db
       .selectFrom('domains')
       .select(['name', 'deleted_at'])
-      .where('user_key', '=', user.key)
+      .where('user_key', '=', key)
       // A present domain comes before a removed one.
       .orderBy('deleted_at', 'asc')
       .limit(1),
   )
-  if (domain)
-    throw new OperatorError(
-      `${user.email} ${domain.deleted_at === null ? 'owns' : 'owned'} the domain ${domain.name}, and its mail is kept: a user who has had a domain cannot be removed. To keep ${user.email} out, revoke the tokens ("postrider token revoke"), end the programs ("postrider grant revoke") and set another password ("postrider user passwd").`,
-    )
-}
 
 export function findUser(reader: Reader, email: string): User | undefined {
   // The stored form: an international domain name is stored as A-labels.
@@ -168,24 +186,6 @@ export function setSummary(
   return deps.store.write((tx) => {
     const { key } = requireUser(tx, email)
     tx.run(db.updateTable('users').set({ summary, summary_at: now, updated_at: now }).where('key', '=', key))
-    return requireUser(tx, email)
-  })
-}
-
-/**
- * Sets whether a user sees and controls the whole server. A user who loses this right is signed out, because a session
- * may be showing another account. Throws an OperatorError when there is no such user.
- */
-export function setOperator(deps: { store: Store; clock: Clock }, email: string, operator: boolean): Promise<User> {
-  return deps.store.write((tx) => {
-    const { key } = requireUser(tx, email)
-    tx.run(
-      db
-        .updateTable('users')
-        .set({ operator: operator ? 1 : 0, updated_at: deps.clock.now() })
-        .where('key', '=', key),
-    )
-    if (!operator) endSessions(tx, key)
     return requireUser(tx, email)
   })
 }

@@ -43,6 +43,8 @@ export interface ApiDeps {
     webhooks: () => void
     campaigns: () => void
     privacy: () => void
+    /** A notice waits to be mailed. */
+    notices: () => void
   }
 }
 

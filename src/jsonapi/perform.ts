@@ -78,7 +78,7 @@ class RequestContext<Parts> {
     }
   }
 
-  /** The caller's row that the path names. Throws 404. */
+  /** The row that the path names. Throws 404. */
   row(): ListedRow {
     const row = this.find()
     if (!row) throw refuse('not_found', 'No such resource exists.')
@@ -91,6 +91,7 @@ class RequestContext<Parts> {
 
   find(): ListedRow | undefined {
     const { caller, self } = this.asked
+    if (self.find) return self.find(this.#named, this.deps.parts as never)
     return findOwned(this.deps.reader, self.table, caller.userKey, this.#named, self.only)
   }
 

@@ -110,8 +110,8 @@ export interface Caller {
   scopes: ReadonlySet<string>
   /** May see and control the whole server. */
   operator: boolean
-  /** Somebody who is signed in to the console, not a program with a token. */
-  person?: true
+  /** Who is signed in to the console, whatever account they look at; a program with a token is nobody. */
+  person?: { key: number; email: string }
   /**
    * The operator's settings for the token: the agent that it sends as, and the token's key when its recipients per day
    * are limited.
@@ -236,6 +236,8 @@ export interface Definition<Parts, F extends Fields, Row = unknown> {
   table: TableName
   /** An SQL condition that is true for every visible row, e.g. `deleted_at is null`. */
   only?: string
+  /** Finds the row that a path names, where rows have no owner; by default it is a row of the caller's account. */
+  find?: (id: string, parts: Parts) => ListedRow | undefined
   /** The singular name in generated clients, when the type's name is a reserved word in most languages. */
   called?: string
   about: string

@@ -166,6 +166,10 @@ export function noticeSender(reader: Reader, { hostname, notices }: Pick<Config,
   return notices.from === '' ? `postrider@${hostedAbove(reader, hostname)?.name ?? hostname}` : notices.from
 }
 
+/** Whether notices leave from an address that receivers can check: a configured one, or that of a hosted domain. */
+export const hasNoticeSender = (reader: Reader, { hostname, notices }: Pick<Config, 'hostname' | 'notices'>): boolean =>
+  notices.from !== '' || hostedAbove(reader, hostname) !== undefined
+
 /** The mail as DATA carries it, signed when its domain is hosted here. */
 function wireOf(
   { clock, config, keys, store }: NoticeDeps,

@@ -32,6 +32,10 @@ export const identityTables = tablesOf('identity', {
       sealed_totp: blob({ null: true, digested: true }),
       /** The last time step whose code was accepted: no code is accepted twice. */
       totp_step: integer({ null: true }),
+      /** The last use of a session, to a quarter of an hour; null: never. */
+      seen_at: time({ null: true, ahead: 'past' }),
+      /** Since when an operator keeps the person out; a new invitation ends it. */
+      locked_at: time({ null: true }),
       created_at: time(),
       updated_at: time(),
     },
@@ -154,6 +158,21 @@ export const identityTables = tablesOf('identity', {
       hash: blob(),
       user_key: integer(),
       expires_at: due({ ahead: 'wait' }),
+    },
+  },
+  /** Links by which people who were added come in for the first time. The newest of a person counts. */
+  invitations: {
+    undigested: 'the MAC in the link covers the id of the row and of its person',
+    columns: {
+      key: key(),
+      id: id(),
+      /** Null: withdrawn, for the person was removed or locked out. */
+      user_key: integer({ null: true }),
+      /** The notice that carries the link; null: it was not mailed. */
+      notice_id: text({ null: true, undigested: 'an id', nobody: 'an id' }),
+      created_at: time(),
+      expires_at: due({ ahead: [{ within: 7 * DAY }] }),
+      used_at: time({ null: true }),
     },
   },
   /** Codes for whoever lost the device of the second factor; each is valid once. */

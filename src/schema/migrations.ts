@@ -23,6 +23,7 @@ import { oauthDocuments } from './migrations/0016-oauth-documents.ts'
 import { toldOfMail } from './migrations/0017-told-of-mail.ts'
 import { octetsOnce } from './migrations/0022-octets-once.ts'
 import { recoveryCodes } from './migrations/0023-recovery-codes.ts'
+import { invitations } from './migrations/0026-invitations.ts'
 import { promises } from './migrations/0006-promises.ts'
 import { seen } from './migrations/0024-seen.ts'
 import { space } from './migrations/0010-space.ts'
@@ -56,4 +57,5 @@ export const migrations: readonly string[] = [
   recoveryCodes,
   seen,
   lists,
+  invitations,
 ]

@@ -136,7 +136,7 @@ async function start(
   }
   await inbound.engine.start()
   const app = createApp(deps)
-  const pages = createConsole(deps, apiInside(deps), () => notices.ring())
+  const pages = createConsole(deps, apiInside(deps))
   app.route('/', pages.app)
   const doors = await openDoors(doorsOf(parts, app, keys))
   // The ports are open, and nothing else needs root.

@@ -1,6 +1,7 @@
 // The hourly tasks: delete data at the end of its retention time, and return the space to the disk.
 import { DAY } from '../base/clock.ts'
 import { reserveOf } from '../base/space.ts'
+import { forgetInvitations } from '../identity/invitations.ts'
 import { forgetClients } from '../identity/oauth-clients.ts'
 import { forgetGrants } from '../identity/oauth-grants.ts'
 import { forgetSessions } from '../identity/sessions.ts'
@@ -43,6 +44,7 @@ export async function tidy(deps: AppDeps, { doubtful, engine, keys }: TidyDeps):
   await settleReceivers(store, now)
   await forgetGrants(store, now)
   await forgetSessions(store, now)
+  await forgetInvitations(store, now)
   await forgetClients(store, now)
   await settleDowngrades(deps, now)
   await summarise(deps, now)

@@ -149,7 +149,7 @@ const domainLoop = (deps: Parameters<typeof checkDue>[0] & { clock: Clock }): Lo
 
 /** The functions that wake the loops; a request calls them after its commit. */
 function bellsOf(
-  { dispatcher, engine, polling, privacy, runner }: ServerParts['loops'],
+  { dispatcher, engine, notices, polling, privacy, runner }: ServerParts['loops'],
   lookAgain: () => void,
 ): AppDeps['bells'] {
   return {
@@ -163,5 +163,6 @@ function bellsOf(
       engine.ring()
     },
     privacy: () => privacy.ring(),
+    notices: () => notices.ring(),
   }
 }

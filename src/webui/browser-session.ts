@@ -8,6 +8,7 @@ import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { newSecret } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
+import { passkeysWork } from '../identity/passkeys.ts'
 import { anySession, endSession, findSession, noteSession, openSession, type Session } from '../identity/sessions.ts'
 import { userByKey, type User } from '../identity/users.ts'
 import type { Store } from '../store/database.ts'
@@ -37,6 +38,17 @@ export class People {
 
   constructor(deps: PersonDeps) {
     this.#deps = deps
+  }
+
+  /** The name by which people know this server. */
+  get server(): string {
+    return new URL(this.#deps.config.http.public_url).host
+  }
+
+  /** The host of which passkeys are; undefined where browsers make none. */
+  get passkeys(): string | undefined {
+    const { http } = this.#deps.config
+    return passkeysWork(http) ? new URL(http.public_url).hostname : undefined
   }
 
   /** The signed-in user and session; undefined without a session, or when it has expired. */

@@ -52,6 +52,8 @@ export interface FormField {
   accept?: string
   /** What a browser or password manager may fill in (HTML §4.10.18.7). */
   autocomplete?: 'one-time-code' | 'current-password' | 'new-password' | 'off'
+  /** Phones show a pad of digits. */
+  digits?: true
   error?: string | undefined
   /** Where it differs from the name. */
   id?: string
@@ -61,6 +63,7 @@ export interface FormField {
 export function field({
   accept,
   autocomplete,
+  digits,
   error,
   hint,
   label,
@@ -93,6 +96,7 @@ export function field({
           value="${type === 'file' ? '' : value}"
           ${accept === undefined ? '' : html`accept="${accept}"`}
           ${autocomplete === undefined ? '' : html`autocomplete="${autocomplete}"`}
+          ${digits ? html`inputmode="numeric"` : ''}
         />`
   return html`<div class="field">
     <label for="${id}">${label}</label>
@@ -100,6 +104,27 @@ export function field({
     ${error === undefined ? '' : html`<p class="bad" id="${id}-error">${error}</p>`}
   </div>`
 }
+
+/** A group of choices of which one holds; `options` are values with their names and meanings. */
+export const radios = ({
+  chosen,
+  label,
+  name,
+  options,
+}: Pick<FormField, 'label' | 'name'> & {
+  chosen: string
+  options: readonly (readonly [value: string, title: string, meaning: string])[]
+}): Html =>
+  html`<fieldset>
+    <legend>${label}</legend>
+    ${options.map(
+      ([value, title, meaning]) =>
+        html`<label class="choice"
+          ><input type="radio" name="${name}" value="${value}" ${chosen === value ? html`checked` : ''} />
+          <span><b>${title}</b><br /><span class="soft">${meaning}</span></span></label
+        >`,
+    )}
+  </fieldset>`
 
 /** A group of boxes of which any number can be chosen; `options` are values with their meanings. */
 export const choices = ({

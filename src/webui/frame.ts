@@ -91,6 +91,8 @@ export interface Page {
   /** The sentence that confirms the last action. */
   done?: string | undefined
   status?: ContentfulStatusCode
+  /** The name of the server, on a page without a signed-in person. */
+  server?: string
   /** Additional scripts, by the name of their asset. */
   scripts?: readonly string[]
 }
@@ -258,16 +260,18 @@ export function page(
 /** A page without a signed-in person. */
 export function plainPage(
   context: Context,
-  { body, status = 200, title }: Pick<Page, 'body' | 'status' | 'title'>,
+  { body, scripts = [], server, status = 200, title }: Pick<Page, 'body' | 'scripts' | 'server' | 'status' | 'title'>,
 ): Response | Promise<Response> {
   guard(context)
   return context.html(
     html`<!doctype html>
       <html lang="en" ${lookOf(context)}>
-        ${head(title, ['console.js'])}
+        ${head(title, ['console.js', ...scripts])}
         <body class="narrow">
           <main id="main">
-            <p class="brand">${mark()} Postrider</p>
+            <p class="brand">
+              ${mark()} <span>Postrider ${server === undefined ? '' : html`<small>${server}</small>`}</span>
+            </p>
             <h1>${title}</h1>
             ${body}
           </main>

@@ -71,6 +71,7 @@ export const DONE = {
   checked: 'DNS was asked just now.',
   asked: 'The request is stored, and done in the background.',
   ended: 'Ended.',
+  password: 'Your password is set. Your other sessions have ended.',
 } as const
 
 export const done = (visit: Visit): string | undefined => {

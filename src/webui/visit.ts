@@ -121,7 +121,7 @@ export class Visit {
       tokenId: session.id,
       scopes: this.reading ? READING : ALL,
       operator: this.operator,
-      person: true,
+      person: { key: user.key, email: user.email },
     }
   }
 

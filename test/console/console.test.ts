@@ -231,21 +231,15 @@ describe('signing in', () => {
     const said = await guest.send(await guest.open('/sign-in'), 'link', { email: 'Eve@here.test' })
     assert.match(said.text, /If that address has an account here/)
     assert.equal(notices(), before)
-    const added = await ann.send(await ann.open('/people/new'), 'add', {
-      email: 'eve+me@here.test',
-      name: '',
-      reads_for: '',
-    })
-    assert.match(
-      added.text,
-      /Mail to eve\+me@here\.test comes to this server, where others may read it, so no link to sign in is mailed there/,
-    )
-    const role = await ann.send(await ann.open('/people/new'), 'add', {
-      email: 'abuse@here.test',
-      name: '',
-      reads_for: '',
-    })
-    assert.match(role.text, /Mail to abuse@here\.test comes to this server/)
+    for (const email of ['eve+me@here.test', 'abuse@here.test']) {
+      const added = await ann.send(await ann.open('/people/new'), 'add', { email, name: '', role: 'owner' })
+      assert.match(
+        added.text,
+        new RegExp(`Mail to ${email.replace('+', '\\\\+')} comes to this server, where others may`),
+      )
+      assert.match(added.text, /id="invitation">http[^<]+\/join\?link=/)
+    }
+    assert.equal(notices(), before, 'an invitation is not mailed there either')
     await postrider.api('DELETE', `/inboxes/${inbox.body.data.id}`)
   })
 
@@ -1047,7 +1041,8 @@ describe('the rest', () => {
     const added = await ann.send(await ann.open('/people/new'), 'add', {
       email: 'dora@owner.test',
       name: '',
-      reads_for: postrider.user.email,
+      role: 'reader',
+      account: postrider.user.email,
     })
     assert.match(added.text, /dora@owner\.test/)
     const page = await ann.open('/people')
@@ -1060,7 +1055,12 @@ describe('the rest', () => {
 
   test('a colleague who only reads sees the account and changes nothing', async () => {
     const email = 'reader@owner.test'
-    await ann.send(await ann.open('/people/new'), 'add', { email, name: '', reads_for: postrider.user.email })
+    await ann.send(await ann.open('/people/new'), 'add', {
+      email,
+      name: '',
+      role: 'reader',
+      account: postrider.user.email,
+    })
     await givePassword(postrider, email, PASSWORD)
     const dora = new Guest(postrider)
     await dora.signIn(email, PASSWORD)

@@ -9,13 +9,18 @@ import { db } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { Authenticator } from '../kit/authenticator.ts'
 import { Guest, type Shown } from '../kit/guest.ts'
-import { ofFile } from '../kit/of-file.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
 import { givePassword } from '../kit/person.ts'
 
 const PASSWORD = 'a long enough password'
 
 let people = 0
 const postrider = ofFile(() => startTestAppliance())
+// Passkeys belong to a name.
+setUp(() => {
+  const { http } = postrider.appliance.deps.config
+  http.public_url = http.public_url.replace('127.0.0.1', 'localhost')
+})
 
 const origin = (): string => new URL(postrider.appliance.deps.config.http.public_url).origin
 /** A person with a password who has just signed in. */

@@ -34,7 +34,7 @@ async function enter(code: string): Promise<number> {
   postrider.clock.advance(30 * 60_000)
   const guest = new Guest(postrider)
   const step = await guest.signIn(postrider.user.email, PASSWORD)
-  assert.match(step.text, /one of your recovery codes/)
+  assert.match(step.text, /One of your recovery codes/)
   const { path, status } = await guest.send(step, 'code', { code })
   return path === '/' ? 200 : status
 }

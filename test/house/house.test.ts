@@ -422,6 +422,7 @@ describe('time and network', () => {
     'inbound/scan.ts node:net': 'the virus scanner',
     'net/client-address.ts node:net': 'arithmetic of addresses',
     'http/places.ts node:net': 'arithmetic of addresses',
+    'identity/passkeys.ts node:net': 'arithmetic of addresses',
     'http/listen.ts @hono/node-server': 'the application behind it',
     'http/listen.ts node:http': 'the HTTP listener',
     'http/listen.ts node:https': 'the HTTPS listener',

@@ -82,6 +82,7 @@ const REASONS: Record<string, readonly string[]> = {
     'http/oauth.ts',
     'webui/plain-page.ts',
     'console/sign-in-forms.ts',
+    'console/join.ts',
     'console/sign-in.ts',
     'server/sandbox/receiver.ts',
   ],

@@ -13,10 +13,10 @@ import {
   findUser,
   hashPassword,
   listUsers,
-  removeUser,
   requireUser,
   setPassword,
 } from '../../src/identity/users.ts'
+import { removeUser } from '../../src/identity/roles.ts'
 import { createToken, findToken } from '../../src/identity/tokens.ts'
 import type { Store } from '../../src/store/database.ts'
 import { openStore } from '../../src/store/open.ts'
@@ -141,7 +141,7 @@ test('a removed user takes the tokens along; one with a domain stays', async () 
       ),
     ),
   )
-  await assert.rejects(removeUser(deps(), 'owns@here.test'), sentence(/owns the domain owned\.test.*grant revoke/))
+  await assert.rejects(removeUser(deps(), 'owns@here.test'), sentence(/owns the domain owned\.test.*Lock the account/))
   await store.write((tx) => tx.run(raw(`update domains set deleted_at = 5 where name = 'owned.test'`)))
   await assert.rejects(removeUser(deps(), 'owns@here.test'), sentence(/owned the domain owned\.test/))
   assert.ok(findUser(store, 'owns@here.test'))

@@ -152,7 +152,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
   if (!options.newKeys) Object.assign(deps, { makeKeys: () => usedKeyPair(2048) })
   deps.spamAssassin = SPAMASSASSIN
   const app = createApp(deps)
-  const console_ = createConsole(deps, apiInside(deps), () => appliance.notices.ring())
+  const console_ = createConsole(deps, apiInside(deps))
   app.route('/', console_.app)
   stack.defer(() => console_.close())
   // A data directory that was used before has them already.

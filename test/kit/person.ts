@@ -92,7 +92,7 @@ export async function asPerson({ appliance: { deps } }: TestAppliance, user: Use
     tokenId: user.id,
     scopes: new Set(SCOPES),
     operator: user.operator === 1,
-    person: true,
+    person: { key: user.key, email: user.email },
   }
   const response = await apiInside(deps)(caller, new Request(`http://inside${path}`))
   return { status: response.status, headers: response.headers, body: await response.json() }

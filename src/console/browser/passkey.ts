@@ -14,7 +14,8 @@ async function post(to: string, body: object): Promise<Record<string, string>> {
 async function register(form: HTMLFormElement): Promise<string> {
   const proof = form.dataset['proof']!
   const given = new FormData(form)
-  const options = await post('/account/passkeys', { proof, old: given.get('old') ?? '' })
+  const old = given.get('old') || given.get('recovery') || ''
+  const options = await post('/account/passkeys', { proof, old })
   const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options as never)
   const made = (await navigator.credentials.create({ publicKey })) as PublicKeyCredential
   const name = given.get('passkey')
@@ -31,14 +32,31 @@ async function signIn(form: HTMLFormElement): Promise<string> {
   return answer['next'] ?? '/'
 }
 
+/** The first passkey of somebody who was invited: it is made before there is a session. */
+async function join(form: HTMLFormElement): Promise<string> {
+  const { link, proof } = form.dataset
+  const options = await post('/join/passkey', { link, proof })
+  const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options as never)
+  const made = (await navigator.credentials.create({ publicKey })) as PublicKeyCredential
+  const answer = await post('/join/passkey', { link, proof, response: made.toJSON() })
+  return answer['next'] ?? '/'
+}
+
+const CEREMONIES: Record<string, (form: HTMLFormElement) => Promise<string>> = { register, 'sign-in': signIn, join }
+
 for (const form of document.querySelectorAll<HTMLFormElement>('[data-passkey]')) {
   form.addEventListener('submit', (event) => {
     event.preventDefault()
     const said = form.querySelector('[data-said]')!
     said.textContent = ''
-    const run = form.dataset['passkey'] === 'register' ? register : signIn
+    const run = CEREMONIES[form.dataset['passkey']!]!
+    const host = form.dataset['host']
     void (async () => {
       try {
+        if (host !== undefined && host !== location.hostname)
+          throw new Error(
+            `Passkeys are for the address ${host}, and this page is at ${location.hostname}: open it there.`,
+          )
         location.assign(await run(form))
       } catch (thrown) {
         said.textContent = thrown instanceof Error ? thrown.message : 'That did not work.'

@@ -98,7 +98,9 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     undo.push(() => appliance.stop())
     store = appliance.deps.store
     listening = appliance.smtp[0]
-    config.http.public_url = `http://${http.host}:${appliance.http.port}`
+    // Browsers make passkeys at a name, not at an address.
+    const host = http.host === '127.0.0.1' ? 'localhost' : http.host
+    config.http.public_url = `http://${host}:${appliance.http.port}`
     keepServerNames(config, log)
     const { plaintext, link } = await furnish(appliance, options)
     return {
