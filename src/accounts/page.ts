@@ -141,7 +141,10 @@ const isFresh = ({ clock }: ApiDeps, { person }: Visit): boolean => clock.now() 
 
 function passkeys(deps: ApiDeps, visit: Visit, errors: Answer['errors']): Html {
   const all = passkeysOf(deps.store, visit.person.user.key)
-  return html`${table(
+  const none = html`<p class="soft">
+    None yet. With one you sign in by your finger, your face or the PIN of your device.
+  </p>`
+  const list = table(
     'Passkeys',
     ['Name', { title: 'Added', kind: 'time' }, { title: 'Last used', kind: 'time' }],
     all.map((each) => [
@@ -149,8 +152,9 @@ function passkeys(deps: ApiDeps, visit: Visit, errors: Answer['errors']): Html {
       time(iso(each.created_at)),
       time(each.last_used_at === null ? null : iso(each.last_used_at)),
     ]),
-    'No passkey yet. With one you sign in by your finger, your face or the PIN of your device.',
-  )}
+    '',
+  )
+  return html`${all.length === 0 ? none : list}
   ${passkeysWork(deps.config.http) ? newPasskey(deps, visit) : html`<p class="soft">${NEEDS_NAME}</p>`}
   ${
     all.length > 0 && visit.person.session.open_as === null

@@ -113,8 +113,8 @@ function choice(
 ): Html {
   const account = user.reads_for === null ? undefined : userByKey(deps.store, user.reads_for)
   return html`<p>
-      You were invited as <strong>${user.email}</strong>, ${roleInWords(user.operator === 1, account?.email ?? null)}.
-      Choose how you sign in.
+      You were invited as <strong>${user.email}</strong>. Your role:
+      ${roleInWords(user.operator === 1, account?.email ?? null)}. Choose how you sign in.
     </p>
     <form method="post" action="/join">
       ${hiddenFields(people, context, token)}

@@ -22,7 +22,10 @@ const role = (person: ShownPerson): string => roleInWords(flag(person, 'operator
 const everybody = (visit: Visit): Promise<ShownPerson[]> => visit.all(people, '/people')
 const link = (person: ShownPerson): Html => html`<a href="/people/${person.id}">${text(person, 'email')}</a>`
 
-/** What became of the mail that carries the link, in words. */
+/** What became of the mail that carries the link, in one word. */
+const MAIL = { mailed: 'delivered', waiting: 'under way', refused: 'failed', not_mailed: 'not mailed' } as const
+
+/** The same in a sentence. */
 function mailInWords(person: ShownPerson): string {
   const note = text(person, 'invitation_note')
   const mail = person.attributes.invitation_mail
@@ -55,15 +58,15 @@ function invitedTable(visit: Visit, invited: readonly ShownPerson[]): Cell {
       'Invited, not yet in',
       [
         { title: 'Address', width: 25 },
-        { title: 'Role', width: 15 },
-        'Mail',
+        'Role',
+        { title: 'Mail', kind: 'status' },
         { title: 'Valid until', kind: 'time' },
         { title: '', kind: 'actions' },
       ],
       invited.map((person) => [
         link(person),
         role(person),
-        mailInWords(person),
+        badge(MAIL[person.attributes.invitation_mail ?? 'not_mailed']),
         text(person, 'invitation') === 'expired' ? badge('expired') : time(person.attributes.invitation_expires_at),
         invitationButtons(visit, person),
       ]),
@@ -83,7 +86,7 @@ async function showAll(visit: Visit): Promise<Response> {
       link(person),
       html`${text(person, 'name')} ${stateOf(visit, person)}`,
       role(person),
-      flag(person, 'second_factor') ? 'Second factor' : html`<span class="soft">Password only</span>`,
+      flag(person, 'second_factor') ? 'On' : html`<span class="soft">Off</span>`,
       person.attributes.last_seen_at === null
         ? html`<span class="soft">Never</span>`
         : time(person.attributes.last_seen_at),
@@ -103,7 +106,7 @@ async function showAll(visit: Visit): Promise<Response> {
         { title: 'Address', width: 25 },
         'Name',
         { title: 'Role', width: 20 },
-        { title: 'Sign-in', kind: 'status' },
+        { title: 'Second factor', kind: 'status' },
         { title: 'Last seen', kind: 'time' },
         { title: '', kind: 'action' },
       ],
@@ -150,6 +153,7 @@ async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     about: 'They get a mail with a link, valid for 7 days, and choose a password or a passkey.',
     crumbs: [['/people', 'People']],
     errors,
+    status: errors.length > 0 ? 422 : 200,
     labels: LABELS,
     body: form(
       visit,
@@ -267,7 +271,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
     errors: errors.filter(({ field: of }) => of === undefined),
     status: errors.length > 0 ? 422 : 200,
     actions:
-      self || isReader(person)
+      self || isReader(person) || isInvited(person)
         ? ''
         : button(visit, 'open', 'View account', { to: '/people', fields: { id: person.id } }),
     body: html`${await invitation(visit, person)}
@@ -277,7 +281,6 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
       ['Last seen', person.attributes.last_seen_at === null ? 'Never' : time(person.attributes.last_seen_at)],
       ['Second factor', flag(person, 'second_factor') ? 'On' : 'Off'],
       ['Tokens', String(number(person, 'tokens'))],
-      ['Plan', text(person, 'plan')],
       ['Added', time(person.attributes.created_at)],
     ])}
     ${
@@ -286,16 +289,15 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
             This is you. Another operator can change your role or remove you; your sign-in is on
             <a href="/account">your account</a>.
           </p>`
-        : html`<h2>Role</h2>
-            ${roleForm(visit, person, all, errors)}
-            ${
-              isInvited(person)
-                ? ''
-                : html`<h2>Second factor</h2>
-                    ${factorForm(visit, person, errors)}
-                    <h2>Access</h2>
-                    ${leaving(visit, person, all)}`
-            }`
+        : html`${roleForm(visit, person, all, errors)}
+          ${
+            isInvited(person)
+              ? ''
+              : html`<h2>Second factor</h2>
+                  ${factorForm(visit, person, errors)}
+                  <h2>Access</h2>
+                  ${leaving(visit, person, all)}`
+          }`
     }`,
   })
 }

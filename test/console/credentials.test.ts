@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { TOTP } from 'otpauth'
 import { MINUTE } from '../../src/base/clock.ts'
+import { passkeysWork } from '../../src/identity/passkeys.ts'
 import { makeLink } from '../../src/identity/sign-in-links.ts'
 import { addUser, type User } from '../../src/identity/users.ts'
 import { db } from '../../src/store/query.ts'
@@ -244,5 +245,87 @@ describe('what was typed when the session ended (D115)', () => {
     const asked = await guest.send(page, 'add', { name: 'My words' })
     assert.equal(asked.status, 401)
     assert.match(asked.text, /My words/)
+  })
+})
+
+describe('fields and forms fit who fills them in', () => {
+  const fieldIn = ({ text }: Shown, id: string): string =>
+    new RegExp(`<input[^>]*id="${id}"[^>]*>`).exec(text)?.[0] ?? ''
+
+  test('password managers and phones know each field (WCAG 1.3.5)', async () => {
+    const { guest, user } = await somebody()
+    const account = await guest.open('/account')
+    for (const [id, autocomplete] of [
+      ['old', 'current-password'],
+      ['new', 'new-password'],
+      ['code', 'one-time-code'],
+    ] as const)
+      assert.ok(fieldIn(account, id).includes(`autocomplete="${autocomplete}"`), id)
+    assert.match(fieldIn(account, 'code'), /inputmode="numeric"/)
+    const [, secret = ''] = /name="secret" value="([A-Z2-7]+)"/.exec(account.text)!
+    const code = (): string => new TOTP({ secret }).generate({ timestamp: postrider.clock.now() })
+    const codes = await guest.send(account, 'factor', { code: code() })
+    const [, recovery = ''] = /id="codes">(\S+)/.exec(codes.text)!
+    postrider.clock.leap(MINUTE)
+    const again = new Guest(postrider)
+    const step = await again.signIn(user.email, PASSWORD)
+    assert.match(fieldIn(step, 'code'), /autocomplete="one-time-code"\s+inputmode="numeric"/)
+    assert.doesNotMatch(fieldIn(step, 'code-recovery'), /inputmode/, 'a recovery code has letters')
+    await again.send(step, 'code', { code: '', recovery })
+    assert.ok(await isIn(again), 'the field for a recovery code counts')
+  })
+
+  test('sessions are shown by the names of browsers, whatever their header says', async () => {
+    const { user } = await somebody()
+    const guest = new Guest(postrider)
+    const page = await guest.open('/sign-in')
+    const agents = ['Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/131.0 Safari/537.36', '<b>"evil"</b>']
+    for (const agent of agents)
+      await new Guest(postrider).send(
+        { ...page, text: (await guest.open('/sign-in')).text },
+        'password',
+        { email: user.email, password: PASSWORD },
+        { headers: { 'user-agent': agent, cookie: [...guest.cookies].map((each) => each.join('=')).join('; ') } },
+      )
+    await guest.signIn(user.email, PASSWORD)
+    const { text } = await guest.open('/account')
+    assert.match(text, />Chrome on Linux</)
+    assert.match(text, />Unknown browser</)
+    assert.doesNotMatch(text, /<b>"evil"/)
+  })
+
+  test('where the console has no name, forms for passkeys give way to a sentence', async () => {
+    const { config } = postrider.appliance.deps
+    const { guest } = await somebody()
+    const { public_url } = config.http
+    const works: [string, boolean][] = [
+      ['http://localhost:8025', true],
+      ['https://mail.owner.test', true],
+      ['http://mail.owner.test', false],
+      ['http://127.0.0.1:8025', false],
+      ['https://192.0.2.7', false],
+      ['https://[2001:db8::1]', false],
+    ]
+    try {
+      for (const [url, does] of works) {
+        assert.equal(passkeysWork({ public_url: url }), does, url)
+        if (url.startsWith('https')) continue
+        config.http.public_url = url
+        const account = (await guest.open('/account')).text
+        assert.equal(account.includes('data-passkey'), does, url)
+        assert.equal(account.includes('Passkeys work where this console has a name'), !does, url)
+        assert.equal((await new Guest(postrider).open('/sign-in')).text.includes('data-passkey'), does, url)
+      }
+    } finally {
+      config.http.public_url = public_url
+    }
+  })
+
+  test('a page that is not there offers the search, and a sign-in says whose it is', async () => {
+    const { guest } = await somebody()
+    const lost = await guest.open('/nonsense', { headers: { accept: 'text/html' } })
+    assert.equal(lost.status, 404)
+    assert.match(lost.text, /<form class="search" method="get" action="\/mail"/)
+    assert.match((await new Guest(postrider).open('/sign-in')).text, /<small>localhost(?::\d+)?<\/small>/)
   })
 })

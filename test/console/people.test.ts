@@ -1,0 +1,441 @@
+// People (D142): invitations by mail, each end of their links, roles, removal, locking out, and the reset of a second
+// factor.
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { TOTP } from 'otpauth'
+import { DAY, MINUTE } from '../../src/base/clock.ts'
+import { makeLink } from '../../src/identity/sign-in-links.ts'
+import { findUser, type User } from '../../src/identity/users.ts'
+import { db, raw } from '../../src/store/query.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { Authenticator } from '../kit/authenticator.ts'
+import { Guest, type Shown } from '../kit/guest.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
+import { givePassword } from '../kit/person.ts'
+
+const PASSWORD = 'a long enough password'
+let added = 0
+const logged = { level: 'info' as const, lines: [] as string[] }
+const postrider = ofFile(() => startTestAppliance({ logged, domains: ['here.test'] }))
+let ann: Guest
+
+setUp(async () => {
+  const { http, notices } = postrider.appliance.deps.config
+  // Passkeys belong to a name, and mail leaves from an address.
+  http.public_url = http.public_url.replace('127.0.0.1', 'localhost')
+  notices.from = 'postrider@here.test'
+  await givePassword(postrider, postrider.user.email, PASSWORD)
+  ann = new Guest(postrider)
+  await ann.signIn(postrider.user.email, PASSWORD)
+})
+
+const newAddress = (): string => `colleague${added++}@owner.test`
+const user = (email: string): User => findUser(postrider.appliance.deps.store, email)!
+const pathOf = (email: string): string => `/people/${user(email).id}`
+const invite = async (email = newAddress(), more: Record<string, string> = { role: 'owner' }): Promise<Shown> =>
+  ann.send(await ann.open('/people/new'), 'add', { email, name: '', ...more })
+const mailsTo = (email: string): { subject: string; text: string; mailed: number }[] =>
+  postrider.appliance.deps.store.all(
+    db
+      .selectFrom('notices')
+      .select(['subject', 'text', 'mailed'])
+      .where('user_key', '=', user(email).key)
+      .orderBy('key'),
+  )
+/** The path of the link in the newest mail to a person. */
+const linkTo = (email: string): string => /\/join\?link=\S+/.exec(mailsTo(email).at(-1)!.text)![0]
+const isIn = async (guest: Guest): Promise<boolean> => !(await guest.open('/')).text.includes('name="password"')
+/** Invites somebody, who comes in with a password. */
+async function colleague(more?: Record<string, string>): Promise<{ email: string; guest: Guest }> {
+  const email = newAddress()
+  await invite(email, more)
+  const guest = new Guest(postrider)
+  await guest.send(await guest.open(linkTo(email)), 'password', { password: PASSWORD })
+  return { email, guest }
+}
+const said = (shown: Shown): string => /role="status">([^<]*)</.exec(shown.text)?.[1]?.trim() ?? ''
+
+describe('an invitation', () => {
+  test('is mailed with a link, and whoever opens it chooses a password and is in', async () => {
+    const email = newAddress()
+    const shown = await invite(email)
+    assert.equal(said(shown), `${email} is invited. The mail is on its way.`)
+    const [mail] = mailsTo(email)
+    assert.match(mail!.subject, /^You are invited to Postrider at localhost/)
+    assert.match(mail!.text, /^ann@owner\.test invites you[^]*seven days/)
+    const list = (await ann.open('/people')).text
+    assert.match(list, /Invited, not yet in/)
+    assert.ok(list.includes(linkTo(email)), 'the link to copy is that of the mail')
+
+    const guest = new Guest(postrider)
+    const page = await guest.open(linkTo(email))
+    assert.match(page.text, /name="password"[^>]*\s+type="password"[^>]*\s+autocomplete="new-password"/)
+    const short = await guest.send(page, 'password', { password: 'short' })
+    assert.equal(short.status, 422)
+    assert.match(short.text, /needs 10 characters/)
+    assert.equal((await guest.send(page, 'password', { password: PASSWORD })).path, '/')
+    assert.ok(await isIn(guest))
+    const again = new Guest(postrider)
+    await again.signIn(email, PASSWORD)
+    assert.ok(await isIn(again), 'the password signs in')
+    assert.doesNotMatch((await ann.open(pathOf(email))).text, /not yet in/)
+  })
+
+  test('is used up by its button alone: neither HEAD nor GET of a mail scanner does it', async () => {
+    const email = newAddress()
+    await invite(email)
+    for (const method of ['HEAD', 'GET', 'GET'])
+      assert.equal((await new Guest(postrider).open(linkTo(email), { method })).status, 200, method)
+    const guest = new Guest(postrider)
+    await guest.send(await guest.open(linkTo(email)), 'password', { password: PASSWORD })
+    assert.ok(await isIn(guest))
+  })
+
+  const ends: [string, (email: string, link: string) => Promise<unknown>, RegExp][] = [
+    [
+      'used',
+      async (_email, link) => {
+        const guest = new Guest(postrider)
+        await guest.send(await guest.open(link), 'password', { password: PASSWORD })
+      },
+      /This invitation was used/,
+    ],
+    ['expired', async () => postrider.clock.leap(7 * DAY), /This invitation has expired/],
+    ['replaced', async (email) => ann.send(await ann.open(pathOf(email)), 'invite'), /There is a newer invitation/],
+    ['withdrawn', async (email) => ann.send(await ann.open(pathOf(email)), 'remove'), /This invitation was withdrawn/],
+  ]
+  for (const [what, end, sentence] of ends)
+    test(`that was ${what} says so, and lets nobody in, also with a page that was open before`, async () => {
+      const email = newAddress()
+      await invite(email)
+      const link = linkTo(email)
+      const guest = new Guest(postrider)
+      const page = await guest.open(link)
+      await end(email, link)
+      for (const shown of [
+        await guest.open(link),
+        await guest.send(page, 'password', { password: 'another long password' }),
+      ]) {
+        assert.equal(shown.status, 410)
+        assert.match(shown.text, sentence)
+      }
+      assert.ok(!(await isIn(guest)))
+      if (what === 'expired') {
+        await ann.signIn(postrider.user.email, PASSWORD)
+        assert.match((await ann.open('/people')).text, />expired</)
+      }
+      if (what === 'withdrawn') assert.equal(findUser(postrider.appliance.deps.store, email), undefined)
+      if (what === 'replaced') {
+        await guest.send(await guest.open(linkTo(email)), 'password', { password: PASSWORD })
+        assert.ok(await isIn(guest), 'the new link leads in')
+      }
+    })
+
+  test('that is not whole, or of somebody else, is not one', async () => {
+    const [one, other] = [newAddress(), newAddress()]
+    for (const email of [one, other]) await invite(email)
+    const [, id] = /link=([^.]+)/.exec(linkTo(one))!
+    const [, mac] = /\.([\w-]+)$/.exec(linkTo(other))!
+    for (const token of ['', 'x', id!, `${id}.`, `${id}.${mac}`, `${id}.${'A'.repeat(5000)}`]) {
+      const { status, text } = await new Guest(postrider).open(`/join?link=${token}`)
+      assert.equal(status, 410, token)
+      assert.match(text, /This is not an invitation/, token)
+    }
+  })
+
+  test('makes nobody change accounts: who is signed in signs out first', async () => {
+    const email = newAddress()
+    await invite(email)
+    const other = await colleague()
+    const page = await other.guest.open(linkTo(email))
+    assert.match(page.text, new RegExp(`signed in as <strong>${other.email}</strong>`))
+    assert.doesNotMatch(page.text, /name="password"/)
+    const body = new URLSearchParams({
+      proof: /name="proof" value="([^"]+)"/.exec(page.text)![1]!,
+      link: /link=(.*)/.exec(linkTo(email))![1]!,
+      action: 'password',
+      password: PASSWORD,
+    }).toString()
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' }
+    const forced = await other.guest.open('/join', { method: 'POST', body, headers })
+    assert.match(forced.text, /signed in as somebody else/)
+    const left = await other.guest.send(page, 'leave')
+    assert.match(left.text, /name="password"/)
+    await other.guest.send(left, 'password', { password: PASSWORD })
+    assert.match((await other.guest.open('/account')).text, new RegExp(`<dd>${email}`))
+  })
+
+  test('is not accepted by a form of another site', async () => {
+    const email = newAddress()
+    await invite(email)
+    const guest = new Guest(postrider)
+    const page = await guest.open(linkTo(email))
+    const sent = await guest.send(
+      page,
+      'password',
+      { password: PASSWORD },
+      { headers: { origin: 'https://evil.test' } },
+    )
+    assert.equal(sent.status, 403)
+    assert.ok(!(await isIn(guest)))
+  })
+
+  test('ends with any other sign-in of its person', async () => {
+    const { clock, store } = postrider.appliance.deps
+    const email = newAddress()
+    await invite(email)
+    const link = linkTo(email)
+    const token = await store.write((tx) => makeLink(tx, user(email), clock.now()))
+    const guest = new Guest(postrider)
+    await guest.send(await guest.open(`/sign-in?link=${token}`), 'use-link')
+    assert.match((await new Guest(postrider).open(link)).text, /This invitation was used/)
+  })
+
+  test('is accepted with a passkey, once', async () => {
+    const email = newAddress()
+    await invite(email)
+    const { http } = postrider.appliance.deps.config
+    const device = new Authenticator(new URL(http.public_url).origin)
+    const guest = new Guest(postrider)
+    const page = (await guest.open(linkTo(email))).text
+    const link = /data-link="([^"]+)"/.exec(page)![1]!
+    const proof = /data-proof="([^"]+)"/.exec(page)![1]!
+    const ask = async (body: object, whose = guest): Promise<{ status: number; body: never }> => {
+      const headers = { 'content-type': 'application/json' }
+      const { status, text } = await whose.open('/join/passkey', {
+        method: 'POST',
+        body: JSON.stringify(body),
+        headers,
+      })
+      return { status, body: JSON.parse(text) as never }
+    }
+    assert.equal((await ask({ link, proof: 'no' })).status, 403)
+    assert.equal((await ask({ link, proof }, new Guest(postrider))).status, 403, 'of another browser')
+    const response = device.make((await ask({ link, proof })).body)
+    assert.deepEqual(await ask({ link, proof, response }), { status: 200, body: { next: '/' } })
+    assert.ok(await isIn(guest))
+    assert.equal(user(email).password_hash, null)
+    assert.match((await new Guest(postrider).open(linkTo(email))).text, /This invitation was used/)
+  })
+
+  test('that cannot be mailed shows its link and says why', async () => {
+    const { config } = postrider.appliance.deps
+    const { from } = config.notices
+    config.notices.from = ''
+    try {
+      const email = newAddress()
+      const shown = await invite(email)
+      assert.match(shown.text, /Not mailed\. No verified domain here belongs to/)
+      assert.match(shown.text, /id="invitation">http[^<]+\/join\?link=[^<]+</)
+      assert.deepEqual(mailsTo(email), [])
+    } finally {
+      config.notices.from = from
+    }
+  })
+
+  test('of somebody who is here already is refused, without a word of a shell', async () => {
+    const shown = await invite('BOB@other.test')
+    assert.equal(shown.status, 422)
+    assert.match(shown.text, /bob@other\.test is one of the people here already/i)
+    assert.doesNotMatch(shown.text, /postrider user/)
+  })
+})
+
+describe('a person', () => {
+  test('gets another role, in words; who loses a right is signed out', async () => {
+    const { email, guest } = await colleague({ role: 'operator' })
+    assert.equal((await guest.open('/people')).status, 200)
+    const page = await ann.open(pathOf(email))
+    const role = (given: string, account = ''): Promise<Shown> => ann.send(page, 'role', { role: given, account })
+    assert.equal(said(await role('owner')), `${email} is now: Account owner.`)
+    assert.ok(!(await isIn(guest)), 'signed out')
+    await guest.signIn(email, PASSWORD)
+    assert.equal((await guest.open('/people')).status, 404)
+    assert.equal(said(await role('reader', postrider.user.email)), `${email} is now: Reader of ann@owner.test.`)
+    await guest.signIn(email, PASSWORD)
+    assert.match((await guest.open('/account')).text, /Reader of ann@owner\.test/)
+    assert.equal(said(await role('operator')), `${email} is now: Operator.`)
+    assert.ok(await isIn(guest), 'who gains a right stays')
+    for (const [reads, why] of [
+      [email, /reader of their own account/],
+      ['nobody@owner.test', /Nobody here has the address/],
+    ] as const) {
+      const refused = await role('reader', reads)
+      assert.equal(refused.status, 422)
+      assert.match(refused.text, why)
+    }
+    await ann.send(page, 'remove')
+  })
+
+  test('with a domain, or whose account is read, does not become a reader', async () => {
+    const owner = await colleague()
+    await colleague({ role: 'reader', account: owner.email })
+    const refused = await ann.send(await ann.open(pathOf(owner.email)), 'role', {
+      role: 'reader',
+      account: postrider.user.email,
+    })
+    assert.match(refused.text, /reads the account of colleague\d+@owner\.test; change that first/)
+    const second = await colleague({ role: 'operator' })
+    const self = await second.guest.send(await second.guest.open(`/people/${postrider.user.id}`), 'role', {
+      role: 'reader',
+      account: owner.email,
+    })
+    assert.match(self.text, /has the domain here\.test/)
+    await ann.send(await ann.open(pathOf(second.email)), 'remove')
+  })
+
+  test('does nothing to themselves, and some operator always remains', async () => {
+    const own = `/people/${postrider.user.id}`
+    const shown = await ann.open(own)
+    assert.match(shown.text, /This is you/)
+    for (const action of ['"role"', '"remove"', '"lock"', '"open"'])
+      assert.ok(!shown.text.includes(`value=${action}`), action)
+    assert.doesNotMatch((await ann.open('/people')).text, new RegExp(`value="${postrider.user.id}"`))
+    const proof = /name="proof" value="([^"]+)"/.exec(shown.text)![1]!
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' }
+    for (const action of ['role', 'remove', 'lock', 'reset']) {
+      const body = new URLSearchParams({ proof, action, role: 'owner', old: PASSWORD }).toString()
+      const refused = await ann.open(own, { method: 'POST', body, headers })
+      assert.equal(refused.status, 422, action)
+      assert.match(refused.text, /Another operator can/, action)
+    }
+    // Somebody who was only invited is not an operator who remains.
+    const { commands } = postrider
+    const invited = newAddress()
+    await invite(invited, { role: 'operator' })
+    for (const command of [
+      ['user', 'set', postrider.user.email, '--operator', 'no'],
+      ['user', 'lock', postrider.user.email, '--yes'],
+    ])
+      await assert.rejects(commands.json(...command), /is the only operator/, command.join(' '))
+    await ann.send(await ann.open(pathOf(invited)), 'remove')
+  })
+
+  test('is removed: sessions and tokens end at once, and so do those who only read the account', async () => {
+    const { email, guest } = await colleague()
+    const reader = await colleague({ role: 'reader', account: email })
+    const made = await guest.send(await guest.open('/tokens/new'), 'make', {
+      name: 'Shop',
+      duration: '1_month',
+      scopes: 'emails:read',
+    })
+    const [token] = /pr_\w{43}/.exec(made.text)!
+    const asks = async (): Promise<number> =>
+      (await postrider.raw('/api/v1/outbound-emails', { headers: { authorization: `Bearer ${token}` } })).status
+    assert.equal(await asks(), 200)
+    const page = await ann.open(pathOf(email))
+    assert.match(page.text, new RegExp(`its 1 token[^]*Who only reads this account is removed too: ${reader.email}`))
+    assert.equal(said(await ann.send(page, 'remove')), `${email} is removed.`)
+    assert.ok(!(await isIn(guest)) && !(await isIn(reader.guest)))
+    assert.equal(await asks(), 401)
+    assert.ok(
+      logged.lines.some((line) => line.includes('"people"') && line.includes(email) && line.includes('removed')),
+    )
+  })
+
+  test('who has had a domain is locked out: nothing signs in, tokens go on, an invitation ends it', async () => {
+    const { clock, store } = postrider.appliance.deps
+    const { email, guest } = await colleague()
+    await guest.send(await guest.open('/domains/new'), 'add', { name: 'theirs.test', purpose: 'both' })
+    const key = { user_key: user(email).key, name: 'key', public_key: Buffer.of(), counter: 0, transports: '[]' }
+    await store.write((tx) => tx.run(db.insertInto('passkeys').values({ id: 'theirs', ...key, created_at: 0 })))
+    const link = await store.write((tx) => makeLink(tx, user(email), clock.now()))
+    const page = await ann.open(pathOf(email))
+    assert.match(page.text, /The account has mail of theirs\.test, which is kept/)
+    assert.doesNotMatch(page.text, />Remove person</)
+    assert.equal(said(await ann.send(page, 'lock')), `${email} is locked out.`)
+    assert.ok(!(await isIn(guest)), 'signed out')
+    const stranger = new Guest(postrider)
+    await stranger.signIn(email, PASSWORD)
+    await stranger.send(await stranger.open(`/sign-in?link=${link}`), 'use-link')
+    const before = mailsTo(email).length
+    await stranger.send(await stranger.open('/sign-in'), 'link', { email })
+    assert.equal(mailsTo(email).length, before, 'no link is mailed')
+    assert.ok(!(await isIn(stranger)))
+    assert.equal(store.all(raw('select 1 from passkeys where user_key = ?', [user(email).key])).length, 0)
+    assert.match((await ann.open('/people')).text, />locked out</)
+
+    const refused = await postrider.commands.json('user', 'remove', email, '--yes').catch(String)
+    assert.match(String(refused), /Lock the account instead/)
+    await ann.send(await ann.open(pathOf(email)), 'invite')
+    await stranger.send(await stranger.open(linkTo(email)), 'password', { password: PASSWORD })
+    assert.ok(await isIn(stranger), 'back in')
+  })
+
+  test('who lost the second factor is reset by an operator who proves themselves, is signed out and told', async () => {
+    const { email, guest } = await colleague()
+    const account = await guest.open('/account')
+    const secret = /name="secret" value="([A-Z2-7]+)"/.exec(account.text)![1]!
+    const code = new TOTP({ secret }).generate({ timestamp: postrider.clock.now() })
+    await guest.send(account, 'factor', { code })
+    const page = await ann.open(pathOf(email))
+    for (const old of ['', 'a wrong password']) {
+      const refused = await ann.send(page, 'reset', { old })
+      assert.equal(refused.status, 422)
+      assert.match(refused.text, /The password is wrong|Too many tries/)
+      postrider.clock.leap(MINUTE)
+    }
+    assert.ok(await isIn(guest), 'nothing was done')
+    assert.match(said(await ann.send(page, 'reset', { old: PASSWORD })), /signs in without a second factor/)
+    assert.ok(!(await isIn(guest)))
+    assert.match(mailsTo(email).at(-1)!.text, /ann@owner\.test removed the second factor of your account/)
+    const again = new Guest(postrider)
+    await again.signIn(email, PASSWORD)
+    assert.ok(await isIn(again), 'the password is enough')
+    assert.match((await ann.open(pathOf(email))).text, /Second factor<\/dt>\s*<dd>Off/)
+  })
+
+  test('was last seen when they were here, written at most each quarter of an hour', async () => {
+    const { email, guest } = await colleague()
+    const first = user(email).seen_at!
+    const seen = async (minutes: number): Promise<number> => {
+      postrider.clock.leap(minutes * MINUTE)
+      await guest.open('/')
+      // The write behind the request comes before this one.
+      await postrider.appliance.deps.store.write(() => {})
+      return user(email).seen_at! - first
+    }
+    assert.equal(await seen(2), 0)
+    assert.equal(await seen(12), 0)
+    assert.equal(await seen(2), 16 * MINUTE)
+    assert.match((await ann.open(pathOf(email))).text, /Last seen<\/dt>\s*<dd><time/)
+  })
+
+  test('is reached by no token, and by nobody who is not an operator', async () => {
+    const { id } = postrider.other
+    const paths: [string, string][] = [
+      ['GET', `/people/${id}`],
+      ['PATCH', `/people/${id}`],
+      ['DELETE', `/people/${id}`],
+      ...['invite', 'lock', 'reset-second-factor'].map((what): [string, string] => ['POST', `/people/${id}/${what}`]),
+    ]
+    for (const [method, path] of paths) {
+      const body = method === 'PATCH' ? { data: { type: 'people', id, attributes: { operator: true } } } : undefined
+      assert.equal((await postrider.api(method, path, body)).status, 404, `${method} ${path}`)
+    }
+    const { guest } = await colleague()
+    assert.equal((await guest.open(`/people/${id}`)).status, 404)
+    assert.equal((await ann.open('/people/nobody')).status, 404)
+  })
+})
+
+describe('postrider user', () => {
+  test('invites, invites again, and shows the link where nothing is mailed', async () => {
+    const { commands } = postrider
+    const email = newAddress()
+    const added = await commands.json('user', 'add', email, '--invite')
+    assert.match(String(added['invitation_link']), /\/join\?link=/)
+    const again = await commands.json('user', 'invite', email)
+    assert.notEqual(again['invitation_link'], added['invitation_link'])
+    const path = (link: unknown): string => new URL(String(link)).pathname + new URL(String(link)).search
+    assert.match((await new Guest(postrider).open(path(added['invitation_link']))).text, /There is a newer invitation/)
+    const guest = new Guest(postrider)
+    await guest.send(await guest.open(path(again['invitation_link'])), 'password', { password: PASSWORD })
+    assert.ok(await isIn(guest))
+    await assert.rejects(commands.json('user', 'invite', email), /has signed in before/)
+    await assert.rejects(commands.json('user', 'reset-factor', email), /has no second factor/)
+    await commands.json('user', 'lock', email, '--yes')
+    assert.ok(!(await isIn(guest)))
+    await commands.json('user', 'remove', email, '--yes')
+  })
+})
