@@ -271,7 +271,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
     errors: errors.filter(({ field: of }) => of === undefined),
     status: errors.length > 0 ? 422 : 200,
     actions:
-      self || isReader(person) || isInvited(person)
+      self || isReader(person)
         ? ''
         : button(visit, 'open', 'View account', { to: '/people', fields: { id: person.id } }),
     body: html`${await invitation(visit, person)}
