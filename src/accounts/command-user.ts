@@ -3,7 +3,6 @@ import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { lockOut, refuseRemoval, removeUser, setRole } from '../identity/roles.ts'
-import { resetFactor } from '../identity/second-factor.ts'
 import {
   addUser,
   listUsers,
@@ -15,6 +14,7 @@ import {
   type User,
 } from '../identity/users.ts'
 import type { Reader } from '../store/database.ts'
+import { resetFactor } from './reset-factor.ts'
 import { asks, confirm, type Sure } from '../commands/confirm.ts'
 import { readPassword, withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { answer, table } from '../commands/terminal.ts'
@@ -241,16 +241,14 @@ function lock(user: Command, invocation: () => Invocation): void {
 function resetTheFactor(user: Command, invocation: () => Invocation): void {
   user
     .command('reset-factor <email>')
-    .description('remove the second factor of a user who lost it; they are signed out')
+    .description('remove the second factor of a user who lost it; they are signed out and told by mail')
     .action((email: string) =>
       withDeps(invocation(), async (deps) => {
-        const found = requireUser(deps.store, email)
-        if (found.sealed_totp === null) throw new OperatorError(`${found.email} has no second factor.`)
-        await resetFactor(deps, found)
+        const reset = await resetFactor(deps, email)
         answer(
           invocation().terminal,
-          show(deps.store, requireUser(deps.store, email)),
-          () => `${found.email} signs in without a second factor now.`,
+          show(deps.store, reset),
+          () => `${reset.email} signs in without a second factor now, and is told by mail.`,
         )
       }),
     )

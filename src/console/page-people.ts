@@ -15,6 +15,9 @@ type ShownPerson = Thing<typeof people>
 
 const LABELS = { email: 'Address', name: 'Name', reads_for: 'Role' } as const
 
+/** People on a page. */
+const AT_ONCE = 50
+
 const isSelf = (visit: Visit, person: ShownPerson): boolean => text(person, 'email') === visit.person.user.email
 const isInvited = (person: ShownPerson): boolean => text(person, 'invitation') !== ''
 const isReader = (person: ShownPerson): boolean => text(person, 'reads_for') !== ''
@@ -80,13 +83,15 @@ const stateOf = (visit: Visit, person: ShownPerson): Cell =>
 
 async function showAll(visit: Visit): Promise<Response> {
   const all = await everybody(visit)
-  const rows = all
-    .filter((each) => !isInvited(each))
+  const here = all.filter((each) => !isInvited(each))
+  const from = Math.max(0, Math.floor(Number(visit.query('from'))) || 0)
+  const rows = here
+    .slice(from, from + AT_ONCE)
     .map((person) => [
       link(person),
       html`${text(person, 'name')} ${stateOf(visit, person)}`,
       role(person),
-      flag(person, 'second_factor') ? 'On' : html`<span class="soft">Off</span>`,
+      flag(person, 'second_factor') ? 'Second factor' : html`<span class="soft">No second factor</span>`,
       person.attributes.last_seen_at === null
         ? html`<span class="soft">Never</span>`
         : time(person.attributes.last_seen_at),
@@ -106,14 +111,26 @@ async function showAll(visit: Visit): Promise<Response> {
         { title: 'Address', width: 25 },
         'Name',
         { title: 'Role', width: 20 },
-        { title: 'Second factor', kind: 'status' },
+        { title: 'Sign-in', kind: 'status' },
         { title: 'Last seen', kind: 'time' },
         { title: '', kind: 'action' },
       ],
       rows,
       '',
-    )}`,
+    )}
+    ${pages(from, here.length)}`,
   })
+}
+
+/** Links to the people before and after those of a page. */
+function pages(from: number, all: number): Cell {
+  if (all <= AT_ONCE) return ''
+  const to = (at: number, words: string): Html =>
+    html`<a class="button plain small" href="/people?from=${at}">${words}</a>`
+  return html`<nav class="pager" aria-label="Pages">
+    ${from === 0 ? '' : to(Math.max(0, from - AT_ONCE), 'Before')}
+    ${from + AT_ONCE >= all ? '' : to(from + AT_ONCE, 'After')}
+  </nav>`
 }
 
 interface TypedRole {

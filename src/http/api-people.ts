@@ -1,9 +1,8 @@
 // The users of this server, for operators (D76): invited, given a role, locked out, removed (D142).
 import { z } from 'zod'
-import { addNotice } from '../accounts/notices.ts'
+import { resetFactor } from '../accounts/reset-factor.ts'
 import { OperatorError, refuse, refuseAttribute } from '../base/errors.ts'
 import { lockOut, removeUser, setRole } from '../identity/roles.ts'
-import { resetFactor } from '../identity/second-factor.ts'
 import { listTokens } from '../identity/tokens.ts'
 import { findUser, listUsers, ownedDomain, userById, userByKey, type User } from '../identity/users.ts'
 import { field, type Call } from '../jsonapi/resource.ts'
@@ -189,7 +188,8 @@ export const people = define('people', {
       about: `Remove the second factor of a person who lost it. They are signed out and told by mail. ${EXTENSION}`,
       run: async (call) => {
         refuseOneself(call, 'resets the second factor of')
-        return done(call, 'second factor reset', await resetAndTell(call))
+        const reset = () => resetFactor(call.parts, call.row.email, call.caller.person?.email)
+        return done(call, 'second factor reset', await refusing('transition_not_allowed', reset))
       },
     },
     {
@@ -208,17 +208,3 @@ export const people = define('people', {
     },
   ],
 })
-
-async function resetAndTell({ caller, parts, row }: PersonCall): Promise<User> {
-  const found = () => userById(parts.store, row.id)
-  const user = found()
-  if (!user?.sealed_totp) throw refuse('transition_not_allowed', `${row.email} has no second factor.`)
-  const text = [
-    `${caller.person?.email ?? 'The operator'} removed the second factor of your account, and you were signed out everywhere.`,
-    `Sign in, and turn it on again: ${parts.config.http.public_url}/account`,
-    'If you did not ask for this, talk to whoever runs the server.\n',
-  ].join('\n\n')
-  const told = { user_key: user.key, domain_key: null, subject: 'Your second factor was removed', text }
-  await resetFactor(parts, user, (tx) => void addNotice(tx, told, parts.clock.now()))
-  return found() ?? user
-}

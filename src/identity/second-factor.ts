@@ -6,7 +6,6 @@ import type { Keyring } from '../base/keyring.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { forgetRecoveryCodes, makeRecoveryCodes, useRecoveryCode } from './recovery-codes.ts'
-import { endSessions } from './sessions.ts'
 import type { User } from './users.ts'
 
 const PERIOD = 30
@@ -61,18 +60,6 @@ export async function turnOn(
 
 export const turnOff = ({ clock, store }: FactorDeps, user: Pick<User, 'key'>): Promise<void> =>
   store.write((tx) => forgetFactor(tx, user, clock.now()))
-
-/** Removes the second factor of a person who lost it, and signs them out. `also` runs in the same transaction. */
-export const resetFactor = (
-  { clock, store }: Pick<FactorDeps, 'clock' | 'store'>,
-  user: Pick<User, 'key'>,
-  also: (tx: Tx) => void = () => {},
-): Promise<void> =>
-  store.write((tx) => {
-    forgetFactor(tx, user, clock.now())
-    endSessions(tx, user.key)
-    also(tx)
-  })
 
 /** Removes the second factor with its recovery codes, inside a transaction. */
 export function forgetFactor(tx: Tx, user: Pick<User, 'key'>, now: number): void {

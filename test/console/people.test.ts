@@ -5,7 +5,7 @@ import { describe, test } from 'node:test'
 import { TOTP } from 'otpauth'
 import { DAY, MINUTE } from '../../src/base/clock.ts'
 import { makeLink } from '../../src/identity/sign-in-links.ts'
-import { findUser, type User } from '../../src/identity/users.ts'
+import { addUser, findUser, type User } from '../../src/identity/users.ts'
 import { db, raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { Authenticator } from '../kit/authenticator.ts'
@@ -339,6 +339,10 @@ describe('a person', () => {
     await guest.send(await guest.open('/domains/new'), 'add', { name: 'theirs.test', purpose: 'both' })
     const key = { user_key: user(email).key, name: 'key', public_key: Buffer.of(), counter: 0, transports: '[]' }
     await store.write((tx) => tx.run(db.insertInto('passkeys').values({ id: 'theirs', ...key, created_at: 0 })))
+    const program = { id: 'program', name: 'Assistant', redirect_uris: '[]', created_at: 0, last_used_at: 0 }
+    const client_key = (await store.write((tx) => tx.run(db.insertInto('oauth_clients').values(program)))).key
+    const grant = { id: 'grant', client_key, redirect_uri: '', challenge: '', resource: '', created_at: clock.now() }
+    await store.write((tx) => tx.run(db.insertInto('oauth_grants').values({ ...grant, user_key: user(email).key })))
     const link = await store.write((tx) => makeLink(tx, user(email), clock.now()))
     const page = await ann.open(pathOf(email))
     assert.match(page.text, /The account has mail of theirs\.test, which is kept/)
@@ -353,6 +357,8 @@ describe('a person', () => {
     assert.equal(mailsTo(email).length, before, 'no link is mailed')
     assert.ok(!(await isIn(stranger)))
     assert.equal(store.all(raw('select 1 from passkeys where user_key = ?', [user(email).key])).length, 0)
+    const ends = store.all(db.selectFrom('oauth_grants').select('revoked_at').where('id', '=', 'grant'))
+    assert.ok(ends[0]!.revoked_at! > 0, 'programs that were let in end')
     assert.match((await ann.open('/people')).text, />locked out</)
 
     const refused = await postrider.commands.json('user', 'remove', email, '--yes').catch(String)
@@ -399,6 +405,22 @@ describe('a person', () => {
     assert.equal(await seen(12), 0)
     assert.equal(await seen(2), 16 * MINUTE)
     assert.match((await ann.open(pathOf(email))).text, /Last seen<\/dt>\s*<dd><time/)
+  })
+
+  test('stands among many on pages of a bounded size', async () => {
+    await using many = await startTestAppliance()
+    await givePassword(many, many.user.email, PASSWORD)
+    const guest = new Guest(many)
+    await guest.signIn(many.user.email, PASSWORD)
+    for (let n = 0; n < 120; n++) await addUser(many.appliance.deps, { email: `person${n}@crowd.test` })
+    const first = await guest.open('/people')
+    assert.ok(first.text.length < 100_000, `${first.text.length} octets`)
+    assert.match(first.text, /person47@crowd\.test/)
+    assert.doesNotMatch(first.text, /person48@crowd\.test/)
+    const last = await guest.open('/people?from=100')
+    assert.match(last.text, /person119@crowd\.test/)
+    assert.doesNotMatch(last.text, />After</)
+    assert.equal((await guest.open('/people?from=-1x')).status, 200)
   })
 
   test('is reached by no token, and by nobody who is not an operator', async () => {

@@ -141,6 +141,11 @@ withPrograms('people in Chromium', absent, () => {
     await browser.headed('Overview')
     await open('/account')
     await says(/pat@shop\.example/)
+    await browser.open(`${sandbox.url.replace('localhost', '127.0.0.1')}/sign-in`)
+    await until(() => browser.run('return document.querySelector("[data-passkey][data-ready]") !== null'), 'the script')
+    await click('Sign in with a passkey')
+    await says(/Passkeys are for the address localhost, and this page is at 127\.0\.0\.1: open it there/)
+    await open('/')
   })
 
   test('a role is changed, an invitation is sent again and withdrawn, and a person is removed after a question', async () => {
