@@ -40,6 +40,7 @@ test('the commands that lose something ask, and no other takes --yes', () => {
     'queue drop',
     'suppression remove',
     'token revoke',
+    'user lock',
     'user remove',
   ])
 })

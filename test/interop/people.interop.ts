@@ -1,6 +1,6 @@
-// People in a real browser: an operator invites a colleague wholly in the console; the colleague goes from the mail that
-// the sandbox received to the first sign-in with the keyboard alone, another one with a passkey; every page of this is
-// judged by axe-core. POSTRIDER_SHOTS names a folder for pictures.
+// People in a real browser: an operator invites a colleague wholly in the console. The colleague goes from the mail
+// that the sandbox received to the first sign-in with the keyboard alone, another one with a passkey; axe-core judges
+// every page of this. POSTRIDER_SHOTS names a folder for pictures.
 import assert from 'node:assert/strict'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -293,7 +293,7 @@ describe('dev', () => {
   after(() => void sandbox.child.kill('SIGKILL'))
 
   test('prints one document with all that a first mail needs', () => {
-    assert.match(shown['url']!, /^http:\/\/127\.0\.0\.1:[1-9]\d*$/)
+    assert.match(shown['url']!, /^http:\/\/localhost:[1-9]\d*$/)
     assert.match(shown['token']!, /^pr_/)
     for (const key of ['user', 'domain', 'api', 'curl']) assert.ok(shown[key], key)
     assert.ok(existsSync(shown['data_dir']!))
