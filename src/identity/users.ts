@@ -202,11 +202,8 @@ export function summaryMade(tx: Tx, { key }: User, at: number): void {
 }
 
 /** Who asks, for a history: the address of a person who is signed in, or the name of a token. */
-export function nameOfCaller(reader: Reader, { person, tokenId }: { person?: true; tokenId: string }): string {
-  const found = reader.first<{ name: string }>(
-    person
-      ? raw('select u.email as name from sessions s join users u on u.key = s.user_key where s.id = ?', [tokenId])
-      : raw('select name from tokens where id = ?', [tokenId]),
-  )
-  return found?.name ?? ''
-}
+export const nameOfCaller = (
+  reader: Reader,
+  { person, tokenId }: { person?: { email: string }; tokenId: string },
+): string =>
+  person?.email ?? reader.first(raw<{ name: string }>('select name from tokens where id = ?', [tokenId]))?.name ?? ''
