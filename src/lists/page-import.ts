@@ -189,10 +189,28 @@ function meaningField({ meaning, value }: StatusValue, chosen: ImportChoice['wor
   </select>`
 }
 
+/** What each value of the status column means, to be said by hand where it is not known. */
+const statusValues = ({ choice }: ImportStep, { columns: { values } }: HeldLook): Html | '' =>
+  values.length === 0
+    ? ''
+    : html`<h2>Status</h2>
+        <p class="soft">Nobody who left is subscribed again.</p>
+        ${table(
+          'Values of the status',
+          ['Value', 'Column', { title: 'Rows', kind: 'figure' }, { title: 'What happens', width: 40 }],
+          values.map((each) => [
+            each.value || html`<span class="soft">no value</span>`,
+            each.title,
+            count(each.rows),
+            meaningField(each, choice.words),
+          ]),
+          '',
+        )}`
+
 /** The second step: what each column is, and what the values of status columns do. */
 function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] = []): Response | Promise<Response> {
   const { choice, id, name, visit } = step
-  const { headless, program, titles, uses, values, whole } = look.columns
+  const { headless, program, titles, uses, whole } = look.columns
   const seen = headless ? ['The only column'] : titles
   const from = program ?? choice.from
   return stepPage(visit, {
@@ -222,23 +240,7 @@ function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] 
               ? ''
               : html`<p class="alert">This is a list of people who are not subscribed. Each: ${MEANINGS[whole]}.</p>`
           }
-          ${
-            values.length === 0
-              ? ''
-              : html`<h2>Status</h2>
-                  <p class="soft">Nobody who left is subscribed again.</p>
-                  ${table(
-                    'Values of the status',
-                    ['Value', 'Column', { title: 'Rows', kind: 'figure' }, { title: 'What happens', width: 40 }],
-                    values.map((each) => [
-                      each.value || html`<span class="soft">no value</span>`,
-                      each.title,
-                      count(each.rows),
-                      meaningField(each, choice.words),
-                    ]),
-                    '',
-                  )}`
-          }
+          ${statusValues(step, look)}
           ${field({
             name: 'existing',
             label: 'Who is in this audience already',

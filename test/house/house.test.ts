@@ -387,6 +387,7 @@ describe('time and network', () => {
     'net/time-server.ts setTimeout': 'timeouts of a socket',
     'net/https.ts setTimeout': 'timeouts of a socket',
     'console/browser/console.ts setTimeout': 'in the browser',
+    'console/browser/frame.ts setTimeout': 'in the browser',
     'console/browser/palette.ts setTimeout': 'in the browser',
     'console/browser/times.ts new Date()': 'the clock of the reader',
     'base/retry-until-written.ts setTimeout': 'at the end of the process a write is tried every quarter of a second',
