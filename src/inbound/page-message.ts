@@ -13,6 +13,7 @@ import {
   relatedId,
   text,
   texts,
+  those,
   type Answer,
   type Thing,
   type Visit,
@@ -102,12 +103,12 @@ async function showMessage(visit: Visit, errors: Answer['errors'] = []): Promise
   const answered = await answeredBy(visit, text(message, 'answers'))
   const meaning = MEANING[text(one, 'status')] ?? ''
   const here = placeOf(visit)
-  const inbox = included.find((each) => each.id === relatedId(one, 'inbox'))
+  const inbox = those(inboxes, included).find((each) => each.id === relatedId(one, 'inbox'))
   return page(visit, {
     title: text(one, 'subject') || '(no subject)',
     crumbs: [
       ['/inboxes', 'Inboxes'],
-      [`/inboxes/${inboxOf(visit)}`, String(inbox?.attributes['name'] ?? 'Inbox')],
+      [`/inboxes/${inboxOf(visit)}`, inbox ? text(inbox, 'name') : 'Inbox'],
     ],
     actions: html`${
         visit.reading
