@@ -57,7 +57,11 @@ function spoolNames(store: Pick<Store, 'all'>): { names: string[]; faults: strin
         return read(spool)
       })
   const one = (spool: string): string[] => [spool].filter(isSpoolName)
-  const names = [...named('outbound_bodies', filesOf, isWholeSpool), ...named('inbound_messages', one, isSpoolName)]
+  const names = [
+    ...named('outbound_bodies', filesOf, isWholeSpool),
+    ...named('inbound_messages', one, isSpoolName),
+    ...named('images', one, isSpoolName),
+  ]
   return { names, faults }
 }
 

@@ -42,6 +42,9 @@ const plan = z.strictObject({
   branded_tracking: z.boolean().default(false),
 })
 
+/** A picture of this size fits a form of the console and, as base64, a request of the API. */
+const MOST_OF_A_PICTURE = 7 * 1024 * 1024
+
 export const schema = z.strictObject({
   hostname: hostName().default(''),
   data_dir: z.string().min(1).default('/var/lib/postrider'),
@@ -88,6 +91,12 @@ export const schema = z.strictObject({
   inbound: section({
     max_message_bytes: more(size()).prefault('40MB'),
     clamav: text().default(''),
+  }),
+  images: section({
+    max_bytes: more(size())
+      .refine((value) => value <= MOST_OF_A_PICTURE, 'must be at most "7MB", what a form of the console takes')
+      .prefault('5MB'),
+    account_bytes: size().prefault('1GB'),
   }),
   dns: section({ servers: z.array(addressEndpoint()).default([]) }),
   delivery: section({

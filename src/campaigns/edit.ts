@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts'
 import { must, Refusal, refuse, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { hasUnsubscribeLink } from '../message/leave-link.ts'
+import { noteUses } from '../images/uses.ts'
 import { requireSubscription, strangers, untracked } from '../mail/accept/admit.ts'
 import { listed, type OneOrMore } from '../mail/accept/recipients.ts'
 import { CAMPAIGN_STATUSES, campaignMachine, ownersMove, type CampaignStatus } from '../states/campaign.ts'
@@ -51,7 +52,7 @@ export function addCampaign(
   return store.write((tx) => {
     const now = clock.now()
     check(tx, audience.domain_key, given)
-    return tx.one(
+    const campaign = tx.one(
       db
         .insertInto('campaigns')
         .values({
@@ -75,6 +76,8 @@ export function addCampaign(
         })
         .returningAll(),
     )
+    noteUses(tx, campaign, campaign.body_html)
+    return campaign
   })
 }
 
@@ -144,6 +147,7 @@ export function changeCampaign(
           .set({ ...columns(edits), updated_at: now })
           .where('key', '=', key),
       )
+      if (edits.body_html !== undefined) noteUses(tx, before, edits.body_html)
     }
     if (status !== undefined) moveByOwner(tx, must(campaignByKey(tx, key), 'The campaign'), status, now)
     tx.afterCommit(ring)

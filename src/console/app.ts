@@ -28,6 +28,7 @@ import { accountPlace } from '../accounts/page.ts'
 import { agentsPlace } from '../reputation/page.ts'
 import { audiencePlaces } from '../lists/page.ts'
 import { editorPlaces } from '../campaigns/page-editor.ts'
+import { picturesPlace } from '../images/page.ts'
 import { campaignPlaces } from '../campaigns/page.ts'
 import { contact } from '../campaigns/page-contacts.ts'
 import { domainPlaces } from '../domains/page.ts'
@@ -137,17 +138,19 @@ function addPlace(app: Hono, shared: ConsoleParts, place: Place): void {
 /** Checks a form of a place and performs its action. */
 async function act(shared: ConsoleParts, context: Context, place: Place): Promise<Response> {
   const visit = visitOf(shared, context)
+  // The session may end while the form is on its way: whose it is, is asked again when all of it is there.
   const answer = await withForm(shared.deps, context, visit, (given) =>
-    perform(shared, context, { place, visit, given }),
+    perform(shared, context, { place, visit: visit && visitOf(shared, context), given }),
   )
   if (answer) return answer
   const body = visit
     ? html`<p>The form has more than 8 MB, or more than ${MAX_FIELDS} fields. Go back, and send less.</p>`
     : html`<p>
-        Your session has ended, and what you typed is too long to be kept here. Sign in on another page of the browser,
-        go back to the form, and send it again.
+        What you sent is too long to be kept here. Sign in on another page of the browser, go back to the form, and send
+        it again.
       </p>`
-  return plainPage(context, { title: 'Too large', status: 413, body })
+  const [title, status] = visit ? (['Too large', 413] as const) : (['Your session has ended', 401] as const)
+  return plainPage(context, { title, status, body })
 }
 
 interface SentForm {
@@ -306,6 +309,7 @@ const placesOf = (shared: ConsoleParts): readonly Place[] => [
   ...campaignPlaces,
   contact,
   ...audiencePlaces,
+  picturesPlace,
   ...inboxPlaces,
   ...suppressionPlaces,
   ...domainPlaces(domainDays),

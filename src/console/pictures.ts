@@ -4,6 +4,7 @@
 import type { Context } from 'hono'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import { semaphore } from '../base/semaphore.ts'
+import { IMAGES_PATH } from '../images/uses.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import { fetchFile } from '../net/fetch.ts'
 import { guard } from '../webui/frame.ts'
@@ -20,8 +21,15 @@ const TYPES = /^image\/(?:png|jpe?g|gif|webp|avif|bmp)$/i
 const oneOf = semaphore(AT_ONCE)
 const said = (url: string, until: number): string => `picture ${until} ${url}`
 
-/** The path on this server that shows a remote picture. The picture is always fetched over https. */
-export function pictureAddress({ clock, keyring }: Pick<ApiDeps, 'clock' | 'keyring'>, url: string): string {
+type PictureDeps = Pick<ApiDeps, 'clock' | 'config' | 'keyring'>
+
+/**
+ * The path on this server that shows a picture: of one that is stored here its own, else one that fetches it, always
+ * over https.
+ */
+export function pictureAddress({ clock, config, keyring }: PictureDeps, url: string): string {
+  const own = `${config.http.public_url}${IMAGES_PATH}/`
+  if (url.startsWith(own)) return `${IMAGES_PATH}/${encodeURIComponent(url.slice(own.length))}`
   const until = clock.now() + LIFE
   const secure = url.replace(/^http:/i, 'https:')
   const proof = keyring.mac('session', said(secure, until), MAC_BYTES).toString('base64url')
@@ -29,7 +37,7 @@ export function pictureAddress({ clock, keyring }: Pick<ApiDeps, 'clock' | 'keyr
 }
 
 /** Leads a signed-in person's browser to a picture, for the editor, whose pictures have no signed addresses. */
-export function leadToPicture(context: Context, deps: Pick<ApiDeps, 'clock' | 'keyring'>): Response {
+export function leadToPicture(context: Context, deps: PictureDeps): Response {
   const url = context.req.query('u') ?? ''
   guard(context, "default-src 'none'; sandbox")
   return /^https?:\/\//i.test(url) && URL.canParse(url)

@@ -9,12 +9,16 @@ import { openPlainHandle } from '../base/plain-file.ts'
 import { domainOfStsHost, stsPolicy } from '../domains/inbound-sts.ts'
 import { readClickToken, readOpenToken } from '../message/tracking.ts'
 import { noteVisit } from '../mail/tracking.ts'
+import { imageResponse } from '../images/serve.ts'
+import { IMAGES_PATH } from '../images/uses.ts'
 import { EXPORTS } from '../privacy/bundle.ts'
 import { exportFile } from '../privacy/export-link.ts'
 import type { Store } from '../store/database.ts'
+import type { Spool } from '../store/spool.ts'
 
 export interface PublicDeps {
   store: Store
+  spool: Spool
   clock: Clock
   keyring: Keyring
   log: Log
@@ -62,12 +66,23 @@ export function createPublic(deps: PublicDeps): Hono {
     // Opened before the answer begins: an open file can be read to its end even after it is deleted.
     const opened = file && (await openPlainHandle(join(deps.config.data_dir, EXPORTS, file)).catch(() => undefined))
     if (!opened) return context.text('This link does not work, or its time is over.\n', 404)
-    const bytes = Readable.toWeb(opened.createReadStream()) as ReadableStream
+    // Nobody would read the file of an answer that is a header alone, nor close it.
+    const headerAlone = context.req.method === 'HEAD'
+    if (headerAlone) await opened.close()
+    const bytes = headerAlone ? null : (Readable.toWeb(opened.createReadStream()) as ReadableStream)
     return context.newResponse(bytes, 200, {
       'Content-Type': 'application/zip',
       'Content-Disposition': `attachment; filename="${file}"`,
       ...PRIVATE,
     })
+  })
+  app.get(`${IMAGES_PATH}/:file`, async (context) => {
+    const asked = {
+      file: context.req.param('file'),
+      method: context.req.method,
+      known: context.req.header('if-none-match'),
+    }
+    return (await imageResponse(deps, asked)) ?? context.text('There is no such picture.\n', 404, PRIVATE)
   })
   return app
 }

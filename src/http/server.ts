@@ -31,6 +31,7 @@ import { campaigns, campaignStats } from '../campaigns/api.ts'
 import type { AppDeps } from './app-deps.ts'
 import { domainReputation } from '../reputation/api-domain.ts'
 import { domains, records } from '../domains/api.ts'
+import { images } from '../images/api.ts'
 import { inboundEmails } from '../inbound/api-emails.ts'
 import { inboxCounts, inboxMessages } from '../inbound/api-messages.ts'
 import { inboxes } from '../inbound/api.ts'
@@ -83,6 +84,7 @@ export const resources: readonly Resource<AppDeps>[] = [
   campaignLinks,
   spamVerdicts,
   campaignActivity,
+  images,
   agents,
   advisedRecords,
   domainReputation,

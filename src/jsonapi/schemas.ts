@@ -77,7 +77,7 @@ export const headerFields = () =>
     })
 
 /** Strict base64 (RFC 4648 §4). Checked without decoding: an attachment may have 40 MB. */
-const base64 = z
+export const base64 = z
   .string('must be a string')
   .refine((text) => text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text), 'must be base64')
 

@@ -7,6 +7,7 @@ import { campaignsTables } from './campaigns.ts'
 import { deliveryTables } from './delivery.ts'
 import { domainsTables } from './domains.ts'
 import { identityTables } from './identity.ts'
+import { imagesTables } from './images.ts'
 import { inboundTables } from './inbound.ts'
 import { mailTables } from './mail.ts'
 import { privacyTables } from './privacy.ts'
@@ -26,6 +27,7 @@ const ALL = {
   ...reputationTables,
   ...storeTables,
   ...webhooksTables,
+  ...imagesTables,
   ...campaignsTables,
   ...privacyTables,
   ...inboundTables,

@@ -11,6 +11,7 @@ import { eraseKeys } from '../domains/keys.ts'
 import { removeOld } from '../inbound/stored.ts'
 import { releaseLapsed } from '../delivery/queue/claim.ts'
 import { settleReceivers } from '../reputation/receivers.ts'
+import { removeGone } from '../images/images.ts'
 import { removeOldBodies } from '../mail/retention.ts'
 import { forgetSoftBounces } from '../suppressions/suppressions.ts'
 import type { Store } from '../store/database.ts'
@@ -53,6 +54,7 @@ export async function tidy(deps: AppDeps, { doubtful, engine, keys }: TidyDeps):
   removeNoted(config.data_dir, now)
   keepRoom(config.data_dir, reserveOf(config))
   await spool.emptyQuarantine(now - QUARANTINE)
+  await removeGone(deps)
   const { events, inbound, outbound_bodies } = config.retention
   if (outbound_bodies > 0) await removeOldBodies(deps, now - outbound_bodies)
   if (inbound > 0) while ((await removeOld(deps, now - inbound)) > 0);

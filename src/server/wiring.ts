@@ -29,6 +29,7 @@ import { Reputation } from '../reputation/agents.ts'
 import { BAD_NEWS } from '../reputation/tally.ts'
 import { CampaignRunner } from '../campaigns/run.ts'
 import { isHosted } from '../inbound/recipients.ts'
+import { ownsFile as ownsImageFile, removeGone } from '../images/images.ts'
 import { ownsFile as ownsInboundFile } from '../inbound/stored.ts'
 import { Privacy } from '../privacy/run.ts'
 import type { AppDeps } from '../http/app-deps.ts'
@@ -128,7 +129,9 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
 /** The spool. Files that a row names are moved back from quarantine; files that no row names are put there. */
 async function openSpool({ data_dir }: Config, store: Store, log: Log): Promise<Spool> {
   const spool = new Spool(data_dir, log)
-  const { back, unknown } = await spool.sweep((name) => ownsFile(store, name) || ownsInboundFile(store, name))
+  await removeGone({ spool, store })
+  const owners = [ownsFile, ownsInboundFile, ownsImageFile]
+  const { back, unknown } = await spool.sweep((name) => owners.some((owns) => owns(store, name)))
   if (back.length > 0) log.warn('files of the spool that a mail names are back from quarantine', { count: back.length })
   if (unknown.length > 0) log.warn('files of the spool that no mail names are in quarantine', { count: unknown.length })
   return spool

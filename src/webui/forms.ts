@@ -50,6 +50,8 @@ export interface FormField {
   lines?: number
   options?: readonly (readonly [value: string, label: string])[]
   accept?: string
+  /** Several files can be chosen. */
+  several?: true
   /** What a browser or password manager may fill in (HTML §4.10.18.7). */
   autocomplete?: 'one-time-code' | 'current-password' | 'new-password' | 'off'
   /** Phones show a pad of digits. */
@@ -72,6 +74,7 @@ export function field({
   id = name,
   options,
   required,
+  several,
   type = 'text',
   value = '',
 }: FormField): Html {
@@ -95,6 +98,7 @@ export function field({
           type="${type}"
           value="${type === 'file' ? '' : value}"
           ${accept === undefined ? '' : html`accept="${accept}"`}
+          ${several ? html`multiple` : ''}
           ${autocomplete === undefined ? '' : html`autocomplete="${autocomplete}"`}
           ${digits ? html`inputmode="numeric"` : ''}
         />`

@@ -38,6 +38,7 @@ const PLACES: readonly { group: string; entries: readonly MenuEntry[] }[] = [
     entries: [
       { path: '/campaigns', key: 'c', name: 'Campaigns', icon: 'campaigns' },
       { path: '/audiences', key: 'a', name: 'Audiences', icon: 'audiences' },
+      { path: '/pictures', key: 'x', name: 'Pictures', icon: 'pictures' },
     ],
   },
   { group: 'Receive', entries: [{ path: '/inboxes', key: 'i', name: 'Inboxes', icon: 'inboxes' }] },

@@ -34,6 +34,13 @@ export class Form {
     return value !== null && typeof value !== 'string' && value.size > 0 ? value : undefined
   }
 
+  /** The files that were chosen, empty ones too. */
+  files(name: string): File[] {
+    return this.#data
+      .getAll(name)
+      .filter((value): value is File => typeof value !== 'string' && (value.size > 0 || value.name !== ''))
+  }
+
   /** Every text field except the console's own fields, for a form that has to be sent again. */
   entries(): [string, string][] {
     return [...this.#data].filter(

@@ -75,6 +75,9 @@ eab_key_file = ""
 [inbound]
 max_message_bytes = "40MB"
 clamav            = ""
+[images]
+max_bytes     = "5MB"
+account_bytes = "1GB"
 [dns]
 servers = []
 [delivery]
@@ -273,6 +276,8 @@ describe('environment', () => {
     'smtp.tls_key': ['/etc/key.pem', '/etc/key.pem'],
     'inbound.max_message_bytes': ['1MB', 1024 ** 2],
     'inbound.clamav': ['127.0.0.1:3310', '127.0.0.1:3310'],
+    'images.max_bytes': ['2MB', 2 * 1024 ** 2],
+    'images.account_bytes': ['0', 0],
     'dns.servers': ['127.0.0.1:5353', [{ host: '127.0.0.1', port: 5353 }]],
     'delivery.port': ['2525', 2525],
     'delivery.source': ['192.0.2.1,2001:db8::1', ['192.0.2.1', '2001:db8::1']],

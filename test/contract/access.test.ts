@@ -8,6 +8,7 @@ import { newId } from '../../src/base/ids.ts'
 import { addClient } from '../../src/identity/oauth-clients.ts'
 import { grantCode, listGrants } from '../../src/identity/oauth-grants.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
+import { newPicture } from '../images/pictures.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
 import { receive } from '../kit/sender.ts'
 import { raw } from '../../src/store/query.ts'
@@ -82,6 +83,11 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     return (await ask('POST', '/campaigns', { token, body: document('campaigns', attributes, { relationships }) })).body
       .data.id
   },
+  image: async (token) => {
+    // Each is another picture: the same octets again are the same one.
+    const content = newPicture(1, ++pictures).toString('base64')
+    return (await ask('POST', '/images', { token, body: document('images', { name: 'made', content }) })).body.data.id
+  },
   inbox: async (token) => {
     const body = document('inboxes', { name: 'made', address: `box${++boxes}@${hostOf(token)}` })
     return (await ask('POST', '/inboxes', { token, body })).body.data.id
@@ -138,6 +144,7 @@ const hostOf = (token: string): string => (token === wire.postrider.otherToken ?
 let suppressed = 0
 let agents = 0
 let boxes = 0
+let pictures = 0
 let recipients = 0
 
 setUp(async () => {
@@ -383,6 +390,11 @@ const SCOPE_OF: Record<string, Scope> = {
   'POST /lanes/{}/retry': 'emails:write',
   'POST /lanes/{}/drop': 'emails:write',
   'GET /outbound-emails/{}/webhook-deliveries': 'webhooks:read',
+  'POST /images': 'campaigns:write',
+  'GET /images': 'campaigns:read',
+  'GET /images/{}': 'campaigns:read',
+  'DELETE /images/{}': 'campaigns:write',
+  'DELETE /images/{}/forced': 'campaigns:write',
   'GET /campaigns/{}/links': 'campaigns:write',
   'GET /campaigns/{}/spam-verdict': 'campaigns:write',
   'GET /inbox-counts': 'inbound:read',
@@ -498,7 +510,7 @@ test('collections, filters and sending know nothing of other users', async () =>
   const theirs = await wire.mails(2, () => ({}), otherToken)
   const domain = await MAKERS['domain']!(token)
   for (const owner of [token, otherToken]) {
-    for (const kind of ['suppression', 'webhook', 'inboundEmail', 'campaign', 'agent', 'grant'])
+    for (const kind of ['suppression', 'webhook', 'inboundEmail', 'campaign', 'image', 'agent', 'grant'])
       await MAKERS[kind]!(owner)
     await ask('GET', `/recipients/${await MAKERS['recipient']!(owner)}/data`, { token: owner })
   }

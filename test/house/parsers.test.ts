@@ -93,6 +93,7 @@ const REASONS: Record<string, readonly string[]> = {
     'http/client-documents.ts',
     'http/metrics.ts',
     'http/public.ts',
+    'images/serve.ts',
     'mail/accept/attachments.ts',
   ],
   'octets of a fixed length, or a text within a limit, of a server that the operator chose': [

@@ -5,6 +5,7 @@ import { LISTS } from './lists.ts'
 import { MAIL } from './mail.ts'
 import { PAGES } from './pages.ts'
 import type { Parser } from './parser.ts'
+import { PICTURE } from './pictures.ts'
 import { REQUESTS } from './requests.ts'
 import { SUBMITTED } from './submitted.ts'
 
@@ -15,4 +16,5 @@ export const PARSERS: Record<string, Parser> = {
   ...ANSWERED,
   ...REQUESTS,
   ...LISTS,
+  ...PICTURE,
 }

@@ -1,7 +1,7 @@
 // To be told what is known: the bundle, the mail that brings its link, how long and for whom the link works, and the
 // commands.
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, test } from 'node:test'
@@ -157,6 +157,23 @@ test('the bundle holds what is known of the address, and nothing of others', asy
     const at = told.indexOf(foreign)
     assert.equal(at < 0 ? '' : told.slice(Math.max(0, at - 300), at + 60), '')
   }
+})
+
+test('a request for the header of an export alone leaves no file open', async (t) => {
+  if (!existsSync('/proc/self/fd')) return t.skip('no /proc on this system')
+  await send({ to: ADDRESS })
+  await until(() => exchanger.heard.length > 0, 'the mail')
+  const { id, path } = await ask()
+  const head = await postrider.page(path, { method: 'HEAD' })
+  assert.deepEqual([head.status, head.headers.get('content-type')], [200, 'application/zip'])
+  const open = readdirSync('/proc/self/fd').filter((name) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${name}`).includes(id)
+    } catch {
+      return false
+    }
+  })
+  assert.deepEqual(open, [])
 })
 
 test('the link works for 24 hours, and only as it was given', async () => {

@@ -125,12 +125,11 @@ async function fill(user: number, of: number, said: string): Promise<void> {
         else if (name === 'domain_key') values[name] = user
         else if (name === 'campaign_key' || name === 'contact_key') values[name] = null
         else if (/_key$|^key$/.test(name)) values[name] = of
-        else if (name === 'id' || name === 'hash') values[name] = `${table}-${of}`
+        else if (name === 'id' || (name === 'hash' && type === 'TEXT')) values[name] = `${table}-${of}`
         else if (name === 'status') values[name] = table === 'deliveries' ? 'delivered' : 'x'
         else if (name === 'next_attempt_at' || name === 'deleted_at') values[name] = null
         else if (notnull) values[name] = type === 'INTEGER' ? of : type === 'BLOB' ? Buffer.from(`${of}`) : `x${of}`
       }
-      if (table === 'tokens') values['hash'] = Buffer.from(`hash ${of}`)
       if (table === 'outbound_emails') values['to'] = said
       const names = Object.keys(values)
       tx.run(

@@ -5,6 +5,7 @@ import './frame.ts'
 import './palette.ts'
 import { ask } from './questions.ts'
 import { inUtc, localTimes, tellZone, ZONE } from './times.ts'
+import { takeUploads } from './uploads.ts'
 
 /** A point in time is given in the reader's own zone, and sent in UTC. */
 function localInputs(): void {
@@ -143,6 +144,7 @@ if (document.getElementById('live')) {
 localTimes(document)
 localInputs()
 tellZone()
+takeUploads()
 // After a refused form the person is led to the field.
 document.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus()
 for (const toast of document.querySelectorAll('.toast')) setTimeout(() => toast.remove(), SAID)

@@ -1,0 +1,112 @@
+// The page Pictures in a real browser: files are chosen and dropped, go one by one, and are shown; a picture is removed
+// after a question; a page of another site may show it, and opened by itself it is nothing but a picture.
+import assert from 'node:assert/strict'
+import { spawn, type ChildProcess } from 'node:child_process'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { newPicture } from '../images/pictures.ts'
+import { until } from '../kit/until.ts'
+import { absent, startBrowser, type Browser } from './rig/browser.ts'
+import { withPrograms } from './rig/need.ts'
+
+const PROGRAM = join(import.meta.dirname, '../../bin/postrider.ts')
+
+withPrograms('pictures in Chromium', absent, () => {
+  let server: ChildProcess
+  let shown: { url: string; console: string }
+  let browser: Browser
+
+  before(async () => {
+    const argv = [PROGRAM, '--json', 'dev', '--http', 'localhost:0', '--smtp', '127.0.0.1:0']
+    server = spawn(process.execPath, argv, { stdio: ['ignore', 'pipe', 'ignore'] })
+    shown = await new Promise((resolve) => {
+      let said = ''
+      server.stdout!.on('data', (chunk: Buffer) => {
+        said += chunk.toString()
+        if (said.trimEnd().endsWith('}')) resolve(JSON.parse(said) as typeof shown)
+      })
+    })
+    browser = await startBrowser()
+    await browser.open(shown.console)
+    await browser.open(`${shown.url}/pictures`)
+  })
+  after(async () => {
+    await browser.stop()
+    server.kill()
+  })
+
+  /** Files as a browser has them, with what is done with them: `transfer` holds them. */
+  const give = (files: readonly (readonly [name: string, bytes: Buffer])[], deed: string): Promise<unknown> =>
+    browser.run(
+      `const transfer = new DataTransfer()
+       for (const [name, text] of arguments[0])
+         transfer.items.add(new File([Uint8Array.from(atob(text), (each) => each.charCodeAt(0))], name))
+       const box = document.querySelector('[data-upload]')
+       const input = box.querySelector('input[type=file]')
+       ${deed}`,
+      files.map(([name, bytes]) => [name, bytes.toString('base64')]),
+    )
+  const said = (): Promise<string> =>
+    browser.run('return document.querySelector("[data-upload] [role=status]").innerText')
+  const says = (what: RegExp): Promise<unknown> => until(async () => what.test(await said()), String(what))
+  /** The names of the pictures that are shown, of those whose file was loaded. */
+  const loaded = (): Promise<string[]> =>
+    browser.run(
+      `return [...document.querySelectorAll('#gallery li')]
+         .filter((each) => each.querySelector('img').naturalWidth > 0)
+         .map((each) => each.querySelector('.name').textContent)`,
+    )
+
+  test('chosen files go at once, and are shown', async () => {
+    const choose = 'input.files = transfer.files; input.dispatchEvent(new Event("change", { bubbles: true }))'
+    await give([['one.png', newPicture(40, 20)]], choose)
+    await says(/^“one\.png” is stored\.$/)
+    await until(async () => (await loaded()).join() === 'one.png', 'the picture')
+  })
+
+  test('dropped files go one by one; what is refused is said, and the others are shown', async () => {
+    const over = 'box.dispatchEvent(new DragEvent("dragover", { dataTransfer: transfer, cancelable: true }))'
+    assert.equal(await give([], `${over}; return box.classList.contains('over')`), true)
+    await give(
+      [
+        ['two.png', newPicture(40, 21)],
+        ['three.svg', Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"><script>window.hacked = 1</script></svg>')],
+        ['<img src=x onerror="window.hacked = 1">.png', newPicture(40, 22)],
+      ],
+      'box.dispatchEvent(new DragEvent("drop", { dataTransfer: transfer, cancelable: true }))',
+    )
+    await says(/^2 pictures are stored\.\s+“three\.svg”: The picture is SVG/)
+    await until(async () => (await loaded()).length === 3, 'the pictures')
+    assert.equal(await browser.run('return window.hacked ?? 0'), 0)
+    assert.equal(await browser.run('return document.querySelector("[data-upload]").classList.contains("over")'), false)
+  })
+
+  test('another site may show a picture; opened by itself it is nothing but a picture', async () => {
+    const address: string = await browser.run('return document.querySelector("#gallery .hidden").textContent')
+    assert.match(address, /^http:\/\/localhost:\d+\/images\/[\w-]+\.png$/)
+    // Another name of this machine is another site.
+    await browser.open(`${address.replace('localhost', '127.0.0.1').replace(/\/images\/.*/, '')}/sign-in`)
+    const width = await browser.later(
+      `const image = new Image()
+       image.onload = () => arguments[1](image.naturalWidth)
+       image.onerror = () => arguments[1](0)
+       image.src = arguments[0].replace('localhost', '127.0.0.1')`,
+      address,
+    )
+    assert.equal(width, 40)
+    await browser.open(address)
+    assert.equal(await browser.run('return document.contentType'), 'image/png')
+    await browser.open(`${shown.url}/pictures`)
+  })
+
+  test('a picture is removed after a question, whose first answer is no', async () => {
+    const button = '#gallery li:first-child form button'
+    await browser.click(button)
+    const question: string = await browser.run('return document.querySelector("dialog[open] p").textContent')
+    assert.match(question, /is removed for good\. No campaign uses it\./)
+    assert.equal(await browser.run('return document.activeElement.textContent'), 'Cancel')
+    await browser.click('dialog[open] .sure')
+    await until(async () => (await loaded()).length === 2, 'one less')
+    assert.match(await browser.run('return document.querySelector(".toast").textContent'), /is removed\.$/)
+  })
+})
