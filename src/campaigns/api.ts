@@ -1,11 +1,12 @@
 // Campaigns and their figures.
 import { z } from 'zod'
 import { refuse } from '../base/errors.ts'
-import { CAMPAIGN_STATUSES } from '../states/campaign.ts'
-import { field, type Call, type Caller } from '../jsonapi/resource.ts'
+import { CAMPAIGN_STATUSES, type CampaignStatus } from '../states/campaign.ts'
+import { field, parentOf, type Call, type Caller } from '../jsonapi/resource.ts'
 import { audienceById, type Audience } from './audiences.ts'
-import { addCampaign, changeCampaign, removeCampaign, type CampaignDeps } from './edit.ts'
+import { addCampaign, changeCampaign, changeSchedule, removeCampaign, type CampaignDeps } from './edit.ts'
 import { campaignCounts, concludedOf } from './stats.ts'
+import { db } from '../store/query.ts'
 import { EXTENSION, holding } from '../jsonapi/fields.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
 import { address, addresses, line, text, nameField } from '../jsonapi/schemas.ts'
@@ -22,7 +23,7 @@ const tracked = (about: string) =>
 const timeOrNull = (about: string) => field(z.iso.datetime().nullable(), { kind: 'time', about })
 
 /** A point in time; answers show milliseconds. */
-const moment = z
+const someMoment = z
   .string('must be a timestamp such as "2026-01-31T09:00:00Z"')
   .refine(
     (value) => z.iso.datetime({ offset: true }).safeParse(value).success,
@@ -30,7 +31,7 @@ const moment = z
   )
   .meta({ format: 'date-time' })
   .transform((value) => Date.parse(value))
-  .nullable()
+const moment = someMoment.nullable()
 
 /** The audience that a new campaign is for. Throws 404. */
 function audienceOf({
@@ -174,6 +175,47 @@ export const campaigns = define('campaigns', {
       about: 'Remove a campaign; what it has sent stays on record.',
       run: ({ parts, row }) => removeCampaign(depsOf(parts), row.key),
     },
+    {
+      kind: 'act',
+      path: '/campaigns/:campaign/unschedule',
+      id: 'unscheduleCampaign',
+      scope: 'campaigns:write',
+      refuses: ['transition_not_allowed'],
+      about: `Take back the start of a scheduled campaign: it is a draft again. ${EXTENSION}`,
+      run: async ({ parts, row }) => ({ row: { ...(await changeSchedule(depsOf(parts), row.key, null)) } }),
+    },
+  ],
+})
+
+export const campaignSchedules = define('campaign-schedules', {
+  table: 'campaigns',
+  about: `When a scheduled campaign starts. ${EXTENSION}`,
+  attributes: {
+    scheduled_at: field(someMoment, {
+      create: 'required',
+      kind: 'time',
+      answer: z.iso.datetime(),
+      about: 'When it starts; a past time: at once.',
+      example: '2026-01-31T09:00:00Z',
+    }),
+    status: field(z.enum(CAMPAIGN_STATUSES), { about: 'The state of the campaign.' }),
+  },
+  actions: [
+    {
+      kind: 'create',
+      path: '/campaigns/:campaign/reschedule',
+      within: { type: 'campaigns', column: 'key' },
+      id: 'rescheduleCampaign',
+      scope: 'campaigns:write',
+      status: 200,
+      refuses: ['not_found', 'transition_not_allowed'],
+      about: `Change the time at which a scheduled campaign starts. ${EXTENSION}`,
+      async run(call) {
+        refuseBound(call.caller)
+        const { key } = parentOf(campaigns, call)
+        return { row: { ...(await changeSchedule(depsOf(call.parts), key, call.attributes.scheduled_at)) } }
+      },
+    },
   ],
 })
 
@@ -217,6 +259,40 @@ export const campaignStats = define('campaign-stats', {
       scope: 'campaigns:read',
       params: [],
       about: 'The figures of a campaign.',
+    },
+  ],
+})
+
+const TOTALS = Object.fromEntries(
+  CAMPAIGN_STATUSES.map((status) => [status, count(`Campaigns that are ${status}.`)]),
+) as Record<CampaignStatus, ReturnType<typeof count>>
+
+export const campaignTotals = define('campaign-totals', {
+  table: 'campaigns',
+  about: `How many campaigns there are in each state. ${EXTENSION}`,
+  attributes: TOTALS,
+  actions: [
+    {
+      kind: 'view',
+      one: true,
+      path: '/campaign-totals',
+      params: [],
+      id: 'getCampaignTotals',
+      scope: 'campaigns:read',
+      about: `How many campaigns you have in each state. ${EXTENSION}`,
+      run({ caller, parts }) {
+        const counted = parts.store.all(
+          db
+            .selectFrom('campaigns')
+            .select(['status', (eb) => eb.fn.countAll<number>().as('count')])
+            .where('user_key', '=', caller.userKey)
+            .where('deleted_at', 'is', null)
+            .groupBy('status'),
+        )
+        const none = Object.fromEntries(CAMPAIGN_STATUSES.map((status) => [status, 0]))
+        const some = Object.fromEntries(counted.map((each) => [each.status, each.count]))
+        return [{ key: 0, id: caller.userId, ...none, ...some }]
+      },
     },
   ],
 })

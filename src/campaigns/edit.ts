@@ -171,13 +171,15 @@ function movesOf(from: CampaignStatus): string {
   return moves.length === 0 ? '; nothing moves it any more' : `, only to ${moves.join(' or ')}`
 }
 
+const BACK = ' POST /campaigns/ID/unschedule makes it a draft again.'
+
 function moveByOwner(tx: Tx, campaign: Campaign, to: CampaignStatus, now: number): void {
   const on = ownersMove(campaign.status, to)
   if (!on)
     throw refuseAttribute(
       'transition_not_allowed',
       'status',
-      `A campaign that is ${campaign.status} cannot be set to ${to}${movesOf(campaign.status)}.`,
+      `A campaign that is ${campaign.status} cannot be set to ${to}${movesOf(campaign.status)}.${campaign.status === 'scheduled' && to === 'draft' ? BACK : ''}`,
     )
   if (on === 'schedule' && campaign.test_mode === 1 && campaign.test_recipient_email === null)
     throw refuseAttribute('required', 'status', 'A test needs "test_recipient_email" before it is scheduled.')
@@ -197,6 +199,30 @@ function moveByOwner(tx: Tx, campaign: Campaign, to: CampaignStatus, now: number
   moveCampaign(tx, campaign, on, now, set)
   if (on === 'resume') releaseQueued(tx, campaign.key, now)
   if (on === 'cancel') dropQueued(tx, campaign.key, now)
+}
+
+/**
+ * Changes the time of a scheduled campaign, or makes it a draft again (null). It begins in a transaction of its own: of
+ * the two exactly one happens. Throws 422 when it has begun, or was never scheduled.
+ */
+export function changeSchedule(
+  { clock, ring, store }: CampaignDeps,
+  key: number,
+  scheduledAt: number | null,
+): Promise<Campaign> {
+  return store.write((tx) => {
+    const now = clock.now()
+    const campaign = campaignByKey(tx, key)
+    if (!campaign) throw refuse('not_found', 'No such resource exists.')
+    const [on, at] = scheduledAt === null ? (['unschedule', null] as const) : (['reschedule', scheduledAt] as const)
+    if (!moveCampaign(tx, campaign, on, now, { scheduled_at: at === null ? null : Math.max(at, now) }))
+      throw refuse(
+        'transition_not_allowed',
+        `The campaign is ${campaign.status}: only one that is scheduled has a time.`,
+      )
+    tx.afterCommit(ring)
+    return must(campaignByKey(tx, key), 'The campaign')
+  })
 }
 
 /** sending -> paused; the queued mail is held. `failure` is the reason when the owner did not ask for the pause. */

@@ -2,11 +2,12 @@
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { field, form } from '../webui/forms.ts'
-import { counted, type Html } from '../webui/widgets.ts'
+import type { Html } from '../webui/widgets.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
 import { audiences, contacts } from './api-audiences.ts'
 import { campaigns } from './api.ts'
-import { faultIn, number, record, relatedId, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { audienceOptions } from './page-reach.ts'
+import { faultIn, record, relatedId, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
 const LABELS = {
   name: 'Name',
@@ -56,7 +57,7 @@ async function editor(visit: Visit, editing: Editing): Promise<Response> {
     ${
       !campaign && all.length === 0
         ? html`<div class="empty">A campaign goes to an audience: <a href="/audiences">make one first</a>.</div>`
-        : editorForm(visit, editing, all, await mergeTags(visit, campaign, all))
+        : editorForm(visit, editing, await audienceOptions(visit, all), await mergeTags(visit, campaign, all))
     }`,
   })
 }
@@ -87,7 +88,7 @@ async function mergeTags(
 function editorForm(
   visit: Visit,
   { campaign, errors = [], tag = '', typed }: Editing,
-  all: readonly AudienceResource[],
+  choice: readonly (readonly [id: string, words: string])[],
   tags: ReadonlySet<string>,
 ): Html {
   const fault = faultIn(errors, LABELS)
@@ -99,7 +100,7 @@ function editorForm(
     'save',
     html`${tag === '' ? '' : html`<input type="hidden" name="tag" value="${tag}" />`}
       ${field({ name: 'name', label: LABELS.name, value: value('name'), required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
-      ${campaign ? '' : field({ name: 'audience', label: LABELS.audience, required: true, options: all.map((each) => [each.id, `${text(each, 'name')} (${counted(number(each, 'contacts_count'), 'contact')})`] as const), value: typed?.get('audience') ?? visit.query('audience') })}
+      ${campaign ? '' : field({ name: 'audience', label: LABELS.audience, required: true, options: choice, value: typed?.get('audience') ?? visit.query('audience') })}
       ${field({ name: 'subject', label: LABELS.subject, value: value('subject'), required: true, error: fault('subject') })}
       <div class="field">
         <label for="body_html">${LABELS.body_html}</label>

@@ -1,29 +1,110 @@
-// The recipients of a campaign as a file, each with the state of the mail.
+// The recipients of a campaign, each with the state of the mail, as a page and as a file.
+import { html } from 'hono/html'
 import { isOneOf } from '../base/one-of.ts'
 import { csv } from '../webui/csv.ts'
+import { badge, pageOf, pager, segments, table, time, type Html } from '../webui/widgets.ts'
 import { found, type Place } from '../webui/place.ts'
 import { outboundEmails } from '../mail/api.ts'
 import { contacts } from './api-audiences.ts'
 import { campaigns } from './api.ts'
-import { objects, relatedId, text, thingOf } from '../webui/visit.ts'
+import { answerOf, objects, relatedId, text, thingOf, type Thing, type Visit } from '../webui/visit.ts'
+import type { ShownCampaign } from './page-frame.ts'
 
 /** The states of a recipient's mail by which the page and the file can be filtered. */
-export const STATUSES = ['queued', 'delivered', 'bounced', 'complained', 'suppressed', 'failed'] as const
+const STATUSES = ['queued', 'delivered', 'bounced', 'complained', 'suppressed', 'failed'] as const
 
-export const download: Place = {
+/** A state as the page names it. */
+const wordOf = (status: string): string => (status === 'queued' || status === 'sent' ? 'waiting' : status)
+
+const filterOf = (visit: Visit): string => {
+  const status = visit.query('status')
+  return isOneOf(STATUSES, status) ? status : ''
+}
+const pathOf = (id: string, filter: string): string =>
+  `/outbound-emails?filter%5Bcampaign%5D=${id}${filter === '' ? '' : `&filter%5Bstatus%5D=${filter === 'queued' ? 'queued,sent' : filter}`}`
+
+/** The body of the page of recipients. */
+export async function recipients(visit: Visit, { campaign: { id } }: ShownCampaign): Promise<Html> {
+  const filter = filterOf(visit)
+  const mails = await visit.get(outboundEmails, `${pathOf(id, filter)}&${pageOf(visit)}`)
+  const here = `/campaigns/${id}/recipients`
+  const query = filter === '' ? '' : `?status=${filter}`
+  return html`<div class="row">
+      ${segments(
+        'Status',
+        ['', ...STATUSES].map((each) => ({
+          to: each === '' ? here : `${here}?status=${each}`,
+          name: each === '' ? 'All' : wordOf(each).replace(/^./, (letter) => letter.toUpperCase()),
+          here: each === filter,
+        })),
+      )}
+      <a class="button plain" href="${here}.csv${query}">Export ${filter === '' ? 'all' : wordOf(filter)}</a>
+    </div>
+    ${table(
+      'Recipients',
+      [
+        { title: 'Address', width: 30 },
+        { title: 'Status', kind: 'status' },
+        { title: 'Delivered', kind: 'time' },
+        { title: 'Opened', kind: 'time' },
+        'Answer',
+      ],
+      mails.many.map((mail) => {
+        const [recipient] = objects(mail, 'recipients')
+        return [
+          html`<a href="/mail/${mail.id}">${text(mail, 'to')}</a>`,
+          badge(wordOf(text(mail, 'status'))),
+          time(mail.attributes.delivered_at),
+          time(mail.attributes.first_opened_at),
+          recipient ? answerOf(recipient) : '',
+        ]
+      }),
+      'Nobody with that status.',
+    )}
+    ${pager(visit, mails)}`
+}
+
+/** The name of a file about a campaign, from its own name: "november-newsletter-bounced.csv". */
+export function fileName(campaign: Thing<typeof campaigns>, part: string): string {
+  const name = text(campaign, 'name')
+    .normalize('NFKD')
+    .replaceAll(/\p{M}/gu, '')
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, '-')
+    .replaceAll(/^-|-$/g, '')
+    .slice(0, 60)
+  return `${name === '' ? 'campaign' : name}-${part}.csv`
+}
+
+/** What a server answered, in its parts; the text of an answer often begins with its codes. */
+function partsOf({
+  enhanced_code,
+  response,
+  smtp_code,
+}: {
+  enhanced_code?: string | null
+  response?: string | null
+  smtp_code?: number | null
+}): [code: string, enhanced: string, text: string] {
+  const words = response ?? ''
+  const [lead = '', code = '', enhanced = ''] =
+    /^(?:(\d{3})(?:[ -]+|$))?(?:(\d\.\d{1,3}\.\d{1,3})(?:\s+|$))?/.exec(words) ?? []
+  return [String(smtp_code ?? code), enhanced_code ?? enhanced, words.slice(lead.length)]
+}
+
+const TITLES =
+  'email,name,status,sent_at,delivered_at,bounced_at,opened_at,clicked_at,unsubscribed_at,smtp_code,enhanced_code,response'
+
+export const recipientsFile: Place = {
   path: '/campaigns/:id/recipients.csv',
   async show(visit) {
     const id = visit.context.req.param('id')!
-    found(await visit.get(campaigns, `/campaigns/${id}`))
-    const status = visit.query('status')
-    const path = `/outbound-emails?filter%5Bcampaign%5D=${id}${isOneOf(STATUSES, status) ? `&filter%5Bstatus%5D=${status}` : ''}&include=contact`
-    return csv(visit, `recipients${isOneOf(STATUSES, status) ? `-${status}` : ''}.csv`, {
+    const { one: campaign } = found(await visit.get(campaigns, `/campaigns/${id}`))
+    const filter = filterOf(visit)
+    return csv(visit, fileName(campaign, filter === '' ? 'recipients' : wordOf(filter)), {
       of: outboundEmails,
-      path,
-      titles:
-        'email,name,status,sent_at,delivered_at,bounced_at,opened_at,clicked_at,unsubscribed_at,smtp_code,response'.split(
-          ',',
-        ),
+      path: `${pathOf(id, filter)}&include=contact`,
+      titles: TITLES.split(','),
       row(mail, included) {
         const other = included.get(relatedId(mail, 'contact') ?? '')
         const contact = other && thingOf(contacts, other)
@@ -38,8 +119,7 @@ export const download: Place = {
           text(mail, 'first_opened_at'),
           text(mail, 'first_clicked_at'),
           contact && text(contact, 'status') === 'unsubscribed' ? text(contact, 'updated_at') : '',
-          String(recipient?.smtp_code ?? ''),
-          recipient?.response ?? '',
+          ...(recipient ? partsOf(recipient) : ['', '', '']),
         ]
       },
     })

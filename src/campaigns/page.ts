@@ -1,286 +1,245 @@
-// Campaigns: write, test and start them, watch their progress, and list every recipient with the state of the mail.
+// Campaigns: their list, and the pages of one with what moves it. Writing is in page-editor.ts, the start in
+// page-send.ts.
 import { html } from 'hono/html'
-import { MINUTE } from '../base/clock.ts'
-import { isOneOf } from '../base/one-of.ts'
 import { page } from '../webui/frame.ts'
-import { button, field, form } from '../webui/forms.ts'
 import {
-  counted,
-  badge,
   count,
-  figures,
+  badge,
   live,
   pageOf,
   pager,
+  percent,
   search,
   table,
+  tabs,
   time,
-  type Html,
+  type Cell,
+  type TableColumn,
 } from '../webui/widgets.ts'
-import { done, found, lead, type Place } from '../webui/place.ts'
-import { outboundEmails } from '../mail/api.ts'
-import { audiences } from './api-audiences.ts'
-import { campaigns, campaignStats } from './api.ts'
-import {
-  answerOf,
-  namesOf,
-  number,
-  objects,
-  relatedId,
-  text,
-  those,
-  type Answer,
-  type Thing,
-  type Visit,
-} from '../webui/visit.ts'
-import { activity } from './page-activity.ts'
-import { domainOf, factsOf, funnel, progress } from './page-figures.ts'
+import { done, found, type Place } from '../webui/place.ts'
+import { CAMPAIGN_STATUSES, type CampaignStatus } from '../states/campaign.ts'
+import { isOneOf } from '../base/one-of.ts'
+import { campaigns, campaignStats, campaignTotals } from './api.ts'
+import { campaignReaches } from './api-reach.ts'
+import { namesOf, number, relatedId, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 import { copyOf } from './page-copy.ts'
-import { download, STATUSES } from './page-recipients.ts'
-import { checksOf, type Check } from './page-checks.ts'
-import { slowChecks } from './page-slow-checks.ts'
+import { content, settings } from './page-content.ts'
+import { leftOf, standing } from './page-figures.ts'
+import { campaignPage, hasBegun, shownOf } from './page-frame.ts'
+import { reachWords, suppressedPlace } from './page-reach.ts'
+import { recipients, recipientsFile } from './page-recipients.ts'
+import { figuresFile, report } from './page-report.ts'
+import { send } from './page-send.ts'
+
+const NAMES: Record<CampaignStatus, string> = {
+  draft: 'Drafts',
+  scheduled: 'Scheduled',
+  sending: 'Sending',
+  paused: 'Paused',
+  sent: 'Sent',
+  cancelled: 'Cancelled',
+  failed: 'Failed',
+}
+
+/** The time that matters in a state, with the word for it. */
+function timeOf({ attributes }: Thing<typeof campaigns>): Cell {
+  const { finished_at, scheduled_at, started_at, status, updated_at } = attributes
+  if (status === 'scheduled') return html`Starts ${time(scheduled_at)}`
+  if (status === 'sent') return html`Sent ${time(finished_at)}`
+  return started_at === null ? html`Changed ${time(updated_at)}` : html`Started ${time(started_at)}`
+}
+
+/** A campaign as a row of the list; what readers did is shown as shares of its recipients. */
+async function rowOf(
+  visit: Visit,
+  campaign: Thing<typeof campaigns>,
+  audience: string,
+): Promise<{ state: string; cells: Cell[] }> {
+  const begun = hasBegun(campaign)
+  const path = `/campaigns/${campaign.id}`
+  const [stats, whole] = await Promise.all([
+    begun ? visit.get(campaignStats, `${path}/stats`) : undefined,
+    text(campaign, 'status') === 'sending' ? visit.get(campaigns, path) : undefined,
+  ])
+  const all = number(campaign, 'recipients')
+  const share = (name: 'unique_opens' | 'unique_clicks' | 'bounces'): Cell =>
+    stats?.one && all > 0 && stats.one.attributes[name] !== null ? percent(number(stats.one, name) / all) : '–'
+  const state = whole?.one ? await standing(visit, whole.one) : text(campaign, 'status')
+  const cells = [
+    html`<a href="${path}">${text(campaign, 'name')}</a>`,
+    badge(state),
+    campaign.attributes.recipients === null ? audience : `${count(all)} · ${audience}`,
+    share('unique_opens'),
+    share('unique_clicks'),
+    share('bounces'),
+    timeOf(campaign),
+  ]
+  return { state, cells }
+}
+
+/** The columns; a campaign that is finishing needs more room for its state. */
+const columnsFor = (rows: readonly { state: string }[]): TableColumn[] => [
+  { title: 'Name' },
+  { title: 'Status', kind: 'status', ...(rows.some(({ state }) => state.includes('(')) ? { width: 20 } : {}) },
+  { title: 'To', width: 15 },
+  ...['Opened', 'Clicked', 'Bounced'].map((title): TableColumn => ({ title, kind: 'share' })),
+  { title: 'When', kind: 'time', width: 20 },
+]
 
 const list: Place = {
   path: '/campaigns',
   async show(visit) {
     const q = visit.query('q')
-    const answer = await visit.get(
-      campaigns,
-      `/campaigns?include=audience&${pageOf(visit)}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}`,
-    )
-    const names = namesOf(answer.included)
-    const rows = answer.many.map((campaign) => [
-      html`<a href="/campaigns/${campaign.id}">${text(campaign, 'name')}</a>`,
-      badge(text(campaign, 'status')),
-      names.get(relatedId(campaign, 'audience') ?? '') ?? '',
-      campaign.attributes.recipients === null ? '–' : count(number(campaign, 'recipients')),
-      time(campaign.attributes.started_at ?? campaign.attributes.scheduled_at),
+    const status = isOneOf(CAMPAIGN_STATUSES, visit.query('status')) ? visit.query('status') : ''
+    const filters = `${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}${status === '' ? '' : `&filter%5Bstatus%5D=${status}`}`
+    const [answer, totals] = await Promise.all([
+      visit.get(campaigns, `/campaigns?include=audience&${pageOf(visit, 25)}${filters}`),
+      visit.get(campaignTotals, '/campaign-totals'),
     ])
+    const names = namesOf(answer.included)
+    const rows = await Promise.all(
+      answer.many.map((campaign) => rowOf(visit, campaign, names.get(relatedId(campaign, 'audience') ?? '') ?? '')),
+    )
+    const sums = found(totals).one
+    const some = CAMPAIGN_STATUSES.filter((each) => number(sums, each) > 0 || each === status)
+    const to = (each: string): string => {
+      const query = new URLSearchParams({ ...(each === '' ? {} : { status: each }), ...(q === '' ? {} : { q }) })
+      return `/campaigns${query.size === 0 ? '' : `?${query.toString()}`}`
+    }
+    const all = some.reduce((sum, each) => sum + number(sums, each), 0)
     return page(visit, {
       title: 'Campaigns',
       about: 'One mail to an audience: written as a draft, tried, and started by a person.',
       errors: answer.errors,
       done: done(visit),
-      actions: visit.reading ? '' : html`<a class="button" href="/campaigns/new">Write a campaign</a>`,
-      body: html`${search(visit, 'Search a name or a subject')}
+      actions: visit.reading ? '' : html`<a class="button" href="/campaigns/new">New campaign</a>`,
+      body: html`${search(visit, 'Search a name or a subject', '', status === '' ? {} : { status })}
       ${live(
         visit,
-        html`${table('Campaigns', ['Name', { title: 'Status', kind: 'status' }, 'Audience', ...figures('Recipients'), { title: 'Started', kind: 'time' }], rows, q === '' ? html`No campaign yet. It needs an <a href="/audiences">audience</a> first.` : 'Nothing fits.')}
+        html`${
+          all === 0
+            ? ''
+            : tabs('Status', [
+                { to: to(''), name: 'All', count: all, here: status === '' },
+                ...some.map((each) => ({
+                  to: to(each),
+                  name: NAMES[each],
+                  count: number(sums, each),
+                  here: each === status,
+                })),
+              ])
+        }
+        ${table(
+          'Campaigns',
+          columnsFor(rows),
+          rows.map(({ cells }) => cells),
+          q === '' && status === ''
+            ? html`No campaign yet. It needs an <a href="/audiences">audience</a> first.`
+            : 'Nothing fits.',
+        )}
         ${pager(visit, answer)}`,
       )}`,
     })
   },
 }
 
-type CampaignResource = Thing<typeof campaigns>
-type AudienceResource = Thing<typeof audiences>
-
-const LABELS = { email: 'Send one mail to', at: 'When' } as const
-const PAST = 'That time is past, so that nothing was started. Leave the field empty to start now.'
-
 async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
+  const shown = await shownOf(visit)
+  if (!hasBegun(shown.campaign)) {
+    const scheduled = text(shown.campaign, 'status') === 'scheduled'
+    const reach = scheduled && (await visit.get(campaignReaches, `/campaigns/${shown.campaign.id}/reach`)).one
+    return campaignPage(visit, shown, {
+      tab: 'Content',
+      live: reach ? html`<p>If it started now: ${reachWords(reach)}</p>` : '',
+      body: content(shown),
+      errors,
+    })
+  }
+  return campaignPage(visit, shown, { tab: 'Report', ...(await report(visit, shown)), errors })
+}
+
+/** What is done with a campaign, and the sentence that confirms it. */
+async function move(visit: Visit, action: string): Promise<Response> {
   const id = visit.context.req.param('id')!
-  const { included, one } = found(await visit.get(campaigns, `/campaigns/${id}?include=audience`))
-  const [audience] = those(audiences, included)
-  const status = text(one, 'status')
-  const draft = status === 'draft'
-  const filter = isOneOf(STATUSES, visit.query('status')) ? visit.query('status') : ''
-  const [domain, stats, mails, checks] = await Promise.all([
-    domainOf(visit, audience),
-    visit.get(campaignStats, `/campaigns/${id}/stats`),
-    draft || status === 'scheduled'
-      ? undefined
-      : visit.get(
-          outboundEmails,
-          `/outbound-emails?filter%5Bcampaign%5D=${id}${filter === '' ? '' : `&filter%5Bstatus%5D=${filter}`}&${pageOf(visit)}`,
-        ),
-    draft ? checksOf(visit, one) : [],
-  ])
-  return page(visit, {
-    title: text(one, 'name'),
-    crumbs: [['/campaigns', 'Campaigns']],
-    errors,
-    labels: LABELS,
-    done: done(visit),
-    body: html`${live(
-      visit,
-      html`${factsOf(one, audience, domain)}
-      ${
-        mails && stats.one
-          ? html`${status === 'sending' || status === 'paused' ? progress(one, visit.now()) : ''}
-              ${funnel(one, stats.one)}
-              <p>
-                <a href="/campaigns/${id}/activity">Opens and clicks over time, and the links that were followed</a>
-              </p>`
-          : ''
-      }`,
-    )}
-    ${visit.reading ? '' : actions(visit, one, audience, checks)}
-    ${status === 'scheduled' ? html`<p class="soft">What is scheduled is not edited any more. To change it, copy it, cancel this one, and start the copy.</p>` : ''}
-    ${
-      draft
-        ? html`${checksOfDraft(checks, await slowChecks(visit, id))} ${preview(id)}`
-        : html`<details>
-            <summary>The mail as it looks</summary>
-            ${preview(id)}
-          </details>`
+  const here = `/campaigns/${id}`
+  const { one: before } = found(await visit.get(campaigns, here))
+  const name = `“${text(before, 'name')}”`
+  switch (action) {
+    case 'copy': {
+      const answer = await visit.ask('POST', '/campaigns', copyOf(before))
+      return answer.one
+        ? visit.say(`/campaigns/${answer.one.id}`, `This is a copy of ${name}, a draft.`)
+        : showOne(visit, answer.errors)
     }
-    ${mails ? recipients(visit, id, filter, mails) : ''}`,
-  })
+    case 'remove': {
+      const gone = await visit.ask('DELETE', here)
+      return gone.status === 204 ? visit.say('/campaigns', `${name} is removed.`) : showOne(visit, gone.errors)
+    }
+    case 'unschedule': {
+      const answer = await visit.ask('POST', `${here}/unschedule`)
+      return answer.one
+        ? visit.say(here, `${name} is a draft again, and does not start.`)
+        : showOne(visit, answer.errors)
+    }
+    default: {
+      const to = ({ pause: 'paused', resume: 'sending', cancel: 'cancelled' } as Record<string, string>)[action]
+      const answer = await visit.ask('PATCH', here, { type: 'campaigns', id, attributes: { status: to } })
+      if (!answer.one) return showOne(visit, answer.errors)
+      const { one: after } = found(await visit.get(campaigns, here))
+      return visit.say(here, movedWords(after))
+    }
+  }
 }
 
-const checksOfDraft = (checks: readonly Check[], slow: Html): Html =>
-  html`<h2>Checks</h2>
-    <ul class="checks">
-      ${checks.map(({ ok, words }) => html`<li>${badge(ok ? 'ok' : 'warn')} ${words}</li>`)}
-    </ul>
-    ${slow}`
-
-const preview = (id: string): Html =>
-  html`<h2>Preview</h2>
-    <p class="soft">
-      With the data of the audience’s newest contact. The links to unsubscribe are made when it is sent, and style
-      blocks (&lt;style&gt;) are not shown here.
-    </p>
-    <div class="previews">
-      <iframe sandbox src="/campaigns/${id}/preview" title="On a desk" class="desk" loading="lazy"></iframe>
-      <iframe sandbox src="/campaigns/${id}/preview" title="On a phone" class="phone" loading="lazy"></iframe>
-    </div>`
-
-function recipients(visit: Visit, id: string, filter: string, mails: Answer<typeof outboundEmails>): Html {
-  return html`<h2 id="recipients">Every recipient</h2>
-    <p>
-      <a href="/campaigns/${id}/recipients.csv${filter === '' ? '' : `?status=${filter}`}"
-        >Export ${filter === '' ? 'all' : filter} as CSV</a
-      >
-    </p>
-    <nav class="tabs" aria-label="Status">
-      ${['', ...STATUSES].map(
-        (each) =>
-          html`<a
-            href="/campaigns/${id}${each === '' ? '' : `?status=${each}`}#recipients"
-            ${each === filter ? html`aria-current="true"` : ''}
-            >${each === '' ? 'all' : each}</a
-          >`,
-      )}
-    </nav>
-    ${table(
-      'Recipients',
-      [
-        { title: 'Address', width: 30 },
-        { title: 'Status', kind: 'status' },
-        { title: 'Delivered', kind: 'time' },
-        { title: 'Opened', kind: 'time' },
-        'Answer',
-      ],
-      mails.many.map((mail) => {
-        const [recipient] = objects(mail, 'recipients')
-        return [
-          html`<a href="/mail/${mail.id}">${text(mail, 'to')}</a>`,
-          badge(text(mail, 'status')),
-          time(mail.attributes.delivered_at),
-          time(mail.attributes.first_opened_at),
-          recipient ? answerOf(recipient) : '',
-        ]
-      }),
-      'Nobody with that status.',
-    )}
-    ${pager(visit, mails)}`
-}
-
-function actions(
-  visit: Visit,
-  campaign: CampaignResource,
-  audience: AudienceResource | undefined,
-  checks: readonly Check[],
-): Html {
-  const { id } = campaign
+/** "Paused. 1,974 of 1,994 not sent yet." */
+function movedWords(campaign: Thing<typeof campaigns>): string {
   const status = text(campaign, 'status')
-  const move = (to: string, label: string, options: { confirm?: string; danger?: true } = {}): Html | '' =>
-    button(visit, 'move', label, { fields: { to }, ...options })
-  return html`<div class="row">
-      ${status === 'draft' ? html`<a class="button plain" href="/campaigns/${id}/edit">Edit</a>` : ''}
-      ${status === 'sending' ? move('paused', 'Pause') : ''} ${status === 'paused' ? move('sending', 'Resume') : ''}
-      ${status === 'draft' ? '' : button(visit, 'copy', 'Copy as a draft', {})}
-      ${['scheduled', 'paused'].includes(status) ? move('cancelled', 'Cancel the campaign', { danger: true, confirm: 'Mail that was not sent is never sent. This cannot be undone.' }) : ''}
-      ${['draft', 'cancelled', 'sent', 'failed'].includes(status) ? button(visit, 'remove', 'Remove', { danger: true, confirm: 'The campaign is removed; what it has sent stays on record.' }) : ''}
-    </div>
-    ${
-      status === 'draft'
-        ? html`<h2>Try it</h2>
-            ${form(visit, 'test', html`${field({ name: 'email', label: LABELS.email, type: 'email', value: visit.person.user.email, required: true })}<button class="plain">Send the test</button>`)}
-            <h2>Start it</h2>
-            ${form(
-              visit,
-              'start',
-              html`${field({ name: 'at', label: LABELS.at, type: 'datetime-local', hint: 'In UTC. Leave it empty to start now.' })}<button>
-                  Start or schedule
-                </button>`,
-              { confirm: sentence(campaign, audience, checks) },
-            )}`
-        : ''
-    }`
-}
-
-/** What starting does, as a question before it. */
-function sentence(
-  campaign: CampaignResource,
-  audience: AudienceResource | undefined,
-  checks: readonly Check[],
-): string {
-  const doubts = checks.filter(({ ok }) => !ok).map(({ words }) => `\nCheck: ${words}`)
-  return `"${text(campaign, 'subject')}" goes to every subscribed contact of ${
-    audience
-      ? `"${text(audience, 'name')}" (${counted(number(audience, 'contacts_count'), 'contact')}, those who left included)`
-      : 'the audience'
-  }.${doubts.join('')}`
+  const word = status === 'sending' ? 'Resumed' : NAMES[status as CampaignStatus]
+  if (campaign.attributes.recipients === null) return `${word}. Nothing was sent.`
+  const [all, left] = [number(campaign, 'recipients'), leftOf(campaign)]
+  return status === 'cancelled'
+    ? `${word}. ${count(all - left)} of ${count(all)} were sent.`
+    : `${word}. ${count(left)} of ${count(all)} not sent yet.`
 }
 
 const one: Place = {
   path: '/campaigns/:id',
   show: (visit) => showOne(visit),
-  also: (given) =>
-    given.action !== 'start'
-      ? ''
-      : given.get('at') === ''
-        ? 'It starts now.'
-        : `It starts on ${given.get('at').replace('T', ' ')} UTC.`,
-  async act(visit, given) {
-    const id = visit.context.req.param('id')!
-    const here = `/campaigns/${id}`
-    const patch = (attributes: Record<string, unknown>) =>
-      visit.ask('PATCH', `/campaigns/${id}`, { type: 'campaigns', id, attributes })
-    switch (given.action) {
-      case 'test': {
-        const answer = await visit.ask('POST', `/campaigns/${id}/test`, {
-          type: 'campaign-tests',
-          attributes: { email: given.get('email') },
-        })
-        return answer.one ? lead(visit, here, 'sent') : showOne(visit, answer.errors)
-      }
-      case 'start': {
-        const at = given.get('at') === '' ? {} : { scheduled_at: `${given.get('at')}:00Z` }
-        // The API starts a campaign with a past time at once (D43). In this form a past time is treated as a typing
-        // mistake.
-        if (at.scheduled_at !== undefined && Date.parse(at.scheduled_at) < visit.now() - MINUTE)
-          return showOne(visit, [{ detail: PAST, field: 'at', code: 'invalid_value' }])
-        const answer = await patch({ ...at, status: 'scheduled' })
-        return answer.one ? lead(visit, here, 'started') : showOne(visit, answer.errors)
-      }
-      case 'copy': {
-        const answer = await visit.ask('POST', '/campaigns', copyOf(found(await visit.get(campaigns, here)).one))
-        return answer.one ? lead(visit, `/campaigns/${answer.one.id}`, 'copied') : showOne(visit, answer.errors)
-      }
-      case 'remove': {
-        const gone = await visit.ask('DELETE', `/campaigns/${id}`)
-        return gone.status === 204 ? lead(visit, '/campaigns', 'removed') : showOne(visit, gone.errors)
-      }
-      default: {
-        const answer = await patch({ status: given.get('to') })
-        return answer.one ? lead(visit, here, 'moved') : showOne(visit, answer.errors)
-      }
-    }
+  act: (visit, given) => move(visit, given.action),
+}
+
+const ofRecipients: Place = {
+  path: '/campaigns/:id/recipients',
+  async show(visit) {
+    const shown = await shownOf(visit)
+    return campaignPage(visit, shown, { tab: 'Recipients', body: await recipients(visit, shown) })
   },
 }
 
-export const campaignPlaces = [download, activity, one, list]
+const ofContent: Place = {
+  path: '/campaigns/:id/content',
+  async show(visit) {
+    const shown = await shownOf(visit)
+    return campaignPage(visit, shown, { tab: 'Content', body: content(shown) })
+  },
+}
+
+const ofSettings: Place = {
+  path: '/campaigns/:id/settings',
+  async show(visit) {
+    const shown = await shownOf(visit)
+    return campaignPage(visit, shown, { tab: 'Settings', body: settings(visit, shown) })
+  },
+}
+
+export const campaignPlaces = [
+  recipientsFile,
+  figuresFile,
+  ofRecipients,
+  ofContent,
+  ofSettings,
+  send,
+  one,
+  list,
+  suppressedPlace,
+]

@@ -7,6 +7,7 @@
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { must, Refusal } from '../base/errors.ts'
+import type { Keyring } from '../base/keyring.ts'
 import { isSubscribed, UNSUBSCRIBED } from '../mail/accept/admit.ts'
 import { useVolume } from '../accounts/usage.ts'
 import type { Space } from '../base/space.ts'
@@ -19,12 +20,14 @@ import { db, raw } from '../store/query.ts'
 import { sweepContacts } from './audiences.ts'
 import { campaignByKey, moveCampaign, pauseCampaign, type Campaign } from './edit.ts'
 import type { QueuedAhead } from './queued-ahead.ts'
-import { countWanted, lastContact, nextPage, walked } from './walk.ts'
+import { countReach } from './reach.ts'
+import { lastContact, nextPage, walked } from './walk.ts'
 
 export interface RunDeps {
   store: Store
   clock: Clock
   log: Log
+  keyring: Keyring
   config: Pick<Config, 'delivery' | 'plans'>
   space: Pick<Space, 'low'>
   ahead: QueuedAhead
@@ -103,7 +106,8 @@ export class CampaignRunner {
   /** scheduled -> sending, or at once to failed when domain, audience or subscription forbids it. */
   #begin(tx: Tx, key: number, now: number): void {
     const campaign = campaignByKey(tx, key)
-    if (campaign?.status !== 'scheduled') return
+    // Its owner may have put it off, or taken it back, after it was found due.
+    if (campaign?.status !== 'scheduled' || (campaign.scheduled_at ?? 0) > now) return
     const domain = tx.one(db.selectFrom('domains').selectAll().where('key', '=', campaign.domain_key))
     const audience = tx.one(db.selectFrom('audiences').selectAll().where('key', '=', campaign.audience_key))
     const tracked = (wanted: 0 | 1 | null, enabled: 0 | 1): 0 | 1 => (enabled === 1 ? (wanted ?? enabled) : 0)
@@ -159,28 +163,21 @@ export class CampaignRunner {
 
   /** Counts the recipients, a part at a time. */
   async #count(campaign: Campaign): Promise<boolean> {
-    const { clock, config, store } = this.#deps
+    const { clock, config, keyring, store } = this.#deps
     // The one mail of a test counts against the plan like any other.
-    let count: number = campaign.test_mode
-    for (let from = campaign.test_mode === 1 ? Infinity : 0; from < (campaign.last_contact ?? 0);) {
-      const slice = countWanted(store, campaign, from)
-      count += slice.count
-      from = slice.last ?? Infinity
-      // Lets other work run between two parts.
-      await store.write(() => {})
-    }
+    const count = campaign.test_mode === 1 ? 1 : (await countReach(store, keyring, campaign)).gets
     await store.write((tx) => reserve(tx, config, campaign, count, clock.now()))
     return true
   }
 
   /** Queues one page of mails. */
   async #page({ key }: Campaign): Promise<boolean> {
-    const { ahead, clock, config, ringLane, store } = this.#deps
+    const { ahead, clock, config, keyring, ringLane, store } = this.#deps
     return store.write((tx) => {
       const campaign = campaignByKey(tx, key)
       if (campaign?.status !== 'sending') return false
       const now = clock.now()
-      const page = nextPage(tx, campaign)
+      const page = nextPage(tx, keyring, campaign)
       const { clicks_tracked, domain_key, opens_tracked, user_key } = campaign
       const lanes = enqueueBulk(
         tx,

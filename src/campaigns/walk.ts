@@ -1,8 +1,12 @@
 // Selects the recipients of a campaign: its contacts in the order of their keys, page by page.
 // Each query reads a bounded number of rows.
+import { must } from '../base/errors.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { erasedForm } from '../base/recipient-hash.ts'
 import { knownAddress } from '../message/address.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
+import { hasErased } from '../suppressions/stops.ts'
 import type { Campaign } from './edit.ts'
 
 /** Contacts of one page: few enough that one transaction does not delay others. */
@@ -24,36 +28,77 @@ const testPage = ({ test_recipient_email }: Campaign): PageOfMails => ({
 })
 
 /** The next page of a campaign. */
-export const nextPage = (reader: Reader, campaign: Campaign): PageOfMails =>
-  campaign.test_mode === 1 ? testPage(campaign) : contactsPage(reader, campaign)
+export const nextPage = (reader: Reader, keyring: Keyring, campaign: Campaign): PageOfMails =>
+  campaign.test_mode === 1 ? testPage(campaign) : contactsPage(reader, keyring, campaign)
 
 /** The address without its display name, which may be stored with it. */
 const parseTestAddress = (text: string): string => knownAddress(text).address
 
-/** Subscribed and not suppressed when the campaign began. Changes since then are checked when the mail is sent. */
-const WANTED = `(c.status = 'subscribed' and c.status_at <= ? or c.status <> 'subscribed' and c.status_at > ?)
-  and not exists (select 1 from suppressions s where s.domain_key = ? and s.email = c.email
-    and s.created_at <= ? and (s.expires_at is null or s.expires_at > ?))`
+/** A moment at which a campaign goes, or would go, to the contacts of an audience. */
+export interface WalkOf {
+  audience_key: number
+  domain_key: number
+  started_at: number | null
+  last_contact: number | null
+}
 
-const wantedOf = ({ domain_key, started_at }: Campaign): (number | null)[] => [
-  started_at,
-  started_at,
-  domain_key,
-  started_at,
-  started_at,
-]
+/** Why a contact gets no campaign. */
+export const LEFT_OUT = ['unsubscribed', 'bounced', 'complained', 'suppressed'] as const
+export type LeftOut = (typeof LEFT_OUT)[number]
 
-/** The next contacts. One query reads a bounded number of rows, whether they are recipients or not. */
-function contactsPage(reader: Reader, campaign: Campaign): PageOfMails {
+interface WalkedContact {
+  key: number
+  email: string
+  /** Null: the campaign goes to it. */
+  left_out: LeftOut | null
+}
+
+/**
+ * Contacts that were subscribed and not suppressed when the campaign began are its recipients. Changes since then are
+ * checked when the mail is sent.
+ */
+const REASON = `case
+  when c.status <> 'subscribed' and c.status_at <= ? then c.status
+  when c.status = 'subscribed' and c.status_at > ? then 'unsubscribed'
+  when exists (select 1 from suppressions s where s.domain_key = ? and s.email = c.email
+    and s.created_at <= ? and (s.expires_at is null or s.expires_at > ?)) then 'suppressed' end`
+
+/** The next contacts in the order of their keys, at most `limit`. The runner and the count before a start use it. */
+export function nextContacts(reader: Reader, keyring: Keyring, walk: WalkOf, from: number, limit: number) {
+  const { audience_key, domain_key, last_contact, started_at } = walk
   const rows = reader.all(
-    raw<{ key: number; email: string; wanted: 0 | 1 }>(
-      `select key, email, (${WANTED}) as wanted from (
-         select * from contacts where audience_key = ? and key > ? and key <= ? order by key limit ${PAGE}) c`,
-      [...wantedOf(campaign), campaign.audience_key, campaign.walked_to, campaign.last_contact],
+    raw<WalkedContact>(
+      `select c.key, c.email, ${REASON} as left_out from (
+         select key, email, status, status_at from contacts
+         where audience_key = ? and key > ? and key <= ? order by key limit ?) c`,
+      [started_at, started_at, domain_key, started_at, started_at, audience_key, from, last_contact, limit],
     ),
   )
+  if (hasErased(reader, domain_key)) leaveOutErased(reader, keyring, walk, rows)
+  return rows
+}
+
+/** A suppression stays when its address is erased; it then holds a hash. */
+function leaveOutErased(reader: Reader, keyring: Keyring, walk: WalkOf, rows: readonly WalkedContact[]): void {
+  const { domain_key, started_at } = walk
+  const forms = new Map(
+    rows.filter(({ left_out }) => left_out === null).map((row) => [erasedForm(keyring, row.email), row]),
+  )
+  const stopped = reader.all(
+    raw<{ email: string }>(
+      `select email from suppressions where domain_key = ? and email in (select value from json_each(?))
+         and created_at <= ? and (expires_at is null or expires_at > ?)`,
+      [domain_key, JSON.stringify([...forms.keys()]), started_at, started_at],
+    ),
+  )
+  for (const { email } of stopped) must(forms.get(email), 'The contact of a hash').left_out = 'suppressed'
+}
+
+/** The next contacts. One query reads a bounded number of rows, whether they are recipients or not. */
+function contactsPage(reader: Reader, keyring: Keyring, campaign: Campaign): PageOfMails {
+  const rows = nextContacts(reader, keyring, campaign, campaign.walked_to, PAGE)
   return {
-    mails: rows.filter(({ wanted }) => wanted === 1).map(({ key, email }) => ({ email, contact: key })),
+    mails: rows.filter(({ left_out }) => left_out === null).map(({ key, email }) => ({ email, contact: key })),
     to: rows.at(-1)?.key ?? DONE,
   }
 }
@@ -65,16 +110,3 @@ export function lastContact(reader: Reader, audienceKey: number): number {
     )?.last ?? 0
   )
 }
-
-/** Contacts that one query counts. */
-const COUNTED = 10_000
-
-/** The number of recipients among the next contacts, and the key of the last one read; null: there are no more. */
-export const countWanted = (reader: Reader, campaign: Campaign, from: number): { count: number; last: number | null } =>
-  reader.one(
-    raw<{ count: number; last: number | null }>(
-      `select count(*) filter (where ${WANTED}) as count, max(key) as last from (
-         select * from contacts where audience_key = ? and key > ? and key <= ? order by key limit ${COUNTED}) c`,
-      [...wantedOf(campaign), campaign.audience_key, from, campaign.last_contact],
-    ),
-  )

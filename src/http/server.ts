@@ -12,6 +12,7 @@ import { agents } from '../reputation/api.ts'
 import { attempts } from '../delivery/api-attempts.ts'
 import { campaignLinks, spamVerdicts } from '../campaigns/api-checks.ts'
 import { campaignActivity } from '../campaigns/api-activity.ts'
+import { audienceReaches, campaignReaches, suppressedContacts } from '../campaigns/api-reach.ts'
 import { campaignTests } from '../campaigns/api-tests.ts'
 import { grants } from '../accounts/api-grants.ts'
 import { lanes } from '../delivery/api.ts'
@@ -27,7 +28,7 @@ import { suppressionImports } from '../lists/api.ts'
 import { createAuthorize } from './authorize.ts'
 import { API_HEADERS, createDirect, isStrict, STRICT, timesSent, type Direct } from './direct.ts'
 import { createGate } from '../jsonapi/gate.ts'
-import { campaigns, campaignStats } from '../campaigns/api.ts'
+import { campaigns, campaignSchedules, campaignStats, campaignTotals } from '../campaigns/api.ts'
 import type { AppDeps } from './app-deps.ts'
 import { domainReputation } from '../reputation/api-domain.ts'
 import { domains, records } from '../domains/api.ts'
@@ -85,6 +86,11 @@ export const resources: readonly Resource<AppDeps>[] = [
   spamVerdicts,
   campaignActivity,
   images,
+  campaignSchedules,
+  campaignTotals,
+  campaignReaches,
+  audienceReaches,
+  suppressedContacts,
   agents,
   advisedRecords,
   domainReputation,

@@ -13,6 +13,18 @@ const quoted = (cell: string): string => (/[",\r\n]|^\s|\s$/.test(cell) ? `"${ce
 /** One record with its line end (RFC 4180), for a spreadsheet: formulas are made harmless. */
 export const csvLine = (cells: readonly string[]): string => `${cells.map(safe).map(quoted).join(',')}\r\n`
 
+/** A download of a few rows. */
+export function csvFile(visit: Visit, name: string, rows: readonly (readonly string[])[]): Response {
+  return download(visit, name, new Blob(rows.map(csvLine)).stream())
+}
+
+function download(visit: Visit, name: string, stream: ReadableStream): Response {
+  guard(visit.context)
+  visit.context.header('Content-Type', 'text/csv; charset=utf-8')
+  visit.context.header('Content-Disposition', `attachment; filename="${name}"`)
+  return visit.context.body(stream)
+}
+
 interface Download<R extends Resource> {
   of: R
   /** The list of the API; it has a "?". */
@@ -44,8 +56,5 @@ export function csv<R extends Resource>(
       cursor = page.next
     },
   })
-  guard(visit.context)
-  visit.context.header('Content-Type', 'text/csv; charset=utf-8')
-  visit.context.header('Content-Disposition', `attachment; filename="${name}"`)
-  return visit.context.body(stream)
+  return download(visit, name, stream)
 }

@@ -76,7 +76,9 @@ const BAD = new Set([
 ])
 const WAITS = new Set([
   'queued',
+  'waiting',
   'sending',
+  'finishing',
   'scheduled',
   'verifying',
   'pending',
@@ -91,14 +93,16 @@ const WAITS = new Set([
   'different',
 ])
 
-/** A state, shown as a word; the colour only adds to it. */
-export const badge = (state: string): Html =>
-  html`<span class="badge ${GOOD.has(state) ? 'good' : BAD.has(state) ? 'bad' : WAITS.has(state) ? 'waits' : ''}"
+/** A state, shown as a word, perhaps with a figure behind it; the colour only adds to it. */
+export const badge = (state: string): Html => {
+  const word = state.split(' (', 1)[0] ?? state
+  return html`<span class="badge ${GOOD.has(word) ? 'good' : BAD.has(word) ? 'bad' : WAITS.has(word) ? 'waits' : ''}"
     >${state.replaceAll('_', ' ')}</span
   >`
+}
 
 /** What a column holds. It decides its width, and where its cells stand in a row on a phone. */
-type ColumnKind = 'text' | 'status' | 'time' | 'figure' | 'action' | 'actions'
+type ColumnKind = 'text' | 'status' | 'time' | 'figure' | 'share' | 'action' | 'actions'
 
 export interface TableColumn {
   title: string
@@ -116,7 +120,7 @@ export const figures = (...titles: readonly string[]): TableColumn[] =>
 
 /** Where the cells of a column stand in the two lines that a row has on a phone; what has no place comes below. */
 function phonePlaces(columns: readonly TableColumn[]): string[] {
-  const free = { text: ['p1', 'p3'], status: ['p4'], time: ['p2'], figure: [], action: [], actions: [] }
+  const free = { text: ['p1', 'p3'], status: ['p4'], time: ['p2'], figure: [], share: [], action: [], actions: [] }
   return columns.map(({ kind = 'text' }) => {
     const places: string[] = free[kind]
     return places.shift() ?? (kind === 'action' || kind === 'actions' ? '' : 'px')
@@ -183,6 +187,12 @@ export const tabs = (
           >${name}${some === undefined ? '' : ` ${count(some)}`}</a
         >`,
     )}
+  </nav>`
+
+/** A choice between a few views of the same list, as links side by side. */
+export const segments = (label: string, links: readonly { to: string; name: string; here: boolean }[]): Html =>
+  html`<nav class="segments" aria-label="${label}">
+    ${links.map(({ here, name, to }) => html`<a href="${to}" ${here ? html`aria-current="true"` : ''}>${name}</a>`)}
   </nav>`
 
 /** Links to the previous and the next page; they keep the query. */

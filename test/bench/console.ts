@@ -46,7 +46,7 @@ const places = ({ address, audience, campaign, inbox, mail, webhook }: Filled): 
   queue: '/queue',
   campaigns: '/campaigns',
   one_campaign: `/campaigns/${campaign}`,
-  one_campaign_bounced: `/campaigns/${campaign}?status=bounced`,
+  one_campaign_bounced: `/campaigns/${campaign}/recipients?status=bounced`,
   audiences: '/audiences',
   one_audience: `/audiences/${audience}`,
   suppressions: '/suppressions',

@@ -396,6 +396,8 @@ describe('forms', () => {
 
   test('without scripts, a page asks the question before anything is done', async () => {
     const list = await audience('Asked')
+    const contacts = [{ email: 'asked@there.test' }]
+    await postrider.api('POST', `/audiences/${list}/contacts/import`, document('contacts', { contacts }))
     const made = await ann.send(await ann.open('/campaigns/new'), 'save', {
       name: 'Asked',
       audience: list,
@@ -404,15 +406,13 @@ describe('forms', () => {
     })
     const path = made.path.split('?')[0]!
     const statusOf = async () => (await postrider.api('GET', path)).body.data.attributes.status
-    const later = await ann.send(await ann.open(path), 'start', { at: '2090-01-02T10:00', sure: '' })
+    const review = await ann.open(`${path}/send`)
+    const later = await ann.send(review, 'later', { at: '2090-01-02T10:00', sure: '' })
     assert.match(later.text, /It starts on 2090-01-02 10:00 UTC\./)
-    const asked = await ann.send(await ann.open(path), 'start', { at: '', sure: '' })
-    assert.match(
-      asked.text,
-      /<h1>Are you sure\?<\/h1>[\s\S]*?<p>&quot;Asked&quot; goes to every subscribed contact of &quot;Asked&quot;/,
-    )
+    const asked = await ann.send(review, 'now', { sure: '' })
+    assert.match(asked.text, /<h1>Are you sure\?<\/h1>[\s\S]*?<p>“Asked” goes to “Asked”\. 1 gets it\./)
     assert.equal(await statusOf(), 'draft')
-    await ann.send(asked, 'start')
+    await ann.send(asked, 'now')
     assert.notEqual(await statusOf(), 'draft')
   })
 
@@ -686,14 +686,15 @@ describe('campaigns', () => {
       body_html:
         '<p style="color:#a00;background:url(https://x.test)">Hello {{name}}, {{nothing}} {{nickname|a friend}}</p><img src="https://pictures.test/a.png" alt="A"><p>{{broken</p>',
     })
-    assert.match(made.text, /No contact has a value for \{\{nothing\}\}/)
-    assert.match(
-      made.text,
-      /name="question" value="[^"]*Everybody[^"]*\nCheck: No contact has a value for \{\{nothing\}\}\./,
-    )
-    assert.match(made.text, /These are not merge tags, and are sent as they are: \{\{broken/)
-    assert.match(made.text, /<dt>From<\/dt>\s*<dd>noreply@here\.test<\/dd>/)
     const path = made.path.split('?')[0]!
+    const review = await ann.open(`${path}/send`)
+    assert.match(review.text, /No contact has a value for \{\{nothing\}\}/)
+    assert.match(
+      review.text,
+      /name="question" value="[^"]*Everybody”\. 4 get it\.[^"]*\nCheck: No contact has a value for \{\{nothing\}\}\./,
+    )
+    assert.match(review.text, /These are not merge tags, and are sent as they are: \{\{broken/)
+    assert.match(review.text, /From noreply@here\.test/)
     assert.match((await ann.open(`${path}/preview`)).text, /Hello (?:ann|ben|=cmd|dora)/)
     const shown = await ann.open(`${path}/preview`)
     assert.match(shown.text, /<style nonce="([^"]+)">\.s0\{color:#a00\}\n[^]*<\/style>[^]*<p class="s0">Hello/)
@@ -701,8 +702,8 @@ describe('campaigns', () => {
     assert.match(shown.text, /<img src="\/picture\?u=https%3A%2F%2Fpictures\.test%2Fa\.png&amp;t=/)
     assert.match((await ann.open(`/audiences/${list}`)).text, /end as failed: &quot;September&quot; \(draft\)/)
     const before = exchanger.heard.length
-    const tried = await ann.send(await ann.open(path), 'test', { email: 'me@there.test' })
-    assert.match(tried.text, /on its way/)
+    const tried = await ann.send(review, 'test', { email: 'me@there.test' })
+    assert.match(tried.text, /A test is on its way to me@there\.test\./)
     await until(() => exchanger.heard.length > before)
     const test = await until(() => exchanger.heard.find(({ message }) => message.includes('Subject: [Test]')))
     assert.match(test.message, /Subject: \[Test\] For (?:ann|ben|=cmd|dora)\r\n/)
@@ -717,14 +718,14 @@ describe('campaigns', () => {
       (await postrider.api('GET', `/campaigns${path.slice('/campaigns'.length)}`)).body.data.attributes.status,
       'draft',
     )
-    assert.match((await ann.send(await ann.open(path), 'start', { at: '' })).text, /scheduled|sending|sent/)
+    assert.match((await ann.send(await ann.open(`${path}/send`), 'now')).text, /Started: 4 get it\./)
     await until(async () => (await ann.open(path)).text.includes('>sent</span'))
     const reputation = `/domains/${await domainId()}/reputation`
     await until(
       async () => (await postrider.api('GET', reputation)).body.data.attributes.series.at(-1)?.deliveries >= 4,
     )
     assert.match((await ann.open('/domains/here.test')).text, /Reputation<\/h2>[^]*data-title="Delivered">\d+<\/td>/)
-    assert.match((await ann.open(path)).text, /<summary>The mail as it looks<\/summary>[^]*\/preview"/)
+    assert.match((await ann.open(`${path}/content`)).text, /title="On a desk"/)
     // What readers do is counted by hour and by link, machines apart, and each event once.
     const { deps } = postrider.appliance
     const [mail] = (await postrider.api('GET', `/outbound-emails?filter[campaign]=${path.slice('/campaigns/'.length)}`))
@@ -759,16 +760,16 @@ describe('campaigns', () => {
       { url: 'https://shop.test/a', clicks: 1 },
     ])
     assert.deepEqual([series.length, series[0].opens, series[0].clicks], [1, 1, 3])
-    assert.match((await ann.open(path)).text, new RegExp(`href="${path}/activity"`))
-    assert.match((await ann.open(`${path}/activity`)).text, /https:\/\/shop\.test\/b<\/td>/)
-    assert.equal((await bob.open(`${path}/activity`)).status, 404)
+    const followed = (await ann.open(path)).text
+    assert.match(followed, /https:\/\/shop\.test\/b<\/td>[^]*?>2<\/td>[^]*?>66\.7%<\/td>/)
+    assert.match(followed, /<rect class="s-one"/, 'one busy hour is drawn')
     assert.match((await ann.open('/')).text, new RegExp(`Newest campaigns</h2>[^]*href="${path}"`))
     const { headers, text } = await ann.open(`${path}/recipients.csv`)
-    assert.match(headers.get('content-disposition')!, /attachment/)
+    assert.match(headers.get('content-disposition')!, /attachment; filename="september-recipients\.csv"/)
     const lines = text.trim().split('\r\n')
     assert.equal(
       lines[0],
-      'email,name,status,sent_at,delivered_at,bounced_at,opened_at,clicked_at,unsubscribed_at,smtp_code,response',
+      'email,name,status,sent_at,delivered_at,bounced_at,opened_at,clicked_at,unsubscribed_at,smtp_code,enhanced_code,response',
     )
     assert.equal(lines.length, 5)
     assert.match(text, /,'=cmd,/, 'a cell that a spreadsheet would run has an apostrophe')
@@ -787,66 +788,6 @@ describe('campaigns', () => {
       tx.run(raw(`update campaigns set status = 'paused' where id = ?`, [id]))
     })
     assert.match((await ann.open(path)).text, /\s4 of 4\s+finished/)
-  })
-
-  test('what is scheduled says how it is changed: its copy is a draft', async () => {
-    const list = await audience('Copied')
-    const attributes = {
-      name: 'Autumn',
-      subject: 'For {{name}}',
-      body_html: '<p>Hello</p>',
-      body_text: 'Hello',
-      reply_to: ['me@here.test'],
-      track_opens: false,
-    }
-    const { body } = await postrider.api('POST', '/campaigns', {
-      data: {
-        type: 'campaigns',
-        attributes,
-        relationships: { audience: { data: { type: 'audiences', id: list } } },
-      },
-    })
-    const { id } = body.data
-    const move = (status: string) =>
-      postrider.api('PATCH', `/campaigns/${id}`, {
-        data: {
-          type: 'campaigns',
-          id,
-          attributes: { status, ...(status === 'scheduled' ? { scheduled_at: '2090-01-01T00:00:00Z' } : {}) },
-        },
-      })
-    assert.equal((await move('scheduled')).status, 200)
-    const back = await move('draft')
-    assert.equal(back.status, 422)
-    assert.match(back.body.errors[0].detail, /is scheduled cannot be set to draft, only to cancelled\.$/)
-    const page = await ann.open(`/campaigns/${id}`)
-    assert.match(page.text, /To change it, copy it, cancel this one/)
-    const copied = await ann.send(page, 'copy')
-    assert.match(copied.text, /This is the copy, a draft/)
-    const made = (await postrider.api('GET', `/campaigns${copied.path.split('?')[0]!.slice('/campaigns'.length)}`)).body
-      .data
-    assert.partialDeepStrictEqual(made.attributes, {
-      ...attributes,
-      name: 'Copy of Autumn',
-      status: 'draft',
-      scheduled_at: null,
-    })
-    assert.equal((await move('cancelled')).status, 200)
-  })
-
-  test('a start in the past is a slip of the hand: nothing is started', async () => {
-    const list = await audience('Later')
-    const made = await postrider.api('POST', '/campaigns', {
-      data: {
-        type: 'campaigns',
-        attributes: { name: 'Later', subject: 'Later', body_html: '<p>Hello</p>' },
-        relationships: { audience: { data: { type: 'audiences', id: list } } },
-      },
-    })
-    const { id } = made.body.data
-    const answered = await ann.send(await ann.open(`/campaigns/${id}`), 'start', { at: '2020-01-01T10:00' })
-    assert.match(answered.text, /That time is past, so that nothing was started/)
-    assert.equal((await postrider.api('GET', `/campaigns/${id}`)).body.data.attributes.status, 'draft')
   })
 
   test('links are asked whether they answer, when somebody wants it', async () => {
@@ -868,7 +809,7 @@ describe('campaigns', () => {
       },
     })
     const { id } = made.body.data
-    const page = (await ann.open(`/campaigns/${id}`)).text
+    const page = (await ann.open(`/campaigns/${id}/send`)).text
     assert.match(page, /href="\?look=closer"/)
     assert.match(page, /These pictures are not shown, because they have no https:\/\/ address: pictures\/b\.png<\/li>/)
     assert.match(page, /These links lead nowhere, because they do not begin with https:\/\/: www\.shop\.test<\/li>/)
@@ -890,7 +831,7 @@ describe('campaigns', () => {
       ],
     )
     assert.equal(methods.filter((each) => each.endsWith('/well')).length, 2, 'once for itself, once for the redirect')
-    const looked = (await ann.open(`/campaigns/${id}?look=closer`)).text
+    const looked = (await ann.open(`/campaigns/${id}/send?look=closer`)).text
     assert.match(looked, /\/gone answers with status 404\./)
     assert.match(looked, /SpamAssassin gives it 1\.5 points/)
     const judged = await postrider.api('GET', `/campaigns/${id}/spam-verdict`)
@@ -904,7 +845,7 @@ describe('campaigns', () => {
     const { deps } = postrider.appliance
     const installed = deps.spamAssassin
     deps.spamAssassin = '/nowhere/spamassassin'
-    assert.match((await ann.open(`/campaigns/${id}?look=closer`)).text, /SpamAssassin is not installed/)
+    assert.match((await ann.open(`/campaigns/${id}/send?look=closer`)).text, /SpamAssassin is not installed/)
     const unjudged = (await postrider.api('GET', `/campaigns/${id}/spam-verdict`)).body.data.attributes
     assert.deepEqual([unjudged.judged, unjudged.score], [false, null])
     deps.spamAssassin = installed

@@ -402,6 +402,12 @@ const SCOPE_OF: Record<string, Scope> = {
   'GET /inbox-messages/{}': 'inbound:read',
   'PATCH /inbox-messages/{}': 'domains:write',
   'DELETE /inbox-messages/{}': 'domains:write',
+  'GET /campaigns/{}/reach': 'campaigns:read',
+  'GET /campaign-totals': 'campaigns:read',
+  'POST /campaigns/{}/unschedule': 'campaigns:write',
+  'POST /campaigns/{}/reschedule': 'campaigns:write',
+  'GET /audiences/{}/reach': 'contacts:read',
+  'GET /audiences/{}/suppressed-contacts': 'contacts:read',
 }
 
 test('each endpoint asks for the scope of the specification, and for no other', async () => {
@@ -515,7 +521,7 @@ test('collections, filters and sending know nothing of other users', async () =>
     await ask('GET', `/recipients/${await MAKERS['recipient']!(owner)}/data`, { token: owner })
   }
   // Figures have no ids of their own; what is of the whole server is for operators.
-  const shared = /^\/(?:statistics|lanes)\b/
+  const shared = /^\/(?:statistics|lanes|campaign-totals)\b/
   for (const { method, path } of operations().filter(
     ({ method: verb, path: one }) => verb === 'GET' && !one.includes('{') && !shared.test(one),
   )) {

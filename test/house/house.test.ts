@@ -397,6 +397,7 @@ describe('time and network', () => {
     'smtp/session.ts performance.now': 'deadlines of a socket',
     'inbound/scan.ts setTimeout': 'timeouts of a socket',
     'campaigns/activity.ts setImmediate': 'other work runs between its pieces',
+    'campaigns/reach.ts setImmediate': 'other work runs between its pieces',
     'mail/search.ts setImmediate': 'between the slices of a search the event loop turns',
     'mail/notice-mail.ts setTimeout': 'a stop waits so long for notices under way',
     'inbound/reading.ts setTimeout': 'a stop waits so long for the store',

@@ -86,7 +86,7 @@ const REASONS: Record<string, readonly string[]> = {
     'console/sign-in.ts',
     'server/sandbox/receiver.ts',
   ],
-  'one pattern from the beginning to the end of a short header field or path': [
+  'one pattern from the beginning to the end of a short header field, path or answer': [
     'inbound/messages.ts',
     'webui/fields.ts',
     'jsonapi/gate.ts',
@@ -95,6 +95,7 @@ const REASONS: Record<string, readonly string[]> = {
     'http/public.ts',
     'images/serve.ts',
     'mail/accept/attachments.ts',
+    'campaigns/page-recipients.ts',
   ],
   'octets of a fixed length, or a text within a limit, of a server that the operator chose': [
     'net/time-server.ts',

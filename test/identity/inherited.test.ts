@@ -105,7 +105,11 @@ test('a token with an agent or a limit starts no campaign, and its tests of camp
     by(bearer, 'POST', `/campaigns/${campaign}/test`, document('campaign-tests', { email }))
   const capped = await tokenWith({ daily: 1 })
   const robot = await tokenWith({ agentId: 'robot' })
-  for (const { plaintext } of [capped, robot]) assert.equal(codeOf(await start(plaintext)), 'insufficient_scope')
+  const when = document('campaign-schedules', { scheduled_at: new Date(postrider.clock.now()).toISOString() })
+  for (const { plaintext } of [capped, robot]) {
+    assert.equal(codeOf(await start(plaintext)), 'insufficient_scope')
+    assert.equal(codeOf(await by(plaintext, 'POST', `/campaigns/${campaign}/reschedule`, when)), 'insufficient_scope')
+  }
   assert.equal((await tried(capped.plaintext, 'one@there.test')).status, 201)
   assert.equal(codeOf(await tried(capped.plaintext, 'two@there.test')), 'volume_exceeded')
   const mail = await tried(robot.plaintext, 'three@there.test')

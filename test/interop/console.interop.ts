@@ -75,7 +75,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
   let server: ChildProcess
   let shown: { url: string; api: string; token: string; console: string; receiver: string; user: string }
   let browser: Browser
-  const ids = { mail: '', audience: '', draft: '', inbox: '' }
+  const ids = { mail: '', audience: '', draft: '', october: '', inbox: '' }
 
   async function api(
     method: string,
@@ -229,17 +229,22 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
       await browser.run('return document.querySelector(".ProseMirror img").getAttribute("src")'),
       /^\/picture\/of\?u=https%3A%2F%2Fpictures/,
     )
-    await open(`/campaigns/${ids.draft}`)
+    await open(`/campaigns/${ids.draft}/send`)
     await set('#email', 'me@there.example')
     await press('Send the test')
-    await says(/on its way/)
-    await press('Start or schedule')
-    await says(/scheduled|sending|sent/)
+    await says(/A test is on its way to me@there\.example/)
+    await says(/Type 2,000/)
+    await set('#typed', '2,000')
+    await press('Send now')
+    await says(/Started: 2,000 get it\./)
     // The page follows by itself; nothing is reloaded.
     await browser.run('window.untouched = true')
-    await until(async () => /Status\s*sent/.test(await words()), 'the page says that it was sent')
+    await until(
+      async () => (await browser.run('return document.querySelector("#live .badge")?.textContent.trim()')) === 'sent',
+      'the page says that it was sent',
+    )
     assert.equal(await browser.run('return window.untouched'), true)
-    await open(`/campaigns/${ids.draft}?status=bounced`)
+    await open(`/campaigns/${ids.draft}/recipients?status=bounced`)
     await says(/refuse@friend/)
     const csv: string = await browser.later(
       `const done = arguments[1]; fetch(arguments[0]).then((answer) => answer.text()).then(done)`,
@@ -298,15 +303,34 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     const text = { name: 'Winter', subject: 'Snow', body_html: '<p>Snow</p>' }
     const { id } = await api('POST', '/campaigns', 'campaigns', text, { relationships })
     await browser.cdp('Emulation.setTimezoneOverride', { timezoneId: 'America/New_York' })
-    await open(`/campaigns/${id}`)
+    const give = async (value: string): Promise<void> => {
+      await browser.run(
+        `const field = document.querySelector('#at')
+         field.value = arguments[0]
+         field.dispatchEvent(new Event('input', { bubbles: true }))`,
+        value,
+      )
+      for (const name of ['#typed', '#typed-later'])
+        await browser.run(
+          `const field = document.querySelector(arguments[0])
+           if (field) field.value = document.querySelector(arguments[0] + '-hint').textContent.match(/[\\d,]+/)[0]`,
+          name,
+        )
+    }
+    await open(`/campaigns/${id}/send`)
+    await browser.click('summary.button')
     await says(/Your time \(America\/New_York\)/)
-    await browser.run(
-      `const field = document.querySelector('#at')
-       field.value = '2040-01-15T09:00'
-       field.dispatchEvent(new Event('input', { bubbles: true }))`,
+    await give('2040-01-15T10:00')
+    await press('Schedule')
+    await says(
+      /Scheduled for 15 Jan 2040 10:00\.[^]*Starts\s+Jan 15, 2040|Starts\s+Jan 15, 2040[^]*Scheduled for 15 Jan 2040 10:00\./,
     )
-    await press('Start or schedule')
-    await says(/Starts\s+Jan 15, 2040/)
+    // It stands in the same zone where it is changed.
+    await open(`/campaigns/${id}/send`)
+    assert.equal(await browser.run('return document.querySelector("#at").value'), '2040-01-15T10:00')
+    await give('2040-01-15T09:00')
+    await press('Change the time')
+    await says(/Scheduled for 15 Jan 2040 09:00\./)
     const { attributes } = await api('GET', `/campaigns/${id}`)
     assert.equal(attributes.scheduled_at, '2040-01-15T14:00:00.000Z')
     await browser.cdp('Emulation.setTimezoneOverride', { timezoneId: '' })
@@ -454,7 +478,8 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     const relationships = { audience: { data: { type: 'audiences', id: ids.audience } } }
     const letter = { name: 'October', subject: 'October', body_html: '<p>Hello {{name}}</p>' }
     const { id } = await api('POST', '/campaigns', 'campaigns', letter, { relationships })
-    await open(`/campaigns/${id}?look=closer`)
+    ids.october = id
+    await open(`/campaigns/${id}/send?look=closer`)
     await says(/SpamAssassin gives it -?[\d.]+ points; with 5 it is called spam/)
     await says(/Every link answers|There is no link to check/)
   })
@@ -470,7 +495,9 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     const [contact] = await api('GET', `/audiences/${ids.audience}/contacts`)
     const [webhook] = await api('GET', '/webhooks')
     const parts = [
-      `/campaigns/${ids.draft}/activity`,
+      ...['recipients', 'content', 'settings'].map((part) => `/campaigns/${ids.draft}/${part}`),
+      ...['', '/send'].map((part) => `/campaigns/${ids.october}${part}`),
+      `/audiences/${ids.audience}/suppressed`,
       `/audiences/${ids.audience}/add`,
       `/audiences/${ids.audience}/import`,
       `/audiences/${ids.audience}/imports`,

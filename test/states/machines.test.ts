@@ -143,9 +143,22 @@ const CAMPAIGN = `
   sending    fail      failed     auto   campaign.failed
   sending    lapse     paused     auto   campaign.paused
   paused     resume    sending    owner  campaign.sending
-  paused     cancel    cancelled  owner  -
+  paused     cancel      cancelled  owner  -
+  scheduled  unschedule  draft      owner  -
+  scheduled  reschedule  scheduled  owner  -
 `
-const CAMPAIGN_MOVES = ['schedule', 'cancel', 'pause', 'resume', 'due', 'finished', 'fail', 'lapse']
+const CAMPAIGN_MOVES = [
+  'schedule',
+  'unschedule',
+  'reschedule',
+  'cancel',
+  'pause',
+  'resume',
+  'due',
+  'finished',
+  'fail',
+  'lapse',
+]
 
 interface Drawn {
   from: string

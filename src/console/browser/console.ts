@@ -7,6 +7,10 @@ import { ask } from './questions.ts'
 import { inUtc, localTimes, tellZone, ZONE } from './times.ts'
 import { takeUploads } from './uploads.ts'
 
+/** A point in time as the value of a field, in the reader's own zone. */
+const localValue = (at: Date): string =>
+  new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
+
 /** A point in time is given in the reader's own zone, and sent in UTC. */
 function localInputs(): void {
   if (inUtc) return
@@ -18,6 +22,9 @@ function localInputs(): void {
     input.after(sent)
     const hint = document.getElementById(`${input.id}-hint`)
     if (hint) hint.textContent = hint.textContent.replace('In UTC.', `Your time (${ZONE}).`)
+    // A time that stands there already was written in UTC.
+    const written = new Date(`${input.value}Z`)
+    if (!Number.isNaN(written.getTime())) input.value = localValue(written)
     const send = (): void => {
       const at = new Date(input.value)
       sent.value = Number.isNaN(at.getTime()) ? '' : at.toISOString().slice(0, 16)

@@ -1,0 +1,184 @@
+// The report of a campaign that has begun: five figures beside those of the campaign before, opens and clicks in its
+// first two days, and its links by clicks. All figures are also a file.
+import { html } from 'hono/html'
+import { HOUR } from '../base/clock.ts'
+import { barChart, type Bars } from '../webui/chart.ts'
+import { csvFile } from '../webui/csv.ts'
+import { count, figures, percent, table, tile, time, type Cell, type Html } from '../webui/widgets.ts'
+import type { AttributesOf, NamesOf } from '../jsonapi/shown.ts'
+import { found, type Place } from '../webui/place.ts'
+import { campaignActivity } from './api-activity.ts'
+import { campaigns, campaignStats } from './api.ts'
+import { number, objects, relatedId, text, type Thing, type Visit } from '../webui/visit.ts'
+import { progress } from './page-figures.ts'
+import { fileName } from './page-recipients.ts'
+import type { ShownCampaign } from './page-frame.ts'
+
+type CampaignFigures = Thing<typeof campaignStats>
+type StatsFigure = NamesOf<AttributesOf<typeof campaignStats>, number>
+
+/** The figures of the report, each with its name and the status of mail that it counts. */
+const FIGURES: readonly (readonly [label: string, name: StatsFigure, status?: string])[] = [
+  ['Delivered', 'deliveries', 'delivered'],
+  ['Opened', 'unique_opens'],
+  ['Clicked', 'unique_clicks'],
+  ['Bounced', 'bounces', 'bounced'],
+  ['Left', 'unsubscribes'],
+]
+
+/** The share of a figure in the recipients; undefined when it was not tracked, or there are none. */
+function shareOf(stats: CampaignFigures, name: StatsFigure): number | undefined {
+  const all = number(stats, 'recipients')
+  return stats.attributes[name] === null || all === 0 ? undefined : number(stats, name) / all
+}
+
+/** The campaign to the same audience that began before this one, with its figures. */
+async function before(
+  visit: Visit,
+  campaign: ShownCampaign['campaign'],
+): Promise<{ name: string; stats: CampaignFigures } | undefined> {
+  const audience = relatedId(campaign, 'audience')
+  if (audience === undefined) return undefined
+  const { many } = await visit.get(
+    campaigns,
+    `/campaigns?filter%5Baudience%5D=${audience}&filter%5Bstatus%5D=sent&page%5Bsize%5D=20`,
+  )
+  const started = text(campaign, 'started_at')
+  const [last] = many
+    .filter((each) => text(each, 'started_at') < started)
+    .toSorted((a, b) => (text(a, 'started_at') < text(b, 'started_at') ? 1 : -1))
+  if (!last) return undefined
+  const { one: stats } = await visit.get(campaignStats, `/campaigns/${last.id}/stats`)
+  return stats && { name: text(last, 'name'), stats }
+}
+
+function tiles(id: string, stats: CampaignFigures, last: CampaignFigures | undefined): Html {
+  return html`<div class="tiles">
+    ${FIGURES.map(([label, name, status]) => {
+      const share = shareOf(stats, name)
+      const former = last && shareOf(last, name)
+      const notes = [
+        stats.attributes[name] === null ? 'not tracked' : share === undefined ? '' : percent(share),
+        former === undefined ? '' : `before ${percent(former)}`,
+        name === 'unsubscribes' && number(stats, 'complaints') > 0
+          ? `${count(number(stats, 'complaints'))} complained`
+          : '',
+      ].filter(Boolean)
+      return tile(label, stats.attributes[name] === null ? '–' : count(number(stats, name)), {
+        note: html`<span>${notes.length === 0 ? ' ' : notes.join(' · ')}</span>`,
+        ...(status === undefined ? {} : { to: `/campaigns/${id}/recipients?status=${status}` }),
+      })
+    })}
+  </div>`
+}
+
+/** How many hours the chart shows: the first two days, in which people read. */
+const SHOWN = 48
+
+type Point = Readonly<{ at: string; opens: number; clicks: number }>
+
+/** The hours from the start on as bars, those without opens and clicks too, so that the bars stand at their time. */
+function hours(series: readonly Point[], started: number): Pick<Bars, 'at' | 'series'> {
+  const by = new Map(series.map((each) => [Date.parse(each.at), each]))
+  const begin = Math.floor(started / HOUR) * HOUR
+  const last = Math.max(...by.keys())
+  const first = Math.min(...by.keys()) < begin + SHOWN * HOUR ? begin : Math.min(...by.keys())
+  const shown = Math.min(SHOWN, Math.max((last - first) / HOUR + 1, 12))
+  const at = Array.from({ length: shown }, (_, index) => first + index * HOUR)
+  return {
+    at,
+    series: [
+      { name: 'Clicks', tone: 'good', values: at.map((each) => by.get(each)?.clicks ?? 0) },
+      { name: 'Opens', tone: 'one', values: at.map((each) => by.get(each)?.opens ?? 0) },
+    ],
+  }
+}
+
+function chart(visit: Visit, campaign: ShownCampaign['campaign'], series: readonly Point[], tracked: boolean): Html {
+  if (series.length === 0)
+    return html`<div class="empty">
+      ${tracked ? 'Nobody has opened it yet.' : 'Opens and clicks are not tracked: the settings of the domain turn it on for the next campaign.'}
+    </div>`
+  const busy = series.filter(({ clicks, opens }) => clicks + opens > 0)
+  return html`${barChart({
+      title: 'Opens and clicks in the first 48 hours',
+      zone: visit.zone,
+      ...hours(series, Date.parse(text(campaign, 'started_at'))),
+    })}
+    <details>
+      <summary>The figures as a table</summary>
+      ${table(
+        'Opens and clicks',
+        [{ title: 'Hour', kind: 'time' }, ...figures('Opens', 'Clicks')],
+        busy.slice(0, 500).map(({ at, clicks, opens }) => [time(at), count(opens), count(clicks)]),
+        '',
+      )}
+    </details>`
+}
+
+function links(list: readonly Readonly<{ url: string; clicks: number }>[]): Html {
+  const all = list.reduce((sum, { clicks }) => sum + clicks, 0)
+  return html`<h2>Links</h2>
+    ${table(
+      'Links',
+      ['Leads to', ...figures('Clicks', 'Share')],
+      list.map(({ clicks, url }): Cell[] => [url, count(clicks), percent(clicks / all)]),
+      'No link was followed yet.',
+    )}`
+}
+
+/** The body of the report. */
+export async function report(visit: Visit, { campaign, state }: ShownCampaign): Promise<{ live: Html; body: Html }> {
+  const { id } = campaign
+  const [stats, activity, last] = await Promise.all([
+    visit.get(campaignStats, `/campaigns/${id}/stats`),
+    visit.get(campaignActivity, `/campaigns/${id}/activity`),
+    before(visit, campaign),
+  ])
+  const { one } = found(stats)
+  const readers = found(activity).one
+  const open = ['sending', 'paused'].includes(text(campaign, 'status'))
+  const tracked = one.attributes.unique_opens !== null || one.attributes.unique_clicks !== null
+  return {
+    live: html`${open ? progress(campaign, state, visit.now()) : ''} ${tiles(id, one, last?.stats)}
+      <p class="soft">
+        Of ${count(number(one, 'recipients'))} recipients. A mail that bounced later was delivered before; opens and
+        clicks are those of people, machines left out.
+        ${last ? `“Before” is ${last.name}, the last campaign to this audience.` : ''}
+      </p>`,
+    body: html`${chart(visit, campaign, objects(readers, 'series'), tracked)} ${links(objects(readers, 'links'))}
+      <p class="apart"><a class="button plain" href="/campaigns/${id}/figures.csv">Export all figures</a></p>`,
+  }
+}
+
+/** Every figure of the report as a file: the sums, the hours, the links. */
+export const figuresFile: Place = {
+  path: '/campaigns/:id/figures.csv',
+  async show(visit) {
+    const id = visit.context.req.param('id')!
+    const [campaign, stats, activity] = await Promise.all([
+      visit.get(campaigns, `/campaigns/${id}`),
+      visit.get(campaignStats, `/campaigns/${id}/stats`),
+      visit.get(campaignActivity, `/campaigns/${id}/activity`),
+    ])
+    const { one } = found(stats)
+    const readers = found(activity).one
+    const followed = objects(readers, 'links')
+    const all = followed.reduce((sum, { clicks }) => sum + clicks, 0)
+    const share = (value: number | undefined): string => (value === undefined ? '' : percent(value))
+    return csvFile(visit, fileName(found(campaign).one, 'figures'), [
+      ['part', 'name', 'value', 'share'],
+      ...(Object.keys(one.attributes) as StatsFigure[]).map((name) => [
+        'total',
+        name,
+        one.attributes[name] === null ? 'not tracked' : String(number(one, name)),
+        name === 'recipients' ? '' : share(shareOf(one, name)),
+      ]),
+      ...objects(readers, 'series').flatMap(({ at, clicks, opens }) => [
+        ['opens by hour', at, String(opens), ''],
+        ['clicks by hour', at, String(clicks), ''],
+      ]),
+      ...followed.map(({ clicks, url }) => ['clicks by link', url, String(clicks), share(clicks / all)]),
+    ])
+  },
+}

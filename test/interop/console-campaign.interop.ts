@@ -1,0 +1,159 @@
+// A newsletter from its first word to its report, as a person does it in a real browser: how many clicks it takes, and
+// that no dialog of the browser itself is in the way (D144).
+import assert from 'node:assert/strict'
+import { spawn, type ChildProcess } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { until } from '../kit/until.ts'
+import { absent, startBrowser, type Browser } from './rig/browser.ts'
+import { withPrograms } from './rig/need.ts'
+
+const BUILT = join(import.meta.dirname, '../../dist/postrider')
+const MEDIA = 'application/vnd.api+json'
+/** The most clicks that the newsletter may take. */
+const CLICKS = 14
+
+withPrograms('a newsletter in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUILT])], () => {
+  let server: ChildProcess
+  let shown: { url: string; api: string; token: string; console: string }
+  let browser: Browser
+  let clicks = 0
+
+  // oxlint-disable-next-line typescript/no-explicit-any
+  async function api(method: string, path: string, type?: string, attributes = {}, more = {}): Promise<any> {
+    const response = await fetch(shown.api + path, {
+      method,
+      headers: { authorization: `Bearer ${shown.token}`, ...(type === undefined ? {} : { 'content-type': MEDIA }) },
+      ...(type === undefined ? {} : { body: JSON.stringify({ data: { type, attributes, ...more } }) }),
+    })
+    const body = (await response.json()) as { data: unknown }
+    assert.ok(response.ok, `${method} ${path}: ${JSON.stringify(body)}`)
+    return body.data
+  }
+  const words = (): Promise<string> => browser.run('return document.querySelector("main")?.innerText ?? ""')
+  const says = (what: RegExp): Promise<unknown> => until(async () => what.test(await words()), String(what))
+  /** Clicks a link, a button or a summary with these words, as it is seen. */
+  async function click(label: string): Promise<void> {
+    clicks++
+    await until(
+      () =>
+        browser.run(
+          `const all = document.querySelectorAll('dialog[open] button, a, button, summary')
+           const it = [...all].find((each) => each.textContent.trim() === arguments[0] && each.checkVisibility())
+           if (!it) return false
+           it.setAttribute('data-clicked', '')
+           return true`,
+          label,
+        ),
+      `something to click: ${label}`,
+    )
+    await browser.click('[data-clicked]')
+    await browser.run(
+      `for (const each of document.querySelectorAll('[data-clicked]')) each.removeAttribute('data-clicked')`,
+    )
+  }
+  async function fill(selector: string, value: string): Promise<void> {
+    clicks++
+    await browser.click(selector)
+    await browser.type(selector, value)
+  }
+  /** Counts the dialogs of the browser itself: prompt(), confirm() and alert(). */
+  const watch = (): Promise<unknown> =>
+    browser.run(
+      `for (const name of ['prompt', 'confirm', 'alert'])
+         window[name] = () => { sessionStorage.dialogs = Number(sessionStorage.dialogs ?? 0) + 1; return null }`,
+    )
+
+  before(async () => {
+    server = spawn(BUILT, ['--json', 'dev', '--http', 'localhost:0', '--smtp', '127.0.0.1:0'], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+    })
+    shown = await new Promise((resolve) => {
+      let said = ''
+      server.stdout!.on('data', (chunk: Buffer) => {
+        said += chunk.toString()
+        if (said.trimEnd().endsWith('}')) resolve(JSON.parse(said) as typeof shown)
+      })
+    })
+    browser = await startBrowser()
+    const [domain] = await api('GET', '/domains')
+    const relationships = { domain: { data: { type: 'domains', id: domain.id } } }
+    const { id } = await api('POST', '/audiences', 'audiences', { name: 'Readers' }, { relationships })
+    const contacts = Array.from({ length: 300 }, (_, at) => ({
+      email: at % 100 === 7 ? `refuse@friend${at}.example` : `reader${at}@friend${at % 5}.example`,
+      name: `Reader ${at}`,
+    }))
+    await api('POST', `/audiences/${id}/contacts/import`, 'contacts', { contacts })
+    const suppressions = [1, 2, 3].map((at) => ({ email: `reader${at}@friend${at}.example`, reason: 'manual' }))
+    await api('POST', '/suppression-imports', 'suppression-imports', { suppressions }, { relationships })
+    await browser.open(shown.console)
+    await browser.emulate('light', 1280)
+  })
+  after(async () => {
+    await browser?.stop()
+    const ended = new Promise((resolve) => server.once('exit', resolve))
+    server.kill('SIGTERM')
+    await ended
+  })
+
+  test(`written, reviewed, tried and sent in at most ${CLICKS} clicks, without a dialog of the browser`, async () => {
+    await click('Campaigns')
+    await browser.headed('Campaigns')
+    await click('New campaign')
+    await browser.headed('New campaign')
+    await watch()
+    await fill('#name', 'December newsletter')
+    await fill('#subject', 'News for {{name}}')
+    await until(() => browser.run('return document.querySelector(".ProseMirror") !== null'), 'the editor')
+    await fill('.ProseMirror', 'The farm shop opens on Friday. ')
+    await click('Save the draft')
+    await browser.headed('December newsletter')
+    await click('Review and send')
+    await browser.headed('Review and send')
+    await watch()
+    await says(/Get it\s*297[^]*Left out\s*3\s*3 suppressed/)
+    await click('Send the test')
+    await says(/A test is on its way to/)
+    await watch()
+    await click('Send now')
+    await until(() => browser.run('return document.querySelector("dialog[open] .sure") !== null'), 'the question')
+    assert.match(
+      await browser.run('return document.querySelector("dialog[open]").innerText'),
+      /goes to “Readers”\. 297 get it; 3 left out: 3 suppressed\./,
+    )
+    clicks++
+    await browser.click('dialog[open] .sure')
+    await says(/Started: 297 get it\./)
+    assert.ok(clicks <= CLICKS, `${clicks} clicks`)
+    assert.equal(await browser.run('return sessionStorage.dialogs ?? null'), null, 'dialogs of the browser')
+    await until(
+      async () => (await browser.run('return document.querySelector("#live .badge")?.textContent.trim()')) === 'sent',
+      'the end',
+    )
+    await says(/Delivered\s*294\s*99\.0%/)
+  })
+
+  test('who bounced, as a file, in at most four clicks', async () => {
+    clicks = 0
+    await click('Campaigns')
+    await click('December newsletter')
+    await browser.headed('December newsletter')
+    clicks++
+    await browser.click('a.tile[href$="status=bounced"]')
+    await says(/Export bounced/)
+    clicks++
+    const href: string = await browser.run(
+      'return [...document.querySelectorAll("main a")].find((each) => each.textContent.trim() === "Export bounced").href',
+    )
+    const [name, text]: [string, string] = await browser.later(
+      `const done = arguments[1]
+       fetch(arguments[0]).then(async (answer) => done([answer.headers.get('content-disposition'), await answer.text()]))`,
+      href,
+    )
+    assert.match(name, /filename="december-newsletter-bounced\.csv"/)
+    assert.equal(text.trim().split('\r\n').length, 4)
+    assert.match(text, /,550,5\.1\.1,This mailbox refuses on purpose/)
+    assert.ok(clicks <= 4, `${clicks} clicks`)
+  })
+})
