@@ -38,8 +38,13 @@ function mailInWords(person: ShownPerson): string {
   return note === '' ? 'The mail is on its way.' : `The mail was not taken yet, and is tried again: ${note}`
 }
 
-const WITHDRAWN = (person: ShownPerson): string =>
-  `The link that ${text(person, 'email')} got leads nowhere any more, and the person is not added.`
+/** Withdrawing removes the person; one whose mail is kept is locked out as before. */
+const withdraw = (visit: Visit, person: ShownPerson): Cell =>
+  button(visit, text(person, 'domain') === '' ? 'remove' : 'lock', 'Withdraw', {
+    to: `/people/${person.id}`,
+    danger: true,
+    confirm: `The link that ${text(person, 'email')} got leads nowhere any more, and they do not come in.`,
+  })
 
 /** Buttons of an invitation; the link to copy is in the page, as the button finds it. */
 const invitationButtons = (visit: Visit, person: ShownPerson): Html =>
@@ -51,7 +56,7 @@ const invitationButtons = (visit: Visit, person: ShownPerson): Html =>
         : html`<span hidden id="link-${person.id}">${text(person, 'invitation_link')}</span
             ><button class="plain" type="button" data-copy="link-${person.id}">Copy link</button>`
     }
-    ${button(visit, 'remove', 'Withdraw', { to: `/people/${person.id}`, danger: true, confirm: WITHDRAWN(person) })}
+    ${withdraw(visit, person)}
   </div>`
 
 function invitedTable(visit: Visit, invited: readonly ShownPerson[]): Cell {
@@ -214,10 +219,7 @@ async function invitation(visit: Visit, person: ShownPerson): Promise<Cell> {
         : html`<p class="soft">The link works once, until ${time(person.attributes.invitation_expires_at)}.</p>
             ${codeShown('invitation', address)}`
     }
-    <div class="row">
-      ${button(visit, 'invite', 'Resend')}
-      ${button(visit, 'remove', 'Withdraw', { danger: true, confirm: WITHDRAWN(person) })}
-    </div>
+    <div class="row">${button(visit, 'invite', 'Resend')} ${withdraw(visit, person)}</div>
   </section>`
 }
 
@@ -252,29 +254,42 @@ function factorForm(visit: Visit, person: ShownPerson, errors: Answer['errors'])
   )
 }
 
-/** How a person is kept out, with what that means. */
-function leaving(visit: Visit, person: ShownPerson, all: readonly ShownPerson[]): Html {
+/** How a person is let in or kept out, with what that means. */
+function access(visit: Visit, person: ShownPerson, all: readonly ShownPerson[]): Html {
   const email = text(person, 'email')
-  const tokens = counted(number(person, 'tokens'), 'token')
-  if (text(person, 'domain') !== '') {
-    if (flag(person, 'locked'))
-      return html`<p>Locked out: nothing signs ${email} in. Invite them again to let them back in.</p>
-        ${button(visit, 'invite', 'Invite again')}`
-    return html`<p>
-        The account has mail of ${text(person, 'domain')}, which is kept. So ${email} cannot be removed, only locked
-        out.
-      </p>
-      ${button(visit, 'lock', 'Lock out', {
-        danger: true,
-        confirm: `${email} is signed out at once. Password, passkeys and second factor end, and so do programs that were let in. The account stays, and its ${tokens} go on sending: revoke those that ${email} knows.`,
-      })}`
-  }
+  const domain = text(person, 'domain')
+  const locked = flag(person, 'locked')
+  const never = person.attributes.last_seen_at === null
+  return html`${locked ? html`<p>Locked out: nothing signs ${email} in. Invite them again to let them back in.</p>` : ''}
+    ${
+      domain === '' || locked
+        ? ''
+        : html`<p>The account has mail of ${domain}, which is kept. So ${email} cannot be removed, only locked out.</p>`
+    }
+    <div class="row">
+      ${locked ? button(visit, 'invite', 'Invite again') : never ? button(visit, 'invite', 'Send invitation') : ''}
+      ${domain === '' ? removeButton(visit, person, all) : locked ? '' : lockButton(visit, person)}
+    </div>`
+}
+
+const tokensOf = (person: ShownPerson): string => counted(number(person, 'tokens'), 'token')
+
+function lockButton(visit: Visit, person: ShownPerson): Cell {
+  const email = text(person, 'email')
+  return button(visit, 'lock', 'Lock out', {
+    danger: true,
+    confirm: `${email} is signed out at once. Password, passkeys and second factor end, and so do programs that were let in. The account stays, and its ${tokensOf(person)} go on sending: revoke those that ${email} knows.`,
+  })
+}
+
+function removeButton(visit: Visit, person: ShownPerson, all: readonly ShownPerson[]): Cell {
+  const email = text(person, 'email')
   const readers = all.filter((each) => text(each, 'reads_for') === email).map((each) => text(each, 'email'))
   const too = readers.length === 0 ? '' : ` Who only reads this account is removed too: ${readers.join(', ')}.`
   return button(visit, 'remove', 'Remove person', {
     danger: true,
-    confirm: `${email} is signed out at once and cannot sign in again. The account goes with its ${tokens} and programs that were let in. Tokens that ${email} made in other accounts stay: revoke them there.${too}`,
-  }) as Html
+    confirm: `${email} is signed out at once and cannot sign in again. The account goes with its ${tokensOf(person)} and programs that were let in. Tokens that ${email} made in other accounts stay: revoke them there.${too}`,
+  })
 }
 
 async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
@@ -313,7 +328,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
               : html`<h2>Second factor</h2>
                   ${factorForm(visit, person, errors)}
                   <h2>Access</h2>
-                  ${leaving(visit, person, all)}`
+                  ${access(visit, person, all)}`
           }`
     }`,
   })
@@ -324,6 +339,7 @@ async function actOnOne(deps: ApiDeps, visit: Visit, given: Form): Promise<Respo
   const here = `/people/${id}`
   const { one: before } = found(await visit.get(people, here))
   const email = text(before, 'email')
+  const withdrawn = `The invitation of ${email} is withdrawn.`
   const refused = ({ errors }: Answer): Promise<Response> => showOne(visit, errors)
   switch (given.action) {
     case 'role': {
@@ -340,7 +356,8 @@ async function actOnOne(deps: ApiDeps, visit: Visit, given: Form): Promise<Respo
     }
     case 'lock': {
       const answer = await visit.ask('POST', `${here}/lock`)
-      return answer.one ? visit.say(here, `${email} is locked out.`) : refused(answer)
+      if (!answer.one) return refused(answer)
+      return visit.say(here, isInvited(before) ? withdrawn : `${email} is locked out.`)
     }
     case 'reset': {
       const unproven = await refusal(deps, visit, given, false)

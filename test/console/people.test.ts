@@ -233,6 +233,15 @@ describe('an invitation', () => {
     }
   })
 
+  test('is sent to somebody who was added by a command and never came', async () => {
+    const email = newAddress()
+    await postrider.commands.json('user', 'add', email)
+    const page = await ann.open(pathOf(email))
+    assert.match(page.text, />Send invitation</)
+    await ann.send(page, 'invite')
+    assert.equal((await new Guest(postrider).open(linkTo(email))).status, 200)
+  })
+
   test('of somebody who is here already is refused, without a word of a shell', async () => {
     const shown = await invite('BOB@other.test')
     assert.equal(shown.status, 422)
@@ -363,6 +372,11 @@ describe('a person', () => {
 
     const refused = await postrider.commands.json('user', 'remove', email, '--yes').catch(String)
     assert.match(String(refused), /Lock the account instead/)
+    await ann.send(await ann.open(pathOf(email)), 'invite')
+    const withdrawn = linkTo(email)
+    const gone = await ann.send(await ann.open(pathOf(email)), 'lock')
+    assert.equal(said(gone), `The invitation of ${email} is withdrawn.`)
+    assert.match((await stranger.open(withdrawn)).text, /This invitation was withdrawn/)
     await ann.send(await ann.open(pathOf(email)), 'invite')
     await stranger.send(await stranger.open(linkTo(email)), 'password', { password: PASSWORD })
     assert.ok(await isIn(stranger), 'back in')
