@@ -99,19 +99,20 @@ export interface ReferencePage {
 
 const METHODS = ['get', 'post', 'put', 'patch', 'delete']
 
-/** The groups of pages, by the first parts of the paths of their operations; what is in none is in the last group. */
-const GROUPS: readonly (readonly [group: string, ...parts: string[]])[] = [
-  ['Send mail', 'outbound-emails', 'statistics', 'suppressions', 'suppression-imports', 'lanes'],
-  ['Receive mail', 'inboxes', 'inbound-emails'],
-  ['Campaigns', 'campaigns', 'audiences', 'contacts'],
-  ['Domains', 'domains'],
-  ['Webhooks', 'webhooks', 'deliveries', 'events'],
-  ['Accounts and tokens', 'tokens', 'personal-access-tokens', 'agents', 'grants', 'oauth', '.well-known'],
-  ['Privacy', 'recipients', 'privacy-requests'],
+/** The groups of pages, by how the paths of their operations begin; what begins otherwise is in the last group. */
+const GROUPS: readonly (readonly [group: string, ...beginnings: string[]])[] = [
+  ['Send mail', 'outbound', 'statistic', 'suppression', 'lane'],
+  ['Receive mail', 'inbox', 'inbound'],
+  ['Campaigns', 'campaign', 'audience', 'contact', 'list', 'image'],
+  ['Domains', 'domain'],
+  ['Webhooks', 'webhook', 'deliver', 'event'],
+  ['Accounts and tokens', 'token', 'personal-access-token', 'agent', 'grant', 'oauth', '.well-known'],
+  ['Privacy', 'recipient', 'privacy'],
 ]
 const OTHERS = 'Extensions'
 
-const groupOf = (part: string): string => GROUPS.find(([, ...parts]) => parts.includes(part))?.[0] ?? OTHERS
+const groupOf = (path: string): string =>
+  GROUPS.find(([, ...beginnings]) => beginnings.some((each) => path.startsWith(each)))?.[0] ?? OTHERS
 
 /** "outbound-emails" -> "Outbound emails". */
 export const titleOf = (name: string): string => (name === 'oauth' ? 'OAuth' : capital(name.replaceAll('-', ' ')))
@@ -131,7 +132,7 @@ export class Reference {
     const events = Object.entries(webhooks).map(([type, { post }]) => this.#operation(type, 'post', post, ''))
     const pages = tags.map(({ description, name }): ReferencePage => {
       const own = name === 'events' ? events : (operations.get(name) ?? []).map(({ operation }) => operation)
-      const group = groupOf(name === 'events' ? name : (own[0]?.path.split('/')[1] ?? ''))
+      const group = groupOf(name === 'events' ? name : (own[0]?.path.slice(1) ?? ''))
       return { name, title: titleOf(name), about: description, group, operations: own }
     })
     const order = [...GROUPS.map(([group]) => group), OTHERS]
