@@ -5,13 +5,13 @@ import { brotliCompressSync, brotliDecompressSync, constants } from 'node:zlib'
 import type { Context } from 'hono'
 import { html } from 'hono/html'
 import type { Config } from '../base/config.ts'
-import { refuse } from '../base/errors.ts'
+import { must, refuse } from '../base/errors.ts'
 import { openApi } from '../http/server.ts'
 import { guard, head } from '../webui/frame.ts'
 import { icon, mark } from '../webui/icons.ts'
 import { chosenLook } from '../webui/look.ts'
 import type { Html } from '../webui/widgets.ts'
-import { Reference, type ReferencePage } from './reference/document.ts'
+import { Reference, type Operation, type ReferencePage } from './reference/document.ts'
 import { call } from './reference/pieces.ts'
 import { quickStart, SECTIONS } from './reference/quick-start.ts'
 import { eventsPage, resourcePage } from './reference/resource-page.ts'
@@ -19,6 +19,11 @@ import { eventsPage, resourcePage } from './reference/resource-page.ts'
 interface KeptPage {
   tag: string
   packed: Uint8Array<ArrayBuffer>
+}
+
+/** What the list of pages and the search need to know of a page. */
+interface ListedPage extends Pick<ReferencePage, 'group' | 'name' | 'title'> {
+  operations: Pick<Operation, 'id' | 'method' | 'path' | 'summary'>[]
 }
 
 /** A page of the reference. */
@@ -39,7 +44,9 @@ const INDENTS = /(<pre[^]*?<\/pre>)|\n\s+/g
 export class Docs {
   readonly #config: Config
   #url = ''
-  readonly #kept = new Map<string, KeptPage>()
+  #kept = new Map<string, KeptPage>()
+  /** What pages there are. The document itself is not kept: it is large, and not needed once the pages are made. */
+  #pages: readonly ListedPage[] = []
 
   constructor(config: Config) {
     this.#config = config
@@ -48,19 +55,36 @@ export class Docs {
   /** A page by the last part of its address; the first page without one. Throws a refusal (404) when there is none. */
   async show(context: Context, name: string): Promise<Response> {
     const key = `${chosenLook(context, 'theme')} ${name}`
-    // The public URL may be set after the start.
-    if (this.#url !== this.#config.http.public_url) this.#kept.clear()
-    this.#url = this.#config.http.public_url
-    const kept = this.#kept.get(key) ?? (await this.#make(context, name))
-    this.#kept.set(key, kept)
+    const pages = this.#list()
+    if (name !== '' && !pages.some((page) => page.name === name))
+      throw refuse('not_found', 'The reference has no page of this name.')
+    const all = this.#kept
+    const kept = all.get(key) ?? (await this.#make(context, name))
+    all.set(key, kept)
     return answer(context, kept)
+  }
+
+  /** What pages there are, for the public URL of now: it may be set after the start. */
+  #list(): readonly ListedPage[] {
+    const url = this.#config.http.public_url
+    if (this.#url !== url) {
+      this.#url = url
+      this.#kept = new Map()
+      this.#pages = this.#reference().pages.map(({ group, name, operations, title }) => ({
+        group,
+        name,
+        title,
+        operations: operations.map(({ id, method, path, summary }) => ({ id, method, path, summary })),
+      }))
+    }
+    return this.#pages
   }
 
   /** The pages and operations whose names have all of the words. */
   async find(context: Context, asked: string): Promise<Response> {
-    const reference = this.#reference()
+    const pages = this.#list()
     const words = asked.toLowerCase().split(/\s+/).filter(Boolean)
-    const found = reference.pages
+    const found = pages
       .map((page) => {
         const has = (text: string): boolean => words.every((word) => text.toLowerCase().includes(word))
         const operations = page.operations.filter(({ path, summary }) => has(`${page.title} ${path} ${summary}`))
@@ -86,7 +110,7 @@ export class Docs {
     }`
     guard(context)
     const shown = { name: undefined, title: 'Search', about: `What has “${asked}”.`, group: '', body }
-    return context.html(framed(context, reference, shown, asked))
+    return context.html(framed(context, pages, shown, asked))
   }
 
   #reference(): Reference {
@@ -95,7 +119,7 @@ export class Docs {
 
   async #make(context: Context, name: string): Promise<KeptPage> {
     const reference = this.#reference()
-    const text = String(await framed(context, reference, this.#shown(reference, name), ''))
+    const text = String(await framed(context, reference.pages, this.#shown(reference, name), ''))
     const octets = Buffer.from(text.replaceAll(INDENTS, (_, program?: string) => program ?? '\n'))
     return {
       tag: `"${createHash('sha256').update(octets).digest('base64url').slice(0, 22)}"`,
@@ -113,14 +137,16 @@ export class Docs {
         about: 'From a token to the first mail, and what holds for every request.',
         body: quickStart(reference, { rate_burst, rate_limit }),
       }
-    const page = reference.pages.find((each) => each.name === name)
-    if (page === undefined) throw refuse('not_found', 'The reference has no page of this name.')
+    const page = must(
+      reference.pages.find((each) => each.name === name),
+      `The page ${name} of the reference`,
+    )
     return { ...page, body: name === 'events' ? eventsPage(reference, page) : resourcePage(reference, page) }
   }
 }
 
 /** The place of an operation on its page. */
-const anchorOf = (page: ReferencePage, { id, path }: ReferencePage['operations'][number]): string =>
+const anchorOf = (page: ListedPage, { id, path }: ListedPage['operations'][number]): string =>
   page.name === 'events' ? path : id
 
 function answer(context: Context, { packed, tag }: KeptPage): Response {
@@ -138,7 +164,7 @@ function answer(context: Context, { packed, tag }: KeptPage): Response {
 }
 
 /** The pages at the side, in groups. */
-function sidebar({ pages }: Reference, here: string | undefined): Html {
+function sidebar(pages: readonly ListedPage[], here: string | undefined): Html {
   const link = (to: string, name: string, current: boolean): Html =>
     html`<li><a href="${to}" ${current ? html`aria-current="page"` : ''}>${name}</a></li>`
   const groups = [...Map.groupBy(pages, ({ group }) => group)]
@@ -159,7 +185,7 @@ function sidebar({ pages }: Reference, here: string | undefined): Html {
 }
 
 /** The pages before and after a page. */
-function neighbours({ pages }: Reference, here: string | undefined): Html | '' {
+function neighbours(pages: readonly ListedPage[], here: string | undefined): Html | '' {
   const order = [{ name: '', title: FIRST }, ...pages]
   const at = order.findIndex(({ name }) => name === here)
   if (at < 0) return ''
@@ -179,7 +205,7 @@ function themed(context: Context): Html | '' {
 
 const framed = (
   context: Context,
-  reference: Reference,
+  pages: readonly ListedPage[],
   { about, body, group, name, title }: Shown,
   asked: string,
 ): Html =>
@@ -208,7 +234,7 @@ const framed = (
           </nav>
         </header>
         <div class="columns">
-          ${sidebar(reference, name)}
+          ${sidebar(pages, name)}
           <main id="main" class="reference">
             ${group === '' ? '' : html`<p class="crumbs">${group}</p>`}
             <header class="head">
@@ -217,7 +243,7 @@ const framed = (
                 <p class="soft">${about}</p>
               </div>
             </header>
-            ${body} ${neighbours(reference, name)}
+            ${body} ${neighbours(pages, name)}
           </main>
         </div>
       </body>

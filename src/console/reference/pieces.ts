@@ -73,7 +73,7 @@ export function programsOf(operation: Operation, value: unknown = operation.body
 }
 
 /** The method and the path of an operation. */
-export const call = ({ method, path }: Operation): Html =>
+export const call = ({ method, path }: Pick<Operation, 'method' | 'path'>): Html =>
   html`<p class="call"><b class="method ${method.toLowerCase()}">${method}</b> <code>${breakable(path)}</code></p>`
 
 /** A path that may be broken over lines behind its slashes. */
