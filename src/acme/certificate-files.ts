@@ -83,12 +83,21 @@ export class Shelf {
   /** The key for a name's next certificate. It is made when there is none, with the key after it. */
   key(name: string): KeyObject {
     this.begin(name)
-    return createPrivateKey(must(this.#text(`${name}.key`), 'The key that was made'))
+    return must(this.madeKey(name), 'The key that was made')
+  }
+
+  /** The key for a name's next certificate; undefined before the first order. */
+  madeKey(name: string): KeyObject | undefined {
+    return this.#key(`${name}.key`)
   }
 
   /** The key after the present one; undefined before the first order. */
   nextKey(name: string): KeyObject | undefined {
-    const text = this.#text(`${name}.next.key`)
+    return this.#key(`${name}.next.key`)
+  }
+
+  #key(file: string): KeyObject | undefined {
+    const text = this.#text(file)
     return text === undefined ? undefined : createPrivateKey(text)
   }
 

@@ -62,9 +62,14 @@ export class Certificates {
     }
   }
 
-  /** Whether `first` finds a certificate for a door without configured files, so that it makes none. */
-  has(door: Door): boolean {
-    return this.#brought(door) !== undefined || this.#found() !== undefined
+  /** The certificate that is there for a door. Undefined: there is none, or it cannot be read at present. */
+  known(door: Door): Certificate | undefined {
+    try {
+      return this.#configured(door) ?? this.#brought(door) ?? this.#found()
+    } catch (thrown) {
+      if (thrown instanceof Unreadable) return undefined
+      throw thrown
+    }
   }
 
   /** Calls `renew` with each later certificate. */
@@ -81,11 +86,15 @@ export class Certificates {
   }
 
   #read(door: Door): Certificate {
+    return this.#configured(door) ?? this.#brought(door) ?? this.#selfMade()
+  }
+
+  #configured(door: Door): Certificate | undefined {
     const { smtp, tls } = this.#deps.config
     if (door === 'smtp' && (smtp.tls_cert !== '' || smtp.tls_key !== ''))
       return checked(['smtp.tls_cert', smtp.tls_cert], ['smtp.tls_key', smtp.tls_key])
     if (tls.cert !== '' || tls.key !== '') return checked(['tls.cert', tls.cert], ['tls.key', tls.key])
-    return this.#brought(door) ?? this.#selfMade()
+    return undefined
   }
 
   /** Clients of HTTPS that name no host get the certificate of the public name. */

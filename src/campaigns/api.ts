@@ -70,7 +70,7 @@ export const campaigns = define('campaigns', {
     body_text: field(text(5 * MEGABYTE).nullable(), {
       ...both,
       read: 'single',
-      about: 'The plain text body, with merge tags; made from the HTML when absent.',
+      about: 'The plain text body, with merge tags; made from the HTML when absent or blank.',
     }),
     from_address: field(address().nullable(), {
       ...both,

@@ -84,9 +84,18 @@ export const EXAMPLES: Record<string, readonly string[]> = {
   'queue list': ['postrider queue list --domain example.org'],
   'queue show': ['postrider queue show 01985c7e-7c1a-7000-8000-000000000001'],
   'queue retry': ['postrider queue retry 01985c7e-7c1a-7000-8000-000000000001', 'postrider queue retry --all'],
-  'queue hold': ['postrider queue hold 01985c7e-7c1a-7000-8000-000000000001'],
-  'queue release': ['postrider queue release 01985c7e-7c1a-7000-8000-000000000001'],
-  'queue drop': ['postrider queue drop 01985c7e-7c1a-7000-8000-000000000001'],
+  'queue hold': [
+    'postrider queue hold 01985c7e-7c1a-7000-8000-000000000001',
+    'postrider queue hold --lane example.net',
+  ],
+  'queue release': [
+    'postrider queue release 01985c7e-7c1a-7000-8000-000000000001',
+    'postrider queue release --lane example.net',
+  ],
+  'queue drop': [
+    'postrider queue drop 01985c7e-7c1a-7000-8000-000000000001',
+    'postrider queue drop --lane example.net',
+  ],
   'suppression add': ['postrider suppression add bob@there.example --domain example.org --scope marketing'],
   'suppression list': ['postrider suppression list --domain example.org'],
   'suppression remove': ['postrider suppression remove bob@there.example --domain example.org'],

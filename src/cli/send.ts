@@ -12,7 +12,7 @@ import { showQueued, type QueuedMail } from '../delivery/queue/operator.ts'
 import { submitEmail } from '../mail/accept/submit.ts'
 import { isHosted } from '../inbound/recipients.ts'
 import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
-import { detail, showMail } from '../delivery/command.ts'
+import { detail, isOnHold, showMail } from '../delivery/command-text.ts'
 import { answer } from '../commands/terminal.ts'
 
 const PATIENCE = 90 * SECOND
@@ -46,7 +46,7 @@ export function sendCommand(program: Command, invocation: () => Invocation): voi
     )
 }
 
-/** Waits until the mail was tried once; delivers it in this process when no server runs. */
+/** Waits until the mail was tried once, or is found on hold; delivers it in this process when no server runs. */
 async function followed(deps: Deps, id: string): Promise<QueuedMail> {
   const release = takeLock(deps.config.data_dir)
   const own =
@@ -62,8 +62,10 @@ async function followed(deps: Deps, id: string): Promise<QueuedMail> {
     for (;;) {
       const mail = showQueued(deps.store, id)
       if (!mail) throw new OperatorError('The mail was deleted while it was being sent.')
-      const tried = mail.deliveries.every(({ status, attempts }) => status !== 'active' && attempts > 0)
-      if (tried || deps.clock.now() > end) return mail
+      const waits = mail.deliveries.every(
+        (delivery) => delivery.status !== 'active' && (delivery.attempts > 0 || isOnHold(delivery, mail.holds)),
+      )
+      if (waits || deps.clock.now() > end) return mail
       await new Promise<void>((resolve) => void deps.clock.wake(deps.clock.now() + LOOK_EVERY, resolve))
     }
   } finally {

@@ -59,8 +59,8 @@ async function showSignIn({ deps, people }: SignInParts, context: Context): Prom
   if (token === undefined)
     return people.signedIn(context) ? context.redirect(next, 303) : signInPage(context, people, next)
   // Mail scanners open links too, so only the button uses up the link. A page of another site may lead here with a link
-  // to its own account: that acts only when the person opened it, and the button names the account.
-  if (context.req.query('now') !== '1' || !openedByHand(deps, context))
+  // to its own account: that acts only when the person opened it, and the button names the account. HEAD asks only.
+  if (context.req.query('now') !== '1' || context.req.method === 'HEAD' || !openedByHand(deps, context))
     return linkPage(context, people, { token, next, email: ownerOfLink(deps, token)?.email })
   return enterByLink({ deps, people }, context, token, next)
 }

@@ -4,46 +4,28 @@ import { toAscii } from '../message/address.ts'
 import { refuse } from '../base/errors.ts'
 import { z } from 'zod'
 import { field, type Call, type Written } from '../jsonapi/resource.ts'
-import { heldLanes, holdLane } from './queue/holds.ts'
-import { learnedLanes, learnedOf, type LearnedLane } from './pacing/lane-memory.ts'
-import { domainOf } from '../message/lane-names.ts'
-import { moveLane, retryLane } from './queue/operator.ts'
-import { holdingCampaigns, lastResponse, waitingLanes, type WaitingLane } from './queue/waiting.ts'
+import { LANE_ACTIONS, type LaneAction } from './queue/operator.ts'
+import { holdingCampaigns, lastResponse } from './queue/waiting.ts'
+import { shownLane, shownLanes, type ShownLane } from './shown-lanes.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
 import { count, EXTENSION, timeOrNull, words, wordsOrNull } from '../jsonapi/fields.ts'
 import { pathParameter } from '../jsonapi/request.ts'
 
-const MAX_LANES = 1000
-
-const rowOf = (lane: WaitingLane, index: number, held: ReadonlySet<string>, learned: readonly LearnedLane[]) => ({
+const rowOf = ({ next, ...lane }: ShownLane, index: number) => ({
   key: index,
   id: lane.domain,
-  domain: lane.domain,
-  hold: held.has(lane.domain),
-  queued: lane.queued,
-  active: lane.active,
-  held: lane.held,
-  next_attempt_at: lane.next,
-  ...learnedOf(learned, lane.domain),
+  ...lane,
+  next_attempt_at: next,
 })
 
-const list = ({ parts: { clock, store } }: Pick<Call<ApiDeps>, 'parts'>) => {
-  const held = heldLanes(store)
-  const learned = learnedLanes(store, clock.now())
-  const also = [...held, ...learned.map(({ lane }) => domainOf(lane))]
-  return waitingLanes(store, also, MAX_LANES).map((lane, index) => rowOf(lane, index, held, learned))
-}
-
 /** Performs an action on one lane and returns its state afterwards. */
-async function act(call: Call<ApiDeps>, run: (parts: ApiDeps, domain: string) => Promise<unknown>): Promise<Written> {
+async function act(call: Call<ApiDeps>, on: LaneAction): Promise<Written> {
   const domain = toAscii(pathParameter(call, 'lane'))
   if (domain === undefined) throw refuse('not_found', 'A lane is named by its receiving domain.')
-  await run(call.parts, domain)
-  call.parts.bells.queue()
-  const none = { domain, queued: 0, active: 0, held: 0, next: null }
-  const { clock, store } = call.parts
-  const row = list(call).find(({ id }) => id === domain)
-  return { row: row ?? rowOf(none, 0, heldLanes(store), learnedLanes(store, clock.now())) }
+  const { bells, clock, store } = call.parts
+  await LANE_ACTIONS[on](call.parts, domain)
+  bells.queue()
+  return { row: rowOf(shownLane(store, clock.now(), domain), 0) }
 }
 
 const common = { kind: 'act', free: true, operator: true, scope: 'emails:write' } as const
@@ -86,39 +68,35 @@ export const lanes = define('lanes', {
       operator: true,
       params: ['page'],
       about: `List the receiving domains with mail that waits, on hold, or with limits learned in the last hour. ${EXTENSION}`,
-      run: list,
+      run: ({ parts: { clock, store } }) => shownLanes(store, clock.now()).map(rowOf),
     },
     {
       ...common,
       path: '/lanes/:lane/hold',
       id: 'holdLane',
       about: `Hold a receiving domain: nothing is tried until it is released, over restarts too. ${EXTENSION}`,
-      run: (call: Call<ApiDeps>) => act(call, (parts, domain) => holdLane(parts, domain, true)),
+      run: (call: Call<ApiDeps>) => act(call, 'hold'),
     },
     {
       ...common,
       path: '/lanes/:lane/release',
       id: 'releaseLane',
       about: `Release a receiving domain, and mail for it that was held by itself. ${EXTENSION}`,
-      run: (call: Call<ApiDeps>) =>
-        act(call, async (parts, domain) => {
-          await holdLane(parts, domain, false)
-          await moveLane(parts, domain, 'release')
-        }),
+      run: (call: Call<ApiDeps>) => act(call, 'release'),
     },
     {
       ...common,
       path: '/lanes/:lane/retry',
       id: 'retryLane',
       about: `Try the mail for a receiving domain now. ${EXTENSION}`,
-      run: (call: Call<ApiDeps>) => act(call, retryLane),
+      run: (call: Call<ApiDeps>) => act(call, 'retry'),
     },
     {
       ...common,
       path: '/lanes/:lane/drop',
       id: 'dropLane',
       about: `Give up the mail that waits for a receiving domain: its recipients fail. ${EXTENSION}`,
-      run: (call: Call<ApiDeps>) => act(call, (parts, domain) => moveLane(parts, domain, 'drop')),
+      run: (call: Call<ApiDeps>) => act(call, 'drop'),
     },
   ],
 })

@@ -10,13 +10,14 @@ import type { Verdict } from '../smtp/verdict.ts'
 import type { Store } from '../store/database.ts'
 import { attemptOrWait, type AttemptDeps, type Connection, type SessionKeeper } from './attempt.ts'
 import { releaseAll } from './queue/claim.ts'
+import { moveClaimed, type ClaimedMove } from './queue/operator.ts'
 import { findRoute } from './wire/connect.ts'
 import { LaneMemory } from './pacing/lane-memory.ts'
 import { LaneSet } from './pacing/lane-set.ts'
 import { heldByProvider, mayClaimNew, providerShareOf, shareOf, type Lane } from './pacing/lanes.ts'
 import { ResultWriter } from './write-results.ts'
 import { isRefused, lessonOf, sharing, slowedBy, tellTrouble, type Lesson } from './pacing/feedback.ts'
-import { claimRound } from './round.ts'
+import { claimRound, type Round } from './round.ts'
 import { Shaping } from '../smtp/shaping.ts'
 import type { MailTransaction, NewClaim, Sources } from './queue/transaction.ts'
 import { someIdle, type ExchangerGroup, type Work } from './pacing/exchanger-group.ts'
@@ -52,7 +53,8 @@ export class DeliveryEngine {
   #inMemory = 0
   #settling = 0
   #rescan = true
-  #inRound = false
+  /** The round of claiming that is under way. */
+  #round: Promise<Round> | undefined
   #stopping = false
 
   constructor(deps: DeliveryDeps, shaping: Shaping = new Shaping()) {
@@ -92,7 +94,7 @@ export class DeliveryEngine {
    */
   claimNew(name: string): NewClaim | undefined {
     const now = this.#deps.clock.now()
-    if (this.#rescan || this.#inRound || this.#stopping || this.#inMemory >= this.#window / 2) return undefined
+    if (this.#rescan || this.#round || this.#stopping || this.#inMemory >= this.#window / 2) return undefined
     const lane = this.#lanes.of(name)
     if (!mayClaimNew(lane, this.#lanes.values(), now)) return undefined
     lane.learned.pace.went(1, now)
@@ -107,6 +109,28 @@ export class DeliveryEngine {
       this.#dispatch(mail)
     }
     return { source: this.#deps.sources.submitted, cancel, take }
+  }
+
+  /** Holds or drops a mail that waits here for its turn. Returns how many recipients moved; 0: none waits here. */
+  async moveWaiting(emailKey: number, on: ClaimedMove): Promise<number> {
+    const { clock, store } = this.#deps
+    // What a round has claimed by now waits here when the round is over.
+    await this.#round?.catch(() => undefined)
+    let moved = 0
+    for (const lane of this.#lanes.values()) {
+      const at = lane.waiting.findIndex(({ email }) => email.key === emailKey)
+      const [work] = at < 0 ? [] : lane.waiting.splice(at, 1)
+      if (!work) continue
+      try {
+        moved += await store.write((tx) => moveClaimed(tx, work, on, clock.now()))
+        this.#inMemory--
+      } catch (thrown) {
+        this.#assign(lane, work)
+        throw thrown
+      }
+    }
+    if (moved > 0) this.#loop.ring()
+    return moved
   }
 
   /** Ends within `patience` ms: mail in an SMTP transaction is finished, waiting mail is released. */
@@ -139,13 +163,16 @@ export class DeliveryEngine {
       this.#rescan = false
     }
     const space = { window: this.#window, inMemory: this.#inMemory }
-    this.#inRound = true
-    const round = claimRound(this.#deps, [...this.#lanes.values()], space, now)
-    const { claimed, next, served } = await round.finally(() => void (this.#inRound = false))
-    for (const mail of claimed) this.#dispatch(mail)
-    for (const lane of served) this.#lanes.served(lane)
-    if (this.#lanes.sweep(now)) this.#memory.note()
-    return next
+    this.#round = claimRound(this.#deps, [...this.#lanes.values()], space, now)
+    try {
+      const { claimed, next, served } = await this.#round
+      for (const mail of claimed) this.#dispatch(mail)
+      for (const lane of served) this.#lanes.served(lane)
+      if (this.#lanes.sweep(now)) this.#memory.note()
+      return next
+    } finally {
+      this.#round = undefined
+    }
   }
 
   #dispatch(mail: MailTransaction): void {

@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs'
 import { Option, type Command } from 'commander'
 import { DAY, iso, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { must, OperatorError } from '../base/errors.ts'
+import { OperatorError } from '../base/errors.ts'
 import { advisedRecords, publicKeyOf, type AdvisedRecord } from './advised.ts'
 import type { Domain } from './find.ts'
 import { reportsTo } from './dmarc.ts'
@@ -101,9 +101,9 @@ function untried({ clock }: Pick<Deps, 'clock'>, { name, sts_changed_at, sts_mod
 
 /** Senders read a policy only from a host whose certificate names it (RFC 8461 §3.3). */
 function uncertified({ clock, config }: Pick<Deps, 'clock' | 'config'>, host: string): string[] {
-  const certificates = new Certificates({ clock, log: silentLog, config, shelf: undefined })
   const brought = new Shelf(config.data_dir).certificate(host)?.read
-  const read = config.tls.cert === '' ? brought : new X509Certificate(certificates.first('https').cert)
+  const configured = new Certificates({ clock, log: silentLog, config, shelf: undefined }).known('https')
+  const read = config.tls.cert === '' ? brought : configured && new X509Certificate(configured.cert)
   return read && isFor(read, host, clock.now())
     ? []
     : [`there is no certificate for ${host} (its CNAME and "[acme]", or one in "[tls]" that names it)`]
@@ -144,12 +144,13 @@ function keysOf(config: Config, clock: Clock, makes: boolean): Uint8Array[] {
     }
   const shelf = config.acme.enabled ? new Shelf(config.data_dir) : undefined
   const certificates = new Certificates({ clock, log: silentLog, config, shelf })
-  if (!makes && !certificates.has('smtp')) return []
-  const shown = publicKeyOf(certificates.first('smtp').cert)
-  if (!shelf) return [shown]
+  const certificate = makes ? certificates.first('smtp') : certificates.known('smtp')
+  if (!certificate) return []
+  const shown = publicKeyOf(certificate.cert)
   const octets = (key: KeyObject): Buffer => createPublicKey(key).export({ type: 'spki', format: 'der' })
-  const brought = octets(shelf.key(config.hostname))
-  return brought.equals(shown)
-    ? [brought, octets(must(shelf.nextKey(config.hostname), 'The key of the next certificate'))]
-    : []
+  // Before the first order there is no other key, and the present one will be taken over.
+  const made = shelf?.madeKey(config.hostname)
+  if (made && !octets(made).equals(shown)) return []
+  const next = shelf?.nextKey(config.hostname)
+  return [shown, ...(next ? [octets(next)] : [])]
 }

@@ -8,6 +8,7 @@ import { codeOf } from '../base/errors.ts'
 import { answerError, type ErrorDeps } from '../jsonapi/errors.ts'
 import type { ApiAnswer, ApiCall } from '../jsonapi/exchange.ts'
 import type { ApiRoute } from '../jsonapi/routes.ts'
+import { waitsForContinue } from './connection.ts'
 import { countRequest } from './metrics.ts'
 import type { WrongTokens } from './wrong-tokens.ts'
 
@@ -84,6 +85,8 @@ async function answer(deps: DirectDeps, { incoming, outgoing, route, wrongTokens
     if (slowly) made = { status: 429, ...slowly }
   }
   if (isStrict(incoming, deps.config)) told[STRICT[0]] = STRICT[1]
+  // A client that was not asked for the body does not send it: what it sends next is a request, and not read as one.
+  if (waitsForContinue(incoming)) told['Connection'] = 'close'
   const body = made.body as string | null
   outgoing.writeHead(made.status, { ...told, ...made.headers, 'Content-Length': Buffer.byteLength(body ?? '') })
   outgoing.end(body ?? '')

@@ -11,6 +11,7 @@ import { codeOf, OperatorError } from '../base/errors.ts'
 import { formatEndpoint, portOf } from '../base/network.ts'
 import { asCaller } from '../base/ownership.ts'
 import { TLS_POLICY } from '../base/tls.ts'
+import { Connections, continueWhenRead, MOST_HEADER } from './connection.ts'
 import type { Places } from './places.ts'
 import type { App } from './server.ts'
 
@@ -30,6 +31,13 @@ export interface HttpListener {
 const HEADER_TIME = 15 * SECOND
 const REQUEST_TIME = 600 * SECOND
 const CHECK_EVERY = 5 * SECOND
+const LIMITS = {
+  maxHeaderSize: MOST_HEADER,
+  headersTimeout: HEADER_TIME,
+  requestTimeout: REQUEST_TIME,
+  connectionsCheckingInterval: CHECK_EVERY,
+  keepAliveTimeout: 65 * SECOND,
+}
 /** The least rate of a request: so many octets in so many milliseconds, or the connection is closed. */
 const LEAST_OCTETS = 10_000
 const LEAST_TIME = 20 * SECOND
@@ -97,21 +105,17 @@ export async function listen(
   { host, ipv6Only = false, port }: { host: string; port: number; ipv6Only?: boolean },
   { clock, key = 'http.listen', places, tls }: ServingOptions,
 ): Promise<HttpListener> {
-  const limits = {
-    headersTimeout: HEADER_TIME,
-    requestTimeout: REQUEST_TIME,
-    connectionsCheckingInterval: CHECK_EVERY,
-    keepAliveTimeout: 65_000,
-  }
   const whole = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0])
+  const connections = new Connections(clock)
   const serve = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
+    if (!connections.begin(incoming, outgoing)) return void incoming.resume()
     holdToRate(incoming, clock)
     if (!app.direct?.(incoming, outgoing)) void whole(incoming, outgoing)
   }
   const server: Server | TlsServer = tls
     ? createTlsServer(
         {
-          ...limits,
+          ...LIMITS,
           ...tls.certificate,
           ...TLS_POLICY,
           handshakeTimeout: HEADER_TIME,
@@ -120,7 +124,12 @@ export async function listen(
         },
         serve,
       )
-    : createServer(limits, serve)
+    : createServer(LIMITS, serve)
+  server.on('clientError', (error, socket) => connections.refuse(error, socket as Socket))
+  server.on('checkContinue', (incoming: IncomingMessage, outgoing: ServerResponse) => {
+    continueWhenRead(incoming, outgoing)
+    serve(incoming, outgoing)
+  })
   // The handshake itself is the proof: the connection ends after it, without data (RFC 8737 §3).
   server.on('secureConnection', (socket: TLSSocket) => void (socket.alpnProtocol === ACME_TLS && socket.end()))
   server.on('connection', (socket: Socket) => {

@@ -26,6 +26,7 @@ import { audiences, contactImports, contacts } from '../campaigns/api-audiences.
 import { listImports } from '../lists/api-contacts.ts'
 import { suppressionImports } from '../lists/api.ts'
 import { createAuthorize } from './authorize.ts'
+import { isUnfinished } from './connection.ts'
 import { API_HEADERS, createDirect, isStrict, STRICT, timesSent, type Direct } from './direct.ts'
 import { createGate } from '../jsonapi/gate.ts'
 import { campaigns, campaignSchedules, campaignStats, campaignTotals } from '../campaigns/api.ts'
@@ -119,6 +120,8 @@ export function createApp(deps: AppDeps): App {
   app.use(countRequests(deps))
   const wrongTokens = new WrongTokens(deps)
   app.use(wrongTokens.watch)
+  app.use('*', closeUnsent)
+  app.use('*', endUnread)
   app.use('*', refuseTwoHosts)
   app.use('*', keepToTls(deps))
   app.get('/health', (context) => {
@@ -179,6 +182,19 @@ function describe({ config }: AppDeps): Handler {
 }
 
 type Middleware = MiddlewareHandler<{ Bindings: HttpBindings }>
+
+/** HEAD is answered as GET is, without the body: what was opened for it, such as a file or a live stream, is closed. */
+const closeUnsent: Middleware = async (context, next) => {
+  await next()
+  if (context.req.method === 'HEAD') await context.res.body?.cancel()
+}
+
+/** The answer to a request whose body has not arrived is the last one of its connection: the body is not waited for. */
+const endUnread: Middleware = async (context, next) => {
+  await next()
+  const { incoming } = (context.env as Partial<HttpBindings> | undefined) ?? {}
+  if (incoming && isUnfinished(incoming)) context.header('Connection', 'close')
+}
 
 /**
  * RFC 9112 §3.2. A proxy in front may have routed by the other Host header; on a shared connection, later requests can

@@ -32,8 +32,12 @@ export class RateLimit {
     this.#burst = burst
   }
 
+  get isOff(): boolean {
+    return this.#perSecond === 0
+  }
+
   take(key: string): Rate {
-    if (this.#perSecond === 0) return { allowed: true, limit: this.#burst, remaining: this.#burst, reset: 0 }
+    if (this.isOff) return { allowed: true, limit: this.#burst, remaining: this.#burst, reset: 0 }
     const now = this.#clock.now()
     const bucket = this.#buckets.get(key) ?? { tokens: this.#burst, at: now }
     bucket.tokens = Math.min(this.#burst, bucket.tokens + (Math.max(0, now - bucket.at) / SECOND) * this.#perSecond)

@@ -54,7 +54,8 @@ const placeOf = (visit: Visit): string => `/inboxes/${inboxOf(visit)}/mail/${idO
 async function marked(visit: Visit): Promise<Thing<typeof inboxMessages>> {
   const path = `/inbox-messages/${idOf(visit)}`
   const { one } = found(await visit.get(inboxMessages, path))
-  if (!flag(one, 'seen') && !visit.reading && !visit.elsewhere && visit.query('said') === '')
+  const opened = visit.context.req.method === 'GET' && visit.query('said') === ''
+  if (opened && !flag(one, 'seen') && !visit.reading && !visit.elsewhere)
     await visit.ask('PATCH', path, { type: 'inbox-messages', id: one.id, attributes: { seen: true } })
   return one
 }

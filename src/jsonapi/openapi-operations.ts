@@ -296,9 +296,13 @@ const REFUSALS: Record<string, string> = {
 const RATES = ['RateLimit-Limit', 'RateLimit-Remaining', 'RateLimit-Reset']
 /** Type, description, and whether the header is always present. */
 const HEADERS: Record<string, [type: 'integer' | 'string' | 'boolean', about: string, always: boolean]> = {
-  'RateLimit-Limit': ['integer', 'How many requests this token may make at once.', true],
-  'RateLimit-Remaining': ['integer', 'How many of them are left.', true],
-  'RateLimit-Reset': ['integer', 'Seconds until all are back; of a 429 until one is.', true],
+  'RateLimit-Limit': [
+    'integer',
+    'How many requests this token may make at once; absent where the server has no limit.',
+    false,
+  ],
+  'RateLimit-Remaining': ['integer', 'How many of them are left.', false],
+  'RateLimit-Reset': ['integer', 'Seconds until all are back; of a 429 until one is.', false],
   'Retry-After': ['integer', 'Seconds to wait before the next request.', true],
   'WWW-Authenticate': ['string', 'The scheme, the error and the scope (RFC 6750).', false],
   ETag: ['string', 'Which state this is, for If-Match. An extension of the interface.', true],

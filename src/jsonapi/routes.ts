@@ -20,7 +20,7 @@ import { paramsOf, type ActionOf, type Caller, type Resource } from './resource.
 export interface Gate {
   /** Finds the caller (401). A request inside the process carries its caller in Hono's environment. */
   authenticate(asked: Pick<ApiCall, 'header' | 'env'>): Caller
-  /** Checks the rate limit (429); returns the RateLimit headers. */
+  /** Checks the rate limit (429); returns the RateLimit headers, none where the server has no limit. */
   admit(caller: Caller): { headers: Record<string, string>; refusal?: Refusal }
   /** Throws 403 when the caller lacks the scope. */
   permit(caller: Caller, scope: string): void

@@ -10,7 +10,7 @@ import { db } from '../store/query.ts'
 import type { ListedRow } from '../store/list.ts'
 import { bodyOf, shownBody } from './body.ts'
 import { fillLean, ofLargeCampaign } from './campaign-mails.ts'
-import { deliveriesOf, moveQueued, retryNow } from '../delivery/queue/operator.ts'
+import { deliveriesOf, moveQueued, retryNow, type ClaimedMove } from '../delivery/queue/operator.ts'
 import type { Delivery } from '../delivery/results/settle.ts'
 import { agentOf, requireSendingDomain, requireSubscription } from './accept/admit.ts'
 import { deleteEmail, submitEmail, type SubmitDeps } from './accept/submit.ts'
@@ -25,7 +25,10 @@ const MAX_ADDRESSES = 10
 const MAX_ATTACHMENTS = 20
 
 /** What the resource of mail needs besides. */
-export type MailParts = Required<Pick<SubmitDeps, 'claimNew'>>
+export interface MailParts extends Required<Pick<SubmitDeps, 'claimNew'>> {
+  /** Holds or drops a mail that waits in memory for its turn. Returns how many recipients moved. */
+  moveWaiting: (emailKey: number, on: ClaimedMove) => Promise<number>
+}
 type Parts = ApiDeps & MailParts
 
 const depsOf = ({ bells, ...parts }: Parts): SubmitDeps => ({ ...parts, ring: bells.deliveries })
@@ -108,10 +111,18 @@ const MOVES = [
 ] as const
 
 /** Moves the undecided recipients of a mail. Throws 422 when none of them can be moved so. */
-async function moveOne(parts: ApiDeps, { id, key }: ListedRow, on: (typeof MOVES)[number][0]): Promise<ListedRow> {
-  const moved = await (on === 'retry' ? retryNow(parts, String(id)) : moveQueued(parts, String(id), on))
-  if (moved === 0)
-    throw refuse('transition_not_allowed', `No recipient of this mail can be moved by "${on}": look at their states.`)
+async function moveOne(parts: Parts, { id, key }: ListedRow, on: (typeof MOVES)[number][0]): Promise<ListedRow> {
+  const queued = await (on === 'retry' ? retryNow(parts, String(id)) : moveQueued(parts, String(id), on))
+  const waiting = on === 'hold' || on === 'drop' ? await parts.moveWaiting(key, on) : 0
+  if (waiting + queued === 0) {
+    const isUnderWay = deliveriesOf(parts.store, [key]).some(({ status }) => status === 'active')
+    throw refuse(
+      'transition_not_allowed',
+      isUnderWay && on !== 'release'
+        ? 'This mail is being delivered now; it can be moved when this attempt has ended, unless it is delivered then.'
+        : `No recipient of this mail can be moved by "${on}": look at their states.`,
+    )
+  }
   parts.bells.queue()
   return { ...parts.store.one(db.selectFrom('outbound_emails').selectAll().where('key', '=', key)) }
 }
@@ -145,7 +156,7 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
     text: field(text(5 * MEGABYTE).nullable(), {
       create: 'optional',
       read: 'single',
-      about: `The plain text body; made from the HTML when absent or empty; ${UNKEPT}`,
+      about: `The plain text body; made from the HTML when absent or blank; ${UNKEPT}`,
     }),
     idempotency_key: field(line(256, 'characters').min(1, 'must not be empty').nullable(), {
       create: 'optional',
@@ -265,7 +276,7 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
       operator: true as const,
       refuses: ['transition_not_allowed'] as const,
       about: `${about} For operators. ${EXTENSION}`,
-      run: async ({ parts, row }: Call<ApiDeps>) => ({ row: await moveOne(parts, row!, on) }),
+      run: async ({ parts, row }: Call<Parts>) => ({ row: await moveOne(parts, row!, on) }),
     })),
     {
       kind: 'delete',

@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import { parseAddress, toAscii } from '../message/address.ts'
 import { findMails, showQueued } from '../delivery/queue/operator.ts'
-import { detail, listing, showMail } from '../delivery/command.ts'
+import { detail, listing, showMail } from '../delivery/command-text.ts'
 import { withDeps, type Invocation } from '../commands/open.ts'
 import { answer } from '../commands/terminal.ts'
 

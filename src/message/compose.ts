@@ -48,7 +48,7 @@ export function* compose(mail: Mail): Iterable<string> {
 /** Whether a body shows nothing: mail programs would show an empty page instead of the other body. */
 export const isBlank = (body: string): boolean => !/\S/.test(body)
 
-/** The plain text of a mail: its own, or made from the html when there is none. */
+/** The plain text of a mail: its own, or made from the html when there is none, or one that shows nothing. */
 export const textFor = (html: string, text: string | null): string =>
   text === null || isBlank(text) ? plainText(html) : text
 

@@ -120,6 +120,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     spamAssassin: SPAMASSASSIN,
     inboundReader: inbound.files,
     claimNew: (lane) => engine.claimNew(lane),
+    moveWaiting: (emailKey, on) => engine.moveWaiting(emailKey, on),
     bells: bellsOf(loops, () => letters.lookAgain()),
   }
   const operator = new OperatorNotices({ ...shared, ring: ring.noticed })

@@ -5,7 +5,7 @@ import type { HtmlEscapedString } from 'hono/utils/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { FAVICON, icon, mark, type Icon } from './icons.ts'
 import { chosenLook, LOOK, LOOK_NAMES, lookOf, type LookName } from './look.ts'
-import type { Cell, Html } from './widgets.ts'
+import { inZone, type Cell, type Html } from './widgets.ts'
 import { refusals } from './forms.ts'
 import type { Answer, Labels, MenuCounter, Visit } from './visit.ts'
 
@@ -200,62 +200,60 @@ const elsewhereNote = ({ account, proof }: Visit): Html =>
   </div>`
 
 /** A page of a signed-in person. */
-export function page(
+export async function page(
   visit: Visit,
   { about, actions, body, crumbs = [], done, errors = [], labels, scripts = [], status = 200, title }: Page,
-): Response | Promise<Response> {
-  const { context, elsewhere } = visit
+): Promise<Response> {
+  const { context, elsewhere, zone } = visit
   guard(context)
-  return context.html(
-    html`<!doctype html>
-      <html lang="en" ${lookOf(context)}>
-        ${head(title, ['console.js', ...scripts])}
-        <body>
-          <a class="skip" href="#main">To the content</a>
-          <header class="bar">
-            <a class="brand" href="/" aria-label="Postrider, overview">${mark()} <span>Postrider</span></a>
-            <form class="find" method="get" action="/mail" role="search" aria-label="Mail">
-              ${icon('search')}
-              <input type="hidden" name="from" value="anywhere" />
-              <input
-                id="find"
-                name="q"
-                type="search"
-                aria-label="Search mail"
-                placeholder="Search mail: address or subject"
-                autocomplete="off"
-              />
-              <kbd aria-hidden="true">/</kbd>
-            </form>
-            ${personMenu(visit)}
-          </header>
-          <div class="columns">
-            ${menu(visit)}
-            <main id="main">
-              ${elsewhere ? elsewhereNote(visit) : ''}
-              ${
-                crumbs.length === 0
-                  ? ''
-                  : html`<nav class="crumbs" aria-label="Pages above">
-                      ${crumbs.map(([path, name]) => html`<a href="${path}">${name}</a> / `)}
-                    </nav>`
-              }
-              <header class="head">
-                <div>
-                  <h1>${title}</h1>
-                  ${about === undefined ? '' : html`<p class="soft">${about}</p>`}
-                </div>
-                ${actions === undefined || actions === '' ? '' : html`<div class="do">${actions}</div>`}
-              </header>
-              ${done === undefined || done === '' || errors.length > 0 ? '' : html`<p class="toast" role="status">${done}</p>`}
-              ${refusals(errors, labels)} ${body}
-              <noscript><p class="soft">Times are in UTC.</p></noscript>
-            </main>
-          </div>
-        </body>
-      </html>`,
-    status,
-  )
+  const whole = await html`<!doctype html>
+    <html lang="en" ${lookOf(context)}>
+      ${head(title, ['console.js', ...scripts])}
+      <body>
+        <a class="skip" href="#main">To the content</a>
+        <header class="bar">
+          <a class="brand" href="/" aria-label="Postrider, overview">${mark()} <span>Postrider</span></a>
+          <form class="find" method="get" action="/mail" role="search" aria-label="Mail">
+            ${icon('search')}
+            <input type="hidden" name="from" value="anywhere" />
+            <input
+              id="find"
+              name="q"
+              type="search"
+              aria-label="Search mail"
+              placeholder="Search mail: address or subject"
+              autocomplete="off"
+            />
+            <kbd aria-hidden="true">/</kbd>
+          </form>
+          ${personMenu(visit)}
+        </header>
+        <div class="columns">
+          ${menu(visit)}
+          <main id="main">
+            ${elsewhere ? elsewhereNote(visit) : ''}
+            ${
+              crumbs.length === 0
+                ? ''
+                : html`<nav class="crumbs" aria-label="Pages above">
+                    ${crumbs.map(([path, name]) => html`<a href="${path}">${name}</a> / `)}
+                  </nav>`
+            }
+            <header class="head">
+              <div>
+                <h1>${title}</h1>
+                ${about === undefined ? '' : html`<p class="soft">${about}</p>`}
+              </div>
+              ${actions === undefined || actions === '' ? '' : html`<div class="do">${actions}</div>`}
+            </header>
+            ${done === undefined || done === '' || errors.length > 0 ? '' : html`<p class="toast" role="status">${done}</p>`}
+            ${refusals(errors, labels)} ${body}
+            <noscript><p class="soft">Times are in ${zone}.</p></noscript>
+          </main>
+        </div>
+      </body>
+    </html>`
+  return context.html(inZone(String(whole), zone), status)
 }
 
 /** A page without a signed-in person. */

@@ -146,7 +146,7 @@ export class Visit {
 
   /** The secret that this page was led to show; undefined when it was shown, or is another session's. */
   get secret(): string | undefined {
-    return this.#once.take(this.person.session.id, this.query('secret'))
+    return this.#take('secret')
   }
 
   /**
@@ -159,7 +159,13 @@ export class Visit {
 
   /** The sentence that this page was led to say. */
   get said(): string | undefined {
-    return this.#once.take(this.person.session.id, this.query('said'))
+    return this.#take('said')
+  }
+
+  /** HEAD shows nothing, so it takes nothing. */
+  #take(what: string): string | undefined {
+    if (this.context.req.method === 'HEAD') return undefined
+    return this.#once.take(this.person.session.id, this.query(what))
   }
 
   #leadOnce(path: string, what: string, words: string): Response {

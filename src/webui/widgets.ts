@@ -26,12 +26,33 @@ const pointInTime = (iso: unknown, form: TimeForm): Html =>
 const MINUTES = 16
 const SECONDS = 19
 
-/** A point in time: written in UTC, and shown in the reader's time zone when scripts run. The whole is its title. */
+/**
+ * A point in time: written in UTC. The frame of the page writes it in the zone that the browser told (`inZone`), the
+ * script in the words of the browser. The whole is its title.
+ */
 export const time = (iso: unknown): Html => pointInTime(iso, 'short')
 /** A point in time with its seconds, where the order of steps matters. */
 export const exactTime = (iso: unknown): Html => pointInTime(iso, 'seconds')
 /** A point in time that comes, such as the next attempt: "in 4 min". */
 export const timeUntil = (iso: unknown): Html => pointInTime(iso, 'until')
+
+/** The points in time of a page that is made, as `pointInTime` writes them; no other text holds a tag. */
+const WRITTEN = /(<time datetime="([^"]+)" title="[^"]*" data-form="(\w+)"\s*>)[^<]*(?=<\/time)/g
+
+/** A page with its points in time as they are in a zone. */
+export function inZone(page: string, zone: string): string {
+  if (zone === 'UTC') return page
+  const writer = (options: Intl.DateTimeFormatOptions) =>
+    new Intl.DateTimeFormat('en-GB', { timeZone: zone, ...options })
+  const day = writer({ day: 'numeric', month: 'short' })
+  const minutes = { hour: '2-digit', minute: '2-digit' } as const
+  const [short, seconds] = [writer(minutes), writer({ ...minutes, second: '2-digit' })]
+  return page.replace(WRITTEN, (whole, tag: string, iso: string, form: string) => {
+    const at = new Date(iso)
+    if (Number.isNaN(at.getTime())) return whole
+    return `${tag}${day.format(at)} ${(form === 'seconds' ? seconds : short).format(at)}`
+  })
+}
 
 export const count = (value: number): string => value.toLocaleString('en')
 /** A number with its noun: "1 row", "2 rows". */

@@ -26,6 +26,7 @@ before(async () => {
   exchanger = await startTestExchanger({ tls: true })
   dns.set('there.test', 'MX', ['10 mx.there.test'])
   dns.set('mx.there.test', 'A', ['127.0.0.1'])
+  dns.set('free.test', 'MX', ['10 mx.there.test'])
   mkdirSync(join(folder, 'conf'))
   writeFileSync(
     config,
@@ -189,6 +190,8 @@ describe('usage', () => {
     ['an unknown shell', 'completion', 'csh'],
     ['neither an id nor --all', 'queue', 'retry'],
     ['an id and --all', 'queue', 'retry', 'x', '--all'],
+    ['an id and --lane', 'queue', 'hold', 'x', '--lane', 'there.test'],
+    ['neither an id nor --lane', 'queue', 'release'],
   ] as [string, ...string[]][])
     test(`${what} is wrong usage`, async () => {
       const said = await commands.misused(...argv)
@@ -542,7 +545,7 @@ describe('queue and send', () => {
       ['drop', 'x'],
     ])
       assert.match(await commands.fails('queue', ...argv), /\bx\b/)
-    assert.deepEqual(await commands.json('queue', 'retry', '--all'), { retried: 0 })
+    assert.deepEqual(await commands.json('queue', 'retry', '--all'), { retried: 0, on_hold: 0 })
   })
 
   test('send delivers without a server and shows the dialogue', async () => {
@@ -599,16 +602,82 @@ describe('queue and send', () => {
 
     await commands.json('queue', 'hold', id)
     assert.equal((await state())['status'], 'held')
-    assert.deepEqual(await commands.json('queue', 'retry', '--all'), { retried: 0 })
+    assert.deepEqual(await commands.json('queue', 'retry', '--all'), { retried: 0, on_hold: 0 })
     await commands.fails('queue', 'hold', id)
     await commands.json('queue', 'release', id)
     assert.equal((await state())['status'], 'queued')
-    assert.deepEqual(await commands.json('queue', 'retry', id), { retried: 1 })
+    assert.deepEqual(await commands.json('queue', 'retry', id), { retried: 1, on_hold: 0 })
     assert.ok(Date.parse(String((await state())['next_attempt_at'])) <= Date.now())
     await commands.json('queue', 'drop', id)
     assert.deepEqual(await commands.json('queue', 'list'), [])
     assert.equal((await commands.json('queue', 'show', id)).status, 'failed')
     await commands.fails('queue', 'drop', id)
+  })
+
+  test('a receiving domain on hold: every command says so, none promises an attempt, and it is let go', async () => {
+    exchanger.script = { tls: true, answer: (line) => (line.startsWith('RCPT') ? '451 4.7.1 Later' : undefined) }
+    const { id } = JSON.parse((await commands.run(['--json', ...send('held@There.test')])).stdout)
+    const other = JSON.parse((await commands.run(['--json', ...send('free@free.test')])).stdout)
+    exchanger.script = { tls: true }
+    const lane = ['--lane', 'THERE.test']
+    const run = async (...argv: string[]): Promise<string> => {
+      const { code, stderr, stdout } = await commands.run(['queue', ...argv])
+      assert.equal(code, 0, stderr)
+      return stdout
+    }
+    assert.match(await run('hold', ...lane), /there\.test is on hold: 1 recipient waiting, and new mail waits too/)
+    const [shown] = (await commands.json<Record<string, unknown>[]>('queue', 'lanes')).filter(({ hold }) => hold)
+    assert.partialDeepStrictEqual(shown, {
+      domain: 'there.test',
+      hold: true,
+      queued: 1,
+      active: 0,
+      held: 0,
+      held_by: [],
+    })
+    assert.match(await run('lanes'), /there\.test +on hold +1 /)
+    assert.match(await run('list'), /held@there\.test +queued +1 +on hold[\s\S]*there\.test +on hold +1 /)
+    assert.match(await run('show', id), /queued, 1 attempt, not tried while mail for its domain is on hold/)
+    assert.equal((await commands.json('queue', 'show', id)).recipients[0].on_hold, true)
+    assert.equal((await commands.json('queue', 'show', other.id)).recipients[0].on_hold, false)
+
+    assert.deepEqual(await commands.json('queue', 'retry', id), { retried: 0, on_hold: 1 })
+    for (const which of [[id], lane]) {
+      const said = await run('retry', ...which)
+      assert.doesNotMatch(said, /within a second/)
+      assert.match(said, /1 recipient at there\.test not tried: [^"]*"postrider queue release --lane there\.test"/)
+    }
+    assert.deepEqual(await commands.json('queue', 'retry', '--all'), { retried: 1, on_hold: 1 })
+    const all = await run('retry', '--all')
+    assert.match(all, /^1 recipient due now;[^\n]*\n1 recipient at there\.test not tried/)
+
+    const fresh = await commands.run(['--json', ...send('fresh@there.test')])
+    assert.equal(fresh.code, 1)
+    assert.partialDeepStrictEqual(JSON.parse(fresh.stdout).recipients[0], {
+      status: 'queued',
+      attempts: 0,
+      on_hold: true,
+    })
+    await commands.json('queue', 'drop', JSON.parse(fresh.stdout).id)
+    assert.match(await run('release', ...lane), /no longer on hold: 1 recipient waiting/)
+    assert.match(await commands.fails('queue', 'release', ...lane), /there\.test is not on hold/)
+    assert.deepEqual(await commands.json('queue', 'retry', id), { retried: 1, on_hold: 0 })
+    assert.match(await commands.fails('queue', 'hold', '--lane', 'no domain'), /"no domain" is not a receiving domain/)
+    assert.partialDeepStrictEqual(await commands.json('queue', 'drop', ...lane), { domain: 'there.test', queued: 0 })
+    assert.equal((await commands.json('queue', 'show', id)).status, 'failed')
+    assert.match(await commands.fails('queue', 'drop', ...lane), /No mail for there\.test waits/)
+    await commands.json('queue', 'drop', other.id)
+    // A mail that is held by itself goes with its domain.
+    exchanger.script = { tls: true, answer: (line) => (line.startsWith('RCPT') ? '451 4.7.1 Later' : undefined) }
+    const again = JSON.parse((await commands.run(['--json', ...send('held@there.test')])).stdout)
+    exchanger.script = { tls: true }
+    await commands.json('queue', 'hold', again.id)
+    await commands.json('queue', 'hold', ...lane)
+    assert.match(await run('release', again.id), /released\.\nAt there\.test mail for it is on hold until/)
+    await commands.json('queue', 'hold', again.id)
+    await commands.json('queue', 'release', ...lane)
+    assert.equal((await commands.json('queue', 'show', again.id)).recipients[0].status, 'queued')
+    await commands.json('queue', 'drop', again.id)
   })
 
   test('what cannot be sent is said in a sentence', async () => {

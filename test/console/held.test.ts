@@ -37,6 +37,18 @@ test('mail that a paused campaign holds says so, and is not released but by its 
   const { text } = await ann.open('/queue')
   assert.match(text, new RegExp(`held by the campaign\\s+<a href="/campaigns/${campaign}">Spring</a>\\s+\\(paused\\)`))
   assert.doesNotMatch(text, />Release</)
+  // The commands say the same.
+  const { commands } = postrider
+  const say = async (...argv: string[]): Promise<string> => (await commands.run(['queue', ...argv])).stdout
+  for (const name of ['list', 'lanes'])
+    assert.match(await say(name), /1 recipient at held\.test held by the campaign Spring of ann@owner\.test \(paused\)/)
+  const [{ id }] = await commands.json<[{ id: string }]>('queue', 'list')
+  assert.match(await say('show', id), /: held, 0 attempts, by the campaign Spring, which is paused/)
+  assert.match(
+    await commands.fails('queue', 'retry', id),
+    /held by the campaign Spring, which is paused; it goes on with it/,
+  )
+  assert.match(await say('release', id), /released\.\nA running server holds the mail again for the campaign Spring/)
 })
 
 test('what a lane learned is shown while it is remembered, also when its queue is empty (D64)', async (t) => {
@@ -73,14 +85,11 @@ test('what a lane learned is shown while it is remembered, also when its queue i
   )
   assert.match(text, />Hold</)
   assert.doesNotMatch(text, />Try now<|>Fail now</)
-  const shown = (await commands.json('queue', 'lanes')) as { domain: string; campaigns: boolean; waiting: number }[]
+  const shown = (await commands.json('queue', 'lanes')) as { domain: string; queued: number; connections: number }[]
   assert.deepEqual(
-    shown.filter(({ domain }) => domain === 'command.test').map(({ campaigns, waiting }) => [campaigns, waiting]),
-    [
-      [false, 0],
-      [true, 0],
-    ],
+    shown.filter(({ domain }) => domain === 'command.test').map(({ connections, queued }) => [connections, queued]),
+    [[2, 0]],
   )
   for (const name of ['list', 'lanes'])
-    assert.match((await commands.run(['queue', name])).stdout, /command\.test +campaigns +empty +2 +1\.5/)
+    assert.match((await commands.run(['queue', name])).stdout, /command\.test +- +empty +0 +0 +- +2 +1\.5/)
 })

@@ -246,6 +246,20 @@ test('a chart shows the hours of the reader, and seven days are seven bars (D138
   const [here, there] = [await hours('UTC'), await hours('Asia/Tokyo')]
   assert.notEqual(here, there)
   assert.equal(await hours('Nowhere/Land'), here)
+  // Lists say the same zone as charts, also where no script writes the times again.
+  const times = async (zone: string): Promise<string[]> => {
+    guest.cookies.set('tz', encodeURIComponent(zone))
+    const { text } = await guest.open('/mail')
+    assert.match(text, new RegExp(`Times are in ${zone === 'Nowhere/Land' ? 'UTC' : zone}\\.`))
+    return [...text.matchAll(/<time datetime="([^"]+)"[^>]*>([^<]+)</g)].flatMap(([, iso, shown]) => [iso!, shown!])
+  }
+  const [iso] = await times('UTC')
+  const [, hour] = /T(\d\d):/.exec(iso!)!
+  assert.match((await times('UTC'))[1]!, new RegExp(` ${hour}:\\d\\d$`))
+  assert.match((await times('Nowhere/Land'))[1]!, new RegExp(` ${hour}:\\d\\d$`))
+  const tokyo = String((Number(hour) + 9) % 24).padStart(2, '0')
+  assert.match((await times('Asia/Tokyo'))[1]!, new RegExp(` ${tokyo}:\\d\\d$`))
+  assert.equal((await times('Asia/Tokyo'))[0], iso)
   const days = (await guest.open('/?period=7d')).text
   assert.equal([...days.matchAll(/data-tip="/g)].length, 7)
 })

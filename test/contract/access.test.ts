@@ -615,8 +615,9 @@ test('a token’s requests are counted, told, and refused above the limit (D8)',
 })
 
 test('every answer to a known token carries the rate headers (D8)', async () => {
+  await using limited = await startWire({ domains: ['here.test'], config: { api: { rate_limit: 20 } } })
   const headers = { accept: `${JSON_API};charset=utf-8` }
-  const [mail] = await wire.mails(1)
+  const [mail] = await limited.mails(1)
   const found = await outcomes(
     [
       ['200', 'GET', '/domains', {}],
@@ -630,12 +631,21 @@ test('every answer to a known token carries the rate headers (D8)', async () => 
     ] as [string, string, string, Ask][],
     ([status]) => status,
     async ([, method, path, more]) => {
-      const answer = await ask(method, path, more)
+      const answer = await limited.ask(method, path, more)
       const names = ['ratelimit-limit', 'ratelimit-remaining', 'ratelimit-reset']
       return [answer.status, names.every((name) => /^\d+$/.test(answer.headers.get(name) ?? ''))]
     },
   )
   sameOutcomes(found, Object.fromEntries([200, 204, 400, 404, 405, 406, 415, 422].map((each) => [each, [each, true]])))
+})
+
+test('a server without a limit tells none (D8)', async () => {
+  for (const [method, path] of [
+    ['GET', '/domains'],
+    ['GET', '/nothing'],
+    ['PUT', '/domains'],
+  ] as const)
+    for (const [name] of (await ask(method, path)).headers) assert.doesNotMatch(name, /^ratelimit/)
 })
 
 // ---- Large bodies

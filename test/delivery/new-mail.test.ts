@@ -14,7 +14,7 @@ import { startTestAppliance } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
-import { mailsOf } from '../mail/mails.ts'
+import { HOUR, mailsOf } from '../mail/mails.ts'
 
 const { become, post, receiver, tryPost } = mailsOf(() => postrider)
 /** Answers to RCPT by address; "": none. */
@@ -113,6 +113,64 @@ test('a domain whose mail does not get through claims a bounded number; the othe
   rcpt.clear()
   exchanger.cut()
   await until(() => count('active') < 80)
+})
+
+test('a mail that waits in memory for its turn is held and dropped alone; one that is being sent is refused so', async () => {
+  receiver('turn.test')
+  const { store } = postrider.appliance.deps
+  // As many as there are connections to the domain, and each gets no answer.
+  const first = Array.from({ length: 20 }, (_, n) => `first${n}@turn.test`)
+  for (const address of first) rcpt.set(address, '')
+  const begun = await Promise.all(first.map((to) => post({ to })))
+  await until(() => exchanger.commands.filter((line) => /RCPT.*<first\d+@turn/.test(line)).length === 20 || undefined)
+  const [held, dropped, kept] = [
+    await post({ to: 'held@turn.test', cc: 'copy@turn.test' }),
+    await post({ to: 'dropped@turn.test' }),
+    await post({ to: 'kept@turn.test' }),
+  ]
+  const all = ['held@turn.test', 'copy@turn.test', 'dropped@turn.test', 'kept@turn.test']
+  for (const address of all) await until(() => deliveryTo(address)!.status === 'active' || undefined, address)
+  const act = (id: string, on: string) => postrider.api('POST', `/outbound-emails/${id}/${on}`)
+  assert.equal((await act(held, 'hold')).status, 202)
+  assert.equal((await act(dropped, 'drop')).status, 202)
+  for (const address of ['held@turn.test', 'copy@turn.test']) {
+    const { attempts, leased_until, status } = deliveryTo(address)!
+    assert.deepEqual([status, attempts, leased_until], ['held', 0, null])
+  }
+  assert.deepEqual([deliveryTo('dropped@turn.test')!.status, deliveryTo('dropped@turn.test')!.attempts], ['failed', 0])
+  await become(dropped, 'failed')
+  for (const on of ['hold', 'drop', 'retry']) {
+    const refused = await act(begun[0]!, on)
+    assert.equal(refused.status, 422)
+    assert.match(refused.body.errors[0].detail, /being delivered now; it can be moved when this attempt has ended/)
+  }
+  // A command cannot reach the memory of the server: it says when it can.
+  const said = await postrider.commands.fails('queue', 'hold', kept)
+  assert.match(said, /next in the memory of the server[^"]*"postrider queue hold --lane turn\.test"/)
+  await postrider.commands.json('queue', 'hold', '--lane', 'turn.test')
+  postrider.appliance.engine.ring()
+  await until(() => deliveryTo('kept@turn.test')!.status === 'queued')
+  await postrider.commands.json('queue', 'hold', kept)
+  await postrider.api('POST', '/lanes/turn.test/release')
+  // What was held by itself is released with its domain.
+  assert.equal((await act(held, 'hold')).status, 202)
+  rcpt.clear()
+  exchanger.cut()
+  postrider.appliance.engine.ring()
+  postrider.clock.leap(HOUR)
+  await become(kept, 'delivered')
+  for (const address of ['held@turn.test', 'dropped@turn.test']) assert.equal(heardBy(address).length, 0, address)
+  await act(held, 'release')
+  await become(held, 'delivered')
+  assert.equal(heardBy('copy@turn.test').length, 1)
+  // What they took up is free again.
+  assert.equal(
+    store.one(raw<{ n: number }>(`select count(*) as n from deliveries where lane = 'turn.test' and status = 'active'`))
+      .n,
+    0,
+  )
+  const claims = await claimsDuring(async () => become(await post({ to: 'last@turn.test' }), 'delivered'))
+  assert.equal(claims, 0)
 })
 
 test('a lane claims nothing new while it is held, paused or at its pace, or while other mail is due or its provider is full', () => {

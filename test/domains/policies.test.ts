@@ -1,7 +1,8 @@
 // What a domain asks of others: its MTA-STS policy for mail that it receives (RFC 8461), its DMARC policy, and the
 // records that are advised (D78).
 import assert from 'node:assert/strict'
-import { writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { DAY, systemClock } from '../../src/base/clock.ts'
@@ -12,7 +13,9 @@ import { judgeDmarc, reportsTo, withPolicy } from '../../src/domains/dmarc.ts'
 import { judgeRecipient } from '../../src/inbound/recipients.ts'
 import { setStsMode, stsRecord } from '../../src/domains/inbound-sts.ts'
 import { Shelf } from '../../src/acme/certificate-files.ts'
+import { SELF_MADE } from '../../src/acme/certificates.ts'
 import { db } from '../../src/store/query.ts'
+import { Commands } from '../commands/command.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { ofFile } from '../kit/of-file.ts'
 
@@ -255,4 +258,44 @@ test('reports of DMARC and TLS go to an address that this server takes, in the s
     judgeDmarc('none', null, reportsTo({ name: 'here.test', mail_from_prefix: 'bounce' })).value,
     'v=DMARC1; p=none; rua=mailto:postmaster@bounce.here.test;',
   )
+})
+
+test('no command makes a certificate or a key that the server needs; what is there is shown (D122)', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'postrider-makes-none-'))
+  const [dataDir, file] = [join(folder, 'data'), join(folder, 'here.toml')]
+  const commands = new Commands(folder, ['--config', file])
+  t.after(async () => {
+    await commands.close()
+    rmSync(folder, { recursive: true })
+  })
+  const configured = (more: string): void =>
+    writeFileSync(
+      file,
+      `hostname = "mx.here.test"\ndata_dir = ${JSON.stringify(dataDir)}\n[dns]\nservers = ["127.0.0.1:1"]\n${more}`,
+    )
+  const made = (): string[] => readdirSync(dataDir).filter((name) => /\.pem|^acme$/.test(name))
+  const tlsa = async (): Promise<number> => {
+    const { records } = await commands.json('domain', 'records', 'here.test')
+    return records.filter(({ record_type }: { record_type: string }) => record_type === 'TLSA').length
+  }
+  configured('')
+  await commands.json('user', 'add', 'ann@owner.test')
+  await commands.json('domain', 'add', 'here.test', '--user', 'ann@owner.test')
+  for (const more of [
+    '',
+    '[acme]\nenabled = true\n',
+    `[tls]\ncert = ${JSON.stringify(join(folder, 'none.pem'))}\nkey = ${JSON.stringify(join(folder, 'none.key'))}\n`,
+  ]) {
+    configured(more)
+    assert.equal(await tlsa(), 0, more)
+    await commands.json('domain', 'show', 'here.test')
+    const { warnings } = await commands.json('domain', 'sts', 'here.test', '--mode', 'testing')
+    assert.match(warnings[0], /There is no certificate for mta-sts\.here\.test/)
+    assert.deepEqual(made(), [], more)
+  }
+  const { cert, key } = makeCertificate('mx.here.test', Date.now())
+  writeFileSync(join(dataDir, SELF_MADE), cert + key)
+  configured('[acme]\nenabled = true\n')
+  assert.equal(await tlsa(), 1)
+  assert.deepEqual(made(), [SELF_MADE])
 })

@@ -231,7 +231,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       assert.equal(put.recipients[0]!.smtp_code, 451)
       assert.equal(put.recipients[0]!.enhanced_code, '4.7.1')
       assert.match(put.recipients[0]!.response!, /Greylisted, please try again later/)
-      assert.deepEqual(await postrider.json('queue', 'retry', id), { retried: 1 })
+      assert.deepEqual(await postrider.json('queue', 'retry', id), { retried: 1, on_hold: 0 })
       const done = await postrider.settled(id, ({ status }) => status !== 'queued')
       assert.equal(done.status, 'delivered')
       assert.equal(done.recipients[0]!.attempts, 2)
@@ -296,7 +296,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       const { port } = main
       const up = await receivingPostfix({ domains: ['down.example'], listen: { address: '127.0.0.9', port } }).start()
       try {
-        assert.deepEqual(await postrider.json('queue', 'retry', mail.id), { retried: 1 })
+        assert.deepEqual(await postrider.json('queue', 'retry', mail.id), { retried: 1, on_hold: 0 })
         // "Try a mail again now": what the queue means to wait for by itself does not count.
         const done = await postrider.settled(mail.id, ({ status }) => status !== 'queued', 8000)
         assert.equal(done.status, 'delivered')

@@ -764,6 +764,11 @@ test('a text part is made from the html when none is given (html-to-text)', asyn
   assert.match(parsed.text!, /link.*https:\/\/x\.test\/y/s)
   assert.doesNotMatch(parsed.text!, /no\(\)|p\{\}|<b>|cid:/)
   assert.equal(shown['text'], null, 'the record keeps what was sent')
+  for (const text of ['', ' \r\n\t']) {
+    const blank = await deliver({ html, text })
+    assert.equal(blank.parsed.text, parsed.text)
+    assert.equal(blank.shown['text'], text, 'the record keeps what was sent')
+  }
   const given = await deliver({ html, text: 'own words' })
   assert.equal(given.parsed.text?.trimEnd(), 'own words')
 })

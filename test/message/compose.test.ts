@@ -535,7 +535,7 @@ test('fields of ours cannot be used to smuggle another', () => {
   assert.ok(!names.includes('sender'))
 })
 
-test('a body that shows nothing has no part: html "" is text alone, text "" is made from the html', async () => {
+test('a body that shows nothing has no part: html "" is text alone, text "", or of blanks, is made from the html', async () => {
   const file = { filename: 'a.png', contentType: 'image/png', contentId: 'a', disposition: 'inline' as const }
   const attachments = [{ ...file, bytes: () => Buffer.from('file') }]
   for (const html of ['', ' \r\n\t', '\u00a0\ufeff']) {
@@ -550,6 +550,7 @@ test('a body that shows nothing has no part: html "" is text alone, text "" is m
     const both = await simpleParser(whole({ ...model, html, attachments }))
     assert.deepEqual([both.text?.trim(), both.html, both.attachments.length], ['Hello', false, 1])
   }
-  for (const text of ['', ' \n']) assert.equal((await simpleParser(whole({ ...model, text }))).text?.trim(), 'Hello')
+  for (const text of ['', ' \n', '\u00a0\t'])
+    assert.equal((await simpleParser(whole({ ...model, text }))).text?.trim(), 'Hello')
   assert.doesNotMatch(whole({ ...model, html: '', text: null }), /multipart|text\/html/)
 })

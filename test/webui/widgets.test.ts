@@ -1,7 +1,8 @@
 // The pieces of pages (D138): tables, times and figures.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { figures, percent, table, time, timeUntil } from '../../src/webui/widgets.ts'
+import { html } from 'hono/html'
+import { exactTime, figures, inZone, percent, table, time, timeUntil } from '../../src/webui/widgets.ts'
 
 const text = async (part: unknown): Promise<string> => String(await part)
 const looks = (shown: string): string[] =>
@@ -36,6 +37,24 @@ test('a table without rows says what is next', async () => {
 
 test('what strangers wrote stays text in a cell', async () => {
   assert.match(await text(table('x', ['To'], [['<b>"a" & b']], '')), /&lt;b&gt;&quot;a&quot; &amp; b/)
+})
+
+test('times of a page are written in a zone, across midnight and summer time; nothing else is touched', async () => {
+  const row = async (iso: string) =>
+    String(
+      await html`<p>${'<time datetime="2026-07-04T23:06:07Z" title="" data-form="short">x</time>'}</p>
+        ${time(iso)}`,
+    )
+  const shown = inZone(await row('2026-07-04T23:06:07.890Z'), 'Europe/Berlin')
+  assert.match(shown, />5 Jul 01:06<\/time/)
+  assert.match(shown, /datetime="2026-07-04T23:06:07\.890Z" title="2026-07-04T23:06:07\.890Z"/)
+  assert.match(shown, /&gt;x&lt;\/time&gt;/)
+  assert.match(inZone(await row('2026-01-04T23:06:07.890Z'), 'Europe/Berlin'), />5 Jan 00:06<\/time/)
+  assert.match(inZone(String(await exactTime('2026-01-04T22:06:07.890Z')), 'Europe/Berlin'), />4 Jan 23:06:07<\/time/)
+  for (const odd of ['', 'x', '$&']) {
+    const page = await row(odd)
+    assert.equal(inZone(page, 'Asia/Tokyo'), page)
+  }
 })
 
 test('a time is short; the whole of it is its title and its datetime', async () => {

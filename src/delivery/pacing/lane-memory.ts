@@ -5,7 +5,7 @@ import type { Log } from '../../base/log.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
 import { db } from '../../store/query.ts'
 import type { RowOf } from '../../schema/tables.ts'
-import { domainOf, isBulk } from '../../message/lane-names.ts'
+import { domainOf } from '../../message/lane-names.ts'
 
 export type LearnedLane = RowOf<'learned_lanes'>
 
@@ -39,12 +39,6 @@ export function learnedOf(learned: readonly LearnedLane[], domain: string): Omit
     paused_until: of('paused_until').reduce<number | null>((most, until) => Math.max(most ?? 0, until), null),
   }
 }
-
-/** The name of a lane in the form for people. */
-export const shownLane = ({ lane }: LearnedLane): { domain: string; campaigns: boolean } => ({
-  domain: domainOf(lane),
-  campaigns: isBulk(lane),
-})
 
 export class LaneMemory {
   readonly #deps: { store: Store; clock: Clock; log: Log }

@@ -7,7 +7,7 @@ import { storedDigest } from '../../store/digests.ts'
 import { db, raw, sql, statement, type Query } from '../../store/query.ts'
 import { deliveryMachine } from '../../states/delivery.ts'
 import type { Queue } from '../../store/due.ts'
-import { moveAll, takeAll } from '../../store/move.ts'
+import { move, moveAll, takeAll } from '../../store/move.ts'
 import { signingKeyOf } from '../../domains/keys.ts'
 import { messageIdOf } from '../../message/identity.ts'
 import type { Delivery } from '../results/settle.ts'
@@ -243,6 +243,12 @@ export const releaseLapsed = (store: Store, now: number): Promise<number> =>
 
 /** At start: releases the deliveries that an ended process had claimed. Returns how many. */
 export const releaseAll = (store: Store, now: number): Promise<number> => store.write((tx) => lapse(tx, 'true', now))
+
+/** Puts claimed deliveries that were not tried back into the queue: the attempt does not count. */
+export function unclaim(tx: Tx, deliveries: readonly Delivery[], now: number): void {
+  for (const { attempts, key } of deliveries)
+    move(tx, deliveryMachine, key, 'lapse', { leased_until: null, next_attempt_at: now, attempts: attempts - 1 })
+}
 
 const lapse = (tx: Tx, where: string, now: number, ...parameters: number[]): number =>
   moveAll(tx, deliveryMachine, 'lapse', {

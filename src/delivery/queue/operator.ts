@@ -6,6 +6,9 @@ import type { Reader, Store, Tx } from '../../store/database.ts'
 import { move } from '../../store/move.ts'
 import { db, raw, sql } from '../../store/query.ts'
 import { bulkLane, domainOf } from '../../message/lane-names.ts'
+import { heldLanes, holdLane } from './holds.ts'
+import { unclaim } from './claim.ts'
+import { firstOf, type MailTransaction } from './transaction.ts'
 import { emit, moveEmail, type Delivery, type EmailKeys } from '../results/settle.ts'
 
 export interface QueuedMail {
@@ -17,6 +20,10 @@ export interface QueuedMail {
   status: string
   created_at: number
   deliveries: Delivery[]
+  /** The name of the mail's campaign while that is paused: its mail is held until it goes on. */
+  paused_campaign: string | null
+  /** The receiving domains that the operator holds: their queued mail is not tried. */
+  holds: ReadonlySet<string>
 }
 
 const MAX_LISTED = 1000
@@ -35,6 +42,8 @@ const COLUMNS = [
   'e.message_id',
   'c.from_address',
   'c.subject as campaign_subject',
+  'c.name as campaign_name',
+  'c.status as campaign_status',
   'c.test_mode',
   'p.email as contact_email',
   'p.name as contact_name',
@@ -42,10 +51,12 @@ const COLUMNS = [
   'd.name as domain',
 ] as const
 
-type OperatorRow = Omit<QueuedMail, 'deliveries'> & {
+type OperatorRow = Omit<QueuedMail, 'deliveries' | 'holds' | 'paused_campaign'> & {
   key: number
   from_address: string | null
   campaign_subject: string | null
+  campaign_name: string | null
+  campaign_status: string | null
   test_mode: number | null
   contact_email: string | null
   contact_name: string | null
@@ -80,7 +91,8 @@ export function findMails(reader: Reader, { address, domain, since = 0 }: Sought
     .orderBy('e.key', 'desc')
     .limit(MAX_LISTED)
   if (domain !== undefined) found = found.where('d.name', '=', domain)
-  return reader.all(found).map((row) => withDeliveries(reader, row))
+  const holds = heldLanes(reader)
+  return reader.all(found).map((row) => withDeliveries(reader, row, holds))
 }
 
 /** Emails that still have an undecided recipient, oldest first, of one sending domain or of all. */
@@ -96,9 +108,10 @@ export function listQueue(reader: Reader, domain?: string): QueuedMail[] {
     )
     .orderBy('e.key')
     .limit(MAX_LISTED)
+  const holds = heldLanes(reader)
   return reader
     .all(domain === undefined ? waiting : waiting.where('d.name', '=', domain))
-    .map((row) => withDeliveries(reader, row))
+    .map((row) => withDeliveries(reader, row, holds))
 }
 
 /** One email with its recipients, by its id; undefined when there is none. */
@@ -112,15 +125,17 @@ export function showQueued(reader: Reader, id: string): QueuedMail | undefined {
       .select(COLUMNS)
       .where('e.id', '=', id),
   )
-  return row && withDeliveries(reader, row)
+  return row && withDeliveries(reader, row, heldLanes(reader))
 }
 
-function withDeliveries(reader: Reader, row: OperatorRow): QueuedMail {
-  const { key, domain, from_address, campaign_subject, ...rest } = row
+function withDeliveries(reader: Reader, row: OperatorRow, holds: ReadonlySet<string>): QueuedMail {
+  const { key, domain, campaign_name, campaign_status, campaign_subject, from_address, ...rest } = row
+  const paused_campaign = campaign_status === 'paused' ? campaign_name : null
   const { contact_email: email, contact_name: name, custom_fields, test_mode, ...mail } = rest
   const campaign = campaign_subject === null ? undefined : { from_address, subject: campaign_subject }
   const to = taggedOf({ email, name, custom_fields }, { test_mode, to: mail.to })
-  return { ...mail, ...identityOf(mail, campaign, domain, to), deliveries: deliveriesOf(reader, [key]) }
+  const deliveries = deliveriesOf(reader, [key])
+  return { ...mail, ...identityOf(mail, campaign, domain, to), paused_campaign, deliveries, holds }
 }
 
 export function deliveriesOf(reader: Reader, emailKeys: readonly number[]): Delivery[] {
@@ -148,7 +163,7 @@ export function retryNow({ store, clock }: { store: Store; clock: Clock }, id: s
 }
 
 /** Makes all mail that waits for a receiving domain due now. Returns the number of deliveries. */
-export function retryLane({ store, clock }: { store: Store; clock: Clock }, domain: string): Promise<number> {
+function retryLane({ store, clock }: { store: Store; clock: Clock }, domain: string): Promise<number> {
   const due = db
     .updateTable('deliveries')
     .set({ next_attempt_at: clock.now() })
@@ -163,7 +178,7 @@ type OperatorMove = DeliveryMove & ('hold' | 'release' | 'drop')
 const AT_ONCE = 100
 
 /** Releases or drops every undecided recipient of a receiving domain, some mails at a time. Returns how many moved. */
-export async function moveLane(
+async function moveLane(
   { store, clock }: { store: Store; clock: Clock },
   domain: string,
   on: OperatorMove & ('release' | 'drop'),
@@ -189,6 +204,22 @@ export async function moveLane(
   return moved
 }
 
+/** What the operator does to all mail for a receiving domain. Returns how many recipients moved or became due. */
+export const LANE_ACTIONS = {
+  hold: async (deps, domain) => {
+    await holdLane(deps, domain, true)
+    return 0
+  },
+  release: async (deps, domain) => {
+    await holdLane(deps, domain, false)
+    return moveLane(deps, domain, 'release')
+  },
+  retry: retryLane,
+  drop: (deps, domain) => moveLane(deps, domain, 'drop'),
+} satisfies Record<string, (deps: { store: Store; clock: Clock }, domain: string) => Promise<number>>
+
+export type LaneAction = keyof typeof LANE_ACTIONS
+
 const movedEmail = db
   .selectFrom('outbound_emails')
   .select(['key', 'user_key', 'domain_key', 'campaign_key', 'agent_id'])
@@ -203,6 +234,21 @@ export function moveQueued(
     const email = tx.first(movedEmail.where('id', '=', id))
     return email ? moveMail(tx, email, on, clock.now()) : 0
   })
+}
+
+/** What the operator does to a mail that a process has claimed and not begun to send. */
+export type ClaimedMove = OperatorMove & ('hold' | 'drop')
+
+/** Ends the claim of a mail that waits for its turn, and moves its recipients. Returns how many moved. */
+export function moveClaimed(
+  tx: Tx,
+  { deliveries, email }: Pick<MailTransaction, 'deliveries' | 'email'>,
+  on: ClaimedMove,
+  now: number,
+): number {
+  unclaim(tx, deliveries, now)
+  const found = tx.first(movedEmail.where('key', '=', email.key))
+  return found ? moveMail(tx, found, on, now, domainOf(firstOf({ deliveries }).lane)) : 0
 }
 
 /** Moves the undecided recipients of one mail; with `domain` only those at this receiving domain. */

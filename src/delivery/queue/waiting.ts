@@ -29,13 +29,6 @@ interface WaitingCount {
   next: number | null
 }
 
-/** How many undecided recipients each lane has; a lane without any is left out. */
-export function waitingByLane(reader: Reader): Map<string, number> {
-  const lanes = new Map<string, number>()
-  for (const { lane, times } of reader.all(raw<WaitingCount>(COUNTED))) lanes.set(lane, (lanes.get(lane) ?? 0) + times)
-  return lanes
-}
-
 /** Every receiving domain with undecided mail, and those in `also`; the domains with most mail first. */
 export function waitingLanes(reader: Reader, also: Iterable<string>, most: number): WaitingLane[] {
   const lanes = new Map<string, WaitingLane>()

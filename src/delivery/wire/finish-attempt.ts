@@ -8,6 +8,7 @@ import { deliveryMachine } from '../../states/delivery.ts'
 import type { Store, Tx } from '../../store/database.ts'
 import { move } from '../../store/move.ts'
 import { emailOf, type EmailKeys } from '../results/settle.ts'
+import { unclaim } from '../queue/claim.ts'
 import type { MailTransaction, Withdrawal } from '../queue/transaction.ts'
 import { pairs } from '../../base/lists.ts'
 
@@ -78,9 +79,7 @@ export const withdraw = ({ clock, store }: ConcludeDeps, withdrawal: Withdrawal)
 export async function putBack({ clock, store }: ConcludeDeps, waiting: readonly MailTransaction[]): Promise<void> {
   const now = clock.now()
   await store.write((tx) => {
-    for (const { deliveries } of waiting)
-      for (const { attempts, key } of deliveries)
-        move(tx, deliveryMachine, key, 'lapse', { leased_until: null, next_attempt_at: now, attempts: attempts - 1 })
+    for (const { deliveries } of waiting) unclaim(tx, deliveries, now)
   })
 }
 

@@ -189,7 +189,7 @@ export const MCP_TOOLS: readonly McpTool[] = [
       name: z.string().describe('What the campaign is called'),
       subject: z.string().describe('The subject, with merge tags'),
       body_html: z.string().describe('The HTML body, with merge tags'),
-      body_text: z.string().optional().describe('The plain text body; made from the HTML when absent'),
+      body_text: z.string().optional().describe('The plain text body; made from the HTML when absent or blank'),
       from_address: address.optional(),
     },
     output: { type: 'campaigns', form: 'one' },
