@@ -16,6 +16,7 @@ export const ENTRIES: Record<string, string> = {
   'reader.mjs': 'src/inbound/reader.ts',
   'apart-worker.mjs': 'src/webui/apart-worker.ts',
   'list-worker.mjs': 'src/lists/list-worker.ts',
+  'source-worker.mjs': 'src/mail/source-worker.ts',
 }
 
 // CommonJS dependencies ask for builtins through require, which an ES module does not have. The main module of an

@@ -12,6 +12,7 @@ import { withFooter } from '../message/footer.ts'
 import type { CampaignRecipient, CampaignTemplate } from '../message/campaign.ts'
 import { returnPathToken, unsubscribeLocalPart } from '../message/return-path.ts'
 import { textOfValue } from '../message/template.ts'
+import type { UnsignedJob } from '../message/unsigned.ts'
 import { settleBulk, settlePage, withdraw } from '../mail/bulk.ts'
 import { claimBulk } from '../delivery/queue/claim.ts'
 import { damaged } from '../delivery/wire/intact.ts'
@@ -185,6 +186,16 @@ export class CampaignLetters implements MailSource {
     }
   }
 
+  /**
+   * What a mail is composed from, whether or not it may still be sent; undefined when its campaign is gone. Its link to
+   * unsubscribe does nothing: who only reads the mail must not unsubscribe the recipient by a click.
+   */
+  unsigned(work: Pick<MailTransaction, 'deliveries' | 'email'>): UnsignedJob | undefined {
+    const known = this.#know(campaignOf(work))
+    const template = known && this.template(this.#templateName(known.campaign, work.email))
+    return template && { template, recipient: this.#recipient(known.campaign, this.#contactOf(work.email), work, true) }
+  }
+
   unwanted(work: MailTransaction): Verdict | Withdrawal | undefined {
     if (this.#isHalted(campaignOf(work))) return withdrawalOf(work)
     return domainStop(this.#deps.store, work.email)
@@ -196,11 +207,16 @@ export class CampaignLetters implements MailSource {
   }
 
   /** The parts of a mail that only this recipient's mail has. */
-  #recipient(campaign: Campaign, contact: LetterContact | undefined, work: MailTransaction): CampaignRecipient {
+  #recipient(
+    campaign: Campaign,
+    contact: LetterContact | undefined,
+    work: Pick<MailTransaction, 'deliveries' | 'email'>,
+    hidden = false,
+  ): CampaignRecipient {
     const { email } = work
     const { address: to, key } = firstOf(work)
     const mailFrom = `${email.mail_from_prefix}.${email.domain}`
-    const leave = campaign.test_mode === 1 ? undefined : this.#leave(campaign, key, to, mailFrom)
+    const leave = campaign.test_mode === 1 ? undefined : this.#leave(campaign, { delivery: key, to, mailFrom, hidden })
     return {
       to: { ...address(to), name: contact?.name ?? '' },
       messageId: email.message_id,
@@ -253,17 +269,17 @@ export class CampaignLetters implements MailSource {
   /** The unsubscribe links: one https and one mailto URI (RFC 2369, RFC 8058). */
   #leave(
     campaign: Campaign,
-    delivery: number,
-    to: string,
-    mailFrom: string,
+    { delivery, hidden, mailFrom, to }: { delivery: number; to: string; mailFrom: string; hidden: boolean },
   ): { values: Record<string, string>; extra: [string, string][] } {
     const { config, keyring } = this.#deps
-    const url = unsubscribeUrl(keyring, config.http.public_url, {
-      delivery,
-      domain: campaign.domain_key,
-      audience: campaign.audience_key,
-      email: to,
-    })
+    const url = hidden
+      ? `${config.http.public_url}/u/known-to-the-recipient`
+      : unsubscribeUrl(keyring, config.http.public_url, {
+          delivery,
+          domain: campaign.domain_key,
+          audience: campaign.audience_key,
+          email: to,
+        })
     const mailto = `mailto:${unsubscribeLocalPart(keyring, delivery)}@${mailFrom}?subject=unsubscribe`
     return {
       values: { unsubscribe_url: url, unsubscribe_mailto: mailto },
@@ -303,7 +319,8 @@ function readContacts(reader: Reader, keys: readonly (number | null)[]): Map<num
   return new Map(reader.all(contactsByKey({ keys: JSON.stringify(wanted) })).map(({ key, ...row }) => [key, row]))
 }
 
-const campaignOf = ({ email }: MailTransaction): number => must(email.campaign_key, 'The campaign of a mail')
+const campaignOf = ({ email }: Pick<MailTransaction, 'email'>): number =>
+  must(email.campaign_key, 'The campaign of a mail')
 
 const withdrawalOf = (work: MailTransaction): Withdrawal => ({
   putBack: (tx, now) => withdraw(tx, firstOf(work).key, campaignOf(work), now),

@@ -252,13 +252,14 @@ function addFrames(app: Hono, shared: ConsoleParts): void {
     })
 }
 
-/** Files of received mail. */
+/** Files of mail. */
 function addDownloads(app: Hono, shared: ConsoleParts): void {
   const download = async (context: Context, path: string): Promise<Response> => {
     const response = await must(shared, context).download(path)
     if (response.status !== 200) throw refuse('not_found', 'There is nothing here.')
     return response
   }
+  app.get('/mail/:id/raw', (context) => download(context, `/outbound-emails/${context.req.param('id')}/raw`))
   app.get('/inbound/:id/raw', (context) => download(context, `/inbound-emails/${context.req.param('id')}/raw`))
   app.get('/inbound/:id/attachments/:file', (context) =>
     download(context, `/inbound-emails/${context.req.param('id')}/attachments/${context.req.param('file')}`),

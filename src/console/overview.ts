@@ -3,29 +3,22 @@ import { must } from '../base/errors.ts'
 import { passkeysOf } from '../identity/passkeys.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import { button } from '../webui/forms.ts'
-import { firstSteps, type Known } from './first-steps.ts'
+import { firstSteps } from './first-steps.ts'
 import { DAY } from '../base/clock.ts'
+import { attention, LIMITS } from './attention.ts'
 import { html } from 'hono/html'
-import { periodOf, periods } from '../webui/period.ts'
+import { DAYS, periodOf, periods } from '../webui/period.ts'
 import { page } from '../webui/frame.ts'
 import { barChart } from '../webui/chart.ts'
-import { icon } from '../webui/icons.ts'
 import { badge, count, figures, live, percent, table, tile, time, type Html } from '../webui/widgets.ts'
-import { done, lead, type Place } from '../webui/place.ts'
+import { done, type Place } from '../webui/place.ts'
 import { serverState } from '../checks/api.ts'
 import { campaigns } from '../campaigns/api.ts'
 import { domains } from '../domains/api.ts'
 import { statistics } from '../reputation/api-statistics.ts'
-import { webhooks } from '../webhooks/api.ts'
 import { flag, number, objects, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
 type Stats = Thing<typeof statistics>
-
-/** Rates from which on receivers begin to distrust a sender. */
-const LIMITS = {
-  bounce_rate: [0.02, 0.05],
-  complaint_rate: [0.001, 0.003],
-} as const
 
 /** A bar for a rate, with marks where receivers begin to distrust and to refuse. */
 function limits(value: number, [warn, bad]: readonly [number, number], state: string): Html {
@@ -37,69 +30,39 @@ function limits(value: number, [warn, bad]: readonly [number, number], state: st
   </svg>`
 }
 
-const rate = (stats: Stats, name: keyof typeof LIMITS, label: string): Html => {
+const rate = (stats: Stats, name: keyof typeof LIMITS, label: string, since: string): Html => {
   const value = number(stats, name)
   const [warn, bad] = LIMITS[name]
   const state = value >= bad ? 'bad' : value >= warn ? 'waits' : 'good'
   return tile(label, html`<b class="${value < warn ? '' : state}">${percent(value)}</b>`, {
-    to: `/mail?q=${encodeURIComponent(name === 'bounce_rate' ? 'status:bounced' : 'status:complained')}`,
+    to: mailOf(name === 'bounce_rate' ? 'bounced' : 'complained', since),
     note: html`${limits(value, [warn, bad], state)}<span
         >receivers distrust from ${percent(warn)}, refuse from ${percent(bad)}</span
       >`,
   })
 }
 
-/** The rates for which receivers distrust or refuse mail. */
-const rates = (stats: Stats): Html[] =>
-  (['bounce_rate', 'complaint_rate'] as const).flatMap((name) => {
-    const value = number(stats, name)
-    const [warn, bad] = LIMITS[name]
-    if (value < warn) return []
-    const why = name === 'bounce_rate' ? 'bounced: the addresses are old, or were never right' : 'was called spam'
-    const mails = value >= bad ? 'Receivers refuse such senders' : 'Receivers begin to distrust such senders'
-    return [html`${percent(value)} of the mail in this period ${why}. ${mails}. <a href="/receivers">See where</a>`]
-  })
+/** The mail of a period, with a status, as the list shows it. */
+const mailOf = (status: string, since: string): string =>
+  `/mail?q=${encodeURIComponent(`${status === '' ? '' : `status:${status} `}after:${since}`)}`
 
-/** The age from which on a backup is called too old. */
-const OLD_BACKUP = 8 * DAY
-
-/** Problems that a person should look at, each with a link to its page. */
-async function hands(visit: Visit, stats: Stats, { senders, server }: Known): Promise<Html[]> {
-  const [endpoints, stopped] = await Promise.all([
-    visit.get(webhooks, '/webhooks?page%5Bsize%5D=100'),
-    visit.get(campaigns, '/campaigns?filter%5Bstatus%5D=paused,failed&page%5Bsize%5D=10'),
-  ])
-  const found: Html[] = rates(stats)
-  for (const domain of senders)
-    if (text(domain, 'status') !== 'active')
-      found.push(
-        html`<a href="/domains/${text(domain, 'name')}">${text(domain, 'name')}</a> is ${text(domain, 'status')}: it
-          cannot send yet.`,
-      )
-  for (const webhook of endpoints.many)
-    if (
-      text(webhook, 'status') === 'disabled' ||
-      (text(webhook, 'status') === 'active' && number(webhook, 'consecutive_failures') > 0)
-    )
-      found.push(
-        html`The webhook
-          <a href="/webhooks/${webhook.id}">${text(webhook, 'name')}</a>
-          ${text(webhook, 'status') === 'disabled' ? 'is disabled' : 'is failing'}${text(webhook, 'last_failure') === '' ? '.' : `: ${text(webhook, 'last_failure')}`}`,
-      )
-  for (const campaign of stopped.many)
-    found.push(
-      html`The campaign
-        <a href="/campaigns/${campaign.id}">${text(campaign, 'name')}</a>
-        ${text(campaign, 'status') === 'failed' ? 'could not be sent' : 'is paused'}.`,
-    )
-  for (const { check, detail, status } of server ? objects(server, 'findings') : [])
-    if (status !== 'ok') found.push(html`<a href="/server">Server, ${check}</a>: ${detail}`)
-  const backup = Date.parse(server ? text(server, 'last_backup_at') : '')
-  if (visit.now() - backup > OLD_BACKUP)
-    found.push(
-      html`The last backup is ${count(Math.floor((visit.now() - backup) / DAY))} days old. <a href="/server">More</a>`,
-    )
-  return found
+/**
+ * The figures above the chart. "Delivered" is what the chart calls so, by construction: what receivers took. How much
+ * of it bounced later is said beside it.
+ */
+function tiles(visit: Visit, stats: Stats, period: string): Html {
+  const since = `${new Date(visit.now() - DAYS[period]! * DAY).toISOString().slice(0, 16)}Z`
+  const taken = objects(stats, 'series').reduce((sum, { delivered }) => sum + delivered, 0)
+  const later = taken - number(stats, 'delivered')
+  return html`${tile('Sent', count(number(stats, 'sent')), {
+    to: mailOf('', since),
+    note: html`<span>delivered or bounced</span>`,
+  })}
+  ${tile('Delivered', count(taken), {
+    to: mailOf('delivered', since),
+    note: html`<span>taken by the receivers${later > 0 ? `, ${count(later)} bounced later` : ''}</span>`,
+  })}
+  ${rate(stats, 'bounce_rate', 'Bounce rate', since)} ${rate(stats, 'complaint_rate', 'Complaint rate', since)}`
 }
 
 /** How many campaigns the first page names. */
@@ -130,19 +93,19 @@ function chart(visit: Visit, period: string, series: NonNullable<Stats['attribut
       at: series.map(({ at }) => Date.parse(at)),
       series: [
         { name: 'Delivered', tone: 'good', values: series.map(({ delivered }) => delivered) },
-        { name: 'Put off', tone: 'waits', values: series.map(({ deferred }) => deferred) },
-        { name: 'Refused', tone: 'bad', values: series.map(({ refused }) => refused) },
+        { name: 'Waiting', tone: 'waits', values: series.map(({ deferred }) => deferred) },
+        { name: 'Bounced at once', tone: 'bad', values: series.map(({ refused }) => refused) },
       ],
     })}
+    <p class="soft">
+      By the answers of the receivers, recipient by recipient. Delivered: the receiver took it; a bounce that came later
+      counts in the bounce rate. Waiting: it was put off, and is tried again.
+    </p>
     <details>
       <summary>The figures as a table</summary>
-      <p class="soft">
-        By the answers of the receivers, recipient by recipient. A mail that a receiver took counts as delivered here,
-        also when it bounced later.
-      </p>
       ${table(
         'Figures over time',
-        ['From (UTC)', ...figures('Delivered', 'Put off', 'Refused')],
+        ['From (UTC)', ...figures('Delivered', 'Waiting', 'Bounced at once')],
         series.map((each) => [
           each.at.slice(0, 16).replace('T', ' '),
           count(each.delivered),
@@ -181,7 +144,9 @@ export const overview = (deps: Pick<ApiDeps, 'store'>): Place => ({
   path: '/',
   async act(visit) {
     const answer = await sendTest(visit)
-    return answer.one ? lead(visit, `/mail/${answer.one.id}`, 'sent') : show(deps, visit, answer.errors)
+    return answer.one
+      ? visit.say(`/mail/${answer.one.id}`, `A test mail is on its way to ${visit.person.user.email}.`)
+      : show(deps, visit, answer.errors)
   },
   show: (visit) => show(deps, visit),
 })
@@ -202,7 +167,7 @@ async function show(deps: Pick<ApiDeps, 'store'>, visit: Visit, errors: Answer['
   const known = { senders: senders.many, server: state?.one, strong }
   const sandbox = known.server !== undefined && flag(known.server, 'sandbox')
   const [open, steps] = await Promise.all([
-    hands(visit, stats, known),
+    attention(visit, stats, known),
     sandbox ? sandboxPanel(visit) : firstSteps(visit, known),
   ])
   const series = objects(stats, 'series')
@@ -216,20 +181,8 @@ async function show(deps: Pick<ApiDeps, 'store'>, visit: Visit, errors: Answer['
     body: live(
       visit,
       html`${steps}
-        <section class="tiles" aria-label="Figures">
-          ${tile('Sent', count(number(stats, 'sent')), { to: '/mail' })}
-          ${tile('Delivered', count(number(stats, 'delivered')), { to: '/mail?q=status%3Adelivered' })}
-          ${rate(stats, 'bounce_rate', 'Bounce rate')} ${rate(stats, 'complaint_rate', 'Complaint rate')}
-        </section>
-        ${quiet ? html`<div class="empty">No mail in this time.</div>` : chart(visit, period, series)}
-        <h2>What needs attention</h2>
-        ${
-          open.length === 0
-            ? html`<p>Nothing. All is well.</p>`
-            : html`<ul class="attention">
-                ${open.map((each) => html`<li>${icon('warning')} ${each}</li>`)}
-              </ul>`
-        }
+        <section class="tiles" aria-label="Figures">${tiles(visit, stats, period)}</section>
+        ${quiet ? html`<div class="empty">No mail in this time.</div>` : chart(visit, period, series)} ${open}
         ${newest(latest.many)}`,
     ),
   })

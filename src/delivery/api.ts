@@ -18,6 +18,11 @@ const rowOf = ({ next, ...lane }: ShownLane, index: number) => ({
   next_attempt_at: next,
 })
 
+/** Whether the domain of a lane, or the last answer about its mail, holds the words; empty words fit all. */
+const fits = ({ store }: ApiDeps, { domain }: ShownLane, words: string): boolean =>
+  words === '' ||
+  [domain, lastResponse(store, domain) ?? ''].some((text) => text.toLowerCase().includes(words.toLowerCase()))
+
 /** Performs an action on one lane and returns its state afterwards. */
 async function act(call: Call<ApiDeps>, on: LaneAction): Promise<Written> {
   const domain = toAscii(pathParameter(call, 'lane'))
@@ -52,6 +57,7 @@ export const lanes = define('lanes', {
     }),
     paused_until: timeOrNull('Until when nothing is tried, because no connection worked.'),
   },
+  filters: { search: { column: 'domain', about: `Only those whose domain or last reply holds this. ${EXTENSION}` } },
   // Read only for the lanes on the requested page.
   extend(rows, { reader }) {
     for (const row of rows) {
@@ -66,9 +72,14 @@ export const lanes = define('lanes', {
       id: 'listLanes',
       scope: 'emails:read',
       operator: true,
-      params: ['page'],
+      params: ['filter', 'page'],
       about: `List the receiving domains with mail that waits, on hold, or with limits learned in the last hour. ${EXTENSION}`,
-      run: ({ parts: { clock, store } }) => shownLanes(store, clock.now()).map(rowOf),
+      run({ filters, parts }) {
+        const words = filters.get('search')?.join(',') ?? ''
+        return shownLanes(parts.store, parts.clock.now())
+          .filter((lane) => fits(parts, lane, words))
+          .map(rowOf)
+      },
     },
     {
       ...common,

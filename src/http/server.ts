@@ -44,6 +44,7 @@ import { createOauth } from './oauth.ts'
 import { openApiOf } from './openapi.ts'
 import { outboundEmails } from '../mail/api.ts'
 import { refuseWhenFull } from '../jsonapi/storage-left.ts'
+import { outboundEmailCounts } from '../mail/api-counts.ts'
 import { outboundEmailStats } from '../mail/api-stats.ts'
 import { createPublic } from './public.ts'
 import { recipientErasures, recipientExports } from '../privacy/api.ts'
@@ -60,6 +61,7 @@ export const resources: readonly Resource<AppDeps>[] = [
   tokens,
   outboundEmails,
   outboundEmailStats,
+  outboundEmailCounts,
   campaigns,
   campaignStats,
   audiences,

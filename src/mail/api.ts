@@ -14,7 +14,8 @@ import { deliveriesOf, moveQueued, retryNow, type ClaimedMove } from '../deliver
 import type { Delivery } from '../delivery/results/settle.ts'
 import { agentOf, requireSendingDomain, requireSubscription } from './accept/admit.ts'
 import { deleteEmail, submitEmail, type SubmitDeps } from './accept/submit.ts'
-import { searched } from './search.ts'
+import { search } from './search.ts'
+import { sourceOf, type SourceDeps } from './source.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import { EXTENSION } from '../jsonapi/fields.ts'
 import { address, addresses, attachment, headerFields, line, text } from '../jsonapi/schemas.ts'
@@ -25,7 +26,7 @@ const MAX_ADDRESSES = 10
 const MAX_ATTACHMENTS = 20
 
 /** What the resource of mail needs besides. */
-export interface MailParts extends Required<Pick<SubmitDeps, 'claimNew'>> {
+export interface MailParts extends Required<Pick<SubmitDeps, 'claimNew'>>, Pick<SourceDeps, 'campaignLetter'> {
   /** Holds or drops a mail that waits in memory for its turn. Returns how many recipients moved. */
   moveWaiting: (emailKey: number, on: ClaimedMove) => Promise<number>
 }
@@ -214,11 +215,7 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
     agent_id: { column: 'agent_id' },
     domain: { column: 'domain_key', type: 'domains' },
     to: { column: 'to' },
-    search: {
-      column: 'subject',
-      sql: (value, reader, userKey) => searched(reader, userKey, value),
-      about: `Only those that fit: to:, from:, subject:, status:, domain:, campaign:, agent:, before:, after: and free words, which begin a recipient’s address or stand in the subject. ${EXTENSION}`,
-    },
+    search,
   },
   extend,
   actions: [
@@ -268,6 +265,14 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
       about: 'List your mails.',
     },
     { kind: 'show', path: '/outbound-emails/:outboundEmail', scope: 'emails:read', about: 'Show a mail.' },
+    {
+      kind: 'download',
+      path: '/outbound-emails/:outboundEmail/raw',
+      scope: 'emails:read',
+      id: 'downloadOutboundEmail',
+      about: `The mail as it is sent, without the DKIM-Signature, which each attempt makes again. ${EXTENSION}`,
+      run: ({ parts, row }) => sourceOf(parts, row),
+    },
     ...MOVES.map(([on, about]) => ({
       kind: 'act' as const,
       path: `/outbound-emails/:outboundEmail/${on}`,

@@ -1,5 +1,5 @@
-// The search over mails: to: from: subject: status: domain: campaign: agent: before: after:, and free words, which
-// match addresses and subjects. Each term becomes a condition in SQL on `outbound_emails`.
+// The search over mails: to: from: subject: status: domain: receiver: campaign: agent: before: after:, and free words,
+// which match addresses and subjects. Each term becomes a condition in SQL on `outbound_emails`.
 //
 // Words are searched in one pass over the account's mails, the newest first, which ends at FEW matches. The pass goes
 // in slices, so that the main thread can do other work between them. Subjects are read from an index that holds only
@@ -7,6 +7,8 @@
 // words are found too, and an erased address is erased there as well.
 import { must, refuse } from '../base/errors.ts'
 import { EMAIL_STATUSES, type EmailStatus } from '../states/outbound-email.ts'
+import { EXTENSION } from '../jsonapi/fields.ts'
+import type { Filter } from '../jsonapi/resource.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 
@@ -15,6 +17,8 @@ export interface SearchCondition {
   parameters: (string | number)[]
   /** So few mails match that they are looked up one by one. */
   selective?: true
+  /** The index of statuses and times of creation has all columns that the condition needs. */
+  ofTimes?: true
 }
 
 interface Term extends SearchCondition {
@@ -73,18 +77,22 @@ const TERMS: Record<string, (value: string, reader: Reader) => Term> = {
         : toBeginning(reader, value.toLowerCase()),
   from: (value) => holdsOrCampaign('from', 'from_address', value),
   subject: (value) => ({ ...holdsOrCampaign('subject', 'subject', value), ofSubject: true }),
-  status: (value) => ({ sql: 'status = ?', parameters: [status(value.toLowerCase())] }),
+  status: (value) => ({ ofTimes: true, sql: 'status = ?', parameters: [status(value.toLowerCase())] }),
   domain: (value) => ({
     sql: 'domain_key in (select key from domains where name = ? or id = ?)',
     parameters: [value.toLowerCase(), value],
   }),
-  campaign: (value) => ({
-    sql: `campaign_key in (select key from campaigns where id = ? or name like ? escape '\\')`,
-    parameters: [value, like(value)],
-  }),
+  receiver: (value) => toDomain(value.replace(/^@/, '')),
+  campaign: (value) =>
+    /^(?:yes|no)$/i.test(value)
+      ? { sql: `campaign_key is ${value.toLowerCase() === 'yes' ? 'not ' : ''}null`, parameters: [] }
+      : {
+          sql: `campaign_key in (select key from campaigns where id = ? or name like ? escape '\\')`,
+          parameters: [value, like(value)],
+        },
   agent: (value) => ({ sql: 'agent_id = ?', parameters: [value] }),
-  after: (value) => ({ sql: 'created_at >= ?', parameters: [moment(value)] }),
-  before: (value) => ({ sql: 'created_at < ?', parameters: [moment(value)] }),
+  after: (value) => ({ ofTimes: true, sql: 'created_at >= ?', parameters: [moment(value)] }),
+  before: (value) => ({ ofTimes: true, sql: 'created_at < ?', parameters: [moment(value)] }),
 }
 
 const isWhole = (address: string): boolean => /^[^@\s]+@[^@\s]+\.[^@\s]+$/.test(address)
@@ -103,8 +111,13 @@ const toDomain = (domain: string): Term => ({
   parameters: [like(`@${domain}`).slice(0, -1), like(`@${domain}>`).slice(0, -1)],
 })
 
+/** The names before the colon, as sentences list them. */
+const NAMES = Object.keys(TERMS)
+  .map((name) => `${name}:`)
+  .join(', ')
+
 /** "subject:"two words"", or a word. */
-const TERM = /(?:([a-z]+):)?(?:"([^"]*)"|(\S+))/gi
+export const TERM = /(?:([a-z]+):)?(?:"([^"]*)"|(\S+))/gi
 const MAX_TERMS = 10
 
 /** The condition for a search of an account's mails: terms such as to:ann@there.test, and free words. Throws 400. */
@@ -113,14 +126,21 @@ export async function searched(reader: Reader, userKey: number, text: string): P
   for (const [whole, key, quoted, plain] of text.matchAll(TERM)) {
     const value = quoted ?? plain ?? ''
     const term = key === undefined ? undefined : key.toLowerCase()
-    if (term !== undefined && Object.hasOwn(TERMS, term)) conditions.push(TERMS[term]!(value, reader))
-    else if (whole !== '') conditions.push(withWord(reader, quoted ?? whole))
+    if (term === undefined) conditions.push(withWord(reader, value))
+    else if (Object.hasOwn(TERMS, term)) conditions.push(TERMS[term]!(value, reader))
+    else
+      throw refuse(
+        'unsupported_filter',
+        `"${key}:" is not a search word; use ${NAMES}. In quotes, "${whole.replaceAll('"', '')}" is searched as text.`,
+        PARAMETER,
+      )
     if (conditions.length > MAX_TERMS)
       throw refuse('unsupported_filter', `A search takes at most ${MAX_TERMS} words and terms.`, PARAMETER)
   }
-  const all = {
+  const all: SearchCondition = {
     sql: conditions.length === 0 ? 'true' : conditions.map(({ sql }) => `(${sql})`).join(' and '),
     parameters: conditions.flatMap(({ parameters }) => parameters),
+    ...(conditions.every(({ ofTimes }) => ofTimes) ? { ofTimes: true } : {}),
   }
   const by = (way: Term['by']): boolean => conditions.some((each) => each.by === way)
   return by('address')
@@ -128,6 +148,13 @@ export async function searched(reader: Reader, userKey: number, text: string): P
     : by('reading')
       ? byKeys(reader, userKey, all, conditions.every(({ ofSubject }) => ofSubject) ? SUBJECTS : TABLE, SLICE)
       : all
+}
+
+/** The search as a filter of the API. */
+export const search: Filter = {
+  column: 'subject',
+  sql: (value, reader, userKey) => searched(reader, userKey, value),
+  about: `Only those that fit: to:, from:, subject:, status:, domain: (the sender’s), receiver: (the domain of the recipient), campaign: (a name, an id, yes or no), agent:, before:, after: and free words, which begin a recipient’s address or stand in the subject. ${EXTENSION}`,
 }
 
 /** An account's mails, read from the table in the order of its rows, or from the index of subjects. */
@@ -146,20 +173,19 @@ async function byKeys(
   slice: number,
 ): Promise<SearchCondition> {
   const found: { key: number }[] = []
-  const { newest } = reader.one(raw<{ newest: number | null }>('select max(key) as newest from outbound_emails'))
-  for (let top = newest ?? 0; top > 0 && found.length <= FEW; top -= slice) {
-    if (top !== newest) await new Promise((resolve) => void setImmediate(resolve))
+  for await (const { bottom, top } of sliced(reader, slice)) {
     found.push(
       ...reader.all(
         raw<{ key: number }>(`select key from ${mails} and key > ? and key <= ? and ${sql} order by key desc limit ?`, [
           userKey,
-          Math.max(0, top - slice),
+          bottom,
           top,
           ...parameters,
           FEW + 1 - found.length,
         ]),
       ),
     )
+    if (found.length > FEW) break
   }
   const keys = JSON.stringify(found.map(({ key }) => key))
   const those = 'key in (select value from json_each(?))'
@@ -169,6 +195,15 @@ async function byKeys(
         sql: `${those} or (key < ? and ${sql})`,
         parameters: [keys, must(found.at(-1), 'The last mail that was found').key, ...parameters],
       }
+}
+
+/** The keys of all mails in slices, the newest first; the main thread can do other work between two slices. */
+export async function* sliced(reader: Reader, slice = SLICE): AsyncGenerator<{ bottom: number; top: number }> {
+  const { newest } = reader.one(raw<{ newest: number | null }>('select max(key) as newest from outbound_emails'))
+  for (let top = newest ?? 0; top > 0; top -= slice) {
+    if (top !== newest) await new Promise((resolve) => void setImmediate(resolve))
+    yield { bottom: Math.max(0, top - slice), top }
+  }
 }
 
 /** Mails to addresses that begin with the text. */

@@ -107,6 +107,10 @@ function keyOf({ keyId }: Signing): Promise<KeyObject> {
   return opened
 }
 
+type SizedMail = Omit<Mail, 'attachments'> & {
+  attachments: readonly (Mail['attachments'][number] & { size: number })[]
+}
+
 /**
  * The bytes that follow DATA, final dot included; a single octet when the mail cannot be made in the required form
  * (`reasonOf`).
@@ -119,15 +123,29 @@ export async function composeAndSign({
   sevenBit,
   asciiHeader,
 }: ComposeJob): Promise<Uint8Array<ArrayBuffer>> {
-  const body = 'text' in content ? (JSON.parse(content.text) as StoredBody) : readBody(readProven(content.file))
-  if (body.raw) {
-    const octets = 'text' in body.raw ? Buffer.from(body.raw.text, 'latin1') : readProven(`${spool}/${body.raw.file}`)
+  const whole = wholeMail({ mail, content, spool })
+  if ('octets' in whole) {
     const { extra, tracking } = mail
     const relay = { extra, tracking, sevenBit: sevenBit === true, asciiHeader: asciiHeader === true }
-    const wire = relayed(octets, relay, { ...signature, privateKey: await keyOf(signature) })
+    const wire = relayed(whole.octets, relay, { ...signature, privateKey: await keyOf(signature) })
     return typeof wire === 'string' ? octetOf(wire) : wire
   }
-  const { html } = body
+  const { attachments, html, text } = whole
+  const size = html.length + (text?.length ?? 0) + attachments.reduce((sum, each) => sum + each.size * 1.4, 0)
+  return composeInOne(whole, signature, Math.ceil(size))
+}
+
+/** A mail with its stored body; of mail from SMTP submission the octets that came. */
+export function wholeMail({
+  content,
+  mail,
+  spool,
+}: Pick<ComposeJob, 'content' | 'mail' | 'spool'>): SizedMail | { octets: Buffer } {
+  const body = 'text' in content ? (JSON.parse(content.text) as StoredBody) : readBody(readProven(content.file))
+  if (body.raw)
+    return {
+      octets: 'text' in body.raw ? Buffer.from(body.raw.text, 'latin1') : readProven(`${spool}/${body.raw.file}`),
+    }
   const attachments = (body.attachments ?? []).map((attachment) => ({
     ...attachment,
     bytes: () =>
@@ -135,10 +153,7 @@ export async function composeAndSign({
         ? Buffer.from(attachment.content.text, 'base64')
         : readProven(`${spool}/${attachment.content.file}`),
   }))
-  const extra = [...(body.headers ?? []), ...mail.extra]
-  const whole: Mail = { ...mail, html, text: body.text, attachments, extra }
-  const size = html.length + (body.text?.length ?? 0) + attachments.reduce((sum, each) => sum + each.size * 1.4, 0)
-  return composeInOne(whole, signature, Math.ceil(size))
+  return { ...mail, html: body.html, text: body.text, attachments, extra: [...(body.headers ?? []), ...mail.extra] }
 }
 
 /** Octets reserved in front of a message for the signature, which is computed last, and for its header. */

@@ -20,19 +20,21 @@ export interface RelayChanges {
   asciiHeader: boolean
 }
 
-/** The octets that follow DATA, final dot included; or why the mail has no form that the server accepts. */
-export function relayed(
-  message: Buffer,
-  { asciiHeader, extra, sevenBit, tracking }: RelayChanges,
-  signature: Signature,
-): Uint8Array<ArrayBuffer> | Fixed {
+/** The message with what this server adds, not signed; or why the mail has no form that the server accepts. */
+export function withChanges(message: Buffer, { asciiHeader, extra, sevenBit, tracking }: RelayChanges): Buffer | Fixed {
   const tracked = tracking ? trackMessage(message, tracking) : message
   const plain = asciiHeader ? withAsciiHeader(tracked) : tracked
   if (!plain) return 'fields'
   const narrow = sevenBit ? inSevenBits(plain) : plain
   if (typeof narrow === 'string') return narrow
   const fields = extra.map(([name, value]) => headerField(name, value)).join('')
-  const whole = fields === '' ? narrow : Buffer.concat([Buffer.from(fields), narrow])
+  return fields === '' ? narrow : Buffer.concat([Buffer.from(fields), narrow])
+}
+
+/** The octets that follow DATA, final dot included; or why the mail has no form that the server accepts. */
+export function relayed(message: Buffer, changes: RelayChanges, signature: Signature): Uint8Array<ArrayBuffer> | Fixed {
+  const whole = withChanges(message, changes)
+  if (typeof whole === 'string') return whole
   const field = Buffer.from(signRelayed(whole, signature))
   const dots = whole.includes('\r\n.') || whole[0] === DOT
   const text = dots ? Buffer.from(stuffDots(whole.toString('latin1')), 'latin1') : whole

@@ -65,7 +65,7 @@ export const statistics = define('statistics', {
       about: 'How far back the figures go.',
     }),
     sent: count('Recipients whose mail was delivered or refused.'),
-    delivered: count('Recipients whose exchanger took the mail.'),
+    delivered: count('Recipients whose exchanger took the mail, without those that bounced later.'),
     bounced: count('Recipients that refused it for good, later reports included.'),
     complained: count('Complaints.'),
     bounce_rate: rate('Bounces as a share of what was delivered or bounced, 0 to 1.'),

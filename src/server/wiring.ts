@@ -121,6 +121,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     inboundReader: inbound.files,
     claimNew: (lane) => engine.claimNew(lane),
     moveWaiting: (emailKey, on) => engine.moveWaiting(emailKey, on),
+    campaignLetter: (mail) => letters.unsigned(mail),
     bells: bellsOf(loops, () => letters.lookAgain()),
   }
   const operator = new OperatorNotices({ ...shared, ring: ring.noticed })

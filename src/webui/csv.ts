@@ -24,13 +24,16 @@ function download(visit: Visit, name: string, stream: ReadableStream): Response 
   visit.context.header('Content-Disposition', `attachment; filename="${name}"`)
   return visit.context.body(stream)
 }
+const isLine = (cells: string[] | string[][]): cells is string[] => typeof cells[0] === 'string'
+const linesOf = (cells: string[] | string[][]): string => (isLine(cells) ? csvLine(cells) : cells.map(csvLine).join(''))
 
 interface Download<R extends Resource> {
   of: R
   /** The list of the API; it has a "?". */
   path: string
   titles: readonly string[]
-  row: (thing: Thing<R>, included: ReadonlyMap<string, Thing>) => string[]
+  /** The cells of a line, or of several. */
+  row: (thing: Thing<R>, included: ReadonlyMap<string, Thing>) => string[] | string[][]
 }
 
 /** A download of every row of a list of the API. The list is read no faster than the client reads the download. */
@@ -52,7 +55,7 @@ export function csv<R extends Resource>(
       const page = await visit.get(resource, `${path}&page%5Bsize%5D=100${joint}`)
       rows += page.many.length
       const included = new Map(page.included.map((each) => [each.id, each]))
-      controller.enqueue(encoder.encode(page.many.map((each) => csvLine(row(each, included))).join('')))
+      controller.enqueue(encoder.encode(page.many.map((each) => linesOf(row(each, included))).join('')))
       cursor = page.next
     },
   })

@@ -39,6 +39,15 @@ export const button = (
         { kind: 'inline', ...options },
       )
 
+/** A button that opens the actions of a row; each is one of `button`. Nothing when there are none. */
+export function menuOf(id: string, label: string, actions: readonly (Html | '')[]): Html | '' {
+  const some = actions.filter((each) => each !== '')
+  return some.length === 0
+    ? ''
+    : html`<button class="plain more" type="button" popovertarget="${id}" aria-label="${label}">⋯</button>
+        <div class="menu-of" id="${id}" popover>${some}</div>`
+}
+
 export interface FormField {
   name: string
   label: string
@@ -81,7 +90,7 @@ export function field({
   const described = [hint === undefined ? '' : `${id}-hint`, error === undefined ? '' : `${id}-error`].filter(Boolean)
   const shared = html`id="${id}" name="${name}" ${required ? html`required` : ''}
   ${described.length > 0 ? html`aria-describedby="${described.join(' ')}"` : ''}
-  ${error === undefined ? '' : html`aria-invalid="true"`}`
+  ${error === undefined ? '' : html`aria-invalid="true" autofocus`}`
   // A choice with consequences is made by the person, not by the order of the list.
   const choice =
     options && required && value === '' && options.length > 1 ? [['', 'Choose …'] as const, ...options] : options

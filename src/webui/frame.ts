@@ -222,6 +222,7 @@ export async function page(
               type="search"
               aria-label="Search mail"
               placeholder="Search mail: address or subject"
+              value="${context.req.path === '/mail' ? visit.query('q') : ''}"
               autocomplete="off"
             />
             <kbd aria-hidden="true">/</kbd>

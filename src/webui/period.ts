@@ -3,6 +3,8 @@ import { isOneOf } from '../base/one-of.ts'
 import type { Visit } from './visit.ts'
 import { segments, type Html } from './widgets.ts'
 
+/** The days of each period. */
+export const DAYS: Readonly<Record<string, number>> = { '24h': 1, '7d': 7, '30d': 30 }
 const PERIODS = ['24h', '7d', '30d'] as const
 export const periodOf = (visit: Visit, otherwise = '24h'): string =>
   isOneOf(PERIODS, visit.query('period')) ? visit.query('period') : otherwise
@@ -10,5 +12,9 @@ export const periodOf = (visit: Visit, otherwise = '24h'): string =>
 export const periods = (visit: Visit, now: string): Html =>
   segments(
     'Period',
-    PERIODS.map((each) => ({ to: `${visit.context.req.path}?period=${each}`, name: each, here: each === now })),
+    PERIODS.map((each) => ({
+      to: `${visit.context.req.path}?period=${each}`,
+      name: each.replace('h', ' h').replace('d', ' days'),
+      here: each === now,
+    })),
   )

@@ -5,8 +5,17 @@ import type { Context } from 'hono'
 import { pageApart, type RenderSource } from './apart.ts'
 import { guard } from './frame.ts'
 
-const framePolicy = (images: string, styles: string): string =>
-  `default-src 'none'; img-src ${images}; style-src ${styles}; form-action 'none'; frame-ancestors 'self'; base-uri 'none'; sandbox allow-popups allow-popups-to-escape-sandbox`
+const framePolicy = (images: string, styles: string, sandbox: string): string =>
+  `default-src 'none'; img-src ${images}; style-src ${styles}; form-action 'none'; frame-ancestors 'self'; base-uri 'none'; sandbox ${sandbox}`
+
+/**
+ * What the document may do. In a frame of a page it has the page's origin, so that the page can measure its height, and
+ * no scripts, popups or forms. By itself it has an origin of its own, and its links open (D146).
+ */
+const sandboxOf = (context: Context): string =>
+  context.req.header('sec-fetch-dest') === 'iframe'
+    ? 'allow-same-origin'
+    : 'allow-popups allow-popups-to-escape-sandbox'
 
 export interface Framing {
   /** The local path of a remote picture; without it remote pictures are removed. */
@@ -30,7 +39,8 @@ export async function framed(
       )
     : page.body
   const styles = styled ? `<style nonce="${nonce}">${page.styles}</style>` : ''
-  guard(context, framePolicy(addressOf ? "data: 'self'" : 'data:', styled ? `'self' 'nonce-${nonce}'` : "'self'"))
+  const [images, sheets] = [addressOf ? "data: 'self'" : 'data:', styled ? `'self' 'nonce-${nonce}'` : "'self'"]
+  guard(context, framePolicy(images, sheets, sandboxOf(context)))
   context.header('X-Frame-Options', 'SAMEORIGIN')
   return context.html(
     `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Message</title><link rel="stylesheet" href="/assets/frame.css">${styles}</head><body>${body}</body></html>`,

@@ -114,16 +114,19 @@ const WAITS = new Set([
   'different',
 ])
 
+/** States that pages call by another word than the API. */
+const SAID: Readonly<Record<string, string>> = { queued: 'waiting', deferred: 'waiting' }
+
 /** A state, shown as a word, perhaps with a figure behind it; the colour only adds to it. */
 export const badge = (state: string): Html => {
   const word = state.split(' (', 1)[0] ?? state
   return html`<span class="badge ${GOOD.has(word) ? 'good' : BAD.has(word) ? 'bad' : WAITS.has(word) ? 'waits' : ''}"
-    >${state.replaceAll('_', ' ')}</span
+    >${SAID[word] ? state.replace(word, SAID[word]) : state.replaceAll('_', ' ')}</span
   >`
 }
 
 /** What a column holds. It decides its width, and where its cells stand in a row on a phone. */
-type ColumnKind = 'text' | 'status' | 'time' | 'figure' | 'share' | 'action' | 'actions'
+type ColumnKind = 'text' | 'status' | 'time' | 'figure' | 'share' | 'action' | 'actions' | 'more'
 
 export interface TableColumn {
   title: string
@@ -141,10 +144,19 @@ export const figures = (...titles: readonly string[]): TableColumn[] =>
 
 /** Where the cells of a column stand in the two lines that a row has on a phone; what has no place comes below. */
 function phonePlaces(columns: readonly TableColumn[]): string[] {
-  const free = { text: ['p1', 'p3'], status: ['p4'], time: ['p2'], figure: [], share: [], action: [], actions: [] }
+  const free = {
+    text: ['p1', 'p3'],
+    status: ['p4'],
+    time: ['p2'],
+    figure: [],
+    share: [],
+    action: [],
+    actions: [],
+    more: [],
+  }
   return columns.map(({ kind = 'text' }) => {
     const places: string[] = free[kind]
-    return places.shift() ?? (kind === 'action' || kind === 'actions' ? '' : 'px')
+    return places.shift() ?? (['action', 'actions', 'more'].includes(kind) ? '' : 'px')
   })
 }
 
@@ -216,18 +228,41 @@ export const segments = (label: string, links: readonly { to: string; name: stri
     ${links.map(({ here, name, to }) => html`<a href="${to}" ${here ? html`aria-current="true"` : ''}>${name}</a>`)}
   </nav>`
 
-/** Links to the previous and the next page; they keep the query. */
-export function pager(visit: Visit, { next, previous }: Pick<Answer, 'next' | 'previous'>): Html | '' {
-  if (next === null && previous === null) return ''
-  const to = (cursor: string): string => {
+/** The rows of a page among all rows of its list; `more`: the list has more than `total`. */
+interface CountedRows {
+  rows: number
+  size: number
+  total: number
+  more: boolean
+}
+
+/** Links to the previous and the next page, which keep the query, and where the page is: "1-50 of 2,526". */
+export function pager(
+  visit: Visit,
+  { next, previous }: Pick<Answer, 'next' | 'previous'>,
+  counted?: CountedRows,
+): Html | '' {
+  if (next === null && previous === null && !counted?.rows) return ''
+  const { rows = 0, size = 0 } = counted ?? {}
+  // How many rows are before the page; a cursor does not say it.
+  const before = previous === null ? 0 : Math.min(Number(/^\d{1,9}$/.exec(visit.query('past'))?.[0] ?? 0), 1e9)
+  const to = (cursor: string, at: number): string => {
     const url = new URL(visit.context.req.url)
     url.searchParams.set('cursor', cursor)
+    if (counted) url.searchParams.set('past', String(Math.max(at, 0)))
     return url.pathname + url.search
   }
   return html`<nav class="pager" aria-label="Pages">
-    ${previous === null ? '' : html`<a class="button plain small" href="${to(previous)}" rel="prev">Newer</a>`}
-    ${next === null ? '' : html`<a class="button plain small" href="${to(next)}" rel="next">Older</a>`}
+    ${counted && rows > 0 ? html`<span class="soft">${placeIn(counted, before)}</span>` : ''}
+    ${previous === null ? '' : html`<a class="button plain small" href="${to(previous, before - size)}" rel="prev">Newer</a>`}
+    ${next === null ? '' : html`<a class="button plain small" href="${to(next, before + rows)}" rel="next">Older</a>`}
   </nav>`
+}
+
+/** "1-50 of 2,526", or of more than were counted. */
+function placeIn({ more, rows, total }: CountedRows, before: number): string {
+  const [first, last] = [before + 1, before + rows]
+  return `${count(first)}–${count(last)} of ${more ? `more than ${count(Math.max(total, last))}` : count(Math.max(total, last))}`
 }
 
 /** The requested page of a list, as query parameters of the API. */
@@ -293,9 +328,9 @@ export function looks(visit: Visit, body: string, address: string, title: string
     </p>
     <iframe
       id="looks"
-      sandbox
+      sandbox="allow-same-origin"
       src="${address}${asked ? '?pictures=yes' : ''}"
       title="${title}"
-      loading="lazy"
+      class="fit"
     ></iframe>`
 }

@@ -901,7 +901,10 @@ describe('the rest', () => {
     await ann.open('/queue')
     assert.equal((await postrider.api('POST', '/lanes/there.test/hold')).status, 202)
     const id = await post({ to: 'held@there.test' })
-    assert.match((await ann.open('/queue')).text, /there\.test <span class="badge waits"\s*>on hold[\s\S]*Release/)
+    assert.match(
+      (await ann.open('/queue')).text,
+      /there\.test<\/a>\s*<span class="badge waits"\s*>on hold[\s\S]*Release/,
+    )
     assert.match(
       (await ann.open('/queue')).text,
       /data-title="Waiting">1<\/td>\s*<td class="k-figure px" data-title="Held">1<\/td>/,

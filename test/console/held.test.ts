@@ -81,7 +81,7 @@ test('what a lane learned is shown while it is remembered, also when its queue i
   const { text } = await ann.open('/queue')
   assert.match(
     text,
-    /server\.test\s+<span class="badge "\s*>empty<[\s\S]*takes 2 connections at once, takes 1\.5 mails a second/,
+    /server\.test<\/a>\s+<span class="badge "\s*>empty<[\s\S]*takes 2 connections at once, takes 1\.5 mails a second/,
   )
   assert.match(text, />Hold</)
   assert.doesNotMatch(text, />Try now<|>Fail now</)

@@ -344,6 +344,8 @@ const SCOPE_OF: Record<string, Scope> = {
   'GET /inbound-emails/{}': 'inbound:read',
   'GET /inbound-emails/{}/attachments/{}': 'inbound:read',
   'GET /inbound-emails/{}/raw': 'inbound:read',
+  'GET /outbound-emails/{}/raw': 'emails:read',
+  'GET /statistics/outbound-emails': 'emails:read',
   'GET /suppressions': 'suppressions:read',
   'DELETE /suppressions/{}': 'suppressions:write',
   'DELETE /recipients/{}/forget': 'compliance:write',

@@ -120,7 +120,8 @@ export interface Sent {
 
 export const described = new Described()
 
-const DOWNLOADS = /^\/inbound-emails\/[^/]+\/(?:raw|attachments\/[^/]+)$|^\/list-imports\/[^/]+\/refused$/
+const DOWNLOADS =
+  /^\/(?:outbound-emails\/[^/]+\/raw|inbound-emails\/[^/]+\/(?:raw|attachments\/[^/]+)|list-imports\/[^/]+\/refused)$/
 
 export function judge(answer: Answer, sent: Sent): void {
   const { body, headers, status } = answer

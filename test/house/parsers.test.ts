@@ -103,6 +103,12 @@ const REASONS: Record<string, readonly string[]> = {
     'checks/grade.ts',
     'inbound/scan.ts',
   ],
+  'a text within a limit, split at fixed characters, whose parts are only shown, or searched for': [
+    'mail/page-contents.ts',
+    'mail/page-list.ts',
+    'mail/page-words.ts',
+    'webui/widgets.ts',
+  ],
   'it gives what came to parsers that are tried': ['inbound/reader.ts', 'inbound/receive.ts', 'jsonapi/body.ts'],
   'sessions of SMTP: smtp/strict-stream.ts reads them, and test/hostile tries all of it': [
     'smtp/listener.ts',

@@ -104,3 +104,56 @@ test('words are looked for in the index of subjects alone', async () => {
     }
   }
 })
+
+test('the domain of the recipient, and mail with and without a campaign', async () => {
+  assert.deepEqual(
+    await found('receiver:rare.test'),
+    newestFirst((i) => i % 100 === 7),
+  )
+  assert.deepEqual(await found('receiver:@RARE.test'), await found('receiver:rare.test'))
+  assert.deepEqual(await found('campaign:yes'), [])
+  assert.equal((await found('campaign:no')).length, MANY)
+})
+
+test('a word before the colon that is none is named, and found as text in quotes', async () => {
+  const { body, status } = await postrider.api('GET', '/outbound-emails?filter[search]=foo:bar')
+  assert.equal(status, 400)
+  assert.match(
+    body.errors[0].detail,
+    /^"foo:" is not a search word; use to:, from:, subject:, status:, domain:, receiver:, [^;]*before:\. In quotes, "foo:bar" is searched as text\.$/,
+  )
+  assert.deepEqual(body.errors[0].source, { parameter: 'filter[search]' })
+  assert.deepEqual(await found('"foo:bar"'), [])
+})
+
+test('mails are counted by status, as far as the bound', async () => {
+  const counts = async (search: string) => {
+    const { body } = await postrider.api(
+      'GET',
+      `/statistics/outbound-emails?filter[search]=${encodeURIComponent(search)}`,
+    )
+    const { more, statuses, total } = body.data.attributes
+    const delivered = statuses.find(({ status }: { status: string }) => status === 'delivered')
+    assert.equal(statuses.length, 8)
+    return [total, more, delivered.count, delivered.more]
+  }
+  const whole = [MANY, false, MANY, false]
+  for (const search of ['', 'before:2026-01-01', 'domain:here.test', 'campaign:no', 'r'])
+    assert.deepEqual(await counts(search), whole, search)
+  assert.deepEqual(await counts('zeppelin'), [MANY / 10, false, MANY / 10, false])
+  assert.deepEqual(await counts('status:bounced'), [0, false, 0, false])
+  const other = await postrider.asOther('GET', '/statistics/outbound-emails')
+  assert.equal(other.body.data.attributes.total, 0)
+  await postrider.appliance.deps.store.write((tx) =>
+    tx.run(
+      raw(
+        `with recursive n(i) as (select 0 union all select i + 1 from n where i < 8000)
+         insert into outbound_emails (id, user_key, domain_key, "from", "to", subject, message_id, opens_tracked, clicks_tracked, status, queued_at, created_at, updated_at)
+         select 'more-' || i, user_key, domain_key, "from", 'x@more.test', 'More', '<more>', 0, 0, iif(i = 7, 'bounced', 'delivered'), 0, 0, 0 from n, (select * from outbound_emails limit 1)`,
+        [],
+      ),
+    ),
+  )
+  assert.deepEqual(await counts(''), [10_001, true, 10_000, true], 'each status by itself')
+  assert.deepEqual(await counts('status:bounced'), [1, false, 0, false])
+})

@@ -2,6 +2,8 @@
 // buttons, and a confirmation before an action that cannot be undone. Every page works without this script.
 import htmx from 'htmx.org'
 import './frame.ts'
+import { fitFrames } from './frames.ts'
+import './menus.ts'
 import './palette.ts'
 import { ask } from './questions.ts'
 import { inUtc, localTimes, tellZone, ZONE } from './times.ts'
@@ -152,6 +154,7 @@ localTimes(document)
 localInputs()
 tellZone()
 takeUploads()
+fitFrames()
 // After a refused form the person is led to the field.
-document.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus()
+document.querySelector<HTMLElement>('[aria-invalid="true"], fieldset:has(> .bad) input')?.focus()
 for (const toast of document.querySelectorAll('.toast')) setTimeout(() => toast.remove(), SAID)

@@ -196,6 +196,19 @@ export function claimSubmitted(
   return [...groups.values()]
 }
 
+/** A stored mail with its recipients, as it would be claimed; undefined when there is none, or none of the latter. */
+export function mailWith(
+  reader: Reader,
+  emailKey: number,
+  deliveries: readonly Delivery[],
+): Pick<MailTransaction, 'deliveries' | 'email'> | undefined {
+  const row = reader.first(emailsByKey({ keys: JSON.stringify([emailKey]) }))
+  if (!row || deliveries.length === 0) return undefined
+  const facts = reader.fact(domainFacts({ key: row.domain_key })) as DomainFacts
+  const shared = row.campaign_key === null ? {} : { ...LEAN, message_id: messageIdOf(row.id, facts.domain) }
+  return { email: { ...facts, ...row, ...shared } as ClaimedEmail, deliveries: [...deliveries] }
+}
+
 /** The columns of a new mail that its transaction holds. */
 export type NewMail = Omit<ClaimedEmail, keyof DomainFacts | 'email_digest' | 'body_digest'>
 

@@ -20,11 +20,16 @@ export interface LetterDeps {
 const list = (json: string | null): Address[] => (json === null ? [] : (JSON.parse(json) as string[]).map(knownAddress))
 
 /** The job that makes the letter's bytes; undefined when its body is no longer kept. */
-export function composeJob(
+export function composeJob(deps: LetterDeps, work: MailTransaction, signature: Signing): ComposeJob | undefined {
+  const job = unsignedJob(deps, work)
+  return job && { ...job, signature }
+}
+
+/** The job without the signature. */
+export function unsignedJob(
   { keyring, spool, config }: LetterDeps,
-  work: MailTransaction,
-  signature: Signing,
-): ComposeJob | undefined {
+  work: Pick<MailTransaction, 'deliveries' | 'email'>,
+): Omit<ComposeJob, 'signature'> | undefined {
   const { email } = work
   const [file] = filesOf(email.spool)
   const content = email.content === null ? file && { file: spool.path(file) } : { text: email.content }
@@ -51,7 +56,6 @@ export function composeJob(
     },
     content,
     spool: spool.path(''),
-    signature,
   }
 }
 
