@@ -189,30 +189,45 @@ function meaningField({ meaning, value }: StatusValue, chosen: ImportChoice['wor
   </select>`
 }
 
-/** What each value of the status column means, to be said by hand where it is not known. */
-const statusValues = ({ choice }: ImportStep, { columns: { values } }: HeldLook): Html | '' =>
-  values.length === 0
-    ? ''
-    : html`<h2>Status</h2>
-        <p class="soft">Nobody who left is subscribed again.</p>
-        ${table(
-          'Values of the status',
-          ['Value', 'Column', { title: 'Rows', kind: 'figure' }, { title: 'What happens', width: 40 }],
-          values.map((each) => [
-            each.value || html`<span class="soft">no value</span>`,
-            each.title,
-            count(each.rows),
-            meaningField(each, choice.words),
-          ]),
-          '',
-        )}`
+/** The columns, with two examples and the choice of what each is. */
+function columnTable(look: HeldLook): Html {
+  const { headless, titles, uses } = look.columns
+  return table(
+    'Columns',
+    [{ title: 'Column', width: 25 }, 'Examples', { title: 'Becomes', width: 40 }],
+    (headless ? ['The only column'] : titles).map((title, at) => [
+      title || html`<span class="soft">no title</span>`,
+      samplesOf(look, at),
+      useField(headless ? '' : title, at, uses[at] ?? 'none'),
+    ]),
+    'No columns.',
+  )
+}
+
+/** What the list says of the standing of its people. */
+function statusTable({ columns: { values, whole } }: HeldLook, chosen: ImportChoice['words']): Html {
+  const all = html`<p class="alert">This is a list of people who are not subscribed. Each: ${MEANINGS[whole]}.</p>`
+  if (values.length === 0) return whole === 'subscribed' ? html`` : all
+  return html`${whole === 'subscribed' ? '' : all}
+    <h2>Status</h2>
+    <p class="soft">Nobody who left is subscribed again.</p>
+    ${table(
+      'Values of the status',
+      ['Value', 'Column', { title: 'Rows', kind: 'figure' }, { title: 'What happens', width: 40 }],
+      values.map((each) => [
+        each.value || html`<span class="soft">no value</span>`,
+        each.title,
+        count(each.rows),
+        meaningField(each, chosen),
+      ]),
+      '',
+    )}`
+}
 
 /** The second step: what each column is, and what the values of status columns do. */
 function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] = []): Response | Promise<Response> {
   const { choice, id, name, visit } = step
-  const { headless, program, titles, uses, whole } = look.columns
-  const seen = headless ? ['The only column'] : titles
-  const from = program ?? choice.from
+  const from = look.columns.program ?? choice.from
   return stepPage(visit, {
     id,
     name,
@@ -224,23 +239,7 @@ function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] 
       ${form(
         visit,
         'check',
-        html`${carried(step, look.text, false)}
-          ${table(
-            'Columns',
-            [{ title: 'Column', width: 25 }, 'Examples', { title: 'Becomes', width: 40 }],
-            seen.map((title, at) => [
-              title || html`<span class="soft">no title</span>`,
-              samplesOf(look, at),
-              useField(headless ? '' : title, at, uses[at] ?? 'none'),
-            ]),
-            'No columns.',
-          )}
-          ${
-            whole === 'subscribed'
-              ? ''
-              : html`<p class="alert">This is a list of people who are not subscribed. Each: ${MEANINGS[whole]}.</p>`
-          }
-          ${statusValues(step, look)}
+        html`${carried(step, look.text, false)} ${columnTable(look)} ${statusTable(look, choice.words)}
           ${field({
             name: 'existing',
             label: 'Who is in this audience already',
