@@ -57,7 +57,7 @@ async function historyOf(visit: Visit, one: ContactResource, domain: string | un
   return table(
     'History',
     [{ title: 'When', kind: 'time' }, { title: 'What', width: 40 }, 'Known by'],
-    all.toSorted((a, b) => (a.at < b.at ? 1 : -1)).map(({ at, how, what }) => [time(at), what, how]),
+    all.toSorted((a, b) => b.at.localeCompare(a.at)).map(({ at, how, what }) => [time(at), what, how]),
     '',
   )
 }

@@ -38,15 +38,13 @@ const historyPlace: Place = {
           'File',
           { title: 'When', kind: 'time' },
           { title: 'By', width: 20 },
-          ...figures('New', 'Updated', 'Left', 'Suppressed', 'Skipped', 'Refused'),
+          ...figures('New', 'Updated', 'Skipped', 'Refused'),
         ],
         answer.many.map((past) => [
           html`<a href="/audiences/${id}/imports/${past.id}">${fileOf(past)}</a>`,
           time(past.attributes.created_at),
           whoOf(past),
-          ...(['created', 'updated', 'unsubscribed', 'suppressed', 'skipped', 'refused_count'] as const).map((name) =>
-            count(number(past, name)),
-          ),
+          ...(['created', 'updated', 'skipped', 'refused_count'] as const).map((name) => count(number(past, name))),
         ]),
         'No list was imported yet.',
       )}

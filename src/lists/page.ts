@@ -134,10 +134,13 @@ function removal(waiting: readonly Thing<typeof campaigns>[]): string {
 
 const STATUSES = valuesOf('contacts', 'status')
 
-/** How the number of subscribers has grown, once two days are known. */
+/** The days from which on a line says something. */
+const FEWEST = 5
+
+/** How the number of subscribers has grown. */
 function growth(figuresOf: Thing<typeof audienceFigures>): Html | '' {
   const points = objects(figuresOf, 'growth').map(({ at, subscribed }) => [Date.parse(at), subscribed] as const)
-  if (points.length < 2) return ''
+  if (points.length < FEWEST) return ''
   // Days are those of UTC, as the numbers are kept.
   return lineChart({ title: 'Subscribed', unit: 'subscribed', points, span: DAY, step: DAY, zone: 'UTC' })
 }

@@ -446,6 +446,7 @@ describe('forms', () => {
     const path = `/audiences/${list}/contacts/${body.data.id}`
     const fields = { 'field:note': 'two\r\nlines', 'field:a: b': 'x', 'field:age': '41', 'field:gone': '' }
     const stale = await ann.open(path)
+    assert.match(stale.text, /Keep subscribed/)
     await ann.send(await ann.open(path), 'save', {
       name: '',
       status: '',
@@ -464,6 +465,9 @@ describe('forms', () => {
     assert.equal((await postrider.api('GET', `/contacts/${body.data.id}`)).body.data.attributes.name, null)
     const half = { name: '', status: '', ...fields, 'new-value': 'x' }
     assert.match((await ann.send(await ann.open(path), 'save', half)).text, /A new field needs a name and a value/)
+    // The history says why a person gets no campaigns, and how that is known.
+    const left = await ann.send(await ann.open(path), 'save', { name: '', ...fields, status: 'unsubscribed' })
+    assert.match(left.text, /Keep as left[^]*Gets no campaigns: left<\/td>[^]*somebody here[^]*Added to the audience/)
   })
 
   test('a webhook gets the chosen events, and all when none is chosen', async () => {

@@ -63,8 +63,13 @@ export const LISTS: Record<string, Parser> = {
     declared: refused,
   },
   'lists in the console': {
-    files: ['lists/upload.ts'],
+    files: ['lists/upload.ts', 'lists/chosen-columns.ts'],
     seeds: TABLES,
-    parse: (bytes) => readUpload({ bytes, file: '', contacts: { map: new Map() } }),
+    // As the steps of an import do: the columns are looked at, and the list is read as they are chosen.
+    parse: async (bytes) => {
+      const look = await readUpload({ bytes, file: '', look: true, contacts: { map: new Map(), page: true } })
+      const uses = typeof look === 'object' && 'uses' in look.columns ? look.columns.uses : ['email']
+      return readUpload({ bytes, file: '', contacts: { map: new Map(), uses, page: true } })
+    },
   },
 }
