@@ -12,7 +12,7 @@ import { define, type ApiDeps } from '../jsonapi/define.ts'
 import { address, addresses, line, text, nameField } from '../jsonapi/schemas.ts'
 
 const MEGABYTE = 1024 * 1024
-const MAX_ADDRESSES = 10
+export const MAX_ADDRESSES = 10
 const depsOf = ({ bells, clock, store }: ApiDeps): CampaignDeps => ({ clock, store, ring: bells.campaigns })
 const both = { create: 'optional', update: true } as const
 const choice = (about: string) =>

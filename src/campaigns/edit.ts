@@ -3,6 +3,7 @@
 import type { Clock } from '../base/clock.ts'
 import { must, Refusal, refuse, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
+import { textsOf } from '../base/json.ts'
 import { hasUnsubscribeLink } from '../message/leave-link.ts'
 import { noteUses } from '../images/uses.ts'
 import { requireSubscription, strangers, untracked } from '../mail/accept/admit.ts'
@@ -154,6 +155,43 @@ export function changeCampaign(
     return must(campaignByKey(tx, key), 'The campaign')
   })
 }
+
+/**
+ * Gives a draft another audience of its owner, with the sending domain of that audience. What stays must fit the
+ * domain: throws 422 for addresses outside its family and for tracking that it does not allow, and for a campaign
+ * that is not a draft any more.
+ */
+export function readdressCampaign(
+  { clock, ring, store }: CampaignDeps,
+  key: number,
+  audience: Audience,
+  edits: Pick<Partial<CampaignContent>, 'from_address' | 'reply_to'>,
+): Promise<Campaign> {
+  return store.write((tx) => {
+    const before = campaignByKey(tx, key)
+    if (!before) throw refuse('not_found', 'No such resource exists.')
+    if (before.status !== 'draft') throw notEditable(before.status, ['audience_id'])
+    const set = { ...columns(edits), audience_key: audience.key, domain_key: audience.domain_key }
+    const after = { ...before, ...set }
+    check(tx, audience.domain_key, {
+      from_address: after.from_address,
+      reply_to: after.reply_to === null ? null : textsOf(after.reply_to),
+      track_opens: known(after.track_opens),
+      track_clicks: known(after.track_clicks),
+    })
+    tx.run(
+      db
+        .updateTable('campaigns')
+        .set({ ...set, updated_at: clock.now() })
+        .where('key', '=', key),
+    )
+    tx.afterCommit(ring)
+    return must(campaignByKey(tx, key), 'The campaign')
+  })
+}
+
+/** A flag of the table as the API has it. */
+const known = (flag: number | null): boolean | null => (flag === null ? null : flag === 1)
 
 function notEditable(status: CampaignStatus, names: readonly string[]): Refusal {
   return new Refusal(

@@ -1,134 +1,38 @@
-// The editor of a campaign: writes and changes a draft, and never sends it.
+// Where campaigns are written: a new one begins with a design, a draft is changed and saved. Nothing is sent from here.
 import { html } from 'hono/html'
-import { page } from '../webui/frame.ts'
+import { guard, page } from '../webui/frame.ts'
 import { field, form } from '../webui/forms.ts'
 import type { Html } from '../webui/widgets.ts'
 import { done, found, lead, type Form, type Place } from '../webui/place.ts'
-import { audiences, contacts } from './api-audiences.ts'
-import { campaigns } from './api.ts'
+import { faultIn, relatedId, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { audiences } from './api-audiences.ts'
 import { audienceOptions } from './page-reach.ts'
-import { faultIn, record, relatedId, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
-
-const LABELS = {
-  name: 'Name',
-  audience: 'Audience',
-  subject: 'Subject',
-  body_html: 'Text',
-  body_text: 'Plain text',
-  from_address: 'From',
-  reply_to: 'Replies go to',
-} as const
-type CampaignResource = Thing<typeof campaigns>
-type AudienceResource = Thing<typeof audiences>
-type Name = Exclude<keyof typeof LABELS, 'audience'>
-
-/** The value of a field: as typed in a form that failed, else as stored. */
-const valueOf = (name: Name, campaign: CampaignResource | undefined, typed: Form | undefined): string => {
-  if (typed) return typed.get(name)
-  if (!campaign) return name === 'body_html' ? '<p>Hello {{name|friend}},</p>\n<p></p>' : ''
-  const value = campaign.attributes[name]
-  return Array.isArray(value) ? value.join(', ') : typeof value === 'string' ? value : ''
-}
-
-interface Editing {
-  /** The edited campaign; undefined for a new one. */
-  campaign?: CampaignResource | undefined
-  errors?: Answer['errors']
-  /** Somebody else has saved another version. */
-  clash?: true
-  extra?: Html | ''
-  /** The ETag of the version that the form shows. */
-  tag?: string
-  typed?: Form | undefined
-}
-
-async function editor(visit: Visit, editing: Editing): Promise<Response> {
-  const { campaign, errors = [], extra = '' } = editing
-  const all = campaign ? [] : await visit.all(audiences, '/audiences')
-  return page(visit, {
-    title: campaign ? `Edit ${text(campaign, 'name')}` : 'New campaign',
-    about: 'Nothing is sent from here: a draft is started on its page.',
-    status: editing.clash ? 409 : errors.length > 0 ? 422 : 200,
-    errors,
-    labels: LABELS,
-    done: done(visit),
-    scripts: ['editor.js'],
-    body: html`${extra}
-    ${
-      !campaign && all.length === 0
-        ? html`<div class="empty">A campaign goes to an audience: <a href="/audiences">make one first</a>.</div>`
-        : editorForm(visit, editing, await audienceOptions(visit, all), await mergeTags(visit, campaign, all))
-    }`,
-  })
-}
-
-/** The most audiences whose contacts are asked for merge tags. */
-const MAX_ASKED = 20
-
-/**
- * The merge tags for which the first contacts of the campaign's audience have values; for a new campaign, of any
- * audience.
- */
-async function mergeTags(
-  visit: Visit,
-  campaign: CampaignResource | undefined,
-  all: readonly AudienceResource[],
-): Promise<Set<string>> {
-  const audience = campaign && relatedId(campaign, 'audience')
-  const asked = audience === undefined ? all.map(({ id }) => id) : [audience]
-  const first = await Promise.all(
-    asked.slice(0, MAX_ASKED).map((id) => visit.get(contacts, `/audiences/${id}/contacts?page%5Bsize%5D=5`)),
-  )
-  const tags = new Set(['name', 'email', 'unsubscribe_url'])
-  for (const each of first.flatMap(({ many }) => many))
-    for (const name of Object.keys(record(each, 'custom_fields'))) tags.add(name)
-  return tags
-}
-
-function editorForm(
-  visit: Visit,
-  { campaign, errors = [], tag = '', typed }: Editing,
-  choice: readonly (readonly [id: string, words: string])[],
-  tags: ReadonlySet<string>,
-): Html {
-  const fault = faultIn(errors, LABELS)
-  const value = (name: Name): string => valueOf(name, campaign, typed)
-  // A browser drops the first line break of a textarea.
-  const source = `\n${value('body_html')}`
-  return form(
-    visit,
-    'save',
-    html`${tag === '' ? '' : html`<input type="hidden" name="tag" value="${tag}" />`}
-      ${field({ name: 'name', label: LABELS.name, value: value('name'), required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
-      ${campaign ? '' : field({ name: 'audience', label: LABELS.audience, required: true, options: choice, value: typed?.get('audience') ?? visit.query('audience') })}
-      ${field({ name: 'subject', label: LABELS.subject, value: value('subject'), required: true, error: fault('subject') })}
-      <div class="field">
-        <label for="body_html">${LABELS.body_html}</label>
-        <div class="editor" data-editor="body_html" data-tags="${JSON.stringify([...tags])}"></div>
-        <textarea id="body_html" name="body_html" rows="16" class="source" required>${source}</textarea>
-        <p class="soft">Merge tags: ${[...tags].map((name) => html`<code>{{${name}}}</code> `)}</p>
-        ${fault('body_html') === undefined ? '' : html`<p class="bad">${fault('body_html')!}</p>`}
-      </div>
-      <details ${value('body_text') === '' ? '' : html`open`}>
-        <summary>${LABELS.body_text}</summary>
-        ${field({ name: 'body_text', label: LABELS.body_text, lines: 8, value: value('body_text'), hint: 'Made from the text above when it is empty.', error: fault('body_text') })}
-      </details>
-      <details ${value('from_address') === '' && value('reply_to') === '' ? '' : html`open`}>
-        <summary>Sender</summary>
-        ${field({ name: 'from_address', label: LABELS.from_address, value: value('from_address'), hint: 'When it is empty: noreply@ and the sending domain of the audience.', error: fault('from_address') })}
-        ${field({ name: 'reply_to', label: LABELS.reply_to, value: value('reply_to'), error: fault('reply_to') })}
-      </details>
-      <button>Save the draft</button>`,
-    { kind: 'wide keep', ...(campaign ? {} : { to: '/campaigns/new' }) },
-  )
-}
+import { campaigns } from './api.ts'
+import { bodyOf, partsOf } from './body-parts.ts'
+import { FIRST_TEXT, PLAIN_LOOK, type Look } from './designs.ts'
+import {
+  brandFields,
+  choiceOf,
+  composer,
+  designCards,
+  LABELS,
+  partsIn,
+  peopleOf,
+  siteOf,
+  type CampaignResource,
+} from './page-composer.ts'
+import { tagsOfAudience, tagWarnings } from './page-tags.ts'
 
 /** The attributes in a form. */
-const attributesOf = (given: Form): Record<string, unknown> => ({
+const attributesOf = (given: Form) => ({
   name: given.get('name'),
   subject: given.get('subject'),
-  body_html: given.get('body_html'),
+  body_html: bodyOf(partsIn(given)),
   body_text: given.get('body_text') === '' ? null : given.get('body_text'),
+  ...senderOf(given),
+})
+
+const senderOf = (given: Form) => ({
   from_address: given.get('from_address') === '' ? null : given.get('from_address'),
   reply_to:
     given.get('reply_to') === ''
@@ -139,19 +43,105 @@ const attributesOf = (given: Form): Record<string, unknown> => ({
           .map((each) => each.trim()),
 })
 
+/** How many of the last campaigns are looked at for the look of a new one. */
+const LAST = 4
+
+/** The look of the last campaign of this audience that has one, else of any audience; with its sender. */
+async function lastLook(visit: Visit, audience: string): Promise<{ look: Look; from: string; replies: string }> {
+  for (const filter of [...(audience === '' ? [] : [`&filter%5Baudience%5D=${encodeURIComponent(audience)}`]), '']) {
+    const { many } = await visit.get(campaigns, `/campaigns?page%5Bsize%5D=${LAST}${filter}`)
+    for (const { id } of many) {
+      const { one } = await visit.get(campaigns, `/campaigns/${id}`)
+      const parts = one && partsOf(text(one, 'body_html'))
+      if (!one || !parts || parts.design === '') continue
+      // The sender belongs to the sending domain of the audience.
+      const own = relatedId(one, 'audience') === audience
+      const replies: unknown = one.attributes.reply_to
+      return {
+        look: parts.look,
+        from: own ? text(one, 'from_address') : '',
+        replies: own && Array.isArray(replies) ? replies.join(', ') : '',
+      }
+    }
+  }
+  return { look: PLAIN_LOOK, from: '', replies: '' }
+}
+
+/** The page on which a campaign begins. */
+async function beginning(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
+  const all = await visit.all(audiences, '/audiences?sort=name')
+  const asked = typed?.get('audience') || visit.query('audience')
+  const audience = asked === '' && all.length === 1 ? all[0]!.id : asked
+  return page(visit, {
+    title: 'New campaign',
+    crumbs: [['/campaigns', 'Campaigns']],
+    about: 'Nothing is sent from here: you write it on the next page, and start it when it is reviewed.',
+    status: errors.length > 0 ? 422 : 200,
+    errors,
+    labels: LABELS,
+    done: done(visit),
+    body:
+      all.length === 0
+        ? html`<div class="empty">A campaign goes to an audience: <a href="/audiences/new">make one first</a>.</div>`
+        : await beginningForm(visit, all, { audience, errors, typed }),
+  })
+}
+
+async function beginningForm(
+  visit: Visit,
+  all: readonly Thing<typeof audiences>[],
+  { audience, errors, typed }: { audience: string; errors: Answer['errors']; typed: Form | undefined },
+): Promise<Html> {
+  const fault = faultIn(errors, LABELS)
+  const { from, look, replies } = await lastLook(visit, audience)
+  const parts = typed ? partsIn(typed) : { design: 'letter' as const, look, preview: '', text: '' }
+  return form(
+    visit,
+    'save',
+    html`${field({ name: 'name', label: LABELS.name, value: typed?.get('name') ?? '', required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
+      ${field({ name: 'subject', label: LABELS.subject, value: typed?.get('subject') ?? '', required: true, hint: 'You can change it later.', error: fault('subject') })}
+      <div
+        hx-get="/campaigns/new"
+        hx-trigger="change from:#audience"
+        hx-include="#audience"
+        hx-select="#look"
+        hx-target="#look"
+        hx-swap="outerHTML"
+      >
+        ${field({ name: 'audience', label: LABELS.audience, required: true, value: audience, options: choiceOf(await audienceOptions(visit, all), audience), error: fault('audience') })}
+      </div>
+      ${designCards(parts.design, parts.look.colour)}
+      <fieldset id="look">
+        <legend>Logo, colour and postal address</legend>
+        <p class="soft">Asked once: the next campaign begins with the same.</p>
+        ${brandFields(parts.look)}
+        <input type="hidden" name="from_address" value="${typed?.get('from_address') ?? from}" />
+        <input type="hidden" name="reply_to" value="${typed?.get('reply_to') ?? replies}" />
+      </fieldset>
+      <button>Write it</button>`,
+  )
+}
+
 const fresh: Place = {
   path: '/campaigns/new',
   changes: true,
-  show: (visit) => editor(visit, {}),
+  show: (visit) => beginning(visit),
   async act(visit, given) {
+    // The page on which a campaign begins has no text yet.
+    const begins = given.get('body_html') === ''
+    const parts = partsIn(given)
+    const site = await siteOf(visit, given.get('audience'))
+    const first = FIRST_TEXT[parts.design || 'letter']({ colour: parts.look.colour, link: `https://${site}/` })
     const answer = await visit.ask('POST', '/campaigns', {
       type: 'campaigns',
-      attributes: attributesOf(given),
+      attributes: { ...attributesOf(given), ...(begins ? { body_html: bodyOf({ ...parts, text: first }) } : {}) },
       relationships: { audience: { data: { type: 'audiences', id: given.get('audience') } } },
     })
-    return answer.one
-      ? lead(visit, `/campaigns/${answer.one.id}`, 'saved')
-      : editor(visit, { errors: answer.errors, typed: given })
+    if (answer.one)
+      return begins
+        ? visit.context.redirect(`/campaigns/${answer.one.id}/edit`, 303)
+        : lead(visit, `/campaigns/${answer.one.id}`, 'saved')
+    return begins ? beginning(visit, answer.errors, given) : composer(visit, { errors: answer.errors, typed: given })
   },
 }
 
@@ -162,42 +152,99 @@ const GONE = html`<div class="alert" role="alert">
   </p>
 </div>`
 
+interface Saved {
+  answer: Answer
+  /** Somebody else has saved another version. */
+  clash: boolean
+}
+
+/** Saves a draft, and then gives it another audience where another one was chosen. */
+async function save(visit: Visit, id: string, given: Form): Promise<Saved> {
+  const before = found(await visit.get(campaigns, `/campaigns/${id}`)).one
+  const audience = given.get('audience')
+  const moves = audience !== '' && audience !== relatedId(before, 'audience')
+  const { from_address, reply_to, ...content } = attributesOf(given)
+  const answer = await visit.ask(
+    'PATCH',
+    `/campaigns/${id}`,
+    // The sender must fit the sending domain, which is that of the audience: a new one comes with its audience.
+    { type: 'campaigns', id, attributes: moves ? content : { ...content, from_address, reply_to } },
+    { 'If-Match': given.get('tag') },
+  )
+  const clash = answer.errors.some(({ code }) => code === 'changed_meanwhile')
+  if (!answer.one || !moves) return { answer, clash }
+  const moved = await visit.ask('POST', `/campaigns/${id}/audience`, {
+    type: 'campaign-audiences',
+    attributes: { audience_id: audience, from_address, reply_to },
+  })
+  return { answer: moved, clash: false }
+}
+
+/** What a script is told that saves while somebody writes. */
+async function savedInPassing(visit: Visit, id: string, given: Form): Promise<Response> {
+  guard(visit.context)
+  const known = await visit.get(campaigns, `/campaigns/${id}`)
+  if (!known.one) return visit.context.json({ gone: true }, 404)
+  const { answer, clash } = await save(visit, id, given)
+  if (clash) return visit.context.json({ clash: true }, 409)
+  const now = found(await visit.get(campaigns, `/campaigns/${id}`))
+  const tags = await tagsOfAudience(visit, relatedId(now.one, 'audience'))
+  const content = {
+    subject: given.get('subject'),
+    body_html: given.get('body_html'),
+    body_text: given.get('body_text') || null,
+  }
+  return visit.context.json(
+    {
+      // Of this version: a newer one of somebody else must not be replaced by the next.
+      tag: answer.headers.get('etag') ?? now.headers.get('etag') ?? '',
+      tags: tags.names,
+      reach: tags.reach,
+      people: await peopleOf(visit, relatedId(now.one, 'audience') ?? ''),
+      warnings: tagWarnings(content, tags),
+      errors: answer.one
+        ? []
+        : answer.errors.map((error) => ({
+            field: error.field ?? '',
+            words: faultIn([error], LABELS)(error.field ?? '') ?? error.detail,
+          })),
+    },
+    answer.one ? 200 : 422,
+  )
+}
+
+/** Both versions after a conflict. */
+const bothVersions = (id: string, theirs: CampaignResource): Html =>
+  html`<div class="alert" role="alert">
+    <p>Somebody has saved another version meanwhile. Yours is in the form below; theirs is:</p>
+    <p><strong>${text(theirs, 'subject')}</strong></p>
+    <pre tabindex="0">${text(theirs, 'body_html')}</pre>
+    <p>Save once more to replace theirs, or <a href="/campaigns/${id}/edit">take theirs</a>.</p>
+  </div>`
+
 const edit: Place = {
   path: '/campaigns/:id/edit',
   changes: true,
   async show(visit) {
     const { headers, one } = found(await visit.get(campaigns, `/campaigns/${visit.context.req.param('id')!}`))
-    return editor(visit, { campaign: one, tag: headers.get('etag') ?? '' })
+    return composer(visit, { campaign: one, tag: headers.get('etag') ?? '' })
   },
   async act(visit, given) {
     const id = visit.context.req.param('id')!
-    const answer = await visit.ask(
-      'PATCH',
-      `/campaigns/${id}`,
-      { type: 'campaigns', id, attributes: attributesOf(given) },
-      { 'If-Match': given.get('tag') },
-    )
+    if (given.action === 'autosave') return savedInPassing(visit, id, given)
+    const known = await visit.get(campaigns, `/campaigns/${id}`)
+    if (known.status === 404) return composer(visit, { typed: given, extra: GONE })
+    const { answer, clash } = await save(visit, id, given)
     if (answer.one) return lead(visit, `/campaigns/${id}`, 'saved')
-    if (answer.status === 404) return editor(visit, { typed: given, extra: GONE })
     const now = found(await visit.get(campaigns, `/campaigns/${id}`))
-    const clash = answer.errors.some(({ code }) => code === 'changed_meanwhile')
-    // After a conflict both versions are shown. The form then has the ETag of the present version, so a second save
-    // replaces it.
-    const extra = clash
-      ? html`<div class="alert" role="alert">
-          <p>Somebody has saved another version meanwhile. Yours is in the form below; theirs is:</p>
-          <p><strong>${text(now.one, 'subject')}</strong></p>
-          <pre tabindex="0">${text(now.one, 'body_html')}</pre>
-          <p>Save once more to replace theirs, or <a href="/campaigns/${id}/edit">take theirs</a>.</p>
-        </div>`
-      : ''
-    return editor(visit, {
+    return composer(visit, {
       campaign: now.one,
       typed: given,
       // The two versions say what the API's sentence about ETags says to a program.
       errors: clash ? [] : answer.errors,
       ...(clash ? { clash } : {}),
-      extra,
+      // The form then has the ETag of the present version, so a second save replaces it.
+      extra: clash ? bothVersions(id, now.one) : '',
       tag: now.headers.get('etag') ?? '',
     })
   },

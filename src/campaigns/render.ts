@@ -12,7 +12,7 @@ export { render, type Rendered } from '../message/rendered.ts'
 
 /** Tags that every contact has. */
 const LEAVE = ['unsubscribe_url', 'unsubscribe_mailto']
-const COMMON = ['name', 'email', ...LEAVE]
+export const COMMON = ['name', 'email', ...LEAVE]
 
 /** The contact whose data shows how a campaign will look: the newest one that can get it, else the newest of all. */
 export function exampleContact(
@@ -34,7 +34,7 @@ const textsIn = ({ body_html, body_text, subject }: RenderedContent): string[] =
 const MOST_TAGS = 200
 
 /** The tags that say nothing for contacts without a value. */
-const bareTags = (content: RenderedContent): string[] =>
+export const bareTags = (content: RenderedContent): string[] =>
   [
     ...new Set(
       textsIn(content).flatMap((text) =>

@@ -11,9 +11,7 @@ import type { ApiDeps } from '../jsonapi/define.ts'
 import type { Inside } from '../jsonapi/in-process-api.ts'
 import { People } from '../webui/browser-session.ts'
 import { MAX_FIELDS, withForm } from '../webui/fields.ts'
-import { contacts } from '../campaigns/api-audiences.ts'
-import { campaigns } from '../campaigns/api.ts'
-import { valuesOf } from '../campaigns/render.ts'
+import { preview } from './campaign-preview.ts'
 import { countersOf } from './counters.ts'
 import { Docs } from './docs.ts'
 import { serveAsset } from './assets.ts'
@@ -51,7 +49,7 @@ import { found, lead, type Form, type Place } from '../webui/place.ts'
 import { framed } from '../webui/shown-html.ts'
 import { createSignIn } from './sign-in.ts'
 import { signInPage } from './sign-in-forms.ts'
-import { READS, record, relatedId, text, Visit } from '../webui/visit.ts'
+import { READS, text, Visit } from '../webui/visit.ts'
 
 export interface Console {
   app: Hono
@@ -93,7 +91,7 @@ export function createConsole(deps: ApiDeps, inside: Inside): Console {
   app.get('/picture/of', (context) => (must(shared, context), leadToPicture(context, deps)))
   addFrames(app, shared)
   addDownloads(app, shared)
-  app.get('/campaigns/:id/preview', (context) => preview(shared, must(shared, context), context.req.param('id')))
+  app.get('/campaigns/:id/preview', (context) => preview(deps, must(shared, context), context.req.param('id')))
   for (const place of placesOf(shared)) addPlace(app, shared, place)
   app.get('*', (context, next) => {
     // Programs get the bare answer of the whole application.
@@ -264,23 +262,6 @@ function addDownloads(app: Hono, shared: ConsoleParts): void {
   app.get('/inbound/:id/attachments/:file', (context) =>
     download(context, `/inbound-emails/${context.req.param('id')}/attachments/${context.req.param('file')}`),
   )
-}
-
-/** A campaign's mail to the first contact of its audience, or to an example contact when the audience is empty. */
-async function preview({ deps }: ConsoleParts, visit: Visit, id: string): Promise<Response> {
-  const { one } = found(await visit.get(campaigns, `/campaigns/${id}`))
-  const audience = relatedId(one, 'audience')
-  const newest = (filter: string) => visit.get(contacts, `/audiences/${audience}/contacts?page%5Bsize%5D=1${filter}`)
-  const [contact] =
-    audience === undefined ? [] : [...(await newest('&filter%5Bstatus%5D=subscribed')).many, ...(await newest('')).many]
-  const content = { subject: text(one, 'subject'), body_html: text(one, 'body_html'), body_text: null }
-  const values = valuesOf({
-    email: contact ? text(contact, 'email') : 'ann@example.net',
-    name: contact ? text(contact, 'name') : 'Ann',
-    custom_fields: contact ? JSON.stringify(record(contact, 'custom_fields')) : null,
-  })
-  const addressOf = (url: string): string => pictureAddress(deps, url)
-  return framed(visit.context, { content, values }, { addressOf, styled: true })
 }
 
 /** Opens another person's account for the operator; with null, the operator's own account. */

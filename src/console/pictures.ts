@@ -3,9 +3,11 @@
 // has no cookies; therefore a picture's address is signed, and valid for a few minutes.
 import type { Context } from 'hono'
 import { MINUTE, SECOND } from '../base/clock.ts'
+import { forLog } from '../base/clean-text.ts'
 import { semaphore } from '../base/semaphore.ts'
 import { IMAGES_PATH } from '../images/uses.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
+import { escapeHtml } from '../message/template.ts'
 import { fetchFile } from '../net/fetch.ts'
 import { guard } from '../webui/frame.ts'
 
@@ -36,12 +38,40 @@ export function pictureAddress({ clock, config, keyring }: PictureDeps, url: str
   return `/picture?${new URLSearchParams({ u: secure, t: String(until), p: proof }).toString()}`
 }
 
+/** The most characters of a line in a picture of words. */
+const LINE = 46
+
+/**
+ * A picture of words: why there is no picture, and at which address. A program that shows pictures has no other place
+ * to say it.
+ */
+function saying(context: Context, why: string, url: string): Response {
+  const lines = [why, url].flatMap((text) => {
+    const characters = Array.from(forLog(text, 4 * LINE))
+    const count = Math.ceil(characters.length / LINE)
+    return Array.from({ length: count }, (_, at) => characters.slice(at * LINE, (at + 1) * LINE).join(''))
+  })
+  const words = lines.map((line, at) => `<text x="14" y="${26 + at * 20}">${escapeHtml(line)}</text>`).join('')
+  const height = 22 + lines.length * 20
+  return context.body(
+    `<svg xmlns="http://www.w3.org/2000/svg" width="340" height="${height}" font-family="system-ui,sans-serif" font-size="13" fill="#6b3a00"><rect width="340" height="${height}" rx="6" fill="#fdf2d8"/>${words}</svg>`,
+    200,
+    { 'Content-Type': 'image/svg+xml' },
+  )
+}
+
+/** The address of a picture that says why it cannot be had; one that is stored here is always had. */
+const withWord = (address: string, say: string | undefined): string =>
+  say === 'yes' && address.includes('?') ? `${address}&say=yes` : address
+
 /** Leads a signed-in person's browser to a picture, for the editor, whose pictures have no signed addresses. */
 export function leadToPicture(context: Context, deps: PictureDeps): Response {
-  const url = context.req.query('u') ?? ''
+  const { say, u: url = '' } = context.req.query()
   guard(context, "default-src 'none'; sandbox")
-  return /^https?:\/\//i.test(url) && URL.canParse(url)
-    ? context.redirect(pictureAddress(deps, url), 302)
+  if (/^https?:\/\//i.test(url) && URL.canParse(url))
+    return context.redirect(withWord(pictureAddress(deps, url), say), 302)
+  return say === 'yes'
+    ? saying(context, 'This picture has no web address.', url)
     : context.text('There is no such picture.\n', 404)
 }
 
@@ -55,9 +85,11 @@ export async function servePicture(context: Context, deps: ApiDeps): Promise<Res
   context.header('Cross-Origin-Resource-Policy', 'cross-origin')
   if (!proven || deps.clock.now() >= until) return context.text('There is no such picture.\n', 404)
   const fetched = await oneOf(() => fetchFile(deps.fetching, u, RULES))
-  if ('refused' in fetched) return context.text(`The picture ${fetched.refused}.\n`, 404)
-  const [type = ''] = (fetched.contentType ?? '').split(';')
-  if (!TYPES.test(type.trim())) return context.text('That is not a picture.\n', 404)
+  const [type = ''] = 'refused' in fetched ? [] : (fetched.contentType ?? '').split(';')
+  if ('refused' in fetched || !TYPES.test(type.trim())) {
+    const why = 'refused' in fetched ? `The picture ${fetched.refused}.` : 'That is not a picture.'
+    return context.req.query('say') === 'yes' ? saying(context, why, u) : context.text(`${why}\n`, 404)
+  }
   context.header('Cache-Control', 'private, max-age=600')
   return context.body(new Uint8Array(fetched.bytes), 200, { 'Content-Type': type.trim() })
 }

@@ -13,6 +13,8 @@ import { attempts } from '../delivery/api-attempts.ts'
 import { campaignLinks, spamVerdicts } from '../campaigns/api-checks.ts'
 import { campaignActivity } from '../campaigns/api-activity.ts'
 import { audienceReaches, campaignReaches, suppressedContacts } from '../campaigns/api-reach.ts'
+import { campaignAudiences } from '../campaigns/api-addressing.ts'
+import { audienceFields } from '../campaigns/api-fields.ts'
 import { campaignTests } from '../campaigns/api-tests.ts'
 import { grants } from '../accounts/api-grants.ts'
 import { lanes } from '../delivery/api.ts'
@@ -85,6 +87,8 @@ export const resources: readonly Resource<AppDeps>[] = [
   suppressionImports,
   audienceFigures,
   campaignTests,
+  campaignAudiences,
+  audienceFields,
   campaignLinks,
   spamVerdicts,
   campaignActivity,

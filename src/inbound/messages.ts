@@ -12,7 +12,7 @@ const SNIPPET = 140
 const READ_TEXT = 1000
 const READ_HTML = 20_000
 
-interface Beginning {
+interface BodyStart {
   message_key: number
   attachments: number
   text: string | null
@@ -31,7 +31,7 @@ export interface Glance {
 /** The contents of some messages at a glance, by their keys. Only the beginning of a text is read. */
 export function glancesOf(reader: Reader, keys: readonly number[]): Map<number, Glance> {
   const rows = reader.all(
-    raw<Beginning>(
+    raw<BodyStart>(
       `select b.message_key, json_array_length(b.attachments) as attachments, substr(b.text, 1, ?) as text,
          substr(b.html, 1, ?) as html, b.text_part, b.html_part,
          iif(coalesce(b.text_part, b.html_part) is null, null, m.content) as content
@@ -43,7 +43,7 @@ export function glancesOf(reader: Reader, keys: readonly number[]): Map<number, 
   return new Map(rows.map((row) => [row.message_key, { attachments: row.attachments, snippet: snippetOf(row) }]))
 }
 
-function snippetOf({ content, html, html_part, text, text_part }: Beginning): string {
+function snippetOf({ content, html, html_part, text, text_part }: BodyStart): string {
   const octets = (): Uint8Array => content ?? new Uint8Array()
   const words = storedText(text, text_part, octets)
   if (words !== null && words.trim() !== '') return shortened(words.slice(0, READ_TEXT))

@@ -73,7 +73,13 @@ function structure({ attachments, html, messageId, text, tracking }: Mail): Part
 // Compiled once: the library would read its options again for every page.
 const toText = compile({
   wordwrap: 76,
-  selectors: [{ selector: 'img', format: 'skip' }],
+  selectors: [
+    { selector: 'img', format: 'skip' },
+    // The preview text that inboxes show beside the subject (campaigns/body-parts.ts).
+    { selector: 'div[data-preview]', format: 'skip' },
+    // The library writes headings in capitals: {{NAME}} is another merge tag than {{name}}.
+    ...['h1', 'h2', 'h3', 'h4', 'h5', 'h6'].map((selector) => ({ selector, options: { uppercase: false } })),
+  ],
   limits: { maxInputLength: MAX_CONVERTED, maxDepth: 50, maxChildNodes: 10_000 },
 })
 

@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto'
 import type { Context } from 'hono'
 import { pageApart, type RenderSource } from './apart.ts'
 import { guard } from './frame.ts'
+import type { Html } from './widgets.ts'
 
 const framePolicy = (images: string, styles: string, sandbox: string): string =>
   `default-src 'none'; img-src ${images}; style-src ${styles}; form-action 'none'; frame-ancestors 'self'; base-uri 'none'; sandbox ${sandbox}`
@@ -22,13 +23,17 @@ export interface Framing {
   addressOf?: ((url: string) => string) | undefined
   /** Whether styles of elements are shown: for a person's own campaign. */
   styled?: true
+  /** Classes of the document (console/browser/frame.css). */
+  look?: string
+  /** What stands above the mail. */
+  above?: Html
 }
 
 /** Answers a document for a sandboxed frame. */
 export async function framed(
   context: Context,
   source: RenderSource,
-  { addressOf, styled }: Framing = {},
+  { above, addressOf, look = '', styled }: Framing = {},
 ): Promise<Response> {
   const nonce = randomBytes(16).toString('base64')
   const place = randomBytes(16).toString('hex')
@@ -43,6 +48,6 @@ export async function framed(
   guard(context, framePolicy(images, sheets, sandboxOf(context)))
   context.header('X-Frame-Options', 'SAMEORIGIN')
   return context.html(
-    `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Message</title><link rel="stylesheet" href="/assets/frame.css">${styles}</head><body>${body}</body></html>`,
+    `<!doctype html><html lang="en" class="${look}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Message</title><link rel="stylesheet" href="/assets/frame.css">${styles}</head><body>${above ? await above : ''}<div class="mail">${body}</div></body></html>`,
   )
 }

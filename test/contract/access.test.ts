@@ -370,6 +370,8 @@ const SCOPE_OF: Record<string, Scope> = {
   'GET /audience-figures': 'contacts:read',
   'GET /audience-figures/{}': 'contacts:read',
   'POST /campaigns/{}/test': 'campaigns:write',
+  'POST /campaigns/{}/audience': 'campaigns:write',
+  'GET /audiences/{}/fields': 'contacts:read',
   'GET /agents': 'emails:read',
   'POST /agents/{}/pause': 'emails:write',
   'POST /agents/{}/resume': 'emails:write',

@@ -71,6 +71,7 @@ const REASONS: Record<string, readonly string[]> = {
     'cli/completion-places.ts',
     'domains/zone-lines.ts',
     'console/browser/editor.ts',
+    'console/browser/editor-saving.ts',
     'webui/visit.ts',
     'jsonapi/openapi-operations.ts',
     'store/database.ts',

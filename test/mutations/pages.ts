@@ -1,4 +1,5 @@
 // Parsers of HTML and of what people type: pages, templates, searches.
+import { bodyOf, partsOf } from '../../src/campaigns/body-parts.ts'
 import { readPictures } from '../../src/message/pictures.ts'
 import { harmless } from '../../src/webui/harmless.ts'
 import { isBeyondBounds } from '../../src/message/html-bounds.ts'
@@ -48,6 +49,14 @@ const LEAVING = around(
 )
 
 export const PAGES: Record<string, Parser> = {
+  'parts of a campaign’s HTML': {
+    files: ['campaigns/body-parts.ts'],
+    seeds: around(
+      ['<div data-preview="" style="display:none;max-height:0;overflow:hidden;mso-hide:all">', 'a&amp;', '</div>\n'],
+      ['<meta name="design" content="{&quot;design&quot;:&quot;letter', '&quot;', '}"><!--text-->\n\n<!--/text-->'],
+    ),
+    parse: (bytes) => bodyOf(partsOf(text(bytes))),
+  },
   'links of pages': {
     files: ['message/tracking.ts'],
     seeds: HTML,

@@ -1,62 +1,36 @@
-// The editor of a campaign's text: headings, text, pictures, links, buttons and merge tags. It opens only text that it
-// can show and save without a change of meaning. Other HTML (tables, styles) is edited as source, so that none of it is
-// lost.
-import { Editor, Node } from '@tiptap/core'
-import Image from '@tiptap/extension-image'
+// The editor of a campaign: its text is written with a toolbar, saved by itself, and shown beside as a contact gets it.
+// It opens only text that it can show and save without a change of meaning. Other HTML (tables, styles) is edited as
+// source, so that none of it is lost.
+import { Editor } from '@tiptap/core'
 import StarterKit from '@tiptap/starter-kit'
+import { ButtonLink, htmlOf, inert, keeps, look, PicturePlace, ShownImage } from './editor-nodes.ts'
+import { askPicture, picturesIn } from './editor-pictures.ts'
+import { tags } from './editor-popovers.ts'
+import { Preview } from './editor-preview.ts'
+import { Saving, type SavedDraft } from './editor-saving.ts'
+import { addTools, SOURCE, toolButton } from './editor-tools.ts'
+import { ask } from './questions.ts'
+import { inkOn } from '../../campaigns/designs.ts'
 
-const BUTTON =
-  'display:inline-block;padding:12px 20px;border-radius:6px;background:#1f5fd6;color:#ffffff;text-decoration:none'
+/** The most characters of HTML that are pasted with their form; a newsletter has a tenth. */
+const MOST_PASTED = 1024 * 1024
 
-/** A link that looks like a button in every mail program. It is edited as a whole, by its words and its address. */
-const ButtonLink = Node.create({
-  name: 'buttonLink',
-  group: 'block',
-  atom: true,
-  addAttributes: () => ({ href: { default: '' }, label: { default: '' } }),
-  parseHTML: () => [
-    {
-      tag: 'p[data-button]',
-      // Before the rule of paragraphs.
-      priority: 60,
-      getAttrs: (element) => {
-        const link = element.querySelector('a')
-        return { href: link?.getAttribute('href') ?? '', label: link?.textContent ?? '' }
-      },
-    },
-  ],
-  renderHTML: ({ node }) => [
-    'p',
-    { 'data-button': '' },
-    ['a', { href: String(node.attrs['href']), style: BUTTON }, String(node.attrs['label'])],
-  ],
-})
+/** How long a sentence stands in the page, in ms. */
+const SAID = 8000
 
-/** Pictures come from other hosts, which the page's policy does not allow: this server fetches them. */
-const ShownImage = Image.extend({
-  addNodeView:
-    () =>
-    ({ node }) => {
-      const dom = document.createElement('img')
-      dom.src = `/picture/of?${new URLSearchParams({ u: String(node.attrs['src'] ?? '') }).toString()}`
-      dom.alt = String(node.attrs['alt'] ?? '')
-      return { dom }
-    },
-})
-
-const plain = (html: string): string => {
-  const box = document.createElement('template')
-  box.innerHTML = html
-  return box.innerHTML
-    .replaceAll(/\s+/g, ' ')
-    .replaceAll(/> </g, '><')
-    .replaceAll(/<p><\/p>/g, '')
-    .trim()
+/** Says something that the person cannot see in the text. */
+function note(words: string): void {
+  const toast = Object.assign(document.createElement('p'), { className: 'toast', textContent: words })
+  toast.setAttribute('role', 'status')
+  document.body.append(toast)
+  setTimeout(() => toast.remove(), SAID)
 }
 
-type ToolbarAction = readonly [label: string, run: () => void, active?: () => boolean]
-
-function editorIn(area: HTMLElement, source: HTMLTextAreaElement): Editor {
+function editorIn(
+  area: HTMLElement,
+  source: HTMLTextAreaElement,
+  keys: { on: (event: KeyboardEvent) => boolean },
+): Editor {
   const editor: Editor = new Editor({
     element: area,
     injectCSS: false,
@@ -72,128 +46,59 @@ function editorIn(area: HTMLElement, source: HTMLTextAreaElement): Editor {
       }),
       ShownImage,
       ButtonLink,
+      PicturePlace.configure({ choose: (at) => void askPicture(editor, { replace: at }) }),
     ],
-    content: source.value,
-    editorProps: { attributes: { role: 'textbox', 'aria-multiline': 'true', 'aria-label': 'Text' } },
-    onUpdate: () => (source.value = editor.getHTML()),
+    content: inert(source.value),
+    editorProps: {
+      attributes: { role: 'textbox', 'aria-multiline': 'true', 'aria-label': 'Text' },
+      handleKeyDown: (_, event) => keys.on(event),
+      handlePaste: (_, event) => takePictures(editor, event.clipboardData, event),
+      handleDrop: (_, event) => takePictures(editor, event.dataTransfer, event),
+      transformPastedHTML(html) {
+        if (html.length <= MOST_PASTED) return inert(html)
+        note('What you pasted has more than 1 MB, and was left out.')
+        return ''
+      },
+    },
+    onUpdate() {
+      source.value = htmlOf(editor)
+      source.dispatchEvent(new Event('input', { bubbles: true }))
+    },
   })
   return editor
 }
 
-/** The actions of the toolbar's buttons. */
-function actionsOf(editor: Editor): readonly ToolbarAction[] {
-  const chain = () => editor.chain().focus()
-  return [
-    ['Bold', () => chain().toggleBold().run(), () => editor.isActive('bold')],
-    ['Italic', () => chain().toggleItalic().run(), () => editor.isActive('italic')],
-    ['Heading', () => chain().toggleHeading({ level: 2 }).run(), () => editor.isActive('heading')],
-    ['List', () => chain().toggleBulletList().run(), () => editor.isActive('bulletList')],
-    ['Quote', () => chain().toggleBlockquote().run(), () => editor.isActive('blockquote')],
-    ['Link', () => askLink(editor), () => editor.isActive('link')],
-    ['Button', () => askButton(editor), () => editor.isActive('buttonLink')],
-    ['Picture', () => askPicture(editor)],
-    ['Undo', () => chain().undo().run()],
-  ]
-}
-
-/**
- * Asks for an address and completes it: an email address gets mailto:, an address without a scheme https://. Undefined
- * when nothing was given, or when the address can lead nowhere in a mail; '' when the person emptied it.
- */
-function askAddress(question: string, given = 'https://'): string | undefined {
-  const typed = prompt(question, given)?.trim()
-  if (typed === undefined || typed === 'https://') return undefined
-  if (typed === '' || typed.startsWith('{{') || /^(?:https?:\/\/|mailto:|tel:)/i.test(typed)) return typed
-  if (/^[^\s@/:]+@[^\s@/:]+$/.test(typed)) return `mailto:${typed}`
-  if (/^[^\s/:?#]+\.[^\s]+$/.test(typed)) return `https://${typed}`
-  alert(`"${typed}" leads nowhere in a mail. Give an address such as https://example.org/news.`)
-  return undefined
-}
-
-function askLink(editor: Editor): void {
-  const had = editor.getAttributes('link')['href'] as string | undefined
-  const href = askAddress('Where does the link lead? (An empty address removes it.)', had)
-  if (href === undefined) return
-  const chain = editor.chain().focus()
-  if (href === '') chain.extendMarkRange('link').unsetLink().run()
-  else if (had !== undefined) chain.extendMarkRange('link').setLink({ href }).run()
-  else if (!editor.state.selection.empty) chain.setLink({ href }).run()
-  else {
-    // Without selected words, the link gets its own.
-    const label = prompt('Which words are the link?', href.replace(/^mailto:|^https?:\/\//, ''))
-    if (label) chain.insertContent([{ type: 'text', text: label, marks: [{ type: 'link', attrs: { href } }] }]).run()
-  }
-}
-
-/** Inserts a block behind what is selected; the text goes on behind it. */
-function insertBlock(editor: Editor, block: object): void {
-  const { to } = editor.state.selection
-  const size = editor.state.doc.content.size
-  editor.chain().focus().insertContentAt(to, block).run()
-  const { doc } = editor.state
-  const behind = Math.min(to + doc.content.size - size, doc.content.size)
-  if (doc.resolve(behind).parent.isTextblock) editor.commands.setTextSelection(behind)
-  else editor.commands.insertContentAt(doc.content.size, { type: 'paragraph' })
-}
-
-function askButton(editor: Editor): void {
-  const chosen = editor.isActive('buttonLink') ? editor.getAttributes('buttonLink') : undefined
-  const href = askAddress('Where does the button lead?', chosen && String(chosen['href']))
-  const label = href ? prompt('What stands on it?', chosen ? String(chosen['label']) : 'Read more') : null
-  if (!label) editor.commands.focus()
-  else if (chosen) editor.chain().focus().updateAttributes('buttonLink', { href, label }).run()
-  else insertBlock(editor, { type: 'buttonLink', attrs: { href, label } })
-}
-
-function askPicture(editor: Editor): void {
-  const src = askAddress('Address of the picture on the web')
-  const alt = src ? prompt('What does it show? (text for people who cannot see it)', '') : null
-  if (alt !== null) insertBlock(editor, { type: 'image', attrs: { src, alt } })
-}
-
-function addButtons(bar: HTMLElement, editor: Editor): void {
-  const buttons = actionsOf(editor).map(([label, run, active]) => {
-    const button = plainButton(label)
-    button.addEventListener('click', run)
-    bar.append(button)
-    return () => active && button.setAttribute('aria-pressed', String(active()))
-  })
-  editor.on('transaction', () => buttons.forEach((show) => show()))
-}
-
-function plainButton(label: string): HTMLButtonElement {
-  const button = document.createElement('button')
-  button.type = 'button'
-  button.className = 'plain small'
-  button.textContent = label
-  return button
-}
-
-function tagChoice(editor: Editor, names: readonly string[]): HTMLSelectElement {
-  const tags = document.createElement('select')
-  tags.setAttribute('aria-label', 'Insert a merge tag')
-  tags.append(new Option('Merge tag…', ''), ...names.map((tag) => new Option(`{{${tag}}}`, tag)))
-  tags.addEventListener('change', () => {
-    if (tags.value !== '') editor.chain().focus().insertContent(`{{${tags.value}}}`).run()
-    tags.value = ''
-  })
-  return tags
+/** Whether pictures were pasted or dropped, which are then uploaded. */
+function takePictures(editor: Editor, data: DataTransfer | null, event: Event): boolean {
+  const files = picturesIn(data)
+  // Programs that copy text often add a picture of it.
+  if (files.length === 0 || (data?.getData('text/html') ?? '') !== '') return false
+  event.preventDefault()
+  askPicture(editor, { files })
+  return true
 }
 
 /** Whether the editor may open the source: it keeps all of it, or the person agrees to lose a part. */
-function mayShow(editor: Editor, source: HTMLTextAreaElement): boolean {
-  const typed = source.value
-  editor.commands.setContent(typed, { emitUpdate: false })
-  const may =
-    plain(editor.getHTML()) === plain(typed) ||
-    confirm(
-      'The editor does not know all of this HTML; what it does not know is lost when you change something. Go on?',
+async function mayShow(editor: Editor, source: HTMLTextAreaElement): Promise<boolean> {
+  editor.commands.setContent(inert(source.value), { emitUpdate: false })
+  return (
+    keeps(editor, source.value) ||
+    ask(
+      'Open it in the editor?',
+      'The editor does not know all of this HTML; what it does not know is lost when you change something.',
+      'Open it',
     )
-  source.value = typed
-  return may
+  )
 }
 
-function start(box: HTMLElement): void {
+interface Started {
+  editor: Editor
+  source: HTMLTextAreaElement
+  /** Shows HTML that was put into the field. */
+  reopen: () => void
+}
+
+function start(box: HTMLElement): Started {
   const source = document.getElementById(box.dataset['editor']!) as HTMLTextAreaElement
   const bar = document.createElement('div')
   const area = document.createElement('div')
@@ -202,27 +107,129 @@ function start(box: HTMLElement): void {
   bar.setAttribute('aria-label', 'Format')
   area.className = 'area'
   box.append(bar, area)
-  const editor = editorIn(area, source)
-  addButtons(bar, editor)
-  const toggle = plainButton('')
+  look.colour = box.dataset['colour'] ?? look.colour
+  tags.names = JSON.parse(box.dataset['tags'] ?? '[]') as string[]
+  const keys: { on: (event: KeyboardEvent) => boolean } = { on: () => false }
+  const editor = editorIn(area, source, keys)
+  keys.on = addTools(bar, editor)
+  const toggle = toolButton(SOURCE)
+  toggle.classList.add('last')
+  bar.append(toggle)
   // HTML that the editor would change is shown as source.
-  let visual = plain(editor.getHTML()) === plain(source.value)
+  let visual = keeps(editor, source.value)
   const show = (): void => {
     area.hidden = !visual
     for (const each of bar.children) if (each !== toggle && each instanceof HTMLElement) each.hidden = !visual
     source.hidden = visual
     // The browser cannot ask the person to fill in a hidden field.
     source.required = !visual
-    toggle.textContent = visual ? 'HTML source' : 'Editor'
+    toggle.setAttribute('aria-pressed', String(!visual))
   }
   toggle.addEventListener('click', () => {
-    if (!visual && !mayShow(editor, source)) return
-    visual = !visual
-    show()
+    void (async () => {
+      if (!visual && !(await mayShow(editor, source))) return
+      visual = !visual
+      show()
+    })()
   })
-  const names: string[] = JSON.parse(box.dataset['tags'] ?? '[]')
-  bar.append(tagChoice(editor, names), toggle)
+  colours(area, editor, source)
   show()
+  const reopen = (): void => {
+    editor.commands.setContent(inert(source.value), { emitUpdate: false })
+    visual = keeps(editor, source.value)
+    show()
+  }
+  return { editor, source, reopen }
 }
 
-for (const box of document.querySelectorAll<HTMLElement>('[data-editor]')) start(box)
+/** Buttons have the colour of the design. */
+function colours(area: HTMLElement, editor: Editor, source: HTMLTextAreaElement): void {
+  const field = document.getElementById('colour')
+  const paint = (): void => {
+    area.style.setProperty('--button', look.colour)
+    area.style.setProperty('--button-ink', inkOn(look.colour))
+  }
+  field?.addEventListener('input', () => {
+    if (field instanceof HTMLInputElement) look.colour = field.value
+    paint()
+    if (!area.hidden) source.value = htmlOf(editor)
+  })
+  paint()
+}
+
+/** The sentences and names that depend on what was saved. */
+function showSaved(form: HTMLFormElement, { reach, tags: names, warnings }: SavedDraft): void {
+  const item = (words: string, name: 'code' | 'li'): HTMLElement => {
+    const element = document.createElement(name)
+    element.textContent = words
+    return element
+  }
+  tags.names = names
+  const list = form.querySelector('[data-tag-list]')
+  list?.replaceChildren('Merge tags: ', ...names.flatMap((name) => [item(`{{${name}}}`, 'code'), ' ']))
+  form.querySelector('[data-warnings]')?.replaceChildren(...warnings.map((words) => item(words, 'li')))
+  const hint = document.getElementById('audience-hint')
+  if (hint && reach !== '') hint.textContent = reach
+}
+
+/** On small screens one of the two parts is shown. */
+function panes(composer: HTMLElement): void {
+  const bar = document.createElement('div')
+  bar.className = 'segments panes'
+  bar.setAttribute('role', 'group')
+  bar.setAttribute('aria-label', 'Part')
+  const buttons = ['Write', 'Preview'].map((words) => {
+    const button = document.createElement('button')
+    button.type = 'button'
+    button.textContent = words
+    button.addEventListener('click', () => choose(words))
+    return button
+  })
+  const choose = (words: string): void => {
+    composer.dataset['pane'] = words.toLowerCase()
+    for (const each of buttons) each.setAttribute('aria-pressed', String(each.textContent === words))
+  }
+  bar.append(...buttons)
+  composer.prepend(bar)
+  choose('Write')
+}
+
+/** Puts values into the fields of a form. */
+function fill(form: HTMLFormElement, values: Record<string, string>): void {
+  for (const [name, value] of Object.entries(values)) {
+    const field = form.elements.namedItem(name)
+    if (field instanceof HTMLInputElement || field instanceof HTMLTextAreaElement || field instanceof HTMLSelectElement)
+      field.value = value
+  }
+}
+
+for (const box of document.querySelectorAll<HTMLElement>('[data-editor]')) {
+  const { reopen } = start(box)
+  const form = box.closest('form')
+  const composer = box.closest<HTMLElement>('.composer')
+  const pane = document.getElementById('preview')
+  const status = document.querySelector<HTMLElement>('[data-saved]')
+  if (form && composer && pane && status) {
+    panes(composer)
+    const preview = new Preview(pane)
+    const saving = new Saving(form, status, (draft) => {
+      showSaved(form, draft)
+      preview.people(draft.people)
+      preview.refresh()
+    })
+    // What was typed just now is on the next page, too.
+    const review = document.querySelector<HTMLAnchorElement>('a[data-review]')
+    review?.addEventListener('click', (event) => {
+      event.preventDefault()
+      void saving.flush().then((all) => {
+        if (all) location.assign(review.href)
+      })
+    })
+    if (composer.hasAttribute('data-unsaved')) saving.unsaved(composer.hasAttribute('data-hold'))
+    else
+      saving.restore(composer, (values) => {
+        fill(form, values)
+        reopen()
+      })
+  }
+}

@@ -44,7 +44,8 @@ export async function startBrowser() {
   }
   const args = ['--headless', '--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking']
   const options = { binary: '/usr/bin/chromium', args: [...args, `--user-data-dir=${profile}`] }
-  const capabilities = { alwaysMatch: { browserName: 'chrome', 'goog:chromeOptions': options } }
+  const logged = { 'goog:loggingPrefs': { browser: 'ALL' } }
+  const capabilities = { alwaysMatch: { browserName: 'chrome', 'goog:chromeOptions': options, ...logged } }
   const session = `/session/${(await ask('POST', '/session', { capabilities })).sessionId}`
 
   const run = (script: string, ...given: unknown[]) => ask('POST', `${session}/execute/sync`, { script, args: given })
@@ -95,6 +96,11 @@ export async function startBrowser() {
     /** Runs a script that says by its last argument when it is done, and with what. */
     later: (script: string, ...given: unknown[]) => ask('POST', `${session}/execute/async`, { script, args: given }),
     cdp,
+    /** What the browser has said in its console as a warning or an error since it was asked last. */
+    async complaints(): Promise<string[]> {
+      const said = (await ask('POST', `${session}/se/log`, { type: 'browser' })) as { level: string; message: string }[]
+      return said.filter(({ level }) => level === 'SEVERE' || level === 'WARNING').map(({ message }) => message)
+    },
     /** A colour scheme and a width. */
     async emulate(scheme: string, width: number): Promise<void> {
       await cdp('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] })

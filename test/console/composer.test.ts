@@ -1,0 +1,303 @@
+// The composer of campaigns by its pages: a campaign begins with a design, is saved by itself and by its button, keeps
+// two people apart, has the merge tags of its audience, and is shown as a contact gets it.
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { partsOf } from '../../src/campaigns/body-parts.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { Guest, type Shown } from '../kit/guest.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
+import { givePassword } from '../kit/person.ts'
+
+const PASSWORD = 'a long enough password'
+const HOSTILE = '"><script>alert(1)</script>{{name}}'
+
+const postrider = ofFile(() => startTestAppliance({ domains: ['here.test', 'other.test'] }))
+let ann: Guest
+let domains: { id: string; attributes: { name: string } }[]
+
+setUp(async () => {
+  await givePassword(postrider, postrider.user.email, PASSWORD)
+  ann = new Guest(postrider)
+  await ann.signIn(postrider.user.email, PASSWORD)
+  domains = (await postrider.api('GET', '/domains')).body.data
+})
+
+const audience = async (name: string, contacts: object[] = [], domain = 'here.test'): Promise<string> => {
+  const id = domains.find(({ attributes }) => attributes.name === domain)!.id
+  const relationships = { domain: { data: { type: 'domains', id } } }
+  const made = (await postrider.api('POST', '/audiences', document('audiences', { name }, { relationships }))).body.data
+  if (contacts.length > 0)
+    await postrider.api('POST', `/audiences/${made.id}/contacts/import`, document('contacts', { contacts }))
+  return made.id
+}
+const LOOK = {
+  design: 'newsletter',
+  brand: 'Green Farm',
+  colour: '#137a3f',
+  logo: 'https://farm.test/logo.png',
+  postal: 'Mill Lane 3\n5003 Bergen',
+}
+/** Begins a campaign; returns its id. */
+const begun = async (list: string, more: Record<string, string> = {}): Promise<string> => {
+  const fields = { name: 'News', subject: 'News', audience: list, ...LOOK, ...more }
+  const { path } = await ann.send(await ann.open('/campaigns/new'), 'save', fields)
+  const [, id] = /^\/campaigns\/([0-9a-f-]{36})\/edit$/.exec(path) ?? []
+  assert.ok(id, path)
+  return id
+}
+const stored = async (id: string) => (await postrider.api('GET', `/campaigns/${id}`)).body.data
+/** What the script sends while somebody writes. */
+const passing = async (page: Shown, list: string, more: Record<string, string>) => {
+  const typed = { name: 'News', subject: 'News', audience: list, body_html: '<p>x</p>', body_text: '', ...LOOK }
+  const shown = await ann.send(page, 'save', { ...typed, ...more, action: 'autosave' })
+  assert.match(shown.headers.get('content-type') ?? '', /^application\/json/)
+  return { status: shown.status, ...(JSON.parse(shown.text) as Record<string, unknown>) }
+}
+
+describe('a new campaign', () => {
+  test('begins with a design, and the next one with the same look and sender', async () => {
+    const list = await audience('Beginners')
+    const id = await begun(list, { from_address: 'hi@here.test', reply_to: 'us@here.test' })
+    const { attributes } = await stored(id)
+    assert.match(attributes.body_html, /<h1>The headline of this issue<\/h1>/)
+    assert.match(attributes.body_html, /href="https:\/\/here\.test\/" style="[^"]*background:#137a3f/)
+    assert.equal(partsOf(attributes.body_html).design, 'newsletter')
+    const next = (await ann.open(`/campaigns/new?audience=${list}`)).text
+    assert.match(next, /name="brand"[^]*?value="Green Farm"/)
+    assert.match(next, /name="colour" type="color" value="#137a3f"/)
+    assert.match(next, /Mill Lane 3\n5003 Bergen<\/textarea>/)
+    assert.match(next, /name="from_address" value="hi@here\.test"/)
+    // The sender of one domain is none of another.
+    const other = await audience('Elsewhere', [], 'other.test')
+    const elsewhere = (await ann.open(`/campaigns/new?audience=${other}`)).text
+    assert.match(elsewhere, /value="Green Farm"/)
+    assert.match(elsewhere, /name="from_address" value=""/)
+  })
+
+  test('what is refused is said, and what was typed is kept', async () => {
+    const list = await audience('Refusing')
+    const fields = { name: HOSTILE, subject: 'a'.repeat(2000), audience: list, ...LOOK, brand: HOSTILE }
+    const { status, text } = await ann.send(await ann.open('/campaigns/new'), 'save', fields)
+    assert.equal(status, 422)
+    assert.match(text, /&quot;Subject&quot; must be at most 998/)
+    assert.match(text, /value="&quot;&gt;&lt;script&gt;alert/)
+    assert.doesNotMatch(text, /<script>alert/)
+  })
+})
+
+describe('writing', () => {
+  test('shows sender, reply-to, subject and preview text in view, and edits each', async () => {
+    const list = await audience('Fields')
+    const id = await begun(list)
+    const page = await ann.open(`/campaigns/${id}/edit`)
+    const before = page.text.indexOf('<summary>Design')
+    for (const name of ['from_address', 'reply_to', 'subject', 'preview_text', 'audience'])
+      assert.ok(page.text.indexOf(`name="${name}"`) < before, name)
+    assert.match(page.text, /When it is empty: noreply@here\.test/)
+    const typed = { preview_text: `Cheese ${HOSTILE}`, from_address: 'hi@here.test', reply_to: 'us@here.test' }
+    const saved = await ann.send(page, 'save', {
+      name: 'N',
+      subject: 'S',
+      audience: list,
+      ...LOOK,
+      ...typed,
+      body_html: '<p>Hi</p>',
+    })
+    assert.equal(saved.path, `/campaigns/${id}?done=saved`)
+    const { attributes } = await stored(id)
+    assert.deepEqual([attributes.from_address, attributes.reply_to], ['hi@here.test', ['us@here.test']])
+    const parts = partsOf(attributes.body_html)
+    assert.equal(parts.preview, `Cheese ${HOSTILE}`)
+    assert.equal(parts.text, '<p>Hi</p>')
+    assert.doesNotMatch(attributes.body_html, /<script>/)
+    const again = (await ann.open(`/campaigns/${id}/edit`)).text
+    assert.match(again, /name="preview_text"[^]*?value="Cheese &quot;&gt;&lt;script/)
+    assert.match(again, />\n&lt;p&gt;Hi&lt;\/p&gt;<\/textarea>/, 'the text without its design')
+  })
+
+  test('is saved in passing, with a tag for the next time', async () => {
+    const list = await audience('Passing')
+    const id = await begun(list)
+    const page = await ann.open(`/campaigns/${id}/edit`)
+    const first = await passing(page, list, { subject: 'One' })
+    assert.equal(first.status, 200)
+    assert.equal((await stored(id)).attributes.subject, 'One')
+    const second = await passing(page, list, { subject: 'Two', tag: String(first['tag' as never]) })
+    assert.equal(second.status, 200)
+    const refused = await passing(page, list, { from_address: 'x@evil.test', tag: String(second['tag' as never]) })
+    assert.equal(refused.status, 422)
+    assert.match(JSON.stringify(refused), /"field":"from_address","words":"x@evil\.test is outside the family/)
+    assert.equal((await stored(id)).attributes.subject, 'Two')
+  })
+
+  test('two people: the second is told in passing, and sees both versions by the button', async () => {
+    const list = await audience('Two')
+    const id = await begun(list)
+    const [one, other] = [await ann.open(`/campaigns/${id}/edit`), await ann.open(`/campaigns/${id}/edit`)]
+    assert.equal((await passing(one, list, { subject: 'Mine' })).status, 200)
+    const clash = await passing(other, list, { subject: 'Theirs' })
+    assert.deepEqual(clash, { status: 409, clash: true })
+    assert.equal((await stored(id)).attributes.subject, 'Mine')
+    const both = await ann.send(other, 'save', {
+      name: 'N',
+      subject: 'Theirs',
+      audience: list,
+      ...LOOK,
+      body_html: '<p>t</p>',
+    })
+    assert.equal(both.status, 409)
+    assert.match(both.text, /<strong>Mine<\/strong>[^]*value="Theirs"/)
+    assert.match(both.text, /data-unsaved\s+data-hold/, 'the script waits for the person')
+    await postrider.api('DELETE', `/campaigns/${id}`)
+    assert.deepEqual(await passing(one, list, { subject: 'Late' }), { status: 404, gone: true })
+  })
+
+  test('an ended session and a foreign proof save nothing', async () => {
+    const list = await audience('Ended')
+    const id = await begun(list)
+    const page = await ann.open(`/campaigns/${id}/edit`)
+    const stranger = await new Guest(postrider).send(page, 'save', { action: 'autosave', subject: 'Evil' })
+    assert.equal(stranger.status, 401)
+    const forged = await ann.send(page, 'save', { action: 'autosave', subject: 'Evil', proof: 'x' })
+    assert.equal(forged.status, 403)
+    assert.equal((await stored(id)).attributes.subject, 'News')
+  })
+
+  test('hostile HTML is stored as it is, and shown without harm; 2 MB are refused with a sentence', async () => {
+    const list = await audience('Hostile')
+    const id = await begun(list)
+    const page = await ann.open(`/campaigns/${id}/edit`)
+    for (const html of [
+      `<script>alert(1)</script><p onclick="alert(2)">${'a'.repeat(900_000)}</p>`,
+      '<div>'.repeat(100_000),
+    ]) {
+      const saved = await passing(await ann.open(`/campaigns/${id}/edit`), list, { body_html: html, design: '' })
+      assert.equal(saved.status, 200, JSON.stringify(saved).slice(0, 1000))
+      assert.ok((await stored(id)).attributes.body_html === html)
+      const shown = await ann.open(`/campaigns/${id}/preview?head=yes`)
+      assert.equal(shown.status, 200)
+      assert.doesNotMatch(shown.text, /<script|onclick=/)
+      assert.match(shown.headers.get('content-security-policy')!, /default-src 'none'.*sandbox/)
+      assert.doesNotMatch(shown.headers.get('content-security-policy')!, /allow-scripts/)
+    }
+    assert.ok(page.text.length < 100_000)
+    const whole = await stored(id)
+    const large = '<script>alert(1)</script>'.repeat(90_000)
+    const refused = await passing(await ann.open(`/campaigns/${id}/edit`), list, { body_html: large })
+    assert.equal(refused.status, 422)
+    assert.match(JSON.stringify(refused), /"words":"The request body may be at most 1048576 bytes here/)
+    assert.deepEqual(await stored(id), whole)
+  })
+})
+
+describe('merge tags', () => {
+  const people = ['a', 'b', 'c'].map((name, at) => ({
+    email: `${name}@there.test`,
+    name: at === 2 ? null : name,
+    custom_fields: at === 0 ? { city: 'Bergen', empty: '', '<b>': 'x' } : {},
+  }))
+
+  test('are those of the chosen audience; one without a text for empty values is warned of, with the number', async () => {
+    const list = await audience(HOSTILE, people)
+    const other = await audience('Shops', [{ email: 'shop@there.test', custom_fields: { shelf: '7' } }], 'other.test')
+    const id = await begun(list)
+    const body_html = '<p>{{name}} {{city}} {{city|there}} {{nothing}} {{email}}</p>'
+    const page = await ann.open(`/campaigns/${id}/edit`)
+    assert.match(page.text, /<code>\{\{city\}\}<\/code>/)
+    assert.match(page.text, /<code>\{\{&lt;b&gt;\}\}<\/code>/)
+    assert.doesNotMatch(page.text, /\{\{shelf\}\}|\{\{empty\}\}|<b>/)
+    assert.match(page.text, /3 subscribed contacts\./)
+    const saved = await passing(page, list, { body_html })
+    assert.deepEqual(saved['warnings' as never], [
+      '1 of 3 contacts have no name: write {{name|friend}} to say something else to them.',
+      '2 of 3 contacts have no city: write {{city|there}} to say something else to them.',
+      'No contact has a value for {{nothing}}: nothing stands there. {{nothing|there}} gives it a text.',
+    ])
+    assert.match((await ann.open(`/campaigns/${id}/edit`)).text, /<li>2 of 3 contacts have no city: write/)
+    // Another audience brings its own tags, and its sending domain.
+    const moved = await passing(await ann.open(`/campaigns/${id}/edit`), other, {
+      body_html,
+      from_address: 'hi@other.test',
+    })
+    assert.equal(moved.status, 200)
+    assert.deepEqual(moved['tags' as never], ['name', 'email', 'unsubscribe_url', 'shelf'])
+    assert.deepEqual(moved['people' as never], ['shop@there.test'])
+    const { attributes, relationships } = await stored(id)
+    assert.equal(relationships.audience.data.id, other)
+    assert.equal(attributes.from_address, 'hi@other.test')
+    // What does not fit the domain of an audience is refused, and the campaign stays where it is.
+    const refused = await passing(await ann.open(`/campaigns/${id}/edit`), list, { from_address: 'hi@other.test' })
+    assert.equal(refused.status, 422)
+    assert.equal((await stored(id)).relationships.audience.data.id, other)
+  })
+
+  test('the API counts the values of each field', async () => {
+    const list = await audience('Counted', people)
+    const { body } = await postrider.api('GET', `/audiences/${list}/fields`)
+    assert.deepEqual(
+      body.data.map(({ attributes }: { attributes: object }) => attributes),
+      [
+        { name: 'name', contacts: 2, asked: 3 },
+        { name: '<b>', contacts: 1, asked: 3 },
+        { name: 'city', contacts: 1, asked: 3 },
+      ],
+    )
+  })
+
+  test('the API gives a draft another audience, and nothing else than a draft', async () => {
+    const [list, other] = [await audience('From'), await audience('To', [], 'other.test')]
+    const id = await begun(list, { from_address: 'hi@here.test' })
+    const move = (audience_id: string, more: object = {}) =>
+      postrider.api('POST', `/campaigns/${id}/audience`, document('campaign-audiences', { audience_id, ...more }))
+    const outside = await move(other)
+    assert.deepEqual([outside.status, outside.body.errors[0].code], [422, 'address_outside_domain'])
+    assert.equal((await move('01900000-0000-7000-8000-000000000000')).status, 404)
+    const moved = await move(other, { from_address: null })
+    assert.equal(moved.status, 201)
+    assert.equal(moved.body.data.attributes.audience_id, other)
+    await postrider.api('PATCH', `/campaigns/${id}`, document('campaigns', { status: 'cancelled' }, { id }))
+    const late = await move(list)
+    assert.deepEqual([late.status, late.body.errors[0].code], [422, 'not_editable'])
+  })
+})
+
+describe('the preview', () => {
+  test('is the mail of a chosen contact, with its head, in four forms', async () => {
+    const list = await audience('Seen', [
+      { email: 'ben@there.test', name: '<b>Ben</b>' },
+      { email: 'ada@there.test', name: 'Ada' },
+    ])
+    const id = await begun(list)
+    const page = await ann.open(`/campaigns/${id}/edit`)
+    await passing(page, list, {
+      subject: 'For {{name}}',
+      preview_text: 'Cheese for {{name}}',
+      body_html: '<h1>Dear {{name}}</h1>',
+    })
+    const seen = (more: string) => ann.open(`/campaigns/${id}/preview?head=yes&${more}`)
+    const newest = (await seen('')).text
+    assert.match(newest, /<p>For Ada<\/p>[^]*Cheese for Ada[^]*<h1>Dear Ada<\/h1>/)
+    assert.match(newest, /noreply@here\.test/)
+    assert.match(newest, /class="edge"/)
+    assert.match((await seen('contact=BEN@there.test')).text, /For &lt;b&gt;Ben&lt;\/b&gt;[^]*Dear &lt;b&gt;Ben/)
+    assert.match((await seen('contact=nobody@there.test')).text, /nobody@there\.test is not a contact of this audience/)
+    assert.match((await seen('as=dark')).text, /<html lang="en" class="dark edge">/)
+    const plain = (await seen('as=plain')).text
+    assert.match(plain, /<pre>[^<]*Dear Ada/)
+    assert.doesNotMatch(plain.slice(plain.indexOf('<pre>')), /Cheese/)
+    for (const as of ['', 'phone', 'dark', 'plain'])
+      assert.match(
+        (await ann.open(`/campaigns/${id}/edit?as=${as}`)).text,
+        new RegExp(`data-as="${as}" aria-current="true"`),
+      )
+  })
+
+  test('a picture that cannot be fetched says why, as a picture', async () => {
+    const asked = await ann.open(`/picture/of?u=${encodeURIComponent('https://nowhere.test/<a>.png')}&say=yes`)
+    assert.equal(asked.headers.get('content-type'), 'image/svg+xml')
+    assert.match(asked.headers.get('content-security-policy')!, /default-src 'none'; sandbox/)
+    assert.match(asked.text, /^<svg [^]*>The picture [^<]+<\/text>[^]*nowhere\.test\/&lt;a&gt;\.png/)
+    assert.match((await ann.open('/picture/of?u=file:///etc/passwd&say=yes')).text, /This picture has no web address/)
+    assert.equal((await ann.open('/picture/of?u=file:///etc/passwd')).status, 404)
+  })
+})

@@ -1,0 +1,361 @@
+// The composer of campaigns in a real browser: written, saved by itself, shown in four forms; links, pictures and merge
+// tags by small forms in the page; hostile text pasted; a lost connection, an ended session and a second editor lose
+// nothing. The browser has nothing to complain of, and axe-core finds nothing.
+import assert from 'node:assert/strict'
+import { spawn, type ChildProcess } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { until } from '../kit/until.ts'
+import { absent, LOOKS, startBrowser, type Browser } from './rig/browser.ts'
+import { withPrograms } from './rig/need.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const BUILT = join(ROOT, 'dist/postrider')
+const MEDIA = 'application/vnd.api+json'
+
+withPrograms('the composer in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUILT])], () => {
+  let server: ChildProcess
+  let shown: { url: string; api: string; token: string; console: string }
+  let browser: Browser
+  const ids = { readers: '', shops: '', draft: '' }
+
+  async function api(
+    method: string,
+    path: string,
+    type?: string,
+    attributes: object = {},
+    more: object = {},
+    // oxlint-disable-next-line typescript/no-explicit-any
+  ): Promise<any> {
+    const response = await fetch(shown.api + path, {
+      method,
+      headers: { authorization: `Bearer ${shown.token}`, ...(type === undefined ? {} : { 'content-type': MEDIA }) },
+      ...(type === undefined ? {} : { body: JSON.stringify({ data: { type, attributes, ...more } }) }),
+    })
+    const body = (await response.json()) as { data: unknown }
+    // Waiting for what is stored asks often: the limit of requests says when it may ask again.
+    if (response.status === 429) {
+      await new Promise((resolve) => setTimeout(resolve, 1000 * Number(response.headers.get('retry-after') ?? 1)))
+      return api(method, path, type, attributes, more)
+    }
+    assert.ok(response.ok, `${method} ${path}: ${JSON.stringify(body)}`)
+    return body.data
+  }
+  const stored = async (): Promise<{ body_html: string; subject: string }> =>
+    (await api('GET', `/campaigns/${ids.draft}`)).attributes
+  const open = async (): Promise<void> => {
+    await browser.open(`${shown.url}/campaigns/${ids.draft}/edit`)
+    await browser.run(
+      `for (const name of ['prompt', 'confirm', 'alert']) window[name] = () => { window.native = name; return null }`,
+    )
+  }
+  const status = (): Promise<string> => browser.run('return document.querySelector("[data-saved]").textContent')
+  const says = (what: RegExp): Promise<unknown> =>
+    until(async () => what.test(await status()) || undefined, `${String(what)}, not`).catch(async () =>
+      assert.match(await status(), what),
+    )
+  const tool = (name: string): Promise<unknown> => browser.click(`.toolbar [aria-label="${name}"]`)
+  /** Fills in the fields of the small form that is open, and sends it. */
+  const answer = (...values: string[]): Promise<unknown> =>
+    browser.run(
+      `const form = document.querySelector('dialog.pop form')
+       const fields = [...form.querySelectorAll('.field:not([hidden]) input')]
+       fields.forEach((field, at) => {
+         if (arguments[at] === undefined) return
+         field.value = arguments[at]
+         field.dispatchEvent(new Event('input', { bubbles: true }))
+       })
+       form.querySelector('button:not([type=button])').click()`,
+      ...values,
+    )
+  const isOpen = (): Promise<boolean> => browser.run('return document.querySelector("dialog.pop") !== null')
+  const choose = (selector: string, value: string): Promise<unknown> =>
+    browser.run(
+      `const field = document.querySelector(arguments[0])
+       field.value = arguments[1]
+       field.dispatchEvent(new Event('change', { bubbles: true }))`,
+      selector,
+      value,
+    )
+  const frame = (what: string): Promise<string> =>
+    browser.run(`const page = document.querySelector('.seen iframe').contentDocument; return String(${what})`)
+  /** What the browser said that is a fault; `/pictures` is not there before a picture was ever stored. */
+  const faults = async (): Promise<string[]> =>
+    (await browser.complaints()).filter((each) => !each.includes('/pictures - Failed to load'))
+
+  before(async () => {
+    server = spawn(BUILT, ['--json', 'dev', '--http', 'localhost:0', '--smtp', '127.0.0.1:0'], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+    })
+    shown = await new Promise((resolve) => {
+      let said = ''
+      server.stdout!.on('data', (chunk: Buffer) => {
+        said += chunk.toString()
+        if (said.trimEnd().endsWith('}')) resolve(JSON.parse(said) as typeof shown)
+      })
+    })
+    browser = await startBrowser()
+    const [domain] = await api('GET', '/domains')
+    const relationships = { domain: { data: { type: 'domains', id: domain.id } } }
+    const list = async (name: string, contacts: object[]): Promise<string> => {
+      const { id } = await api('POST', '/audiences', 'audiences', { name }, { relationships })
+      await api('POST', `/audiences/${id}/contacts/import`, 'contacts', { contacts })
+      return id
+    }
+    ids.readers = await list('Readers', [
+      { email: 'ben@there.example', name: 'Ben', custom_fields: { city: 'Bergen' } },
+      { email: 'ada@there.example', name: 'Ada' },
+    ])
+    ids.shops = await list('Shops', [{ email: 'shop@there.example', name: 'Shop', custom_fields: { shelf: '7' } }])
+    await browser.open(shown.console)
+  })
+  after(async () => {
+    await browser?.stop()
+    const ended = new Promise((resolve) => server.once('exit', resolve))
+    server.kill('SIGTERM')
+    await ended
+  })
+
+  test('a campaign begins with a design, is written, saved by itself and shown', async () => {
+    await browser.emulate('light', 1280)
+    await browser.open(`${shown.url}/campaigns/new`)
+    await browser.type('#name', 'December')
+    await browser.type('#subject', 'News for {{name}}')
+    await choose('#audience', ids.readers)
+    await browser.click('input[value="newsletter"]')
+    await browser.type('#brand', 'Green Farm')
+    await browser.type('#postal', 'Mill Lane 3')
+    await browser.run('document.querySelector("main form:has(#look) button").click()')
+    await until(async () => (await browser.at()).endsWith('/edit'), 'the page to write on')
+    ids.draft = /campaigns\/([^/]+)/.exec(await browser.at())![1]!
+    await open()
+    await browser.complaints()
+    await browser.run('document.querySelector(".ProseMirror").focus()')
+    await browser.type('.ProseMirror', 'The cheese is ripe.')
+    await says(/^Saved \d/)
+    assert.match((await stored()).body_html, /The cheese is ripe\./)
+    await until(async () => (await frame('page.body?.innerText')).includes('The cheese is ripe.'), 'the preview')
+    await browser.type('#preview_text', 'Ripe, {{name}}')
+    await browser.type('#subject', '!')
+    await until(async () => /News for Ada!\s+Ripe, Ada/.test(await frame('page.body?.innerText')), 'the head')
+    // The person chooses whose mail is shown, and is told of a tag that says nothing to some.
+    await browser.type('.ProseMirror', ' From {{city}}.')
+    await until(
+      () =>
+        browser.run(
+          'return /1 of 2 contacts have no city: write/.test(document.querySelector("[data-warnings]").textContent)',
+        ),
+      'the warning',
+    )
+    await choose('[data-contact]', 'ben@there.example')
+    await until(async () => (await frame('page.body?.innerText')).includes('From Bergen.'), 'Ben’s mail')
+    await browser.shoot('composer')
+    assert.deepEqual(await faults(), [])
+  })
+
+  test('link, button, picture, merge tag and undo, by small forms in the page', async () => {
+    await open()
+    await browser.type('.ProseMirror', ' ')
+    await tool('Link')
+    await answer('nowhere at all', 'Our shop')
+    assert.ok(await isOpen(), 'an address that leads nowhere is said to')
+    await answer('sandbox.example/shop', 'Our shop')
+    await until(async () => !(await isOpen()))
+    await tool('Merge tag')
+    await answer('friend')
+    await tool('Button')
+    await answer('sandbox.example/more', 'More')
+    await browser.type('.ProseMirror', 'Behind the button.')
+    await tool('Picture')
+    await answer('https://localhost:1/a.png', '')
+    assert.ok(await isOpen(), 'the text is asked for')
+    await answer('https://localhost:1/a.png', 'A goat')
+    await until(async () => !(await isOpen()))
+    await says(/^Saved \d/)
+    await until(async () => (await stored()).body_html.includes('A goat'))
+    const { body_html } = await stored()
+    assert.match(body_html, /<a href="https:\/\/sandbox\.example\/shop">Our shop<\/a>\{\{name\|friend\}\}/)
+    assert.match(body_html, /<p data-button=""><a href="https:\/\/sandbox\.example\/more" style="[^"]+">More<\/a><\/p>/)
+    assert.match(body_html, /<img src="https:\/\/localhost:1\/a\.png" alt="A goat" style="max-width:100%;height:auto">/)
+    assert.doesNotMatch(body_html, /data-css/)
+    // A picture that cannot be fetched says why in its place.
+    const wide = 'return [...document.querySelectorAll(".ProseMirror img")].map((each) => each.naturalWidth).join()'
+    await until(async () => (await browser.run(wide)) === '340', 'a picture of words')
+    await tool('Undo')
+    await until(async () => !(await stored()).body_html.includes('A goat'), 'undone')
+    await tool('Redo')
+    await until(async () => (await stored()).body_html.includes('A goat'), 'done again')
+    // The place of a picture is taken by one.
+    await browser.run('document.querySelector("button.place").click()')
+    await answer('https://localhost:1/b.png', 'A barn')
+    await until(async () => /issue<\/h1><img [^>]*A barn/.test((await stored()).body_html), 'in its place')
+    // A button is changed as a whole, and the keys open the form of a link.
+    await browser.run('document.querySelector(".ProseMirror p[data-button]").scrollIntoView({ block: "center" })')
+    await browser.click('.ProseMirror p[data-button]')
+    await tool('Button')
+    await answer('https://sandbox.example/news', 'News')
+    await until(async () => />News<\/a>/.test((await stored()).body_html), 'changed')
+    await browser.run(
+      `document.querySelector('.ProseMirror').dispatchEvent(new KeyboardEvent('keydown', { key: 'k', ctrlKey: true, bubbles: true, cancelable: true }))`,
+    )
+    assert.ok(await isOpen())
+    await browser.run(
+      `document.querySelector('dialog.pop').dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }))`,
+    )
+    assert.equal(await isOpen(), false)
+    assert.equal(await browser.run('return window.native ?? ""'), '')
+    assert.deepEqual(await faults(), [])
+  })
+
+  test('the mail is shown on a desk, a phone, darkened and as plain text, as high as it is', async () => {
+    await open()
+    for (const [as, width, look] of [
+      ['phone', 390, ''],
+      ['dark', 720, 'dark'],
+      ['plain', 720, ''],
+      ['', 720, ''],
+    ] as const) {
+      await browser.click(`.segments [data-as="${as}"]`)
+      await until(async () => (await frame('page.location.search')).includes(`as=${as}&`), as)
+      await until(async () => Number(await frame('page.defaultView?.innerWidth')) === width, `${as} ${width}`)
+      await until(async () => (await frame('page.documentElement?.className')).includes(look))
+      assert.equal((await frame('page.querySelector("pre") !== null')) === 'true', as === 'plain')
+      await until(async () => {
+        const page = Number(await frame('Math.ceil(page.documentElement?.getBoundingClientRect().height)'))
+        return Math.abs(Number(await frame('page.defaultView?.innerHeight')) - Math.max(240, page)) <= 2
+      }, `${as}: a frame as high as the mail`)
+      assert.ok(Number(await frame('page.documentElement.scrollWidth')) <= width, `${as} scrolls sideways`)
+      await browser.shoot(`composer-${as || 'desk'}`)
+    }
+    await choose('#design', 'notice')
+    await until(async () => /padding:24px 28px;background-color/.test((await stored()).body_html), 'another design')
+    assert.match((await stored()).body_html, /Our shop/)
+    assert.deepEqual(await faults(), [])
+  })
+
+  test('hostile text that is pasted runs nothing and loads nothing', async () => {
+    await open()
+    const paste = (html: string): Promise<unknown> =>
+      browser.run(
+        `const data = new DataTransfer()
+         data.setData('text/html', arguments[0])
+         document.querySelector('.ProseMirror').dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }))`,
+        html,
+      )
+    await paste(
+      '<p style="color:red" onclick="window.hacked = 1">pasted</p><script>window.hacked = 1</script><img src="x" onerror="window.hacked = 1"><iframe srcdoc="<script>top.hacked = 1</script>"></iframe><a href="javascript:window.hacked = 1">trap</a><svg onload="window.hacked = 1"></svg>',
+    )
+    await says(/^Saved \d/)
+    const { body_html } = await stored()
+    assert.match(body_html, /pasted/)
+    assert.doesNotMatch(body_html, /<script|onclick|onerror|javascript:|iframe|svg/)
+    await paste(`${'<div>'.repeat(20_000)}deep`)
+    await paste('<b>x</b>'.repeat(300_000))
+    assert.match(
+      await browser.run('return document.querySelector(".toast").textContent'),
+      /more than 1 MB, and was left out/,
+    )
+    assert.equal(await browser.run('return typeof window.hacked'), 'undefined')
+    assert.ok((await stored()).body_html.length < 100_000)
+    assert.deepEqual(await faults(), [])
+  })
+
+  test('a lost connection and an ended session keep the text in the browser, until it is saved', async () => {
+    await open()
+    await browser.run('window.whole = window.fetch; window.fetch = () => Promise.reject(new TypeError("gone"))')
+    await browser.type('.ProseMirror', ' Written in a tunnel.')
+    await says(/^No connection\. Your text is kept in this browser/)
+    // The page is closed, and opened again when there is a connection.
+    await open()
+    await until(async () => (await stored()).body_html.includes('Written in a tunnel.'), 'saved later')
+    await browser.cdp('Network.enable', {})
+    const { cookies } = (await browser.cdp('Network.getAllCookies', {})) as { cookies: object[] }
+    await browser.cdp('Network.clearBrowserCookies', {})
+    await browser.type('.ProseMirror', ' Written too late.')
+    await says(/^Your session has ended\. Your text is kept in this browser.*Sign in/)
+    await browser.cdp('Network.setCookies', { cookies })
+    await until(async () => (await stored()).body_html.includes('Written too late.'), 'saved when signed in again')
+    await says(/^Saved \d/)
+    assert.equal(
+      await browser.run('return Object.keys(localStorage).filter((each) => each.startsWith("draft")).length'),
+      0,
+    )
+    await browser.complaints()
+  })
+
+  test('what was typed just now is saved before the review', async () => {
+    await open()
+    await browser.type('.ProseMirror', ' At last.')
+    await browser.run('document.querySelector("a[data-review]").click()')
+    await until(async () => (await browser.at()).endsWith(`/campaigns/${ids.draft}`), 'the review')
+    assert.match((await stored()).body_html, /At last\./)
+  })
+
+  test('two people: the second is told, and sees both versions', async () => {
+    await open()
+    await api('PATCH', `/campaigns/${ids.draft}`, 'campaigns', { subject: 'By a colleague' }, { id: ids.draft })
+    await browser.type('.ProseMirror', ' Mine.')
+    await says(/^Somebody has saved another version meanwhile\./)
+    assert.equal((await stored()).subject, 'By a colleague')
+    await browser.run('document.querySelector("[data-saved] button").click()')
+    await until(
+      async () =>
+        /theirs is:[^]*By a colleague/.test(await browser.run('return document.querySelector("main").innerText')),
+      'both versions',
+    )
+    assert.match(await browser.run('return document.querySelector(".ProseMirror").innerText'), /Mine\./)
+    await browser.run('document.querySelector(".composer form > button, .composer form button:not([type])").click()')
+    await until(async () => (await stored()).body_html.includes('Mine.'), 'mine replaces theirs')
+    await browser.complaints()
+  })
+
+  test('another audience brings its own merge tags; other HTML is not lost without a question', async () => {
+    await open()
+    await choose('#audience', ids.shops)
+    await until(
+      () => browser.run('return document.querySelector("[data-tag-list]").textContent.includes("{{shelf}}")'),
+      'the tags of the shops',
+    )
+    assert.equal(
+      await browser.run('return document.querySelector("[data-tag-list]").textContent.includes("{{city}}")'),
+      false,
+    )
+    await tool('HTML source')
+    await browser.run(`document.querySelector('#body_html').value += '<table><tr><td>x</td></tr></table>'`)
+    await tool('HTML source')
+    await until(() =>
+      browser.run('return document.querySelector("dialog[open] h2")?.textContent === "Open it in the editor?"'),
+    )
+    await browser.run('document.querySelector("dialog[open] button:not(.sure)").click()')
+    assert.equal(await browser.run('return document.querySelector("#body_html").hidden'), false)
+    assert.match(await browser.run('return document.querySelector("#body_html").value'), /<table>/)
+    assert.deepEqual(await faults(), [])
+  })
+
+  test('axe-core finds nothing, light and dark, wide and narrow; nothing scrolls sideways', async () => {
+    const axe = readFileSync(join(ROOT, 'node_modules/axe-core/axe.min.js'), 'utf8')
+    for (const [scheme, width] of LOOKS) {
+      await browser.emulate(scheme, width)
+      for (const [path, part] of [
+        ['/campaigns/new', ''],
+        [`/campaigns/${ids.draft}/edit`, 'Write'],
+        [`/campaigns/${ids.draft}/edit`, 'Preview'],
+        [`/campaigns/${ids.draft}/edit`, 'Picture'],
+      ] as const) {
+        await browser.open(shown.url + path)
+        if (width < 500 && part === 'Preview') await browser.click('.panes button:nth-child(2)')
+        if (part === 'Picture') await browser.run('document.querySelector(`.toolbar [aria-label="Picture"]`).click()')
+        await browser.run(axe)
+        const found: string[] = await browser.later(
+          `const done = arguments[0]
+           axe.run(document, { iframes: false }).then(({ violations }) =>
+             done(violations.map(({ id, nodes }) => id + ': ' + nodes.map((node) => node.html.slice(0, 200)).join(' '))))`,
+        )
+        assert.deepEqual(found, [], `${path} ${part}, ${scheme}, ${width}`)
+        assert.ok(await browser.run('return document.documentElement.scrollWidth <= innerWidth'), `${path} at ${width}`)
+        await browser.shoot(`composer-${part || 'new'}-${scheme}-${width}`)
+      }
+    }
+  })
+})
