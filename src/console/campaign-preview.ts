@@ -16,7 +16,7 @@ import { found } from '../webui/place.ts'
 import { framed } from '../webui/shown-html.ts'
 import { record, relatedId, text, those, type Thing, type Visit } from '../webui/visit.ts'
 import type { Html } from '../webui/widgets.ts'
-import { pictureAddress } from './pictures.ts'
+import { sayingAddress } from './pictures.ts'
 
 type SeenContact = Thing<typeof contacts>
 
@@ -62,7 +62,7 @@ export async function preview(deps: ApiDeps, visit: Visit, id: string): Promise<
     visit.context,
     { content, values, plain: as === 'plain' },
     {
-      addressOf: (url) => `${pictureAddress(deps, url)}&say=yes`,
+      addressOf: (url) => sayingAddress(deps, url),
       styled: true,
       look: [as === 'dark' ? 'dark' : '', edge ? 'edge' : ''].filter(Boolean).join(' '),
       above: visit.query('head') === 'yes' ? html`${head}${note ?? ''}` : html`${note ?? ''}`,

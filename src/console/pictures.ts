@@ -38,6 +38,12 @@ export function pictureAddress({ clock, config, keyring }: PictureDeps, url: str
   return `/picture?${new URLSearchParams({ u: secure, t: String(until), p: proof }).toString()}`
 }
 
+/** The same path; when the picture cannot be fetched, the answer is a picture that says why. */
+export function sayingAddress(deps: PictureDeps, url: string): string {
+  const address = pictureAddress(deps, url)
+  return address.includes('?') ? `${address}&say=yes` : address
+}
+
 /** The most characters of a line in a picture of words. */
 const LINE = 46
 
@@ -60,16 +66,12 @@ function saying(context: Context, why: string, url: string): Response {
   )
 }
 
-/** The address of a picture that says why it cannot be had; one that is stored here is always had. */
-const withWord = (address: string, say: string | undefined): string =>
-  say === 'yes' && address.includes('?') ? `${address}&say=yes` : address
-
 /** Leads a signed-in person's browser to a picture, for the editor, whose pictures have no signed addresses. */
 export function leadToPicture(context: Context, deps: PictureDeps): Response {
   const { say, u: url = '' } = context.req.query()
   guard(context, "default-src 'none'; sandbox")
   if (/^https?:\/\//i.test(url) && URL.canParse(url))
-    return context.redirect(withWord(pictureAddress(deps, url), say), 302)
+    return context.redirect(say === 'yes' ? sayingAddress(deps, url) : pictureAddress(deps, url), 302)
   return say === 'yes'
     ? saying(context, 'This picture has no web address.', url)
     : context.text('There is no such picture.\n', 404)
