@@ -80,7 +80,7 @@ const health: Place = {
             storage.map(({ kind, octets: size }) => [kind, octets(size)]),
             '',
           )}
-          <p class="soft">"postrider usage" shows the tables; /metrics gives figures to Prometheus.</p>`,
+          <p class="soft">/metrics gives figures to Prometheus.</p>`,
       )}`,
     })
   },

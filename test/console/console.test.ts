@@ -37,7 +37,10 @@ const PLACES = [
   '/keys',
   '/privacy',
   '/server',
+  '/server/load',
+  '/server/log',
   '/people',
+  '/people/new',
   '/account',
 ]
 
@@ -111,6 +114,12 @@ describe('every place', () => {
       assert.equal(headers.get('cache-control'), 'no-store', path)
       assert.match(text, /<h1>[^<]+<\/h1>/, path)
       assert.match(text, /aria-current="page"|Your account/, path)
+      assert.doesNotMatch(text, /aria-current="(?!page"|true")|="&quot;/, path)
+      assert.doesNotMatch(
+        text,
+        /\bpostrider (?:agent|contacts|domain|queue|suppression|token|usage|user)\b/,
+        `${path} sends a person to a shell`,
+      )
       assert.doesNotMatch(text, /\son\w+="|<style|style="|<script(?![^>]*src="\/assets\/)/i, path)
       assert.doesNotMatch(text, /(?:src|href)="(?:https?:)?\/\//i, path)
       assert.ok(text.length < 100_000, `${path} has ${text.length} octets`)
@@ -148,19 +157,23 @@ describe('every place', () => {
     }
   })
 
-  test('scripts and styles come from here, compressed, under 250 KB together', async () => {
+  test('scripts and styles come from here, compressed, under 250 KB together, 60 KB where nobody writes', async () => {
     let sum = 0
+    let editor = 0
     for (const name of ['console.js', 'editor.js', 'passkey.js', 'console.css', 'frame.css']) {
       const response = await postrider.page(`/assets/${name}`, { headers: { 'accept-encoding': 'br' } })
       assert.equal(response.status, 200, name)
       assert.equal(response.headers.get('content-encoding'), 'br')
-      sum += (await response.arrayBuffer()).byteLength
+      const size = (await response.arrayBuffer()).byteLength
+      sum += size
+      if (name === 'editor.js') editor = size
       const again = await postrider.page(`/assets/${name}`, {
         headers: { 'if-none-match': response.headers.get('etag')! },
       })
       assert.equal(again.status, 304)
     }
     assert.ok(sum < 250_000, `${sum} octets`)
+    assert.ok(sum - editor < 60_000, `${sum - editor} octets without the editor`)
     assert.equal((await postrider.page('/assets/nothing.js')).status, 404)
     const docs = await postrider.page('/docs')
     assert.equal(docs.status, 200)

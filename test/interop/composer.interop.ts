@@ -349,7 +349,7 @@ withPrograms('the composer in Chromium', [...absent, ...(existsSync(BUILT) ? [] 
         await browser.run(axe)
         const found: string[] = await browser.later(
           `const done = arguments[0]
-           axe.run(document, { iframes: false }).then(({ violations }) =>
+           axe.run(document, { iframes: false, rules: { 'target-size': { enabled: true } } }).then(({ violations }) =>
              done(violations.map(({ id, nodes }) => id + ': ' + nodes.map((node) => node.html.slice(0, 200)).join(' '))))`,
         )
         assert.deepEqual(found, [], `${path} ${part}, ${scheme}, ${width}`)

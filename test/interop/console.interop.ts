@@ -483,7 +483,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
         await browser.run(axe)
         const found: string[] = await browser.later(
           `const done = arguments[0]
-           axe.run(document, { iframes: false }).then(({ violations }) =>
+           axe.run(document, { iframes: false, rules: { 'target-size': { enabled: true } } }).then(({ violations }) =>
              done(violations.map(({ id, nodes }) => id + ': ' + nodes.map((node) => node.html.slice(0, 200)).join(' '))))`,
         )
         assert.deepEqual(found, [], `${path}, ${scheme}, ${width}`)
@@ -491,6 +491,11 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
           await browser.run('return document.documentElement.scrollWidth <= innerWidth'),
           `${path} scrolls sideways at ${width}`,
         )
+        const cut: string[] = await browser.run(
+          `return [...document.querySelectorAll('.scroll')]
+             .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.getAttribute('aria-label'))`,
+        )
+        assert.deepEqual(cut, [], `tables wider than their frames on ${path} at ${width}`)
         await browser.shoot(`console${path.replaceAll(/[^a-z]+/g, '-')}-${scheme}-${width}`)
       }
     }

@@ -14,7 +14,7 @@ const AXE = readFileSync(join(import.meta.dirname, '../../node_modules/axe-core/
 /** What axe-core says of the page that is open, with every program and every list unfolded. */
 const FAULTS = `const done = arguments[0]
   for (const each of document.querySelectorAll('main details')) each.open = true
-  axe.run(document).then(({ violations }) =>
+  axe.run(document, { rules: { 'target-size': { enabled: true } } }).then(({ violations }) =>
     done(violations.map(({ id, nodes }) => id + ': ' + nodes.map((node) => node.html.slice(0, 200)).join(' '))))`
 
 withPrograms('the API reference in Chromium', absent, () => {
