@@ -79,6 +79,8 @@ const PATIENCE = 20
 /** The most campaigns that are kept in memory. */
 const MAX_KNOWN = 50
 const MAX_LIST_NAME = 60
+/** Stands in place of what proves that somebody is the recipient of a mail. */
+const HIDDEN = 'known-to-the-recipient'
 
 /** Campaign, domain, mail_from_prefix, host of tracked links, user. */
 type TemplateName = [key: number, domain: string, prefix: string, base: string, user: string]
@@ -187,8 +189,8 @@ export class CampaignLetters implements MailSource {
   }
 
   /**
-   * What a mail is composed from, whether or not it may still be sent; undefined when its campaign is gone. Its link to
-   * unsubscribe does nothing: who only reads the mail must not unsubscribe the recipient by a click.
+   * What a mail is composed from, whether or not it may still be sent; undefined when its campaign is gone. Its link
+   * and its address to unsubscribe do nothing: who only reads the mail must not unsubscribe the recipient by a click.
    */
   unsigned(work: Pick<MailTransaction, 'deliveries' | 'email'>): UnsignedJob | undefined {
     const known = this.#know(campaignOf(work))
@@ -273,14 +275,15 @@ export class CampaignLetters implements MailSource {
   ): { values: Record<string, string>; extra: [string, string][] } {
     const { config, keyring } = this.#deps
     const url = hidden
-      ? `${config.http.public_url}/u/known-to-the-recipient`
+      ? `${config.http.public_url}/u/${HIDDEN}`
       : unsubscribeUrl(keyring, config.http.public_url, {
           delivery,
           domain: campaign.domain_key,
           audience: campaign.audience_key,
           email: to,
         })
-    const mailto = `mailto:${unsubscribeLocalPart(keyring, delivery)}@${mailFrom}?subject=unsubscribe`
+    const local = hidden ? HIDDEN : unsubscribeLocalPart(keyring, delivery)
+    const mailto = `mailto:${local}@${mailFrom}?subject=unsubscribe`
     return {
       values: { unsubscribe_url: url, unsubscribe_mailto: mailto },
       extra: [

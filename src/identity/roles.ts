@@ -18,6 +18,9 @@ export function setRole(deps: { store: Store; clock: Clock }, email: string, rol
   return deps.store.write((tx) => {
     const user = requireUser(tx, email)
     const account = accountRead(tx, role)
+    // An operator who cannot sign in would count as one, and the last who can would be let go.
+    if (role.operator && user.locked_at !== null)
+      throw new OperatorError(`${user.email} is locked out; invite them again first.`)
     if (!role.operator) refuseLastOperator(tx, user)
     if (account) refuseReader(tx, user, account)
     tx.run(

@@ -3,6 +3,7 @@
 // owner ends it, or with a new password.
 import { createHash } from 'node:crypto'
 import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
+import { refuse } from '../base/errors.ts'
 import { newId, newSecret } from '../base/ids.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
@@ -27,7 +28,7 @@ const digest = (secret: string): Buffer => createHash('sha256').update(secret).d
 
 /**
  * Opens a session; the secret is for the cookie and is not stored. Whoever is in needs no invitation any more, however
- * they came in.
+ * they came in. Throws a refusal (401) for somebody who was removed or locked out while they signed in.
  */
 export async function openSession(
   { clock, store }: { store: Store; clock: Clock },
@@ -37,6 +38,8 @@ export async function openSession(
   const now = clock.now()
   const secret = newSecret('')
   await store.write((tx) => {
+    const known = tx.first(db.selectFrom('users').select('locked_at').where('key', '=', user.key))
+    if (known?.locked_at !== null) throw refuse('unauthenticated', 'This account cannot sign in.')
     tx.run(
       db.insertInto('sessions').values({
         id: newId(now),

@@ -4,6 +4,8 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { TOTP } from 'otpauth'
 import { DAY, MINUTE } from '../../src/base/clock.ts'
+import { lockOut } from '../../src/identity/roles.ts'
+import { openSession } from '../../src/identity/sessions.ts'
 import { makeLink } from '../../src/identity/sign-in-links.ts'
 import { addUser, findUser, type User } from '../../src/identity/users.ts'
 import { db, raw } from '../../src/store/query.ts'
@@ -340,6 +342,19 @@ describe('a person', () => {
     assert.ok(
       logged.lines.some((line) => line.includes('"people"') && line.includes(email) && line.includes('removed')),
     )
+  })
+
+  test('who is locked out is no operator, and a sign-in that had begun ends without a session', async () => {
+    const { deps } = postrider.appliance
+    const { email } = await colleague()
+    const before = user(email)
+    const page = await ann.open(pathOf(email))
+    await lockOut(deps, email)
+    await assert.rejects(openSession(deps, before, ''), /This account cannot sign in/)
+    const shown = await ann.send(page, 'role', { role: 'operator' })
+    assert.equal(shown.status, 422)
+    assert.match(shown.text, /is locked out; invite them again first/)
+    assert.equal(user(email).operator, 0)
   })
 
   test('who has had a domain is locked out: nothing signs in, tokens go on, an invitation ends it', async () => {

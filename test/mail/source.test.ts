@@ -46,22 +46,29 @@ test('a mail of a program: header, parts and files, octet for octet', async () =
   assert.equal((await postrider.asOther('GET', `/outbound-emails/${body.data.id}/raw`)).status, 404)
 })
 
-test('a mail of a campaign; its link to unsubscribe does nothing', async () => {
+test('a mail of a campaign; its link and its address to unsubscribe do nothing', async () => {
   const kit = campaignKit(() => postrider)
   const audience = await kit.audience({ id: (await postrider.api('GET', '/domains')).body.data[0].id })
   await kit.fill(audience, [{ email: 'eve@there.test', name: 'Eve' }])
-  const letter = { body_html: '<p>Hello {{name}}</p><p><a href="{{unsubscribe_url}}">Leave</a></p>' }
+  const letter = { body_html: '<p>Hello {{name}}</p><p><a href="{{unsubscribe_url}}">Leave</a>, <a href="{{unsubscribe_mailto}}">write</a></p>' }
   await kit.send(await kit.draft(audience, letter))
   const wire = await heard('To: Eve <eve@there.test>')
   const { body } = await postrider.api('GET', '/outbound-emails?filter[search]=eve@there.test')
   const { text } = await sourceOf(body.data[0].id)
   /** Without the links, which are encoded in lines. */
   const rest = (message: string) =>
-    message.replaceAll(/=\r\n/g, '').replaceAll(/(?:List-Unsubscribe:\r?\n? )?<?\S*\/u\/[\w-]+=*/g, 'LINK')
+    message
+      .replaceAll(/=\r\n/g, '')
+      .replaceAll(/mailto:[\w-]+@/g, 'mailto:LOCAL@')
+      .replaceAll(/(?:List-Unsubscribe:\r?\n? )?<?\S*\/u\/[\w-]+=*/g, 'LINK')
   assert.equal(rest(text).replaceAll(/LINK>?,\s*/g, 'LINK,'), rest(wire).replaceAll(/LINK>?,\s*/g, 'LINK,'))
   const [, link = ''] = /(http\S*\/u\/[\w-]+)/.exec(text) ?? []
   assert.match(link, /known-to-the-recipient$/)
   assert.equal((await postrider.page(new URL(link).pathname)).status, 404)
+  // A mail program offers both: the address of the header, and that of the text and of the page.
+  const locals = [...text.replaceAll(/=\r\n/g, '').matchAll(/mailto:([\w-]+)@/g)].map(([, local]) => local)
+  assert.deepEqual([...new Set(locals)], ['known-to-the-recipient'])
+  assert.ok(locals.length >= 3, text)
 })
 
 test('a body that is no longer kept has none', async () => {
