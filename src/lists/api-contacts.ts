@@ -38,6 +38,8 @@ const MAX_COLUMNS = 200
 const MAX_WORDS = 100
 const MAX_REFUSED = 1000
 const MAX_CELL = 2000
+/** The most rows that a list may have left out: the sums of the history stay whole numbers. */
+const MAX_ROWS = 1_000_000_000
 
 const named = <Value extends z.ZodType>(value: Value, most: number, what: string) =>
   z
@@ -104,7 +106,7 @@ const history = {
       about: 'With contacts: lines of the list that you left out because they are wrong, for the history.',
     },
   ),
-  left_out: field(z.int().min(0), {
+  left_out: field(z.int().min(0).max(MAX_ROWS), {
     create: 'optional',
     read: 'never',
     about: 'With contacts: how many rows of the list you left out, the refused ones included; they are skipped.',
@@ -242,7 +244,7 @@ export const listImports = define('list-imports', {
     unsubscribed: count('How many were added or kept as unsubscribed.'),
     suppressed: count('How many got a suppression: blocked, bounced or complained.'),
     skipped: count('How many changed nothing, never confirmed that they want mail, or were refused.'),
-    refused_count: field(z.int().min(0), {
+    refused_count: field(z.int().min(0).max(MAX_ROWS), {
       create: 'optional',
       about:
         'How many rows were refused. In a request with contacts: how many you refused, when you give not all of them.',

@@ -2,7 +2,7 @@
 // and bring it in. Each step is a form that holds the list, so that nothing is written before the last one and a
 // session that ends leaves nothing behind. The code of the commands says what titles and words mean, and who has left
 // (D71, D127); the API's import writes (D143).
-import { html } from 'hono/html'
+import { html, raw } from 'hono/html'
 import { isNameIn, isOneOf } from '../base/one-of.ts'
 import { audiences } from '../campaigns/api-audiences.ts'
 import { STANDINGS, type Standing } from '../campaigns/import-with-status.ts'
@@ -63,19 +63,22 @@ const wishesOf = ({ from, uses, words }: ImportChoice) => ({
 
 const hidden = (name: string, value: string): Html => html`<input type="hidden" name="${name}" value="${value}" />`
 
-/** The list in a form. A browser leaves out the first line end of a text area. */
-const heldText = (text: string): Html =>
-  html`<textarea class="hidden" name="held" aria-hidden="true" tabindex="-1">${`\n${text}`}</textarea>`
+/**
+ * The list in a form. A browser leaves out the first line end of a text area. The form must be multipart: urlencoded, a
+ * letter beyond ASCII takes three times its octets, and the form would be refused.
+ */
+const heldText = (escaped: string): Html =>
+  html`<textarea class="hidden" name="held" aria-hidden="true" tabindex="-1">${raw(`\n${escaped}`)}</textarea>`
 
 /** The fields that carry the list to the next step, and with it what was chosen. */
-const carried = ({ choice, upload }: ImportStep, text: string, chosen: boolean): Html => {
+const carried = ({ choice, upload }: ImportStep, escaped: string, chosen: boolean): Html => {
   const { existing, from, uses, words } = choice
   const more: [string, string][] = [
     ['existing', existing],
     ...uses.map((use, at): [string, string] => [`use:${at}`, use]),
     ...[...words].map(([word, means]): [string, string] => [`${WORD}${word}`, means]),
   ]
-  return html`${hidden('from', from)}${hidden('held_name', upload.file)}${heldText(text)}${(chosen ? more : []).map(([name, value]) => hidden(name, value))}`
+  return html`${hidden('from', from)}${hidden('held_name', upload.file)}${heldText(escaped)}${(chosen ? more : []).map(([name, value]) => hidden(name, value))}`
 }
 
 const STEPS = { 1: 'the file', 2: 'what its columns are', 3: 'what will be done' } as const
@@ -239,7 +242,7 @@ function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] 
       ${form(
         visit,
         'check',
-        html`${carried(step, look.text, false)} ${columnTable(look)} ${statusTable(look, choice.words)}
+        html`${carried(step, look.escaped, false)} ${columnTable(look)} ${statusTable(look, choice.words)}
           ${field({
             name: 'existing',
             label: 'Who is in this audience already',
@@ -250,7 +253,7 @@ function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] 
             value: choice.existing,
             hint: 'Who left in the file is not written to any more, either way.',
           })} <button>Next</button>`,
-        { to: `/audiences/${id}/import`, kind: 'wide' },
+        { to: `/audiences/${id}/import`, kind: 'wide', multipart: true },
       )}`,
   })
 }
@@ -287,8 +290,8 @@ async function toPreview(step: ImportStep, errors: Answer['errors'] = []): Promi
     errors,
     body: html`${previewOf(list, would, choice.from)}
       <div class="row">
-        ${list.items.length === 0 ? '' : form(visit, 'import', html`${carried(step, list.text, true)}<button>Import ${counted(list.items.length, 'row')}</button>`, { to: `/audiences/${id}/import`, kind: 'inline' })}
-        ${form(visit, 'columns', html`${carried(step, list.text, true)}<button class="plain">Back to the columns</button>`, { to: `/audiences/${id}/import`, kind: 'inline' })}
+        ${list.items.length === 0 ? '' : form(visit, 'import', html`${carried(step, list.escaped, true)}<button>Import ${counted(list.items.length, 'row')}</button>`, { to: `/audiences/${id}/import`, kind: 'inline', multipart: true })}
+        ${form(visit, 'columns', html`${carried(step, list.escaped, true)}<button class="plain">Back to the columns</button>`, { to: `/audiences/${id}/import`, kind: 'inline', multipart: true })}
       </div>`,
   })
 }
@@ -297,6 +300,8 @@ async function bring(step: ImportStep): Promise<Response> {
   const { choice, id, upload, visit } = step
   const list = await contactsApart(upload, wishesOf(choice))
   if (typeof list === 'string') return toColumns(step, refusal(list))
+  // Somebody answered an older page: there is nothing to bring in, and the preview says why.
+  if (list.items.length === 0) return toPreview(step)
   const done = await bringContacts(visit, id, { list, existing: choice.existing })
   return 'errors' in done ? toPreview(step, done.errors) : visit.say(`/audiences/${id}/imports/${done.id}`, done.said)
 }

@@ -2,6 +2,7 @@
 import { OperatorError } from '../base/errors.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
 import type { ContactWithStatus, Standing } from '../campaigns/import-with-status.ts'
+import { escapeHtml } from '../message/template.ts'
 import type { Entry } from '../suppressions/import-with-status.ts'
 import { looseUses, usesOf, type Columns } from './chosen-columns.ts'
 import { contactsIn, type ImportWishes } from './contact-columns.ts'
@@ -23,8 +24,8 @@ export type ListJob = Upload &
     | { suppressions: SuppressionWishes; now: number; look?: undefined }
   )
 
-/** All of a list, and the list as text. */
-export type Held<Columns, Item> = Judged<Columns, Item> & { file: string; text: string }
+/** All of a list, and the list as text for a page: escaped here, which takes seconds for a list of nothing but "&". */
+export type Held<Columns, Item> = Judged<Columns, Item> & { file: string; escaped: string }
 export type HeldContacts = Held<Columns, ContactWithStatus>
 export type HeldSuppressions = Held<SuppressionColumns, Entry>
 
@@ -73,7 +74,7 @@ async function held<C extends { headless: boolean }, Item>(
   return {
     ...(await judge(list, kind, Infinity)),
     file,
-    text: new TextDecoder(read.encoding).decode(bytes),
+    escaped: escapeHtml(new TextDecoder(read.encoding).decode(bytes)),
   }
 }
 

@@ -9,6 +9,7 @@ import { usesOf } from '../../src/lists/chosen-columns.ts'
 import { contactsIn } from '../../src/lists/contact-columns.ts'
 import { PRESETS } from '../../src/lists/programs.ts'
 import { readUpload } from '../../src/lists/upload.ts'
+import { escapeHtml } from '../../src/message/template.ts'
 import { db, raw } from '../../src/store/query.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
@@ -236,6 +237,44 @@ test('hostile files: each is refused with a sentence, or read; nothing is writte
   assert.doesNotMatch(markup.text, /<script>x|<\/textarea><b>/)
   assert.doesNotMatch((await send(markup, 'check')).text, /<b>x<\/b>/)
   assert.deepEqual(await people(id), {})
+})
+
+test('each step takes the list as a browser sends it, in letters of several octets too', async () => {
+  const id = await audience()
+  const columns = await choose(id, 'email,name\nzoe@there.test,Зоя Петровна\n')
+  const preview = await send(columns, 'check')
+  for (const { text } of [columns, preview])
+    for (const form of text.matchAll(/<form\b([^>]*)>((?:(?!<\/form>)[^])*name="held")/g))
+      assert.match(form[1]!, /enctype="multipart\/form-data"/)
+  assert.match(words(preview), /Import 1 row/)
+  const body = new FormData()
+  const held = `email,name\n${Array.from({ length: 20_000 }, (_, at) => `z${at}@there.test,${'Зоя '.repeat(20)}\n`).join('')}`
+  assert.ok(encodeURIComponent(held).length > 8 * 1024 * 1024, 'urlencoded, the form would be too long')
+  const proof = /name="proof" value="([^"]+)"/.exec(columns.text)![1]!
+  for (const [name, value] of Object.entries({ ...fieldsOf(columns.text, 'check'), proof, action: 'check', held }))
+    body.set(name, value)
+  const large = await ann.open(`/audiences/${id}/import`, { method: 'POST', body })
+  assert.equal(large.status, 200)
+  assert.match(words(large), /Import 20,000 rows/)
+})
+
+test('the list is escaped in the worker thread, once, and comes back as it was', async () => {
+  const id = await audience()
+  const list = `email,note\nzoe@there.test,"&<>'&amp;</textarea>"\n`
+  const bytes = new TextEncoder().encode(list)
+  const look = await readUpload({ bytes, file: 'list.csv', look: true, contacts: { map: new Map(), page: true } })
+  assert.ok(typeof look === 'object' && look.escaped === escapeHtml(list))
+  const columns = await choose(id, list)
+  assert.ok(columns.text.includes(`tabindex="-1">\n${escapeHtml(list)}</textarea>`))
+  assert.match(words(await send(columns, 'check')), /Import 1 row/)
+})
+
+test('a form that brings in nothing shows again why', async () => {
+  const id = await audience()
+  const preview = await send(await choose(id, 'email,name\nzoe@there.test,Zoe\n'), 'check')
+  const done = await send(preview, 'import', { held: 'email,name\nnobody,Zoe\n' })
+  assert.equal(done.path, `/audiences/${id}/import`)
+  assert.match(words(done), /Step 3 of 3[^]*line 2: /)
 })
 
 test('pasted lines are read as a file, addresses alone too', async () => {
