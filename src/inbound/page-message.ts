@@ -1,6 +1,7 @@
 // A received message as a mail program shows it: what it says, whether its sender is proven, the mail that it answers;
 // an answer to it, and the message sent on to somebody else.
 import { html } from 'hono/html'
+import { semaphore } from '../base/semaphore.ts'
 import { outboundEmails } from '../mail/api.ts'
 import { button, field, form } from '../webui/forms.ts'
 import { page } from '../webui/frame.ts'
@@ -224,6 +225,9 @@ async function showDraft(
   })
 }
 
+/** A message on its way to somebody else takes several times its size in memory: they go one after the other. */
+const oneOf = semaphore(1)
+
 /** Octets of the message as a file of a mail. */
 async function attached(visit: Visit): Promise<object[]> {
   const response = await visit.download(`/inbound-emails/${idOf(visit)}/raw`)
@@ -283,7 +287,8 @@ const forward: Place = {
   path: '/inboxes/:inbox/mail/:id/forward',
   changes: true,
   show: (visit) => showDraft(visit, forwardOf),
-  act: (visit, given) => send(visit, given, forwardOf, async () => ({ attachments: await attached(visit) })),
+  act: (visit, given) =>
+    oneOf(() => send(visit, given, forwardOf, async () => ({ attachments: await attached(visit) }))),
 }
 
 export const messagePlaces = [forward, reply, message]

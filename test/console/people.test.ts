@@ -344,7 +344,7 @@ describe('a person', () => {
     )
   })
 
-  test('who is locked out is no operator, and a sign-in that had begun ends without a session', async () => {
+  test('who is locked out becomes no operator, and a sign-in that had begun ends without a session', async () => {
     const { deps } = postrider.appliance
     const { email } = await colleague()
     const before = user(email)

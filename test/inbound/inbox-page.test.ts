@@ -5,6 +5,7 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { nameOf } from '../../src/inbound/page-message.ts'
+import { Visit } from '../../src/webui/visit.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { Guest } from '../kit/guest.ts'
@@ -184,4 +185,26 @@ test('who has no right to an inbox neither sees nor marks nor deletes its messag
   assert.equal(mark.status, 404)
   const [still] = await messages()
   assert.deepEqual(still, one)
+})
+
+test('messages are sent on one after the other: each takes several times its size in memory', async (t) => {
+  const message = 'From: ada@there.test\nSubject: Heavy\n\nText\n'
+  const { id } = await receive(postrider, { to: 'support@here.test', message })
+  const draft = await ann.open(`/inboxes/${inbox}/mail/${id}/forward`)
+  const { ask, download } = Visit.prototype
+  let [held, most] = [0, 0]
+  t.mock.method(Visit.prototype, 'download', async function (this: Visit, path: string) {
+    most = Math.max(most, ++held)
+    return download.call(this, path)
+  })
+  t.mock.method(Visit.prototype, 'ask', async function (this: Visit, ...args: Parameters<Visit['ask']>) {
+    const answer = await ask.apply(this, args)
+    if (args[0] === 'POST' && args[1] === '/outbound-emails') held--
+    return answer
+  })
+  const sent = await Promise.all(
+    Array.from({ length: 4 }, () => ann.send(draft, 'send', { to: 'boss@there.test', subject: 'Fwd: Heavy', text: '' })),
+  )
+  for (const { text } of sent) assert.match(text, /is on its way/)
+  assert.deepEqual([most, held], [1, 0])
 })

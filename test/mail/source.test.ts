@@ -50,7 +50,10 @@ test('a mail of a campaign; its link and its address to unsubscribe do nothing',
   const kit = campaignKit(() => postrider)
   const audience = await kit.audience({ id: (await postrider.api('GET', '/domains')).body.data[0].id })
   await kit.fill(audience, [{ email: 'eve@there.test', name: 'Eve' }])
-  const letter = { body_html: '<p>Hello {{name}}</p><p><a href="{{unsubscribe_url}}">Leave</a>, <a href="{{unsubscribe_mailto}}">write</a></p>' }
+  const letter = {
+    body_html:
+      '<p>Hello {{name}}</p><p><a href="{{unsubscribe_url}}">Leave</a>, <a href="{{unsubscribe_mailto}}">write</a></p>',
+  }
   await kit.send(await kit.draft(audience, letter))
   const wire = await heard('To: Eve <eve@there.test>')
   const { body } = await postrider.api('GET', '/outbound-emails?filter[search]=eve@there.test')
