@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
 import { button, field, form } from '../webui/forms.ts'
 import { badge, facts, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
-import { done, found, lead, type Form, type Place } from '../webui/place.ts'
+import { done, found, lead, tagIn, type Form, type Place } from '../webui/place.ts'
 import { outboundEmails } from '../mail/api.ts'
 import { suppressions } from '../suppressions/api.ts'
 import { audiences, contacts } from './api-audiences.ts'
@@ -178,7 +178,7 @@ export const contact: Place = {
       'PATCH',
       `/contacts/${id}`,
       { type: 'contacts', id, attributes },
-      { 'If-Match': given.get('tag') },
+      { 'If-Match': tagIn(given) },
     )
     if (answer.errors.some(({ code }) => code === 'changed_meanwhile'))
       return showContact(visit, [{ code: 'changed_meanwhile', field: undefined, detail: CHANGED }])

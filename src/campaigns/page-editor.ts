@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import { guard, page } from '../webui/frame.ts'
 import { field, form } from '../webui/forms.ts'
 import type { Html } from '../webui/widgets.ts'
-import { done, found, lead, type Form, type Place } from '../webui/place.ts'
+import { done, found, lead, tagIn, type Form, type Place } from '../webui/place.ts'
 import { faultIn, relatedId, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 import { audiences } from './api-audiences.ts'
 import { audienceOptions } from './page-reach.ts'
@@ -169,7 +169,7 @@ async function save(visit: Visit, id: string, given: Form): Promise<Saved> {
     `/campaigns/${id}`,
     // The sender must fit the sending domain, which is that of the audience: a new one comes with its audience.
     { type: 'campaigns', id, attributes: moves ? content : { ...content, from_address, reply_to } },
-    { 'If-Match': given.get('tag') },
+    { 'If-Match': tagIn(given) },
   )
   const clash = answer.errors.some(({ code }) => code === 'changed_meanwhile')
   if (!answer.one || !moves) return { answer, clash }

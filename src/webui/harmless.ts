@@ -94,7 +94,8 @@ export function harmless(html: string, { addressOf, classOf }: HarmlessOptions =
 }
 
 /** One declaration of a style attribute that loads nothing and stays within its rule. */
-const DECLARATION = /^\s*[a-z-]{1,40}\s*:(?!.*(?:\/\*|(?:url|image|src|element|expression)\s*\())[^{}<>@\\;]{1,200}$/i
+const DECLARATION =
+  /^\s*[a-z-]{1,40}\s*:(?!.*(?:\/\*|(?:url|image|image-set|cross-fade|src|element|expression)\s*\())[^{}<>@\\;]{1,200}$/i
 /** The most different styles of a campaign that are shown. */
 const MOST_STYLES = 500
 

@@ -7,6 +7,8 @@ import { newSecret } from '../base/ids.ts'
 
 const KEPT = 5 * MINUTE
 const MOST = 1000
+/** The most of one session: who acts a thousand times must not push out the new token of somebody else. */
+const MOST_OF_SESSION = 20
 
 interface KeptWords {
   session: string
@@ -26,7 +28,10 @@ export class Once {
   /** Keeps words for a session; returns the name under which they are taken. */
   keep(session: string, words: string): string {
     this.#forget()
-    if (this.#kept.size >= MOST) this.#kept.delete(this.#kept.keys().next().value!)
+    const names = [...this.#kept.keys()]
+    const own = names.filter((name) => this.#kept.get(name)?.session === session)
+    const [oldest] = own.length >= MOST_OF_SESSION ? own : names.length >= MOST ? names : []
+    if (oldest !== undefined) this.#kept.delete(oldest)
     const name = newSecret('')
     this.#kept.set(name, { session, words, until: this.#clock.now() + KEPT })
     return name

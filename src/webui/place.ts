@@ -97,3 +97,6 @@ export function found<T extends Answer>(answer: T): T & { one: NonNullable<T['on
   if (answer.one === undefined) throw refuse('not_found', 'There is nothing here.')
   return answer as T & { one: NonNullable<T['one']> }
 }
+
+/** The ETag in a form; what is malformed fits no version. */
+export const tagIn = (given: Form): string => (/^"[!#-~]+"$/.test(given.get('tag')) ? given.get('tag') : '""')

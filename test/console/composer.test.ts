@@ -163,6 +163,13 @@ describe('writing', () => {
     assert.equal((await stored(id)).attributes.subject, 'News')
   })
 
+  test('a malformed tag of a version saves nothing', async () => {
+    const list = await audience('Tags')
+    const page = await ann.open(`/campaigns/${await begun(list)}/edit`)
+    for (const tag of ['', '*', 'x', '"x\r\nX-Evil: y"', '"ü"'])
+      assert.equal((await passing(page, list, { subject: 'Evil', tag })).status, 409, tag)
+  })
+
   test('hostile HTML is stored as it is, and shown without harm; 2 MB are refused with a sentence', async () => {
     const list = await audience('Hostile')
     const id = await begun(list)

@@ -203,7 +203,9 @@ test('messages are sent on one after the other: each takes several times its siz
     return answer
   })
   const sent = await Promise.all(
-    Array.from({ length: 4 }, () => ann.send(draft, 'send', { to: 'boss@there.test', subject: 'Fwd: Heavy', text: '' })),
+    Array.from({ length: 4 }, () =>
+      ann.send(draft, 'send', { to: 'boss@there.test', subject: 'Fwd: Heavy', text: '' }),
+    ),
   )
   for (const { text } of sent) assert.match(text, /is on its way/)
   assert.deepEqual([most, held], [1, 0])

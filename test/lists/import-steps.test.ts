@@ -426,3 +426,15 @@ test('2,000 rows come in four parts, and are one import', async () => {
   const { data } = (await postrider.api('GET', `/audiences/${id}/list-imports`)).body
   assert.deepEqual([data.length, data[0].attributes.created], [1, 2000])
 })
+
+test('what a program says that it left out stays a number that can be added up', async () => {
+  const id = await audience()
+  const attributes = { contacts: [{ email: 'zoe@there.test' }], left_out: Number.MAX_SAFE_INTEGER }
+  const { body, status } = await postrider.api(
+    'POST',
+    `/audiences/${id}/list-imports`,
+    document('contacts', attributes),
+  )
+  assert.equal(status, 422)
+  assert.match(body.errors[0].detail, /"left_out" must be at most/)
+})

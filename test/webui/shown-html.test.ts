@@ -2,7 +2,7 @@
 // to load anything.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { harmless } from '../../src/webui/harmless.ts'
+import { harmless, harmlessPage } from '../../src/webui/harmless.ts'
 import { costingAtOnce } from '../kit/cost.ts'
 import { seeded } from '../kit/seeded.ts'
 
@@ -93,6 +93,14 @@ test('what is harmless stays', () => {
     'data:image/png;base64,AAAA',
   ])
     assert.ok(shown.includes(part), `${part} in ${shown}`)
+})
+
+test('styles of a campaign load nothing, however a picture is named in them', () => {
+  const ways = ['url("/a")', 'image-set("/a" 1x)', '-webkit-image-set("/a" 1x)', 'cross-fade("/a", red)', 'image("/a")']
+  for (const way of ways) {
+    const html = `<p style='color:red;background:${way}'>x</p>`
+    assert.equal(harmlessPage({ html, pictures: null, styled: true }).styles, '.s0{color:red}', way)
+  }
 })
 
 test('a mail of 20 MB and one of deep nesting cost little', () => {
