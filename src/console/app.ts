@@ -38,7 +38,7 @@ import { overview } from './overview.ts'
 import { privacy } from '../privacy/page.ts'
 import { queue } from '../delivery/page.ts'
 import { domainDays } from '../reputation/page-domain.ts'
-import { receiversPlace } from '../reputation/page-receivers.ts'
+import { receiverPlaces } from '../reputation/page-receivers.ts'
 import { peoplePlaces } from './page-people.ts'
 import { serverPlaces } from './page-server.ts'
 import { suppressionPlaces } from '../lists/page-suppressions.ts'
@@ -285,7 +285,7 @@ const placesOf = (shared: ConsoleParts): readonly Place[] => [
   find,
   keys,
   ...mailPlaces,
-  receiversPlace,
+  ...receiverPlaces,
   queue,
   ...editorPlaces,
   ...campaignPlaces,

@@ -1,12 +1,21 @@
 // Each attempt to deliver a mail, with the exchanger's reply (D81).
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
-import { attemptsOf } from './results/attempt-log.ts'
+import { attemptsOf, type Attempt } from './results/attempt-log.ts'
+import { reasonOf } from '../smtp/reply-reason.ts'
 import { define } from '../jsonapi/define.ts'
 import { count, EXTENSION, time, words, wordsOrNull } from '../jsonapi/fields.ts'
 import { valuesOf } from '../schema/tables.ts'
 
 const OUTCOMES = ['under way', 'deferred', 'delivered', 'bounced', 'failed', 'rejected', 'suppressed'] as const
+
+/** The outcomes whose reply is a receiver's. */
+const REFUSED: ReadonlySet<Attempt['outcome']> = new Set(['deferred', 'bounced', 'failed'])
+
+function reasonFor({ enhanced_code, outcome, response, smtp_code }: Attempt): string | null {
+  if (!REFUSED.has(outcome)) return null
+  return reasonOf({ code: smtp_code, enhanced: enhanced_code, text: response ?? '' })?.words ?? null
+}
 
 export const attempts = define('attempts', {
   table: 'attempts',
@@ -20,6 +29,7 @@ export const attempts = define('attempts', {
     smtp_code: field(z.int().nullable(), { about: 'The reply’s code; null when no server replied.' }),
     enhanced_code: wordsOrNull('The reply’s enhanced status code (RFC 3463).'),
     response: wordsOrNull('The text of the reply.'),
+    reason: wordsOrNull('What the reply means and what to do, where that is known; null after a delivery.'),
     remote_mta: wordsOrNull('The exchanger that was reached.'),
     tls: wordsOrNull('The version of TLS; null in clear text.'),
     dialogue: wordsOrNull('The SMTP dialogue, of the last attempt alone.'),
@@ -39,6 +49,7 @@ export const attempts = define('attempts', {
       run: ({ parent, parts }) =>
         attemptsOf(parts.store, parent.key).map((attempt, index) => ({
           ...attempt,
+          reason: reasonFor(attempt),
           key: index,
           id: `${String(parent['id'])}-${index + 1}`,
         })),

@@ -56,8 +56,12 @@ export const lanes = define('lanes', {
       about: 'How many mails per second its exchangers accept, learned in the last hour.',
     }),
     paused_until: timeOrNull('Until when nothing is tried, because no connection worked.'),
+    learned_at: timeOrNull('When the last of these limits was learned; they are forgotten an hour later.'),
   },
-  filters: { search: { column: 'domain', about: `Only those whose domain or last reply holds this. ${EXTENSION}` } },
+  filters: {
+    search: { column: 'domain', about: `Only those whose domain or last reply holds this. ${EXTENSION}` },
+    domain: { column: 'domain', about: `Only these domains. ${EXTENSION}` },
+  },
   // Read only for the lanes on the requested page.
   extend(rows, { reader }) {
     for (const row of rows) {
@@ -76,7 +80,9 @@ export const lanes = define('lanes', {
       about: `List the receiving domains with mail that waits, on hold, or with limits learned in the last hour. ${EXTENSION}`,
       run({ filters, parts }) {
         const words = filters.get('search')?.join(',') ?? ''
+        const domains = filters.get('domain')
         return shownLanes(parts.store, parts.clock.now())
+          .filter(({ domain }) => domains?.includes(domain) ?? true)
           .filter((lane) => fits(parts, lane, words))
           .map(rowOf)
       },

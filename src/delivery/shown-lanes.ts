@@ -2,13 +2,13 @@
 // exchangers were found to take.
 import { domainOf } from '../message/lane-names.ts'
 import type { Reader } from '../store/database.ts'
-import { learnedLanes, learnedOf, type LearnedLane } from './pacing/lane-memory.ts'
+import { learnedLanes, learnedOf, type LearnedOf } from './pacing/lane-memory.ts'
 import { heldLanes } from './queue/holds.ts'
 import { waitingLanes, type WaitingLane } from './queue/waiting.ts'
 
 const MAX_LANES = 1000
 
-export interface ShownLane extends WaitingLane, Omit<LearnedLane, 'lane' | 'learned_at'> {
+export interface ShownLane extends WaitingLane, LearnedOf {
   /** Whether the operator holds it. */
   hold: boolean
 }
@@ -29,5 +29,5 @@ export function shownLanes(reader: Reader, now: number): ShownLane[] {
 export function shownLane(reader: Reader, now: number, domain: string): ShownLane {
   const none = { domain, queued: 0, active: 0, held: 0, next: null, hold: false }
   const found = shownLanes(reader, now).find((lane) => lane.domain === domain)
-  return found ?? { ...none, connections: null, per_second: null, paused_until: null }
+  return found ?? { ...none, connections: null, per_second: null, paused_until: null, learned_at: null }
 }

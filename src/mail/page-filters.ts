@@ -167,8 +167,8 @@ export const hints = (): Html =>
     <p class="soft">
       Words match addresses and subjects. <code>to:</code> <code>from:</code> <code>subject:</code>
       <code>status:</code> · <code>domain:</code> is the sender’s domain, <code>receiver:</code> the domain of the
-      recipient · <code>campaign:</code> a name, <code>yes</code> or <code>no</code> · <code>agent:</code> ·
-      <code>after:</code> <code>before:</code> a date. Several words are put in quotes:
-      <code>subject:"your order"</code>.
+      recipient, or a provider such as <code>Google</code> · <code>campaign:</code> a name, <code>yes</code> or
+      <code>no</code> · <code>agent:</code> · <code>after:</code> <code>before:</code> a date. Several words are put in
+      quotes: <code>subject:"your order"</code>.
     </p>
   </details>`

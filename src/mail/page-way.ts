@@ -16,6 +16,10 @@ interface TimelineStep {
 export type AttemptResource = Thing<typeof attempts>
 export type Told = Thing<typeof outboundWebhooks>
 
+/** What a reply means, above the server's words. */
+const meaning = (attempt: AttemptResource): Html | '' =>
+  text(attempt, 'reason') === '' ? '' : html`<div>${text(attempt, 'reason')}</div>`
+
 const quote = (said: string): Html | '' => (said === '' ? '' : html`<blockquote>${said}</blockquote>`)
 
 function attemptStep(attempt: AttemptResource): TimelineStep {
@@ -23,7 +27,10 @@ function attemptStep(attempt: AttemptResource): TimelineStep {
   const said = answerOf(attempt.attributes)
   const outcome = badge(text(attempt, 'outcome'))
   if (flag(attempt, 'reported'))
-    return { at, what: html`A report for ${text(attempt, 'address')} came back: ${outcome} ${quote(said)}` }
+    return {
+      at,
+      what: html`A report for ${text(attempt, 'address')} came back: ${outcome} ${meaning(attempt)} ${quote(said)}`,
+    }
   const where = text(attempt, 'remote_mta')
   const dialogue = text(attempt, 'dialogue')
   const tls = text(attempt, 'tls')
@@ -31,7 +38,7 @@ function attemptStep(attempt: AttemptResource): TimelineStep {
     at,
     what: html`Attempt ${text(attempt, 'number')} for ${text(attempt, 'address')}: ${outcome}
     ${where === '' ? '' : html`<span class="soft">at ${where}${tls === '' ? ', without TLS' : ` over ${tls}`}</span>`}
-    ${quote(said)}
+    ${meaning(attempt)} ${quote(said)}
     ${
       dialogue === ''
         ? ''

@@ -11,6 +11,7 @@ import { EXTENSION } from '../jsonapi/fields.ts'
 import type { Filter } from '../jsonapi/resource.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
+import { toProvider } from '../reputation/waiting-receivers.ts'
 
 export interface SearchCondition {
   sql: string
@@ -68,7 +69,7 @@ function status(text: string): EmailStatus {
 const PARAMETER = { parameter: 'filter[search]' }
 
 /** The terms by the name before the colon. */
-const TERMS: Record<string, (value: string, reader: Reader) => Term> = {
+const TERMS: Record<string, (value: string, reader: Reader, userKey: number) => Term> = {
   to: (value, reader) =>
     value.startsWith('@')
       ? toDomain(value.slice(1))
@@ -82,7 +83,10 @@ const TERMS: Record<string, (value: string, reader: Reader) => Term> = {
     sql: 'domain_key in (select key from domains where name = ? or id = ?)',
     parameters: [value.toLowerCase(), value],
   }),
-  receiver: (value) => toDomain(value.replace(/^@/, '')),
+  receiver: (value, reader, userKey) => {
+    const provider = toProvider(reader, userKey, value)
+    return provider ? { by: 'reading', ...provider } : toDomain(value.replace(/^@/, ''))
+  },
   campaign: (value) =>
     /^(?:yes|no)$/i.test(value)
       ? { sql: `campaign_key is ${value.toLowerCase() === 'yes' ? 'not ' : ''}null`, parameters: [] }
@@ -127,7 +131,7 @@ export async function searched(reader: Reader, userKey: number, text: string): P
     const value = quoted ?? plain ?? ''
     const term = key === undefined ? undefined : key.toLowerCase()
     if (term === undefined) conditions.push(withWord(reader, value))
-    else if (Object.hasOwn(TERMS, term)) conditions.push(TERMS[term]!(value, reader))
+    else if (Object.hasOwn(TERMS, term)) conditions.push(TERMS[term]!(value, reader, userKey))
     else
       throw refuse(
         'unsupported_filter',
@@ -154,7 +158,7 @@ export async function searched(reader: Reader, userKey: number, text: string): P
 export const search: Filter = {
   column: 'subject',
   sql: (value, reader, userKey) => searched(reader, userKey, value),
-  about: `Only those that fit: to:, from:, subject:, status:, domain: (the sender’s), receiver: (the domain of the recipient), campaign: (a name, an id, yes or no), agent:, before:, after: and free words, which begin a recipient’s address or stand in the subject. ${EXTENSION}`,
+  about: `Only those that fit: to:, from:, subject:, status:, domain: (the sender’s), receiver: (the domain of the recipient, or a provider as the statistics name it), campaign: (a name, an id, yes or no), agent:, before:, after: and free words, which begin a recipient’s address or stand in the subject. ${EXTENSION}`,
 }
 
 /** An account's mails, read from the table in the order of its rows, or from the index of subjects. */

@@ -1,26 +1,24 @@
-// Figures of an account: over time, and by receiver (D76).
+// Figures of an account over time (D76); those by receiver are in api-receivers.ts.
 import { z } from 'zod'
 import { DAY, HOUR, iso } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { field, type Call } from '../jsonapi/resource.ts'
-import { commonRefusals, outcomesByHour, receiverFigures, type ReceiverFigures } from './receivers.ts'
+import { outcomesByHour, type HourOfOutcomes } from './receivers.ts'
 import { accountFigures } from './tally.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
-import { count, EXTENSION, words } from '../jsonapi/fields.ts'
+import { count, EXTENSION } from '../jsonapi/fields.ts'
 
 const PERIODS = { '24h': DAY, '7d': 7 * DAY, '30d': 30 * DAY } as const
-type PeriodName = keyof typeof PERIODS
-const filters = {
+export type PeriodName = keyof typeof PERIODS
+export const periodFilter = {
   period: {
     column: 'period',
     about: 'How far back: 24h (when absent), 7d or 30d; days are days of UTC, today is the last of them.',
   },
 }
-const MAX_RECEIVERS = 500
-const REFUSALS = 3
 
 /** Throws 400 for an unknown period. */
-function periodOf({ filters: asked, now }: Call<ApiDeps> & { filters: ReadonlyMap<string, string[]> }): {
+export function periodOf({ filters: asked, now }: Call<ApiDeps> & { filters: ReadonlyMap<string, string[]> }): {
   period: PeriodName
   since: number
 } {
@@ -32,13 +30,13 @@ function periodOf({ filters: asked, now }: Call<ApiDeps> & { filters: ReadonlyMa
   return { period: period as PeriodName, since: period === '24h' ? since : Math.ceil(since / DAY) * DAY }
 }
 
-const share = (part: number, whole: number): number => (whole === 0 ? 0 : Math.round((part / whole) * 1e5) / 1e5)
-const rate = (about: string) => field(z.number(), { about })
-const point = z.object({ at: z.iso.datetime(), delivered: z.int(), deferred: z.int(), refused: z.int() })
+export const share = (part: number, whole: number): number => (whole === 0 ? 0 : Math.round((part / whole) * 1e5) / 1e5)
+export const rate = (about: string) => field(z.number(), { about })
+export const point = z.object({ at: z.iso.datetime(), delivered: z.int(), deferred: z.int(), refused: z.int() })
 
 /** Figures by hour, or by day (UTC) for a long period. Hours without mail are included. */
-function series(
-  hours: ReturnType<typeof outcomesByHour>,
+export function series(
+  hours: readonly HourOfOutcomes[],
   { period, since }: { period: PeriodName; since: number },
   now: number,
 ): z.output<typeof point>[] {
@@ -72,7 +70,7 @@ export const statistics = define('statistics', {
     complaint_rate: rate('Complaints as a share of what was delivered, 0 to 1.'),
     series: field(z.array(point), { about: 'By hour for 24h, else by day (UTC), oldest first.' }),
   },
-  filters,
+  filters: periodFilter,
   actions: [
     {
       kind: 'view',
@@ -99,74 +97,6 @@ export const statistics = define('statistics', {
             series: series(outcomesByHour(parts.store, caller.userKey, asked.since), asked, now),
           },
         ]
-      },
-    },
-  ],
-})
-
-/** The time within which half of the delivered mail arrived. */
-function median(figures: ReceiverFigures): string | null {
-  const { delivered, within_10m, within_1h, within_1m, within_5s } = figures
-  let sum = 0
-  for (const [name, many] of [
-    ['5s', within_5s],
-    ['1m', within_1m],
-    ['10m', within_10m],
-    ['1h', within_1h],
-  ] as const) {
-    sum += many
-    if (delivered > 0 && sum * 2 >= delivered) return name
-  }
-  return delivered > 0 ? 'longer' : null
-}
-
-export const receivers = define('receivers', {
-  table: 'receiver_tallies',
-  about: `What became of mail by receiver: a mailbox provider, else the receiving domain. ${EXTENSION}`,
-  attributes: {
-    name: words('The provider or the domain.'),
-    volume: count('Recipients whose mail was delivered or refused.'),
-    delivered: count('Taken by the exchanger.'),
-    deferred: count('Attempts that were put off.'),
-    refused: count('Refused for good, or given up.'),
-    median: field(z.enum(['5s', '1m', '10m', '1h', 'longer']).nullable(), {
-      about: 'Half of what was delivered took no longer than this.',
-    }),
-    refusals: field(z.array(z.object({ words: z.string(), times: z.int() })), {
-      about: 'The three commonest refusals and deferrals, in the receiver’s words.',
-    }),
-  },
-  filters,
-  // Read only for the receivers on the requested page.
-  extend(rows, { parts, reader }) {
-    const until = parts.clock.now()
-    for (const row of rows) {
-      const { id, since, user_key } = row as unknown as { id: string; since: number; user_key: number }
-      row['refusals'] = commonRefusals(reader, { userKey: user_key, receiver: id, since, until }, REFUSALS)
-    }
-  },
-  actions: [
-    {
-      kind: 'view',
-      path: '/statistics/receivers',
-      id: 'listReceivers',
-      scope: 'emails:read',
-      about: `The receivers of a period, those with most mail first. ${EXTENSION}`,
-      run(call) {
-        const { caller, parts } = call
-        const { since } = periodOf(call)
-        return receiverFigures(parts.store, caller.userKey, since, MAX_RECEIVERS).map((figures, index) => ({
-          key: index,
-          id: figures.receiver,
-          name: figures.receiver,
-          volume: figures.delivered + figures.refused,
-          delivered: figures.delivered,
-          deferred: figures.deferred,
-          refused: figures.refused,
-          median: median(figures),
-          since,
-          user_key: caller.userKey,
-        }))
       },
     },
   ],

@@ -111,15 +111,19 @@ export interface ReceiverFigures {
   within_1h: number
 }
 
-/** Receivers of a user's mail since a time (ms), those with most mail first. */
-export function receiverFigures(reader: Reader, userKey: number, since: number, most: number): ReceiverFigures[] {
+/** Receivers of a user's mail since a time (ms), those with most mail first; `only`: this one. */
+export function receiverFigures(
+  reader: Reader,
+  { only, since, userKey }: { userKey: number; since: number; only?: string },
+  most: number,
+): ReceiverFigures[] {
   return reader.all(
     raw<ReceiverFigures>(
       `select receiver, sum(delivered) as delivered, sum(deferred) as deferred, sum(refused) as refused,
          sum(within_5s) as within_5s, sum(within_1m) as within_1m, sum(within_10m) as within_10m, sum(within_1h) as within_1h
-       from receiver_tallies where user_key = ? and hour >= ?
+       from receiver_tallies where user_key = ? and hour >= ? ${only === undefined ? '' : 'and receiver = ?'}
        group by receiver order by sum(delivered) + sum(refused) + sum(deferred) desc, receiver limit ?`,
-      [userKey, Math.floor(since / HOUR), most],
+      [userKey, Math.floor(since / HOUR), ...(only === undefined ? [] : [only]), most],
     ),
   )
 }
@@ -141,14 +145,32 @@ export function commonRefusals(
   )
 }
 
-/** The outcomes by hour, for all receivers together, for a chart. */
-export function outcomesByHour(
+export interface HourOfOutcomes {
+  hour: number
+  delivered: number
+  deferred: number
+  refused: number
+}
+
+/** The outcomes of some receivers by hour. */
+export function outcomesOf(
   reader: Reader,
-  userKey: number,
-  since: number,
-): { hour: number; delivered: number; deferred: number; refused: number }[] {
+  { receivers, since, userKey }: { userKey: number; since: number; receivers: readonly string[] },
+): Map<string, HourOfOutcomes[]> {
+  const rows = reader.all(
+    raw<HourOfOutcomes & { receiver: string }>(
+      `select receiver, hour, delivered, deferred, refused from receiver_tallies
+       where user_key = ? and hour >= ? and receiver in (select value from json_each(?))`,
+      [userKey, Math.floor(since / HOUR), JSON.stringify(receivers)],
+    ),
+  )
+  return Map.groupBy(rows, ({ receiver }) => receiver)
+}
+
+/** The outcomes by hour, for all receivers together, for a chart. */
+export function outcomesByHour(reader: Reader, userKey: number, since: number): HourOfOutcomes[] {
   return reader.all(
-    raw<{ hour: number; delivered: number; deferred: number; refused: number }>(
+    raw<HourOfOutcomes>(
       `select hour, sum(delivered) as delivered, sum(deferred) as deferred, sum(refused) as refused
        from receiver_tallies where user_key = ? and hour >= ? group by hour order by hour`,
       [userKey, Math.floor(since / HOUR)],

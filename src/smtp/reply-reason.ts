@@ -13,7 +13,13 @@ const entry = {
 const schema = z.strictObject({
   reason: z.array(
     z.union([
-      z.strictObject({ ...entry, pattern: z.string().min(1).transform((text) => new RegExp(text, 'i')) }),
+      z.strictObject({
+        ...entry,
+        pattern: z
+          .string()
+          .min(1)
+          .transform((text) => new RegExp(text, 'i')),
+      }),
       z.strictObject({ ...entry, class: z.enum(BOUNCE_CLASSES) }),
     ]),
   ),

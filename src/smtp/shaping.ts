@@ -47,6 +47,11 @@ export class Shaping {
     return provider ?? this.#fallback
   }
 
+  /** A provider by its own name, in upper or lower case. */
+  called(name: string): { name: string; hosts: string[] } | undefined {
+    return this.#providers.find((provider) => provider.name.toLowerCase() === name.toLowerCase())
+  }
+
   /** Whether a provider has a connection left. */
   hasRoom({ name, provider_connections }: Limits): boolean {
     return provider_connections === 0 || (this.#open.get(name) ?? 0) < provider_connections
@@ -62,10 +67,13 @@ export class Shaping {
 }
 
 let shipped: Shaping | undefined
+const shippedFile = (): Shaping => (shipped ??= new Shaping())
 
 /** The provider that an exchanger belongs to, by the shipped file; undefined when the file does not know it. */
 export function providerOf(host: string | null): string | undefined {
   if (host === null) return undefined
-  shipped ??= new Shaping()
-  return shipped.named(host).name || undefined
+  return shippedFile().named(host).name || undefined
 }
+
+/** A provider of the shipped file by its name, in upper or lower case. */
+export const providerNamed = (name: string): { name: string; hosts: string[] } | undefined => shippedFile().called(name)

@@ -140,3 +140,33 @@ ${plain(value)} ${unit}"
     ${legend(title, [latest], () => `${plain(now)} ${unit}`)} ${framed(title, top, drawing, below)}
   </figure>`
 }
+
+/** The height of a small drawing, and the width of one of its bars. */
+const [SPARK_HIGH, SPARK_BAR] = [20, 4]
+
+/** Small stacked bars in a row of a table: how it went over the period. */
+export function sparkLine(title: string, series: readonly Omit<Series, 'name'>[]): Html {
+  const many = Math.max(...series.map(({ values }) => values.length), 1)
+  const below = Array.from({ length: many }, () => 0)
+  const sums = below.map((_, at) => series.reduce((sum, { values }) => sum + (values[at] ?? 0), 0))
+  const top = Math.max(...sums, 1)
+  // One path for a series: a list has many rows.
+  const paths = series.map(({ tone, values }) => {
+    const bars = values.map((value, at) => {
+      if (value <= 0) return ''
+      const from = near(SPARK_HIGH * (1 - (below[at] ?? 0) / top))
+      below[at] = (below[at] ?? 0) + value
+      return `M${at * SPARK_BAR} ${from}v-${near((value / top) * SPARK_HIGH)}h${SPARK_BAR - 1}V${from}z`
+    })
+    return html`<path class="s-${tone}" d="${bars.join('')}" />`
+  })
+  return html`<svg
+    class="spark"
+    viewBox="0 0 ${many * SPARK_BAR} ${SPARK_HIGH}"
+    preserveAspectRatio="none"
+    role="img"
+    aria-label="${title}"
+  >
+    ${paths}
+  </svg>`
+}

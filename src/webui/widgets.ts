@@ -81,6 +81,7 @@ const GOOD = new Set([
   'trusted',
   'opened',
   'clicked',
+  'good',
 ])
 const BAD = new Set([
   'failing',
@@ -94,6 +95,7 @@ const BAD = new Set([
   'fail',
   'damaged',
   'unsubscribed',
+  'refusing',
 ])
 const WAITS = new Set([
   'queued',
@@ -112,6 +114,7 @@ const WAITS = new Set([
   'under way',
   'missing',
   'different',
+  'slow',
 ])
 
 /** States that pages call by another word than the API. */
@@ -126,7 +129,7 @@ export const badge = (state: string): Html => {
 }
 
 /** What a column holds. It decides its width, and where its cells stand in a row on a phone. */
-type ColumnKind = 'text' | 'status' | 'time' | 'figure' | 'share' | 'action' | 'actions' | 'more'
+type ColumnKind = 'text' | 'status' | 'time' | 'figure' | 'share' | 'spark' | 'action' | 'actions' | 'more'
 
 export interface TableColumn {
   title: string
@@ -150,13 +153,14 @@ function phonePlaces(columns: readonly TableColumn[]): string[] {
     time: ['p2'],
     figure: [],
     share: [],
+    spark: [],
     action: [],
     actions: [],
     more: [],
   }
   return columns.map(({ kind = 'text' }) => {
     const places: string[] = free[kind]
-    return places.shift() ?? (['action', 'actions', 'more'].includes(kind) ? '' : 'px')
+    return places.shift() ?? (['spark', 'action', 'actions', 'more'].includes(kind) ? '' : 'px')
   })
 }
 

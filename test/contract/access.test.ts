@@ -362,6 +362,7 @@ const SCOPE_OF: Record<string, Scope> = {
   'GET /outbound-emails/{}/attempts': 'emails:read',
   'GET /statistics': 'emails:read',
   'GET /statistics/receivers': 'emails:read',
+  'GET /statistics/receivers/{}': 'emails:read',
   'POST /suppression-imports': 'suppressions:write',
   'POST /audiences/{}/list-imports': 'contacts:write',
   'GET /audiences/{}/list-imports': 'contacts:read',

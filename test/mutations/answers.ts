@@ -15,6 +15,7 @@ import { answerTo } from '../../src/server/sandbox/dns.ts'
 import { classify } from '../../src/smtp/bounce-class.ts'
 import { parsePolicy, policyId } from '../../src/smtp/mta-sts.ts'
 import { readCapabilities, ReplyReader } from '../../src/smtp/reply.ts'
+import { reasonOf } from '../../src/smtp/reply-reason.ts'
 import type { Verdict } from '../../src/smtp/verdict.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { both, of, text, type Parser } from './parser.ts'
@@ -146,7 +147,7 @@ export const ANSWERED: Record<string, Parser> = {
     },
   },
   'words of a refusal': {
-    files: ['smtp/bounce-class.ts', 'delivery/wire/finish-attempt.ts'],
+    files: ['smtp/bounce-class.ts', 'smtp/reply-reason.ts', 'delivery/wire/finish-attempt.ts'],
     seeds: of(
       '550 5.1.1 <a@b.test>: user unknown; see https://x.test ',
       'mailbox full ',
@@ -158,6 +159,7 @@ export const ANSWERED: Record<string, Parser> = {
     parse(bytes) {
       const verdict = refusal(bytes)
       classify({ stage: 'rcpt', code: 550, enhanced: null, text: verdict.text })
+      reasonOf({ text: verdict.text })
       return [asksForLess(verdict), aboutTheHost(verdict)]
     },
   },

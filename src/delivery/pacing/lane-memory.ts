@@ -27,16 +27,22 @@ export function learnedLanes(reader: Reader, now: number): LearnedLane[] {
     .filter((row) => row.connections !== null || row.per_second !== null || row.paused_until !== null)
 }
 
+/** The learned limits of a receiving domain; `learned_at`: when the last of them was learned. */
+export interface LearnedOf extends Omit<LearnedLane, 'lane' | 'learned_at'> {
+  learned_at: number | null
+}
+
 /** The learned limits of a receiving domain: the stricter ones of campaign mail and other mail. */
-export function learnedOf(learned: readonly LearnedLane[], domain: string): Omit<LearnedLane, 'lane' | 'learned_at'> {
+export function learnedOf(learned: readonly LearnedLane[], domain: string): LearnedOf {
   const known = learned.filter(({ lane }) => domainOf(lane) === domain)
-  const of = (name: 'connections' | 'per_second' | 'paused_until'): number[] =>
-    known.flatMap((lane) => lane[name] ?? [])
+  const of = (name: Exclude<keyof LearnedLane, 'lane'>): number[] => known.flatMap((lane) => lane[name] ?? [])
   const least = (numbers: number[]): number | null => (numbers.length > 0 ? Math.min(...numbers) : null)
+  const most = (numbers: number[]): number | null => (numbers.length > 0 ? Math.max(...numbers) : null)
   return {
     connections: least(of('connections')),
     per_second: least(of('per_second')),
-    paused_until: of('paused_until').reduce<number | null>((most, until) => Math.max(most ?? 0, until), null),
+    paused_until: most(of('paused_until')),
+    learned_at: most(of('learned_at')),
   }
 }
 

@@ -1,0 +1,233 @@
+// Receivers: figures with shares, times and a verdict, the meaning of what they say, what waits for each, and their
+// pages.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { HOUR, MINUTE } from '../../src/base/clock.ts'
+import { judged } from '../../src/reputation/api-receivers.ts'
+import { raw } from '../../src/store/query.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { Guest } from '../kit/guest.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
+import { givePassword } from '../kit/person.ts'
+import { until } from '../kit/until.ts'
+
+const PASSWORD = 'a long enough password'
+const OTHER = 'bob@other.test'
+const BUSY = '451 4.7.500 Server busy. Please try again later from [192.0.2.1]. (S77719)'
+/** A name that an attacker's DNS could give, if names were not checked. */
+const HOSTILE = '"><script>alert(1)</script>/..%2f'
+const exchanger = testExchanger({ answer: (command) => (/^RCPT TO:<later/i.test(command) ? BUSY : undefined) })
+const postrider = ofFile(() =>
+  startTestAppliance({ exchanger, domains: ['here.test'], routes: ['there.test', 'waits.test'] }),
+)
+let ann: Guest
+let bob: Guest
+
+type Attributes = Awaited<ReturnType<typeof postrider.api>>['body']
+const attributes = async (path: string): Promise<Attributes> => (await postrider.api('GET', path)).body.data.attributes
+const listed = async (): Promise<Attributes[]> =>
+  (await postrider.api('GET', '/statistics/receivers?filter[period]=24h')).body.data.map(
+    (each: { attributes: Attributes }) => each.attributes,
+  )
+const mailTo = async (to: string): Promise<string> => {
+  const mail = { from: 'ann@here.test', to, subject: 'Hello', html: '<p>Hello</p>' }
+  return (await postrider.api('POST', '/outbound-emails', document('outbound-emails', mail))).body.data.id
+}
+
+setUp(async () => {
+  const { clock, user } = postrider
+  await givePassword(postrider, user.email, PASSWORD)
+  ann = new Guest(postrider)
+  await ann.signIn(user.email, PASSWORD)
+  await givePassword(postrider, OTHER, PASSWORD)
+  bob = new Guest(postrider)
+  await bob.signIn(OTHER, PASSWORD)
+  const hour = Math.floor(clock.now() / HOUR)
+  const day = Math.floor(hour / 24)
+  const rows: [string, number, ...number[]][] = [
+    // delivered, deferred, refused; within 5 s, 1 min, 10 min, 1 h
+    ['Google', hour, 60, 2, 1, 60, 0, 0, 0],
+    ['Google', hour - 2, 40, 0, 0, 30, 4, 4, 2],
+    ['slow.test', hour, 10, 10, 0, 0, 0, 10, 0],
+    ['refuses.test', hour, 9, 0, 1, 9, 0, 0, 0],
+    ['late.test', hour, 20, 0, 0, 10, 0, 0, 5],
+    [HOSTILE, hour, 12, 0, 0, 12, 0, 0, 0],
+    ...Array.from({ length: 12 }, (_, at): [string, number, ...number[]] => [
+      `small${at}.test`,
+      hour,
+      1,
+      0,
+      0,
+      1,
+      0,
+      0,
+      0,
+    ]),
+  ]
+  await postrider.appliance.deps.store.write((tx) => {
+    for (const [receiver, at, ...figures] of rows)
+      tx.run(
+        raw('insert into receiver_tallies values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)', [user.key, receiver, at, ...figures]),
+      )
+    for (const [receiver, words, times] of [
+      ['Google', '421 4.7.28 Gmail has detected an unusual rate of mail', 2],
+      ['Google', '550 5.9.9 Nobody has heard of this', 1],
+      [HOSTILE, '550 <img src=x onerror=alert(1)>', 1],
+    ] as const)
+      tx.run(raw('insert into refusals values (?, ?, ?, ?, ?)', [user.key, receiver, day, words, times]))
+  })
+})
+
+test('a receiver has shares, a verdict, times of a half and of all but one in twenty, and a series', async () => {
+  const google = await attributes('/statistics/receivers/Google?filter[period]=24h')
+  assert.deepEqual(
+    [google['volume'], google['delivered'], google['deferred'], google['refused'], google['verdict']],
+    [101, 100, 2, 1, 'good'],
+  )
+  assert.deepEqual([google['deferred_share'], google['refused_share']], [0.01942, 0.0099])
+  // 90 within 5 s, 94 within a minute, 98 within ten.
+  assert.deepEqual([google['median'], google['slowest'], google['provider']], ['5s', '10m', true])
+  assert.equal(google['series'].length, 25)
+  assert.deepEqual(
+    google['series'].map(({ deferred, delivered, refused }: Attributes) => [delivered, deferred, refused]).slice(-3),
+    [
+      [40, 0, 0],
+      [0, 0, 0],
+      [60, 2, 1],
+    ],
+  )
+  const byDay = await attributes('/statistics/receivers/Google?filter[period]=7d')
+  assert.equal(
+    byDay['series'].reduce((sum: number, { delivered }: Attributes) => sum + delivered, 0),
+    100,
+  )
+  assert.equal(byDay['series'].length, 7)
+  const of = Object.fromEntries((await listed()).map((each) => [each['name'], each]))
+  assert.deepEqual(
+    ['Google', 'slow.test', 'refuses.test', 'late.test', 'small3.test'].map((name) => of[name]!['verdict']),
+    ['good', 'slow', 'refusing', 'slow', 'quiet'],
+  )
+  assert.deepEqual([of['late.test']!['median'], of['late.test']!['slowest']], ['5s', 'longer'])
+  assert.deepEqual(of['Google']!['series'], google['series'])
+})
+
+test('what they say has a meaning where it is known', async () => {
+  const { refusals } = await attributes('/statistics/receivers/Google?filter[period]=24h')
+  assert.deepEqual(
+    refusals.map(({ reason, times, words }: Attributes) => [words.slice(0, 11), times, reason?.slice(0, 26) ?? null]),
+    [
+      ['421 4.7.28 ', 2, 'The receiver slows senders'],
+      ['550 5.9.9 N', 1, null],
+    ],
+  )
+})
+
+test('the limits of the verdicts', () => {
+  const of = (delivered: number, deferred: number, refused: number, within_5s = delivered) =>
+    judged({ receiver: 'x', delivered, deferred, refused, within_5s, within_1m: 0, within_10m: 0, within_1h: 0 })
+      .verdict
+  assert.deepEqual(
+    [of(0, 0, 0), of(0, 9, 0), of(9, 0, 0), of(10, 0, 0), of(0, 0, 10), of(0, 10, 0)],
+    ['quiet', 'quiet', 'quiet', 'good', 'refusing', 'slow'],
+  )
+  assert.deepEqual([of(90, 0, 10), of(91, 0, 9), of(90, 100, 10)], ['refusing', 'good', 'refusing'])
+  assert.deepEqual([of(75, 25, 0), of(76, 24, 0)], ['slow', 'good'])
+  assert.deepEqual([of(100, 0, 0, 95), of(100, 0, 0, 94)], ['good', 'slow'])
+})
+
+test('a receiver without mail is not found, and a period is checked', async () => {
+  assert.equal((await postrider.api('GET', '/statistics/receivers/nobody.test')).status, 404)
+  assert.equal((await postrider.api('GET', '/statistics/receivers/Google?filter[period]=1y')).status, 400)
+  assert.equal((await ann.open('/receivers/nobody.test')).status, 404)
+  // Another account sees nothing of it.
+  assert.equal((await bob.open('/receivers/Google')).status, 404)
+})
+
+test('mail that waits is counted with its receiver, found by its name, and its pace is shown to operators', async () => {
+  const ids = [await mailTo('later1@waits.test'), await mailTo('later2@there.test')]
+  await until(async () => (await listed()).find(({ name }) => name === 'waits.test')?.['deferred'] === 1)
+  await until(async () => (await listed()).find(({ name }) => name === 'there.test')?.['deferred'] === 1)
+  const { store } = postrider.appliance.deps
+  // waits.test is now a domain of a provider, by the exchanger that answered.
+  await store.write((tx) => {
+    tx.run(raw(`update deliveries set remote_mta = 'alt1.aspmx.l.google.com' where lane = 'waits.test'`, []))
+    tx.run(raw(`delete from learned_lanes where lane = 'waits.test'`, []))
+    tx.run(
+      raw(`insert into learned_lanes values ('waits.test', 3, 1.5, ?, ?)`, [
+        postrider.clock.now() + 5 * MINUTE,
+        postrider.clock.now() - MINUTE,
+      ]),
+    )
+  })
+  const google = await attributes('/statistics/receivers/Google')
+  assert.deepEqual([google['waiting'], google['domains']], [1, ['waits.test']])
+  const there = await attributes('/statistics/receivers/there.test')
+  assert.deepEqual([there['waiting'], there['domains']], [1, ['there.test']])
+
+  const found = async (words: string): Promise<string[]> =>
+    (await postrider.api('GET', `/outbound-emails?filter[search]=${encodeURIComponent(words)}`)).body.data.map(
+      ({ id }: { id: string }) => id,
+    )
+  assert.deepEqual(await found('receiver:"google" status:queued'), [ids[0]])
+  assert.deepEqual(await found('receiver:there.test status:queued'), [ids[1]])
+  assert.deepEqual(await found('receiver:Yahoo'), [])
+
+  const { text } = await ann.open('/receivers/Google')
+  assert.match(text, /href="\/mail\?q=receiver%3A%22Google%22%20status%3Aqueued"/)
+  assert.match(text, /The pace now/)
+  assert.match(text, /waits\.test[^]*?>3<[^]*?>1\.5<[^]*?<time/)
+  // The same lanes as the API gives for these domains.
+  const lanes = (await postrider.api('GET', '/lanes?filter[domain]=waits.test')).body.data
+  assert.deepEqual(
+    lanes.map(({ id }: { id: string }) => id),
+    ['waits.test'],
+  )
+  assert.ok(lanes[0].attributes.learned_at)
+
+  // On the page of the mail the meaning stands above the words.
+  const page = (await ann.open(`/mail/${ids[1]}`)).text
+  assert.match(page, /The receiver slows senders that it does not know well[^]*<blockquote>451 4\.7\.500 Server busy/)
+})
+
+test('another person sees the receiver without the pace of the server', async () => {
+  const { store } = postrider.appliance.deps
+  await store.write((tx) =>
+    tx.run(
+      raw(
+        `insert into receiver_tallies select (select key from users where email = ?), receiver, hour, delivered, deferred, refused,
+           within_5s, within_1m, within_10m, within_1h from receiver_tallies where receiver = 'slow.test'`,
+        [OTHER],
+      ),
+    ),
+  )
+  const { status, text } = await bob.open('/receivers/slow.test')
+  assert.equal(status, 200)
+  assert.match(text, /It takes your mail late/)
+  assert.doesNotMatch(text, /The pace now/)
+})
+
+test('the list shows providers first, verdicts, times and reasons; small domains are folded', async () => {
+  const { text } = await ann.open('/receivers?period=24h')
+  const [before = '', folded = ''] = text.split('<details>')
+  const [, rows = ''] = before.split('<tbody>')
+  assert.match(rows, /^\s*<tr>\s*<td[^>]*><a href="\/receivers\/Google\?period=24h">/)
+  assert.match(rows, /<span class="badge good"\s*>good<[^]*&lt; 5 s[^]*&gt; 1 min[^]*<svg\s+class="spark"/)
+  assert.match(rows, /<span class="why" title="421 4\.7\.28 Gmail[^"]*"\s*><span>The receiver slows senders/)
+  assert.match(rows, /badge bad"\s*>refusing</)
+  assert.match(rows, /badge waits"\s*>slow</)
+  assert.match(text, /\d+ more domains/)
+  assert.match(folded, /small9\.test/)
+  assert.doesNotMatch(text, /Put off/i)
+  assert.ok(text.length < 100_000, String(text.length))
+})
+
+test('hostile names and words are text, and the page of such a name opens', async () => {
+  const list = (await ann.open('/receivers?period=24h')).text
+  assert.doesNotMatch(list, /<script>alert|<img src=x/)
+  const [, to = ''] = /href="(\/receivers\/%22[^"]*)"/.exec(list) ?? []
+  const { status, text } = await ann.open(to)
+  assert.equal(status, 200)
+  assert.doesNotMatch(text, /<script>alert|<img src=x/)
+  assert.match(text, /&lt;img src=x onerror=alert\(1\)&gt;/)
+})
