@@ -113,7 +113,9 @@ async function pace(visit: Visit, receiver: ReceiverFound): Promise<Html | ''> {
       'The pace now',
       [
         'Domain',
-        ...figures('Waiting', 'Connections', 'Per second'),
+        ...figures('Waiting'),
+        { title: 'Connections', kind: 'figure', width: 15 },
+        ...figures('Per second'),
         { title: 'Paused until', kind: 'time' },
         { title: 'Since', kind: 'time' },
       ],

@@ -116,6 +116,12 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     return listGrants(deps.store)[0]!.id
   },
   lane: () => Promise.resolve('lane.test'),
+  // A mail to it makes one.
+  receiver: async (token) => {
+    const receiver = `receiver${++recipients}.test`
+    await wire.mails(1, () => ({ to: `ann@${receiver}` }), token)
+    return receiver
+  },
   // An import with a refused line.
   import: async (token) => {
     const body = document('contacts', { rows: [{ email: `in${++recipients}@there.test` }, { email: 'nonsense' }] })
