@@ -134,7 +134,7 @@ export async function filters(visit: Visit, q: string): Promise<Html> {
     ${select(q, { name: 'domain', label: 'Domain of the sender', options: [['', 'Any domain'], ...domains.map(([, name]) => [name, name] as const)] })}
     ${select(q, { name: 'campaign', label: 'Campaign', options: [['', 'Campaign or not'], ['yes', 'Of a campaign'], ['no', 'Not of a campaign'], ...named] })}
     ${select(q, { name: 'agent', label: 'Agent', options: [['', 'Any agent'], ...agents.many.map(({ id }) => [id, id] as const)] })}
-    <details class="drop">
+    <details class="dates">
       <summary>Dates</summary>
       <div>
         <label>From <input type="date" name="after" value="${dayOf(wordIn(q, 'after'))}" /></label>

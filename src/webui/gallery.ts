@@ -39,7 +39,7 @@ export const uploadForm = (
   visit: Visit,
   { accept, hint, label }: { label: string; hint: string; accept: string },
 ): Html =>
-  html`<div class="drop" data-upload>
+  html`<div class="dropzone" data-upload>
     ${icon('pictures')}
     ${form(
       visit,
