@@ -48,7 +48,7 @@ function smtp(connection: TokenInUse): Html {
       <dt>Host</dt>
       <dd>${copied('smtp-host', hostOf(connection))}</dd>
     </div>
-    ${port('smtp-tls', ports.tls, 'TLS from the first octet ("SSL/TLS")')}
+    ${port('smtp-tls', ports.tls, 'encrypted from the start ("SSL/TLS")')}
     ${port('smtp-starttls', ports.starttls, 'STARTTLS')}
     <div>
       <dt>User</dt>

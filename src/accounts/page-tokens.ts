@@ -8,7 +8,7 @@ import { button, choices, field, form, secretShown } from '../webui/forms.ts'
 import { counted, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
 import { grants } from './api-grants.ts'
 import { tokens } from './api.ts'
-import { done, lead, type Form, type Place } from '../webui/place.ts'
+import { done, type Form, type Place } from '../webui/place.ts'
 import { faultIn, text, texts, thingOf, type Answer, type Visit, type Thing } from '../webui/visit.ts'
 
 const LABELS = { name: 'Name', duration: 'Ends after', scopes: 'What it may do' } as const
@@ -105,7 +105,7 @@ function tokensTable(visit: Visit, all: readonly Thing<typeof tokens>[]): Html {
     time(token.attributes.expires_at),
     time(token.attributes.last_used_at),
     button(visit, 'revoke', 'Revoke', {
-      fields: { id: token.id },
+      fields: { id: token.id, name: text(token, 'name') },
       danger: true,
       confirm: `Programs that use the token ${text(token, 'name')} are refused from now on.`,
     }),
@@ -157,7 +157,7 @@ function newToken(visit: Visit, errors: Answer['errors'], typed: Form | undefine
         value: typed ? typed.get('preset') : 'send',
       })}
       <details ${typed?.get('preset') === '' ? html`open` : ''}>
-        <summary>Single rights</summary>
+        <summary>Choose each right</summary>
         ${choices({
           name: 'scopes',
           label: LABELS.scopes,
@@ -179,12 +179,12 @@ const programsTable = (visit: Visit, programs: readonly Thing<typeof grants>[]):
       text(grant, 'program'),
       time(grant.attributes.created_at),
       button(visit, 'disconnect', 'Disconnect', {
-        fields: { id: grant.id },
+        fields: { id: grant.id, name: text(grant, 'program') },
         danger: true,
         confirm: 'It can no longer act for you.',
       }),
     ]),
-    'No program was let in over OAuth. AI agents connect to /mcp of this server.',
+    'No program is connected yet. AI assistants ask for access here when they connect to the address /mcp of this server.',
   )
 
 /** The form for a new token, empty or as it was refused. */
@@ -206,11 +206,15 @@ export const tokensPlace = (reached: ReachedAt): Place => ({
   async act(visit, given) {
     if (given.action === 'revoke') {
       const gone = await visit.ask('DELETE', `/tokens/${given.get('id')}`)
-      return gone.status === 204 ? lead(visit, '/tokens', 'removed') : show(visit, reached, gone.errors)
+      return gone.status === 204
+        ? visit.say('/tokens', `The token ${given.get('name')} is revoked: programs that use it are refused.`)
+        : show(visit, reached, gone.errors)
     }
     if (given.action === 'disconnect') {
       const gone = await visit.ask('POST', `/grants/${given.get('id')}/revoke`)
-      return gone.status === 202 ? lead(visit, '/tokens', 'ended') : show(visit, reached, gone.errors)
+      return gone.status === 202
+        ? visit.say('/tokens', `${given.get('name')} is disconnected: it can no longer act for you.`)
+        : show(visit, reached, gone.errors)
     }
     const answer = await visit.ask('POST', '/tokens', {
       type: 'tokens',

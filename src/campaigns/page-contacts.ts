@@ -1,9 +1,9 @@
 // One contact: its data, and each mail to its address.
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
-import { button, field, form } from '../webui/forms.ts'
+import { button, dangers, field, form } from '../webui/forms.ts'
 import { badge, facts, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
-import { done, found, lead, tagIn, type Form, type Place } from '../webui/place.ts'
+import { done, found, tagIn, type Form, type Place } from '../webui/place.ts'
 import { outboundEmails } from '../mail/api.ts'
 import { suppressions } from '../suppressions/api.ts'
 import { audiences, contacts } from './api-audiences.ts'
@@ -69,26 +69,23 @@ function contactForm(
 ): Html {
   const fault = faultIn(errors, LABELS)
   return html`${form(
-      visit,
-      'save',
-      html`<input
-          type="hidden"
-          name="tag"
-          value="${tag}"
-        />${field({ name: 'name', label: LABELS.name, value: text(one, 'name'), error: fault('name') })}
-        <fieldset id="custom_fields">
-          <legend>${LABELS.custom_fields}</legend>
-          <p class="soft">A field that is left empty is removed.</p>
-          ${fault('custom_fields') === undefined ? '' : html`<p class="bad">${fault('custom_fields')!}</p>`}
-          ${fieldsOf(one).map(([name, value], at) => field({ id: `field-${at}`, name: `field:${name}`, label: name, value, ...(value.includes('\n') ? { lines: 3 } : {}) }))}
-          ${field({ name: 'new-name', label: 'Name of a new field', hint: 'Such as "city".' })}
-          ${field({ name: 'new-value', label: 'Its value' })}
-        </fieldset>
-        ${statusField(text(one, 'status'), fault('status'))} <button>Save</button>`,
-    )}
-    <p class="apart">
-      ${button(visit, 'remove', 'Remove the contact', { danger: true, confirm: 'The contact is removed from this audience. Privacy forgets a person everywhere.' })}
-    </p>`
+    visit,
+    'save',
+    html`<input
+        type="hidden"
+        name="tag"
+        value="${tag}"
+      />${field({ name: 'name', label: LABELS.name, value: text(one, 'name'), error: fault('name') })}
+      <fieldset id="custom_fields">
+        <legend>${LABELS.custom_fields}</legend>
+        <p class="soft">A field that is left empty is removed.</p>
+        ${fault('custom_fields') === undefined ? '' : html`<p class="bad">${fault('custom_fields')!}</p>`}
+        ${fieldsOf(one).map(([name, value], at) => field({ id: `field-${at}`, name: `field:${name}`, label: name, value, ...(value.includes('\n') ? { lines: 3 } : {}) }))}
+        ${field({ name: 'new-name', label: 'Name of a new field', hint: 'Such as "city".' })}
+        ${field({ name: 'new-value', label: 'Its value' })}
+      </fieldset>
+      ${statusField(text(one, 'status'), fault('status'))} <button>Save</button>`,
+  )} `
 }
 
 async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
@@ -136,7 +133,16 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
         ]),
         'Nothing was sent there yet.',
       )}
-      ${pager(visit, mails)}`,
+      ${pager(visit, mails)}
+      ${dangers(visit, [
+        [
+          html`The contact is removed from this audience. <a href="/privacy">Privacy</a> forgets a person everywhere.`,
+          button(visit, 'remove', 'Remove the contact', {
+            danger: true,
+            confirm: 'The contact is removed from this audience. Privacy forgets a person everywhere.',
+          }),
+        ],
+      ])}`,
   })
 }
 
@@ -161,9 +167,10 @@ export const contact: Place = {
   async act(visit, given) {
     const { audience: list_id, id } = visit.context.req.param() as { audience: string; id: string }
     if (given.action === 'remove') {
+      const known = found(await visit.get(contacts, `/contacts/${id}`))
       const gone = await visit.ask('DELETE', `/contacts/${id}`)
       return gone.status === 204
-        ? visit.say(`/audiences/${list_id}`, 'The contact is removed.')
+        ? visit.say(`/audiences/${list_id}`, `${text(known.one, 'email')} is removed from this audience.`)
         : showContact(visit, gone.errors)
     }
     if ((given.get('new-name').trim() === '') !== (given.get('new-value') === ''))
@@ -182,6 +189,8 @@ export const contact: Place = {
     )
     if (answer.errors.some(({ code }) => code === 'changed_meanwhile'))
       return showContact(visit, [{ code: 'changed_meanwhile', field: undefined, detail: CHANGED }])
-    return answer.one ? lead(visit, `/audiences/${list_id}/contacts/${id}`, 'saved') : showContact(visit, answer.errors)
+    return answer.one
+      ? visit.say(`/audiences/${list_id}/contacts/${id}`, `${text(one, 'email')} is saved.`)
+      : showContact(visit, answer.errors)
   },
 }

@@ -1,7 +1,7 @@
 // The content of a campaign as readers see it, and its settings with what ends, copies or removes it.
 import { html } from 'hono/html'
 import { campaignSender } from '../message/identity.ts'
-import { button } from '../webui/forms.ts'
+import { button, dangers } from '../webui/forms.ts'
 import { facts, time, type Cell, type Html } from '../webui/widgets.ts'
 import { text, texts, type Visit } from '../webui/visit.ts'
 import { hasBegun, type ShownCampaign } from './page-frame.ts'
@@ -44,13 +44,34 @@ export function settings(visit: Visit, { audience, campaign, domain }: ShownCamp
     ...at('Finished', attributes.finished_at),
   ])}
   ${
-    visit.reading
-      ? ''
-      : html`<div class="row">
-          ${status === 'draft' ? html`<a class="button plain" href="/campaigns/${id}/edit">Edit</a>` : ''}
-          ${button(visit, 'copy', 'Copy as a draft', here)}
-          ${['scheduled', 'paused'].includes(status) ? button(visit, 'cancel', 'Cancel the campaign', { ...here, danger: true, confirm: `${sent} This cannot be undone.` }) : ''}
-          ${['draft', 'cancelled', 'sent', 'failed'].includes(status) ? button(visit, 'remove', 'Remove', { ...here, danger: true, confirm: `“${text(campaign, 'name')}” is removed; what it has sent stays on record.` }) : ''}
-        </div>`
-  }`
+    status === 'draft' && !visit.reading
+      ? html`<p><a class="button plain" href="/campaigns/${id}/edit">Edit</a></p>`
+      : ''
+  }
+  ${dangers(visit, [
+    ...(['scheduled', 'paused'].includes(status)
+      ? [
+          [
+            sent,
+            button(visit, 'cancel', 'Cancel the campaign', {
+              ...here,
+              danger: true,
+              confirm: `${sent} This cannot be undone.`,
+            }),
+          ] as const,
+        ]
+      : []),
+    ...(['draft', 'cancelled', 'sent', 'failed'].includes(status)
+      ? [
+          [
+            'The campaign and its report are removed; what it has sent stays on record.',
+            button(visit, 'remove', 'Remove', {
+              ...here,
+              danger: true,
+              confirm: `“${text(campaign, 'name')}” is removed; what it has sent stays on record.`,
+            }),
+          ] as const,
+        ]
+      : []),
+  ])}`
 }

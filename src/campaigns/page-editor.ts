@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import { guard, page } from '../webui/frame.ts'
 import { field, form } from '../webui/forms.ts'
 import type { Html } from '../webui/widgets.ts'
-import { done, found, lead, tagIn, type Form, type Place } from '../webui/place.ts'
+import { done, found, tagIn, type Form, type Place } from '../webui/place.ts'
 import { faultIn, relatedId, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 import { audiences } from './api-audiences.ts'
 import { audienceOptions } from './page-reach.ts'
@@ -118,7 +118,7 @@ async function beginningForm(
         <input type="hidden" name="from_address" value="${typed?.get('from_address') ?? from}" />
         <input type="hidden" name="reply_to" value="${typed?.get('reply_to') ?? replies}" />
       </fieldset>
-      <button>Write it</button>`,
+      <button>Create draft</button>`,
   )
 }
 
@@ -140,7 +140,7 @@ const fresh: Place = {
     if (answer.one)
       return begins
         ? visit.context.redirect(`/campaigns/${answer.one.id}/edit`, 303)
-        : lead(visit, `/campaigns/${answer.one.id}`, 'saved')
+        : visit.say(`/campaigns/${answer.one.id}`, `“${given.get('name')}” is saved as a draft.`)
     return begins ? beginning(visit, answer.errors, given) : composer(visit, { errors: answer.errors, typed: given })
   },
 }
@@ -235,7 +235,7 @@ const edit: Place = {
     const known = await visit.get(campaigns, `/campaigns/${id}`)
     if (known.status === 404) return composer(visit, { typed: given, extra: GONE })
     const { answer, clash } = await save(visit, id, given)
-    if (answer.one) return lead(visit, `/campaigns/${id}`, 'saved')
+    if (answer.one) return visit.say(`/campaigns/${id}`, `“${given.get('name')}” is saved.`)
     const now = found(await visit.get(campaigns, `/campaigns/${id}`))
     return composer(visit, {
       campaign: now.one,

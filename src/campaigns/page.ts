@@ -134,7 +134,8 @@ const list: Place = {
           columnsFor(rows),
           rows.map(({ cells }) => cells),
           q === '' && status === ''
-            ? html`No campaign yet. It needs an <a href="/audiences">audience</a> first.`
+            ? html`<p>No campaign yet. It goes to an audience: the people who asked for your news.</p>
+                ${visit.reading ? '' : html`<a class="button plain" href="/audiences">Audiences</a>`}`
             : 'Nothing fits.',
         )}
         ${pager(visit, answer)}`,

@@ -45,7 +45,7 @@ import { suppressionPlaces } from '../lists/page-suppressions.ts'
 import { newTokenPlace, tokensPlace } from '../accounts/page-tokens.ts'
 import { webhookPlaces } from '../webhooks/page.ts'
 import { leadToPicture, pictureAddress, servePicture } from './pictures.ts'
-import { found, lead, type Form, type Place } from '../webui/place.ts'
+import { found, type Form, type Place } from '../webui/place.ts'
 import { framed } from '../webui/shown-html.ts'
 import { createSignIn } from './sign-in.ts'
 import { signInPage } from './sign-in-forms.ts'
@@ -271,7 +271,7 @@ async function openAccount({ deps }: ConsoleParts, visit: Visit, id: string | nu
   if (id !== null && !other) throw refuse('not_found', 'There is no such person.')
   await openAs(deps, visit.person.session, other?.key ?? null)
   deps.log.info('account opened', { operator: visit.person.user.email, account: (other ?? visit.person.user).email })
-  return lead(visit, '/', 'moved')
+  return visit.say('/', other ? `You look at the account of ${other.email}.` : 'This is your own account again.')
 }
 
 /** Opens a new session for a person whose sessions have ended. */

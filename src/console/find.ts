@@ -27,9 +27,9 @@ const BEGUN: readonly (Hit & { operator?: true })[] = [
   { to: '/domains/new', name: 'Add domain', icon: 'domains' },
   { to: '/tokens/new', name: 'New token', icon: 'tokens' },
   { to: '/webhooks/new', name: 'New webhook', icon: 'webhooks' },
-  { to: '/inboxes/new', name: 'New inbox', icon: 'inboxes' },
-  { to: '/suppressions/new', name: 'Add suppression', icon: 'suppressions' },
-  { to: '/people/new', name: 'Add person', icon: 'people', operator: true },
+  { to: '/inboxes/new', name: 'Add inbox', icon: 'inboxes' },
+  { to: '/suppressions/new', name: 'Add addresses to suppressions', icon: 'suppressions' },
+  { to: '/people/new', name: 'Invite person', icon: 'people', operator: true },
 ]
 
 /** How many things of a kind are looked at, the newest ones, and how many are shown. */
@@ -101,7 +101,7 @@ async function hitsOf(visit: Visit, words: string): Promise<[group: string, hits
   const groups: [string, Hit[]][] = [
     ...(await named(visit, low)),
     ['Pages', pages.filter(({ name }) => fits(low, name))],
-    ['Begin', begun.filter(({ name }) => fits(low, name))],
+    ['Create', begun.filter(({ name }) => fits(low, name))],
     ['Mail', words === '' ? [] : [mail]],
   ]
   return groups.flatMap(([group, hits]): [string, Hit[]][] => {

@@ -51,7 +51,7 @@ async function stepsOf(visit: Visit, { senders, server, strong }: Known): Promis
     },
     {
       name: 'Connect a program',
-      why: 'Make a token; the page shows what WordPress, Nextcloud or your own code needs.',
+      why: 'Create a token; the page shows what WordPress, Nextcloud or your own code needs.',
       done: made.many.length + programs.many.length > 0,
       way: link('/tokens/new', 'New token'),
     },
@@ -74,7 +74,7 @@ async function stepsOf(visit: Visit, { senders, server, strong }: Known): Promis
         ...steps,
         {
           name: 'Make a backup',
-          why: 'Run postrider backup FILE on the server, every night by cron or a timer of yours.',
+          why: 'One mail server is one disk. Whoever runs this server makes a backup of it every night, with postrider backup.',
           done: server.attributes.last_backup_at !== null,
           way: link('/server', 'About this server'),
         },

@@ -99,7 +99,7 @@ function chart(visit: Visit, period: string, series: NonNullable<Stats['attribut
     })}
     <p class="soft">
       By the answers of the receivers, recipient by recipient. Delivered: the receiver took it; a bounce that came later
-      counts in the bounce rate. Waiting: it was put off, and is tried again.
+      counts in the bounce rate. Waiting: the receiver asked to come back later, and it is tried again.
     </p>
     <details>
       <summary>The figures as a table</summary>

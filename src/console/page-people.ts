@@ -115,8 +115,8 @@ async function showAll(visit: Visit): Promise<Response> {
       [
         { title: 'Address', width: 25 },
         'Name',
-        { title: 'Role', width: 20 },
-        { title: 'Sign-in', kind: 'status' },
+        { title: 'Role', width: 15 },
+        { title: 'Sign-in', width: 20 },
         { title: 'Last seen', kind: 'time' },
         { title: '', kind: 'action' },
       ],

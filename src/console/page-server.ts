@@ -38,6 +38,14 @@ const parts = (here: string): Html =>
     PARTS.map(([to, name]) => ({ to, name, here: to === here })),
   )
 
+/** What takes room on the disk, in words. */
+const STORED: Record<string, string> = {
+  database: 'Mail, contacts and settings (database)',
+  log: 'Changes not yet in the database (log)',
+  spool: 'Mail on its way (spool)',
+  free: 'Free',
+}
+
 const health: Place = {
   path: '/server',
   operator: true,
@@ -48,8 +56,7 @@ const health: Place = {
     const storage = objects(one, 'storage')
     return page(visit, {
       title: 'Server',
-      about:
-        'What stands between this server and mail that arrives. The network is looked at in the background, every ten minutes.',
+      about: 'Whether this server can send and receive. It is checked in the background, every ten minutes.',
       body: html`${parts('/server')}
       ${live(
         visit,
@@ -71,13 +78,13 @@ const health: Place = {
               { title: 'What to do', wraps: true },
             ],
             findings.map(({ check, detail, mend, status }) => [badge(status), check, detail, mend ?? '']),
-            'Nothing was looked at yet.',
+            'The checks have not run yet. They run every ten minutes.',
           )}
           <h2>Storage</h2>
           ${table(
             'Storage',
             ['What', ...figures('Size')],
-            storage.map(({ kind, octets: size }) => [kind, octets(size)]),
+            storage.map(({ kind, octets: size }) => [STORED[kind] ?? kind, octets(size)]),
             '',
           )}
           <p class="soft">/metrics gives figures to Prometheus.</p>`,
@@ -150,17 +157,17 @@ function hour(visit: Visit, samples: readonly SampleResource[]): Html {
       at: mail.map(({ at }) => Date.parse(at)),
       series: [
         { name: 'Delivered', tone: 'good', values: mail.map(({ delivered }) => delivered) },
-        { name: 'Put off', tone: 'waits', values: mail.map(({ deferred }) => deferred) },
-        { name: 'Refused', tone: 'bad', values: mail.map(({ refused }) => refused) },
+        { name: 'Waiting', tone: 'waits', values: mail.map(({ deferred }) => deferred) },
+        { name: 'Bounced at once', tone: 'bad', values: mail.map(({ refused }) => refused) },
       ],
     })}
     ${line('Recipients whose mail waits', '', rounded('waiting'))} ${line('Memory', 'MB', rounded('memory', 1_000_000))}
-    ${line('The main thread works', '% of the time', rounded('busy', 0.01))}
+    ${line('Server busy', '% of the time', rounded('busy', 0.01))}
     <details>
       <summary>The figures as a table</summary>
       ${table(
         'The last hour',
-        [{ title: 'At', kind: 'time' }, ...figures('Waiting', 'Memory', 'Works')],
+        [{ title: 'At', kind: 'time' }, ...figures('Waiting', 'Memory', 'Busy')],
         rows.map((sample) => [
           time(sample.attributes.at),
           count(number(sample, 'waiting')),

@@ -215,7 +215,7 @@ async function addPasskey(shared: SignInParts, context: Context): Promise<Respon
   }
   switch (await passkeys.registered(person, name, response as RegistrationResponseJSON)) {
     case 'added':
-      return context.json({ next: '/account?done=added' })
+      return context.json({ next: '/account?done=passkey' })
     case 'known':
       return context.json({ error: 'This passkey is in use already. Choose another device or key.' }, 409)
     case undefined:

@@ -112,7 +112,7 @@ function handedOn(domain: DomainResource, all: readonly RecordResource[]): Html 
 /** Records that make mail safer and are not counted. */
 export const advisedTable = (advised: readonly Thing<typeof advisedRecords>[]): Html =>
   html`<details>
-    <summary>More that graders look for</summary>
+    <summary>More that mail testers look for</summary>
     ${table(
       'Recommended records',
       [{ title: 'What for', width: 15 }, { title: 'Type', kind: 'figure' }, { title: 'Host', width: 30 }, 'Value'],

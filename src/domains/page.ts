@@ -2,12 +2,12 @@
 import { html } from 'hono/html'
 import { refuse } from '../base/errors.ts'
 import { page } from '../webui/frame.ts'
-import { button, field, form } from '../webui/forms.ts'
+import { button, dangers, field, form } from '../webui/forms.ts'
 import { badge, count, facts, live, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
 import { advisedRecords } from './api-advised.ts'
 import { domains, records } from './api.ts'
 import { advisedTable, isAnswered, recordCards } from './page-records.ts'
-import { done, lead, type Form, type Place } from '../webui/place.ts'
+import { done, type Form, type Place } from '../webui/place.ts'
 import { faultIn, flag, text, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
 type DomainResource = Thing<typeof domains>
@@ -15,13 +15,17 @@ type RecordResource = Thing<typeof records>
 /** The part of a domain's page that another subject shows. */
 type Panel = (visit: Visit, domainId: string) => Promise<Html>
 
-const LABELS = { name: 'Domain', purpose: 'For' } as const
+const LABELS = { name: 'Domain', purpose: 'Used for' } as const
 
 const PURPOSES = [
   ['both', 'all mail'],
   ['transactional', 'mail of programs only'],
   ['marketing', 'campaigns only'],
 ] as const
+
+/** What a domain is used for, in the words of its form. */
+const purposeOf = (domain: DomainResource): string =>
+  PURPOSES.find(([name]) => name === text(domain, 'purpose'))?.[1] ?? text(domain, 'purpose')
 
 const ADD = html`<a class="button" href="/domains/new">Add domain</a>`
 
@@ -30,7 +34,7 @@ async function showAll(visit: Visit): Promise<Response> {
   const rows = answer.many.map((domain) => [
     html`<a href="/domains/${text(domain, 'name')}">${text(domain, 'name')}</a>`,
     badge(text(domain, 'status')),
-    text(domain, 'purpose'),
+    purposeOf(domain),
     time(domain.attributes.checked_at),
   ])
   return page(visit, {
@@ -42,7 +46,7 @@ async function showAll(visit: Visit): Promise<Response> {
       visit,
       html`${table(
         'Domains',
-        ['Domain', { title: 'Status', kind: 'status' }, 'For', { title: 'Last looked at', kind: 'time' }],
+        ['Domain', { title: 'Status', kind: 'status' }, LABELS.purpose, { title: 'Last checked', kind: 'time' }],
         rows,
         html`<p>No domain yet. Add the one that your mail comes from.</p>
           ${visit.reading ? '' : ADD}`,
@@ -56,8 +60,8 @@ async function showAll(visit: Visit): Promise<Response> {
 function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Response | Promise<Response> {
   const fault = faultIn(errors, LABELS)
   return page(visit, {
-    title: 'Add a domain',
-    about: 'You get records to publish in its DNS. Mail leaves once the required ones are found.',
+    title: 'Add domain',
+    about: 'You get records to add where the domain was bought. Mail leaves once the required ones are found.',
     crumbs: [['/domains', 'Domains']],
     errors,
     labels: LABELS,
@@ -66,7 +70,7 @@ function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Res
       'add',
       html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', hint: 'Such as example.org: the part after the @ in your sender address.', error: fault('name') })}
         ${field({ name: 'purpose', label: LABELS.purpose, options: PURPOSES, value: typed?.get('purpose') || 'both' })}
-        <button>Add</button>`,
+        <button>Add domain</button>`,
       { to: '/domains' },
     ),
   })
@@ -82,11 +86,12 @@ const list: Place = {
       type: 'domains',
       attributes: { name: given.get('name').trim(), purpose: given.get('purpose') },
     })
-    return answer.one
-      ? lead(visit, `/domains/${text(thingOf(domains, answer.one), 'name')}`, 'added')
-      : showNew(visit, answer.errors, given)
+    return answer.one ? added(visit, text(thingOf(domains, answer.one), 'name')) : showNew(visit, answer.errors, given)
   },
 }
+
+const added = (visit: Visit, name: string): Response =>
+  visit.say(`/domains/${name}`, `${name} is added. Publish the records below; this page finds them.`)
 
 async function domainNamed(visit: Visit): Promise<DomainResource> {
   const name = visit.context.req.param('name')!
@@ -140,33 +145,39 @@ async function showOne(visit: Visit, reputation: Panel, errors: Answer['errors']
       <p>
         ${button(visit, 'rotate', 'Rotate the DKIM key', { confirm: 'The standby key signs from now on, and a new standby record is to be published.' })}
       </p>
-      <p class="apart">
-        ${button(visit, 'remove', 'Remove the domain', { danger: true, confirm: 'Nothing is sent from it any more, and its key is erased after seven days.' })}
-      </p>`,
+      ${dangers(visit, [
+        [
+          'Nothing is sent from the domain any more, and its key is erased after seven days.',
+          button(visit, 'remove', 'Remove the domain', {
+            danger: true,
+            confirm: 'Nothing is sent from it any more, and its key is erased after seven days.',
+          }),
+        ],
+      ])}`,
   })
 }
 
 function settings(visit: Visit, domain: DomainResource): Html {
   const yes = (name: string, label: string, on: boolean): Html | '' =>
-    button(visit, 'set', on ? `Turn ${label} off` : `Turn ${label} on`, { fields: { name, value: String(!on) } })
+    button(visit, 'set', on ? `Stop tracking ${label}` : `Track ${label}`, { fields: { name, value: String(!on) } })
   return facts([
-    ['For', text(domain, 'purpose')],
+    [LABELS.purpose, purposeOf(domain)],
     ['Return path', `${text(domain, 'mail_from_prefix')}.${text(domain, 'name')}`],
     [
-      'TLS',
+      'Encryption (TLS)',
       text(domain, 'tls_policy') === 'Require'
-        ? 'a must: without it nothing is delivered'
-        : 'used where the receiver offers it',
+        ? 'always encrypted: else nothing is delivered'
+        : 'encrypted where the receiver can',
     ],
     [
       'Opens',
       html`${flag(domain, 'open_tracking_enabled') ? 'tracked' : 'not tracked'}
-      ${yes('open_tracking_enabled', 'tracking of opens', flag(domain, 'open_tracking_enabled'))}`,
+      ${yes('open_tracking_enabled', 'opens', flag(domain, 'open_tracking_enabled'))}`,
     ],
     [
       'Clicks',
       html`${flag(domain, 'click_tracking_enabled') ? 'tracked' : 'not tracked'}
-      ${yes('click_tracking_enabled', 'tracking of clicks', flag(domain, 'click_tracking_enabled'))}`,
+      ${yes('click_tracking_enabled', 'clicks', flag(domain, 'click_tracking_enabled'))}`,
     ],
   ])
 }
@@ -176,24 +187,33 @@ const one = (reputation: Panel): Place => ({
   show: (visit) => showOne(visit, reputation),
   async act(visit, given) {
     const domain = await domainNamed(visit)
-    const here = `/domains/${text(domain, 'name')}`
+    const name = text(domain, 'name')
+    const here = `/domains/${name}`
     const patch = (attributes: Record<string, unknown>) =>
       visit.ask('PATCH', `/domains/${domain.id}`, { type: 'domains', id: domain.id, attributes })
     switch (given.action) {
       case 'check':
         await visit.ask('POST', `/domains/${domain.id}/check`)
-        return lead(visit, here, 'checked')
+        return visit.say(here, `DNS was asked about ${name} just now.`)
       case 'remove': {
         const gone = await visit.ask('DELETE', `/domains/${domain.id}`)
-        return gone.status === 204 ? lead(visit, '/domains', 'removed') : showOne(visit, reputation, gone.errors)
+        return gone.status === 204
+          ? visit.say('/domains', `${name} is removed: nothing is sent from it any more.`)
+          : showOne(visit, reputation, gone.errors)
       }
       case 'rotate': {
         const answer = await patch({ rotate_dkim_key: true })
-        return answer.one ? lead(visit, here, 'saved') : showOne(visit, reputation, answer.errors)
+        return answer.one
+          ? visit.say(here, 'The standby key signs from now on. Publish the record of the next one below.')
+          : showOne(visit, reputation, answer.errors)
       }
       default: {
-        const answer = await patch({ [given.get('name')]: given.get('value') === 'true' })
-        return answer.one ? lead(visit, here, 'saved') : showOne(visit, reputation, answer.errors)
+        const on = given.get('value') === 'true'
+        const tracked = given.get('name') === 'open_tracking_enabled' ? 'Opens' : 'Clicks'
+        const answer = await patch({ [given.get('name')]: on })
+        return answer.one
+          ? visit.say(here, `${tracked} of mail from ${name} are ${on ? 'tracked' : 'not tracked'} from now on.`)
+          : showOne(visit, reputation, answer.errors)
       }
     }
   },

@@ -3,9 +3,9 @@
 import { html } from 'hono/html'
 import { semaphore } from '../base/semaphore.ts'
 import { outboundEmails } from '../mail/api.ts'
-import { button, field, form } from '../webui/forms.ts'
+import { button, dangers, field, form } from '../webui/forms.ts'
 import { page } from '../webui/frame.ts'
-import { found, done, lead, type Form, type Place } from '../webui/place.ts'
+import { found, done, type Form, type Place } from '../webui/place.ts'
 import {
   faultIn,
   flag,
@@ -122,18 +122,24 @@ async function showMessage(visit: Visit, errors: Answer['errors'] = []): Promise
     errors,
     done: done(visit),
     body: html`${meaning === '' ? '' : html`<div class="alert">${meaning} ${text(one, 'reason')}</div>`}
-      ${facts([
-        ['From', text(one, 'from') || text(one, 'sender')],
-        ['Sender check', senderCheck(record(one, 'authentication'))],
-        ['To', texts(one, 'recipients').join(', ')],
-        ['Received', time(one.attributes.received_at)],
-        ...(answered === '' ? [] : [['Answers', answered] as const]),
-        ...(text(one, 'status') === 'received' ? [] : [['Status', badge(text(one, 'status'))] as const]),
-      ])}
-      ${contentsOf(visit, one)}
-      <p class="apart">
-        ${button(visit, 'remove', 'Delete the message', { danger: true, confirm: 'The message is deleted for good, for programs too.' })}
-      </p>`,
+    ${facts([
+      ['From', text(one, 'from') || text(one, 'sender')],
+      ['Sender check', senderCheck(record(one, 'authentication'))],
+      ['To', texts(one, 'recipients').join(', ')],
+      ['Received', time(one.attributes.received_at)],
+      ...(answered === '' ? [] : [['Answers', answered] as const]),
+      ...(text(one, 'status') === 'received' ? [] : [['Status', badge(text(one, 'status'))] as const]),
+    ])}
+    ${contentsOf(visit, one)}
+    ${dangers(visit, [
+      [
+        'The message is deleted for good, for programs too.',
+        button(visit, 'remove', 'Delete the message', {
+          danger: true,
+          confirm: 'The message is deleted for good, for programs too.',
+        }),
+      ],
+    ])}`,
   })
 }
 
@@ -145,7 +151,7 @@ const message: Place = {
     if (given.action === 'remove') {
       const gone = await visit.ask('DELETE', path)
       return gone.status === 204
-        ? lead(visit, `/inboxes/${inboxOf(visit)}`, 'removed')
+        ? visit.say(`/inboxes/${inboxOf(visit)}`, 'The message is deleted.')
         : showMessage(visit, gone.errors)
     }
     const unseen = { type: 'inbox-messages', id: idOf(visit), attributes: { seen: false } }

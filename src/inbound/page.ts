@@ -1,7 +1,7 @@
 // Inboxes: addresses that receive mail, and their messages as a mail program lists them.
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
-import { button, field, form } from '../webui/forms.ts'
+import { button, dangers, field, form } from '../webui/forms.ts'
 import { icon } from '../webui/icons.ts'
 import {
   badge,
@@ -22,7 +22,7 @@ import { inboxCounts, inboxMessages } from './api-messages.ts'
 import { inboxes } from './api.ts'
 import { MOST_UNREAD } from './messages.ts'
 import { messagePlaces, nameOf } from './page-message.ts'
-import { done, found, lead, type Form, type Place } from '../webui/place.ts'
+import { done, found, type Form, type Place } from '../webui/place.ts'
 import { faultIn, flag, number, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
 const LABELS = { name: 'Name', address: 'Address' } as const
@@ -89,7 +89,9 @@ const list: Place = {
       type: 'inboxes',
       attributes: { name: given.get('name'), address: given.get('address') },
     })
-    return answer.one ? lead(visit, `/inboxes/${answer.one.id}`, 'added') : showNew(visit, answer.errors, given)
+    return answer.one
+      ? visit.say(`/inboxes/${answer.one.id}`, `${given.get('address').trim()} receives mail from now on.`)
+      : showNew(visit, answer.errors, given)
   },
 }
 
@@ -125,29 +127,39 @@ async function showInbox(visit: Visit, errors: Answer['errors'] = []): Promise<R
     errors: [...errors, ...answer.errors],
     done: done(visit),
     body: html`${search(visit, 'Search')}
-      ${tabs('Messages', [
-        { to: here, name: 'All', here: !fresh },
-        { to: `${here}?show=unread`, name: 'Unread', here: fresh },
-      ])}
-      ${live(
-        visit,
-        html`${table(
-          'Messages',
-          [
-            { title: 'From', width: 20 },
-            'Subject',
-            { title: 'Files', kind: 'figure' },
-            { title: 'Status', kind: 'status' },
-            { title: 'Received', kind: 'time' },
-          ],
-          answer.many.map((message) => rowOf(id, message)),
-          q !== '' ? 'Nothing fits.' : fresh ? 'All is read.' : 'Nothing came yet.',
-        )}
-        ${pager(visit, answer)}`,
+    ${tabs('Messages', [
+      { to: here, name: 'All', here: !fresh },
+      { to: `${here}?show=unread`, name: 'Unread', here: fresh },
+    ])}
+    ${live(
+      visit,
+      html`${table(
+        'Messages',
+        [
+          { title: 'From', width: 20 },
+          'Subject',
+          { title: 'Files', kind: 'figure' },
+          { title: 'Status', kind: 'status' },
+          { title: 'Received', kind: 'time' },
+        ],
+        answer.many.map((message) => rowOf(id, message)),
+        q !== ''
+          ? 'No message fits the search.'
+          : fresh
+            ? 'All is read.'
+            : `Nothing came yet. Mail to ${text(one, 'address')} appears here as it arrives.`,
       )}
-      <p class="apart">
-        ${button(visit, 'remove', 'Remove the inbox', { danger: true, confirm: 'It receives nothing any more. What it received stays readable.' })}
-      </p>`,
+      ${pager(visit, answer)}`,
+    )}
+    ${dangers(visit, [
+      [
+        'The inbox receives nothing any more. What it received stays readable.',
+        button(visit, 'remove', 'Remove the inbox', {
+          danger: true,
+          confirm: 'It receives nothing any more. What it received stays readable.',
+        }),
+      ],
+    ])}`,
   })
 }
 
@@ -155,8 +167,12 @@ const inbox: Place = {
   path: '/inboxes/:id',
   show: (visit) => showInbox(visit),
   async act(visit) {
-    const gone = await visit.ask('DELETE', `/inboxes/${visit.context.req.param('id')!}`)
-    return gone.status === 204 ? lead(visit, '/inboxes', 'removed') : showInbox(visit, gone.errors)
+    const here = `/inboxes/${visit.context.req.param('id')!}`
+    const { one } = found(await visit.get(inboxes, here))
+    const gone = await visit.ask('DELETE', here)
+    return gone.status === 204
+      ? visit.say('/inboxes', `${text(one, 'address')} receives nothing any more.`)
+      : showInbox(visit, gone.errors)
   },
 }
 

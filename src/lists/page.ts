@@ -2,7 +2,7 @@
 import { html } from 'hono/html'
 import { DAY } from '../base/clock.ts'
 import { page } from '../webui/frame.ts'
-import { button, field, form } from '../webui/forms.ts'
+import { button, dangers, field, form } from '../webui/forms.ts'
 import { lineChart } from '../webui/chart.ts'
 import {
   badge,
@@ -157,6 +157,11 @@ const nothingYet = (id: string, reading: boolean): Html =>
   html`<p>Nobody yet. Import a file, or add somebody.</p>
     ${reading ? '' : html`<a class="button" href="/audiences/${id}/import">Import contacts</a>`}`
 
+const removing = (visit: Visit, consequence: string): Html | '' =>
+  dangers(visit, [
+    [consequence, button(visit, 'remove', 'Remove the audience', { danger: true, confirm: consequence })],
+  ])
+
 async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const id = visit.context.req.param('id')!
   const { one } = found(await visit.get(audienceFigures, `/audience-figures/${id}`))
@@ -210,10 +215,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
         ]),
         q === '' && status === '' ? nothingYet(id, visit.reading) : 'Nobody fits.',
       )}
-      ${pager(visit, answer)}
-      <p class="apart">
-        ${button(visit, 'remove', 'Remove the audience', { danger: true, confirm: removal(open.many) })}
-      </p>`,
+      ${pager(visit, answer)} ${removing(visit, removal(open.many))}`,
   })
 }
 

@@ -42,7 +42,7 @@ function rowOf(mail: MailResource) {
 /** What stands in place of the rows. */
 const nothing = (q: string, refused: boolean): Html | string =>
   q === ''
-    ? html`No mail yet. <a href="/tokens">Make a token</a>; your program sends with it, over HTTP or SMTP.`
+    ? html`No mail yet. <a href="/tokens/new">Create a token</a>: your program sends with it.`
     : refused
       ? 'The search was not understood.'
       : html`Nothing fits that search. <a href="/mail">Show all mail</a>`

@@ -1,7 +1,7 @@
 // One mail: each step of its delivery with the servers' replies, its contents, and what can be done with it.
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
-import { button, field, form } from '../webui/forms.ts'
+import { button, dangers, field, form } from '../webui/forms.ts'
 import { badge, count, counted, facts, live, table, timeUntil, type Html } from '../webui/widgets.ts'
 import { done, found, type Place } from '../webui/place.ts'
 import { attempts } from '../delivery/api-attempts.ts'
@@ -63,28 +63,23 @@ function inQueue(visit: Visit, mail: MailResource, campaign: OfCampaign | undefi
   </div>`
 }
 
-/** What cannot be undone, apart from everything else. */
-const dangers = (visit: Visit, mail: MailResource): Html | '' =>
-  visit.reading
-    ? ''
-    : html`<section class="dangers">
-        <h2>What cannot be undone</h2>
-        ${
-          visit.operator && waiting(mail).length > 0
-            ? html`<div>
-                <p>${counted(waiting(mail).length, 'recipient')} will fail; no further try is made.</p>
-                ${button(visit, 'drop', 'Fail now', { danger: true, confirm: `${counted(waiting(mail).length, 'recipient')} of “${titleOf(mail)}” will fail. This cannot be undone.` })}
-              </div>`
-            : ''
-        }
-        <div>
-          <p>The mail and its text are removed here. What was delivered stays where it is.</p>
-          ${button(visit, 'remove', 'Remove the stored mail', {
-            danger: true,
-            confirm: `“${titleOf(mail)}” to ${text(mail, 'to')} and its text are removed here. What was delivered stays where it is.`,
-          })}
-        </div>
-      </section>`
+const dangersOf = (visit: Visit, mail: MailResource): Html | '' => {
+  const recipients = counted(waiting(mail).length, 'recipient')
+  const fails = button(visit, 'drop', 'Fail now', {
+    danger: true,
+    confirm: `${recipients} of “${titleOf(mail)}” will fail. This cannot be undone.`,
+  })
+  const removes = button(visit, 'remove', 'Remove the stored mail', {
+    danger: true,
+    confirm: `“${titleOf(mail)}” to ${text(mail, 'to')} and its text are removed here. What was delivered stays where it is.`,
+  })
+  return dangers(visit, [
+    ...(visit.operator && waiting(mail).length > 0
+      ? [[`${recipients} will fail; no further try is made.`, fails] as const]
+      : []),
+    ['The mail and its text are removed here. What was delivered stays where it is.', removes],
+  ])
+}
 
 const titleOf = (mail: MailResource): string => text(mail, 'subject') || '(no subject)'
 
@@ -140,7 +135,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
           ${timeline(one, tried, told)} ${recipients(one)} ${inQueue(visit, one, campaign)}`,
       )}
       <h2>Contents</h2>
-      ${parts} ${again(visit, one, campaign)} ${dangers(visit, one)}`,
+      ${parts} ${again(visit, one, campaign)} ${dangersOf(visit, one)}`,
   })
 }
 

@@ -19,6 +19,6 @@ export async function domainDays(visit: Visit, domainId: string): Promise<Html> 
         `${count(bounces)} (${share(bounces, deliveries + bounces)})`,
         `${count(complaints)} (${share(complaints, deliveries)})`,
       ]),
-    'No mail was sent from it in 30 days.',
+    'No mail was sent from this domain in 30 days.',
   )
 }

@@ -2,7 +2,7 @@
 import { html } from 'hono/html'
 import { EVENT_TYPES } from '../states/events.ts'
 import { page } from '../webui/frame.ts'
-import { button, choices, field, form, secretShown } from '../webui/forms.ts'
+import { button, choices, dangers, field, form, secretShown } from '../webui/forms.ts'
 import {
   badge,
   codeShown,
@@ -20,7 +20,7 @@ import {
   type Html,
 } from '../webui/widgets.ts'
 import { outboundWebhooks, webhooks } from './api.ts'
-import { done, found, lead, type Form, type Place } from '../webui/place.ts'
+import { done, found, type Form, type Place } from '../webui/place.ts'
 import { faultIn, number, objects, text, texts, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
 type WebhookResource = Thing<typeof webhooks>
@@ -173,9 +173,9 @@ function deliveryList(visit: Visit, to: string, deliveries: Answer<typeof outbou
     'Deliveries',
     [
       { title: 'When', kind: 'time' },
-      'Event',
+      { title: 'Event', width: 20 },
       { title: 'Outcome', kind: 'status' },
-      { title: 'Why', width: 30 },
+      'Why',
       ...figures('Attempts', 'Answer'),
       { title: '', kind: 'action' },
     ],
@@ -219,10 +219,23 @@ async function showOne(visit: Visit, id: string, errors: Answer['errors'] = []):
       ])}
       <h2>Deliveries</h2>
       ${live(visit, deliveryList(visit, to, deliveries))}
-      <div class="apart row">
-        ${button(visit, 'rotate', 'Rotate the secret', { to, confirm: 'A new secret is shown. For 24 hours both secrets sign.' })}
-        ${button(visit, 'remove', 'Remove the webhook', { to, danger: true, confirm: 'It gets no more events. Past deliveries stay readable.' })}
-      </div>`,
+      ${dangers(visit, [
+        [
+          'A new secret is shown. For 24 hours both secrets sign.',
+          button(visit, 'rotate', 'Rotate the secret', {
+            to,
+            confirm: 'A new secret is shown. For 24 hours both secrets sign.',
+          }),
+        ],
+        [
+          'The webhook gets no more events. Past deliveries stay readable.',
+          button(visit, 'remove', 'Remove the webhook', {
+            to,
+            danger: true,
+            confirm: 'It gets no more events. Past deliveries stay readable.',
+          }),
+        ],
+      ])}`,
   })
 }
 
@@ -245,8 +258,11 @@ async function actOn(visit: Visit, id: string, given: Form): Promise<Response> {
     case 'test':
       return after(await visit.ask('POST', `${here}/test`), (it) => `A test event is on its way to ${text(it, 'url')}.`)
     case 'remove': {
+      const { one: it } = found(await visit.get(webhooks, here))
       const gone = await visit.ask('DELETE', here)
-      return gone.status === 204 ? lead(visit, '/webhooks', 'removed') : showOne(visit, id, gone.errors)
+      return gone.status === 204
+        ? visit.say('/webhooks', `${text(it, 'name')} is removed: it gets no more events.`)
+        : showOne(visit, id, gone.errors)
     }
     case 'replay': {
       const answer = await visit.ask('POST', `/deliveries/${given.get('delivery')}/replay`)

@@ -39,6 +39,21 @@ export const button = (
         { kind: 'inline', ...options },
       )
 
+/** What cannot be undone, apart from everything else: each with its consequence. */
+export const dangers = (visit: Visit, each: readonly (readonly [consequence: Cell, action: Html | ''])[]): Html | '' =>
+  visit.reading || each.length === 0
+    ? ''
+    : html`<section class="dangers">
+        <h2>What cannot be undone</h2>
+        ${each.map(
+          ([consequence, action]) =>
+            html`<div>
+              <p>${consequence}</p>
+              ${action}
+            </div>`,
+        )}
+      </section>`
+
 /** A button that opens the actions of a row; each is one of `button`. Nothing when there are none. */
 export function menuOf(id: string, label: string, actions: readonly (Html | '')[]): Html | '' {
   const some = actions.filter((each) => each !== '')

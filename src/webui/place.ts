@@ -64,20 +64,11 @@ export interface Place {
 }
 
 /**
- * The sentences that confirm an action where there is nothing to name; `visit.say` is for all others. The URL holds
- * only the name of a sentence, so that a link from another site cannot show its own text.
+ * The sentences that confirm an action after which the session is a new one, or that a script leads to; `visit.say` is
+ * for all others. The URL holds only the name of a sentence, so that a link from another site cannot show its own text.
  */
 export const DONE = {
-  saved: 'Saved.',
-  added: 'Added.',
-  removed: 'Removed.',
-  copied: 'This is the copy, a draft.',
-  sent: 'It is on its way.',
-  started: 'The campaign is scheduled, or has begun.',
-  moved: 'Done.',
-  checked: 'DNS was asked just now.',
-  asked: 'The request is stored, and done in the background.',
-  ended: 'Ended.',
+  passkey: 'Your passkey is added. Sign in with it from now on.',
   password: 'Your password is set. Your other sessions have ended.',
 } as const
 

@@ -103,7 +103,7 @@ describe('writing', () => {
       ...typed,
       body_html: '<p>Hi</p>',
     })
-    assert.equal(saved.path, `/campaigns/${id}?done=saved`)
+    assert.match(saved.text, /role="status">“N” is saved\./)
     const { attributes } = await stored(id)
     assert.deepEqual([attributes.from_address, attributes.reply_to], ['hi@here.test', ['us@here.test']])
     const parts = partsOf(attributes.body_html)

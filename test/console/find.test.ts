@@ -43,12 +43,12 @@ async function found(guest: Guest, words: string): Promise<Record<string, string
 test('without words every page of the person is named, and what is often begun', async () => {
   const all = await found(ann, '')
   assert.deepEqual(
-    [all['Overview'], all['Queue'], all['New campaign'], all['Add person']],
+    [all['Overview'], all['Queue'], all['New campaign'], all['Invite person']],
     ['/', '/queue', '/campaigns/new', '/people/new'],
   )
   const others = await found(bob, '')
   assert.equal(others['Mail'], '/mail')
-  assert.deepEqual([others['Queue'], others['Add person']], [undefined, undefined], 'for operators')
+  assert.deepEqual([others['Queue'], others['Invite person']], [undefined, undefined], 'for operators')
 })
 
 test('things are found by a part of their name, in any case, and only one’s own', async () => {

@@ -18,7 +18,7 @@ export interface Rates {
 
 /** The sections of the page, for its own list and the list of pages. */
 export const SECTIONS: readonly (readonly [id: string, title: string])[] = [
-  ['token', 'Make a token'],
+  ['token', 'Create a token'],
   ['send', 'Send the first mail'],
   ['see', 'See what became of it'],
   ['receive', 'Receive mail'],
@@ -54,7 +54,7 @@ const beginning = (reference: Reference): Html =>
   html`${section(
     'token',
     html`<p>
-        <a href="/tokens/new">Make a token</a> in the console, with the scopes <code>emails:send</code> and
+        <a href="/tokens/new">Create a token</a> in the console, with the scopes <code>emails:send</code> and
         <code>emails:read</code>. It is shown once. Programs read it from the environment:
       </p>
       ${codeBlock('start-token', 'The token', 'export POSTRIDER_TOKEN=pr_…')}`,
