@@ -37,7 +37,7 @@ export async function judgeDomains(invocation: Invocation, config: Config, resol
       bad(
         check,
         `${names.map(({ name, observed }) => `SPF or MX of ${name} name another host ("${observed}")`).join(', ')}; this one is ${config.hostname}`,
-        `Publish what "postrider domain records ${first.name}" shows.`,
+        `Publish what the page of ${first.name} in the console shows, or "postrider domain records ${first.name}".`,
       ),
     ]
   })

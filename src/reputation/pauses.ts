@@ -32,9 +32,13 @@ export function refusePaused(reader: Reader, user_key: number, agent_id: string)
   const agent = reader.first(agentOf({ user_key, agent_id }))
   if (!agent || agent.paused_at === null) return agent
   const pointer = '/data/attributes/agent_id'
-  throw refuse('agent_paused', `The agent ${agent_id} is paused; "postrider agent resume" lets it send again.`, {
-    pointer,
-  })
+  throw refuse(
+    'agent_paused',
+    `The agent ${agent_id} is paused; it sends again once it is resumed on the page Agents of the console, or by "postrider agent resume".`,
+    {
+      pointer,
+    },
+  )
 }
 
 /** Pauses or resumes an agent of a user. An agent that has not sent yet is created. False when nothing changed. */

@@ -83,7 +83,7 @@ function stoppedOf(reader: Reader, user: User, { from, to }: Period): string[] {
     ),
   )
   const named = rows.slice(0, NAMED).map(({ email, name, reason }) => `${email} (${reason.replace('_', ' ')}, ${name})`)
-  return rows.length > NAMED ? [...named, 'more: "postrider suppression list" shows all'] : named
+  return rows.length > NAMED ? [...named, 'more: the page Suppressions of the console shows all'] : named
 }
 
 /** Problems that wait for an action of the owner. */
@@ -91,7 +91,7 @@ function handsOf(reader: Reader, { key }: User, now: number): string[] {
   const ask = (sql: string, ...more: number[]): string[] =>
     reader.all(raw<{ line: string }>(sql, [key, ...more])).map(({ line }) => line)
   return [
-    ...ask(`select 'The domain ' || name || ' is ' || status || '; "postrider domain show ' || name || '" says what is missing.' as line
+    ...ask(`select 'The domain ' || name || ' is ' || status || '; its page in the console says what is missing.' as line
       from domains where user_key = ? and deleted_at is null and status <> 'active' order by name`),
     ...ask(`select 'The webhook ' || url || ' is disabled; resume it once it answers again.' as line
       from webhooks where user_key = ? and deleted_at is null and status = 'disabled' order by key`),
