@@ -53,11 +53,9 @@ async function upload(file: File): Promise<StoredPicture> {
   return body
 }
 
-const PICTURES = /^image\/(?:png|jpeg|gif|webp)$/
-
-/** The pictures among files that were pasted or dropped. */
+/** The pictures among files that were pasted or dropped, of any kind: the server says why it refuses one. */
 export const picturesIn = (data: DataTransfer | null): File[] =>
-  Array.from(data?.files ?? []).filter(({ type }) => PICTURES.test(type))
+  Array.from(data?.files ?? []).filter(({ type }) => type.startsWith('image/'))
 
 /** The parts of the form that change when a picture is chosen. */
 class PictureChoice {
@@ -82,7 +80,7 @@ class PictureChoice {
     this.upload.addEventListener('dragover', (event) => event.preventDefault())
     this.upload.addEventListener('drop', (event) => {
       event.preventDefault()
-      for (const each of picturesIn(event.dataTransfer)) void this.take(each)
+      for (const each of event.dataTransfer?.files ?? []) void this.take(each)
     })
     this.address.input.addEventListener('input', () => this.choose(undefined))
   }

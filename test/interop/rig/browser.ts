@@ -1,7 +1,7 @@
 // A real browser: headless Chromium, driven by chromedriver over WebDriver (W3C).
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { until } from '../../kit/until.ts'
@@ -11,6 +11,7 @@ export const absent = ['chromium', 'chromedriver'].filter((name) => !existsSync(
 
 /** Where pictures go: POSTRIDER_SHOTS. */
 const SHOTS = process.env['POSTRIDER_SHOTS']
+const AXE = readFileSync(join(import.meta.dirname, '../../../node_modules/axe-core/axe.min.js'), 'utf8')
 /** The member that names an element (WebDriver §11). */
 const NAME = 'element-6066-11e4-a52e-4f735466cecf'
 
@@ -20,6 +21,10 @@ export const LOOKS = [
   ['light', 390],
   ['dark', 390],
 ] as const
+
+/** The tables that are wider than their frames. */
+const CUT = `return [...document.querySelectorAll('.scroll')]
+  .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.getAttribute('aria-label'))`
 
 export type Browser = Awaited<ReturnType<typeof startBrowser>>
 
@@ -119,11 +124,29 @@ export async function startBrowser() {
       await cdp('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] })
       await cdp('Emulation.setDeviceMetricsOverride', { width, height: 720, deviceScaleFactor: 2, mobile: width < 500 })
       assert.ok(await run('return document.documentElement.scrollWidth <= innerWidth'), `${name} scrolls sideways`)
+      assert.deepEqual(await run(CUT), [], `${name}: tables wider than their frames`)
       const { height, width: wide } = await run(
         'return document.querySelector("button").getBoundingClientRect().toJSON()',
       )
       assert.ok(height >= 44 && wide >= 44, `a button of ${wide} x ${height} is small for a finger`)
       await shoot(name)
+    },
+
+    /** Judges the page that is open: axe-core finds nothing, and nothing scrolls sideways; a picture of it. */
+    async judge(name: string): Promise<void> {
+      await run(AXE)
+      assert.deepEqual(await ask('POST', `${session}/execute/async`, { script: FAULTS, args: [] }), [], name)
+      assert.ok(await run('return document.documentElement.scrollWidth <= innerWidth'), `${name} scrolls sideways`)
+      assert.deepEqual(await run(CUT), [], `${name}: tables wider than their frames`)
+      await shoot(name.replaceAll(/[^a-z0-9]+/gi, '-').slice(0, 100))
+    },
+
+    /** What the accessibility tree of the page has without a name: links, buttons, fields and tables. */
+    async nameless(): Promise<string[]> {
+      const { nodes } = (await cdp('Accessibility.getFullAXTree', {})) as { nodes: AccessibleNode[] }
+      return nodes.flatMap(({ ignored, name, nodeId, role }) =>
+        !ignored && NAMED.has(role?.value ?? '') && !name?.value?.trim() ? [`${role?.value} ${nodeId}`] : [],
+      )
     },
 
     /** Contrast of an element's text with what is behind it (WCAG 2.2 §1.4.3). */
@@ -136,6 +159,25 @@ export async function startBrowser() {
     },
   }
 }
+
+/** A node of the accessibility tree, as the DevTools protocol tells it. */
+interface AccessibleNode {
+  nodeId: string
+  ignored: boolean
+  role?: { value: string }
+  name?: { value?: string }
+}
+
+/** The roles of what needs a name. */
+const NAMED = new Set(
+  'button link textbox searchbox combobox ComboBoxSelect listbox checkbox radio spinbutton slider switch table grid'.split(
+    ' ',
+  ),
+)
+
+const FAULTS = `const done = arguments[0]
+  axe.run(document, { iframes: false, rules: { 'target-size': { enabled: true } } }).then(({ violations }) =>
+    done(violations.map(({ id, nodes }) => id + ': ' + nodes.map((node) => node.html.slice(0, 200)).join(' '))))`
 
 const CONTRAST = `const parts = (text) => text.match(/[\\d.]+/g).map(Number)
   const light = (rgb) => rgb.slice(0, 3).map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)

@@ -1,0 +1,146 @@
+// The console of the built file by the keyboard alone, in a real browser: a mail is found and its answer read, the
+// bounced recipients of a campaign become a file, and the records of a new domain are in view. Each stop of the Tab key
+// is seen, and whatever can be used or read on the way has a name in the accessibility tree.
+import assert from 'node:assert/strict'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { until } from '../kit/until.ts'
+import { startBrowser, type Browser } from './rig/browser.ts'
+import { missing, startBuiltConsole, type BuiltConsole } from './rig/console.ts'
+import { withPrograms } from './rig/need.ts'
+
+const [TAB, ENTER] = ['\uE004', '\uE007']
+/** The most presses of Tab to anything on a page, the menu included. */
+const STOPS = 90
+/** What a reader of the screen says of an element. */
+const WORDS = `const one = document.activeElement
+  return (one.getAttribute('aria-label') ?? (one.labels?.[0] ?? one).innerText ?? '').trim().replaceAll(/\\s+/g, ' ')`
+
+withPrograms('the keyboard in Chromium', missing, () => {
+  let server: BuiltConsole
+  let browser: Browser
+  const folder = mkdtempSync(join(tmpdir(), 'postrider-keyboard-'))
+
+  const words = (): Promise<string> => browser.run('return document.querySelector("main")?.innerText ?? ""')
+  const says = (what: RegExp): Promise<unknown> => until(async () => what.test(await words()), String(what))
+  async function keys(text: string): Promise<void> {
+    for (const key of text) await browser.press(key)
+  }
+  /** Presses Tab until the focus is on what has these words. Each stop on the way is seen, and in the window. */
+  async function tabTo(label: RegExp): Promise<void> {
+    const stops: string[] = []
+    while (stops.length < STOPS) {
+      await browser.press(TAB)
+      const said: string = await browser.run(WORDS)
+      stops.push(said)
+      const [outline, inView] = (await browser.run(
+        `const one = document.activeElement
+         const { top, bottom } = one.getBoundingClientRect()
+         const { boxShadow, outlineStyle } = getComputedStyle(one)
+         return [outlineStyle !== 'none' || boxShadow !== 'none', one === document.body || (bottom > 0 && top < innerHeight)]`,
+      )) as [boolean, boolean]
+      assert.ok(outline && inView, `the focus on "${said}" is not seen`)
+      if (label.test(said)) return
+    }
+    assert.fail(`Tab does not lead to ${String(label)}: ${stops.join(' | ')}`)
+  }
+  const everythingHasAName = async (): Promise<void> =>
+    assert.deepEqual(await browser.nameless(), [], await browser.at())
+
+  before(async () => {
+    server = await startBuiltConsole()
+    browser = await startBrowser()
+    const [domain] = await server.list('/domains')
+    const relationships = { domain: { data: { type: 'domains', id: domain!.id } } }
+    for (const to of ['ada@example.net', 'refuse@example.net']) {
+      const text = { subject: 'Receipt', html: '<p>Thank you.</p>', from: 'hello@sandbox.example', to }
+      await server.write('POST', '/outbound-emails', { type: 'outbound-emails', attributes: text })
+    }
+    const readers = { type: 'audiences', attributes: { name: 'Readers' }, relationships }
+    const { id } = await server.write('POST', '/audiences', readers)
+    const contacts = Array.from({ length: 20 }, (_, at) => ({
+      email: at % 10 === 7 ? `refuse@friend${at}.example` : `reader${at}@friend.example`,
+    }))
+    await server.write('POST', `/audiences/${id}/contacts/import`, { type: 'contacts', attributes: { contacts } })
+    const campaign = await server.write('POST', '/campaigns', {
+      type: 'campaigns',
+      attributes: { name: 'December', subject: 'News', body_html: '<p>Hello</p>' },
+      relationships: { audience: { data: { type: 'audiences', id } } },
+    })
+    const start = { type: 'campaigns', id: campaign.id, attributes: { status: 'scheduled' } }
+    await server.write('PATCH', `/campaigns/${campaign.id}`, start)
+    await until(async () => (await server.list('/campaigns'))[0]!.attributes.status === 'sent', 'sent')
+    await browser.cdp('Browser.setDownloadBehavior', { behavior: 'allow', downloadPath: folder })
+    await browser.open(server.console)
+    await browser.emulate('light', 1280)
+    await browser.headed('Overview')
+  })
+  after(async () => {
+    await browser?.stop()
+    await server?.stop()
+    rmSync(folder, { recursive: true })
+  })
+
+  test('a receipt is found, and what the server of its recipient said', async () => {
+    await everythingHasAName()
+    await keys('/')
+    await until(async () => (await browser.run('return document.activeElement.id')) === 'find', 'the search box')
+    await keys(`receipt ada${ENTER}`)
+    await browser.headed('Receipt')
+    await says(/ada@example\.net[^]*250 /)
+    await everythingHasAName()
+    await tabTo(/SMTP|dialogue/i)
+    await keys(ENTER)
+    await says(/RCPT TO:<ada@example\.net>/)
+  })
+
+  test('who bounced becomes a file', async () => {
+    await keys('gc')
+    await browser.headed('Campaigns')
+    await everythingHasAName()
+    await keys('j')
+    await keys(ENTER)
+    await browser.headed('December')
+    await everythingHasAName()
+    await tabTo(/^Bounced\b/)
+    await keys(ENTER)
+    await until(async () => /status=bounced/.test(await browser.at()), 'the recipients')
+    await says(/Export bounced/)
+    await everythingHasAName()
+    await tabTo(/^Export bounced$/)
+    await keys(ENTER)
+    const file = await until(() => readdirSync(folder).find((name) => name.endsWith('.csv')), 'the file')
+    assert.equal(file, 'december-bounced.csv')
+    const lines = readFileSync(join(folder, file), 'utf8').trim().split('\r\n')
+    assert.match(lines[0]!, /^email,name,status/)
+    assert.deepEqual(
+      lines
+        .slice(1)
+        .map((line) => line.split(',')[0])
+        .toSorted(),
+      ['refuse@friend17.example', 'refuse@friend7.example'],
+    )
+  })
+
+  test('a domain is added, and its records are in view', async () => {
+    await keys('gd')
+    await browser.headed('Domains')
+    await everythingHasAName()
+    await tabTo(/^Add domain$/)
+    await keys(ENTER)
+    await browser.headed('Add a domain')
+    await everythingHasAName()
+    await tabTo(/^Domain$/)
+    await keys(`shop.example${ENTER}`)
+    await browser.headed('shop.example')
+    await everythingHasAName()
+    const top: number = await browser.run(
+      `const holds = (each) => [...each.childNodes].some((node) => node.nodeType === 3 && node.data.includes('v=DKIM1'))
+       const record = [...document.querySelectorAll('main *')].find(holds)
+       return record.getBoundingClientRect().top`,
+    )
+    assert.ok(top > 0 && top < 900, `the DKIM record is at ${top}`)
+  })
+})

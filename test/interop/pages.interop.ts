@@ -1,0 +1,176 @@
+// Every page of the console of the built file in a real browser: axe-core finds nothing in two schemes and two widths,
+// nothing scrolls sideways, and whatever can be used or read has a name in the accessibility tree. The pages of forms
+// that are half filled in are judged where they are made: composer, lists, people. POSTRIDER_SHOTS names a folder for
+// pictures.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { createConsole } from '../../src/console/app.ts'
+import { apiInside } from '../../src/http/server.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { until } from '../kit/until.ts'
+import { newPicture } from '../images/pictures.ts'
+import { LOOKS, startBrowser, type Browser } from './rig/browser.ts'
+import { missing, startBuiltConsole, type BuiltConsole } from './rig/console.ts'
+import { withPrograms } from './rig/need.ts'
+
+/** Pages whose address needs no name of anything. */
+const FIXED =
+  '/ /find /keys /mail /receivers /queue /campaigns /campaigns/new /pictures /audiences /audiences/new /inboxes /inboxes/new /suppressions /suppressions/new /domains /domains/new /webhooks /webhooks/new /tokens /tokens/new /agents /privacy /server /server/load /server/log /people /people/new /account /nonsense'
+/** Addresses of the console that are no page of it: files, frames, forms alone, and what other tests judge. */
+const NO_PAGES = [
+  /\.csv$/,
+  /^\/assets\//,
+  /^\/picture/,
+  /^\/(?:live|sign-out|look|\*)$/,
+  /\/(?:html|raw|text|preview|attachments\/:file)$/,
+  // reference.interop.ts and people.interop.ts.
+  /^\/docs/,
+  /^\/(?:join|sign-in)/,
+]
+
+withPrograms('every page in Chromium', missing, () => {
+  let server: BuiltConsole
+  let browser: Browser
+  const places: string[] = FIXED.split(' ')
+
+  async function makeCampaigns(audience: string): Promise<void> {
+    const relationships = { audience: { data: { type: 'audiences', id: audience } } }
+    const make = (name: string) => {
+      const attributes = {
+        name,
+        subject: 'News for {{name}}',
+        body_html: '<p>Hello {{name}}: <a href="https://sandbox.example/">more</a></p>',
+      }
+      return server.write('POST', '/campaigns', { type: 'campaigns', attributes, relationships })
+    }
+    const [draft, sent] = [await make('October'), await make('September')]
+    await server.write('PATCH', `/campaigns/${sent.id}`, {
+      type: 'campaigns',
+      id: sent.id,
+      attributes: { status: 'scheduled' },
+    })
+    await until(
+      async () => (await server.list('/campaigns')).find(({ id }) => id === sent.id)?.attributes.status === 'sent',
+      'a campaign that was sent',
+    )
+    places.push(...['', '/edit', '/send', '/content', '/settings'].map((part) => `/campaigns/${draft.id}${part}`))
+    places.push(
+      ...['', '/recipients', '/recipients?status=bounced', '/content', '/settings'].map(
+        (part) => `/campaigns/${sent.id}${part}`,
+      ),
+    )
+  }
+
+  async function makeAudience(domain: string): Promise<string> {
+    const relationships = { domain: { data: { type: 'domains', id: domain } } }
+    const attributes = { name: 'Readers' }
+    const { id } = await server.write('POST', '/audiences', { type: 'audiences', attributes, relationships })
+    const contacts = Array.from({ length: 200 }, (_, at) => ({
+      email: at % 50 === 7 ? `refuse@friend${at}.example` : `reader${at}@friend${at % 5}.example`,
+      name: `Reader ${at}`,
+      custom_fields: { city: 'Bergen' },
+    }))
+    const list = {
+      contacts: [...contacts, { email: 'left@friend.example', standing: 'blocked' }],
+    }
+    await server.write('POST', `/audiences/${id}/list-imports`, { type: 'contacts', attributes: list })
+    const [contact] = await server.list(`/audiences/${id}/contacts`)
+    const [past] = await server.list(`/audiences/${id}/list-imports`)
+    const parts = ['', '/suppressed', '/add', '/import', '/imports', `/imports/${past!.id}`, `/contacts/${contact!.id}`]
+    places.push(...parts.map((part) => `/audiences/${id}${part}`))
+    return id
+  }
+
+  async function makeMail(domain: string): Promise<void> {
+    const relationships = { domain: { data: { type: 'domains', id: domain } } }
+    const hook = { name: 'CRM', url: `${server.receiver}/`, events: ['*'] }
+    const webhook = await server.write('POST', '/webhooks', { type: 'webhooks', attributes: hook, relationships })
+    const ids: Record<string, string> = {}
+    for (const to of ['reply@friend.example', 'defer@slow.example', 'complain@mail.example', 'refuse@corp.example']) {
+      const attributes = {
+        from: 'Shop <hello@sandbox.example>',
+        to,
+        subject: `Receipt for ${to}`,
+        html: '<h1>Hello</h1><p>Thank you.</p>',
+        agent_id: 'shop',
+      }
+      ids[to] = (await server.write('POST', '/outbound-emails', { type: 'outbound-emails', attributes })).id
+    }
+    const [message] = await until(async () => {
+      const all = await server.list('/inbound-emails')
+      return all.length > 0 ? all : undefined
+    }, 'an answer')
+    const [inbox] = await server.list('/inboxes')
+    const [delivery] = await until(async () => {
+      const all = await server.list(`/webhooks/${webhook.id}/deliveries`)
+      return all.length > 0 ? all : undefined
+    }, 'a delivery to the webhook')
+    const mail = ids['refuse@corp.example']!
+    places.push(`/mail/${mail}`, `/mail/${mail}?show=headers`, `/mail/${mail}?show=source`, '/mail?q=status%3Abounced')
+    places.push(`/mail/${ids['defer@slow.example']!}`, '/find?q=read')
+    places.push(`/webhooks/${webhook.id}`, `/webhooks/deliveries/${delivery!.id}`)
+    const at = `/inboxes/${inbox!.id}/mail/${message!.id}`
+    places.push(`/inboxes/${inbox!.id}`, at, `${at}/reply`, `${at}/forward`, '/domains/sandbox.example')
+  }
+
+  before(async () => {
+    server = await startBuiltConsole()
+    browser = await startBrowser()
+    const [domain] = await server.list('/domains')
+    await makeMail(domain!.id)
+    await makeCampaigns(await makeAudience(domain!.id))
+    await browser.open(server.console)
+    await browser.headed('Overview')
+    // A picture, a person who is invited, and a domain that is not set up yet.
+    await browser.open(`${server.url}/pictures`)
+    await browser.later(
+      `const [text, done] = arguments
+       const data = new FormData()
+       data.set('proof', document.querySelector('input[name=proof]').value)
+       data.set('action', 'upload')
+       data.set('file', new File([Uint8Array.from(atob(text), (each) => each.charCodeAt(0))], 'logo.png'))
+       fetch('/pictures', { method: 'POST', body: data }).then(done)`,
+      newPicture(600, 200).toString('base64'),
+    )
+    await browser.open(`${server.url}/people/new`)
+    await browser.type('#email', 'maria@there.example\uE007')
+    await until(async () => /\/people\/(?!new)/.test(await browser.at()), 'the page of a person')
+    places.push(new URL(await browser.at()).pathname)
+    await server.write('POST', '/domains', { type: 'domains', attributes: { name: 'shop.example', purpose: 'both' } })
+    places.push('/domains/shop.example')
+  })
+  after(async () => {
+    await browser?.stop()
+    await server?.stop()
+  })
+
+  test('every page of the console is among those that are judged', async () => {
+    await using postrider = await startTestAppliance()
+    const { deps } = postrider.appliance
+    const { app, close } = createConsole(deps, apiInside(deps))
+    close()
+    const routes = [...new Set(app.routes.filter(({ method }) => method === 'GET').map(({ path }) => path))]
+    assert.ok(routes.length > 50)
+    const paths = places.map((place) => place.replace(/\?.*/, ''))
+    const forgotten = routes
+      .filter((route) => !NO_PAGES.some((each) => each.test(route)))
+      .filter((route) => {
+        const shape = new RegExp(`^${route.replaceAll(/:\w+/g, '[^/]+')}$`)
+        return !paths.some((path) => shape.test(path))
+      })
+    assert.deepEqual(forgotten, [])
+  })
+
+  for (const [at, [scheme, width]] of LOOKS.entries())
+    test(`axe-core finds nothing on any page, ${scheme}, ${width} wide; nothing scrolls sideways`, async () => {
+      await browser.emulate(scheme, width)
+      const faults: string[] = []
+      for (const path of places) {
+        await browser.open(server.url + path)
+        const name = `${path}, ${scheme}, ${width}`
+        await browser.judge(name).catch((thrown: unknown) => faults.push(String(thrown)))
+        if (at === 0) faults.push(...(await browser.nameless()).map((each) => `${name}: ${each} has no name`))
+      }
+      assert.deepEqual(faults, [])
+    })
+})

@@ -1,0 +1,76 @@
+// The sandbox of the built file, as somebody has it who looks at its console: its addresses, and its API by a token.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { absent } from './browser.ts'
+
+const BUILT = join(import.meta.dirname, '../../../dist/postrider')
+const MEDIA = 'application/vnd.api+json'
+
+/** What is not there of the built file, Chromium and its driver. */
+export const missing = [...absent, ...(existsSync(BUILT) ? [] : [BUILT])]
+
+/** What the sandbox says of itself when it has started. */
+interface Shown {
+  url: string
+  api: string
+  token: string
+  console: string
+  receiver: string
+  user: string
+}
+
+/** A resource that is written: its type, its attributes, and what else belongs to it. */
+interface Written {
+  type: string
+  attributes: object
+  relationships?: object
+  id?: string
+}
+
+/** A resource as the API shows it. */
+interface ShownResource {
+  id: string
+  // oxlint-disable-next-line typescript/no-explicit-any
+  attributes: any
+}
+
+export type BuiltConsole = Awaited<ReturnType<typeof startBuiltConsole>>
+
+export async function startBuiltConsole() {
+  const server = spawn(BUILT, ['--json', 'dev', '--http', 'localhost:0', '--smtp', '127.0.0.1:0'], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+  })
+  const shown = await new Promise<Shown>((resolve, reject) => {
+    let said = ''
+    server.once('exit', () => reject(new Error(`the sandbox ended: ${said}`)))
+    server.stdout.on('data', (chunk: Buffer) => {
+      said += chunk.toString()
+      if (said.trimEnd().endsWith('}')) resolve(JSON.parse(said) as Shown)
+    })
+  })
+
+  async function ask(method: string, path: string, data?: Written): Promise<{ data: unknown }> {
+    const response = await fetch(shown.api + path, {
+      method,
+      headers: { authorization: `Bearer ${shown.token}`, ...(data ? { 'content-type': MEDIA } : {}) },
+      ...(data ? { body: JSON.stringify({ data }) } : {}),
+    })
+    const body = (await response.json()) as { data: unknown }
+    assert.ok(response.ok, `${method} ${path}: ${JSON.stringify(body)}`)
+    return body
+  }
+
+  return {
+    ...shown,
+    write: async (method: string, path: string, data: Written): Promise<ShownResource> =>
+      (await ask(method, path, data)).data as ShownResource,
+    list: async (path: string): Promise<ShownResource[]> => (await ask('GET', path)).data as ShownResource[],
+    async stop(): Promise<void> {
+      const ended = new Promise((resolve) => server.once('exit', resolve))
+      server.kill('SIGTERM')
+      await ended
+    },
+  }
+}
