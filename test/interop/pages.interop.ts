@@ -147,9 +147,9 @@ withPrograms('every page in Chromium', missing, () => {
   test('every page of the console is among those that are judged', async () => {
     await using postrider = await startTestAppliance()
     const { deps } = postrider.appliance
-    const { app, close } = createConsole(deps, apiInside(deps))
-    close()
-    const routes = [...new Set(app.routes.filter(({ method }) => method === 'GET').map(({ path }) => path))]
+    const ours = createConsole(deps, apiInside(deps))
+    ours.close()
+    const routes = [...new Set(ours.app.routes.filter(({ method }) => method === 'GET').map(({ path }) => path))]
     assert.ok(routes.length > 50)
     const paths = places.map((place) => place.replace(/\?.*/, ''))
     const forgotten = routes

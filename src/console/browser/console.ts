@@ -121,7 +121,13 @@ for (const name of ['visibilitychange', 'focusout', 'selectionchange'])
 
 /** Opened details of the page stay open after an update. */
 const opened = new Set<string>()
-document.addEventListener('htmx:beforeSwap', () => {
+document.addEventListener('htmx:beforeSwap', (event) => {
+  // Somebody may have come to the live part while the answer was on its way.
+  if (event instanceof CustomEvent && event.target === document.getElementById('live') && busy()) {
+    event.detail.shouldSwap = false
+    waiting = true
+    return
+  }
   opened.clear()
   document
     .querySelectorAll<HTMLDetailsElement>('#live details')

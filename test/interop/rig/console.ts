@@ -69,8 +69,7 @@ export async function startBuiltConsole() {
     list: async (path: string): Promise<ShownResource[]> => (await ask('GET', path)).data as ShownResource[],
     async stop(): Promise<void> {
       const ended = new Promise((resolve) => server.once('exit', resolve))
-      server.kill('SIGTERM')
-      await ended
+      if (server.kill('SIGTERM')) await ended
     },
   }
 }
