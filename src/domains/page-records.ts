@@ -66,7 +66,7 @@ function card(domain: DomainResource, record: RecordResource, at: number): Html 
       ${row('Host', html`${copied(`n${at}`, host)} ${host === whole ? '' : html`<span class="soft">whole: ${whole}</span>`}`)}
       ${priority === undefined ? '' : row('Priority', copied(`p${at}`, priority))}
       ${row('Value', copied(`v${at}`, value))}
-      ${flag(record, 'verified') ? '' : row('Found', text(record, 'observed') || (isAnswered(record, domain) ? 'nothing' : 'DNS did not answer'))}
+      ${flag(record, 'verified') || text(domain, 'checked_at') === '' ? '' : row('Found', text(record, 'observed') || (isAnswered(record, domain) ? 'nothing' : 'DNS did not answer'))}
     </dl>
   </details>`
 }

@@ -134,7 +134,7 @@ async function showOne(visit: Visit, reputation: Panel, errors: Answer['errors']
     body: html`${live(
         visit,
         html`<p>${badge(text(domain, 'status'))} ${wayOf(domain, all)}</p>
-          <p class="soft">DNS was asked ${time(domain.attributes.checked_at)}; this page follows.</p>
+          ${text(domain, 'checked_at') === '' ? '' : html`<p class="soft">DNS was asked ${time(domain.attributes.checked_at)}; this page follows.</p>`}
           ${recordCards(domain, all)}`,
       )}
       ${advisedTable(advised)}

@@ -1,6 +1,7 @@
 // The first steps on the overview: each is seen to be done, and when all are, nothing is said any more.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { recordCards } from '../../src/domains/page-records.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { Guest } from '../kit/guest.ts'
@@ -39,6 +40,20 @@ test('domain, program, first mail, sign-in and backup, each with its way until i
     postrider.clock.advance(1000)
     return (await steps()).done.includes('Deliver a first mail')
   }, 'the first mail')
+})
+
+test('of a domain that was never checked no page says that DNS did not answer', () => {
+  const domain = (checked: string | null) => ({
+    type: 'domains',
+    id: '1',
+    attributes: { name: 'here.test', checked_at: checked },
+    relationships: {},
+  })
+  const attributes = { record_type: 'SPF', name: 'here.test', value: 'v=spf1 -all', required: true, verified: false }
+  const record = { type: 'dns-records', id: '2', attributes: { ...attributes, ttl: 300 }, relationships: {} }
+  const shown = (checked: string | null): string => String(recordCards(domain(checked) as never, [record as never]))
+  assert.match(shown('2026-01-01T00:00:00.000Z'), /DNS did not answer/)
+  assert.doesNotMatch(shown(null), /Found|did not answer/)
 })
 
 test('a domain’s records: what is missing first and unfolded, as providers ask for it, with a zone file and a mail', async () => {

@@ -16,8 +16,8 @@ import { withPrograms } from './rig/need.ts'
 /** Pages whose address needs no name of anything. */
 const FIXED =
   '/ /find /keys /mail /receivers /queue /campaigns /campaigns/new /pictures /audiences /audiences/new /inboxes /inboxes/new /suppressions /suppressions/new /domains /domains/new /webhooks /webhooks/new /tokens /tokens/new /agents /privacy /server /server/load /server/log /people /people/new /account /nonsense'
-/** Addresses of the console that are no page of it: files, frames, forms alone, and what other tests judge. */
-const NO_PAGES = [
+/** Addresses of the console that the sweep leaves out: files, frames, forms alone, and what other tests judge. */
+const LEFT_OUT = [
   /\.csv$/,
   /^\/assets\//,
   /^\/picture/,
@@ -153,7 +153,7 @@ withPrograms('every page in Chromium', missing, () => {
     assert.ok(routes.length > 50)
     const paths = places.map((place) => place.replace(/\?.*/, ''))
     const forgotten = routes
-      .filter((route) => !NO_PAGES.some((each) => each.test(route)))
+      .filter((route) => !LEFT_OUT.some((each) => each.test(route)))
       .filter((route) => {
         const shape = new RegExp(`^${route.replaceAll(/:\w+/g, '[^/]+')}$`)
         return !paths.some((path) => shape.test(path))
