@@ -42,7 +42,7 @@ test('domain, program, first mail, sign-in and backup, each with its way until i
   }, 'the first mail')
 })
 
-test('of a domain that was never checked no page says that DNS did not answer', () => {
+test('of a domain that was never checked no page says that DNS did not answer', async () => {
   const domain = (checked: string | null) => ({
     type: 'domains',
     id: '1',
@@ -51,9 +51,10 @@ test('of a domain that was never checked no page says that DNS did not answer', 
   })
   const attributes = { record_type: 'SPF', name: 'here.test', value: 'v=spf1 -all', required: true, verified: false }
   const record = { type: 'dns-records', id: '2', attributes: { ...attributes, ttl: 300 }, relationships: {} }
-  const shown = (checked: string | null): string => String(recordCards(domain(checked) as never, [record as never]))
-  assert.match(shown('2026-01-01T00:00:00.000Z'), /DNS did not answer/)
-  assert.doesNotMatch(shown(null), /Found|did not answer/)
+  const shown = async (checked: string | null): Promise<string> =>
+    String(await recordCards(domain(checked) as never, [record as never]))
+  assert.match(await shown('2026-01-01T00:00:00.000Z'), /DNS did not answer/)
+  assert.doesNotMatch(await shown(null), /Found|did not answer/)
 })
 
 test('a domain’s records: what is missing first and unfolded, as providers ask for it, with a zone file and a mail', async () => {
