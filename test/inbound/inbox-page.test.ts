@@ -191,7 +191,8 @@ test('messages are sent on one after the other: each takes several times its siz
   const message = 'From: ada@there.test\nSubject: Heavy\n\nText\n'
   const { id } = await receive(postrider, { to: 'support@here.test', message })
   const draft = await ann.open(`/inboxes/${inbox}/mail/${id}/forward`)
-  const { ask, download } = Visit.prototype
+  const ask = Reflect.get(Visit.prototype, 'ask') as Visit['ask']
+  const download = Reflect.get(Visit.prototype, 'download') as Visit['download']
   let [held, most] = [0, 0]
   t.mock.method(Visit.prototype, 'download', async function (this: Visit, path: string) {
     most = Math.max(most, ++held)
