@@ -161,7 +161,7 @@ test('a message is deleted for good; its octets go with the last inbox that has 
       .map(({ name }) => name)
   const before = files().length
   const gone = await ann.send(await ann.open(`/inboxes/${inbox}/mail/${mine.id}`), 'remove')
-  assert.match(gone.text, /Removed\./)
+  assert.match(gone.text, /The message is deleted\./)
   assert.equal((await postrider.api('GET', `/inbound-emails/${mine.id}`)).status, 404)
   assert.equal(
     (

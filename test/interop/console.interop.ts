@@ -302,7 +302,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     await until(ready, 'the script')
     await browser.type('#passkey', 'laptop')
     await press('Add passkey')
-    await says(/Added\./)
+    await says(/Your passkey is added/)
     await press('Sign out')
     await until(async () => (await heading()) === 'Sign in to Postrider')
     await until(ready, 'the script')
