@@ -24,7 +24,7 @@ import { SLOWEST, TYPICAL, type ReceiverFound } from './page-times.ts'
 /** What a verdict says to its reader. */
 const SAYS: Readonly<Record<string, string>> = {
   good: 'It takes your mail, and soon.',
-  slow: 'It takes your mail late: many attempts are put off and retried, or mail takes over an hour.',
+  slow: 'It takes your mail late: many attempts are answered with “later”, or mail takes over an hour.',
   refusing: 'It refuses a tenth of your mail or more.',
   quiet: 'Too little mail in this time to say how it does.',
 }
@@ -44,7 +44,7 @@ function tiles(receiver: ReceiverFound): Html {
       to: mailOf(receiver, ' status:queued'),
       note: html`<span>recipients, now</span>`,
     })}
-    ${tile('Retried', percent(number(receiver, 'deferred_share')), { note: html`<span>${counted(number(receiver, 'deferred'), 'attempt')} put off</span>` })}
+    ${tile('Retried', percent(number(receiver, 'deferred_share')), { note: html`<span>${counted(number(receiver, 'deferred'), 'attempt')} answered with “later”</span>` })}
     ${tile('Bounced at once', of('refused'), { note: html`<span>${count(number(receiver, 'refused'))} refused, or given up</span>` })}
     ${tile('Typical', TYPICAL[text(receiver, 'median')] ?? '–', {
       note: html`<span>Slowest 5%: ${SLOWEST[text(receiver, 'slowest')] ?? '–'}</span>`,
@@ -96,7 +96,7 @@ const said = (receiver: ReceiverFound): Html =>
         html`<code>${words}</code>`,
         count(times),
       ]),
-      'It refused and put off nothing in this time.',
+      'It refused nothing and answered nothing with “later” in this time.',
     )}`
 
 /** What was learned of the pace, for operators: it is of the whole server. */

@@ -416,6 +416,7 @@ test('what was learned stands in the store, is taken over by the next process, a
   assert.ok(shown[1]!.connections! <= 2)
   assert.deepEqual(learnedOf(shown, 'narrow.test'), {
     connections: shown[1]!.connections,
+    learned_at: shown[1]!.learned_at,
     per_second: null,
     paused_until: null,
   })
