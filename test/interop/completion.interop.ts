@@ -58,7 +58,7 @@ const TYPED: [string, string][] = [
   ['token create --duration 6→_months←', '<token><create><--duration><6_months>'],
   ['suppression import - --from send→grid← --fo→rce←', '<suppression><import><-><--from><sendgrid><--force>'],
   ['completion z→sh←', '<completion><zsh>'],
-  ['--config here.t→oml← user l→ist←', '<--config><here.toml><user><list>'],
+  ['--config here.t→oml← user li→st←', '<--config><here.toml><user><list>'],
   ['contacts import Readers readers.c→sv←', '<contacts><import><Readers><readers.csv>'],
   ['--json dev --data kept→-here←', '<--json><dev><--data><kept-here/>'],
 ]

@@ -105,7 +105,7 @@ withPrograms('a newsletter in Chromium', [...absent, ...(existsSync(BUILT) ? [] 
     await watch()
     await fill('#name', 'December newsletter')
     await fill('#subject', 'News for {{name}}')
-    await click('Write it')
+    await click('Create draft')
     await browser.headed('December newsletter')
     await watch()
     await until(() => browser.run('return document.querySelector(".ProseMirror") !== null'), 'the editor')
