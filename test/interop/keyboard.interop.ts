@@ -147,7 +147,7 @@ withPrograms('the keyboard in Chromium', missing, () => {
     await everythingHasAName()
     await tabTo(/^Add domain$/)
     await keys(ENTER)
-    await headed('Add a domain')
+    await headed('Add domain')
     await everythingHasAName()
     await tabTo(/^Domain$/)
     await keys(`shop.example${ENTER}`)
