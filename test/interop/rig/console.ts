@@ -58,6 +58,11 @@ export async function startBuiltConsole() {
       ...(data ? { body: JSON.stringify({ data }) } : {}),
     })
     const body = (await response.json()) as { data: unknown }
+    // The server's limit of requests is waited out.
+    if (response.status === 429) {
+      await new Promise((resolve) => setTimeout(resolve, 1000 * Number(response.headers.get('retry-after') ?? 1)))
+      return ask(method, path, data)
+    }
     assert.ok(response.ok, `${method} ${path}: ${JSON.stringify(body)}`)
     return body
   }
