@@ -109,6 +109,8 @@ withPrograms('every page in Chromium', missing, () => {
     places.push(`/mail/${mail}`, `/mail/${mail}?show=headers`, `/mail/${mail}?show=source`, '/mail?q=status%3Abounced')
     places.push(`/mail/${ids['defer@slow.example']!}`, '/find?q=read')
     places.push(`/webhooks/${webhook.id}`, `/webhooks/deliveries/${delivery!.id}`)
+    const [receiver] = await server.list('/statistics/receivers')
+    places.push(`/receivers/${encodeURIComponent(receiver!.id)}`)
     const at = `/inboxes/${inbox!.id}/mail/${message!.id}`
     places.push(`/inboxes/${inbox!.id}`, at, `${at}/reply`, `${at}/forward`, '/domains/sandbox.example')
   }
