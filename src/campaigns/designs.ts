@@ -153,11 +153,22 @@ interface Beginning {
 const button = ({ colour, link }: Beginning, label: string): string =>
   `<p data-button=""><a href="${escapeHtml(link)}" style="${buttonStyle(colour)}">${label}</a></p>`
 
+/** What the first texts say in place of the sender's own words: none of it is meant to be sent. */
+export const FIRST_WORDS = {
+  headline: 'The headline of this issue',
+  news: 'what is new, in two or three sentences.',
+  more: 'A shorter piece of news.',
+  happened: 'What has happened, in one line',
+  means: 'what it means for you, and what you can do.',
+} as const
+/** The words of the buttons in the first texts. */
+export const FIRST_BUTTONS = { newsletter: 'Read more', notice: 'See the details' } as const
+
 /** The text that a new campaign of a design begins with. */
 export const FIRST_TEXT: Readonly<Record<Design, (given: Beginning) => string>> = {
   letter: () => '<p>Hello {{name|friend}},</p><p></p><p>Kind regards</p>',
   newsletter: (given) =>
-    `<h1>The headline of this issue</h1>${PICTURE}<p>Hello {{name|friend}},</p><p>what is new, in two or three sentences.</p>${button(given, 'Read more')}<hr><h2>Also in this issue</h2><p>A shorter piece of news.</p>`,
+    `<h1>${FIRST_WORDS.headline}</h1>${PICTURE}<p>Hello {{name|friend}},</p><p>${FIRST_WORDS.news}</p>${button(given, FIRST_BUTTONS.newsletter)}<hr><h2>Also in this issue</h2><p>${FIRST_WORDS.more}</p>`,
   notice: (given) =>
-    `<h1>What has happened, in one line</h1><p>Hello {{name|friend}},</p><p>what it means for you, and what you can do.</p>${button(given, 'See the details')}`,
+    `<h1>${FIRST_WORDS.happened}</h1><p>Hello {{name|friend}},</p><p>${FIRST_WORDS.means}</p>${button(given, FIRST_BUTTONS.notice)}`,
 }

@@ -7,7 +7,8 @@ import { badge, count, counted, type Html } from '../webui/widgets.ts'
 import { found, type Form, type Place } from '../webui/place.ts'
 import { flag, number, relatedId, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 import { campaignReaches } from './api-reach.ts'
-import { checksOf, type Check } from './page-checks.ts'
+import { campaigns } from './api.ts'
+import { blocksOf, checksOf, type Check } from './page-checks.ts'
 import { campaignPage, shownOf, type ShownCampaign } from './page-frame.ts'
 import { getIt, reachTiles, reachWords, type Reachable } from './page-reach.ts'
 import { slowChecks } from './page-slow-checks.ts'
@@ -54,6 +55,9 @@ function question({ audience, campaign }: ShownCampaign, reach: Reachable, check
   return `“${text(campaign, 'subject')}” goes to ${to}. ${reachWords(reach)}${doubts.join('')}`
 }
 
+const blocked = (blocks: readonly Check[]): string =>
+  `${blocks.map(({ words }) => words).join(' ')} Write it before the campaign is sent.`
+
 interface SendForm {
   errors?: Answer['errors']
   typed?: Form
@@ -91,6 +95,11 @@ function starts(
   })
   if (gets === 0) return html`<div class="alert"><p>Nobody gets it, so it is not sent.</p></div>`
   const confirm = question(shown, reach, checks)
+  const blocks = checks.filter(({ blocks: stops, ok }) => stops && !ok)
+  if (blocks.length > 0 && !moved)
+    return html`<div class="alert">
+      <p>${blocked(blocks)} <a href="/campaigns/${shown.campaign.id}/edit">Edit it</a></p>
+    </div>`
   if (moved) return form(visit, 'reschedule', html`${at}${number_('typed', true)}<button>Change the time</button>`)
   return html`<div class="row starts">
     ${form(visit, 'now', html`${number_('typed', !later)}<button>Send now</button>`, { confirm })}
@@ -110,7 +119,7 @@ async function showSend(visit: Visit, { errors = [], typed }: SendForm = {}): Pr
   if (status !== 'draft' && status !== 'scheduled') return visit.context.redirect(`/campaigns/${id}`, 303)
   const [reach, checks, slow] = await Promise.all([
     reachOfCampaign(visit, id),
-    checksOf(visit, campaign),
+    checksOf(visit, campaign, shown.domain),
     slowChecks(visit, id),
   ])
   return campaignPage(visit, shown, {
@@ -148,6 +157,14 @@ async function start(visit: Visit, id: string, given: Form): Promise<Response> {
   const at = later ? Date.parse(`${given.get('at')}:00Z`) : null
   // The API starts a campaign with a past time at once (D43). In this form a past time is treated as a typing mistake.
   if (at !== null && (Number.isNaN(at) || at < visit.now() - MINUTE)) return refuse('at', PAST)
+  const campaign = found(await visit.get(campaigns, here)).one
+  const blocks = blocksOf(campaign)
+  // A scheduled campaign keeps its content: its time is changed all the same.
+  if (blocks.length > 0 && given.action !== 'reschedule')
+    return showSend(visit, {
+      errors: [{ detail: blocked(blocks), field: undefined, code: 'invalid_value' }],
+      typed: given,
+    })
   const reach = await reachOfCampaign(visit, id)
   const gets = number(reach, 'gets')
   if (gets > MANY && given.get('typed').replaceAll(/[\s.,’']/g, '') !== String(gets))

@@ -2,6 +2,8 @@
 // report, and the files of recipients and figures (D144).
 import assert from 'node:assert/strict'
 import { beforeEach, describe, test } from 'node:test'
+import { bodyOf } from '../../src/campaigns/body-parts.ts'
+import { FIRST_TEXT, PLAIN_LOOK } from '../../src/campaigns/designs.ts'
 import { newId } from '../../src/base/ids.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
@@ -142,6 +144,67 @@ describe('review and send', () => {
     assert.equal((await kit.show(id))['status'], 'draft')
     const scheduled = await ann.send(page, 'later', { typed: '1,234', at: '2040-01-15T14:00' })
     assert.match(scheduled.text, /Scheduled for/)
+  })
+
+  test('an empty subject or text is said, and nothing starts it', async () => {
+    const { id } = await draft(['ann'])
+    const whole = await ann.open(`/campaigns/${id}/send`)
+    assert.match(words(whole.text), /It has a subject\..*It has a text\..*The words of the design are replaced/)
+    const full = { subject: 'Hello', body_html: '<p>Hello</p>' }
+    const framed = bodyOf({ design: 'newsletter', look: PLAIN_LOOK, preview: 'Inboxes', text: '<p> </p><p></p>' })
+    for (const [attributes, why] of [
+      [{ subject: '' }, 'The subject is empty.'],
+      [{ subject: '  ' }, 'The subject is empty.'],
+      [{ body_html: '<p>&nbsp;</p><p><br></p>' }, 'The text is empty.'],
+      [{ body_html: framed }, 'The text is empty.'],
+      [{ subject: '', body_html: framed }, 'The subject is empty. The text is empty.'],
+    ] as const) {
+      await kit.patch(id, { ...full, ...attributes })
+      const page = await ann.open(`/campaigns/${id}/send`)
+      assert.ok(words(page.text).includes(`${why} Write it before the campaign is sent.`), why)
+      assert.doesNotMatch(page.text, /Send now|Schedule…/)
+      // A page that was left open starts nothing either.
+      for (const action of ['now', 'later']) {
+        const refused = await ann.send(whole, action, { at: '2040-01-15T14:00' })
+        assert.ok(words(refused.text).includes(why), why)
+      }
+      assert.equal((await kit.show(id))['status'], 'draft')
+    }
+    // A mail that is one picture, and one that is plain text, are whole.
+    for (const attributes of [
+      { body_html: '<img src="https://here.test/a.png" alt="">' },
+      { body_html: '', body_text: 'Hi' },
+    ]) {
+      assert.equal((await kit.patch(id, { ...full, ...attributes })).status, 200)
+      assert.match((await ann.open(`/campaigns/${id}/send`)).text, /Send now/)
+    }
+  })
+
+  test('words and the link of a design that are still in the text are asked about', async () => {
+    const { id } = await draft(['ann'])
+    const asked = async (body_html: string): Promise<string> => {
+      await kit.patch(id, { body_html })
+      const { text } = await ann.open(`/campaigns/${id}/send`)
+      assert.match(text, /Send now/)
+      return /name="question" value="([^"]*)"/.exec(text)?.[1] ?? ''
+    }
+    const first = (design: keyof typeof FIRST_TEXT): string => {
+      const given = { colour: PLAIN_LOOK.colour, link: 'https://here.test/' }
+      return bodyOf({ design, look: PLAIN_LOOK, preview: '', text: FIRST_TEXT[design](given) })
+    }
+    const newsletter = await asked(first('newsletter'))
+    assert.match(
+      newsletter,
+      /“The headline of this issue”, “what is new, in two or three sentences\.”, “A shorter piece/,
+    )
+    assert.match(newsletter, /The button “Read more” leads to https:\/\/here\.test\/, as the design began\./)
+    const notice = await asked(first('notice'))
+    assert.match(notice, /“What has happened, in one line”.*The button “See the details” leads to/s)
+    assert.match(await asked(first('letter')), /The text is only the greeting that the design begins with\./)
+    assert.doesNotMatch(
+      await asked('<p>Mine</p><p data-button=""><a href="https://here.test/a">Read more</a></p>'),
+      /design/,
+    )
   })
 
   test('nobody to send to: it is said, and no button starts it', async () => {
