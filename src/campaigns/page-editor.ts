@@ -145,12 +145,31 @@ const fresh: Place = {
   },
 }
 
+const REMOVED = 'Somebody has removed this campaign meanwhile.'
+
+/** Why a campaign cannot be changed any more; undefined for a draft. */
+function ended(campaign: CampaignResource): string | undefined {
+  const status = text(campaign, 'status')
+  switch (status) {
+    case 'draft':
+      return undefined
+    case 'scheduled':
+      return 'The campaign is scheduled: unschedule it to change it.'
+    case 'sending':
+      return 'The campaign is being sent: it cannot be changed any more.'
+    default:
+      return `The campaign is ${status}: it cannot be changed any more.`
+  }
+}
+
 /** Nothing that was typed is lost: the form makes a new campaign. */
-const GONE = html`<div class="alert" role="alert">
-  <p>
-    Somebody has removed this campaign meanwhile. Your text is below: choose the audience; saving makes a new draft.
-  </p>
-</div>`
+const again = (visit: Visit, typed: Form, why: string): Promise<Response> =>
+  composer(visit, {
+    typed,
+    extra: html`<div class="alert" role="alert">
+      <p>${why} Your text is below: choose the audience; saving makes a new draft.</p>
+    </div>`,
+  })
 
 interface Saved {
   answer: Answer
@@ -184,10 +203,12 @@ async function save(visit: Visit, id: string, given: Form): Promise<Saved> {
 async function savedInPassing(visit: Visit, id: string, given: Form): Promise<Response> {
   guard(visit.context)
   const known = await visit.get(campaigns, `/campaigns/${id}`)
-  if (!known.one) return visit.context.json({ gone: true }, 404)
+  if (!known.one) return visit.context.json({ gone: REMOVED }, 404)
   const { answer, clash } = await save(visit, id, given)
-  if (clash) return visit.context.json({ clash: true }, 409)
   const now = found(await visit.get(campaigns, `/campaigns/${id}`))
+  const gone = answer.one ? undefined : ended(now.one)
+  if (gone !== undefined) return visit.context.json({ gone }, 409)
+  if (clash) return visit.context.json({ clash: true }, 409)
   const tags = await tagsOfAudience(visit, relatedId(now.one, 'audience'))
   const content = {
     subject: given.get('subject'),
@@ -218,8 +239,14 @@ const bothVersions = (id: string, theirs: CampaignResource): Html =>
   html`<div class="alert" role="alert">
     <p>Somebody has saved another version meanwhile. Yours is in the form below; theirs is:</p>
     <p><strong>${text(theirs, 'subject')}</strong></p>
-    <pre tabindex="0">${text(theirs, 'body_html')}</pre>
-    <p>Save once more to replace theirs, or <a href="/campaigns/${id}/edit">take theirs</a>.</p>
+    <div class="previews">
+      <iframe sandbox src="/campaigns/${id}/preview" title="Their version" class="desk"></iframe>
+    </div>
+    <details>
+      <summary>Its HTML source</summary>
+      <pre tabindex="0">${text(theirs, 'body_html')}</pre>
+    </details>
+    <p>Save once more to replace theirs, or <a href="/campaigns/${id}/edit" data-theirs>take theirs</a>.</p>
   </div>`
 
 const edit: Place = {
@@ -227,16 +254,20 @@ const edit: Place = {
   changes: true,
   async show(visit) {
     const { headers, one } = found(await visit.get(campaigns, `/campaigns/${visit.context.req.param('id')!}`))
+    const why = ended(one)
+    if (why !== undefined) return visit.say(`/campaigns/${one.id}`, why)
     return composer(visit, { campaign: one, tag: headers.get('etag') ?? '' })
   },
   async act(visit, given) {
     const id = visit.context.req.param('id')!
     if (given.action === 'autosave') return savedInPassing(visit, id, given)
     const known = await visit.get(campaigns, `/campaigns/${id}`)
-    if (known.status === 404) return composer(visit, { typed: given, extra: GONE })
+    if (!known.one) return again(visit, given, REMOVED)
     const { answer, clash } = await save(visit, id, given)
     if (answer.one) return visit.say(`/campaigns/${id}`, `“${given.get('name')}” is saved.`)
     const now = found(await visit.get(campaigns, `/campaigns/${id}`))
+    const why = ended(now.one)
+    if (why !== undefined) return again(visit, given, why)
     return composer(visit, {
       campaign: now.one,
       typed: given,

@@ -147,9 +147,43 @@ describe('writing', () => {
     })
     assert.equal(both.status, 409)
     assert.match(both.text, /<strong>Mine<\/strong>[^]*value="Theirs"/)
+    // Theirs is shown as a mail, its source folded; the script forgets what this browser kept when theirs is taken.
+    assert.match(
+      both.text,
+      new RegExp(`<iframe sandbox src="/campaigns/${id}/preview" title="Their version"[^]*?<details>[^]*?<pre`),
+    )
+    assert.match(both.text, new RegExp(`href="/campaigns/${id}/edit" data-theirs>take theirs`))
     assert.match(both.text, /data-unsaved\s+data-hold/, 'the script waits for the person')
     await postrider.api('DELETE', `/campaigns/${id}`)
-    assert.deepEqual(await passing(one, list, { subject: 'Late' }), { status: 404, gone: true })
+    assert.deepEqual(await passing(one, list, { subject: 'Late' }), {
+      status: 404,
+      gone: 'Somebody has removed this campaign meanwhile.',
+    })
+  })
+
+  test('a campaign that is not a draft any more has no editor; an open one says why in one sentence', async () => {
+    const list = await audience('Begun')
+    const id = await begun(list)
+    const open = await ann.open(`/campaigns/${id}/edit`)
+    const schedule = { status: 'scheduled', scheduled_at: '2040-01-15T14:00:00.000Z' }
+    for (const [attributes, why] of [
+      [schedule, 'The campaign is scheduled: unschedule it to change it.'],
+      [{ status: 'cancelled' }, 'The campaign is cancelled: it cannot be changed any more.'],
+    ] as const) {
+      await postrider.api('PATCH', `/campaigns/${id}`, document('campaigns', attributes, { id }))
+      const { attributes: before } = await stored(id)
+      for (const tag of [{}, { tag: '"old"' }])
+        assert.deepEqual(await passing(open, list, { subject: 'Late', ...tag }), { status: 409, gone: why })
+      const led = await ann.open(`/campaigns/${id}/edit`)
+      assert.match(led.path, new RegExp(`^/campaigns/${id}\\?said=`))
+      assert.ok(led.text.includes(`role="status">${why}<`), why)
+      // By the button nothing that was typed is lost: it makes a new draft.
+      const typed = { name: 'N', subject: 'Late', audience: list, ...LOOK, body_html: '<p>Typed</p>' }
+      const shown = await ann.send(open, 'save', typed)
+      assert.ok(shown.text.includes(`${why} Your text is below`), why)
+      assert.match(shown.text, /action="\/campaigns\/new"[^]*value="Late"/)
+      assert.deepEqual((await stored(id)).attributes, before)
+    }
   })
 
   test('an ended session and a foreign proof save nothing', async () => {

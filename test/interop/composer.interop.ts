@@ -382,6 +382,87 @@ withPrograms('the composer in Chromium', [...absent, ...(existsSync(BUILT) ? [] 
     await browser.complaints()
   })
 
+  test('who takes the other version has it, and what this browser kept does not come back', async () => {
+    await open()
+    await api('PATCH', `/campaigns/${ids.draft}`, 'campaigns', { subject: 'Taken' }, { id: ids.draft })
+    await browser.type('.ProseMirror', ' Given up.')
+    await says(/^Somebody has saved another version meanwhile\./)
+    const both = async (): Promise<void> => {
+      await until(() => browser.run('return document.querySelector("[data-theirs]") !== null'), 'both versions')
+      // The script has taken the page over.
+      await until(() => browser.run('return document.querySelector(".toolbar") !== null'))
+    }
+    await browser.run('document.querySelector("[data-saved] button").click()')
+    await both()
+    // Left in another way, the person is asked, and nothing is saved by itself.
+    await open()
+    await until(() => browser.run('return /Take my text/.test(document.querySelector("main").innerText)'), 'asked')
+    assert.doesNotMatch(await browser.run('return document.querySelector(".ProseMirror").innerText'), /Given up/)
+    await browser.run(
+      '[...document.querySelectorAll("button")].find((each) => each.textContent === "Take my text").click()',
+    )
+    await until(async () => (await stored()).body_html.includes('Given up.'), 'taken back')
+    // Once more, and now theirs is taken.
+    await says(/^Saved \d/)
+    await api('PATCH', `/campaigns/${ids.draft}`, 'campaigns', { subject: 'Again' }, { id: ids.draft })
+    await browser.type('.ProseMirror', ' Forgotten.')
+    await says(/^Somebody has saved another version meanwhile\./)
+    await browser.run('document.querySelector("[data-saved] button").click()')
+    await both()
+    await browser.run('document.querySelector("[data-theirs]").click()')
+    await until(
+      () =>
+        browser.run('return document.querySelector("[data-theirs]") === null && document.querySelector(".toolbar")'),
+      'theirs',
+    )
+    assert.equal(await browser.run('return document.querySelector("#subject").value'), 'Again')
+    // Longer than it takes until a text is saved by itself.
+    await new Promise((resolve) => setTimeout(resolve, 2500))
+    const now = await stored()
+    assert.equal(now.subject, 'Again')
+    assert.doesNotMatch(now.body_html, /Forgotten/)
+    assert.equal(
+      await browser.run('return Object.keys(localStorage).filter((each) => each.startsWith("draft")).length'),
+      0,
+    )
+    await browser.complaints()
+  })
+
+  test('the form of a picture opens without moving the page, and is cancelled by its button and by Escape', async () => {
+    await browser.emulate('light', 1280)
+    await open()
+    for (const end of ['Cancel', 'Escape']) {
+      const before: number = await browser.run('scrollTo(0, 120); return scrollY')
+      await browser.run('document.querySelector(`.toolbar [aria-label="Picture"]`).click()')
+      assert.ok(await isOpen())
+      const inside: boolean = await browser.run(
+        `const { bottom, left, right, top } = document.querySelector('dialog.pop').getBoundingClientRect()
+         return top >= 0 && left >= 0 && right <= innerWidth && bottom <= innerHeight`,
+      )
+      assert.ok(inside, 'the form is in the window')
+      await browser.shoot('composer-picture')
+      if (end === 'Cancel')
+        await browser.run(
+          '[...document.querySelectorAll("dialog.pop button")].find((each) => each.textContent === "Cancel").click()',
+        )
+      else
+        for (const type of ['keyDown', 'keyUp'])
+          await browser.cdp('Input.dispatchKeyEvent', {
+            type,
+            key: 'Escape',
+            code: 'Escape',
+            windowsVirtualKeyCode: 27,
+          })
+      await until(async () => !(await isOpen()), end)
+      assert.equal(await browser.run('return scrollY'), before, end)
+    }
+    // The small forms stay where the text is, too.
+    const at: number = await browser.run('return scrollY')
+    await tool('Link')
+    assert.equal(await browser.run('return scrollY'), at)
+    assert.deepEqual(await faults(), [])
+  })
+
   test('another audience brings its own merge tags; other HTML is not lost without a question', async () => {
     await open()
     await choose('#audience', ids.shops)

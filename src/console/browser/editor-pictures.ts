@@ -144,6 +144,7 @@ export function askPicture(
   decoration.append(box, ' It is decoration, and shows nothing')
   const body = [choice.upload, choice.grid, choice.said, choice.address.row, choice.alt.row, decoration]
   const opened = popover(editor, 'Picture', body, {
+    large: true,
     yes: had ? 'Change picture' : 'Add picture',
     done() {
       const src = choice.chosen?.url ?? addressIn(choice.address)

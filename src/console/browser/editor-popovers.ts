@@ -1,4 +1,5 @@
-// Small forms of the editor beside the text: a link, a button, a merge tag. Escape and a click elsewhere close one.
+// Small forms of the editor beside the text: a link, a button, a merge tag. Cancel, Escape and a click elsewhere close
+// one; a large one, as that of pictures, stands in the middle of the window, and is not closed by a click elsewhere.
 import type { Editor } from '@tiptap/core'
 
 const make = <Name extends keyof HTMLElementTagNameMap>(
@@ -40,15 +41,23 @@ export interface Popover {
   close: () => void
 }
 
-/**
- * Opens a small form at the place of the cursor. `done` is asked when it is sent, and returns whether it may close;
- * `others` are further buttons.
- */
+interface PopoverForm {
+  /** The words of the button that sends it. */
+  yes: string
+  /** Asked when it is sent; returns whether it may close. */
+  done: () => boolean
+  /** Further buttons. */
+  others?: readonly (readonly [words: string, run: () => void])[]
+  /** It is too large to stand beside the text. */
+  large?: boolean
+}
+
+/** Opens a small form at the place of the cursor, without moving the page. */
 export function popover(
   editor: Editor,
   title: string,
   body: readonly HTMLElement[],
-  { done, others = [], yes }: { yes: string; done: () => boolean; others?: readonly (readonly [string, () => void])[] },
+  { done, large = false, others = [], yes }: PopoverForm,
 ): Popover {
   document.querySelector<HTMLDialogElement>('dialog.pop')?.close()
   const dialog = make('dialog', { className: 'pop' })
@@ -56,7 +65,7 @@ export function popover(
   const form = make('form', { method: 'dialog', noValidate: true })
   const row = make('div', { className: 'row' })
   const close = (): void => dialog.close()
-  for (const [words, run] of others) {
+  for (const [words, run] of [...others, ['Cancel', () => undefined] as const]) {
     const other = make('button', { type: 'button', className: 'plain small', textContent: words })
     other.addEventListener('click', () => (close(), run()))
     row.append(other)
@@ -76,12 +85,15 @@ export function popover(
   dialog.addEventListener('close', () => {
     document.removeEventListener('pointerdown', outside)
     dialog.remove()
-    editor.commands.focus()
+    editor.commands.focus(null, { scrollIntoView: false })
   })
-  document.addEventListener('pointerdown', outside)
   document.body.append(dialog)
-  dialog.show()
-  place(dialog, editor)
+  if (large) dialog.showModal()
+  else {
+    document.addEventListener('pointerdown', outside)
+    dialog.show()
+    place(dialog, editor)
+  }
   return { dialog, close }
 }
 
@@ -90,8 +102,8 @@ function place(dialog: HTMLDialogElement, editor: Editor): void {
   const { bottom, left } = editor.view.coordsAtPos(editor.state.selection.to)
   const across = Math.max(8, Math.min(left, innerWidth - dialog.offsetWidth - 24))
   const down = Math.max(64, Math.min(bottom + 8, innerHeight - dialog.offsetHeight - 16))
-  dialog.style.setProperty('left', `${across + scrollX}px`)
-  dialog.style.setProperty('top', `${down + scrollY}px`)
+  dialog.style.setProperty('left', `${across}px`)
+  dialog.style.setProperty('top', `${down}px`)
 }
 
 /**

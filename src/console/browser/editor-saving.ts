@@ -17,7 +17,8 @@ export interface SavedDraft {
 }
 interface SaveAnswer extends Partial<SavedDraft> {
   clash?: boolean
-  gone?: boolean
+  /** Why it cannot be saved any more. */
+  gone?: string
   errors?: { field: string; words: string }[]
 }
 type FormValues = Record<string, string>
@@ -96,7 +97,9 @@ export class Saving {
   }
 
   #keep(): void {
-    const kept: Kept = { at: new Date().toISOString(), tag: this.#field('tag')?.value ?? '', values: this.#values() }
+    // After a conflict the form has the tag of the other version, which this text must not replace by itself.
+    const tag = this.#stopped ? '' : (this.#field('tag')?.value ?? '')
+    const kept: Kept = { at: new Date().toISOString(), tag, values: this.#values() }
     try {
       localStorage.setItem(this.#key, JSON.stringify(kept))
     } catch {
@@ -148,17 +151,13 @@ export class Saving {
 
   #heard({ clash, errors = [], gone, ...draft }: SaveAnswer, values: FormValues): void {
     for (const each of this.#form.querySelectorAll('[aria-invalid]')) each.removeAttribute('aria-invalid')
-    if (clash || gone) {
+    if (clash || gone !== undefined) {
       this.#stopped = true
       const look = document.createElement('button')
       look.className = 'plain small'
       look.textContent = clash ? 'See both versions' : 'Make a new draft of it'
       look.addEventListener('click', () => this.#form.requestSubmit())
-      return this.#say(
-        clash ? 'Somebody has saved another version meanwhile.' : 'Somebody has removed this campaign meanwhile.',
-        true,
-        look,
-      )
+      return this.#say(gone ?? 'Somebody has saved another version meanwhile.', true, look)
     }
     if (draft.tag !== undefined) {
       const tag = this.#field('tag')
@@ -250,5 +249,6 @@ export class Saving {
     this.#last = ''
     this.#stopped = hold
     this.#keep()
+    document.querySelector('[data-theirs]')?.addEventListener('click', () => this.#forget())
   }
 }
