@@ -107,8 +107,8 @@ export function field({
   ${described.length > 0 ? html`aria-describedby="${described.join(' ')}"` : ''}
   ${error === undefined ? '' : html`aria-invalid="true" autofocus`}`
   // A choice with consequences is made by the person, not by the order of the list.
-  const choice =
-    options && required && value === '' && options.length > 1 ? [['', 'Choose …'] as const, ...options] : options
+  const open = options && required && value === '' && options.length > 1 && options[0]?.[0] !== ''
+  const choice = open ? [['', 'Choose …'] as const, ...options] : options
   const control = choice
     ? html`<select ${shared}>
         ${choice.map(

@@ -74,6 +74,17 @@ describe('a new campaign', () => {
     assert.match(elsewhere, /name="from_address" value=""/)
   })
 
+  test('with several audiences asks once which one', async () => {
+    await audience('One of them')
+    await audience('Another of them')
+    for (const path of ['/campaigns/new', '/campaigns/new?audience=gone']) {
+      const [, options = ''] =
+        /<select[^>]*name="audience"[^>]*>([^]*?)<\/select>/.exec((await ann.open(path)).text) ?? []
+      assert.match(options, /^\s*<option value="" ?(?:selected)?\s*>Choose …<\/option>/, path)
+      assert.equal(options.match(/Choose …/g)?.length, 1, path)
+    }
+  })
+
   test('what is refused is said, and what was typed is kept', async () => {
     const list = await audience('Refusing')
     const fields = { name: HOSTILE, subject: 'a'.repeat(2000), audience: list, ...LOOK, brand: HOSTILE }
