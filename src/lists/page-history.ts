@@ -27,13 +27,13 @@ const historyPlace: Place = {
     const { one } = found(await visit.get(audiences, `/audiences/${id}`))
     const answer = await visit.get(listImports, `/audiences/${id}/list-imports?${pageOf(visit)}`)
     return page(visit, {
-      title: 'Imports',
+      title: 'History of imports',
       about: 'Each list that was brought in, and what became of its rows.',
       crumbs: CRUMBS(id, text(one, 'name')),
       actions: visit.reading ? '' : html`<a class="button" href="/audiences/${id}/import">Import contacts</a>`,
       errors: answer.errors,
       body: html`${table(
-        'Imports',
+        'History of imports',
         [
           'File',
           { title: 'When', kind: 'time' },
@@ -80,7 +80,7 @@ const importPage: Place = {
     const until = past.attributes.refused_until
     return page(visit, {
       title: text(past, 'file') === '' ? 'Import' : `Import of ${text(past, 'file')}`,
-      crumbs: [...CRUMBS(id, text(one, 'name')), [`/audiences/${id}/imports`, 'Imports']],
+      crumbs: [...CRUMBS(id, text(one, 'name')), [`/audiences/${id}/imports`, 'History of imports']],
       actions: html`${
           until === null
             ? ''

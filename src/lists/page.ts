@@ -181,7 +181,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
     title: text(one, 'name'),
     crumbs: [['/audiences', 'Audiences']],
     actions: html`<a class="button plain" href="/audiences/${id}/export.csv">Export</a>
-      <a class="button plain" href="/audiences/${id}/imports">Imports</a>
+      <a class="button plain" href="/audiences/${id}/imports">History of imports</a>
       ${
         visit.reading
           ? ''

@@ -140,7 +140,7 @@ withPrograms('lists in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUIL
     await timed(t, 'Next', /2,000 rows, as listmonk exports them/)
     await timed(t, 'Next', /New\s+1,996[^]*Suppressed\s+4/)
     await timed(t, 'Import 2,000 rows', /1,996 added, 4 suppressed\./)
-    await press('Imports')
+    await press('History of imports')
     await says(/listmonk\.csv[^]*subscribed\.csv/)
   })
 
