@@ -47,7 +47,7 @@ export function usesOf({ email, fields, names, standings, titles }: Columns): st
   const status = new Set(standings.columns.map(({ index }) => index))
   return titles.map((title, index) => {
     if (index === email) return 'email'
-    if (status.has(index) || isMark(title)) return 'status'
+    if (status.has(index)) return 'status'
     const at = names.indexOf(index)
     const field = fields[index]
     if (at >= 0) return field === undefined ? 'name' : at === 0 ? 'first_name' : 'last_name'
@@ -61,14 +61,14 @@ export const looseUses = (titles: readonly string[], file: string): string[] => 
   let named = false
   return titles.map((title, index) => {
     if (title === '') return 'none'
-    if (status.has(index) || isMark(title)) return 'status'
+    if (status.has(index)) return 'status'
     if (!NAME.has(plain(title)) || named) return fieldUse(title)
     named = true
     return 'name'
   })
 }
 
-/** Columns with chosen uses. A column that only removed contacts have counts, whatever was chosen. Throws. */
+/** Columns with chosen uses. A column of the time at which somebody left counts, whatever was chosen. Throws. */
 export function chosenColumns(
   source: { name: string; file: string },
   titles: string[],
@@ -91,7 +91,7 @@ export function chosenColumns(
   )
   const known = new Set(told.columns.map(({ index }) => index))
   const more = titles.flatMap((title, index) =>
-    status.has(index) && !known.has(index) && !isMark(title) ? [statusColumn(index, title)] : [],
+    status.has(index) && !known.has(index) ? [statusColumn(index, title)] : [],
   )
   const columns = [...told.columns, ...more]
   const fields = titles.map((title, index) => {

@@ -37,7 +37,8 @@ const CONTACTS_HELP = `
 Columns are found by their titles: email, name (or first and last name), a JSON object "attributes"; all others become custom fields.
 Columns of status (status, subscription status, unsubscribed, email_blacklist …) are obeyed: who unsubscribed is kept as unsubscribed, who
 is blocked, bounced or complained gets a suppression, and nobody who left is subscribed again. "--map status=" says that there are none.
-A file with the column UNSUB_TIME or CLEAN_TIME, or called unsubscribed_… or cleaned_… as Mailchimp calls it, holds such people alone.
+Who has a time in the column UNSUB_TIME or CLEAN_TIME left; a file called unsubscribed_… or cleaned_…, as Mailchimp calls it, holds such
+people alone.
 More than a tenth of rows in error stop the import before anything is written.`
 
 const EXPORT_HELP = `

@@ -132,8 +132,7 @@ function columnsOf(source: { name: string; file: string }, first: readonly strin
   const fields = titles.map((title, index) => {
     const field = given.get(index)
     if (field !== undefined) return RESERVED.has(field) ? undefined : field
-    if (title === '' || index === email || names.wholes.includes(index) || ignored.has(plain(title)) || isMark(title))
-      return undefined
+    if (title === '' || index === email || names.wholes.includes(index) || ignored.has(plain(title))) return undefined
     return standings.columns.some((column) => column.index === index) ? undefined : title
   })
   const custom = fields.filter((title) => title !== undefined)
@@ -231,8 +230,9 @@ function mappedStandings(
   const flags = [...FLAGS].flatMap((flag) =>
     mapped.has(flag) ? [flagColumn(mapped.get(flag)!, titles[mapped.get(flag)!]!, flag as Standing)] : [],
   )
-  const columns = status === undefined ? flags : [statusColumn(status, titles[status]!), ...flags]
-  return { ...told, columns, marked: false }
+  const said = status === undefined ? flags : [statusColumn(status, titles[status]!), ...flags]
+  const marks = told.columns.filter(({ index, title }) => isMark(title) && !said.some((one) => one.index === index))
+  return { ...told, columns: [...said, ...marks] }
 }
 
 /** One record as a contact, or the reason why it is not one. */

@@ -5,7 +5,7 @@ import { isNameIn } from '../base/one-of.ts'
 import { badge, count, table, tile, type Html } from '../webui/widgets.ts'
 import { statusWord } from '../campaigns/page-words.ts'
 import type { ImportSums } from './page-import-run.ts'
-import type { RowError } from './import.ts'
+import { tooWrong, type RowError } from './import.ts'
 import { PRESETS } from './programs.ts'
 import type { HeldContacts } from './upload.ts'
 import { standingsOf } from './words.ts'
@@ -35,13 +35,21 @@ const silence = ({ columns: { standings } }: HeldContacts, from: string): string
     ? [PRESETS[from].silent]
     : []
 
+/** More than a tenth of the rows in error: the command stops here, and a page asks. */
+const doubted = (list: HeldContacts): string[] =>
+  tooWrong(list)
+    ? [
+        `${count(list.failed)} of the ${count(list.rows)} rows are in error, more than a tenth. Nothing is imported yet: go back to the columns, or import the others alone.`,
+      ]
+    : []
+
 export function previewOf(list: HeldContacts, would: ImportSums, from: string): Html {
   const { errors, failed, items, rows } = list
   const unconfirmed = items.filter(({ item }) => item.standing === 'unconfirmed').length
   const twice = rows - items.length - failed
   const same = would.skipped - would.refused_count - unconfirmed
   const refused = failed + would.refused_count
-  const warnings = [...forgotten(list), ...silence(list, from)]
+  const warnings = [...doubted(list), ...forgotten(list), ...silence(list, from)]
   const tiles: readonly (readonly [label: string, sum: number, note?: string])[] = [
     ['New', would.created],
     ['Updated', would.updated],
@@ -70,7 +78,7 @@ export function previewOf(list: HeldContacts, would: ImportSums, from: string): 
     <h2>The first contacts</h2>
     ${table(
       'The first contacts',
-      ['Address', 'Name', { title: 'Status', kind: 'status' }, { title: 'Fields', width: 40 }],
+      ['Email address', 'Name', { title: 'Status', kind: 'status' }, { title: 'Fields', width: 40 }],
       items.slice(0, SHOWN).map(({ item }) => [
         item.email,
         item.name ?? '',

@@ -5,7 +5,7 @@
 import { html, raw } from 'hono/html'
 import { isNameIn, isOneOf } from '../base/one-of.ts'
 import { audiences } from '../campaigns/api-audiences.ts'
-import { STANDINGS, type Standing } from '../campaigns/import-with-status.ts'
+import { graver, STANDINGS, type Standing } from '../campaigns/import-with-status.ts'
 import { field, form } from '../webui/forms.ts'
 import { page } from '../webui/frame.ts'
 import { found, type Form, type Place } from '../webui/place.ts'
@@ -13,10 +13,11 @@ import { counted, count, table, type Html } from '../webui/widgets.ts'
 import { text, type Answer, type Visit } from '../webui/visit.ts'
 import { contactsApart, lookApart, uploadIn } from './apart.ts'
 import { fieldIn, fieldUse } from './chosen-columns.ts'
+import { tooWrong } from './import.ts'
 import { bringContacts, wouldDo } from './page-import-run.ts'
 import { previewOf } from './page-import-preview.ts'
 import { PRESETS } from './programs.ts'
-import type { HeldLook, StatusValue, Upload } from './upload.ts'
+import type { HeldContacts, HeldLook, StatusValue, Upload } from './upload.ts'
 import { plain } from './words.ts'
 
 /** What was chosen so far; the forms carry it. */
@@ -27,6 +28,8 @@ interface ImportChoice {
   /** What words of status columns mean, in their plain form; REFUSE: their lines are refused. */
   words: Map<string, Standing | typeof REFUSE>
   existing: 'update' | 'keep'
+  /** The others are imported, though more than a tenth of the rows are in error. */
+  others: boolean
 }
 const REFUSE = 'refuse'
 
@@ -49,7 +52,8 @@ function choiceIn(given: Form): ImportChoice {
     if (name.startsWith(WORD) && (value === REFUSE || isOneOf(STANDINGS, value)))
       words.set(name.slice(WORD.length), value)
   }
-  return { from: given.get('from'), uses, words, existing: given.get('existing') === 'keep' ? 'keep' : 'update' }
+  const existing = given.get('existing') === 'keep' ? 'keep' : 'update'
+  return { from: given.get('from'), uses, words, existing, others: given.get('others') === 'yes' }
 }
 
 /** What the list is read with. */
@@ -139,7 +143,7 @@ const samplesOf = (look: HeldLook, at: number): string =>
     .join(' · ')
 
 const USES_SHOWN = [
-  ['email', 'Address'],
+  ['email', 'Email address'],
   ['name', 'Name'],
   ['first_name', 'First name'],
   ['last_name', 'Last name'],
@@ -178,6 +182,9 @@ export const MEANINGS: Record<Standing, string> = {
   complained: 'Complained: suppressed',
 }
 
+/** Of a value beside another status column, or in a list of people who left. */
+const NOT_ALONE = 'Subscribed, unless something else says that they left'
+
 /** What a value of a status column does; a value that nobody knows is a question. */
 function meaningField({ meaning, value }: StatusValue, chosen: ImportChoice['words']): Html | string {
   if (meaning !== undefined) return MEANINGS[meaning]
@@ -207,21 +214,33 @@ function columnTable(look: HeldLook): Html {
   )
 }
 
+/** The standing of all people of a list, by its name or by the one value that all rows have. */
+function standingOfAll({ columns: { values, whole }, rows }: HeldLook): Standing {
+  const [only] = values
+  return graver(whole, (only?.rows === rows ? only.meaning : undefined) ?? 'subscribed')
+}
+
 /** What the list says of the standing of its people. */
-function statusTable({ columns: { values, whole } }: HeldLook, chosen: ImportChoice['words']): Html {
-  const all = html`<p class="alert">This is a list of people who are not subscribed. Each: ${MEANINGS[whole]}.</p>`
-  if (values.length === 0) return whole === 'subscribed' ? html`` : all
-  return html`${whole === 'subscribed' ? '' : all}
+function statusTable(look: HeldLook, chosen: ImportChoice['words']): Html {
+  const { values, whole } = look.columns
+  const each = standingOfAll(look)
+  const all =
+    each === 'subscribed'
+      ? html``
+      : html`<p class="alert">This is a list of people who are not subscribed. Each: ${MEANINGS[each]}.</p>`
+  if (values.length === 0) return all
+  const alone = whole === 'subscribed' && values.every(({ title }) => title === values[0]?.title)
+  return html`${all}
     <h2>Status</h2>
     <p class="soft">Nobody who left is subscribed again.</p>
     ${table(
       'Values of the status',
       ['Value', 'Column', { title: 'Rows', kind: 'figure' }, { title: 'What happens', width: 40 }],
-      values.map((each) => [
-        each.value || html`<span class="soft">no value</span>`,
-        each.title,
-        count(each.rows),
-        meaningField(each, chosen),
+      values.map((one) => [
+        one.value || html`<span class="soft">no value</span>`,
+        one.title,
+        count(one.rows),
+        one.meaning === 'subscribed' && !alone ? NOT_ALONE : meaningField(one, chosen),
       ]),
       '',
     )}`
@@ -270,6 +289,14 @@ async function toColumns(step: ImportStep, errors: Answer['errors'] = []): Promi
 const UNDECIDED = 'Say what each value of the status means.'
 const UNNAMED = 'A new field needs a name.'
 
+/** A list of which more than a tenth is in error is perhaps not understood: its other rows are asked for by name. */
+const importButton = (list: HeldContacts): Html =>
+  tooWrong(list)
+    ? html`${hidden('others', 'yes')}<button class="plain">
+          Import the other ${counted(list.items.length, 'row')}
+        </button>`
+    : html`<button>Import ${counted(list.items.length, 'row')}</button>`
+
 /** The third step, or the second one again when something has to be said there. */
 async function toPreview(step: ImportStep, errors: Answer['errors'] = []): Promise<Response> {
   const { choice, id, upload, visit } = step
@@ -290,7 +317,7 @@ async function toPreview(step: ImportStep, errors: Answer['errors'] = []): Promi
     errors,
     body: html`${previewOf(list, would, choice.from)}
       <div class="row">
-        ${list.items.length === 0 ? '' : form(visit, 'import', html`${carried(step, list.escaped, true)}<button>Import ${counted(list.items.length, 'row')}</button>`, { to: `/audiences/${id}/import`, kind: 'inline', multipart: true })}
+        ${list.items.length === 0 ? '' : form(visit, 'import', html`${carried(step, list.escaped, true)}${importButton(list)}`, { to: `/audiences/${id}/import`, kind: 'inline', multipart: true })}
         ${form(visit, 'columns', html`${carried(step, list.escaped, true)}<button class="plain">Back to the columns</button>`, { to: `/audiences/${id}/import`, kind: 'inline', multipart: true })}
       </div>`,
   })
@@ -301,7 +328,7 @@ async function bring(step: ImportStep): Promise<Response> {
   const list = await contactsApart(upload, wishesOf(choice))
   if (typeof list === 'string') return toColumns(step, refusal(list))
   // Somebody answered an older page: there is nothing to bring in, and the preview says why.
-  if (list.items.length === 0) return toPreview(step)
+  if (list.items.length === 0 || (tooWrong(list) && !choice.others)) return toPreview(step)
   const done = await bringContacts(visit, id, { list, existing: choice.existing })
   return 'errors' in done ? toPreview(step, done.errors) : visit.say(`/audiences/${id}/imports/${done.id}`, done.said)
 }

@@ -137,7 +137,10 @@ function entryOf(record: readonly string[], columns: SuppressionColumns, now: nu
   const expiry = timeOf(cell('expiresat'))
   if (expiry === undefined)
     return { problem: `expires_at says "${forTerminal(cell('expiresat'))}", which is not a time such as ${iso(now)}` }
-  const why = all ?? (silent ? reasonOf(cell('type')) || silent : saidReason(record, cell, standings))
+  const why =
+    all ??
+    timedReason(record, standings) ??
+    (silent ? reasonOf(cell('type')) || silent : saidReason(record, cell, standings))
   if (typeof why === 'object' && why !== null) return why
   if (why === null || (expiry !== null && expiry <= now)) return null
   // Many programs list blocks and soft bounces among the bounces.
@@ -147,6 +150,12 @@ function entryOf(record: readonly string[], columns: SuppressionColumns, now: nu
   if (scope !== '' && scope !== 'all' && scope !== 'marketing')
     return { problem: `scope says "${forTerminal(scope)}", not all or marketing` }
   return { email, reason: why, scope: scope === '' ? scopeOf(why) : scope, expires_at: expiry }
+}
+
+/** The reason of a record with a time at which somebody left: words beside it do not make it doubtful. */
+function timedReason(record: readonly string[], { columns }: Standings): Reason | undefined {
+  const standing = standingIn(record, { whole: 'subscribed', columns: columns.filter(({ filled }) => filled) })
+  return typeof standing === 'object' ? undefined : (reasonFor(standing) ?? undefined)
 }
 
 /** The reason of a record: from the reason column, else from the status columns. */

@@ -46,7 +46,7 @@ export interface LookColumns {
   titles: string[]
   uses: string[]
   values: StatusValue[]
-  /** What the whole list is, by its name or its titles. */
+  /** What the whole list is, by its name. */
   whole: Standing
   /** The program that wrote the list, found by its titles. */
   program?: PresetName

@@ -50,7 +50,7 @@ const BY_TITLE = new Map(FLAGS.flatMap(([meaning, all]) => [...all].map((title) 
 export const REPLIES = titles(`
   status code smtpcode smtpstatus smtpreply smtpresponse statuscode errorcode bouncecode replycode enhancedcode
   enhancedstatuscode dsn dsncode dsnstatus diagnosticcode diagnostic response error reason bouncereason`)
-/** Columns that occur only in lists of removed contacts. */
+/** Columns of the time at which somebody left, as Mailchimp names them: who has none did not leave. */
 const MARKS = new Map<string, Standing>([
   ['unsubtime', 'unsubscribed'],
   ['cleantime', 'bounced'],
@@ -144,14 +144,14 @@ export interface StatusColumn {
   title: string
   /** The meaning of yes and no; missing for a column of words. */
   flag?: { yes: Standing; no?: Standing }
+  /** Whatever stands in it means yes: nobody who left is subscribed because of the form of a time. */
+  filled?: true
 }
 
 export interface Standings {
-  /** The standing of the whole file. */
+  /** The standing of the whole file, by its name. */
   whole: Standing
   columns: StatusColumn[]
-  /** Each row needs a mark in one of the columns; a row without one is an error. */
-  marked: boolean
   /** What words mean that are in no table, in their plain form, as somebody said. */
   words?: ReadonlyMap<string, Standing> | undefined
 }
@@ -176,38 +176,32 @@ export const flagColumn = (index: number, title: string, yes: Standing): StatusC
   index,
   title,
   flag: { yes },
+  ...(isMark(title) ? { filled: true } : {}),
 })
 
 /** A column that the operator declared as a status: the meaning of its title, else a column of words. */
 export function statusColumn(index: number, title: string): StatusColumn {
+  const mark = MARKS.get(plain(title))
+  if (mark) return flagColumn(index, title, mark)
   const flag = BY_TITLE.get(plain(title))
   return flag ? { index, title, flag } : { index, title }
 }
 
 /** The standing columns, from the titles and the name of the file. */
 export function standingsOf(titles: readonly string[], file: string): Standings {
-  const all = titles.map((title, index) => ({ index, title, word: plain(title) }))
-  const columns = all.filter(({ word }) => STATUS.has(word) || BY_TITLE.has(word))
-  const marks = all.filter(({ word }) => MARKS.has(word))
-  const named = FILES.find(([pattern]) => pattern.test(file))?.[1] ?? 'subscribed'
-  const spoken = columns.map(({ index, title }) => statusColumn(index, title))
-  if (marks.length < 2)
-    return {
-      whole: marks.reduce((sum, { word }) => graver(sum, MARKS.get(word)!), named),
-      columns: spoken,
-      marked: false,
-    }
-  const flags = marks.map(({ index, title, word }) => flagColumn(index, title, MARKS.get(word)!))
-  return { whole: named, columns: [...spoken, ...flags], marked: true }
+  const columns = titles.flatMap((title, index) => {
+    const word = plain(title)
+    return STATUS.has(word) || BY_TITLE.has(word) || MARKS.has(word) ? [statusColumn(index, title)] : []
+  })
+  return { whole: FILES.find(([pattern]) => pattern.test(file))?.[1] ?? 'subscribed', columns }
 }
 
-/** Whether a column only shows the kind of the list. */
+/** Whether a column holds the time at which somebody left. It counts, whatever else is said of it. */
 export const isMark = (title: string): boolean => MARKS.has(plain(title))
 
 /** The standing of a record's contact: the most serious one in its columns. */
-export function standingIn(record: readonly string[], { columns, marked, whole, words }: Standings): Standing | Wrong {
+export function standingIn(record: readonly string[], { columns, whole, words }: Standings): Standing | Wrong {
   let standing = whole
-  let said = !marked
   for (const column of columns) {
     const { index, title } = column
     const cell = record[index]!.trim()
@@ -219,17 +213,17 @@ export function standingIn(record: readonly string[], { columns, marked, whole, 
             ? `${forTerminal(title)} is empty, so it is unknown whether they are subscribed`
             : `${forTerminal(title)} says "${forTerminal(cell).slice(0, 60)}", which is not understood`,
       }
-    said ||= one !== 'subscribed'
     standing = graver(standing, one)
   }
-  return said
-    ? standing
-    : { problem: `none of ${columns.map(({ title }) => forTerminal(title)).join(', ')} is filled in` }
+  return standing
 }
 
 /** What the cell of a status column means by itself; undefined: nobody knows. */
-export const meaningOf = (cell: string, { flag }: Pick<StatusColumn, 'flag'>): Standing | undefined =>
-  flag ? flagged(cell.trim(), flag) : standingOf(cell)
+export function meaningOf(cell: string, { filled, flag }: Pick<StatusColumn, 'filled' | 'flag'>): Standing | undefined {
+  const text = cell.trim()
+  if (!flag) return standingOf(text)
+  return filled && text !== '' ? flag.yes : flagged(text, flag)
+}
 
 function flagged(cell: string, { no, yes }: NonNullable<StatusColumn['flag']>): Standing | undefined {
   const flag = flagOf(cell)

@@ -91,13 +91,20 @@ test('Mailchimp: the files of those who unsubscribed, were cleaned, or never ask
   assert.deepEqual(stands(cleaned), ['cid@there.test bounced'])
   const never = await bring('Email Address\ndan@there.test\n', [], 'nonsubscribed_email_audience_export_0a1b.csv')
   assert.deepEqual([never.counts, never.people, never.suppressed], [{ ...none, skipped: 1 }, [], []])
-  // Both put into one file: each row by what it has; one with neither is not understood.
+  // Both put into one file: each row by what it has; who has neither did not leave.
   const both = await bring(
     'Email Address,UNSUB_TIME,CLEAN_TIME\ne@there.test,2024-06-01 10:00:00,\nf@there.test,,2024-06-01 10:00:00\ng@there.test,,\n',
-    ['--force'],
   )
-  assert.deepEqual(stands(both), ['e@there.test unsubscribed', 'f@there.test bounced'])
-  assert.deepEqual(both.counts['errors'], [{ line: 4, reason: 'none of UNSUB_TIME, CLEAN_TIME is filled in' }])
+  assert.deepEqual(stands(both), ['e@there.test unsubscribed', 'f@there.test bounced', 'g@there.test subscribed'])
+  assert.deepEqual(both.counts, { ...none, created: 1, unsubscribed: 1, suppressed: 1 })
+  // Neither "there is no status" nor a time called something else makes them subscribers.
+  for (const map of ['status=', 'status=UNSUB_TIME', 'unsubscribed=UNSUB_TIME', 'since=UNSUB_TIME']) {
+    const mapped = await bring(
+      'Email Address,UNSUB_TIME,CLEAN_TIME\ne@there.test,June 1st,\nf@there.test,,June 1st\ng@there.test,,\n',
+      ['--map', map],
+    )
+    assert.deepEqual(stands(mapped), ['e@there.test unsubscribed', 'f@there.test bounced', 'g@there.test subscribed'])
+  }
 })
 
 test('Brevo: EMAIL_BLACKLIST', async () => {

@@ -300,6 +300,79 @@ test('a list of people who left stays one, whatever its columns are called to be
   assert.match(words(done), /0 added, 1 kept as unsubscribed/)
 })
 
+/** A list as Mailchimp writes it without a status: each row's UNSUB_TIME and CLEAN_TIME. */
+const timed = (titles: string, cells: (n: number) => string, rows: number): string =>
+  `Email Address,Address,${titles}\n${Array.from({ length: rows }, (_, n) => `t${n}@there.test,1 Street,${cells(n)}\n`).join('')}`
+
+test('empty times of leaving are a mixed list: the columns and the preview say the same, row by row', async () => {
+  const id = await kit.audience(await postrider.activeDomain('times.test'))
+  const [gone, none] = ['2024-06-01 10:00:00', '']
+  const csv = timed('UNSUB_TIME,CLEAN_TIME', (n) => `${n < 20 ? gone : none},${n >= 20 && n < 22 ? gone : none}`, 200)
+  const columns = await choose(id, csv)
+  assert.doesNotMatch(words(columns), /people who are not subscribed/)
+  assert.match(words(columns), /no value UNSUB_TIME 180 Subscribed, unless something else says that they left/)
+  assert.match(words(columns), /CLEAN_TIME 2 Bounced: suppressed/)
+  // The street is called "Address" in the file; what an address of mail becomes has a name of its own.
+  assert.match(columns.text, /<option value="email" selected>Email address<\/option>/)
+  assert.match(columns.text, /name="use:1"[^]*?<option value="field:Address" selected>/)
+  const preview = await send(columns, 'check')
+  assert.match(words(preview), /New 178 Updated 0 Kept as left 20 Suppressed 2 /)
+  assert.doesNotMatch(words(preview), /Refused/)
+  assert.match(words(await send(preview, 'import')), /178 added, 20 kept as unsubscribed, 2 suppressed\./)
+})
+
+test('one column of times: by row when some are empty, a list of leavers when none is; whatever stands in it means left', async () => {
+  const id = await kit.audience(await postrider.activeDomain('time.test'))
+  const cells = ['', '2024-06-01 10:00:00', '', 'June 1st', '0', '0000-00-00 00:00:00', ' ']
+  const mixed = await choose(
+    id,
+    timed('UNSUB_TIME', (n) => cells[n] ?? '', cells.length),
+  )
+  assert.doesNotMatch(words(mixed), /people who are not subscribed/)
+  assert.match(words(mixed), /no value UNSUB_TIME 3 Subscribed 2024-06-01 10:00:00 UNSUB_TIME 4 Left/)
+  // Not even a choice of the column as something else makes them subscribers.
+  const preview = await send(mixed, 'check', { 'use:2': 'none' })
+  assert.match(words(preview), /New 3 Updated 0 Kept as left 4 /)
+  const all = await choose(
+    id,
+    timed('UNSUB_TIME', () => '2024-06-01 10:00:00', 30),
+  )
+  assert.match(words(all), /This is a list of people who are not subscribed\. Each: Left: kept as unsubscribed\./)
+  assert.match(words(await send(all, 'check')), /New 0 Updated 0 Kept as left 30 /)
+  // The name of the file says it of all rows, and the times say no more than that.
+  const named = await choose(
+    id,
+    timed('UNSUB_TIME', () => '', 3),
+    'unsubscribed_export.csv',
+  )
+  assert.match(words(named), /This is a list of people who are not subscribed/)
+  assert.match(words(await send(named, 'check')), /New 0 Updated 0 Kept as left 3 /)
+})
+
+test('more than a tenth of the rows in error: nothing is imported before somebody asks for the others', async () => {
+  const id = await audience()
+  const list = (wrong: number): string =>
+    `email\n${Array.from({ length: 20 }, (_, n) => (n < wrong ? `wrong ${n}\n` : `w${n}@there.test\n`)).join('')}`
+  const few = await send(await choose(id, list(2)), 'check')
+  assert.match(words(few), /Import 18 rows/)
+  assert.doesNotMatch(words(few), /more than a tenth/)
+  const many = await send(await choose(id, list(3)), 'check')
+  assert.match(words(many), /3 of the 20 rows are in error, more than a tenth/)
+  assert.match(words(many), /Import the other 17 rows/)
+  // A form that does not ask for the others, such as that of an older page, writes nothing.
+  const stopped = await send(many, 'import', { others: '' })
+  assert.match(words(stopped), /3 of the 20 rows are in error/)
+  assert.deepEqual(await people(id), {})
+  assert.match(words(await send(stopped, 'import')), /17 added\./)
+})
+
+test('the page of an audience tells importing from the history of imports', async () => {
+  const id = await audience()
+  const { text } = await ann.open(`/audiences/${id}`)
+  assert.match(text, /href="\/audiences\/[^"]+\/imports">History of imports</)
+  assert.match((await ann.open(`/audiences/${id}/imports`)).text, /<h1[^>]*>\s*History of imports/)
+})
+
 test('the history says who imported what, as one import of all parts; refused lines are a file', async () => {
   const id = await audience()
   const rows = Array.from({ length: 1200 }, (_, n) => `r${n}@there.test,"=cmd ${n}"`).join('\n')

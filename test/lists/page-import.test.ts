@@ -58,6 +58,9 @@ const LEFT: readonly [title: string, cell: string, file?: string][] = [
   ['Marked as spam', 'true'],
   ['UNSUB_TIME', '2024-06-01 10:00:00'],
   ['CLEAN_TIME', '2024-06-01 10:00:00'],
+  ['UNSUB_TIME', 'June 1st'],
+  ['CLEAN_TIME', '0'],
+  ['UNSUB_TIME,reason', '2024-06-01 10:00:00,too many mails'],
   ['City', 'Bergen', 'unsubscribed_email_audience_export_0a1b.csv'],
   ['City', 'Bergen', 'cleaned_email_audience_export_0a1b.csv'],
   ['City', 'Bergen', 'nonsubscribed_email_audience_export_0a1b.csv'],
@@ -218,6 +221,21 @@ for (const [title, cell, file = 'list.csv'] of LEFT)
     // Who never confirmed that they want mail did not leave: a list of suppressions keeps them away all the same.
     assert.deepEqual(listed.suppressed, suppressed.length > 0 ? suppressed : ['bob@there.test list_import all'])
   })
+
+test('a list with empty times of leaving: console, command and API subscribe only who has none (D71, D127)', async () => {
+  const gone = '2024-06-01 10:00:00'
+  const csv = `email,UNSUB_TIME,CLEAN_TIME\nann@there.test,,\nbob@there.test,${gone},\ncid@there.test,,${gone}\ndan@there.test,${gone},${gone}\n`
+  const { people, suppressed } = await samePeople(csv, 'list.csv')
+  assert.deepEqual(people, [
+    'ann@there.test subscribed',
+    'bob@there.test unsubscribed',
+    'cid@there.test bounced',
+    'dan@there.test bounced',
+  ])
+  assert.deepEqual((await sameSuppressions(csv, 'list.csv')).suppressed, suppressed)
+  const one = await samePeople(`email,UNSUB_TIME\nann@there.test,\nbob@there.test,${gone}\n`, 'list.csv')
+  assert.deepEqual(one.people, ['ann@there.test subscribed', 'bob@there.test unsubscribed'])
+})
 
 test('every word of the table: console, command and API do the same with it (D71, D127)', async () => {
   const rows = STANDINGS.flatMap((standing) =>
