@@ -56,7 +56,7 @@ function question({ audience, campaign }: ShownCampaign, reach: Reachable, check
 }
 
 const blocked = (blocks: readonly Check[]): string =>
-  `${blocks.map(({ words }) => words).join(' ')} Write it before the campaign is sent.`
+  `${blocks.map(({ words }) => words).join(' ')} It has to be written before the campaign is sent.`
 
 interface SendForm {
   errors?: Answer['errors']

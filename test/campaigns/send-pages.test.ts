@@ -161,7 +161,7 @@ describe('review and send', () => {
     ] as const) {
       await kit.patch(id, { ...full, ...attributes })
       const page = await ann.open(`/campaigns/${id}/send`)
-      assert.ok(words(page.text).includes(`${why} Write it before the campaign is sent.`), why)
+      assert.ok(words(page.text).includes(`${why} It has to be written before the campaign is sent.`), why)
       assert.doesNotMatch(page.text, /Send now|Schedule…/)
       // A page that was left open starts nothing either.
       for (const action of ['now', 'later']) {

@@ -905,7 +905,7 @@ describe('campaigns', () => {
     )
     assert.match(odd.text, /line 5: &quot;wrong&quot; is not an email address/)
     assert.match(odd.text, /line 6: has 4 columns, the first line has 3/)
-    assert.match(odd.text, /Import 1 row</)
+    assert.match(odd.text, /Import the other 1 row\s*</)
     assert.match(
       (await upload('email\n"a"b@there.test\n')).text,
       /The file cannot be read as CSV: on line 2 its quotes/,
