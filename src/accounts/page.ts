@@ -4,7 +4,7 @@ import { passkeysOf, passkeysWork, removePasskey } from '../identity/passkeys.ts
 import { browserName } from '../identity/browser-name.ts'
 import { FRESH } from '../identity/own-proof.ts'
 import { newRecoveryCodes, recoveryCodesLeft } from '../identity/recovery-codes.ts'
-import { newFactor, turnOff, turnOn, uriOf } from '../identity/second-factor.ts'
+import { OfferedKeys, turnOff, turnOn, uriOf } from '../identity/second-factor.ts'
 import { proofField, refusal } from './proof-fields.ts'
 import { roleInWords } from './roles.ts'
 import { qrCode } from './qr.ts'
@@ -20,8 +20,15 @@ import { iso } from '../base/clock.ts'
 
 const said = (name: string, detail: string): Answer['errors'] => [{ code: 'invalid', field: name, detail }]
 
+interface AccountDeps extends ApiDeps {
+  offered: OfferedKeys
+}
+
 /** `signedInAgain` opens a session after all others have ended. */
-export const accountPlace = (deps: ApiDeps, signedInAgain: (visit: Visit) => Promise<void>): Place => ({
+export const accountPlace = (api: ApiDeps, signedInAgain: (visit: Visit) => Promise<void>): Place =>
+  placeOf({ ...api, offered: new OfferedKeys(api.clock) }, signedInAgain)
+
+const placeOf = (deps: AccountDeps, signedInAgain: (visit: Visit) => Promise<void>): Place => ({
   path: '/account',
   show: (visit) => show(deps, visit),
   async act(visit, given) {
@@ -62,20 +69,24 @@ export const accountPlace = (deps: ApiDeps, signedInAgain: (visit: Visit) => Pro
   },
 })
 
+const WRONG_CODE = 'The code is wrong. Look at the app again; a code lasts 30 seconds.'
+const NO_CODE = 'The code is missing. Type the six digits that the app shows.'
+
 /** Turns the second factor on. Replacing one takes a proof, and so does adding one long after the sign-in. */
-async function changeFactor(deps: ApiDeps, visit: Visit, given: Form): Promise<Response> {
+async function changeFactor(deps: AccountDeps, visit: Visit, given: Form): Promise<Response> {
   const { user } = visit.person
   const secret = given.get('secret')
   const refused = await refusal(deps, visit, given, user.sealed_totp === null)
   if (refused !== undefined) return show(deps, visit, said('old-factor', refused), secret)
-  const codes = await turnOn(deps, user, secret, given.get('code'))
-  return codes
-    ? visit.leadToSecret('/account', codes.join(' '))
-    : show(deps, visit, said('code', 'The code is wrong. Look at the app again; a code lasts 30 seconds.'), secret)
+  const code = given.get('code').trim()
+  const codes = code === '' ? undefined : await turnOn(deps, user, secret, code)
+  if (!codes) return show(deps, visit, said('code', code === '' ? NO_CODE : WRONG_CODE), secret)
+  deps.offered.forget(visit.person.session.id)
+  return visit.leadToSecret('/account', codes.join(' '))
 }
 
 async function changePassword(
-  deps: ApiDeps,
+  deps: AccountDeps,
   visit: Visit,
   given: Form,
   signedInAgain: (visit: Visit) => Promise<void>,
@@ -90,7 +101,12 @@ async function changePassword(
   return lead(visit, '/account', 'password')
 }
 
-async function show(deps: ApiDeps, visit: Visit, errors: Answer['errors'] = [], secret?: string): Promise<Response> {
+async function show(
+  deps: AccountDeps,
+  visit: Visit,
+  errors: Answer['errors'] = [],
+  secret?: string,
+): Promise<Response> {
   const { user } = visit.person
   return page(visit, {
     title: 'Your account',
@@ -249,20 +265,21 @@ const endButton = (visit: Visit, id: string): Html =>
     kind: 'inline',
   })
 
-function factorForm(deps: ApiDeps, visit: Visit, errors: Answer['errors'], secret?: string): Html {
-  const { email } = visit.person.user
-  const made = secret === undefined ? newFactor({ email }) : { secret, uri: '' }
+function factorForm(deps: AccountDeps, visit: Visit, errors: Answer['errors'], secret?: string): Html {
+  const { session, user } = visit.person
+  const key = secret ?? deps.offered.of(session.id)
+  const uri = uriOf(key, user.email)
   return form(
     visit,
     'factor',
     html`<p>Scan this with an authenticator app, or type the key, then type the code that it shows.</p>
-      ${qrCode(made.uri || uriOf(made.secret, email), 'The key as a QR code')}
+      ${qrCode(uri, 'The key as a QR code')}
       <p>
-        <code class="secret" id="totp">${made.secret}</code>
+        <code class="secret" id="totp">${key}</code>
         <button class="plain" type="button" data-copy="totp">Copy</button>
       </p>
-      ${made.uri === '' ? '' : html`<p><a href="${made.uri}">Open it in an app of this device</a></p>`}
-      <input type="hidden" name="secret" value="${made.secret}" />
+      <p><a href="${uri}">Open it in an app of this device</a></p>
+      <input type="hidden" name="secret" value="${key}" />
       ${isFresh(deps, visit) && faultIn(errors)('old-factor') === undefined ? '' : proofField(visit, 'old-factor', faultIn(errors)('old-factor'))}
       ${field({ name: 'code', label: 'Code', autocomplete: 'one-time-code', digits: true, error: faultIn(errors)('code') })}<button
         class="plain"

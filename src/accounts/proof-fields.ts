@@ -13,14 +13,16 @@ interface CodeFields {
   id?: string
   label: string
   error?: string | undefined
+  /** An error of the recovery code: its field stays open. */
+  recoveryError?: string | undefined
 }
 
 /** A field for the six digits, which phones type by a pad of digits, and one for a recovery code, which has letters. */
-export const codeFields = ({ error, id, label, name }: CodeFields): Html =>
+export const codeFields = ({ error, id, label, name, recoveryError }: CodeFields): Html =>
   html`${field({ name, label, error, autocomplete: 'one-time-code', digits: true, ...(id === undefined ? {} : { id }) })}
-    <details>
+    <details ${recoveryError === undefined ? '' : html`open`}>
       <summary>Without your device</summary>
-      ${field({ name: 'recovery', id: `${id ?? name}-recovery`, label: 'One of your recovery codes', autocomplete: 'off' })}
+      ${field({ name: 'recovery', id: `${id ?? name}-recovery`, label: 'One of your recovery codes', autocomplete: 'off', error: recoveryError })}
     </details>`
 
 /** The field for the proof of who the person is; an error stands here when no field can bear it. */

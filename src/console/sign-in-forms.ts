@@ -89,13 +89,15 @@ export interface CodeForm {
   step: string
   held: string
   said?: string
+  /** What is wrong with one of the two codes. */
+  wrong?: { field: 'code' | 'recovery'; words: string }
   status?: ContentfulStatusCode
 }
 
 export function codePage(
   context: Context,
   people: People,
-  { held, next, said, status = 200, step }: CodeForm,
+  { held, next, said, status = 200, step, wrong }: CodeForm,
 ): Response | Promise<Response> {
   return plainPage(context, {
     title: 'One more step',
@@ -113,7 +115,11 @@ export function codePage(
           name="step"
           value="${step}"
         />${held === '' ? '' : html`<input type="hidden" name="held" value="${held}" />`}
-        ${codeFields({ name: 'code', label: 'The six digits that your authenticator app shows' })}
+        ${codeFields({
+          name: 'code',
+          label: 'The six digits that your authenticator app shows',
+          [wrong?.field === 'recovery' ? 'recoveryError' : 'error']: wrong?.words,
+        })}
         <button name="action" value="code">Continue</button>
       </form>`,
   })

@@ -144,12 +144,18 @@ async function signInByCode(
   const step = form.get('step') ?? ''
   const user = people.userOfStep(step)
   if (!user) return signInPage(context, people, next, { said: 'That took too long. Begin again.', held })
+  const [code, recovery] = ['code', 'recovery'].map((name) => (form.get(name) ?? '').trim()) as [string, string]
+  const field = code === '' && recovery !== '' ? 'recovery' : 'code'
+  if (code === '' && recovery === '') {
+    const words = 'The code is missing.'
+    return codePage(context, people, { next, step, held, wrong: { field, words }, status: 422 })
+  }
   const result = await deps.signIns.tryCode(user, clientOf(shared, context), () =>
-    useCode(deps, user, form.get('code') || (form.get('recovery') ?? '')),
+    useCode(deps, user, code || recovery),
   )
   if (result !== 'wrong' && 'user' in result) return afterwards(people, context, user, next, held)
-  const { status, text } = noticeOf(context, result, 'The code', '')
-  return codePage(context, people, { next, step, held, said: text, status })
+  const { status, text } = noticeOf(context, result, field === 'code' ? 'The code' : 'The recovery code', '')
+  return codePage(context, people, { next, step, held, wrong: { field, words: text }, status })
 }
 
 /** Signs in. When a form was interrupted, the page shows one button that sends it again. */

@@ -30,6 +30,7 @@ export async function refusedProof(
   const isFresh = clock.now() - session.created_at < FRESH
   if (kind === 'fresh') return isFresh ? undefined : 'Sign out, sign in again, and make the change within ten minutes.'
   if (fresh && isFresh && given === '') return undefined
+  if (given === '') return kind === 'password' ? 'Your present password is missing.' : 'The code is missing.'
   const result =
     kind === 'password'
       ? await signIns.try(user.email, given, client)

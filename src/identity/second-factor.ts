@@ -1,7 +1,7 @@
 // The second factor: codes of six digits that change every 30 seconds (RFC 6238), as authenticator apps make them. The
 // key is encrypted under the instance key. A code is valid once, and may be one step early or late.
 import { Secret, TOTP } from 'otpauth'
-import { SECOND, type Clock } from '../base/clock.ts'
+import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
@@ -11,6 +11,8 @@ import type { User } from './users.ts'
 const PERIOD = 30
 const DIGITS = 6
 const KEY_BYTES = 20
+const OFFERED = 10 * MINUTE
+const MOST_OFFERED = 1000
 
 export interface FactorDeps {
   store: Store
@@ -26,10 +28,34 @@ const totpOf = (secret: string, email = ''): TOTP =>
 /** A key as the URI that authenticator apps read. */
 export const uriOf = (secret: string, email: string): string => totpOf(secret, email).toString()
 
-/** A new key: in base32 for typing, and as the URI for a QR code. It is not stored yet. */
-export function newFactor({ email }: Pick<User, 'email'>): { secret: string; uri: string } {
-  const secret = new Secret({ size: KEY_BYTES }).base32
-  return { secret, uri: uriOf(secret, email) }
+/**
+ * New keys that are offered and not stored yet, in base32. A session sees the same one until it is turned on or ten
+ * minutes have passed: a reload of the page must not replace a key that was scanned already.
+ */
+export class OfferedKeys {
+  readonly #clock: Pick<Clock, 'now'>
+  /** By the ids of sessions, in the order of their end. */
+  readonly #offered = new Map<string, { secret: string; until: number }>()
+
+  constructor(clock: Pick<Clock, 'now'>) {
+    this.#clock = clock
+  }
+
+  of(session: string): string {
+    const now = this.#clock.now()
+    for (const [each, { until }] of this.#offered) if (until <= now) this.#offered.delete(each)
+    const known = this.#offered.get(session)
+    if (known) return known.secret
+    const [oldest] = this.#offered.keys()
+    if (oldest !== undefined && this.#offered.size >= MOST_OFFERED) this.#offered.delete(oldest)
+    const secret = new Secret({ size: KEY_BYTES }).base32
+    this.#offered.set(session, { secret, until: now + OFFERED })
+    return secret
+  }
+
+  forget(session: string): void {
+    this.#offered.delete(session)
+  }
 }
 
 /** The time step of a code; undefined when the code is wrong for now, or its step is not later than `after`. */

@@ -123,7 +123,7 @@ describe('a change of a way to sign in takes a proof that a session alone is not
     const replaced = { secret: mine, code: codeOf(mine) }
     const refused = await guest.send(account, 'factor', replaced)
     assert.equal(refused.status, 422)
-    assert.match(refused.text, /password is wrong/)
+    assert.match(refused.text, /present password is missing/)
     postrider.clock.leap(MINUTE)
     const again = new Guest(postrider)
     const step = await again.signIn((await somebody()).user.email, PASSWORD)

@@ -70,8 +70,28 @@ test('new codes take a proof, and end the ones before', async () => {
   codes = fresh
 })
 
+test('a wrong recovery code stays open with its message; an empty code is missing, not wrong', async () => {
+  postrider.clock.advance(30 * 60_000)
+  const guest = new Guest(postrider)
+  const step = await guest.signIn(postrider.user.email, PASSWORD)
+  assert.doesNotMatch(step.text, /<details open>/)
+  const wrong = await guest.send(step, 'code', { recovery: 'aaaaa-aaaaa' })
+  assert.match(wrong.text, /<details open>[^]*id="code-recovery-error">The recovery code is wrong\./)
+  const empty = await guest.send(wrong, 'code', {})
+  assert.equal(empty.status, 422)
+  assert.match(empty.text, /id="code-error">The code is missing\./)
+})
+
 test('without a second factor there are no codes', async () => {
-  await ann.send(await ann.open('/account'), 'no-factor', { old: PASSWORD })
+  const off = await ann.send(await ann.open('/account'), 'no-factor', { old: PASSWORD })
+  const keyIn = ({ text }: { text: string }) => /name="secret" value="([A-Z2-7]+)"/.exec(text)?.[1]
+  assert.notEqual(keyIn(off), secret, 'a key that was turned on is not offered again')
+  assert.equal(keyIn(await ann.open('/account')), keyIn(off), 'a reload keeps a key that may be scanned already')
+  const empty = await ann.send(off, 'factor', { code: ' ', old: PASSWORD })
+  assert.match(empty.text, /The code is missing\./)
+  assert.equal(keyIn(empty), keyIn(off))
+  postrider.clock.advance(10 * 60_000)
+  assert.notEqual(keyIn(await ann.open('/account')), keyIn(off), 'after ten minutes it is another')
   const { store } = postrider.appliance.deps
   assert.equal(store.all(raw('select mac from recovery_codes', [])).length, 0)
 })
