@@ -121,6 +121,6 @@ export async function campaignPage(
             tabsOf(campaign).map(([each, path]) => ({ to: `${here}${path}`, name: each, here: each === tab })),
           )
     }
-    ${live(visit, html`${standingLine(shown)} ${lively}`)} ${body}`,
+    ${live(visit, html`${standingLine(shown)} ${lively}`, { actions: true })} ${body}`,
   })
 }

@@ -110,13 +110,25 @@ function starts(
   </div>`
 }
 
+/** Why a campaign is not started: another tab or person was first. */
+function alreadyOf({ now, zone }: Visit, campaign: ShownCampaign['campaign']): string {
+  const { started_at: started, status } = campaign.attributes
+  if (!started) return `It is ${status}: nothing was started.`
+  const [at, today] = [momentIn(zone, Date.parse(started), now()), momentIn(zone, now(), now())]
+  const [day, time] = [at.slice(0, -6), at.slice(-5)]
+  return `It was started already ${day === today.slice(0, -6) ? '' : `on ${day} `}at ${time}.`
+}
+
 async function showSend(visit: Visit, { errors = [], typed }: SendForm = {}): Promise<Response> {
   const shown = await shownOf(visit)
   const { campaign } = shown
   const { id } = campaign
   const status = text(campaign, 'status')
   // What has begun has a report, and nothing to start.
-  if (status !== 'draft' && status !== 'scheduled') return visit.context.redirect(`/campaigns/${id}`, 303)
+  if (status !== 'draft' && status !== 'scheduled')
+    return typed === undefined
+      ? visit.context.redirect(`/campaigns/${id}`, 303)
+      : visit.say(`/campaigns/${id}`, alreadyOf(visit, campaign))
   const [reach, checks, slow] = await Promise.all([
     reachOfCampaign(visit, id),
     checksOf(visit, campaign, shown.domain),

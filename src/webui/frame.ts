@@ -245,7 +245,7 @@ export async function page(
                 <h1>${title}</h1>
                 ${about === undefined ? '' : html`<p class="soft">${about}</p>`}
               </div>
-              ${actions === undefined || actions === '' ? '' : html`<div class="do">${actions}</div>`}
+              ${actions === undefined || actions === '' ? '' : html`<div class="do" id="do">${actions}</div>`}
             </header>
             ${done === undefined || done === '' || errors.length > 0 ? '' : html`<p class="toast" role="status">${done}</p>`}
             ${refusals(errors, labels)} ${body}

@@ -307,13 +307,14 @@ export const facts = (rows: readonly (readonly [name: string, value: Cell])[]): 
   </dl>`
 
 /** A part of a page that is updated after events. */
-export const live = (visit: Visit, body: Cell): Html => {
+export const live = (visit: Visit, body: Cell, { actions = false } = {}): Html => {
   const { pathname, search: query } = new URL(visit.context.req.url)
   return html`<div
     id="live"
     hx-get="${pathname}${query}"
     hx-trigger="changed from:body"
     hx-select="#live"
+    ${actions ? html`hx-select-oob="#do"` : ''}
     hx-swap="outerHTML"
     hx-disinherit="*"
   >

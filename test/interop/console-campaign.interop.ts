@@ -132,6 +132,8 @@ withPrograms('a newsletter in Chromium', [...absent, ...(existsSync(BUILT) ? [] 
       async () => (await browser.run('return document.querySelector("#live .badge")?.textContent.trim()')) === 'sent',
       'the end',
     )
+    // What can be done follows the state without a reload.
+    assert.equal(await browser.run('return document.querySelector("#do").innerText.trim()'), 'Copy as a draft')
     await says(/Delivered\s*294\s*99\.0%/)
   })
 
