@@ -12,7 +12,8 @@ export interface ReachedAt {
 }
 
 interface TokenInUse extends ReachedAt {
-  token: string
+  /** Undefined once it was shown: only its hash is stored. */
+  token: string | undefined
   /** An address of a domain that may send. */
   from: string
   to: string
@@ -29,6 +30,7 @@ const copied = (id: string, value: string): Html =>
 
 /** Any user name will do; this one says whose token it is. */
 const USER = 'postrider'
+const SHOWN = 'The token was shown once.'
 
 function smtp(connection: TokenInUse): Html {
   const { ports, token } = connection
@@ -56,7 +58,7 @@ function smtp(connection: TokenInUse): Html {
     </div>
     <div>
       <dt>Password</dt>
-      <dd>${copied('smtp-password', token)}</dd>
+      <dd>${token === undefined ? html`<span class="soft">${SHOWN}</span>` : copied('smtp-password', token)}</dd>
     </div>
     <div>
       <dt>Sender</dt>
@@ -87,7 +89,7 @@ function wordPress(connection: TokenInUse): Html {
       ['SMTP Port', String(port ?? connection.ports.starttls[0] ?? '')],
       ['Authentication', 'on'],
       ['SMTP Username', USER],
-      ['SMTP Password', connection.token],
+      ['SMTP Password', connection.token ?? SHOWN],
     ])}`
 }
 
@@ -101,12 +103,14 @@ function nextcloud(connection: TokenInUse): Html {
       ['From address', `${name} @ ${domain}`],
       ['Server address', `${hostOf(connection)} : ${port ?? connection.ports.starttls[0] ?? ''}`],
       ['Authentication', 'required'],
-      ['Credentials', `${USER} / ${connection.token}`],
+      ['Credentials', `${USER} / ${connection.token ?? 'the token'}`],
     ])}`
 }
 
+type Program = readonly [language: string, code: string]
+
 /** One request that sends a mail, in several languages. */
-function samples({ config, from, to, token }: TokenInUse): (readonly [language: string, code: string])[] {
+function samples({ config, from, to, token = 'YOUR_TOKEN' }: TokenInUse): Program[] {
   const url = `${config.http.public_url}/api/v1/outbound-emails`
   const document = {
     data: { type: 'outbound-emails', attributes: { from, to, subject: 'Hello', html: '<p>It works.</p>' } },

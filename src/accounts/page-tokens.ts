@@ -70,7 +70,7 @@ async function show(visit: Visit, reached: ReachedAt, errors: Answer['errors'] =
   const [answer, programs, domains] = await Promise.all([
     visit.get(tokens, `/personal-access-tokens?${pageOf(visit)}`),
     visit.get(grants, '/grants'),
-    secret === undefined ? [] : visit.names('/domains?filter%5Bstatus%5D=active'),
+    made === '' ? [] : visit.names('/domains?filter%5Bstatus%5D=active'),
   ])
   const [first] = domains
   const fresh = answer.many.find(({ id }) => id === made)
@@ -80,12 +80,8 @@ async function show(visit: Visit, reached: ReachedAt, errors: Answer['errors'] =
     actions: NEW,
     errors,
     done: done(visit),
-    body: html`${
-        secret === undefined
-          ? ''
-          : html`${secretShown('the new token', secret)}
-            ${connectPanel({ ...reached, token: secret, from: `hello@${first?.[1] ?? 'example.org'}`, to: visit.person.user.email })}`
-      }
+    body: html`${secret === undefined ? '' : secretShown('the new token', secret)}
+      ${fresh ? connectPanel({ ...reached, token: secret, from: `hello@${first?.[1] ?? 'example.org'}`, to: visit.person.user.email }) : ''}
       ${fresh ? waiting(visit, fresh.attributes.last_used_at) : ''} ${tokensTable(visit, answer.many)}
       ${pager(visit, answer)}
       <h2>Connected programs</h2>

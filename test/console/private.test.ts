@@ -2,6 +2,7 @@
 // webhooks, held mail and ports.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { createTransport } from 'nodemailer'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { Guest } from '../kit/guest.ts'
@@ -300,4 +301,33 @@ test('a new token comes with what a program needs: the real host and ports, sett
   const again = await ann.open(made.path)
   assert.doesNotMatch(again.text, new RegExp(token!))
   assert.match(again.text, /The token works/)
+  // What is not a secret stays: host, port, user.
+  assert.match(again.text, new RegExp(`id="smtp-tls">${submissions[0]!.port}<`))
+  assert.match(again.text, /id="smtp-user">postrider</)
+  assert.match(again.text, /The token was shown once\./)
+})
+
+test('the first mail by SMTP with a new token is seen on its page', async () => {
+  const made = await ann.send(await ann.open('/tokens/new'), 'make', {
+    name: 'smtp',
+    duration: '1_month',
+    preset: 'send',
+  })
+  const [, token] = /id="secret">(pr_\w+)</.exec(made.text)!
+  assert.match(made.text, /Waiting for the first request/)
+  const stream = await follow(ann)
+  const program = createTransport({
+    host: '127.0.0.1',
+    port: postrider.appliance.submissions[0]!.port,
+    secure: true,
+    auth: { user: 'postrider', pass: token! },
+    tls: { rejectUnauthorized: false },
+  })
+  await program.sendMail({ from: 'ann@here.test', to: 'first@there.test', subject: 'First', text: 'x' })
+  program.close()
+  const reader = stream.body!.getReader()
+  const text = new TextDecoder()
+  for (let heard = ''; !heard.includes('event: changed');) heard += text.decode((await reader.read()).value)
+  await reader.cancel()
+  assert.match((await ann.open(made.path)).text, /The token works/)
 })
