@@ -180,7 +180,8 @@ async function show(deps: Pick<ApiDeps, 'store'>, visit: Visit, errors: Answer['
     actions: periods(visit, period),
     body: live(
       visit,
-      html`${steps}
+      html`${visit.reading ? html`<div class="alert">You look at the account of <strong>${visit.account.email}</strong>.</div>` : ''}
+        ${steps}
         <section class="tiles" aria-label="Figures">${tiles(visit, stats, period)}</section>
         ${quiet ? html`<div class="empty">No mail in this time.</div>` : chart(visit, period, series)} ${open}
         ${newest(latest.many)}`,

@@ -1030,6 +1030,7 @@ describe('the rest', () => {
     await dora.signIn(email, PASSWORD)
     const id = await post()
     assert.equal((await dora.open(`/mail/${id}`)).status, 200)
+    assert.match((await dora.open('/')).text, new RegExp(`You look at the account of <strong>${postrider.user.email}`))
     const tokens = (await dora.open('/tokens')).text
     assert.doesNotMatch(tokens, /New token|No token yet/)
     assert.match(tokens, /shown to its owner/)
