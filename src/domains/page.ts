@@ -90,8 +90,8 @@ const list: Place = {
   },
 }
 
-const added = (visit: Visit, name: string): Response =>
-  visit.say(`/domains/${name}`, `${name} is added. Publish the records below; this page finds them.`)
+/** What is to do next depends on DNS, which may have the records already: the page's live line says it. */
+const added = (visit: Visit, name: string): Response => visit.say(`/domains/${name}`, `${name} is added.`)
 
 async function domainNamed(visit: Visit): Promise<DomainResource> {
   const name = visit.context.req.param('name')!
