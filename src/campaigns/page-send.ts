@@ -56,7 +56,7 @@ function question({ audience, campaign }: ShownCampaign, reach: Reachable, check
 }
 
 const blocked = (blocks: readonly Check[]): string =>
-  `${blocks.map(({ words }) => words).join(' ')} It has to be written before the campaign is sent.`
+  `${blocks.map(({ words }) => words).join(' ')} The campaign cannot be sent like this.`
 
 interface SendForm {
   errors?: Answer['errors']
@@ -110,25 +110,13 @@ function starts(
   </div>`
 }
 
-/** Why a campaign is not started: another tab or person was first. */
-function alreadyOf({ now, zone }: Visit, campaign: ShownCampaign['campaign']): string {
-  const { started_at: started, status } = campaign.attributes
-  if (!started) return `It is ${status}: nothing was started.`
-  const [at, today] = [momentIn(zone, Date.parse(started), now()), momentIn(zone, now(), now())]
-  const [day, time] = [at.slice(0, -6), at.slice(-5)]
-  return `It was started already ${day === today.slice(0, -6) ? '' : `on ${day} `}at ${time}.`
-}
-
 async function showSend(visit: Visit, { errors = [], typed }: SendForm = {}): Promise<Response> {
   const shown = await shownOf(visit)
   const { campaign } = shown
   const { id } = campaign
   const status = text(campaign, 'status')
   // What has begun has a report, and nothing to start.
-  if (status !== 'draft' && status !== 'scheduled')
-    return typed === undefined
-      ? visit.context.redirect(`/campaigns/${id}`, 303)
-      : visit.say(`/campaigns/${id}`, alreadyOf(visit, campaign))
+  if (status !== 'draft' && status !== 'scheduled') return visit.context.redirect(`/campaigns/${id}`, 303)
   const [reach, checks, slow] = await Promise.all([
     reachOfCampaign(visit, id),
     checksOf(visit, campaign, shown.domain),
