@@ -163,6 +163,17 @@ withPrograms('every page in Chromium', missing, () => {
     assert.deepEqual(forgotten, [])
   })
 
+  test('the bar and the page end at one line, however wide the screen is; the log is not on the page of the server', async () => {
+    await browser.emulate('light', 1920)
+    await browser.open(`${server.url}/server`)
+    const [bar, page, height]: number[] = await browser.run(
+      `const right = (selector) => document.querySelector(selector).getBoundingClientRect().right
+       return [right('.avatar'), right('main > .head'), document.documentElement.scrollHeight]`,
+    )
+    assert.ok(Math.abs(bar! - page!) <= 1, `${bar} and ${page}`)
+    assert.ok(height! < 4000, `${height} pixels`)
+  })
+
   for (const [at, [scheme, width]] of LOOKS.entries())
     test(`axe-core finds nothing on any page, ${scheme}, ${width} wide; nothing scrolls sideways`, async () => {
       await browser.emulate(scheme, width)

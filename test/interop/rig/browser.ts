@@ -35,6 +35,14 @@ const WIDE = `document.querySelectorAll('.record').forEach((each) => (each.open 
   return ['html', 'body', 'main'].map((each) => document.querySelector(each))
     .filter((each) => each.scrollWidth > clientWidth).map((each) => each.localName + ' ' + each.scrollWidth)`
 
+/** Buttons with less than 4 pixels between them, but for those of one control. */
+const TOUCHING = `const boxes = [...document.querySelectorAll('main :is(button, .button)')]
+  .filter((each) => each.checkVisibility() && !each.closest('.segments, .toolbar, .panes, dialog, [popover], .code, .gallery'))
+  .map((each) => [each.textContent.trim(), each.getBoundingClientRect()])
+  return boxes.flatMap(([a, x], at) => boxes.slice(at + 1).filter(([, y]) =>
+    x.left < y.right + 4 && y.left < x.right + 4 && x.top < y.bottom + 4 && y.top < x.bottom + 4)
+    .map(([b]) => a + ' | ' + b))`
+
 export type Browser = Awaited<ReturnType<typeof startBrowser>>
 
 export async function startBrowser() {
@@ -133,7 +141,6 @@ export async function startBrowser() {
       await cdp('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] })
       await cdp('Emulation.setDeviceMetricsOverride', { width, height: 720, deviceScaleFactor: 2, mobile: width < 500 })
       assert.deepEqual(await run(WIDE), [], `${name} scrolls sideways`)
-      assert.deepEqual(await run(CUT), [], `${name}: tables wider than their frames`)
       const { height, width: wide } = await run(
         'return document.querySelector("button").getBoundingClientRect().toJSON()',
       )
@@ -147,6 +154,7 @@ export async function startBrowser() {
       assert.deepEqual(await ask('POST', `${session}/execute/async`, { script: FAULTS, args: [] }), [], name)
       assert.deepEqual(await run(WIDE), [], `${name} scrolls sideways`)
       assert.deepEqual(await run(CUT), [], `${name}: tables wider than their frames`)
+      assert.deepEqual(await run(TOUCHING), [], `${name}: buttons that touch`)
       await shoot(name.replaceAll(/[^a-z0-9]+/gi, '-').slice(0, 100))
     },
 
