@@ -7,6 +7,7 @@ import { icon } from '../webui/icons.ts'
 import { count, percent, type Html } from '../webui/widgets.ts'
 import { number, objects, text, type Thing, type Visit } from '../webui/visit.ts'
 import { webhooks } from '../webhooks/api.ts'
+import { isFailing } from '../webhooks/page.ts'
 import type { Known } from './first-steps.ts'
 
 type Stats = Thing<typeof statistics>
@@ -51,8 +52,8 @@ const domainsThatWait = (senders: Known['senders']): NeedsPerson[] =>
 
 const failingWebhooks = (endpoints: readonly Thing<typeof webhooks>[]): NeedsPerson[] =>
   endpoints.flatMap((webhook) => {
+    if (!isFailing(webhook)) return []
     const off = text(webhook, 'status') === 'disabled'
-    if (!off && (text(webhook, 'status') !== 'active' || number(webhook, 'consecutive_failures') === 0)) return []
     const last = text(webhook, 'last_failure')
     const what = html`The webhook
       <b>${text(webhook, 'name')}</b> ${off ? 'is disabled' : 'is failing'}${last === '' ? '.' : `: ${last}`}`
