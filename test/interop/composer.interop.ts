@@ -2,51 +2,22 @@
 // tags by small forms in the page; hostile text pasted; a lost connection, an ended session and a second editor lose
 // nothing. The browser has nothing to complain of, and axe-core finds nothing.
 import assert from 'node:assert/strict'
-import { spawn, type ChildProcess } from 'node:child_process'
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { newPicture } from '../images/pictures.ts'
 import { until } from '../kit/until.ts'
-import { absent, LOOKS, startBrowser, type Browser } from './rig/browser.ts'
+import { LOOKS, startBrowser, type Browser } from './rig/browser.ts'
+import { missing, startBuiltConsole, type BuiltConsole } from './rig/console.ts'
 import { withPrograms } from './rig/need.ts'
 
-const ROOT = join(import.meta.dirname, '../..')
-const BUILT = join(ROOT, 'dist/postrider')
-const MEDIA = 'application/vnd.api+json'
-
-withPrograms('the composer in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUILT])], () => {
-  let server: ChildProcess
-  let shown: { url: string; api: string; token: string; console: string }
+withPrograms('the composer in Chromium', missing, () => {
+  let server: BuiltConsole
   let browser: Browser
   const ids = { readers: '', shops: '', draft: '' }
 
-  async function api(
-    method: string,
-    path: string,
-    type?: string,
-    attributes: object = {},
-    more: object = {},
-    // oxlint-disable-next-line typescript/no-explicit-any
-  ): Promise<any> {
-    const response = await fetch(shown.api + path, {
-      method,
-      headers: { authorization: `Bearer ${shown.token}`, ...(type === undefined ? {} : { 'content-type': MEDIA }) },
-      ...(type === undefined ? {} : { body: JSON.stringify({ data: { type, attributes, ...more } }) }),
-    })
-    const body = (await response.json()) as { data: unknown }
-    // Waiting for what is stored asks often: the limit of requests says when it may ask again.
-    if (response.status === 429) {
-      await new Promise((resolve) => setTimeout(resolve, 1000 * Number(response.headers.get('retry-after') ?? 1)))
-      return api(method, path, type, attributes, more)
-    }
-    assert.ok(response.ok, `${method} ${path}: ${JSON.stringify(body)}`)
-    return body.data
-  }
   const stored = async (): Promise<{ body_html: string; subject: string }> =>
-    (await api('GET', `/campaigns/${ids.draft}`)).attributes
+    (await server.api('GET', `/campaigns/${ids.draft}`)).attributes
   const open = async (): Promise<void> => {
-    await browser.open(`${shown.url}/campaigns/${ids.draft}/edit`)
+    await browser.open(`${server.url}/campaigns/${ids.draft}/edit`)
     await browser.run(
       `for (const name of ['prompt', 'confirm', 'alert']) window[name] = () => { window.native = name; return null }`,
     )
@@ -85,22 +56,13 @@ withPrograms('the composer in Chromium', [...absent, ...(existsSync(BUILT) ? [] 
   const faults = (): Promise<string[]> => browser.complaints()
 
   before(async () => {
-    server = spawn(BUILT, ['--json', 'dev', '--http', 'localhost:0', '--smtp', '127.0.0.1:0'], {
-      stdio: ['ignore', 'pipe', 'ignore'],
-    })
-    shown = await new Promise((resolve) => {
-      let said = ''
-      server.stdout!.on('data', (chunk: Buffer) => {
-        said += chunk.toString()
-        if (said.trimEnd().endsWith('}')) resolve(JSON.parse(said) as typeof shown)
-      })
-    })
+    server = await startBuiltConsole()
     browser = await startBrowser()
-    const [domain] = await api('GET', '/domains')
+    const [domain] = await server.api('GET', '/domains')
     const relationships = { domain: { data: { type: 'domains', id: domain.id } } }
     const list = async (name: string, contacts: object[]): Promise<string> => {
-      const { id } = await api('POST', '/audiences', 'audiences', { name }, { relationships })
-      await api('POST', `/audiences/${id}/contacts/import`, 'contacts', { contacts })
+      const { id } = await server.api('POST', '/audiences', 'audiences', { name }, { relationships })
+      await server.api('POST', `/audiences/${id}/contacts/import`, 'contacts', { contacts })
       return id
     }
     ids.readers = await list('Readers', [
@@ -108,18 +70,16 @@ withPrograms('the composer in Chromium', [...absent, ...(existsSync(BUILT) ? [] 
       { email: 'ada@there.example', name: 'Ada' },
     ])
     ids.shops = await list('Shops', [{ email: 'shop@there.example', name: 'Shop', custom_fields: { shelf: '7' } }])
-    await browser.open(shown.console)
+    await browser.open(server.console)
   })
   after(async () => {
     await browser?.stop()
-    const ended = new Promise((resolve) => server.once('exit', resolve))
-    server.kill('SIGTERM')
-    await ended
+    await server?.stop()
   })
 
   test('a campaign begins with a design, is written, saved by itself and shown', async () => {
     await browser.emulate('light', 1280)
-    await browser.open(`${shown.url}/campaigns/new`)
+    await browser.open(`${server.url}/campaigns/new`)
     await browser.type('#name', 'December')
     await browser.type('#subject', 'News for {{name}}')
     await choose('#audience', ids.readers)
@@ -258,7 +218,7 @@ withPrograms('the composer in Chromium', [...absent, ...(existsSync(BUILT) ? [] 
     await until(async () => !(await isOpen()))
     await until(async () => (await stored()).body_html.includes('The goat at the gate'), 'saved')
     const [, path] = new RegExp(
-      `<img src="${shown.url}(/images/[\\w-]+\\.png)" alt="The goat at the gate" width="544" height="136"`,
+      `<img src="${server.url}(/images/[\\w-]+\\.png)" alt="The goat at the gate" width="544" height="136"`,
     ).exec((await stored()).body_html) ?? ['', '']
     assert.ok(path, (await stored()).body_html)
     await until(
@@ -366,7 +326,7 @@ withPrograms('the composer in Chromium', [...absent, ...(existsSync(BUILT) ? [] 
 
   test('two people: the second is told, and sees both versions', async () => {
     await open()
-    await api('PATCH', `/campaigns/${ids.draft}`, 'campaigns', { subject: 'By a colleague' }, { id: ids.draft })
+    await server.api('PATCH', `/campaigns/${ids.draft}`, 'campaigns', { subject: 'By a colleague' }, { id: ids.draft })
     await browser.type('.ProseMirror', ' Mine.')
     await says(/^Somebody has saved another version meanwhile\./)
     assert.equal((await stored()).subject, 'By a colleague')
@@ -384,7 +344,7 @@ withPrograms('the composer in Chromium', [...absent, ...(existsSync(BUILT) ? [] 
 
   test('who takes the other version has it, and what this browser kept does not come back', async () => {
     await open()
-    await api('PATCH', `/campaigns/${ids.draft}`, 'campaigns', { subject: 'Taken' }, { id: ids.draft })
+    await server.api('PATCH', `/campaigns/${ids.draft}`, 'campaigns', { subject: 'Taken' }, { id: ids.draft })
     await browser.type('.ProseMirror', ' Given up.')
     await says(/^Somebody has saved another version meanwhile\./)
     const both = async (): Promise<void> => {
@@ -404,7 +364,7 @@ withPrograms('the composer in Chromium', [...absent, ...(existsSync(BUILT) ? [] 
     await until(async () => (await stored()).body_html.includes('Given up.'), 'taken back')
     // Once more, and now theirs is taken.
     await says(/^Saved \d/)
-    await api('PATCH', `/campaigns/${ids.draft}`, 'campaigns', { subject: 'Again' }, { id: ids.draft })
+    await server.api('PATCH', `/campaigns/${ids.draft}`, 'campaigns', { subject: 'Again' }, { id: ids.draft })
     await browser.type('.ProseMirror', ' Forgotten.')
     await says(/^Somebody has saved another version meanwhile\./)
     await browser.run('document.querySelector("[data-saved] button").click()')
@@ -493,7 +453,7 @@ withPrograms('the composer in Chromium', [...absent, ...(existsSync(BUILT) ? [] 
         [`/campaigns/${ids.draft}/edit`, 'Preview'],
         [`/campaigns/${ids.draft}/edit`, 'Picture'],
       ] as const) {
-        await browser.open(shown.url + path)
+        await browser.open(server.url + path)
         if (width < 500 && part === 'Preview') await browser.click('.panes button:nth-child(2)')
         if (part === 'Picture') await browser.run('document.querySelector(`.toolbar [aria-label="Picture"]`).click()')
         await browser.judge(`composer ${path} ${part}, ${scheme}, ${width}`)

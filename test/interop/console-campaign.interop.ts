@@ -1,36 +1,20 @@
 // A newsletter from its first word to its report, as a person does it in a real browser: how many clicks it takes, and
 // that no dialog of the browser itself is in the way (D144).
 import assert from 'node:assert/strict'
-import { spawn, type ChildProcess } from 'node:child_process'
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { until } from '../kit/until.ts'
-import { absent, startBrowser, type Browser } from './rig/browser.ts'
+import { startBrowser, type Browser } from './rig/browser.ts'
+import { missing, startBuiltConsole, type BuiltConsole } from './rig/console.ts'
 import { withPrograms } from './rig/need.ts'
 
-const BUILT = join(import.meta.dirname, '../../dist/postrider')
-const MEDIA = 'application/vnd.api+json'
 /** The most clicks that the newsletter may take. */
 const CLICKS = 10
 
-withPrograms('a newsletter in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUILT])], () => {
-  let server: ChildProcess
-  let shown: { url: string; api: string; token: string; console: string }
+withPrograms('a newsletter in Chromium', missing, () => {
+  let server: BuiltConsole
   let browser: Browser
   let clicks = 0
 
-  // oxlint-disable-next-line typescript/no-explicit-any
-  async function api(method: string, path: string, type?: string, attributes = {}, more = {}): Promise<any> {
-    const response = await fetch(shown.api + path, {
-      method,
-      headers: { authorization: `Bearer ${shown.token}`, ...(type === undefined ? {} : { 'content-type': MEDIA }) },
-      ...(type === undefined ? {} : { body: JSON.stringify({ data: { type, attributes, ...more } }) }),
-    })
-    const body = (await response.json()) as { data: unknown }
-    assert.ok(response.ok, `${method} ${path}: ${JSON.stringify(body)}`)
-    return body.data
-  }
   const words = (): Promise<string> => browser.run('return document.querySelector("main")?.innerText ?? ""')
   const says = (what: RegExp): Promise<unknown> => until(async () => what.test(await words()), String(what))
   /** Clicks a link, a button or a summary with these words, as it is seen. */
@@ -66,35 +50,24 @@ withPrograms('a newsletter in Chromium', [...absent, ...(existsSync(BUILT) ? [] 
     )
 
   before(async () => {
-    server = spawn(BUILT, ['--json', 'dev', '--http', 'localhost:0', '--smtp', '127.0.0.1:0'], {
-      stdio: ['ignore', 'pipe', 'ignore'],
-    })
-    shown = await new Promise((resolve) => {
-      let said = ''
-      server.stdout!.on('data', (chunk: Buffer) => {
-        said += chunk.toString()
-        if (said.trimEnd().endsWith('}')) resolve(JSON.parse(said) as typeof shown)
-      })
-    })
+    server = await startBuiltConsole()
     browser = await startBrowser()
-    const [domain] = await api('GET', '/domains')
+    const [domain] = await server.api('GET', '/domains')
     const relationships = { domain: { data: { type: 'domains', id: domain.id } } }
-    const { id } = await api('POST', '/audiences', 'audiences', { name: 'Readers' }, { relationships })
+    const { id } = await server.api('POST', '/audiences', 'audiences', { name: 'Readers' }, { relationships })
     const contacts = Array.from({ length: 300 }, (_, at) => ({
       email: at % 100 === 7 ? `refuse@friend${at}.example` : `reader${at}@friend${at % 5}.example`,
       name: `Reader ${at}`,
     }))
-    await api('POST', `/audiences/${id}/contacts/import`, 'contacts', { contacts })
+    await server.api('POST', `/audiences/${id}/contacts/import`, 'contacts', { contacts })
     const suppressions = [1, 2, 3].map((at) => ({ email: `reader${at}@friend${at}.example`, reason: 'manual' }))
-    await api('POST', '/suppression-imports', 'suppression-imports', { suppressions }, { relationships })
-    await browser.open(shown.console)
+    await server.api('POST', '/suppression-imports', 'suppression-imports', { suppressions }, { relationships })
+    await browser.open(server.console)
     await browser.emulate('light', 1280)
   })
   after(async () => {
     await browser?.stop()
-    const ended = new Promise((resolve) => server.once('exit', resolve))
-    server.kill('SIGTERM')
-    await ended
+    await server?.stop()
   })
 
   test(`written, reviewed, tried and sent in at most ${CLICKS} clicks, without a dialog of the browser`, async () => {

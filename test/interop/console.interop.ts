@@ -1,20 +1,15 @@
 // The console of the built file in a real browser: signed in by link, password and passkey; a mail is found and read; a
 // campaign is written, tried, sent and followed.
 import assert from 'node:assert/strict'
-import { spawn, type ChildProcess } from 'node:child_process'
-import { existsSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { seeded } from '../kit/seeded.ts'
 import { until } from '../kit/until.ts'
-import { absent, startBrowser, type Browser } from './rig/browser.ts'
+import { startBrowser, type Browser } from './rig/browser.ts'
+import { missing, startBuiltConsole, type BuiltConsole } from './rig/console.ts'
 import { withPrograms } from './rig/need.ts'
 
-const ROOT = join(import.meta.dirname, '../..')
-const BUILT = join(ROOT, 'dist/postrider')
-const MEDIA = 'application/vnd.api+json'
 /** The contacts of the campaign, and the hostile mails. */
 const CONTACTS = 2000
 const MAILS = 150
@@ -70,33 +65,15 @@ function hostileMails(there: string, count: number): string[] {
   )
 }
 
-withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUILT])], () => {
-  let server: ChildProcess
-  let shown: { url: string; api: string; token: string; console: string; receiver: string; user: string }
+withPrograms('the console in Chromium', missing, () => {
+  let server: BuiltConsole
   let browser: Browser
   const ids = { mail: '', audience: '', draft: '' }
 
-  async function api(
-    method: string,
-    path: string,
-    type?: string,
-    attributes: object = {},
-    more: object = {},
-    // oxlint-disable-next-line typescript/no-explicit-any
-  ): Promise<any> {
-    const response = await fetch(shown.api + path, {
-      method,
-      headers: { authorization: `Bearer ${shown.token}`, ...(type === undefined ? {} : { 'content-type': MEDIA }) },
-      ...(type === undefined ? {} : { body: JSON.stringify({ data: { type, attributes, ...more } }) }),
-    })
-    const body = (await response.json()) as { data: unknown }
-    assert.ok(response.ok, `${method} ${path}: ${JSON.stringify(body)}`)
-    return body.data
-  }
   const heading = (): Promise<string> => browser.run('return document.querySelector("h1")?.textContent ?? ""')
   const words = (): Promise<string> => browser.run('return document.querySelector("main")?.innerText ?? ""')
   const says = (what: RegExp): Promise<unknown> => until(async () => what.test(await words()), String(what))
-  const open = (path: string): Promise<unknown> => browser.open(shown.url + path)
+  const open = (path: string): Promise<unknown> => browser.open(server.url + path)
   /** Presses the button with these words, of the form that has it, and says yes to its question. */
   const press = (label: string): Promise<unknown> =>
     browser.run(
@@ -110,28 +87,19 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     browser.run('document.querySelector(arguments[0]).value = arguments[1]', selector, value)
 
   before(async () => {
-    server = spawn(BUILT, ['--json', 'dev', '--http', 'localhost:0', '--smtp', '127.0.0.1:0'], {
-      stdio: ['ignore', 'pipe', 'ignore'],
-    })
-    shown = await new Promise((resolve) => {
-      let said = ''
-      server.stdout!.on('data', (chunk: Buffer) => {
-        said += chunk.toString()
-        if (said.trimEnd().endsWith('}')) resolve(JSON.parse(said) as typeof shown)
-      })
-    })
+    server = await startBuiltConsole()
     browser = await startBrowser()
     const post = (to: string) => {
       const text = { html: '<h1>Hello</h1><p>Thank you.</p>', text: 'Thank you.', subject: `Receipt for ${to}` }
       const attributes = { ...text, from: 'Shop <hello@sandbox.example>', to, agent_id: 'shop' }
-      return api('POST', '/outbound-emails', 'outbound-emails', attributes)
+      return server.api('POST', '/outbound-emails', 'outbound-emails', attributes)
     }
     for (const to of ['reply@friend.example', 'defer@slow.example', 'ada@example.net', 'complain@mail.example'])
       await post(to)
     ids.mail = (await post('refuse@corp.example')).id
-    const [domain] = await api('GET', '/domains')
+    const [domain] = await server.api('GET', '/domains')
     const relationships = { domain: { data: { type: 'domains', id: domain.id } } }
-    ids.audience = (await api('POST', '/audiences', 'audiences', { name: 'Readers' }, { relationships })).id
+    ids.audience = (await server.api('POST', '/audiences', 'audiences', { name: 'Readers' }, { relationships })).id
     for (let from = 0; from < CONTACTS; from += 500) {
       const contacts = Array.from({ length: 500 }, (_, at) => ({
         email:
@@ -139,23 +107,21 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
         name: `Reader ${from + at}`,
         custom_fields: { city: 'Bergen' },
       }))
-      await api('POST', `/audiences/${ids.audience}/contacts/import`, 'contacts', { contacts })
+      await server.api('POST', `/audiences/${ids.audience}/contacts/import`, 'contacts', { contacts })
     }
-    await api(
+    await server.api(
       'POST',
       '/webhooks',
       'webhooks',
-      { name: 'CRM', url: `${shown.receiver}/`, events: ['*'] },
+      { name: 'CRM', url: `${server.receiver}/`, events: ['*'] },
       { relationships },
     )
-    await browser.open(shown.console)
+    await browser.open(server.console)
     assert.equal(await heading(), 'Overview')
   })
   after(async () => {
     await browser?.stop()
-    const ended = new Promise((resolve) => server.once('exit', resolve))
-    server.kill('SIGTERM')
-    await ended
+    await server?.stop()
   })
 
   test('a mail is found by its address, and its dialogue is read', async () => {
@@ -182,7 +148,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     await browser.type('.ProseMirror', 'Good morning from {{city}}')
     await press('Save the draft')
     await says(/“September” is saved\./)
-    const { body_html } = (await api('GET', `/campaigns/${ids.draft}`)).attributes
+    const { body_html } = (await server.api('GET', `/campaigns/${ids.draft}`)).attributes
     assert.match(body_html, /<strong>Good morning from \{\{city\}\}/)
     await open(`/campaigns/${ids.draft}/send`)
     await set('#email', 'me@there.example')
@@ -256,7 +222,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
   test('a schedule is given in the time zone of the person', async () => {
     const relationships = { audience: { data: { type: 'audiences', id: ids.audience } } }
     const text = { name: 'Winter', subject: 'Snow', body_html: '<p>Snow</p>' }
-    const { id } = await api('POST', '/campaigns', 'campaigns', text, { relationships })
+    const { id } = await server.api('POST', '/campaigns', 'campaigns', text, { relationships })
     await browser.cdp('Emulation.setTimezoneOverride', { timezoneId: 'America/New_York' })
     const give = async (value: string): Promise<void> => {
       await browser.run(
@@ -286,7 +252,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     await give('2040-01-15T09:00')
     await press('Change the time')
     await says(/Scheduled for 15 Jan 2040 09:00\./)
-    const { attributes } = await api('GET', `/campaigns/${id}`)
+    const { attributes } = await server.api('GET', `/campaigns/${id}`)
     assert.equal(attributes.scheduled_at, '2040-01-15T14:00:00.000Z')
     await browser.cdp('Emulation.setTimezoneOverride', { timezoneId: '' })
   })
@@ -320,7 +286,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
     await says(/Your password is set/)
     await press('Sign out')
     await until(async () => (await heading()) === 'Sign in to Postrider')
-    await browser.type('#email', shown.user)
+    await browser.type('#email', server.user)
     await browser.type('#password', 'a long enough password')
     await press('Sign in')
     await until(async () => (await heading()) === 'Overview', 'signed in')
@@ -338,7 +304,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
   test('hostile mails load nothing and run nothing', async () => {
     const asked: string[] = []
     const stranger = createServer((request, response) => {
-      // The browser looks for an icon of the page that it was shown.
+      // The browser looks for an icon of the page that it was server.
       if (request.url !== '/favicon.ico') asked.push(request.url!)
       response
         .setHeader('Content-Type', 'text/html')
@@ -354,7 +320,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
       asked.length = 0
       for (const [at, html] of hostileMails(there, MAILS).entries()) {
         const attributes = { from: 'hello@sandbox.example', to: 'ada@example.net', subject: `x ${at}`, html }
-        const { id } = await api('POST', '/outbound-emails', 'outbound-emails', attributes)
+        const { id } = await server.api('POST', '/outbound-emails', 'outbound-emails', attributes)
         await open(`/mail/${id}/html`)
         const [loaded, hacked] = (await browser.run(
           'return [performance.getEntriesByType("resource").map((each) => each.name), typeof window.hacked]',
@@ -408,7 +374,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
   test('a mail’s pictures are asked of this server alone, and only when somebody wants them', async () => {
     const html = '<p>Look:</p><img src="https://localhost:1/pixel.gif" alt="A pixel">'
     const attributes = { from: 'hello@sandbox.example', to: 'ada@example.net', subject: 'Pictures', html }
-    const { id } = await api('POST', '/outbound-emails', 'outbound-emails', attributes)
+    const { id } = await server.api('POST', '/outbound-emails', 'outbound-emails', attributes)
     await open(`/mail/${id}`)
     await browser.run(
       '[...document.querySelectorAll("a")].find((each) => each.textContent === "Show the pictures").click()',
@@ -424,12 +390,12 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
       )
       return names.some((url) => url.includes('/picture?')) ? names : undefined
     }, 'the picture')
-    for (const url of entries) assert.ok(url.startsWith(`${shown.url}/`), url)
+    for (const url of entries) assert.ok(url.startsWith(`${server.url}/`), url)
     // Nothing listens at the picture's place, but the frame's policy let the browser ask us for it.
     await until(
       async () =>
         /http_requests_total\{[^}]*"\/picture"[^}]*"404"\} [1-9]/.test(
-          await (await fetch(`${shown.url}/metrics`)).text(),
+          await (await fetch(`${server.url}/metrics`)).text(),
         ),
       'our answer',
     )
@@ -438,7 +404,7 @@ withPrograms('the console in Chromium', [...absent, ...(existsSync(BUILT) ? [] :
   test('a draft is judged by SpamAssassin, and its links are asked', async () => {
     const relationships = { audience: { data: { type: 'audiences', id: ids.audience } } }
     const letter = { name: 'October', subject: 'October', body_html: '<p>Hello {{name}}</p>' }
-    const { id } = await api('POST', '/campaigns', 'campaigns', letter, { relationships })
+    const { id } = await server.api('POST', '/campaigns', 'campaigns', letter, { relationships })
     await open(`/campaigns/${id}/send?look=closer`)
     await says(/SpamAssassin gives it -?[\d.]+ points; with 5 it is called spam/)
     await says(/Every link answers|There is no link to check/)

@@ -57,26 +57,22 @@ withPrograms('the keyboard in Chromium', missing, () => {
   before(async () => {
     server = await startBuiltConsole()
     browser = await startBrowser()
-    const [domain] = await server.list('/domains')
+    const [domain] = await server.api('GET', '/domains')
     const relationships = { domain: { data: { type: 'domains', id: domain!.id } } }
     for (const to of ['ada@example.net', 'refuse@example.net']) {
       const text = { subject: 'Receipt', html: '<p>Thank you.</p>', from: 'hello@sandbox.example', to }
-      await server.write('POST', '/outbound-emails', { type: 'outbound-emails', attributes: text })
+      await server.api('POST', '/outbound-emails', 'outbound-emails', text)
     }
-    const readers = { type: 'audiences', attributes: { name: 'Readers' }, relationships }
-    const { id } = await server.write('POST', '/audiences', readers)
+    const { id } = await server.api('POST', '/audiences', 'audiences', { name: 'Readers' }, { relationships })
     const contacts = Array.from({ length: 20 }, (_, at) => ({
       email: at % 10 === 7 ? `refuse@friend${at}.example` : `reader${at}@friend.example`,
     }))
-    await server.write('POST', `/audiences/${id}/contacts/import`, { type: 'contacts', attributes: { contacts } })
-    const campaign = await server.write('POST', '/campaigns', {
-      type: 'campaigns',
-      attributes: { name: 'December', subject: 'News', body_html: '<p>Hello</p>' },
-      relationships: { audience: { data: { type: 'audiences', id } } },
-    })
-    const start = { type: 'campaigns', id: campaign.id, attributes: { status: 'scheduled' } }
-    await server.write('PATCH', `/campaigns/${campaign.id}`, start)
-    await until(async () => (await server.list('/campaigns'))[0]!.attributes.status === 'sent', 'sent')
+    await server.api('POST', `/audiences/${id}/contacts/import`, 'contacts', { contacts })
+    const newsletter = { name: 'December', subject: 'News', body_html: '<p>Hello</p>' }
+    const of = { relationships: { audience: { data: { type: 'audiences', id } } } }
+    const campaign = await server.api('POST', '/campaigns', 'campaigns', newsletter, of)
+    await server.api('PATCH', `/campaigns/${campaign.id}`, 'campaigns', { status: 'scheduled' }, { id: campaign.id })
+    await until(async () => (await server.api('GET', '/campaigns'))[0]!.attributes.status === 'sent', 'sent')
     await browser.cdp('Browser.setDownloadBehavior', { behavior: 'allow', downloadPath: folder })
     await browser.open(server.console)
     await browser.emulate('light', 1280)

@@ -3,17 +3,15 @@
 // that is allowed again. Nothing of it takes a shell. The time of each step is told; on a quiet machine it is less than
 // a second.
 import assert from 'node:assert/strict'
-import { spawn, type ChildProcess } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test, type TestContext } from 'node:test'
 import { until } from '../kit/until.ts'
-import { absent, LOOKS, startBrowser, type Browser } from './rig/browser.ts'
+import { LOOKS, startBrowser, type Browser } from './rig/browser.ts'
+import { missing, startBuiltConsole, type BuiltConsole } from './rig/console.ts'
 import { withPrograms } from './rig/need.ts'
 
-const ROOT = join(import.meta.dirname, '../..')
-const BUILT = join(ROOT, 'dist/postrider')
 const CONTACTS = 2000
 /** The most ms of a step beside whatever else a machine does. */
 const MOST = 5000
@@ -40,9 +38,8 @@ const LISTMONK = [
   '',
 ].join('\n')
 
-withPrograms('lists in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUILT])], () => {
-  let server: ChildProcess
-  let shown: { url: string; console: string }
+withPrograms('lists in Chromium', missing, () => {
+  let server: BuiltConsole
   let browser: Browser
   const folder = mkdtempSync(join(tmpdir(), 'postrider-lists-'))
 
@@ -76,28 +73,19 @@ withPrograms('lists in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUIL
   }
 
   before(async () => {
-    server = spawn(BUILT, ['--json', 'dev', '--http', 'localhost:0', '--smtp', '127.0.0.1:0'], {
-      stdio: ['ignore', 'pipe', 'ignore'],
-    })
-    shown = await new Promise((resolve) => {
-      let said = ''
-      server.stdout!.on('data', (chunk: Buffer) => {
-        said += chunk.toString()
-        if (said.trimEnd().endsWith('}')) resolve(JSON.parse(said) as typeof shown)
-      })
-    })
+    server = await startBuiltConsole()
     browser = await startBrowser()
-    await browser.open(shown.console)
+    await browser.open(server.console)
   })
   after(async () => {
     await browser.stop()
-    server.kill()
+    await server?.stop()
     rmSync(folder, { recursive: true })
   })
 
   test('an export of Mailchimp becomes an audience, from the empty page on', async (t) => {
     writeFileSync(join(folder, 'subscribed.csv'), MAILCHIMP)
-    await browser.open(`${shown.url}/audiences`)
+    await browser.open(`${server.url}/audiences`)
     await press('New audience')
     await browser.type('#name', 'Readers')
     await press('Create audience')
@@ -145,11 +133,11 @@ withPrograms('lists in Chromium', [...absent, ...(existsSync(BUILT) ? [] : [BUIL
   })
 
   test('an operator allows a bounced address again, in the console', async () => {
-    await browser.open(`${shown.url}/suppressions?q=mc2@`)
+    await browser.open(`${server.url}/suppressions?q=mc2@`)
     await says(/mc2@mailchimp\.example[^]*bounced/)
     await press('Allow again')
     await says(/mc2@mailchimp\.example gets mail again\./)
-    await browser.open(`${shown.url}/suppressions?q=mc2@`)
+    await browser.open(`${server.url}/suppressions?q=mc2@`)
     await says(/No address fits/)
   })
 })

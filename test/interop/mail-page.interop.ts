@@ -1,14 +1,12 @@
 // The pages of mail in a real browser: previews fit what they show and run nothing, filters are sent when something is
 // chosen, menus of rows open beside their button, and the focus goes where it should.
 import assert from 'node:assert/strict'
-import { spawn, type ChildProcess } from 'node:child_process'
 import { after, before, test } from 'node:test'
 import { until } from '../kit/until.ts'
-import { absent, startBrowser, type Browser } from './rig/browser.ts'
+import { startBrowser, type Browser } from './rig/browser.ts'
+import { missing, startBuiltConsole, type BuiltConsole } from './rig/console.ts'
 import { withPrograms } from './rig/need.ts'
-import { executable } from './rig/postrider.ts'
 
-const MEDIA = 'application/vnd.api+json'
 const ATTACK =
   '<script>top.hacked = 1</script><img src="data:,x" onerror="top.hacked = 1"><a href="javascript:top.hacked = 1">x</a><svg onload="top.hacked = 1"></svg>'
 const LONG = `${'l'.repeat(64)}@${'d'.repeat(61)}.${'d'.repeat(61)}.${'d'.repeat(57)}.example`
@@ -16,24 +14,15 @@ const LONG = `${'l'.repeat(64)}@${'d'.repeat(61)}.${'d'.repeat(61)}.${'d'.repeat
 /** Where an element is in the window. */
 type Box = Record<'top' | 'right' | 'bottom' | 'left', number>
 
-withPrograms('the pages of mail in Chromium', absent, () => {
-  let server: ChildProcess
-  let shown: { url: string; api: string; token: string; console: string }
+withPrograms('the pages of mail in Chromium', missing, () => {
+  let server: BuiltConsole
   let browser: Browser
 
   const post = async (to: string, subject: string, html: string): Promise<string> => {
-    const response = await fetch(`${shown.api}/outbound-emails`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${shown.token}`, 'content-type': MEDIA },
-      body: JSON.stringify({
-        data: { type: 'outbound-emails', attributes: { from: 'hello@sandbox.example', to, subject, html } },
-      }),
-    })
-    const body = (await response.json()) as { data: { id: string } }
-    assert.equal(response.status, 201, JSON.stringify(body))
-    return body.data.id
+    const attributes = { from: 'hello@sandbox.example', to, subject, html }
+    return (await server.api('POST', '/outbound-emails', 'outbound-emails', attributes)).id
   }
-  const open = (path: string): Promise<unknown> => browser.open(shown.url + path)
+  const open = (path: string): Promise<unknown> => browser.open(server.url + path)
   /** The height of the preview, and of what it shows, once it was measured. */
   const preview = (): Promise<{ frame: number; content: number; hacked: string }> =>
     until(
@@ -48,25 +37,14 @@ withPrograms('the pages of mail in Chromium', absent, () => {
     )
 
   before(async () => {
-    const { first, program } = executable()
-    const args = ['--json', 'dev', '--http', 'localhost:0', '--smtp', '127.0.0.1:0']
-    server = spawn(program, [...first, ...args], { stdio: ['ignore', 'pipe', 'ignore'] })
-    shown = await new Promise((resolve) => {
-      let said = ''
-      server.stdout!.on('data', (chunk: Buffer) => {
-        said += chunk.toString()
-        if (said.trimEnd().endsWith('}')) resolve(JSON.parse(said) as typeof shown)
-      })
-    })
+    server = await startBuiltConsole()
     browser = await startBrowser()
-    await browser.open(shown.console)
+    await browser.open(server.console)
     await browser.headed('Overview')
   })
   after(async () => {
     await browser?.stop()
-    const ended = new Promise((resolve) => server.once('exit', resolve))
-    server.kill('SIGTERM')
-    await ended
+    await server?.stop()
   })
 
   test('the overview takes no focus; a refused form gives it to the field with the error', async () => {

@@ -41,16 +41,14 @@ withPrograms('every page in Chromium', missing, () => {
         subject: 'News for {{name}}',
         body_html: '<p>Hello {{name}}: <a href="https://sandbox.example/">more</a></p>',
       }
-      return server.write('POST', '/campaigns', { type: 'campaigns', attributes, relationships })
+      return server.api('POST', '/campaigns', 'campaigns', attributes, { relationships })
     }
     const [draft, sent] = [await make('October'), await make('September')]
-    await server.write('PATCH', `/campaigns/${sent.id}`, {
-      type: 'campaigns',
-      id: sent.id,
-      attributes: { status: 'scheduled' },
-    })
+    await server.api('PATCH', `/campaigns/${sent.id}`, 'campaigns', { status: 'scheduled' }, { id: sent.id })
     await until(
-      async () => (await server.list('/campaigns')).find(({ id }) => id === sent.id)?.attributes.status === 'sent',
+      async () =>
+        (await server.api('GET', '/campaigns')).find(({ id }: { id: string }) => id === sent.id)?.attributes.status ===
+        'sent',
       'a campaign that was sent',
     )
     places.push(...['', '/edit', '/send', '/content', '/settings'].map((part) => `/campaigns/${draft.id}${part}`))
@@ -64,7 +62,7 @@ withPrograms('every page in Chromium', missing, () => {
   async function makeAudience(domain: string): Promise<string> {
     const relationships = { domain: { data: { type: 'domains', id: domain } } }
     const attributes = { name: 'Readers' }
-    const { id } = await server.write('POST', '/audiences', { type: 'audiences', attributes, relationships })
+    const { id } = await server.api('POST', '/audiences', 'audiences', attributes, { relationships })
     const contacts = Array.from({ length: 200 }, (_, at) => ({
       email: at % 50 === 7 ? `refuse@friend${at}.example` : `reader${at}@friend${at % 5}.example`,
       name: `Reader ${at}`,
@@ -73,9 +71,9 @@ withPrograms('every page in Chromium', missing, () => {
     const list = {
       contacts: [...contacts, { email: 'left@friend.example', standing: 'blocked' }],
     }
-    await server.write('POST', `/audiences/${id}/list-imports`, { type: 'contacts', attributes: list })
-    const [contact] = await server.list(`/audiences/${id}/contacts`)
-    const [past] = await server.list(`/audiences/${id}/list-imports`)
+    await server.api('POST', `/audiences/${id}/list-imports`, 'contacts', list)
+    const [contact] = await server.api('GET', `/audiences/${id}/contacts`)
+    const [past] = await server.api('GET', `/audiences/${id}/list-imports`)
     const parts = ['', '/suppressed', '/add', '/import', '/imports', `/imports/${past!.id}`, `/contacts/${contact!.id}`]
     places.push(...parts.map((part) => `/audiences/${id}${part}`))
     return id
@@ -84,7 +82,7 @@ withPrograms('every page in Chromium', missing, () => {
   async function makeMail(domain: string): Promise<void> {
     const relationships = { domain: { data: { type: 'domains', id: domain } } }
     const hook = { name: 'CRM', url: `${server.receiver}/`, events: ['*'] }
-    const webhook = await server.write('POST', '/webhooks', { type: 'webhooks', attributes: hook, relationships })
+    const webhook = await server.api('POST', '/webhooks', 'webhooks', hook, { relationships })
     const ids: Record<string, string> = {}
     for (const to of ['reply@friend.example', 'defer@slow.example', 'complain@mail.example', 'refuse@corp.example']) {
       const attributes = {
@@ -94,22 +92,22 @@ withPrograms('every page in Chromium', missing, () => {
         html: '<h1>Hello</h1><p>Thank you.</p>',
         agent_id: 'shop',
       }
-      ids[to] = (await server.write('POST', '/outbound-emails', { type: 'outbound-emails', attributes })).id
+      ids[to] = (await server.api('POST', '/outbound-emails', 'outbound-emails', attributes)).id
     }
     const [message] = await until(async () => {
-      const all = await server.list('/inbound-emails')
+      const all = await server.api('GET', '/inbound-emails')
       return all.length > 0 ? all : undefined
     }, 'an answer')
-    const [inbox] = await server.list('/inboxes')
+    const [inbox] = await server.api('GET', '/inboxes')
     const [delivery] = await until(async () => {
-      const all = await server.list(`/webhooks/${webhook.id}/deliveries`)
+      const all = await server.api('GET', `/webhooks/${webhook.id}/deliveries`)
       return all.length > 0 ? all : undefined
     }, 'a delivery to the webhook')
     const mail = ids['refuse@corp.example']!
     places.push(`/mail/${mail}`, `/mail/${mail}?show=headers`, `/mail/${mail}?show=source`, '/mail?q=status%3Abounced')
     places.push(`/mail/${ids['defer@slow.example']!}`, '/find?q=read')
     places.push(`/webhooks/${webhook.id}`, `/webhooks/deliveries/${delivery!.id}`)
-    const [receiver] = await server.list('/statistics/receivers')
+    const [receiver] = await server.api('GET', '/statistics/receivers')
     places.push(`/receivers/${encodeURIComponent(receiver!.id)}`)
     const at = `/inboxes/${inbox!.id}/mail/${message!.id}`
     places.push(`/inboxes/${inbox!.id}`, at, `${at}/reply`, `${at}/forward`, '/domains/sandbox.example')
@@ -118,7 +116,7 @@ withPrograms('every page in Chromium', missing, () => {
   before(async () => {
     server = await startBuiltConsole()
     browser = await startBrowser()
-    const [domain] = await server.list('/domains')
+    const [domain] = await server.api('GET', '/domains')
     await makeMail(domain!.id)
     await makeCampaigns(await makeAudience(domain!.id))
     await browser.open(server.console)
@@ -138,7 +136,7 @@ withPrograms('every page in Chromium', missing, () => {
     await browser.type('#email', 'maria@there.example\uE007')
     await until(async () => /\/people\/(?!new)/.test(await browser.at()), 'the page of a person')
     places.push(new URL(await browser.at()).pathname)
-    await server.write('POST', '/domains', { type: 'domains', attributes: { name: 'shop.example', purpose: 'both' } })
+    await server.api('POST', '/domains', 'domains', { name: 'shop.example', purpose: 'both' })
     places.push('/domains/shop.example')
   })
   after(async () => {

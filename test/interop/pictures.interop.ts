@@ -1,38 +1,26 @@
 // The page Pictures in a real browser: files are chosen and dropped, go one by one, and are shown; a picture is removed
 // after a question; a page of another site may show it, and opened by itself it is nothing but a picture.
 import assert from 'node:assert/strict'
-import { spawn, type ChildProcess } from 'node:child_process'
-import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { newPicture } from '../images/pictures.ts'
 import { until } from '../kit/until.ts'
-import { absent, startBrowser, type Browser } from './rig/browser.ts'
+import { startBrowser, type Browser } from './rig/browser.ts'
+import { missing, startBuiltConsole, type BuiltConsole } from './rig/console.ts'
 import { withPrograms } from './rig/need.ts'
 
-const PROGRAM = join(import.meta.dirname, '../../bin/postrider.ts')
-
-withPrograms('pictures in Chromium', absent, () => {
-  let server: ChildProcess
-  let shown: { url: string; console: string }
+withPrograms('pictures in Chromium', missing, () => {
+  let server: BuiltConsole
   let browser: Browser
 
   before(async () => {
-    const argv = [PROGRAM, '--json', 'dev', '--http', 'localhost:0', '--smtp', '127.0.0.1:0']
-    server = spawn(process.execPath, argv, { stdio: ['ignore', 'pipe', 'ignore'] })
-    shown = await new Promise((resolve) => {
-      let said = ''
-      server.stdout!.on('data', (chunk: Buffer) => {
-        said += chunk.toString()
-        if (said.trimEnd().endsWith('}')) resolve(JSON.parse(said) as typeof shown)
-      })
-    })
+    server = await startBuiltConsole()
     browser = await startBrowser()
-    await browser.open(shown.console)
-    await browser.open(`${shown.url}/pictures`)
+    await browser.open(server.console)
+    await browser.open(`${server.url}/pictures`)
   })
   after(async () => {
     await browser.stop()
-    server.kill()
+    await server?.stop()
   })
 
   /** Files as a browser has them, with what is done with them: `transfer` holds them. */
@@ -96,7 +84,7 @@ withPrograms('pictures in Chromium', absent, () => {
     assert.equal(width, 40)
     await browser.open(address)
     assert.equal(await browser.run('return document.contentType'), 'image/png')
-    await browser.open(`${shown.url}/pictures`)
+    await browser.open(`${server.url}/pictures`)
   })
 
   test('a picture is removed after a question, whose first answer is no', async () => {

@@ -21,21 +21,6 @@ interface Shown {
   user: string
 }
 
-/** A resource that is written: its type, its attributes, and what else belongs to it. */
-interface Written {
-  type: string
-  attributes: object
-  relationships?: object
-  id?: string
-}
-
-/** A resource as the API shows it. */
-interface ShownResource {
-  id: string
-  // oxlint-disable-next-line typescript/no-explicit-any
-  attributes: any
-}
-
 export type BuiltConsole = Awaited<ReturnType<typeof startBuiltConsole>>
 
 export async function startBuiltConsole() {
@@ -51,27 +36,33 @@ export async function startBuiltConsole() {
     })
   })
 
-  async function ask(method: string, path: string, data?: Written): Promise<{ data: unknown }> {
+  /** The data of the answer. A `type` is what is written: its attributes, and what else belongs to it. */
+  async function api(
+    method: string,
+    path: string,
+    type?: string,
+    attributes: object = {},
+    more: object = {},
+    // oxlint-disable-next-line typescript/no-explicit-any
+  ): Promise<any> {
     const response = await fetch(shown.api + path, {
       method,
-      headers: { authorization: `Bearer ${shown.token}`, ...(data ? { 'content-type': MEDIA } : {}) },
-      ...(data ? { body: JSON.stringify({ data }) } : {}),
+      headers: { authorization: `Bearer ${shown.token}`, ...(type === undefined ? {} : { 'content-type': MEDIA }) },
+      ...(type === undefined ? {} : { body: JSON.stringify({ data: { type, attributes, ...more } }) }),
     })
     const body = (await response.json()) as { data: unknown }
     // The server's limit of requests is waited out.
     if (response.status === 429) {
       await new Promise((resolve) => setTimeout(resolve, 1000 * Number(response.headers.get('retry-after') ?? 1)))
-      return ask(method, path, data)
+      return api(method, path, type, attributes, more)
     }
     assert.ok(response.ok, `${method} ${path}: ${JSON.stringify(body)}`)
-    return body
+    return body.data
   }
 
   return {
     ...shown,
-    write: async (method: string, path: string, data: Written): Promise<ShownResource> =>
-      (await ask(method, path, data)).data as ShownResource,
-    list: async (path: string): Promise<ShownResource[]> => (await ask('GET', path)).data as ShownResource[],
+    api,
     async stop(): Promise<void> {
       const ended = new Promise((resolve) => server.once('exit', resolve))
       if (server.kill('SIGTERM')) await ended
