@@ -41,7 +41,7 @@ withPrograms('the composer in Chromium', missing, () => {
        form.querySelector('button:not([type=button])').click()`,
       ...values,
     )
-  const isOpen = (): Promise<boolean> => browser.run('return document.querySelector("dialog.pop") !== null')
+  const isOpen = (): Promise<boolean> => browser.run('return document.querySelector("dialog.pop[open]") !== null')
   const choose = (selector: string, value: string): Promise<unknown> =>
     browser.run(
       `const field = document.querySelector(arguments[0])
