@@ -16,6 +16,7 @@ export const ENTRIES: Record<string, string> = {
   'reader.mjs': 'src/inbound/reader.ts',
   'apart-worker.mjs': 'src/webui/apart-worker.ts',
   'list-worker.mjs': 'src/lists/list-worker.ts',
+  'report-worker.mjs': 'src/reports/reading/report-worker.ts',
   'source-worker.mjs': 'src/mail/source-worker.ts',
 }
 

@@ -111,6 +111,7 @@ export const EXAMPLES: Record<string, readonly string[]> = {
     'postrider doctor --probe outlook.com --time-server time.example.org:123',
     'postrider doctor --grade example.org',
   ],
+  'report read': ['postrider report read google.com!example.org!1764028800!1764115199.zip'],
   send: ['postrider send --from hello@example.org --to you@elsewhere.example --subject Hello'],
   'webhook test': [
     'postrider webhook test https://app.example.org/hooks/mail',

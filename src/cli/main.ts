@@ -19,6 +19,7 @@ import type { Invocation } from '../commands/open.ts'
 import { noticesCommand } from '../accounts/command-notice.ts'
 import { openapiCommand } from './openapi.ts'
 import { queueCommand } from '../delivery/command.ts'
+import { reportCommand } from '../reports/command-read.ts'
 import { sendCommand } from './send.ts'
 import { serveCommand } from './serve.ts'
 import { forTerminal } from '../base/clean-text.ts'
@@ -57,6 +58,7 @@ const COMMANDS: readonly ((program: Command, invocation: () => Invocation) => vo
   suppressionListCommands,
   agentCommand,
   doctorCommand,
+  reportCommand,
   sendCommand,
   webhookCommand,
   noticesCommand,

@@ -10,6 +10,7 @@ import { limits } from './limits.ts'
 import { memory } from './memory.ts'
 import { outbound } from './outbound.ts'
 import { profile } from './profile.ts'
+import { reports } from './reports.ts'
 import { statements } from './statements.ts'
 import { submission } from './submission.ts'
 import { table } from './table.ts'
@@ -36,6 +37,7 @@ const benches: Record<string, () => Promise<void> | void> = {
   webhooks,
   campaign: () => campaign(values.count === '3000' ? 100_000 : count),
   inbound: () => inbound(count),
+  reports,
   memory: () => memory(values.count === '3000' ? 100_000 : count),
   console: () => console_(values.count === '3000' ? 1_000_000 : count),
 }

@@ -20,6 +20,7 @@ const REASONS: Record<string, readonly string[]> = {
     'domains/command-policies.ts',
     'http/places.ts',
     'lists/csv-source.ts',
+    'reports/command-read.ts',
     'server/acme.ts',
     'store/lock.ts',
     'store/log.ts',

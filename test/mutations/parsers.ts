@@ -6,6 +6,7 @@ import { MAIL } from './mail.ts'
 import { PAGES } from './pages.ts'
 import type { Parser } from './parser.ts'
 import { PICTURE } from './pictures.ts'
+import { REPORTS } from './reports.ts'
 import { REQUESTS } from './requests.ts'
 import { SUBMITTED } from './submitted.ts'
 
@@ -17,4 +18,5 @@ export const PARSERS: Record<string, Parser> = {
   ...REQUESTS,
   ...LISTS,
   ...PICTURE,
+  ...REPORTS,
 }

@@ -1,0 +1,138 @@
+// The content of a gzip or zip archive (RFC 1952, APPNOTE of PKWARE). Nothing that an archive says about itself is
+// believed but where its data begins: the inflating ends at the limit of octets, and a check sum must agree. Names of
+// files are compared, and never used as paths.
+import { crc32, inflateRawSync } from 'node:zlib'
+import { codeOf } from '../../base/errors.ts'
+import { LIMITS, UnreadableReport } from './report.ts'
+
+const broken = (): UnreadableReport => new UnreadableReport('archive', false)
+
+interface Inflated {
+  content: Buffer
+  /** Octets of the archive that were used. */
+  used: number
+}
+
+/** Inflates the stream at the beginning of some octets; more than `most` octets are too many. */
+function inflate(octets: Buffer, most: number): Inflated {
+  try {
+    // A limit of 0 would be none. The declared types do not know that `info` changes the result.
+    const options = { maxOutputLength: Math.max(1, most), info: true }
+    const { buffer, engine } = inflateRawSync(octets, options) as unknown as {
+      buffer: Buffer
+      engine: { bytesWritten: number }
+    }
+    if (buffer.length > most) throw new UnreadableReport('too_large')
+    return { content: buffer, used: engine.bytesWritten }
+  } catch (thrown) {
+    if (thrown instanceof UnreadableReport) throw thrown
+    throw codeOf(thrown) === 'ERR_BUFFER_TOO_LARGE' ? new UnreadableReport('too_large') : broken()
+  }
+}
+
+const isMember = (octets: Buffer): boolean => octets[0] === 0x1f && octets[1] === 0x8b && octets[2] === 8
+
+const [HEADER_CRC, EXTRA, NAME, COMMENT, RESERVED] = [2, 4, 8, 16, 0xe0]
+
+/** The offset of a member's data. */
+function dataOf(octets: Buffer): number {
+  if (octets.length < 18) throw broken()
+  const flags = octets.readUInt8(3)
+  if ((flags & RESERVED) !== 0) throw broken()
+  let at = 10
+  if ((flags & EXTRA) !== 0) at += 2 + octets.readUInt16LE(at)
+  for (const text of [NAME, COMMENT])
+    if ((flags & text) !== 0) {
+      const end = octets.indexOf(0, at)
+      if (end < 0) throw broken()
+      at = end + 1
+    }
+  if ((flags & HEADER_CRC) !== 0) at += 2
+  return at
+}
+
+/** All members of a gzip archive; what follows the last one is ignored. */
+export function gunzip(archive: Buffer): Buffer {
+  const members: Buffer[] = []
+  let size = 0
+  for (let rest = archive; members.length === 0 || isMember(rest);) {
+    if (members.length === LIMITS.members) throw new UnreadableReport('too_large')
+    const start = dataOf(rest)
+    const { content, used } = inflate(rest.subarray(start), LIMITS.unpacked - size)
+    const end = start + used
+    if (end + 8 > rest.length) throw broken()
+    if (rest.readUInt32LE(end) !== crc32(content)) throw broken()
+    members.push(content)
+    size += content.length
+    rest = rest.subarray(end + 8)
+  }
+  const [only, second] = members
+  return only && !second ? only : Buffer.concat(members)
+}
+
+const [LOCAL, CENTRAL, END] = [0x04034b50, 0x02014b50, 0x06054b50]
+const [LOCAL_SIZE, CENTRAL_SIZE, END_SIZE] = [30, 46, 22]
+const MOST_COMMENT = 0xffff
+/** Encrypted, in one way or another. */
+const ENCRYPTED = 0x2041
+const [STORED, DEFLATED] = [0, 8]
+
+/** The offset of the record at the end of a zip archive: the last one that has its comment whole. */
+function endRecord(archive: Buffer): number {
+  for (let at = archive.length - END_SIZE; at >= Math.max(0, archive.length - END_SIZE - MOST_COMMENT); at--)
+    if (archive.readUInt32LE(at) === END && at + END_SIZE + archive.readUInt16LE(at + 20) <= archive.length) return at
+  throw broken()
+}
+
+interface ZipEntry {
+  flags: number
+  method: number
+  sum: number
+  size: number
+  at: number
+}
+
+/** The one file in the directory of a zip archive, without folders and what macOS adds. */
+function onlyFile(archive: Buffer, start: number, end: number): ZipEntry {
+  let found: ZipEntry | undefined
+  let entries = 0
+  for (let at = start; at < end;) {
+    if (at + CENTRAL_SIZE > end || archive.readUInt32LE(at) !== CENTRAL) throw broken()
+    if (++entries > LIMITS.members) throw broken()
+    const length = archive.readUInt16LE(at + 28)
+    const name = archive.toString('latin1', at + CENTRAL_SIZE, Math.min(end, at + CENTRAL_SIZE + length))
+    if (!name.endsWith('/') && !name.startsWith('__MACOSX/')) {
+      if (found) throw broken()
+      found = {
+        flags: archive.readUInt16LE(at + 8),
+        method: archive.readUInt16LE(at + 10),
+        sum: archive.readUInt32LE(at + 16),
+        size: archive.readUInt32LE(at + 20),
+        at: archive.readUInt32LE(at + 42),
+      }
+    }
+    at += CENTRAL_SIZE + length + archive.readUInt16LE(at + 30) + archive.readUInt16LE(at + 32)
+  }
+  if (!found) throw broken()
+  return found
+}
+
+/** The one file of a zip archive. */
+export function unzip(archive: Buffer): Buffer {
+  const end = endRecord(archive)
+  const start = archive.readUInt32LE(end + 16)
+  const { at, flags, method, size, sum } = onlyFile(archive, start, end)
+  if ((flags & ENCRYPTED) !== 0 || at + LOCAL_SIZE > start || archive.readUInt32LE(at) !== LOCAL) throw broken()
+  const data = at + LOCAL_SIZE + archive.readUInt16LE(at + 26) + archive.readUInt16LE(at + 28)
+  if (data > start) throw broken()
+  const octets = archive.subarray(data, start)
+  // The check sum finds a wrong size of a stored file; a deflated one ends by itself.
+  const content =
+    method === DEFLATED
+      ? inflate(octets, LIMITS.unpacked).content
+      : method === STORED && size <= octets.length
+        ? octets.subarray(0, size)
+        : undefined
+  if (!content || crc32(content) !== sum) throw broken()
+  return content
+}
