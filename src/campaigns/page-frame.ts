@@ -109,7 +109,11 @@ export async function campaignPage(
     title: tab === undefined ? 'Review and send' : name,
     about: text(campaign, 'subject'),
     crumbs: [['/campaigns', 'Campaigns'], ...(tab === undefined ? [[here, name] as const] : [])],
-    actions: tab === undefined ? '' : doing(visit, shown),
+    actions:
+      tab === undefined
+        ? ''
+        : html`${hasBegun(campaign) ? html`<a class="button plain" href="/why/${campaign.id}">Why?</a>` : ''}
+          ${doing(visit, shown)}`,
     errors,
     ...(labels === undefined ? {} : { labels }),
     done: done(visit),

@@ -57,6 +57,11 @@ export const EXAMPLES: Record<string, readonly string[]> = {
     'postrider mail find ada@example.com',
     'postrider mail find ada@example.com --domain example.org --since 2026-11-01',
   ],
+  why: [
+    'postrider why 01985c7e-7c1a-7000-8000-000000000001',
+    'postrider why example.org --since 2026-11-01',
+    'postrider --json why Google',
+  ],
   'mail show': ['postrider mail show 01985c7e-7c1a-7000-8000-000000000001'],
   'agent pause': ['postrider agent pause newsletter-bot'],
   'agent resume': ['postrider agent resume newsletter-bot --user ann@example.org'],

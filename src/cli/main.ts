@@ -36,6 +36,7 @@ import { versionCommand } from './version.ts'
 import { upgradeCommand } from '../archive/command-upgrade.ts'
 import { mailCommand } from '../mail/command.ts'
 import { verifyCommand } from '../archive/command-verify.ts'
+import { whyCommand } from '../why/command.ts'
 import { webhookCommand } from '../webhooks/command.ts'
 import { userCommand } from '../accounts/command-user.ts'
 import { addInvited, invitationShown, inviteAgain } from '../http/invite.ts'
@@ -67,6 +68,7 @@ const COMMANDS: readonly ((program: Command, invocation: () => Invocation) => vo
   verifyCommand,
   upgradeCommand,
   mailCommand,
+  whyCommand,
   usageCommand,
   versionCommand,
   openapiCommand,

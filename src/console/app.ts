@@ -39,6 +39,7 @@ import { privacy } from '../privacy/page.ts'
 import { queue } from '../delivery/page.ts'
 import { domainDays } from '../reputation/page-domain.ts'
 import { receiverPlaces } from '../reputation/page-receivers.ts'
+import { whyPlace } from '../why/page.ts'
 import { peoplePlaces } from './page-people.ts'
 import { serverPlaces } from './page-server.ts'
 import { suppressionPlaces } from '../lists/page-suppressions.ts'
@@ -286,6 +287,7 @@ const placesOf = (shared: ConsoleParts): readonly Place[] => [
   keys,
   ...mailPlaces,
   ...receiverPlaces,
+  whyPlace,
   queue,
   ...editorPlaces,
   ...campaignPlaces,

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { attemptsOf, type Attempt } from './results/attempt-log.ts'
 import { reasonOf } from '../smtp/reply-reason.ts'
+import { providerOf } from '../smtp/shaping.ts'
 import { define } from '../jsonapi/define.ts'
 import { count, EXTENSION, time, words, wordsOrNull } from '../jsonapi/fields.ts'
 import { valuesOf } from '../schema/tables.ts'
@@ -12,9 +13,10 @@ const OUTCOMES = ['under way', 'deferred', 'delivered', 'bounced', 'failed', 're
 /** The outcomes whose reply is a receiver's. */
 const REFUSED: ReadonlySet<Attempt['outcome']> = new Set(['deferred', 'bounced', 'failed'])
 
-function reasonFor({ enhanced_code, outcome, response, smtp_code }: Attempt): string | null {
+function reasonFor({ enhanced_code, outcome, remote_mta, response, smtp_code }: Attempt): string | null {
   if (!REFUSED.has(outcome)) return null
-  return reasonOf({ code: smtp_code, enhanced: enhanced_code, text: response ?? '' })?.words ?? null
+  const reply = { code: smtp_code, enhanced: enhanced_code, text: response ?? '' }
+  return reasonOf(reply, providerOf(remote_mta))?.words ?? null
 }
 
 export const attempts = define('attempts', {

@@ -128,7 +128,8 @@ async function showOne(visit: Visit, reputation: Panel, errors: Answer['errors']
   return page(visit, {
     title: text(domain, 'name'),
     crumbs: [['/domains', 'Domains']],
-    actions: button(visit, 'check', 'Check now'),
+    actions: html`<a class="button plain" href="/why/${text(domain, 'name')}">Why?</a>
+      ${button(visit, 'check', 'Check now')}`,
     errors,
     done: done(visit),
     body: html`${live(

@@ -22,6 +22,7 @@ import { people } from './api-people.ts'
 import { privacyRequests } from '../privacy/api-requests.ts'
 import { logLines, serverSamples } from './api-log.ts'
 import { serverState } from '../checks/api.ts'
+import { explanations } from '../why/api.ts'
 import { receivers } from '../reputation/api-receivers.ts'
 import { statistics } from '../reputation/api-statistics.ts'
 import { audienceFigures } from '../campaigns/api-figures.ts'
@@ -85,6 +86,7 @@ export const resources: readonly Resource<AppDeps>[] = [
   attempts,
   statistics,
   receivers,
+  explanations,
   suppressionImports,
   audienceFigures,
   campaignTests,

@@ -114,6 +114,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
   return page(visit, {
     title: titleOf(one),
     crumbs: [['/mail', 'Mail']],
+    actions: html`<a class="button plain" href="/why/${id}">Why?</a>`,
     errors,
     done: done(visit),
     body: html`${live(

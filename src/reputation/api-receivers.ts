@@ -149,7 +149,7 @@ export const receivers = define('receivers', {
     const outcomes = outcomesOf(reader, { ...shown, receivers: all.map(({ id }) => id) })
     for (const row of all) {
       const said = commonRefusals(reader, { ...shown, receiver: row.id, until }, shown.refusals)
-      row['refusals'] = said.map((each) => ({ ...each, reason: reasonOf({ text: each.words })?.words ?? null }))
+      row['refusals'] = said.map((each) => ({ ...each, reason: reasonOf({ text: each.words }, row.id)?.words ?? null }))
       row['series'] = series(outcomes.get(row.id) ?? [], shown, until)
     }
   },

@@ -149,7 +149,8 @@ export const receiverPlace: Place = {
       crumbs: [['/receivers', 'Receivers']],
       actions: html`${periods(visit, period)}
         ${waiting === 0 ? '' : html`<a class="button plain" href="${mailOf(one, ' status:queued')}">Waiting mail</a>`}
-        <a class="button plain" href="${mailOf(one, '')}">All mail</a>`,
+        <a class="button plain" href="${mailOf(one, '')}">All mail</a>
+        <a class="button plain" href="/why/${encodeURIComponent(text(one, 'name'))}">Why?</a>`,
       body: live(
         visit,
         html`<p>${badge(text(one, 'verdict'))} ${SAYS[text(one, 'verdict')]}</p>

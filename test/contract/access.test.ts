@@ -162,8 +162,11 @@ setUp(async () => {
 
 const operations = () => described.operations()
 
+/** What a path is asked with, where it has to be asked something. */
+const QUESTIONS: Record<string, string> = { '/explanations': '?filter[subject]=here.test' }
 /** The path with its first parameter filled. */
-const fill = (path: string, id: string): string => path.replace(/\{\w+\}/, id).replace('{attachment}', '1')
+const fill = (path: string, id: string): string =>
+  path.replace(/\{\w+\}/, id).replace('{attachment}', '1') + (QUESTIONS[path] ?? '')
 /** Well formed, but nobody's. */
 const MISSING_ONE: Record<string, string> = { recipient: 'nobody@nowhere.test', lane: 'no%20domain' }
 const missingOf = (path: string): string => MISSING_ONE[parameterOf(path) ?? ''] ?? MISSING
@@ -369,6 +372,7 @@ const SCOPE_OF: Record<string, Scope> = {
   'GET /statistics': 'emails:read',
   'GET /statistics/receivers': 'emails:read',
   'GET /statistics/receivers/{}': 'emails:read',
+  'GET /explanations': 'emails:read',
   'POST /suppression-imports': 'suppressions:write',
   'POST /audiences/{}/list-imports': 'contacts:write',
   'GET /audiences/{}/list-imports': 'contacts:read',
@@ -532,7 +536,7 @@ test('collections, filters and sending know nothing of other users', async () =>
     await ask('GET', `/recipients/${await MAKERS['recipient']!(owner)}/data`, { token: owner })
   }
   // Figures have no ids of their own; what is of the whole server is for operators.
-  const shared = /^\/(?:statistics|lanes|campaign-totals)\b/
+  const shared = /^\/(?:statistics|lanes|campaign-totals|explanations)\b/
   for (const { method, path } of operations().filter(
     ({ method: verb, path: one }) => verb === 'GET' && !one.includes('{') && !shared.test(one),
   )) {
@@ -714,7 +718,7 @@ test('a URL that takes other methods is 405 with Allow', async () => {
       )
     }
     if (offered.includes('GET') && parameterOf(path) === undefined)
-      assert.equal((await ask('HEAD', path)).status, 200, `HEAD ${path}`)
+      assert.equal((await ask('HEAD', fill(path, ''))).status, 200, `HEAD ${path}`)
   }
 })
 
@@ -784,7 +788,7 @@ test('the statuses that an operation can answer are declared', async () => {
     const request = leastBody(operation, MISSING)
     await expect(method, fill(path, missingOf(path)), path, 401, { ...request, token: null })
     await expect(method, fill(path, missingOf(path)), path, 406, { ...request, headers: { accept: `${JSON_API};x=1` } })
-    await expect(method, `${fill(path, missingOf(path))}?foo=1`, path, 400, request)
+    await expect(method, `${fill(path, missingOf(path))}${path in QUESTIONS ? '&' : '?'}foo=1`, path, 400, request)
     if (parameterOf(path)) await expect(method, fill(path, missingOf(path)), path, 404, request)
     if (request.body)
       await expect(method, fill(path, missingOf(path)), path, 415, {

@@ -167,6 +167,7 @@ describe('the ladder', () => {
     ['submission'],
     ['privacy'],
     ['checks'],
+    ['why'],
     ['archive'],
     ['http'],
     ['console'],

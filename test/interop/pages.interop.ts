@@ -106,9 +106,10 @@ withPrograms('every page in Chromium', missing, () => {
     const mail = ids['refuse@corp.example']!
     places.push(`/mail/${mail}`, `/mail/${mail}?show=headers`, `/mail/${mail}?show=source`, '/mail?q=status%3Abounced')
     places.push(`/mail/${ids['defer@slow.example']!}`, '/find?q=read')
+    places.push(`/why/${mail}`, '/why/sandbox.example')
     places.push(`/webhooks/${webhook.id}`, `/webhooks/deliveries/${delivery!.id}`)
     const [receiver] = await server.api('GET', '/statistics/receivers')
-    places.push(`/receivers/${encodeURIComponent(receiver!.id)}`)
+    places.push(`/receivers/${encodeURIComponent(receiver!.id)}`, `/why/${encodeURIComponent(receiver!.id)}`)
     const at = `/inboxes/${inbox!.id}/mail/${message!.id}`
     places.push(`/inboxes/${inbox!.id}`, at, `${at}/reply`, `${at}/forward`, '/domains/sandbox.example')
   }

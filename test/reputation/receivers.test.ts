@@ -115,9 +115,9 @@ test('a receiver has shares, a verdict, times of a half and of all but one in tw
 test('what they say has a meaning where it is known', async () => {
   const { refusals } = await attributes('/statistics/receivers/Google?filter[period]=24h')
   assert.deepEqual(
-    refusals.map(({ reason, times, words }: Attributes) => [words.slice(0, 11), times, reason?.slice(0, 26) ?? null]),
+    refusals.map(({ reason, times, words }: Attributes) => [words.slice(0, 11), times, reason?.slice(0, 23) ?? null]),
     [
-      ['421 4.7.28 ', 2, 'The receiver slows senders'],
+      ['421 4.7.28 ', 2, 'Gmail slows this server'],
       ['550 5.9.9 N', 1, null],
     ],
   )
@@ -213,7 +213,7 @@ test('the list shows providers first, verdicts, times and reasons; small domains
   const [, rows = ''] = before.split('<tbody>')
   assert.match(rows, /^\s*<tr>\s*<td[^>]*><a href="\/receivers\/Google\?period=24h">/)
   assert.match(rows, /<span class="badge good"\s*>good<[^]*&lt; 5 s[^]*&gt; 1 min[^]*<svg\s+class="spark"/)
-  assert.match(rows, /<span class="why" title="421 4\.7\.28 Gmail[^"]*"\s*><span>The receiver slows senders/)
+  assert.match(rows, /<span class="why" title="421 4\.7\.28 Gmail[^"]*"\s*><span>Gmail slows this server/)
   assert.match(rows, /badge bad"\s*>refusing</)
   assert.match(rows, /badge waits"\s*>slow</)
   assert.match(text, /\d+ more domains/)

@@ -9,10 +9,19 @@ import { domains } from '../../domains/api.ts'
 import { inboundEmails } from '../../inbound/api-emails.ts'
 import { inboxes } from '../../inbound/api.ts'
 import { outboundEmails } from '../../mail/api.ts'
+import { explanations } from '../../why/api.ts'
 import { must } from '../../base/errors.ts'
 import { afterLast } from '../../base/text.ts'
 
-const RESOURCES = [outboundEmails, inboundEmails, inboxes, domains, audiences, campaigns] as Resource<never>[]
+const RESOURCES = [
+  outboundEmails,
+  inboundEmails,
+  inboxes,
+  domains,
+  audiences,
+  campaigns,
+  explanations,
+] as Resource<never>[]
 
 /** Whether a tool returns a page of resources or one resource. */
 export interface Output {

@@ -82,6 +82,7 @@ test('every tool says what it is for, what it takes and what it does to the worl
       'send_email',
       'list_emails',
       'get_email',
+      'explain_delivery',
       'list_inbound_emails',
       'get_inbound_email',
       'list_inboxes',

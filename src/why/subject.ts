@@ -1,0 +1,214 @@
+// What a question is about: a mail or a campaign by its id, a sending domain, or a receiver. Rows of other accounts are
+// never read, but for an operator's question about a receiver (D164).
+import { DAY, HOUR } from '../base/clock.ts'
+import { refuse } from '../base/errors.ts'
+import { attemptsOf, type Attempt } from '../delivery/results/attempt-log.ts'
+import { toAscii } from '../message/address.ts'
+import { bulkLane, domainOf } from '../message/lane-names.ts'
+import { waitingReceivers } from '../reputation/waiting-receivers.ts'
+import type { RowOf } from '../schema/tables.ts'
+import { providerNamed, providerOf } from '../smtp/shaping.ts'
+import type { Reader } from '../store/database.ts'
+import { db, raw } from '../store/query.ts'
+
+/** How far back evidence goes when nothing else is asked for. */
+const BACK = 28 * DAY
+/** Mails of a campaign that are looked at, of each status. */
+export const OF_CAMPAIGN = 100
+/** Their statuses: what did not simply arrive. */
+const LOOKED_AT = ['queued', 'sent', 'bounced', 'failed', 'rejected', 'suppressed', 'complained'] as const
+
+type EmailRow = Pick<
+  RowOf<'outbound_emails'>,
+  'key' | 'id' | 'user_key' | 'domain_key' | 'campaign_key' | 'contact_key' | 'agent_id' | 'status' | 'created_at'
+>
+
+export interface SubjectMail extends EmailRow {
+  deliveries: RowOf<'deliveries'>[]
+  attempts: Attempt[]
+}
+
+export interface WhySubject {
+  /** A campaign is a mail to many. */
+  kind: 'mail' | 'domain' | 'receiver'
+  /** As answers name it: an id, a domain or a receiver. */
+  name: string
+  /** The accounts whose rows may be read. */
+  accounts: readonly number[]
+  now: number
+  /** Older evidence is not looked at. */
+  since: number
+  /** The mail, or those of a campaign that did not simply arrive. */
+  mails: readonly SubjectMail[]
+  campaign: RowOf<'campaigns'> | undefined
+  /** The sending domain. */
+  domain: RowOf<'domains'> | undefined
+  /** Where the mail goes. */
+  receivers: readonly string[]
+  /** Their domains, as far as they are known. */
+  domains: readonly string[]
+}
+
+export interface WhyQuestion {
+  name: string
+  /** WhySender rows are read; undefined: everybody's, for the operator at the command line. */
+  account: number | undefined
+  /** Whether a receiver is asked about for all accounts. */
+  everywhere: boolean
+  now: number
+  since?: number | undefined
+}
+
+export const receiverOf = ({ lane, remote_mta }: Pick<RowOf<'deliveries'>, 'lane' | 'remote_mta'>): string =>
+  providerOf(remote_mta) ?? domainOf(lane)
+
+const COLUMNS =
+  'key, id, user_key, domain_key, campaign_key, contact_key, agent_id, status, created_at' as const satisfies string
+
+function whole(reader: Reader, email: EmailRow): SubjectMail {
+  const deliveries = reader.all(
+    raw<RowOf<'deliveries'>>('select * from deliveries where email_key = ? order by key', [email.key]),
+  )
+  return { ...email, deliveries, attempts: attemptsOf(reader, email.key) }
+}
+
+/** The domain of a mail or a campaign; a removed one too. */
+const senderOf = (reader: Reader, key: number): RowOf<'domains'> | undefined =>
+  reader.first(db.selectFrom('domains').selectAll().where('key', '=', key))
+
+/** What every kind of subject has. */
+type WhyPeriod = Pick<WhySubject, 'now' | 'since'> & { asked: boolean }
+
+const dayOf = (at: number): number => Math.floor(at / DAY) * DAY
+
+/** An old mail is explained from its own days on. */
+const fromIts = ({ asked, now, since }: WhyPeriod, createdAt: number): Pick<WhySubject, 'now' | 'since'> => ({
+  now,
+  since: asked ? since : Math.min(since, dayOf(createdAt)),
+})
+
+function ofMails(
+  reader: Reader,
+  common: WhyPeriod,
+  {
+    campaign,
+    created_at,
+    id,
+    mails,
+    owner,
+    sender,
+  }: WhySender & { created_at: number; id: string; mails: SubjectMail[] },
+): WhySubject {
+  const deliveries = mails.flatMap((mail) => mail.deliveries)
+  return {
+    ...fromIts(common, created_at),
+    kind: 'mail',
+    name: id,
+    accounts: [owner],
+    mails,
+    campaign,
+    domain: senderOf(reader, sender),
+    receivers: [...new Set(deliveries.map(receiverOf))],
+    domains: [...new Set(deliveries.map(({ lane }) => domainOf(lane)))],
+  }
+}
+
+interface WhySender {
+  owner: number
+  sender: number
+  campaign: RowOf<'campaigns'> | undefined
+}
+
+const campaignByKey = (reader: Reader, key: number | null): RowOf<'campaigns'> | undefined =>
+  key === null ? undefined : reader.first(db.selectFrom('campaigns').selectAll().where('key', '=', key))
+
+function mailOf(reader: Reader, { account, name }: WhyQuestion, common: WhyPeriod): WhySubject | undefined {
+  const email = reader.first(raw<EmailRow>(`select ${COLUMNS} from outbound_emails where id = ?`, [name]))
+  if (!email || (account !== undefined && email.user_key !== account)) return undefined
+  return ofMails(reader, common, {
+    id: email.id,
+    created_at: email.created_at,
+    owner: email.user_key,
+    sender: email.domain_key,
+    campaign: campaignByKey(reader, email.campaign_key),
+    mails: [whole(reader, email)],
+  })
+}
+
+function campaignOf(reader: Reader, { account, name }: WhyQuestion, common: WhyPeriod): WhySubject | undefined {
+  const campaign = reader.first(
+    db.selectFrom('campaigns').selectAll().where('id', '=', name).where('deleted_at', 'is', null),
+  )
+  if (!campaign || (account !== undefined && campaign.user_key !== account)) return undefined
+  const mails = LOOKED_AT.flatMap((status) =>
+    reader.all(
+      raw<EmailRow>(
+        `select ${COLUMNS} from outbound_emails where campaign_key = ? and status = ?
+         order by delivered_at desc, key desc limit ${OF_CAMPAIGN}`,
+        [campaign.key, status],
+      ),
+    ),
+  )
+  return ofMails(reader, common, {
+    id: campaign.id,
+    created_at: campaign.created_at,
+    owner: campaign.user_key,
+    sender: campaign.domain_key,
+    campaign,
+    mails: mails.map((email) => whole(reader, email)),
+  })
+}
+
+function domainNamed(reader: Reader, { account, name }: WhyQuestion, common: WhyPeriod): WhySubject | undefined {
+  const asked = db
+    .selectFrom('domains')
+    .selectAll()
+    .where('name', '=', toAscii(name) ?? name)
+    .where('deleted_at', 'is', null)
+    .orderBy('key')
+  const domain = reader.first(account === undefined ? asked : asked.where('user_key', '=', account))
+  if (!domain) return undefined
+  const nothing = { mails: [], campaign: undefined, receivers: [], domains: [] }
+  const { now, since } = common
+  return { now, since, ...nothing, kind: 'domain', name: domain.name, accounts: [domain.user_key], domain }
+}
+
+function receiverNamed(reader: Reader, question: WhyQuestion, common: WhyPeriod): WhySubject | undefined {
+  const name = providerNamed(question.name)?.name ?? toAscii(question.name) ?? question.name
+  const all = question.account === undefined || question.everywhere
+  const accounts = all ? reader.all(db.selectFrom('users').select('key')).map(({ key }) => key) : [question.account!]
+  const told = reader.first(
+    raw<{ found: number }>(
+      `select 1 as found from receiver_tallies where user_key in (select value from json_each(?)) and hour >= ? and receiver = ? limit 1`,
+      [JSON.stringify(accounts), Math.floor(common.since / HOUR), name],
+    ),
+  )
+  const waits = all ? waitsAnywhere(reader, name) : waitingReceivers(reader, question.account!).get(name)?.domains
+  if (!told && !waits) return undefined
+  const domains = [...new Set([...(waits ?? []), ...(providerNamed(name) ? [] : [name])])]
+  const nothing = { mails: [], campaign: undefined, domain: undefined }
+  const { now, since } = common
+  return { now, since, ...nothing, kind: 'receiver', name, accounts, receivers: [name], domains }
+}
+
+/** The domain itself, when anybody's mail waits for it. */
+const waitsAnywhere = (reader: Reader, domain: string): string[] | undefined =>
+  reader.first(
+    raw<{ found: number }>(`select 1 as found from deliveries where status = 'queued' and lane in (?, ?) limit 1`, [
+      domain,
+      bulkLane(domain),
+    ]),
+  ) && [domain]
+
+/** Finds the subject. Throws 404 when the account has none of this name. */
+export function subjectOf(reader: Reader, question: WhyQuestion): WhySubject {
+  const { now } = question
+  // A whole day, so that the same question is the same from one second to the next.
+  const common = { now, since: question.since ?? dayOf(now - BACK), asked: question.since !== undefined }
+  const named = { ...question, name: question.name.trim() }
+  for (const find of [mailOf, campaignOf, domainNamed, receiverNamed]) {
+    const found = find(reader, named, common)
+    if (found) return found
+  }
+  throw refuse('not_found', 'No mail, campaign, sending domain or receiver of this account has this id or name.')
+}

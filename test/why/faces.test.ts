@@ -1,0 +1,212 @@
+// Who may ask why, and where: the API, the command, the tool of MCP and the page give the same answer; nobody sees what
+// is another account's; replies made to harm are harmless; a question reads indexes alone.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import { raw } from '../../src/store/query.ts'
+import type { Reader } from '../../src/store/database.ts'
+import { explain } from '../../src/why/explain.ts'
+import { told } from '../../src/why/told.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { campaignKit } from '../kit/campaign.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { Guest } from '../kit/guest.ts'
+import { letIn } from '../kit/oauth-client.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
+import { givePassword } from '../kit/person.ts'
+import { mailsOf } from '../mail/mails.ts'
+
+const PASSWORD = 'a long enough password'
+const MISSING = '01985c7e-7c1a-7000-8000-000000000001'
+/** What a hostile exchanger says: a page, a terminal's commands, a turn of direction, an address of somebody else. */
+const HOSTILE =
+  '550 5.7.1 <script>alert(1)</script>\u001b]0;owned\u0007\u001b[2J \u202egnp.exe\u2066 spam eve@secret.test"><img src=x>'
+const replies = new Map([
+  ['bob@there.test', '550 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org'],
+  ['bob@harms.test', HOSTILE],
+])
+const exchanger = testExchanger({
+  answer: (command) => replies.get(/^RCPT TO:<([^>]+)>/i.exec(command)?.[1] ?? ''),
+})
+const postrider = ofFile(() =>
+  startTestAppliance({
+    exchanger,
+    config: { oauth: { redirect_origins: ['http://localhost', 'https://app.test'] } },
+    domains: ['here.test'],
+    otherDomains: ['other.test'],
+    routes: ['there.test', 'harms.test'],
+    open: true,
+  }),
+)
+const { become, post } = mailsOf(() => postrider)
+const kit = campaignKit(() => postrider)
+let ann: Guest
+let refused: string
+let hostile: string
+
+setUp(async () => {
+  const { user } = postrider
+  await givePassword(postrider, user.email, PASSWORD)
+  ann = new Guest(postrider)
+  await ann.signIn(user.email, PASSWORD)
+  refused = await post()
+  await become(refused, 'bounced')
+  hostile = await post({ to: 'bob@harms.test' })
+  await become(hostile, 'bounced')
+})
+
+const asked = (subject: string): string => `/explanations?filter[subject]=${encodeURIComponent(subject)}`
+
+test('API, command and MCP give the same answer (DV82, DV88)', async () => {
+  const { body, status } = await postrider.api('GET', asked(refused))
+  assert.equal(status, 200)
+  const { attributes, id, type } = body.data
+  assert.deepEqual([type, id, attributes.kind, attributes.causes[0].cause], ['explanations', refused, 'mail', 'block'])
+  const { access_token } = await letIn(postrider, postrider.user)
+  const client = new Client({ name: 'test', version: '1' })
+  const requestInit = { headers: { authorization: `Bearer ${access_token}` } }
+  await client.connect(new StreamableHTTPClientTransport(new URL(`${postrider.url}/mcp`), { requestInit }))
+  const { tools } = await client.listTools()
+  assert.equal(tools.find(({ name }) => name === 'explain_delivery')?.annotations?.readOnlyHint, true)
+  const answer = await client.callTool({ name: 'explain_delivery', arguments: { subject: refused } })
+  assert.deepEqual((answer.structuredContent as typeof body).data.attributes, attributes)
+  const missing = await client.callTool({ name: 'explain_delivery', arguments: { subject: MISSING } })
+  assert.equal(missing.isError, true)
+  await client.close()
+  // The command stands beside the server: it does not know the troubles of the process.
+  // Its clock is that of the machine, and the mail an old one.
+  const printed = await postrider.commands.json('why', refused)
+  assert.deepEqual(printed.causes[0], attributes.causes[0])
+  assert.deepEqual(
+    printed.asked
+      .filter(({ state }: { state: string }) => state === 'off')
+      .map(({ source }: { source: string }) => source),
+    ['opens', 'local trouble'],
+  )
+  const { stdout } = await postrider.commands.run(['why', refused])
+  assert.equal(stdout, `${told(printed)}\n`)
+  assert.match(stdout, /1\. The address of this server is on a blocklist of Spamhaus\. \(block, shown\)/)
+  for (const since of ['2030-01-01', '2030-01-01T00:00:00Z'])
+    assert.deepEqual((await postrider.commands.json('why', refused, '--since', since)).causes, [])
+  assert.match(await postrider.commands.fails('why', MISSING), /There is no mail, campaign, sending domain or receiver/)
+  assert.match(await postrider.commands.fails('why', refused, '--since', 'soon'), /is not a time/)
+})
+
+test('a subject is asked for, and must be of the account (DV87)', async () => {
+  for (const query of ['', '?filter[subject]=', '?filter[subject]=a,b']) {
+    const { body, status } = await postrider.api('GET', `/explanations${query}`)
+    assert.equal(status, 400, query)
+    assert.match(JSON.stringify(body), /filter\[subject\]/)
+  }
+  assert.equal((await postrider.api('GET', `${asked(refused)}&filter[since]=soon`)).status, 400)
+  const theirs = await kit.audience(await postrider.activeDomain('mine.test'))
+  const campaign = await kit.draft(theirs)
+  const draft = (await postrider.api('GET', asked(campaign))).body.data.attributes
+  assert.deepEqual([draft.kind, draft.causes], ['mail', []])
+  assert.equal(draft.summary, 'The campaign has not begun. Nothing that is known here speaks of a trouble.')
+  for (const subject of [refused, campaign, 'here.test', 'there.test']) {
+    assert.equal((await postrider.api('GET', asked(subject))).status, 200, subject)
+    assert.equal((await postrider.asOther('GET', asked(subject))).status, 404, subject)
+  }
+  for (const subject of [MISSING, 'nobody.test', 'Google', '%', 'constructor', 'x'.repeat(5000)])
+    assert.ok([400, 404].includes((await postrider.api('GET', asked(subject))).status), subject)
+})
+
+test('an operator asks about a receiver for all accounts, and about nothing else of others (DV87)', async () => {
+  const { appliance, other } = postrider
+  const operator = (on: number): Promise<unknown> =>
+    appliance.deps.store.write((tx) => tx.run(raw('update users set operator = ? where key = ?', [on, other.key])))
+  await operator(1)
+  try {
+    const { body, status } = await postrider.asOther('GET', asked('there.test'))
+    assert.equal(status, 200)
+    assert.equal(body.data.attributes.causes[0].cause, 'block')
+    assert.doesNotMatch(JSON.stringify(body), /bob@|ann@/)
+    for (const subject of [refused, 'here.test'])
+      assert.equal((await postrider.asOther('GET', asked(subject))).status, 404, subject)
+  } finally {
+    await operator(0)
+  }
+})
+
+test('the command asks whose domain it is when several have it (DV87)', async () => {
+  await postrider.activeDomain('shared.test')
+  await postrider.activeDomain('shared.test', postrider.other)
+  assert.match(await postrider.commands.fails('why', 'shared.test'), /registered 2 times/)
+  const { kind, subject } = await postrider.commands.json('why', 'shared.test', '--user', postrider.other.email)
+  assert.deepEqual([kind, subject], ['domain', 'shared.test'])
+  assert.match(await postrider.commands.fails('why', refused, '--user', postrider.other.email), /There is no mail/)
+})
+
+test('words that were made to harm are cleaned in rows, on a terminal and on pages (DV87)', async () => {
+  const { body } = await postrider.api('GET', asked(hostile))
+  const rows = JSON.stringify(body.data.attributes)
+  // oxlint-disable-next-line no-control-regex
+  assert.doesNotMatch(rows, /[\u0000-\u001f\u007f\u202a-\u202e\u2066-\u2069]|\\u00/)
+  assert.match(rows, /spam/)
+  const { stdout } = await postrider.commands.run(['why', hostile])
+  // oxlint-disable-next-line no-control-regex
+  assert.doesNotMatch(stdout, /[\u0000-\u0009\u000b-\u001f\u202a-\u202e]/)
+  const { text } = await ann.open(`/why/${hostile}`)
+  assert.match(text, /&lt;script&gt;alert/)
+  assert.doesNotMatch(text, /<script>alert|<img src=x/)
+  // Of the receiver, no address is shown at all.
+  assert.doesNotMatch(JSON.stringify((await postrider.api('GET', asked('harms.test'))).body), /eve@secret|bob@harms/)
+})
+
+test('the pages of a mail, a campaign, a receiver and a domain lead to the answer (DV82)', async () => {
+  const audience = await kit.audience(await postrider.activeDomain('letters.test'))
+  await kit.fill(audience, ['ann@there.test'])
+  const campaign = await kit.draft(audience)
+  await kit.send(campaign)
+  for (const [path, subject, above] of [
+    [`/mail/${refused}`, refused, `/mail/${refused}`],
+    [`/campaigns/${campaign}`, campaign, `/campaigns/${campaign}`],
+    ['/receivers/there.test', 'there.test', '/receivers/there.test'],
+    ['/domains/here.test', 'here.test', '/domains/here.test'],
+  ] as const) {
+    assert.match((await ann.open(path)).text, new RegExp(`href="/why/${subject}"\\s*>Why\\?</a>`), path)
+    const { status, text } = await ann.open(`/why/${subject}`)
+    assert.equal(status, 200, subject)
+    assert.ok(text.includes(`<a href="${above}">`), subject)
+    assert.match(text, /What was read/)
+  }
+  const { text } = await ann.open(`/why/${refused}`)
+  assert.match(text, /<h2>The address of this server is on a blocklist of Spamhaus\.<\/h2>/)
+  assert.match(text, /Look it up at check\.spamhaus\.org/)
+  assert.match(text, /blocked using zen\.spamhaus\.org/)
+  assert.equal((await ann.open(`/why/${MISSING}`)).status, 404)
+})
+
+test('a question reads indexes: no statement scans a table that grows with mail (DV87)', async () => {
+  const { appliance, clock, user } = postrider
+  const { keyring, store } = appliance.deps
+  const statements = new Map<string, readonly unknown[]>()
+  const noting = (query: { compile(): { sql: string; parameters: readonly unknown[] } }): void => {
+    const { parameters, sql } = query.compile()
+    statements.set(sql, parameters)
+  }
+  const reader = new Proxy(store, {
+    get(target, name) {
+      const value = Reflect.get(target, name) as unknown
+      if (typeof value !== 'function') return value
+      return (...given: unknown[]): unknown => {
+        if (name === 'all' || name === 'first' || name === 'one') noting(given[0] as never)
+        return (value as (...all: unknown[]) => unknown).apply(target, given)
+      }
+    },
+  }) as Reader
+  const campaign = await kit.draft(await kit.audience(await postrider.activeDomain('plans.test')))
+  for (const name of [refused, campaign, 'here.test', 'there.test'])
+    for (const everywhere of [false, true])
+      explain({ store: reader, keyring }, { name, account: user.key, everywhere, now: clock.now() })
+  assert.ok(statements.size > 15, `${statements.size}`)
+  for (const [sql, parameters] of statements) {
+    const plan = store.all(raw<{ detail: string }>(`explain query plan ${sql}`, [...parameters] as never[]))
+    const scans = plan.filter(({ detail }) =>
+      /^SCAN (?!json_each|value|days|users|lane_holds|learned_lanes|\(subquery|e\b)/.test(detail),
+    )
+    assert.deepEqual(scans, [], sql)
+  }
+})
