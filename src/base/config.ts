@@ -32,7 +32,7 @@ const route = z.strictObject({
   domains: z.array(z.string().min(1)).min(1),
   host: z.string().min(1),
   port: port().default(25),
-  tls: z.enum(['none', 'optional', 'required']).default('optional'),
+  tls: z.enum(['none', 'optional', 'required', 'dane']).default('optional'),
   username: text().default(''),
   password_file: text().default(''),
 })
@@ -98,13 +98,17 @@ export const schema = z.strictObject({
       .prefault('5MB'),
     account_bytes: size().prefault('1GB'),
   }),
-  dns: section({ servers: z.array(addressEndpoint()).default([]) }),
+  dns: section({
+    servers: z.array(addressEndpoint()).default([]),
+    trusted: z.array(z.union([z.ipv4(), z.ipv6()], 'must be an IP address')).default([]),
+  }),
   delivery: section({
     port: port().default(25),
     source: z.array(z.union([z.ipv4(), z.ipv6()], 'must be an IP address')).default([]),
     retry: z.array(duration()).min(1).prefault(['5m', '15m', '30m', '1h', '2h', '4h', '6h']),
     lifetime: more(duration()).prefault('5d'),
     max_connections: z.int().min(1).max(10_000).default(200),
+    dane: z.boolean().default(true),
     routes: z.array(route).default([]),
   }),
   network: section({ allow_private: z.array(network()).default([]) }),

@@ -29,3 +29,36 @@ export const SUBJECT_ALT_NAME = oid(0x55, 0x1d, 0x11)
 /** The PEM form of octets: base64 in lines of 64 between BEGIN and END lines. */
 export const pem = (label: string, octets: Uint8Array): string =>
   `-----BEGIN ${label}-----\n${Buffer.from(octets).toString('base64').replace(/.{64}/g, '$&\n').trimEnd()}\n-----END ${label}-----\n`
+
+/** An element that was read: its tag, where its contents begin, and where it ends. */
+export interface DerElement {
+  tag: number
+  start: number
+  body: number
+  end: number
+}
+
+/** Reads the element at an offset; undefined when there is none, or it reaches beyond `limit`. */
+export function readDer(octets: Uint8Array, start: number, limit = octets.length): DerElement | undefined {
+  const [tag, first] = [octets[start], octets[start + 1]]
+  if (tag === undefined || first === undefined) return undefined
+  const more = first < 128 ? 0 : first - 128
+  if (more > 3 || first === 128) return undefined
+  let length = more === 0 ? first : 0
+  for (let at = 0; at < more; at++) length = length * 256 + (octets[start + 2 + at] ?? 0)
+  const body = start + 2 + more
+  const end = body + length
+  return end > limit ? undefined : { tag, start, body, end }
+}
+
+/** The elements between two offsets, as far as they can be read. */
+export function readAllDer(octets: Uint8Array, { body, end }: Pick<DerElement, 'body' | 'end'>): DerElement[] {
+  const found: DerElement[] = []
+  for (let at = body; at < end;) {
+    const element = readDer(octets, at, end)
+    if (!element) break
+    found.push(element)
+    at = element.end
+  }
+  return found
+}

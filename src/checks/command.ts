@@ -16,6 +16,7 @@ import {
   judgeLog,
   type Finding,
 } from './doctor-machine.ts'
+import { judgeDane } from './doctor-dane.ts'
 import { judgeDomains } from './doctor-domains.ts'
 import { judgeBlocklists } from './doctor-lists.ts'
 import { judgeHeloSpf, judgeReverse, judgeWayIn, judgeWayOut } from './doctor-network.ts'
@@ -75,6 +76,7 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
           judgeWayIn(world),
           judgeReverse(world),
           judgeHeloSpf(world),
+          judgeDane(world),
           judgeBlocklists(world),
         ])),
       ]

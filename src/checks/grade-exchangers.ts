@@ -1,8 +1,12 @@
 // Checks TLS, certificates and DANE of a domain's exchangers (internet.nl, NCSC-NL guidelines 2025-05).
-import { createHash, X509Certificate } from 'node:crypto'
+import { systemClock } from '../base/clock.ts'
 import { pairs } from '../base/lists.ts'
 import { authoritiesOf, type Config } from '../base/config.ts'
-import type { AskDns } from './grade-dns.ts'
+import type { AskDns } from '../net/dns-question.ts'
+import type { Tlsa } from '../net/resolver.ts'
+import { recordFrom } from '../net/validated.ts'
+import { judgeByDane } from '../smtp/dane.ts'
+import { countingRecords } from '../smtp/tlsa.ts'
 import { isOurs, judged, theirs, worse, type GradeDeps, type GradeRow } from './grade-rows.ts'
 import { readAuthorities } from '../base/tls.ts'
 import { shake, type Handshake, type ExchangerPlace } from './grade-tls.ts'
@@ -134,7 +138,7 @@ function daneRows(probes: readonly Probe[], host: string, domain: string): Grade
     ),
     row(
       'tlsa_valid',
-      all(probes, ({ best, tlsa }) => best !== undefined && tlsa.some((each) => fits(each, best))),
+      all(probes, ({ best, place, tlsa }) => best !== undefined && prove(tlsa, best, place.host, domain)),
       `The TLSA records of ${host} do not fit its certificate: publish those of "postrider domain records ${domain}".`,
     ),
     // Not a failure: a single key works now, but a change of the key will break it.
@@ -154,13 +158,6 @@ interface Probe {
   tlsa: Tlsa[]
 }
 
-interface Tlsa {
-  usage: number
-  selector: number
-  matchingType: number
-  certificate: Buffer
-}
-
 async function probe(ask: AskDns, place: ExchangerPlace, authority: string | undefined): Promise<Probe> {
   const shaken = async (options = {}): Promise<Handshake | undefined> => {
     const result = await shake(place, authority, options)
@@ -170,7 +167,7 @@ async function probe(ask: AskDns, place: ExchangerPlace, authority: string | und
   const old = await shaken({ minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' })
   const weak = await shaken({ maxVersion: 'TLSv1.2', ciphers: `${WEAK}@SECLEVEL=0` })
   const tlsa = (await ask(`_25._tcp.${place.host}`, 'TLSA'))?.answers.flatMap((each) =>
-    each.type === 'TLSA' ? [each.data] : [],
+    each.type === 'TLSA' ? [recordFrom(each.data)] : [],
   )
   return { place, best, old, weak, caa: await hasCaa(ask, place.host), tlsa: tlsa ?? [] }
 }
@@ -198,16 +195,9 @@ const names = ({ certificate: { subjectaltname = '' } }: Handshake, host: string
         each === `DNS:${host}` || (each.startsWith('DNS:*.') && host.slice(host.indexOf('.')) === each.slice(5)),
     )
 
-/** Whether a TLSA record matches the certificate or its key, by DANE-EE or DANE-TA (RFC 7672 §3.1). */
-function fits({ certificate, matchingType, selector, usage }: Tlsa, { certificate: shown }: Handshake): boolean {
-  if (usage !== 2 && usage !== 3) return false
-  const { publicKey, raw } = new X509Certificate(shown.raw)
-  const octets = selector === 1 ? publicKey.export({ type: 'spki', format: 'der' }) : raw
-  const digest =
-    matchingType === 0
-      ? octets
-      : createHash(matchingType === 1 ? 'sha256' : 'sha512')
-          .update(octets)
-          .digest()
-  return digest.equals(certificate)
+/** Whether the records prove an exchanger to those who send to a domain (RFC 7672 §3.1). */
+function prove(records: readonly Tlsa[], { shown }: Handshake, host: string, domain: string): boolean {
+  const counting = countingRecords(records)
+  const judged = judgeByDane({ base: host, names: [host, domain], records: counting }, shown, systemClock.now())
+  return counting.length > 0 && typeof judged === 'string'
 }

@@ -1,7 +1,7 @@
 // A row of the grade: the test, its result, and the remedy.
 import type { Config } from '../base/config.ts'
 import type { Resolver } from '../net/resolver.ts'
-import type { AskDns } from './grade-dns.ts'
+import type { AskDns } from '../net/dns-question.ts'
 
 export interface GradeRow {
   category: 'ipv6' | 'dnssec' | 'auth' | 'starttls' | 'certificate' | 'dane' | 'rpki'

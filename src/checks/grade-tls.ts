@@ -1,7 +1,9 @@
 // Tests an exchanger's TLS: its certificate, and whether it accepts an offer of a single version, suite or group.
+import type { X509Certificate } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 import { connect as connectTls, type ConnectionOptions, type DetailedPeerCertificate, type TLSSocket } from 'node:tls'
 import { trusting } from '../base/tls.ts'
+import { certificatesOf } from '../smtp/dane.ts'
 
 export interface Handshake {
   protocol: string
@@ -9,6 +11,8 @@ export interface Handshake {
   /** "X25519", "prime256v1"; undefined for TLS without ephemeral keys. */
   group: string | undefined
   certificate: DetailedPeerCertificate
+  /** What the server sent, its own certificate first. */
+  shown: X509Certificate[]
   trusted: boolean
 }
 
@@ -65,6 +69,7 @@ function agreed(socket: Socket, options: ConnectionOptions): Promise<Handshake |
         cipher: secure.getCipher().standardName,
         group: key?.name,
         certificate: secure.getPeerCertificate(true),
+        shown: certificatesOf(secure),
         trusted: secure.authorized,
       })
       secure.destroy()

@@ -81,6 +81,7 @@ const MEANING: Readonly<Record<string, string>> = {
   'SPF of HELO': 'The SPF record of this server is wrong: receivers distrust its bounces.',
   'port 25 out': 'Mail cannot leave this server.',
   'port 25 in': 'Mail from elsewhere does not reach this server.',
+  DANE: 'The resolver fails at TLSA records: mail to signed domains waits.',
   blocklists: 'The address of this server is on a blocklist: receivers refuse your mail.',
   certificate: 'The mail certificate is not valid: others cannot send to this server safely.',
   disk: 'The disk is almost full: mail will be refused.',

@@ -8,7 +8,7 @@ import type { ConnectOptions } from '../smtp/client.ts'
 import { ownVerdict, waitsForRecord, waitsForUs, type Verdict } from '../smtp/verdict.ts'
 import type { OpenKeys } from '../domains/keys.ts'
 import { aboutTheHost, endsSession, maybeTheMail } from './wire/finish-attempt.ts'
-import { connectAlong, isVerdict, type WayDeps } from './wire/connect.ts'
+import { connectAlong, isStillProven, isVerdict, type WayDeps } from './wire/connect.ts'
 import { damaged, damageOf } from './wire/intact.ts'
 import type { Lane } from './pacing/lanes.ts'
 import { sendToAll } from './wire/send-all.ts'
@@ -147,12 +147,14 @@ async function talk(
   { lane, open, sessions }: Circumstances,
 ): Promise<Attempted> {
   const policy = work.email.tls_policy
+  const route = must(lane.route, 'The route of a lane')
   const apart = isKeptApart(work)
   const fits = ({ session }: Connection): boolean =>
     session.usable && session.apart === apart && !(policy === 'Require' && session.tls === null)
   let connection = open
   // A connection that was cut while it was idle does not show what the exchanger accepts: it is replaced.
-  if (connection && !fits(connection)) {
+  // Nor is one used whose exchanger is proven by other TLSA records by now, or by none.
+  if (connection && !(fits(connection) && (await isStillProven(deps, lane.domain, route, connection.session)))) {
     await sessions.leave(connection)
     connection = undefined
   }
@@ -160,7 +162,7 @@ async function talk(
   for (;;) {
     const reused = connection !== undefined
     if (!connection) {
-      const session = await connectAlong(connecting, lane.domain, must(lane.route, 'The route of a lane'), policy)
+      const session = await connectAlong(connecting, lane.domain, route, policy)
       if (isVerdict(session)) return { connection: undefined, verdicts: work.deliveries.map(() => session) }
       connection = { session, mails: 0, worked: false }
     }

@@ -5,6 +5,7 @@ import type { Reader } from '../store/database.ts'
 import { domainOf } from '../message/lane-names.ts'
 import { table } from '../commands/terminal.ts'
 import { holdingCampaigns, lastResponse } from './queue/waiting.ts'
+import { protectionWords, readSecurity } from '../smtp/security.ts'
 import type { QueuedMail } from './queue/operator.ts'
 import type { ShownLane } from './shown-lanes.ts'
 
@@ -33,6 +34,7 @@ export const showMail = ({ deliveries, holds, created_at, ...mail }: QueuedMail)
     response: delivery.response,
     remote_mta: delivery.remote_mta,
     tls: delivery.tls,
+    security: readSecurity(delivery.security) ?? null,
     dialogue: delivery.dialogue,
   })),
 })
@@ -75,7 +77,9 @@ export function detail(mail: ShownMail): string {
         : to.status === 'held' && mail.paused_campaign !== null
           ? `, by ${pausedText(mail.paused_campaign)}`
           : ''
-    const where = to.remote_mta ? ` (${forTerminal(to.remote_mta)}${to.tls ? ` over ${to.tls}` : ', without TLS'})` : ''
+    const where = to.remote_mta
+      ? ` (${forTerminal(to.remote_mta)} ${protectionWords(to.tls, to.security?.proof ?? null)})`
+      : ''
     // Only a reply of a server has a code.
     const codes = to.smtp_code === null ? [] : [to.smtp_code, to.enhanced_code]
     const said =

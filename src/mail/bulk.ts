@@ -135,7 +135,8 @@ export function settlePage(tx: Tx, page: readonly Settling[]): void {
       for (const settling of group) settle(tx, { ...settling, brief: true })
 }
 
-const replyName = ({ code, enhanced, host, tls }: Verdict): string => JSON.stringify([code, enhanced, host, tls])
+const replyName = ({ code, enhanced, host, security, tls }: Verdict): string =>
+  JSON.stringify([code, enhanced, host, tls, security])
 
 /**
  * Settles mails with the same reply. False when the only one is in another state: then settle.ts follows the state
@@ -156,9 +157,17 @@ function settleTaken(tx: Tx, group: readonly Settling[]): boolean {
     moved === 0
       ? 0
       : moveAll(tx, deliveryMachine, 'accept', {
-          set: 'smtp_code = ?, enhanced_code = ?, remote_mta = ?, tls = ?, leased_until = null, updated_at = ?',
+          set: 'smtp_code = ?, enhanced_code = ?, remote_mta = ?, tls = ?, security = ?, leased_until = null, updated_at = ?',
           where: 'key in (select value from json_each(?))',
-          parameters: [verdict.code, verdict.enhanced, verdict.host, verdict.tls, now, keys(({ key }) => key)],
+          parameters: [
+            verdict.code,
+            verdict.enhanced,
+            verdict.host,
+            verdict.tls,
+            verdict.security,
+            now,
+            keys(({ key }) => key),
+          ],
         })
   if (settled < group.length) {
     if (others.length === 0) return false

@@ -4,6 +4,7 @@ import { html } from 'hono/html'
 import { attempts } from '../delivery/api-attempts.ts'
 import { badge, counted, exactTime, type Html } from '../webui/widgets.ts'
 import { answerOf, flag, relatedId, text, type Thing } from '../webui/visit.ts'
+import { protectionWords } from '../smtp/security.ts'
 import { outboundWebhooks } from '../webhooks/api.ts'
 import type { MailResource } from './page-contents.ts'
 
@@ -33,11 +34,11 @@ function attemptStep(attempt: AttemptResource): TimelineStep {
     }
   const where = text(attempt, 'remote_mta')
   const dialogue = text(attempt, 'dialogue')
-  const tls = text(attempt, 'tls')
+  const { tls } = attempt.attributes
   return {
     at,
     what: html`Attempt ${text(attempt, 'number')} for ${text(attempt, 'address')}: ${outcome}
-    ${where === '' ? '' : html`<span class="soft">at ${where}${tls === '' ? ', without TLS' : ` over ${tls}`}</span>`}
+    ${where === '' ? '' : html`<span class="soft">at ${where} ${protectionWords(tls?.protocol ?? null, tls?.proof ?? null)}</span>`}
     ${meaning(attempt)} ${quote(said)}
     ${
       dialogue === ''

@@ -22,6 +22,11 @@ const MAX_NAME = 255
 /** Answers, or promises of them, by question. */
 export class AnswerMemory<T> {
   readonly #kept = new Map<string, { answer: T; until: number }>()
+  readonly #most: number
+
+  constructor(most = MOST) {
+    this.#most = most
+  }
 
   get(name: string, type: string, now: number): T | undefined {
     const known = this.#kept.get(questionOf(name, type))
@@ -33,8 +38,14 @@ export class AnswerMemory<T> {
     const question = questionOf(name, type)
     this.#kept.delete(question)
     this.#kept.set(question, { answer, until })
-    if (this.#kept.size > MOST) this.#kept.delete(this.#kept.keys().next().value!)
+    if (this.#kept.size > this.#most) this.#kept.delete(this.#kept.keys().next().value!)
     return () => void (this.#kept.get(question)?.answer === answer && this.#kept.delete(question))
+  }
+
+  /** Sets the end of an answer that is still kept. */
+  shorten(name: string, type: string, answer: T, until: number): void {
+    const kept = this.#kept.get(questionOf(name, type))
+    if (kept?.answer === answer) kept.until = until
   }
 }
 

@@ -25,6 +25,32 @@ export interface Mx {
   priority: number
 }
 
+/** A TLSA record (RFC 6698 §2.1). */
+export interface Tlsa {
+  usage: number
+  selector: number
+  matching: number
+  /** Hexadecimal, lower case. */
+  data: string
+}
+
+/** `secure`: the resolver has validated it. `end`: the name at the end of the aliases, itself without one. */
+type AnsweredName = { secure: boolean; end: string }
+
+export type ValidatedAnswer<T> =
+  | ({ kind: 'found'; records: T[] } & AnsweredName)
+  | ({ kind: 'none' | 'nxdomain' } & AnsweredName)
+  | { kind: 'failed'; reason: string; local?: true }
+
+/** Asks for answers with their DNSSEC state (validated.ts). */
+export interface ValidatingResolver {
+  mx(name: string): Promise<ValidatedAnswer<Mx>>
+  a(name: string): Promise<ValidatedAnswer<string>>
+  aaaa(name: string): Promise<ValidatedAnswer<string>>
+  cname(name: string): Promise<ValidatedAnswer<string>>
+  tlsa(name: string): Promise<ValidatedAnswer<Tlsa>>
+}
+
 export interface Resolver {
   mx(name: string): Promise<ResolverAnswer<Mx>>
   /** TXT records, each with its strings joined. */
@@ -33,6 +59,8 @@ export interface Resolver {
   aaaa(name: string): Promise<ResolverAnswer<string>>
   cname(name: string): Promise<ResolverAnswer<string>>
   ptr(name: string): Promise<ResolverAnswer<string>>
+  /** The same with DNSSEC; undefined when the answers of the servers cannot be trusted, or nobody wants it. */
+  readonly validated?: ValidatingResolver | undefined
 }
 
 /** Asks by the name of a record type; a type that mail does not use gives 'none'. Never rejects. */
@@ -68,6 +96,8 @@ export interface ResolverOptions {
   /** Milliseconds for the first try; c-ares doubles them for each further one. */
   timeout?: number
   tries?: number
+  /** Gives `validated`. */
+  validating?: (() => ValidatingResolver | undefined) | undefined
 }
 
 /** The most records of an answer: no mail set-up needs more, and more would only fill memory. */
@@ -77,7 +107,7 @@ const MAX_RECORDS = 100
 const MAX_ASKED = 50
 
 /** A resolver for these servers; its methods never reject. `timeout` in ms. */
-export function createResolver({ servers, timeout = 3000, tries = 3 }: ResolverOptions): Resolver {
+export function createResolver({ servers, timeout = 3000, tries = 3, validating }: ResolverOptions): Resolver {
   const resolver = new NodeResolver({ timeout, tries })
   if (servers.length > 0) resolver.setServers(servers.map(({ host, port }) => formatEndpoint(host, port)))
   const turn = semaphore(MAX_ASKED)
@@ -93,6 +123,9 @@ export function createResolver({ servers, timeout = 3000, tries = 3 }: ResolverO
     aaaa: (name) => inTurn(() => resolver.resolve6(name)),
     cname: (name) => inTurn(async () => (await resolver.resolveCname(name)).map(clean)),
     ptr: (name) => inTurn(async () => (await resolver.resolvePtr(name)).map(clean)),
+    get validated() {
+      return validating?.()
+    },
   }
 }
 

@@ -31,6 +31,8 @@ export const deliveryTables = tablesOf('delivery', {
       remote_mta: text({ null: true, person: 'own step' }),
       /** TLS protocol of the last attempt, null in clear text. */
       tls: text({ null: true, nobody: 'a protocol' }),
+      /** How it was protected (smtp/security.ts). */
+      security: text({ null: true, nobody: 'words of a fixed list' }),
       /** The SMTP dialogue of the last attempt, bounded. */
       dialogue: text({ null: true, person: 'own step' }),
       /** The time since which local trouble has delayed the delivery; null: no trouble has. */
@@ -66,6 +68,7 @@ export const deliveryTables = tablesOf('delivery', {
       response: text({ null: true, person: 'own step' }),
       remote_mta: text({ null: true, person: 'own step' }),
       tls: text({ null: true, nobody: 'a protocol' }),
+      security: text({ null: true, nobody: 'words of a fixed list' }),
     },
   },
   /** Receiving domains whose mail waits until the operator releases it. */

@@ -26,6 +26,7 @@ import { octetsOnce } from './migrations/0022-octets-once.ts'
 import { recoveryCodes } from './migrations/0023-recovery-codes.ts'
 import { invitations } from './migrations/0026-invitations.ts'
 import { promises } from './migrations/0006-promises.ts'
+import { security } from './migrations/0036-security.ts'
 import { seen } from './migrations/0024-seen.ts'
 import { space } from './migrations/0010-space.ts'
 import { submission } from './migrations/0011-submission.ts'
@@ -60,4 +61,5 @@ export const migrations: readonly string[] = [
   lists,
   invitations,
   images,
+  security,
 ]

@@ -22,6 +22,7 @@ import {
   type Finding,
 } from '../checks/doctor-machine.ts'
 import { judgeBlocklists } from '../checks/doctor-lists.ts'
+import { judgeDane } from '../checks/doctor-dane.ts'
 import { judgeHeloSpf, judgeReverse } from '../checks/doctor-network.ts'
 import { advisedFor } from '../domains/command-policies.ts'
 
@@ -43,7 +44,7 @@ export function createOperations(deps: OperationsDeps, sandbox: boolean): AppDep
   const look = (): void => {
     if (looking || (network && clock.now() - network.at < LOOKED_EVERY)) return
     looking = true
-    Promise.all([judgeReverse(deps), judgeHeloSpf(deps), judgeBlocklists(deps)])
+    Promise.all([judgeReverse(deps), judgeHeloSpf(deps), judgeDane(deps), judgeBlocklists(deps)])
       .then((findings) => (network = { at: clock.now(), findings: findings.flat() }))
       .catch((thrown: unknown) => log.fault('looking at the network', thrown))
       .finally(() => (looking = false))

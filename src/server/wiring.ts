@@ -9,7 +9,8 @@ import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import { Budget, memoryHere } from '../base/memory.ts'
 import { shareOf } from '../jsonapi/body.ts'
-import { createResolver, type Resolver } from '../net/resolver.ts'
+import type { Resolver } from '../net/resolver.ts'
+import { resolverOf } from '../net/validated.ts'
 import { reserveOf, Space } from '../base/space.ts'
 import { SPAMASSASSIN } from '../base/spamassassin.ts'
 import { Troubles } from '../base/trouble.ts'
@@ -76,7 +77,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
   const { clock, config, log } = options
   lookAtRoutes(config, log)
   const spool = await openSpool(config, store, log)
-  const resolver = options.resolver ?? createResolver({ servers: config.dns.servers })
+  const resolver = options.resolver ?? resolverOf(config, clock)
   const troubles = new Troubles({ clock, log })
   const space = new Space({ dataDir: config.data_dir, reserve: () => reserveOf(config) })
   const time = new Timekeeper({ store, clock, config, log, troubles, timeMarker: options.timeMarker })

@@ -7,7 +7,10 @@ import { SECOND } from '../base/clock.ts'
 import { codeOf, messageOf } from '../base/errors.ts'
 import { isLocal } from '../base/local-trouble.ts'
 import { trusting } from '../base/tls.ts'
+import { certificatesOf, judgeByDane } from './dane.ts'
 import { ReplyReader, type SmtpReply } from './reply.ts'
+import type { TlsProof } from './security.ts'
+import type { DaneProof } from './tlsa.ts'
 
 /** Why a connection ended, as text for people. */
 export interface Failure {
@@ -32,10 +35,11 @@ const WORDS: Record<string, string> = {
 const wordsFor = (error: Error): string =>
   WORDS[codeOf(error)] ?? forLog(messageOf(error)).replace(/; if the root CA is installed locally.*/, '')
 
-/** The certificate must be signed by an authority that Node knows, or by one of `authorities` (PEM). */
-export interface Verify {
-  authorities: string | undefined
-}
+/**
+ * The certificate must be signed by an authority that Node knows, or by one of `authorities` (PEM); or TLSA records
+ * must prove it.
+ */
+export type Verify = { authorities: string | undefined } | { dane: DaneProof }
 
 /** Whether an answer is the failure that ended the connection. */
 export const isFailure = (answer: object): answer is Failure => 'failure' in answer
@@ -62,6 +66,9 @@ export class Channel {
   broken: Failure | null = null
   /** TLS protocol in use, null in clear text. */
   tls: string | null = null
+  cipher: string | null = null
+  /** What proved the server. */
+  proof: TlsProof = 'none'
   /** Called when the connection ends, except by `quit`. */
   onEnd: () => void = () => {}
 
@@ -141,7 +148,9 @@ export class Channel {
       return { failure: 'the server sent text between STARTTLS and the handshake' }
     const plain = this.#socket
     for (const event of ['data', 'error', 'close']) plain.removeAllListeners(event)
-    const secure = await handshake(plain, servername, timeout, verify)
+    const done = await handshake(plain, servername, timeout, verify)
+    const proof = isFailure(done) ? done : proofOf(done, verify)
+    const secure = typeof proof === 'string' ? done : proof
     if (isFailure(secure)) {
       this.#break(secure)
       plain.destroy()
@@ -150,7 +159,9 @@ export class Channel {
     this.#socket = secure
     this.#reader = new ReplyReader()
     this.tls = secure.getProtocol()
-    this.note(`-- ${this.tls} ${secure.getCipher().name}`)
+    this.cipher = secure.getCipher().name
+    if (typeof proof === 'string') this.proof = proof
+    this.note(`-- ${this.tls} ${this.cipher}`)
     this.#listen()
     return undefined
   }
@@ -224,6 +235,15 @@ export class Channel {
   }
 }
 
+/** What the handshake proves; a failure when it had to prove more. Node has judged by authorities. */
+function proofOf(secure: TLSSocket, verify: Verify | undefined): TlsProof | Failure {
+  if (!verify) return 'none'
+  if ('authorities' in verify) return 'pkix'
+  const judged = judgeByDane(verify.dane, certificatesOf(secure), Date.now())
+  if (typeof judged !== 'string') secure.destroy()
+  return judged
+}
+
 function handshake(
   plain: Socket,
   servername: string,
@@ -237,8 +257,9 @@ function handshake(
       // The name or address that the certificate must be for. Without it, for an address, Node would check "localhost".
       host: servername,
       // Opportunistic: the certificate of an exchanger proves nothing without DANE or MTA-STS (RFC 7435).
-      rejectUnauthorized: verify !== undefined,
-      ...trusting(verify?.authorities),
+      rejectUnauthorized: verify !== undefined && 'authorities' in verify,
+      // By DANE the certificates that the server shows are judged, and no others.
+      ...(verify && 'dane' in verify ? { ca: [] } : trusting(verify?.authorities)),
       ...(/[a-z]/i.test(servername) ? { servername } : {}),
     })
     const give = (result: TLSSocket | Failure): void => {

@@ -7,6 +7,7 @@ import { isAscii } from 'node:buffer'
 import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import { isFailure, openChannel, type Channel, type Failure, type Verify } from './channel.ts'
 import { readCapabilities, type SmtpReply } from './reply.ts'
+import { NOT_ASKED, writeSecurity, type Dnssec, type TlsPolicy, type TlsProof } from './security.ts'
 import { signIn, type Credentials } from './sign-in.ts'
 import { ownVerdict, verdictOf, waitsForUs, type Stage, type Verdict } from './verdict.ts'
 
@@ -37,6 +38,11 @@ export interface ConnectOptions {
   tls: TlsWish
   /** The certificate must be valid; only with `tls: 'required'`. */
   verify?: Verify | undefined
+  /** For the record: what asked for TLS, and what DNS said. */
+  policy?: TlsPolicy | undefined
+  dnssec?: Dnssec | undefined
+  /** The plan of DANE for the exchanger (tlsa.ts): the connection is not used for mail with another. */
+  plan?: string | undefined
   credentials?: Credentials | undefined
   timeouts?: Timeouts | undefined
 }
@@ -54,13 +60,15 @@ export class SmtpSession {
   readonly #channel: Channel
   readonly #timeouts: Timeouts
   readonly #born = performance.now()
+  readonly #options: ConnectOptions
   #capabilities = new Map<string, string>()
   #needsReset = false
 
-  constructor(channel: Channel, { host, timeouts = TIMEOUTS }: ConnectOptions) {
+  constructor(channel: Channel, options: ConnectOptions) {
     this.#channel = channel
-    this.#timeouts = timeouts
-    this.host = host
+    this.#options = options
+    this.#timeouts = options.timeouts ?? TIMEOUTS
+    this.host = options.host
   }
 
   /** False once the connection ended or is too old to be used again. */
@@ -108,11 +116,13 @@ export class SmtpSession {
     )
   }
 
-  async #secure({ hostname, tls, verify }: ConnectOptions): Promise<Verdict | undefined> {
+  async #secure({ hostname, plan = '', tls, verify }: ConnectOptions): Promise<Verdict | undefined> {
     if (tls === 'none') return undefined
     if (this.#capabilities.has('STARTTLS')) return this.#startTls(hostname, verify)
     if (tls === 'optional') return undefined
-    return this.#own('deferred', '4.7.10', 'The server offers no TLS, which is required here.', 'starttls')
+    return plan === ''
+      ? this.#own('deferred', '4.7.10', 'The server offers no TLS, which is required here.', 'starttls')
+      : this.#own('deferred', '4.7.4', 'The server offers no TLS, which its TLSA records promise (DANE).', 'starttls')
   }
 
   /** Sends one mail. Returns one verdict for each recipient, in their order. `handed` is called with the indexes of the
@@ -186,7 +196,11 @@ export class SmtpSession {
       const said = isFailure(answer) ? answer.failure : answer.text
       return this.#own('deferred', '4.7.5', `STARTTLS was refused: ${said}`, 'starttls')
     }
-    const failed = await this.#channel.startTls(this.host, command, verify)
+    const failed = await this.#channel.startTls(
+      verify && 'dane' in verify ? verify.dane.base : this.host,
+      command,
+      verify,
+    )
     if (failed) return this.#own('deferred', '4.7.5', `TLS could not be agreed: ${failed.failure}`, 'starttls')
     // Capabilities from before TLS no longer count (RFC 3207 §4.2).
     return this.#hello(hostname)
@@ -244,7 +258,8 @@ export class SmtpSession {
   }
 
   #here(stage: Stage) {
-    return { stage, host: this.host, tls: this.tls, dialogue: this.#channel.dialogue }
+    const { cipher, dialogue, proof } = this.#channel
+    return { stage, host: this.host, tls: this.tls, security: securityOf(this.#options, cipher, proof), dialogue }
   }
 
   #own(kind: 'deferred' | 'bounced', enhanced: string, text: string, stage: Stage): Verdict {
@@ -264,13 +279,20 @@ export class SmtpSession {
   }
 }
 
+/** The line for the record. */
+const securityOf = (
+  { dnssec = NOT_ASKED, policy }: ConnectOptions,
+  cipher: string | null = null,
+  proof: TlsProof = 'none',
+): string => writeSecurity({ cipher, policy: policy ?? null, proof, dnssec })
+
 /** Connects and opens a session, or returns a verdict with the reason; `signal` ends it at any step. Never rejects. */
 export async function openSession(options: ConnectOptions, signal?: AbortSignal): Promise<SmtpSession | Verdict> {
   const { address, host, localAddress, port, timeouts = TIMEOUTS } = options
   const channel = await openChannel({ host: address, port, localAddress }, timeouts.connect, signal)
   if (isFailure(channel)) {
     const text = `${host} [${address}] cannot be reached on port ${port}: ${channel.failure}.`
-    const circumstance = { stage: 'connect', host } as const
+    const circumstance = { stage: 'connect', host, security: securityOf(options) } as const
     return channel.local ? waitsForUs(circumstance, text) : ownVerdict('deferred', '4.4.1', text, circumstance)
   }
   const session = new SmtpSession(channel, options)

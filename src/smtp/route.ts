@@ -3,7 +3,8 @@
 import { isIP } from 'node:net'
 import type { Config } from '../base/config.ts'
 import type { AddressCheck } from '../base/network.ts'
-import type { ResolverAnswer, Resolver } from '../net/resolver.ts'
+import type { ResolverAnswer, Resolver, ValidatedAnswer } from '../net/resolver.ts'
+import { NOT_ASKED, writeSecurity, type DnsState } from './security.ts'
 import { ownVerdict, waitsForUs, type Circumstance, type Verdict } from './verdict.ts'
 
 export type Relay = Config['delivery']['routes'][number]
@@ -14,6 +15,10 @@ export interface Host {
   /** The preference of the host's MX record; hosts with the same preference are equal. Absent without a record. */
   preference?: number
   relay?: Relay
+  /** Whether the domain's MX records (or that it has none) were validated; absent when nobody asked. */
+  mx?: DnsState
+  /** The domain's MTA-STS policy does not name it: only DANE can prove it. */
+  unlisted?: true
   /** IP address when DNS is not needed: for our own listener. */
   address?: string
 }
@@ -47,15 +52,20 @@ export async function findHosts(
     options.routes.find(({ domains }) => domains.includes('*'))
   if (relay) return [{ name: relay.host, port: relay.port, relay }]
   const at = { stage: 'dns' } as const
-  const answer = await options.resolver.mx(domain)
+  const { validated } = options.resolver
+  const answer = await (validated ?? options.resolver).mx(domain)
+  const state: { mx?: DnsState } = 'secure' in answer ? { mx: answer.secure ? 'secure' : 'insecure' } : {}
   switch (answer.kind) {
     case 'nxdomain':
       return ownVerdict('failed', '5.1.2', `The domain ${domain} does not exist.`, at)
     case 'failed':
-      return notLookedUp(`The mail exchangers of ${domain}`, answer, at)
+      return notLookedUp(`The mail exchangers of ${domain}`, answer, {
+        ...at,
+        ...(validated ? { security: dnsFailed('mx') } : {}),
+      })
     case 'none':
       // No MX record: the domain itself is its exchanger.
-      return [{ name: domain, port: options.port }]
+      return [{ name: domain, port: options.port, ...state }]
     case 'found':
       break
   }
@@ -76,23 +86,42 @@ export async function findHosts(
     return ownVerdict('failed', '5.4.6', `The mail exchanger of ${domain} is this server itself.`, at)
   return usable
     .slice(0, MAX_HOSTS)
-    .map(({ exchange, priority }) => ({ name: exchange, port: options.port, preference: priority }))
+    .map(({ exchange, priority }) => ({ name: exchange, port: options.port, preference: priority, ...state }))
+}
+
+/** The line for the record when a question failed before there was an address. */
+export const dnsFailed = (what: 'mx' | 'address', mx: DnsState = 'not_asked'): string =>
+  writeSecurity({ cipher: null, policy: null, proof: 'none', dnssec: { ...NOT_ASKED, mx, [what]: 'failed' } })
+
+/** What DNS says of a host's addresses, IPv4 first; validated where that is asked for. */
+export async function askAddresses(
+  resolver: Resolver,
+  { address, name }: Host,
+): Promise<(ResolverAnswer<string> | ValidatedAnswer<string>)[]> {
+  const literal = address ?? (isIP(name) ? name : undefined)
+  if (literal !== undefined) return [{ kind: 'found', records: [literal] }]
+  const asking = resolver.validated ?? resolver
+  return Promise.all([asking.a(name), asking.aaaa(name)])
 }
 
 /**
  * The addresses of a host that we may connect to, IPv4 first.
  * A verdict when there is none: `failed` when that is permanent, else `deferred`.
  */
-export async function findAddresses(
+export const findAddresses = async (
   resolver: Resolver,
-  { address, name, relay }: Host,
+  host: Host,
   allowed: AddressCheck,
-): Promise<string[] | Verdict> {
+): Promise<string[] | Verdict> => chooseAddresses(host, await askAddresses(resolver, host), allowed)
+
+/** The same by answers that are there. */
+export function chooseAddresses(
+  { address, mx, name, relay }: Host,
+  answers: readonly (ResolverAnswer<string> | ValidatedAnswer<string>)[],
+  allowed: AddressCheck,
+): string[] | Verdict {
   if (address !== undefined) return [address]
-  const at = { stage: 'dns', host: name } as const
-  const answers: ResolverAnswer<string>[] = isIP(name)
-    ? [{ kind: 'found', records: [name] }]
-    : await Promise.all([resolver.a(name), resolver.aaaa(name)])
+  const at = { stage: 'dns', host: name, ...(mx ? { security: dnsFailed('address', mx) } : {}) } as const
   const all = answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : []))
   // The operator chose the relay, which may be in a private network.
   const usable = relay ? all : all.filter(allowed)

@@ -34,6 +34,8 @@ export interface Verdict {
   host: string | null
   /** TLS protocol, null in clear text. */
   tls: string | null
+  /** How the attempt was protected (security.ts); null before there was an exchanger. */
+  security: string | null
   dialogue: string | null
   /** For local trouble: the message for the operator. */
   cause?: string
@@ -53,14 +55,23 @@ export interface Circumstance {
   handed?: boolean
   host?: string | null
   tls?: string | null
+  security?: string | null
   dialogue?: string | null
 }
 
-const basics = ({ stage, handed = false, host = null, tls = null, dialogue = null }: Circumstance) => ({
+const basics = ({
+  stage,
+  handed = false,
+  host = null,
+  tls = null,
+  security = null,
+  dialogue = null,
+}: Circumstance) => ({
   stage,
   handed,
   host,
   tls,
+  security,
   dialogue,
 })
 

@@ -11,6 +11,7 @@ import { memory } from './memory.ts'
 import { outbound } from './outbound.ts'
 import { profile } from './profile.ts'
 import { reports } from './reports.ts'
+import { dane } from './spread.ts'
 import { statements } from './statements.ts'
 import { submission } from './submission.ts'
 import { table } from './table.ts'
@@ -28,6 +29,7 @@ const count = Number(values.count)
 const benches: Record<string, () => Promise<void> | void> = {
   table: () => table({ count, rounds: Number(values.rounds) }, values.only),
   limits,
+  dane: () => dane(count),
   statements: () => statements(values.count === '3000' ? 500 : count),
   profile: () => profile(count),
   outbound: () => outbound(count),

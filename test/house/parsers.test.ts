@@ -61,6 +61,7 @@ const REASONS: Record<string, readonly string[]> = {
     'cli/installation.ts',
     'commands/open.ts',
     'commands/server-names.ts',
+    'smtp/security.ts',
     'smtp/shaping.ts',
     'privacy/ledger.ts',
     'store/copy.ts',

@@ -22,6 +22,8 @@ packages='postfix opendkim opendkim-tools python3 python3-dkim python3-dnspython
 packages="$packages clamav-daemon libnet-ssleay-perl libmime-tools-perl"
 # A Debian of its own for the guide of the README, its name server, and what a user has to talk to an API.
 packages="$packages mmdebstrap nsd curl iproute2 util-linux"
+# Signed zones, a second name server, a resolver that validates, and what goes over the wire.
+packages="$packages bind9 bind9-utils unbound tcpdump"
 # A browser for the pages that people see, and its WebDriver.
 packages="$packages chromium chromium-driver"
 # Shells for the completion scripts, and bsdutils for `script`, which gives them a terminal.
@@ -53,9 +55,10 @@ installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'install o
 
 # What is new here must not start at the next boot; what this machine already used stays as it is.
 fresh=
-for service in postfix opendkim clamav-daemon clamav-freshclam nsd; do
+for service in postfix opendkim clamav-daemon clamav-freshclam nsd unbound; do
   installed "$service" || fresh="$fresh $service"
 done
+installed bind9 || fresh="$fresh named"
 
 # Must be answered before the package is unpacked. "Local only" would write a main.cf that some later start would use;
 # the rig brings its own configuration, so no configuration is the honest answer.
@@ -116,6 +119,8 @@ dpkg-query -W -f '  ${Package} ${Version}\n' pebble testssl.sh msmtp libphp-phpm
 wrk -v 2>&1 | sed -n '1s/^/  /p' || true
 strace --version | sed -n '1s/^/  /p'
 nsd -v 2>&1 | sed -n '1s/^/  /p'
+named -v | sed 's/^/  /'
+unbound -V | sed -n '1s/^/  /p'
 mmdebstrap --version | sed 's/^/  /'
 for program in /usr/sbin/smtp-source /usr/sbin/smtp-sink; do
   [ -x "$program" ] || { say "$program is missing"; exit 1; }

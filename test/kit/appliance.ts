@@ -12,6 +12,7 @@ import type { Timeouts } from '../../src/smtp/client.ts'
 import { SCOPES, type Scope } from '../../src/identity/scopes.ts'
 import { createToken } from '../../src/identity/tokens.ts'
 import { addUser, findUser, type User } from '../../src/identity/users.ts'
+import type { ValidatingResolver } from '../../src/net/resolver.ts'
 import { apiInside, createApp } from '../../src/http/server.ts'
 import { createConsole } from '../../src/console/app.ts'
 import { startAppliance, type Appliance } from '../../src/server/appliance.ts'
@@ -80,6 +81,8 @@ export interface TestOptions {
   newKeys?: boolean
   /** Port of MTA-STS policy servers. */
   stsPort?: number
+  /** Gives the resolver of validated answers (DANE); without it the kit's DNS is one that does not validate. */
+  validating?: () => ValidatingResolver | undefined
   /** A file that the system touches when a time server has set the clock. */
   timeMarker?: string
   /** Where mail goes: the appliance starts it, sends to its port, and closes it. */
@@ -128,7 +131,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     config,
     clock,
     log: options.log ?? (logged ? createLog({ clock, level: logged.level, form: 'json', write: keep }) : silentLog),
-    resolver: dns.resolver,
+    resolver: options.validating ? { ...dns.resolver, validated: options.validating() } : dns.resolver,
     everyHour: (run) => {
       let cancel = (): void => {}
       const again = (): void => {

@@ -1,13 +1,16 @@
 // Parsers of what other servers answer: SMTP, DNS, policies, a certificate authority.
-import { generateKeyPairSync } from 'node:crypto'
+import { generateKeyPairSync, X509Certificate } from 'node:crypto'
 import dnsPacket from 'dns-packet'
 import { AcmeClient, AcmeRefusal } from '../../src/acme/client.ts'
 import { NoAnswer, type Fetch } from '../../src/acme/http.ts'
+import { makeCertificate } from '../../src/base/certificate.ts'
+import { readAllDer } from '../../src/base/der.ts'
 import { forLog } from '../../src/base/clean-text.ts'
 import type { Cancel } from '../../src/base/clock.ts'
 import { readStatus } from '../../src/base/spamassassin.ts'
 import type { ResolverAnswer, Mx, Resolver } from '../../src/net/resolver.ts'
-import { readAnswer } from '../../src/checks/grade-dns.ts'
+import { readAnswer } from '../../src/net/dns-question.ts'
+import { understand } from '../../src/net/validated.ts'
 import { judgeDmarc, tagOf } from '../../src/domains/dmarc.ts'
 import { lookUp } from '../../src/domains/records.ts'
 import { aboutTheHost, asksForLess } from '../../src/delivery/wire/finish-attempt.ts'
@@ -16,6 +19,8 @@ import { classify } from '../../src/smtp/bounce-class.ts'
 import { parsePolicy, policyId } from '../../src/smtp/mta-sts.ts'
 import { readCapabilities, ReplyReader } from '../../src/smtp/reply.ts'
 import { reasonOf } from '../../src/smtp/reply-reason.ts'
+import { judgeByDane } from '../../src/smtp/dane.ts'
+import { countingRecords } from '../../src/smtp/tlsa.ts'
 import type { Verdict } from '../../src/smtp/verdict.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { both, of, text, type Parser } from './parser.ts'
@@ -60,6 +65,8 @@ class HurriedClock extends ManualClock {
     return super.wake(at, run)
   }
 }
+
+const CERTIFICATE = new X509Certificate(makeCertificate('mx.there.test', 0).cert).raw
 
 const DIRECTORY = 'https://ca.test/directory'
 const documentOf = (value: object): string => JSON.stringify(value)
@@ -125,6 +132,7 @@ const refusal = (bytes: Buffer): Verdict => ({
   handed: false,
   host: null,
   tls: null,
+  security: null,
   dialogue: null,
 })
 
@@ -211,9 +219,30 @@ export const ANSWERED: Record<string, Parser> = {
     parse: (bytes) => readStatus(text(bytes)),
   },
   'answers of a resolver': {
-    files: ['checks/grade-dns.ts'],
+    files: ['net/dns-question.ts', 'net/validated.ts'],
     seeds: packets(ANSWERS),
-    parse: (bytes) => readAnswer(bytes),
+    parse: (bytes) => {
+      for (const type of ['MX', 'A', 'AAAA', 'CNAME', 'TLSA'] as const) {
+        const answer = readAnswer(bytes, { id: 1, name: 'a.there.test', type })
+        if (answer) understand(answer, 'a.there.test', type)
+      }
+    },
+  },
+  'certificates and TLSA records of an exchanger': {
+    files: ['base/der.ts', 'net/validated.ts'],
+    seeds: (octets) => [CERTIFICATE, Buffer.concat([CERTIFICATE, Buffer.alloc(octets)])],
+    parse: (bytes) => {
+      for (const at of [0, 4]) readAllDer(bytes, { body: at, end: bytes.length })
+      const data = bytes.toString('hex')
+      const records = [0, 1].flatMap((selector) => [2, 3].map((usage) => ({ usage, selector, matching: 0, data })))
+      const counting = countingRecords(records)
+      if (counting.length === 0) return
+      judgeByDane(
+        { base: 'mx.there.test', names: ['mx.there.test'], records: counting },
+        [new X509Certificate(bytes)],
+        0,
+      )
+    },
   },
   'answers of a certificate authority': {
     files: ['acme/client.ts', 'acme/documents.ts'],

@@ -173,8 +173,16 @@ export class ExchangerGroup {
 /** A name that differs for different groups: made of the exchangers with their preferences, and of the TLS settings. */
 function nameOf({ enforced, hosts }: Route): string {
   const ranks = [...new Set(hosts.map(({ preference = 0 }) => preference))].sort((a, b) => a - b)
-  const exchangers = hosts.map(({ address, name, port, preference = 0, relay }) =>
-    [ranks.indexOf(preference), name, port, address ?? '', relay?.tls ?? '', relay?.username ?? ''].join(' '),
+  const exchangers = hosts.map(({ address, name, port, preference = 0, relay, unlisted }) =>
+    [
+      ranks.indexOf(preference),
+      name,
+      port,
+      address ?? '',
+      relay?.tls ?? '',
+      relay?.username ?? '',
+      unlisted ?? '',
+    ].join(' '),
   )
   return [enforced ? 'enforced' : '', ...exchangers.sort()].join('\n')
 }

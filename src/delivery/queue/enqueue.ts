@@ -77,6 +77,7 @@ const UNTRIED = {
   response: null,
   remote_mta: null,
   tls: null,
+  security: null,
   dialogue: null,
   trouble_since: null,
 }

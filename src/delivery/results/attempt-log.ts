@@ -19,6 +19,7 @@ export interface Attempt {
   response: string | null
   remote_mta: string | null
   tls: string | null
+  security: string | null
   /** The SMTP dialogue; only the last attempt has one. */
   dialogue: string | null
   /** A report that came after the attempt says this, and not the exchanger's reply. */
@@ -40,6 +41,7 @@ export function logAttempt(tx: Tx, { attempts, key }: LoggedDelivery, verdict: V
       response: verdict.text,
       remote_mta: verdict.host,
       tls: verdict.tls,
+      security: verdict.security,
     }),
   )
 }
@@ -48,8 +50,8 @@ export function logAttempt(tx: Tx, { attempts, key }: LoggedDelivery, verdict: V
 export function logDelivered(tx: Tx, { key }: LoggedDelivery): void {
   tx.run(
     raw(
-      `insert into attempts (delivery_key, number, at, outcome, smtp_code, enhanced_code, response, remote_mta, tls)
-       select key, attempts, updated_at, 'delivered', smtp_code, enhanced_code, response, remote_mta, tls
+      `insert into attempts (delivery_key, number, at, outcome, smtp_code, enhanced_code, response, remote_mta, tls, security)
+       select key, attempts, updated_at, 'delivered', smtp_code, enhanced_code, response, remote_mta, tls, security
        from deliveries where key = ? and status = 'delivered'`,
       [key],
     ),
@@ -75,15 +77,19 @@ export function attemptsOf(reader: Reader, emailKey: number): Attempt[] {
   )
 }
 
-type AttemptFacts = Pick<RowOf<'deliveries'>, 'smtp_code' | 'enhanced_code' | 'response' | 'remote_mta' | 'tls'>
+type AttemptFacts = Pick<
+  RowOf<'deliveries'>,
+  'smtp_code' | 'enhanced_code' | 'response' | 'remote_mta' | 'tls' | 'security'
+>
 
 /** The answer of the exchanger. */
-const factsOf = ({ enhanced_code, remote_mta, response, smtp_code, tls }: AttemptFacts): AttemptFacts => ({
+const factsOf = ({ enhanced_code, remote_mta, response, security, smtp_code, tls }: AttemptFacts): AttemptFacts => ({
   smtp_code,
   enhanced_code,
   response,
   remote_mta,
   tls,
+  security,
 })
 
 /** The attempts of one delivery: those with their own rows, and the last one from the row of the delivery. */
@@ -109,7 +115,8 @@ function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>
   if (last?.outcome === 'delivered') {
     last.dialogue = dialogue
     const { enhanced_code, response, smtp_code } = delivery
-    const said = { smtp_code, enhanced_code, response, remote_mta: null, tls: null, dialogue: null, reported: true }
+    const unsaid = { remote_mta: null, tls: null, security: null, dialogue: null }
+    const said = { smtp_code, enhanced_code, response, ...unsaid, reported: true }
     return status === 'bounced'
       ? [...earlier, { address, role, number: attempts, at: updated_at, outcome: status, ...said }]
       : earlier

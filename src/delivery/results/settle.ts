@@ -82,6 +82,7 @@ function replyOf({ brief, now, verdict }: Settling) {
     response: brief && verdict.kind === 'delivered' ? null : verdict.text,
     remote_mta: verdict.host,
     tls: verdict.tls,
+    security: verdict.security,
     dialogue: brief ? null : verdict.dialogue,
     leased_until: null,
     trouble_since: null,

@@ -1,5 +1,6 @@
 // Finds the route to a recipient domain and opens an SMTP session: exchangers in order, every address of each. Of the
-// TLS rules of the sending domain, the recipient's MTA-STS policy and the relay's configuration, the strictest counts.
+// TLS rules of the sending domain, the recipient's MTA-STS policy and the relay's configuration, the strictest counts;
+// the TLSA records of an exchanger (DANE) go before them.
 import { readFileSync } from 'node:fs'
 import type { Clock } from '../../base/clock.ts'
 import { authoritiesOf, type Config } from '../../base/config.ts'
@@ -11,7 +12,9 @@ import type { Resolver } from '../../net/resolver.ts'
 import type { ConnectOptions, Timeouts } from '../../smtp/client.ts'
 import type { Credentials } from '../../smtp/sign-in.ts'
 import { allowsHost } from '../../smtp/mta-sts.ts'
-import { findAddresses, findHosts, type Host, type Relay, type RouteOptions } from '../../smtp/route.ts'
+import { askAddresses, chooseAddresses, findHosts, type Host, type Relay, type RouteOptions } from '../../smtp/route.ts'
+import { NOT_ASKED, writeSecurity } from '../../smtp/security.ts'
+import { nameOfPlan, planDane, type DaneAnswer, type DanePlan } from '../../smtp/tlsa.ts'
 import { ownVerdict, waitsForUs, type Verdict } from '../../smtp/verdict.ts'
 import type { StsCache } from './sts.ts'
 
@@ -53,15 +56,24 @@ export async function findRoute(
   const policy = hosts[0]?.relay || hosts[0]?.address ? undefined : await sts.get(domain)
   if (!policy || policy.mode === 'none') return { hosts, enforced: false, at }
   const named = hosts.filter(({ name }) => allowsHost(policy, name))
+  // An exchanger that the policy does not name may still be proven by DANE, which goes first (RFC 8461 §2).
+  if (policy.mode === 'enforce' && resolver.validated)
+    return {
+      hosts: hosts.map((host) => (named.includes(host) ? host : { ...host, unlisted: true })),
+      enforced: true,
+      at,
+    }
   if (policy.mode === 'testing') {
     if (named.length < hosts.length)
       log.warn('mta-sts testing', { domain, failed: 'an exchanger is not in the policy' })
     return { hosts, enforced: false, at }
   }
   if (named.length > 0) return { hosts: named, enforced: true, at }
-  const text = `No exchanger of ${domain} is one that its MTA-STS policy names.`
-  return ownVerdict('deferred', '4.7.5', text, { stage: 'dns' })
+  return noneListed(domain)
 }
+
+const noneListed = (domain: string): Verdict =>
+  ownVerdict('deferred', '4.7.5', `No exchanger of ${domain} is one that its MTA-STS policy names.`, { stage: 'dns' })
 
 export const isVerdict = (answer: object): answer is Verdict => 'kind' in answer
 
@@ -74,30 +86,87 @@ export async function connectAlong<Session extends object>(
 ): Promise<Session | Verdict> {
   const verdicts: Verdict[] = []
   for (const host of route.hosts) {
-    const addresses = await findAddresses(deps.resolver, host, deps.allowed)
+    const { addresses, dane } = await lookAt(deps, domain, host)
     if (!Array.isArray(addresses)) {
       verdicts.push(addresses)
       continue
     }
+    // Only DANE can prove an exchanger that the policy does not name.
+    if (host.unlisted && dane.plan.kind !== 'prove') continue
     for (const address of addresses) {
-      const session = await openHost(deps, host, address, () => wishOf(deps, policy, route, host))
+      const session = await openHost(deps, host, address, () => wishOf(deps, policy, route, host, dane.plan), dane)
       if (!isVerdict(session)) return session
       verdicts.push(session)
     }
   }
+  if (verdicts.length === 0 && route.hosts.some(({ unlisted }) => unlisted)) return noneListed(domain)
   return overall(domain, verdicts)
 }
 
-type Wish = Pick<ConnectOptions, 'tls' | 'verify'>
+const WITHOUT: DaneAnswer = { plan: { kind: 'none' }, dnssec: NOT_ASKED }
+
+/** The addresses of a host, and what DANE asks for there; a verdict instead of addresses when it cannot be tried. */
+async function lookAt(
+  { allowed, resolver }: WayDeps,
+  domain: string,
+  host: Host,
+): Promise<{ addresses: string[] | Verdict; dane: DaneAnswer }> {
+  const { validated } = resolver
+  const answers = await askAddresses(resolver, host)
+  const addresses = chooseAddresses(host, answers, allowed)
+  const { mx = 'not_asked', name, port, relay } = host
+  if (!validated || !Array.isArray(addresses) || host.address || (relay && relay.tls !== 'dane'))
+    return { addresses, dane: WITHOUT }
+  // A host that is given by its address has no records.
+  const known = answers.filter((answer) => answer.kind === 'failed' || 'secure' in answer)
+  if (known.length < answers.length) return { addresses, dane: WITHOUT }
+  const question = { host: name, port, domain: relay ? undefined : domain, mx, addresses: known }
+  const dane = await planDane(validated, question)
+  return { addresses: dane.plan.kind === 'failed' ? noTlsa(name, dane) : addresses, dane }
+}
+
+/** Nothing is sent: whoever can stop the question must not be able to stop the protection (RFC 7672 §2.1.2). */
+function noTlsa(host: string, { dnssec, plan }: DaneAnswer): Verdict {
+  const { local = false, reason = '' } = plan.kind === 'failed' ? plan : {}
+  const security = writeSecurity({ cipher: null, policy: 'dane', proof: 'none', dnssec })
+  const text = `The TLSA records of ${host} could not be looked up (${reason}), so that nothing proves it (DANE).`
+  const at = { stage: 'dns', host, security } as const
+  return local ? waitsForUs(at, text) : ownVerdict('deferred', '4.7.5', text, at)
+}
+
+/** Whether an open connection is what a mail to a domain would get now: the TLSA records may be others by now. */
+export async function isStillProven(
+  deps: WayDeps,
+  domain: string,
+  { hosts }: Route,
+  { host: name, plan }: { host: string; plan: string },
+): Promise<boolean> {
+  const host = hosts.find((each) => each.name === name)
+  if (!host || (!deps.resolver.validated && plan === '')) return true
+  const { dane } = await lookAt(deps, domain, host)
+  return nameOfPlan(dane.plan) === plan
+}
+
+type Wish = Pick<ConnectOptions, 'tls' | 'verify' | 'policy'>
 
 /** The TLS settings for a host. Throws when the file of further authorities cannot be read. */
-function wishOf({ config }: WayDeps, policy: 'Require' | 'Optional', { enforced }: Route, { relay }: Host): Wish {
+function wishOf(
+  { config }: WayDeps,
+  policy: 'Require' | 'Optional',
+  { enforced }: Route,
+  { relay }: Host,
+  plan: DanePlan,
+): Wish {
+  // DANE decides alone, whatever an MTA-STS policy says.
+  if (plan.kind === 'prove') return { tls: 'required', verify: { dane: plan.proof }, policy: 'dane' }
   // Credentials go only to a relay that proves its name.
   if (enforced || (relay && relay.tls !== 'none' && relay.username !== '')) {
-    return { tls: 'required', verify: { authorities: readAuthorities(authoritiesOf(config)) } }
+    const verify = { authorities: readAuthorities(authoritiesOf(config)) }
+    return { tls: 'required', verify, policy: enforced ? 'sts' : 'required' }
   }
-  if (policy === 'Require' || relay?.tls === 'required') return { tls: 'required' }
-  return { tls: relay?.tls === 'none' ? 'none' : 'optional' }
+  const asked = relay?.tls === 'required' || relay?.tls === 'dane'
+  if (plan.kind === 'encrypt' || policy === 'Require' || asked) return { tls: 'required', policy: 'required' }
+  return relay?.tls === 'none' ? { tls: 'none', policy: 'none' } : { tls: 'optional', policy: 'optional' }
 }
 
 async function openHost<Session extends object>(
@@ -105,6 +174,7 @@ async function openHost<Session extends object>(
   host: Host,
   address: string,
   wishing: () => Wish,
+  { dnssec, plan }: DaneAnswer,
 ): Promise<Session | Verdict> {
   let wish: Wish
   try {
@@ -123,11 +193,13 @@ async function openHost<Session extends object>(
     hostname: deps.config.hostname,
     credentials,
     timeouts: deps.timeouts,
+    dnssec,
+    plan: nameOfPlan(plan),
   }
   const session = await deps.open({ ...options, ...wish })
   // When opportunistic TLS fails, the mail goes in clear text on a new connection (D18).
   if (isVerdict(session) && session.stage === 'starttls' && wish.tls === 'optional')
-    return deps.open({ ...options, tls: 'none' })
+    return deps.open({ ...options, tls: 'none', policy: 'optional' })
   return session
 }
 

@@ -38,6 +38,8 @@ export interface Sending {
 export class WorkerSession {
   readonly host: string
   readonly tls: string | null
+  /** The plan of DANE by which it was opened. */
+  readonly plan: string
   /** Whether the session is on a thread for mail that is kept apart. */
   readonly apart: boolean
   readonly #run: (job: Partial<WorkerJob>) => Promise<unknown>
@@ -46,13 +48,14 @@ export class WorkerSession {
   #ended = false
 
   constructor(
-    { host, timeouts = TIMEOUTS }: ConnectOptions,
+    { host, plan = '', timeouts = TIMEOUTS }: ConnectOptions,
     { tls }: Opened,
     apart: boolean,
     run: (job: object) => Promise<unknown>,
   ) {
     this.host = host
     this.tls = tls
+    this.plan = plan
     this.apart = apart
     this.#run = run
     this.#lifetime = timeouts.session

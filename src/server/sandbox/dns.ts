@@ -53,11 +53,12 @@ export function answerTo(zone: Zone, message: Buffer): Buffer | undefined {
   const code = values === undefined ? NXDOMAIN : values === 'failure' ? SERVFAIL : 0
   const flags = dnsPacket.AUTHORITATIVE_ANSWER | dnsPacket.RECURSION_AVAILABLE | code
   const found = Array.isArray(values) ? values : []
-  const answers = found.flatMap((value) => record(question.name, question.type, value))
+  const answers = found.flatMap((value) => recordOf(question.name, question.type, value))
   return dnsPacket.encode({ type: 'response', id: query.id ?? 0, flags, questions: [question], answers })
 }
 
-function record(name: string, type: string, value: string): Answer[] {
+/** A record from its text; none of a type that the sandbox does not know. */
+export function recordOf(name: string, type: string, value: string): Answer[] {
   switch (type) {
     case 'TXT':
       // A string of a TXT record has at most 255 octets.

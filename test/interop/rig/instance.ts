@@ -72,6 +72,10 @@ export interface Listen {
   address?: string | undefined
   /** Default: a free one. */
   port?: number | undefined
+  /** Further lines of master.cf. */
+  services?: string
+  /** A program that starts Postfix, such as unshare(1) with its options. */
+  under?: readonly string[]
 }
 
 /** Lays out the directory, starts Postfix in it and waits until it listens. */
@@ -82,7 +86,7 @@ export async function runPostfix(
   listen: Listen = {},
 ): Promise<Running> {
   makeQueue(box)
-  const { address = '127.0.0.1', port = await freePort() } = listen
+  const { address = '127.0.0.1', port = await freePort(), services = '', under = [] } = listen
   const main: Settings = {
     compatibility_level: '3.6',
     queue_directory: box.path('spool'),
@@ -106,10 +110,11 @@ export async function runPostfix(
   const lines = Object.entries(main).map(([key, value]) => `${key} = ${value}\n`)
   mkdirSync(box.path('conf'))
   box.write('conf/main.cf', lines.join(''))
-  box.write('conf/master.cf', `${address}:${port} inet n - n - - smtpd${SERVICES}`)
+  box.write('conf/master.cf', `${address}:${port} inet n - n - - smtpd${SERVICES}${services}`)
   // Postfix takes a main.cf changed within the last two seconds for one still being edited, and waits.
   utimesSync(box.path('conf/main.cf'), 0, 0)
-  const master = box.daemon(PROGRAMS.master, ['-d', '-c', box.path('conf')], 'master.log')
+  const [program, ...args] = [...under, PROGRAMS.master, '-d', '-c', box.path('conf')]
+  const master = box.daemon(program!, args, 'master.log')
   let kept = ''
   // Once the directory is gone the last reading stays, for a test that reports after stop().
   const log = () => (kept = box.read('master.log') + box.read('mail.log') || kept)
