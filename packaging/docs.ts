@@ -8,6 +8,7 @@ import { deliveryMachine } from '../src/states/delivery.ts'
 import { domainMachine } from '../src/states/domain.ts'
 import type { Machine } from '../src/states/machine.ts'
 import { emailMachine } from '../src/states/outbound-email.ts'
+import { warmupMachine } from '../src/states/warmup.ts'
 import { webhookDeliveryMachine } from '../src/states/webhook-delivery.ts'
 import { webhookMachine } from '../src/states/webhook.ts'
 
@@ -23,6 +24,7 @@ const MACHINES: readonly [title: string, file: string, machine: Table][] = [
   ['A webhook', 'webhook', webhookMachine],
   ['The delivery of one event', 'webhook-delivery', webhookDeliveryMachine],
   ['An agent', 'agent', agentMachine],
+  ['The warm-up of a pair', 'warmup', warmupMachine],
 ]
 
 /** docs/states.md. */

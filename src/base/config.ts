@@ -110,6 +110,15 @@ export const schema = z.strictObject({
     max_connections: z.int().min(1).max(10_000).default(200),
     dane: z.boolean().default(true),
     routes: z.array(route).default([]),
+    shaping: text().default(''),
+  }),
+  warmup: section({
+    enabled: z.boolean().default(true),
+    transactional_over: z.enum(['send', 'relay', 'wait']).default('send'),
+    transactional_most: z.int().min(0).max(1000).default(5),
+    bulk_over: z.enum(['wait', 'relay']).default('wait'),
+    route: text().default(''),
+    private: z.boolean().default(false),
   }),
   network: section({ allow_private: z.array(network()).default([]) }),
   webhooks: section({
@@ -168,22 +177,25 @@ export function parseConfig(
   known: KnownDefaults = () => ({}),
 ): Config {
   const result = schema.safeParse(input)
-  if (!result.success) {
-    const issue = firstIssue(result.error)
-    if (issue.code === 'unrecognized_keys') {
-      const key = [...issue.path, ...issue.keys.slice(0, 1)]
-      throw new OperatorError(`${where(key)}: "${key.join('.')}" is not a setting; remove it or correct its name.`)
-    }
-    const missing = issue.code === 'invalid_type' && issue.message.endsWith('received undefined')
-    throw new OperatorError(
-      `${where(issue.path)}: "${issue.path.join('.')}" ${missing ? 'is missing' : sentence(issue.message)}.`,
-    )
-  }
+  if (!result.success) throw wrongValue(result.error, where)
   const config = result.data
   const names = known(config.data_dir)
   const { http } = input as ConfigInput
   if (http?.public_url === undefined && names.public_url !== undefined) config.http.public_url = names.public_url
   return { ...config, hostname: (config.hostname || names.hostname || hostname()).toLowerCase() }
+}
+
+/** The first fault of a file as one sentence with its place. */
+export function wrongValue(error: z.ZodError, where: (path: readonly PropertyKey[]) => string): OperatorError {
+  const issue = firstIssue(error)
+  if (issue.code === 'unrecognized_keys') {
+    const key = [...issue.path, ...issue.keys.slice(0, 1)]
+    return new OperatorError(`${where(key)}: "${key.join('.')}" is not a setting; remove it or correct its name.`)
+  }
+  const missing = issue.code === 'invalid_type' && issue.message.endsWith('received undefined')
+  return new OperatorError(
+    `${where(issue.path)}: "${issue.path.join('.')}" ${missing ? 'is missing' : sentence(issue.message)}.`,
+  )
 }
 
 /**
@@ -196,20 +208,24 @@ export function loadConfig(
   known?: KnownDefaults,
 ): Config {
   const source = file === undefined ? '' : readConfig(file)
-  let tree: Record<string, unknown>
-  try {
-    tree = parse(source)
-  } catch (thrown) {
-    if (!(thrown instanceof TomlError)) throw thrown
-    const reason = upTo(thrown.message, '\n').replace(/^Invalid TOML document: /, '')
-    throw new OperatorError(`${file}:${thrown.line}: this is not TOML: ${reason}.`)
-  }
+  const tree = parseToml(source, file ?? 'the configuration')
   const fromEnvironment = applyEnvironment(tree, environment)
   const where = (path: readonly PropertyKey[]): string => {
     const variable = fromEnvironment.get(path.slice(0, 2).join('.')) ?? fromEnvironment.get(String(path[0]))
     return variable ?? (file === undefined ? 'the configuration' : `${file}:${lineOf(source, path)}`)
   }
   return parseConfig(tree, where, known)
+}
+
+/** The tree of a TOML text. Throws an OperatorError with the line of the fault. */
+export function parseToml(source: string, file: string): Record<string, unknown> {
+  try {
+    return parse(source)
+  } catch (thrown) {
+    if (!(thrown instanceof TomlError)) throw thrown
+    const reason = upTo(thrown.message, '\n').replace(/^Invalid TOML document: /, '')
+    throw new OperatorError(`${file}:${thrown.line}: this is not TOML: ${reason}.`)
+  }
 }
 
 function readConfig(file: string): string {
@@ -275,7 +291,7 @@ function fromText(raw: string, path: readonly string[]): unknown {
 }
 
 /** The line (from 1) of a key, else that of its section, else 1. */
-function lineOf(source: string, path: readonly PropertyKey[]): number {
+export function lineOf(source: string, path: readonly PropertyKey[]): number {
   const keys = path.filter((key) => typeof key === 'string')
   // In an array of tables ([[delivery.routes]]) the path's number selects the table;
   // an element of a list has the line of its key.

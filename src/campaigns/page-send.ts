@@ -9,6 +9,7 @@ import { flag, number, relatedId, text, type Answer, type Thing, type Visit } fr
 import { campaignReaches } from './api-reach.ts'
 import { campaigns } from './api.ts'
 import { blocksOf, checksOf, type Check } from './page-checks.ts'
+import { askAgain, forecastOf, forecastPart, takesLong, type ShownForecast } from './page-forecast.ts'
 import { campaignPage, shownOf, type ShownCampaign } from './page-frame.ts'
 import { getIt, reachTiles, reachWords, type Reachable } from './page-reach.ts'
 import { slowChecks } from './page-slow-checks.ts'
@@ -61,6 +62,8 @@ const blocked = (blocks: readonly Check[]): string =>
 interface SendForm {
   errors?: Answer['errors']
   typed?: Form
+  /** It takes long: the start that was asked for is asked for once more. */
+  long?: ShownForecast
 }
 
 function starts(
@@ -110,27 +113,30 @@ function starts(
   </div>`
 }
 
-async function showSend(visit: Visit, { errors = [], typed }: SendForm = {}): Promise<Response> {
+async function showSend(visit: Visit, { errors = [], long, typed }: SendForm = {}): Promise<Response> {
   const shown = await shownOf(visit)
   const { campaign } = shown
   const { id } = campaign
   const status = text(campaign, 'status')
   // What has begun has a report, and nothing to start.
   if (status !== 'draft' && status !== 'scheduled') return visit.context.redirect(`/campaigns/${id}`, 303)
-  const [reach, checks, slow] = await Promise.all([
+  const [reach, forecast, checks, slow] = await Promise.all([
     reachOfCampaign(visit, id),
+    long ?? forecastOf(visit, id),
     checksOf(visit, campaign, shown.domain),
     slowChecks(visit, id),
   ])
   return campaignPage(visit, shown, {
     errors,
     labels: LABELS,
-    body: html`<h2>Who gets it</h2>
+    body: html`${long && typed ? askAgain(visit, long, typed) : ''}
+      <h2>Who gets it</h2>
       ${
         flag(campaign, 'test_mode')
           ? html`<p>It is a test: it goes to ${text(campaign, 'test_recipient_email') || 'nobody'} alone.</p>`
           : reachTiles(reach, relatedId(campaign, 'audience'))
       }
+      ${forecastPart(forecast)}
       <h2>Checks</h2>
       ${list(checks, slow)}
       <h2>Test mail</h2>
@@ -169,6 +175,8 @@ async function start(visit: Visit, id: string, given: Form): Promise<Response> {
   const gets = number(reach, 'gets')
   if (gets > MANY && given.get('typed').replaceAll(/[\s.,’']/g, '') !== String(gets))
     return refuse('typed', `${count(gets)} get it: type this number.`)
+  const forecast = await forecastOf(visit, id)
+  if (takesLong(forecast, given)) return showSend(visit, { typed: given, long: forecast })
   const scheduled_at = at === null ? null : new Date(at).toISOString()
   const answer =
     given.action === 'reschedule'

@@ -2,6 +2,7 @@
 // contacts as the runner does (walk.ts), a few thousand at a time, so that a list of a million delays nothing else.
 // The result is kept until a contact or a suppression changes.
 import type { Keyring } from '../base/keyring.ts'
+import { count } from '../base/maps.ts'
 import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Reader } from '../store/database.ts'
 import { LEFT_OUT, lastContact, nextContacts, type LeftOut, type WalkOf } from './walk.ts'
@@ -12,6 +13,8 @@ export type Reach = Record<LeftOut, number> & {
   gets: number
   /** The first contacts that are subscribed and suppressed, by their keys. */
   suppressed_contacts: number[]
+  /** The recipients by their domains. */
+  domains: Map<string, number>
 }
 
 interface KeptReach {
@@ -68,13 +71,15 @@ export async function reachOf(
 /** Counts the recipients of a walk; other work can run meanwhile. */
 export async function countReach(reader: Reader, keyring: Keyring, walk: WalkOf): Promise<Reach> {
   const none = Object.fromEntries(LEFT_OUT.map((reason) => [reason, 0])) as Record<LeftOut, number>
-  const reach: Reach = { ...none, contacts: 0, gets: 0, suppressed_contacts: [] }
+  const reach: Reach = { ...none, contacts: 0, gets: 0, suppressed_contacts: [], domains: new Map() }
   for (let from = 0; ;) {
     const rows = nextContacts(reader, keyring, walk, from, AT_ONCE)
-    for (const { key, left_out } of rows) {
+    for (const { email, key, left_out } of rows) {
       reach.contacts++
-      if (left_out === null) reach.gets++
-      else reach[left_out]++
+      if (left_out === null) {
+        reach.gets++
+        count(reach.domains, email.slice(email.lastIndexOf('@') + 1), 1)
+      } else reach[left_out]++
       if (left_out === 'suppressed' && reach.suppressed_contacts.length < MAX_NAMED) reach.suppressed_contacts.push(key)
     }
     if (rows.length < AT_ONCE) return reach

@@ -14,6 +14,7 @@ import { Shelf } from '../acme/certificate-files.ts'
 import { certificateFiles, SELF_MADE } from '../acme/certificates.ts'
 import { planNameOf, planOf } from '../identity/plan.ts'
 import { monthOf } from '../accounts/usage.ts'
+import { warmupFigures } from '../warmup/shown.ts'
 import type { Store } from '../store/database.ts'
 import { dueGroups } from '../store/due.ts'
 import { raw } from '../store/query.ts'
@@ -21,7 +22,7 @@ import { raw } from '../store/query.ts'
 export interface FiguresDeps {
   store: Store
   clock: Clock
-  config: Pick<Config, 'acme' | 'data_dir' | 'hostname' | 'plans' | 'smtp' | 'tls'>
+  config: Pick<Config, 'acme' | 'data_dir' | 'hostname' | 'plans' | 'smtp' | 'tls' | 'warmup'>
 }
 
 export interface Figure {
@@ -183,6 +184,16 @@ export const FIGURES: readonly Figure[] = [
       [{ outcome: 'complained' }, complaints],
     ]
   }),
+  ...(
+    [
+      ['allowance', 'Recipients that the warm-up of a pair allows today; pairs without an allowance count as 0.'],
+      ['used', 'Recipients of a pair that were tried today.'],
+      ['waiting', 'Recipients whose mail waits for the warm-up of its receiver.'],
+      ['relayed', 'Recipients that a relay took over today because the warm-up had no room.'],
+    ] as const
+  ).map(([measure, help]) =>
+    gauge(`postrider_warmup_${measure}`, help, (deps) => warmupFigures(deps, deps.clock.now(), measure)),
+  ),
   gauge('postrider_inbound_unread', 'Received messages that wait to be read.', (deps) =>
     single(counted(deps, 'inbound_waiting')),
   ),

@@ -111,6 +111,12 @@ export const EXAMPLES: Record<string, readonly string[]> = {
   ],
   'suppression export': ['postrider suppression export --domain example.org > suppressions.csv'],
   'agent list': ['postrider agent list'],
+  'warmup show': ['postrider warmup show', 'postrider warmup show --source 192.0.2.1 --receiver Google'],
+  'warmup set': ['postrider warmup set Google --allowance 5000', 'postrider warmup set "*" --allowance 20000'],
+  'warmup skip': ['postrider warmup skip example.net', 'postrider warmup skip --all --source 192.0.2.1'],
+  'warmup restart': ['postrider warmup restart Google'],
+  'warmup on': ['postrider warmup on'],
+  'warmup off': ['postrider warmup off'],
   doctor: [
     'postrider doctor',
     'postrider doctor --probe outlook.com --time-server time.example.org:123',

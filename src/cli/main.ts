@@ -37,6 +37,7 @@ import { upgradeCommand } from '../archive/command-upgrade.ts'
 import { mailCommand } from '../mail/command.ts'
 import { verifyCommand } from '../archive/command-verify.ts'
 import { whyCommand } from '../why/command.ts'
+import { warmupCommand } from '../warmup/command.ts'
 import { webhookCommand } from '../webhooks/command.ts'
 import { userCommand } from '../accounts/command-user.ts'
 import { addInvited, invitationShown, inviteAgain } from '../http/invite.ts'
@@ -58,6 +59,7 @@ const COMMANDS: readonly ((program: Command, invocation: () => Invocation) => vo
   suppressionCommand,
   suppressionListCommands,
   agentCommand,
+  warmupCommand,
   doctorCommand,
   reportCommand,
   sendCommand,

@@ -41,9 +41,10 @@ import { domainDays } from '../reputation/page-domain.ts'
 import { receiverPlaces } from '../reputation/page-receivers.ts'
 import { whyPlace } from '../why/page.ts'
 import { peoplePlaces } from './page-people.ts'
-import { serverPlaces } from './page-server.ts'
+import { serverPlaces, serverTabs } from './page-server.ts'
 import { suppressionPlaces } from '../lists/page-suppressions.ts'
 import { newTokenPlace, tokensPlace } from '../accounts/page-tokens.ts'
+import { warmupPlaces } from '../warmup/page.ts'
 import { webhookPlaces } from '../webhooks/page.ts'
 import { leadToPicture, pictureAddress, servePicture } from './pictures.ts'
 import { found, type Form, type Place } from '../webui/place.ts'
@@ -303,6 +304,7 @@ const placesOf = (shared: ConsoleParts): readonly Place[] => [
   agentsPlace,
   privacy,
   ...serverPlaces,
+  ...warmupPlaces(serverTabs),
   ...peoplePlaces(shared.deps, (visit, id) => openAccount(shared, visit, id)),
   accountPlace(shared.deps, (visit) => signInAgain(shared, visit)),
 ]

@@ -29,10 +29,11 @@ type SampleFigure = NamesOf<AttributesOf<typeof serverSamples>, number>
 const PARTS = [
   ['/server', 'Health'],
   ['/server/load', 'Load'],
+  ['/server/warmup', 'Warm-up'],
   ['/server/log', 'Log'],
 ] as const
 
-const parts = (here: string): Html =>
+export const serverTabs = (here: string): Html =>
   tabs(
     'Server',
     PARTS.map(([to, name]) => ({ to, name, here: to === here })),
@@ -57,7 +58,7 @@ const health: Place = {
     return page(visit, {
       title: 'Server',
       about: 'Whether this server can send and receive. It is checked in the background, every ten minutes.',
-      body: html`${parts('/server')}
+      body: html`${serverTabs('/server')}
       ${live(
         visit,
         html`${troubles.length === 0 ? '' : html`<div class="alert" role="alert">${troubles.map((each) => html`<p>${each}</p>`)}</div>`}
@@ -101,7 +102,7 @@ const load: Place = {
     return page(visit, {
       title: 'Server',
       about: 'The last hour: mail, the queue, memory and work.',
-      body: html`${parts('/server/load')} ${live(visit, hour(visit, samples.toReversed()))}`,
+      body: html`${serverTabs('/server/load')} ${live(visit, hour(visit, samples.toReversed()))}`,
     })
   },
 }
@@ -114,7 +115,7 @@ const logPage: Place = {
     return page(visit, {
       title: 'Server',
       about: 'What the server wrote since it began, the newest first.',
-      body: html`${parts('/server/log')} ${live(visit, log(visit, lines))}`,
+      body: html`${serverTabs('/server/log')} ${live(visit, log(visit, lines))}`,
     })
   },
 }

@@ -15,6 +15,7 @@ import { campaignActivity } from '../campaigns/api-activity.ts'
 import { audienceReaches, campaignReaches, suppressedContacts } from '../campaigns/api-reach.ts'
 import { campaignAudiences } from '../campaigns/api-addressing.ts'
 import { audienceFields } from '../campaigns/api-fields.ts'
+import { campaignForecasts } from '../campaigns/api-forecast.ts'
 import { campaignTests } from '../campaigns/api-tests.ts'
 import { grants } from '../accounts/api-grants.ts'
 import { lanes } from '../delivery/api.ts'
@@ -55,6 +56,7 @@ import { recipientErasures, recipientExports } from '../privacy/api.ts'
 import { suppressions } from '../suppressions/api.ts'
 import { createUnsubscribe } from './unsubscribe.ts'
 import { tokens } from '../accounts/api.ts'
+import { warmups } from '../warmup/api.ts'
 import { outboundWebhooks, webhooks } from '../webhooks/api.ts'
 import { WrongTokens } from './wrong-tokens.ts'
 
@@ -99,6 +101,7 @@ export const resources: readonly Resource<AppDeps>[] = [
   campaignSchedules,
   campaignTotals,
   campaignReaches,
+  campaignForecasts,
   audienceReaches,
   suppressedContacts,
   agents,
@@ -107,6 +110,7 @@ export const resources: readonly Resource<AppDeps>[] = [
   privacyRequests,
   grants,
   lanes,
+  warmups,
   people,
   serverState,
   logLines,

@@ -31,6 +31,7 @@ import { seen } from './migrations/0024-seen.ts'
 import { space } from './migrations/0010-space.ts'
 import { submission } from './migrations/0011-submission.ts'
 import { unsubscribeLink } from './migrations/0007-unsubscribe-link.ts'
+import { warmup } from './migrations/0028-warmup.ts'
 import { webhooks } from './migrations/0002-webhooks.ts'
 
 export const migrations: readonly string[] = [
@@ -61,5 +62,6 @@ export const migrations: readonly string[] = [
   lists,
   invitations,
   images,
+  warmup,
   security,
 ]

@@ -15,6 +15,7 @@ import { reputationTables } from './reputation.ts'
 import { storeTables } from './store.ts'
 import { suppressionsTables } from './suppressions.ts'
 import type { Column, Table } from './table.ts'
+import { warmupTables } from './warmup.ts'
 import { webhooksTables } from './webhooks.ts'
 
 const ALL = {
@@ -31,6 +32,7 @@ const ALL = {
   ...campaignsTables,
   ...privacyTables,
   ...inboundTables,
+  ...warmupTables,
 }
 
 type TypesOf<Columns> = { [Name in keyof Columns]: Columns[Name] extends Column<infer Type> ? Type : never }

@@ -25,6 +25,8 @@ import { singleExecutable } from '../base/threads/pool.ts'
 import { fingerprintOf, keepCopy, keepLedger } from '../privacy/ledger.ts'
 import { openInstance, type Instance } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
+import { useShaping } from '../smtp/shaping-file.ts'
+import { beginSources } from '../warmup/begin.ts'
 import type { LogDamage } from '../store/log-scan.ts'
 import { giveUpRoom } from '../store/room.ts'
 
@@ -146,6 +148,7 @@ async function start(
   for (const part of [engine, polling, dispatcher, runner, reputation, privacy, notices]) await begin(part)
   if (acme) await begin({ start: () => acme.loop.start(), stop: (patience) => acme.stop(patience) })
   await follow(parts)
+  await beginSources(deps)
   const hourly = tidyHourly(parts, repeat)
   const unwatch = startWatch(parts, (reason) => {
     log.error('stopped', { error: reason.message })
@@ -159,8 +162,10 @@ async function start(
     notices,
     ...doors,
     async reload() {
+      useShaping(parts.config.delivery.shaping)
       parts.certificates.renew()
       await follow(parts)
+      await beginSources(deps)
     },
     async stop() {
       log.always('stopping')

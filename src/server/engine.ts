@@ -20,6 +20,7 @@ import { NoticeMailer } from '../mail/notice-mail.ts'
 import { StsCache } from '../delivery/wire/sts.ts'
 import { DeliveryWorkers } from '../delivery/wire/workers.ts'
 import { SubmittedMail } from '../mail/submitted.ts'
+import { Warmup } from '../warmup/places.ts'
 
 export interface EngineDeps {
   store: Store
@@ -48,6 +49,7 @@ export interface Engine {
   letters: CampaignLetters
   ahead: QueuedAhead
   notices: NoticeMailer
+  warmup: Warmup
 }
 
 /** CPU time to compose one mail: many times the need of 40 MB. A hostile page cannot occupy a thread for longer. */
@@ -69,10 +71,12 @@ export function createEngine(deps: EngineDeps, { home, stsPort, threads, timeout
   })
   const sts = new StsCache({ ...deps, fetching, stsPort })
   const ways = { ...deps, keys, sts, timeouts, home, allowed: fetching.allowed }
+  const notices = new NoticeMailer(ways)
+  const warmup = new Warmup({ ...deps, noticed: () => notices.ring() })
   const engine = new DeliveryEngine({
     ...ways,
     workers,
     sources: { submitted: new SubmittedMail(deps), campaign: letters },
   })
-  return { engine, keys, workers, ahead, letters, notices: new NoticeMailer(ways) }
+  return { engine, keys, workers, ahead, letters, notices, warmup }
 }

@@ -23,6 +23,7 @@ import { removeOldDeliveries } from '../webhooks/retention.ts'
 import type { Engine } from './engine.ts'
 import { removeNoted } from '../archive/leavings.ts'
 import { settleDowngrades } from '../domains/downgrades.ts'
+import { closeDays, forgetDays } from '../warmup/close.ts'
 import { summarise } from './summary.ts'
 
 /** How long files without a row are kept, and copies of the database from before an upgrade. */
@@ -43,6 +44,8 @@ export async function tidy(deps: AppDeps, { doubtful, engine, keys }: TidyDeps):
   await forgetSoftBounces(store, now)
   await forgetRefused(store, now)
   await settleReceivers(store, now)
+  await closeDays({ ...deps, noticed: deps.bells.notices })
+  await forgetDays(deps)
   await forgetGrants(store, now)
   await forgetSessions(store, now)
   await forgetInvitations(store, now)

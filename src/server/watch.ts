@@ -7,6 +7,7 @@ import { OperatorError } from '../base/errors.ts'
 import { noteSpace } from '../base/space.ts'
 import { holdersOf, holderText, LONG_LOG } from '../store/log.ts'
 import { DATABASE } from '../store/open.ts'
+import { followSettings } from '../warmup/settings.ts'
 import type { ServerParts } from './wiring.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Store } from '../store/database.ts'
@@ -35,6 +36,7 @@ export function startWatch(parts: ServerParts, end: (reason: OperatorError) => v
   const { clock, deps, inbound, letters, loops, operator, store, time, troubles } = parts
   const lookAtLog = watchLog(parts)
   const lookAtWrites = watchWrites(store, troubles)
+  const lookAtWarmup = followSettings(parts, () => loops.engine.ring())
   let cancel = clock.wake(clock.now() + EVERY, watch)
   function watch(): void {
     try {
@@ -57,6 +59,7 @@ export function startWatch(parts: ServerParts, end: (reason: OperatorError) => v
     operator.look()
     deps.samples.look()
     lookAtLog()
+    lookAtWarmup()
     if (store.changedOutside()) lookAgain()
   }
   function lookAgain(): void {

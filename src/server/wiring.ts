@@ -15,6 +15,7 @@ import { reserveOf, Space } from '../base/space.ts'
 import { SPAMASSASSIN } from '../base/spamassassin.ts'
 import { Troubles } from '../base/trouble.ts'
 import type { Timeouts } from '../smtp/client.ts'
+import { useShaping } from '../smtp/shaping-file.ts'
 import type { Store } from '../store/database.ts'
 import { EVENTS } from '../store/events.ts'
 import { Spool } from '../store/spool.ts'
@@ -76,6 +77,7 @@ export interface OpenDataDir {
 export async function buildParts(options: ApplianceOptions, { keyring, store }: OpenDataDir, undo: (() => unknown)[]) {
   const { clock, config, log } = options
   lookAtRoutes(config, log)
+  useShaping(config.delivery.shaping)
   const spool = await openSpool(config, store, log)
   const resolver = options.resolver ?? resolverOf(config, clock)
   const troubles = new Troubles({ clock, log })

@@ -1,17 +1,6 @@
 // Limits of connections to a provider: data from config/shaping.toml, and the count of open connections (D34).
-import { parse } from 'smol-toml'
-import { z } from 'zod'
-import { configAsset } from '../base/assets.ts'
 import type { Host } from './route.ts'
-
-const count = z.int().min(0)
-const limits = { domain_connections: count.min(1), provider_connections: count, mails_per_connection: count.min(1) }
-const schema = z.strictObject({
-  default: z.strictObject(limits),
-  provider: z
-    .array(z.strictObject({ name: z.string().min(1), hosts: z.array(z.string().min(1)).min(1), ...limits }))
-    .default([]),
-})
+import { readShaping, shapingRules, type ShapingRules } from './shaping-file.ts'
 
 export interface Limits {
   /** The provider's name; '' for the default. */
@@ -23,33 +12,35 @@ export interface Limits {
 }
 
 export class Shaping {
-  readonly #fallback: Limits
-  readonly #providers: (Limits & { hosts: string[] })[]
+  readonly #rules: () => ShapingRules
   readonly #open = new Map<string, number>()
 
-  /** `text` is the content of a shaping file; throws when it is malformed. */
-  constructor(text: string = configAsset('shaping.toml')) {
-    const rules = schema.parse(parse(text))
-    this.#fallback = { name: '', ...rules.default }
-    this.#providers = rules.provider
+  /** `text`: the content of a file in place of the rules in force; throws when it is malformed. */
+  constructor(text?: string) {
+    const fixed = text === undefined ? undefined : readShaping('', text)
+    this.#rules = fixed ? () => fixed : shapingRules
   }
 
   /** The limits for an exchanger; a relay of the operator has the default limits. */
   limitsFor(host: Host | undefined): Limits {
-    return host && !host.relay ? this.named(host.name) : this.#fallback
+    return host && !host.relay ? this.named(host.name) : this.#fallback()
   }
 
   /** The limits of the provider that an exchanger's name belongs to. */
   named(name: string): Limits {
-    const provider = this.#providers.find(({ hosts }) =>
+    const provider = this.#rules().provider.find(({ hosts }) =>
       hosts.some((suffix) => name === suffix || name.endsWith(`.${suffix}`)),
     )
-    return provider ?? this.#fallback
+    return provider ?? this.#fallback()
   }
 
   /** A provider by its own name, in upper or lower case. */
   called(name: string): { name: string; hosts: string[] } | undefined {
-    return this.#providers.find((provider) => provider.name.toLowerCase() === name.toLowerCase())
+    return this.#rules().provider.find((provider) => provider.name.toLowerCase() === name.toLowerCase())
+  }
+
+  #fallback(): Limits {
+    return { name: '', ...this.#rules().default }
   }
 
   /** Whether a provider has a connection left. */
@@ -66,14 +57,13 @@ export class Shaping {
   }
 }
 
-let shipped: Shaping | undefined
-const shippedFile = (): Shaping => (shipped ??= new Shaping())
+const inForce = new Shaping()
 
-/** The provider that an exchanger belongs to, by the shipped file; undefined when the file does not know it. */
+/** The provider that an exchanger belongs to, by the rules in force; undefined when they do not know it. */
 export function providerOf(host: string | null): string | undefined {
   if (host === null) return undefined
-  return shippedFile().named(host).name || undefined
+  return inForce.named(host).name || undefined
 }
 
-/** A provider of the shipped file by its name, in upper or lower case. */
-export const providerNamed = (name: string): { name: string; hosts: string[] } | undefined => shippedFile().called(name)
+/** A provider of the rules in force by its name, in upper or lower case. */
+export const providerNamed = (name: string): { name: string; hosts: string[] } | undefined => inForce.called(name)

@@ -14,6 +14,8 @@ export interface Job {
   resolve: (value: unknown) => void
   reject: (error: unknown) => void
   hooks: (() => void)[]
+  /** Called when the changes of the job were undone. */
+  undo: (() => void)[]
   signals: Signal[]
   /** The amounts that the job has added to sums and that are not written yet. */
   sums: Sums
@@ -21,7 +23,15 @@ export interface Job {
 
 /** A write that waits for its commit: `resolve` and `reject` are called with its result. */
 export function jobOf<T>(work: (tx: Tx) => T, resolve: (value: T) => void, reject: (error: unknown) => void): Job {
-  return { work, resolve: resolve as (value: unknown) => void, reject, hooks: [], signals: [], sums: new Sums() }
+  return {
+    work,
+    resolve: resolve as (value: unknown) => void,
+    reject,
+    hooks: [],
+    undo: [],
+    signals: [],
+    sums: new Sums(),
+  }
 }
 
 /** A batch that has run this long is committed; other jobs go into the next batch, after a turn of the event loop. */
@@ -77,6 +87,7 @@ export class Commits {
       if (this.#connection.inTransaction()) this.#statements.step('rollback')
       this.#statements.undone()
       const failed = jobs.slice(0, Math.max(taken, 1))
+      for (const job of failed) for (const undo of job.undo.splice(0)) undo()
       for (const job of failed) job.reject(thrown)
       return failed.length
     } finally {
@@ -131,6 +142,7 @@ export class Commits {
       this.#statements.step('rollback to job')
       this.#statements.step('release job')
       this.#statements.undone()
+      for (const undo of job.undo.splice(0)) undo()
       return () => job.reject(thrown)
     } finally {
       this.#statements.before = undefined
@@ -153,6 +165,7 @@ export class Commits {
       add: (sum, place, amounts) => job.sums.add(sum, place, amounts),
       signal: (news, about) => void job.signals.push([news, about]),
       afterCommit: (run) => void job.hooks.push(run),
+      afterUndo: (run) => void job.undo.push(run),
     }
   }
 }

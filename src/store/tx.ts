@@ -41,4 +41,6 @@ export interface Tx extends Reader {
   signal(news: string, about?: number): void
   /** Calls `run` when the transaction is on the disk, to wake loops or drop caches; not when the transaction failed. */
   afterCommit(run: () => void): void
+  /** Calls `run` when the changes of the transaction were undone, before another one reads, to drop what it left. */
+  afterUndo(run: () => void): void
 }

@@ -79,6 +79,7 @@ const GOOD = new Set([
   'found',
   'verified',
   'trusted',
+  'warm',
   'opened',
   'clicked',
   'good',
@@ -96,6 +97,7 @@ const BAD = new Set([
   'damaged',
   'unsubscribed',
   'refusing',
+  'went back',
 ])
 const WAITS = new Set([
   'queued',
@@ -107,6 +109,7 @@ const WAITS = new Set([
   'pending',
   'paused',
   'held',
+  'holding',
   'on hold',
   'warn',
   'suppressed',

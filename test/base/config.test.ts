@@ -137,6 +137,13 @@ const ADDED = {
   'smtp.max_connections': 1000,
   'smtp.max_connections_per_address': 50,
   'submission.max_connections_per_address': 50,
+  'delivery.shaping': '',
+  'warmup.enabled': true,
+  'warmup.transactional_over': 'send',
+  'warmup.transactional_most': 5,
+  'warmup.bulk_over': 'wait',
+  'warmup.route': '',
+  'warmup.private': false,
 }
 const contract = new Map([...leaves(parse(CONTRACT)), ...Object.entries(ADDED)])
 
@@ -284,6 +291,13 @@ describe('environment', () => {
     'delivery.retry': ['1m,2m', [MINUTE, 2 * MINUTE]],
     'delivery.lifetime': ['1d', DAY],
     'delivery.max_connections': ['5', 5],
+    'delivery.shaping': ['/etc/postrider/shaping.toml', '/etc/postrider/shaping.toml'],
+    'warmup.enabled': ['false', false],
+    'warmup.transactional_over': ['wait', 'wait'],
+    'warmup.transactional_most': ['0', 0],
+    'warmup.bulk_over': ['relay', 'relay'],
+    'warmup.route': ['spare', 'spare'],
+    'warmup.private': ['true', true],
     'network.allow_private': ['127.0.0.0/8', ['127.0.0.0/8']],
     'webhooks.retry': ['1s', [SECOND]],
     'webhooks.probe': ['1s', [SECOND]],

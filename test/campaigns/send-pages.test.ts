@@ -142,8 +142,43 @@ describe('review and send', () => {
         assert.match(refused.text, /1,234 get it: type this number\./, `${action} ${typed}`)
       }
     assert.equal((await kit.show(id))['status'], 'draft')
-    const scheduled = await ann.send(page, 'later', { typed: '1,234', at: '2040-01-15T14:00' })
+    const asked = await ann.send(page, 'later', { typed: '1,234', at: '2040-01-15T14:00' })
+    const scheduled = await ann.send(asked, 'later')
     assert.match(scheduled.text, /Scheduled for/)
+  })
+
+  test('how long it takes stands on the page, and more than three days are asked for once more (DV12)', async () => {
+    const { id, list } = await draft([])
+    await kit.fill(
+      list,
+      Array.from({ length: 300 }, (_, n) => `slow${n}@there.test`),
+    )
+    const forecast = async () => (await postrider.api('GET', `/campaigns/${id}/forecast`)).body.data.attributes
+    const { days, receivers, recipients } = await forecast()
+    assert.deepEqual([days, recipients], [5, 300])
+    assert.deepEqual(receivers, [{ receiver: 'there.test', recipients: 300, today: 16, days: 5 }])
+    const page = await ann.open(`/campaigns/${id}/send`)
+    assert.match(words(page.text), /How long it takes It takes 5 days: 16 of 300 today\. It ends /)
+    const asked = await ann.send(page, 'now')
+    assert.match(words(asked.text), /It takes 5 days: 16 of 300 today\. It ends .* Start it all the same\?/)
+    assert.equal((await kit.show(id))['status'], 'draft')
+    // What was agreed to holds for just that: a longer one is asked for again.
+    await kit.fill(
+      list,
+      Array.from({ length: 600 }, (_, n) => `slower${n}@there.test`),
+    )
+    const longer = await ann.send(asked, 'now')
+    assert.match(words(longer.text), /It takes 6 days: 16 of 900 today/)
+    assert.equal((await kit.show(id))['status'], 'draft')
+    assert.match((await ann.send(longer, 'now')).text, /Started: 900 get it\./)
+    // Where nothing is held back, nothing is said and nobody is asked.
+    postrider.config.warmup.enabled = false
+    const second = await kit.draft(list)
+    const open = await ann.open(`/campaigns/${second}/send`)
+    assert.doesNotMatch(open.text, /How long it takes/)
+    assert.match((await ann.send(open, 'now')).text, /Started: 900 get it\./)
+    postrider.config.warmup.enabled = true
+    await until(async () => (await kit.show(second))['status'] === 'sent', 'the end')
   })
 
   test('an empty subject or text is said, and nothing starts it', async () => {

@@ -15,6 +15,7 @@ import { fieldsOf } from '../kit/page.ts'
 import { givePassword } from '../kit/person.ts'
 import { receive } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
+import { addPair } from '../../src/warmup/pairs.ts'
 import { newPicture } from '../images/pictures.ts'
 
 const PASSWORD = 'a long enough password'
@@ -147,6 +148,12 @@ test('nor a second mail, import, campaign or test of a campaign', async () => {
     return body.data.attributes.recipients[0].response !== null
   }, 'a mail that waits')
   for (const action of ['retry', 'hold', 'release', 'drop']) await does('/queue', action, { lane: 'there.test' })
+  const { deps } = postrider.appliance
+  const pair = await deps.store.write((tx) =>
+    addPair(tx, { source: '192.0.2.1', receiver: 'there.test' }, deps.clock.now()),
+  )
+  for (const action of ['skip', 'release', 'restart']) await does(`/server/warmup/${pair.id}`, action)
+  await does(`/server/warmup/${pair.id}`, 'fix', { allowance: '500' })
   await does(`/mail/${mail}`, 'again', { to: 'ada@there.test' })
   await does(`/mail/${mail}`, 'remove')
   await made('/outbound-emails', 'outbound-emails', { ...sent, to: 'ada@there.test', agent_id: 'helper' })

@@ -12,6 +12,7 @@ import { newPicture } from '../images/pictures.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
 import { receive } from '../kit/sender.ts'
 import { raw } from '../../src/store/query.ts'
+import { addPair } from '../../src/warmup/pairs.ts'
 import { document, JSON_API, type Answer } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import {
@@ -116,6 +117,12 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     return listGrants(deps.store)[0]!.id
   },
   lane: () => Promise.resolve('lane.test'),
+  // The first mail to a receiver makes one.
+  warmup: async () => {
+    const { store, clock: now } = wire.postrider.appliance.deps
+    const pair = { source: '192.0.2.1', receiver: `receiver${++recipients}.test` }
+    return (await store.write((tx) => addPair(tx, pair, now.now()))).id
+  },
   // A mail to it makes one.
   receiver: async (token) => {
     const receiver = `receiver${++recipients}.test`
@@ -393,6 +400,12 @@ const SCOPE_OF: Record<string, Scope> = {
   'GET /grants': 'tokens:write',
   'POST /grants/{}/revoke': 'tokens:write',
   'GET /lanes': 'emails:read',
+  'GET /campaigns/{}/forecast': 'campaigns:read',
+  'GET /warmups': 'emails:read',
+  'GET /warmups/{}': 'emails:read',
+  'PATCH /warmups/{}': 'emails:write',
+  'POST /warmups/{}/skip': 'emails:write',
+  'POST /warmups/{}/restart': 'emails:write',
   'POST /outbound-emails/{}/hold': 'emails:write',
   'POST /outbound-emails/{}/release': 'emails:write',
   'POST /outbound-emails/{}/retry': 'emails:write',
@@ -536,7 +549,7 @@ test('collections, filters and sending know nothing of other users', async () =>
     await ask('GET', `/recipients/${await MAKERS['recipient']!(owner)}/data`, { token: owner })
   }
   // Figures have no ids of their own; what is of the whole server is for operators.
-  const shared = /^\/(?:statistics|lanes|campaign-totals|explanations)\b/
+  const shared = /^\/(?:statistics|lanes|warmups|campaign-totals|explanations)/
   for (const { method, path } of operations().filter(
     ({ method: verb, path: one }) => verb === 'GET' && !one.includes('{') && !shared.test(one),
   )) {

@@ -8,6 +8,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { configAsset } from '../../src/base/assets.ts'
 import { createSecureContext } from 'node:tls'
 import { after, describe, test } from 'node:test'
 import { makeCertificate, type Certificate } from '../../src/base/certificate.ts'
@@ -195,7 +196,11 @@ describe('shaping.toml', () => {
   })
 
   test('what is not a shaping file is refused', () => {
-    const fine = '[default]\ndomain_connections = 1\nprovider_connections = 0\nmails_per_connection = 1\n'
+    // The shipped file up to its first provider, with other limits.
+    const [head = ''] = configAsset('shaping.toml').split('[[provider]]')
+    const warmup = head.slice(head.indexOf('[warmup]'))
+    const limits = '[default]\ndomain_connections = 1\nprovider_connections = 0\nmails_per_connection = 1\n'
+    const fine = `${limits}${warmup}`
     assert.equal(new Shaping(fine).limitsFor(undefined).domain_connections, 1)
     for (const text of [
       '',

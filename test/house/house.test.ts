@@ -157,6 +157,7 @@ describe('the ladder', () => {
     ['domains'],
     ['suppressions'],
     ['reputation'],
+    ['warmup'],
     ['delivery'],
     ['mail'],
     ['images'],

@@ -62,7 +62,7 @@ const REASONS: Record<string, readonly string[]> = {
     'commands/open.ts',
     'commands/server-names.ts',
     'smtp/security.ts',
-    'smtp/shaping.ts',
+    'smtp/shaping-file.ts',
     'privacy/ledger.ts',
     'store/copy.ts',
     'store/lock.ts',

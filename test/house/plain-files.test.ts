@@ -22,6 +22,7 @@ const REASONS: Record<string, readonly string[]> = {
     'lists/csv-source.ts',
     'reports/command-read.ts',
     'server/acme.ts',
+    'smtp/shaping-file.ts',
     'store/lock.ts',
     'store/log.ts',
   ],

@@ -12,6 +12,7 @@ import { machine, type Machine } from '../../src/states/machine.ts'
 import { EMAIL_STATUSES, emailMachine } from '../../src/states/outbound-email.ts'
 import type { Store } from '../../src/store/database.ts'
 import { openStore } from '../../src/store/open.ts'
+import { WARMUP_STATES, warmupMachine } from '../../src/states/warmup.ts'
 import { move, moveAll } from '../../src/store/move.ts'
 import { raw } from '../../src/store/query.ts'
 
@@ -131,6 +132,27 @@ const AGENT = `
   trusted    damage   damaged    auto  agent.reputation.damaged
   damaged    recover  probation  auto  agent.pool.recovered
 `
+// Deliverability, section 2 (DV3 to DV5, DV15).
+const WARMUP = `
+  warming  good      warming  auto      -
+  holding  good      warming  auto      -
+  back     good      warming  auto      -
+  warming  graduate  warm     auto      -
+  warming  hold      holding  auto      -
+  warming  bad       back     auto      -
+  holding  bad       back     auto      -
+  back     bad       back     auto      -
+  warm     bad       back     auto      -
+  warm     quiet     warming  auto      -
+${WARMUP_STATES.flatMap((from) => [
+  `  ${from}  fix      fixed    operator  -`,
+  `  ${from}  skip     skipped  operator  -`,
+  `  ${from}  restart  warming  operator  -`,
+]).join('\n')}
+  fixed    release   warming  operator  -
+  skipped  release   warming  operator  -
+`
+const WARMUP_MOVES = ['good', 'graduate', 'hold', 'bad', 'quiet', 'fix', 'skip', 'release', 'restart']
 const AGENT_MOVES = ['promote', 'demote', 'damage', 'recover']
 
 const CAMPAIGN = `
@@ -188,6 +210,7 @@ const CASES = [
     moves: DELIVERY_MOVES,
   },
   { name: 'agent', machine: agentMachine, drawn: read(AGENT), statuses: AGENT_STATUSES, moves: AGENT_MOVES },
+  { name: 'warm-up', machine: warmupMachine, drawn: read(WARMUP), statuses: WARMUP_STATES, moves: WARMUP_MOVES },
   {
     name: 'campaign',
     machine: campaignMachine,
@@ -234,6 +257,12 @@ before(async () => {
       raw(
         `insert into deliveries (email_key, domain_key, role, address, lane, status, attempts, expires_at, updated_at)
          values (1, 1, 'to', 'b@c.test', 'c.test', 'queued', 0, 9, 1)`,
+      ),
+    ).key
+    keys['warmups'] = tx.run(
+      raw(
+        `insert into warmups (id, source, receiver, status, step, since, judged_day, quiet_day, created_at, updated_at)
+         values ('w', '192.0.2.1', 'there.test', 'warming', 0, 1, 1, 1, 1, 1)`,
       ),
     ).key
     keys['agents'] = tx.run(

@@ -139,6 +139,8 @@ async function configFor(
     submission: { listen: [await freeEndpoint(SUBMISSION)], tls_listen: [await freeEndpoint(SUBMISSIONS)] },
     delivery: { port: exchangerPort },
     network: { allow_private: ['127.0.0.0/8', '::1/128'] },
+    // No mail leaves (DV17).
+    warmup: { enabled: false },
     tls: { ca_file: caFile },
   })
   if (storage) config.storage = storage
