@@ -102,6 +102,13 @@ export function isNetwork(text: string): boolean {
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (isIPv6(address) ? 128 : 32))
 }
 
+/** Whether an address literal is in one of these networks (CIDR or single addresses). */
+export function inNetworks(networks: readonly string[]): AddressCheck {
+  const list = new BlockList()
+  for (const network of networks) addNetwork(list, network)
+  return (address) => isIP(address) !== 0 && list.check(address, isIPv6(address) ? 'ipv6' : 'ipv4')
+}
+
 /** A check that allows public addresses and those in `allowed` (CIDR networks or single addresses). */
 export function allowPublicAnd(allowed: readonly string[]): AddressCheck {
   const list = new BlockList()

@@ -8,3 +8,6 @@ export const afterLast = (text: string, mark: string): string => text.slice(text
 
 /** A text with its first letter as a capital. */
 export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)
+
+/** A figure with its noun: "1 day", "2 days". */
+export const counted = (value: number, noun: string): string => `${value} ${noun}${value === 1 ? '' : 's'}`

@@ -69,7 +69,12 @@ export const EXAMPLES: Record<string, readonly string[]> = {
   version: ['postrider version', 'postrider --json version'],
   upgrade: ['postrider upgrade'],
   'domain sts': ['postrider domain sts example.org --mode testing', 'postrider domain sts example.org --mode enforce'],
-  'domain dmarc': ['postrider domain dmarc example.org', 'postrider domain dmarc example.org --policy quarantine'],
+  'domain dmarc': [
+    'postrider domain dmarc example.org',
+    'postrider domain dmarc example.org --policy quarantine',
+    'postrider domain dmarc example.org --know 198.51.100.0/24 --name "newsletter service"',
+  ],
+  'domain reports': ['postrider domain reports example.org --kind dmarc --since 2026-11-01'],
   'domain records': ['postrider domain records example.org'],
   'domain check': ['postrider domain check example.org'],
   'domain rotate-dkim': ['postrider domain rotate-dkim example.org'],

@@ -19,6 +19,7 @@ import type { Invocation } from '../commands/open.ts'
 import { noticesCommand } from '../accounts/command-notice.ts'
 import { openapiCommand } from './openapi.ts'
 import { queueCommand } from '../delivery/command.ts'
+import { domainReportCommands } from '../reports/command-domain.ts'
 import { reportCommand } from '../reports/command-read.ts'
 import { sendCommand } from './send.ts'
 import { serveCommand } from './serve.ts'
@@ -53,6 +54,7 @@ const COMMANDS: readonly ((program: Command, invocation: () => Invocation) => vo
   grantCommand,
   oauthCommand,
   (program, invocation) => domainCommand(program, invocation, DOMAIN_FOLLOWERS),
+  domainReportCommands,
   inboxCommand,
   contactsCommand,
   queueCommand,

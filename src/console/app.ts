@@ -38,6 +38,7 @@ import { overview } from './overview.ts'
 import { privacy } from '../privacy/page.ts'
 import { queue } from '../delivery/page.ts'
 import { domainDays } from '../reputation/page-domain.ts'
+import { reportPlaces, reportsPanel } from '../reports/page.ts'
 import { receiverPlaces } from '../reputation/page-receivers.ts'
 import { whyPlace } from '../why/page.ts'
 import { peoplePlaces } from './page-people.ts'
@@ -297,7 +298,8 @@ const placesOf = (shared: ConsoleParts): readonly Place[] => [
   picturesPlace,
   ...inboxPlaces,
   ...suppressionPlaces,
-  ...domainPlaces(domainDays),
+  ...domainPlaces({ reputation: domainDays, reports: reportsPanel }),
+  ...reportPlaces,
   ...webhookPlaces,
   newTokenPlace,
   tokensPlace(shared.deps),

@@ -3,10 +3,12 @@
 // reports.
 import { createHash, X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'
+import { sole } from '../base/lists.ts'
 import type { Config } from '../base/config.ts'
 import type { Resolver } from '../net/resolver.ts'
 import type { Domain } from './find.ts'
 import { stsHost, stsRecord } from './inbound-sts.ts'
+import { withReportsTo } from './report-addresses.ts'
 import { TTL } from './records.ts'
 
 export interface AdvisedRecord {
@@ -63,6 +65,7 @@ export async function advisedRecords(
   const caa = acme.enabled && issuer !== undefined ? [...new Set([hostname, ...certified])] : []
   const spf = await fromSpf(deps, domain.name)
   const sts = domain.sts_changed_at === null ? undefined : await publishedSts(deps, domain.name)
+  const tlsReports = await reportRecord(deps, domain.name, reports)
   return [
     record('FROM_SPF', 'TXT', domain.name, spf.value, spf),
     ...(isIP(hostname) === 0 ? [record('HELO_SPF', 'TXT', hostname, 'v=spf1 a -all')] : []),
@@ -74,7 +77,7 @@ export async function advisedRecords(
           record('MTA_STS', 'CNAME', stsHost(domain.name), hostname),
           record('MTA_STS', 'TXT', `_mta-sts.${domain.name}`, stsRecord(domain.sts_mode, hostname), sts),
         ]),
-    record('TLS_RPT', 'TXT', `_smtp._tls.${domain.name}`, `v=TLSRPTv1; rua=mailto:${reports}`),
+    record('TLS_RPT', 'TXT', `_smtp._tls.${domain.name}`, tlsReports.value, tlsReports),
   ]
 }
 
@@ -90,6 +93,20 @@ async function publishedSts({ resolver }: AdvisedDeps, domain: string): Promise<
   const answer = await resolver.txt(`_mta-sts.${domain}`)
   const found = answer.kind === 'found' ? answer.records.find((text) => /^v=STSv1\s*;/.test(text)) : undefined
   return { answered: answer.kind !== 'failed', observed: found ?? null }
+}
+
+/** The record for TLS reports: ours, or a published one with our address beside its own (RFC 8460 §3). */
+async function reportRecord(
+  { resolver }: AdvisedDeps,
+  domain: string,
+  reports: string,
+): Promise<AdvisedAnswer & { value: string }> {
+  const answer = await resolver.txt(`_smtp._tls.${domain}`)
+  const found = answer.kind === 'found' ? answer.records.filter((text) => /^v=TLSRPTv1\s*;/.test(text)) : []
+  // Several records are as good as none.
+  const present = sole(found)
+  const value = present === undefined ? `v=TLSRPTv1; rua=mailto:${reports}` : withReportsTo(present, reports)
+  return { value, answered: answer.kind !== 'failed', observed: found.join('\n') || null }
 }
 
 /** SPF of the From domain: a new record when it has none, else its record with this host added. */

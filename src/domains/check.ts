@@ -12,8 +12,9 @@ import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
-import { judgeDmarc, reportsTo } from './dmarc.ts'
+import { judgeDmarc } from './dmarc.ts'
 import { lookUp, recordsOf, retiredKeyRecords, type DnsRecord, type RecordFinding } from './records.ts'
+import { reportsTo } from './report-addresses.ts'
 
 export interface CheckDeps {
   store: Store
@@ -103,7 +104,7 @@ function note(tx: Tx, domain: Domain, record: DnsRecord, found: RecordFinding, n
   if (found.verified === null) return false
   // For DMARC, a published record keeps its other tags: the advice is this record with the wanted policy.
   const dmarc =
-    record.record_type === 'DMARC' ? judgeDmarc(domain.dmarc_policy, observed, reportsTo(domain)) : undefined
+    record.record_type === 'DMARC' ? judgeDmarc(domain.dmarc_policy, observed, reportsTo('dmarc', domain)) : undefined
   const verified = dmarc?.fits ?? found.verified
   const value = dmarc?.value ?? record.value
   const flag = verified ? 1 : 0

@@ -1,5 +1,5 @@
-// The text of `postrider domain dmarc`: the record that applies to a domain, the record to publish and its DNS name,
-// and the next step.
+// The text of `postrider domain dmarc` about DNS: the record that applies to a domain, and the record to publish with
+// its name.
 import { must } from '../base/errors.ts'
 import type { Resolver } from '../net/resolver.ts'
 import {
@@ -10,11 +10,11 @@ import {
   observedDmarc,
   policyOf,
   publishedDmarc,
-  reportsTo,
   withPolicy,
   type DmarcPolicy,
 } from './dmarc.ts'
 import type { Domain } from './find.ts'
+import { reportsTo, withReportsTo } from './report-addresses.ts'
 
 export interface DmarcAdvice {
   /** The DNS name of the record to publish. */
@@ -44,7 +44,7 @@ export async function dmarcAdvice(
   const domain = given.name
   const own = `_dmarc.${domain}`
   const found = await publishedDmarc(resolver, own)
-  const { fits, value } = judgeDmarc(wanted, found ? observedDmarc(found) : null, reportsTo(given))
+  const { fits, value } = judgeDmarc(wanted, found ? observedDmarc(found) : null, reportsTo('dmarc', given))
   const nothing = { published_at: null, published: null, policy: null, wanted, value, next: null }
   if (!found || found.records.length > 1) {
     const trouble =
@@ -68,7 +68,12 @@ export async function dmarcAdvice(
     warning: ahead ? refusedBy(domain, wanted) : null,
     trouble: null,
   }
-  if (!found.inherited) return { ...shown, record: own, value: asked ? withPolicy(published, wanted) : value }
+  if (!found.inherited)
+    return {
+      ...shown,
+      record: own,
+      value: asked ? withReportsTo(withPolicy(published, wanted), reportsTo('dmarc', given)) : value,
+    }
   // The record of the organisational domain stays as it is, because it applies to other domains too.
   return fits && !back ? { ...shown, record: found.host, value: published } : { ...shown, record: own, value }
 }
@@ -78,7 +83,7 @@ const refusedBy = (name: string, policy: DmarcPolicy): string =>
 
 /** The advice in sentences. */
 export function dmarcText(domain: string, advice: DmarcAdvice): string {
-  const { next, published, published_at, record, trouble, value, warning } = advice
+  const { published, published_at, record, trouble, value, warning } = advice
   return [
     trouble === null ? `${published_at} says: ${published}` : `${trouble}.`,
     ...(published_at === null || published_at === `_dmarc.${domain}`
@@ -86,6 +91,5 @@ export function dmarcText(domain: string, advice: DmarcAdvice): string {
       : [`That counts for ${domain}, which has no record of its own.`]),
     ...(value === published && record === published_at ? [] : [`${record} should say: ${value}`]),
     ...(warning === null ? [] : [warning]),
-    ...(next === null ? [] : [`The next step is "postrider domain dmarc ${domain} --policy ${next}".`]),
   ].join('\n')
 }

@@ -1,5 +1,4 @@
-// `postrider domain sts` and `domain dmarc`: a domain's policy for servers that send mail to it, and for servers that
-// receive mail in its name.
+// `postrider domain sts`: a domain's policy for servers that send mail to it; and the records that are advised for it.
 import { createPublicKey, X509Certificate, type KeyObject } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { Option, type Command } from 'commander'
@@ -8,18 +7,15 @@ import type { Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { advisedRecords, publicKeyOf, type AdvisedRecord } from './advised.ts'
 import type { Domain } from './find.ts'
-import { reportsTo } from './dmarc.ts'
 import { setStsMode, stsHost, stsRecord, type StsMode } from './inbound-sts.ts'
-import { setDmarcPolicy } from './records.ts'
-import { followConfig } from './issue.ts'
 import { isFor, Shelf } from '../acme/certificate-files.ts'
-import { dmarcAdvice, dmarcText } from './command-dmarc.ts'
 import { answer } from '../commands/terminal.ts'
 import { silentLog } from '../base/log.ts'
 import { certificateFiles, Certificates } from '../acme/certificates.ts'
 import type { Deps, Invocation } from '../commands/open.ts'
 import type { Whose } from './find-domain.ts'
 import { zoneLine } from './zone-lines.ts'
+import { reportsTo } from './report-addresses.ts'
 
 type WithDomain = (
   name: string,
@@ -68,25 +64,6 @@ export function policyCommands(
         )
       }),
     )
-  one('dmarc <name>', 'what a domain’s DMARC record says, and what it should say next')
-    .addOption(
-      new Option('--policy <policy>', 'what receivers are asked to do with mail that fails').choices([
-        'none',
-        'quarantine',
-        'reject',
-      ]),
-    )
-    .action((name: string, options: Whose & { policy?: Domain['dmarc_policy'] }) =>
-      withDomain(name, options, async (deps, found) => {
-        const wanted = options.policy ?? found.dmarc_policy
-        if (options.policy !== undefined) {
-          await setDmarcPolicy(deps, found.key, options.policy)
-          await followConfig(deps)
-        }
-        const shown = await dmarcAdvice(deps.resolver, found, wanted, options.policy !== undefined)
-        answer(invocation().terminal, { name: found.name, ...shown }, () => dmarcText(found.name, shown))
-      }),
-    )
 }
 
 /** Reasons not to enforce a policy yet; none when it is enforced already. */
@@ -126,7 +103,7 @@ export async function advisedFor(
       certified: config.acme.enabled ? shelf.wanted() : [],
     },
     domain,
-    reportsTo(domain),
+    reportsTo('tls', domain),
   )
 }
 

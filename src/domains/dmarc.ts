@@ -3,6 +3,7 @@
 import type { Resolver } from '../net/resolver.ts'
 import { organisationalDomain } from '../message/address.ts'
 import type { Domain } from './find.ts'
+import { withReportsTo } from './report-addresses.ts'
 
 export type DmarcPolicy = Domain['dmarc_policy']
 
@@ -86,34 +87,36 @@ export async function publishedDmarc(
 export const observedDmarc = (found: Published | null): string | null =>
   found === null ? null : found.records.map((text) => (found.inherited ? `${found.host} ${text}` : text)).join('\n')
 
-/**
- * The address for reports about a domain's mail (DMARC, TLS). Its host always receives here, whoever receives for the
- * domain itself (RFC 5321 §4.5.1, D46), and lies in the same organisational domain, so that no further record must
- * allow the reports.
- */
-export const reportsTo = ({ mail_from_prefix, name }: Pick<Domain, 'mail_from_prefix' | 'name'>): string =>
-  `postmaster@${mail_from_prefix}.${name}`
+/** The record of a parent domain in the text of `observedDmarc`. */
+const inheritedIn = (observed: string): string | undefined => /^_dmarc\.\S+ (.*)$/s.exec(observed)?.[1]
 
 /**
  * The value that a record should have, for a policy and the text of `observedDmarc` (null: no record); and whether the
- * published record has the policy already. `reports`: the address for reports in a new record.
+ * published record has the policy already. `reports`: our address for reports; a record's own addresses stay.
  */
 export function judgeDmarc(
   wanted: DmarcPolicy,
   observed: string | null,
   reports?: string,
 ): { value: string; fits: boolean } {
-  const rua = reports === undefined ? '' : ` rua=mailto:${reports};`
-  const fresh = { value: `v=DMARC1; p=${wanted};${rua}`, fits: false }
+  const reported = (record: string): string => (reports === undefined ? record : withReportsTo(record, reports))
+  const fresh = { value: reported(`v=DMARC1; p=${wanted};`), fits: false }
   if (observed === null || observed.includes('\n')) return fresh
-  const [, inherited] = /^_dmarc\.\S+ (.*)$/s.exec(observed) ?? []
+  const inherited = inheritedIn(observed)
   if (inherited === undefined) {
     const policy = policyOf(observed)
-    return { value: withPolicy(observed, stronger(policy, wanted)), fits: !isWeaker(policy, wanted) }
+    return { value: reported(withPolicy(observed, stronger(policy, wanted))), fits: !isWeaker(policy, wanted) }
   }
   // An own record replaces the inherited one, so it must repeat the addresses for reports.
   return {
-    value: withPolicy(ofSubdomain(inherited), wanted),
+    value: reported(withPolicy(ofSubdomain(inherited), wanted)),
     fits: !isWeaker(policyOf(inherited, true), wanted),
   }
+}
+
+/** The policy in the text of `observedDmarc` for the domain itself; null: there is none, or no single one. */
+export function observedPolicy(observed: string | null): DmarcPolicy | null {
+  if (observed === null || observed.includes('\n')) return null
+  const inherited = inheritedIn(observed)
+  return inherited === undefined ? policyOf(observed) : policyOf(inherited, true)
 }

@@ -13,7 +13,13 @@ import { faultIn, flag, text, thingOf, type Answer, type Thing, type Visit } fro
 type DomainResource = Thing<typeof domains>
 type RecordResource = Thing<typeof records>
 /** The part of a domain's page that another subject shows. */
-type Panel = (visit: Visit, domainId: string) => Promise<Html>
+type Panel = (visit: Visit, domainId: string, name: string) => Promise<Html>
+
+/** What other subjects show of a domain. */
+interface Panels {
+  reputation: Panel
+  reports: Panel
+}
 
 const LABELS = { name: 'Domain', purpose: 'Used for' } as const
 
@@ -93,7 +99,8 @@ const list: Place = {
 /** What is to do next depends on DNS, which may have the records already: the page's live line says it. */
 const added = (visit: Visit, name: string): Response => visit.say(`/domains/${name}`, `${name} is added.`)
 
-async function domainNamed(visit: Visit): Promise<DomainResource> {
+/** The domain that the path names. Throws 404. */
+export async function domainNamed(visit: Visit): Promise<DomainResource> {
   const name = visit.context.req.param('name')!
   const { many } = await visit.get(domains, `/domains?filter%5Bname%5D=${encodeURIComponent(name.toLowerCase())}`)
   if (!many[0]) throw refuse('not_found', 'There is no such domain.')
@@ -118,12 +125,13 @@ function wayOf(domain: DomainResource, all: readonly RecordResource[]): string {
   return `${count(missing)} required ${missing === 1 ? 'record is' : 'records are'} not in DNS yet. Publish them with your DNS provider; this page follows.`
 }
 
-async function showOne(visit: Visit, reputation: Panel, errors: Answer['errors'] = []): Promise<Response> {
+async function showOne(visit: Visit, panels: Panels, errors: Answer['errors'] = []): Promise<Response> {
   const domain = await domainNamed(visit)
-  const [all, advised, days] = await Promise.all([
+  const [all, advised, days, seen] = await Promise.all([
     visit.all(records, `/domains/${domain.id}/records`),
     visit.all(advisedRecords, `/domains/${domain.id}/advised-records`),
-    reputation(visit, domain.id),
+    panels.reputation(visit, domain.id, text(domain, 'name')),
+    panels.reports(visit, domain.id, text(domain, 'name')),
   ])
   return page(visit, {
     title: text(domain, 'name'),
@@ -141,6 +149,8 @@ async function showOne(visit: Visit, reputation: Panel, errors: Answer['errors']
       ${advisedTable(advised)}
       <h2>Reputation</h2>
       ${days}
+      <h2>What others report</h2>
+      ${seen}
       <h2>Settings</h2>
       ${settings(visit, domain)}
       <p>
@@ -183,9 +193,9 @@ function settings(visit: Visit, domain: DomainResource): Html {
   ])
 }
 
-const one = (reputation: Panel): Place => ({
+const one = (panels: Panels): Place => ({
   path: '/domains/:name',
-  show: (visit) => showOne(visit, reputation),
+  show: (visit) => showOne(visit, panels),
   async act(visit, given) {
     const domain = await domainNamed(visit)
     const name = text(domain, 'name')
@@ -200,13 +210,13 @@ const one = (reputation: Panel): Place => ({
         const gone = await visit.ask('DELETE', `/domains/${domain.id}`)
         return gone.status === 204
           ? visit.say('/domains', `${name} is removed: nothing is sent from it any more.`)
-          : showOne(visit, reputation, gone.errors)
+          : showOne(visit, panels, gone.errors)
       }
       case 'rotate': {
         const answer = await patch({ rotate_dkim_key: true })
         return answer.one
           ? visit.say(here, 'The standby key signs from now on. Publish the record of the next one below.')
-          : showOne(visit, reputation, answer.errors)
+          : showOne(visit, panels, answer.errors)
       }
       default: {
         const on = given.get('value') === 'true'
@@ -214,10 +224,10 @@ const one = (reputation: Panel): Place => ({
         const answer = await patch({ [given.get('name')]: on })
         return answer.one
           ? visit.say(here, `${tracked} of mail from ${name} are ${on ? 'tracked' : 'not tracked'} from now on.`)
-          : showOne(visit, reputation, answer.errors)
+          : showOne(visit, panels, answer.errors)
       }
     }
   },
 })
 
-export const domainPlaces = (reputation: Panel): Place[] => [fresh, list, one(reputation)]
+export const domainPlaces = (panels: Panels): Place[] => [fresh, list, one(panels)]

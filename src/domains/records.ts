@@ -9,8 +9,9 @@ import type { ResolverAnswer, Mx, Resolver } from '../net/resolver.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
-import { dmarcHost, judgeDmarc, observedDmarc, policyOf, publishedDmarc, reportsTo } from './dmarc.ts'
+import { dmarcHost, judgeDmarc, observedDmarc, policyOf, publishedDmarc } from './dmarc.ts'
 import { publishedKeys, retiredKeys, type DkimKey } from './keys.ts'
+import { reportsTo } from './report-addresses.ts'
 
 export type DnsRecord = RowOf<'records'>
 type WantedRecord = Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'required'>
@@ -92,7 +93,7 @@ function dmarcRecord(reader: Reader, domain: RowOf<'domains'>): WantedRecord {
   return {
     record_type: 'DMARC',
     name: host,
-    value: judgeDmarc(dmarc_policy, observed ?? null, reportsTo(domain)).value,
+    value: judgeDmarc(dmarc_policy, observed ?? null, reportsTo('dmarc', domain)).value,
     required: 0,
   }
 }

@@ -8,6 +8,8 @@ import { answerError } from '../jsonapi/errors.ts'
 import type { Resource } from '../jsonapi/resource.ts'
 import { createRouter, routesOf, type RouterOptions } from '../jsonapi/routes.ts'
 import { advisedRecords } from '../domains/api-advised.ts'
+import { aggregateReports } from '../reports/api.ts'
+import { dmarcEvidences, dmarcSourceFigures, knownSources, tlsFigures } from '../reports/api-figures.ts'
 import { agents } from '../reputation/api.ts'
 import { attempts } from '../delivery/api-attempts.ts'
 import { campaignLinks, spamVerdicts } from '../campaigns/api-checks.ts'
@@ -107,6 +109,11 @@ export const resources: readonly Resource<AppDeps>[] = [
   agents,
   advisedRecords,
   domainReputation,
+  aggregateReports,
+  dmarcSourceFigures,
+  dmarcEvidences,
+  tlsFigures,
+  knownSources,
   privacyRequests,
   grants,
   lanes,

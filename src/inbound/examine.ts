@@ -11,6 +11,7 @@ import type { Troubles } from '../base/trouble.ts'
 import type { Spool } from '../store/spool.ts'
 import type { Examined, InboundJob, InboundResult, Judgement, Reading } from './reader.ts'
 import type { InboundMessage } from './queue.ts'
+import { isForReports } from './recipients.ts'
 import type { JudgedReading } from './record.ts'
 
 export interface ExamineDeps {
@@ -126,9 +127,11 @@ export class Examiner {
     }
   }
 
-  #envelope({ client, helo, mail_from: mailFrom }: InboundMessage) {
+  #envelope(message: InboundMessage) {
     const { clock, config } = this.#deps
-    return { client, helo, mailFrom, hostname: config.hostname, now: clock.now() }
+    const { client, helo, mail_from: mailFrom } = message
+    const forTlsReports = isForReports(message, 'tls')
+    return { client, helo, mailFrom, hostname: config.hostname, now: clock.now(), forTlsReports }
   }
 
   #contents(message: InboundMessage) {

@@ -17,7 +17,9 @@ interface InboundToForget {
   received: string
 }
 
-const OWNED = 'exists (select 1 from inbound_emails e where e.message_key = inbound_messages.key and e.user_key = ?)'
+/** Messages of inboxes, and those that are kept for a report. */
+const OWNED = `? in (select e.user_key from inbound_emails e where e.message_key = inbound_messages.key
+  union all select r.user_key from aggregate_reports r where r.message_key = inbound_messages.key)`
 
 /** Erases the addresses of removed inboxes; the address of an active inbox belongs to the account itself. */
 export const forgetInOldInboxes = redacting('inboxes', ['address'], 'deleted_at is not null and user_key = ?')

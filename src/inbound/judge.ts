@@ -28,6 +28,18 @@ export function isProven({ dkim, dmarc, spf }: AuthenticateResult): boolean {
   )
 }
 
+function authorOf({ dmarc }: AuthenticateResult): string | null {
+  const from = dmarc ? dmarc.status.header?.from : undefined
+  return from === undefined ? null : organisationOf(from)
+}
+
+/** Whether a signature of the author's domain covers the whole message, as TLS reports need it (RFC 8460 §3). */
+const isSigned = ({ dkim }: AuthenticateResult): boolean =>
+  dkim.results.some(
+    ({ canonBodyLengthLimited, status }) =>
+      status.result === 'pass' && status.aligned && !canonBodyLengthLimited && !status.testing,
+  )
+
 const organisationOf = (domain: string): string => {
   const name = domain.toLowerCase().replace(/\.$/, '')
   return organisationalDomain(name) ?? name
@@ -49,6 +61,8 @@ export interface JudgeJob {
   hostname: string
   /** The time in epoch ms: DNS answers are kept for a while. */
   now: number
+  /** Keys are judged for TLS reports, which may have keys of their own (RFC 8460 §3), and not for mail. */
+  forTlsReports?: boolean
   /** Milliseconds for all DNS answers together. */
   dnsTime?: number | undefined
 }
@@ -68,6 +82,10 @@ export interface Judgement {
   beyond: string | null
   /** True when the mail surely comes from the domain of its From field (D62). */
   proven: boolean
+  /** The organisational domain of the only author; null: there is none, or several. */
+  author: string | null
+  /** A signature of the author's domain covers the whole message. */
+  signed: boolean
 }
 
 /**
@@ -87,11 +105,34 @@ const BLOCK = 256 * 1024
 /** The answers that this thread has had from the server. */
 const memory = new AnswerMemory<ResolverAnswer<string | Mx>>()
 
+type DnsFunction = (name: string, type: string) => Promise<string[] | string[][]>
+
+/**
+ * The library takes keys whose services (`s=`) allow email. For TLS reports the service is tlsrpt: so its name becomes
+ * email, and email becomes another one.
+ */
+const forTlsReports =
+  (resolve: DnsFunction): DnsFunction =>
+  async (name, type) => {
+    const records = await resolve(name, type)
+    if (type !== 'TXT' || !/\._domainkey\./i.test(name)) return records
+    const services = (list: string): string =>
+      list.replace(/[^:\s]+/g, (each) => ({ tlsrpt: 'email', email: 'mail' })[each.toLowerCase()] ?? each)
+    return (records as string[][]).map((strings) => [
+      strings
+        .join('')
+        .replace(
+          /(^|;)(\s*s\s*=)([^;]*)/,
+          (_, start: string, tag: string, list: string) => start + tag + services(list),
+        ),
+    ])
+  }
+
 /**
  * A DNS function for the library that uses the server's own resolver, with its settings and limits. `now` is the
  * server's time, in epoch ms.
  */
-function resolver(patience: number, now: number): (name: string, type: string) => Promise<string[] | string[][]> {
+function resolver(patience: number, now: number): DnsFunction {
   let questions = 0
   let left = patience
   return async (name, type) => {
@@ -151,7 +192,7 @@ async function verdictsOf(
     helo,
     sender: mailFrom,
     mta: hostname,
-    resolver: resolver(dnsTime, now),
+    resolver: job.forTlsReports ? forTlsReports(resolver(dnsTime, now)) : resolver(dnsTime, now),
     disableBimi: true,
     // Results as the RFCs define them; without this setting the library guesses the meaning of malformed fields.
     strict: true,
@@ -176,6 +217,8 @@ async function verdictsOf(
     field: field === undefined ? null : marked(field, lacks),
     beyond: reasonOf(beyond),
     proven: lacks.dmarc === undefined && isProven(result),
+    author: lacks.dmarc === undefined ? authorOf(result) : null,
+    signed: lacks.dmarc === undefined && isSigned(result),
   }
 }
 

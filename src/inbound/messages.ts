@@ -97,7 +97,12 @@ export async function removeMessage(
 ): Promise<void> {
   const file = await store.write((tx) => {
     tx.run(raw('delete from inbound_emails where key = ?', [key]))
-    if (tx.first(raw('select 1 from inbound_emails where message_key = ?', [message_key]))) return null
+    const kept = raw(
+      `select 1 from inbound_emails where message_key = ?
+       union all select 1 from aggregate_reports where message_key = ? limit 1`,
+      [message_key, message_key],
+    )
+    if (tx.first(kept)) return null
     const message = tx.first(
       raw<{ spool: string | null }>('select spool from inbound_messages where key = ?', [message_key]),
     )

@@ -10,7 +10,8 @@
 // After a fault of this machine a message is tried again, first after 10 seconds, at most after 10 minutes (D72).
 // Results that cannot be written are kept in memory and written later; until then nothing more is claimed.
 import { MINUTE, SECOND } from '../base/clock.ts'
-import { codeOf, must } from '../base/errors.ts'
+import type { Config } from '../base/config.ts'
+import { codeOf, messageOf, must } from '../base/errors.ts'
 import { PersistentWrites } from '../base/retry-until-written.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { Loop } from '../base/loop.ts'
@@ -18,10 +19,18 @@ import { customerOf } from '../base/network.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { due, earliest, lease, leased, named, release, suspected, suspects, unclaim } from './claims.ts'
 import { Examiner, isSuspect, Killed, LARGE, Later, NoRoom, type ExamineDeps } from './examine.ts'
+import { folded, type FoldedReading, type ReportFigures } from '../reports/pieces.ts'
+import type { ReportReader } from '../reports/reading/readers.ts'
 import { MessageQueue, type InboundMessage, type WaitingMessage } from './queue.ts'
+import { isForReports } from './recipients.ts'
 import { record, type JudgedReading } from './record.ts'
 
 export interface ReadDeps extends ExamineDeps {
+  config: ExamineDeps['config'] & Pick<Config, 'reports' | 'retention'>
+  /** Reads what came to an address for reports. */
+  reports: Pick<ReportReader, 'read'>
+  /** Counts what they say. */
+  figures: ReportFigures
   store: Store
   keyring: Keyring
 }
@@ -44,6 +53,8 @@ const MAX_OCTETS = 64 * 1024 * 1024
 const MAX_OF_ONE = MAX_HELD / 8
 /** The most octets of messages that wait in memory without a claim. */
 const WAITING_OCTETS = { all: 16 * 1024 * 1024, ofOne: 4 * 1024 * 1024 }
+/** The most reports that wait for their reader, which reads one after the other; others are tried later. */
+const MAX_REPORTS = 16
 /** The most due messages that one query reads. */
 const LOOKED_AT = 2000
 
@@ -103,6 +114,8 @@ export class InboundEngine {
   readonly #writes: PersistentWrites
   /** Messages whose results cannot be written at present. */
   #unwritten = 0
+  /** Reports that are being read, or wait for it. */
+  #reports = 0
   #started = false
   #stopping = false
 
@@ -121,6 +134,7 @@ export class InboundEngine {
     await store.write((tx) => tx.run(release(now)))
     this.#suspects = store.all(suspects).map(({ key }) => ({ key, at: now, alone: true }))
     this.#started = true
+    this.#deps.figures.start()
     this.#loop.start()
   }
 
@@ -157,6 +171,7 @@ export class InboundEngine {
     const cut = setTimeout(() => this.#writes.giveUp(), patience)
     await this.#loop.stop()
     await Promise.all([...this.#held.values()].map(({ done }) => done))
+    await this.#deps.figures.stop()
     // No reader has seen these: the next process must not take them for the reason of an end.
     const unread = this.#ready.take(Infinity, () => Infinity)
     const { clock } = this.#deps
@@ -358,12 +373,31 @@ export class InboundEngine {
     if (message.attempts > mostClaims(message))
       return { kind: 'rejected', reason: 'The server ended each time while it read it.', header: null, judgement: null }
     try {
-      return await this.#examiner.examine(message)
+      const judged = await this.#examiner.examine(message)
+      return isForReports(message) ? { ...judged, aggregate: await this.#report(message) } : judged
     } catch (thrown) {
       if (thrown instanceof NoRoom) return 'no room'
       if (thrown instanceof Killed) return 'killed'
       if (!(thrown instanceof Later)) this.#deps.log.fault(`examining message ${message.id}`, thrown)
       return 'later'
+    }
+  }
+
+  /** Reads a message as a report; undefined when nothing of it may be read. Throws Later. */
+  async #report(message: InboundMessage): Promise<FoldedReading | undefined> {
+    const { clock, config, reports, spool } = this.#deps
+    if (message.cut === 1 || message.virus !== null) return undefined
+    if (this.#reports >= MAX_REPORTS) throw new Later('too many reports at once')
+    const now = clock.now()
+    const kept = config.retention.reports
+    this.#reports++
+    try {
+      const content = message.content ?? { file: spool.path(must(message.spool, 'The file of a message')) }
+      return await folded(await reports.read(content, { now, oldest: kept > 0 ? now - kept : null }))
+    } catch (thrown) {
+      throw new Later(messageOf(thrown), { cause: thrown })
+    } finally {
+      this.#reports--
     }
   }
 

@@ -1,7 +1,8 @@
 // The recipients that this server accepts (D46): inboxes (with +tags), return paths and unsubscribe addresses by their
-// signed token, postmaster and abuse of hosted domains. All other addresses are refused at RCPT: nothing is relayed and
-// nothing is bounced later. While no domain is set up, the refusal is temporary.
+// signed token, the addresses for reports, postmaster and abuse of hosted domains. All other addresses are refused at
+// RCPT: nothing is relayed and nothing is bounced later. While no domain is set up, the refusal is temporary.
 import type { Keyring } from '../base/keyring.ts'
+import { reportsAbout } from '../domains/report-addresses.ts'
 import { parseAddrSpec, toAscii } from '../message/address.ts'
 import { readReturnPathToken, readUnsubscribeLocalPart } from '../message/return-path.ts'
 import type { SmtpRefusal } from '../smtp/answers.ts'
@@ -14,6 +15,8 @@ export type InboundRecipient =
   | { kind: 'unsubscribe'; address: string; delivery: number }
   /** postmaster or abuse, of a domain or (`domain` null) of this server. */
   | { kind: 'role'; address: string; domain: number | null }
+  /** Reports of other servers about the mail of a domain. */
+  | { kind: 'reports'; address: string; domain: number; about: 'dmarc' | 'tls' }
 
 /** Domains in use whose ownership was proven once: DNS has shown a key of theirs. */
 const HOSTED = `d.deleted_at is null and d.status in ('active', 'verifying')
@@ -80,6 +83,9 @@ export function judgeRecipient({ store, keyring }: RecipientDeps, address: strin
   const found = findInboxes(store, local, host)
   if (found.length > 0) return { kind: 'inbox', address: whole, inboxes: found }
   const domain = store.fact(hosted(host))
+  const about = reportsAbout(local)
+  const reported = about && store.fact(hostedReturnPath(host))
+  if (reported) return { kind: 'reports', address: whole, domain: reported.key, about }
   const answering = ROLES.includes(local) ? (domain ?? store.fact(hostedReturnPath(host))) : undefined
   if (answering) return { kind: 'role', address: whole, domain: answering.key }
   if (domain || parentOf(store, host)) return UNKNOWN
@@ -93,6 +99,14 @@ export function judgeRecipient({ store, keyring }: RecipientDeps, address: strin
 export const isReadHere = (deps: RecipientDeps, address: string): boolean => {
   const judged = judgeRecipient(deps, address)
   return !isRefusal(judged) && (judged.kind === 'inbox' || judged.kind === 'role')
+}
+
+/** Whether a message came to an address for reports. With `about`: to no other address than of these reports. */
+export const isForReports = ({ recipients }: { recipients: string }, about?: 'tls'): boolean => {
+  const all = JSON.parse(recipients) as InboundRecipient[]
+  return about === undefined
+    ? all.some(({ kind }) => kind === 'reports')
+    : all.every((each) => each.kind === 'reports' && each.about === about)
 }
 
 export const isRefusal = (judged: InboundRecipient | SmtpRefusal): judged is SmtpRefusal => 'code' in judged

@@ -10,6 +10,8 @@ import { unsubscribe } from '../campaigns/unsubscribe.ts'
 import { withoutForgedField } from '../message/authentication.ts'
 import { mailText, partOf, textOf } from '../message/part-text.ts'
 import type { Report } from '../message/report.ts'
+import type { FoldedReading } from '../reports/pieces.ts'
+import { recordReport, type ReceiptDeps, type ReportMail } from '../reports/receipt.ts'
 import { settleReturned } from '../delivery/results/returned.ts'
 import type { Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
@@ -23,13 +25,12 @@ import type { InboundRecipient } from './recipients.ts'
 import type { Judgement, Reading, Verdicts } from './reader.ts'
 import { nameOfVirus } from './scan.ts'
 
-/** The facts about a message after it was read and judged. */
-export type JudgedReading = Reading & { judgement: Judgement | null }
+/** The facts about a message after it was read and judged; `aggregate`: what it says as an aggregate report. */
+export type JudgedReading = Reading & { judgement: Judgement | null; aggregate?: FoldedReading | undefined }
 
-export interface RecordDeps {
+export interface RecordDeps extends Pick<ReceiptDeps, 'config' | 'figures'> {
   keyring: Keyring
   log: Log
-  config: { hostname: string }
 }
 
 const NO_VERDICTS: Verdicts = { spf: 'none', dkim: 'none', dmarc: 'none', arc: 'none' }
@@ -97,10 +98,13 @@ export function record(
   const recipients = JSON.parse(message.recipients) as InboundRecipient[]
   const report = reading.kind === 'read' ? reading.report : undefined
   const inboxes = new Map<number, string[]>()
+  let kept = false
   for (const recipient of recipients) {
     if (recipient.kind === 'inbox')
       for (const inbox of recipient.inboxes) inboxes.set(inbox, [...(inboxes.get(inbox) ?? []), recipient.address])
     else if (message.cut === 1) continue
+    else if (recipient.kind === 'reports')
+      kept = recordReport(tx, deps, reportMail(recipient, message, reading), now) || kept
     else if (isFeedback(report)) continue
     else if (recipient.kind === 'return') {
       count(tx, 'report')
@@ -122,11 +126,12 @@ export function record(
   }
   const stored =
     [...inboxes].filter(([key, addresses]) => deliverTo(tx, { key, addresses }, message, reading, now)).length > 0
-  if (!stored) {
+  if (!stored && !kept) {
     tx.run(db.deleteFrom('inbound_messages').where('key', '=', message.key))
     return message.spool
   }
   tx.run(endWait({ key: message.key }))
+  if (!stored) return null
   const withheld = message.virus !== null
   const body = reading.kind === 'read' && !withheld ? reading.body : null
   tx.run(
@@ -143,6 +148,22 @@ export function record(
   )
   return null
 }
+
+/** What the receipt of a report needs of its message. */
+const reportMail = (
+  { about, domain }: Extract<InboundRecipient, { kind: 'reports' }>,
+  message: InboundMessage,
+  { aggregate, judgement }: JudgedReading,
+): ReportMail => ({
+  messageKey: message.key,
+  domain,
+  about,
+  reading: aggregate,
+  author: judgement?.author ?? null,
+  dmarcPassed: judgement?.verdicts.dmarc === 'pass',
+  signed: judgement?.signed === true,
+  infected: message.virus !== null,
+})
 
 /** Counts the message, after the commit. */
 const count = (tx: Tx, outcome: string): void => tx.afterCommit(() => counters.inbound.add({ outcome }))

@@ -9,6 +9,7 @@ import { withoutForged } from '../message/authentication.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
 import { storedText } from '../message/part-text.ts'
 import type { Reader, Store } from '../store/database.ts'
+import { releaseMessages } from '../reports/retention.ts'
 import { db, raw, statement } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
 import type { RowOf } from '../schema/tables.ts'
@@ -41,7 +42,10 @@ function messageOf(reader: Reader, key: number): RowOf<'inbound_messages'> {
 }
 
 /** The whole message as a stream, so that a message of 40 MB is never whole in memory. Throws 404. */
-export async function rawOf({ config, spool, store }: StoredDeps, messageKey: number): Promise<Response> {
+export async function rawOf(
+  { config, spool, store }: Pick<StoredDeps, 'config' | 'spool' | 'store'>,
+  messageKey: number,
+): Promise<Response> {
   const message = messageOf(store, messageKey)
   const file = message.spool === null ? undefined : await openSpooled(spool.path(message.spool))
   const head =
@@ -158,6 +162,29 @@ export function ownsFile(reader: Reader, name: string): boolean {
   )
 }
 
+/**
+ * Deletes the messages of reports received before a time (ms), a bounded number at once; returns how many. A message
+ * that an inbox has too stays in the inbox.
+ */
+export async function removeOldReports(
+  { spool, store }: Pick<StoredDeps, 'spool' | 'store'>,
+  before: number,
+): Promise<number> {
+  const { files, released } = await store.write((tx) => {
+    const keys = releaseMessages(tx, before, 500)
+    const gone = tx.all(
+      raw<{ spool: string | null }>(
+        `delete from inbound_messages where key in (select value from json_each(?))
+           and not exists (select 1 from inbound_emails e where e.message_key = inbound_messages.key) returning spool`,
+        [JSON.stringify(keys)],
+      ),
+    )
+    return { files: gone.flatMap((each) => each.spool ?? []), released: keys.length }
+  })
+  await Promise.all(files.map((name) => spool.remove(name)))
+  return released
+}
+
 /** Deletes messages received before a time (ms), a bounded number at once; returns how many. */
 export async function removeOld(
   { spool, store }: Pick<StoredDeps, 'spool' | 'store'>,
@@ -167,7 +194,8 @@ export async function removeOld(
     const old = tx.all(
       raw<{ key: number; spool: string | null }>(
         `select key, spool from inbound_messages
-         where received_at < ? and not exists (select 1 from inbound_waiting w where w.message_key = key) limit 500`,
+         where received_at < ? and not exists (select 1 from inbound_waiting w where w.message_key = key)
+           and not exists (select 1 from aggregate_reports r where r.message_key = inbound_messages.key) limit 500`,
         [before],
       ),
     )

@@ -27,6 +27,7 @@ import { recoveryCodes } from './migrations/0023-recovery-codes.ts'
 import { invitations } from './migrations/0026-invitations.ts'
 import { promises } from './migrations/0006-promises.ts'
 import { security } from './migrations/0036-security.ts'
+import { reports } from './migrations/0031-reports.ts'
 import { seen } from './migrations/0024-seen.ts'
 import { space } from './migrations/0010-space.ts'
 import { submission } from './migrations/0011-submission.ts'
@@ -64,4 +65,5 @@ export const migrations: readonly string[] = [
   images,
   warmup,
   security,
+  reports,
 ]

@@ -11,6 +11,7 @@ import { imagesTables } from './images.ts'
 import { inboundTables } from './inbound.ts'
 import { mailTables } from './mail.ts'
 import { privacyTables } from './privacy.ts'
+import { reportsTables } from './reports.ts'
 import { reputationTables } from './reputation.ts'
 import { storeTables } from './store.ts'
 import { suppressionsTables } from './suppressions.ts'
@@ -26,6 +27,7 @@ const ALL = {
   ...deliveryTables,
   ...suppressionsTables,
   ...reputationTables,
+  ...reportsTables,
   ...storeTables,
   ...webhooksTables,
   ...imagesTables,

@@ -24,12 +24,15 @@ import {
 import { judgeBlocklists } from '../checks/doctor-lists.ts'
 import { judgeDane } from '../checks/doctor-dane.ts'
 import { judgeHeloSpf, judgeReverse } from '../checks/doctor-network.ts'
+import { rawOf } from '../inbound/stored.ts'
+import type { Spool } from '../store/spool.ts'
 import { advisedFor } from '../domains/command-policies.ts'
 
 const LOOKED_EVERY = 10 * MINUTE
 
 export interface OperationsDeps {
   store: Store
+  spool: Spool
   clock: Clock
   config: Config
   log: Log
@@ -52,6 +55,7 @@ export function createOperations(deps: OperationsDeps, sandbox: boolean): AppDep
   return {
     advised: (domain) => advisedFor(deps, domain),
     check: (domainKey) => checkDomain(deps, domainKey),
+    reportMessage: (messageKey) => rawOf(deps, messageKey),
     async state() {
       if (!sandbox) look()
       const file = join(config.data_dir, DATABASE)

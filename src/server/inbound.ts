@@ -10,6 +10,8 @@ import { listenError } from '../http/listen.ts'
 import { InboundEngine } from '../inbound/reading.ts'
 import { Reception } from '../inbound/receive.ts'
 import type { InboundJob, InboundResult } from '../inbound/reader.ts'
+import { ReportFigures } from '../reports/pieces.ts'
+import { reportReader } from '../reports/reading/readers.ts'
 import { inTurns, unlimited } from '../inbound/turns.ts'
 import { startListener, type SmtpListener } from '../smtp/listener.ts'
 import type { Host } from '../smtp/route.ts'
@@ -73,18 +75,20 @@ function createReaders({ clock, config, resolver }: InboundParts) {
   })
   // Where there is little memory, one message in a file is read at a time, whoever wants it (D139).
   const oneFile = isSmall() ? afterGivingBack(semaphore(1)) : undefined
+  const reports = reportReader()
   return {
     workers,
+    reports,
     readers: oneFile ? { ...inTurns(workers, oneFile, unlimited), size: workers.size } : workers,
     files: inTurns(files, oneFile),
-    close: () => Promise.all([workers.close(), files.close()]),
+    close: () => Promise.all([workers.close(), files.close(), reports.close()]),
   }
 }
 
 export function createInbound(parts: InboundParts): Inbound {
   const { clock, config } = parts
-  const { close, files, readers, workers } = createReaders(parts)
-  const engine = new InboundEngine({ ...parts, workers: readers })
+  const { close, files, readers, reports, workers } = createReaders(parts)
+  const engine = new InboundEngine({ ...parts, workers: readers, reports, figures: new ReportFigures(parts) })
   const reception = new Reception({ ...parts, engine })
   const listeners: SmtpListener[] = []
   return {

@@ -8,8 +8,9 @@ import { forgetSessions } from '../identity/sessions.ts'
 import type { AppDeps } from '../http/app-deps.ts'
 import { forgetRefused } from '../campaigns/import-history.ts'
 import { eraseKeys } from '../domains/keys.ts'
-import { removeOld } from '../inbound/stored.ts'
+import { removeOld, removeOldReports } from '../inbound/stored.ts'
 import { releaseLapsed } from '../delivery/queue/claim.ts'
+import { forgetReports } from '../reports/retention.ts'
 import { settleReceivers } from '../reputation/receivers.ts'
 import { removeGone } from '../images/images.ts'
 import { removeOldBodies } from '../mail/retention.ts'
@@ -58,9 +59,11 @@ export async function tidy(deps: AppDeps, { doubtful, engine, keys }: TidyDeps):
   keepRoom(config.data_dir, reserveOf(config))
   await spool.emptyQuarantine(now - QUARANTINE)
   await removeGone(deps)
-  const { events, inbound, outbound_bodies } = config.retention
+  const { events, inbound, outbound_bodies, report_messages, reports } = config.retention
   if (outbound_bodies > 0) await removeOldBodies(deps, now - outbound_bodies)
   if (inbound > 0) while ((await removeOld(deps, now - inbound)) > 0);
+  if (report_messages > 0) while ((await removeOldReports(deps, now - report_messages)) > 0);
+  if (reports > 0) await forgetReports(store, now - reports)
   if (events > 0) {
     await removeOldEvents(store, now - events, readUpTo(store))
     await removeOldDeliveries(store, now - events)

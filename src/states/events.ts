@@ -1,7 +1,7 @@
-// Every event type of the specification, by group. The state tables, and the code that appends an event, say when each
-// is emitted; all are written by store/events.ts.
+// Every event type of the specification, by group, and those that extend it. The state tables, and the code that
+// appends an event, say when each is emitted; all are written by store/events.ts.
 
-export const EVENT_TYPES = [
+const SPECIFIED_EVENTS = [
   'email.sent',
   'email.delivered',
   'email.delayed',
@@ -31,5 +31,10 @@ export const EVENT_TYPES = [
   'agent.pool.recovered',
   'agent.reputation.damaged',
 ] as const
+
+/** Extensions of the interface (D157). */
+export const EXTENSION_EVENTS = ['domain.report_trouble'] as const
+
+export const EVENT_TYPES = [...SPECIFIED_EVENTS, ...EXTENSION_EVENTS] as const
 
 export type EventType = (typeof EVENT_TYPES)[number]

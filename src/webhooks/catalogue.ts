@@ -216,6 +216,17 @@ export const CATALOGUE: Record<EventType, EventDescription> = {
   'agent.pool.promoted': of('An agent’s pool was promoted.', 'user', agent),
   'agent.pool.demoted': of('An agent’s pool was demoted.', 'user', agent),
   'agent.pool.recovered': of('An agent’s reputation recovered.', 'user', agent),
+  'domain.report_trouble': of(
+    'Others report that encrypted connections with mail to the domain failed; at most once a day. An extension of the interface.',
+    'domain',
+    z.strictObject({
+      ...domain,
+      day: words('The day (UTC) of the connections, as YYYY-MM-DD.'),
+      sessions: number('Connections of that day, as all reporters say.'),
+      failures: number('Those that failed.'),
+      results: z.record(z.string(), z.int()).describe('Failed connections by result (RFC 8460 §4.3).'),
+    }),
+  ),
   'agent.reputation.damaged': of('An agent’s reputation was damaged.', 'user', agent),
 }
 

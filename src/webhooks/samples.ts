@@ -75,6 +75,13 @@ export const SAMPLES: Record<EventType, Record<string, unknown>> = {
   'domain.suspended': domain('suspended', 'active'),
   'domain.reputation_warning': { ...domain('active', null), ...bad },
   'domain.reputation_recovered': { ...domain('active', null), ...good },
+  'domain.report_trouble': {
+    ...domain('active', null),
+    day: '2026-01-14',
+    sessions: 420,
+    failures: 12,
+    results: { 'certificate-expired': 12 },
+  },
   'usage.limit_approaching': { ...usage, used: 80_000 },
   'usage.limit_reached': { ...usage, used: 100_000 },
   'subscription.past_due': { plan: 'growth', state: 'past_due', previous_state: 'active' },

@@ -107,6 +107,10 @@ branded_tracking  = true
 outbound_bodies = "30d"
 events          = "90d"
 inbound         = "0"
+reports = "400d"
+report_messages = "30d"
+[reports]
+unauthenticated = "keep"
 [privacy]
 ledger_copy = ""
 [workers]
@@ -173,7 +177,13 @@ describe('defaults', () => {
       [5, 10, 20, 40, 80, 160, 320].map((seconds) => seconds * SECOND),
     )
     assert.equal(config.domains.verification_window, 72 * HOUR)
-    assert.deepEqual(config.retention, { outbound_bodies: 30 * DAY, events: 90 * DAY, inbound: 0 })
+    assert.deepEqual(config.retention, {
+      outbound_bodies: 30 * DAY,
+      events: 90 * DAY,
+      inbound: 0,
+      reports: 400 * DAY,
+      report_messages: 30 * DAY,
+    })
   })
 
   test('config/postrider.toml names every key, at its default', () => {
@@ -310,6 +320,9 @@ describe('environment', () => {
     'retention.outbound_bodies': ['0', 0],
     'retention.events': ['1d', DAY],
     'retention.inbound': ['365d', 365 * DAY],
+    'retention.reports': ['30d', 30 * DAY],
+    'retention.report_messages': ['1d', DAY],
+    'reports.unauthenticated': ['drop', 'drop'],
     'metrics.token': ['0123456789abcdef', '0123456789abcdef'],
     'log.level': ['debug', 'debug'],
     'log.deliveries': ['failures', 'failures'],

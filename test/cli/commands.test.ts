@@ -424,7 +424,10 @@ describe('domain', () => {
     assert.equal(find('TXT', /\._domainkey\.zone\.test$/).length, 2, 'a signing and a standby selector')
     assert.match(find('TXT', /^rp\.zone\.test$/)[0]!.value, /^v=spf1 .*[-~]all$/)
     assert.match(find('MX', /^rp\.zone\.test$/)[0]!.value, /^\d+ mx\.here\.test$/)
-    assert.equal(find('TXT', /^_dmarc\.zone\.test$/)[0]!.value, 'v=DMARC1; p=none; rua=mailto:postmaster@rp.zone.test;')
+    assert.equal(
+      find('TXT', /^_dmarc\.zone\.test$/)[0]!.value,
+      'v=DMARC1; p=none; rua=mailto:dmarc-reports@rp.zone.test;',
+    )
     // When it is registered the same is said.
     assert.deepEqual([added.records, added.zone], [records, zone])
     // For a person: the state of each record, and the same lines, required ones apart.

@@ -33,6 +33,7 @@ const MADE = [
   'inboxes',
   'suppressions',
   'domains',
+  'known_sources',
   'users',
   'invitations',
   'recovery_codes',
@@ -117,6 +118,9 @@ test('whatever form succeeds is answered by a redirect, in every place that has 
   await does('/domains/new', 'add', { name: 'new.test', purpose: 'both' })
   for (const action of ['check', 'set', 'rotate']) await does('/domains/here.test', action)
   await does('/domains/new.test', 'remove')
+  const reports = '/domains/here.test/reports'
+  await does(reports, 'name', { network: '192.0.2.0/24', name: 'newsletter service' })
+  await does(reports, 'forget', { id: await firstOf(`/domains/${domain}/known-sources`), network: '192.0.2.0/24' })
 
   await does('/webhooks/new', 'add', { name: 'Hook', url: 'https://hook.test/', domain, events: ['email.sent'] })
   const hook = `/webhooks/${await firstOf('/webhooks')}`

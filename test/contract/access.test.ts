@@ -10,7 +10,8 @@ import { grantCode, listGrants } from '../../src/identity/oauth-grants.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { newPicture } from '../images/pictures.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
-import { receive } from '../kit/sender.ts'
+import { deliver, receive } from '../kit/sender.ts'
+import { until } from '../kit/until.ts'
 import { raw } from '../../src/store/query.ts'
 import { addPair } from '../../src/warmup/pairs.ts'
 import { document, JSON_API, type Answer } from '../kit/appliance.ts'
@@ -100,6 +101,21 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     const { address } = (await ask('GET', `/inboxes/${inbox}`, { token })).body.data.attributes
     const message = `From: ann@there.test\nTo: ${address}\nSubject: Hi\nContent-Type: text/csv\nContent-Disposition: attachment\n\n1\n`
     return (await receive(wire.postrider, { to: address, message }, token)).id
+  },
+  aggregateReport: async (token) => {
+    const [found] = (await ask('GET', `/domains?filter[name]=${hostOf(token)}`, { token })).body.data
+    const domain = found.id
+    const rows = async (): Promise<{ id: string }[]> =>
+      (await ask('GET', `/domains/${domain}/aggregate-reports?sort=-created_at`, { token })).body.data
+    const before = (await rows()).length
+    await deliver(wire.postrider.appliance.smtp[0]!, {
+      to: `dmarc-reports@${found.attributes.mail_from_prefix}.${hostOf(token)}`,
+    })
+    return (await until(async () => ((await rows()).length > before ? await rows() : undefined), 'a report'))[0]!.id
+  },
+  knownSource: async (token) => {
+    const body = document('known-sources', { network: `192.0.2.${++boxes % 256}`, name: 'made' })
+    return (await ask('POST', `/domains/${await MAKERS['domain']!(token)}/known-sources`, { token, body })).body.data.id
   },
   // A mail of the agent makes one.
   agent: async (token) => {
@@ -413,6 +429,15 @@ const SCOPE_OF: Record<string, Scope> = {
   'POST /webhooks/{}/test': 'webhooks:write',
   'GET /campaigns/{}/activity': 'campaigns:read',
   'GET /domains/{}/reputation': 'domains:read',
+  'GET /domains/{}/aggregate-reports': 'domains:read',
+  'GET /aggregate-reports/{}': 'domains:read',
+  'GET /aggregate-reports/{}/raw': 'domains:read',
+  'GET /domains/{}/dmarc-sources': 'domains:read',
+  'GET /domains/{}/dmarc-evidence': 'domains:read',
+  'GET /domains/{}/tls-figures': 'domains:read',
+  'GET /domains/{}/known-sources': 'domains:read',
+  'POST /domains/{}/known-sources': 'domains:write',
+  'DELETE /known-sources/{}': 'domains:write',
   'POST /lanes/{}/hold': 'emails:write',
   'POST /lanes/{}/release': 'emails:write',
   'POST /lanes/{}/retry': 'emails:write',

@@ -121,7 +121,7 @@ export interface Sent {
 export const described = new Described()
 
 const DOWNLOADS =
-  /^\/(?:outbound-emails\/[^/]+\/raw|inbound-emails\/[^/]+\/(?:raw|attachments\/[^/]+)|list-imports\/[^/]+\/refused)$/
+  /^\/(?:(?:outbound-emails|aggregate-reports)\/[^/]+\/raw|inbound-emails\/[^/]+\/(?:raw|attachments\/[^/]+)|list-imports\/[^/]+\/refused)$/
 
 export function judge(answer: Answer, sent: Sent): void {
   const { body, headers, status } = answer

@@ -9,7 +9,8 @@ import { DAY, systemClock } from '../../src/base/clock.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { advisedRecords, publicKeyOf } from '../../src/domains/advised.ts'
-import { judgeDmarc, reportsTo, withPolicy } from '../../src/domains/dmarc.ts'
+import { judgeDmarc, withPolicy } from '../../src/domains/dmarc.ts'
+import { reportsTo, withReportsTo } from '../../src/domains/report-addresses.ts'
 import { judgeRecipient } from '../../src/inbound/recipients.ts'
 import { setStsMode, stsRecord } from '../../src/domains/inbound-sts.ts'
 import { Shelf } from '../../src/acme/certificate-files.ts'
@@ -112,11 +113,11 @@ test('DMARC: what is published, what it should say, and a warning before it is s
   assert.deepEqual([shown.record, shown.policy, shown.wanted], ['_dmarc.here.test', 'none', 'none'])
   assert.equal(shown.next, 'quarantine')
   const stricter = await postrider.commands.json('domain', 'dmarc', 'here.test', '--policy', 'quarantine')
-  assert.equal(stricter.value, 'v=DMARC1; p=quarantine; rua=mailto:postmaster@bounce.here.test;')
+  assert.equal(stricter.value, 'v=DMARC1; p=quarantine; rua=mailto:dmarc-reports@bounce.here.test;')
   assert.match(stricter.warning, /put aside mail in the name of here\.test/)
   const { records } = await postrider.commands.json('domain', 'records', 'here.test')
   const dmarc = records.find(({ record_type }: { record_type: string }) => record_type === 'DMARC')
-  assert.equal(dmarc.value, 'v=DMARC1; p=quarantine; rua=mailto:postmaster@bounce.here.test;')
+  assert.equal(dmarc.value, 'v=DMARC1; p=quarantine; rua=mailto:dmarc-reports@bounce.here.test;')
   postrider.dns.set('_dmarc.here.test', 'TXT', ['v=DMARC1; p=quarantine;', 'v=DMARC1; p=none'])
   assert.equal((await postrider.commands.json('domain', 'dmarc', 'here.test')).published, null)
   postrider.dns.set('_dmarc.here.test', 'TXT', ['v=DMARC1; p=quarantine;'])
@@ -129,6 +130,7 @@ test('DMARC: a published record keeps its other tags, in the advice, the records
   await postrider.activeDomain('tags.test')
   const dmarc = (...more: string[]) => postrider.commands.json('domain', 'dmarc', 'tags.test', ...more)
   const published = (p: string) => `v=DMARC1; p=${p}; sp=none; rua=mailto:d@tags.test; adkim=s`
+  const advised = (p: string) => published(p).replace('.test;', '.test,mailto:dmarc-reports@bounce.tags.test;')
   dns.set('_dmarc.tags.test', 'TXT', [published('none')])
   const record = async (command: string) => {
     const { records, zone } = await postrider.commands.json('domain', command, 'tags.test')
@@ -136,30 +138,30 @@ test('DMARC: a published record keeps its other tags, in the advice, the records
     const found = records.find(({ record_type }: { record_type: string }) => record_type === 'DMARC')
     return { ...found, zone, state: /^(\S+(?: \S+)?) +DMARC/m.exec(stdout)![1] }
   }
-  assert.equal((await dmarc('--policy', 'quarantine')).value, published('quarantine'))
+  assert.equal((await dmarc('--policy', 'quarantine')).value, advised('quarantine'))
   for (const command of ['check', 'records']) {
     const { observed, state, value, verified } = await record(command)
     assert.deepEqual(
       { observed, state, value, verified },
-      { observed: published('none'), state: 'to change', value: published('quarantine'), verified: false },
+      { observed: published('none'), state: 'to change', value: advised('quarantine'), verified: false },
       command,
     )
   }
-  assert.ok((await record('records')).zone.includes(`"${published('quarantine')}"`))
+  assert.ok((await record('records')).zone.includes(`"${advised('quarantine')}"`))
   assert.equal((await postrider.commands.json('domain', 'show', 'tags.test')).status, 'active', 'never in the way')
   dns.set('_dmarc.tags.test', 'TXT', [published('quarantine')])
   assert.equal((await record('check')).state, 'ok')
   const reject = await dmarc('--policy', 'reject')
-  assert.deepEqual([reject.value, reject.next], [published('reject'), null], 'published first, and then no step back')
+  assert.deepEqual([reject.value, reject.next], [advised('reject'), null], 'published first, and then no step back')
   assert.equal((await record('records')).state, 'to change')
   // Stricter than was asked for: what is published stays.
   await dmarc('--policy', 'none')
   dns.set('_dmarc.tags.test', 'TXT', [published('reject')])
   const stricter = await record('check')
-  assert.deepEqual([stricter.state, stricter.value], ['ok', published('reject')])
+  assert.deepEqual([stricter.state, stricter.value], ['ok', advised('reject')])
   const shown = await dmarc()
-  assert.deepEqual([shown.value, shown.next, shown.warning], [published('reject'), null, null])
-  assert.equal((await dmarc('--policy', 'quarantine')).value, published('quarantine'), 'a step back that was asked for')
+  assert.deepEqual([shown.value, shown.next, shown.warning], [advised('reject'), null, null])
+  assert.equal((await dmarc('--policy', 'quarantine')).value, advised('quarantine'), 'a step back that was asked for')
 })
 
 test('DMARC of a subdomain: that of the organisation counts and stays; a policy of its own has a record of its own', async () => {
@@ -174,13 +176,16 @@ test('DMARC of a subdomain: that of the organisation counts and stays; a policy 
   const own = await dmarc('--policy', 'reject')
   assert.deepEqual(
     [own.record, own.value],
-    ['_dmarc.sub.own.test', 'v=DMARC1; p=reject; rua=mailto:d@own.test'],
+    ['_dmarc.sub.own.test', 'v=DMARC1; p=reject; rua=mailto:d@own.test,mailto:dmarc-reports@bounce.sub.own.test'],
     'the organisation’s is not rewritten',
   )
   assert.match(own.warning, /in the name of sub\.own\.test /)
   const { stdout } = await postrider.commands.run(['domain', 'dmarc', 'sub.own.test'])
   assert.match(stdout, /^_dmarc\.own\.test says: v=DMARC1; p=quarantine.*\nThat counts for sub\.own\.test/)
-  assert.match(stdout, /^_dmarc\.sub\.own\.test should say: v=DMARC1; p=reject; rua=mailto:d@own\.test$/m)
+  assert.match(
+    stdout,
+    /^_dmarc\.sub\.own\.test should say: v=DMARC1; p=reject; rua=mailto:d@own\.test,mailto:dmarc-reports@bounce\.sub\.own\.test$/m,
+  )
   const record = async () => {
     const { records } = await postrider.commands.json('domain', 'check', 'sub.own.test')
     return records.find(({ record_type }: { record_type: string }) => record_type === 'DMARC')
@@ -188,7 +193,11 @@ test('DMARC of a subdomain: that of the organisation counts and stays; a policy 
   const before = await record()
   assert.deepEqual(
     [before.name, before.value, before.verified],
-    ['_dmarc.sub.own.test', 'v=DMARC1; p=reject; rua=mailto:d@own.test', false],
+    [
+      '_dmarc.sub.own.test',
+      'v=DMARC1; p=reject; rua=mailto:d@own.test,mailto:dmarc-reports@bounce.sub.own.test',
+      false,
+    ],
   )
   dns.set('_dmarc.own.test', 'TXT', ['v=DMARC1; p=reject'])
   assert.equal((await record()).verified, true, 'inherited')
@@ -245,19 +254,53 @@ test('advised: SPF of the domain itself where it has none, else what to add; CAA
   )
 })
 
-test('reports of DMARC and TLS go to an address that this server takes, in the same organisation (D19, D78)', async () => {
+test('reports of DMARC and TLS go to addresses that this server takes, in the same organisation (D19, D78, DV42, DV45)', async () => {
   const { records } = await postrider.commands.json('domain', 'records', 'here.test')
   const values = (records as { record_type: string; value: string }[]).map(({ value }) => value)
   const named = values.flatMap((value) => [...value.matchAll(/rua=mailto:([^;]+)/g)].map(([, address]) => address!))
-  assert.ok(values.some((value) => /^v=TLSRPTv1; rua=mailto:postmaster@bounce\.here\.test$/.test(value)))
-  assert.ok(named.length > 0)
+  assert.deepEqual(named, ['dmarc-reports@bounce.here.test', 'tls-reports@bounce.here.test'])
   const { keyring, store } = postrider.appliance.deps
   for (const address of named)
-    assert.partialDeepStrictEqual(judgeRecipient({ keyring, store }, address), { kind: 'role' })
+    assert.partialDeepStrictEqual(judgeRecipient({ keyring, store }, address), { kind: 'reports' })
+  // They take nothing else: no tag, no other host, no domain that is not here.
+  for (const refused of [
+    'dmarc-reports+x@bounce.here.test',
+    'dmarc-reports@here.test',
+    'tls-reports@other.here.test',
+    'dmarc-reports@bounce.unknown.test',
+  ])
+    assert.ok('code' in judgeRecipient({ keyring, store }, refused), refused)
+  const domain = { name: 'here.test', mail_from_prefix: 'bounce' }
   assert.equal(
-    judgeDmarc('none', null, reportsTo({ name: 'here.test', mail_from_prefix: 'bounce' })).value,
-    'v=DMARC1; p=none; rua=mailto:postmaster@bounce.here.test;',
+    judgeDmarc('none', null, reportsTo('dmarc', domain)).value,
+    'v=DMARC1; p=none; rua=mailto:dmarc-reports@bounce.here.test;',
   )
+})
+
+test('in a published record our address for reports is offered beside those of others (DV42, DV45)', async () => {
+  const ours = 'dmarc-reports@bounce.here.test'
+  for (const [record, wanted] of [
+    ['v=DMARC1; p=none', `v=DMARC1; p=none; rua=mailto:${ours};`],
+    ['v=DMARC1; p=none;', `v=DMARC1; p=none; rua=mailto:${ours};`],
+    ['v=DMARC1; p=none; rua=', `v=DMARC1; p=none; rua=mailto:${ours}`],
+    ['v=DMARC1; RUA = mailto:a@b.test!10m ; fo=1', `v=DMARC1; RUA = mailto:a@b.test!10m,mailto:${ours}; fo=1`],
+    [`v=DMARC1; rua=mailto:a@b.test, mailto:${ours}!5m`, `v=DMARC1; rua=mailto:a@b.test, mailto:${ours}!5m`],
+  ] as const) {
+    assert.equal(withReportsTo(record, ours), wanted)
+    assert.equal(withReportsTo(wanted, ours), wanted, 'once')
+  }
+  // The record counts as found as before (D19).
+  assert.deepEqual(judgeDmarc('quarantine', 'v=DMARC1; p=reject; rua=mailto:a@b.test', ours), {
+    value: `v=DMARC1; p=reject; rua=mailto:a@b.test,mailto:${ours}`,
+    fits: true,
+  })
+  postrider.dns.set('_smtp._tls.here.test', 'TXT', ['v=TLSRPTv1; rua=https://reports.test/tls'])
+  const { records } = await postrider.commands.json('domain', 'records', 'here.test')
+  const shown = (records as { record_type: string; observed: string; value: string }[]).find(
+    ({ record_type }) => record_type === 'TLS_RPT',
+  )
+  assert.equal(shown?.value, 'v=TLSRPTv1; rua=https://reports.test/tls,mailto:tls-reports@bounce.here.test')
+  postrider.dns.set('_smtp._tls.here.test', 'TXT', [])
 })
 
 test('no command makes a certificate or a key that the server needs; what is there is shown (D122)', async (t) => {

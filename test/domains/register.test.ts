@@ -288,7 +288,7 @@ test('the records of a domain: two DKIM keys, SPF and MX below the prefix, DMARC
     {
       record_type: 'DMARC',
       name: '_dmarc.example.co.uk',
-      value: 'v=DMARC1; p=none; rua=mailto:postmaster@rp.news.shop.example.co.uk;',
+      value: 'v=DMARC1; p=none; rua=mailto:dmarc-reports@rp.news.shop.example.co.uk;',
       required: false,
     },
     {

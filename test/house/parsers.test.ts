@@ -45,6 +45,7 @@ const REASONS: Record<string, readonly string[]> = {
     'webhooks/payload.ts',
     'accounts/notices.ts',
     'reports/reading/readers.ts',
+    'reports/pieces.ts',
   ],
   'files that this program or its operator wrote': [
     'acme/certificate-files.ts',
@@ -65,6 +66,7 @@ const REASONS: Record<string, readonly string[]> = {
     'smtp/shaping-file.ts',
     'privacy/ledger.ts',
     'store/copy.ts',
+    'reports/tls-figures.ts',
     'store/lock.ts',
     'store/log-scan.ts',
     'store/open.ts',

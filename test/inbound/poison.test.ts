@@ -5,6 +5,7 @@ import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, test } from 'node:test'
+import { parseConfig } from '../../src/base/config.ts'
 import { codeOf } from '../../src/base/errors.ts'
 import { silentLog } from '../../src/base/log.ts'
 import { Pool } from '../../src/base/threads/pool.ts'
@@ -12,6 +13,7 @@ import { Troubles } from '../../src/base/trouble.ts'
 import { InboundEngine, type StoredAs } from '../../src/inbound/reading.ts'
 import type { InboundMessage } from '../../src/inbound/queue.ts'
 import type { InboundJob, InboundResult } from '../../src/inbound/reader.ts'
+import { ReportFigures } from '../../src/reports/pieces.ts'
 import type { Store } from '../../src/store/database.ts'
 import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
@@ -135,7 +137,8 @@ describe('the engine', () => {
     pools.push(workers)
     const { keyring } = postrider.appliance.deps
     const troubles = new Troubles({ clock, log: silentLog })
-    const config = { hostname: 'mx.postrider.test' }
+    const config = parseConfig({ hostname: 'mx.postrider.test', data_dir: postrider.dataDir })
+    const reports = { read: () => Promise.reject(new Error('no mail of these is a report')) }
     engine = new InboundEngine({
       store,
       spool,
@@ -145,6 +148,8 @@ describe('the engine', () => {
       config,
       troubles,
       workers,
+      reports,
+      figures: new ReportFigures({ store, clock, log: silentLog, config }),
       budget: 1000,
     })
     await engine.start()

@@ -35,6 +35,8 @@ async function perform(job: InboundJob): Promise<InboundResult> {
       field: null,
       beyond: null,
       proven: false,
+      author: null,
+      signed: false,
     }
   }
   return { kind: 'read', header, body: { text, html: null, attachments: [] }, report: undefined }

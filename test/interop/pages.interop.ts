@@ -112,6 +112,7 @@ withPrograms('every page in Chromium', missing, () => {
     places.push(`/receivers/${encodeURIComponent(receiver!.id)}`, `/why/${encodeURIComponent(receiver!.id)}`)
     const at = `/inboxes/${inbox!.id}/mail/${message!.id}`
     places.push(`/inboxes/${inbox!.id}`, at, `${at}/reply`, `${at}/forward`, '/domains/sandbox.example')
+    places.push(...['', '/received', '/tls'].map((tab) => `/domains/sandbox.example/reports${tab}`))
   }
 
   before(async () => {

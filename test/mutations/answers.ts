@@ -182,7 +182,7 @@ export const ANSWERED: Record<string, Parser> = {
     parse: (bytes) => [parsePolicy(text(bytes)), policyId([text(bytes)])],
   },
   'records of domains': {
-    files: ['domains/dmarc.ts', 'domains/records.ts'],
+    files: ['domains/dmarc.ts', 'domains/records.ts', 'domains/report-addresses.ts'],
     seeds: of(
       'v=DMARC1; p=none; sp=reject; rua=mailto:a@here.test; ',
       'v=DMARC1;   ',
@@ -201,7 +201,7 @@ export const ANSWERED: Record<string, Parser> = {
           name: record_type === 'DMARC' ? '_dmarc.here.test' : 'here.test',
           value: record_type === 'DMARC' ? 'v=DMARC1; p=reject;' : 'v=spf1 a:mx.test -all',
         })
-      return [judgeDmarc('reject', found), tagOf(found, 'p')]
+      return [judgeDmarc('reject', found, 'dmarc-reports@here.test'), tagOf(found, 'p')]
     },
   },
   'questions to the DNS of the sandbox': {

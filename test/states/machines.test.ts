@@ -7,7 +7,7 @@ import { AGENT_STATUSES, agentMachine } from '../../src/states/agent.ts'
 import { CAMPAIGN_STATUSES, campaignMachine } from '../../src/states/campaign.ts'
 import { DELIVERY_STATUSES, deliveryMachine } from '../../src/states/delivery.ts'
 import { DOMAIN_STATUSES, domainMachine } from '../../src/states/domain.ts'
-import { EVENT_TYPES } from '../../src/states/events.ts'
+import { EVENT_TYPES, EXTENSION_EVENTS } from '../../src/states/events.ts'
 import { machine, type Machine } from '../../src/states/machine.ts'
 import { EMAIL_STATUSES, emailMachine } from '../../src/states/outbound-email.ts'
 import type { Store } from '../../src/store/database.ts'
@@ -370,7 +370,7 @@ test('only events of the specification are emitted', () => {
   for (const { machine: built } of CASES)
     for (const { emits } of built.rows) assert.ok(emits === undefined || EVENT_TYPES.includes(emits), String(emits))
   // Counted in the specification's table of event types.
-  assert.equal(new Set(EVENT_TYPES).size, 9 + 1 + 4 + 5 + 5 + 4)
+  assert.equal(new Set(EVENT_TYPES).size, 9 + 1 + 4 + 5 + 5 + 4 + EXTENSION_EVENTS.length)
 })
 
 test('a table with two answers to one question is refused when it is loaded', () => {

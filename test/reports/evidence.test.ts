@@ -1,0 +1,237 @@
+// Who sends in a domain's name, what the next DMARC policy would cost, and what is offered for it (DV53, DV56 to DV58).
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { systemClock } from '../../src/base/clock.ts'
+import { evidenceBy } from '../../src/reports/evidence.ts'
+import type { DmarcSource } from '../../src/reports/sources.ts'
+import { raw } from '../../src/store/query.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { Guest } from '../kit/guest.ts'
+import { givePassword } from '../kit/person.ts'
+import { DAY, reporterOf, rowsOf, type RecordSaid } from './reporter.ts'
+
+const source = (more: Partial<DmarcSource>): DmarcSource => ({
+  address: '192.0.2.1',
+  known: 'this_server',
+  name: null,
+  messages: 1000,
+  pass: 1000,
+  dkim_pass: 1000,
+  spf_pass: 1000,
+  none: 1000,
+  quarantine: 0,
+  reject: 0,
+  passed: 0,
+  proven: 1000,
+  forwarded: 0,
+  both: 1,
+  first_day: 0,
+  last_day: 0,
+  ...more,
+})
+
+const ENOUGH = { days: 10, reporters: 3 }
+const unknown = (messages: number, more: Partial<DmarcSource> = {}): DmarcSource =>
+  source({ address: '203.0.113.9', known: 'unknown', messages, pass: 0, proven: messages, ...more })
+
+describe('the evidence for the next policy (DV57)', () => {
+  const READY: Record<string, Parameters<typeof evidenceBy>> = {
+    'enough of all': [[source({ messages: 50, pass: 50 })], ENOUGH, 'none'],
+    '0.5 % of the known fail': [[source({ pass: 995 })], ENOUGH, 'none'],
+    'strangers fail, whatever they send': [[source({}), unknown(9000, { proven: 0 })], ENOUGH, 'quarantine'],
+    'an unknown source that passes for another domain, under 2 %': [[source({}), unknown(20)], ENOUGH, 'none'],
+    'the sum of small sources': [[source({}), unknown(500, { address: '' })], ENOUGH, 'none'],
+  }
+  for (const [name, given] of Object.entries(READY))
+    test(`is complete: ${name}`, () => {
+      const { because, next, next_costs, ready } = evidenceBy(...given)
+      assert.equal(ready, true, because.join(' '))
+      assert.equal(next, given[2] === 'none' ? 'quarantine' : 'reject')
+      assert.equal(next_costs, name.startsWith('0.5') ? 5 : 0)
+      // It says what would have been refused, and never that it is safe.
+      assert.match(because.join(' '), /would have touched \d+ messages? of \d+ from sources that are known/)
+      assert.doesNotMatch(because.join(' '), /safe/)
+    })
+
+  const LACKS: Record<string, [given: Parameters<typeof evidenceBy>, says: RegExp]> = {
+    'nine days': [[[source({})], { ...ENOUGH, days: 9 }, 'none'], /^9 days in the last 14 days; it takes 10\.$/],
+    'two reporters': [[[source({})], { ...ENOUGH, reporters: 2 }, 'none'], /^2 authenticated reporters in /],
+    '49 messages': [[[source({ messages: 49, pass: 49 })], ENOUGH, 'none'], /^49 messages in .*takes 50\.$/],
+    '0.6 % of the known fail': [
+      [[source({ pass: 994 })], ENOUGH, 'none'],
+      /^6 messages of 1000 from known sources fail/,
+    ],
+    'a service that was forgotten': [[[source({}), unknown(21)], ENOUGH, 'none'], /^203\.0\.113\.9 is unknown/],
+    'a forwarder that fails': [
+      [[source({}), source({ known: 'forwarder', messages: 100, pass: 50 })], ENOUGH, 'none'],
+      /^50 messages of 1100 from known sources fail/,
+    ],
+    'the strictest policy': [[[source({})], ENOUGH, 'reject'], /^p=reject is the strictest policy\.$/],
+    'no record': [[[source({})], ENOUGH, null], /^DNS shows no DMARC record/],
+  }
+  for (const [name, [given, says]] of Object.entries(LACKS))
+    test(`lacks something: ${name}`, () => {
+      const { because, ready } = evidenceBy(...given)
+      assert.equal(ready, false)
+      assert.equal(because.length, 1, because.join(' '))
+      assert.match(because[0] ?? '', says)
+    })
+})
+
+const idOf = async (postrider: TestAppliance): Promise<string> =>
+  (await postrider.api('GET', '/domains?filter[name]=here.test')).body.data[0].id
+
+const OWN = '192.0.2.10'
+
+/** Reports of three providers about the ten days before today. */
+async function tenDays(postrider: TestAppliance, records: readonly RecordSaid[]): Promise<void> {
+  const today = Math.floor(postrider.clock.now() / 86_400_000) * DAY
+  for (const name of ['one.test', 'two.test', 'three.test']) {
+    const reporter = await reporterOf(postrider, name)
+    for (let day = 1; day <= 10; day++) await reporter.dmarc({ begin: today - day * DAY, records })
+  }
+}
+
+describe('sources', () => {
+  test('are this server, its relay, a name, a forwarder or unknown (DV53, DV56)', async () => {
+    await using postrider = await startTestAppliance({
+      domains: ['here.test'],
+      config: {
+        delivery: {
+          source: ['127.0.0.1'],
+          routes: [{ domains: ['relayed.test'], host: 'relay.test' }],
+        },
+      },
+    })
+    postrider.dns.set('mx.postrider.test', 'A', [OWN])
+    postrider.dns.set('mx.postrider.test', 'AAAA', ['2001:DB8:0::10'])
+    postrider.dns.set('relay.test', 'A', ['198.51.100.1'])
+    const id = await idOf(postrider)
+    const failing = { dkim: 'fail', spf: 'fail' } as const
+    const google = await reporterOf(postrider, 'google.test')
+    await google.dmarc({
+      records: [
+        { address: OWN, count: 9 },
+        { address: '2001:db8::10', count: 8 },
+        { address: '127.0.0.1', count: 7 },
+        { address: '198.51.100.1', count: 6, spf: 'fail' },
+        { address: '198.51.100.2', count: 5 },
+        { address: '203.0.113.7', count: 4, ...failing, signed: ['service.test'] },
+        { address: '203.0.113.200', count: 3, spf: 'fail' },
+        { address: '203.0.113.201', count: 2, ...failing, reason: 'mailing_list', signed: [] },
+        { address: '203.0.113.202', count: 1, ...failing, signed: [] },
+      ],
+    })
+    const name = (network: string, of: string) =>
+      postrider.api('POST', `/domains/${id}/known-sources`, document('known-sources', { network, name: of }))
+    assert.equal((await name('203.0.113.0/25', 'a network')).status, 201)
+    assert.equal((await name('203.0.113.7', 'shop')).status, 201)
+    const shown = async (query = '') =>
+      (await rowsOf(postrider, id, `dmarc-sources${query}`)).map((row) => [row['address'], row['known'], row['name']])
+    assert.deepEqual(await shown(), [
+      [OWN, 'this_server', null],
+      ['2001:db8::10', 'this_server', null],
+      ['127.0.0.1', 'this_server', null],
+      ['198.51.100.1', 'relay', null],
+      ['198.51.100.2', 'relay', null],
+      ['203.0.113.7', 'named', 'shop'],
+      ['203.0.113.200', 'forwarder', null],
+      ['203.0.113.201', 'forwarder', null],
+      ['203.0.113.202', 'unknown', null],
+    ])
+    assert.deepEqual(await shown('?filter[known]=named,unknown'), [
+      ['203.0.113.7', 'named', 'shop'],
+      ['203.0.113.202', 'unknown', null],
+    ])
+    assert.deepEqual((await shown('?page[size]=2')).length, 2)
+    const [first] = await rowsOf(postrider, id, 'dmarc-sources')
+    assert.deepEqual(first?.['reporters'], ['google.test'], 'who alone says it')
+    for (const query of ['?filter[known]=friend', '?filter[period]=24h'])
+      assert.equal((await postrider.api('GET', `/domains/${id}/dmarc-sources${query}`)).status, 400, query)
+    // The same network gets the new name; what is none is refused at its place.
+    assert.equal((await name('203.0.113.7', 'web shop')).status, 201)
+    assert.deepEqual((await shown('?filter[known]=named'))[0], ['203.0.113.7', 'named', 'web shop'])
+    for (const wrong of ['203.0.113', '203.0.113.0/33', 'shop.test', '::/129']) {
+      const { body, status } = await name(wrong, 'x')
+      assert.deepEqual([status, body.errors[0].source.pointer], [422, '/data/attributes/network'], wrong)
+    }
+    const [known] = (await postrider.api('GET', `/domains/${id}/known-sources?sort=-created_at`)).body.data
+    assert.equal((await postrider.asOther('DELETE', `/known-sources/${known.id}`)).status, 404)
+    assert.equal((await postrider.api('DELETE', `/known-sources/${known.id}`)).status, 204)
+    assert.deepEqual((await shown('?filter[known]=named'))[0], ['203.0.113.7', 'named', 'a network'])
+  })
+})
+
+test('the next policy is offered with its evidence, by hand, and no other way (DV57, DV58)', async () => {
+  // Commands have the clock of the machine.
+  await using postrider = await startTestAppliance({
+    domains: ['here.test'],
+    clock: new ManualClock(systemClock.now()),
+  })
+  postrider.dns.set('mx.postrider.test', 'A', [OWN])
+  postrider.dns.set('_dmarc.here.test', 'TXT', ['v=DMARC1; p=none; rua=mailto:d@here.test'])
+  await postrider.commands.run(['domain', 'check', 'here.test'])
+  const id = await idOf(postrider)
+  const before = (await rowsOf(postrider, id, 'dmarc-evidence'))[0]
+  assert.partialDeepStrictEqual(before, { policy: 'none', next: 'quarantine', ready: false, messages: 0 })
+  await tenDays(postrider, [{ address: OWN, count: 2 }])
+  const [evidence] = await rowsOf(postrider, id, 'dmarc-evidence')
+  assert.partialDeepStrictEqual(evidence, {
+    days: 10,
+    reporters: 3,
+    messages: 60,
+    pass: 60,
+    known_fail: 0,
+    unknown_sources: 0,
+    next: 'quarantine',
+    ready: true,
+    record: '_dmarc.here.test',
+    value: 'v=DMARC1; p=quarantine; rua=mailto:d@here.test,mailto:dmarc-reports@bounce.here.test',
+  })
+  const { commands } = postrider
+  const said = await commands.json('domain', 'dmarc', 'here.test')
+  assert.partialDeepStrictEqual(said, { policy: 'none', next: 'quarantine', evidence: { messages: 60, days: 10 } })
+  const offered = (await commands.run(['domain', 'dmarc', 'here.test'])).stdout
+  assert.match(offered, /complete; the next step is "postrider domain dmarc here\.test --policy quarantine"/)
+  const refused = await commands.run(['domain', 'dmarc', 'here.test', '--automatic', 'on'])
+  assert.equal(refused.code, 1)
+  assert.match(refused.stderr, /Not switched on: .* would have to write to your DNS, which this version does not do/)
+  const half = await commands.run(['domain', 'dmarc', 'here.test', '--know', '192.0.2.77'])
+  assert.deepEqual([half.code, /go together/.test(half.stderr)], [1, true])
+  await commands.json('domain', 'dmarc', 'here.test', '--know', '192.0.2.77/32', '--name', 'newsletter')
+  assert.partialDeepStrictEqual(await rowsOf(postrider, id, 'known-sources'), [{ name: 'newsletter' }])
+  const rows = await commands.json('domain', 'reports', 'here.test', '--kind', 'dmarc')
+  assert.equal(rows.length, 30)
+  assert.partialDeepStrictEqual(rows[0], { reporter: 'three.test', authenticated: true, messages: 2, outcome: 'read' })
+  assert.deepEqual(await commands.json('domain', 'reports', 'here.test', '--kind', 'tls'), [])
+  assert.deepEqual(await commands.json('domain', 'reports', 'here.test', '--since', '2099-01-01'), [])
+  assert.match((await commands.run(['domain', 'reports', 'here.test'])).stdout, /three\.test +yes +20/)
+})
+
+test('pages show who sends in a domain’s name, what came, and how encryption did; a source gets a name there', async () => {
+  await using postrider = await startTestAppliance({ domains: ['here.test'] })
+  const google = await reporterOf(postrider, 'google.test')
+  await google.dmarc({
+    records: [{ address: '203.0.113.7', count: 5, dkim: 'fail', spf: 'fail', signed: ['shop.test'] }],
+  })
+  await google.dmarc({ domain: 'elsewhere.test' })
+  await google.tls({ policies: [{ success: 5, failure: 2, result: 'certificate-expired' }] })
+  await givePassword(postrider, postrider.user.email, 'a long enough password')
+  const ann = new Guest(postrider)
+  await ann.signIn(postrider.user.email, 'a long enough password')
+  const domain = await ann.open('/domains/here.test')
+  assert.match(domain.text, /1 provider saw 5 mails in its name in 14 days; 5 could not be proven\./)
+  const sources = await ann.open('/domains/here.test/reports')
+  assert.match(sources.text, /203\.0\.113\.7[^]*unknown[^]*shop\.test[^]*google\.test alone/)
+  assert.match(sources.text, /1 authenticated reporter in the last 14 days; it takes 3\./)
+  const named = await ann.send(sources, 'name', { network: '203.0.113.7', name: 'web shop' })
+  assert.match(named.text, /203\.0\.113\.7 is known as web shop\./)
+  const wrong = await ann.send(sources, 'name', { network: 'shop', name: 'web shop' })
+  assert.match(wrong.text, /It must be an address such as 192\.0\.2\.1/)
+  const received = await ann.open('/domains/here.test/reports/received')
+  assert.match(received.text, /google\.test[^]*refused[^]*It is about a domain that is not of this address\./)
+  const tls = await ann.open('/domains/here.test/reports/tls')
+  assert.match(tls.text, /certificate-expired × 2[^]*The certificate has expired/)
+  assert.equal(postrider.appliance.deps.store.all(raw('select key from known_sources')).length, 1)
+})

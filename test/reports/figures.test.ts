@@ -1,0 +1,139 @@
+// The figures of reports are bounded and small (DV55), and what the reader gives is counted once.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { silentLog } from '../../src/base/log.ts'
+import { folded, ReportFigures } from '../../src/reports/pieces.ts'
+import { recordReport } from '../../src/reports/receipt.ts'
+import type { DmarcRecord, DmarcReport, ReportReading } from '../../src/reports/reading/report.ts'
+import type { Store } from '../../src/store/database.ts'
+import { raw } from '../../src/store/query.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { until } from '../kit/until.ts'
+import { YESTERDAY } from './reporter.ts'
+
+const record = (address: string, more: Partial<DmarcRecord> = {}): DmarcRecord => ({
+  address,
+  count: 1,
+  disposition: 'none',
+  dkim: 'pass',
+  spf: 'pass',
+  headerFrom: 'here.test',
+  dkimDomains: ['here.test'],
+  spfDomains: ['bounce.here.test'],
+  reasons: [],
+  ...more,
+})
+
+const report = (domain: string, reportId: string, records: DmarcRecord[], begin = YESTERDAY): DmarcReport => ({
+  kind: 'dmarc',
+  form: 'rfc7489',
+  org: 'Example Inc.',
+  email: 'noreply-dmarc-support@example.test',
+  reportId,
+  begin,
+  end: begin + 86_399,
+  faults: [],
+  domain,
+  policy: { p: 'none' },
+  records,
+  skippedRecords: 0,
+})
+
+/** Address number `at` of a documentation network, and of as many others as it takes. */
+const addressOf = (at: number): string => `10.${at >> 16}.${(at >> 8) & 255}.${at & 255}`
+
+const config = { hostname: 'mx.postrider.test', reports: { unauthenticated: 'keep' } } as const
+
+/** Records a report as its receipt does. */
+async function take(
+  store: Store,
+  domain: number,
+  author: string,
+  read: Extract<ReportReading, { outcome: 'read' }>,
+  now: number,
+): Promise<boolean> {
+  const deps = { log: silentLog, config, figures: { ring() {} } }
+  const reading = await folded(read)
+  return store.write((tx) =>
+    recordReport(
+      tx,
+      deps,
+      { messageKey: 1, domain, about: 'dmarc', reading, author, dmarcPassed: true, signed: true, infected: false },
+      now,
+    ),
+  )
+}
+
+/** Counts what was recorded, as the loop does after a start. */
+async function counted(store: Store): Promise<void> {
+  const figures = new ReportFigures({ store, clock: new ManualClock(), log: silentLog, config })
+  figures.start()
+  await until(() => store.first(raw('select 1 from report_pieces')) === undefined, 'the figures')
+  await figures.stop()
+}
+
+test('a domain and day has 5,000 rows; what is beyond is summed without addresses, what is known still counts (DV55)', async () => {
+  await using postrider = await startTestAppliance()
+  const { key } = await postrider.activeDomain('here.test')
+  const { store } = postrider.appliance.deps
+  const now = postrider.clock.now()
+  const said = async (records: DmarcRecord[], id: string): Promise<void> => {
+    assert.ok(await take(store, key, 'google.test', { outcome: 'read', report: report('here.test', id, records) }, now))
+    await counted(store)
+  }
+  const many = Array.from({ length: 6000 }, (_, at) => record(addressOf(at), { count: at < 5000 ? 2 : 1 }))
+  await said(many, 'one')
+  const rows = () =>
+    store.all(
+      raw<{ address: string; messages: number }>('select address, messages from dmarc_figures order by messages desc'),
+    )
+  const sum = (): number => rows().reduce((all, { messages }) => all + messages, 0)
+  assert.equal(rows().length, 5001)
+  assert.deepEqual(rows()[0], { address: '', messages: 1000 })
+  assert.equal(sum(), 11_000)
+  await said([record(addressOf(0)), record(addressOf(7000), { dkim: 'fail', spf: 'fail' })], 'two')
+  assert.equal(rows().length, 5002)
+  assert.equal(rows().find(({ address }) => address === addressOf(0))?.messages, 3)
+  assert.equal(sum(), 11_002)
+})
+
+test('1,000 reports a day take less than 10 MB of the store in a month', async () => {
+  await using postrider = await startTestAppliance()
+  const { store } = postrider.appliance.deps
+  const domains = await Promise.all(Array.from({ length: 20 }, (_, at) => postrider.activeDomain(`sender${at}.test`)))
+  const size = async (): Promise<number> => {
+    await store.write((tx) => tx.first(raw('select 1')))
+    return store.one(
+      raw<{ octets: number }>(
+        'select (page_count - freelist_count) * page_size as octets from pragma_page_count, pragma_freelist_count, pragma_page_size',
+      ),
+    ).octets
+  }
+  const before = await size()
+  const days = 1
+  /** The report of a provider about a domain. */
+  const one = (at: number, day: number, provider: number): Promise<boolean> => {
+    const { key, name } = domains[at]!
+    const own = { headerFrom: name, dkimDomains: [name], spfDomains: [`bounce.${name}`] }
+    // Two addresses of ours, that everybody sees, and of one report in five an address that passes mail on.
+    const passedOn = { ...own, count: 2, spf: 'fail' as const, spfDomains: [`lists${provider}.test`] }
+    const records = [
+      record('192.0.2.1', { ...own, count: 120 }),
+      record('192.0.2.2', { ...own, count: 80 }),
+      ...(provider % 5 === 0 ? [record(addressOf(provider + at * 256), passedOn)] : []),
+    ]
+    const id = `${1_768_348_800 + day}.${at}${provider}a7c31f04`
+    const reading = { outcome: 'read', report: report(name, id, records, YESTERDAY + day * 86_400) } as const
+    return take(store, key, `provider${provider}.test`, reading, postrider.clock.now() + day * 86_400_000 + provider)
+  }
+  const providers = Array.from({ length: 50 }, (_, at) => at)
+  for (let day = 0; day < days; day++)
+    for (const at of domains.keys()) {
+      const kept = await Promise.all(providers.map((provider) => one(at, day, provider)))
+      assert.ok(kept.every(Boolean))
+      await counted(store)
+    }
+  const month = ((await size()) - before) * (30 / days)
+  assert.ok(month < 10_000_000, `${(month / 1e6).toFixed(1)} MB`)
+})

@@ -1,0 +1,221 @@
+// Somebody who reports about our mail: reports as providers write them, in mail that is signed and sent as theirs is.
+import assert from 'node:assert/strict'
+import { gzipSync } from 'node:zlib'
+import { dkimSign } from 'mailauth/lib/dkim/sign.js'
+import { raw } from '../../src/store/query.ts'
+import type { TestAppliance } from '../kit/appliance.ts'
+import { usedKeyPair } from '../kit/keys.ts'
+import { deliver } from '../kit/sender.ts'
+import { until } from '../kit/until.ts'
+
+export const DAY = 86_400
+
+export interface RecordSaid {
+  address?: string
+  count?: number
+  dkim?: 'pass' | 'fail'
+  spf?: 'pass' | 'fail'
+  disposition?: string
+  from?: string
+  reason?: string
+  /** Domains whose DKIM signature passed. */
+  signed?: readonly string[]
+}
+
+export interface ReportSaid {
+  domain?: string
+  id?: string
+  /** Seconds. */
+  begin?: number
+  org?: string
+  records?: readonly RecordSaid[]
+}
+
+let ids = 0
+/** The day that tests report about: yesterday of the kit's clock, in seconds. */
+export const YESTERDAY = Date.UTC(2026, 0, 14) / 1000
+
+const recordOf = (
+  domain: string,
+  {
+    address = '192.0.2.1',
+    count = 1,
+    dkim = 'pass',
+    disposition = 'none',
+    from,
+    reason,
+    signed = [domain],
+    spf = 'pass',
+  }: RecordSaid,
+): string => `<record><row><source_ip>${address}</source_ip><count>${count}</count><policy_evaluated>
+  <disposition>${disposition}</disposition><dkim>${dkim}</dkim><spf>${spf}</spf>
+  ${reason === undefined ? '' : `<reason><type>${reason}</type></reason>`}</policy_evaluated></row>
+  <identifiers><header_from>${from ?? domain}</header_from></identifiers><auth_results>
+  ${signed.map((each) => `<dkim><domain>${each}</domain><result>pass</result></dkim>`).join('')}
+  </auth_results></record>`
+
+export const dmarcReport = ({
+  begin = YESTERDAY,
+  domain = 'here.test',
+  id = `report-${++ids}`,
+  org = 'Reporter',
+  records = [{}],
+}: ReportSaid = {}): string => `<?xml version="1.0"?><feedback><report_metadata><org_name>${org}</org_name>
+<email>noreply@reporter.test</email><report_id>${id}</report_id>
+<date_range><begin>${begin}</begin><end>${begin + DAY - 1}</end></date_range></report_metadata>
+<policy_published><domain>${domain}</domain><p>none</p></policy_published>
+${records.map((each) => recordOf(domain, each)).join('\n')}</feedback>`
+
+export interface PolicySaid {
+  type?: string
+  domain?: string
+  success?: number
+  failure?: number
+  result?: string
+}
+
+export const tlsReport = ({
+  begin = YESTERDAY,
+  id = `tls-${++ids}`,
+  policies = [{}],
+}: { begin?: number; id?: string; policies?: readonly PolicySaid[] } = {}): string =>
+  JSON.stringify({
+    'organization-name': 'Reporter',
+    'contact-info': 'tls@reporter.test',
+    'report-id': id,
+    'date-range': {
+      'start-datetime': new Date(begin * 1000).toISOString(),
+      'end-datetime': new Date((begin + DAY - 1) * 1000).toISOString(),
+    },
+    policies: policies.map(
+      ({
+        domain = 'here.test',
+        failure = 0,
+        result = 'certificate-expired',
+        success = 1,
+        type = 'no-policy-found',
+      }) => ({
+        policy: { 'policy-type': type, 'policy-domain': domain },
+        summary: { 'total-successful-session-count': success, 'total-failure-session-count': failure },
+        'failure-details': failure === 0 ? [] : [{ 'result-type': result, 'failed-session-count': failure }],
+      }),
+    ),
+  })
+
+/** A mail with one attachment. */
+export const mailWith = (
+  attachment: Buffer | string,
+  { from, to }: { from: string; to: string },
+  type = 'application/gzip',
+): string =>
+  `From: Reports <${from}>
+To: ${to}
+Subject: Report Domain: here.test
+Message-ID: <${++ids}@reports.test>
+MIME-Version: 1.0
+Content-Type: ${type}
+Content-Transfer-Encoding: base64
+
+${Buffer.from(attachment).toString('base64').replace(/.{76}/g, '$&\n')}
+`
+
+export interface Reporter {
+  /** Sends a mail from an address of the reporter, signed, and waits until it was read. */
+  send: (message: string, to: string, how?: SendOptions) => Promise<void>
+  /** Sends a DMARC report. */
+  dmarc: (said?: ReportSaid, to?: string, how?: SendOptions) => Promise<void>
+  tls: (said?: Parameters<typeof tlsReport>[0], to?: string, how?: SendOptions) => Promise<void>
+}
+
+interface SendOptions {
+  /** The domain that signs; null: nobody. */
+  signedBy?: string | null
+  /** `l=`: only so many octets are signed. */
+  bodyLength?: number
+  selector?: string
+}
+
+export const DMARC_TO = 'dmarc-reports@bounce.here.test'
+export const TLS_TO = 'tls-reports@bounce.here.test'
+
+/** A provider that publishes DMARC and signs its reports. `services`: `s=` of its key. */
+export async function reporterOf(postrider: TestAppliance, domain: string, services = ''): Promise<Reporter> {
+  const { privateKey, publicKey } = await usedKeyPair(2048)
+  postrider.dns.set(`reports._domainkey.${domain}`, 'TXT', [`v=DKIM1; k=rsa;${services} p=${publicKey}`])
+  postrider.dns.set(`_dmarc.${domain}`, 'TXT', ['v=DMARC1; p=reject'])
+  const from = `noreply@${domain}`
+  async function send(message: string, to: string, { bodyLength, signedBy = domain }: SendOptions = {}): Promise<void> {
+    const wire = message.replaceAll('\n', '\r\n')
+    const key = { signingDomain: signedBy ?? domain, selector: 'reports', privateKey }
+    const { signatures } =
+      signedBy === null
+        ? { signatures: '' }
+        : await dkimSign(wire, {
+            ...key,
+            signatureData: [bodyLength === undefined ? key : { ...key, maxBodyLength: bodyLength }],
+          })
+    const [verdict] = await deliver(postrider.appliance.smtp[0]!, {
+      from,
+      to,
+      message: (signatures + wire).replaceAll('\r\n', '\n'),
+    })
+    assert.equal(verdict?.kind, 'delivered')
+    await read(postrider)
+  }
+  return {
+    send,
+    dmarc: (said, to = DMARC_TO, how = {}) => send(mailWith(gzipSync(dmarcReport(said)), { from, to }), to, how),
+    tls: (said, to = TLS_TO, how = {}) =>
+      send(mailWith(gzipSync(tlsReport(said)), { from, to }, 'application/tlsrpt+gzip'), to, how),
+  }
+}
+
+/** Waits until everything that came was read. */
+export const read = (postrider: TestAppliance): Promise<unknown> =>
+  until(
+    () =>
+      ['inbound_waiting', 'report_pieces'].every(
+        (table) => postrider.appliance.deps.store.first(raw(`select 1 from ${table}`)) === undefined,
+      ),
+    'the reading of a report',
+  )
+
+export interface ReportShown {
+  kind: string
+  reporter: string | null
+  org: string | null
+  report_id: string | null
+  authenticated: boolean
+  outcome: string
+  why: string | null
+  form: string | null
+  records: number
+  skipped_records: number
+  messages: number | null
+  pass: number | null
+  fail: number | null
+  success: number | null
+  failure: number | null
+  faults: string[]
+}
+
+/** The reports of a domain as the API lists them, the newest first. */
+export async function reportsOf(postrider: TestAppliance, domainId: string, query = ''): Promise<ReportShown[]> {
+  const { body, status } = await postrider.api(
+    'GET',
+    `/domains/${domainId}/aggregate-reports?page[size]=100&sort=-created_at${query}`,
+  )
+  assert.equal(status, 200, JSON.stringify(body))
+  return (body.data as { attributes: ReportShown }[]).map(({ attributes }) => attributes)
+}
+
+/** The rows of a resource below a domain. */
+export async function rowsOf(
+  postrider: TestAppliance,
+  domainId: string,
+  path: string,
+): Promise<Record<string, never>[]> {
+  const { body, status } = await postrider.api('GET', `/domains/${domainId}/${path}`)
+  assert.equal(status, 200, JSON.stringify(body))
+  return [body.data].flat().map(({ attributes }: { attributes: Record<string, never> }) => attributes)
+}
