@@ -9,6 +9,7 @@ import { domainMachine } from '../src/states/domain.ts'
 import type { Machine } from '../src/states/machine.ts'
 import { emailMachine } from '../src/states/outbound-email.ts'
 import { warmupMachine } from '../src/states/warmup.ts'
+import { watchMachine } from '../src/states/watch.ts'
 import { webhookDeliveryMachine } from '../src/states/webhook-delivery.ts'
 import { webhookMachine } from '../src/states/webhook.ts'
 
@@ -25,6 +26,7 @@ const MACHINES: readonly [title: string, file: string, machine: Table][] = [
   ['The delivery of one event', 'webhook-delivery', webhookDeliveryMachine],
   ['An agent', 'agent', agentMachine],
   ['The warm-up of a pair', 'warmup', warmupMachine],
+  ['What is watched', 'watch', watchMachine],
 ]
 
 /** docs/states.md. */

@@ -20,6 +20,7 @@ import {
   size,
   text,
 } from './config-values.ts'
+import { HOUR } from './clock.ts'
 import { OperatorError } from './errors.ts'
 import { firstIssue, issueWords } from './issues.ts'
 import { LEVELS } from './log.ts'
@@ -41,6 +42,17 @@ const plan = z.strictObject({
   included_volume: z.int().min(0).nullable().default(null),
   branded_tracking: z.boolean().default(false),
 })
+
+/** Zones of blocklists: each costs questions in every round. */
+const zones = () =>
+  z
+    .array(
+      hostName()
+        .refine((value) => value.includes('.'), 'must be the zone of a list, such as "zen.spamhaus.org"')
+        .transform((value) => value.toLowerCase()),
+    )
+    .max(20, 'must be at most 20 lists')
+    .transform((list) => [...new Set(list)])
 
 /** A picture of this size fits a form of the console and, as base64, a request of the API. */
 const MOST_OF_A_PICTURE = 7 * 1024 * 1024
@@ -153,6 +165,13 @@ export const schema = z.strictObject({
       .default(''),
   }),
   notices: section({ from: mailbox(), operator: mailAddress() }),
+  watch: section({
+    every: duration()
+      .refine((value) => value === 0 || value >= HOUR, 'must be "0" (never) or at least "1h"')
+      .prefault('6h'),
+    lists: zones().default(['zen.spamhaus.org', 'bl.spamcop.net', 'b.barracudacentral.org', 'psbl.surriel.com']),
+    domain_lists: zones().default(['dbl.spamhaus.org']),
+  }),
   log: section({
     level: z.enum(LEVELS).default('info'),
     deliveries: z.enum(['all', 'failures', 'none']).default('all'),

@@ -1,108 +1,105 @@
-// The check of `postrider doctor` for blocklists (RFC 5782). A list is believed only when its test entries are right
-// (§5), and an address is listed only by a code that the list documents: other answers say something about the query.
-import { allowPublicAnd, reversed } from '../base/network.ts'
-import type { Resolver } from '../net/resolver.ts'
+// The checks of `postrider doctor` for blocklists and reverse DNS: what is found when they are asked now, and what the
+// watch knows of them (DV94).
+import { systemClock } from '../base/clock.ts'
+import { isPublic } from '../watch/subjects.ts'
+import { ListReader, type WatchAnswer } from '../watch/lists.ts'
+import { askReverse, meaningOfReverse } from '../watch/reverse.ts'
+import { serversOf } from '../net/resolver.ts'
+import type { Reader } from '../store/database.ts'
+import { listWatches, type WatchRow } from '../watch/watches.ts'
+import { explained } from '../watch/words.ts'
 import { bad, unasked, warn, well, type Finding } from './doctor-machine.ts'
-import { ownAddresses, type World } from './doctor-network.ts'
+import { ownAddresses, ownSources, type World } from './doctor-network.ts'
 
-interface List {
-  zone: string
-  /** The answers that mean "listed", as the list documents them. */
-  listed: readonly string[]
-  /** The answers that mean that the list refuses the query. */
-  refusals: readonly string[]
-}
+const REMOVAL = 'Find out why at the page of the list, fix that, and ask for removal there.'
 
-/** The codes 127.0.0.N. */
-const codes = (...last: number[]): string[] => last.map((octet) => `127.0.0.${octet}`)
-
-const LISTS: readonly List[] = [
-  {
-    zone: 'zen.spamhaus.org',
-    listed: codes(2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 30),
-    refusals: ['127.255.255.252', '127.255.255.254', '127.255.255.255'],
-  },
-  { zone: 'bl.spamcop.net', listed: codes(2), refusals: [] },
-  { zone: 'b.barracudacentral.org', listed: codes(2), refusals: [] },
-  { zone: 'psbl.surriel.com', listed: codes(2), refusals: [] },
-]
-
-/** Every list has the first of these addresses, and no list has the second (RFC 5782 §5). */
-const LISTED = '127.0.0.2'
-const NOT_LISTED = '127.0.0.1'
-
-const isPublic = allowPublicAnd([])
-
-/** `because`: why the answer does not count. */
-type Said = { listed: boolean } | { because: string; silent: boolean }
-
-/** What a list says of an address. */
-async function ask(resolver: Pick<Resolver, 'a'>, list: List, address: string): Promise<Said> {
-  const answer = await resolver.a(`${reversed(address)}.${list.zone}`)
-  if (answer.kind === 'failed') return { because: `no answer from ${list.zone}`, silent: true }
-  if (answer.kind !== 'found') return { listed: false }
-  const refusal = answer.records.find((code) => list.refusals.includes(code))
-  if (refusal !== undefined) return { because: `${list.zone} refuses to answer (${refusal})`, silent: true }
-  if (answer.records.some((code) => list.listed.includes(code))) return { listed: true }
-  const strange = answer.records.join(', ')
-  return { because: `${list.zone} answers ${strange}, which is not one of its codes`, silent: false }
-}
-
-/** Why a list cannot be believed; undefined when its test entries are right. */
-async function doubts(
-  resolver: Pick<Resolver, 'a'>,
-  list: List,
-): Promise<Exclude<Said, { listed: boolean }> | undefined> {
-  const [has, hasNot] = await Promise.all([ask(resolver, list, LISTED), ask(resolver, list, NOT_LISTED)])
-  if ('because' in has) return has
-  if ('because' in hasNot) return hasNot
-  const wrong = [...(has.listed ? [] : [`without ${LISTED}`]), ...(hasNot.listed ? [`with ${NOT_LISTED}`] : [])]
-  if (wrong.length === 0) return undefined
-  return { because: `${list.zone} does not answer properly: it is ${wrong.join(' and ')} (RFC 5782)`, silent: false }
-}
-
-/** What a list says of these addresses: those that it lists, and why its answers do not count. */
-async function consult(resolver: Pick<Resolver, 'a'>, list: List, addresses: readonly string[]) {
-  const doubt = await doubts(resolver, list)
-  if (doubt) return { listed: [], unsure: [doubt] }
-  const said = await Promise.all(
-    addresses.map(async (address) => ({ address, said: await ask(resolver, list, address) })),
-  )
-  return {
-    listed: said.flatMap(({ address, said: each }) =>
-      'listed' in each && each.listed ? [`${address} on ${list.zone}`] : [],
-    ),
-    unsure: said.flatMap(({ said: each }) => ('because' in each ? [each] : [])),
-  }
-}
-
-/** Whether the addresses of this server's host name are on a blocklist. */
+/** Whether the addresses that mail leaves from are on a blocklist. */
 export async function judgeBlocklists(world: World): Promise<Finding> {
   const check = 'blocklists'
+  const { config, resolver } = world
   const all = await ownAddresses(world)
-  if (all === undefined) return unasked(check, world.config.hostname)
-  // Lists have public addresses only; some lists answer for all other addresses that they are listed.
+  if (all === undefined) return unasked(check, config.hostname)
   const addresses = all.filter(isPublic)
   if (all.length > 0 && addresses.length === 0)
     return well(check, `${all.join(', ')} ${all.length === 1 ? 'is' : 'are'} not public; lists are not asked about it`)
   if (addresses.length === 0)
-    return warn(check, 'the hostname has no address to look for', `Publish an A record for ${world.config.hostname}.`)
-  const found = await Promise.all(LISTS.map((list) => consult(world.resolver, list, addresses)))
-  const listed = found.flatMap((each) => each.listed)
-  if (listed.length > 0)
-    return bad(
-      check,
-      listed.toSorted().join('; '),
-      'Find out why at the page of the list, fix that, and ask for removal there.',
-    )
-  const unsure = found.flatMap((each) => each.unsure)
-  if (unsure.length === 0)
-    return well(check, `${addresses.join(', ')} on none of ${LISTS.map(({ zone }) => zone).join(', ')}`)
+    return warn(check, 'the hostname has no address to look for', `Publish an A record for ${config.hostname}.`)
+  const reader = new ListReader({ clock: systemClock, resolver, servers: serversOf(config.dns.servers) })
+  const found = await Promise.all(
+    config.watch.lists.flatMap((list) =>
+      addresses.map(async (address) => ({ address, list, said: await reader.ask('blocklist', list, address) })),
+    ),
+  )
+  const listed = found.flatMap(({ address, list, said }) => (said.state === 'listed' ? [`${address} on ${list}`] : []))
+  if (listed.length > 0) return bad(check, listed.toSorted().join('; '), REMOVAL)
+  const unsure = found.filter(({ said }) => said.state === 'unknown')
+  if (unsure.length === 0) return well(check, `${addresses.join(', ')} on none of ${config.watch.lists.join(', ')}`)
   return warn(
     check,
-    [...new Set(unsure.map(({ because }) => because))].join('; '),
-    unsure.some(({ silent }) => silent)
-      ? 'Lists do not answer large public resolvers: use one of your own ("dns.servers").'
-      : 'Such a list says nothing about this server; see its page, and that your resolver does not change answers.',
+    [...new Set(unsure.map(({ said }) => said.answer))].join('; '),
+    'Lists do not answer big public resolvers: use one of your own ("dns.servers"). See too that it does not change answers.',
   )
+}
+
+/** The address must lead to the name in EHLO, and the name back (RFC 1912 §2.1, and Gmail's rule for senders). */
+export async function judgeReverse(world: World): Promise<Finding> {
+  const check = 'reverse DNS'
+  const { hostname } = world.config
+  const sources = await ownSources(world)
+  if (sources === undefined) return unasked(check, hostname)
+  if (sources.length === 0)
+    return bad(
+      check,
+      `${hostname} has no address`,
+      `Publish an A record for ${hostname} (and AAAA, if mail goes out by IPv6).`,
+    )
+  const found = await Promise.all(
+    sources.map(async (source) => ({ source, said: await askReverse(world.resolver, source) })),
+  )
+  const faults = found.flatMap(({ said, source }) => {
+    const meant = (kind: 'reverse' | 'forward', { answer }: WatchAnswer) =>
+      meaningOfReverse(kind, { answer, hostname: source.hostname, subject: source.address })
+    if (said.reverse.state === 'wrong') return [meant('reverse', said.reverse)]
+    return said.forward.state === 'wrong' ? [meant('forward', said.forward)] : []
+  })
+  if (faults.length > 0)
+    return bad(
+      check,
+      faults.map(({ words }) => words.replace(/\.$/, '')).join('; '),
+      [...new Set(faults.map(({ mend }) => mend))].join(' '),
+    )
+  const silent = found.filter(({ said }) => said.reverse.state === 'unknown' || said.forward.state === 'unknown')
+  if (silent.length > 0) return unasked(check, silent.map(({ source }) => source.address).join(', '))
+  return well(check, `${sources.map(({ address }) => address).join(', ')} and ${hostname} name each other`)
+}
+
+/** The checks in which what is watched stands. */
+const CHECKS: Record<WatchRow['kind'], string> = {
+  reverse: 'reverse DNS',
+  forward: 'reverse DNS',
+  blocklist: 'blocklists',
+  domain_list: 'lists of domains',
+}
+
+/** What the watch knows, as findings; nothing of what was not asked yet. */
+export function judgeWatched(reader: Reader): Finding[] {
+  const known = listWatches(reader).filter(({ answer, status }) => status !== 'unknown' || answer !== '')
+  return [...Map.groupBy(known, ({ kind }) => CHECKS[kind])].map(([check, rows]) => {
+    const told = (some: readonly WatchRow[]): [string, string] => {
+      const each = some.slice(0, 5).map(explained)
+      const more = some.length > each.length ? ` And ${some.length - each.length} more.` : ''
+      const fixes = new Set(each.flatMap(({ mend }) => mend ?? []))
+      return [`${each.map(({ words }) => words).join(' ')}${more}`, [...fixes].join(' ')]
+    }
+    const faults = rows.filter(({ status }) => status === 'listed' || status === 'wrong')
+    if (faults.length > 0) return bad(check, ...told(faults))
+    const unsure = rows.filter(({ status }) => status === 'unknown')
+    if (unsure.length > 0) return warn(check, ...told(unsure))
+    const subjects = [...new Set(rows.map(({ subject }) => subject))]
+    const shown = `${subjects.slice(0, 5).join(', ')}${subjects.length > 5 ? ` and ${subjects.length - 5} more` : ''}`
+    return well(
+      check,
+      check === 'reverse DNS' ? `${shown}: name and address lead to each other` : `${shown}: on no list`,
+    )
+  })
 }

@@ -1,12 +1,13 @@
-// Checks of `postrider doctor` for the network: the mail port outwards and inwards, reverse DNS, SPF of the HELO name.
+// Checks of `postrider doctor` for the network: the mail port outwards and inwards, SPF of the HELO name.
 import { SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { formatEndpoint, reversed } from '../base/network.ts'
+import { formatEndpoint } from '../base/network.ts'
 import type { Resolver } from '../net/resolver.ts'
 import { heloSpf } from '../inbound/helo-spf.ts'
 import { openSession, TIMEOUTS, type SmtpSession } from '../smtp/client.ts'
 import { findAddresses, findHosts } from '../smtp/route.ts'
 import type { Verdict } from '../smtp/verdict.ts'
+import { sourcesOf, type WatchedSource } from '../watch/subjects.ts'
 import { bad, unasked, warn, well, type Finding } from './doctor-machine.ts'
 
 export interface World {
@@ -15,8 +16,6 @@ export interface World {
 }
 
 const PATIENCE = 10 * SECOND
-/** The most addresses of one name that are checked. */
-const MOST = 4
 
 function greet(config: Config, host: string, address: string, port: number): Promise<SmtpSession | Verdict> {
   const { connect, greeting } = { connect: PATIENCE, greeting: PATIENCE }
@@ -91,48 +90,16 @@ export async function judgeWayIn({ config, resolver }: World): Promise<Finding> 
 }
 
 /**
- * The addresses of this server's host name, IPv4 first; undefined when DNS gave no address and did not answer
+ * The addresses that mail leaves from, with the name of each in EHLO; undefined when DNS gave none and did not answer
  * completely.
  */
-export async function ownAddresses({ config, resolver }: World): Promise<string[] | undefined> {
-  const answers = await Promise.all([resolver.a(config.hostname), resolver.aaaa(config.hostname)])
-  const silent = answers.some(({ kind }) => kind === 'failed')
-  if (silent && answers.every(({ kind }) => kind !== 'found')) return undefined
-  return answers.flatMap((answer) => (answer.kind === 'found' ? answer.records.slice(0, MOST) : []))
+export async function ownSources({ config, resolver }: World): Promise<WatchedSource[] | undefined> {
+  const { silent, sources } = await sourcesOf(config, resolver)
+  return silent && sources.length === 0 ? undefined : sources
 }
 
-/** The address must lead back to the name in EHLO (RFC 1912 §2.1, and Gmail's rule for senders). */
-export async function judgeReverse(world: World): Promise<Finding> {
-  const { config, resolver } = world
-  const check = 'reverse DNS'
-  const { hostname } = config
-  const addresses = await ownAddresses(world)
-  if (addresses === undefined) return unasked(check, hostname)
-  if (addresses.length === 0)
-    return bad(
-      check,
-      `${hostname} has no address`,
-      `Publish an A record for ${hostname} (and AAAA, if mail goes out by IPv6).`,
-    )
-  const [wrong, silent]: [string[], string[]] = [[], []]
-  for (const address of addresses) {
-    const answer = await resolver.ptr(`${reversed(address)}.${address.includes(':') ? 'ip6' : 'in-addr'}.arpa`)
-    if (answer.kind === 'failed') {
-      silent.push(address)
-      continue
-    }
-    const names = answer.kind === 'found' ? answer.records : []
-    if (!names.includes(hostname.toLowerCase())) wrong.push(`${address} leads to ${names.join(', ') || 'no name'}`)
-  }
-  if (wrong.length === 0 && silent.length > 0) return unasked(check, silent.join(', '))
-  return wrong.length > 0
-    ? bad(
-        check,
-        wrong.join('; '),
-        `Set the PTR record at your provider to ${hostname}: large receivers refuse mail without it.`,
-      )
-    : well(check, `${addresses.join(', ')} and ${hostname} name each other`)
-}
+export const ownAddresses = async (world: World): Promise<string[] | undefined> =>
+  (await ownSources(world))?.map(({ address }) => address)
 
 /** RFC 7208 §2.3: bounces have no sender, so SPF is checked for the HELO name. */
 export async function judgeHeloSpf(world: World): Promise<Finding> {

@@ -122,6 +122,8 @@ export const EXAMPLES: Record<string, readonly string[]> = {
   'warmup restart': ['postrider warmup restart Google'],
   'warmup on': ['postrider warmup on'],
   'warmup off': ['postrider warmup off'],
+  'watch list': ['postrider watch list'],
+  'watch now': ['postrider watch now'],
   doctor: [
     'postrider doctor',
     'postrider doctor --probe outlook.com --time-server time.example.org:123',

@@ -39,6 +39,7 @@ import { mailCommand } from '../mail/command.ts'
 import { verifyCommand } from '../archive/command-verify.ts'
 import { whyCommand } from '../why/command.ts'
 import { warmupCommand } from '../warmup/command.ts'
+import { watchCommand } from '../watch/command.ts'
 import { webhookCommand } from '../webhooks/command.ts'
 import { userCommand } from '../accounts/command-user.ts'
 import { addInvited, invitationShown, inviteAgain } from '../http/invite.ts'
@@ -64,6 +65,7 @@ const COMMANDS: readonly ((program: Command, invocation: () => Invocation) => vo
   warmupCommand,
   doctorCommand,
   reportCommand,
+  watchCommand,
   sendCommand,
   webhookCommand,
   noticesCommand,

@@ -83,20 +83,23 @@ const MEANING: Readonly<Record<string, string>> = {
   'port 25 in': 'Mail from elsewhere does not reach this server.',
   DANE: 'The resolver fails at TLSA records: mail to signed domains waits.',
   blocklists: 'The address of this server is on a blocklist: receivers refuse your mail.',
+  'lists of domains': 'A domain of this server is on a blocklist: receivers refuse its mail.',
   certificate: 'The mail certificate is not valid: others cannot send to this server safely.',
   disk: 'The disk is almost full: mail will be refused.',
   'data directory': 'The data directory cannot be used.',
   clock: 'The clock is wrong: signatures and sign-ins will be refused.',
 }
 
+/** Checks about which the page of the watch says more. */
+const WATCHED = new Set(['reverse DNS', 'blocklists', 'lists of domains'])
+
 const ofServer = (server: NonNullable<Known['server']>): NeedsPerson[] =>
   objects(server, 'findings').flatMap(({ check, detail, status }) => {
     if (status === 'ok') return []
     const meaning = status === 'fail' ? MEANING[check] : undefined
     const what = meaning ? html`${meaning} <span class="soft">${detail}</span>` : html`<b>${check}</b>: ${detail}`
-    return [
-      { weight: status === 'fail' ? 'bad' : 'waits', group: 'Server', what, to: '/server', action: 'How to fix it' },
-    ]
+    const to = WATCHED.has(check) ? '/server/watch' : '/server'
+    return [{ weight: status === 'fail' ? 'bad' : 'waits', group: 'Server', what, to, action: 'How to fix it' }]
   })
 
 /** The age from which on a backup is called too old. */

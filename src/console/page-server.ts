@@ -20,6 +20,7 @@ import { found, type Place } from '../webui/place.ts'
 import { serverState } from '../checks/api.ts'
 import { logLines, serverSamples } from '../http/api-log.ts'
 import type { AttributesOf, NamesOf } from '../jsonapi/shown.ts'
+import { watchPlace } from '../watch/page.ts'
 import { number, objects, record, text, texts, type Thing, type Visit } from '../webui/visit.ts'
 
 type SampleResource = Thing<typeof serverSamples>
@@ -30,6 +31,7 @@ const PARTS = [
   ['/server', 'Health'],
   ['/server/load', 'Load'],
   ['/server/warmup', 'Warm-up'],
+  ['/server/watch', 'Watch'],
   ['/server/log', 'Log'],
 ] as const
 
@@ -216,4 +218,4 @@ function log(visit: Visit, lines: readonly Thing<typeof logLines>[]): Html {
     )}`
 }
 
-export const serverPlaces = [health, load, logPage]
+export const serverPlaces = [health, load, watchPlace(serverTabs), logPage]

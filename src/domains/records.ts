@@ -22,7 +22,7 @@ export const isOfHost = ({ record_type }: { record_type: string }): boolean => /
 export const TTL = 3600
 const MX_PREFERENCE = 10
 /** The label of the host for branded links. */
-const TRACKING_LABEL = 'links'
+export const TRACKING_LABEL = 'links'
 const MAX_OBSERVED = 1000
 /** Longer than real DMARC records: the wanted value repeats the published record, so it must be stored whole. */
 const MAX_DMARC = 4 * MAX_OBSERVED

@@ -57,6 +57,7 @@ import { createPublic } from './public.ts'
 import { recipientErasures, recipientExports } from '../privacy/api.ts'
 import { suppressions } from '../suppressions/api.ts'
 import { createUnsubscribe } from './unsubscribe.ts'
+import { watchChanges, watches } from '../watch/api.ts'
 import { tokens } from '../accounts/api.ts'
 import { warmups } from '../warmup/api.ts'
 import { outboundWebhooks, webhooks } from '../webhooks/api.ts'
@@ -122,6 +123,8 @@ export const resources: readonly Resource<AppDeps>[] = [
   serverState,
   logLines,
   serverSamples,
+  watches,
+  watchChanges,
 ]
 
 export const openApi = (publicUrl: string): object =>

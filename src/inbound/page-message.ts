@@ -4,6 +4,7 @@ import { html } from 'hono/html'
 import { semaphore } from '../base/semaphore.ts'
 import { outboundEmails } from '../mail/api.ts'
 import { button, dangers, field, form } from '../webui/forms.ts'
+import { documentWithFile } from '../webui/document-with-file.ts'
 import { page } from '../webui/frame.ts'
 import { found, done, type Form, type Place } from '../webui/place.ts'
 import {
@@ -18,6 +19,7 @@ import {
   type Answer,
   type Thing,
   type Visit,
+  wholeOf,
 } from '../webui/visit.ts'
 import { badge, facts, looks, octets, time, type Cell, type Html } from '../webui/widgets.ts'
 import { inboundEmails } from './api-emails.ts'
@@ -234,33 +236,36 @@ async function showDraft(
 /** A message on its way to somebody else takes several times its size in memory: they go one after the other. */
 const oneOf = semaphore(1)
 
-/** Octets of the message as a file of a mail. */
-async function attached(visit: Visit): Promise<object[]> {
+/** A mail with the message as its file. */
+async function withMessage(visit: Visit, attributes: Record<string, unknown>): Promise<MailDocument> {
   const response = await visit.download(`/inbound-emails/${idOf(visit)}/raw`)
-  if (response.status !== 200) return []
-  const content = Buffer.from(await response.arrayBuffer()).toString('base64')
-  return [{ filename: 'message.eml', content_type: 'message/rfc822', content }]
+  if (response.status !== 200 || !response.body) return mailOf(attributes)
+  const file = { filename: 'message.eml', content_type: 'message/rfc822' }
+  return documentWithFile(
+    (content) => wholeOf(mailOf({ ...attributes, attachments: [{ ...file, content }] })),
+    response.body,
+  )
 }
+
+const mailOf = (attributes: Record<string, unknown>) => ({ type: 'outbound-emails', attributes })
+type MailDocument = ReturnType<typeof mailOf> | ReadableStream<Uint8Array>
 
 async function send(
   visit: Visit,
   given: Form,
   draftOf: (one: Message) => DraftFields,
-  more: (one: Message) => Promise<object>,
+  made: (attributes: Record<string, unknown>, one: Message) => MailDocument | Promise<MailDocument>,
 ): Promise<Response> {
   const { one } = found(await visit.get(inboundEmails, `/inbound-emails/${idOf(visit)}`))
   const sender = found(await visit.get(inboxes, `/inboxes/${inboxOf(visit)}`)).one
-  const answer = await visit.ask('POST', '/outbound-emails', {
-    type: 'outbound-emails',
-    attributes: {
-      from: text(sender, 'address'),
-      to: given.get('to').trim(),
-      subject: given.get('subject'),
-      html: '',
-      text: given.get('text'),
-      ...(await more(one)),
-    },
-  })
+  const attributes = {
+    from: text(sender, 'address'),
+    to: given.get('to').trim(),
+    subject: given.get('subject'),
+    html: '',
+    text: given.get('text'),
+  }
+  const answer = await visit.ask('POST', '/outbound-emails', await made(attributes, one))
   return answer.one
     ? visit.say(placeOf(visit), `Your mail to ${given.get('to').trim()} is on its way.`)
     : showDraft(visit, draftOf, answer.errors, given)
@@ -286,15 +291,14 @@ const reply: Place = {
   path: '/inboxes/:inbox/mail/:id/reply',
   changes: true,
   show: (visit) => showDraft(visit, replyTo),
-  act: (visit, given) => send(visit, given, replyTo, async (one) => ({ headers: threadOf(one) })),
+  act: (visit, given) => send(visit, given, replyTo, (mail, one) => mailOf({ ...mail, headers: threadOf(one) })),
 }
 
 const forward: Place = {
   path: '/inboxes/:inbox/mail/:id/forward',
   changes: true,
   show: (visit) => showDraft(visit, forwardOf),
-  act: (visit, given) =>
-    oneOf(() => send(visit, given, forwardOf, async () => ({ attachments: await attached(visit) }))),
+  act: (visit, given) => oneOf(() => send(visit, given, forwardOf, (mail) => withMessage(visit, mail))),
 }
 
 export const messagePlaces = [forward, reply, message]

@@ -110,6 +110,8 @@ export class InboundEngine {
   #suspect: ReadingInHand | undefined
   /** Until then others have their turn. */
   #turnOfOthers = 0
+  /** Messages in no queue, because their claim is being written. */
+  #claiming = 0
   #warm = false
   readonly #writes: PersistentWrites
   /** Messages whose results cannot be written at present. */
@@ -252,6 +254,7 @@ export class InboundEngine {
     this.#warm = true
     const held = new Map(wanted.flatMap(({ key, message }) => (message ? [[key, message] as const] : [])))
     const others = wanted.flatMap(({ key, message }) => (message ? [] : [key]))
+    this.#claiming = wanted.length
     try {
       const claimed = await store.writeSoon((tx) => ({
         leased: held.size > 0 ? tx.all(leased([...held.keys()])) : [],
@@ -268,6 +271,8 @@ export class InboundEngine {
     } catch (thrown) {
       for (const each of wanted) this.#waiting.add(each)
       throw thrown
+    } finally {
+      this.#claiming = 0
     }
   }
 
@@ -337,7 +342,8 @@ export class InboundEngine {
   #endSuspect(): void {
     const alone = this.#suspect?.alone
     this.#suspect = undefined
-    if (alone && this.#ready.size + this.#waiting.size > 0) this.#turnOfOthers = this.#deps.clock.now() + YOUNG
+    const others = this.#ready.size + this.#waiting.size + this.#claiming
+    if (alone && others > 0) this.#turnOfOthers = this.#deps.clock.now() + YOUNG
   }
 
   /** Call it when a message is ready, or when a reader or the room of a message is free. */

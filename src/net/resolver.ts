@@ -1,6 +1,6 @@
 // DNS queries to `dns.servers` (to the system's servers when that list is empty). An answer is a value of one of four
 // kinds, because mail must distinguish "there is no record" from "the query failed" (RFC 5321 §5.1, RFC 7505).
-import { Resolver as NodeResolver } from 'node:dns/promises'
+import { getServers, Resolver as NodeResolver } from 'node:dns/promises'
 import { closeSync, openSync } from 'node:fs'
 import { codeOf } from '../base/errors.ts'
 import { isLocal } from '../base/local-trouble.ts'
@@ -105,6 +105,10 @@ const MAX_RECORDS = 100
 
 /** The most questions at once: hundreds overflow the socket's buffers, and a lost packet looks like no answer. */
 const MAX_ASKED = 50
+
+/** The addresses that are asked: those of the configuration, else those of the system. */
+export const serversOf = (servers: ResolverOptions['servers']): string[] =>
+  servers.length > 0 ? servers.map(({ host }) => host) : getServers()
 
 /** A resolver for these servers; its methods never reject. `timeout` in ms. */
 export function createResolver({ servers, timeout = 3000, tries = 3, validating }: ResolverOptions): Resolver {

@@ -33,6 +33,7 @@ import { space } from './migrations/0010-space.ts'
 import { submission } from './migrations/0011-submission.ts'
 import { unsubscribeLink } from './migrations/0007-unsubscribe-link.ts'
 import { warmup } from './migrations/0028-warmup.ts'
+import { watches } from './migrations/0034-watches.ts'
 import { webhooks } from './migrations/0002-webhooks.ts'
 
 export const migrations: readonly string[] = [
@@ -66,4 +67,5 @@ export const migrations: readonly string[] = [
   warmup,
   security,
   reports,
+  watches,
 ]

@@ -17,6 +17,7 @@ import { storeTables } from './store.ts'
 import { suppressionsTables } from './suppressions.ts'
 import type { Column, Table } from './table.ts'
 import { warmupTables } from './warmup.ts'
+import { watchTables } from './watch.ts'
 import { webhooksTables } from './webhooks.ts'
 
 const ALL = {
@@ -28,6 +29,7 @@ const ALL = {
   ...suppressionsTables,
   ...reputationTables,
   ...reportsTables,
+  ...watchTables,
   ...storeTables,
   ...webhooksTables,
   ...imagesTables,

@@ -21,9 +21,9 @@ import {
   judgeLog,
   type Finding,
 } from '../checks/doctor-machine.ts'
-import { judgeBlocklists } from '../checks/doctor-lists.ts'
+import { judgeBlocklists, judgeReverse, judgeWatched } from '../checks/doctor-lists.ts'
 import { judgeDane } from '../checks/doctor-dane.ts'
-import { judgeHeloSpf, judgeReverse } from '../checks/doctor-network.ts'
+import { judgeHeloSpf } from '../checks/doctor-network.ts'
 import { rawOf } from '../inbound/stored.ts'
 import type { Spool } from '../store/spool.ts'
 import { advisedFor } from '../domains/command-policies.ts'
@@ -47,7 +47,9 @@ export function createOperations(deps: OperationsDeps, sandbox: boolean): AppDep
   const look = (): void => {
     if (looking || (network && clock.now() - network.at < LOOKED_EVERY)) return
     looking = true
-    Promise.all([judgeReverse(deps), judgeHeloSpf(deps), judgeDane(deps), judgeBlocklists(deps)])
+    // Lists and reverse DNS are the watch's; where it is off they are asked here.
+    const unwatched = config.watch.every === 0 ? [judgeReverse(deps), judgeBlocklists(deps)] : []
+    Promise.all([judgeHeloSpf(deps), judgeDane(deps), ...unwatched])
       .then((findings) => (network = { at: clock.now(), findings: findings.flat() }))
       .catch((thrown: unknown) => log.fault('looking at the network', thrown))
       .finally(() => (looking = false))
@@ -73,6 +75,7 @@ export function createOperations(deps: OperationsDeps, sandbox: boolean): AppDep
               judgeDate(config, clock.now()),
               ...judgeCertificates(config, clock.now()),
               ...(network?.findings ?? []),
+              ...(config.watch.every === 0 ? [] : judgeWatched(deps.store)),
             ],
         storage: [
           { kind: 'database', octets: sizeOf(file) },

@@ -32,6 +32,7 @@ import { BAD_NEWS } from '../reputation/tally.ts'
 import { CampaignRunner } from '../campaigns/run.ts'
 import { isHosted } from '../inbound/recipients.ts'
 import { ownsFile as ownsImageFile, removeGone } from '../images/images.ts'
+import { Watcher } from '../watch/round.ts'
 import { ownsFile as ownsInboundFile } from '../inbound/stored.ts'
 import { Privacy } from '../privacy/run.ts'
 import type { AppDeps } from '../http/app-deps.ts'
@@ -107,6 +108,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     reputation: new Reputation({ ...shared, ringQueue: () => engine.ring() }),
     privacy: new Privacy({ ...shared, noticed: ring.noticed }),
     notices,
+    watcher: new Watcher({ ...shared, noticed: ring.noticed }),
   }
   store.on(BAD_NEWS, () => loops.reputation.ring())
   store.on(CAMPAIGN_MAIL, () => loops.runner.settled())

@@ -35,6 +35,16 @@ export interface Answer<R extends Resource = Resource> {
   errors: { detail: string; field: string | undefined; code: string }[]
 }
 
+interface AskedDocument {
+  type: string
+  id?: string
+  attributes?: Record<string, unknown>
+  relationships?: object
+}
+
+/** The request document of a resource. */
+export const wholeOf = (data: AskedDocument): { data: AskedDocument } => ({ data: { attributes: {}, ...data } })
+
 /** The labels of a form's fields by the names of their attributes. */
 export type Labels = Readonly<Record<string, string>>
 
@@ -200,11 +210,11 @@ export class Visit {
     return { ...answer, one: answer.one && many[0], many }
   }
 
-  /** Makes a request to the API; `attributes` become a document of the type. */
+  /** Makes a request to the API; `attributes` become a document of the type. A stream has the octets of a document. */
   async ask(
     method: string,
     path: string,
-    document?: { type: string; id?: string; attributes?: Record<string, unknown>; relationships?: object },
+    document?: AskedDocument | ReadableStream<Uint8Array>,
     headers: Record<string, string> = {},
   ): Promise<Answer> {
     const response = await this.#inside(
@@ -212,7 +222,9 @@ export class Visit {
       new Request(`http://inside${path}`, {
         method,
         headers: { ...headers, ...(document ? { 'Content-Type': JSON_API } : {}) },
-        ...(document ? { body: JSON.stringify({ data: { attributes: {}, ...document } }) } : {}),
+        ...(document instanceof ReadableStream
+          ? { body: document, duplex: 'half' }
+          : document && { body: JSON.stringify(wholeOf(document)) }),
       }),
     )
     // An error, because the page would otherwise show an empty list.

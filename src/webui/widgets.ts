@@ -83,6 +83,7 @@ const GOOD = new Set([
   'opened',
   'clicked',
   'good',
+  'clear',
 ])
 const BAD = new Set([
   'failing',
@@ -98,6 +99,8 @@ const BAD = new Set([
   'unsubscribed',
   'refusing',
   'went back',
+  'listed',
+  'wrong',
 ])
 const WAITS = new Set([
   'queued',

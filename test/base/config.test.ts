@@ -123,6 +123,10 @@ token = ""
 [notices]
 from = ""
 operator = ""
+[watch]
+every = "6h"
+lists = ["zen.spamhaus.org", "bl.spamcop.net", "b.barracudacentral.org", "psbl.surriel.com"]
+domain_lists = ["dbl.spamhaus.org"]
 [log]
 level = "info"
 deliveries = "all"
@@ -324,6 +328,9 @@ describe('environment', () => {
     'retention.report_messages': ['1d', DAY],
     'reports.unauthenticated': ['drop', 'drop'],
     'metrics.token': ['0123456789abcdef', '0123456789abcdef'],
+    'watch.every': ['2h', 2 * HOUR],
+    'watch.lists': ['BL.example.org,bl.example.org', ['bl.example.org']],
+    'watch.domain_lists': ['dbl.example.org', ['dbl.example.org']],
     'log.level': ['debug', 'debug'],
     'log.deliveries': ['failures', 'failures'],
     'storage.reserve': ['1GB', 1024 ** 3],

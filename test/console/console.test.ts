@@ -39,6 +39,7 @@ const PLACES = [
   '/server',
   '/server/load',
   '/server/log',
+  '/server/watch',
   '/people',
   '/people/new',
   '/account',

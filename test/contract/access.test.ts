@@ -139,6 +139,16 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     const pair = { source: '192.0.2.1', receiver: `receiver${++recipients}.test` }
     return (await store.write((tx) => addPair(tx, pair, now.now()))).id
   },
+  watch: async () => {
+    const id = newId(wire.postrider.clock.now())
+    const columns = '(id, kind, subject, list, hostname, status, answer, since, created_at)'
+    await wire.postrider.appliance.deps.store.write((tx) =>
+      tx.run(
+        raw(`insert into watches ${columns} values (?, 'domain_list', ?, 'dbl.test', '', 'clear', '', 1, 1)`, [id, id]),
+      ),
+    )
+    return id
+  },
   // A mail to it makes one.
   receiver: async (token) => {
     const receiver = `receiver${++recipients}.test`
@@ -461,6 +471,8 @@ const SCOPE_OF: Record<string, Scope> = {
   'POST /campaigns/{}/reschedule': 'campaigns:write',
   'GET /audiences/{}/reach': 'contacts:read',
   'GET /audiences/{}/suppressed-contacts': 'contacts:read',
+  'GET /watches': 'emails:read',
+  'GET /watches/{}/history': 'emails:read',
 }
 
 test('each endpoint asks for the scope of the specification, and for no other', async () => {
@@ -538,7 +550,8 @@ test('what belongs to another user cannot be told from what does not exist, on a
   let compared = 0
   for (const { method, path, operation } of operations()) {
     const name = parameterOf(path)
-    if (name === undefined) continue
+    // The watch is for operators: everybody else gets 403, whatever the address names.
+    if (name === undefined || name === 'watch') continue
     assert.ok(MAKERS[name], `${path} has a parameter that this test cannot fill`)
     const foreign = await MAKERS[name](token)
     const look = async (id: string) =>
@@ -574,7 +587,7 @@ test('collections, filters and sending know nothing of other users', async () =>
     await ask('GET', `/recipients/${await MAKERS['recipient']!(owner)}/data`, { token: owner })
   }
   // Figures have no ids of their own; what is of the whole server is for operators.
-  const shared = /^\/(?:statistics|lanes|warmups|campaign-totals|explanations)/
+  const shared = /^\/(?:statistics|lanes|warmups|watches|campaign-totals|explanations)\b/
   for (const { method, path } of operations().filter(
     ({ method: verb, path: one }) => verb === 'GET' && !one.includes('{') && !shared.test(one),
   )) {

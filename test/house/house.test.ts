@@ -158,6 +158,7 @@ describe('the ladder', () => {
     ['suppressions'],
     ['reputation'],
     ['warmup'],
+    ['watch'],
     ['delivery'],
     ['mail'],
     ['images'],
@@ -266,7 +267,7 @@ describe('packages', () => {
     kysely: ['schema', 'store'],
     mailauth: ['inbound', 'server'],
     mailparser: ['message', 'server'],
-    'smol-toml': ['base', 'smtp'],
+    'smol-toml': ['base', 'smtp', 'watch'],
     yazl: ['archive', 'privacy'],
   }
 
@@ -457,6 +458,8 @@ describe('time and network', () => {
     'server/acme.ts node:net': 'arithmetic of addresses',
     'reports/reading/values.ts node:net': 'arithmetic of addresses',
     'domains/advised.ts node:net': 'arithmetic of addresses',
+    'watch/reverse.ts node:net': 'arithmetic of addresses',
+    'watch/subjects.ts node:net': 'arithmetic of addresses',
     'acme/certificates.ts node:tls': 'what HTTPS shows to whom',
     'server/sandbox/dns.ts node:dgram': 'the DNS of the sandbox',
     'server/sandbox/receiver.ts node:https': 'the webhook receiver of the sandbox',

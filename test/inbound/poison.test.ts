@@ -128,7 +128,11 @@ describe('the engine', () => {
     )
     return id
   }
-  async function start(source = 'poisoned.ts', answer?: (ask: unknown) => Promise<unknown>): Promise<void> {
+  async function start(
+    source = 'poisoned.ts',
+    answer?: (ask: unknown) => Promise<unknown>,
+    through = store,
+  ): Promise<void> {
     const workers = new Pool<InboundJob, InboundResult>(new URL(source, import.meta.url), {
       size: 1,
       heapMb: 64,
@@ -140,7 +144,7 @@ describe('the engine', () => {
     const config = parseConfig({ hostname: 'mx.postrider.test', data_dir: postrider.dataDir })
     const reports = { read: () => Promise.reject(new Error('no mail of these is a report')) }
     engine = new InboundEngine({
-      store,
+      store: through,
       spool,
       clock,
       keyring,
@@ -401,6 +405,37 @@ describe('the engine', () => {
       })
       assert.equal((await read(id)).reason, 'The server ended each time while it read it.')
     }
+  })
+
+  test('others that are being claimed when one of these ends have their turn before the next (D139)', async () => {
+    const suspects = Array.from({ length: 2 }, () => put('read asks', { attempts: 1, size: 2_000_000 }))
+    const fresh = put('hello')
+    const claimed = Promise.withResolvers<undefined>()
+    // The claim of the fresh one is written, and its answer comes after the end of the suspect.
+    const slow = new Proxy(store, {
+      get(target, name) {
+        const value: unknown = Reflect.get(target, name, target)
+        if (typeof value !== 'function') return value
+        const method = value.bind(target) as (...given: unknown[]) => unknown
+        if (name !== 'writeSoon') return method
+        return async (...given: unknown[]) => {
+          const result = (await method(...given)) as { named?: unknown[] } | undefined
+          if (result?.named?.length) await claimed.promise
+          return result
+        }
+      },
+    })
+    const asked: (() => void)[] = []
+    await start('poisoned.ts', () => new Promise<string>((resolve) => asked.push(() => resolve(''))), slow)
+    await until(() => asked.length === 1, 'the first suspect')
+    asked[0]!()
+    await until(() => suspects.some(emailOf) && rowOf(fresh)!.attempts === 1, 'its end, and the claim of the other')
+    // The engine hears of the end after it is written.
+    await store.writeSoon(() => undefined)
+    await new Promise((resolve) => setImmediate(resolve))
+    claimed.resolve(undefined)
+    assert.equal((await read(fresh)).status, 'received')
+    assert.equal(asked.length, 1, 'no second suspect before')
   })
 
   test('a message that no reader has seen counts no attempt after a stop; the others are tried again (D133)', async () => {

@@ -15,7 +15,7 @@ import { withPrograms } from './rig/need.ts'
 
 /** Pages whose address needs no name of anything. */
 const FIXED =
-  '/ /find /keys /mail /receivers /queue /campaigns /campaigns/new /pictures /audiences /audiences/new /inboxes /inboxes/new /suppressions /suppressions/new /domains /domains/new /webhooks /webhooks/new /tokens /tokens/new /agents /privacy /server /server/load /server/warmup /server/log /people /people/new /account /nonsense'
+  '/ /find /keys /mail /receivers /queue /campaigns /campaigns/new /pictures /audiences /audiences/new /inboxes /inboxes/new /suppressions /suppressions/new /domains /domains/new /webhooks /webhooks/new /tokens /tokens/new /agents /privacy /server /server/load /server/watch /server/warmup /server/log /people /people/new /account /nonsense'
 /** Addresses of the console that the sweep leaves out: files, frames, forms alone, and what other tests judge. */
 const LEFT_OUT = [
   /\.csv$/,

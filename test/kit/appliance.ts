@@ -111,7 +111,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
   const { exchanger, receiver, logged } = options
   await exchanger?.listen()
   await receiver?.listen()
-  const { http, network, api, smtp, delivery, webhooks, ...rest } = options.config ?? {}
+  const { http, network, api, smtp, delivery, webhooks, watch, ...rest } = options.config ?? {}
   const config = parseConfig({
     hostname: 'mx.postrider.test',
     data_dir: dataDir,
@@ -124,6 +124,8 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     workers: { count: 1 },
     delivery: { ...(exchanger ? { port: exchanger.port } : {}), ...delivery },
     webhooks: { ...(receiver ? { ca_file: receiver.caFile } : {}), ...webhooks },
+    // Its questions and notices would be in the way of tests that turn the clock by days.
+    watch: { every: '0', ...watch },
     ...rest,
   })
   const keep = (line: string): void => void logged?.lines.push(line)

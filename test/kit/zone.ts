@@ -6,8 +6,8 @@ export interface TestDns extends DnsServer {
   resolver: Resolver
   /** Sets the records of a name and type; [] = the name exists without them, undefined = no such name. */
   set(name: string, type: string, values: string[] | undefined): void
-  /** Makes every look-up fail (SERVFAIL) until called with false. */
-  fail(failing: boolean): void
+  /** Makes every look-up fail (SERVFAIL), or those of names that fit, until called with false. */
+  fail(failing: boolean | RegExp): void
   /** The questions asked, "MX example.net". */
   asked: string[]
 }
@@ -20,11 +20,11 @@ export async function startTestDns(): Promise<TestDns> {
   const records = new Map<string, string[]>()
   const names = new Set<string>()
   const asked: string[] = []
-  let failing = false
+  let failing: boolean | RegExp = false
   const server = await startDns({
     lookUp(name, type) {
       asked.push(`${type} ${name}`)
-      if (failing) return 'failure'
+      if (failing === true || (failing instanceof RegExp && failing.test(name))) return 'failure'
       return records.get(`${type} ${name}`) ?? (names.has(name) ? [] : undefined)
     },
   })

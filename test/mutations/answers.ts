@@ -22,6 +22,7 @@ import { reasonOf } from '../../src/smtp/reply-reason.ts'
 import { judgeByDane } from '../../src/smtp/dane.ts'
 import { countingRecords } from '../../src/smtp/tlsa.ts'
 import type { Verdict } from '../../src/smtp/verdict.ts'
+import { meaningOf, readAnswer as readListed } from '../../src/watch/lists.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { both, of, text, type Parser } from './parser.ts'
 
@@ -144,6 +145,18 @@ const finding = (found: string): Resolver => {
 }
 
 export const ANSWERED: Record<string, Parser> = {
+  'answer of a blocklist': {
+    files: ['watch/lists.ts'],
+    seeds: of('127.0.0.2\n', '127.0.0.10\n127.0.0.4\n', '127.255.255.254\n', '203.0.113.9\n', '127.0.1.102\n'),
+    parse(bytes) {
+      const records = text(bytes).split('\n')
+      for (const zone of ['zen.spamhaus.org', 'dbl.spamhaus.org', 'bl.example.org']) {
+        const { answer, state } = readListed(zone, { kind: 'found', records }, '')
+        if (state === 'listed' && meaningOf(zone, answer).mend === '')
+          throw new Error(`${zone} is said to list ${answer}`)
+      }
+    },
+  },
   replies: {
     files: ['smtp/reply.ts', 'smtp/bounce-class.ts'],
     seeds: of('250-mx.test\r\n250-SIZE 1000\r\n250 8BITMIME\r\n', '550 5.1.1 no such user\r\n', '250-', '  ', '4.2.1 '),

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { AGENT_STATUSES, agentMachine } from '../../src/states/agent.ts'
+import { WATCH_STATUSES, watchMachine } from '../../src/states/watch.ts'
 import { CAMPAIGN_STATUSES, campaignMachine } from '../../src/states/campaign.ts'
 import { DELIVERY_STATUSES, deliveryMachine } from '../../src/states/delivery.ts'
 import { DOMAIN_STATUSES, domainMachine } from '../../src/states/domain.ts'
@@ -182,6 +183,21 @@ const CAMPAIGN_MOVES = [
   'lapse',
 ]
 
+// D162: what is known changes by two equal answers; nothing is listed and wrong at once.
+const WATCH = `
+  unknown  list   listed   auto  -
+  clear    list   listed   auto  -
+  unknown  fault  wrong    auto  -
+  clear    fault  wrong    auto  -
+  unknown  clear  clear    auto  -
+  listed   clear  clear    auto  -
+  wrong    clear  clear    auto  -
+  clear    lose   unknown  auto  -
+  listed   lose   unknown  auto  -
+  wrong    lose   unknown  auto  -
+`
+const WATCH_MOVES = ['list', 'fault', 'clear', 'lose']
+
 interface Drawn {
   from: string
   on: string
@@ -209,6 +225,7 @@ const CASES = [
     statuses: DELIVERY_STATUSES,
     moves: DELIVERY_MOVES,
   },
+  { name: 'watch', machine: watchMachine, drawn: read(WATCH), statuses: WATCH_STATUSES, moves: WATCH_MOVES },
   { name: 'agent', machine: agentMachine, drawn: read(AGENT), statuses: AGENT_STATUSES, moves: AGENT_MOVES },
   { name: 'warm-up', machine: warmupMachine, drawn: read(WARMUP), statuses: WARMUP_STATES, moves: WARMUP_MOVES },
   {
@@ -277,6 +294,12 @@ before(async () => {
          values ('l', 1, 1, 'l', 0, 1, 1)`,
       ),
     )
+    keys['watches'] = tx.run(
+      raw(
+        `insert into watches (id, kind, subject, list, hostname, status, answer, since, created_at)
+         values ('w', 'reverse', '1.2.3.4', '', 'h', 'unknown', '', 1, 1)`,
+      ),
+    ).key
     keys['campaigns'] = tx.run(
       raw(
         `insert into campaigns (id, user_key, domain_key, audience_key, name, subject, body_html, test_mode, opens_tracked,
@@ -305,6 +328,9 @@ for (const { drawn, machine: built, moves, name, statuses } of CASES) {
     assert.deepEqual(built.rows.map(line).toSorted(), drawn.map(line).toSorted())
   })
 
+  /** A time that a move sets with the status. */
+  const stamp = built.table === 'watches' ? 'since' : 'updated_at'
+
   test(`${name}: each event on each status moves the row as drawn, or not at all`, async () => {
     const key = keys[built.table]!
     const status = () => store.first<{ status: string }>(raw(`select status from ${built.table} where key = ?`, [key]))
@@ -313,13 +339,13 @@ for (const { drawn, machine: built, moves, name, statuses } of CASES) {
       for (const from of statuses)
         for (const on of moves) {
           const wanted = drawn.find((row) => row.from === from && row.on === on)
-          tx.run(raw(`update ${built.table} set status = ?, updated_at = 1 where key = ?`, [from, key]))
-          const row = move(tx, built, key, on, { updated_at: 2 })
+          tx.run(raw(`update ${built.table} set status = ?, ${stamp} = 1 where key = ?`, [from, key]))
+          const row = move(tx, built, key, on, { [stamp]: 2 })
           const pair = `${from} ${on}`
           assert.equal(status()?.status, wanted?.to ?? from, pair)
           assert.equal(row?.to, wanted?.to, pair)
           assert.equal(row?.emits, wanted?.emits, pair)
-          const touched = tx.first(raw(`select 1 from ${built.table} where key = ? and updated_at = 2`, [key]))
+          const touched = tx.first(raw(`select 1 from ${built.table} where key = ? and ${stamp} = 2`, [key]))
           assert.equal(touched !== undefined, wanted !== undefined, `${pair}: columns are set with a legal move alone`)
           legal += wanted ? 1 : 0
         }
@@ -333,7 +359,7 @@ for (const { drawn, machine: built, moves, name, statuses } of CASES) {
       for (const from of statuses)
         for (const on of moves) {
           const to = new Set(drawn.filter((row) => row.on === on).map((row) => row.to))
-          const many = { set: 'updated_at = ?', where: 'key = ?', parameters: [3, key] }
+          const many = { set: `${stamp} = ?`, where: 'key = ?', parameters: [3, key] }
           if (to.size > 1) {
             assert.throws(() => moveAll(tx, built, on, many), /does not lead to one status/)
             continue

@@ -142,6 +142,8 @@ async function configFor(
     // No mail leaves (DV17).
     warmup: { enabled: false },
     tls: { ca_file: caFile },
+    // Its DNS has no lists.
+    watch: { every: '0' },
   })
   if (storage) config.storage = storage
   return config

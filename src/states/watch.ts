@@ -1,0 +1,24 @@
+// What is known of something that the watch looks after (DV89 to DV94): an address on a list, its reverse entry. A
+// state changes after two equal answers (D162).
+//
+//   unknown, clear --list--> listed      unknown, clear --fault--> wrong
+//   unknown, listed, wrong --clear--> clear      clear, listed, wrong --lose--> unknown
+import { machine } from './machine.ts'
+
+export const WATCH_STATUSES = ['clear', 'listed', 'wrong', 'unknown'] as const
+export type WatchStatus = (typeof WATCH_STATUSES)[number]
+export type WatchMove = 'list' | 'fault' | 'clear' | 'lose'
+
+export const watchMachine = machine<WatchStatus, WatchMove>('watches', [
+  ['unknown', 'list', 'listed', 'auto'],
+  ['clear', 'list', 'listed', 'auto'],
+  ['unknown', 'fault', 'wrong', 'auto'],
+  ['clear', 'fault', 'wrong', 'auto'],
+  ['unknown', 'clear', 'clear', 'auto'],
+  ['listed', 'clear', 'clear', 'auto'],
+  ['wrong', 'clear', 'clear', 'auto'],
+  // A question without an answer that can be believed, or nothing to ask about any more.
+  ['clear', 'lose', 'unknown', 'auto'],
+  ['listed', 'lose', 'unknown', 'auto'],
+  ['wrong', 'lose', 'unknown', 'auto'],
+])
