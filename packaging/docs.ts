@@ -10,6 +10,7 @@ import type { Machine } from '../src/states/machine.ts'
 import { emailMachine } from '../src/states/outbound-email.ts'
 import { warmupMachine } from '../src/states/warmup.ts'
 import { watchMachine } from '../src/states/watch.ts'
+import { receiverAlarmMachine } from '../src/states/receiver-alarm.ts'
 import { webhookDeliveryMachine } from '../src/states/webhook-delivery.ts'
 import { webhookMachine } from '../src/states/webhook.ts'
 
@@ -27,6 +28,7 @@ const MACHINES: readonly [title: string, file: string, machine: Table][] = [
   ['An agent', 'agent', agentMachine],
   ['The warm-up of a pair', 'warmup', warmupMachine],
   ['What is watched', 'watch', watchMachine],
+  ['An alarm of a receiver', 'receiver-alarm', receiverAlarmMachine],
 ]
 
 /** docs/states.md. */

@@ -156,6 +156,7 @@ export const schema = z.strictObject({
     report_messages: duration().prefault('30d'),
   }),
   reports: section({ unauthenticated: z.enum(['keep', 'drop']).default('keep') }),
+  evidence: section({ snds_url_file: text().default('') }),
   privacy: section({ ledger_copy: text().default('') }),
   workers: section({ count: z.int().min(0).max(256).default(0) }),
   storage: section({ reserve: size().prefault('500MB') }),

@@ -160,6 +160,27 @@ function planUse({ clock, config, store }: FiguresDeps, of: 'used' | 'included')
     })
 }
 
+/** Receivers with figures of their own; the rest are counted together. */
+const MAX_RECEIVERS = 50
+
+/** Open alarms by receiver and kind, those of most accounts first. */
+function receiverAlarms({ store }: FiguresDeps): FigureValues {
+  const open = store.all(
+    raw<{ receiver: string; kind: string; n: number }>(
+      `select receiver, kind, count(*) as n, sum(count(*)) over (partition by receiver) as whole from receiver_alarms
+       where status = 'open' group by receiver, kind order by whole desc, receiver, kind`,
+    ),
+  )
+  const named = new Set([...new Set(open.map(({ receiver }) => receiver))].slice(0, MAX_RECEIVERS))
+  const sums = new Map<string, { labels: MetricLabels; n: number }>()
+  for (const { kind, n, receiver } of open) {
+    const labels = { receiver: named.has(receiver) ? receiver : 'other', kind }
+    const sum = sums.get(JSON.stringify(labels)) ?? { labels, n: 0 }
+    sums.set(JSON.stringify(labels), { labels, n: sum.n + n })
+  }
+  return [...sums.values()].map(({ labels, n }) => [labels, n])
+}
+
 export const FIGURES: readonly Figure[] = [
   gauge('postrider_build_info', 'The version, as a label.', () => [[{ version }, 1]]),
   gauge('postrider_queue_deliveries', 'Recipients whose mail has no final state yet, by state.', (deps) => [
@@ -223,6 +244,7 @@ export const FIGURES: readonly Figure[] = [
   gauge('postrider_domains', 'Sending domains by status.', (deps) =>
     by(deps, 'status', 'domains where deleted_at is null'),
   ),
+  gauge('postrider_receiver_alarm', 'Accounts for which an alarm of a receiver is open, by kind.', receiverAlarms),
   gauge('postrider_privacy_requests_pending', 'Erasures and exports that are not done.', (deps) =>
     single(counted(deps, 'privacy_requests where next_attempt_at is not null')),
   ),

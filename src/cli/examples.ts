@@ -64,6 +64,10 @@ export const EXAMPLES: Record<string, readonly string[]> = {
   ],
   'mail show': ['postrider mail show 01985c7e-7c1a-7000-8000-000000000001'],
   'agent pause': ['postrider agent pause newsletter-bot'],
+  'evidence import': [
+    'postrider evidence import snds data.csv',
+    'postrider evidence import gmail spam-rate.csv --domain example.org',
+  ],
   'agent resume': ['postrider agent resume newsletter-bot --user ann@example.org'],
   usage: ['postrider usage', 'postrider --json usage'],
   version: ['postrider version', 'postrider --json version'],

@@ -5,6 +5,7 @@ import { messageOf, OperatorError, Refusal } from '../base/errors.ts'
 import { explainedFile } from '../store/open.ts'
 import { version } from '../base/version.ts'
 import { agentCommand } from '../reputation/command.ts'
+import { evidenceCommand } from '../reputation/command-evidence.ts'
 import { backupCommands } from '../archive/command.ts'
 import { completionCommand } from './completion.ts'
 import { contactsCommand, suppressionListCommands } from '../lists/command.ts'
@@ -63,6 +64,7 @@ const COMMANDS: readonly ((program: Command, invocation: () => Invocation) => vo
   suppressionListCommands,
   agentCommand,
   warmupCommand,
+  evidenceCommand,
   doctorCommand,
   reportCommand,
   watchCommand,

@@ -2,8 +2,9 @@
 import { html } from 'hono/html'
 import { DAY } from '../base/clock.ts'
 import { campaigns } from '../campaigns/api.ts'
+import { receiverAlarms } from '../reputation/api-alarms.ts'
 import { statistics } from '../reputation/api-statistics.ts'
-import { icon } from '../webui/icons.ts'
+import { troubles, type NeedsLook } from '../webui/troubles.ts'
 import { count, percent, type Html } from '../webui/widgets.ts'
 import { number, objects, text, type Thing, type Visit } from '../webui/visit.ts'
 import { webhooks } from '../webhooks/api.ts'
@@ -18,14 +19,8 @@ export const LIMITS = {
   complaint_rate: [0.001, 0.003],
 } as const
 
-interface NeedsPerson {
-  /** `bad`: mail is lost or refused. `waits`: it will be, or something stands still. */
-  weight: 'bad' | 'waits'
+interface NeedsPerson extends NeedsLook {
   group: 'Delivery' | 'Server'
-  what: Html | string
-  /** The one action: where it leads, and its words. */
-  to: string
-  action: string
 }
 
 /** The rates for which receivers distrust or refuse mail. */
@@ -40,6 +35,15 @@ const rates = (stats: Stats): NeedsPerson[] =>
     const what = `${percent(value)} of the mail in this period ${why}. ${mails}.`
     return [{ weight, group: 'Delivery', what, to: '/receivers', action: 'See where' }]
   })
+
+const alarmed = (alarms: readonly Thing<typeof receiverAlarms>[]): NeedsPerson[] =>
+  alarms.map((alarm) => ({
+    weight: 'bad',
+    group: 'Delivery',
+    what: text(alarm, 'says'),
+    to: `/receivers/${encodeURIComponent(text(alarm, 'receiver'))}`,
+    action: 'See what it says',
+  }))
 
 const domainsThatWait = (senders: Known['senders']): NeedsPerson[] =>
   senders.flatMap((domain) => {
@@ -111,32 +115,23 @@ function oldBackup(visit: Visit, server: NonNullable<Known['server']>): NeedsPer
   return age > OLD_BACKUP ? [{ weight: 'waits', group: 'Server', what, to: '/server', action: 'See backups' }] : []
 }
 
-const WEIGHTS = { bad: 'Problem', waits: 'Warning' } as const
-
 function groupOf(name: NeedsPerson['group'], found: readonly NeedsPerson[]): Html | '' {
   const of = found.filter(({ group }) => group === name)
   if (of.length === 0) return ''
   const heavy = [...of.filter(({ weight }) => weight === 'bad'), ...of.filter(({ weight }) => weight === 'waits')]
   return html`<h3>${name}</h3>
-    <ul class="attention">
-      ${heavy.map(
-        ({ action, to, weight, what }) =>
-          html`<li class="${weight}">
-            ${icon(weight === 'bad' ? 'problem' : 'warning')} <span class="hidden">${WEIGHTS[weight]}:</span>
-            <div>${what}</div>
-            <a class="button plain small" href="${to}">${action}</a>
-          </li>`,
-      )}
-    </ul>`
+    ${troubles(heavy)}`
 }
 
 /** The problems that a person should look at, the heavier ones first. */
 export async function attention(visit: Visit, stats: Stats, { senders, server }: Known): Promise<Html> {
-  const [endpoints, stopped] = await Promise.all([
+  const [endpoints, stopped, alarms] = await Promise.all([
     visit.get(webhooks, '/webhooks?page%5Bsize%5D=100'),
     visit.get(campaigns, '/campaigns?filter%5Bstatus%5D=paused,failed&page%5Bsize%5D=10'),
+    visit.get(receiverAlarms, '/statistics/alarms?filter%5Bstate%5D=open&page%5Bsize%5D=10'),
   ])
   const found = [
+    ...alarmed(alarms.many),
     ...rates(stats),
     ...domainsThatWait(senders),
     ...failingWebhooks(endpoints.many),

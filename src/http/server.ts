@@ -26,6 +26,7 @@ import { privacyRequests } from '../privacy/api-requests.ts'
 import { logLines, serverSamples } from './api-log.ts'
 import { serverState } from '../checks/api.ts'
 import { explanations } from '../why/api.ts'
+import { receiverAlarms } from '../reputation/api-alarms.ts'
 import { receivers } from '../reputation/api-receivers.ts'
 import { statistics } from '../reputation/api-statistics.ts'
 import { audienceFigures } from '../campaigns/api-figures.ts'
@@ -92,6 +93,7 @@ export const resources: readonly Resource<AppDeps>[] = [
   statistics,
   receivers,
   explanations,
+  receiverAlarms,
   suppressionImports,
   audienceFigures,
   campaignTests,

@@ -6,6 +6,7 @@ import type { Log } from '../base/log.ts'
 import { unsubscribe } from '../campaigns/unsubscribe.ts'
 import type { Report } from '../message/report.ts'
 import { readReturnPathToken, readUnsubscribeLocalPart } from '../message/return-path.ts'
+import { countUnmatched, receiverOf } from '../reputation/receivers.ts'
 import { recipientMeant, settleComplaint } from '../delivery/results/returned.ts'
 import type { Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
@@ -69,6 +70,7 @@ function tell(
   const owner =
     key === null ? undefined : tx.first(db.selectFrom('domains').select(['key', 'user_key']).where('key', '=', key))
   if (!owner) return
+  if (proven && report.kind === 'complaint') countUnmatched(tx, owner.user_key, receiverOf(from, from), now)
   const sent = mail && tx.first(db.selectFrom('outbound_emails').select('message_id').where('key', '=', mail.email_key))
   const about = sent?.message_id ? ` about ${sent.message_id}` : ''
   countInNotice(

@@ -175,11 +175,7 @@ function settleTaken(tx: Tx, group: readonly Settling[]): boolean {
   }
   for (const { delivery, email, ...settling } of group) {
     tally(tx, { ...email, agent_id: null }, 'delivery', now)
-    countReceiver(
-      tx,
-      { user_key: email.user_key, lane: delivery.lane, verdict, age: ageOf({ ...settling, delivery, email }) },
-      now,
-    )
+    countReceiver(tx, { email, delivery, verdict, age: ageOf({ ...settling, delivery, email }) }, now)
   }
   tx.afterCommit(() => counters.mails.add({ outcome: 'delivered' }, group.length))
   return true

@@ -11,7 +11,7 @@ import { EXTENSION } from '../jsonapi/fields.ts'
 import type { Filter } from '../jsonapi/resource.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
-import { toProvider } from '../reputation/waiting-receivers.ts'
+import { toReceiver } from '../reputation/waiting-receivers.ts'
 
 export interface SearchCondition {
   sql: string
@@ -84,8 +84,12 @@ const TERMS: Record<string, (value: string, reader: Reader, userKey: number) => 
     parameters: [value.toLowerCase(), value],
   }),
   receiver: (value, reader, userKey) => {
-    const provider = toProvider(reader, userKey, value)
-    return provider ? { by: 'reading', ...provider } : toDomain(value.replace(/^@/, ''))
+    const domain = toDomain(value.replace(/^@/, ''))
+    const receiver = toReceiver(reader, userKey, value.replace(/^@/, ''))
+    if (!receiver) return domain
+    // What was never tried, or went elsewhere before, is found by its recipient.
+    const { parameters, sql } = receiver
+    return { by: 'reading', sql: `${sql} or ${domain.sql}`, parameters: [...parameters, ...domain.parameters] }
   },
   campaign: (value) =>
     /^(?:yes|no)$/i.test(value)
@@ -158,7 +162,7 @@ export async function searched(reader: Reader, userKey: number, text: string): P
 export const search: Filter = {
   column: 'subject',
   sql: (value, reader, userKey) => searched(reader, userKey, value),
-  about: `Only those that fit: to:, from:, subject:, status:, domain: (the sender’s), receiver: (the domain of the recipient, or a provider as the statistics name it), campaign: (a name, an id, yes or no), agent:, before:, after: and free words, which begin a recipient’s address or stand in the subject. ${EXTENSION}`,
+  about: `Only those that fit: to:, from:, subject:, status:, domain: (the sender’s), receiver: (the domain of the recipient, or a receiver as the statistics name it), campaign: (a name, an id, yes or no), agent:, before:, after: and free words, which begin a recipient’s address or stand in the subject. ${EXTENSION}`,
 }
 
 /** An account's mails, read from the table in the order of its rows, or from the index of subjects. */

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { DAY, HOUR, iso } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { field, type Call } from '../jsonapi/resource.ts'
-import { outcomesByHour, type HourOfOutcomes } from './receivers.ts'
+import { outcomesByHour } from './receivers.ts'
 import { accountFigures } from './tally.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
 import { count, EXTENSION } from '../jsonapi/fields.ts'
@@ -34,22 +34,19 @@ export const share = (part: number, whole: number): number => (whole === 0 ? 0 :
 export const rate = (about: string) => field(z.number(), { about })
 export const point = z.object({ at: z.iso.datetime(), delivered: z.int(), deferred: z.int(), refused: z.int() })
 
-/** Figures by hour, or by day (UTC) for a long period. Hours without mail are included. */
-export function series(
-  hours: readonly HourOfOutcomes[],
-  { period, since }: { period: PeriodName; since: number },
-  now: number,
-): z.output<typeof point>[] {
+/** Sums by hour, or by day (UTC) for a long period. Hours without mail are included. */
+export function series<Sums extends Record<string, number>>(
+  hours: readonly (Sums & { hour: number })[],
+  empty: Sums,
+  { now, period, since }: { period: PeriodName; since: number; now: number },
+): (Sums & { at: string })[] {
   const step = period === '24h' ? HOUR : DAY
-  const sums = new Map<number, z.output<typeof point>>()
-  for (let at = Math.floor(since / step) * step; at <= now; at += step)
-    sums.set(at, { at: iso(at), delivered: 0, deferred: 0, refused: 0 })
-  for (const { deferred, delivered, hour, refused } of hours) {
-    const sum = sums.get(Math.floor((hour * HOUR) / step) * step)
-    if (!sum) continue
-    sum.delivered += delivered
-    sum.deferred += deferred
-    sum.refused += refused
+  const sums = new Map<number, Sums & { at: string }>()
+  for (let at = Math.floor(since / step) * step; at <= now; at += step) sums.set(at, { ...empty, at: iso(at) })
+  const names = Object.keys(empty)
+  for (const each of hours) {
+    const sum: Record<string, unknown> | undefined = sums.get(Math.floor((each.hour * HOUR) / step) * step)
+    if (sum) for (const name of names) sum[name] = Number(sum[name]) + Number(each[name])
   }
   return [...sums.values()]
 }
@@ -94,7 +91,11 @@ export const statistics = define('statistics', {
             complained: complaints,
             bounce_rate: share(bounces, deliveries + bounces),
             complaint_rate: share(complaints, deliveries),
-            series: series(outcomesByHour(parts.store, caller.userKey, asked.since), asked, now),
+            series: series(
+              outcomesByHour(parts.store, caller.userKey, asked.since),
+              { delivered: 0, deferred: 0, refused: 0 },
+              { ...asked, now },
+            ),
           },
         ]
       },

@@ -17,12 +17,16 @@ import {
   type Cell,
   type Html,
 } from '../webui/widgets.ts'
+import { troubles } from '../webui/troubles.ts'
 import { number, objects, text, texts, type Visit } from '../webui/visit.ts'
+import { duration } from './alarm-words.ts'
+import { receiverAlarms } from './api-alarms.ts'
 import { receivers } from './api-receivers.ts'
-import { SLOWEST, TYPICAL, type ReceiverFound } from './page-times.ts'
+import { SLOWEST, TYPICAL, verdictOf, type ReceiverFound } from './page-times.ts'
 
 /** What a verdict says to its reader. */
 const SAYS: Readonly<Record<string, string>> = {
+  alarm: 'It suddenly takes less of your mail than in the week before, or takes it later.',
   good: 'It takes your mail, and soon.',
   slow: 'It takes your mail late: many attempts are answered with “later”, or mail takes over an hour.',
   refusing: 'It refuses a tenth of your mail or more.',
@@ -35,6 +39,13 @@ const MAX_DOMAINS = 50
 const mailOf = (receiver: ReceiverFound, status: string): string =>
   `/mail?q=${encodeURIComponent(`receiver:"${text(receiver, 'name').replaceAll('"', '')}"${status}`)}`
 
+function complaintNote(receiver: ReceiverFound): Html {
+  const [delivered, unmatched] = [number(receiver, 'delivered'), number(receiver, 'unmatched_complaints')]
+  return html`<span
+    >${delivered === 0 ? '' : `${percent(number(receiver, 'complained') / delivered)} of what it took`}${unmatched === 0 ? '' : `; ${count(unmatched)} more name no mail`}</span
+  >`
+}
+
 function tiles(receiver: ReceiverFound): Html {
   const volume = number(receiver, 'volume')
   const of = (name: 'delivered' | 'refused'): Cell => (volume === 0 ? '–' : percent(number(receiver, name) / volume))
@@ -46,6 +57,7 @@ function tiles(receiver: ReceiverFound): Html {
     })}
     ${tile('Retried', percent(number(receiver, 'deferred_share')), { note: html`<span>${counted(number(receiver, 'deferred'), 'attempt')} answered with “later”</span>` })}
     ${tile('Bounced at once', of('refused'), { note: html`<span>${count(number(receiver, 'refused'))} refused, or given up</span>` })}
+    ${tile('Complaints', count(number(receiver, 'complained')), { note: complaintNote(receiver) })}
     ${tile('Typical', TYPICAL[text(receiver, 'median')] ?? '–', {
       note: html`<span>Slowest 5%: ${SLOWEST[text(receiver, 'slowest')] ?? '–'}</span>`,
     })}
@@ -70,16 +82,39 @@ function chart(visit: Visit, receiver: ReceiverFound, period: string): Html {
       <summary>The figures as a table</summary>
       ${table(
         'Figures over time',
-        ['From (UTC)', ...figures('Delivered', 'Retried', 'Bounced')],
-        all.map(({ at, deferred, delivered, refused }) => [
+        ['From (UTC)', ...figures('Delivered', 'Retried', 'Bounced', 'Complaints', 'Half within')],
+        all.map(({ at, complained, deferred, delivered, median_seconds, refused }) => [
           at.slice(0, 16).replace('T', ' '),
           count(delivered),
           count(deferred),
           count(refused),
+          count(complained),
+          median_seconds === null ? '–' : duration(median_seconds),
         ]),
         '',
       )}
     </details>`
+}
+
+/** The alarms that are open for it: what is unusual, since when, its commonest words and what they mean. */
+async function alarmsOf(visit: Visit, receiver: ReceiverFound): Promise<Html | ''> {
+  if (text(receiver, 'alarm') === '') return ''
+  const name = encodeURIComponent(text(receiver, 'name'))
+  const { many } = await visit.get(
+    receiverAlarms,
+    `/statistics/alarms?filter%5Bstate%5D=open&filter%5Breceiver%5D=${name}&page%5Bsize%5D=10`,
+  )
+  return troubles(
+    many.map((alarm) => ({
+      weight: 'bad',
+      what: html`${text(alarm, 'says')}
+        <span class="soft">Since ${time(alarm.attributes.opened_at)}.</span>
+        ${text(alarm, 'meaning') === '' ? '' : html`<br />${text(alarm, 'meaning')}`}
+        ${text(alarm, 'words') === '' ? '' : html`<br /><code>${text(alarm, 'words')}</code>`}`,
+      to: `/why/${name}`,
+      action: 'Why?',
+    })),
+  )
 }
 
 const said = (receiver: ReceiverFound): Html =>
@@ -153,8 +188,9 @@ export const receiverPlace: Place = {
         <a class="button plain" href="/why/${encodeURIComponent(text(one, 'name'))}">Why?</a>`,
       body: live(
         visit,
-        html`<p>${badge(text(one, 'verdict'))} ${SAYS[text(one, 'verdict')]}</p>
-          ${tiles(one)} ${chart(visit, one, period)} ${said(one)} ${await pace(visit, one)}`,
+        html`<p>${badge(verdictOf(one))} ${SAYS[verdictOf(one)]}</p>
+          ${await alarmsOf(visit, one)} ${tiles(one)} ${chart(visit, one, period)} ${said(one)}
+          ${await pace(visit, one)}`,
       ),
     })
   },

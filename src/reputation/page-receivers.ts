@@ -9,7 +9,7 @@ import { flag, number, objects, text } from '../webui/visit.ts'
 import { periodOf, periods } from '../webui/period.ts'
 import { receivers } from './api-receivers.ts'
 import { receiverPlace } from './page-receiver.ts'
-import { SLOWEST, TYPICAL, type ReceiverFound } from './page-times.ts'
+import { SLOWEST, TYPICAL, verdictOf, type ReceiverFound } from './page-times.ts'
 
 /** Rows that are shown, at least; small domains beyond are folded. */
 const SHOWN = 10
@@ -40,7 +40,7 @@ const rowOf = (receiver: ReceiverFound, period: string) => {
   const name = text(receiver, 'name')
   return [
     html`<a href="/receivers/${encodeURIComponent(name)}?period=${period}">${name}</a>${topReason(receiver)}`,
-    badge(text(receiver, 'verdict')),
+    badge(verdictOf(receiver)),
     count(volume),
     volume === 0 ? '–' : percent(number(receiver, 'delivered') / volume),
     waiting === 0 ? '–' : count(waiting),

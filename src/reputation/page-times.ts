@@ -1,6 +1,6 @@
-// What both pages of receivers need: the resource as they read it, and how long mail takes, in words. The API knows the
-// times by their ranges.
-import type { Thing } from '../webui/visit.ts'
+// What both pages of receivers need: the resource as they read it, its verdict, and how long mail takes, in words. The
+// API knows the times by their ranges.
+import { text, type Thing } from '../webui/visit.ts'
 import type { receivers } from './api-receivers.ts'
 
 export type ReceiverFound = Thing<typeof receivers>
@@ -22,3 +22,7 @@ export const SLOWEST: Readonly<Record<string, string>> = {
   '1h': '> 10 min',
   longer: '> 1 h',
 }
+
+/** The verdict that is shown: an open alarm goes before that of the period. */
+export const verdictOf = (receiver: ReceiverFound): string =>
+  text(receiver, 'alarm') === '' ? text(receiver, 'verdict') : 'alarm'

@@ -1,9 +1,10 @@
-// Mail that waits, by receiver, and which receiving domains a provider has. A domain is known to be a
-// provider's once an exchanger answered for its mail; before, it is a receiver by itself, as in receivers.ts.
+// Mail that waits, by receiver, and which receiving domains a receiver has. Whose a domain is, is known once an
+// exchanger answered for its mail; before, the domain is a receiver by itself, as in receivers.ts.
 import { domainOf } from '../message/lane-names.ts'
-import { providerNamed, providerOf } from '../smtp/shaping.ts'
+import { providerNamed } from '../smtp/shaping.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
+import { receiverOf } from './receivers.ts'
 
 /** Waiting mails that are looked at, the newest; this takes 10 to 60 ms. */
 const LOOKED_AT = 10_000
@@ -33,11 +34,15 @@ export function waitingReceivers(reader: Reader, userKey: number): Map<string, W
     ),
   )
   // Mail that no exchanger has answered for goes where the other mail of its domain goes.
-  const providers = new Map(rows.flatMap(({ host, lane }) => entryOf(domainOf(lane), providerOf(host))))
+  const known = new Map(
+    rows.flatMap(({ host, lane }) =>
+      host === null ? [] : [[domainOf(lane), receiverOf(host, domainOf(lane))] as const],
+    ),
+  )
   const found = new Map<string, WaitingReceiver>()
   for (const { lane, times } of rows) {
     const domain = domainOf(lane)
-    const receiver = providers.get(domain) ?? domain
+    const receiver = known.get(domain) ?? receiverOf(null, domain)
     const sum = found.get(receiver) ?? { waiting: 0, domains: [] }
     sum.waiting += times
     if (!sum.domains.includes(domain)) sum.domains.push(domain)
@@ -45,9 +50,6 @@ export function waitingReceivers(reader: Reader, userKey: number): Map<string, W
   }
   return found
 }
-
-const entryOf = (domain: string, provider: string | undefined): [string, string][] =>
-  provider === undefined ? [] : [[domain, provider]]
 
 /** Mails that are looked at for the receiving domains of late. */
 const LATE = 1000
@@ -65,23 +67,31 @@ export function lateDomains(
       [userKey, since],
     ),
   )
-  const those = rows.filter(({ host, lane }) => (providerOf(host) ?? domainOf(lane)) === receiver)
+  const those = rows.filter(({ host, lane }) => receiverOf(host, domainOf(lane)) === receiver)
   return [...new Set(those.map(({ lane }) => domainOf(lane)))]
 }
 
-/** A condition on `outbound_emails` for the mail to a provider, by its name; undefined when there is no such one. */
-export function toProvider(
+/** A condition on `outbound_emails` for the mail to a receiver, by its name; undefined when there is no such one. */
+export function toReceiver(
   reader: Reader,
   userKey: number,
   name: string,
 ): { sql: string; parameters: string[] } | undefined {
-  const provider = providerNamed(name)
-  if (!provider) return undefined
-  const { domains } = waitingReceivers(reader, userKey).get(provider.name) ?? { domains: [] }
-  const hosts = provider.hosts.map(() => `v.remote_mta = ? or v.remote_mta like ?`).join(' or ')
+  const receiver = providerNamed(name) ?? receiverNamed(reader, userKey, name.toLowerCase())
+  if (!receiver) return undefined
+  const { domains } = waitingReceivers(reader, userKey).get(receiver.name) ?? { domains: [] }
+  const hosts = receiver.hosts.map(() => `v.remote_mta = ? or v.remote_mta like ?`).join(' or ')
   return {
     sql: `exists (select 1 from deliveries v where v.email_key = outbound_emails.key
       and (${hosts} or ltrim(v.lane, '~') in (select value from json_each(?))))`,
-    parameters: [...provider.hosts.flatMap((host) => [host, `%.${host}`]), JSON.stringify(domains)],
+    parameters: [...receiver.hosts.flatMap((host) => [host, `%.${host}`]), JSON.stringify(domains)],
   }
+}
+
+/** A registrable domain that is a receiver of the account's mail. */
+function receiverNamed(reader: Reader, userKey: number, name: string): { name: string; hosts: string[] } | undefined {
+  const there = reader.first(
+    raw('select 1 as there from receiver_domains where user_key = ? and receiver = ? limit 1', [userKey, name]),
+  )
+  return there === undefined ? undefined : { name, hosts: [name] }
 }

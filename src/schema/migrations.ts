@@ -23,6 +23,7 @@ import { oauthAllowed } from './migrations/0009-oauth-allowed.ts'
 import { oauthDocuments } from './migrations/0016-oauth-documents.ts'
 import { toldOfMail } from './migrations/0017-told-of-mail.ts'
 import { octetsOnce } from './migrations/0022-octets-once.ts'
+import { receiverAlarms } from './migrations/0033-receiver-alarms.ts'
 import { recoveryCodes } from './migrations/0023-recovery-codes.ts'
 import { invitations } from './migrations/0026-invitations.ts'
 import { promises } from './migrations/0006-promises.ts'
@@ -68,4 +69,5 @@ export const migrations: readonly string[] = [
   security,
   reports,
   watches,
+  receiverAlarms,
 ]

@@ -126,7 +126,7 @@ async function start(
   undo: (() => unknown)[],
 ): Promise<Appliance> {
   const { acme, deps, inbound, log, loops } = parts
-  const { dispatcher, engine, notices, polling, privacy, reputation, runner, watcher } = loops
+  const { alarms, dispatcher, engine, notices, polling, privacy, reputation, runner, snds, watcher } = loops
   // The date is looked at before anything is sent, ended or deleted by it. The engine recovers before the rest: mail
   // that was being sent when a backup was made is then no longer marked so, and can be erased.
   await parts.time.begin()
@@ -145,7 +145,8 @@ async function start(
   remainOwner()
   undo.push(() => doors.stop(0))
   notePorts(deps, doors)
-  for (const part of [engine, polling, dispatcher, runner, reputation, privacy, notices, watcher]) await begin(part)
+  for (const part of [engine, polling, dispatcher, runner, reputation, alarms, snds, privacy, notices, watcher])
+    await begin(part)
   if (acme) await begin({ start: () => acme.loop.start(), stop: (patience) => acme.stop(patience) })
   await follow(parts)
   await beginSources(deps)
@@ -235,7 +236,7 @@ async function follow({ config, deps, log }: ServerParts): Promise<void> {
 /** Ends everything within PATIENCE, and closes the store last. */
 async function stop(parts: ServerParts, doors: Doors, pages: Console, release: () => void): Promise<void> {
   const { acme, loops, poster, store, workers } = parts
-  const { dispatcher, engine, notices, polling, privacy, reputation, runner, watcher } = loops
+  const { alarms, dispatcher, engine, notices, polling, privacy, reputation, runner, snds, watcher } = loops
   pages.close()
   await Promise.all([
     doors.stop(PATIENCE),
@@ -243,6 +244,8 @@ async function stop(parts: ServerParts, doors: Doors, pages: Console, release: (
     polling.stop(),
     runner.stop(),
     reputation.stop(),
+    alarms.stop(),
+    snds.stop(),
     privacy.stop(),
     watcher.stop(),
     engine.stop(PATIENCE),

@@ -27,7 +27,9 @@ import { checkDue } from '../domains/check.ts'
 import { fetchingOf } from '../net/fetch.ts'
 import { ownsFile } from '../mail/body.ts'
 import { CAMPAIGN_MAIL } from '../delivery/results/settle.ts'
+import { ReceiverAlarms } from '../reputation/alarms.ts'
 import { Reputation } from '../reputation/agents.ts'
+import { SndsFetcher } from '../reputation/snds.ts'
 import { BAD_NEWS } from '../reputation/tally.ts'
 import { CampaignRunner } from '../campaigns/run.ts'
 import { isHosted } from '../inbound/recipients.ts'
@@ -106,6 +108,8 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     dispatcher: new Dispatcher({ ...shared, poster, noticed: ring.noticed }),
     runner: new CampaignRunner({ ...shared, ahead, ringLane: (lane) => engine.ring(lane) }),
     reputation: new Reputation({ ...shared, ringQueue: () => engine.ring() }),
+    alarms: new ReceiverAlarms({ ...shared, noticed: ring.noticed }),
+    snds: new SndsFetcher({ ...shared, fetching }),
     privacy: new Privacy({ ...shared, noticed: ring.noticed }),
     notices,
     watcher: new Watcher({ ...shared, noticed: ring.noticed }),

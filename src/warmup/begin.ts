@@ -7,7 +7,8 @@ import { shapingRules } from '../smtp/shaping-file.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import { ladderOf, roomForBulk, stepAbove, TOTAL } from './ladder.ts'
-import { addPair, dayOf, findPair, receiverOf } from './pairs.ts'
+import { receiverOf } from '../reputation/receivers.ts'
+import { addPair, dayOf, findPair } from './pairs.ts'
 
 /** The source that stands for the address which the system chooses, where the configuration names none. */
 export const SYSTEM_SOURCE = 'default'

@@ -3,8 +3,6 @@
 import { createHash } from 'node:crypto'
 import { DAY, HOUR } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
-import { organisationalDomain } from '../message/address.ts'
-import { providerOf } from '../smtp/shaping.ts'
 import { shapingRules } from '../smtp/shaping-file.ts'
 import type { RowOf } from '../schema/tables.ts'
 import type { Reader, Tx } from '../store/database.ts'
@@ -30,10 +28,6 @@ export function opensAt({ receiver, source }: Pair, now: number): number {
   const [high = 0, low = 0] = createHash('sha256').update(`${source} ${receiver}`).digest()
   return (dayOf(now) + 1) * DAY + Math.floor((((high << 8) | low) / 65536) * HOUR)
 }
-
-/** The receiver of mail that goes to this exchanger (null: none is known): its provider, else its registered domain. */
-export const receiverOf = (host: string | null, domain: string): string =>
-  providerOf(host) ?? organisationalDomain(host ?? domain) ?? organisationalDomain(domain) ?? domain
 
 const FIGURES = ['tried', 'bulk', 'deferred', 'refused', 'complained', 'bounced', 'blocked'] as const
 

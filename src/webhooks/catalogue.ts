@@ -3,6 +3,7 @@
 import { isOneOf } from '../base/one-of.ts'
 import { z } from 'zod'
 import { EVENT_TYPES, type EventType } from '../states/events.ts'
+import { RECEIVER_ALARM_KINDS } from '../states/receiver-alarm.ts'
 import { valuesOf } from '../schema/tables.ts'
 
 const words = (about: string) => z.string().describe(about)
@@ -58,6 +59,17 @@ const figures = {
   complaints: number('Complaints in the period.'),
 }
 const warned = z.strictObject({ ...domain, ...figures })
+const ofReceiver = z.strictObject({
+  ...domain,
+  receiver: words('The receiver: a provider, or a domain.'),
+  kind: z.enum(RECEIVER_ALARM_KINDS).describe('What is unusual.'),
+  now: z
+    .number()
+    .describe('The share of the recipients tried in the last 24 hours, 0 to 1; of `slow` the median in seconds.'),
+  before: z.number().nullable().describe('The same in the week before; null: there was too little mail.'),
+  volume: number('The recipients tried in the last 24 hours.'),
+  words: words('The receiver’s commonest words.').nullable(),
+})
 const plan = words('The plan of the account.')
 const usage = z.strictObject({
   plan,
@@ -208,6 +220,16 @@ export const CATALOGUE: Record<EventType, EventDescription> = {
   'domain.suspended': of('The removal of a sending domain failed; it is suspended.', 'domain', z.looseObject(domain)),
   'domain.reputation_warning': of('Bounces or complaints of a domain passed the limit.', 'domain', warned),
   'domain.reputation_recovered': of('Bounces and complaints of a domain are back below the limit.', 'domain', warned),
+  'domain.receiver_warning': of(
+    'A receiver suddenly takes less of your mail, or takes it later. An extension of the interface.',
+    'domain',
+    ofReceiver,
+  ),
+  'domain.receiver_recovered': of(
+    'A receiver takes your mail as usual again. An extension of the interface.',
+    'domain',
+    ofReceiver,
+  ),
   'usage.limit_approaching': of('80 % of the plan’s volume is used.', 'user', usage),
   'usage.limit_reached': of('The plan’s volume is used up.', 'user', usage),
   'subscription.past_due': of('The subscription is past due.', 'user', subscription),

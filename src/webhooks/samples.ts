@@ -30,6 +30,7 @@ const campaign = {
   domain_id: '019bc186-1f3a-7c11-8d20-5a0b7c9d1e2f',
   recipients: 1200,
 }
+const receiver = { receiver: 'Google', kind: 'deferred', volume: 1200, words: '421 4.7.28 Unusual rate of mail' }
 const usage = { plan: 'growth', included_volume: 100_000, month: '2026-01' }
 const good = { deliveries: 990, bounces: 10, complaints: 0 }
 const bad = { deliveries: 880, bounces: 120, complaints: 3 }
@@ -82,6 +83,8 @@ export const SAMPLES: Record<EventType, Record<string, unknown>> = {
     failures: 12,
     results: { 'certificate-expired': 12 },
   },
+  'domain.receiver_warning': { ...domain('active', null), ...receiver, now: 0.18, before: 0.01 },
+  'domain.receiver_recovered': { ...domain('active', null), ...receiver, now: 0.02, before: 0.01 },
   'usage.limit_approaching': { ...usage, used: 80_000 },
   'usage.limit_reached': { ...usage, used: 100_000 },
   'subscription.past_due': { plan: 'growth', state: 'past_due', previous_state: 'active' },

@@ -101,6 +101,7 @@ const BAD = new Set([
   'went back',
   'listed',
   'wrong',
+  'alarm',
 ])
 const WAITS = new Set([
   'queued',

@@ -2,7 +2,7 @@
 import { forLog } from '../base/clean-text.ts'
 import { DAY, iso } from '../base/clock.ts'
 import { domainDays, domainFigures } from '../reputation/tally.ts'
-import { outcomesOf, receiverFigures } from '../reputation/receivers.ts'
+import { outcomesOf, sumOf } from '../reputation/receivers.ts'
 import { judged } from '../reputation/api-receivers.ts'
 import type { RowOf } from '../schema/tables.ts'
 import { reasonOf } from '../smtp/reply-reason.ts'
@@ -95,28 +95,8 @@ function refusalRows(reader: Reader, { accounts, kind, now, receivers, since }: 
 function receiverRows(reader: Reader, { accounts, now, receivers }: WhySubject): WhyRow[] {
   const since = Math.floor((now - 7 * DAY) / DAY) * DAY
   return receivers.flatMap((only) => {
-    const sum = {
-      receiver: only,
-      delivered: 0,
-      deferred: 0,
-      refused: 0,
-      within_5s: 0,
-      within_1m: 0,
-      within_10m: 0,
-      within_1h: 0,
-    }
-    for (const userKey of accounts)
-      for (const figures of receiverFigures(reader, { userKey, since, only }, 1))
-        for (const name of [
-          'delivered',
-          'deferred',
-          'refused',
-          'within_5s',
-          'within_1m',
-          'within_10m',
-          'within_1h',
-        ] as const)
-          sum[name] += figures[name]
+    const hours = accounts.flatMap((userKey) => outcomesOf(reader, { receivers: [only], since, userKey }).get(only) ?? [])
+    const sum = sumOf(hours)
     const { verdict } = judged(sum)
     if (verdict !== 'slow' && verdict !== 'refusing') return []
     const text = `${only} since ${dayOf(since)}: ${count(sum.delivered)} delivered, ${count(sum.deferred)} put off, ${count(sum.refused)} refused`

@@ -5,9 +5,10 @@ import { refuse } from '../base/errors.ts'
 import { attemptsOf, type Attempt } from '../delivery/results/attempt-log.ts'
 import { toAscii } from '../message/address.ts'
 import { bulkLane, domainOf } from '../message/lane-names.ts'
+import { receiverOf as receiverBy } from '../reputation/receivers.ts'
 import { waitingReceivers } from '../reputation/waiting-receivers.ts'
 import type { RowOf } from '../schema/tables.ts'
-import { providerNamed, providerOf } from '../smtp/shaping.ts'
+import { providerNamed } from '../smtp/shaping.ts'
 import type { Reader } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 
@@ -60,7 +61,7 @@ export interface WhyQuestion {
 }
 
 export const receiverOf = ({ lane, remote_mta }: Pick<RowOf<'deliveries'>, 'lane' | 'remote_mta'>): string =>
-  providerOf(remote_mta) ?? domainOf(lane)
+  receiverBy(remote_mta, domainOf(lane))
 
 const COLUMNS =
   'key, id, user_key, domain_key, campaign_key, contact_key, agent_id, status, created_at' as const satisfies string

@@ -152,6 +152,7 @@ const ADDED = {
   'warmup.bulk_over': 'wait',
   'warmup.route': '',
   'warmup.private': false,
+  'evidence.snds_url_file': '',
 }
 const contract = new Map([...leaves(parse(CONTRACT)), ...Object.entries(ADDED)])
 
@@ -297,6 +298,7 @@ describe('environment', () => {
     'smtp.tls_key': ['/etc/key.pem', '/etc/key.pem'],
     'inbound.max_message_bytes': ['1MB', 1024 ** 2],
     'inbound.clamav': ['127.0.0.1:3310', '127.0.0.1:3310'],
+    'evidence.snds_url_file': ['/etc/snds', '/etc/snds'],
     'images.max_bytes': ['2MB', 2 * 1024 ** 2],
     'images.account_bytes': ['0', 0],
     'dns.servers': ['127.0.0.1:5353', [{ host: '127.0.0.1', port: 5353 }]],

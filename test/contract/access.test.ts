@@ -403,6 +403,7 @@ const SCOPE_OF: Record<string, Scope> = {
   // Extensions (D76, D78, D81, D143).
   'GET /outbound-emails/{}/attempts': 'emails:read',
   'GET /statistics': 'emails:read',
+  'GET /statistics/alarms': 'emails:read',
   'GET /statistics/receivers': 'emails:read',
   'GET /statistics/receivers/{}': 'emails:read',
   'GET /explanations': 'emails:read',

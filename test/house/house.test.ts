@@ -267,7 +267,7 @@ describe('packages', () => {
     kysely: ['schema', 'store'],
     mailauth: ['inbound', 'server'],
     mailparser: ['message', 'server'],
-    'smol-toml': ['base', 'smtp', 'watch'],
+    'smol-toml': ['base', 'reputation', 'smtp', 'watch'],
     yazl: ['archive', 'privacy'],
   }
 
@@ -460,6 +460,7 @@ describe('time and network', () => {
     'domains/advised.ts node:net': 'arithmetic of addresses',
     'watch/reverse.ts node:net': 'arithmetic of addresses',
     'watch/subjects.ts node:net': 'arithmetic of addresses',
+    'reputation/evidence-csv.ts node:net': 'arithmetic of addresses',
     'acme/certificates.ts node:tls': 'what HTTPS shows to whom',
     'server/sandbox/dns.ts node:dgram': 'the DNS of the sandbox',
     'server/sandbox/receiver.ts node:https': 'the webhook receiver of the sandbox',

@@ -64,6 +64,7 @@ const REASONS: Record<string, readonly string[]> = {
     'commands/server-names.ts',
     'smtp/security.ts',
     'smtp/shaping-file.ts',
+    'reputation/alarm-rules.ts',
     'privacy/ledger.ts',
     'store/copy.ts',
     'reports/tls-figures.ts',

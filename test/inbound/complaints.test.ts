@@ -262,6 +262,29 @@ describe('a proven complaint is matched by a token, whatever its form', () => {
       )
     })
 
+  test('complaints are counted by receiver, those that name no mail too (DV76)', async () => {
+    const counts = () =>
+      postrider.appliance.deps.store.one(
+        raw<{ complained: number; unmatched: number }>(
+          `select sum(complained) as complained, sum(unmatched_complaints) as unmatched from receiver_tallies
+           where receiver = 'there.test'`,
+        ),
+      )
+    const before = counts()
+    const to = someone()
+    const gone = await send({ to })
+    const [write] = Object.values(FORMS)
+    await comeHome({ from: PROVEN, to: 'abuse@here.test', message: write!(gone, to) })
+    assert.equal(await complained(gone, to), true)
+    assert.deepEqual({ ...counts() }, { complained: before.complained + 1, unmatched: before.unmatched })
+    const unknown = write!(gone, to).replace(/(u-)?[a-z2-7]{26}(?=@)/g, '$1abcdefghijklmnopqrstuvwxyz')
+    await comeHome({ from: PROVEN, to: 'abuse@here.test', message: unknown })
+    // The same again changes nothing; without a proof none counts.
+    await comeHome({ from: PROVEN, to: 'abuse@here.test', message: write!(gone, to) })
+    await comeHome({ from: 'a@there.test', to: 'abuse@here.test', message: unknown.replace('copy', 'Copy') })
+    assert.deepEqual({ ...counts() }, { complained: before.complained + 1, unmatched: before.unmatched + 1 })
+  })
+
   test('an ordinary mail that quotes ours is none', async () => {
     const to = someone()
     const gone = await send({ to })

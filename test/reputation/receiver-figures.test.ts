@@ -1,8 +1,12 @@
 // Figures by receiver: days that are over are kept whole, and every period says the same before and after.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import Database from 'better-sqlite3'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { settleReceivers } from '../../src/reputation/receivers.ts'
+import { receiverAlarms } from '../../src/schema/migrations/0033-receiver-alarms.ts'
+import { migrations } from '../../src/schema/migrations.ts'
+import { defineDigest } from '../../src/store/digests.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
@@ -17,7 +21,11 @@ setUp(async () => {
     for (let hour = Math.floor((now - 40 * DAY) / HOUR); hour <= now / HOUR; hour += 5)
       for (const receiver of ['there.test', 'other.test'])
         tx.run(
-          raw('insert into receiver_tallies values (?, ?, ?, ?, 1, 2, 3, 0, 0, 0)', [user, receiver, hour, hour % 7]),
+          raw(
+            `insert into receiver_tallies (user_key, receiver, hour, delivered, deferred, refused, within_5s, within_1m,
+               within_10m, within_1h, complained) values (?, ?, ?, ?, 1, 2, 3, 0, 0, 0, 1)`,
+            [user, receiver, hour, hour % 7],
+          ),
         )
     for (let day = Math.floor(now / DAY) - 40; day <= now / DAY; day++)
       tx.run(raw('insert into refusals values (?, ?, ?, ?, ?)', [user, 'there.test', day, `words ${day % 3}`, day % 5]))
@@ -52,4 +60,37 @@ test('words that no period looks at any more are forgotten', async () => {
   await settleReceivers(store, postrider.clock.now())
   const { n } = store.first(raw<{ n: number }>('select count(*) as n from refusals'))!
   assert.equal(n, 33, 'thirty-two days and today')
+})
+
+test('figures of before the upgrade stay under the names that they had, and no alarm is made of them (DV80)', () => {
+  const database = new Database(':memory:')
+  defineDigest(database)
+  const at = migrations.indexOf(receiverAlarms)
+  for (const sql of migrations.slice(0, at)) database.exec(sql)
+  database.exec(`pragma foreign_keys = off;
+    insert into receiver_tallies values (1, 'sub.there.test', 100, 5, 4, 3, 2, 1, 1, 0)`)
+  database.exec(receiverAlarms)
+  assert.deepEqual(database.prepare('select * from receiver_tallies').all(), [
+    {
+      user_key: 1,
+      receiver: 'sub.there.test',
+      hour: 100,
+      delivered: 5,
+      deferred: 4,
+      refused: 3,
+      within_5s: 2,
+      within_15s: 0,
+      within_1m: 1,
+      within_3m: 0,
+      within_10m: 1,
+      within_30m: 0,
+      within_1h: 0,
+      within_3h: 0,
+      tried: 0,
+      put_off: 0,
+      complained: 0,
+      unmatched_complaints: 0,
+    },
+  ])
+  database.close()
 })

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import { judged } from '../../src/reputation/api-receivers.ts'
+import { NO_FIGURES } from '../../src/reputation/receivers.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
@@ -12,6 +13,7 @@ import { ofFile, setUp } from '../kit/of-file.ts'
 import { givePassword } from '../kit/person.ts'
 import { until } from '../kit/until.ts'
 
+const COLUMNS = 'user_key, receiver, hour, delivered, deferred, refused, within_5s, within_1m, within_10m, within_1h'
 const PASSWORD = 'a long enough password'
 const OTHER = 'bob@other.test'
 const BUSY = '451 4.7.500 Server busy. Please try again later from [192.0.2.1]. (S77719)'
@@ -68,7 +70,12 @@ setUp(async () => {
   await postrider.appliance.deps.store.write((tx) => {
     for (const [receiver, at, ...figures] of rows)
       tx.run(
-        raw('insert into receiver_tallies values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)', [user.key, receiver, at, ...figures]),
+        raw(`insert into receiver_tallies (${COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, [
+          user.key,
+          receiver,
+          at,
+          ...figures,
+        ]),
       )
     for (const [receiver, words, times] of [
       ['Google', '421 4.7.28 Gmail has detected an unusual rate of mail', 2],
@@ -112,6 +119,33 @@ test('a receiver has shares, a verdict, times of a half and of all but one in tw
   assert.deepEqual(of['Google']!['series'], google['series'])
 })
 
+test('complaints and medians are shown in sums and series, by hour and by day (DV76)', async () => {
+  const { store } = postrider.appliance.deps
+  const hour = Math.floor(postrider.clock.now() / HOUR)
+  await store.write((tx) => {
+    const set = 'complained = 2, unmatched_complaints = 1'
+    tx.run(raw(`update receiver_tallies set ${set} where receiver = 'Google' and hour = ?`, [hour]))
+    tx.run(raw(`update receiver_tallies set complained = 1 where receiver = 'Google' and hour = ?`, [hour - 2]))
+  })
+  const google = await attributes('/statistics/receivers/Google?filter[period]=24h')
+  assert.deepEqual([google['complained'], google['unmatched_complaints'], google['alarm']], [3, 1, null])
+  assert.deepEqual(
+    google['series'].slice(-3).map((each: Attributes) => [each['complained'], each['median_seconds']]),
+    [
+      [1, 3],
+      [0, null],
+      [2, 3],
+    ],
+  )
+  const { series } = await attributes('/statistics/receivers/Google?filter[period]=7d')
+  assert.deepEqual([series.at(-1).complained, series.at(-1).median_seconds], [3, 3])
+  const slow = await attributes('/statistics/receivers/slow.test?filter[period]=24h')
+  // All ten within 3 to 10 minutes, the half of them by the middle.
+  assert.equal(slow['series'].at(-1).median_seconds, 390)
+  const { text } = await ann.open('/receivers/Google?period=24h')
+  assert.match(text, /Complaints<[^]*?>3<[^]*?3\.0% of what it took; 1 more name no mail/)
+})
+
 test('what they say has a meaning where it is known', async () => {
   const { refusals } = await attributes('/statistics/receivers/Google?filter[period]=24h')
   assert.deepEqual(
@@ -125,8 +159,7 @@ test('what they say has a meaning where it is known', async () => {
 
 test('the limits of the verdicts', () => {
   const of = (delivered: number, deferred: number, refused: number, within_5s = delivered) =>
-    judged({ receiver: 'x', delivered, deferred, refused, within_5s, within_1m: 0, within_10m: 0, within_1h: 0 })
-      .verdict
+    judged({ ...NO_FIGURES, delivered, deferred, refused, within_5s }).verdict
   assert.deepEqual(
     [of(0, 0, 0), of(0, 9, 0), of(9, 0, 0), of(10, 0, 0), of(0, 0, 10), of(0, 10, 0)],
     ['quiet', 'quiet', 'quiet', 'good', 'refusing', 'slow'],
@@ -195,7 +228,7 @@ test('another person sees the receiver without the pace of the server', async ()
   await store.write((tx) =>
     tx.run(
       raw(
-        `insert into receiver_tallies select (select key from users where email = ?), receiver, hour, delivered, deferred, refused,
+        `insert into receiver_tallies (${COLUMNS}) select (select key from users where email = ?), receiver, hour, delivered, deferred, refused,
            within_5s, within_1m, within_10m, within_1h from receiver_tallies where receiver = 'slow.test'`,
         [OTHER],
       ),

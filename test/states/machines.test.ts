@@ -11,6 +11,7 @@ import { DOMAIN_STATUSES, domainMachine } from '../../src/states/domain.ts'
 import { EVENT_TYPES, EXTENSION_EVENTS } from '../../src/states/events.ts'
 import { machine, type Machine } from '../../src/states/machine.ts'
 import { EMAIL_STATUSES, emailMachine } from '../../src/states/outbound-email.ts'
+import { RECEIVER_ALARM_STATUSES, receiverAlarmMachine } from '../../src/states/receiver-alarm.ts'
 import type { Store } from '../../src/store/database.ts'
 import { openStore } from '../../src/store/open.ts'
 import { WARMUP_STATES, warmupMachine } from '../../src/states/warmup.ts'
@@ -235,6 +236,13 @@ const CASES = [
     statuses: CAMPAIGN_STATUSES,
     moves: CAMPAIGN_MOVES,
   },
+  {
+    name: 'receiver alarm',
+    machine: receiverAlarmMachine,
+    drawn: read('open  calm  closed  auto  domain.receiver_recovered'),
+    statuses: RECEIVER_ALARM_STATUSES,
+    moves: ['calm'],
+  },
 ] as unknown as {
   name: string
   machine: Machine<string, string>
@@ -286,6 +294,12 @@ before(async () => {
       raw(
         `insert into agents (user_key, agent_id, status, status_at, next_slot_at, created_at, updated_at)
          values (1, 'a', 'probation', 1, 1, 1, 1)`,
+      ),
+    ).key
+    keys['receiver_alarms'] = tx.run(
+      raw(
+        `insert into receiver_alarms (id, user_key, receiver, kind, status, created_at, measured, threshold, volume, updated_at)
+         values ('r', 1, 'there.test', 'slow', 'open', 1, 1, 1, 1, 1)`,
       ),
     ).key
     tx.run(

@@ -12,6 +12,8 @@ import { logDelivered } from './attempt-log.ts'
 import { emailOf, emit, suppressAfterBounce, moveEmail, senderOf, type Delivery } from './settle.ts'
 import { normalised } from '../../suppressions/stops.ts'
 import { suppress } from '../../suppressions/suppressions.ts'
+import { countComplaint, receiverOf } from '../../reputation/receivers.ts'
+import { domainOf } from '../../message/lane-names.ts'
 import { takeBackDelivery, tally } from '../../reputation/tally.ts'
 
 /** The content of a report about one recipient. */
@@ -125,6 +127,7 @@ export function settleComplaint(
   const entry = { user_key, domain_key, address: delivery.address, source: 'arf' as const }
   if (!isMark(delivery.address)) suppress(tx, { ...entry, reason: 'complaint', scope: 'all' }, now)
   tally(tx, email, 'complaint', now)
+  countComplaint(tx, user_key, receiverOf(delivery.remote_mta, domainOf(delivery.lane)), now)
   const details = { feedback_type: feedbackType }
   if (delivery.role === 'to') moveEmail(tx, { email, delivery, now }, 'complained', details)
   else emit(tx, { email, delivery, now }, 'email.complained', details)

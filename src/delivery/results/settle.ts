@@ -120,7 +120,7 @@ function defer(tx: Tx, settling: Settling, reply: ReplyColumns & { next_attempt_
   // Not moved: a report has ended the delivery meanwhile.
   if (!moved) return
   logAttempt(tx, delivery, verdict, now)
-  countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict, age: ageOf(settling) }, now)
+  countReceiver(tx, { email, delivery, verdict, age: ageOf(settling) }, now)
   if (!delayed) return
   const { attempts } = delivery
   emit(tx, settling, 'email.delayed', { ...describe(verdict), next_attempt_at: reply.next_attempt_at, attempts })
@@ -131,8 +131,9 @@ function end(tx: Tx, settling: Settling, reply: ReplyColumns, kind: End): void {
   const { delivery, email, now, verdict } = settling
   const { delivery: on, email: onEmail } = MOVES[kind]
   if (!move(tx, deliveryMachine, delivery.key, on, reply)) return
-  const age = ageOf(settling)
-  countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict: { ...verdict, kind }, age }, now)
+  // What waited for this server until its end says nothing of its receiver.
+  const of = verdict.kind === 'waiting' ? verdict : { ...verdict, kind }
+  countReceiver(tx, { email, delivery, verdict: of, age: ageOf(settling) }, now)
   if (kind === 'bounced') tally(tx, email, 'bounce', now)
   const lost = kind === 'bounced' || kind === 'failed' ? kind : undefined
   const bounce = lost && classify({ ...verdict, sender: senderOf(tx, email, delivery) })
@@ -159,7 +160,7 @@ function settleDelivered(tx: Tx, settling: Settling, reply: ReplyColumns): void 
     if (primary) moveEmail(tx, settling, 'handed')
     return
   }
-  countReceiver(tx, { user_key: email.user_key, lane: delivery.lane, verdict, age: ageOf(settling) }, now)
+  countReceiver(tx, { email, delivery, verdict, age: ageOf(settling) }, now)
   tally(tx, email, 'delivery', now)
   const details = { ...describe(verdict), kind: 'delivered' }
   if (!primary) return emit(tx, settling, 'email.delivered', details)

@@ -1,0 +1,13 @@
+// An alarm of a receiver (DV77, DV78): it is opened with its row, and closes once. The next one is another row.
+//
+//   open --calm--> closed
+import { machine } from './machine.ts'
+
+export const RECEIVER_ALARM_STATUSES = ['open', 'closed'] as const
+export const RECEIVER_ALARM_KINDS = ['deferred', 'refused', 'complained', 'slow'] as const
+export type ReceiverAlarmKind = (typeof RECEIVER_ALARM_KINDS)[number]
+export type ReceiverAlarmStatus = (typeof RECEIVER_ALARM_STATUSES)[number]
+
+export const receiverAlarmMachine = machine<ReceiverAlarmStatus, 'calm'>('receiver_alarms', [
+  ['open', 'calm', 'closed', 'auto', 'domain.receiver_recovered'],
+])
