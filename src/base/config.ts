@@ -25,17 +25,33 @@ import { OperatorError } from './errors.ts'
 import { firstIssue, issueWords } from './issues.ts'
 import { LEVELS } from './log.ts'
 import { isObject } from './json.ts'
+import { repeatedSource } from './sources.ts'
 import { upTo } from './text.ts'
 
 const section = <T extends z.ZodRawShape>(shape: T) => z.strictObject(shape).prefault({} as never)
 
 const route = z.strictObject({
-  domains: z.array(z.string().min(1)).min(1),
+  name: z
+    .string()
+    .regex(/^[\w.-]{0,64}$/, 'must be letters, digits, dots and hyphens')
+    .default(''),
+  domains: z.array(z.string().min(1)).default([]),
   host: z.string().min(1),
   port: port().default(25),
   tls: z.enum(['none', 'optional', 'required', 'dane']).default('optional'),
   username: text().default(''),
   password_file: text().default(''),
+  spf: text().default(''),
+})
+
+const sourceAddress = () => z.union([z.ipv4(), z.ipv6()], 'must be an IP address')
+
+/** A local address that mail leaves from (sources.ts). */
+const source = z.strictObject({
+  address: sourceAddress(),
+  role: z.enum(['any', 'transactional', 'bulk']).default('any'),
+  hostname: hostName().default(''),
+  warmup: z.boolean().default(true),
 })
 
 const plan = z.strictObject({
@@ -116,7 +132,8 @@ export const schema = z.strictObject({
   }),
   delivery: section({
     port: port().default(25),
-    source: z.array(z.union([z.ipv4(), z.ipv6()], 'must be an IP address')).default([]),
+    source: z.array(sourceAddress()).default([]),
+    sources: z.array(source).default([]),
     retry: z.array(duration()).min(1).prefault(['5m', '15m', '30m', '1h', '2h', '4h', '6h']),
     lifetime: more(duration()).prefault('5d'),
     max_connections: z.int().min(1).max(10_000).default(200),
@@ -202,10 +219,30 @@ export function parseConfig(
   const result = schema.safeParse(input)
   if (!result.success) throw wrongValue(result.error, where)
   const config = result.data
+  checkRoutes(config, where)
+  const twice = repeatedSource(config.delivery)
+  if (twice)
+    throw new OperatorError(
+      `${where(twice.path)}: the source address ${twice.address} stands twice; remove one of the two.`,
+    )
   const names = known(config.data_dir)
   const { http } = input as ConfigInput
   if (http?.public_url === undefined && names.public_url !== undefined) config.http.public_url = names.public_url
   return { ...config, hostname: (config.hostname || names.hostname || hostname()).toLowerCase() }
+}
+
+/** Throws an OperatorError when a route can never be used. */
+function checkRoutes({ delivery: { routes } }: Config, where: (path: readonly PropertyKey[]) => string): void {
+  const idle = routes.findIndex(({ domains, name }) => domains.length === 0 && name === '')
+  if (idle >= 0)
+    throw new OperatorError(
+      `${where(['delivery', 'routes', idle, 'host'])}: a route needs "domains", or a "name" for "warmup.route".`,
+    )
+  const twice = routes.findIndex(({ name }, at) => name !== '' && routes.findIndex((other) => other.name === name) < at)
+  if (twice >= 0)
+    throw new OperatorError(
+      `${where(['delivery', 'routes', twice, 'name'])}: two routes have the name "${routes[twice]?.name}".`,
+    )
 }
 
 /** The first fault of a file as one sentence with its place. */
@@ -292,7 +329,7 @@ export function scalarPaths(): string[][] {
       ? []
       : isObject(value)
         ? Object.keys(value)
-            .filter((key) => key !== 'routes')
+            .filter((key) => key !== 'routes' && key !== 'sources')
             .map((key) => [head, key])
         : [[head]],
   )

@@ -1,7 +1,7 @@
 // The addresses that this server may connect to. Strangers choose mail exchangers, attachment URLs and webhook URLs.
 // None of these may lead to this machine or its private network, unless the operator lists the network in
 // `network.allow_private` (D28, D55).
-import { BlockList, isIP, isIPv6, type AddressInfo } from 'node:net'
+import { BlockList, isIP, isIPv6, SocketAddress, type AddressInfo } from 'node:net'
 
 /** IPv4 networks that are not public: the IANA special-purpose address registry, multicast and the reserved class E. */
 const SPECIAL_V4 = new BlockList()
@@ -58,7 +58,7 @@ function targetOf(address: string): string {
 }
 
 /** Whether an address literal is in the public network. */
-function isPublic(address: string): boolean {
+export function isPublic(address: string): boolean {
   const target = targetOf(address)
   if (!isIPv6(target)) return isIP(target) !== 0 && !SPECIAL_V4.check(target, 'ipv4')
   return GLOBAL_V6.check(target, 'ipv6') && !SPECIAL_V6.check(target, 'ipv6')
@@ -66,6 +66,12 @@ function isPublic(address: string): boolean {
 
 /** Whether a connection to an address literal is allowed; see `allowPublicAnd`. */
 export type AddressCheck = (address: string) => boolean
+
+export const familyOf = (address: string): 4 | 6 => (isIPv6(address) ? 6 : 4)
+
+/** An address in one form: an IPv6 address can be written in several. */
+export const canonical = (address: string): string =>
+  new SocketAddress({ address, family: isIPv6(address) ? 'ipv6' : 'ipv4' }).address
 
 /** True for an IP address literal. */
 export const isAddress = (text: string): boolean => isIP(text) !== 0

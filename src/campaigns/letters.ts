@@ -20,6 +20,7 @@ import { trackingBase } from '../delivery/wire/letter.ts'
 import { domainStop, stopsNow, type KnownStops, type DomainRecipient } from '../suppressions/stops.ts'
 import {
   firstOf,
+  type Claim,
   type MailTransaction,
   type MailSource,
   type MailPlan,
@@ -141,8 +142,8 @@ export class CampaignLetters implements MailSource {
     }
   }
 
-  claim(tx: Tx, lane: string, now: number, limit: number): MailTransaction[] {
-    const claimed = claimBulk(tx, this, this.#deps.keyring, { lane, now, limit })
+  claim(tx: Tx, claim: Claim): MailTransaction[] {
+    const claimed = claimBulk(tx, this, this.#deps.keyring, claim)
     const generation = tx.generation('contacts', 'changed')
     const contacts = readContacts(
       tx,

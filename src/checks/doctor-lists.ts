@@ -9,7 +9,7 @@ import type { Reader } from '../store/database.ts'
 import { listWatches, type WatchRow } from '../watch/watches.ts'
 import { explained } from '../watch/words.ts'
 import { bad, unasked, warn, well, type Finding } from './doctor-machine.ts'
-import { ownAddresses, ownSources, type World } from './doctor-network.ts'
+import { ownSources, type World } from './doctor-network.ts'
 
 const REMOVAL = 'Find out why at the page of the list, fix that, and ask for removal there.'
 
@@ -17,8 +17,9 @@ const REMOVAL = 'Find out why at the page of the list, fix that, and ask for rem
 export async function judgeBlocklists(world: World): Promise<Finding> {
   const check = 'blocklists'
   const { config, resolver } = world
-  const all = await ownAddresses(world)
-  if (all === undefined) return unasked(check, config.hostname)
+  const sources = await ownSources(world)
+  if (sources === undefined) return unasked(check, config.hostname)
+  const all = sources.map(({ address }) => address)
   const addresses = all.filter(isPublic)
   if (all.length > 0 && addresses.length === 0)
     return well(check, `${all.join(', ')} ${all.length === 1 ? 'is' : 'are'} not public; lists are not asked about it`)

@@ -1,13 +1,14 @@
 // Checks of `postrider doctor` for the network: the mail port outwards and inwards, SPF of the HELO name.
 import { SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
+import { must } from '../base/errors.ts'
 import { formatEndpoint } from '../base/network.ts'
 import type { Resolver } from '../net/resolver.ts'
 import { heloSpf } from '../inbound/helo-spf.ts'
 import { openSession, TIMEOUTS, type SmtpSession } from '../smtp/client.ts'
 import { findAddresses, findHosts } from '../smtp/route.ts'
 import type { Verdict } from '../smtp/verdict.ts'
-import { sourcesOf, type WatchedSource } from '../watch/subjects.ts'
+import { watchedSources, type WatchedSource } from '../watch/subjects.ts'
 import { bad, unasked, warn, well, type Finding } from './doctor-machine.ts'
 
 export interface World {
@@ -94,18 +95,24 @@ export async function judgeWayIn({ config, resolver }: World): Promise<Finding> 
  * completely.
  */
 export async function ownSources({ config, resolver }: World): Promise<WatchedSource[] | undefined> {
-  const { silent, sources } = await sourcesOf(config, resolver)
+  const { silent, sources } = await watchedSources(config, resolver)
   return silent && sources.length === 0 ? undefined : sources
 }
 
-export const ownAddresses = async (world: World): Promise<string[] | undefined> =>
-  (await ownSources(world))?.map(({ address }) => address)
-
-/** RFC 7208 §2.3: bounces have no sender, so SPF is checked for the HELO name. */
+/** RFC 7208 §2.3: bounces have no sender, so SPF is checked for each name that is said in EHLO. */
 export async function judgeHeloSpf(world: World): Promise<Finding> {
-  const { config, resolver } = world
+  const own = await ownSources(world)
+  const names = new Set([world.config.hostname.toLowerCase(), ...(own ?? []).map(({ hostname }) => hostname)])
+  const findings = await Promise.all([...names].map((name) => judgeName(world, name, own)))
+  return findings.find(({ status }) => status !== 'ok') ?? must(findings[0], 'The name in EHLO')
+}
+
+async function judgeName(
+  { resolver }: World,
+  hostname: string,
+  own: readonly WatchedSource[] | undefined,
+): Promise<Finding> {
   const check = 'SPF of HELO'
-  const { hostname } = config
   const record = `${hostname}. TXT "v=spf1 a -all"`
   const answer = await resolver.txt(hostname)
   const found = answer.kind === 'found' ? answer.records.filter((text) => /^v=spf1(?: |$)/i.test(text)) : []
@@ -114,8 +121,8 @@ export async function judgeHeloSpf(world: World): Promise<Finding> {
   if (published === undefined) return warn(check, `${hostname} has no SPF record`, `Publish ${record}`)
   if (another !== undefined)
     return bad(check, `${hostname} has ${found.length} SPF records`, 'Keep one: more are an error to receivers.')
-  const addresses = await ownAddresses(world)
-  if (addresses === undefined) return unasked(check, hostname)
+  if (own === undefined) return unasked(check, hostname)
+  const addresses = own.filter((source) => source.hostname === hostname).map(({ address }) => address)
   const verdicts = await Promise.all(
     addresses.map(async (address) => ({ address, result: await heloSpf(resolver, hostname, address) })),
   )

@@ -22,6 +22,7 @@ import { openapiCommand } from './openapi.ts'
 import { queueCommand } from '../delivery/command.ts'
 import { domainReportCommands } from '../reports/command-domain.ts'
 import { reportCommand } from '../reports/command-read.ts'
+import { sourceCommand } from '../delivery/command-sources.ts'
 import { sendCommand } from './send.ts'
 import { serveCommand } from './serve.ts'
 import { forTerminal } from '../base/clean-text.ts'
@@ -60,6 +61,7 @@ const COMMANDS: readonly ((program: Command, invocation: () => Invocation) => vo
   inboxCommand,
   contactsCommand,
   queueCommand,
+  sourceCommand,
   suppressionCommand,
   suppressionListCommands,
   agentCommand,

@@ -58,6 +58,8 @@ export const attempts = define('attempts', {
     dnssec: field(dnssec.nullable(), {
       about: 'Whether the answers of DNS that led to the exchanger were validated; null in attempts of before.',
     }),
+    source: wordsOrNull('The address of this server that it came from; null where there is no choice of them.'),
+    route: wordsOrNull('The relay that it went to because warm-up had no room; null when it went to the exchangers.'),
     dialogue: wordsOrNull('The SMTP dialogue, of the last attempt alone.'),
     reported: field(z.boolean(), {
       about: 'True when a report that came later says this, and not the exchanger’s reply to the attempt.',

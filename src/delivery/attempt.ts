@@ -173,7 +173,8 @@ async function talk(
       afterFault(deps.log, work, thrown),
     )
     if (!Array.isArray(answered)) return { connection, verdicts: work.deliveries.map(() => answered) }
-    const verdicts = answered
+    const { source } = connection.session
+    const verdicts = source === undefined ? answered : answered.map((verdict) => ({ ...verdict, source }))
     connection.mails++
     const ended = verdicts.every(endsSession)
     // A reused session that has ended, or was cut while idle, says nothing about this mail: it is tried on a new one.

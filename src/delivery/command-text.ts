@@ -35,6 +35,7 @@ export const showMail = ({ deliveries, holds, created_at, ...mail }: QueuedMail)
     remote_mta: delivery.remote_mta,
     tls: delivery.tls,
     security: readSecurity(delivery.security) ?? null,
+    source: delivery.source,
     dialogue: delivery.dialogue,
   })),
 })
@@ -77,8 +78,9 @@ export function detail(mail: ShownMail): string {
         : to.status === 'held' && mail.paused_campaign !== null
           ? `, by ${pausedText(mail.paused_campaign)}`
           : ''
+    const from = to.source === null ? '' : `, from ${to.source}`
     const where = to.remote_mta
-      ? ` (${forTerminal(to.remote_mta)} ${protectionWords(to.tls, to.security?.proof ?? null)})`
+      ? ` (${forTerminal(to.remote_mta)} ${protectionWords(to.tls, to.security?.proof ?? null)}${from})`
       : ''
     // Only a reply of a server has a code.
     const codes = to.smtp_code === null ? [] : [to.smtp_code, to.enhanced_code]

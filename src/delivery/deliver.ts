@@ -2,22 +2,25 @@
 //
 // Guarantees: memory is bounded by the number of connections, not by the backlog; a lane that is stuck delays no other
 // lane; every claimed delivery ends settled or released; after stop() nothing runs.
-import { SECOND, type Clock } from '../base/clock.ts'
+import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { Loop } from '../base/loop.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Verdict } from '../smtp/verdict.ts'
-import type { Store } from '../store/database.ts'
+import type { Store, Tx } from '../store/database.ts'
+import type { Warmup } from '../warmup/places.ts'
 import { attemptOrWait, type AttemptDeps, type Connection, type SessionKeeper } from './attempt.ts'
 import { releaseAll } from './queue/claim.ts'
+import { rebind, type Ways } from './queue/ways.ts'
 import { moveClaimed, type ClaimedMove } from './queue/operator.ts'
-import { findRoute } from './wire/connect.ts'
+import { findRoute, routeBy } from './wire/connect.ts'
 import { LaneMemory } from './pacing/lane-memory.ts'
 import { LaneSet } from './pacing/lane-set.ts'
 import { heldByProvider, mayClaimNew, providerShareOf, shareOf, type Lane } from './pacing/lanes.ts'
 import { ResultWriter } from './write-results.ts'
 import { isRefused, lessonOf, sharing, slowedBy, tellTrouble, type Lesson } from './pacing/feedback.ts'
 import { claimRound, type Round } from './round.ts'
+import { freeWaiting, Warming } from './warming.ts'
 import { Shaping } from '../smtp/shaping.ts'
 import type { MailTransaction, NewClaim, Sources } from './queue/transaction.ts'
 import { someIdle, type ExchangerGroup, type Work } from './pacing/exchanger-group.ts'
@@ -26,7 +29,9 @@ export interface DeliveryDeps extends AttemptDeps {
   store: Store
   clock: Clock
   sources: Sources
-  config: Pick<Config, 'delivery' | 'hostname' | 'http' | 'log' | 'tls' | 'webhooks'>
+  ways: Ways
+  warmup: Warmup
+  config: Pick<Config, 'delivery' | 'hostname' | 'warmup' | 'http' | 'log' | 'tls' | 'webhooks'>
   troubles: Troubles
 }
 
@@ -36,6 +41,10 @@ type Used = Connection | 'refused' | 'narrowed' | undefined
 const WINDOW_PER_CONNECTION = 4
 /** After local trouble the other mail of a lane is tried again after this time (ms). */
 const LOCAL_PAUSE = 10 * SECOND
+/** No mail is bound to a source for this time (ms) after it could not be used. */
+const SOURCE_PAUSE = MINUTE
+/** The most lanes whose receiver is being looked up. */
+const MAX_LOOKED_UP = 100
 /** The most results of campaign mail that are being written at once; a crash may cause this many mails to go twice. */
 const MAX_SETTLING = 100
 
@@ -48,10 +57,12 @@ export class DeliveryEngine {
   readonly #sessions: SessionKeeper
   readonly #running = new Set<Promise<void>>()
   readonly #results: ResultWriter
+  readonly #warming: Warming
   #senders = 0
   #idle = 0
   #inMemory = 0
   #settling = 0
+  #lookingUp = 0
   #rescan = true
   /** The round of claiming that is under way. */
   #round: Promise<Round> | undefined
@@ -60,9 +71,13 @@ export class DeliveryEngine {
   constructor(deps: DeliveryDeps, shaping: Shaping = new Shaping()) {
     this.#deps = deps
     this.#shaping = shaping
-    this.#lanes = new LaneSet(shaping)
+    this.#lanes = new LaneSet(shaping, deps.ways)
+    this.#warming = new Warming(deps)
     this.#memory = new LaneMemory(deps, (now) => this.#lanes.learned(now))
-    this.#results = new ResultWriter(deps, () => this.#loop.ring())
+    this.#results = new ResultWriter(deps, {
+      ring: () => this.#loop.ring(),
+      unboundOf: (lane) => this.#lanes.unboundOf(lane),
+    })
     this.#sessions = {
       leave: ({ session }) => session.quit(),
       closing: () => this.#stopping,
@@ -71,10 +86,11 @@ export class DeliveryEngine {
   }
 
   /** Releases the mail that an ended process had claimed, and restores the limits of exchangers that it had learned. */
-  async recover({ clock, log, store } = this.#deps): Promise<void> {
+  async recover({ clock, log, store, ways } = this.#deps): Promise<void> {
     this.#lanes.recall(this.#memory.recall())
     const count = await releaseAll(store, clock.now())
     if (count > 0) log.info('deliveries of an earlier process released', { count })
+    await rebind(store, ways)
   }
 
   start(): void {
@@ -92,23 +108,35 @@ export class DeliveryEngine {
    * Claims room for a new mail on a lane without other due mail; undefined: the mail waits in the queue. Mail that
    * waits there comes first: nothing is claimed during a round, and half of the memory is left to rounds.
    */
-  claimNew(name: string): NewClaim | undefined {
+  claimNew(tx: Tx, name: string, recipients: number): NewClaim | undefined {
     const now = this.#deps.clock.now()
     if (this.#rescan || this.#round || this.#stopping || this.#inMemory >= this.#window / 2) return undefined
     const lane = this.#lanes.of(name)
-    if (!mayClaimNew(lane, this.#lanes.values(), now)) return undefined
-    lane.learned.pace.went(1, now)
-    lane.coming++
+    const targets = this.#lanes.targetsOf(lane, now)
+    const found = this.#warming.placeNew(tx, targets, recipients, now)
+    if (!found || !mayClaimNew(lane, found.to, this.#lanes.values(), now)) return undefined
+    const { place, to } = found
+    place?.takeNew(tx, recipients)
+    to.learned.pace.went(1, now)
+    to.coming++
     this.#inMemory++
     const cancel = (): void => {
-      lane.coming--
+      to.coming--
       this.#inMemory--
     }
     const take = (mail: MailTransaction): void => {
       cancel()
       this.#dispatch(mail)
     }
-    return { source: this.#deps.sources.submitted, cancel, take }
+    return { source: this.#deps.sources.submitted, lane: to.name, place, cancel, take }
+  }
+
+  /** Looks again at mail that waits for a warm-up, because an operator changed an allowance. */
+  allowancesChanged({ clock, store } = this.#deps): void {
+    this.#track(
+      freeWaiting(store, clock.now()).then(() => this.ring()),
+      'mail that waited for a warm-up',
+    )
   }
 
   /** Holds or drops a mail that waits here for its turn. Returns how many recipients moved; 0: none waits here. */
@@ -162,10 +190,17 @@ export class DeliveryEngine {
       // Set only after the whole scan: when the database fails in the middle, it is scanned again.
       this.#rescan = false
     }
-    const space = { window: this.#window, inMemory: this.#inMemory }
-    this.#round = claimRound(this.#deps, [...this.#lanes.values()], space, now)
+    const space = {
+      targetsOf: (lane: Lane) => this.#lanes.targetsOf(lane, now),
+      named: (name: string) => this.#lanes.of(name),
+      window: this.#window,
+      inMemory: this.#inMemory,
+    }
+    const deps = { ...this.#deps, warming: this.#warming }
+    this.#round = claimRound(deps, [...this.#lanes.values()], space, now)
     try {
-      const { claimed, next, served } = await this.#round
+      const { claimed, next, served, unknown } = await this.#round
+      for (const lane of unknown.slice(0, Math.max(0, MAX_LOOKED_UP - this.#lookingUp))) this.#lookUp(lane, now)
       for (const mail of claimed) this.#dispatch(mail)
       for (const lane of served) this.#lanes.served(lane)
       if (this.#lanes.sweep(now)) this.#memory.note()
@@ -173,6 +208,18 @@ export class DeliveryEngine {
     } finally {
       this.#round = undefined
     }
+  }
+
+  /** Finds out where mail of a lane counts, before it is claimed. */
+  #lookUp(lane: Lane, now: number): void {
+    const [to] = this.#lanes.targetsOf(lane, now)
+    if (to.routing) return
+    this.#lookingUp++
+    const found = this.#findWay(to).finally(() => {
+      this.#lookingUp--
+      this.#loop.ring()
+    })
+    this.#track(found, `receiver of ${lane.domain}`)
   }
 
   #dispatch(mail: MailTransaction): void {
@@ -186,8 +233,11 @@ export class DeliveryEngine {
     lane.waiting.push(mail)
     if (this.#stopping) return
     const group = this.#lanes.groupOf(lane)
-    if (!group || !lane.knowsRoute(this.#deps.clock.now()))
+    const now = this.#deps.clock.now()
+    const fits = this.#warming.fits(mail, lane, now)
+    if (!group || !lane.knowsRoute(now) || fits === undefined)
       return this.#track(this.#findWay(lane), `route to ${lane.domain}`)
+    if (!fits) return this.#track(this.#release(lane, lane.waiting.splice(-1)), `release ${lane.domain}`)
     group.offer(lane)
     this.#staff(group)
   }
@@ -236,14 +286,20 @@ export class DeliveryEngine {
     lane.routing = true
     const now = this.#deps.clock.now()
     try {
-      const route = await findRoute(this.#deps, lane.domain)
+      const relay = this.#deps.ways.relayOf(lane.name)
+      const route = relay ? routeBy(relay, now) : await findRoute(this.#deps, lane.domain)
+      if (!relay) await this.#warming.learn(lane.domain, 'kind' in route ? undefined : route, now)
       if ('kind' in route) {
-        if (route.kind === 'deferred') lane.backOff(now)
-        if (tellTrouble(this.#deps.troubles, [route])) lane.pauseUntil(now + LOCAL_PAUSE)
+        const isTried = lane.waiting.length > 0
+        if (route.kind === 'deferred' && isTried) lane.backOff(now)
+        if (isTried && tellTrouble(this.#deps.troubles, [route])) lane.pauseUntil(now + LOCAL_PAUSE)
         // Mail that arrives while the first mails are settled gets the same verdict.
         while (lane.waiting.length > 0) await this.#settleAll(lane, lane.waiting.splice(0), route)
       } else {
         this.#lanes.go(lane, route)
+        // The receiver is another one than when the mail was claimed.
+        if (lane.waiting.some((mail) => this.#warming.fits(mail, lane, now) === false))
+          await this.#release(lane, lane.waiting.splice(0))
         // Mail was claimed before its group was known: mail over the provider's limit goes back; in a pause, all of it.
         const held = heldByProvider(this.#lanes.values()).get(lane.limits.name) ?? 0
         const over = now < lane.pausedUntil ? Infinity : held - providerShareOf(lane)
@@ -306,7 +362,11 @@ export class DeliveryEngine {
       const results = slowedBy(lane, work, verdicts, { begunAt, now })
       const settled = this.#results.settle(lane, work, results)
       // The lane pauses at once: during trouble the write may take long, and the lane must not go on meanwhile.
-      if (tellTrouble(this.#deps.troubles, results)) lane.pauseUntil(now + LOCAL_PAUSE)
+      if (tellTrouble(this.#deps.troubles, results)) {
+        lane.pauseUntil(now + LOCAL_PAUSE)
+        for (const { kind, source } of results)
+          if (kind === 'waiting' && source !== undefined) this.#lanes.avoid(source, now + SOURCE_PAUSE)
+      }
       // A campaign's next mail is sent while the result of this mail is written, together with other results.
       if (work.source.results && this.#settling < MAX_SETTLING) {
         this.#settling++
@@ -331,10 +391,12 @@ export class DeliveryEngine {
   /** Acts on the lesson from a mail's verdicts; true when there is one sender too many. */
   #heed(lane: Lane, learned: Lesson, now: number): boolean {
     if (learned?.lesson === 'narrower') return true
-    if (learned?.lesson === 'closed')
+    if (learned?.lesson === 'closed') {
       for (const each of learned.lanes)
         this.#track(this.#leaveAlone(each, learned.verdict, now), `settle ${each.domain}`)
-    else if (learned?.lesson === 'open') this.#loop.ring()
+      for (const each of learned.others)
+        this.#track(this.#release(each, each.waiting.splice(0)), `release ${each.domain}`)
+    } else if (learned?.lesson === 'open') this.#loop.ring()
     else if (learned) this.#track(this.#release(lane, lane.waiting.splice(0)), `release ${lane.domain}`)
     return false
   }

@@ -2,9 +2,11 @@
 // lane, provider or campaign fills the memory that others need.
 import { groupDue } from '../store/due.ts'
 import type { Store } from '../store/database.ts'
+import { count } from '../base/maps.ts'
 import { LANES } from './queue/claim.ts'
 import { heldByProvider, providerShareOf, shareOf, type Lane } from './pacing/lanes.ts'
 import type { MailTransaction, Sources } from './queue/transaction.ts'
+import type { Warming } from './warming.ts'
 
 export interface Round {
   claimed: MailTransaction[]
@@ -12,20 +14,35 @@ export interface Round {
   served: Lane[]
   /** The time of the next round; null when none is known. */
   next: number | null
+  /** Lanes with due mail that is not claimed before it is known where it counts. */
+  unknown: Lane[]
+}
+
+/** What a round needs of the lanes. */
+export interface RoundLanes {
+  /** The lanes by which mail of a lane may go out now, the first choice first. */
+  targetsOf(lane: Lane): [Lane, ...Lane[]]
+  named(name: string): Lane
 }
 
 /** Claims due mail. At most `window` mail transactions may be in memory; `inMemory` of them are there already. */
 export async function claimRound(
-  { sources, store }: { sources: Sources; store: Store },
+  { sources, store, warming }: { sources: Sources; store: Store; warming: Warming },
   lanes: readonly Lane[],
-  { window, inMemory }: { window: number; inMemory: number },
+  { window, inMemory, ...of }: RoundLanes & { window: number; inMemory: number },
   now: number,
 ): Promise<Round> {
   const held = heldByProvider(lanes)
-  const roomOf = (lane: Lane): number =>
-    Math.min(lane.room(now), providerShareOf(lane) - (held.get(lane.limits.name) ?? 0))
-  const ready = lanes
-    .filter((lane) => (lane.wakeAt() ?? Infinity) <= now && roomOf(lane) > 0)
+  const taken = new Map<Lane, number>()
+  const targetOf = (lane: Lane): Lane => of.targetsOf(lane)[0]
+  const mostOf = (to: Lane): number =>
+    Math.min(to.room(now) - (taken.get(to) ?? 0), providerShareOf(to) - (held.get(to.limits.name) ?? 0))
+  const roomOf = (lane: Lane): number => mostOf(targetOf(lane))
+  const wakeOf = (lane: Lane): number | null => (lane.due === null ? null : lane.wakeAt(targetOf(lane)))
+  const due = lanes.filter((lane) => (wakeOf(lane) ?? Infinity) <= now && roomOf(lane) > 0)
+  const unknown = due.filter((lane) => warming.countedOf(targetOf(lane), now) === undefined)
+  const ready = due
+    .filter((lane) => !unknown.includes(lane))
     .sort((one, other) => Number(one.bulk) - Number(other.bulk))
   const served: Lane[] = []
   let claimed: MailTransaction[] = []
@@ -38,22 +55,34 @@ export async function claimRound(
         const limit = Math.min(roomOf(lane), share, spaceOf(lane))
         if (limit <= 0) return []
         served.push(lane)
-        const taken = (lane.bulk ? sources.campaign : sources.submitted).claim(tx, lane.name, now, limit)
-        const due = groupDue(tx, LANES, lane.name)
+        const relay = warming.relayFor(lane)
+        const wanted = {
+          lane,
+          lanes: of.targetsOf(lane),
+          limit,
+          mostOf,
+          relay: relay === undefined ? undefined : of.named(relay),
+        }
+        const found = warming.claim(tx, lane.bulk ? sources.campaign : sources.submitted, wanted, now)
+        const next = groupDue(tx, LANES, lane.name)
         // Set after the commit: when the commit fails, the lane keeps its old due time.
-        tx.afterCommit(() => void (lane.due = due))
-        lane.learned.pace.went(taken.length, now)
-        space -= taken.length
-        held.set(lane.limits.name, (held.get(lane.limits.name) ?? 0) + taken.length)
-        return taken
+        tx.afterCommit(() => void (lane.due = next))
+        for (const { mails, to } of found) {
+          to.learned.pace.went(mails.length, now)
+          space -= mails.length
+          if (to !== lane) count(taken, to, mails.length)
+          count(held, to.limits.name, mails.length)
+        }
+        return found.flatMap(({ mails }) => mails)
       }),
     )
   }
   let next: number | null = null
   for (const lane of lanes) {
-    const wake = lane.wakeAt()
+    if (unknown.includes(lane)) continue
+    const wake = wakeOf(lane)
     // A lane without room gets no wake time: the next round comes when it has room.
     if (wake !== null && (wake > now || (roomOf(lane) > 0 && spaceOf(lane) > 0))) next = Math.min(next ?? wake, wake)
   }
-  return { claimed, served, next }
+  return { claimed, served, next, unknown }
 }

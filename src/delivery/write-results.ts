@@ -9,16 +9,23 @@ import { conclude, putBack, withdraw, type ConcludeDeps } from './wire/finish-at
 import type { Lane } from './pacing/lanes.ts'
 import type { MailTransaction, Withdrawal } from './queue/transaction.ts'
 
+/** What the writer needs of the lanes. */
+export interface LaneKnowledge {
+  /** Wakes the queue when a lane may claim again, or has mail that is due at another time. */
+  ring(): void
+  /** The lane to which untried mail of a lane goes back; undefined when that is the lane itself. */
+  unboundOf(lane: Lane): Lane | undefined
+}
+
 export class ResultWriter {
   readonly #deps: ConcludeDeps
-  readonly #ring: () => void
+  readonly #lanes: LaneKnowledge
   readonly #writes: PersistentWrites
   #stopping = false
 
-  /** `ring` wakes the queue when a lane may claim again, or has mail that is due at another time. */
-  constructor(deps: ConcludeDeps & { troubles: Troubles }, ring: () => void) {
+  constructor(deps: ConcludeDeps & { troubles: Troubles }, lanes: LaneKnowledge) {
     this.#deps = deps
-    this.#ring = ring
+    this.#lanes = lanes
     this.#writes = new PersistentWrites(deps)
   }
 
@@ -43,7 +50,7 @@ export class ResultWriter {
     await this.#write(lane, [work], () => conclude(this.#deps, work, verdicts, this.#stopping))
     // Deferred mail becomes due again: the lane must know when.
     if (verdicts.some(({ kind }) => kind === 'deferred' || kind === 'waiting')) this.#lookAgain(lane)
-    this.#ring()
+    this.#lanes.ring()
   }
 
   /** Settles several mails with the same verdict. */
@@ -61,34 +68,40 @@ export class ResultWriter {
 
   /** Puts back a mail that its source withdraws, for now or for ever. */
   async withdraw(lane: Lane, work: MailTransaction, withdrawal: Withdrawal): Promise<void> {
-    await this.#write(lane, [work], () => withdraw(this.#deps, withdrawal))
+    await this.#write(lane, [work], () => withdraw(this.#deps, work, withdrawal))
     // A campaign may have resumed by now.
     this.#lookAgain(lane)
-    this.#ring()
+    this.#lanes.ring()
   }
 
   /** Puts claimed mail that was not tried back into the queue. */
   async release(lane: Lane, waiting: readonly MailTransaction[]): Promise<void> {
     // The mail is due when the lane's pause ends. Set before the write: otherwise the lane, which has no mail now,
     // could be dropped during the write.
-    lane.due = this.#deps.clock.now()
+    const now = this.#deps.clock.now()
+    lane.due = now
+    const unbound = this.#lanes.unboundOf(lane)
+    if (unbound) unbound.due = now
     await this.#write(lane, waiting, () => putBack(this.#deps, waiting))
   }
 
+  /** Reads when mail of a lane is due; also of the lane that untried mail goes back to. */
   #lookAgain(lane: Lane): void {
-    try {
-      lane.due = groupDue(this.#deps.store, LANES, lane.name)
-    } catch {
-      // The database cannot be read now: the next round reads it again.
-      lane.due = this.#deps.clock.now()
-    }
+    for (const each of [lane, this.#lanes.unboundOf(lane)])
+      if (each)
+        try {
+          each.due = groupDue(this.#deps.store, LANES, each.name)
+        } catch {
+          // The database cannot be read now: the next round reads it again.
+          each.due = this.#deps.clock.now()
+        }
   }
 
   async #write(lane: Lane, work: readonly MailTransaction[], write: () => Promise<void>): Promise<void> {
     const what = (): string => work.map(({ email }) => email.message_id).join(' ')
     await this.#writes.write(what, write, (failing) => {
       lane.unwritten += failing ? 1 : -1
-      if (!failing) this.#ring()
+      if (!failing) this.#lanes.ring()
     })
   }
 }

@@ -5,11 +5,12 @@ import { createHash, X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'
 import { sole } from '../base/lists.ts'
 import type { Config } from '../base/config.ts'
+import { sourcesOf } from '../base/sources.ts'
 import type { Resolver } from '../net/resolver.ts'
 import type { Domain } from './find.ts'
 import { stsHost, stsRecord } from './inbound-sts.ts'
 import { withReportsTo } from './report-addresses.ts'
-import { TTL } from './records.ts'
+import { sendersIn, TTL } from './records.ts'
 
 export interface AdvisedRecord {
   record_type: 'FROM_SPF' | 'HELO_SPF' | 'CAA' | 'TLSA' | 'MTA_STS' | 'TLS_RPT'
@@ -28,7 +29,7 @@ export interface AdvisedRecord {
 type AdvisedAnswer = Pick<AdvisedRecord, 'answered' | 'observed'>
 
 export interface AdvisedDeps {
-  config: Pick<Config, 'hostname' | 'acme' | 'notices'>
+  config: Pick<Config, 'hostname' | 'acme' | 'notices' | 'delivery'>
   resolver: Pick<Resolver, 'txt'>
   /** SubjectPublicKeyInfo (DER) of the keys on port 25: the present one, and the next one when it is known. */
   publicKeys: readonly Uint8Array[]
@@ -64,11 +65,12 @@ export async function advisedRecords(
   const issuer = ISSUERS[new URL(acme.directory).host]
   const caa = acme.enabled && issuer !== undefined ? [...new Set([hostname, ...certified])] : []
   const spf = await fromSpf(deps, domain.name)
+  const names = [...new Set([hostname, ...sourcesOf(config).map((source) => source.hostname)])]
   const sts = domain.sts_changed_at === null ? undefined : await publishedSts(deps, domain.name)
   const tlsReports = await reportRecord(deps, domain.name, reports)
   return [
     record('FROM_SPF', 'TXT', domain.name, spf.value, spf),
-    ...(isIP(hostname) === 0 ? [record('HELO_SPF', 'TXT', hostname, 'v=spf1 a -all')] : []),
+    ...names.filter((name) => isIP(name) === 0).map((name) => record('HELO_SPF', 'TXT', name, 'v=spf1 a -all')),
     ...caa.map((name) => record('CAA', 'CAA', name, `0 issue "${issuer}"`)),
     ...publicKeys.map((key) => record('TLSA', 'TLSA', `_25._tcp.${hostname}`, tlsaValue(key))),
     ...(domain.sts_changed_at === null
@@ -109,21 +111,19 @@ async function reportRecord(
   return { value, answered: answer.kind !== 'failed', observed: found.join('\n') || null }
 }
 
-/** SPF of the From domain: a new record when it has none, else its record with this host added. */
-async function fromSpf(
-  { config: { hostname }, resolver }: AdvisedDeps,
-  domain: string,
-): Promise<AdvisedAnswer & { value: string }> {
+/** SPF of the From domain: a new record when it has none, else its record with this host and its sources added. */
+async function fromSpf({ config, resolver }: AdvisedDeps, domain: string): Promise<AdvisedAnswer & { value: string }> {
   const answer = await resolver.txt(domain)
   const answered = answer.kind !== 'failed'
   const [present] = answer.kind === 'found' ? answer.records.filter((text) => /^v=spf1(\s|$)/i.test(text)) : []
-  const mechanism = `a:${hostname}`
-  if (present === undefined) return { value: `v=spf1 ${mechanism} ~all`, answered, observed: null }
+  const mechanisms = sendersIn(config)
+  if (present === undefined) return { value: `v=spf1 ${mechanisms.join(' ')} ~all`, answered, observed: null }
   const terms = present.split(/\s+/)
-  if (terms.some((term) => term.toLowerCase().replace(/^\+/, '') === mechanism))
-    return { value: present, answered, observed: present }
+  const known = new Set(terms.map((term) => term.toLowerCase().replace(/^\+/, '')))
+  const missing = mechanisms.filter((mechanism) => !known.has(mechanism))
+  if (missing.length === 0) return { value: present, answered, observed: present }
   // It is added before "all", because terms after "all" are ignored (RFC 7208 §5.1).
   const all = terms.findIndex((term) => /^[-~?+]?all$|^redirect=/i.test(term))
-  const value = terms.toSpliced(all < 0 ? terms.length : all, 0, mechanism).join(' ')
+  const value = terms.toSpliced(all < 0 ? terms.length : all, 0, ...missing).join(' ')
   return { value, answered, observed: present }
 }

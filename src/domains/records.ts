@@ -3,6 +3,7 @@
 import { sole } from '../base/lists.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
+import { sourcesOf } from '../base/sources.ts'
 import { refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { ResolverAnswer, Mx, Resolver } from '../net/resolver.ts'
@@ -27,7 +28,9 @@ const MAX_OBSERVED = 1000
 /** Longer than real DMARC records: the wanted value repeats the published record, so it must be stored whole. */
 const MAX_DMARC = 4 * MAX_OBSERVED
 
-export type RecordsConfig = Pick<Config, 'hostname' | 'http'> & { delivery: Pick<Config['delivery'], 'source'> }
+export type RecordsConfig = Pick<Config, 'hostname' | 'http'> & {
+  delivery: Pick<Config['delivery'], 'source' | 'sources' | 'routes'>
+}
 
 const keyRecord = ({ public_key, selector }: DkimKey, domain: string) => ({
   record_type: 'DKIM' as const,
@@ -140,10 +143,16 @@ function receives(reader: Reader, domainKey: number): boolean {
   return reader.first(inbox.limit(1)) !== undefined
 }
 
+/** The terms of SPF for this server's host name, and for the addresses and relays that the operator configured. */
+export const sendersIn = (config: Pick<RecordsConfig, 'delivery' | 'hostname'>): string[] => [
+  `a:${config.hostname}`,
+  ...sourcesOf(config).map(({ address, family }) => `ip${family}:${address}`),
+  ...config.delivery.routes.flatMap(({ spf }) => (spf === '' ? [] : spf.split(/\s+/))),
+]
+
 /** SPF with this server's host name, and the source addresses that the operator configured. */
 function spfValue({ hostname, delivery }: RecordsConfig): string {
-  const addresses = delivery.source.map((address) => `${address.includes(':') ? 'ip6' : 'ip4'}:${address}`)
-  return ['v=spf1', `a:${hostname}`, ...addresses, '-all'].join(' ')
+  return ['v=spf1', ...sendersIn({ hostname, delivery }), '-all'].join(' ')
 }
 
 /**

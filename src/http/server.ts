@@ -21,6 +21,7 @@ import { campaignForecasts } from '../campaigns/api-forecast.ts'
 import { campaignTests } from '../campaigns/api-tests.ts'
 import { grants } from '../accounts/api-grants.ts'
 import { lanes } from '../delivery/api.ts'
+import { sources } from '../delivery/api-sources.ts'
 import { people } from './api-people.ts'
 import { privacyRequests } from '../privacy/api-requests.ts'
 import { logLines, serverSamples } from './api-log.ts'
@@ -121,6 +122,7 @@ export const resources: readonly Resource<AppDeps>[] = [
   grants,
   lanes,
   warmups,
+  sources,
   people,
   serverState,
   logLines,

@@ -7,6 +7,7 @@ import { unsubscribe } from '../campaigns/unsubscribe.ts'
 import type { Report } from '../message/report.ts'
 import { readReturnPathToken, readUnsubscribeLocalPart } from '../message/return-path.ts'
 import { countUnmatched, receiverOf } from '../reputation/receivers.ts'
+import type { Warmup } from '../warmup/places.ts'
 import { recipientMeant, settleComplaint } from '../delivery/results/returned.ts'
 import type { Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
@@ -31,7 +32,7 @@ const MAX_ENTRY = 500
 
 export function heedComplaint(
   tx: Tx,
-  { keyring, log }: { keyring: Keyring; log: Log },
+  { keyring, log, warmup }: { keyring: Keyring; log: Log; warmup: Warmup },
   complaint: Complaint,
   now: number,
 ): void {
@@ -47,7 +48,7 @@ export function heedComplaint(
   log.info('report', { kind, proven, matched: meant.length, from: complaint.from, client: complaint.client })
   if (!proven || meant.length === 0) return tell(tx, complaint, meant[0]?.delivery ?? mailOf(tx, returned, named), now)
   for (const { delivery, token } of meant)
-    if (kind === 'complaint') settleComplaint(tx, token, report.recipient, report.feedbackType, now)
+    if (kind === 'complaint') settleComplaint(tx, token, report.recipient, report.feedbackType, { now, warmup })
     else unsubscribe(tx, delivery, 'unsubscribe_mail', now)
 }
 

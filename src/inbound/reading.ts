@@ -23,7 +23,7 @@ import { folded, type FoldedReading, type ReportFigures } from '../reports/piece
 import type { ReportReader } from '../reports/reading/readers.ts'
 import { MessageQueue, type InboundMessage, type WaitingMessage } from './queue.ts'
 import { isForReports } from './recipients.ts'
-import { record, type JudgedReading } from './record.ts'
+import { record, type JudgedReading, type RecordDeps } from './record.ts'
 
 export interface ReadDeps extends ExamineDeps {
   config: ExamineDeps['config'] & Pick<Config, 'reports' | 'retention'>
@@ -33,6 +33,7 @@ export interface ReadDeps extends ExamineDeps {
   figures: ReportFigures
   store: Store
   keyring: Keyring
+  warmup: RecordDeps['warmup']
 }
 
 /** The most messages in readers at once. Messages under way for more than a second (DNS, slow lane) do not count. */

@@ -13,6 +13,7 @@ import type { Report } from '../message/report.ts'
 import type { FoldedReading } from '../reports/pieces.ts'
 import { recordReport, type ReceiptDeps, type ReportMail } from '../reports/receipt.ts'
 import { settleReturned } from '../delivery/results/returned.ts'
+import type { Warmup } from '../warmup/places.ts'
 import type { Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { db, raw, statement } from '../store/query.ts'
@@ -31,6 +32,7 @@ export type JudgedReading = Reading & { judgement: Judgement | null; aggregate?:
 export interface RecordDeps extends Pick<ReceiptDeps, 'config' | 'figures'> {
   keyring: Keyring
   log: Log
+  warmup: Warmup
 }
 
 const NO_VERDICTS: Verdicts = { spf: 'none', dkim: 'none', dmarc: 'none', arc: 'none' }
@@ -251,11 +253,11 @@ function complaintOf(
 }
 
 /** Handles mail to a return path. Automatic answers and notifications have no effect. */
-function heedReport(tx: Tx, { log }: RecordDeps, token: number, report: Report | undefined, now: number): void {
+function heedReport(tx: Tx, { log, warmup }: RecordDeps, token: number, report: Report | undefined, now: number): void {
   const bounced =
     report?.kind === 'bounce'
       ? report.recipients
-          .map((told) => settleReturned(tx, token, told, report.spared, now))
+          .map((told) => settleReturned(tx, token, told, report.spared, { now, warmup }))
           .filter((address) => address !== undefined)
       : []
   log.info('report', { kind: report?.kind ?? 'none', bounced: bounced.join(',') })

@@ -2,7 +2,6 @@
 // a hundred thousand of them. The campaign holds, releases and drops these rows.
 import { counters } from '../base/counters.ts'
 import { newId } from '../base/ids.ts'
-import type { Verdict } from '../smtp/verdict.ts'
 import { deliveryMachine } from '../states/delivery.ts'
 import { emailMachine } from '../states/outbound-email.ts'
 import type { Reader, Tx } from '../store/database.ts'
@@ -10,7 +9,15 @@ import { moveAll } from '../store/move.ts'
 import { raw } from '../store/query.ts'
 import { bulkLane } from '../message/lane-names.ts'
 import { countReceiver } from '../reputation/receivers.ts'
-import { ageOf, CAMPAIGN_MAIL, isHeard, settle, type Settling } from '../delivery/results/settle.ts'
+import {
+  ageOf,
+  CAMPAIGN_MAIL,
+  isHeard,
+  settle,
+  sourceOf,
+  UNBOUND_IF_UNTRIED,
+  type Settling,
+} from '../delivery/results/settle.ts'
 import { enqueuePage } from '../delivery/queue/enqueue.ts'
 import { tally } from '../reputation/tally.ts'
 
@@ -111,7 +118,7 @@ export function withdraw(tx: Tx, deliveryKey: number, campaignKey: number, now: 
     ]),
   )
   moveAll(tx, deliveryMachine, campaign?.status === 'sending' ? 'withdraw' : 'withhold', {
-    set: 'leased_until = null, next_attempt_at = ?, attempts = attempts - 1, updated_at = ?',
+    set: `leased_until = null, next_attempt_at = ?, lane = ${UNBOUND_IF_UNTRIED}, attempts = attempts - 1, updated_at = ?`,
     where: 'key = ?',
     parameters: [now, now, deliveryKey],
   })
@@ -129,14 +136,16 @@ export function settlePage(tx: Tx, page: readonly Settling[]): void {
   for (const { email } of page) tx.signal(CAMPAIGN_MAIL, email.user_key)
   const usual = ({ delivery, verdict }: Settling): boolean =>
     verdict.kind === 'delivered' && !isHeard(tx, delivery.domain_key)
-  const replies = Map.groupBy(page, (settling) => (usual(settling) ? replyName(settling.verdict) : undefined))
+  const replies = Map.groupBy(page, (settling) => (usual(settling) ? replyName(settling) : undefined))
   for (const [reply, group] of replies)
     if (reply === undefined || !settleTaken(tx, group))
       for (const settling of group) settle(tx, { ...settling, brief: true })
 }
 
-const replyName = ({ code, enhanced, host, security, tls }: Verdict): string =>
-  JSON.stringify([code, enhanced, host, tls, security])
+const replyName = ({ delivery, verdict }: Settling): string => {
+  const { code, enhanced, host, security, tls } = verdict
+  return JSON.stringify([code, enhanced, host, tls, security, sourceOf(delivery, verdict)])
+}
 
 /**
  * Settles mails with the same reply. False when the only one is in another state: then settle.ts follows the state
@@ -157,7 +166,7 @@ function settleTaken(tx: Tx, group: readonly Settling[]): boolean {
     moved === 0
       ? 0
       : moveAll(tx, deliveryMachine, 'accept', {
-          set: 'smtp_code = ?, enhanced_code = ?, remote_mta = ?, tls = ?, security = ?, leased_until = null, updated_at = ?',
+          set: 'smtp_code = ?, enhanced_code = ?, remote_mta = ?, tls = ?, security = ?, source = ?, leased_until = null, updated_at = ?',
           where: 'key in (select value from json_each(?))',
           parameters: [
             verdict.code,
@@ -165,6 +174,7 @@ function settleTaken(tx: Tx, group: readonly Settling[]): boolean {
             verdict.host,
             verdict.tls,
             verdict.security,
+            sourceOf(first.delivery, verdict),
             now,
             keys(({ key }) => key),
           ],
@@ -174,6 +184,7 @@ function settleTaken(tx: Tx, group: readonly Settling[]): boolean {
     throw new Error('A mail of a page is in another state than the others.')
   }
   for (const { delivery, email, ...settling } of group) {
+    settling.place?.settled(tx, delivery, settling.verdict, now)
     tally(tx, { ...email, agent_id: null }, 'delivery', now)
     countReceiver(tx, { email, delivery, verdict, age: ageOf({ ...settling, delivery, email }) }, now)
   }

@@ -17,9 +17,11 @@ import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { signingKeyOf, type OpenKeys } from '../domains/keys.ts'
 import { beginAttempt, endAttempt, nextNotices, type AddressedNotice } from '../accounts/notices.ts'
+import type { Ways } from '../delivery/queue/ways.ts'
 import { connectAlong, findRoute, type WayDeps } from '../delivery/wire/connect.ts'
 
 export interface NoticeDeps extends WayDeps {
+  ways: Ways
   store: Store
   clock: Clock
   log: Log
@@ -123,8 +125,9 @@ export class NoticeMailer {
     const own = (kind: Verdict['kind'], text: string) => ({ kind, code: null, enhanced: null, text })
     const to = parseAddrSpec(notice.email)
     if (!to) return own('bounced', 'The address is none that mail can be sent to.')
-    const route = await findRoute(this.#deps, to.domain)
-    if ('kind' in route) return route
+    const found = await findRoute(this.#deps, to.domain)
+    if ('kind' in found) return found
+    const route = { ...found, sources: this.#deps.ways.of(this.#deps.ways.choices(to.domain)[0] ?? to.domain) }
     const session = await connectAlong({ ...this.#deps, open: openSession }, to.domain, route, 'Optional')
     if ('kind' in session) return session
     if (this.#stopped) session.destroy()

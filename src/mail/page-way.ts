@@ -35,10 +35,12 @@ function attemptStep(attempt: AttemptResource): TimelineStep {
   const where = text(attempt, 'remote_mta')
   const dialogue = text(attempt, 'dialogue')
   const { tls } = attempt.attributes
+  const source = text(attempt, 'source')
+  const route = text(attempt, 'route')
   return {
     at,
     what: html`Attempt ${text(attempt, 'number')} for ${text(attempt, 'address')}: ${outcome}
-    ${where === '' ? '' : html`<span class="soft">at ${where} ${protectionWords(tls?.protocol ?? null, tls?.proof ?? null)}</span>`}
+    ${where === '' ? '' : html`<span class="soft">at ${where} ${protectionWords(tls?.protocol ?? null, tls?.proof ?? null)}${source === '' ? '' : `, from ${source}`}${route === '' ? '' : `, by the relay ${route}`}</span>`}
     ${meaning(attempt)} ${quote(said)}
     ${
       dialogue === ''

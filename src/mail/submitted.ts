@@ -9,7 +9,7 @@ import { claimSubmitted } from '../delivery/queue/claim.ts'
 import { composeJob, type LetterDeps } from '../delivery/wire/letter.ts'
 import { emailOf, moveEmail, settle, type Delivery } from '../delivery/results/settle.ts'
 import { domainStop, stopsNow, type Stop } from '../suppressions/stops.ts'
-import type { LetterJob, MailTransaction, MailSource, MailPlan } from '../delivery/queue/transaction.ts'
+import type { Claim, LetterJob, MailTransaction, MailSource, MailPlan } from '../delivery/queue/transaction.ts'
 
 export interface SubmittedDeps extends LetterDeps {
   store: Store
@@ -29,8 +29,8 @@ export class SubmittedMail implements MailSource {
     this.#deps = deps
   }
 
-  claim(tx: Tx, lane: string, now: number, limit: number): MailTransaction[] {
-    return claimSubmitted(tx, this, this.#deps.keyring, { lane, now, limit })
+  claim(tx: Tx, claim: Claim): MailTransaction[] {
+    return claimSubmitted(tx, this, this.#deps.keyring, claim)
   }
 
   look(transaction: MailTransaction): MailPlan {

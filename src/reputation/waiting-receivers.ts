@@ -1,6 +1,6 @@
 // Mail that waits, by receiver, and which receiving domains a receiver has. Whose a domain is, is known once an
 // exchanger answered for its mail; before, the domain is a receiver by itself, as in receivers.ts.
-import { domainOf } from '../message/lane-names.ts'
+import { domainInSql, domainOf } from '../message/lane-names.ts'
 import { providerNamed } from '../smtp/shaping.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
@@ -83,7 +83,7 @@ export function toReceiver(
   const hosts = receiver.hosts.map(() => `v.remote_mta = ? or v.remote_mta like ?`).join(' or ')
   return {
     sql: `exists (select 1 from deliveries v where v.email_key = outbound_emails.key
-      and (${hosts} or ltrim(v.lane, '~') in (select value from json_each(?))))`,
+      and (${hosts} or ${domainInSql('v.lane')} in (select value from json_each(?))))`,
     parameters: [...receiver.hosts.flatMap((host) => [host, `%.${host}`]), JSON.stringify(domains)],
   }
 }

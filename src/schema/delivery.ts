@@ -16,7 +16,7 @@ export const deliveryTables = tablesOf('delivery', {
       domain_key: integer(),
       role: oneOf(['to', 'cc', 'bcc']),
       address: text({ person: 'own step', held: true }),
-      /** The recipient domain (A-label), with "~" in front for campaigns: mail of one lane shares its connections. */
+      /** The recipient domain and more (message/lane-names.ts): mail of one lane shares its connections. */
       lane: text({ nobody: LANE }),
       status: oneOf(DELIVERY_STATUSES),
       attempts: integer(),
@@ -33,6 +33,10 @@ export const deliveryTables = tablesOf('delivery', {
       tls: text({ null: true, nobody: 'a protocol' }),
       /** How it was protected (smtp/security.ts). */
       security: text({ null: true, nobody: 'words of a fixed list' }),
+      /** The local address that the last attempt came from; null where the server has no choice of them. */
+      source: text({ null: true, nobody: 'an address of this server' }),
+      /** The last day (days since the epoch) on which it was tried and deferred, where warm-up counts it. */
+      tried_day: integer({ null: true }),
       /** The SMTP dialogue of the last attempt, bounded. */
       dialogue: text({ null: true, person: 'own step' }),
       /** The time since which local trouble has delayed the delivery; null: no trouble has. */
@@ -69,6 +73,15 @@ export const deliveryTables = tablesOf('delivery', {
       remote_mta: text({ null: true, person: 'own step' }),
       tls: text({ null: true, nobody: 'a protocol' }),
       security: text({ null: true, nobody: 'words of a fixed list' }),
+      source: text({ null: true, nobody: 'an address of this server' }),
+    },
+  },
+  /** The sources of the configuration at the last start, in the order in which they came. */
+  source_addresses: {
+    undigested: 'a copy of the configuration',
+    columns: {
+      key: key(),
+      address: text({ nobody: 'an address of this server' }),
     },
   },
   /** Receiving domains whose mail waits until the operator releases it. */

@@ -13,6 +13,7 @@ import { frontDoor } from './migrations/0012-front-door.ts'
 import { heldMail } from './migrations/0018-held-mail.ts'
 import { words } from './migrations/0019-words.ts'
 import { images } from './migrations/0027-images.ts'
+import { sources } from './migrations/0030-sources.ts'
 import { inbound } from './migrations/0003-inbound.ts'
 import { lanes } from './migrations/0015-lanes.ts'
 import { leanEvents } from './migrations/0021-lean-events.ts'
@@ -70,4 +71,5 @@ export const migrations: readonly string[] = [
   reports,
   watches,
   receiverAlarms,
+  sources,
 ]

@@ -18,6 +18,7 @@ import { DeliveryEngine } from '../delivery/deliver.ts'
 import { fetchingOf } from '../net/fetch.ts'
 import { NoticeMailer } from '../mail/notice-mail.ts'
 import { StsCache } from '../delivery/wire/sts.ts'
+import { Ways } from '../delivery/queue/ways.ts'
 import { DeliveryWorkers } from '../delivery/wire/workers.ts'
 import { SubmittedMail } from '../mail/submitted.ts'
 import { Warmup } from '../warmup/places.ts'
@@ -70,11 +71,12 @@ export function createEngine(deps: EngineDeps, { home, stsPort, threads, timeout
     },
   })
   const sts = new StsCache({ ...deps, fetching, stsPort })
-  const ways = { ...deps, keys, sts, timeouts, home, allowed: fetching.allowed }
-  const notices = new NoticeMailer(ways)
+  const connecting = { ...deps, keys, sts, timeouts, home, allowed: fetching.allowed, ways: new Ways(deps.config) }
+  const notices = new NoticeMailer(connecting)
   const warmup = new Warmup({ ...deps, noticed: () => notices.ring() })
   const engine = new DeliveryEngine({
-    ...ways,
+    ...connecting,
+    warmup,
     workers,
     sources: { submitted: new SubmittedMail(deps), campaign: letters },
   })

@@ -13,6 +13,7 @@ import type { InboundJob, InboundResult } from '../inbound/reader.ts'
 import { ReportFigures } from '../reports/pieces.ts'
 import { reportReader } from '../reports/reading/readers.ts'
 import { inTurns, unlimited } from '../inbound/turns.ts'
+import type { Warmup } from '../warmup/places.ts'
 import { startListener, type SmtpListener } from '../smtp/listener.ts'
 import type { Host } from '../smtp/route.ts'
 import type { Certificates } from '../acme/certificates.ts'
@@ -22,6 +23,7 @@ import { openEach } from './ipv4-ipv6.ts'
 export interface InboundParts extends EngineDeps {
   space: Space
   certificates: Certificates
+  warmup: Warmup
 }
 
 export interface Inbound {

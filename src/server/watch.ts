@@ -36,7 +36,7 @@ export function startWatch(parts: ServerParts, end: (reason: OperatorError) => v
   const { clock, deps, inbound, letters, loops, operator, store, time, troubles } = parts
   const lookAtLog = watchLog(parts)
   const lookAtWrites = watchWrites(store, troubles)
-  const lookAtWarmup = followSettings(parts, () => loops.engine.ring())
+  const lookAtWarmup = followSettings(parts, () => loops.engine.allowancesChanged())
   let cancel = clock.wake(clock.now() + EVERY, watch)
   function watch(): void {
     try {

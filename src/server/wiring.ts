@@ -92,13 +92,13 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
   const acme = createAcme({ store, clock, log, config, resolver, ...ring })
   const certificates = new Certificates({ clock, log, config, shelf: acme?.shelf })
   const shared = { store, spool, clock, keyring, log, config, resolver, troubles, space, certificates, rates, doubtful }
-  const { engine, keys, ahead, letters, notices, workers } = createEngine(shared, {
+  const { engine, keys, ahead, letters, notices, warmup, workers } = createEngine(shared, {
     home: (domain) => (isHosted(store, domain) ? (inbound.home() ?? 'closed') : undefined),
     timeouts: options.timeouts,
     stsPort: options.stsPort,
   })
   undo.push(() => workers.close())
-  const inbound = createInbound(shared)
+  const inbound = createInbound({ ...shared, warmup })
   undo.push(() => inbound.stop(0))
   const fetching = fetchingOf(shared)
   const poster = new Poster(fetching, config.webhooks.timeout)
@@ -128,7 +128,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     signIns: new SignIns(store, clock),
     spamAssassin: SPAMASSASSIN,
     inboundReader: inbound.files,
-    claimNew: (lane) => engine.claimNew(lane),
+    claimNew: (tx, lane, recipients) => engine.claimNew(tx, lane, recipients),
     moveWaiting: (emailKey, on) => engine.moveWaiting(emailKey, on),
     campaignLetter: (mail) => letters.unsigned(mail),
     bells: bellsOf(loops, () => letters.lookAgain()),

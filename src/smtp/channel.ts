@@ -28,7 +28,7 @@ const WORDS: Record<string, string> = {
   ENETUNREACH: 'no route to its network',
   EMFILE: 'this machine has no free descriptor',
   ENFILE: 'this machine has no free descriptor',
-  EADDRNOTAVAIL: 'the address to send from ("delivery.source") is not one of this machine',
+  EADDRNOTAVAIL: 'the address to send from ("delivery.source" or "delivery.sources") is not one of this machine',
 }
 
 /** The error of a socket as text for people. */
@@ -293,9 +293,12 @@ export function openChannel(
     const timer = setTimeout(() => fail(`no connection within ${timeout / SECOND} s`), timeout)
     signal?.addEventListener('abort', () => fail(ENDED), { once: true })
     // A machine without IPv6 reports EADDRNOTAVAIL too: then the exchanger is only unreachable, and the machine has no
-    // trouble.
+    // trouble. An address to send from that was named is missing.
     const failed = (error: Error): void =>
-      fail(wordsFor(error), isLocal(error) && !(isIPv6(host) && codeOf(error) === 'EADDRNOTAVAIL'))
+      fail(
+        wordsFor(error),
+        isLocal(error) && !(isIPv6(host) && localAddress === undefined && codeOf(error) === 'EADDRNOTAVAIL'),
+      )
     socket.once('error', failed)
     socket.once('connect', () => {
       clearTimeout(timer)

@@ -37,6 +37,8 @@ export interface Verdict {
   /** How the attempt was protected (security.ts); null before there was an exchanger. */
   security: string | null
   dialogue: string | null
+  /** The local address that was connected from, where the configuration names it. */
+  source?: string
   /** For local trouble: the message for the operator. */
   cause?: string
   /** Set when the mail waits for this DNS record of its sending domain, and not for this server. */

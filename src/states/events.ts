@@ -33,7 +33,11 @@ const SPECIFIED_EVENTS = [
 ] as const
 
 /** Extensions of the interface (D157, D160). */
-export const EXTENSION_EVENTS = ['domain.report_trouble', 'domain.receiver_warning', 'domain.receiver_recovered'] as const
+export const EXTENSION_EVENTS = [
+  'domain.report_trouble',
+  'domain.receiver_warning',
+  'domain.receiver_recovered',
+] as const
 
 export const EVENT_TYPES = [...SPECIFIED_EVENTS, ...EXTENSION_EVENTS] as const
 

@@ -2,6 +2,7 @@
 // warm-up, pairs begin where their mail of the last weeks has brought them, so that no established sender is slowed.
 import { DAY } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
+import { sourcesOf } from '../base/sources.ts'
 import { domainOf } from '../message/lane-names.ts'
 import { shapingRules } from '../smtp/shaping-file.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
@@ -14,8 +15,10 @@ import { addPair, dayOf, findPair } from './pairs.ts'
 export const SYSTEM_SOURCE = 'default'
 
 /** The addresses that mail leaves from, as pairs name them. */
-export const sourceNames = ({ delivery }: Pick<Config, 'delivery'>): string[] =>
-  delivery.source.length === 0 ? [SYSTEM_SOURCE] : [...new Set(delivery.source)]
+export function sourceNames(config: Pick<Config, 'delivery' | 'hostname'>): string[] {
+  const sources = sourcesOf(config)
+  return sources.length === 0 ? [SYSTEM_SOURCE] : sources.map(({ address }) => address)
+}
 
 /** Days that an upgrade looks back, and the days with mail that make a source established. */
 const LOOKED_BACK = 28
@@ -25,7 +28,7 @@ const KEPT = 60 * DAY
 
 /** Notes the sources of the configuration. Called at every start, and after the configuration was read again. */
 export async function beginSources(
-  { clock, config, store }: { store: Store; config: Pick<Config, 'delivery'>; clock: { now(): number } },
+  { clock, config, store }: { store: Store; config: Pick<Config, 'delivery' | 'hostname'>; clock: { now(): number } },
   names: readonly string[] = sourceNames(config),
 ): Promise<void> {
   const now = clock.now()

@@ -28,7 +28,7 @@ export interface Forecast {
   reason: string | null
 }
 
-type ForecastDeps = { store: Reader; config: Pick<Config, 'delivery' | 'warmup'> }
+type ForecastDeps = { store: Reader; config: Pick<Config, 'delivery' | 'hostname' | 'warmup'> }
 
 /** A longer forecast says nothing. */
 const LONGEST = 1000
@@ -153,7 +153,7 @@ function freeOf(reader: Reader, { delivery, warmup }: ForecastDeps['config']): s
 }
 
 /** The addresses that campaigns leave from: those that were noted at the start. */
-function sourcesOf(reader: Reader, config: Pick<Config, 'delivery'>): string[] {
+function sourcesOf(reader: Reader, config: Pick<Config, 'delivery' | 'hostname'>): string[] {
   const seen = reader.all(db.selectFrom('warmup_sources').select(['source', 'seen_at']))
   const last = Math.max(...seen.map(({ seen_at }) => seen_at))
   const names = seen.filter(({ seen_at }) => seen_at === last).map(({ source }) => source)

@@ -36,13 +36,6 @@ interface Remembered extends DayUse {
 const MOST_REMEMBERED = 50_000
 const WEEK = 7
 
-/** Classes of replies that are about this server; greylisting, full mailboxes and unknown users are not (DV3). */
-const ABOUT_US: ReadonlySet<string> = new Set(['rate', 'block', 'reputation', 'authentication', 'reverse', 'policy'])
-
-/** Whether a reply of this class (config/receiver-replies.toml) speaks about this server. */
-export const aboutUs = (replyClass: string | null | undefined): boolean =>
-  replyClass !== null && replyClass !== undefined && ABOUT_US.has(replyClass)
-
 /** What became of a recipient, about us. `block`: the receiver refuses all mail of the source. */
 export interface AboutUs {
   /** The day (`dayOf`) on which the mail was tried. */
@@ -96,6 +89,18 @@ export class Warmup {
     if (!this.counts(reader)) return Infinity
     const room = (of: Pair): number => this.#room(this.#known(reader, of, now) ?? this.#asNew(reader, of, now), bulk)
     return Math.min(room(pair), room({ source: pair.source, receiver: TOTAL }))
+  }
+
+  /** The pair of a receiver whose mail has one source; the first where there are several. */
+  pairWith(reader: Reader, receiver: string): Pair | undefined {
+    return reader.first(
+      raw<Pair>('select source, receiver from warmups where receiver = ? order by key limit 1', [receiver]),
+    )
+  }
+
+  /** Whether bulk mail of a pair was ended for the day (DV5). */
+  isClosed(reader: Reader, pair: Pair, now: number): boolean {
+    return this.counts(reader) && this.#known(reader, pair, now)?.closed === true
   }
 
   /** Gives places back when RCPT was not sent; `takenAt` is the time of `take`. */

@@ -1,7 +1,7 @@
 // What is watched: the public addresses that mail leaves from, the sending domains and the hosts of their links.
-import { isIPv6, SocketAddress } from 'node:net'
 import type { Config } from '../base/config.ts'
-import { allowPublicAnd } from '../base/network.ts'
+import { allowPublicAnd, canonical } from '../base/network.ts'
+import { sourcesOf } from '../base/sources.ts'
 import { listDomains } from '../domains/find.ts'
 import { TRACKING_LABEL } from '../domains/records.ts'
 import type { Resolver } from '../net/resolver.ts'
@@ -17,26 +17,25 @@ export interface WatchedSource {
   hostname: string
 }
 
-type SourcesConfig = { hostname: string; delivery: Pick<Config['delivery'], 'source'> }
-
-/** An address in one form: an IPv6 address can be written in several. */
-const canonical = (address: string): string =>
-  new SocketAddress({ address, family: isIPv6(address) ? 'ipv6' : 'ipv4' }).address
+type SourcesConfig = { hostname: string; delivery: Pick<Config['delivery'], 'source' | 'sources'> }
 
 /**
- * The addresses that mail leaves from: those of the configuration, and those of the host name. `silent`: DNS did not
- * answer.
+ * The addresses that mail leaves from: the sources of the configuration, and the addresses of the host name. `silent`:
+ * DNS did not answer.
  */
-export async function sourcesOf(
+export async function watchedSources(
   config: SourcesConfig,
   resolver: Pick<Resolver, 'a' | 'aaaa'>,
 ): Promise<{ sources: WatchedSource[]; silent: boolean }> {
   const hostname = config.hostname.toLowerCase()
   const answers = await Promise.all([resolver.a(hostname), resolver.aaaa(hostname)])
   const own = answers.flatMap((answer) => (answer.kind === 'found' ? answer.records.slice(0, MOST) : []))
-  const addresses = new Set([...config.delivery.source, ...own].map(canonical))
+  const named = new Map([
+    ...own.map((address) => [canonical(address), hostname] as const),
+    ...sourcesOf(config).map((source) => [source.address, source.hostname] as const),
+  ])
   return {
-    sources: [...addresses].map((address) => ({ address, hostname })),
+    sources: [...named].map(([address, name]) => ({ address, hostname: name })),
     silent: answers.some(({ kind }) => kind === 'failed'),
   }
 }
@@ -63,7 +62,7 @@ export async function subjectsOf(
   config: SourcesConfig & Pick<Config, 'watch'>,
   resolver: Pick<Resolver, 'a' | 'aaaa'>,
 ): Promise<{ things: WatchedThing[]; silent: boolean }> {
-  const { silent, sources } = await sourcesOf(config, resolver)
+  const { silent, sources } = await watchedSources(config, resolver)
   const { domain_lists, lists } = config.watch
   const addresses = sources
     .filter(({ address }) => isPublic(address))

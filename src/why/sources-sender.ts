@@ -95,7 +95,9 @@ function refusalRows(reader: Reader, { accounts, kind, now, receivers, since }: 
 function receiverRows(reader: Reader, { accounts, now, receivers }: WhySubject): WhyRow[] {
   const since = Math.floor((now - 7 * DAY) / DAY) * DAY
   return receivers.flatMap((only) => {
-    const hours = accounts.flatMap((userKey) => outcomesOf(reader, { receivers: [only], since, userKey }).get(only) ?? [])
+    const hours = accounts.flatMap(
+      (userKey) => outcomesOf(reader, { receivers: [only], since, userKey }).get(only) ?? [],
+    )
     const sum = sumOf(hours)
     const { verdict } = judged(sum)
     if (verdict !== 'slow' && verdict !== 'refusing') return []

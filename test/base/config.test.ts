@@ -199,7 +199,7 @@ describe('defaults', () => {
 
   test('the program knows no key that the contract does not name', () => {
     const known = leaves(schema.parse({})).map(([key]) => (key.startsWith('http.listen.') ? 'http.listen' : key))
-    assert.deepEqual([...new Set(known)].sort(), [...contract.keys(), 'delivery.routes'].sort())
+    assert.deepEqual([...new Set(known)].sort(), [...contract.keys(), 'delivery.routes', 'delivery.sources'].sort())
   })
 
   test('the relay route that config/postrider.toml shows is one that works', () => {
@@ -212,7 +212,16 @@ describe('defaults', () => {
     assert.equal(shown.length, 7)
     const config = loadConfig(file(...shown.map((line) => line.slice(2))))
     assert.deepEqual(config.delivery.routes, [
-      { domains: ['*'], host: 'smtp.relay.example', port: 587, tls: 'required', username: '', password_file: '' },
+      {
+        domains: ['*'],
+        host: 'smtp.relay.example',
+        port: 587,
+        tls: 'required',
+        username: '',
+        password_file: '',
+        name: '',
+        spf: '',
+      },
     ])
   })
 })

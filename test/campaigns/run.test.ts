@@ -328,7 +328,7 @@ describe('the audience moves', () => {
     const [{ lane }] = store().all(raw<{ lane: string }>(`select lane from deliveries where status = 'queued'`)) as [
       { lane: string },
     ]
-    const works = await store().write((tx) => letters.claim(tx, lane, clock.now() + 2 * HOUR, 10))
+    const works = await store().write((tx) => letters.claim(tx, { lane, now: clock.now() + 2 * HOUR, limit: 10 }))
     const ended = (): Record<string, string | undefined> =>
       Object.fromEntries(
         works.map((work) => {

@@ -142,21 +142,23 @@ describe('review and send', () => {
         assert.match(refused.text, /1,234 get it: type this number\./, `${action} ${typed}`)
       }
     assert.equal((await kit.show(id))['status'], 'draft')
-    const asked = await ann.send(page, 'later', { typed: '1,234', at: '2040-01-15T14:00' })
-    const scheduled = await ann.send(asked, 'later')
+    // Nobody is asked about days: the exchanger of these tests is not public, and has no warm-up.
+    const scheduled = await ann.send(page, 'later', { typed: '1,234', at: '2040-01-15T14:00' })
     assert.match(scheduled.text, /Scheduled for/)
   })
 
   test('how long it takes stands on the page, and more than three days are asked for once more (DV12)', async () => {
     const { id, list } = await draft([])
+    // Nothing was sent to this domain yet, so that its receiver is not known.
+    postrider.route('fresh.test')
     await kit.fill(
       list,
-      Array.from({ length: 300 }, (_, n) => `slow${n}@there.test`),
+      Array.from({ length: 300 }, (_, n) => `slow${n}@fresh.test`),
     )
     const forecast = async () => (await postrider.api('GET', `/campaigns/${id}/forecast`)).body.data.attributes
     const { days, receivers, recipients } = await forecast()
     assert.deepEqual([days, recipients], [5, 300])
-    assert.deepEqual(receivers, [{ receiver: 'there.test', recipients: 300, today: 16, days: 5 }])
+    assert.deepEqual(receivers, [{ receiver: 'fresh.test', recipients: 300, today: 16, days: 5 }])
     const page = await ann.open(`/campaigns/${id}/send`)
     assert.match(words(page.text), /How long it takes It takes 5 days: 16 of 300 today\. It ends /)
     const asked = await ann.send(page, 'now')
@@ -165,7 +167,7 @@ describe('review and send', () => {
     // What was agreed to holds for just that: a longer one is asked for again.
     await kit.fill(
       list,
-      Array.from({ length: 600 }, (_, n) => `slower${n}@there.test`),
+      Array.from({ length: 600 }, (_, n) => `slower${n}@fresh.test`),
     )
     const longer = await ann.send(asked, 'now')
     assert.match(words(longer.text), /It takes 6 days: 16 of 900 today/)

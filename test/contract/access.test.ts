@@ -427,6 +427,7 @@ const SCOPE_OF: Record<string, Scope> = {
   'GET /grants': 'tokens:write',
   'POST /grants/{}/revoke': 'tokens:write',
   'GET /lanes': 'emails:read',
+  'GET /sources': 'emails:read',
   'GET /campaigns/{}/forecast': 'campaigns:read',
   'GET /warmups': 'emails:read',
   'GET /warmups/{}': 'emails:read',
@@ -588,7 +589,7 @@ test('collections, filters and sending know nothing of other users', async () =>
     await ask('GET', `/recipients/${await MAKERS['recipient']!(owner)}/data`, { token: owner })
   }
   // Figures have no ids of their own; what is of the whole server is for operators.
-  const shared = /^\/(?:statistics|lanes|warmups|watches|campaign-totals|explanations)\b/
+  const shared = /^\/(?:statistics|lanes|sources|warmups|watches|campaign-totals|explanations)\b/
   for (const { method, path } of operations().filter(
     ({ method: verb, path: one }) => verb === 'GET' && !one.includes('{') && !shared.test(one),
   )) {

@@ -7,6 +7,8 @@ import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
 import { learnedLanes, learnedOf } from '../../src/delivery/pacing/lane-memory.ts'
 import { LaneSet } from '../../src/delivery/pacing/lane-set.ts'
+import { Ways } from '../../src/delivery/queue/ways.ts'
+import { parseConfig } from '../../src/base/config.ts'
 import { Pace } from '../../src/delivery/pacing/rate.ts'
 import { Shaping } from '../../src/smtp/shaping.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
@@ -420,7 +422,7 @@ test('what was learned stands in the store, is taken over by the next process, a
     per_second: null,
     paused_until: null,
   })
-  const after = new LaneSet(new Shaping())
+  const after = new LaneSet(new Shaping(), new Ways(parseConfig({})))
   after.recall(shown)
   assert.equal(after.of('narrow.test').learned.width.allowed, shown[1]!.connections)
   assert.equal(after.of('slow.test').learned.pace.perSecond, shown[2]!.per_second)

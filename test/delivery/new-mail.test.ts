@@ -179,7 +179,7 @@ test('a lane claims nothing new while it is held, paused or at its pace, or whil
   const may = (change: (lane: Lane, other: Lane) => void): boolean => {
     const [lane, other] = [new Lane('one.test', limits), new Lane('other.test', limits)]
     change(lane, other)
-    return mayClaimNew(lane, [lane, other], now)
+    return mayClaimNew(lane, lane, [lane, other], now)
   }
   assert.ok(may(() => undefined))
   assert.ok(may((lane) => (lane.due = now + 1)))

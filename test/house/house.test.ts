@@ -427,6 +427,7 @@ describe('time and network', () => {
     'base/tls.ts node:tls': 'the list of certificate authorities',
     'net/resolver.ts node:dns': 'the resolver',
     'net/time-server.ts node:dgram': 'how wrong the clock is',
+    'net/bindable.ts node:dgram': 'whether this machine has an address',
     'smtp/channel.ts node:net': 'the socket under smtp/client.ts',
     'smtp/channel.ts node:tls': 'STARTTLS of smtp/client.ts',
     'smtp/route.ts node:net': 'arithmetic of addresses',

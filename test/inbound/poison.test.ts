@@ -1,6 +1,7 @@
 // Mail that is meant to hold up who reads and judges it: it ends alone, is marked and keeps its octets, and honest mail
 // gets its true verdicts meanwhile. And what the machine lacks ends no mail (D72).
 import assert from 'node:assert/strict'
+import { Warmup } from '../../src/warmup/places.ts'
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -155,6 +156,7 @@ describe('the engine', () => {
       reports,
       figures: new ReportFigures({ store, clock, log: silentLog, config }),
       budget: 1000,
+      warmup: new Warmup({ config: postrider.config, log: silentLog, noticed: () => {} }),
     })
     await engine.start()
   }

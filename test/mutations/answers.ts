@@ -13,7 +13,8 @@ import { readAnswer } from '../../src/net/dns-question.ts'
 import { understand } from '../../src/net/validated.ts'
 import { judgeDmarc, tagOf } from '../../src/domains/dmarc.ts'
 import { lookUp } from '../../src/domains/records.ts'
-import { aboutTheHost, asksForLess } from '../../src/delivery/wire/finish-attempt.ts'
+import { aboutTheHost } from '../../src/delivery/wire/finish-attempt.ts'
+import { asksForLess } from '../../src/smtp/about-server.ts'
 import { answerTo } from '../../src/server/sandbox/dns.ts'
 import { classify } from '../../src/smtp/bounce-class.ts'
 import { parsePolicy, policyId } from '../../src/smtp/mta-sts.ts'
@@ -168,7 +169,7 @@ export const ANSWERED: Record<string, Parser> = {
     },
   },
   'words of a refusal': {
-    files: ['smtp/bounce-class.ts', 'smtp/reply-reason.ts', 'delivery/wire/finish-attempt.ts'],
+    files: ['smtp/bounce-class.ts', 'smtp/reply-reason.ts', 'smtp/about-server.ts', 'delivery/wire/finish-attempt.ts'],
     seeds: of(
       '550 5.1.1 <a@b.test>: user unknown; see https://x.test ',
       'mailbox full ',

@@ -123,6 +123,8 @@ test('a domain whose mail we take ourselves: our own listener, unless there is a
 test('a relay takes its domains, the nearest rule first, and the DNS is not asked', async () => {
   const asked: string[] = []
   const relay = (host: string, domains: string[]) => ({
+    name: '',
+    spf: '',
     domains,
     host,
     port: 587,

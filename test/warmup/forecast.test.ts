@@ -80,7 +80,7 @@ test('knows a relay for what is over, a relay for all, and that warm-up is off (
   await at.store.write((tx) => turn(tx, false, 'ann', at.clock.now()))
   assert.deepEqual([told({ 'there.test': 5000 }).days, told({ 'there.test': 5000 }).reason], [1, 'Warm-up is off.'])
   await at.store.write((tx) => turn(tx, true, 'ann', at.clock.now()))
-  const route = { host: 'r', port: 25, tls: 'none', username: '', password_file: '' } as const
+  const route = { host: 'r', port: 25, tls: 'none', username: '', password_file: '', name: '', spf: '' } as const
   at.config.delivery.routes = [{ ...route, domains: ['there.test'] }]
   assert.deepEqual([told({ 'there.test': 5000 }).days, told({ 'other.test': 16 }).receivers[0]?.today], [1, 16])
   at.config.delivery.routes = [{ ...route, domains: ['*'] }]

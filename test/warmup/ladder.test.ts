@@ -15,7 +15,7 @@ import {
   verdictOf,
   type DayFigures,
 } from '../../src/warmup/ladder.ts'
-import { aboutUs } from '../../src/warmup/places.ts'
+import { isAboutUs } from '../../src/smtp/reply-reason.ts'
 
 const others = ladderOf(shapingRules(), 'there.test')
 const day = (figures: Partial<DayFigures>): DayFigures => ({
@@ -83,8 +83,9 @@ describe('the verdict of a day', () => {
   })
 
   test('only replies about this server count (DV3)', () => {
-    for (const each of ['rate', 'block', 'reputation', 'authentication', 'reverse', 'policy']) assert.ok(aboutUs(each))
-    for (const each of ['greylist', 'full', 'user', 'content', 'tls', '', null, undefined]) assert.ok(!aboutUs(each))
+    for (const each of ['rate', 'block', 'reputation', 'authentication', 'reverse', 'policy'] as const)
+      assert.ok(isAboutUs(each))
+    for (const each of ['greylist', 'full', 'user', 'content', 'tls', undefined] as const) assert.ok(!isAboutUs(each))
   })
 })
 

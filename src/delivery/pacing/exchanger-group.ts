@@ -18,6 +18,14 @@ export interface Work {
   mail: MailTransaction
 }
 
+/** A pause of a group; `shared`: of the groups of all sources. */
+interface Pause {
+  at: number
+  until: number
+  shared: boolean
+}
+const NO_PAUSE: Pause = { at: 0, until: 0, shared: false }
+
 export class ExchangerGroup {
   readonly bulk: boolean
   readonly limits: Limits
@@ -30,7 +38,7 @@ export class ExchangerGroup {
   /** Running senders. */
   senders = 0
   /** The pause of the group: no connection works. */
-  #pause = { at: 0, until: 0 }
+  #pause = NO_PAUSE
   /** Senders without work: call one with a mail, or with undefined to end it. */
   readonly idle: ((work: Work | undefined) => void)[] = []
   /** All lanes whose mail goes here. */
@@ -38,7 +46,16 @@ export class ExchangerGroup {
   /** Lanes that may have waiting mail; the first is the next. */
   readonly #turns = new Set<Lane>()
 
-  constructor(limits: Limits, bulk: boolean, other?: ExchangerGroup) {
+  /** The groups of the same exchangers and kind of mail, by all sources. */
+  readonly #kin: ReadonlySet<ExchangerGroup>
+
+  constructor(
+    limits: Limits,
+    bulk: boolean,
+    other?: ExchangerGroup,
+    kin: ReadonlySet<ExchangerGroup> = new Set<ExchangerGroup>(),
+  ) {
+    this.#kin = kin
     this.limits = limits
     this.bulk = bulk
     this.width = other?.width ?? new Width()
@@ -92,11 +109,21 @@ export class ExchangerGroup {
     this.offer(lane)
   }
 
-  /** Pauses all lanes of the group, and lanes that join later, because mail of `finder` found no working connection. */
-  backOff(finder: Lane, now: number): void {
+  /**
+   * Pauses all lanes of the group, and lanes that join later, because mail of `finder` found no working connection.
+   * Unless that is about the source alone, mail by other sources pauses too. Returns the lanes by other sources.
+   */
+  backOff(finder: Lane, now: number, ofSource = false): Lane[] {
     finder.backOff(now)
+    const pause = { at: now, until: Math.max(finder.pausedUntil, this.#pause.until), shared: !ofSource }
+    const others = ofSource ? [] : [...this.#kin].filter((group) => group !== this)
+    for (const group of [this, ...others]) group.#close(pause)
+    return others.flatMap(({ lanes }) => [...lanes])
+  }
+
+  #close(pause: Pause): void {
     this.#closed = true
-    this.#pause = { at: now, until: Math.max(finder.pausedUntil, this.#pause.until) }
+    if (pause.until > this.#pause.until) this.#pause = pause
     for (const lane of this.lanes) lane.pausedWith(this.#pause)
   }
 
@@ -107,7 +134,9 @@ export class ExchangerGroup {
   succeeded(now: number): boolean {
     this.width.succeeded(now)
     const own = this.#reopen(now)
-    const others = this.other !== undefined && this.other.#reopen(now)
+    let others = this.other !== undefined && this.other.#reopen(now)
+    // What closed the exchanger for every source is over.
+    for (const group of this.#kin) if (group !== this && group.#pause.shared) others = group.#reopen(now) || others
     return own || others
   }
 
@@ -115,13 +144,13 @@ export class ExchangerGroup {
     this.#closed = false
     const paused = this.#pause.until > now
     if (paused) for (const lane of this.lanes) lane.reopen(this.#pause, now)
-    this.#pause = { at: 0, until: 0 }
+    this.#pause = NO_PAUSE
     return paused
   }
 
   /** Ends the pause, because the date was set. */
   resume(): void {
-    this.#pause = { at: 0, until: 0 }
+    this.#pause = NO_PAUSE
   }
 
   /** Call it when a lane may have waiting mail. */
@@ -171,7 +200,7 @@ export class ExchangerGroup {
 }
 
 /** A name that differs for different groups: made of the exchangers with their preferences, and of the TLS settings. */
-function nameOf({ enforced, hosts }: Route): string {
+function exchangersOf({ enforced, hosts }: Route): string {
   const ranks = [...new Set(hosts.map(({ preference = 0 }) => preference))].sort((a, b) => a - b)
   const exchangers = hosts.map(({ address, name, port, preference = 0, relay, unlisted }) =>
     [
@@ -190,6 +219,8 @@ function nameOf({ enforced, hosts }: Route): string {
 export class ExchangerGroups {
   readonly #groups = new Map<string, ExchangerGroup>()
   readonly #taken = new WeakMap<Lane, ExchangerGroup>()
+  /** The groups of the same exchangers and kind of mail, by all sources. */
+  readonly #kin = new Map<string, Set<ExchangerGroup>>()
 
   /** The group of a lane; undefined until its route was found. */
   of(lane: Lane): ExchangerGroup | undefined {
@@ -198,12 +229,17 @@ export class ExchangerGroups {
 
   /** Puts a lane into the group of a route. `limits` is used when no other lane is in that group yet. */
   take(lane: Lane, route: Route, limits: () => Limits): ExchangerGroup {
-    const exchangers = nameOf(route)
-    const nameFor = (bulk: boolean): string => `${bulk ? 'bulk' : ''}\n${exchangers}`
+    const exchangers = exchangersOf(route)
+    const from = (route.sources ?? []).map(({ address }) => address).join(' ')
+    const nameFor = (bulk: boolean): string => `${from}\n${bulk ? 'bulk' : ''}\n${exchangers}`
     const name = nameFor(lane.bulk)
+    const kinName = `${lane.bulk ? 'bulk' : ''}\n${exchangers}`
+    const kin = this.#kin.get(kinName) ?? new Set()
+    this.#kin.set(kinName, kin)
     const group =
-      this.#groups.get(name) ?? new ExchangerGroup(limits(), lane.bulk, this.#groups.get(nameFor(!lane.bulk)))
+      this.#groups.get(name) ?? new ExchangerGroup(limits(), lane.bulk, this.#groups.get(nameFor(!lane.bulk)), kin)
     this.#groups.set(name, group)
+    kin.add(group)
     this.leave(lane)
     this.#taken.set(lane, group)
     group.join(lane)
@@ -222,11 +258,14 @@ export class ExchangerGroups {
 
   /** Forgets groups that no lane uses. */
   sweep(): void {
-    for (const [name, { lanes, other, senders }] of this.#groups) {
+    for (const [name, group] of this.#groups) {
+      const { lanes, other, senders } = group
       if (lanes.size > 0 || senders > 0) continue
       this.#groups.delete(name)
+      for (const kin of this.#kin.values()) kin.delete(group)
       if (other) other.other = undefined
     }
+    for (const [name, kin] of this.#kin) if (kin.size === 0) this.#kin.delete(name)
   }
 }
 

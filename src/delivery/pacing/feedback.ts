@@ -4,7 +4,8 @@ import type { Troubles } from '../../base/trouble.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Connection } from '../attempt.ts'
 import type { MailTransaction } from '../queue/transaction.ts'
-import { aboutTheDomain, aboutTheHost, asksForLess, maybeTheMail, refusesConnection } from '../wire/finish-attempt.ts'
+import { asksForLess, isAboutSource } from '../../smtp/about-server.ts'
+import { aboutTheDomain, aboutTheHost, maybeTheMail, refusesConnection } from '../wire/finish-attempt.ts'
 import type { Lane } from './lanes.ts'
 import type { ExchangerGroup } from './exchanger-group.ts'
 import type { Width } from './concurrency.ts'
@@ -62,11 +63,12 @@ export function slowedBy(
 
 /**
  * local: this server could not try, and waiting mail is tried later. narrower: one connection was too many, others may
- * work. closed: no connection works for these lanes; they pause. open: the pause of the group is over. slower: more
+ * work. closed: no connection works for these lanes, nor for
+ * those of `others` by other sources; they pause. open: the pause of the group is over. slower: more
  * mail was claimed than the new pace allows.
  */
 export type Lesson =
-  | { lesson: 'closed'; verdict: Verdict; lanes: readonly Lane[] }
+  | { lesson: 'closed'; verdict: Verdict; lanes: readonly Lane[]; others: readonly Lane[] }
   | { lesson: 'local' | 'narrower' | 'slower' | 'open' }
   | undefined
 
@@ -103,11 +105,11 @@ export function lessonOf(
     const verdict = { ...host, handed: false, dialogue: null }
     if (aboutTheDomain(host)) {
       lane.backOff(now)
-      return { lesson: 'closed', verdict, lanes: [lane] }
+      return { lesson: 'closed', verdict, lanes: [lane], others: [] }
     }
     // Mail for other domains at the same exchangers would get the same answer.
-    group.backOff(lane, now)
-    return { lesson: 'closed', verdict, lanes: [...group.lanes] }
+    const others = group.backOff(lane, now, isAboutSource(host))
+    return { lesson: 'closed', verdict, lanes: [...group.lanes], others }
   }
   if (verdicts.some(({ soon }) => soon)) return { lesson: 'slower' }
   // Only a real answer of the exchanger shows that it accepts mail.

@@ -3,8 +3,10 @@
 import { SET_BACK } from '../../base/clock.ts'
 import type { Reader } from '../../store/database.ts'
 import { dueGroups } from '../../store/due.ts'
+import { unboundLane } from '../../message/lane-names.ts'
 import { becameDue, LANES } from '../queue/claim.ts'
 import { heldLanes } from '../queue/holds.ts'
+import type { Ways } from '../queue/ways.ts'
 import type { LearnedLane } from './lane-memory.ts'
 import { Lane } from './lanes.ts'
 import type { Shaping } from '../../smtp/shaping.ts'
@@ -21,9 +23,13 @@ export class LaneSet {
   #held = new Set<string>()
   /** The date of the last scan. */
   #scannedAt = 0
+  readonly #ways: Ways
+  /** Sources that could not be used a while ago, and until when no mail is bound to them. */
+  readonly #unusable = new Map<string, number>()
 
-  constructor(shaping: Shaping) {
+  constructor(shaping: Shaping, ways: Ways) {
     this.#shaping = shaping
+    this.#ways = ways
   }
 
   of(name: string): Lane {
@@ -31,8 +37,30 @@ export class LaneSet {
     if (known) return known
     const lane = new Lane(name, this.#shaping.limitsFor(undefined), this.#known.of(name))
     lane.held = this.#held.has(lane.domain)
+    lane.choices = this.#ways.choices(name)
     this.#lanes.set(name, lane)
     return lane
+  }
+
+  /** The lanes by which mail of a lane may go out now, the first choice first: those whose sources can be used. */
+  targetsOf(lane: Lane, now: number): [Lane, ...Lane[]] {
+    const [first = lane.name] = lane.choices
+    if (first === lane.name) return [lane]
+    const [usable = this.of(first), ...others] = lane.choices
+      .filter((name) => this.#ways.of(name).every(({ address }) => (this.#unusable.get(address) ?? 0) <= now))
+      .map((name) => this.of(name))
+    return [usable, ...others]
+  }
+
+  /** The lane from which the mail of a lane was claimed; undefined when that is the lane itself. */
+  unboundOf({ name }: Lane): Lane | undefined {
+    const unbound = unboundLane(name)
+    return unbound === name ? undefined : this.of(unbound)
+  }
+
+  /** No mail is bound to a source until a time, because it cannot be used. */
+  avoid(address: string, until: number): void {
+    this.#unusable.set(address, until)
   }
 
   /** Takes over the limits that an earlier process learned, without its pauses: a restart tries mail at once. */
@@ -83,8 +111,8 @@ export class LaneSet {
 
   /** Sets the route of a lane: the lane joins the lanes with the same exchangers. */
   go(lane: Lane, route: Route): void {
-    lane.route = route
-    this.#groups.take(lane, route, () => this.#shaping.limitsFor(route.hosts[0]))
+    lane.route = { ...route, sources: this.#ways.of(lane.name) }
+    this.#groups.take(lane, lane.route, () => this.#shaping.limitsFor(route.hosts[0]))
   }
 
   /** Reads which lanes have mail, and which lanes are held; returns the lanes that are held from now on. */

@@ -42,6 +42,8 @@ export class Lane {
   /** The route is being looked up. */
   routing = false
   limits: Limits
+  /** The lanes to which its mail may be bound, the first choice first (queue/ways.ts); itself without a choice. */
+  choices: readonly string[] = []
   /** The operator holds the lane: nothing is claimed. */
   held = false
   /** No new work before this time: no connection to its exchangers works. */
@@ -73,9 +75,9 @@ export class Lane {
     return Math.min(ahead, this.learned.pace.room(now))
   }
 
-  /** When there may be mail to claim; null when no due time is known. */
-  wakeAt(): number | null {
-    return this.due === null || this.held ? null : Math.max(this.due, this.pausedUntil, this.learned.pace.nextAt())
+  /** When there may be mail to claim that goes out by the lane `to`; null when no due time is known. */
+  wakeAt(to: Lane): number | null {
+    return this.due === null || this.held ? null : Math.max(this.due, to.pausedUntil, to.learned.pace.nextAt())
   }
 
   /** Mails in memory, those included that are being stored. */
@@ -147,12 +149,15 @@ export function heldByProvider(lanes: Iterable<Lane>): Map<string, number> {
   return held
 }
 
-/** Whether a lane may claim a new mail before mail that waits in the store: none is due, and `lanes` leave it room. */
-export function mayClaimNew(lane: Lane, lanes: Iterable<Lane>, now: number): boolean {
-  if ((lane.due ?? Infinity) <= now || lane.room(now) <= 0) return false
-  const most = providerShareOf(lane)
+/**
+ * Whether a lane may claim a new mail, which goes out by the lane `to`, before mail that waits in the store: none is
+ * due, and `lanes` leave it room.
+ */
+export function mayClaimNew(lane: Lane, to: Lane, lanes: Iterable<Lane>, now: number): boolean {
+  if (Math.min(lane.due ?? Infinity, to.due ?? Infinity) <= now || to.room(now) <= 0) return false
+  const most = providerShareOf(to)
   if (most === Infinity) return true
   let held = 0
-  for (const { inMemory, limits } of lanes) if (limits.name === lane.limits.name) held += inMemory
+  for (const { inMemory, limits } of lanes) if (limits.name === to.limits.name) held += inMemory
   return held < most
 }

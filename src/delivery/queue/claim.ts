@@ -10,9 +10,16 @@ import type { Queue } from '../../store/due.ts'
 import { move, moveAll, takeAll } from '../../store/move.ts'
 import { signingKeyOf } from '../../domains/keys.ts'
 import { messageIdOf } from '../../message/identity.ts'
-import type { Delivery } from '../results/settle.ts'
+import { untried, type Delivery } from '../results/settle.ts'
 import { knownStops } from '../../suppressions/stops.ts'
-import { firstOf, type ClaimedEmail, type MailTransaction, type MailSource } from './transaction.ts'
+import {
+  firstOf,
+  type Claim,
+  type ClaimedEmail,
+  type MailTransaction,
+  type MailSource,
+  type NewClaim,
+} from './transaction.ts'
 import { must } from '../../base/errors.ts'
 
 type DomainFacts = Pick<
@@ -31,11 +38,14 @@ type DomainFacts = Pick<
 const LEASE = 4 * HOUR
 export const leaseFrom = (now: number): number => now + LEASE
 
-const claimRows = (tx: Tx, lane: string, now: number, limit: number): Delivery[] =>
+const onlyIn = (only: Claim['only']): string =>
+  only === undefined ? '' : only === 'untried' ? ' and attempts = 0' : ` and tried_day = ${only.triedOn}`
+
+const claimRows = (tx: Tx, { lane, limit, now, only, to = lane }: Claim): Delivery[] =>
   takeAll<Delivery>(tx, deliveryMachine, 'claim', {
-    set: 'attempts = attempts + 1, leased_until = ?, next_attempt_at = null, updated_at = ?',
-    where: `key in (select key from deliveries where status = 'queued' and lane = ? and next_attempt_at <= ? order by next_attempt_at limit ?)`,
-    parameters: [leaseFrom(now), now, lane, now, limit],
+    set: `attempts = attempts + 1, leased_until = ?, next_attempt_at = null, updated_at = ?${to === lane ? '' : ', lane = ?'}`,
+    where: `key in (select key from deliveries where status = 'queued' and lane = ? and next_attempt_at <= ?${onlyIn(only)} order by next_attempt_at limit ?)`,
+    parameters: [leaseFrom(now), now, ...(to === lane ? [] : [to]), lane, now, limit],
   })
 
 const emailsByKey = statement<{ keys: string }>()((arg) =>
@@ -130,13 +140,6 @@ const LEAN = {
   body_digest: null,
 }
 
-/** A claim of up to `limit` due deliveries of a lane. */
-interface Claim {
-  lane: string
-  now: number
-  limit: number
-}
-
 /** The emails of claimed deliveries, by key; each statement reads all of them. */
 const emailsOf = <Row extends { key: number }>(
   tx: Tx,
@@ -148,14 +151,10 @@ const emailsOf = <Row extends { key: number }>(
 }
 
 /** Claims mails of campaigns, one recipient each. */
-export function claimBulk(
-  tx: Tx,
-  source: MailSource,
-  keyring: Keyring,
-  { lane, limit, now }: Claim,
-): MailTransaction[] {
-  const claimed = claimRows(tx, lane, now, limit)
+export function claimBulk(tx: Tx, source: MailSource, keyring: Keyring, claim: Claim): MailTransaction[] {
+  const claimed = claimRows(tx, claim)
   if (claimed.length === 0) return []
+  const { now, to: lane = claim.lane } = claim
   const emails = emailsOf(tx, claimed, bulkEmails)
   const { generation, stops } = knownStops(tx, keyring, claimed, now, 'marketing')
   return claimed.map((delivery, index) => {
@@ -168,14 +167,10 @@ export function claimBulk(
 }
 
 /** Claims submitted mails, grouped by email. */
-export function claimSubmitted(
-  tx: Tx,
-  source: MailSource,
-  keyring: Keyring,
-  { lane, limit, now }: Claim,
-): MailTransaction[] {
-  const claimed = claimRows(tx, lane, now, limit)
+export function claimSubmitted(tx: Tx, source: MailSource, keyring: Keyring, claim: Claim): MailTransaction[] {
+  const claimed = claimRows(tx, claim)
   if (claimed.length === 0) return []
+  const { now, to: lane = claim.lane } = claim
   const emails = emailsOf(tx, claimed, emailsByKey)
   const { generation, stops } = knownStops(tx, keyring, claimed, now)
   const removals = tx.generation('outbound_emails', 'removed')
@@ -218,7 +213,7 @@ export type NewMail = Omit<ClaimedEmail, keyof DomainFacts | 'email_digest' | 'b
  */
 export function claimedNew(
   tx: Tx,
-  source: MailSource,
+  { place, source }: Pick<NewClaim, 'place' | 'source'>,
   email: NewMail,
   deliveries: readonly Delivery[],
 ): MailTransaction {
@@ -235,6 +230,7 @@ export function claimedNew(
       stops: deliveries.map(() => undefined),
       removals: tx.generation('outbound_emails', 'removed'),
     },
+    ...(place ? { place } : {}),
   }
 }
 
@@ -258,9 +254,14 @@ export const releaseLapsed = (store: Store, now: number): Promise<number> =>
 export const releaseAll = (store: Store, now: number): Promise<number> => store.write((tx) => lapse(tx, 'true', now))
 
 /** Puts claimed deliveries that were not tried back into the queue: the attempt does not count. */
-export function unclaim(tx: Tx, deliveries: readonly Delivery[], now: number): void {
-  for (const { attempts, key } of deliveries)
-    move(tx, deliveryMachine, key, 'lapse', { leased_until: null, next_attempt_at: now, attempts: attempts - 1 })
+export function unclaim(
+  tx: Tx,
+  { deliveries, place }: Pick<MailTransaction, 'deliveries' | 'place'>,
+  now: number,
+): void {
+  place?.giveBack(tx, deliveries)
+  for (const delivery of deliveries)
+    move(tx, deliveryMachine, delivery.key, 'lapse', { leased_until: null, next_attempt_at: now, ...untried(delivery) })
 }
 
 const lapse = (tx: Tx, where: string, now: number, ...parameters: number[]): number =>

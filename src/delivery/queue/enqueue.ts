@@ -78,6 +78,8 @@ const UNTRIED = {
   remote_mta: null,
   tls: null,
   security: null,
+  source: null,
+  tried_day: null,
   dialogue: null,
   trouble_since: null,
 }

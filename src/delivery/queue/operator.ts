@@ -5,8 +5,8 @@ import { deliveryMachine, type DeliveryMove } from '../../states/delivery.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
 import { move } from '../../store/move.ts'
 import { db, raw, sql } from '../../store/query.ts'
-import { bulkLane, domainOf } from '../../message/lane-names.ts'
-import { heldLanes, holdLane } from './holds.ts'
+import { domainOf } from '../../message/lane-names.ts'
+import { heldLanes, holdLane, lanesOf } from './holds.ts'
 import { unclaim } from './claim.ts'
 import { firstOf, type MailTransaction } from './transaction.ts'
 import { emit, moveEmail, type Delivery, type EmailKeys } from '../results/settle.ts'
@@ -164,12 +164,13 @@ export function retryNow({ store, clock }: { store: Store; clock: Clock }, id: s
 
 /** Makes all mail that waits for a receiving domain due now. Returns the number of deliveries. */
 function retryLane({ store, clock }: { store: Store; clock: Clock }, domain: string): Promise<number> {
-  const due = db
-    .updateTable('deliveries')
-    .set({ next_attempt_at: clock.now() })
-    .where('status', '=', 'queued')
-    .where('lane', 'in', [domain, bulkLane(domain)])
-  return store.write((tx) => tx.run(due).changes)
+  const due = (lanes: string[]) =>
+    db
+      .updateTable('deliveries')
+      .set({ next_attempt_at: clock.now() })
+      .where('status', '=', 'queued')
+      .where('lane', 'in', lanes)
+  return store.write((tx) => tx.run(due(lanesOf(tx, domain))).changes)
 }
 
 type OperatorMove = DeliveryMove & ('hold' | 'release' | 'drop')
@@ -189,9 +190,9 @@ async function moveLane(
     after = await store.writeSoon((tx) => {
       const keys = tx.all(
         raw<{ email_key: number }>(
-          `select distinct email_key from deliveries where lane in (?, ?) and status in ('queued', 'held') and email_key > ?
+          `select distinct email_key from deliveries where lane in (select value from json_each(?)) and status in ('queued', 'held') and email_key > ?
            order by email_key limit ${AT_ONCE}`,
-          [domain, bulkLane(domain), from],
+          [JSON.stringify(lanesOf(tx, domain)), from],
         ),
       )
       for (const { email_key } of keys) {
@@ -242,11 +243,12 @@ export type ClaimedMove = OperatorMove & ('hold' | 'drop')
 /** Ends the claim of a mail that waits for its turn, and moves its recipients. Returns how many moved. */
 export function moveClaimed(
   tx: Tx,
-  { deliveries, email }: Pick<MailTransaction, 'deliveries' | 'email'>,
+  work: Pick<MailTransaction, 'deliveries' | 'email' | 'place'>,
   on: ClaimedMove,
   now: number,
 ): number {
-  unclaim(tx, deliveries, now)
+  const { deliveries, email } = work
+  unclaim(tx, work, now)
   const found = tx.first(movedEmail.where('key', '=', email.key))
   return found ? moveMail(tx, found, on, now, domainOf(firstOf({ deliveries }).lane)) : 0
 }

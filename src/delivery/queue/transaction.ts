@@ -5,6 +5,7 @@ import type { Verdict } from '../../smtp/verdict.ts'
 import type { Tx } from '../../store/database.ts'
 import type { Gathered } from '../../store/gathered.ts'
 import type { SignedWith } from '../../domains/keys.ts'
+import type { WarmupPlace } from '../results/warmup-place.ts'
 import type { Delivery, Settling } from '../results/settle.ts'
 import type { KnownStops } from '../../suppressions/stops.ts'
 import { must } from '../../base/errors.ts'
@@ -21,6 +22,8 @@ export interface MailTransaction {
     /** The generation of removed emails; undefined for a campaign's mail. */
     removals?: number
   }
+  /** Its place in an allowance of warm-up, or with a relay that stands in for one. */
+  place?: WarmupPlace
   /** How many connections refused the mail at MAIL. */
   refusals?: number
 }
@@ -85,20 +88,33 @@ export interface MailPlan {
 /** The claim of a mail in the transaction that stores it: its lane has room, and the mail goes out from memory. */
 export interface NewClaim {
   source: MailSource
+  /** The lane that the mail is stored for. */
+  lane: string
+  place: WarmupPlace | undefined
   /** Hands the mail over to the engine. Call it after the commit. */
   take(mail: MailTransaction): void
   /** Gives the room back. Call it when the mail was not stored. */
   cancel(): void
 }
 
-/** Claims room on a lane for a new mail that is due at once; undefined: the mail waits in the queue. */
-export type ClaimNew = (lane: string) => NewClaim | undefined
+/** Claims room on a lane for the recipients of a new mail that is due now; undefined: the mail waits in the queue. */
+export type ClaimNew = (tx: Tx, lane: string, recipients: number) => NewClaim | undefined
+
+/** A claim of up to `limit` due deliveries of a lane. */
+export interface Claim {
+  lane: string
+  now: number
+  limit: number
+  /** The lane that the mail is bound to by the claim, when it is another. */
+  to?: string
+  /** Mail alone that was tried on this day, or that was never tried. */
+  only?: { triedOn: number } | 'untried'
+}
 
 export interface MailSource {
   /** Where results wait for each other, to be written as a page; undefined: each is written at once by `settle`. */
   readonly results?: Gathered<Settling>
-  /** Claims up to `limit` due deliveries of a lane. */
-  claim(tx: Tx, lane: string, now: number, limit: number): MailTransaction[]
+  claim(tx: Tx, claim: Claim): MailTransaction[]
   /** Called when a mail is to be sent: returns the remaining recipients and the job for the composer. */
   look(transaction: MailTransaction): MailPlan | Withdrawal
   /** Why the mail is not sent any more; undefined: it is sent. Called again when a connection is open. */

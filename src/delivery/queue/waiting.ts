@@ -2,7 +2,8 @@
 // number of waiting mails and not on the number of all mails.
 import type { Reader } from '../../store/database.ts'
 import { raw } from '../../store/query.ts'
-import { bulkLane, domainOf } from '../../message/lane-names.ts'
+import { domainOf, isBulk } from '../../message/lane-names.ts'
+import { lanesOf } from './holds.ts'
 
 /** The last answer is searched among this many queued mails of a lane: those whose next attempt is the latest. */
 const LOOKED_AT = 100
@@ -67,23 +68,23 @@ export const holdingCampaigns = (reader: Reader, domain: string): HoldingCampaig
   reader.all(
     raw<HoldingCampaign>(
       `select c.id, c.name, u.email as account, count(*) as recipients
-       from (select email_key from deliveries where status = 'held' and lane = ? limit ${HELD_LOOKED_AT}) v
+       from (select email_key from deliveries where status = 'held' and lane in (select value from json_each(?)) limit ${HELD_LOOKED_AT}) v
          join outbound_emails e on e.key = v.email_key join campaigns c on c.key = e.campaign_key join users u on u.key = c.user_key
        where c.status = 'paused' group by c.key order by recipients desc`,
-      [bulkLane(domain)],
+      [JSON.stringify(lanesOf(reader, domain).filter(isBulk))],
     ),
   )
 
 /** The last answer to mail that waits for a domain; null when there is none. */
 export function lastResponse(reader: Reader, domain: string): string | null {
-  const tried = (lane: string): string =>
-    `select * from (select response, updated_at from deliveries where status = 'queued' and lane = ${lane}
+  const lanes = lanesOf(reader, domain)
+  const tried = `select * from (select response, updated_at from deliveries where status = 'queued' and lane = ?
        order by next_attempt_at desc limit ${LOOKED_AT})`
   const row = reader.first(
     raw<{ response: string }>(
-      `select response from (${tried('?')} union all ${tried('?')}) where response is not null
+      `select response from (${lanes.map(() => tried).join(' union all ')}) where response is not null
        order by updated_at desc limit 1`,
-      [domain, bulkLane(domain)],
+      lanes,
     ),
   )
   return row?.response ?? null

@@ -2,6 +2,7 @@
 // taken at once costs no other row. An earlier attempt is a row of its own, and so is a successful one that a report
 // follows: the report replaces what the delivery's row says. Rows are kept as long as the body, and go with an erased
 // recipient.
+import { relayIn } from '../../message/lane-names.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Reader, Tx } from '../../store/database.ts'
 import { db, raw } from '../../store/query.ts'
@@ -20,6 +21,10 @@ export interface Attempt {
   remote_mta: string | null
   tls: string | null
   security: string | null
+  /** The local address that it came from; null where the server has no choice of them. */
+  source: string | null
+  /** The relay that it went to in place of the exchangers, because warm-up had no room; null: it went to them. */
+  route: string | null
   /** The SMTP dialogue; only the last attempt has one. */
   dialogue: string | null
   /** A report that came after the attempt says this, and not the exchanger's reply. */
@@ -29,7 +34,12 @@ export interface Attempt {
 type LoggedDelivery = Pick<RowOf<'deliveries'>, 'key' | 'attempts'>
 
 /** Writes the row of an attempt that another attempt will follow. */
-export function logAttempt(tx: Tx, { attempts, key }: LoggedDelivery, verdict: Verdict, now: number): void {
+export function logAttempt(
+  tx: Tx,
+  { attempts, key }: LoggedDelivery,
+  { source, ...verdict }: Omit<Verdict, 'source'> & { source: string | null },
+  now: number,
+): void {
   tx.run(
     db.insertInto('attempts').values({
       delivery_key: key,
@@ -42,6 +52,7 @@ export function logAttempt(tx: Tx, { attempts, key }: LoggedDelivery, verdict: V
       remote_mta: verdict.host,
       tls: verdict.tls,
       security: verdict.security,
+      source,
     }),
   )
 }
@@ -50,8 +61,8 @@ export function logAttempt(tx: Tx, { attempts, key }: LoggedDelivery, verdict: V
 export function logDelivered(tx: Tx, { key }: LoggedDelivery): void {
   tx.run(
     raw(
-      `insert into attempts (delivery_key, number, at, outcome, smtp_code, enhanced_code, response, remote_mta, tls, security)
-       select key, attempts, updated_at, 'delivered', smtp_code, enhanced_code, response, remote_mta, tls, security
+      `insert into attempts (delivery_key, number, at, outcome, smtp_code, enhanced_code, response, remote_mta, tls, security, source)
+       select key, attempts, updated_at, 'delivered', smtp_code, enhanced_code, response, remote_mta, tls, security, source
        from deliveries where key = ? and status = 'delivered'`,
       [key],
     ),
@@ -79,22 +90,33 @@ export function attemptsOf(reader: Reader, emailKey: number): Attempt[] {
 
 type AttemptFacts = Pick<
   RowOf<'deliveries'>,
-  'smtp_code' | 'enhanced_code' | 'response' | 'remote_mta' | 'tls' | 'security'
+  'smtp_code' | 'enhanced_code' | 'response' | 'remote_mta' | 'tls' | 'security' | 'source'
 >
 
 /** The answer of the exchanger. */
-const factsOf = ({ enhanced_code, remote_mta, response, security, smtp_code, tls }: AttemptFacts): AttemptFacts => ({
+const factsOf = ({
+  enhanced_code,
+  remote_mta,
+  response,
+  security,
+  smtp_code,
+  source,
+  tls,
+}: AttemptFacts): AttemptFacts => ({
   smtp_code,
   enhanced_code,
   response,
   remote_mta,
   tls,
   security,
+  source,
 })
 
 /** The attempts of one delivery: those with their own rows, and the last one from the row of the delivery. */
 function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>[]): Attempt[] {
-  const { address, attempts, dialogue, role, status, updated_at } = delivery
+  const { address, attempts, dialogue, lane, role, status, updated_at } = delivery
+  // A mail keeps its way over all attempts.
+  const route = relayIn(lane) ?? null
   const earlier = logged.map((row): Attempt => ({
     address,
     role,
@@ -102,6 +124,7 @@ function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>
     at: row.at,
     outcome: row.outcome,
     ...factsOf(row),
+    route,
     dialogue: null,
     reported: false,
   }))
@@ -115,7 +138,7 @@ function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>
   if (last?.outcome === 'delivered') {
     last.dialogue = dialogue
     const { enhanced_code, response, smtp_code } = delivery
-    const unsaid = { remote_mta: null, tls: null, security: null, dialogue: null }
+    const unsaid = { remote_mta: null, tls: null, security: null, source: null, route: null, dialogue: null }
     const said = { smtp_code, enhanced_code, response, ...unsaid, reported: true }
     return status === 'bounced'
       ? [...earlier, { address, role, number: attempts, at: updated_at, outcome: status, ...said }]
@@ -123,7 +146,7 @@ function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>
   }
   if (attempts === 0 || status === 'queued' || status === 'held') return earlier
   const outcome = status === 'active' ? 'under way' : status === 'complained' ? 'delivered' : status
-  const facts = { ...factsOf(delivery), dialogue, reported: false }
+  const facts = { ...factsOf(delivery), route, dialogue, reported: false }
   return [...earlier, { address, role, number: attempts, at: updated_at, outcome, ...facts }]
 }
 

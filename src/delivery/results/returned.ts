@@ -15,6 +15,14 @@ import { suppress } from '../../suppressions/suppressions.ts'
 import { countComplaint, receiverOf } from '../../reputation/receivers.ts'
 import { domainOf } from '../../message/lane-names.ts'
 import { takeBackDelivery, tally } from '../../reputation/tally.ts'
+import type { Warmup } from '../../warmup/places.ts'
+import { noteReturned, saidByReport } from './warmup-place.ts'
+
+/** When a report came, and where it counts. */
+export interface Returning {
+  now: number
+  warmup: Warmup
+}
 
 /** The content of a report about one recipient. */
 export interface ReturnedRecipient {
@@ -70,7 +78,7 @@ export function settleReturned(
   token: number,
   told: ReturnedRecipient,
   spared: readonly string[] | undefined,
-  now: number,
+  { now, warmup }: Returning,
 ): string | undefined {
   const delivery = meant(tx, token, [told.original, told.address], spared)
   const email = delivery && tx.first(emailOf({ key: delivery.email_key }))
@@ -93,6 +101,8 @@ export function settleReturned(
   if (delivery.status === 'delivered') takeBackDelivery(tx, email, delivery.updated_at)
   tally(tx, email, 'bounce', now)
   const bounce = classify({ ...said, sender: senderOf(tx, email, delivery) })
+  const kind = saidByReport({ code: told.code, enhanced: told.status, text }, bounce === 'hard')
+  if (kind) noteReturned(tx, warmup, delivery, { kind, words: text }, now)
   if (!forgotten && isAboutRecipient(said))
     suppressAfterBounce(tx, { email, now }, { address: delivery.address, source: 'dsn' }, 'bounced', bounce)
   const details = {
@@ -115,7 +125,7 @@ export function settleComplaint(
   token: number,
   recipient: string | null,
   feedbackType: string,
-  now: number,
+  { now, warmup }: Returning,
 ): string | undefined {
   const delivery = meant(tx, token, [recipient])
   const email = delivery && tx.first(emailOf({ key: delivery.email_key }))
@@ -128,6 +138,7 @@ export function settleComplaint(
   if (!isMark(delivery.address)) suppress(tx, { ...entry, reason: 'complaint', scope: 'all' }, now)
   tally(tx, email, 'complaint', now)
   countComplaint(tx, user_key, receiverOf(delivery.remote_mta, domainOf(delivery.lane)), now)
+  noteReturned(tx, warmup, delivery, { kind: 'complained', words: '' }, now)
   const details = { feedback_type: feedbackType }
   if (delivery.role === 'to') moveEmail(tx, { email, delivery, now }, 'complained', details)
   else emit(tx, { email, delivery, now }, 'email.complained', details)

@@ -13,8 +13,10 @@ import { appendEvents } from '../../store/events.ts'
 import { move, moveThrough } from '../../store/move.ts'
 import { db, statement } from '../../store/query.ts'
 import type { RowOf } from '../../schema/tables.ts'
+import { boundTo, relayIn, unboundLane } from '../../message/lane-names.ts'
 import { retrySlot } from '../../reputation/agents.ts'
 import { logAttempt } from './attempt-log.ts'
+import type { WarmupPlace } from './warmup-place.ts'
 import { countReceiver } from '../../reputation/receivers.ts'
 import { noteSoftBounce, suppress } from '../../suppressions/suppressions.ts'
 import { tally } from '../../reputation/tally.ts'
@@ -64,6 +66,8 @@ export interface Settling {
   now: number
   email: EmailKeys
   config: Pick<Config, 'delivery'>
+  /** Its place in an allowance of warm-up, or with a relay that stands in for one. */
+  place?: WarmupPlace | undefined
   /** The dialogue is not stored, nor is the text of the reply to a mail that was delivered. */
   brief?: true
 }
@@ -72,10 +76,14 @@ export interface Settling {
 export const ageOf = ({ config, delivery, now }: Settling): number =>
   now - (delivery.expires_at - config.delivery.lifetime)
 
+/** The source that is stored with an attempt: that of mail that was bound, which is mail that had a choice. */
+export const sourceOf = ({ lane }: Pick<Delivery, 'lane'>, { source }: Pick<Verdict, 'source'>): string | null =>
+  boundTo(lane) === undefined ? null : (source ?? null)
+
 /** The columns of a delivery's row that come from a reply. */
 type ReplyColumns = ReturnType<typeof replyOf>
 
-function replyOf({ brief, now, verdict }: Settling) {
+function replyOf({ brief, delivery, now, verdict }: Settling) {
   return {
     smtp_code: verdict.code,
     enhanced_code: verdict.enhanced,
@@ -83,6 +91,7 @@ function replyOf({ brief, now, verdict }: Settling) {
     remote_mta: verdict.host,
     tls: verdict.tls,
     security: verdict.security,
+    source: sourceOf(delivery, verdict),
     dialogue: brief ? null : verdict.dialogue,
     leased_until: null,
     trouble_since: null,
@@ -95,8 +104,9 @@ function replyOf({ brief, now, verdict }: Settling) {
  * the owner has deleted the mail meanwhile, nothing is written.
  */
 export function settle(tx: Tx, settling: Settling): void {
-  const { config, delivery, email, now, verdict } = settling
-  const reply = replyOf(settling)
+  const { config, delivery, email, now, place, verdict } = settling
+  place?.settled(tx, delivery, verdict, now)
+  const reply = { ...replyOf(settling), ...place?.triedDay(verdict) }
   if (verdict.kind === 'waiting' && waitForUs(tx, delivery, verdict, now)) return
   if (verdict.kind === 'delivered') return settleDelivered(tx, settling, reply)
   if (verdict.handed && delivery.role === 'to') moveEmail(tx, settling, 'handed')
@@ -119,7 +129,7 @@ function defer(tx: Tx, settling: Settling, reply: ReplyColumns & { next_attempt_
   const moved = move(tx, deliveryMachine, delivery.key, 'defer', { ...reply, ...(delayed ? { delayed_at: now } : {}) })
   // Not moved: a report has ended the delivery meanwhile.
   if (!moved) return
-  logAttempt(tx, delivery, verdict, now)
+  logAttempt(tx, delivery, { ...verdict, source: reply.source }, now)
   countReceiver(tx, { email, delivery, verdict, age: ageOf(settling) }, now)
   if (!delayed) return
   const { attempts } = delivery
@@ -171,13 +181,25 @@ function settleDelivered(tx: Tx, settling: Settling, reply: ReplyColumns): void 
   emitAll(tx, settling, told)
 }
 
+/**
+ * The columns of a claimed delivery whose attempt does not count: if it had no other, it is bound to no source again.
+ * What goes by a relay stays with it: it is not sent from an address without room because the relay is down (DV10).
+ */
+export function untried({ attempts, lane }: Pick<Delivery, 'attempts' | 'lane'>): { attempts: number; lane?: string } {
+  const unbound = relayIn(lane) === undefined ? unboundLane(lane) : lane
+  return { attempts: attempts - 1, ...(attempts > 1 || unbound === lane ? {} : { lane: unbound }) }
+}
+
+/** The lane of a row whose attempt does not count, in SQL: as in `untried`. */
+export const UNBOUND_IF_UNTRIED = `iif(attempts = 1 and instr(lane, '|') > 0 and instr(lane, '|>') = 0, substr(lane, 1, instr(lane, '|') - 1), lane)`
+
 /** Delays a delivery because of local trouble, as if it had not been tried; false when its lifetime ends earlier. */
 function waitForUs(tx: Tx, delivery: Delivery, { enhanced, text }: Verdict, now: number): boolean {
   const since = delivery.trouble_since ?? now
   const next = now + Math.min(Math.max(now - since, SHORTEST_WAIT), LONGEST_WAIT)
   if (next >= delivery.expires_at) return false
   move(tx, deliveryMachine, delivery.key, 'wait', {
-    attempts: delivery.attempts - 1,
+    ...untried(delivery),
     next_attempt_at: next,
     trouble_since: since,
     smtp_code: null,

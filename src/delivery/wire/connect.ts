@@ -4,6 +4,7 @@
 import { readFileSync } from 'node:fs'
 import type { Clock } from '../../base/clock.ts'
 import { authoritiesOf, type Config } from '../../base/config.ts'
+import { sourcesOf, type SourceAddress } from '../../base/sources.ts'
 import { readAuthorities } from '../../base/tls.ts'
 import { codeOf } from '../../base/errors.ts'
 import type { Log } from '../../base/log.ts'
@@ -41,6 +42,8 @@ export interface Route {
   /** MTA-STS mode `enforce`: a valid certificate or no delivery (RFC 8461 §5). */
   enforced: boolean
   at: number
+  /** The addresses to connect from, one of each family at most; undefined: the first of each. */
+  sources?: readonly SourceAddress[]
 }
 
 /** Finds the route to a domain; a verdict when there is none. */
@@ -75,6 +78,13 @@ export async function findRoute(
 const noneListed = (domain: string): Verdict =>
   ownVerdict('deferred', '4.7.5', `No exchanger of ${domain} is one that its MTA-STS policy names.`, { stage: 'dns' })
 
+/** The route to a relay, whatever the recipient domain. */
+export const routeBy = (relay: Relay, at: number): Route => ({
+  hosts: [{ name: relay.host, port: relay.port, relay }],
+  enforced: false,
+  at,
+})
+
 export const isVerdict = (answer: object): answer is Verdict => 'kind' in answer
 
 /** A session to the best exchanger that answers; a verdict when there is none. */
@@ -94,7 +104,9 @@ export async function connectAlong<Session extends object>(
     // Only DANE can prove an exchanger that the policy does not name.
     if (host.unlisted && dane.plan.kind !== 'prove') continue
     for (const address of addresses) {
-      const session = await openHost(deps, host, address, () => wishOf(deps, policy, route, host, dane.plan), dane)
+      const from = host.address ? undefined : sourceFor(route.sources ?? sourcesOf(deps.config), address)
+      const wishing = (): Wish => wishOf(deps, policy, route, host, dane.plan)
+      const session = await openHost(deps, host, { address, from }, wishing, dane)
       if (!isVerdict(session)) return session
       verdicts.push(session)
     }
@@ -147,6 +159,10 @@ export async function isStillProven(
   return nameOfPlan(dane.plan) === plan
 }
 
+/** The source of the same family as an exchanger's address. */
+const sourceFor = (sources: readonly SourceAddress[], to: string): SourceAddress | undefined =>
+  sources.find(({ family }) => (family === 6) === to.includes(':'))
+
 type Wish = Pick<ConnectOptions, 'tls' | 'verify' | 'policy'>
 
 /** The TLS settings for a host. Throws when the file of further authorities cannot be read. */
@@ -172,7 +188,7 @@ function wishOf(
 async function openHost<Session extends object>(
   deps: ConnectDeps<Session>,
   host: Host,
-  address: string,
+  { address, from }: { address: string; from: SourceAddress | undefined },
   wishing: () => Wish,
   { dnssec, plan }: DaneAnswer,
 ): Promise<Session | Verdict> {
@@ -182,26 +198,29 @@ async function openHost<Session extends object>(
   } catch (thrown) {
     return waitsForUs({ stage: 'connect', host: host.name }, `tls.ca_file cannot be read (${codeOf(thrown)}).`)
   }
-  const v6 = address.includes(':')
   const credentials = credentialsOf(host.relay)
   if (typeof credentials === 'string') return waitsForUs({ stage: 'auth', host: host.name }, credentials)
   const options = {
     host: host.name,
     address,
     port: host.port,
-    localAddress: host.address ? undefined : deps.config.delivery.source.find((source) => source.includes(':') === v6),
-    hostname: deps.config.hostname,
+    localAddress: from?.address,
+    hostname: from?.hostname ?? deps.config.hostname,
     credentials,
     timeouts: deps.timeouts,
     dnssec,
     plan: nameOfPlan(plan),
   }
-  const session = await deps.open({ ...options, ...wish })
+  const session = of(from, await deps.open({ ...options, ...wish }))
   // When opportunistic TLS fails, the mail goes in clear text on a new connection (D18).
   if (isVerdict(session) && session.stage === 'starttls' && wish.tls === 'optional')
-    return deps.open({ ...options, tls: 'none', policy: 'optional' })
+    return of(from, await deps.open({ ...options, tls: 'none', policy: 'optional' }))
   return session
 }
+
+/** A verdict names the source that it is about. */
+const of = <Session extends object>(from: SourceAddress | undefined, session: Session | Verdict): Session | Verdict =>
+  from && isVerdict(session) ? { ...session, source: from.address } : session
 
 /** The credentials of a relay; a sentence when its password file cannot be read. */
 function credentialsOf(relay: Relay | undefined): Credentials | string | undefined {

@@ -3,11 +3,12 @@
 import type { Clock } from '../../base/clock.ts'
 import type { Config } from '../../base/config.ts'
 import type { Log } from '../../base/log.ts'
+import { asksForLess, CROWDED, MAIL_STAGES } from '../../smtp/about-server.ts'
 import type { Stage, Verdict } from '../../smtp/verdict.ts'
 import { deliveryMachine } from '../../states/delivery.ts'
 import type { Store, Tx } from '../../store/database.ts'
 import { move } from '../../store/move.ts'
-import { emailOf, type EmailKeys } from '../results/settle.ts'
+import { emailOf, untried, type EmailKeys } from '../results/settle.ts'
 import { unclaim } from '../queue/claim.ts'
 import type { MailTransaction, Withdrawal } from '../queue/transaction.ts'
 import { pairs } from '../../base/lists.ts'
@@ -28,28 +29,31 @@ export async function conclude(
 ): Promise<void> {
   const { clock, config, log, store } = deps
   const now = clock.now()
-  const untried = ({ code, handed, kind }: Verdict): boolean =>
+  const unanswered = ({ code, handed, kind }: Verdict): boolean =>
     stopping && (kind === 'deferred' || kind === 'waiting') && code === null && !handed
   const { email, source } = work
   const { results: gathered } = source
   const results = pairs(work.deliveries, verdicts)
-  if (gathered && !verdicts.some(untried))
-    await Promise.all(results.map(([delivery, verdict]) => gathered.add({ delivery, email, verdict, now, config })))
+  if (gathered && !verdicts.some(unanswered))
+    await Promise.all(
+      results.map(([delivery, verdict]) => gathered.add({ delivery, email, verdict, now, config, place: work.place })),
+    )
   else
     await store.write((tx) => {
       for (const [delivery, verdict] of results) {
-        if (untried(verdict))
+        if (unanswered(verdict)) {
+          work.place?.settled(tx, delivery, verdict, now)
           move(tx, deliveryMachine, delivery.key, 'lapse', {
             leased_until: null,
             next_attempt_at: now,
-            attempts: delivery.attempts - 1,
+            ...untried(delivery),
           })
-        else source.settle(tx, { delivery, email: asNow(tx, email), verdict, now, config })
+        } else source.settle(tx, { delivery, email: asNow(tx, email), verdict, now, config, place: work.place })
       }
     })
   for (const [{ address }, verdict] of results) {
     const { kind, code, enhanced, text, host, tls } = verdict
-    if (!isTold(kind, config.log.deliveries) || untried(verdict)) continue
+    if (!isTold(kind, config.log.deliveries) || unanswered(verdict)) continue
     log.info('delivery', {
       message_id: work.email.message_id,
       to: address,
@@ -72,14 +76,21 @@ const isTold = (kind: Verdict['kind'], wanted: Config['log']['deliveries']): boo
   wanted === 'all' || (wanted === 'failures' && kind !== 'delivered')
 
 /** Puts back claimed mail that its source withdraws. */
-export const withdraw = ({ clock, store }: ConcludeDeps, withdrawal: Withdrawal): Promise<void> =>
-  store.write((tx) => withdrawal.putBack(tx, clock.now()))
+export const withdraw = (
+  { clock, store }: ConcludeDeps,
+  { deliveries, place }: MailTransaction,
+  withdrawal: Withdrawal,
+): Promise<void> =>
+  store.write((tx) => {
+    place?.giveBack(tx, deliveries)
+    withdrawal.putBack(tx, clock.now())
+  })
 
 /** Puts claimed mail back into the queue, as if it had not been claimed. */
 export async function putBack({ clock, store }: ConcludeDeps, waiting: readonly MailTransaction[]): Promise<void> {
   const now = clock.now()
   await store.write((tx) => {
-    for (const { deliveries } of waiting) unclaim(tx, deliveries, now)
+    for (const work of waiting) unclaim(tx, work, now)
   })
 }
 
@@ -88,27 +99,6 @@ export async function putBack({ clock, store }: ConcludeDeps, waiting: readonly 
  * Not `starttls`: the sending domain may have asked for TLS.
  */
 const HOST_STAGES: readonly Stage[] = ['dns', 'connect', 'greeting', 'ehlo', 'auth']
-
-/** The receiver asks for fewer connections, or for fewer mails on one connection. */
-const CROWDED =
-  /too many (?:concurrent |simultaneous )?(?:connections|sessions)|(?:messages?|mails?|recipients?) (?:per|in|for|on) (?:this |one |a |the )?(?:connection|session)/i
-
-/** The receiver asks for a lower rate. */
-const THROTTLED =
-  /\brates?\b|rate.?limit|throttl|unexpected volume|too (?:fast|quickly)|slow down|too much mail|too many (?:messages|e-?mails|mails)/i
-
-/** Stages at which an answer to one mail may be about all mail. */
-const MAIL_STAGES: readonly Stage[] = ['mail', 'rcpt', 'data', 'final dot']
-
-/** A rate answer: the receiver accepts mail, but at a lower rate. Greylisting is about one mail, not the sender. */
-export const asksForLess = ({ code, enhanced, kind, stage, text }: Verdict): boolean =>
-  // X.2.X is about a single mailbox (RFC 3463 §3.3).
-  kind === 'deferred' &&
-  code !== null &&
-  MAIL_STAGES.includes(stage) &&
-  !enhanced?.startsWith('4.2.') &&
-  THROTTLED.test(text) &&
-  !CROWDED.test(text)
 
 /** Whether an answer ends the session, or says that there are too many connections, or too many mails on one. */
 const closes = ({ code, text }: Verdict): boolean => code === 421 || (code !== null && CROWDED.test(text))

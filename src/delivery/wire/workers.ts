@@ -42,13 +42,15 @@ export class WorkerSession {
   readonly plan: string
   /** Whether the session is on a thread for mail that is kept apart. */
   readonly apart: boolean
+  /** The local address that was connected from; undefined: the system chose it. */
+  readonly source: string | undefined
   readonly #run: (job: Partial<WorkerJob>) => Promise<unknown>
   readonly #lifetime: number
   readonly #born = performance.now()
   #ended = false
 
   constructor(
-    { host, plan = '', timeouts = TIMEOUTS }: ConnectOptions,
+    { host, localAddress, plan = '', timeouts = TIMEOUTS }: ConnectOptions,
     { tls }: Opened,
     apart: boolean,
     run: (job: object) => Promise<unknown>,
@@ -57,6 +59,7 @@ export class WorkerSession {
     this.tls = tls
     this.plan = plan
     this.apart = apart
+    this.source = localAddress
     this.#run = run
     this.#lifetime = timeouts.session
   }

@@ -143,14 +143,14 @@ function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
   const lanes = new Map<string, ClaimedLane | undefined>()
   for (const { address, role } of recipients) {
     const lane = address.domain
-    if (!lanes.has(lane)) lanes.set(lane, due <= now ? claimOn(deps, accepting, lane) : undefined)
+    if (!lanes.has(lane)) lanes.set(lane, due <= now ? claimOn(tx, deps, accepting, lane) : undefined)
     const delivery = { ...common, role, address: address.address, lane }
     const claimed = lanes.get(lane)
-    if (claimed) claimed.deliveries.push(enqueueClaimed(tx, delivery))
+    if (claimed) claimed.deliveries.push(enqueueClaimed(tx, { ...delivery, lane: claimed.claim.lane }))
     else enqueue(tx, { ...delivery, due })
   }
   for (const [lane, claimed] of lanes) {
-    const work = claimed && claimedNew(tx, claimed.claim.source, mail, claimed.deliveries)
+    const work = claimed && claimedNew(tx, claimed.claim, mail, claimed.deliveries)
     tx.afterCommit(() => (work ? claimed.claim.take(work) : deps.ring(lane)))
   }
   return { email, replayed: false }
@@ -162,8 +162,14 @@ interface ClaimedLane {
   deliveries: Delivery[]
 }
 
-function claimOn({ claimNew }: SubmitDeps, { claims }: Accepting, lane: string): ClaimedLane | undefined {
-  const claim = claimNew?.(lane)
+function claimOn(
+  tx: Tx,
+  { claimNew }: SubmitDeps,
+  { claims, submission }: Accepting,
+  lane: string,
+): ClaimedLane | undefined {
+  const recipients = submission.recipients.filter(({ address }) => address.domain === lane).length
+  const claim = claimNew?.(tx, lane, recipients)
   if (claim) claims.push(claim)
   return claim && { claim, deliveries: [] }
 }

@@ -1,0 +1,39 @@
+// `postrider source list`: the addresses that mail leaves from.
+import type { Command } from 'commander'
+import { withDeps, type Invocation } from '../commands/open.ts'
+import { answer, table } from '../commands/terminal.ts'
+import { shownSources, type ShownSource } from './shown-sources.ts'
+
+export function sourceCommand(program: Command, invocation: () => Invocation): void {
+  const source = program.command('source').description('see the addresses that mail leaves from')
+  source
+    .command('list')
+    .description('list them with their roles, and whether this machine has them')
+    .action(() =>
+      withDeps(invocation(), async ({ config }) =>
+        answer(invocation().terminal, await shownSources(config), (shown) =>
+          shown.length === 0
+            ? 'The system chooses the address; "delivery.source" and "delivery.sources" name others.'
+            : onPaper(shown),
+        ),
+      ),
+    )
+}
+
+const known = (yes: boolean | null): string | null => (yes === null ? null : yes ? 'yes' : 'no')
+
+const onPaper = (shown: readonly ShownSource[]): string =>
+  table(
+    ['ADDRESS', 'ROLE', 'HOSTNAME', 'USABLE', 'REVERSE', 'LEADS BACK', 'LISTED ON', 'WARM-UP', 'USED TODAY'],
+    shown.map((source) => [
+      source.address,
+      source.role,
+      source.hostname,
+      known(source.usable),
+      source.reverse,
+      known(source.forward_confirmed),
+      source.listed_on?.join(', ') ?? null,
+      source.state,
+      source.used_today,
+    ]),
+  )

@@ -1,0 +1,141 @@
+// The places that claimed mail has in the allowances of warm-up (DV7). They are taken in the transaction that claims
+// the mail, and given back in the one that settles it when its RCPT was not sent. A recipient that was tried today has
+// its place already.
+import type { RowOf } from '../../schema/tables.ts'
+import { asksForLess, isBlock } from '../../smtp/about-server.ts'
+import { classify } from '../../smtp/bounce-class.ts'
+import { domainOf, relayIn } from '../../message/lane-names.ts'
+import { classOf, isAboutUs, reasonOf } from '../../smtp/reply-reason.ts'
+import type { Verdict } from '../../smtp/verdict.ts'
+import type { Tx } from '../../store/database.ts'
+import { receiverOf } from '../../reputation/receivers.ts'
+import { dayOf, findPair } from '../../warmup/pairs.ts'
+import type { Warmup } from '../../warmup/places.ts'
+
+/** A recipient: whether it was tried today decides whether it needs a place. */
+type Tried = Pick<RowOf<'deliveries'>, 'tried_day'>
+
+/** Where mail of a lane counts: the receiver, and the sources of which one is used; none: it goes by a relay. */
+export interface Counted {
+  receiver: string
+  sources: readonly string[]
+}
+
+/** Stages before RCPT; at `mail` it may have been sent together with MAIL (RFC 2920). */
+const UNSENT: readonly Verdict['stage'][] = ['compose', 'dns', 'connect', 'greeting', 'ehlo', 'starttls', 'auth']
+const isUnsent = ({ stage }: Verdict): boolean => UNSENT.includes(stage)
+
+export class WarmupPlace {
+  readonly receiver: string
+  readonly #warmup: Warmup
+  readonly #sources: readonly string[]
+  readonly #bulk: boolean
+  readonly #takenAt: number
+
+  constructor(warmup: Warmup, { receiver, sources }: Counted, { bulk, now }: { bulk: boolean; now: number }) {
+    this.receiver = receiver
+    this.#warmup = warmup
+    this.#sources = sources
+    this.#bulk = bulk
+    this.#takenAt = now
+  }
+
+  /** The day for which it counts. */
+  get day(): number {
+    return dayOf(this.#takenAt)
+  }
+
+  /** Takes places for recipients that have none today. */
+  take(tx: Tx, deliveries: readonly Tried[]): void {
+    const wanted = this.#new(deliveries)
+    if (wanted === 0) return
+    for (const source of this.#sources)
+      this.#warmup.take(tx, { source, receiver: this.receiver }, { bulk: this.#bulk, now: this.#takenAt, wanted })
+  }
+
+  /** Takes places for recipients that are new. */
+  takeNew(tx: Tx, recipients: number): void {
+    this.take(
+      tx,
+      Array.from({ length: recipients }, () => ({ tried_day: null })),
+    )
+  }
+
+  /** Gives the places of recipients back, those of one source excepted. */
+  giveBack(tx: Tx, deliveries: readonly Tried[], except?: string): void {
+    const count = this.#new(deliveries)
+    if (count === 0) return
+    const given = { bulk: this.#bulk, count, takenAt: this.#takenAt }
+    for (const source of this.#sources)
+      if (source !== except) this.#warmup.giveBack(tx, { source, receiver: this.receiver }, given)
+  }
+
+  #new(deliveries: readonly Tried[]): number {
+    return deliveries.filter(({ tried_day }) => tried_day !== this.day).length
+  }
+
+  /** Settles the place of a recipient: given back when RCPT was not sent; else what was said about us is counted. */
+  settled(tx: Tx, delivery: Tried, verdict: Verdict, now: number): void {
+    if (this.#sources.length === 0) {
+      if (verdict.kind === 'delivered') this.#warmup.noteRelayed(tx, this.receiver, now)
+      return
+    }
+    if (isUnsent(verdict)) return this.giveBack(tx, [delivery])
+    const source =
+      verdict.source !== undefined && this.#sources.includes(verdict.source) ? verdict.source : this.#sources[0]
+    if (source === undefined) return
+    if (this.#sources.length > 1) this.giveBack(tx, [delivery], source)
+    for (const kind of saidBy(verdict, this.receiver))
+      // A recipient that is deferred several times a day is one that was deferred.
+      if (kind !== 'deferred' || delivery.tried_day !== this.day)
+        this.#warmup.note(
+          tx,
+          { source, receiver: this.receiver },
+          { kind, mailDay: this.day, words: verdict.text, now },
+        )
+  }
+
+  /** The columns of a recipient that is tried again: with the day on which it was tried. */
+  triedDay(verdict: Verdict): { tried_day?: number } {
+    return isUnsent(verdict) ? {} : { tried_day: this.day }
+  }
+}
+
+/**
+ * Counts a report that came later, for the day on which the mail was taken (DV3). `delivery`: its row as it was until
+ * then. The pair is that of the source that it left by, else the one that its receiver has.
+ */
+export function noteReturned(
+  tx: Tx,
+  warmup: Warmup,
+  delivery: Pick<RowOf<'deliveries'>, 'lane' | 'remote_mta' | 'source' | 'updated_at'>,
+  { kind, words }: { kind: 'bounced' | 'complained' | 'refused'; words: string },
+  now: number,
+): void {
+  const { lane, remote_mta, source, updated_at } = delivery
+  if (relayIn(lane) !== undefined) return
+  const receiver = receiverOf(remote_mta, domainOf(lane))
+  const pair = source === null ? warmup.pairWith(tx, receiver) : { source, receiver }
+  if (pair && findPair(tx, pair)) warmup.note(tx, pair, { kind, mailDay: dayOf(updated_at), words, now })
+}
+
+/** What a report of a failure says. */
+export function saidByReport(
+  said: { code: number | null; enhanced: string | null; text: string },
+  hard: boolean,
+): 'bounced' | 'refused' | undefined {
+  return hard ? 'bounced' : isAboutUs(classOf(said)) ? 'refused' : undefined
+}
+
+type SaidOfUs = 'deferred' | 'refused' | 'bounced' | 'block'
+
+/** What a verdict says about us, or of an address that does not exist. */
+function saidBy(verdict: Verdict, receiver: string): SaidOfUs[] {
+  const { code, enhanced, kind, text } = verdict
+  if (code === null || (kind !== 'deferred' && kind !== 'bounced')) return []
+  const reason = reasonOf({ code, enhanced, text }, receiver)
+  const meant = reason ? reason.class : isBlock(verdict) ? 'block' : asksForLess(verdict) ? 'rate' : undefined
+  if (isAboutUs(meant))
+    return [kind === 'deferred' ? 'deferred' : 'refused', ...(meant === 'block' ? (['block'] as const) : [])]
+  return kind === 'bounced' && classify(verdict) === 'hard' ? ['bounced'] : []
+}

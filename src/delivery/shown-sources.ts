@@ -1,0 +1,38 @@
+// The sources of this server as the API and the command show them.
+import type { Config } from '../base/config.ts'
+import { sourcesOf, type SourceAddress } from '../base/sources.ts'
+import { canBind } from '../net/bindable.ts'
+
+export interface ShownSource extends Pick<SourceAddress, 'address' | 'role' | 'hostname'>, SeenByOthers, WarmedUp {
+  /** Whether this machine can connect from it now. */
+  usable: boolean
+}
+
+/** What others say about an address; null where that is not known. */
+interface SeenByOthers {
+  reverse: string | null
+  forward_confirmed: boolean | null
+  listed_on: string[] | null
+}
+
+/** The state of the warm-up of an address, and the recipients that were tried by it today; null where it has none. */
+interface WarmedUp {
+  state: string | null
+  used_today: number | null
+}
+
+const seenOf = (): SeenByOthers => ({ reverse: null, forward_confirmed: null, listed_on: null })
+const warmedUp = (): WarmedUp => ({ state: null, used_today: null })
+
+/** Every source, in the order of the configuration. */
+export const shownSources = (config: Pick<Config, 'delivery' | 'hostname'>): Promise<ShownSource[]> =>
+  Promise.all(
+    sourcesOf(config).map(async ({ address, hostname, role }) => ({
+      address,
+      role,
+      hostname,
+      ...seenOf(),
+      ...warmedUp(),
+      usable: await canBind(address),
+    })),
+  )
