@@ -95,6 +95,7 @@ export const EXAMPLES: Record<string, readonly string[]> = {
   ],
   'contacts export': ['postrider contacts export Readers > readers.csv'],
   'queue lanes': ['postrider queue lanes'],
+  'source list': ['postrider source list'],
   'queue list': ['postrider queue list --domain example.org'],
   'queue show': ['postrider queue show 01985c7e-7c1a-7000-8000-000000000001'],
   'queue retry': ['postrider queue retry 01985c7e-7c1a-7000-8000-000000000001', 'postrider queue retry --all'],

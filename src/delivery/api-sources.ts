@@ -33,7 +33,7 @@ export const sources = define('sources', {
       params: ['page'],
       about: `List the addresses that mail leaves from; none when the system chooses. ${EXTENSION}`,
       run: async ({ parts }) =>
-        (await shownSources(parts.config)).map((source, index) => ({ key: index, id: source.address, ...source })),
+        (await shownSources(parts)).map((source, index) => ({ key: index, id: source.address, ...source })),
     },
   ],
 })

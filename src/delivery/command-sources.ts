@@ -10,8 +10,8 @@ export function sourceCommand(program: Command, invocation: () => Invocation): v
     .command('list')
     .description('list them with their roles, and whether this machine has them')
     .action(() =>
-      withDeps(invocation(), async ({ config }) =>
-        answer(invocation().terminal, await shownSources(config), (shown) =>
+      withDeps(invocation(), async (deps) =>
+        answer(invocation().terminal, await shownSources(deps), (shown) =>
           shown.length === 0
             ? 'The system chooses the address; "delivery.source" and "delivery.sources" name others.'
             : onPaper(shown),

@@ -1,7 +1,11 @@
 // The sources of this server as the API and the command show them.
+import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { sourcesOf, type SourceAddress } from '../base/sources.ts'
 import { canBind } from '../net/bindable.ts'
+import type { Reader } from '../store/database.ts'
+import { TOTAL } from '../warmup/ladder.ts'
+import { dayIn, dayOf, findPair } from '../warmup/pairs.ts'
 
 export interface ShownSource extends Pick<SourceAddress, 'address' | 'role' | 'hostname'>, SeenByOthers, WarmedUp {
   /** Whether this machine can connect from it now. */
@@ -22,17 +26,31 @@ interface WarmedUp {
 }
 
 const seenOf = (): SeenByOthers => ({ reverse: null, forward_confirmed: null, listed_on: null })
-const warmedUp = (): WarmedUp => ({ state: null, used_today: null })
+
+function warmedUp(reader: Reader, source: string, now: number): WarmedUp {
+  const total = findPair(reader, { source, receiver: TOTAL })
+  return total
+    ? { state: total.status, used_today: dayIn(reader, total.key, dayOf(now)).tried }
+    : { state: null, used_today: null }
+}
 
 /** Every source, in the order of the configuration. */
-export const shownSources = (config: Pick<Config, 'delivery' | 'hostname'>): Promise<ShownSource[]> =>
+export const shownSources = ({
+  clock,
+  config,
+  store,
+}: {
+  clock: Clock
+  config: Pick<Config, 'delivery' | 'hostname'>
+  store: Reader
+}): Promise<ShownSource[]> =>
   Promise.all(
     sourcesOf(config).map(async ({ address, hostname, role }) => ({
       address,
       role,
       hostname,
       ...seenOf(),
-      ...warmedUp(),
+      ...warmedUp(store, address, clock.now()),
       usable: await canBind(address),
     })),
   )

@@ -11,7 +11,7 @@
 // Results that cannot be written are kept in memory and written later; until then nothing more is claimed.
 import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { codeOf, messageOf, must } from '../base/errors.ts'
+import { codeOf, must } from '../base/errors.ts'
 import { PersistentWrites } from '../base/retry-until-written.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { Loop } from '../base/loop.ts'
@@ -19,16 +19,14 @@ import { customerOf } from '../base/network.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { due, earliest, lease, leased, named, release, suspected, suspects, unclaim } from './claims.ts'
 import { Examiner, isSuspect, Killed, LARGE, Later, NoRoom, type ExamineDeps } from './examine.ts'
-import { folded, type FoldedReading, type ReportFigures } from '../reports/pieces.ts'
-import type { ReportReader } from '../reports/reading/readers.ts'
+import type { ReportFigures } from '../reports/pieces.ts'
 import { MessageQueue, type InboundMessage, type WaitingMessage } from './queue.ts'
 import { isForReports } from './recipients.ts'
 import { record, type JudgedReading, type RecordDeps } from './record.ts'
+import { ReportTurns, type ReportTurnsDeps } from './report-turns.ts'
 
-export interface ReadDeps extends ExamineDeps {
+export interface ReadDeps extends ExamineDeps, ReportTurnsDeps {
   config: ExamineDeps['config'] & Pick<Config, 'reports' | 'retention'>
-  /** Reads what came to an address for reports. */
-  reports: Pick<ReportReader, 'read'>
   /** Counts what they say. */
   figures: ReportFigures
   store: Store
@@ -54,8 +52,6 @@ const MAX_OCTETS = 64 * 1024 * 1024
 const MAX_OF_ONE = MAX_HELD / 8
 /** The most octets of messages that wait in memory without a claim. */
 const WAITING_OCTETS = { all: 16 * 1024 * 1024, ofOne: 4 * 1024 * 1024 }
-/** The most reports that wait for their reader, which reads one after the other; others are tried later. */
-const MAX_REPORTS = 16
 /** The most due messages that one query reads. */
 const LOOKED_AT = 2000
 
@@ -117,14 +113,14 @@ export class InboundEngine {
   readonly #writes: PersistentWrites
   /** Messages whose results cannot be written at present. */
   #unwritten = 0
-  /** Reports that are being read, or wait for it. */
-  #reports = 0
+  readonly #reports: ReportTurns
   #started = false
   #stopping = false
 
   constructor(deps: ReadDeps) {
     this.#deps = deps
     this.#examiner = new Examiner(deps)
+    this.#reports = new ReportTurns(deps)
     this.#writes = new PersistentWrites(deps)
     const { clock, log } = deps
     this.#loop = new Loop({ name: 'inbound', clock, log, run: (now) => this.#run(now) })
@@ -381,30 +377,12 @@ export class InboundEngine {
       return { kind: 'rejected', reason: 'The server ended each time while it read it.', header: null, judgement: null }
     try {
       const judged = await this.#examiner.examine(message)
-      return isForReports(message) ? { ...judged, aggregate: await this.#report(message) } : judged
+      return isForReports(message) ? { ...judged, aggregate: await this.#reports.read(message) } : judged
     } catch (thrown) {
       if (thrown instanceof NoRoom) return 'no room'
       if (thrown instanceof Killed) return 'killed'
       if (!(thrown instanceof Later)) this.#deps.log.fault(`examining message ${message.id}`, thrown)
       return 'later'
-    }
-  }
-
-  /** Reads a message as a report; undefined when nothing of it may be read. Throws Later. */
-  async #report(message: InboundMessage): Promise<FoldedReading | undefined> {
-    const { clock, config, reports, spool } = this.#deps
-    if (message.cut === 1 || message.virus !== null) return undefined
-    if (this.#reports >= MAX_REPORTS) throw new Later('too many reports at once')
-    const now = clock.now()
-    const kept = config.retention.reports
-    this.#reports++
-    try {
-      const content = message.content ?? { file: spool.path(must(message.spool, 'The file of a message')) }
-      return await folded(await reports.read(content, { now, oldest: kept > 0 ? now - kept : null }))
-    } catch (thrown) {
-      throw new Later(messageOf(thrown), { cause: thrown })
-    } finally {
-      this.#reports--
     }
   }
 

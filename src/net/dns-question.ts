@@ -124,8 +124,8 @@ export function readAnswer(packet: Buffer, asked: DnsQuestion & { id: number }):
     const flags = packet.readUInt16BE(2)
     const { answers, authorities, id, questions, rcode, type } = dnsPacket.decode(packet) as Packet & { rcode?: string }
     const [question] = questions ?? []
-    if (type !== 'response' || id !== asked.id || questions?.length !== 1) return undefined
-    if (plain(question!.name) !== plain(asked.name) || question!.type !== asked.type) return undefined
+    if (type !== 'response' || id !== asked.id || !question || questions?.length !== 1) return undefined
+    if (plain(question.name) !== plain(asked.name) || question.type !== asked.type) return undefined
     return {
       code: rcode ?? 'NOERROR',
       secure: (flags & AUTHENTIC) !== 0,

@@ -49,8 +49,8 @@ export const receiverAlarms = define('receiver-alarms', {
         before: row.usual,
         says: alarmSentence(row) + (row.status === 'open' && row.calm_since !== null ? QUIETER : ''),
       })
-      const reason = row.words === null ? undefined : reasonOf({ text: row.words })
-      row['class'] = reason?.name ?? null
+      const reason = row.words === null ? undefined : reasonOf({ text: row.words }, row.receiver)
+      row['class'] = reason?.class ?? null
       row['meaning'] = reason?.words ?? null
     }
   },

@@ -86,7 +86,7 @@ export function readSnds(octets: Uint8Array, name: string, now: number): ReadEvi
   const lines = linesOf(octets, name)
   const bare = isIP(lines[0]?.fields[0]?.trim() ?? '') !== 0
   if (bare && (lines[0]?.fields.length ?? 0) < SNDS_ORDER.indexOf('complaint_rate') + 1) refuseFile('snds', name, lines)
-  const headings = bare ? SNDS_ORDER.map((column) => SNDS[column]![0]!) : headingsOf(lines)
+  const headings = bare ? Object.values(SNDS).flatMap(([heading]) => heading ?? []) : headingsOf(lines)
   return readLines({
     kind: 'snds',
     name,

@@ -4,39 +4,39 @@
 // Every table has `key`, an integer for joins. It is autoincrement where the key of a deleted row may still be in use:
 // in a return path, or in a delivery under way. Most tables have `id`, the public UUIDv7. Times are integer
 // milliseconds since the epoch. Every row that the API lists has `user_key`, its owner.
-import { agents } from './migrations/0005-agents.ts'
-import { campaigns } from './migrations/0004-campaigns.ts'
-import { console_ } from './migrations/0013-console.ts'
-import { digests } from './migrations/0014-digests.ts'
 import { foundation } from './migrations/0001-foundation.ts'
-import { frontDoor } from './migrations/0012-front-door.ts'
-import { heldMail } from './migrations/0018-held-mail.ts'
-import { words } from './migrations/0019-words.ts'
-import { images } from './migrations/0027-images.ts'
-import { sources } from './migrations/0030-sources.ts'
+import { webhooks } from './migrations/0002-webhooks.ts'
 import { inbound } from './migrations/0003-inbound.ts'
-import { lanes } from './migrations/0015-lanes.ts'
-import { leanEvents } from './migrations/0021-lean-events.ts'
-import { lists } from './migrations/0025-lists.ts'
-import { makers } from './migrations/0020-makers.ts'
+import { campaigns } from './migrations/0004-campaigns.ts'
+import { agents } from './migrations/0005-agents.ts'
+import { promises } from './migrations/0006-promises.ts'
+import { unsubscribeLink } from './migrations/0007-unsubscribe-link.ts'
 import { notices } from './migrations/0008-notices.ts'
 import { oauthAllowed } from './migrations/0009-oauth-allowed.ts'
-import { oauthDocuments } from './migrations/0016-oauth-documents.ts'
-import { toldOfMail } from './migrations/0017-told-of-mail.ts'
-import { octetsOnce } from './migrations/0022-octets-once.ts'
-import { receiverAlarms } from './migrations/0033-receiver-alarms.ts'
-import { recoveryCodes } from './migrations/0023-recovery-codes.ts'
-import { invitations } from './migrations/0026-invitations.ts'
-import { promises } from './migrations/0006-promises.ts'
-import { security } from './migrations/0036-security.ts'
-import { reports } from './migrations/0031-reports.ts'
-import { seen } from './migrations/0024-seen.ts'
 import { space } from './migrations/0010-space.ts'
 import { submission } from './migrations/0011-submission.ts'
-import { unsubscribeLink } from './migrations/0007-unsubscribe-link.ts'
+import { frontDoor } from './migrations/0012-front-door.ts'
+import { console_ } from './migrations/0013-console.ts'
+import { digests } from './migrations/0014-digests.ts'
+import { lanes } from './migrations/0015-lanes.ts'
+import { oauthDocuments } from './migrations/0016-oauth-documents.ts'
+import { toldOfMail } from './migrations/0017-told-of-mail.ts'
+import { heldMail } from './migrations/0018-held-mail.ts'
+import { words } from './migrations/0019-words.ts'
+import { makers } from './migrations/0020-makers.ts'
+import { leanEvents } from './migrations/0021-lean-events.ts'
+import { octetsOnce } from './migrations/0022-octets-once.ts'
+import { recoveryCodes } from './migrations/0023-recovery-codes.ts'
+import { seen } from './migrations/0024-seen.ts'
+import { lists } from './migrations/0025-lists.ts'
+import { invitations } from './migrations/0026-invitations.ts'
+import { images } from './migrations/0027-images.ts'
 import { warmup } from './migrations/0028-warmup.ts'
-import { watches } from './migrations/0034-watches.ts'
-import { webhooks } from './migrations/0002-webhooks.ts'
+import { sources } from './migrations/0029-sources.ts'
+import { reports } from './migrations/0030-reports.ts'
+import { receiverAlarms } from './migrations/0031-receiver-alarms.ts'
+import { watches } from './migrations/0032-watches.ts'
+import { security } from './migrations/0033-security.ts'
 
 export const migrations: readonly string[] = [
   foundation,
@@ -67,9 +67,9 @@ export const migrations: readonly string[] = [
   invitations,
   images,
   warmup,
-  security,
-  reports,
-  watches,
-  receiverAlarms,
   sources,
+  reports,
+  receiverAlarms,
+  watches,
+  security,
 ]

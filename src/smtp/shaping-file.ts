@@ -15,8 +15,7 @@ export const SHARES = ['deferred', 'refused', 'complained', 'bounced'] as const
 export type Shares = Record<(typeof SHARES)[number], number>
 
 const limits = { domain_connections: count.min(1), provider_connections: count, mails_per_connection: count.min(1) }
-const rising = (steps: readonly number[]): boolean =>
-  steps.every((step, index) => index === 0 || step > steps[index - 1]!)
+const rising = (steps: readonly number[]): boolean => steps.every((step, index) => step > (steps[index - 1] ?? -1))
 const ladder = z.array(z.int().min(1)).min(1).max(100).refine(rising, 'must rise from each number to the next')
 const shares = z.strictObject({ deferred: share, refused: share, complained: share, bounced: share })
 const warmup = z.strictObject({

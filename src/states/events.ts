@@ -32,7 +32,7 @@ const SPECIFIED_EVENTS = [
   'agent.reputation.damaged',
 ] as const
 
-/** Extensions of the interface (D157, D160). */
+/** Extensions of the interface (D155, D158). */
 export const EXTENSION_EVENTS = [
   'domain.report_trouble',
   'domain.receiver_warning',

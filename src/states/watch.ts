@@ -1,5 +1,5 @@
 // What is known of something that the watch looks after (DV89 to DV94): an address on a list, its reverse entry. A
-// state changes after two equal answers (D162).
+// state changes after two equal answers (D160).
 //
 //   unknown, clear --list--> listed      unknown, clear --fault--> wrong
 //   unknown, listed, wrong --clear--> clear      clear, listed, wrong --lose--> unknown

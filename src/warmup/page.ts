@@ -242,7 +242,7 @@ const onePair = (tabs: ServerTabs): Place => ({
   operator: true,
   show: (visit) => showOne(visit, tabs),
   async act(visit, given) {
-    const id = visit.context.req.param('id')!
+    const id = visit.context.req.param('id') ?? ''
     const [answer, said] = await act(visit, id, given)
     return answer.one
       ? visit.say(`${HERE}/${id}`, said)

@@ -1,4 +1,4 @@
-// The watch of blocklists and reverse DNS, for operators (D162).
+// The watch of blocklists and reverse DNS, for operators (D160).
 import { z } from 'zod'
 import { refuse } from '../base/errors.ts'
 import { define } from '../jsonapi/define.ts'

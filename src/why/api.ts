@@ -1,4 +1,4 @@
-// Why mail waits, was refused or is not known to have arrived (D164).
+// Why mail waits, was refused or is not known to have arrived (D162).
 import { z } from 'zod'
 import { refuse } from '../base/errors.ts'
 import { define } from '../jsonapi/define.ts'

@@ -1,4 +1,4 @@
-// What an explanation is made of: sources give rows, causes are read from rows, and nothing is said without one (D164).
+// What an explanation is made of: sources give rows, causes are read from rows, and nothing is said without one (D162).
 import { iso } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Troubles } from '../base/trouble.ts'

@@ -1,7 +1,7 @@
 // The answer to "why": causes in order, each with its rows, what is not known, and what was read.
 //
-// Guarantees: no cause without a row (D164); never a claim about inbox or spam; the same answer while nothing changed
-// (D164); at most 10 causes of 5 rows.
+// Guarantees: no cause without a row (D162); never a claim about inbox or spam; the same answer while nothing changed
+// (D162); at most 10 causes of 5 rows.
 import { iso } from '../base/clock.ts'
 import {
   Found,

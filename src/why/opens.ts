@@ -7,7 +7,7 @@ import { receiverOf, type WhySubject } from './subject.ts'
 
 /** Delivered mails whose opens are tracked that are looked at, the newest; this takes some 50 ms. */
 const LOOKED_AT = 10_000
-/** Fewer mails on a side say nothing (D164). */
+/** Fewer mails on a side say nothing (D162). */
 const LEAST = 100
 /** A share of opens below this part of that of the others is worth a word. */
 const FEW = 0.5

@@ -1,4 +1,4 @@
-// How a subject stands, in a sentence, and what is not known of it (D164).
+// How a subject stands, in a sentence, and what is not known of it (D162).
 import { iso } from '../base/clock.ts'
 import { moment, type Found } from './evidence.ts'
 import { OF_CAMPAIGN, type WhySubject } from './subject.ts'

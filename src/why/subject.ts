@@ -1,5 +1,5 @@
 // What a question is about: a mail or a campaign by its id, a sending domain, or a receiver. Rows of other accounts are
-// never read, but for an operator's question about a receiver (D164).
+// never read, but for an operator's question about a receiver (D162).
 import { DAY, HOUR } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { attemptsOf, type Attempt } from '../delivery/results/attempt-log.ts'
@@ -176,15 +176,15 @@ function domainNamed(reader: Reader, { account, name }: WhyQuestion, common: Why
 
 function receiverNamed(reader: Reader, question: WhyQuestion, common: WhyPeriod): WhySubject | undefined {
   const name = providerNamed(question.name)?.name ?? toAscii(question.name) ?? question.name
-  const all = question.account === undefined || question.everywhere
-  const accounts = all ? reader.all(db.selectFrom('users').select('key')).map(({ key }) => key) : [question.account!]
+  const own = question.everywhere ? undefined : question.account
+  const accounts = own === undefined ? reader.all(db.selectFrom('users').select('key')).map(({ key }) => key) : [own]
   const told = reader.first(
     raw<{ found: number }>(
       `select 1 as found from receiver_tallies where user_key in (select value from json_each(?)) and hour >= ? and receiver = ? limit 1`,
       [JSON.stringify(accounts), Math.floor(common.since / HOUR), name],
     ),
   )
-  const waits = all ? waitsAnywhere(reader, name) : waitingReceivers(reader, question.account!).get(name)?.domains
+  const waits = own === undefined ? waitsAnywhere(reader, name) : waitingReceivers(reader, own).get(name)?.domains
   if (!told && !waits) return undefined
   const domains = [...new Set([...(waits ?? []), ...(providerNamed(name) ? [] : [name])])]
   const nothing = { mails: [], campaign: undefined, domain: undefined }

@@ -20,7 +20,7 @@ export function told({ asked, causes, kind, not_known, subject, summary }: Expla
       .map(({ rows, source }) => (state === 'read' ? `${source} (${rows})` : source))
   const lines = (['read', 'empty', 'off'] as const).flatMap((state) => {
     const names = of(state)
-    return names.length === 0 ? [] : [`${state[0]!.toUpperCase()}${state.slice(1)}: ${names.join(', ')}.`]
+    return names.length === 0 ? [] : [`${state.charAt(0).toUpperCase()}${state.slice(1)}: ${names.join(', ')}.`]
   })
   return [`${kind} ${forTerminal(subject)}`, forTerminal(summary), ...because, ...open, '', ...lines].join('\n')
 }

@@ -236,6 +236,17 @@ test('mail goes by another source that has room before it waits (DV9)', async ()
   await until(() => at.taken('there.test') === 2 * FIRST, 'those that have a place')
   await at.settled()
   assert.deepEqual([at.tried('there.test', one), at.tried('there.test', two)], [FIRST, FIRST])
+  const { body } = await at.postrider.api('GET', '/sources')
+  assert.deepEqual(
+    body.data.map((each: { attributes: { state: string; used_today: number } }) => [
+      each.attributes.state,
+      each.attributes.used_today,
+    ]),
+    [
+      ['warming', FIRST],
+      ['warming', FIRST],
+    ],
+  )
 })
 
 test('what an operator sets acts within a second, beside the running server too (DV15)', async () => {

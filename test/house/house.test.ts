@@ -460,7 +460,6 @@ describe('time and network', () => {
     'reports/reading/values.ts node:net': 'arithmetic of addresses',
     'domains/advised.ts node:net': 'arithmetic of addresses',
     'watch/reverse.ts node:net': 'arithmetic of addresses',
-    'watch/subjects.ts node:net': 'arithmetic of addresses',
     'reputation/evidence-csv.ts node:net': 'arithmetic of addresses',
     'acme/certificates.ts node:tls': 'what HTTPS shows to whom',
     'server/sandbox/dns.ts node:dgram': 'the DNS of the sandbox',

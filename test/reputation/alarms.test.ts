@@ -208,7 +208,7 @@ test('an alarm opens once, is told to the domains with mail there, to the owner 
     ['there.test', 'deferred', 'open', 0.06, 0.01, 100, null],
   )
   assert.equal(alarm.words, '421 Unusual rate of mail, <address>'.replace('421 ', '421 4.7.28 '))
-  assert.equal(alarm.class, 'new')
+  assert.equal(alarm.class, 'rate')
   assert.match(alarm.meaning, /slows senders/)
   await hook.arrived(1)
   // Looked at again, worse now: the same alarm.

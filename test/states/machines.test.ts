@@ -184,7 +184,7 @@ const CAMPAIGN_MOVES = [
   'lapse',
 ]
 
-// D162: what is known changes by two equal answers; nothing is listed and wrong at once.
+// D160: what is known changes by two equal answers; nothing is listed and wrong at once.
 const WATCH = `
   unknown  list   listed   auto  -
   clear    list   listed   auto  -

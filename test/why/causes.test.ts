@@ -55,7 +55,7 @@ async function said(reply: string, attributes: Record<string, unknown> = {}): Pr
 async function figured(delivered: number, deferred: number, refused: number): Promise<string> {
   const name = `figures${++domains}.test`
   await write(
-    'insert into receiver_tallies values (?, ?, ?, ?, ?, ?, ?, 0, 0, 0)',
+    'insert into receiver_tallies (user_key, receiver, hour, delivered, deferred, refused, within_5s, within_1m, within_10m, within_1h) values (?, ?, ?, ?, ?, ?, ?, 0, 0, 0)',
     postrider.user.key,
     name,
     Math.floor(postrider.clock.now() / HOUR),
