@@ -12,6 +12,7 @@ import { campaignKit } from '../kit/campaign.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
 import { receive } from '../kit/sender.ts'
+import { raw } from '../../src/store/query.ts'
 import { until } from '../kit/until.ts'
 import { happen, makeHook, rest } from '../webhooks/hooks.ts'
 
@@ -280,4 +281,36 @@ test('404 for an address never held, 422 for what is not an address', async () =
   assert.equal((await postrider.api('DELETE', '/recipients/nobody@there.test/forget')).status, 404)
   for (const wrong of ['nobody', 'a@b@c', '%00', 'a%20b@there.test'])
     assert.equal((await postrider.api('DELETE', `/recipients/${wrong}/forget`)).status, 422, wrong)
+})
+
+test('what is kept of receivers, warm-up, alarms, lists and reports names no recipient, before an erasure and after it (DV96)', async () => {
+  const address = 'ann.somebody@there.test'
+  exchanger.script.answer = (line) =>
+    line.startsWith('RCPT')
+      ? `550 5.7.1 Blocked: reputation of your server is low, <${address}> takes nothing`
+      : undefined
+  const id = await sent({ to: address })
+  await until(
+    async () => (await postrider.api('GET', `/outbound-emails/${id}`)).body.data.attributes.status === 'bounced',
+    'the refusal',
+  )
+  const { store } = postrider.appliance.deps
+  const named = store
+    .all(raw<{ name: string }>(`select name from sqlite_schema where type = 'table'`, []))
+    .map(({ name }) => name)
+    .filter((name) =>
+      /^(?:warmup|watch|source_|receiver_|refusals|snds|gmail|aggregate|dmarc|tls|known_|report_)/.test(name),
+    )
+  assert.ok(named.length >= 12, named.join())
+  const rows = named.flatMap((name) =>
+    store.all(raw<Record<string, unknown>>(`select * from ${name}`, [])).map((row) => [name, JSON.stringify(row)]),
+  )
+  // What the receiver said is there, without the address.
+  assert.match(JSON.stringify(rows), /reputation of your server is low/)
+  assert.deepEqual(
+    rows.filter(([, row]) => row!.includes('ann.somebody')),
+    [],
+  )
+  await forget(address)
+  assert.deepEqual(filesHolding(address), [])
 })
