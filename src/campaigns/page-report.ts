@@ -141,7 +141,7 @@ export async function report(visit: Visit, { campaign, state }: ShownCampaign): 
   const readers = found(activity).one
   const tracked = one.attributes.unique_opens !== null || one.attributes.unique_clicks !== null
   return {
-    live: html`${open ? progress(campaign, state, visit.now()) : ''} ${tiles(id, one, last?.stats)}
+    live: html`${open ? progress(campaign, state, visit.now(), readers) : ''} ${tiles(id, one, last?.stats)}
       <p class="soft">
         Of ${count(number(one, 'recipients'))} recipients. A mail that bounced later was delivered before; opens and
         clicks are those of people, machines left out.

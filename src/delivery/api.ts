@@ -6,7 +6,7 @@ import { z } from 'zod'
 import { field, type Call, type Written } from '../jsonapi/resource.ts'
 import { LANE_ACTIONS, type LaneAction } from './queue/operator.ts'
 import { holdingCampaigns, lastResponse } from './queue/waiting.ts'
-import { shownLane, shownLanes, type ShownLane } from './shown-lanes.ts'
+import { LANE_REASONS, reasonOfLane, shownLane, shownLanes, type ShownLane } from './shown-lanes.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
 import { count, EXTENSION, timeOrNull, words, wordsOrNull } from '../jsonapi/fields.ts'
 import { pathParameter } from '../jsonapi/request.ts'
@@ -47,6 +47,10 @@ export const lanes = define('lanes', {
     held_by: field(z.array(z.object({ id: z.string(), name: z.string(), account: z.string(), recipients: z.int() })), {
       about: 'The paused campaigns that hold mail here; it goes on with them.',
     }),
+    reason: field(z.enum(LANE_REASONS).nullable(), {
+      about:
+        'Why nothing is tried, or not all: hold, pause (no connection worked), warm-up (today the receiver gets no more); null: nothing stops it.',
+    }),
     next_attempt_at: timeOrNull('When the next of them is tried.'),
     response: wordsOrNull('The last reply about the waiting mail.'),
     connections: field(z.int().nullable(), {
@@ -65,6 +69,7 @@ export const lanes = define('lanes', {
   // Read only for the lanes on the requested page.
   extend(rows, { reader }) {
     for (const row of rows) {
+      row['reason'] = reasonOfLane(reader, row as unknown as ShownLane)
       row['response'] = lastResponse(reader, row['domain'] as string)
       row['held_by'] = row['held'] === 0 ? [] : holdingCampaigns(reader, row['domain'] as string)
     }

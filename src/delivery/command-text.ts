@@ -7,7 +7,7 @@ import { table } from '../commands/terminal.ts'
 import { holdingCampaigns, lastResponse } from './queue/waiting.ts'
 import { protectionWords, readSecurity } from '../smtp/security.ts'
 import type { QueuedMail } from './queue/operator.ts'
-import type { ShownLane } from './shown-lanes.ts'
+import { reasonOfLane, type ShownLane } from './shown-lanes.ts'
 
 /** "1 recipient", "2 recipients". */
 export const recipients = (times: number): string => `${times} ${times === 1 ? 'recipient' : 'recipients'}`
@@ -101,6 +101,7 @@ export const showLane = (reader: Reader, { next, paused_until, ...lane }: ShownL
   ...lane,
   held_by: lane.held === 0 ? [] : holdingCampaigns(reader, lane.domain),
   next_attempt_at: shownTime(next),
+  reason: reasonOfLane(reader, { ...lane, paused_until }),
   response: lastResponse(reader, lane.domain),
   paused_until: shownTime(paused_until),
 })

@@ -44,6 +44,14 @@ function learnedNote(lane: Thing<typeof lanes>): Html | '' {
     : html`<div class="soft">${known.map((each, at) => html`${at > 0 ? ', ' : ''}${each}`)}</div>`
 }
 
+/** That its receiver gets no more today; nothing is wrong then. */
+const warmupNote = (domain: string): Html =>
+  html`${badge('warm-up')}
+    <div class="soft">
+      Some of it waits for another day: its receiver does not know this server well yet.
+      <a href="/why/${domain}">Why?</a>
+    </div>`
+
 /** What can be done with lanes, in one form each; several are named with spaces between. */
 function actionsOf(visit: Visit, lane: Thing<typeof lanes>): (Html | '')[] {
   const name = text(lane, 'domain')
@@ -68,7 +76,8 @@ function rowOf(visit: Visit, lane: Thing<typeof lanes>, at: number) {
   const mail = `/mail?q=${encodeURIComponent(`status:queued receiver:${name}`)}`
   return [
     html`<a href="${mail}">${name}</a> ${flag(lane, 'hold') ? badge('on hold') : ''} ${isEmpty ? badge('empty') : ''}
-      ${learnedNote(lane)} ${objects(lane, 'held_by').map((campaign) => heldNote(visit, campaign))}`,
+      ${text(lane, 'reason') === 'warm-up' ? warmupNote(name) : ''} ${learnedNote(lane)}
+      ${objects(lane, 'held_by').map((campaign) => heldNote(visit, campaign))}`,
     count(waiting),
     count(flag(lane, 'hold') ? waiting : number(lane, 'held')),
     count(number(lane, 'active')),

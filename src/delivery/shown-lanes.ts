@@ -4,7 +4,7 @@ import { domainOf } from '../message/lane-names.ts'
 import type { Reader } from '../store/database.ts'
 import { learnedLanes, learnedOf, type LearnedOf } from './pacing/lane-memory.ts'
 import { heldLanes } from './queue/holds.ts'
-import { waitingLanes, type WaitingLane } from './queue/waiting.ts'
+import { isWarmingUp, waitingLanes, type WaitingLane } from './queue/waiting.ts'
 
 const MAX_LANES = 1000
 
@@ -31,3 +31,12 @@ export function shownLane(reader: Reader, now: number, domain: string): ShownLan
   const found = shownLanes(reader, now).find((lane) => lane.domain === domain)
   return found ?? { ...none, connections: null, per_second: null, paused_until: null, learned_at: null }
 }
+
+export const LANE_REASONS = ['hold', 'pause', 'warm-up'] as const
+
+/** Why mail of a domain is not tried now, in a word; null: it is tried when its turn comes. */
+export const reasonOfLane = (
+  reader: Reader,
+  { domain, hold, paused_until, queued }: Pick<ShownLane, 'domain' | 'hold' | 'paused_until' | 'queued'>,
+): (typeof LANE_REASONS)[number] | null =>
+  hold ? 'hold' : paused_until !== null ? 'pause' : queued > 0 && isWarmingUp(reader, domain) ? 'warm-up' : null

@@ -6,6 +6,7 @@ import { canBind } from '../net/bindable.ts'
 import type { Reader } from '../store/database.ts'
 import { TOTAL } from '../warmup/ladder.ts'
 import { dayIn, dayOf, findPair } from '../warmup/pairs.ts'
+import { isWatched, listedOn, reverseOf } from '../watch/watches.ts'
 
 export interface ShownSource extends Pick<SourceAddress, 'address' | 'role' | 'hostname'>, SeenByOthers, WarmedUp {
   /** Whether this machine can connect from it now. */
@@ -25,7 +26,11 @@ interface WarmedUp {
   used_today: number | null
 }
 
-const seenOf = (): SeenByOthers => ({ reverse: null, forward_confirmed: null, listed_on: null })
+/** What the watch found; nothing is known of an address that it has not asked about. */
+const seenOf = (reader: Reader, address: string): SeenByOthers => ({
+  ...reverseOf(reader, address),
+  listed_on: isWatched(reader, address) ? listedOn(reader, address) : null,
+})
 
 function warmedUp(reader: Reader, source: string, now: number): WarmedUp {
   const total = findPair(reader, { source, receiver: TOTAL })
@@ -49,7 +54,7 @@ export const shownSources = ({
       address,
       role,
       hostname,
-      ...seenOf(),
+      ...seenOf(store, address),
       ...warmedUp(store, address, clock.now()),
       usable: await canBind(address),
     })),

@@ -67,6 +67,7 @@ function tabbed(
       ['/domains', 'Domains'],
       [`/domains/${name}`, name],
     ],
+    actions: html`<a class="button plain" href="/why/${name}">Why?</a>`,
     errors,
     labels: LABELS,
     done: done(visit),

@@ -2,6 +2,7 @@
 import type { Config } from '../base/config.ts'
 import { DAY, type Clock } from '../base/clock.ts'
 import { isAddress } from '../base/network.ts'
+import { sourcesOf } from '../base/sources.ts'
 import type { Domain } from '../domains/find.ts'
 import { remembering } from '../net/remembered.ts'
 import type { Resolver } from '../net/resolver.ts'
@@ -43,7 +44,7 @@ export interface DmarcSource extends SourceFigures {
 export interface SourcesDeps {
   store: Reader
   clock: Clock
-  config: { hostname: string; delivery: Pick<Config['delivery'], 'source' | 'routes'> }
+  config: { hostname: string; delivery: Pick<Config['delivery'], 'source' | 'sources' | 'routes'> }
   resolver: Resolver
 }
 
@@ -85,27 +86,40 @@ async function addressesOf(ask: ReturnType<typeof asker>, hosts: readonly string
   return new Set(found.flat().flatMap((address) => addressOf(address) ?? []))
 }
 
-/** Who is behind an address, by what is configured, named and reported. */
-async function classifier(
-  deps: SourcesDeps,
-  domainKey: number,
-): Promise<(source: SourceFigures) => Pick<DmarcSource, 'known' | 'name'>> {
+/** The addresses of this server and of its relays. */
+export interface OwnAddresses {
+  own: ReadonlySet<string>
+  relays: ReadonlySet<string>
+  /** Whether mail goes over relays at all. */
+  relayed: boolean
+}
+
+async function ownAddresses(deps: SourcesDeps): Promise<OwnAddresses> {
   const { delivery, hostname } = deps.config
   const ask = asker(deps)
   const [own, relays] = await Promise.all([
-    addressesOf(ask, [hostname, ...delivery.source]),
+    addressesOf(ask, [hostname, ...sourcesOf(deps.config).map(({ address }) => address)]),
     addressesOf(
       ask,
       delivery.routes.map(({ host }) => host),
     ),
   ])
-  const nameOf = namesOfAddresses(knownSourcesOf(deps.store, domainKey))
+  return { own, relays, relayed: delivery.routes.length > 0 }
+}
+
+/** Who is behind an address, by what is configured, named and reported. */
+function classifier(
+  reader: Reader,
+  domainKey: number,
+  { own, relayed, relays }: OwnAddresses,
+): (source: SourceFigures) => Pick<DmarcSource, 'known' | 'name'> {
+  const nameOf = namesOfAddresses(knownSourcesOf(reader, domainKey))
   return ({ address, both, dkim_pass, forwarded }) => {
     if (address === '') return { known: 'unknown', name: null }
     const name = nameOf(address) ?? null
     if (own.has(address)) return { known: 'this_server', name }
     // Where mail goes over a relay, only the relay's own addresses have our signature and our SPF.
-    if (relays.has(address) || (delivery.routes.length > 0 && both === 1)) return { known: 'relay', name }
+    if (relays.has(address) || (relayed && both === 1)) return { known: 'relay', name }
     if (name !== null) return { known: 'named', name }
     return { known: dkim_pass > 0 || forwarded === 1 ? 'forwarder' : 'unknown', name: null }
   }
@@ -117,8 +131,18 @@ export async function dmarcSources(
   domain: Pick<Domain, 'key'>,
   sinceDay: number,
 ): Promise<DmarcSource[]> {
-  const classify = await classifier(deps, domain.key)
-  return figures(deps.store, domain.key, sinceDay).map((each) => ({ ...each, ...classify(each) }))
+  return sourcesBy(deps.store, domain, sinceDay, await ownAddresses(deps))
+}
+
+/** The same by addresses that are known already; no question leaves the server. */
+export function sourcesBy(
+  reader: Reader,
+  domain: Pick<Domain, 'key'>,
+  sinceDay: number,
+  addresses: OwnAddresses,
+): DmarcSource[] {
+  const classify = classifier(reader, domain.key, addresses)
+  return figures(reader, domain.key, sinceDay).map((each) => ({ ...each, ...classify(each) }))
 }
 
 /** The names of the hosts behind addresses, as reverse DNS says. */

@@ -60,6 +60,10 @@ const receiverOf = (pair: ShownPair): string =>
   text(pair, 'receiver') === TOTAL ? 'All receivers' : text(pair, 'receiver')
 const limit = (value: unknown): string => (typeof value === 'number' ? count(value) : 'no limit')
 
+/** To what is known of the receiver, with the mail that waits there. */
+const whyOf = (receiver: string): Html =>
+  html`<a class="button plain" href="/why/${encodeURIComponent(receiver)}">Why?</a>`
+
 function listed(pairs: readonly ShownPair[], searched: boolean): Html {
   return table(
     'Pairs of address and receiver',
@@ -198,6 +202,7 @@ async function showOne(
   return page(visit, {
     title: `${receiverOf(one)} from ${text(one, 'source')}`,
     crumbs: [[HERE, 'Warm-up']],
+    actions: text(one, 'receiver') === TOTAL ? '' : whyOf(text(one, 'receiver')),
     errors,
     labels: LABELS,
     done: done(visit),

@@ -111,8 +111,28 @@ export function shownWarmups({ config, store: reader }: ShownDeps, now: number, 
   })
 }
 
+/** A pair today, without what waits or went by a relay, which belongs to its receiver. */
+export type UsedPair = Omit<ShownWarmup, 'relayed' | 'waiting'>
+
+/** The pairs of some receivers; they are found by an index. Undefined while warm-up is off. */
+export function pairsOfReceivers(
+  { config, store: reader }: ShownDeps,
+  now: number,
+  receivers: readonly string[],
+): UsedPair[] | undefined {
+  if (!config.warmup.enabled || isTurnedOff(reader)) return undefined
+  const rows = reader.all(
+    raw<WarmupRow & { tried: number | null }>(
+      `select w.*, d.tried as tried from warmups w left join warmup_days d on d.warmup_key = w.key and d.day = ?
+       where w.receiver in (select value from json_each(?)) order by w.source, w.receiver`,
+      [dayOf(now), JSON.stringify(receivers)],
+    ),
+  )
+  return rows.map(({ tried, ...row }) => shownPair(row, tried ?? 0, now, false))
+}
+
 /** While warm-up is off, a pair has its state and no allowance. */
-function shownPair(row: WarmupRow, used: number, now: number, off: boolean): ShownWarmup {
+function shownPair(row: WarmupRow, used: number, now: number, off: boolean): UsedPair {
   const allowance = off ? null : allowanceOf(ladderOf(shapingRules(), row.receiver), row)
   const closed = !off && row.closed_day === dayOf(now)
   const left = allowance === null ? null : Math.max(0, allowance - used)
@@ -126,8 +146,6 @@ function shownPair(row: WarmupRow, used: number, now: number, off: boolean): Sho
     allowance,
     used,
     left,
-    waiting: 0,
-    relayed: 0,
     reason: off ? 'Warm-up is off: nothing is held back.' : row.reason,
     since: row.since,
     next_at: left === 0 || closed ? opensAt(row, now) : null,

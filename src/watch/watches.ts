@@ -36,6 +36,12 @@ export const watchById = (reader: Reader, id: string): WatchRow | undefined =>
 export const changesOf = (reader: Reader, watchKey: number): RowOf<'watch_changes'>[] =>
   reader.all(db.selectFrom('watch_changes').selectAll().where('watch_key', '=', watchKey).orderBy('key', 'desc'))
 
+/** Whether any list gave an answer about an address or a domain that can be believed. */
+export const isWatched = (reader: Reader, subject: string): boolean =>
+  reader.first(
+    present.where('subject', '=', subject).where('list', '!=', '').where('status', '!=', 'unknown').limit(1),
+  ) !== undefined
+
 /** The zones of the lists that have an address or a domain. */
 export const listedOn = (reader: Reader, subject: string): string[] =>
   reader

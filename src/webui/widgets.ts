@@ -115,6 +115,7 @@ const WAITS = new Set([
   'held',
   'holding',
   'on hold',
+  'warm-up',
   'warn',
   'suppressed',
   'deferred',

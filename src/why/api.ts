@@ -78,6 +78,7 @@ export const explanations = define('explanations', {
           name: subject,
           account: caller.userKey,
           everywhere: caller.operator,
+          operator: caller.operator,
           now,
           since: sinceOf(filters.get('since')),
         })

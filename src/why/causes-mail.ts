@@ -53,6 +53,12 @@ export const isDistrusted = (found: Found): boolean =>
     OF_DISTRUST.has(reason?.class),
   )
 
+/** Whether the name of the sender has a part in it: of one mail, only where its receiver distrusts it. */
+export const matters = (found: Found): boolean => found.subject.kind !== 'mail' || isDistrusted(found)
+
+/** What is about a domain is about the subject itself when the domain is asked about. */
+export const ofDomain: CauseEntry['reach'] = ({ kind }) => (kind === 'domain' ? 'subject' : 'server')
+
 /** The words of a row behind the address and its outcome. */
 const quoted = ({ text }: FoundWhyRow): string => text.slice(text.indexOf(': ') + 2)
 
@@ -90,9 +96,17 @@ export const MAIL_CAUSES: readonly CauseEntry[] = [
     cause: 'no_tls',
     reach: 'subject',
     strength: 'shown',
-    rows: (found) => found.of('tls'),
+    rows: (found) => found.of('tls', 'no tls'),
     says: ([row]) => `The way to the receiver was not encrypted and proven as it has to be: ${quoted(row)}`,
     mend: 'It is tried again by itself. If it goes on, tell the receiver; or take "Require" off the domain, if you set it.',
+  },
+  {
+    cause: 'dane',
+    reach: 'subject',
+    strength: 'shown',
+    rows: (found) => found.of('tls', 'dane'),
+    says: ([row]) => `The receiver’s TLSA records (DANE) did not let the mail go: ${quoted(row)}`,
+    mend: 'Nothing is sent without the proof that these records demand; it is tried again by itself. Tell the postmaster of the receiver: its records and its certificate, or its DNS, do not fit.',
   },
   {
     cause: 'no_way',

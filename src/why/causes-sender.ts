@@ -1,13 +1,7 @@
 // Causes that hold for more than one mail: what receivers do with all of it, the lists, the domain, this server.
-import type { CauseEntry, Found } from './evidence.ts'
-import { isDistrusted } from './causes-mail.ts'
+import { isDistrusted, matters, ofDomain } from './causes-mail.ts'
+import type { CauseEntry } from './evidence.ts'
 import type { WhySubject } from './subject.ts'
-
-/** What is about a domain is about the subject itself when the domain is asked about. */
-const ofDomain: CauseEntry['reach'] = ({ kind }) => (kind === 'domain' ? 'subject' : 'server')
-
-/** Whether the name of the sender has a part in it: of one mail, only where its receiver distrusts it. */
-const matters = (found: Found): boolean => found.subject.kind !== 'mail' || isDistrusted(found)
 
 /** Whether a mail has come to its end: what is wrong here now did not bring that about. */
 const isPast = ({ kind, mails }: WhySubject): boolean =>

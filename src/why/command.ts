@@ -24,15 +24,15 @@ export function whyCommand(program: Command, invocation: () => Invocation): void
     .option('--since <time>', 'evidence since, such as 2026-11-01 or 2026-11-01T12:00:00Z (28 days when absent)')
     .option('--user <email>', 'whose, if several have this domain; of a receiver, the mail of this account alone')
     .action((subject: string, options: WhyOptions) =>
-      withDeps(invocation(), ({ clock, keyring, store }) => {
+      withDeps(invocation(), ({ clock, config, keyring, store }) => {
         const since = options.since === undefined ? undefined : Date.parse(options.since)
         if (Number.isNaN(since))
           throw new OperatorError(`"${options.since}" is not a time such as 2026-11-01T12:00:00Z.`)
         const account = accountOf(store, subject, options)
         const explanation = found(() =>
           explain(
-            { store, keyring },
-            { name: subject, account, everywhere: account === undefined, now: clock.now(), since },
+            { store, keyring, config },
+            { name: subject, account, everywhere: account === undefined, operator: true, now: clock.now(), since },
           ),
         )
         answer(invocation().terminal, explanation, told)

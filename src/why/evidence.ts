@@ -1,5 +1,6 @@
 // What an explanation is made of: sources give rows, causes are read from rows, and nothing is said without one (D162).
 import { iso } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { ReplyReason } from '../smtp/reply-reason.ts'
@@ -9,6 +10,7 @@ import type { WhySubject } from './subject.ts'
 export interface WhyDeps {
   store: Reader
   keyring: Keyring
+  config: Pick<Config, 'delivery' | 'hostname' | 'warmup'>
   /** The present troubles of the process; a command beside the server does not know them. */
   troubles?: Pick<Troubles, 'list'> | undefined
 }
@@ -33,6 +35,8 @@ export interface WhyRow {
 export interface EvidenceSource {
   name: string
   kinds: readonly WhySubject['kind'][]
+  /** It concerns the whole server: operators alone ask it (DV95). */
+  operator?: true
   /** `off`: the source exists, and does not work here. */
   ask: (deps: WhyDeps, subject: WhySubject) => WhyRow[] | 'off'
 }

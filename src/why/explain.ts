@@ -86,7 +86,10 @@ const shown = ({ entry, rows, strength }: NamedCause, at: number, subject: WhySu
 /** Reads every source that fits the subject; a source that does not work here says so. */
 function asking(deps: WhyDeps, subject: WhySubject): { found: Found; asked: AskedSource[] } {
   const rows = new Map<string, readonly WhyRow[]>()
-  const asked = SOURCES.filter(({ kinds }) => kinds.includes(subject.kind)).map(({ ask, name }): AskedSource => {
+  const fitting = SOURCES.filter(
+    ({ kinds, operator }) => kinds.includes(subject.kind) && (operator !== true || subject.operator),
+  )
+  const asked = fitting.map(({ ask, name }): AskedSource => {
     const answer = ask(deps, subject)
     const all = answer === 'off' ? [] : answer
     rows.set(name, all)

@@ -2,14 +2,17 @@
 import { forLog } from '../base/clean-text.ts'
 import { learnedLanes } from '../delivery/pacing/lane-memory.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
+import type { Attempt } from '../delivery/results/attempt-log.ts'
 import { normalised } from '../suppressions/stops.ts'
 import { domainOf } from '../message/lane-names.ts'
 import { agentOf } from '../reputation/pauses.ts'
 import { paceOf } from '../reputation/agents.ts'
 import type { RowOf } from '../schema/tables.ts'
 import { reasonOf } from '../smtp/reply-reason.ts'
+import { readSecurity } from '../smtp/security.ts'
 import { db, raw } from '../store/query.ts'
 import { moment, type EvidenceSource, type WhyRow } from './evidence.ts'
+import { waitsForWarmup } from './sources-server.ts'
 import { receiverOf, type SubjectMail, type WhySubject } from './subject.ts'
 
 const MAX_TEXT = 300
@@ -28,21 +31,39 @@ const pageOfMail = ({ id }: SubjectMail): string => `/mail/${id}`
 /** The words for an outcome in a row. */
 const OUTCOMES: Readonly<Record<string, string>> = { deferred: 'put off', bounced: 'refused', failed: 'given up' }
 
-function attemptRow(mail: SubjectMail, attempt: SubjectMail['attempts'][number]): WhyRow {
+/** The source or the relay, where there is a choice of them. */
+const byWhich = ({ route, source }: Attempt): string =>
+  route !== null ? ` by the relay ${route}` : source !== null ? ` from ${source}` : ''
+
+const isOfDane = ({ security }: Attempt): boolean => {
+  const known = readSecurity(security)
+  return known?.policy === 'dane' || known?.dnssec.tlsa === 'failed'
+}
+
+/** What DNS said of the exchanger, where DNSSEC had a part in it (DV35). */
+function inDns({ security }: Attempt): string {
+  const known = readSecurity(security)
+  if (!known) return ''
+  const { address, mx, tlsa } = known.dnssec
+  const states = Object.entries({ MX: mx, address, TLSA: tlsa }).filter(([, state]) => state !== 'not_asked')
+  return states.length === 0 ? '' : ` (DNSSEC: ${states.map(([what, state]) => `${what} ${state}`).join(', ')})`
+}
+
+function attemptRow(mail: SubjectMail, attempt: Attempt): WhyRow {
   const { address, at, code, outcome, receiver, reported, said } = factsOf(mail, attempt)
-  const text = `${address} ${OUTCOMES[outcome] ?? outcome}: ${words(said)}`.replace(/: $/, '')
+  const text = `${address} ${OUTCOMES[outcome] ?? outcome}${byWhich(attempt)}: ${words(said)}`.replace(/: $/, '')
   const row = { at, text, href: pageOfMail(mail) }
   if (!Object.hasOwn(OUTCOMES, outcome)) return { ...row, fact: outcome }
   // Without a code nobody replied: the words are this server's own.
   if (code === null && !reported) {
-    const tls = TLS_CODES.test(attempt.enhanced_code ?? '')
-    return { ...row, fact: tls ? 'no tls' : 'own' }
+    if (!TLS_CODES.test(attempt.enhanced_code ?? '')) return { ...row, fact: 'own' }
+    return { ...row, fact: isOfDane(attempt) ? 'dane' : 'no tls', text: `${text}${inDns(attempt)}` }
   }
   const reply = { code, enhanced: attempt.enhanced_code, text: attempt.response ?? '' }
   return { ...row, fact: 'reply', reason: reasonOf(reply, receiver) }
 }
 
-function factsOf(mail: SubjectMail, attempt: SubjectMail['attempts'][number]) {
+function factsOf(mail: SubjectMail, attempt: Attempt) {
   const delivery = mail.deliveries.find(({ address }) => address === attempt.address)
   const { enhanced_code, remote_mta, response, smtp_code } = attempt
   return {
@@ -92,6 +113,7 @@ function waiting(mail: SubjectMail, delivery: RowOf<'deliveries'>): WhyRow[] {
     const reply = { code: smtp_code, enhanced: enhanced_code, text: response ?? '' }
     return [{ ...row, fact: 'reply', text, reason: reasonOf(reply, receiverOf(delivery)) }]
   }
+  if (waitsForWarmup(delivery)) return []
   if (status !== 'queued' || smtp_code !== null || trouble_since === null) return []
   const fact = enhanced_code === '4.7.0' ? 'no record' : 'for us'
   return [
@@ -206,7 +228,7 @@ export const MAIL_SOURCES: readonly EvidenceSource[] = [
   {
     name: 'tls',
     kinds: ['mail'],
-    ask: (_, subject) => attemptRows(subject).filter(({ fact }) => fact === 'no tls'),
+    ask: (_, subject) => attemptRows(subject).filter(({ fact }) => fact === 'no tls' || fact === 'dane'),
   },
   {
     name: 'queue',

@@ -4,13 +4,15 @@ import { DAY, HOUR } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { attemptsOf, type Attempt } from '../delivery/results/attempt-log.ts'
 import { toAscii } from '../message/address.ts'
-import { bulkLane, domainOf } from '../message/lane-names.ts'
+import { boundBetween, bulkLane, domainOf } from '../message/lane-names.ts'
 import { receiverOf as receiverBy } from '../reputation/receivers.ts'
 import { waitingReceivers } from '../reputation/waiting-receivers.ts'
 import type { RowOf } from '../schema/tables.ts'
 import { providerNamed } from '../smtp/shaping.ts'
 import type { Reader } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
+import { UNCOUNTED } from '../warmup/pairs.ts'
+import { receiversOf } from '../warmup/shown.ts'
 
 /** How far back evidence goes when nothing else is asked for. */
 const BACK = 28 * DAY
@@ -36,6 +38,10 @@ export interface WhySubject {
   name: string
   /** The accounts whose rows may be read. */
   accounts: readonly number[]
+  /** A receiver is asked about for all accounts. */
+  everywhere?: true
+  /** Whether an operator asks: what concerns the whole server is shown to nobody else (DV95). */
+  operator: boolean
   now: number
   /** Older evidence is not looked at. */
   since: number
@@ -56,6 +62,8 @@ export interface WhyQuestion {
   account: number | undefined
   /** Whether a receiver is asked about for all accounts. */
   everywhere: boolean
+  /** Whether what concerns the whole server is shown (DV95). */
+  operator: boolean
   now: number
   since?: number | undefined
 }
@@ -78,13 +86,17 @@ const senderOf = (reader: Reader, key: number): RowOf<'domains'> | undefined =>
   reader.first(db.selectFrom('domains').selectAll().where('key', '=', key))
 
 /** What every kind of subject has. */
-type WhyPeriod = Pick<WhySubject, 'now' | 'since'> & { asked: boolean }
+type WhyPeriod = Pick<WhySubject, 'now' | 'operator' | 'since'> & { asked: boolean }
 
 const dayOf = (at: number): number => Math.floor(at / DAY) * DAY
 
 /** An old mail is explained from its own days on. */
-const fromIts = ({ asked, now, since }: WhyPeriod, createdAt: number): Pick<WhySubject, 'now' | 'since'> => ({
+const fromIts = (
+  { asked, now, operator, since }: WhyPeriod,
+  createdAt: number,
+): Pick<WhySubject, 'now' | 'operator' | 'since'> => ({
   now,
+  operator,
   since: asked ? since : Math.min(since, dayOf(createdAt)),
 })
 
@@ -101,6 +113,11 @@ function ofMails(
   }: WhySender & { created_at: number; id: string; mails: SubjectMail[] },
 ): WhySubject {
   const deliveries = mails.flatMap((mail) => mail.deliveries)
+  const domains = [...new Set(deliveries.map(({ lane }) => domainOf(lane)))]
+  // No exchanger has answered for mail that was not tried: its receiver is the one that warm-up learned.
+  const learned = receiversOf(reader, domains)
+  const receiver = (delivery: RowOf<'deliveries'>): string =>
+    (delivery.remote_mta === null ? learned.get(domainOf(delivery.lane)) : UNCOUNTED) || receiverOf(delivery)
   return {
     ...fromIts(common, created_at),
     kind: 'mail',
@@ -109,8 +126,8 @@ function ofMails(
     mails,
     campaign,
     domain: senderOf(reader, sender),
-    receivers: [...new Set(deliveries.map(receiverOf))],
-    domains: [...new Set(deliveries.map(({ lane }) => domainOf(lane)))],
+    receivers: [...new Set(deliveries.map(receiver))],
+    domains,
   }
 }
 
@@ -170,11 +187,16 @@ function domainNamed(reader: Reader, { account, name }: WhyQuestion, common: Why
   const domain = reader.first(account === undefined ? asked : asked.where('user_key', '=', account))
   if (!domain) return undefined
   const nothing = { mails: [], campaign: undefined, receivers: [], domains: [] }
-  const { now, since } = common
-  return { now, since, ...nothing, kind: 'domain', name: domain.name, accounts: [domain.user_key], domain }
+  const { now, operator, since } = common
+  return { now, operator, since, ...nothing, kind: 'domain', name: domain.name, accounts: [domain.user_key], domain }
 }
 
+/** Whether this server has a warm-up with a receiver. */
+const isWarmed = (reader: Reader, receiver: string): boolean =>
+  reader.first(raw('select 1 as there from warmups where receiver = ? limit 1', [receiver])) !== undefined
+
 function receiverNamed(reader: Reader, question: WhyQuestion, common: WhyPeriod): WhySubject | undefined {
+  const { now, operator, since } = common
   const name = providerNamed(question.name)?.name ?? toAscii(question.name) ?? question.name
   const own = question.everywhere ? undefined : question.account
   const accounts = own === undefined ? reader.all(db.selectFrom('users').select('key')).map(({ key }) => key) : [own]
@@ -185,27 +207,32 @@ function receiverNamed(reader: Reader, question: WhyQuestion, common: WhyPeriod)
     ),
   )
   const waits = own === undefined ? waitsAnywhere(reader, name) : waitingReceivers(reader, own).get(name)?.domains
-  if (!told && !waits) return undefined
+  if (!told && !waits && !(operator && isWarmed(reader, name))) return undefined
   const domains = [...new Set([...(waits ?? []), ...(providerNamed(name) ? [] : [name])])]
   const nothing = { mails: [], campaign: undefined, domain: undefined }
-  const { now, since } = common
-  return { now, since, ...nothing, kind: 'receiver', name, accounts, receivers: [name], domains }
+  const all = own === undefined ? ({ everywhere: true } as const) : {}
+  return { now, operator, since, ...nothing, ...all, kind: 'receiver', name, accounts, receivers: [name], domains }
 }
 
-/** The domain itself, when anybody's mail waits for it. */
-const waitsAnywhere = (reader: Reader, domain: string): string[] | undefined =>
-  reader.first(
-    raw<{ found: number }>(`select 1 as found from deliveries where status = 'queued' and lane in (?, ?) limit 1`, [
-      domain,
-      bulkLane(domain),
-    ]),
-  ) && [domain]
+/** The domain itself, when anybody's mail waits for it; also mail that is bound to a source or a relay. */
+function waitsAnywhere(reader: Reader, domain: string): string[] | undefined {
+  const lanes = [domain, bulkLane(domain)]
+  const where = (lane: string): string => `select 1 as found from deliveries where status = 'queued' and ${lane}`
+  const bound = lanes.flatMap((lane) => boundBetween(lane))
+  const found = reader.first(
+    raw<{ found: number }>(
+      `${['lane in (?, ?)', 'lane > ? and lane < ?', 'lane > ? and lane < ?'].map(where).join(' union all ')} limit 1`,
+      [...lanes, ...bound],
+    ),
+  )
+  return found && [domain]
+}
 
 /** Finds the subject. Throws 404 when the account has none of this name. */
 export function subjectOf(reader: Reader, question: WhyQuestion): WhySubject {
-  const { now } = question
+  const { now, operator } = question
   // A whole day, so that the same question is the same from one second to the next.
-  const common = { now, since: question.since ?? dayOf(now - BACK), asked: question.since !== undefined }
+  const common = { now, operator, since: question.since ?? dayOf(now - BACK), asked: question.since !== undefined }
   const named = { ...question, name: question.name.trim() }
   for (const find of [mailOf, campaignOf, domainNamed, receiverNamed]) {
     const found = find(reader, named, common)

@@ -87,13 +87,18 @@ test('the page of the server says whether DANE works, and how to get it (DV25, D
   assert.deepEqual([found.status, found.detail], ['ok', `validating: 127.0.0.1:${dns.port}`])
 })
 
-test('a failure is temporary, in no clear text, ends as failed with its reason, and is nobody’s bounce (DV33)', async () => {
+test('a failure is temporary, in no clear text, ends as failed with its reason, and is nobody’s bounce (DV33, DV35)', async () => {
   receiver('unproven.test', [tlsaOf(3, 1, 1, OTHER)])
   const id = await post({ to: 'a@unproven.test' })
   let shown = await attempted(id, 1)
   assert.deepEqual([shown.status, shown.recipients[0]?.enhanced_code], ['queued', '4.7.5'])
   const [first] = await tries(id)
   assert.deepEqual([first.outcome, first.tls.policy, first.tls.proof], ['deferred', 'dane', 'none'])
+  // "postrider why" reads the same (DV35).
+  const { body: why } = await postrider.api('GET', `/explanations?filter[subject]=${id}`)
+  const [cause] = why.data.attributes.causes
+  assert.deepEqual([cause.cause, cause.strength], ['dane', 'shown'])
+  assert.match(cause.evidence[0].text, /no TLSA record .* \(DNSSEC: MX secure, address secure, TLSA secure\)$/)
   for (let attempt = 2; shown.status === 'queued'; attempt++) {
     assert.ok(attempt < 60)
     await turnToNext(id)

@@ -361,6 +361,47 @@ test('GET /sources and "source list" name them; operators alone see them', async
   )
 })
 
+test('sources show their reverse entry, whether it leads back, and the lists that have them (DV22, DV94)', async () => {
+  const { store } = postrider.appliance.deps
+  const at = postrider.clock.now()
+  const watch = (kind: string, subject: string, list: string, status: string, answer: string) =>
+    store.write((tx) =>
+      tx.run(
+        raw(
+          `insert into watches (id, kind, subject, list, hostname, status, answer, since, checked_at, created_at)
+           values (?, ?, ?, ?, '', ?, ?, ?, ?, ?)`,
+          [`${kind} ${subject} ${list}`, kind, subject, list, status, answer, at, at, at],
+        ),
+      ),
+    )
+  await watch('reverse', ONE, '', 'clear', 'one.here.test')
+  await watch('forward', ONE, '', 'wrong', 'one.here.test')
+  await watch('blocklist', ONE, 'zen.spamhaus.org', 'listed', '127.0.0.2')
+  await watch('blocklist', ONE, 'bl.spamcop.net', 'clear', '')
+  await watch('blocklist', TWO, 'zen.spamhaus.org', 'clear', '')
+  await watch('blocklist', NEWS, 'zen.spamhaus.org', 'unknown', 'no answer')
+  const seen = (shown: { reverse: string | null; forward_confirmed: boolean | null; listed_on: string[] | null }) => [
+    shown.reverse,
+    shown.forward_confirmed,
+    shown.listed_on,
+  ]
+  const expected = [
+    ['one.here.test', false, ['zen.spamhaus.org']],
+    [null, null, []],
+    // An answer that cannot be believed is never "clear".
+    [null, null, null],
+  ]
+  const { body } = await postrider.api('GET', '/sources')
+  assert.deepEqual(
+    body.data.map(({ attributes }: { attributes: Parameters<typeof seen>[0] }) => seen(attributes)),
+    expected,
+  )
+  const tables = [ONE, TWO, NEWS].map((address) => `[[delivery.sources]]\naddress = "${address}"\n`)
+  await using commands = Commands.beside(postrider, tables.join(''))
+  assert.deepEqual((await commands.json<Parameters<typeof seen>[0][]>('source', 'list')).map(seen), expected)
+  assert.match((await commands.run(['source', 'list'])).stdout, /one\.here\.test +no +zen\.spamhaus\.org/)
+})
+
 test('the operator holds, retries and drops mail of a domain whichever address it is bound to', async () => {
   const domain = domainOfSource(ways, ONE, 'held')
   receiver(domain)

@@ -365,6 +365,19 @@ describe('whose report it is', () => {
     )
   })
 
+  test('finds a recipient of the same mail whatever source each is bound to since', async () => {
+    const [to, cc] = [someone(), someone()]
+    const gone = await send({ to, cc })
+    await postrider.appliance.deps.store.write((tx) =>
+      tx.run(raw('update deliveries set lane = ? where key = ?', ['there.test|192.0.2.1', deliveryOf(gone.id, to)])),
+    )
+    await comeHome({ from: '', to: gone.returnPath, message: report(gone.returnPath, [block({ recipient: cc })]) })
+    assert.deepEqual(
+      (await show(gone.id)).recipients.map(({ status }) => status),
+      ['delivered', 'bounced'],
+    )
+  })
+
   for (const role of ['cc', 'bcc'])
     test(`a report that names the ${role} recipient settles that one and leaves the mail as it is`, async () => {
       const [to, also] = [someone(), someone()]

@@ -100,6 +100,7 @@ describe('sources', () => {
       config: {
         delivery: {
           source: ['127.0.0.1'],
+          sources: [{ address: '127.0.0.2' }],
           routes: [{ domains: ['relayed.test'], host: 'relay.test' }],
         },
       },
@@ -115,6 +116,7 @@ describe('sources', () => {
         { address: OWN, count: 9 },
         { address: '2001:db8::10', count: 8 },
         { address: '127.0.0.1', count: 7 },
+        { address: '127.0.0.2', count: 7 },
         { address: '198.51.100.1', count: 6, spf: 'fail' },
         { address: '198.51.100.2', count: 5 },
         { address: '203.0.113.7', count: 4, ...failing, signed: ['service.test'] },
@@ -133,6 +135,7 @@ describe('sources', () => {
       [OWN, 'this_server', null],
       ['2001:db8::10', 'this_server', null],
       ['127.0.0.1', 'this_server', null],
+      ['127.0.0.2', 'this_server', null],
       ['198.51.100.1', 'relay', null],
       ['198.51.100.2', 'relay', null],
       ['203.0.113.7', 'named', 'shop'],

@@ -1,7 +1,7 @@
 // The answers to "why" for the cases that owners ask about, as printed. Each is made by a real appliance from a real
 // reply, and kept in expected/; a date is written as DATE, an id as ID.
 import assert from 'node:assert/strict'
-import { readFileSync, renameSync } from 'node:fs'
+import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import type { Explanation } from '../../src/why/explain.ts'
@@ -20,7 +20,16 @@ const replies = new Map<string, string>()
 const exchanger = testExchanger({
   answer: (command) => replies.get(/^RCPT TO:<([^>]+)>/i.exec(command)?.[1] ?? ''),
 })
-const postrider = ofFile(() => startTestAppliance({ exchanger, routes: ['there.test'] }))
+const postrider = ofFile(() =>
+  startTestAppliance({
+    exchanger,
+    config: {
+      warmup: { private: true, transactional_over: 'wait' },
+      delivery: { sources: [{ address: '127.0.0.1' }] },
+    },
+    routes: ['there.test'],
+  }),
+)
 const domain = ofFile(() => postrider.activeDomain('here.test'))
 const { attempted, become, post, show, turnToNext } = mailsOf(() => postrider)
 const kit = campaignKit(() => postrider)
@@ -46,6 +55,7 @@ async function isAs(name: string, subject: string): Promise<Explanation> {
     .replaceAll(/\d{4}-\d\d-\d\d(?: \d\d:\d\d UTC)?/g, 'DATE')
     .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, 'ID')
     .replaceAll(/pr[\w-]*(?=\._domainkey)/g, 'SELECTOR')
+  if (process.env['WRITE_EXPECTED']) writeFileSync(new URL(`expected/${name}.txt`, import.meta.url), `${text}\n`)
   assert.equal(`${text}\n`, readFileSync(new URL(`expected/${name}.txt`, import.meta.url), 'utf8'))
   return explanation
 }
@@ -162,6 +172,22 @@ test('this server cannot read its disk (DV82, DV84, DV98)', async () => {
   await turnToNext(id)
   await become(id, 'delivered')
   postrider.appliance.deps.troubles.list().forEach(({ name }) => postrider.appliance.deps.troubles.clear(name))
+})
+
+test('a wait for warm-up (DV82, DV84, DV98)', async () => {
+  assert.ok(domain.id)
+  postrider.route('new.test')
+  await become(await post({ to: 'first@new.test' }), 'delivered')
+  const { body } = await postrider.api('GET', '/warmups?filter[receiver]=new.test')
+  const { id } = body.data[0]
+  await postrider.api('PATCH', `/warmups/${id}`, { data: { type: 'warmups', id, attributes: { allowance: 1 } } })
+  const mail = await post({ to: 'bob@new.test' })
+  await until(async () => (await show(mail)).recipients[0]?.response?.startsWith('warm-up:'), 'a wait')
+  const { causes } = await isAs('warmup', mail)
+  assert.deepEqual([causes[0]?.cause, causes[0]?.strength], ['warm_up', 'shown'])
+  // The mail itself says it in one sentence: on its page, in the API and at the command line.
+  const { stdout } = await postrider.commands.run(['mail', 'show', mail])
+  assert.match(stdout, /warm-up: new\.test gets no more of this mail today; it goes on at \d{4}-/)
 })
 
 test('delivered, and nothing is known (DV83)', async () => {

@@ -1,5 +1,5 @@
-// Every cause that an explanation can name, each brought about in a real appliance: by a real reply where a receiver
-// says it, by the figures where many mails say it.
+// Every cause that the mail itself and its sender speak for (server-causes.test.ts has the others), brought about in a
+// real appliance each: by a real reply where a receiver says it, by the figures where many mails say it.
 import assert from 'node:assert/strict'
 import { renameSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,7 +10,8 @@ import { suppress } from '../../src/suppressions/suppressions.ts'
 import { raw } from '../../src/store/query.ts'
 import type { Strength } from '../../src/why/evidence.ts'
 import type { Explanation } from '../../src/why/explain.ts'
-import { CAUSES } from '../../src/why/tables.ts'
+import { MAIL_CAUSES } from '../../src/why/causes-mail.ts'
+import { SENDER_CAUSES } from '../../src/why/causes-sender.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { testExchanger } from '../kit/exchanger.ts'
@@ -165,6 +166,22 @@ const BROUGHT: Record<string, Brought> = {
       await write(`update domains set tls_policy = 'Require' where key = ?`, strict.key)
       const id = await post({ from: 'ann@strict.test', to: `bob@${receiving()}` })
       await attempted(id, 1)
+      return id
+    },
+  },
+  dane: {
+    strength: 'shown',
+    async by() {
+      const strict = await postrider.activeDomain('proven.test')
+      await write(`update domains set tls_policy = 'Require' where key = ?`, strict.key)
+      const id = await post({ from: 'ann@proven.test', to: `bob@${receiving()}` })
+      await attempted(id, 1)
+      // As connect.ts writes it when TLSA records are not answered; test/delivery/dane-mail.test.ts asks for them.
+      await write(
+        `update attempts set enhanced_code = '4.7.5', security = '- dane none secure secure failed'
+         where delivery_key = (select v.key from deliveries v join outbound_emails e on e.key = v.email_key where e.id = ?)`,
+        id,
+      )
       return id
     },
   },
@@ -412,7 +429,10 @@ describe('each cause', () => {
     })
 
   test('every cause of the tables is among them (DV83)', () => {
-    assert.deepEqual(Object.keys(BROUGHT).toSorted(), [...new Set(CAUSES.map(({ cause }) => cause))].toSorted())
+    assert.deepEqual(
+      Object.keys(BROUGHT).toSorted(),
+      [...new Set([...MAIL_CAUSES, ...SENDER_CAUSES].map(({ cause }) => cause))].toSorted(),
+    )
   })
 })
 

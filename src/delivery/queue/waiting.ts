@@ -89,3 +89,13 @@ export function lastResponse(reader: Reader, domain: string): string | null {
   )
   return row?.response ?? null
 }
+
+/** Whether mail for a domain waits for its warm-up, as delivery/warming.ts writes it. */
+export const isWarmingUp = (reader: Reader, domain: string): boolean =>
+  reader.first(
+    raw(
+      `select 1 as waits from deliveries where status = 'queued' and response >= 'warm-up:' and response < 'warm-up;'
+         and lane in (select value from json_each(?)) limit 1`,
+      [JSON.stringify(lanesOf(reader, domain))],
+    ),
+  ) !== undefined

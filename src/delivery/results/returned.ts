@@ -38,8 +38,8 @@ const deliveryByKey = statement<{ key: number }>()((arg) =>
   db.selectFrom('deliveries').selectAll().where('key', '=', arg.key),
 )
 
-const companions = statement<{ email_key: number; lane: string }>()((arg) =>
-  db.selectFrom('deliveries').selectAll().where('email_key', '=', arg.email_key).where('lane', '=', arg.lane),
+const ofMail = statement<{ email_key: number }>()((arg) =>
+  db.selectFrom('deliveries').selectAll().where('email_key', '=', arg.email_key),
 )
 
 /**
@@ -54,14 +54,17 @@ function meant(
 ): Delivery | undefined {
   const named = reader.first(deliveryByKey({ key: token }))
   if (!named) return undefined
-  const all = reader.all(companions({ email_key: named.email_key, lane: named.lane }))
+  // A recipient that was put off may be bound to another source since.
+  const domain = domainOf(named.lane)
+  const all = reader.all(ofMail({ email_key: named.email_key })).filter(({ lane }) => domainOf(lane) === domain)
   const wanted = addresses.flatMap((address) => (address === null || address === '' ? [] : [comparable(address)]))
   for (const name of wanted) {
     const found = all.find(({ address }) => normalised(address) === name)
     if (found) return found
   }
   // The mail may have been forwarded: then the report names an address that we do not know.
-  return all.length === 1 && !spared.some((address) => comparable(address) === normalised(named.address))
+  const together = all.filter(({ lane }) => lane === named.lane)
+  return together.length === 1 && !spared.some((address) => comparable(address) === normalised(named.address))
     ? named
     : undefined
 }

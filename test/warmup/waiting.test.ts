@@ -1,0 +1,127 @@
+// Where mail that waits for its warm-up is shown, and that it says so in one sentence (DV8, DV13, DV98).
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { campaignKit } from '../kit/campaign.ts'
+import { testExchanger } from '../kit/exchanger.ts'
+import { Guest } from '../kit/guest.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
+import { givePassword } from '../kit/person.ts'
+import { until } from '../kit/until.ts'
+import { mailsOf } from '../mail/mails.ts'
+
+const PASSWORD = 'a long enough password'
+const exchanger = testExchanger()
+const postrider = ofFile(() =>
+  startTestAppliance({
+    exchanger,
+    config: {
+      warmup: { private: true, transactional_over: 'wait' },
+      delivery: { sources: [{ address: '127.0.0.1' }, { address: '127.0.0.2' }] },
+    },
+    routes: ['there.test', 'free.test'],
+  }),
+)
+const domain = ofFile(() => postrider.activeDomain('here.test'))
+const { become, post, show } = mailsOf(() => postrider)
+const kit = campaignKit(() => postrider)
+let ann: Guest
+let id: string
+
+const words = (html: string): string =>
+  html
+    .replace(/^[^]*<main/, '')
+    .replaceAll(/<[^>]*>/g, ' ')
+    .replaceAll(/\s+/g, ' ')
+
+const waits = (mail: string): Promise<unknown> =>
+  until(async () => (await show(mail)).recipients[0]?.response?.startsWith('warm-up:'), 'a wait')
+
+setUp(async () => {
+  assert.ok(domain.id)
+  await become(await post({ to: 'first@there.test' }), 'delivered')
+  // No source may send more than one recipient a day there.
+  await until(async () => {
+    const { body } = await postrider.api('GET', '/warmups?filter[receiver]=there.test')
+    for (const { id: pair } of body.data)
+      await postrider.api('PATCH', `/warmups/${pair}`, {
+        data: { type: 'warmups', id: pair, attributes: { allowance: 1 } },
+      })
+    const mail = await post({ to: 'next@there.test' })
+    return until(async () => {
+      const [recipient] = (await show(mail)).recipients
+      return recipient?.status === 'delivered' ? 'sent' : recipient?.response?.startsWith('warm-up:') && 'waits'
+    }).then((what) => (what === 'waits' ? (id = mail) : undefined))
+  }, 'every source has sent what it may')
+  await givePassword(postrider, postrider.user.email, PASSWORD)
+  ann = new Guest(postrider)
+  await ann.signIn(postrider.user.email, PASSWORD)
+})
+
+test('a mail says it on its page and at the command line (DV98)', async () => {
+  const said = /warm-up: there\.test gets no more of this mail today; it goes on at \d{4}-/
+  assert.match(words((await ann.open(`/mail/${id}`)).text), said)
+  assert.match((await postrider.commands.run(['mail', 'show', id])).stdout, said)
+  assert.match(
+    (await postrider.api('GET', `/explanations?filter[subject]=${id}`)).body.data.attributes.summary,
+    /warm-up/,
+  )
+})
+
+test('the queue names warm-up as the reason; a hold goes before it, other domains have none (DV8)', async () => {
+  const reason = async (lane: string): Promise<unknown> =>
+    (await postrider.api('GET', `/lanes?filter[domain]=${lane}`)).body.data[0]?.attributes.reason
+  assert.equal(await reason('there.test'), 'warm-up')
+  const { text } = await ann.open('/queue')
+  assert.match(text, /<span class="badge waits"\s*>warm-up<\/span\s*>/)
+  assert.match(text, /href="\/why\/there\.test"/)
+  const [listed] = await postrider.commands.json<{ reason: string }[]>('queue', 'lanes')
+  assert.equal(listed?.reason, 'warm-up')
+  await postrider.api('POST', '/lanes/there.test/hold')
+  assert.equal(await reason('there.test'), 'hold')
+  assert.doesNotMatch((await ann.open('/queue')).text, /href="\/why\/there\.test"/)
+  await postrider.api('POST', '/lanes/there.test/release')
+  await postrider.api('POST', '/lanes/free.test/hold')
+  const free = await post({ to: 'bob@free.test' })
+  assert.equal(await reason('free.test'), 'hold')
+  await postrider.api('POST', '/lanes/free.test/release')
+  await become(free, 'delivered')
+  assert.equal(await reason('free.test'), undefined)
+})
+
+test('mail that an operator tries now waits again, and is still named (DV8)', async () => {
+  await postrider.api('POST', '/lanes/there.test/retry')
+  await until(async () => {
+    const [recipient] = (await show(id)).recipients
+    return (recipient?.next_attempt_at ?? '') > new Date(postrider.clock.now()).toISOString()
+  }, 'it was put off again')
+  await waits(id)
+})
+
+test('a campaign says how many recipients wait, and when it goes on (DV13, DV98)', async () => {
+  const audience = await kit.audience(domain)
+  await kit.fill(audience, ['a@there.test', 'b@there.test', 'c@free.test'])
+  const campaign = await kit.draft(audience)
+  const activity = async () => (await postrider.api('GET', `/campaigns/${campaign}/activity`)).body.data.attributes
+  assert.deepEqual([(await activity()).waiting_for_warmup, (await activity()).goes_on_at], [0, null])
+  await kit.patch(campaign, { status: 'scheduled' })
+  await until(async () => (await activity()).waiting_for_warmup === 2, 'two wait')
+  assert.equal((await kit.show(campaign))['status'], 'sending')
+  assert.ok((await activity()).goes_on_at > new Date(postrider.clock.now()).toISOString())
+  const { text } = await ann.open(`/campaigns/${campaign}`)
+  assert.match(
+    words(text),
+    /2 recipients wait for warm-up: their receivers get no more from this server today\. It goes on/,
+  )
+  assert.match(text, /href="\/why\/[^"]*"\s*>Why\?/)
+  assert.match(words((await ann.open(`/why/${campaign}`)).text), /It waits for warm-up/)
+})
+
+test('the page of a pair leads to what is known of its receiver (DV82)', async () => {
+  const { body } = await postrider.api('GET', '/warmups?filter[receiver]=there.test')
+  const { text } = await ann.open(`/server/warmup/${body.data[0].id}`)
+  assert.match(text, /href="\/why\/there\.test"\s*>Why\?/)
+  assert.equal((await ann.open('/why/there.test')).status, 200)
+  const total = (await postrider.api('GET', '/warmups?filter[receiver]=*')).body.data[0]
+  assert.doesNotMatch((await ann.open(`/server/warmup/${total.id}`)).text, /href="\/why\//)
+})
