@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../base/config.ts'
+import { counted } from '../base/text.ts'
 import type { Resolver } from '../net/resolver.ts'
 import { listDomains } from '../domains/find.ts'
 import { isOfHost, lookUp, wantedRecords } from '../domains/records.ts'
@@ -30,13 +31,18 @@ export async function judgeDomains(invocation: Invocation, config: Config, resol
     const names = found.filter(({ observed }) => observed !== undefined)
     const silent = found.filter((each) => each.silent).length
     const [first] = names
-    if (!first && silent > 0) return [unasked(check, `SPF and MX of ${silent} domains`)]
+    if (!first && silent > 0) return [unasked(check, `SPF and MX of ${counted(silent, 'domain')}`)]
     if (!first)
-      return [well(check, `SPF and MX of ${domains.length} domains name ${config.hostname}, or are not published`)]
+      return [
+        well(
+          check,
+          `${config.hostname} stands in SPF and MX of ${counted(domains.length, 'domain')}, where they are published`,
+        ),
+      ]
     return [
       bad(
         check,
-        `${names.map(({ name, observed }) => `SPF or MX of ${name} name another host ("${observed}")`).join(', ')}; this one is ${config.hostname}`,
+        `${names.map(({ name, observed }) => `SPF or MX of ${name} ("${observed}")`).join(', ')} lack something of this server: its name ${config.hostname}, a source address, or the "spf" of a route`,
         `Publish what the page of ${first.name} in the console shows, or "postrider domain records ${first.name}".`,
       ),
     ]

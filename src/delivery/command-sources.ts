@@ -5,15 +5,15 @@ import { answer, table } from '../commands/terminal.ts'
 import { shownSources, type ShownSource } from './shown-sources.ts'
 
 export function sourceCommand(program: Command, invocation: () => Invocation): void {
-  const source = program.command('source').description('see the addresses that mail leaves from')
+  const source = program.command('source').description('see the source addresses, which mail leaves from')
   source
     .command('list')
-    .description('list them with their roles, and whether this machine has them')
+    .description('list them: role, name, whether this machine has them, reverse DNS, blocklists, warm-up')
     .action(() =>
       withDeps(invocation(), async (deps) =>
         answer(invocation().terminal, await shownSources(deps), (shown) =>
           shown.length === 0
-            ? 'The system chooses the address; "delivery.source" and "delivery.sources" name others.'
+            ? 'The system chooses the source address (warm-up calls it "default"); name addresses in "delivery.source".'
             : onPaper(shown),
         ),
       ),

@@ -39,7 +39,7 @@ export function domainReportCommands(program: Command, invocation: () => Invocat
 
 function reports(domain: Command, invocation: () => Invocation): void {
   whose(
-    domain.command('reports <name>').description('the reports of others about a domain: DMARC and TLS, newest first'),
+    domain.command('reports <name>').description('the DMARC and TLS reports of others about a domain, newest first'),
   )
     .addOption(new Option('--kind <kind>', 'only reports of this kind').choices(['dmarc', 'tls']))
     .option('--since <time>', 'received since, such as 2026-11-01 or 2026-11-01T12:00:00Z')
@@ -60,9 +60,9 @@ function reports(domain: Command, invocation: () => Invocation): void {
         if (options.kind !== undefined) found = found.where('kind', '=', options.kind)
         answer(invocation().terminal, store.all(found).map(reportRow), (rows) =>
           rows.length === 0
-            ? `No report about ${name} came. Reporters find the address in the records of "postrider domain records ${name}".`
+            ? `No report about ${name} came yet. Providers send one a day once its DMARC and TLS_RPT records are published: "postrider domain records ${name}".`
             : table(
-                ['RECEIVED', 'KIND', 'REPORTER', 'PROVEN', 'FROM', 'PASS', 'FAIL', 'OUTCOME'],
+                ['RECEIVED (UTC)', 'KIND', 'REPORTER', 'PROVEN', 'DAY', 'PASS', 'FAIL', 'OUTCOME'],
                 rows.map((row) => [
                   row.received_at.slice(0, 16).replace('T', ' '),
                   row.kind,

@@ -3,6 +3,7 @@ import { readFileSync, statSync } from 'node:fs'
 import type { Command } from 'commander'
 import { iso, systemClock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
+import { counted } from '../base/text.ts'
 import { answer, table } from '../commands/terminal.ts'
 import type { Invocation } from '../commands/open.ts'
 import { reportReader } from './reading/readers.ts'
@@ -26,7 +27,7 @@ function dmarcLines(summary: DmarcSummary): string[] {
   const tags = Object.entries(policy).map(([tag, value]) => `${tag}=${value}`)
   return [
     `Policy of ${domain}: ${tags.join(' ')}`,
-    `${messages} messages of ${sources} sources, in ${records} records: ${pass} pass (DKIM ${dkim_pass}, SPF ${spf_pass}), ${fail} fail`,
+    `${counted(messages, 'message')} of ${sources === 1 ? '1 address' : `${sources} addresses`}, in ${counted(records, 'record')}: ${pass} pass (DKIM ${dkim_pass}, SPF ${spf_pass}), ${fail} fail`,
     ...(messages > 0 ? [`What was done: ${sums(disposition)}`] : []),
     ...(summary.skipped_records
       ? [`${summary.skipped_records} records without an address or a count were skipped`]
@@ -36,7 +37,7 @@ function dmarcLines(summary: DmarcSummary): string[] {
 
 function tlsLines({ failure, policies, skipped_policies, success }: TlsSummary): string[] {
   return [
-    `${success} sessions succeeded, ${failure} failed`,
+    `${counted(success, 'connection')} worked, ${failure} failed`,
     table(
       ['POLICY', 'DOMAIN', 'SUCCESS', 'FAILURE', 'RESULTS'],
       policies.map((each) => [each.type, each.domain, each.success, each.failure, sums(each.results)]),

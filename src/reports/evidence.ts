@@ -61,15 +61,19 @@ export function evidenceBy(
   const lacks = [
     ...(policy === null ? ['DNS shows no DMARC record: publish the one that the domain’s records name.'] : []),
     ...(next === null ? [`p=${policy} is the strictest policy.`] : []),
-    ...lackOf('day', spoken.days, LEAST.days),
-    ...lackOf('authenticated reporter', spoken.reporters, LEAST.reporters),
-    ...lackOf('message', messages, LEAST.messages),
+    ...lackOf(spoken.days, LEAST.days, `Reports speak of ${counted(spoken.days, 'day')}`),
+    ...lackOf(
+      spoken.reporters,
+      LEAST.reporters,
+      `Reports came from ${counted(spoken.reporters, 'provider')} that proved who they are`,
+    ),
+    ...lackOf(messages, LEAST.messages, `Reports speak of ${counted(messages, 'message')}`),
     ...(known_fail > knownMessages * (1 - PASSING)
-      ? [`${counted(known_fail, 'message')} of ${knownMessages} from known sources fail, more than 0.5 %.`]
+      ? [`${counted(known_fail, 'message')} of ${knownMessages} from known addresses fail; fine is up to 0.5%.`]
       : []),
     ...forgotten.map(
       ({ address, messages: many }) =>
-        `${address} is unknown and sent ${counted(many, 'message')} that pass for another domain: it may be a service of yours. Set up its DKIM, or name it.`,
+        `${address} is not known here and sent ${counted(many, 'message')} that pass for another domain: it may be a service of yours. Set up its DKIM, or give it a name.`,
     ),
   ]
   const ready = lacks.length === 0
@@ -88,11 +92,11 @@ export function evidenceBy(
   }
 }
 
-const lackOf = (noun: string, there: number, least: number): string[] =>
-  there >= least ? [] : [`${counted(there, noun)} in the last ${PERIOD_DAYS} days; it takes ${least}.`]
+const lackOf = (there: number, least: number, words: string): string[] =>
+  there >= least ? [] : [`${words}; it takes ${least} in ${PERIOD_DAYS} days.`]
 
 const costOf = (next: DmarcPolicy | null, known: number, of: number, all: number): string =>
-  `In the last ${PERIOD_DAYS} days p=${next} would have touched ${counted(known, 'message')} of ${of} from sources that are known, and ${all - known} from others.`
+  `In the last ${PERIOD_DAYS} days p=${next} would have kept out of the inbox ${counted(known, 'message')} of ${of} from addresses that are known, and ${all - known} from others.`
 
 /** The evidence of a domain now. */
 export async function dmarcEvidence(deps: SourcesDeps, domain: Domain): Promise<DmarcEvidence> {
@@ -125,10 +129,14 @@ function spokenSince(reader: Reader, domainKey: number, since: number): { days: 
   return { days, reporters }
 }
 
+const addresses = (count: number): string => (count === 1 ? '1 address is' : `${count} addresses are`)
+
 export function evidenceText(name: string, evidence: DmarcEvidence): string {
   const { because, days, fail, known_fail, messages, next, pass, ready, reporters, unknown_sources } = evidence
   return [
-    `Reports about ${name} of the last ${PERIOD_DAYS} days: ${counted(messages, 'message')} on ${counted(days, 'day')} by ${counted(reporters, 'reporter')}; ${pass} pass, ${fail} fail (${known_fail} from known sources), ${counted(unknown_sources, 'unknown source')}.`,
+    messages === 0
+      ? `No report about ${name} of the last ${PERIOD_DAYS} days counts yet.`
+      : `Reports about ${name} of the last ${PERIOD_DAYS} days: ${counted(messages, 'message')} on ${counted(days, 'day')} by ${counted(reporters, 'provider')}; ${pass} pass, ${fail} fail (${known_fail} from known addresses). ${addresses(unknown_sources)} not known here.`,
     ready
       ? `The evidence for p=${next} is complete; the next step is "postrider domain dmarc ${name} --policy ${next}".`
       : next === null

@@ -36,6 +36,8 @@ const PERIODS = [
   ['30d', '30 days'],
   ['90d', '90 days'],
 ] as const
+/** Policies of TLS reports, as pages call them. */
+const POLICIES: Readonly<Record<string, string>> = { sts: 'MTA-STS', tlsa: 'DANE', 'no-policy-found': 'none' }
 const LABELS = { network: 'Address or network', name: 'Whose it is' } as const
 
 /** A source in the words of the page. */
@@ -62,7 +64,8 @@ function tabbed(
 ) {
   return page(visit, {
     title: `Reports about ${name}`,
-    about: 'Mailbox providers tell once a day which mail they saw in the name of your domain.',
+    about:
+      'Mailbox providers tell once a day which mail they saw in the name of your domain (DMARC), and whether encrypted connections to your server worked (TLS).',
     crumbs: [
       ['/domains', 'Domains'],
       [`/domains/${name}`, name],
@@ -84,9 +87,9 @@ function evidenceShown(evidence: EvidenceShown): Html {
   const ready = flag(evidence, 'ready')
   return html`<section class="tiles" aria-label="The last 14 days">
       ${tile('Messages', count(messages), { note: html`<span>seen in 14 days by ${counted(number(evidence, 'reporters'), 'provider')}</span>` })}
-      ${tile('Proven', share(number(evidence, 'pass'), messages), { note: html`<span>signed by you or sent from where you allow</span>` })}
-      ${tile('Not proven', count(number(evidence, 'fail')), { note: html`<span>${count(number(evidence, 'known_fail'))} of them from sources that are known</span>` })}
-      ${tile('Unknown sources', count(number(evidence, 'unknown_sources')))}
+      ${tile('Proven', share(number(evidence, 'pass'), messages), { note: html`<span>pass DMARC: signed by you, or from where you allow</span>` })}
+      ${tile('Not proven', count(number(evidence, 'fail')), { note: html`<span>${count(number(evidence, 'known_fail'))} of them from addresses that are known here</span>` })}
+      ${tile('Unknown addresses', count(number(evidence, 'unknown_sources')), { note: html`<span>no service of yours, as far as is known here</span>` })}
     </section>
     <h2>Your DMARC policy</h2>
     <p>
@@ -177,9 +180,9 @@ function namedShown(
 ): Html {
   const fault = faultIn(errors, LABELS)
   const to = `/domains/${name}/reports`
-  return html`<h2>Sources that you know</h2>
+  return html`<h2>Addresses that you know</h2>
     ${table(
-      'Sources that you know',
+      'Addresses that you know',
       ['Address or network', 'Whose it is', { title: '', kind: 'action' }],
       named.map((each) => [
         html`<code>${text(each, 'network')}</code>`,
@@ -239,12 +242,17 @@ const receivedPlace: Place = {
       const proven = flag(report, 'authenticated')
       return [
         text(report, 'reporter') || 'nobody',
-        badge(read ? (proven ? 'counts' : 'read') : 'refused'),
+        badge(read ? (proven ? 'counted' : 'not proven') : 'refused'),
         time(report.attributes.received_at),
-        `${text(report, 'kind') === 'dmarc' ? 'mail' : 'encryption'} ${text(report, 'begin').slice(0, 10)}`,
+        text(report, 'kind') === 'dmarc' ? 'DMARC' : 'TLS',
+        text(report, 'begin').slice(0, 10),
         read ? count(number(report, passed)) : '–',
         read ? count(number(report, failed)) : '–',
-        why === '' ? (proven ? '' : 'Nobody proves who wrote it.') : wordsOf(why as Parameters<typeof wordsOf>[0]),
+        why === ''
+          ? proven
+            ? ''
+            : 'It does not prove who wrote it, so it counts in nothing.'
+          : wordsOf(why as Parameters<typeof wordsOf>[0]),
       ]
     })
     return tabbed(
@@ -256,15 +264,17 @@ const receivedPlace: Place = {
         html`${table(
           'Reports',
           [
-            { title: 'From', width: 15 },
+            { title: 'From', wraps: true },
             { title: 'Outcome', kind: 'status' },
             { title: 'Received', kind: 'time' },
-            'About (UTC)',
-            ...figures('Good', 'Bad'),
-            { title: 'Why not', width: 30, wraps: true },
+            { title: 'Kind', width: 10 },
+            { title: 'Day (UTC)', width: 10 },
+            { title: 'Passed', kind: 'share' },
+            { title: 'Failed', kind: 'share' },
+            { title: 'Why not', width: 20, wraps: true },
           ],
           rows,
-          'No report came yet.',
+          'No report yet. Providers send them once a day, from the day on when the DMARC record names this server.',
         )}
         ${pager(visit, answer)}`,
       ),
@@ -292,20 +302,20 @@ const tlsPlace: Place = {
             { title: 'Day (UTC)', width: 15 },
             { title: 'Who says it', wraps: true },
             { title: 'Policy', width: 15 },
-            ...figures('Good', 'Failed'),
+            ...figures('Worked', 'Failed'),
             { title: 'What failed', wraps: true },
           ],
           answer.many.map((row) => [
             text(row, 'day'),
             text(row, 'reporter'),
-            text(row, 'policy_type').replaceAll('-', ' '),
+            POLICIES[text(row, 'policy_type')] ?? text(row, 'policy_type'),
             count(number(row, 'success')),
             count(number(row, 'failure')),
             results(row)
               .map(([result, sessions]) => `${result} × ${count(sessions)}`)
               .join(', '),
           ]),
-          'No report about encrypted connections yet. Providers send them once the record at _smtp._tls names this server.',
+          'No report about encrypted connections yet. Providers send them once the TLS_RPT record of the domain is published.',
         )}
         ${pager(visit, answer)}
         ${

@@ -32,7 +32,7 @@ export function alarmSentence({ kind, measured, receiver, usual }: SaidAlarm): s
     usual === null
       ? 'there was too little mail in the week before to compare with'
       : `in the week before ${percent(usual)}`
-  return `${receiver} ${SHARES[kind]} ${percent(measured)} of the recipients tried in the last 24 hours; ${before}.`
+  return `${receiver} ${SHARES[kind]} ${percent(measured)} of its recipients of the last 24 hours; ${before}.`
 }
 
 /** The subject of a notice about alarms. */

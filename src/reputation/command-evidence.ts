@@ -3,6 +3,7 @@ import { statSync } from 'node:fs'
 import { Argument, type Command } from 'commander'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { asCallerAt } from '../base/ownership.ts'
+import { counted } from '../base/text.ts'
 import { readPlain } from '../base/plain-file.ts'
 import { withDeps, type Invocation } from '../commands/open.ts'
 import { answer } from '../commands/terminal.ts'
@@ -46,7 +47,7 @@ function octetsOf(file: string): Buffer {
 
 const textOf = ({ columns, lines, rows, skipped }: ImportedEvidence): string =>
   [
-    `${rows} rows were imported, ${skipped} lines left out.`,
+    `${counted(rows, 'row')} imported, ${counted(skipped, 'line')} left out.`,
     ...(columns.length === 0 ? [] : [`Columns that are not known and were left out: ${columns.join(', ')}.`]),
     ...lines.map(({ line, why }) => (line === 0 ? `  ${why}` : `  line ${line}: ${why}`)),
   ].join('\n')

@@ -6,7 +6,7 @@ import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { toAscii } from '../message/address.ts'
 import { providerNamed } from '../smtp/shaping.ts'
-import { useShaping } from '../smtp/shaping-file.ts'
+import { shapingRules, useShaping } from '../smtp/shaping-file.ts'
 import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { answer, table } from '../commands/terminal.ts'
 import type { Reader } from '../store/database.ts'
@@ -15,7 +15,7 @@ import { sourceNames } from './begin.ts'
 import { TOTAL } from './ladder.ts'
 import { isTurnedOff, pairIn, type Pair } from './pairs.ts'
 import { setPair, turn, type Setting } from './settings.ts'
-import { historyOfPair, shownWarmups, type ShownWarmup } from './shown.ts'
+import { historyOfPair, receiversOf, shownWarmups, type ShownWarmup } from './shown.ts'
 
 interface Chosen {
   source?: string
@@ -25,7 +25,7 @@ interface Chosen {
 export function warmupCommand(program: Command, invocation: () => Invocation): void {
   const warmup = program
     .command('warmup')
-    .description('what each address of this server may send to a receiver in a day, until the receiver knows it')
+    .description('how many recipients a day a receiver gets from a source address that is new to it')
   show(warmup, invocation)
   fix(warmup, invocation)
   move(warmup, invocation)
@@ -46,15 +46,15 @@ const typist = ({ environment }: Invocation): string =>
 function show(warmup: Command, invocation: () => Invocation): void {
   warmup
     .command('show')
-    .description('list the pairs of source and receiver with what today allows, used and leaves')
-    .option('--source <address>', 'of this address only')
-    .option('--receiver <name>', 'of this receiver only')
+    .description('list what each receiver gets from each source address: allowed today, used, left, waiting')
+    .option('--source <address>', 'from this source address only')
+    .option('--receiver <name>', 'to this receiver only')
     .action(({ receiver, source }: { source?: string; receiver?: string }) =>
       withRules(invocation(), (deps) => {
         const { clock, config, store } = deps
         const rows = shownWarmups(deps, clock.now(), {
           source: source === undefined ? undefined : [source],
-          receiver: receiver === undefined ? undefined : [receiver],
+          receiver: receiver === undefined ? undefined : [receiverCalled(store, receiver)],
         })
         const off = !config.warmup.enabled || isTurnedOff(store)
         answer(invocation().terminal, documentsOf(store, rows, clock.now()), () =>
@@ -75,16 +75,16 @@ const documentsOf = (reader: Reader, rows: readonly ShownWarmup[], now: number) 
 
 const textOf = (rows: readonly ShownWarmup[]): string =>
   rows.length === 0
-    ? 'No mail has left to a receiver yet; a pair is made by its first mail.'
+    ? 'No mail has left yet. A receiver appears here with the first mail to it.'
     : table(
         ['SOURCE', 'RECEIVER', 'STATE', 'ALLOWED', 'USED', 'LEFT', 'WAITING', 'REASON'],
         rows.map((row) => [
           row.source,
           row.receiver === TOTAL ? '* (all)' : row.receiver,
           row.state,
-          row.allowance ?? 'any',
+          row.allowance ?? 'no limit',
           row.used,
-          row.left ?? 'any',
+          row.left ?? 'no limit',
           row.waiting,
           row.reason ?? '',
         ]),
@@ -93,9 +93,9 @@ const textOf = (rows: readonly ShownWarmup[]): string =>
 function fix(warmup: Command, invocation: () => Invocation): void {
   warmup
     .command('set <receiver>')
-    .description('fix how many recipients a day a receiver gets; "*" for all receivers of a source together')
+    .description('fix how many recipients a day a receiver gets; "*" is the total of a source address')
     .requiredOption('--allowance <number>', 'recipients a day')
-    .option('--source <address>', 'from this address only')
+    .option('--source <address>', 'from this source address only')
     .action((receiver: string, { allowance, source }: Chosen & { allowance: string }) => {
       if (!/^\d{1,9}$/.test(allowance))
         throw new OperatorError(`"${allowance}" is not a number of recipients such as 500.`)
@@ -105,14 +105,14 @@ function fix(warmup: Command, invocation: () => Invocation): void {
 
 function move(warmup: Command, invocation: () => Invocation): void {
   for (const [name, about] of [
-    ['skip', 'let mail to a receiver go without an allowance'],
+    ['skip', 'let mail to a receiver go without a limit'],
     ['restart', 'begin again at the first step, also after "set" and "skip"'],
   ] as const)
     warmup
       .command(`${name} [receiver]`)
       .description(about)
-      .option('--all', 'every pair')
-      .option('--source <address>', 'from this address only')
+      .option('--all', 'every receiver and source address')
+      .option('--source <address>', 'from this source address only')
       .action((receiver: string | undefined, { all, source }: Chosen) => {
         if ((receiver === undefined) === (all === undefined))
           warmup.error(`Say which: "postrider warmup ${name} RECEIVER" or "--all".`, { exitCode: 2 })
@@ -129,7 +129,8 @@ function act(
   return withRules(invocation, async (deps) => {
     const { clock, store } = deps
     const pairs = receiver === undefined ? everyPair(store, source) : namedPairs(deps, receiver, source)
-    if (pairs.length === 0) throw new OperatorError('There is no pair yet; "postrider warmup show" lists them.')
+    if (pairs.length === 0)
+      throw new OperatorError('No mail has left yet, so there is nothing to change; name a receiver to set it before.')
     const now = clock.now()
     const changed = await store.write((tx) =>
       pairs.flatMap((pair) => {
@@ -153,17 +154,26 @@ function namedPairs({ config, store }: Deps, receiver: string, source: string | 
   const sources = known.length > 0 ? known.map((each) => each.source) : sourceNames(config)
   if (source !== undefined && !sources.includes(source))
     throw new OperatorError(`This server does not send from ${source}; it sends from ${sources.join(', ')}.`)
-  const name = receiver === TOTAL ? TOTAL : (providerNamed(receiver)?.name ?? toAscii(receiver))
-  if (name === undefined)
-    throw new OperatorError(`"${receiver}" is neither a provider of the shaping file nor a domain such as example.net.`)
+  const name = receiverCalled(store, receiver)
   return (source === undefined ? sources : [source]).map((each) => ({ source: each, receiver: name }))
+}
+
+/** A provider by its name, or the receiver of a domain, as far as mail has shown it. Throws an OperatorError. */
+function receiverCalled(reader: Reader, given: string): string {
+  if (given === TOTAL) return TOTAL
+  const provider = providerNamed(given)
+  if (provider) return provider.name
+  const domain = toAscii(given)
+  if (domain?.includes('.')) return receiversOf(reader, [domain]).get(domain) || domain
+  const names = shapingRules().provider.map(({ name }) => name)
+  throw new OperatorError(`"${given}" is neither a domain such as example.net nor a provider: ${names.join(', ')}.`)
 }
 
 function switches(warmup: Command, invocation: () => Invocation): void {
   for (const on of [true, false])
     warmup
       .command(on ? 'on' : 'off')
-      .description(on ? 'let allowances count again' : 'hold nothing back; all states are kept')
+      .description(on ? 'let the limits count again' : 'hold nothing back; what was learned is kept')
       .action(() =>
         withDeps(invocation(), async ({ clock, config, store }) => {
           if (on && !config.warmup.enabled)

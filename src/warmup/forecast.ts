@@ -142,7 +142,9 @@ export function forecast(
     relayed,
     receivers: shown,
     exact: known,
-    reason: known ? null : 'Some receivers are not known before the first mail: they are counted as small ones.',
+    reason: known
+      ? null
+      : 'Who receives for some domains shows with the first mail to them; until then each counts as a small receiver.',
   }
 }
 

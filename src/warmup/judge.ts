@@ -45,10 +45,10 @@ export const KEPT_DAYS = 60
 /** Days of the history: what is said later about older mail does not count. */
 export const HISTORY_DAYS = 35
 
-const percent = (share: number): string => `${Number((share * 100).toPrecision(3))} %`
+const percent = (share: number): string => `${Number((share * 100).toPrecision(3))}%`
 
 const SAID = {
-  deferred: 'were deferred',
+  deferred: 'were put off',
   refused: 'were refused',
   complained: 'complained',
   bounced: 'bounced',
@@ -61,7 +61,7 @@ function reasonFor(ladder: Ladder, figures: DayFigures, kind: 'hold' | 'back', w
   const share = passed(figures, ladder[kind], ladder.least)
   if (!share) return `The receiver says no${said}.`
   const times = `${figures[share]} of ${figures.tried} recipients ${SAID[share]}`
-  return `${times}, ${percent(figures[share] / figures.tried)} where at most ${percent(ladder[kind][share])} are fine${said}.`
+  return `${times} (${percent(figures[share] / figures.tried)}; up to ${percent(ladder[kind][share])} is fine)${said}.`
 }
 
 /** Moves a pair and sets its row; `row` is changed too. False when its state does not allow the move. */
@@ -104,8 +104,9 @@ function tell({ config, noticed, now, tx }: Moment, row: WarmupRow, allowance: n
   const whom = receiver === TOTAL ? `all receivers` : receiver
   const text = `${row.reason ?? ''}
 
-${config.hostname} sends at most ${allowance} recipients a day from ${source} to ${whom} from now on, and more again after a
-good day. Nothing is lost: campaigns wait, other mail goes on. "postrider warmup show" and the page Server, Warm-up show all.
+From now on ${config.hostname} writes to at most ${allowance} recipients a day at ${whom} from ${source}, and to more after
+good days. Nothing is lost: campaign mail waits, single mail goes on. The page Server, Warm-up and "postrider warmup show"
+show all receivers.
 `
   addNotice(tx, { ...operator, domain_key: null, subject: `Warm-up: ${whom} went back (${source})`, text }, now)
   tx.afterCommit(noticed)

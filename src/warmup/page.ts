@@ -47,10 +47,10 @@ const STATES: Readonly<Record<string, string>> = {
 }
 
 const SAYS: Readonly<Record<string, string>> = {
-  warming: 'It allows more after each good day.',
-  holding: 'It stays where it is until a good day.',
-  back: 'It was set back by one step, and rises again after a good day.',
-  warm: 'The receiver knows this address: nothing is held back.',
+  warming: 'Each good day allows more.',
+  holding: 'The receiver hesitates, so the number stays until a good day.',
+  back: 'The receiver objected, so less is allowed; good days raise it again.',
+  warm: 'The receiver knows this address: no mail waits because of warm-up.',
   fixed: 'An operator set the number.',
   skipped: 'An operator let it send without a limit.',
 }
@@ -58,6 +58,8 @@ const SAYS: Readonly<Record<string, string>> = {
 const stateOf = (pair: ShownPair): string => STATES[text(pair, 'state')] ?? text(pair, 'state')
 const receiverOf = (pair: ShownPair): string =>
   text(pair, 'receiver') === TOTAL ? 'All receivers' : text(pair, 'receiver')
+/** What a page and a sentence call it. */
+const titleOf = (pair: ShownPair): string => `${receiverOf(pair)} from ${text(pair, 'source')}`
 const limit = (value: unknown): string => (typeof value === 'number' ? count(value) : 'no limit')
 
 /** To what is known of the receiver, with the mail that waits there. */
@@ -66,10 +68,10 @@ const whyOf = (receiver: string): Html =>
 
 function listed(pairs: readonly ShownPair[], searched: boolean): Html {
   return table(
-    'Pairs of address and receiver',
+    'What each receiver gets from each source address',
     [
       { title: 'Receiver', width: 20 },
-      { title: 'From', width: 15 },
+      { title: 'Source address', width: 15 },
       { title: 'State', kind: 'status' },
       ...figures('Allowed', 'Used', 'Waiting'),
       { title: 'Why', wraps: true },
@@ -100,10 +102,10 @@ const list = (tabs: ServerTabs): Place => ({
     return page(visit, {
       title: 'Server',
       about:
-        'What each address of this server may send to a receiver today. A receiver takes little mail from an address that is new to it, and more after each good day.',
+        'How many recipients each source address of this server may write to today, by receiver. A receiver takes little mail from an address that is new to it, and more after each good day. Campaign mail waits for the next day; single mail goes first.',
       done: done(visit),
       errors: answer.errors,
-      body: html`${tabs(HERE)} ${search(visit, 'Receiver or address')}
+      body: html`${tabs(HERE)} ${search(visit, 'Receiver or source address')}
       ${live(visit, html`${listed(answer.many, q !== '')} ${pager(visit, answer)}`)}`,
     })
   },
@@ -115,8 +117,8 @@ function tiles(pair: ShownPair): Html {
     ${tile('Used', count(number(pair, 'used')), {
       note: html`<span>${pair.attributes.left === null ? 'no limit' : `${limit(pair.attributes.left)} left`}</span>`,
     })}
-    ${tile('Waiting', count(number(pair, 'waiting')), { note: html`<span>recipients, from all addresses</span>` })}
-    ${tile('By a relay', count(number(pair, 'relayed')), { note: html`<span>today, from all addresses</span>` })}
+    ${tile('Waiting', count(number(pair, 'waiting')), { note: html`<span>recipients, from all source addresses</span>` })}
+    ${tile('By a relay', count(number(pair, 'relayed')), { note: html`<span>recipients today, from all source addresses</span>` })}
   </section>`
 }
 
@@ -139,18 +141,18 @@ function days(visit: Visit, pair: ShownPair): Html | '' {
       at,
       series: [
         {
-          name: 'Tried',
+          name: 'No trouble',
           tone: 'good',
           values: at.map((day, index) => Math.max(0, (by.get(day)?.used ?? 0) - (no[index] ?? 0))),
         },
-        { name: 'The receiver said no', tone: 'bad', values: no },
+        { name: 'Put off, refused, bounced or complained', tone: 'bad', values: no },
       ],
     })}
     <details>
       <summary>The days as a table</summary>
       ${table(
         'Days',
-        ['Day', ...figures('Allowed', 'Used', 'Deferred', 'Refused', 'Complaints', 'Bounced'), 'It was'],
+        ['Day', ...figures('Allowed', 'Used', 'Put off', 'Refused', 'Complaints', 'Bounced'), 'The day was'],
         all
           .toReversed()
           .map((each) => [
@@ -187,7 +189,7 @@ function settings(visit: Visit, pair: ShownPair, typed: string | undefined, erro
     <div class="row">
       ${byHand ? button(visit, 'release', 'Go on by itself') : ''}
       ${state === 'skipped' ? '' : button(visit, 'skip', 'No limit')}
-      ${button(visit, 'restart', 'Begin again', { confirm: `${receiverOf(pair)} begins again at the first step.` })}
+      ${button(visit, 'restart', 'Begin again', { confirm: `${titleOf(pair)} begins again at the first step.` })}
     </div>`
 }
 
@@ -200,7 +202,7 @@ async function showOne(
   const state = text(one, 'state')
   const step = one.attributes.step
   return page(visit, {
-    title: `${receiverOf(one)} from ${text(one, 'source')}`,
+    title: titleOf(one),
     crumbs: [[HERE, 'Warm-up']],
     actions: text(one, 'receiver') === TOTAL ? '' : whyOf(text(one, 'receiver')),
     errors,
@@ -217,7 +219,7 @@ async function showOne(
           ['Step', typeof step === 'number' ? count(step) : '–'],
           ['Opens again', one.attributes.next_at === null ? 'It is open.' : timeUntil(one.attributes.next_at)],
         ])}
-        <h2>Its days</h2>
+        <h2>Day by day</h2>
         ${days(visit, one)}`,
     )}
     ${settings(visit, one, typed, errors.find((each) => each.field === 'allowance')?.detail)}`,
@@ -229,7 +231,7 @@ async function act(visit: Visit, id: string, given: Form): Promise<[answer: Answ
   const patch = (allowance: number | string | null): Promise<Answer> =>
     visit.ask('PATCH', `/warmups/${id}`, { type: 'warmups', id, attributes: { allowance } })
   const { one } = found(await visit.get(warmups, `/warmups/${id}`))
-  const name = `${receiverOf(one)} from ${text(one, 'source')}`
+  const name = titleOf(one)
   const asked = async (answer: Promise<Answer>, said: string): Promise<[Answer<typeof warmups>, string]> => [
     (await answer) as Answer<typeof warmups>,
     said,

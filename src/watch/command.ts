@@ -22,7 +22,7 @@ const shown = (watch: WatchRow) => ({
 function print(invocation: Invocation, rows: readonly WatchRow[]): void {
   answer(invocation.terminal, rows.map(shown), (all) => {
     if (all.length === 0)
-      return 'Nothing is watched yet: this server has no public address, or "watch now" was never called and no round has begun.'
+      return 'Nothing is watched yet: the first round comes ten minutes after the start of the server, at its public addresses and active domains; "postrider watch now" asks at once.'
     const lines = table(
       ['STATE', 'SUBJECT', 'LIST OR KIND', 'SINCE', 'ANSWER'],
       all.map((row) => [row.state, row.subject, row.list ?? row.kind, row.since, row.answer]),
@@ -35,14 +35,16 @@ function print(invocation: Invocation, rows: readonly WatchRow[]): void {
 }
 
 export function watchCommand(program: Command, invocation: () => Invocation): void {
-  const watch = program.command('watch').description('blocklists and reverse DNS, as this server sees them')
+  const watch = program
+    .command('watch')
+    .description('what blocklists and reverse DNS say of the source addresses and domains')
   watch
     .command('list')
     .description('what is watched, with its state')
     .action(() => withDeps(invocation(), ({ store }) => print(invocation(), listWatches(store))))
   watch
     .command('now')
-    .description('ask the lists and DNS now, twice within two seconds')
+    .description('ask now: twice, two seconds apart')
     .action(() =>
       withDeps(invocation(), async ({ ring, ...deps }) =>
         print(invocation(), await watchNow({ ...deps, noticed: ring })),

@@ -176,10 +176,10 @@ export class ListReader {
     // A list may answer 127.0.0.1 about its own test address: what is not "no entry" is wrong all the same.
     if (other.state === 'unknown') return other
     const wrong = [
-      ...(one.state === 'listed' ? [] : [`without ${shown[0]}`]),
-      ...(other.state === 'clear' ? [] : [`with ${shown[1]}`]),
+      ...(one.state === 'listed' ? [] : [`lacks its test entry ${shown[0]}`]),
+      ...(other.state === 'clear' ? [] : [`lists ${shown[1]}, which no list should`]),
     ]
     if (wrong.length === 0) return undefined
-    return { state: 'unknown', answer: `${zone} does not answer properly: it is ${wrong.join(' and ')} (RFC 5782)` }
+    return { state: 'unknown', answer: `${zone} ${wrong.join(' and ')}, so nothing it says is believed (RFC 5782)` }
   }
 }

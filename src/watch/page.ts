@@ -11,7 +11,7 @@ type Watched = Thing<typeof watches>
 const PATH = '/server/watch'
 
 /** What was asked, in words. */
-const ASKED: Readonly<Record<string, string>> = { reverse: 'Reverse DNS', forward: 'Leads back' }
+const ASKED: Readonly<Record<string, string>> = { reverse: 'Reverse DNS', forward: 'Name leads back' }
 
 const asked = (watch: Watched): string => text(watch, 'list') || (ASKED[text(watch, 'kind')] ?? '')
 
@@ -22,23 +22,24 @@ const pageOfList = (watch: Watched): Html | '' => {
 
 const needed = (open: readonly Watched[]): Html =>
   open.length === 0
-    ? html`<p>Nothing is listed, and reverse DNS is right wherever an answer came.</p>`
-    : table(
-        'Needs attention',
-        [
-          { title: 'State', kind: 'status' },
-          { title: 'What', wraps: true },
-          { title: 'What to do', wraps: true },
-          { title: 'Since', kind: 'time' },
-        ],
-        open.map((watch) => [
-          badge(text(watch, 'state')),
-          text(watch, 'words'),
-          html`${text(watch, 'mend')}${pageOfList(watch)}`,
-          time(watch.attributes.since),
-        ]),
-        '',
-      )
+    ? html`<p>Nothing is listed, and reverse DNS is right, as far as there were answers.</p>`
+    : html`<h2>Needs attention</h2>
+        ${table(
+          'Needs attention',
+          [
+            { title: 'State', kind: 'status' },
+            { title: 'What', wraps: true },
+            { title: 'What to do', wraps: true },
+            { title: 'Since', kind: 'time' },
+          ],
+          open.map((watch) => [
+            badge(text(watch, 'state')),
+            text(watch, 'words'),
+            html`${text(watch, 'mend')}${pageOfList(watch)}`,
+            time(watch.attributes.since),
+          ]),
+          '',
+        )}`
 
 /** Where the row of a watch leads: to the same part of the list, with its history. */
 function historyOf(visit: Visit, { id }: Watched): string {
@@ -102,7 +103,8 @@ export const watchPlace = (parts: (here: string) => Html): Place => ({
     ])
     return page(visit, {
       title: 'Server',
-      about: 'Whether blocklists have the addresses and domains of this server, and whether reverse DNS is right.',
+      about:
+        'Whether blocklists name the source addresses and domains of this server, and whether reverse DNS is right.',
       body: html`${parts(PATH)}
       ${live(
         visit,
@@ -110,8 +112,8 @@ export const watchPlace = (parts: (here: string) => Html): Place => ({
           <h2>Everything that is watched</h2>
           ${everything(visit, all.many)} ${pager(visit, all)} ${await history(visit, all.many)}
           <p class="soft">
-            A change counts when two answers ten minutes apart agree. An entry of a list changes nothing of what is
-            sent.
+            A change counts when two answers ten minutes apart agree; “postrider watch now” asks at once. Nothing here
+            stops or slows mail: what receivers make of a list is their choice.
           </p>`,
       )}`,
     })

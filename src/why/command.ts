@@ -21,8 +21,11 @@ export function whyCommand(program: Command, invocation: () => Invocation): void
     .description(
       'why a mail waits or was refused, or what is known of a domain or a receiver: each cause with its evidence',
     )
-    .option('--since <time>', 'evidence since, such as 2026-11-01 or 2026-11-01T12:00:00Z (28 days when absent)')
-    .option('--user <email>', 'whose, if several have this domain; of a receiver, the mail of this account alone')
+    .option('--since <time>', 'evidence since, such as 2026-11-01 or 2026-11-01T12:00:00Z (default: 28 days)')
+    .option(
+      '--user <email>',
+      'whose domain, if several accounts have it; of a receiver: the mail of this account alone',
+    )
     .action((subject: string, options: WhyOptions) =>
       withDeps(invocation(), ({ clock, config, keyring, store }) => {
         const since = options.since === undefined ? undefined : Date.parse(options.since)

@@ -11,7 +11,7 @@ type ShownExplanation = Thing<typeof explanations>
 
 /** The strength of a cause, as its reader understands it. */
 const SURE: Readonly<Record<string, string>> = {
-  shown: 'Shown by the words below.',
+  shown: 'Certain: the words below say it.',
   likely: 'Likely: it fits what is known.',
   possible: 'Possible: it fits, and so may other things.',
 }
@@ -27,7 +27,7 @@ const causeOf = ({ cause, evidence, mend, says, strength }: ExplainedCause): Htm
       `Evidence: ${cause.replaceAll('_', ' ')}`,
       [
         { title: 'What shows it', wraps: true },
-        { title: 'From', width: 15 },
+        { title: 'Known from', width: 15 },
         { title: 'When', kind: 'time' },
       ],
       evidence.map(({ at, href, source, text: words }) => [linked(words, href), source, time(at)]),
@@ -53,12 +53,7 @@ const askedOf = (one: ShownExplanation): Html =>
     <summary>What was read</summary>
     ${table(
       'What was read',
-      [
-        'Source',
-        { title: 'State', kind: 'status' },
-        { title: 'Rows', kind: 'figure' },
-        { title: 'Since', kind: 'time' },
-      ],
+      ['What', { title: 'State', kind: 'status' }, { title: 'Rows', kind: 'figure' }, { title: 'Since', kind: 'time' }],
       objects(one, 'asked').map(({ rows, since, source, state }) => [source, badge(state), rows, time(since)]),
       '',
     )}
@@ -91,6 +86,19 @@ async function above(visit: Visit, one: ShownExplanation): Promise<(readonly [st
       ]
 }
 
+/** What is known at once; the first cause has a heading of its own. */
+const leadOf = (one: ShownExplanation): string =>
+  text(one, 'summary')
+    .replace(objects(one, 'causes')[0]?.says ?? '', '')
+    .trim()
+
+/** What is asked. */
+function titleOf(one: ShownExplanation): string {
+  const subject = text(one, 'subject')
+  if (text(one, 'kind') === 'receiver') return `Why? Mail to ${subject}`
+  return text(one, 'kind') === 'domain' ? `Why? Mail from ${subject}` : 'Why?'
+}
+
 export const whyPlace: Place = {
   path: '/why/:subject',
   async show(visit) {
@@ -98,9 +106,9 @@ export const whyPlace: Place = {
     const { one } = found(await visit.get(explanations, `/explanations?filter%5Bsubject%5D=${asked}`))
     const causes = objects(one, 'causes')
     return page(visit, {
-      title: 'Why?',
+      title: titleOf(one),
       crumbs: await above(visit, one),
-      body: html`<p>${text(one, 'summary')}</p>
+      body: html`<p>${leadOf(one)}</p>
         ${causes.map(causeOf)} ${unknowns(one)} ${askedOf(one)}`,
     })
   },

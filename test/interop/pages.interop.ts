@@ -119,6 +119,10 @@ withPrograms('every page in Chromium', missing, () => {
     server = await startBuiltConsole()
     browser = await startBrowser()
     const [domain] = await server.api('GET', '/domains')
+    // The sandbox has no warm-up by itself.
+    await server.command('warmup', 'set', 'Google', '--allowance', '50')
+    const [pair] = await server.api('GET', '/warmups')
+    places.push(`/server/warmup/${pair!.id}`)
     await makeMail(domain!.id)
     await makeCampaigns(await makeAudience(domain!.id))
     await browser.open(server.console)

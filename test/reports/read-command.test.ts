@@ -49,7 +49,7 @@ test('a DMARC report in the members of the labels of the corpus, and in words (D
       'DMARC report (RFC 7489) of Reporter, id one',
       'From 2026-09-21 00:00 to 2026-09-21 23:59 UTC',
       'Policy of example.com: p=none',
-      '7 messages of 2 sources, in 2 records: 3 pass (DKIM 3, SPF 0), 4 fail',
+      '7 messages of 2 addresses, in 2 records: 3 pass (DKIM 3, SPF 0), 4 fail',
       'What was done: none 7',
       '1 records without an address or a count were skipped',
       '',
@@ -79,7 +79,7 @@ test('a TLS report', async () => {
     skipped_policies: 1,
   })
   const words = (await run('report', 'read', file)).stdout
-  assert.match(words, /^20 sessions succeeded, 4 failed$/m)
+  assert.match(words, /^20 connections worked, 4 failed$/m)
   assert.match(words, /^tlsa +example\.com +10 +2 +certificate-expired 2$/m)
 })
 

@@ -91,7 +91,7 @@ test('the rules are data: a wrong file is refused, and the shipped one holds the
 test('an alarm says what is unusual, and against what (DV79)', () => {
   assert.equal(
     alarmSentence({ receiver: 'Google', kind: 'deferred', measured: 0.1234, usual: 0.01 }),
-    'Google put off 12.34% of the recipients tried in the last 24 hours; in the week before 1%.',
+    'Google put off 12.34% of its recipients of the last 24 hours; in the week before 1%.',
   )
   assert.equal(
     alarmSentence({ receiver: 'a.test', kind: 'slow', measured: 1500, usual: 40 }),
@@ -99,6 +99,6 @@ test('an alarm says what is unusual, and against what (DV79)', () => {
   )
   assert.match(
     alarmSentence({ receiver: 'a.test', kind: 'complained', measured: 0.004, usual: null }),
-    /^a\.test answered with complaints about 0\.4% of the recipients tried .*too little mail in the week before/,
+    /^a\.test answered with complaints about 0\.4% of its recipients .*too little mail in the week before/,
   )
 })

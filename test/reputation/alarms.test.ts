@@ -232,7 +232,7 @@ test('an alarm opens once, is told to the domains with mail there, to the owner 
   )
   assert.match(
     notices()[0]!.text,
-    /put off 6% of the recipients[^]*It says: 421 4\.7\.28 Unusual[^]*\/receivers\/there\.test/,
+    /put off 6% of its recipients[^]*It says: 421 4\.7\.28 Unusual[^]*\/receivers\/there\.test/,
   )
   assert.equal((await postrider.asOther('GET', '/statistics/alarms')).body.data.length, 0)
 })
@@ -243,7 +243,7 @@ test('the console shows it in the list, on the receiver’s page and on the over
   assert.equal(body.data.attributes.alarm, 'deferred')
   assert.match((await ann.open('/receivers')).text, /badge bad"\s*>alarm</)
   const page = (await ann.open('/receivers/there.test')).text
-  assert.match(page, /there\.test put off [\d.]+% of the recipients tried/)
+  assert.match(page, /there\.test put off [\d.]+% of its recipients/)
   assert.match(page, /421 4\.7\.28 Unusual rate of mail, &lt;address&gt;/)
   assert.match(page, /The receiver slows senders/)
   const overview = (await ann.open('/')).text

@@ -174,7 +174,7 @@ test('evidence import answers rows and what was skipped, and a second import rep
   )
   const gmailed = await postrider.commands.run(['evidence', 'import', 'gmail', table])
   assert.equal(gmailed.code, 0)
-  assert.match(gmailed.stdout, /^1 rows were imported, 2 lines left out\./)
+  assert.match(gmailed.stdout, /^1 row imported, 2 lines left out\./)
   assert.match(gmailed.stdout, /Columns that are not known and were left out: "Extra"/)
   assert.match(gmailed.stdout, /line 4: .*\n\s*"foreign\.test" is not a sending domain here/)
   assert.equal(rows(postrider, 'gmail_rows').length, 1)

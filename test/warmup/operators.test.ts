@@ -138,6 +138,10 @@ test('commands act beside the running server, which says in its log who did it (
   assert.match(said, /"by":"\S+ \(command line\)"/)
   assert.equal((await one('new.test')).attributes['allowance'], 33)
   assert.equal((await commands.json('warmup', 'skip', 'google'))[0].state, 'skipped')
+  // A domain is set at the receiver that takes its mail.
+  await postrider.appliance.deps.store.write((tx) => warmup.learn(tx, 'ours.test', 'Google', clock.now()))
+  assert.equal((await commands.json('warmup', 'set', 'ours.test', '--allowance', '60'))[0].receiver, 'Google')
+  assert.equal((await commands.json('warmup', 'show', '--receiver', 'ours.test'))[0].allowance, 60)
   assert.equal((await commands.json('warmup', 'restart', '--all', '--source', SOURCE)).length, 5)
   assert.equal((await one('Google')).attributes['state'], 'warming')
   assert.equal((await commands.json('warmup', 'show', '--receiver', 'Google')).length, 1)
@@ -158,7 +162,11 @@ test('commands act beside the running server, which says in its log who did it (
 test('commands refuse what they do not know, with a sentence (DV15)', async () => {
   for (const [given, words] of [
     [['set', 'there.test', '--allowance', 'many'], /not a number of recipients/],
-    [['set', 'no domain', '--allowance', '5'], /neither a provider of the shaping file nor a domain/],
+    [
+      ['set', 'no domain', '--allowance', '5'],
+      /neither a domain such as example\.net nor a provider: Google, Microsoft consumer, /,
+    ],
+    [['skip', 'gmail'], /neither a domain such as example\.net nor a provider/],
     [
       ['skip', 'there.test', '--source', '203.0.113.9'],
       /does not send from 203\.0\.113\.9; it sends from 192\.0\.2\.1/,

@@ -169,7 +169,7 @@ describe('what a receiver says', () => {
     assert.equal(row?.status, 'holding')
     assert.equal(
       row?.reason,
-      '2 of 50 recipients were deferred, 4 % where at most 2 % are fine: “421 4.7.0 too much from <address>”.',
+      '2 of 50 recipients were put off (4%; up to 2% is fine): “421 4.7.0 too much from <address>”.',
     )
     // The step stays, and the day is not good although enough was tried and more mail made the share small.
     await at.take(30, false)

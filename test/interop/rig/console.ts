@@ -1,8 +1,10 @@
 // The sandbox of the built file, as somebody has it who looks at its console: its addresses, and its API by a token.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { execFile, spawn } from 'node:child_process'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { absent } from './browser.ts'
 
 const BUILT = join(import.meta.dirname, '../../../dist/postrider')
@@ -24,7 +26,8 @@ interface Shown {
 export type BuiltConsole = Awaited<ReturnType<typeof startBuiltConsole>>
 
 export async function startBuiltConsole() {
-  const server = spawn(BUILT, ['--json', 'dev', '--http', 'localhost:0', '--smtp', '127.0.0.1:0'], {
+  const data = mkdtempSync(join(tmpdir(), 'postrider-console-'))
+  const server = spawn(BUILT, ['--json', 'dev', '--data', data, '--http', 'localhost:0', '--smtp', '127.0.0.1:0'], {
     stdio: ['ignore', 'pipe', 'ignore'],
   })
   const shown = await new Promise<Shown>((resolve, reject) => {
@@ -63,9 +66,13 @@ export async function startBuiltConsole() {
   return {
     ...shown,
     api,
+    /** A command beside the sandbox. */
+    command: (...given: readonly string[]) =>
+      promisify(execFile)(BUILT, given, { env: { ...process.env, POSTRIDER_DATA_DIR: data } }),
     async stop(): Promise<void> {
       const ended = new Promise((resolve) => server.once('exit', resolve))
       if (server.kill('SIGTERM')) await ended
+      rmSync(data, { recursive: true, force: true })
     },
   }
 }
