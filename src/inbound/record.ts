@@ -89,8 +89,22 @@ const insertEmail = statement<NewRow<'inbound_emails'> & { key?: never }>()((arg
   }),
 )
 
-/** Records a processed message. Returns the name of its file in the spool when no row refers to it any more. */
+/**
+ * Records a processed message, once: a commit that was said to have failed may be on the disk all the same. Returns the
+ * name of its file in the spool when no row refers to it any more.
+ */
 export function record(
+  tx: Tx,
+  deps: RecordDeps,
+  message: InboundMessage,
+  reading: JudgedReading,
+  now: number,
+): string | null {
+  if (tx.run(endWait({ key: message.key })).changes > 0) return recordWaiting(tx, deps, message, reading, now)
+  return tx.first(raw('select 1 from inbound_messages where key = ?', [message.key])) ? null : message.spool
+}
+
+function recordWaiting(
   tx: Tx,
   deps: RecordDeps,
   message: InboundMessage,
@@ -132,7 +146,6 @@ export function record(
     tx.run(db.deleteFrom('inbound_messages').where('key', '=', message.key))
     return message.spool
   }
-  tx.run(endWait({ key: message.key }))
   if (!stored) return null
   const withheld = message.virus !== null
   const body = reading.kind === 'read' && !withheld ? reading.body : null

@@ -85,6 +85,7 @@ function evidenceShown(evidence: EvidenceShown): Html {
   const messages = number(evidence, 'messages')
   const next = text(evidence, 'next')
   const ready = flag(evidence, 'ready')
+  const policy = text(evidence, 'policy')
   return html`<section class="tiles" aria-label="The last 14 days">
       ${tile('Messages', count(messages), { note: html`<span>seen in 14 days by ${counted(number(evidence, 'reporters'), 'provider')}</span>` })}
       ${tile('Proven', share(number(evidence, 'pass'), messages), { note: html`<span>pass DMARC: signed by you, or from where you allow</span>` })}
@@ -93,22 +94,30 @@ function evidenceShown(evidence: EvidenceShown): Html {
     </section>
     <h2>Your DMARC policy</h2>
     <p>
-      ${text(evidence, 'policy') === '' ? 'DNS shows no DMARC record.' : html`DNS says <code>p=${text(evidence, 'policy')}</code>.`}
-      ${next === '' ? '' : ready ? html`The evidence for <code>p=${next}</code> is complete.` : html`For <code>p=${next}</code> something lacks still:`}
+      ${policy === '' ? 'DNS shows no DMARC record.' : html`DNS says <code>p=${policy}</code>.`}
+      ${next === '' ? '' : ready ? html`The evidence for <code>p=${next}</code> is complete.` : html`For <code>p=${next}</code> something is missing still:`}
     </p>
     <ul>
       ${texts(evidence, 'because').map((each) => html`<li>${each}</li>`)}
     </ul>
-    ${
-      next === '' || text(evidence, 'value') === ''
-        ? ''
-        : html`<details ${ready ? html`open` : ''}>
-            <summary>The record for p=${next}</summary>
-            <p class="soft">TXT at <code>${text(evidence, 'record')}</code></p>
-            ${codeShown('next', text(evidence, 'value'))}
-          </details>`
-    }`
+    ${next === '' || text(evidence, 'value') === '' ? '' : stepShown(evidence, next, ready || policy === '')}`
 }
+
+/** What to do in DNS, now or later, for the next policy. */
+const stepShown = (evidence: EvidenceShown, next: string, now: boolean): Html =>
+  html`<p>
+      ${
+        now
+          ? html`To take this step, let the TXT record at <code>${text(evidence, 'record')}</code> have the value below,
+              where your DNS is kept. Nothing is to be set here: the next check of the domain sees it.`
+          : 'Leave the record as it is until nothing is missing: a stricter policy may keep away mail of yours.'
+      }
+    </p>
+    <details ${now ? html`open` : ''}>
+      <summary>The record for p=${next}</summary>
+      <p class="soft">TXT at <code>${text(evidence, 'record')}</code></p>
+      ${codeShown('next', text(evidence, 'value'))}
+    </details>`
 
 function sourceRow(source: SourceShown): Cell[] {
   const messages = number(source, 'messages')

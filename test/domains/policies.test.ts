@@ -18,7 +18,9 @@ import { SELF_MADE } from '../../src/acme/certificates.ts'
 import { db } from '../../src/store/query.ts'
 import { Commands } from '../commands/command.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
+import { Guest } from '../kit/guest.ts'
 import { ofFile } from '../kit/of-file.ts'
+import { givePassword } from '../kit/person.ts'
 
 const postrider = ofFile(() => startTestAppliance({ domains: ['here.test'] }))
 
@@ -301,6 +303,36 @@ test('in a published record our address for reports is offered beside those of o
   )
   assert.equal(shown?.value, 'v=TLSRPTv1; rua=https://reports.test/tls,mailto:tls-reports@bounce.here.test')
   postrider.dns.set('_smtp._tls.here.test', 'TXT', [])
+})
+
+test('a published DMARC record with an address of others stays found; ours is offered beside it (DV45, D19)', async () => {
+  await using own = await startTestAppliance({ domains: ['here.test'] })
+  const theirs = 'v=DMARC1; p=reject; rua=mailto:dmarc@else.test; fo=1'
+  const beside = 'v=DMARC1; p=reject; rua=mailto:dmarc@else.test,mailto:dmarc-reports@bounce.here.test; fo=1'
+  const [{ id }] = (await own.api('GET', '/domains?filter[name]=here.test')).body.data
+  const dmarc = async () =>
+    (await own.api('GET', `/domains/${id}/records`)).body.data
+      .map(({ attributes }: { attributes: Record<string, unknown> }) => attributes)
+      .find(({ record_type }: Record<string, unknown>) => record_type === 'DMARC')
+  for (const published of [theirs, beside]) {
+    own.dns.set('_dmarc.here.test', 'TXT', [published])
+    assert.equal((await own.commands.run(['domain', 'check', 'here.test'])).code, 0)
+    assert.partialDeepStrictEqual(await dmarc(), { verified: true, observed: published, value: beside })
+  }
+  own.dns.set('_dmarc.here.test', 'TXT', [theirs])
+  await own.commands.run(['domain', 'check', 'here.test'])
+  await givePassword(own, own.user.email, 'a long enough password')
+  const ann = new Guest(own)
+  await ann.signIn(own.user.email, 'a long enough password')
+  const page = await ann.open('/domains/here.test')
+  assert.ok(page.text.includes(beside))
+  // The command offers the same, and finds no trouble.
+  assert.partialDeepStrictEqual(await own.commands.json('domain', 'dmarc', 'here.test'), {
+    policy: 'reject',
+    published: theirs,
+    value: beside,
+    trouble: null,
+  })
 })
 
 test('no command makes a certificate or a key that the server needs; what is there is shown (D122)', async (t) => {

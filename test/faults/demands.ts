@@ -16,6 +16,7 @@ const OPEN: readonly [what: string, sql: string][] = [
     'inbound',
     `select 'unread message, attempts ' || attempts || ', due in ' || ((next_attempt_at - NOW) / 1000) || ' s' as what from inbound_waiting`,
   ],
+  ['report', `select 'rows of a report that are not counted' as what from report_pieces`],
   ['campaign', `select 'campaign ' || status as what from campaigns where status in ('scheduled', 'sending')`],
   ['privacy', `select kind || ' pending' as what from privacy_requests where status = 'pending'`],
   [

@@ -1,13 +1,15 @@
 // What an appliance is doing when something under it fails.
 import { cpSync, existsSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import { control } from './layer.ts'
 import { copyOf } from './kills.ts'
 import { open, saying } from './demands.ts'
 import { Stage, type Posted } from './stage.ts'
-import { TOLD } from './world.ts'
+import { QUIET, TOLD } from './world.ts'
 import { COMMANDS } from './commands.ts'
 import { block, report } from '../inbound/home.ts'
+import { DAY, dmarcReport, mailWith, signerOf } from '../reports/reporter.ts'
 
 export interface Scenario<Ready = unknown> {
   name: string
@@ -113,6 +115,50 @@ const returned = scenario({
       : []
   },
 })
+
+/** Rows of a report: more than go into one piece. */
+const ROWS = 600
+
+/** An aggregate report, which is counted piece by piece: each row once. */
+const aggregate = scenario({
+  name: 'aggregate',
+  // Answers of DNS are remembered: each run has a provider of its own.
+  async prepare({ world }) {
+    const id = `r${++count}.test`
+    return { id, sign: await signerOf(world.dns, id) }
+  },
+  async act(stage, { id, sign }) {
+    const [from, to] = [`noreply@${id}`, `dmarc-reports@bounce.${QUIET}`]
+    // Each run of a chain has a day of its own: the rows of a day are bounded.
+    const begin = Math.floor(stage.clock.now() / 86_400_000 - 1 - (count % 20)) * DAY
+    const records = Array.from({ length: ROWS }, (_, n) => ({
+      address: `10.0.${n >> 8}.${n & 255}`,
+      count: 2,
+      from: id,
+    }))
+    const content = gzipSync(dmarcReport({ begin, domain: QUIET, id, records }))
+    await stage.report(to, await sign(mailWith(content, { from, to })), from)
+  },
+  open: (stage, { id }) =>
+    stage.ledger.reported && listed(stage, id).length === 0 ? ['a report that was taken is not listed'] : [],
+  wrong(stage, { id }) {
+    const reports = listed(stage, id)
+    const said = reports
+      .filter(({ authenticated, why }) => why !== null || authenticated === 0)
+      .map(({ why }) => `the report does not count: ${why ?? 'nobody proves it'}`)
+    const [figures] = stage.rows<{ rows: number; messages: number }>(
+      'select count(*) as rows, coalesce(sum(messages), 0) as messages from dmarc_figures where header_from = ?',
+      [id],
+    )
+    if (reports.length > 1) said.push(`a report is listed ${reports.length} times`)
+    if (figures!.rows !== reports.length * ROWS || figures!.messages !== reports.length * ROWS * 2)
+      said.push(`${reports.length} reports made ${figures!.rows} rows of ${figures!.messages} messages`)
+    return said
+  },
+})
+
+const listed = (stage: Stage, id: string): { why: string | null; authenticated: number }[] =>
+  stage.rows('select why, authenticated from aggregate_reports where report_id = ?', [id])
 
 const campaign = scenario({
   name: 'campaign',
@@ -267,6 +313,7 @@ export const SCENARIOS: readonly Scenario[] = [
   receive,
   receiveLarge,
   returned,
+  aggregate,
   campaign,
   forget,
   exported,

@@ -202,8 +202,8 @@ export class Stage {
   }
 
   /** Brings a report home. */
-  async report(to: string, message: string): Promise<void> {
-    const verdicts = await deliver(this.appliance.smtp[0]!, { from: '', to, message }).catch(() => [])
+  async report(to: string, message: string, from = ''): Promise<void> {
+    const verdicts = await deliver(this.appliance.smtp[0]!, { from, to, message }).catch(() => [])
     this.ledger.reported = verdicts[0]?.kind === 'delivered'
   }
 

@@ -46,7 +46,7 @@ const GROUPS = [
   ['post', 'post large'],
   ['refused', 'told'],
   ['receive', 'receive large'],
-  ['returned', 'campaign'],
+  ['returned', 'campaign', 'aggregate'],
   ['forget', 'export'],
   ['start', 'stop'],
   ['backup', 'restore', 'backup is on the disk', 'restore is on the disk'],

@@ -14,6 +14,7 @@ import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { memoryOf } from '../kit/memory.ts'
 import { deliver } from '../kit/sender.ts'
 import { configFor, startServer } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
@@ -133,12 +134,3 @@ test(
     }
   },
 )
-
-/** Resident memory in KB; 0 where the system does not tell. */
-function memoryOf(pid: number): number {
-  try {
-    return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0)
-  } catch {
-    return 0
-  }
-}

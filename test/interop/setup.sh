@@ -37,6 +37,8 @@ packages="$packages wrk"
 
 # A certificate authority for tests, a judge of TLS, and programs that send by SMTP with a password.
 packages="$packages pebble testssl.sh msmtp libphp-phpmailer git git-email libauthen-sasl-perl libsasl2-modules"
+# Writers of aggregate reports, with the databases that they keep them in and the modules that they need.
+packages="$packages rspamd redis-server opendmarc mariadb-server libdbd-mysql-perl libswitch-perl libwww-perl"
 
 # Debian starts what it installs. policy-rc.d is its documented way to say no; ours goes away again when we end.
 policy=/usr/sbin/policy-rc.d
@@ -55,10 +57,11 @@ installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'install o
 
 # What is new here must not start at the next boot; what this machine already used stays as it is.
 fresh=
-for service in postfix opendkim clamav-daemon clamav-freshclam nsd unbound; do
+for service in postfix opendkim clamav-daemon clamav-freshclam nsd unbound rspamd redis-server opendmarc; do
   installed "$service" || fresh="$fresh $service"
 done
 installed bind9 || fresh="$fresh named"
+installed mariadb-server || fresh="$fresh mariadb"
 
 # Must be answered before the package is unpacked. "Local only" would write a main.cf that some later start would use;
 # the rig brings its own configuration, so no configuration is the honest answer.

@@ -40,7 +40,11 @@ describe('the evidence for the next policy (DV57)', () => {
     'enough of all': [[source({ messages: 50, pass: 50 })], ENOUGH, 'none'],
     '0.5 % of the known fail': [[source({ pass: 995 })], ENOUGH, 'none'],
     'strangers fail, whatever they send': [[source({}), unknown(9000, { proven: 0 })], ENOUGH, 'quarantine'],
-    'an unknown source that passes for another domain, under 2 %': [[source({}), unknown(20)], ENOUGH, 'none'],
+    'an unknown source that passes for another domain, under 2 %': [
+      [source({ messages: 981, pass: 981 }), unknown(20)],
+      ENOUGH,
+      'none',
+    ],
     'the sum of small sources': [[source({}), unknown(500, { address: '' })], ENOUGH, 'none'],
   }
   for (const [name, given] of Object.entries(READY))
@@ -74,7 +78,10 @@ describe('the evidence for the next policy (DV57)', () => {
       [[source({ pass: 994 })], ENOUGH, 'none'],
       /^6 messages of 1000 from known addresses fail/,
     ],
-    'a service that was forgotten': [[[source({}), unknown(21)], ENOUGH, 'none'], /^203\.0\.113\.9 is not known here/],
+    'a service that was forgotten, with 2 %': [
+      [[source({ messages: 980, pass: 980 }), unknown(20)], ENOUGH, 'none'],
+      /^203\.0\.113\.9 is not known here and sent 20 messages/,
+    ],
     'a forwarder that fails': [
       [[source({}), source({ known: 'forwarder', messages: 100, pass: 50 })], ENOUGH, 'none'],
       /^50 messages of 1100 from known addresses fail/,
@@ -204,6 +211,23 @@ test('the next policy is offered with its evidence, by hand, and no other way (D
     record: '_dmarc.here.test',
     value: 'v=DMARC1; p=quarantine; rua=mailto:d@here.test,mailto:dmarc-reports@bounce.here.test',
   })
+  // The page says what to do, and where: the API sets no policy, DNS has it.
+  await givePassword(postrider, postrider.user.email, 'a long enough password')
+  const ann = new Guest(postrider)
+  await ann.signIn(postrider.user.email, 'a long enough password')
+  const page = await ann.open('/domains/here.test/reports')
+  assert.match(page.text, /The evidence for <code>p=quarantine<\/code> is complete\./)
+  assert.match(page.text, /let the TXT record at <code>_dmarc\.here\.test<\/code>\s+have\s+the\s+value\s+below/)
+  assert.match(page.text, /v=DMARC1; p=quarantine; rua=mailto:d@here\.test,mailto:dmarc-reports@bounce\.here\.test/)
+  // Done there, the next check sees it, and the step after it is shown.
+  postrider.dns.set('_dmarc.here.test', 'TXT', ['v=DMARC1; p=quarantine; rua=mailto:d@here.test'])
+  await postrider.commands.run(['domain', 'check', 'here.test'])
+  assert.match(
+    (await ann.open('/domains/here.test/reports')).text,
+    /DNS says <code>p=quarantine<\/code>\.[^]*<code>p=reject<\/code> is complete/,
+  )
+  postrider.dns.set('_dmarc.here.test', 'TXT', ['v=DMARC1; p=none; rua=mailto:d@here.test'])
+  await postrider.commands.run(['domain', 'check', 'here.test'])
   const { commands } = postrider
   const said = await commands.json('domain', 'dmarc', 'here.test')
   assert.partialDeepStrictEqual(said, { policy: 'none', next: 'quarantine', evidence: { messages: 60, days: 10 } })
@@ -211,7 +235,11 @@ test('the next policy is offered with its evidence, by hand, and no other way (D
   assert.match(offered, /complete; the next step is "postrider domain dmarc here\.test --policy quarantine"/)
   const refused = await commands.run(['domain', 'dmarc', 'here.test', '--automatic', 'on'])
   assert.equal(refused.code, 1)
-  assert.match(refused.stderr, /Not switched on: .* would have to write to your DNS, which this version does not do/)
+  assert.match(
+    refused.stderr,
+    /Not switched on: to change the policy by itself the server would have to write to your DNS, which this version does not do\. "--policy" sets the next policy by hand\.$/m,
+  )
+  assert.equal((await commands.json('domain', 'dmarc', 'here.test', '--automatic', 'off')).wanted, 'none')
   const half = await commands.run(['domain', 'dmarc', 'here.test', '--know', '192.0.2.77'])
   assert.deepEqual([half.code, /go together/.test(half.stderr)], [1, true])
   await commands.json('domain', 'dmarc', 'here.test', '--know', '192.0.2.77/32', '--name', 'newsletter')
@@ -240,6 +268,7 @@ test('pages show who sends in a domain’s name, what came, and how encryption d
   const sources = await ann.open('/domains/here.test/reports')
   assert.match(sources.text, /203\.0\.113\.7[^]*unknown[^]*shop\.test[^]*google\.test alone/)
   assert.match(sources.text, /Reports came from 1 provider that proved who they are; it takes 3 in 14 days\./)
+  assert.match(sources.text, /Leave the record as it is until nothing is missing/)
   const named = await ann.send(sources, 'name', { network: '203.0.113.7', name: 'web shop' })
   assert.match(named.text, /203\.0\.113\.7 is known as web shop\./)
   const wrong = await ann.send(sources, 'name', { network: 'shop', name: 'web shop' })

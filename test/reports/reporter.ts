@@ -7,6 +7,7 @@ import type { TestAppliance } from '../kit/appliance.ts'
 import { usedKeyPair } from '../kit/keys.ts'
 import { deliver } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
+import type { TestDns } from '../kit/zone.ts'
 
 export const DAY = 86_400
 
@@ -132,33 +133,38 @@ interface SendOptions {
   signedBy?: string | null
   /** `l=`: only so many octets are signed. */
   bodyLength?: number
-  selector?: string
 }
 
 export const DMARC_TO = 'dmarc-reports@bounce.here.test'
 export const TLS_TO = 'tls-reports@bounce.here.test'
 
-/** A provider that publishes DMARC and signs its reports. `services`: `s=` of its key. */
-export async function reporterOf(postrider: TestAppliance, domain: string, services = ''): Promise<Reporter> {
+/** A message with the signature of a provider. */
+export type Signer = (message: string, how?: SendOptions) => Promise<string>
+
+/** Publishes the DMARC policy and the key of a provider. `services`: `s=` of its key. */
+export async function signerOf(dns: TestDns, domain: string, services = ''): Promise<Signer> {
   const { privateKey, publicKey } = await usedKeyPair(2048)
-  postrider.dns.set(`reports._domainkey.${domain}`, 'TXT', [`v=DKIM1; k=rsa;${services} p=${publicKey}`])
-  postrider.dns.set(`_dmarc.${domain}`, 'TXT', ['v=DMARC1; p=reject'])
-  const from = `noreply@${domain}`
-  async function send(message: string, to: string, { bodyLength, signedBy = domain }: SendOptions = {}): Promise<void> {
+  dns.set(`reports._domainkey.${domain}`, 'TXT', [`v=DKIM1; k=rsa;${services} p=${publicKey}`])
+  dns.set(`_dmarc.${domain}`, 'TXT', ['v=DMARC1; p=reject'])
+  return async (message, { bodyLength, signedBy = domain } = {}) => {
     const wire = message.replaceAll('\n', '\r\n')
-    const key = { signingDomain: signedBy ?? domain, selector: 'reports', privateKey }
-    const { signatures } =
-      signedBy === null
-        ? { signatures: '' }
-        : await dkimSign(wire, {
-            ...key,
-            signatureData: [bodyLength === undefined ? key : { ...key, maxBodyLength: bodyLength }],
-          })
-    const [verdict] = await deliver(postrider.appliance.smtp[0]!, {
-      from,
-      to,
-      message: (signatures + wire).replaceAll('\r\n', '\n'),
+    if (signedBy === null) return message
+    const key = { signingDomain: signedBy, selector: 'reports', privateKey }
+    const { signatures } = await dkimSign(wire, {
+      ...key,
+      signatureData: [bodyLength === undefined ? key : { ...key, maxBodyLength: bodyLength }],
     })
+    return (signatures + wire).replaceAll('\r\n', '\n')
+  }
+}
+
+/** A provider that publishes DMARC and signs its reports. */
+export async function reporterOf(postrider: TestAppliance, domain: string, services = ''): Promise<Reporter> {
+  const sign = await signerOf(postrider.dns, domain, services)
+  const from = `noreply@${domain}`
+  async function send(message: string, to: string, how: SendOptions = {}): Promise<void> {
+    const signed = await sign(message, how)
+    const [verdict] = await deliver(postrider.appliance.smtp[0]!, { from, to, message: signed })
     assert.equal(verdict?.kind, 'delivered')
     await read(postrider)
   }

@@ -1,0 +1,157 @@
+// A server process under hostile and large reports (DV54): what comes beside them is taken, read and answered
+// meanwhile, no turn of its event loop is long, its memory does not grow much by any of them, and its log has one line
+// for each, without octets of it.
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { gzipSync } from 'node:zlib'
+import { LIMITS } from '../../src/reports/reading/report.ts'
+import { openStore } from '../../src/store/open.ts'
+import { raw } from '../../src/store/query.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { within } from '../kit/cost.ts'
+import { memoryOf } from '../kit/memory.ts'
+import { deliver } from '../kit/sender.ts'
+import { configFor, startServer } from '../kit/server-process.ts'
+import { until } from '../kit/until.ts'
+import { DAY, DMARC_TO, dmarcReport, mailWith, signerOf } from '../reports/reporter.ts'
+import { dmarc, multipart, part } from '../reports/written.ts'
+
+const FROM = 'noreply@google.test'
+const LEAK = 'OCTETS-OF-A-REPORT'
+/** The most MB by which the memory of the server may grow, and the most ms of a turn. */
+const MOST = { memory: 100, turn: 20 }
+
+const [BEGIN = '', END = ''] = dmarc({ records: '|' }).split('|')
+/** As many of a piece as a report may have octets, between two texts. */
+function filled(begin: string, piece: string, end: string): Buffer {
+  const times = Math.floor((LIMITS.unpacked - begin.length - end.length) / piece.length)
+  return Buffer.from(`${begin}${piece.repeat(times)}${end}`)
+}
+const attached = (content: Buffer): string => mailWith(gzipSync(content), { from: FROM, to: DMARC_TO })
+
+/** What costs the most of the processor that one report may: parts that unpack to much, and are none. */
+const SLOW = (): string =>
+  multipart(Array<Buffer>(150).fill(part(gzipSync(filled(`<a>${LEAK}`, '<!--', '')))))
+    .toString('latin1')
+    .replaceAll('\r\n', '\n')
+    .replace('dmarc@reporter.example', FROM)
+const BOMBS: Record<string, () => string> = {
+  'a gigabyte': () => attached(Buffer.concat([Buffer.from(`<feedback>${LEAK}`), Buffer.alloc(1_000_000_000, 'a')])),
+  entities: () => attached(filled(`${BEGIN}<a>${LEAK}`, '&amp;', `</a>${END}`)),
+  elements: () => attached(filled(BEGIN + LEAK, '<a/>', END)),
+}
+
+test('bombs and large reports slow no other mail, and cost one line of the log (DV54)', async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-hostile-reports-'))
+  const setUp = await startTestAppliance({ dataDir, clock: new ManualClock(Date.now()) })
+  await setUp.activeDomain('here.test')
+  await setUp.api('POST', '/inboxes', document('inboxes', { name: 'box', address: 'box@here.test' }))
+  await setUp.appliance.stop()
+  const sign = await signerOf(setUp.dns, 'google.test')
+  let said = ''
+  const server = await startServer(configFor(dataDir, setUp.dns), {
+    limit: `export NODE_OPTIONS=--import=${new URL('longest-turn.ts', import.meta.url).href}`,
+    heard: (chunk) => (said += chunk),
+  })
+  const host = { host: '127.0.0.1', port: server.smtp[0]! }
+  const store = openStore(dataDir)
+  const lines = (event: string): Record<string, unknown>[] =>
+    said
+      .split('\n')
+      .filter((line) => line.startsWith('{') && line.endsWith('}'))
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+      .filter((line) => line['event'] === event)
+  const begin = Math.floor(Date.now() / 1000 / DAY) * DAY - DAY
+  const report = async (id: string, many: number): Promise<string> => {
+    const records = Array.from({ length: many }, (_, n) => ({ address: `10.0.${n >> 8}.${n & 255}` }))
+    return sign(attached(Buffer.from(dmarcReport({ begin, id, records }))))
+  }
+  const send = async (message: string): Promise<void> => {
+    const [verdict] = await deliver(host, { from: FROM, to: DMARC_TO, message })
+    assert.equal(verdict?.kind, 'delivered')
+  }
+  let most = 0
+  const look = (): void => void (most = Math.max(most, memoryOf(server.process.pid!)))
+  const isRecorded = (id: string): boolean =>
+    store.first(raw(`select 1 from aggregate_reports where report_id = ? and outcome = 'read'`, [id])) !== undefined
+  const refused = (): number =>
+    store.one(raw<{ n: number }>(`select count(*) as n from aggregate_reports where outcome = 'refused'`)).n
+  const settled = (): Promise<unknown> =>
+    until(() => {
+      look()
+      return ['inbound_waiting', 'report_pieces'].every(
+        (table) => store.first(raw(`select 1 from ${table}`)) === undefined,
+      )
+    }, 'everything read')
+  /** How much the memory of the server grows by one report. */
+  const growing = async (name: string, work: () => Promise<void>): Promise<void> => {
+    const before = memoryOf(server.process.pid!)
+    most = before
+    await work()
+    assert.ok(most - before < MOST.memory * 1024, `${name}: ${Math.round((most - before) / 1024)} MB`)
+  }
+  /** A report, a mail and a request, one after the other: each is done before the next begins. */
+  const others = async (name: string): Promise<void> => {
+    await send(await report(name, 1))
+    await until(() => isRecorded(name), `the report after ${name}`)
+    const mail = `From: ann@there.test\nTo: box@here.test\nSubject: ${name}\nMessage-ID: <${refused()}@there.test>\n\nHello.\n`
+    await deliver(host, { to: 'box@here.test', message: mail })
+    await until(
+      () => store.first(raw('select 1 from inbound_emails where subject = ?', [name])) !== undefined,
+      `the mail after ${name}`,
+    )
+    assert.equal((await fetch(`${server.url}/health`)).status, 200)
+  }
+  try {
+    // The memory that the first report of each size takes stays, and is not counted.
+    await others('first')
+    await send(await report('large first', LIMITS.records))
+    await settled()
+    const messages = await Promise.all(Object.values(BOMBS).map((make) => sign(make())))
+    const slow = await sign(SLOW())
+    server.process.kill('SIGUSR2')
+    said = ''
+    for (const [at, name] of Object.keys(BOMBS).entries()) {
+      await growing(name, async () => {
+        await send(messages[at]!)
+        await others(name)
+        await settled()
+      })
+    }
+    await growing('large', async () => {
+      await send(await report('large', LIMITS.records))
+      await others('a large report')
+      await settled()
+    })
+    assert.ok(isRecorded('large'))
+    await growing('slow', async () => {
+      const known = refused()
+      await send(slow)
+      await others('a slow report')
+      assert.equal(refused(), known, 'the others waited for the slow report')
+      await settled()
+    })
+    const outcomes = lines('aggregate report').map(({ why }) => why)
+    assert.equal(outcomes.filter((why) => why === 'read').length, Object.keys(BOMBS).length + 3)
+    assert.deepEqual(
+      outcomes.filter((why) => why !== 'read'),
+      Array(Object.keys(BOMBS).length + 1).fill('too_large'),
+    )
+    assert.ok(!said.includes(LEAK))
+    within(MOST.turn, Math.max(...lines('longest turn').map(({ ms }) => Number(ms))))
+    server.process.kill('SIGTERM')
+    assert.equal(await server.ended, 0)
+  } finally {
+    store.close()
+    if (server.process.exitCode === null && server.process.signalCode === null) {
+      server.process.kill('SIGKILL')
+      await server.ended
+    }
+    await setUp.dns.close()
+    rmSync(dataDir, { recursive: true, force: true })
+  }
+})
