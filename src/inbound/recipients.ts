@@ -22,6 +22,9 @@ export type InboundRecipient =
 const HOSTED = `d.deleted_at is null and d.status in ('active', 'verifying')
   and exists (select 1 from dkim_keys k where k.domain_key = d.key and k.verified_at is not null)`
 
+/** Of several accounts with a domain of one name, first the one whose records DNS shows now: the name may be sold. */
+const FIRST = `d.status <> 'active', d.key`
+
 const inboxesAt = (address: string) =>
   raw<{ keys: string }>(
     `select json_group_array(key) as keys from inboxes
@@ -30,7 +33,7 @@ const inboxesAt = (address: string) =>
   )
 
 const hosted = (name: string) =>
-  raw<{ key: number }>(`select d.key from domains d where d.name = ? and ${HOSTED} order by d.key limit 1`, [name])
+  raw<{ key: number }>(`select d.key from domains d where d.name = ? and ${HOSTED} order by ${FIRST} limit 1`, [name])
 
 /** Whether this server receives mail for a domain. */
 export const isHosted = (store: Reader, domain: string): boolean => store.fact(hosted(domain)) !== undefined
@@ -39,7 +42,7 @@ export const isHosted = (store: Reader, domain: string): boolean => store.fact(h
 const hostedReturnPath = (host: string) =>
   raw<{ key: number }>(
     `select d.key from domains d where d.name in (select value from json_each(?))
-     and d.mail_from_prefix || '.' || d.name = ? and ${HOSTED} order by d.key limit 1`,
+     and d.mail_from_prefix || '.' || d.name = ? and ${HOSTED} order by ${FIRST} limit 1`,
     [JSON.stringify(parentsOf(host)), host],
   )
 

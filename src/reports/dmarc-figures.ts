@@ -4,6 +4,7 @@ import type { Domain } from '../domains/find.ts'
 import type { Tx } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import type { DmarcRecord } from './reading/report.ts'
+import { MOST_COUNT } from './reading/values.ts'
 
 /** The most rows of a domain and day. */
 const MOST_ROWS = 5000
@@ -87,7 +88,13 @@ export const rowOf = ({ forwarded, messages, record }: SummedRecord): FiguresRow
 ]
 
 const COLUMNS = ['address', 'header_from', 'dkim', 'spf', 'disposition', 'forwarded', 'messages']
-const VALUES = COLUMNS.map((name, at) => `e.value ->> ${at} as ${name}`).join(', ')
+// A row counts no more than one record may, so that the sum of a domain's rows is never larger than a number can hold,
+// however many reports say the most.
+const most = (sum: string): string => `min(${sum}, ${MOST_COUNT})`
+const VALUES = COLUMNS.map((name, at) => {
+  const value = `e.value ->> ${at}`
+  return `${name === 'messages' ? most(value) : value} as ${name}`
+}).join(', ')
 const KNOWN = `exists (select 1 from dmarc_figures f where f.domain_key = ? and f.day = ? and f.address = e.value ->> 0
   and f.header_from = e.value ->> 1 and f.dkim = e.value ->> 2 and f.spf = e.value ->> 3
   and f.disposition = e.value ->> 4 and f.forwarded = e.value ->> 5)`
@@ -95,7 +102,7 @@ const added = (list: string): string =>
   `${list} = case when instr(${list}, excluded.${list}) > 0 or length(${list}) + length(excluded.${list}) > ${MAX_NAMES}
     then ${list} else ${list} || excluded.${list} end`
 const INSERT = `insert into dmarc_figures (user_key, domain_key, day, ${COLUMNS.join(', ')}, reporters, dkim_domains, spf_domains)`
-const ADD = `on conflict do update set messages = messages + excluded.messages, ${['reporters', 'dkim_domains', 'spf_domains'].map(added).join(', ')}`
+const ADD = `on conflict do update set messages = ${most('messages + excluded.messages')}, ${['reporters', 'dkim_domains', 'spf_domains'].map(added).join(', ')}`
 
 /** Adds rows of a report. They are one text for SQLite, so that many rows cost few statements. */
 export function addDmarcRows(

@@ -155,20 +155,24 @@ function judge(
 
 const organisationOf = (name: string): string => organisationalDomain(name) ?? name
 
-/** The account's domain that a report is about: the very one, else the address's own one of the same family (D22). */
+/**
+ * The account's domain that a report is about: the very one, else the address's own one of the same family (D22), as
+ * long as no other account sends from that name.
+ */
 function domainOf(reader: Reader, addressed: Domain, name: string): Domain | undefined {
   if (name === addressed.name) return addressed
   if (organisationOf(name) !== organisationOf(addressed.name)) return undefined
-  const named = reader.first(
+  const named = reader.all(
     db
       .selectFrom('domains')
-      .select('key')
-      .where('user_key', '=', addressed.user_key)
+      .select(['key', 'user_key', 'status'])
       .where('name', '=', name)
       .where('deleted_at', 'is', null)
       .orderBy('key'),
   )
-  return named ? knownDomain(reader, named.key) : addressed
+  const own = named.find(({ user_key }) => user_key === addressed.user_key)
+  if (own) return knownDomain(reader, own.key)
+  return named.some(({ status }) => status === 'active') ? undefined : addressed
 }
 
 /** The same for the same report of the same reporter (DV51); what nobody proves makes nothing else a duplicate. */

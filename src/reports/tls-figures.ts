@@ -7,6 +7,7 @@ import type { RowOf } from '../schema/tables.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import type { TlsPolicyReport } from './reading/report.ts'
+import { MOST_COUNT } from './reading/values.ts'
 
 /** The most rows of a domain and day, and the most types of results in a row. */
 const MOST_ROWS = 1000
@@ -16,6 +17,9 @@ const LEAST_SESSIONS = 100
 const TROUBLE = 0.01
 
 export type TlsResults = Record<string, number>
+
+/** A row counts no more than one policy of a report may, so that a number can hold every sum of rows. */
+const sumOf = (one: number, other: number): number => Math.min(one + other, MOST_COUNT)
 
 const readResults = (text: string): TlsResults => JSON.parse(text) as TlsResults
 
@@ -70,7 +74,7 @@ export function addTlsFigures(
     if (!row) present++
     const sums = new Map(Object.entries(readResults(row?.results ?? '{}')))
     for (const { sessions, type: result } of results)
-      if (sums.has(result) || sums.size < MOST_RESULTS) sums.set(result, (sums.get(result) ?? 0) + sessions)
+      if (sums.has(result) || sums.size < MOST_RESULTS) sums.set(result, sumOf(sums.get(result) ?? 0, sessions))
     tx.run(
       db.replaceInto('tls_figures').values({
         user_key,
@@ -79,8 +83,8 @@ export function addTlsFigures(
         reporter,
         policy_type: type,
         policy_domain,
-        success: (row?.success ?? 0) + success,
-        failure: (row?.failure ?? 0) + failure,
+        success: sumOf(row?.success ?? 0, success),
+        failure: sumOf(row?.failure ?? 0, failure),
         results: JSON.stringify(Object.fromEntries(sums)),
       }),
     )
@@ -91,6 +95,7 @@ export interface TlsTrouble {
   day: number
   sessions: number
   failures: number
+  /** By the types of RFC 8460; all others, which are any words of a stranger, as one. */
   results: TlsResults
   /** A policy that senders must keep: mail did not come. */
   enforced: boolean
@@ -102,39 +107,47 @@ export function tlsTroubleOf(
   domain: Pick<Domain, 'key' | 'sts_mode'>,
   day: number,
 ): TlsTrouble | undefined {
-  const results: TlsResults = {}
+  const results = new Map<string, number>()
   let [sessions, failures, enforced] = [0, 0, false]
   for (const row of reader.all(ofDay(domain.key, day))) {
     sessions += row.success + row.failure
     failures += row.failure
     if (row.failure === 0) continue
     enforced ||= row.policy_type === 'tlsa' || (row.policy_type === 'sts' && domain.sts_mode === 'enforce')
-    for (const [result, count] of Object.entries(readResults(row.results)))
-      results[result] = (results[result] ?? 0) + count
+    for (const [result, count] of Object.entries(readResults(row.results))) {
+      const name = FIXES.has(result) ? result : OTHER
+      results.set(name, (results.get(name) ?? 0) + count)
+    }
   }
   const many = sessions >= LEAST_SESSIONS && failures >= sessions * TROUBLE
-  return failures > 0 && (enforced || many) ? { day, sessions, failures, results, enforced } : undefined
+  return failures > 0 && (enforced || many)
+    ? { day, sessions, failures, results: Object.fromEntries(results), enforced }
+    : undefined
 }
 
 /** What the result types of RFC 8460 §4.3 mean, and what to do. */
-const FIXES: Readonly<Record<string, string>> = {
-  'starttls-not-supported':
-    'A server did not offer TLS. Check that port 25 leads to this server and to no filter before it.',
-  'certificate-host-mismatch':
-    'The certificate does not name the host of the MX record. Check "hostname" and the certificate.',
-  'certificate-expired': 'The certificate has expired. Look at its renewal on the page of the server.',
-  'certificate-not-trusted': 'Senders do not trust the certificate. Use one of a public authority.',
-  'validation-failure': 'The connection broke for another reason. Look at the log of that time.',
-  'tlsa-invalid': 'The TLSA record does not fit the certificate. Publish the one among the records of the domain.',
-  'dnssec-invalid': 'The signatures of the DNS zone are not valid. Ask who keeps your DNS.',
-  'dane-required': 'A sender wants DANE and found no TLSA record. Publish the one among the records of the domain.',
-  'sts-policy-fetch-error': 'Senders could not fetch the MTA-STS policy. Check that mta-sts. leads to this server.',
-  'sts-policy-invalid': 'The MTA-STS policy that senders fetched is not valid. Check what answers at mta-sts.',
-  'sts-webpki-invalid':
-    'The certificate of the MTA-STS host is not valid. Look at its renewal on the page of the server.',
-}
+const FIXES: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    'starttls-not-supported':
+      'A server did not offer TLS. Check that port 25 leads to this server and to no filter before it.',
+    'certificate-host-mismatch':
+      'The certificate does not name the host of the MX record. Check "hostname" and the certificate.',
+    'certificate-expired': 'The certificate has expired. Look at its renewal on the page of the server.',
+    'certificate-not-trusted': 'Senders do not trust the certificate. Use one of a public authority.',
+    'validation-failure': 'The connection broke for another reason. Look at the log of that time.',
+    'tlsa-invalid': 'The TLSA record does not fit the certificate. Publish the one among the records of the domain.',
+    'dnssec-invalid': 'The signatures of the DNS zone are not valid. Ask who keeps your DNS.',
+    'dane-required': 'A sender wants DANE and found no TLSA record. Publish the one among the records of the domain.',
+    'sts-policy-fetch-error': 'Senders could not fetch the MTA-STS policy. Check that mta-sts. leads to this server.',
+    'sts-policy-invalid': 'The MTA-STS policy that senders fetched is not valid. Check what answers at mta-sts.',
+    'sts-webpki-invalid':
+      'The certificate of the MTA-STS host is not valid. Look at its renewal on the page of the server.',
+  }),
+)
+/** All results that RFC 8460 does not know. */
+const OTHER = 'other'
 
 export const fixOf = (result: string): string =>
-  FIXES[result] ?? 'RFC 8460 does not know this result; the report itself may say more.'
+  FIXES.get(result) ?? 'RFC 8460 does not know this result; the report itself may say more.'
 
 export const dayOf = (seconds: number): number => Math.floor((seconds * 1000) / DAY)

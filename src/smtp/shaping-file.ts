@@ -4,6 +4,7 @@
 import { readFileSync } from 'node:fs'
 import { z } from 'zod'
 import { configAsset } from '../base/assets.ts'
+import { looksFalse } from '../base/clean-text.ts'
 import { lineOf, parseToml, wrongValue } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 
@@ -26,7 +27,10 @@ const warmup = z.strictObject({
   hold: shares,
   back: shares,
 })
-const name = z.string().min(1)
+const name = z
+  .string()
+  .min(1)
+  .refine((text) => text !== '*' && !looksFalse(text), 'must be visible text, and not "*", which is all receivers')
 const hosts = z.array(z.string().min(1)).min(1)
 const own = { ladder: ladder.optional(), hold: shares.partial().optional(), back: shares.partial().optional() }
 
@@ -93,6 +97,8 @@ function merge(rules: ShapingRules, given: z.output<typeof partial>, where: Wher
   const names = new Set(given.provider.map((each) => each.name))
   const entries = given.provider.map((each, index): ProviderEntry => {
     const known = rules.provider.find((other) => other.name === each.name)
+    if (given.provider.findIndex((other) => other.name === each.name) < index)
+      throw new OperatorError(`${where(['provider', index, 'name'])}: "${each.name}" stands twice; make one of both.`)
     const hostsOf = each.hosts ?? known?.hosts
     if (!hostsOf)
       throw new OperatorError(

@@ -3,13 +3,13 @@
 import { DAY } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
-import { shapingRules } from '../smtp/shaping-file.ts'
+import { shapingRules, SHARES, type Shares } from '../smtp/shaping-file.ts'
 import { warmupMachine, type WarmupMove } from '../states/warmup.ts'
 import { addNotice } from '../accounts/notices.ts'
 import { operatorOf } from '../accounts/operator-notices.ts'
-import type { Tx } from '../store/database.ts'
+import type { Reader, Tx } from '../store/database.ts'
 import { move } from '../store/move.ts'
-import { db } from '../store/query.ts'
+import { db, raw } from '../store/query.ts'
 import {
   allowanceOf,
   fallsAfter,
@@ -54,13 +54,48 @@ const SAID = {
   bounced: 'bounced',
 } as const
 
+/** Receivers that must say the same before it says something about a source. */
+const LEAST_RECEIVERS = 3
+
+/**
+ * The figures by which a day is judged. What a receiver says is held against its own pair; against the total of the
+ * source it counts once, and from some receivers on: else whoever keeps one exchanger could end the bulk mail of all
+ * accounts.
+ */
+function judgedFigures(
+  reader: Reader,
+  { key, receiver, source }: WarmupRow,
+  day: number,
+  { hold, least }: Ladder,
+): ReturnType<typeof dayIn> & { ofReceivers?: true } {
+  const figures = dayIn(reader, key, day)
+  if (receiver !== TOTAL || !passed(figures, hold, least)) return figures
+  const receivers = reader.one(
+    raw<Shares>(
+      `select ${SHARES.map((each) => `count(*) filter (where d.${each} > 0) as ${each}`).join(', ')}
+       from warmup_days d join warmups w on w.key = d.warmup_key
+       where w.source = ? and w.receiver <> ? and d.day = ?`,
+      [source, TOTAL, day],
+    ),
+  )
+  const heard = SHARES.map((each) => [each, receivers[each] < LEAST_RECEIVERS ? 0 : receivers[each]] as const)
+  return { ...figures, ...Object.fromEntries(heard), ofReceivers: true }
+}
+
 /** Why a day is not good, in figures; `words`: what the receiver said. */
-function reasonFor(ladder: Ladder, figures: DayFigures, kind: 'hold' | 'back', words: string): string {
+function reasonFor(
+  ladder: Ladder,
+  figures: DayFigures & { ofReceivers?: true },
+  kind: 'hold' | 'back',
+  words: string,
+): string {
   const said = words === '' ? '' : `: “${words}”`
   if (figures.blocked > 0 && kind === 'back') return `The receiver blocks this address${said}.`
   const share = passed(figures, ladder[kind], ladder.least)
   if (!share) return `The receiver says no${said}.`
-  const times = `${figures[share]} of ${figures.tried} recipients ${SAID[share]}`
+  const times = figures.ofReceivers
+    ? `Recipients of ${figures[share]} receivers, each counted once, of ${figures.tried} recipients ${SAID[share]}`
+    : `${figures[share]} of ${figures.tried} recipients ${SAID[share]}`
   return `${times} (${percent(figures[share] / figures.tried)}; up to ${percent(ladder[kind][share])} is fine)${said}.`
 }
 
@@ -116,7 +151,7 @@ show all receivers.
 export function judgeAtOnce(at: Moment, row: WarmupRow, mailDay: number, words: string): void {
   const { now, tx } = at
   const ladder = ladderOf(shapingRules(), row.receiver)
-  const figures = dayIn(tx, row.key, mailDay)
+  const figures = judgedFigures(tx, row, mailDay, ladder)
   const today = dayOf(now)
   const verdict = verdictOf(ladder, allowanceOf(ladder, row), figures)
   const held = passed(figures, ladder.hold, ladder.least) !== undefined
@@ -178,7 +213,7 @@ export function judgeDays(at: Moment, row: WarmupRow, off: boolean): void {
 function judgeDay(at: Moment, row: WarmupRow, day: number): void {
   const { tx } = at
   const ladder = ladderOf(shapingRules(), row.receiver)
-  const figures = dayIn(tx, row.key, day)
+  const figures = judgedFigures(tx, row, day, ladder)
   const allowance = allowanceOf(ladder, row)
   const found = verdictOf(ladder, allowance, figures)
   // A threshold that was passed in the course of the day counts, although more mail made the share small again.

@@ -75,6 +75,9 @@ function codeOf({ codes }: ListData, answer: string): ListCode | undefined {
 const saysNothing = (answer: string): boolean =>
   !answer.startsWith('127.') || answer === '127.0.0.1' || answer.startsWith('127.255.255.')
 
+/** The most codes of an answer that are kept: a list gives a few, and an answer of DNS may have thousands. */
+const MOST_CODES = 16
+
 /** Why an answer does not count. `resolver`: who asks for us, in words. */
 function strangeness(list: ListData, answer: string, resolver: string): string {
   if (list.public.includes(answer)) return `refuses to answer (${answer}): ${resolver} is a big public resolver to it`
@@ -89,10 +92,10 @@ export function readAnswer(zone: string, answer: ResolverAnswer<string>, resolve
   if (answer.kind === 'failed') return { state: 'unknown', answer: `no answer from ${zone} (${answer.reason})` }
   if (answer.kind !== 'found') return { state: 'clear', answer: '' }
   const list = listNamed(zone)
-  const records = answer.records.toSorted((one, other) => numberOf(one) - numberOf(other))
+  const records = [...new Set(answer.records)].toSorted((one, other) => numberOf(one) - numberOf(other))
   const strange = records.find((each) => saysNothing(each) || codeOf(list, each) === undefined)
   if (strange !== undefined) return { state: 'unknown', answer: `${zone} ${strangeness(list, strange, resolver)}` }
-  return { state: 'listed', answer: records.join(', ') }
+  return { state: 'listed', answer: records.slice(0, MOST_CODES).join(', ') }
 }
 
 /** What an entry means and what to do about it, by the codes of the answer. */

@@ -2,15 +2,18 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { silentLog } from '../../src/base/log.ts'
+import { addDmarcRows } from '../../src/reports/dmarc-figures.ts'
 import { folded, ReportFigures } from '../../src/reports/pieces.ts'
 import { recordReport } from '../../src/reports/receipt.ts'
+import type { Domain } from '../../src/domains/find.ts'
 import type { DmarcRecord, DmarcReport, ReportReading } from '../../src/reports/reading/report.ts'
+import { addTlsFigures, dayOf, tlsTroubleOf } from '../../src/reports/tls-figures.ts'
 import type { Store } from '../../src/store/database.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { until } from '../kit/until.ts'
-import { YESTERDAY } from './reporter.ts'
+import { rowsOf, YESTERDAY } from './reporter.ts'
 
 const record = (address: string, more: Partial<DmarcRecord> = {}): DmarcRecord => ({
   address,
@@ -136,4 +139,28 @@ test('1,000 reports a day take less than 10 MB of the store in a month', async (
     }
   const month = ((await size()) - before) * (30 / days)
   assert.ok(month < 10_000_000, `${(month / 1e6).toFixed(1)} MB`)
+})
+
+test('reports that count as much as they may give figures that can be read, and wait for nothing', async () => {
+  await using postrider = await startTestAppliance({ domains: ['here.test'] })
+  const { store } = postrider.appliance.deps
+  const domain = store.one(raw<Domain>("select * from domains where name = 'here.test'"))
+  const day = dayOf(YESTERDAY)
+  // As 20,000 records of the largest count, in 300 reports: more than a number can hold.
+  const messages = 20_000 * (2 ** 31 - 1)
+  const row = ['192.0.2.1', 'here.test', 1, 1, 'none', 0, messages, '', ''] as const
+  const policy = { type: 'sts', domain: 'here.test', success: messages, failure: messages, results: [] } as const
+  const failed = { ...policy, results: [{ type: 'certificate-expired', sessions: messages }] }
+  await store.write((tx) => {
+    for (let at = 0; at < 300; at++) {
+      addDmarcRows(tx, domain, { day, reporter: 'one.test', rows: [row] })
+      addTlsFigures(tx, domain, { day, reporter: 'one.test', policies: [failed] })
+    }
+  })
+  const most = 2 ** 31 - 1
+  const [source] = await rowsOf(postrider, domain.id, 'dmarc-sources')
+  assert.partialDeepStrictEqual(source, { address: '192.0.2.1', messages: most, pass: most })
+  const [figures] = await rowsOf(postrider, domain.id, 'tls-figures')
+  assert.partialDeepStrictEqual(figures, { success: most, failure: most, results: { 'certificate-expired': most } })
+  assert.partialDeepStrictEqual(tlsTroubleOf(store, domain, day), { sessions: 2 * most, failures: most })
 })

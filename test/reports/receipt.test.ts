@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { gzipSync } from 'node:zlib'
 import { describe, test } from 'node:test'
 import { MOST } from '../../src/reports/receipt.ts'
+import { fixOf } from '../../src/reports/tls-figures.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { deliver, receive } from '../kit/sender.ts'
@@ -99,6 +100,38 @@ describe('a DMARC report', () => {
     const [evidence] = await rowsOf(postrider, postrider.id, 'dmarc-evidence')
     assert.partialDeepStrictEqual(evidence, { messages: 0, reporters: 0, days: 0 })
     assert.equal((await reportsOf(postrider, postrider.id, '&filter[authenticated]=true')).length, 0)
+  })
+
+  test('goes to the account whose records DNS shows, not to one that had the domain before', async () => {
+    await using postrider = await start()
+    const { id } = await postrider.activeDomain('here.test', postrider.other)
+    const google = await reporterOf(postrider, 'google.test')
+    await postrider.appliance.deps.store.write((tx) =>
+      tx.run(raw(`update domains set status = 'verifying' where id = ?`, [postrider.id])),
+    )
+    await google.dmarc({ id: 'one' })
+    assert.equal((await reportsOf(postrider, postrider.id)).length, 0)
+    const { body } = await postrider.asOther('GET', `/domains/${id}/aggregate-reports`)
+    assert.deepEqual(
+      (body.data as { attributes: { report_id: string } }[]).map(({ attributes }) => attributes.report_id),
+      ['one'],
+    )
+  })
+
+  test('about a domain of the family that another account sends from is foreign (DV51)', async () => {
+    await using postrider = await start()
+    const { key } = await postrider.activeDomain('shop.here.test', postrider.other)
+    const google = await reporterOf(postrider, 'google.test')
+    await google.dmarc({ domain: 'shop.here.test' })
+    // Whoever only has the name in a list takes no figures away.
+    await postrider.appliance.deps.store.write((tx) =>
+      tx.run(raw(`update domains set status = 'pending' where key = ?`, [key])),
+    )
+    await google.dmarc({ domain: 'shop.here.test' })
+    assert.deepEqual(
+      (await reportsOf(postrider, postrider.id)).map(({ why }) => why),
+      [null, 'foreign'],
+    )
   })
 
   test('without proof leaves nothing where they are dropped (DV52)', async () => {
@@ -265,6 +298,26 @@ describe('a TLS report', () => {
         },
       ],
     )
+  })
+
+  test('a notice and its event have no words of a stranger, and no other member than counts (DV44)', async () => {
+    await using postrider = await start()
+    const stranger = await reporterOf(postrider, 'stranger.test')
+    const results = [
+      'certificate-expired',
+      'constructor',
+      '__proto__',
+      'Sign in at https://evil.test/ to keep your mail',
+    ]
+    await stranger.tls({ policies: results.map((result) => ({ failure: 50, result, success: 0 })) })
+    const { store } = postrider.appliance.deps
+    const { text } = store.one(raw<{ text: string }>('select text from notices'))
+    assert.match(text, /certificate-expired: 50 sessions\. The certificate has expired\./)
+    assert.match(text, /^other: 150 sessions\. RFC 8460 does not know this result/m)
+    assert.doesNotMatch(text, /evil|constructor|native|object|proto/i)
+    const { data } = store.one(raw<{ data: string }>(`select data from events where type = 'domain.report_trouble'`))
+    assert.deepEqual((JSON.parse(data) as { results: object }).results, { 'certificate-expired': 50, other: 150 })
+    assert.equal(fixOf('constructor'), fixOf('a result of tomorrow'))
   })
 
   test('one failure under a policy that is enforced is trouble; the host of TLSA is ours (DV44)', async () => {

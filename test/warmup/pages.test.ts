@@ -44,7 +44,10 @@ const pathOf = async (receiver: string): Promise<string> =>
 
 test('pairs are listed with state, allowance and use, and found by a search (DV1)', async () => {
   const { text } = await ann.open('/server/warmup')
-  assert.match(words(text), /All receivers 192\.0\.2\.1 holding 300 56 0 1 of 40 recipients were put off/)
+  assert.match(
+    words(text),
+    /All receivers 192\.0\.2\.1 warming up 300 56 0 Google 192\.0\.2\.1 holding 50 40 0 1 of 40 recipients were put off/,
+  )
   assert.match(words(text), /Google 192\.0\.2\.1 holding 50 40 0 1 of 40 recipients were put off \(2\.5%/)
   assert.match(words(text), /there\.test 192\.0\.2\.1 warming up 20 16 0/)
   assert.ok(!text.includes(HOSTILE))

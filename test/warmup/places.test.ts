@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { afterEach, beforeEach, describe, test } from 'node:test'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { raw } from '../../src/store/query.ts'
+import { TOTAL } from '../../src/warmup/ladder.ts'
 import { Warmup } from '../../src/warmup/places.ts'
 import { shownWarmups } from '../../src/warmup/shown.ts'
 import { turn } from '../../src/warmup/settings.ts'
@@ -259,15 +260,33 @@ describe('what a receiver says', () => {
     await at.note('refused', 9)
     assert.deepEqual(
       told().map(({ recipient, subject }) => [recipient, subject]),
-      [
-        ['operator@here.test', 'Warm-up: there.test went back (192.0.2.1)'],
-        ['operator@here.test', 'Warm-up: all receivers went back (192.0.2.1)'],
-      ],
+      [['operator@here.test', 'Warm-up: there.test went back (192.0.2.1)']],
     )
     assert.match(told()[0]!.text, /blocks this address: “no”[^]*at most 20 recipients a day/)
     await at.nextDay()
     await at.note('block')
-    assert.equal(told().length, 3)
+    assert.equal(told().length, 2)
+  })
+
+  test('is held against the total of the source once a receiver, and from three receivers on (DV3)', async () => {
+    const total = { source: PAIR.source, receiver: TOTAL }
+    const refusing = (name: string) => ({ source: PAIR.source, receiver: name })
+    await at.take(100, false)
+    // Whoever has an exchanger of their own can refuse as much as they are sent.
+    for (const name of ['one.test', 'two.test']) {
+      await at.take(30, false, refusing(name))
+      await at.note('refused', 30, { pair: refusing(name), words: 'no' })
+      assert.equal(at.row(refusing(name))?.status, 'back')
+    }
+    assert.equal(at.row(total)?.status, 'warming')
+    assert.ok(at.room(true, refusing('other.test')) > 0)
+    await at.take(1, false, refusing('three.test'))
+    await at.note('refused', 1, { pair: refusing('three.test') })
+    const { reason, status } = at.row(total)!
+    assert.equal(status, 'holding')
+    assert.match(reason ?? '', /^Recipients of 3 receivers, each counted once, of 161 recipients were refused \(1\.86%/)
+    await at.nextDay()
+    assert.equal(at.history(total).at(-1)?.verdict, 'nothing')
   })
 })
 

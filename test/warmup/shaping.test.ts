@@ -60,6 +60,17 @@ back = { bounced = 0.5 }
       ['[warmup]\nfaster = true\n', 2, '"warmup.faster" is not a setting; remove it or correct its name.'],
       ['[[provider]]\nname = "Mine"\n', 2, '"hosts" is missing: no shipped provider is called "Mine".'],
       ['[[provider]]\nhosts = ["x.test"]\n', 1, '"provider.0.name" is missing.'],
+      [
+        '[[provider]]\nname = "*"\nhosts = ["x.test"]\n',
+        2,
+        /^.*"provider.0.name" must be visible text, and not "\*", /,
+      ],
+      ['[[provider]]\nname = "a\\u202eb"\nhosts = ["x.test"]\n', 2, /"provider.0.name" must be visible text/],
+      [
+        '[[provider]]\nname = "Yahoo"\nladder = [5]\n[[provider]]\nname = "Yahoo"\n',
+        5,
+        '"Yahoo" stands twice; make one of both.',
+      ],
       ['[warmup\n', 1, /this is not TOML/],
     ] as const)
       assert.throws(

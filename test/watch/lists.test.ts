@@ -225,3 +225,12 @@ test('no answer is listed that is not a code of the list, whatever it is', () =>
     assert.equal(state, at >= 2 && at <= 11 ? 'listed' : 'unknown', answer)
   }
 })
+
+test('of an answer with thousands of codes a few are kept, each once', () => {
+  const records = Array.from({ length: 10_000 }, (_, at) => `127.0.${(at >> 8) & 7}.${(at & 255) | 2}`)
+  const { answer, state } = readAnswer(OWN, { kind: 'found', records }, '')
+  assert.equal(state, 'listed')
+  const kept = answer.split(', ')
+  assert.equal(kept.length, 16)
+  assert.equal(new Set(kept).size, 16)
+})
