@@ -44,13 +44,8 @@ function learnedNote(lane: Thing<typeof lanes>): Html | '' {
     : html`<div class="soft">${known.map((each, at) => html`${at > 0 ? ', ' : ''}${each}`)}</div>`
 }
 
-/** That its receiver gets no more today; nothing is wrong then. */
-const warmupNote = (domain: string): Html =>
-  html`${badge('warm-up')}
-    <div class="soft">
-      Some of it waits for another day: its receiver does not know this server well yet.
-      <a href="/why/${domain}">Why?</a>
-    </div>`
+/** That its receiver gets no more today; nothing is wrong then, and the last answer says when it goes on. */
+const warmupNote = (domain: string): Html => html`${badge('warm-up')} <a href="/why/${domain}">Why?</a>`
 
 /** What can be done with lanes, in one form each; several are named with spaces between. */
 function actionsOf(visit: Visit, lane: Thing<typeof lanes>): (Html | '')[] {
