@@ -63,18 +63,3 @@ function addMore(reader: Reader, campaign: number, sums: KeptActivity, kind: 'op
   }
   return events.length
 }
-
-/** Waiting mails of a campaign that are looked at. */
-const WAITING_LOOKED_AT = 10_000
-
-/** How many recipients of a campaign wait for warm-up (DV13), at most 10,000, and when the first goes on. */
-export const warmingOf = (reader: Reader, campaign: number): { waiting: number; next: number | null } =>
-  reader.one(
-    raw<{ waiting: number; next: number | null }>(
-      `select count(*) as waiting, min(v.next_attempt_at) as next
-       from (select key from outbound_emails where campaign_key = ? and status = 'queued' limit ${WAITING_LOOKED_AT}) e
-         join deliveries v on v.email_key = e.key
-       where v.status = 'queued' and v.response >= 'warm-up:' and v.response < 'warm-up;'`,
-      [campaign],
-    ),
-  )

@@ -1,11 +1,10 @@
-// What readers of a campaign did: opens and clicks by hour, and its links by their clicks (D81). Beside it stands what
-// waits for warm-up, for which the figures of a campaign have no place (D37).
+// What readers of a campaign did: opens and clicks by hour, and its links by their clicks (D81).
 import { z } from 'zod'
 import { HOUR, iso } from '../base/clock.ts'
-import { activityOf, warmingOf } from './activity.ts'
+import { activityOf } from './activity.ts'
 import { field } from '../jsonapi/resource.ts'
 import { define } from '../jsonapi/define.ts'
-import { count, EXTENSION, timeOrNull } from '../jsonapi/fields.ts'
+import { EXTENSION } from '../jsonapi/fields.ts'
 
 const point = z.object({ at: z.iso.datetime(), opens: z.int(), clicks: z.int() })
 const link = z.object({ url: z.string(), clicks: z.int() })
@@ -24,14 +23,10 @@ function series(hours: ReadonlyMap<number, { opens: number; clicks: number }>): 
 
 export const campaignActivity = define('campaign-activity', {
   table: 'campaigns',
-  about: `What readers of a campaign did, without machines that look at mail, and what of it waits for warm-up. ${EXTENSION}`,
+  about: `What readers of a campaign did, without machines that look at mail. ${EXTENSION}`,
   attributes: {
     series: field(z.array(point), { about: 'Opens and clicks by hour, from the first to the last.' }),
     links: field(z.array(link), { about: 'The targets of links by clicks, the most clicked first.' }),
-    waiting_for_warmup: count(
-      'Recipients whose mail waits, because their receivers get no more of it today; 10,000 stands for more.',
-    ),
-    goes_on_at: timeOrNull('When the first of them goes on; null: none waits.'),
   },
   actions: [
     {
@@ -45,15 +40,12 @@ export const campaignActivity = define('campaign-activity', {
       about: `Opens and clicks of a campaign over time, and its links by clicks. ${EXTENSION}`,
       async run({ parent, parts }) {
         const { hours, links } = await activityOf(parts.store, parent.key)
-        const { next, waiting } = warmingOf(parts.store, parent.key)
         return [
           {
             key: 0,
             id: String(parent['id']),
             series: series(hours),
             links: Array.from(links, ([url, clicks]) => ({ url, clicks })).toSorted((a, b) => b.clicks - a.clicks),
-            waiting_for_warmup: waiting,
-            goes_on_at: next,
           },
         ]
       },

@@ -70,6 +70,7 @@ export function addCampaign(
           opens_tracked: 0,
           clicks_tracked: 0,
           status: 'draft',
+          readers_to: 0,
           walked_to: 0,
           enqueued: 0,
           created_at: now,

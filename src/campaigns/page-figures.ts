@@ -1,11 +1,10 @@
 // How far a campaign is: its state in words, its progress while it is sent, and the sending domain of its audience.
 import { html } from 'hono/html'
 import { MINUTE, SECOND } from '../base/clock.ts'
-import { count, timeUntil, type Html } from '../webui/widgets.ts'
+import { count, type Html } from '../webui/widgets.ts'
 import { domains } from '../domains/api.ts'
 import { outboundEmails } from '../mail/api.ts'
 import { audiences } from './api-audiences.ts'
-import type { campaignActivity } from './api-activity.ts'
 import type { campaigns } from './api.ts'
 import { number, objects, text, those, type Thing, type Visit } from '../webui/visit.ts'
 
@@ -47,31 +46,18 @@ export async function standing(visit: Visit, campaign: CampaignResource): Promis
 /** From this share on no time is told: the rest may be mail that receivers put off, which is tried again much later. */
 const TAIL = 0.95
 
-/** The progress of a campaign and, while it is sent, its speed and the remaining time, or that it waits for warm-up. */
-export function progress(
-  campaign: CampaignResource,
-  state: string,
-  at: number,
-  activity: Thing<typeof campaignActivity>,
-): Html {
+/** The progress of a campaign and, while it is sent and nothing `waits` for days, its speed and the remaining time. */
+export function progress(campaign: CampaignResource, state: string, at: number, waits: boolean): Html {
   const all = number(campaign, 'recipients')
   const ended = number(campaign, 'concluded')
   const started = Date.parse(text(campaign, 'started_at'))
-  const warming = number(activity, 'waiting_for_warmup')
-  const going = state === 'sending' && warming === 0 && ended > 0 && at - started >= SECOND
+  const going = state === 'sending' && !waits && ended > 0 && at - started >= SECOND
   const pace = going && ended < TAIL * all ? (ended / (at - started)) * MINUTE : 0
   const left = pace > 0 ? Math.ceil((all - ended) / pace) : 0
   return html`<progress max="${Math.max(all, 1)}" value="${ended}" aria-label="Finished">${ended} of ${all}</progress>
     <p>
       ${count(ended)} of ${count(all)}
       finished${left > 0 ? `, ${count(Math.round(pace))} a minute, about ${count(left)} ${left === 1 ? 'minute' : 'minutes'} left` : ''}.
-      ${state.startsWith('finishing') ? 'Their receivers put the last ones off: they are tried again, so no time can be told.' : ''}
-      ${
-        warming === 0
-          ? ''
-          : html`${count(warming)} ${warming === 1 ? 'recipient waits' : 'recipients wait'} for warm-up: their receivers
-              get no more from this server today. It goes on ${timeUntil(activity.attributes.goes_on_at)}.
-              <a href="/why/${campaign.id}">Why?</a>`
-      }
+      ${state.startsWith('finishing') && !waits ? 'Their receivers put the last ones off: they are tried again, so no time can be told.' : ''}
     </p>`
 }

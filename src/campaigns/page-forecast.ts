@@ -57,6 +57,18 @@ export function forecastPart(forecast: ShownForecast): Html | '' {
     </details>`
 }
 
+/** "1,344 wait for their receivers (warm-up). The last ones go out 3 February." Nothing when none waits. */
+export function waitsPart(forecast: ShownForecast | undefined): Html | '' {
+  const waiting = forecast ? number(forecast, 'waiting_for_warmup') : 0
+  if (!forecast || waiting === 0) return ''
+  return html`<p>
+    ${waiting === 1 ? '1 mail waits' : `${count(waiting)} mails wait`}: receivers take only so much a day from an
+    address that is new to them (warm-up).
+    ${daysOf(forecast) === null ? 'At these allowances it does not end.' : html`If all days are good, it ends ${time(forecast.attributes.ends_at)}.`}
+    <a href="/why/${forecast.id}">Why?</a>
+  </p>`
+}
+
 /** Whether a start takes longer than a person may expect, and they have not agreed to just that. */
 export const takesLong = (forecast: ShownForecast, given: Form): boolean =>
   (daysOf(forecast) ?? Infinity) > MOST_DAYS && given.get('days') !== agreement(forecast)

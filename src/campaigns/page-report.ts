@@ -12,6 +12,7 @@ import { campaigns, campaignStats } from './api.ts'
 import { number, objects, relatedId, text, type Thing, type Visit } from '../webui/visit.ts'
 import { progress } from './page-figures.ts'
 import { fileName } from './page-recipients.ts'
+import { forecastOf, waitsPart } from './page-forecast.ts'
 import type { ShownCampaign } from './page-frame.ts'
 
 type CampaignFigures = Thing<typeof campaignStats>
@@ -131,17 +132,20 @@ function links(list: readonly Readonly<{ url: string; clicks: number }>[]): Html
 export async function report(visit: Visit, { campaign, state }: ShownCampaign): Promise<{ live: Html; body: Html }> {
   const { id } = campaign
   const open = ['sending', 'paused'].includes(text(campaign, 'status'))
-  const [stats, activity, last] = await Promise.all([
+  const [stats, activity, last, forecast] = await Promise.all([
     visit.get(campaignStats, `/campaigns/${id}/stats`),
     visit.get(campaignActivity, `/campaigns/${id}/activity`),
     // Half of a campaign is not compared with a whole one; and the page is drawn often meanwhile.
     open ? undefined : before(visit, campaign),
+    open ? forecastOf(visit, id) : undefined,
   ])
   const { one } = found(stats)
   const readers = found(activity).one
   const tracked = one.attributes.unique_opens !== null || one.attributes.unique_clicks !== null
+  const waits = waitsPart(forecast)
   return {
-    live: html`${open ? progress(campaign, state, visit.now(), readers) : ''} ${tiles(id, one, last?.stats)}
+    live: html`${open ? progress(campaign, state, visit.now(), waits !== '') : ''} ${waits}
+      ${tiles(id, one, last?.stats)}
       <p class="soft">
         Of ${count(number(one, 'recipients'))} recipients. A mail that bounced later was delivered before; opens and
         clicks are those of people, machines left out.

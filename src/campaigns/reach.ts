@@ -73,7 +73,7 @@ export async function countReach(reader: Reader, keyring: Keyring, walk: WalkOf)
   const none = Object.fromEntries(LEFT_OUT.map((reason) => [reason, 0])) as Record<LeftOut, number>
   const reach: Reach = { ...none, contacts: 0, gets: 0, suppressed_contacts: [], domains: new Map() }
   for (let from = 0; ;) {
-    const rows = nextContacts(reader, keyring, walk, from, AT_ONCE)
+    const rows = nextContacts(reader, keyring, walk, { from, limit: AT_ONCE })
     for (const { email, key, left_out } of rows) {
       reach.contacts++
       if (left_out === null) {

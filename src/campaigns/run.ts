@@ -197,7 +197,12 @@ export class CampaignRunner {
         now,
       )
       const enqueued = campaign.enqueued + page.mails.length
-      tx.run(db.updateTable('campaigns').set({ walked_to: page.to, enqueued, updated_at: now }).where('key', '=', key))
+      tx.run(
+        db
+          .updateTable('campaigns')
+          .set({ ...page.to, enqueued, updated_at: now })
+          .where('key', '=', key),
+      )
       tx.afterCommit(() => {
         ahead.queued(key, page.mails.length)
         for (const lane of lanes) ringLane(lane)

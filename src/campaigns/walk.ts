@@ -1,10 +1,12 @@
-// Selects the recipients of a campaign: its contacts in the order of their keys, page by page.
-// Each query reads a bounded number of rows.
+// Selects the recipients of a campaign, page by page: first the contacts who opened or clicked lately, then all others
+// in the order of their keys. Where an allowance spreads a campaign over days, the first days reach those who read
+// (DV13). Each query reads a bounded number of rows.
+import { DAY } from '../base/clock.ts'
 import { must } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
 import { knownAddress } from '../message/address.ts'
-import type { Reader } from '../store/database.ts'
+import type { Reader, Tx } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import { hasErased } from '../suppressions/stops.ts'
 import type { Campaign } from './edit.ts'
@@ -12,10 +14,16 @@ import type { Campaign } from './edit.ts'
 /** Contacts of one page: few enough that one transaction does not delay others. */
 const PAGE = 100
 
+/** Contacts who opened or clicked within this time are written to first. */
+const LATELY = 90 * DAY
+
+/** How far a walk is. */
+type Position = Pick<Campaign, 'readers_to' | 'walked_to'>
+
 export interface PageOfMails {
   mails: { email: string; contact: number | null }[]
   /** The position after this page. */
-  to: number
+  to: Position
 }
 
 const DONE = Number.MAX_SAFE_INTEGER
@@ -24,12 +32,16 @@ export const walked = (campaign: Campaign): boolean =>
 
 const testPage = ({ test_recipient_email }: Campaign): PageOfMails => ({
   mails: test_recipient_email === null ? [] : [{ email: parseTestAddress(test_recipient_email), contact: null }],
-  to: DONE,
+  to: { readers_to: DONE, walked_to: DONE },
 })
 
-/** The next page of a campaign. */
-export const nextPage = (reader: Reader, keyring: Keyring, campaign: Campaign): PageOfMails =>
-  campaign.test_mode === 1 ? testPage(campaign) : contactsPage(reader, keyring, campaign)
+/** The next page of a campaign. What it writes holds when the mails of the page are queued in the same transaction. */
+export const nextPage = (tx: Tx, keyring: Keyring, campaign: Campaign): PageOfMails =>
+  campaign.test_mode === 1
+    ? testPage(campaign)
+    : campaign.readers_to === DONE
+      ? contactsPage(tx, keyring, campaign)
+      : readersPage(tx, keyring, campaign)
 
 /** The address without its display name, which may be stored with it. */
 const parseTestAddress = (text: string): string => knownAddress(text).address
@@ -49,6 +61,8 @@ export type LeftOut = (typeof LEFT_OUT)[number]
 interface WalkedContact {
   key: number
   email: string
+  /** When it last opened or clicked; of readers alone. */
+  seen_at: number | null
   /** Null: the campaign goes to it. */
   left_out: LeftOut | null
 }
@@ -63,16 +77,33 @@ const REASON = `case
   when exists (select 1 from suppressions s where s.domain_key = ? and s.email = c.email
     and s.created_at <= ? and (s.expires_at is null or s.expires_at > ?)) then 'suppressed' end`
 
+const IN_ORDER = `select key, email, status, status_at, null as seen_at from contacts
+  where audience_key = ? and key > ? and key <= ? order by key limit ?`
+const READERS = `select k.key, k.email, k.status, k.status_at, r.seen_at
+  from (select contact_key, seen_at from readers
+    where audience_key = ? and contact_key > ? and contact_key <= ? order by contact_key limit ?) r
+  join contacts k on k.key = r.contact_key order by k.key`
+
 /** The next contacts in the order of their keys, at most `limit`. The runner and the count before a start use it. */
-export function nextContacts(reader: Reader, keyring: Keyring, walk: WalkOf, from: number, limit: number) {
+export function nextContacts(
+  reader: Reader,
+  keyring: Keyring,
+  walk: WalkOf,
+  { from, limit, among = IN_ORDER }: { from: number; limit: number; among?: typeof IN_ORDER | typeof READERS },
+) {
   const { audience_key, domain_key, last_contact, started_at } = walk
   const rows = reader.all(
-    raw<WalkedContact>(
-      `select c.key, c.email, ${REASON} as left_out from (
-         select key, email, status, status_at from contacts
-         where audience_key = ? and key > ? and key <= ? order by key limit ?) c`,
-      [started_at, started_at, domain_key, started_at, started_at, audience_key, from, last_contact, limit],
-    ),
+    raw<WalkedContact>(`select c.key, c.email, c.seen_at, ${REASON} as left_out from (${among}) c`, [
+      started_at,
+      started_at,
+      domain_key,
+      started_at,
+      started_at,
+      audience_key,
+      from,
+      last_contact,
+      limit,
+    ]),
   )
   if (hasErased(reader, domain_key)) leaveOutErased(reader, keyring, walk, rows)
   return rows
@@ -94,13 +125,37 @@ function leaveOutErased(reader: Reader, keyring: Keyring, walk: WalkOf, rows: re
   for (const { email } of stopped) must(forms.get(email), 'The contact of a hash').left_out = 'suppressed'
 }
 
+const asMails = (rows: readonly WalkedContact[]): PageOfMails['mails'] =>
+  rows.filter(({ left_out }) => left_out === null).map(({ key, email }) => ({ email, contact: key }))
+
+/** The next contacts who read lately. They are noted: who begins to read meanwhile is neither doubled nor left out. */
+function readersPage(tx: Tx, keyring: Keyring, campaign: Campaign): PageOfMails {
+  const { key, readers_to, started_at, walked_to } = campaign
+  const rows = nextContacts(tx, keyring, campaign, { from: readers_to, limit: PAGE, among: READERS })
+  const since = (started_at ?? 0) - LATELY
+  const mails = asMails(rows.filter(({ seen_at }) => (seen_at ?? 0) >= since))
+  tx.run(
+    raw('insert into written_first (campaign_key, contact_key) select ?, value from json_each(?)', [
+      key,
+      JSON.stringify(mails.map(({ contact }) => contact)),
+    ]),
+  )
+  return { mails, to: { readers_to: rows.at(-1)?.key ?? DONE, walked_to } }
+}
+
 /** The next contacts. One query reads a bounded number of rows, whether they are recipients or not. */
-function contactsPage(reader: Reader, keyring: Keyring, campaign: Campaign): PageOfMails {
-  const rows = nextContacts(reader, keyring, campaign, campaign.walked_to, PAGE)
-  return {
-    mails: rows.filter(({ left_out }) => left_out === null).map(({ key, email }) => ({ email, contact: key })),
-    to: rows.at(-1)?.key ?? DONE,
-  }
+function contactsPage(tx: Tx, keyring: Keyring, campaign: Campaign): PageOfMails {
+  const { key, readers_to, walked_to: from } = campaign
+  const rows = nextContacts(tx, keyring, campaign, { from, limit: PAGE })
+  const to = rows.at(-1)?.key ?? DONE
+  const written = tx.all(
+    raw<{ contact: number }>(
+      'delete from written_first where campaign_key = ? and contact_key <= ? returning contact_key as contact',
+      [key, to],
+    ),
+  )
+  const first = new Set(written.map(({ contact }) => contact))
+  return { mails: asMails(rows.filter((row) => !first.has(row.key))), to: { readers_to, walked_to: to } }
 }
 
 export function lastContact(reader: Reader, audienceKey: number): number {

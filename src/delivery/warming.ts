@@ -8,6 +8,7 @@ import { unboundLane } from '../message/lane-names.ts'
 import type { Resolver } from '../net/resolver.ts'
 import { receiverOf } from '../reputation/receivers.ts'
 import { findAddresses, type Host } from '../smtp/route.ts'
+import type { RowOf } from '../schema/tables.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import { SYSTEM_SOURCE } from '../warmup/begin.ts'
@@ -16,6 +17,7 @@ import type { Warmup } from '../warmup/places.ts'
 import type { Lane } from './pacing/lanes.ts'
 import type { Claim, MailSource, MailTransaction } from './queue/transaction.ts'
 import type { Ways } from './queue/ways.ts'
+import { emailOf, tellPutOff } from './results/settle.ts'
 import { WarmupPlace, type Counted } from './results/warmup-place.ts'
 import { isVerdict, type Route } from './wire/connect.ts'
 
@@ -48,6 +50,8 @@ const UNROUTED = MINUTE
 const MOST_KNOWN = 50_000
 /** Recipients that are put off by one statement. */
 const PUT_OFF_AT_ONCE = 1000
+
+type PutOffRow = Pick<RowOf<'deliveries'>, 'key' | 'email_key' | 'attempts' | 'delayed_at'>
 
 export class Warming {
   readonly #deps: WarmingDeps
@@ -139,7 +143,8 @@ export class Warming {
   }
 
   #placeIn(tx: Tx, to: Lane, counted: Counted, now: number): WarmupPlace {
-    this.#deps.warmup.learn(tx, to.domain, counted.receiver, now)
+    // A relay says nothing of the receiver, which may not be known after a restart.
+    if (counted.sources.length > 0) this.#deps.warmup.learn(tx, to.domain, counted.receiver, now)
     return new WarmupPlace(this.#deps.warmup, counted, { bulk: to.bulk, now })
   }
 
@@ -215,16 +220,24 @@ export class Warming {
     // What was tried today has its place, unless the day is over for it.
     const day = choices.every(({ closed }) => closed) ? -1 : dayOf(now)
     const words = `warm-up: ${pairs[0]?.receiver} gets no more of this mail today; it goes on at ${iso(opens)}`
-    tx.run(
-      raw(
+    const waiting = tx.all(
+      raw<PutOffRow>(
         `update deliveries set next_attempt_at = ?, response = ?, smtp_code = null, enhanced_code = null, remote_mta = null,
            expires_at = iif(attempts = 0, ?, expires_at)
          where key in (select key from deliveries where status = 'queued' and lane = ? and next_attempt_at <= ?
            and (tried_day is null or tried_day <> ?)${tried ? ' and attempts > 0' : ''}
-           order by next_attempt_at limit ${PUT_OFF_AT_ONCE})`,
+           order by next_attempt_at limit ${PUT_OFF_AT_ONCE})
+         returning key, email_key, attempts, delayed_at`,
         [opens, words, opens + config.delivery.lifetime, lane.name, now, day],
       ),
     )
+    // A campaign tells how many of its mails wait.
+    if (lane.bulk) return
+    const mails = waiting.flatMap(({ email_key, ...row }) => {
+      const email = tx.first(emailOf({ key: email_key }))
+      return email ? [{ ...row, email }] : []
+    })
+    tellPutOff(tx, mails, { now, next: opens, response: words })
   }
 }
 

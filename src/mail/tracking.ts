@@ -1,9 +1,9 @@
 // Records opens and clicks (D38). Opens and clicks of machines (proxies that fetch for people, scanners that check a
 // mail before they deliver it) are marked as such. Neither the address nor the user agent of the visitor is kept.
-import { SECOND, type Clock } from '../base/clock.ts'
+import { DAY, SECOND, type Clock } from '../base/clock.ts'
 import type { Store } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
-import { db, statement } from '../store/query.ts'
+import { db, raw, statement } from '../store/query.ts'
 
 export interface TrackedVisit {
   method: string
@@ -28,11 +28,20 @@ const known = statement<{ key: number }>()((arg) =>
       'e.user_key',
       'e.domain_key',
       'e.campaign_key',
+      'e.contact_key',
       'e.first_opened_at',
       'e.first_clicked_at',
     ])
     .where('d.key', '=', arg.key),
 )
+
+/** Notes that a contact reads; again after a day, because campaigns ask for the last weeks alone. */
+const seen = (of: { contact: number; now: number }) =>
+  raw(
+    `insert into readers (audience_key, contact_key, seen_at) select audience_key, key, ? from contacts where key = ?
+     on conflict do update set seen_at = excluded.seen_at where excluded.seen_at - readers.seen_at >= ${DAY}`,
+    [of.now, of.contact],
+  )
 
 /** Records an open or a click; does nothing when the mail was deleted. */
 export function noteVisit(
@@ -56,6 +65,7 @@ export function noteVisit(
           .set({ [column]: now, updated_at: now })
           .where('key', '=', delivery.email_key),
       )
+    if (!machine && delivery.contact_key !== null) tx.run(seen({ contact: delivery.contact_key, now }))
     appendEvent(tx, {
       type: kind === 'opened' ? 'email.opened' : 'email.clicked',
       user_key: delivery.user_key,

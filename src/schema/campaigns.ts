@@ -118,6 +118,8 @@ export const campaignsTables = tablesOf('campaigns', {
       recipients: integer({ null: true }),
       /** The highest contact key when sending started. */
       last_contact: integer({ null: true }),
+      /** The mail of contacts who opened or clicked lately has been queued up to this key: they are first. */
+      readers_to: integer(),
       /** The mail of contacts up to this key has been queued. */
       walked_to: integer(),
       /** Mails that were put into the queue. */
@@ -127,6 +129,15 @@ export const campaignsTables = tablesOf('campaigns', {
       deleted_at: time({ null: true }),
       created_at: time(),
       updated_at: time(),
+    },
+  },
+  /** Contacts that a campaign has written to first, until its walk has passed them. */
+  written_first: {
+    undigested: 'the progress of a campaign',
+    owned: 'campaign_key in (select key from campaigns where user_key = ?)',
+    columns: {
+      campaign_key: integer(),
+      contact_key: integer(),
     },
   },
 })

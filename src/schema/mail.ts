@@ -70,4 +70,14 @@ export const mailTables = tablesOf('mail', {
       spool: json({ null: true, undigested: 'a file proves itself by its name', nobody: 'names of files' }),
     },
   },
+  /** Contacts who opened or clicked, and when last: campaigns are written to them first. */
+  readers: {
+    undigested: 'an order of sending',
+    owned: 'audience_key in (select key from audiences where user_key = ?)',
+    columns: {
+      audience_key: integer(),
+      contact_key: integer(),
+      seen_at: time(),
+    },
+  },
 })

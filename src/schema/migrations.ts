@@ -37,6 +37,7 @@ import { reports } from './migrations/0030-reports.ts'
 import { receiverAlarms } from './migrations/0031-receiver-alarms.ts'
 import { watches } from './migrations/0032-watches.ts'
 import { security } from './migrations/0033-security.ts'
+import { readers } from './migrations/0034-readers.ts'
 
 export const migrations: readonly string[] = [
   foundation,
@@ -72,4 +73,5 @@ export const migrations: readonly string[] = [
   receiverAlarms,
   watches,
   security,
+  readers,
 ]

@@ -6,6 +6,7 @@ import { wordsOf } from '../reputation/receivers.ts'
 import { shapingRules, type ShapingRules } from '../smtp/shaping-file.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { lastSet } from './settings.ts'
+import { receiversOf } from './shown.ts'
 import { raw } from '../store/query.ts'
 import type { SumTable } from '../store/sums.ts'
 import { HISTORY_DAYS, judgeAtOnce, judgeDays, type JudgeDeps } from './judge.ts'
@@ -139,8 +140,9 @@ export class Warmup {
     return opensAt(pair, now)
   }
 
-  /** Counts recipients that a relay took over (DV10). */
-  noteRelayed(tx: Tx, receiver: string, now: number, count = 1): void {
+  /** Counts recipients that a relay took over (DV10); after a restart the receiver may be given as its domain. */
+  noteRelayed(tx: Tx, given: string, now: number, count = 1): void {
+    const receiver = receiversOf(tx, [given]).get(given) || given
     tx.add(RELAYED, [receiver, dayOf(now)], [count])
   }
 

@@ -1,5 +1,7 @@
 // What an operator sets, by the API or a command beside the running server (DV15): a number for a pair, no allowance,
 // the first step again, and warm-up on or off. Each is noted with who did it; the server says it in its log.
+import { isDeepStrictEqual } from 'node:util'
+import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
 import { shapingRules } from '../smtp/shaping-file.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
@@ -52,12 +54,26 @@ export const lastSet = (reader: Reader): number =>
     ),
   )?.at ?? 0
 
-/** Returns the function to call every second: it logs what was set, by whom, and wakes the queue. */
-export function followSettings({ log, store }: { store: Store; log: Log }, ring: () => void): () => void {
+interface FollowDeps {
+  store: Store
+  log: Log
+  config: Pick<Config, 'warmup'>
+}
+
+/**
+ * Returns the function to call every second: it logs what was set, by whom, and wakes the queue; also after the
+ * configuration or the shaping file was read again with other values.
+ */
+export function followSettings({ config, log, store }: FollowDeps, ring: () => void): () => void {
   let seen = lastSet(store)
+  const ruling = () => ({ rules: shapingRules(), warmup: config.warmup })
+  let before = ruling()
   return () => {
     const last = lastSet(store)
-    if (last === seen) return
+    const now = ruling()
+    const read = !isDeepStrictEqual(now, before)
+    before = now
+    if (last === seen) return read ? ring() : undefined
     const rows = store.all(db.selectFrom('warmups').selectAll().where('set_at', '>', seen).orderBy('set_at'))
     for (const row of rows)
       log.info('warm-up set', {

@@ -128,7 +128,7 @@ test('a large audience is counted in parts, and all who ask meanwhile get the on
   assert.ok(read > 0 && read <= 5000, `${read} rows at once`)
   // The whole of it once more, by the function that the runner uses for its pages.
   const walk = { audience_key: key, domain_key: domain.key, started_at: postrider.clock.now(), last_contact: 1e9 }
-  const rows = nextContacts(store(), postrider.appliance.deps.keyring, walk, 0, many + 1)
+  const rows = nextContacts(store(), postrider.appliance.deps.keyring, walk, { from: 0, limit: many + 1 })
   assert.equal(rows.filter(({ left_out }) => left_out === null).length, 22_501)
 })
 

@@ -154,6 +154,41 @@ ${certificate('old.ill.org', Date.now() - 4000 * DAY)}`,
   assert.doesNotMatch(found['blocklists']!.detail, /spamcop/, 'a list that does not answer us is not an entry')
 })
 
+test('each source is looked at: its reverse entry, its name, SPF of that name, lists (DV22)', async () => {
+  const toml = `hostname = "mx.two.org"
+data_dir = ${JSON.stringify(postrider.dataDir)}
+[[delivery.sources]]
+address = "1.2.3.20"
+[[delivery.sources]]
+address = "1.2.3.21"
+hostname = "out.two.org"
+[smtp]
+listen = ["127.0.0.1:1"]
+`
+  dns.set('mx.two.org', 'A', ['1.2.3.20'])
+  dns.set('mx.two.org', 'TXT', ['v=spf1 a -all'])
+  dns.set('20.3.2.1.in-addr.arpa', 'PTR', ['mx.two.org'])
+  dns.set('21.3.2.1.in-addr.arpa', 'PTR', ['mx.two.org'])
+  dns.set('21.3.2.1.zen.spamhaus.org', 'A', ['127.0.0.2'])
+  const { found: ill } = await examine(toml)
+  assert.deepEqual([ill['reverse DNS']!.status, ill['blocklists']!.status], ['fail', 'fail'])
+  assert.match(ill['reverse DNS']!.detail, /1\.2\.3\.21/)
+  assert.doesNotMatch(ill['reverse DNS']!.detail, /1\.2\.3\.20/)
+  assert.match(ill['blocklists']!.detail, /^1\.2\.3\.21 on zen/)
+  assert.deepEqual([ill['SPF of HELO']!.status, ill['SPF of HELO']!.detail], ['warn', 'out.two.org has no SPF record'])
+  // A record that leaves out the address that says this name does not help.
+  dns.set('out.two.org', 'TXT', ['v=spf1 ip4:1.2.3.20 -all'])
+  const { found: wrong } = await examine(toml)
+  assert.deepEqual([wrong['SPF of HELO']!.status, wrong['SPF of HELO']!.detail], ['fail', 'fail for 1.2.3.21'])
+  dns.set('out.two.org', 'A', ['1.2.3.21'])
+  dns.set('out.two.org', 'TXT', ['v=spf1 a -all'])
+  dns.set('21.3.2.1.in-addr.arpa', 'PTR', ['out.two.org'])
+  dns.set('21.3.2.1.zen.spamhaus.org', 'A', undefined)
+  const { found: well } = await examine(toml)
+  assert.deepEqual([well['reverse DNS']!.status, well['SPF of HELO']!.status], ['ok', 'ok'])
+  assert.match(well['reverse DNS']!.detail, /1\.2\.3\.20, 1\.2\.3\.21|1\.2\.3\.21, 1\.2\.3\.20/)
+})
+
 test('what cannot be found out is to be looked at, not well', async () => {
   dns.set('mx.bare.org', 'A', ['1.2.3.8'])
   dns.set('8.3.2.1.zen.spamhaus.org', 'A', ['127.255.255.254'])

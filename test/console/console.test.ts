@@ -771,7 +771,7 @@ describe('campaigns', () => {
         ),
       )
     const seen = async () => (await postrider.api('GET', `${path}/activity`)).body.data.attributes
-    assert.deepEqual(await seen(), { series: [], links: [], waiting_for_warmup: 0, goes_on_at: null })
+    assert.deepEqual(await seen(), { series: [], links: [] })
     await visit('opened', false)
     await visit('opened', true)
     await visit('clicked', false, 'https://shop.test/a')

@@ -9,6 +9,7 @@ import type { ConfigInput } from '../../src/base/config.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { checkFamilies, sourcesOf } from '../../src/base/sources.ts'
 import { must } from '../../src/base/errors.ts'
+import { addNotice } from '../../src/accounts/notices.ts'
 import { domainByKey } from '../../src/domains/find.ts'
 import { Ways } from '../../src/delivery/queue/ways.ts'
 import { bulkLane, domainOf } from '../../src/message/lane-names.ts'
@@ -434,4 +435,22 @@ test('campaign mail leaves by the source for it, other mail by the others (DV20)
     raw<{ source: string }>(`select source from deliveries where lane like '~news.test|%'`),
   )
   assert.deepEqual([...new Set(rows.map(({ source }) => source))], [NEWS])
+})
+
+test('notices leave by a source for transactional mail (DV24)', async () => {
+  receiver('owner.test')
+  const { bells, store } = postrider.appliance.deps
+  for (const n of [1, 2])
+    await store.write((tx) =>
+      addNotice(
+        tx,
+        { user_key: postrider.user.key, domain_key: null, subject: `Notice ${n}`, text: 'Something.' },
+        postrider.clock.now(),
+      ),
+    )
+  bells.notices()
+  await until(() => from.get('owner.test')?.length === 2, 'the notices')
+  const [first] = ways.choices('owner.test')
+  assert.deepEqual([...new Set(from.get('owner.test'))], addressesOf(ways, first!))
+  assert.ok(!from.get('owner.test')!.includes(NEWS))
 })

@@ -1,109 +1,281 @@
-// The first days of a new address, with the clock turned: five receivers, deferrals at one from day 9 on, a block at
-// another. Nothing passes an allowance, nothing is lost or doubled (DV102). POSTRIDER_WARMUP_DAYS is the number of
-// days; kill -9 at any moment is test/crash/warmup.test.ts.
+// The first days of a new address at five providers, by a server whose clock is turned and that is killed (kill -9) at
+// a random moment of each day: a campaign and single mail, deferrals at one provider, a block at another, a quiet week.
+// Nothing passes an allowance, nothing is lost or doubled, single mail is tried within a minute (DV102).
+// POSTRIDER_WARMUP_DAYS is the number of days, POSTRIDER_WARMUP_TABLE a file for the table.
 import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
-import { DAY, HOUR } from '../../src/base/clock.ts'
+import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
+import type { ConfigInput } from '../../src/base/config.ts'
+import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance } from '../kit/appliance.ts'
-import { startTestExchanger } from '../kit/exchanger.ts'
+import { shapingRules } from '../../src/smtp/shaping-file.ts'
+import { ladderOf, TOTAL } from '../../src/warmup/ladder.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { campaignKit } from '../kit/campaign.ts'
+import { ManualClock } from '../kit/clock.ts'
+import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
+import { seeded } from '../kit/seeded.ts'
+import { startTurnedServer, type TurnedServer } from '../kit/turned-server.ts'
 import { until } from '../kit/until.ts'
-import { mailsOf } from '../mail/mails.ts'
+import { mail } from '../mail/mails.ts'
 
-const DAYS = Number(process.env['POSTRIDER_WARMUP_DAYS'] ?? 12)
-const DOMAINS = ['one.test', 'two.test', 'three.test', 'slow.test', 'wall.test']
-const [SLOW, WALL] = ['slow.test', 'wall.test']
-/** Mails to each receiver on a day. */
-const POSTED = 26
-/** From this day on one receiver defers much, on this day another blocks. */
+const DAYS = Number(process.env['POSTRIDER_WARMUP_DAYS'] ?? 9)
+const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
+/** Providers of the shipped shaping file, and one that it does not name: the host of its exchanger. */
+const PROVIDERS = {
+  Google: 'gmail-smtp-in.l.google.com',
+  'Microsoft consumer': 'outlook-com.olc.protection.outlook.com',
+  Yahoo: 'mta5.am0.yahoodns.net',
+  Telekom: 'mx00.t-online.de',
+  'small.test': 'mx.small.test',
+}
+const RECEIVERS = Object.keys(PROVIDERS)
+const EXCHANGERS = Object.fromEntries(Object.values(PROVIDERS).map((host, at) => [`people${at}.test`, host]))
+const DOMAINS = Object.keys(EXCHANGERS)
+const [, SLOW, WALL, , SMALL] = DOMAINS as [string, string, string, string, string]
 const DEFERS_FROM = 9
 const BLOCKS_ON = 6
+const isQuiet = (day: number): boolean => day >= 16 && day <= 22
+/** Contacts of each provider in a campaign, by the day on which it starts. */
+const CAMPAIGNS: Record<number, number> = DAYS > 10 ? { 1: 900, 9: 600, 23: 800 } : { 1: 60, 9: 60 }
+/** Single mail to each provider on a day; once so much to the smallest that it has no room. */
+const SINGLE = 4
+const MUCH = { day: 2, mails: 60 }
 
-test('the first days of a new address: a table of allowance, tried and waiting by day (DV102)', async (t) => {
-  await using exchanger = await startTestExchanger()
-  await using postrider = await startTestAppliance({
-    config: {
-      warmup: { private: true, transactional_over: 'wait' },
-      delivery: { port: exchanger.port },
-    },
-    domains: ['here.test'],
-    routes: DOMAINS,
-  })
-  const { clock } = postrider
-  const { store } = postrider.appliance.deps
-  const { post } = mailsOf(() => postrider)
-  let day = 1
-  const askedToday = new Map<string, Set<string>>()
-  exchanger.script.answer = (command) => {
+interface Cell {
+  allowance: number
+  tried: number
+  waiting: number
+  relayed: number
+}
+
+/** Midnight before the first day. */
+const BEFORE = Date.UTC(2026, 0, 15)
+
+/** What the providers and the relay were asked for and took, by the time of the server's clock. */
+class World {
+  day = 0
+  now = BEFORE + 12 * HOUR
+  /** The first time at which anybody was asked to take mail for a recipient. */
+  readonly firstAsked = new Map<string, number>()
+  /** By domain, those that its provider was asked for today. */
+  readonly today = new Map<string, Set<string>>()
+  readonly copies = new Map<string, number>()
+  /** Recipients that were under way when the server was killed: it cannot know whether they have their mail. */
+  readonly unsure = new Set<string>()
+  readonly singles = new Map<string, number>()
+  readonly campaigned: string[] = []
+  readonly random = seeded(SEED)
+
+  /** The answer to a command; `relay`: of the relay, which takes all. */
+  answer(command: string, relay = false): string | undefined {
     const [, to, domain] = /^RCPT TO:<([^@]*@(.*))>/.exec(command) ?? []
     if (to === undefined || domain === undefined) return undefined
-    askedToday.set(domain, (askedToday.get(domain) ?? new Set()).add(to))
-    const digit = Number(/(\d)@/.exec(to)?.[1])
-    if (domain === SLOW && day >= DEFERS_FROM && digit < 3)
-      return '451 4.7.0 Your IP address is on our blocklist for now'
-    return domain === WALL && day === BLOCKS_ON ? '554 5.7.1 Your IP address is blocked' : undefined
+    if (!this.firstAsked.has(to)) this.firstAsked.set(to, this.now)
+    if (relay) return undefined
+    this.today.set(domain, (this.today.get(domain) ?? new Set()).add(to))
+    if (domain === SLOW && this.day >= DEFERS_FROM && this.day < DEFERS_FROM + 4 && this.random() < 0.3)
+      return '451 4.7.650 The mail server [192.0.2.1] has been temporarily rate limited due to IP reputation.'
+    return domain === WALL && this.day === BLOCKS_ON
+      ? '553 5.7.1 [BL21] Connections will not be accepted from 192.0.2.1, because the ip is in a list'
+      : undefined
   }
-  clock.leap(DAY - (clock.now() % DAY) + HOUR)
-  const rows = [['day', ...DOMAINS.map((domain) => domain.replace('.test', ''))].join('\t')]
-  const posted = new Set<string>()
-  /** The step of a receiver at the end of the day before: a day raises it by one at most. */
-  const steps = new Map<string, number>()
-  for (; day <= DAYS; day++) {
-    askedToday.clear()
-    for (const domain of DOMAINS)
-      for (let n = 0; n < POSTED; n++) {
-        const to = `d${day}n${n}@${domain}`
-        await post({ to })
-        posted.add(to)
-      }
-    const open = raw<{ n: number }>(
-      `select count(*) as n from deliveries where status = 'active'
-         or (status = 'queued' and next_attempt_at <= ?)`,
-      [clock.now()],
-    )
-    await until(() => store.one(open).n === 0, `day ${day} is over`)
-    const cells = DOMAINS.map((domain) => {
-      const { tried, step, status } = store.one(
-        raw<{ tried: number; step: number; status: string }>(
-          `select coalesce(d.tried, 0) as tried, w.step, w.status from warmups w
-             left join warmup_days d on d.warmup_key = w.key and d.day = ?
-           where w.receiver = ?`,
-          [Math.floor(clock.now() / DAY), domain],
-        ),
-      )
-      const waiting = store.one(
-        raw<{ n: number }>(
-          `select count(*) as n from deliveries where lane = ? and status = 'queued' and response like 'warm-up:%'`,
-          [domain],
-        ),
-      ).n
-      const allowance = 20 * 2 ** step
-      const asked = askedToday.get(domain)?.size ?? 0
-      const most = 20 * 2 ** ((steps.get(domain) ?? -1) + 1)
-      assert.ok(tried <= most, `${tried} tried at ${domain} on day ${day}, ${most} at most`)
-      steps.set(domain, step)
-      assert.ok(asked <= tried, `${asked} asked for and ${tried} counted at ${domain} on day ${day}`)
-      return `${status} ${allowance}/${tried}/${waiting}`
+
+  took(to: string): void {
+    this.copies.set(to, (this.copies.get(to) ?? 0) + 1)
+  }
+}
+
+/** Nothing is under way, nothing is due, and each campaign has queued all its mail. */
+const OPEN = `select (select count(*) from deliveries
+    where status = 'active' or (status = 'queued' and next_attempt_at <= ?)) +
+  (select count(*) from campaigns where status = 'scheduled' or (status = 'sending' and enqueued < coalesce(recipients, 1e9))) as n`
+
+/** Waits for a moment at which nothing is due; a second at a time passes meanwhile. */
+async function settle(server: TurnedServer, world: World): Promise<void> {
+  await until(async () => {
+    const [open] = await server.rows<{ n: number }>(OPEN, world.now)
+    if (open!.n === 0) return true
+    world.now = await server.advance(SECOND / 4)
+    return false
+  }, `day ${world.day} settles`)
+}
+
+/** What the API says of each pair, under the name of its receiver. */
+async function pairsOf(server: TurnedServer): Promise<Map<string, Record<string, number>>> {
+  const { body } = await server.api('GET', '/warmups?page[size]=100')
+  return new Map(
+    body.data.map(({ attributes }: { attributes: Record<string, number> }) => [attributes['receiver'], attributes]),
+  )
+}
+
+/** Posts the single mail of a day, and starts its campaign. */
+async function write(server: TurnedServer, world: World): Promise<void> {
+  const { day, now } = world
+  const many = (domain: string): number => (day === MUCH.day && domain === SMALL ? MUCH.mails : SINGLE)
+  const each = (count: number, name: string, domain: string): string[] =>
+    Array.from({ length: count }, (_, n) => `${name}${day}n${n}@${domain}`)
+  if (isQuiet(day)) return
+  const contacts = CAMPAIGNS[day]
+  if (contacts !== undefined) {
+    const kit = campaignKit(() => server as unknown as TestAppliance)
+    const [domain] = await server.rows<{ id: string }>('select id from domains')
+    const audience = await kit.audience(domain!, `Readers of day ${day}`)
+    for (const of of DOMAINS) {
+      const people = each(contacts, 'c', of)
+      await kit.fill(audience, people)
+      world.campaigned.push(...people)
+    }
+    const { status } = await kit.patch(await kit.draft(audience), { status: 'scheduled' })
+    assert.equal(status, 200)
+  }
+  const singles = DOMAINS.flatMap((domain) => each(many(domain), 's', domain))
+  for (const to of singles) world.singles.set(to, now)
+  const answers = await Promise.all(singles.map((to) => server.api('POST', '/outbound-emails', mail({ to }))))
+  for (const { body, status } of answers) assert.equal(status, 201, JSON.stringify(body))
+}
+
+/** Kills the server after a random number of further commands to the exchangers, or when nothing is left to do. */
+async function killed(server: TurnedServer, world: World, exchangers: TestExchanger[], dataDir: string): Promise<void> {
+  const heard = (): number => exchangers.reduce((sum, { commands }) => sum + commands.length, 0)
+  const moment = heard() + Math.floor(world.random() * 100)
+  await until(
+    async () => heard() >= moment || (await server.rows<{ n: number }>(OPEN, world.now))[0]!.n === 0,
+    'the moment',
+  )
+  await server.kill()
+  const store = openStore(dataDir)
+  for (const { address } of store.all(
+    raw<{ address: string }>(`select address from deliveries where status = 'active'`),
+  ))
+    world.unsure.add(address)
+  store.close()
+}
+
+/** The row of a day: what each receiver allowed at its begin, and what became of its mail. */
+async function rowOf(server: TurnedServer, world: World, allowances: Map<string, number>): Promise<Cell[]> {
+  const pairs = await pairsOf(server)
+  return [TOTAL, ...RECEIVERS].map((receiver, at) => {
+    const { relayed = 0, used = 0, waiting = 0 } = pairs.get(receiver) ?? {}
+    const allowance = allowances.get(receiver)!
+    const asked =
+      at === 0
+        ? [...world.today.values()].reduce((sum, { size }) => sum + size, 0)
+        : (world.today.get(DOMAINS[at - 1]!)?.size ?? 0)
+    assert.ok(used <= allowance, `${used} counted for ${receiver} on day ${world.day}, ${allowance} allowed`)
+    assert.ok(asked <= used, `${asked} asked for and ${used} counted for ${receiver} on day ${world.day}`)
+    return { allowance, tried: used, waiting, relayed }
+  })
+}
+
+/** A day: it begins, mail is written, the server is killed, and what can go out goes out. */
+async function live(
+  world: World,
+  of: { dataDir: string; exchangers: TestExchanger[]; start: () => Promise<TurnedServer> },
+  running: TurnedServer,
+) {
+  world.today.clear()
+  // The first second: the days before are judged, and nothing has opened.
+  world.now = await running.leap(BEFORE + world.day * DAY + SECOND - world.now)
+  const unjudged = `select 1 from warmups where judged_day < ?`
+  await until(
+    async () => (await running.rows(unjudged, Math.floor(world.now / DAY) - 1)).length === 0,
+    `the days before day ${world.day} are judged`,
+  )
+  const before = await pairsOf(running)
+  const allowances = new Map(
+    [TOTAL, ...RECEIVERS].map((receiver) => {
+      const [first = 0] = ladderOf(shapingRules(), receiver).steps
+      return [receiver, before.get(receiver)?.['allowance'] ?? first]
+    }),
+  )
+  world.now = await running.leap(10 * HOUR)
+  await write(running, world)
+  await killed(running, world, of.exchangers, of.dataDir)
+  const server = await of.start()
+  await settle(server, world)
+  return { server, row: await rowOf(server, world, allowances) }
+}
+
+/** All mail is where it must be: nothing is lost, doubled or late. */
+async function judge(server: TurnedServer, world: World): Promise<void> {
+  const rows = await server.rows<{ address: string; status: string; response: string | null }>(
+    'select address, status, response from deliveries',
+  )
+  const wanted = [...world.singles.keys(), ...world.campaigned]
+  assert.deepEqual(rows.map(({ address }) => address).toSorted(), wanted.toSorted(), 'each has one row')
+  const wrong = rows.filter(({ address, response, status }) => {
+    const copies = world.copies.get(address) ?? 0
+    if (status === 'delivered') return copies === 0 || (copies > 1 && !world.unsure.has(address))
+    if (status === 'bounced') return copies > 0 || !address.endsWith(WALL)
+    return copies > 0 || status !== 'queued' || !(address.endsWith(SLOW) || response?.startsWith('warm-up:'))
+  })
+  assert.deepEqual(wrong, [], 'lost or doubled')
+  // What was under way at a kill counts as tried: it keeps its way, and its place is used (DV7, DV10).
+  const late = [...world.singles].filter(
+    ([to, posted]) => !world.unsure.has(to) && (world.firstAsked.get(to) ?? Infinity) - posted > MINUTE,
+  )
+  assert.deepEqual(late, [], 'single mail that was tried later than a minute after it was posted')
+}
+
+test(`the first ${DAYS} days of a new address, killed on each: allowance, tried, waiting and relayed by day (DV102)`, async (t) => {
+  const world = new World()
+  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-month-'))
+  const scripted = (relay: boolean) =>
+    startTestExchanger({
+      answer: (command) => world.answer(command, relay),
+      final: ({ to }) => {
+        for (const each of to) world.took(each)
+        return undefined
+      },
     })
-    rows.push([day, ...cells].join('\t'))
-    clock.leap(DAY)
-    await until(
-      () => store.one(raw<{ n: number }>(`select count(*) as n from deliveries where status = 'active'`)).n === 0,
-      'a quiet moment',
-    )
+  const [exchanger, relay] = [await scripted(false), await scripted(true)]
+  const setUp = await startTestAppliance({ dataDir, clock: new ManualClock(world.now), domains: ['here.test'] })
+  for (const [domain, host] of Object.entries(EXCHANGERS)) {
+    setUp.dns.set(domain, 'MX', [`10 ${host}`])
+    setUp.dns.set(host, 'A', ['127.0.0.1'])
   }
-  t.diagnostic(`allowance/tried/waiting\n${rows.join('\n')}`)
-  const copies = new Map<string, number>()
-  for (const { to } of exchanger.heard) copies.set(to[0]!, (copies.get(to[0]!) ?? 0) + 1)
-  assert.deepEqual(
-    [...copies].filter(([, times]) => times > 1),
-    [],
-    'nothing is doubled',
-  )
-  const known = store.all(raw<{ address: string }>('select address from deliveries')).map(({ address }) => address)
-  assert.deepEqual(
-    [...posted].filter((to) => !known.includes(to)),
-    [],
-    'nothing is lost',
-  )
+  await setUp.appliance.stop()
+  const config: ConfigInput = {
+    hostname: 'mx.postrider.test',
+    data_dir: dataDir,
+    http: { listen: '127.0.0.1:0' },
+    smtp: { listen: ['127.0.0.1:0'] },
+    network: { allow_private: ['127.0.0.0/8'] },
+    api: { rate_limit: 0 },
+    workers: { count: 1 },
+    watch: { every: '0' },
+    warmup: { private: true, transactional_over: 'relay', route: 'spare' },
+    delivery: { port: exchanger.port, routes: [{ name: 'spare', host: '127.0.0.1', port: relay.port }] },
+  }
+  const start = (): Promise<TurnedServer> =>
+    startTurnedServer({ config, now: world.now, token: setUp.token, dns: setUp.dns.port })
+  let server: TurnedServer | undefined
+  try {
+    server = await start()
+    const table = [['day', 'all', ...RECEIVERS].join('\t')]
+    for (world.day = 1; world.day <= DAYS; world.day++) {
+      const lived = await live(world, { dataDir, exchangers: [exchanger, relay], start }, server)
+      server = lived.server
+      const cells = lived.row.map(({ allowance, relayed, tried, waiting }) =>
+        [allowance, tried, waiting, relayed].join('/'),
+      )
+      table.push([world.day, ...cells].join('\t'))
+      if (world.day === MUCH.day) assert.ok(lived.row.at(-1)!.relayed > 0, `nothing was relayed:\n${table.join('\n')}`)
+    }
+    const text = `allowance/tried/waiting/relayed\n${table.join('\n')}\n`
+    t.diagnostic(text)
+    const file = process.env['POSTRIDER_WARMUP_TABLE']
+    if (file !== undefined) writeFileSync(file, text)
+    await judge(server, world)
+  } finally {
+    await server?.kill()
+    await exchanger.close()
+    await relay.close()
+    await setUp.stop()
+    rmSync(dataDir, { recursive: true, force: true })
+  }
 })

@@ -126,7 +126,12 @@ test('an allowance is never passed; the rest waits for the next day, without an 
   }
   const waiting = ids.filter((id) => !mails.eventTypes(id).includes('email.delivered'))
   assert.equal(waiting.length, 10)
-  for (const id of waiting) assert.deepEqual(mails.eventTypes(id), [])
+  for (const id of waiting) {
+    const [told, ...more] = mails.events(id)
+    assert.deepEqual([told?.type, more], ['email.delayed', []])
+    assert.match(String(told!.data['response']), /^warm-up: there\.test /)
+    assert.equal(told!.data['next_attempt_at'], at.waiting('there.test')[0]!.next)
+  }
   assert.deepEqual(postrider.appliance.deps.troubles.list(), [])
   const { body } = await postrider.api('GET', '/lanes?filter[domain]=there.test')
   assert.match(body.data[0].attributes.response, /^warm-up:/)
@@ -270,6 +275,26 @@ test('what an operator sets acts within a second, beside the running server too 
   await until(() => at.taken('other.test') === FIRST + 5, 'all')
   await at.many(FIRST + 5, 'third.test')
   await until(() => at.taken('third.test') === FIRST + 5, 'no allowance counts')
+})
+
+test('PATCH, and a configuration that was read again, free what waits within a second (DV15)', async () => {
+  await using at = await scene({ warmup: { transactional_over: 'wait' } })
+  const { config, clock } = at.postrider
+  await at.many(FIRST + 5, 'there.test')
+  await at.many(FIRST + 5, 'other.test')
+  await until(() => at.waiting('there.test').length === 5 && at.waiting('other.test').length === 5, 'those that wait')
+  const { body } = await at.postrider.api('GET', '/warmups?filter[receiver]=there.test')
+  const [{ id }] = body.data
+  const patch = { data: { type: 'warmups', id, attributes: { allowance: FIRST + 3 } } }
+  assert.equal((await at.postrider.api('PATCH', `/warmups/${id}`, patch)).status, 200)
+  clock.advance(1000)
+  await until(() => at.taken('there.test') === FIRST + 3, 'what fits now')
+  await until(() => at.waiting('there.test').length === 2, 'the rest')
+  assert.equal(at.taken('other.test'), FIRST)
+  // As SIGHUP does (src/cli/serve.ts).
+  Object.assign(config, { warmup: { ...config.warmup, enabled: false } })
+  clock.advance(1000)
+  await until(() => at.taken('there.test') === FIRST + 5 && at.taken('other.test') === FIRST + 5, 'all')
 })
 
 test('exchangers at addresses that are not public have no warm-up (DV17)', async () => {

@@ -406,6 +406,7 @@ describe('time and network', () => {
     'inbound/scan.ts setTimeout': 'timeouts of a socket',
     'campaigns/activity.ts setImmediate': 'other work runs between its pieces',
     'campaigns/reach.ts setImmediate': 'other work runs between its pieces',
+    'campaigns/waiting.ts setImmediate': 'other work runs between its pieces',
     'reports/pieces.ts setImmediate': 'between the pieces of a report the event loop turns',
     'reports/reading/readers.ts setImmediate': 'between the pieces of a report the event loop turns',
     'mail/search.ts setImmediate': 'between the slices of a search the event loop turns',

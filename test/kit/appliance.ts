@@ -16,6 +16,7 @@ import type { ValidatingResolver } from '../../src/net/resolver.ts'
 import { apiInside, createApp } from '../../src/http/server.ts'
 import { createConsole } from '../../src/console/app.ts'
 import { startAppliance, type Appliance } from '../../src/server/appliance.ts'
+import type { EveryHour } from '../../src/server/wiring.ts'
 import { recordsOf } from '../../src/domains/records.ts'
 import { domainByKey, type Domain } from '../../src/domains/find.ts'
 import { registerDomain } from '../../src/domains/lifecycle.ts'
@@ -101,6 +102,21 @@ export interface TestOptions {
   logged?: { level: LogOptions['level']; lines: string[] }
 }
 
+/** Hourly tasks by a clock that is turned. */
+export const everyHourBy =
+  (clock: ManualClock): EveryHour =>
+  (run) => {
+    let cancel = (): void => {}
+    const again = (): void => {
+      cancel = clock.wake(clock.now() + HOUR, () => {
+        run()
+        again()
+      })
+    }
+    again()
+    return { destroy: () => cancel() }
+  }
+
 export async function startTestAppliance(options: TestOptions = {}): Promise<TestAppliance> {
   await using stack = new AsyncDisposableStack()
   const dataDir = options.dataDir ?? mkdtempSync(join(tmpdir(), 'postrider-test-'))
@@ -134,17 +150,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     clock,
     log: options.log ?? (logged ? createLog({ clock, level: logged.level, form: 'json', write: keep }) : silentLog),
     resolver: options.validating ? { ...dns.resolver, validated: options.validating() } : dns.resolver,
-    everyHour: (run) => {
-      let cancel = (): void => {}
-      const again = (): void => {
-        cancel = clock.wake(clock.now() + HOUR, () => {
-          run()
-          again()
-        })
-      }
-      again()
-      return { destroy: () => cancel() }
-    },
+    everyHour: everyHourBy(clock),
     ...(options.timeouts ? { timeouts: options.timeouts } : {}),
     ...(options.stsPort === undefined ? {} : { stsPort: options.stsPort }),
     ...(options.timeMarker === undefined ? {} : { timeMarker: options.timeMarker }),

@@ -11,7 +11,7 @@ import type { EventType } from '../../states/events.ts'
 import type { Tx } from '../../store/database.ts'
 import { appendEvents } from '../../store/events.ts'
 import { move, moveThrough } from '../../store/move.ts'
-import { db, statement } from '../../store/query.ts'
+import { db, raw, statement } from '../../store/query.ts'
 import type { RowOf } from '../../schema/tables.ts'
 import { boundTo, relayIn, unboundLane } from '../../message/lane-names.ts'
 import { retrySlot } from '../../reputation/agents.ts'
@@ -120,6 +120,28 @@ export function settle(tx: Tx, settling: Settling): void {
     if (next < delivery.expires_at) return defer(tx, settling, { ...reply, next_attempt_at: next })
   }
   end(tx, settling, reply, verdict.kind === 'deferred' || verdict.kind === 'waiting' ? 'failed' : verdict.kind)
+}
+
+type PutOff = Pick<Delivery, 'key' | 'attempts' | 'delayed_at'> & { email: EmailKeys }
+
+/** Tells of mail that waits for a warm-up, as of other delays (DV8). */
+export function tellPutOff(
+  tx: Tx,
+  mails: readonly PutOff[],
+  of: { now: number; next: number; response: string },
+): void {
+  const { next, now, response } = of
+  const told = mails.filter(({ delayed_at }) => delayed_at === null || now - delayed_at >= DELAYED_EVERY)
+  for (const { attempts, email, ...delivery } of told) {
+    const reply = { stage: 'warm-up', smtp_code: null, enhanced_code: null, response, remote_mta: null }
+    emit(tx, { delivery, email, now }, 'email.delayed', { ...reply, next_attempt_at: next, attempts })
+  }
+  tx.run(
+    raw('update deliveries set delayed_at = ? where key in (select value from json_each(?))', [
+      now,
+      JSON.stringify(told.map(({ key }) => key)),
+    ]),
+  )
 }
 
 /** Puts the delivery back for another attempt. */
