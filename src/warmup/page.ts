@@ -145,14 +145,14 @@ function days(visit: Visit, pair: ShownPair): Html | '' {
           tone: 'good',
           values: at.map((day, index) => Math.max(0, (by.get(day)?.used ?? 0) - (no[index] ?? 0))),
         },
-        { name: 'Put off, refused, bounced or complained', tone: 'bad', values: no },
+        { name: 'Retried, refused, bounced or complained', tone: 'bad', values: no },
       ],
     })}
     <details>
       <summary>The days as a table</summary>
       ${table(
         'Days',
-        ['Day', ...figures('Allowed', 'Used', 'Put off', 'Refused', 'Complaints', 'Bounced'), 'The day was'],
+        ['Day', ...figures('Allowed', 'Used', 'Retried', 'Refused', 'Complaints', 'Bounced'), 'The day was'],
         all
           .toReversed()
           .map((each) => [

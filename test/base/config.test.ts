@@ -211,7 +211,7 @@ describe('defaults', () => {
       0,
       lines.findIndex((line) => !line.startsWith('#')),
     )
-    assert.equal(shown.length, 7)
+    assert.equal(shown.length, 9)
     const config = loadConfig(file(...shown.map((line) => line.slice(2))))
     assert.deepEqual(config.delivery.routes, [
       {

@@ -105,7 +105,11 @@ test('a campaign says how many mails wait (DV13, DV98)', async () => {
   const forecast = async () => (await postrider.api('GET', `/campaigns/${campaign}/forecast`)).body.data.attributes
   assert.equal((await forecast()).waiting_for_warmup, 0)
   await kit.patch(campaign, { status: 'scheduled' })
-  await until(async () => (await forecast()).waiting_for_warmup === 2, 'two wait')
+  await until(async () => {
+    // An answer is remembered for some seconds.
+    postrider.clock.advance(10_000)
+    return (await forecast()).waiting_for_warmup === 2
+  }, 'two wait')
   assert.equal((await kit.show(campaign))['status'], 'sending')
   const { text } = await ann.open(`/campaigns/${campaign}`)
   assert.match(words(text), /2 mails wait: receivers take only so much a day from an address that is new to them/)

@@ -185,7 +185,7 @@ const BROUGHT: Record<string, BroughtHere> = {
       await refused(BLOCKED, receiver)
       return alarm(receiver)
     },
-    shows: /refused 30% of the recipients tried .* It says: 550 5\.7\.1 not here/,
+    shows: /refused 30% of its recipients .* It says: 550 5\.7\.1 not here/,
     owner: true,
   },
   listed: {
