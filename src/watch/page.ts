@@ -112,8 +112,8 @@ export const watchPlace = (parts: (here: string) => Html): Place => ({
           <h2>Everything that is watched</h2>
           ${everything(visit, all.many)} ${pager(visit, all)} ${await history(visit, all.many)}
           <p class="soft">
-            A change counts when two answers ten minutes apart agree. Nothing here
-            stops or slows mail: what receivers make of a list is their choice.
+            A change counts when two answers ten minutes apart agree. Nothing here stops or slows mail: what receivers
+            make of a list is their choice.
           </p>`,
       )}`,
     })
