@@ -4,16 +4,11 @@ import { refuse } from '../base/errors.ts'
 import { define } from '../jsonapi/define.ts'
 import { EXTENSION, time, timeOrNull, words, wordsOrNull } from '../jsonapi/fields.ts'
 import { pathParameter } from '../jsonapi/request.ts'
-import { field, type Caller } from '../jsonapi/resource.ts'
+import { field } from '../jsonapi/resource.ts'
 import { valuesOf } from '../schema/tables.ts'
 import { WATCH_STATUSES } from '../states/watch.ts'
 import { changesOf, listWatches, watchById, type WatchRow } from './watches.ts'
 import { explained } from './words.ts'
-
-/** Throws 403: what concerns the whole server is for its operators. */
-function demandOperator({ operator }: Caller): void {
-  if (!operator) throw refuse('insufficient_scope', 'The watch is for operators of this server.')
-}
 
 /** The values of a filter; all when it is absent. Throws 400 for another value. */
 function chosen(filters: ReadonlyMap<string, string[]>, name: string, all: readonly string[]): readonly string[] {
@@ -63,11 +58,11 @@ export const watches = define('watches', {
       kind: 'view',
       path: '/watches',
       id: 'listWatches',
+      operator: true,
       scope: 'emails:read',
       params: ['filter', 'page'],
       about: `List what is watched. ${EXTENSION}`,
-      run({ caller, filters, parts }) {
-        demandOperator(caller)
+      run({ filters, parts }) {
         const kinds = chosen(filters, 'kind', valuesOf('watches', 'kind'))
         const states = chosen(filters, 'state', WATCH_STATUSES)
         return listWatches(parts.store)
@@ -92,11 +87,11 @@ export const watchChanges = define('watch-changes', {
       kind: 'view',
       path: '/watches/:watch/history',
       id: 'listWatchHistory',
+      operator: true,
       scope: 'emails:read',
       params: ['page'],
       about: `List the changes of a watch, the newest first. ${EXTENSION}`,
       run(call) {
-        demandOperator(call.caller)
         const watch = watchById(call.parts.store, pathParameter(call, 'watch'))
         if (!watch) throw refuse('not_found', 'There is no such watch.')
         return changesOf(call.parts.store, watch.key).map((row) => ({ ...row, id: `${watch.id}-${row.key}` }))

@@ -111,7 +111,8 @@ test('a report of 20,000 records is read in 2 s of the processor, and the server
   assert.ok(reading.outcome === 'read' && reading.report.kind === 'dmarc')
   assert.equal(reading.report.records.length, LIMITS.records)
   assert.deepEqual(reading, readReport(octets, TIMES))
-  within(20, longest)
+  // Only work of another order exceeds it; `npm run bench -- reports` shows the turns themselves.
+  within(60, longest)
 })
 
 test('TLS reports come whole', async () => {
