@@ -106,7 +106,7 @@ withPrograms('a newsletter in Chromium', missing, () => {
       'the end',
     )
     // What can be done follows the state without a reload.
-    assert.equal(await browser.run('return document.querySelector("#do").innerText.trim()'), 'Copy as a draft')
+    assert.equal(await browser.run('return document.querySelector("#do").innerText.trim()'), 'Why?\nCopy as a draft')
     await says(/Delivered\s*294\s*99\.0%/)
   })
 
