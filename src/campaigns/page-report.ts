@@ -117,7 +117,9 @@ function chart(visit: Visit, campaign: ShownCampaign['campaign'], series: readon
     </details>`
 }
 
-function links(list: readonly Readonly<{ url: string; clicks: number }>[]): Html {
+type Followed = Readonly<{ url: string; clicks: number }>
+
+function links(list: readonly Followed[]): Html {
   const all = list.reduce((sum, { clicks }) => sum + clicks, 0)
   return html`<h2>Links</h2>
     ${table(
@@ -141,6 +143,7 @@ export async function report(visit: Visit, { campaign, state }: ShownCampaign): 
   ])
   const { one } = found(stats)
   const readers = found(activity).one
+  const followed: readonly Followed[] = objects(readers, 'links')
   const tracked = one.attributes.unique_opens !== null || one.attributes.unique_clicks !== null
   const waits = waitsPart(forecast)
   return {
@@ -151,7 +154,8 @@ export async function report(visit: Visit, { campaign, state }: ShownCampaign): 
         clicks are those of people, machines left out.
         ${last ? `“Before” is ${last.name}, the last campaign to this audience.` : ''}
       </p>`,
-    body: html`${chart(visit, campaign, objects(readers, 'series'), tracked)} ${links(objects(readers, 'links'))}
+    body: html`${chart(visit, campaign, objects(readers, 'series'), tracked)}
+      ${followed.length === 0 && one.attributes.unique_clicks === null ? '' : links(followed)}
       <p class="apart"><a class="button plain" href="/campaigns/${id}/figures.csv">Export all figures</a></p>`,
   }
 }

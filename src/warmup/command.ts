@@ -15,7 +15,7 @@ import { sourceNames } from './begin.ts'
 import { TOTAL } from './ladder.ts'
 import { isTurnedOff, pairIn, type Pair } from './pairs.ts'
 import { setPair, turn, type Setting } from './settings.ts'
-import { historyOfPair, receiversOf, shownWarmups, type ShownWarmup } from './shown.ts'
+import { historyOfPair, NO_PAIR, receiversOf, shownWarmups, type ShownWarmup } from './shown.ts'
 
 interface Chosen {
   source?: string
@@ -75,7 +75,7 @@ const documentsOf = (reader: Reader, rows: readonly ShownWarmup[], now: number) 
 
 const textOf = (rows: readonly ShownWarmup[]): string =>
   rows.length === 0
-    ? 'No mail has left yet. A receiver appears here with the first mail to it.'
+    ? NO_PAIR
     : table(
         ['SOURCE', 'RECEIVER', 'STATE', 'ALLOWED', 'USED', 'LEFT', 'WAITING', 'REASON'],
         rows.map((row) => [

@@ -24,6 +24,7 @@ import {
 } from '../webui/widgets.ts'
 import { warmups } from './api.ts'
 import { TOTAL } from './ladder.ts'
+import { NO_PAIR } from './shown.ts'
 
 type ShownPair = Thing<typeof warmups>
 
@@ -86,9 +87,7 @@ function listed(pairs: readonly ShownPair[], searched: boolean): Html {
       // The words of the receiver stand on the page of the pair.
       upTo(text(pair, 'reason'), ': “'),
     ]),
-    searched
-      ? html`Nothing fits. <a href="${HERE}">Show all</a>`
-      : 'No mail has left yet. A receiver appears here with the first mail to it.',
+    searched ? html`Nothing fits. <a href="${HERE}">Show all</a>` : NO_PAIR,
   )
 }
 

@@ -9,6 +9,10 @@ import { HISTORY_DAYS } from './judge.ts'
 import { allowanceOf, ladderOf, TOTAL } from './ladder.ts'
 import { dayOf, isTurnedOff, opensAt, type WarmupDay, type WarmupRow } from './pairs.ts'
 
+/** What is said while there is no pair. */
+export const NO_PAIR =
+  'No receiver yet. One appears here with the first mail to it; mail to this machine and to private networks does not count.'
+
 export interface ShownWarmup {
   key: number
   id: string

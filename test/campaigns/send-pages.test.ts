@@ -301,14 +301,22 @@ describe('what was done is said', () => {
 })
 
 describe('after the start', () => {
-  test('a report beside that of the campaign before, and every figure in a file', async () => {
-    await postrider.api('PATCH', `/domains/${domain.id}`, {
-      data: {
-        type: 'domains',
-        id: domain.id,
-        attributes: { open_tracking_enabled: true, click_tracking_enabled: true },
-      },
+  const track = (on: boolean) =>
+    postrider.api('PATCH', `/domains/${domain.id}`, {
+      data: { type: 'domains', id: domain.id, attributes: { open_tracking_enabled: on, click_tracking_enabled: on } },
     })
+
+  test('a report says nothing of links where clicks are not tracked', async () => {
+    await track(false)
+    const { id } = await draft(['untracked'], { name: 'Without tracking' })
+    await kit.send(id)
+    const said = words((await ann.open(`/campaigns/${id}`)).text)
+    assert.match(said, /Clicked ?– ?not tracked/)
+    assert.doesNotMatch(said, /Links|No link was followed/)
+  })
+
+  test('a report beside that of the campaign before, and every figure in a file', async () => {
+    await track(true)
     const { id: former, list } = await draft(['r1', 'r2', 'r3', 'r4'], { name: 'October' })
     exchanger.script.answer = refuse('r4')
     await kit.send(former)
