@@ -10,8 +10,8 @@ import { unsubscribe } from '../campaigns/unsubscribe.ts'
 import { withoutForgedField } from '../message/authentication.ts'
 import { mailText, partOf, textOf } from '../message/part-text.ts'
 import type { Report } from '../message/report.ts'
-import type { FoldedReading } from '../reports/pieces.ts'
 import { recordReport, type ReceiptDeps, type ReportMail } from '../reports/receipt.ts'
+import type { ReportReading } from '../reports/reading/report.ts'
 import { settleReturned } from '../delivery/results/returned.ts'
 import type { Warmup } from '../warmup/places.ts'
 import type { Tx } from '../store/database.ts'
@@ -27,7 +27,7 @@ import type { Judgement, Reading, Verdicts } from './reader.ts'
 import { nameOfVirus } from './scan.ts'
 
 /** The facts about a message after it was read and judged; `aggregate`: what it says as an aggregate report. */
-export type JudgedReading = Reading & { judgement: Judgement | null; aggregate?: FoldedReading | undefined }
+export type JudgedReading = Reading & { judgement: Judgement | null; aggregate?: ReportReading | undefined }
 
 export interface RecordDeps extends Pick<ReceiptDeps, 'config' | 'figures'> {
   keyring: Keyring

@@ -2,8 +2,8 @@
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { messageOf, must } from '../base/errors.ts'
-import { folded, type FoldedReading } from '../reports/pieces.ts'
 import type { ReportReader } from '../reports/reading/readers.ts'
+import type { ReportReading } from '../reports/reading/report.ts'
 import type { Spool } from '../store/spool.ts'
 import { Later } from './examine.ts'
 import type { InboundMessage } from './queue.ts'
@@ -28,7 +28,7 @@ export class ReportTurns {
   }
 
   /** What a message says as a report; undefined when nothing of it may be read. Throws Later. */
-  async read(message: InboundMessage): Promise<FoldedReading | undefined> {
+  async read(message: InboundMessage): Promise<ReportReading | undefined> {
     const { clock, config, reports, spool } = this.#deps
     if (message.cut === 1 || message.virus !== null) return undefined
     if (this.#count >= MOST) throw new Later('too many reports at once')
@@ -37,7 +37,7 @@ export class ReportTurns {
     this.#count++
     try {
       const content = message.content ?? { file: spool.path(must(message.spool, 'The file of a message')) }
-      return await folded(await reports.read(content, { now, oldest: kept > 0 ? now - kept : null }))
+      return await reports.read(content, { now, oldest: kept > 0 ? now - kept : null })
     } catch (thrown) {
       throw new Later(messageOf(thrown), { cause: thrown })
     } finally {

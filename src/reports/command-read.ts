@@ -7,7 +7,6 @@ import { counted } from '../base/text.ts'
 import { answer, table } from '../commands/terminal.ts'
 import type { Invocation } from '../commands/open.ts'
 import { reportReader } from './reading/readers.ts'
-import type { ReportReading } from './reading/report.ts'
 import { summaryOf, WORDS, type DmarcSummary, type ReportSummary, type TlsSummary } from './reading/summary.ts'
 
 /** Octets of the largest file that is read: a mail with the largest report in base64. */
@@ -59,10 +58,10 @@ function shown(summary: ReportSummary): string {
 }
 
 /** Reads a report in a worker thread, within the limits that a received one has. */
-async function readWithin(octets: Uint8Array): Promise<ReportReading> {
+async function readWithin(octets: Uint8Array): Promise<ReportSummary> {
   const reader = reportReader()
   try {
-    return await reader.read(octets, { now: systemClock.now(), oldest: null })
+    return await summaryOf(reader, octets, { now: systemClock.now(), oldest: null })
   } finally {
     await reader.close()
   }
@@ -83,9 +82,8 @@ export function reportCommand(program: Command, invocation: () => Invocation): v
     .command('read <file>')
     .description('say what a report holds: XML, JSON, gzip, zip or a whole mail; nothing is stored')
     .action(async (file: string) => {
-      const octets = octetsOf(file)
-      const reading = await readWithin(octets)
-      answer(invocation().terminal, summaryOf(octets, reading), shown)
-      if (reading.outcome === 'refused') process.exitCode = 1
+      const summary = await readWithin(octetsOf(file))
+      answer(invocation().terminal, summary, shown)
+      if (summary.outcome === 'refused') process.exitCode = 1
     })
 }

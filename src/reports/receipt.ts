@@ -12,8 +12,8 @@ import type { NewRow, RowOf } from '../schema/tables.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import { noticeOnce } from './notice-once.ts'
-import { storePieces, type FoldedReading, type ReportFigures } from './pieces.ts'
-import type { AggregateReport } from './reading/report.ts'
+import { storeRows, type ReportFigures } from './pieces.ts'
+import type { ReportReading, SummedReport } from './reading/report.ts'
 import { dayOf, ownPolicies } from './tls-figures.ts'
 
 /** The most reports of one reporter about a domain in a day, and of all reporters. */
@@ -27,7 +27,7 @@ type Why = NonNullable<ReportRow['why']>
 export interface ReceiptDeps {
   log: Log
   config: Pick<Config, 'hostname' | 'reports'>
-  /** Counts what is stored in pieces. */
+  /** Counts what the reports say. */
   figures: Pick<ReportFigures, 'ring'>
 }
 
@@ -37,7 +37,7 @@ export interface ReportMail {
   /** The address's domain, and what it takes reports about. */
   domain: number
   about: 'dmarc' | 'tls'
-  reading: FoldedReading | undefined
+  reading: ReportReading | undefined
   /** The organisational domain of its author, whether DMARC passed for it, and whether its signature covers all. */
   author: string | null
   dmarcPassed: boolean
@@ -50,7 +50,7 @@ interface JudgedReport {
   domain: Domain
   reporter: string
   authenticated: boolean
-  report: AggregateReport | undefined
+  report: SummedReport | undefined
   why: Why | undefined
   fingerprint: Buffer | undefined
 }
@@ -144,7 +144,7 @@ function judge(
   if (reading?.outcome !== 'read') return refused(reading?.why ?? 'malformed')
   const { report } = reading
   if (report.kind === 'tls' && !authenticated) return refused('unauthenticated')
-  const about = report.kind === 'dmarc' ? report.domain : ownPolicies(report.policies, addressed, hostname)[0]?.domain
+  const about = report.kind === 'dmarc' ? report.domain : ownPolicies(report.sums.about, addressed, hostname)[0]?.domain
   if (about === undefined) return refused('foreign')
   const domain = report.kind === 'dmarc' ? domainOf(tx, addressed, about) : addressed
   if (!domain) return refused('foreign')
@@ -178,7 +178,7 @@ function domainOf(reader: Reader, addressed: Domain, name: string): Domain | und
 /** The same for the same report of the same reporter (DV51); what nobody proves makes nothing else a duplicate. */
 function fingerprintOf(
   domain: Domain,
-  { authenticated, report, reporter }: Pick<JudgedReport, 'authenticated' | 'reporter'> & { report: AggregateReport },
+  { authenticated, report, reporter }: Pick<JudgedReport, 'authenticated' | 'reporter'> & { report: SummedReport },
 ): Buffer {
   const { begin, kind, reportId } = report
   const parts = [domain.key, kind, authenticated, reporter, reportId, kind === 'dmarc' ? report.domain : '', begin]
@@ -214,23 +214,15 @@ function insert(tx: Tx, kind: ReportRow['kind'], judged: JudgedReport, message_k
 const said = (text: string): string => text.slice(0, MAX_SAID).toWellFormed()
 
 function sumsOf(
-  report: AggregateReport | undefined,
+  report: SummedReport | undefined,
 ): Pick<ReportRow, 'records' | 'skipped_records' | 'passed' | 'failed'> {
   if (!report) return { records: 0, skipped_records: 0, passed: 0, failed: 0 }
   if (report.kind === 'tls') {
-    const sum = (of: 'success' | 'failure'): number => report.policies.reduce((all, each) => all + each[of], 0)
-    return {
-      records: report.policies.length,
-      skipped_records: report.skippedPolicies,
-      passed: sum('success'),
-      failed: sum('failure'),
-    }
+    const { failure, policies, success } = report.sums
+    return { records: policies, skipped_records: report.skippedPolicies, passed: success, failed: failure }
   }
-  let [passed, failed] = [0, 0]
-  for (const { count: messages, dkim, spf } of report.records)
-    if (dkim === 'pass' || spf === 'pass') passed += messages
-    else failed += messages
-  return { records: report.records.length, skipped_records: report.skippedRecords, passed, failed }
+  const { messages, pass, records } = report.sums
+  return { records, skipped_records: report.skippedRecords, passed: pass, failed: messages - pass }
 }
 
 /** Hands what a report says to the figures. */
@@ -242,6 +234,7 @@ function countIn(
 ): void {
   if (!report || mail.reading?.outcome !== 'read') return
   const { key: domain_key, user_key } = domain
-  storePieces(tx, { user_key, domain_key, kind: report.kind, day: dayOf(report.begin), reporter }, mail.reading.pieces)
+  const piece = { user_key, domain_key, kind: report.kind, day: dayOf(report.begin), reporter }
+  storeRows(tx, piece, mail.reading.rows, mail.messageKey)
   tx.afterCommit(() => figures.ring())
 }

@@ -7,14 +7,18 @@ import { raw } from '../store/query.ts'
 /** Rows that are deleted in one transaction. */
 const AT_ONCE = 1000
 
-/** The messages of reports that came before a time (ms), at most `most`: their reports refer to them no more. */
+/**
+ * The messages of reports that came before a time (ms) and are counted, at most `most`: their reports refer to them no
+ * more.
+ */
 export function releaseMessages(tx: Tx, before: number, most: number): number[] {
   const keys = tx
     .all(
       raw<{ key: number }>(
         `select distinct message_key as key from
            (select message_key, created_at from aggregate_reports where message_key is not null order by message_key limit ?)
-         where created_at < ?`,
+         where created_at < ? and message_key not in
+           (select rows ->> 'message' from report_pieces where rows ->> 'message' is not null)`,
         [most, before],
       ),
     )

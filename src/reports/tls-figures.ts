@@ -30,11 +30,11 @@ const ofDay = (domainKey: number, day: number) =>
  * The policies of a TLS report that are about the domain's family (D22), or about this host, which is the base domain
  * of TLSA. One without a domain is about the domain that it was sent to.
  */
-export function ownPolicies(
-  policies: readonly TlsPolicyReport[],
+export function ownPolicies<Each extends Pick<TlsPolicyReport, 'type' | 'domain'>>(
+  policies: readonly Each[],
   { name }: Pick<Domain, 'name'>,
   hostname: string,
-): TlsPolicyReport[] {
+): Each[] {
   const organisation = organisationalDomain(name) ?? name
   return policies
     .map((policy) => (policy.domain === '' ? { ...policy, domain: name } : policy))

@@ -94,7 +94,7 @@ export const reportsTables = tablesOf('reports', {
       kind: oneOf(['dmarc', 'tls']),
       day: integer(),
       reporter: text({ nobody: MACHINE }),
-      /** FiguresRow[] or TlsPolicyReport[] */
+      /** Rows as `reading/fold.ts` makes them, or where they stand: {message, at} */
       rows: json({ nobody: 'addresses of machines, and domains' }),
     },
   },

@@ -90,7 +90,12 @@ function createReaders({ clock, config, resolver }: InboundParts) {
 export function createInbound(parts: InboundParts): Inbound {
   const { clock, config } = parts
   const { close, files, readers, reports, workers } = createReaders(parts)
-  const engine = new InboundEngine({ ...parts, workers: readers, reports, figures: new ReportFigures(parts) })
+  const engine = new InboundEngine({
+    ...parts,
+    workers: readers,
+    reports,
+    figures: new ReportFigures({ ...parts, reports }),
+  })
   const reception = new Reception({ ...parts, engine })
   const listeners: SmtpListener[] = []
   return {

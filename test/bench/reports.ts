@@ -1,9 +1,10 @@
 // Aggregate reports: the time to read one in a worker thread, by how much the memory of the process grows meanwhile,
-// and the longest pause of the thread that serves.
+// and the longest pause of the thread that serves; then large ones that come to a server (report-flood.ts).
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { reportReader } from '../../src/reports/reading/readers.ts'
 import { LIMITS } from '../../src/reports/reading/report.ts'
 import { dmarc, gzip, mail, part, record, TIMES, utf16 } from '../reports/written.ts'
+import { flood } from './report-flood.ts'
 
 const ROUNDS = 5
 
@@ -60,4 +61,5 @@ export async function reports(): Promise<void> {
       }),
     )
   }
+  await flood()
 }

@@ -32,6 +32,10 @@ function filled(begin: string, piece: string, end: string): Buffer {
   return Buffer.from(`${begin}${piece.repeat(times)}${end}`)
 }
 const attached = (content: Buffer): string => mailWith(gzipSync(content), { from: FROM, to: DMARC_TO })
+/** Names that make a record so large that 20,000 of them are a mail of more than 14 MB where they are not packed. */
+const NAMES = Array.from({ length: 5 }, (_, n) => `signer-${n}.with-a-long-name.example`)
+/** Reports that come at once. */
+const FLOOD = 10
 
 /** What costs the most of the processor that one report may: parts that unpack to much, and are none. */
 const SLOW = (): string =>
@@ -70,8 +74,15 @@ test('bombs and large reports slow no other mail, and cost one line of the log (
     const records = Array.from({ length: many }, (_, n) => ({ address: `10.0.${n >> 8}.${n & 255}` }))
     return sign(attached(Buffer.from(dmarcReport({ begin, id, records }))))
   }
-  const send = async (message: string): Promise<void> => {
-    const [verdict] = await deliver(host, { from: FROM, to: DMARC_TO, message })
+  const wide = (id: string): Buffer => {
+    const records = Array.from({ length: LIMITS.records }, (_, n) => ({
+      address: `10.0.${n >> 8}.${n & 255}`,
+      signed: NAMES,
+    }))
+    return Buffer.from(dmarcReport({ begin, id, records }))
+  }
+  const send = async (message: string, to = DMARC_TO): Promise<void> => {
+    const [verdict] = await deliver(host, { from: FROM, to, message })
     assert.equal(verdict?.kind, 'delivered')
   }
   let most = 0
@@ -128,6 +139,24 @@ test('bombs and large reports slow no other mail, and cost one line of the log (
       await settled()
     })
     assert.ok(isRecorded('large'))
+    // What the receipt of a mail of this size takes is not the report's.
+    const unpacked = await sign(mailWith(wide('unpacked'), { from: FROM, to: DMARC_TO }, 'text/xml'))
+    await send(unpacked, 'box@here.test')
+    await settled()
+    await growing('unpacked', async () => {
+      await send(unpacked)
+      await others('a report that is not packed')
+      await settled()
+    })
+    assert.ok(isRecorded('unpacked'))
+    const names = Array.from({ length: FLOOD }, (_, n) => `flood-${n}`)
+    const flood = await Promise.all(names.map((name) => sign(attached(wide(name)))))
+    await growing('flood', async () => {
+      await Promise.all(flood.map((message) => send(message)))
+      await others('a flood of reports')
+      await settled()
+    })
+    assert.ok(names.every(isRecorded))
     await growing('slow', async () => {
       const known = refused()
       await send(slow)
@@ -136,7 +165,7 @@ test('bombs and large reports slow no other mail, and cost one line of the log (
       await settled()
     })
     const outcomes = lines('aggregate report').map(({ why }) => why)
-    assert.equal(outcomes.filter((why) => why === 'read').length, Object.keys(BOMBS).length + 3)
+    assert.equal(outcomes.filter((why) => why === 'read').length, Object.keys(BOMBS).length + 3 + 2 + FLOOD + 1)
     assert.deepEqual(
       outcomes.filter((why) => why !== 'read'),
       Array(Object.keys(BOMBS).length + 1).fill('too_large'),

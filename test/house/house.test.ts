@@ -407,8 +407,6 @@ describe('time and network', () => {
     'campaigns/activity.ts setImmediate': 'other work runs between its pieces',
     'campaigns/reach.ts setImmediate': 'other work runs between its pieces',
     'campaigns/waiting.ts setImmediate': 'other work runs between its pieces',
-    'reports/pieces.ts setImmediate': 'between the pieces of a report the event loop turns',
-    'reports/reading/readers.ts setImmediate': 'between the pieces of a report the event loop turns',
     'mail/search.ts setImmediate': 'between the slices of a search the event loop turns',
     'mail/notice-mail.ts setTimeout': 'a stop waits so long for notices under way',
     'inbound/reading.ts setTimeout': 'a stop waits so long for the store',

@@ -44,7 +44,7 @@ const REASONS: Record<string, readonly string[]> = {
     'webhooks/page.ts',
     'webhooks/payload.ts',
     'accounts/notices.ts',
-    'reports/reading/readers.ts',
+    'reports/reading/summary.ts',
     'reports/pieces.ts',
   ],
   'files that this program or its operator wrote': [

@@ -143,7 +143,8 @@ describe('the engine', () => {
     const { keyring } = postrider.appliance.deps
     const troubles = new Troubles({ clock, log: silentLog })
     const config = parseConfig({ hostname: 'mx.postrider.test', data_dir: postrider.dataDir })
-    const reports = { read: () => Promise.reject(new Error('no mail of these is a report')) }
+    const none = () => Promise.reject(new Error('no mail of these is a report'))
+    const reports = { read: none, handOver: none }
     engine = new InboundEngine({
       store: through,
       spool,
@@ -154,7 +155,7 @@ describe('the engine', () => {
       troubles,
       workers,
       reports,
-      figures: new ReportFigures({ store, clock, log: silentLog, config }),
+      figures: new ReportFigures({ store, spool, reports, clock, log: silentLog, config }),
       budget: 1000,
       warmup: new Warmup({ config: postrider.config, log: silentLog, noticed: () => {} }),
     })

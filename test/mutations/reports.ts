@@ -2,19 +2,36 @@
 import assert from 'node:assert/strict'
 import { hasControls } from '../../src/base/clean-text.ts'
 import { gunzip, unzip } from '../../src/reports/reading/archive.ts'
-import { readReport } from '../../src/reports/reading/read.ts'
-import { LIMITS, UnreadableReport, type AggregateReport } from '../../src/reports/reading/report.ts'
+import { FoldedRecords, MAX_NAMES, piecesOf } from '../../src/reports/reading/fold.ts'
+import { LIMITS, UnreadableReport, type DmarcRecord } from '../../src/reports/reading/report.ts'
 import { addressOf, domainOf } from '../../src/reports/reading/values.ts'
 import { dmarc, gzip, mail, multipart, part, policy, record, TIMES, tls, utf16, zip } from '../reports/written.ts'
+import { readReport, type WholeReport } from '../reports/whole.ts'
 import { around, both, of, type Parser } from './parser.ts'
 
 const isCount = (count: number): boolean => Number.isInteger(count) && count >= 0 && count < 2 ** 31
 
-function demandSound(report: AggregateReport): void {
+/** No message is lost where records become rows. */
+function demandFolded(records: readonly DmarcRecord[]): void {
+  const folded = new FoldedRecords()
+  for (const each of records) folded.add(each)
+  const rows = [...piecesOf(folded.rows())].flatMap((piece) => JSON.parse(piece.rows) as unknown[][])
+  assert.equal(
+    rows.reduce((sum, row) => sum + Number(row[6]), 0),
+    records.reduce((sum, { count }) => sum + count, 0),
+  )
+  for (const [address, from, ...more] of rows) {
+    assert.ok(typeof address === 'string' && typeof from === 'string' && more.length === 7)
+    assert.ok(more.slice(-2).every((names) => String(names).length <= MAX_NAMES))
+  }
+}
+
+function demandSound(report: WholeReport): void {
   const { begin, email, end, org, reportId } = report
   const texts = [email, org, reportId]
   assert.ok(begin <= end && end <= TIMES.now / 1000 + LIMITS.ahead && end - begin <= LIMITS.period)
   if (report.kind === 'dmarc') {
+    demandFolded(report.records)
     assert.ok(report.records.length + report.skippedRecords <= LIMITS.records)
     texts.push(report.domain, ...Object.values(report.policy))
     for (const { address, count, dkimDomains, headerFrom, reasons, spfDomains } of report.records) {
@@ -60,6 +77,7 @@ export const REPORTS: Record<string, Parser> = {
       'reports/reading/encoding.ts',
       'reports/reading/feedback-element.ts',
       'reports/reading/dmarc.ts',
+      'reports/reading/fold.ts',
       'reports/reading/tls.ts',
       'reports/reading/values.ts',
     ],

@@ -1,11 +1,11 @@
 // DMARC reports: which elements count, and what their values mean (DV48 to DV50).
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { readReport } from '../../src/reports/reading/read.ts'
-import { type DmarcRecord, type DmarcReport } from '../../src/reports/reading/report.ts'
+import type { DmarcRecord } from '../../src/reports/reading/report.ts'
 import { BEGIN, dmarc, END, record, TIMES, utf16 } from './written.ts'
+import { readReport, type WholeDmarcReport } from './whole.ts'
 
-function read(octets: string | Buffer, times: { now: number; oldest: number | null } = TIMES): DmarcReport {
+function read(octets: string | Buffer, times: { now: number; oldest: number | null } = TIMES): WholeDmarcReport {
   const reading = readReport(Buffer.from(octets), times)
   assert.equal(reading.outcome, 'read', reading.outcome === 'refused' ? reading.why : '')
   assert.ok(reading.outcome === 'read' && reading.report.kind === 'dmarc')

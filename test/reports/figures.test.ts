@@ -3,17 +3,20 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { silentLog } from '../../src/base/log.ts'
 import { addDmarcRows } from '../../src/reports/dmarc-figures.ts'
-import { folded, ReportFigures } from '../../src/reports/pieces.ts'
+import { ReportFigures, type ReportFiguresDeps } from '../../src/reports/pieces.ts'
 import { recordReport } from '../../src/reports/receipt.ts'
 import type { Domain } from '../../src/domains/find.ts'
-import type { DmarcRecord, DmarcReport, ReportReading } from '../../src/reports/reading/report.ts'
+import { reportReader } from '../../src/reports/reading/readers.ts'
+import { FoldedRecords } from '../../src/reports/reading/fold.ts'
+import type { DmarcRecord, DmarcReport } from '../../src/reports/reading/report.ts'
+import { releaseMessages } from '../../src/reports/retention.ts'
 import { addTlsFigures, dayOf, tlsTroubleOf } from '../../src/reports/tls-figures.ts'
 import type { Store } from '../../src/store/database.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { until } from '../kit/until.ts'
-import { rowsOf, YESTERDAY } from './reporter.ts'
+import { dmarcReport, rowsOf, YESTERDAY } from './reporter.ts'
 
 const record = (address: string, more: Partial<DmarcRecord> = {}): DmarcRecord => ({
   address,
@@ -28,7 +31,7 @@ const record = (address: string, more: Partial<DmarcRecord> = {}): DmarcRecord =
   ...more,
 })
 
-const report = (domain: string, reportId: string, records: DmarcRecord[], begin = YESTERDAY): DmarcReport => ({
+const report = (domain: string, reportId: string, begin = YESTERDAY): DmarcReport => ({
   kind: 'dmarc',
   form: 'rfc7489',
   org: 'Example Inc.',
@@ -39,7 +42,6 @@ const report = (domain: string, reportId: string, records: DmarcRecord[], begin 
   faults: [],
   domain,
   policy: { p: 'none' },
-  records,
   skippedRecords: 0,
 })
 
@@ -48,16 +50,20 @@ const addressOf = (at: number): string => `10.${at >> 16}.${(at >> 8) & 255}.${a
 
 const config = { hostname: 'mx.postrider.test', reports: { unauthenticated: 'keep' } } as const
 
-/** Records a report as its receipt does. */
+/** Records a report as its receipt does, all its rows in one piece. */
 async function take(
   store: Store,
   domain: number,
   author: string,
-  read: Extract<ReportReading, { outcome: 'read' }>,
+  { records, ...said }: DmarcReport & { records: DmarcRecord[] },
   now: number,
+  inMessage = false,
 ): Promise<boolean> {
   const deps = { log: silentLog, config, figures: { ring() {} } }
-  const reading = await folded(read)
+  const folded = new FoldedRecords()
+  for (const each of records) folded.add(each)
+  const rows = inMessage ? null : `[${[...folded.rows()].join(',')}]`
+  const reading = { outcome: 'read', report: { ...said, sums: folded.sums() }, rows } as const
   return store.write((tx) =>
     recordReport(
       tx,
@@ -69,11 +75,13 @@ async function take(
 }
 
 /** Counts what was recorded, as the loop does after a start. */
-async function counted(store: Store): Promise<void> {
-  const figures = new ReportFigures({ store, clock: new ManualClock(), log: silentLog, config })
+async function counted({ spool, store }: Pick<ReportFiguresDeps, 'spool' | 'store'>, log = silentLog): Promise<void> {
+  const reports = reportReader()
+  const figures = new ReportFigures({ store, spool, reports, clock: new ManualClock(), log, config })
   figures.start()
   await until(() => store.first(raw('select 1 from report_pieces')) === undefined, 'the figures')
   await figures.stop()
+  await reports.close()
 }
 
 test('a domain and day has 5,000 rows; what is beyond is summed without addresses, what is known still counts (DV55)', async () => {
@@ -82,8 +90,8 @@ test('a domain and day has 5,000 rows; what is beyond is summed without addresse
   const { store } = postrider.appliance.deps
   const now = postrider.clock.now()
   const said = async (records: DmarcRecord[], id: string): Promise<void> => {
-    assert.ok(await take(store, key, 'google.test', { outcome: 'read', report: report('here.test', id, records) }, now))
-    await counted(store)
+    assert.ok(await take(store, key, 'google.test', { ...report('here.test', id), records }, now))
+    await counted(postrider.appliance.deps)
   }
   const many = Array.from({ length: 6000 }, (_, at) => record(addressOf(at), { count: at < 5000 ? 2 : 1 }))
   await said(many, 'one')
@@ -99,6 +107,41 @@ test('a domain and day has 5,000 rows; what is beyond is summed without addresse
   assert.equal(rows().length, 5002)
   assert.equal(rows().find(({ address }) => address === addressOf(0))?.messages, 3)
   assert.equal(sum(), 11_002)
+})
+
+test('a message is kept until the rows in it are counted; rows that are lost hold nothing up, and the log says so', async () => {
+  await using postrider = await startTestAppliance()
+  const { key } = await postrider.activeDomain('here.test')
+  const { deps } = postrider.appliance
+  const { store } = deps
+  const now = postrider.clock.now()
+  const records = [record('192.0.2.1')]
+  const waiting = (id: string) => take(store, key, 'google.test', { ...report('here.test', id), records }, now, true)
+  const released = () => store.write((tx) => releaseMessages(tx, now + 1, 10))
+  const faults: string[] = []
+  const log = { ...silentLog, fault: (where: string) => (faults.push(where), where) }
+  const messages = () => store.one(raw<{ n: number | null }>('select sum(messages) as n from dmarc_figures')).n
+  await store.write((tx) =>
+    tx.run(
+      raw(
+        `insert into inbound_messages (key, id, mail_from, recipients, client, helo, received, size, content, cut, received_at, attempts)
+         values (1, 'one', '', '[]', '', '', '', 1, ?, 0, 0, 0)`,
+        [Buffer.from(dmarcReport({ records: Array.from({ length: 600 }, (_, at) => ({ address: addressOf(at) })) }))],
+      ),
+    ),
+  )
+  await waiting('one')
+  assert.deepEqual(await released(), [])
+  await counted(deps, log)
+  assert.deepEqual([messages(), faults], [600, []])
+  await store.write((tx) => tx.run(raw('update inbound_messages set content = ?', [Buffer.from('no report')])))
+  await waiting('two')
+  await counted(deps, log)
+  await store.write((tx) => tx.run(raw('delete from inbound_messages')))
+  await waiting('three')
+  await counted(deps, log)
+  assert.deepEqual([messages(), faults], [600, ['counting a report', 'counting a report']])
+  assert.deepEqual(await released(), [1])
 })
 
 test('1,000 reports a day take less than 10 MB of the store in a month', async () => {
@@ -127,7 +170,7 @@ test('1,000 reports a day take less than 10 MB of the store in a month', async (
       ...(provider % 5 === 0 ? [record(addressOf(provider + at * 256), passedOn)] : []),
     ]
     const id = `${1_768_348_800 + day}.${at}${provider}a7c31f04`
-    const reading = { outcome: 'read', report: report(name, id, records, YESTERDAY + day * 86_400) } as const
+    const reading = { ...report(name, id, YESTERDAY + day * 86_400), records }
     return take(store, key, `provider${provider}.test`, reading, postrider.clock.now() + day * 86_400_000 + provider)
   }
   const providers = Array.from({ length: 50 }, (_, at) => at)
@@ -135,7 +178,7 @@ test('1,000 reports a day take less than 10 MB of the store in a month', async (
     for (const at of domains.keys()) {
       const kept = await Promise.all(providers.map((provider) => one(at, day, provider)))
       assert.ok(kept.every(Boolean))
-      await counted(store)
+      await counted(postrider.appliance.deps)
     }
   const month = ((await size()) - before) * (30 / days)
   assert.ok(month < 10_000_000, `${(month / 1e6).toFixed(1)} MB`)
@@ -153,7 +196,7 @@ test('reports that count as much as they may give figures that can be read, and 
   const failed = { ...policy, results: [{ type: 'certificate-expired', sessions: messages }] }
   await store.write((tx) => {
     for (let at = 0; at < 300; at++) {
-      addDmarcRows(tx, domain, { day, reporter: 'one.test', rows: [row] })
+      addDmarcRows(tx, domain, { day, reporter: 'one.test', rows: JSON.stringify([row]) })
       addTlsFigures(tx, domain, { day, reporter: 'one.test', policies: [failed] })
     }
   })

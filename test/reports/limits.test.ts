@@ -1,10 +1,10 @@
 // The limits of one report: at each it is read, and past it nothing of it is used (DV54, and the table of DV53).
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { readReport } from '../../src/reports/reading/read.ts'
 import { LIMITS } from '../../src/reports/reading/report.ts'
 import { costingAtOnce } from '../kit/cost.ts'
 import { dmarc, gzip, policy, record, TIMES, tls, utf16, zip, type ZipFileOf } from './written.ts'
+import { readReport } from './whole.ts'
 
 /** The kind of what is read, or why it is refused; for at most so many ms of the processor. */
 function said(octets: string | Buffer, limit = 5000): string {

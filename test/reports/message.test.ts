@@ -1,9 +1,9 @@
 // The report in a message is found by its octets alone (DV47).
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { readReport } from '../../src/reports/reading/read.ts'
 import { LIMITS } from '../../src/reports/reading/report.ts'
 import { dmarc, gzip, mail, multipart, part, TIMES, tls, zip } from './written.ts'
+import { readReport } from './whole.ts'
 
 /** The id of the report that is read, or why it is refused. */
 function said(octets: Buffer): string {

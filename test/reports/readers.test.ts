@@ -6,14 +6,22 @@ import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { NoWorker } from '../../src/base/threads/pool.ts'
-import { readReport } from '../../src/reports/reading/read.ts'
+import { PIECE } from '../../src/reports/reading/fold.ts'
 import { reportReader } from '../../src/reports/reading/readers.ts'
 import { LIMITS } from '../../src/reports/reading/report.ts'
 import { costing, within } from '../kit/cost.ts'
 import { dmarc, gzip, multipart, part, policy, record, TIMES, tls, utf16 } from './written.ts'
+import { readReport } from './whole.ts'
 
 const MB = 1024 * 1024
 const reader = reportReader()
+
+/** What was read; throws when it was refused. */
+function read<Each extends { outcome: 'read' | 'refused' }>(reading: Each): Extract<Each, { outcome: 'read' }> {
+  assert.equal(reading.outcome, 'read')
+  return reading as Extract<Each, { outcome: 'read' }>
+}
+
 after(() => reader.close())
 
 const [BEGIN = '', END = ''] = dmarc({ records: '|' }).split('|')
@@ -109,15 +117,106 @@ test('a report of 20,000 records is read in 2 s of the processor, and the server
   const reading = await costing(2000, () => reader.read(octets, TIMES))
   ended = true
   assert.ok(reading.outcome === 'read' && reading.report.kind === 'dmarc')
-  assert.equal(reading.report.records.length, LIMITS.records)
-  assert.deepEqual(reading, readReport(octets, TIMES))
+  assert.equal(reading.report.sums.records, LIMITS.records)
   // Only work of another order exceeds it; `npm run bench -- reports` shows the turns themselves.
   within(60, longest)
 })
 
-test('TLS reports come whole', async () => {
+/** Rows of a report, as it is handed over. */
+async function handed(octets: Uint8Array, from = 0): Promise<unknown[]> {
+  const rows: unknown[] = []
+  await reader.handOver(octets, from, (piece) => {
+    assert.equal(piece.at, from + rows.length)
+    rows.push(...(JSON.parse(piece.rows) as unknown[]))
+    assert.equal(piece.end, from + rows.length)
+    return Promise.resolve(true)
+  })
+  return rows
+}
+
+test('all policies of a TLS report are handed over', async () => {
   const octets = Buffer.from(JSON.stringify(tls({ policies: Array.from({ length: 1000 }, () => policy()) })))
-  assert.deepEqual(await reader.read(octets, TIMES), readReport(octets, TIMES))
+  const { report } = read(readReport(octets, TIMES))
+  assert.ok(report.kind === 'tls')
+  const { policies, ...rest } = report
+  const about = [{ type: 'sts', domain: 'example.com' }]
+  const sums = { policies: 1000, success: 10_000, failure: 2000, about }
+  assert.deepEqual(await reader.read(octets, TIMES), { outcome: 'read', report: { ...rest, sums }, rows: null })
+  assert.deepEqual(await handed(octets), policies)
+  assert.deepEqual(await handed(octets, 990), policies.slice(990))
+})
+
+/** As large as a report may be, its records as wide: no two are summed into one row. */
+function widest(): Buffer {
+  const names = (n: number): string =>
+    Array.from(
+      { length: 7 },
+      (_, at) => `<dkim><domain>s${n}-${at}.a-long-name.example</domain><result>pass</result></dkim>`,
+    ).join('')
+  return Buffer.from(
+    dmarc({
+      records: Array.from({ length: LIMITS.records }, (_, n) =>
+        record({ address: `10.0.${n >> 8}.${n & 255}`, results: names(n) }),
+      ).join(''),
+    }),
+  )
+}
+
+test('a large report comes in sums and in small pieces, each when the last is done with (DV54)', async () => {
+  const octets = widest()
+  const reading = await reader.read(octets, TIMES)
+  assert.ok(reading.outcome === 'read' && reading.report.kind === 'dmarc')
+  assert.equal(reading.report.sums.records, LIMITS.records)
+  assert.equal(reading.rows, null)
+  assert.ok(JSON.stringify(reading).length < 2000, 'more than sums')
+  const sizes: number[] = []
+  const addresses = new Set<string>()
+  let outstanding = 0
+  await reader.handOver(octets, 0, async ({ at, end, rows }) => {
+    assert.equal(++outstanding, 1, 'a piece came before the last was done with')
+    assert.equal(at, addresses.size)
+    assert.ok(end - at <= PIECE.rows && rows.length <= PIECE.text + 2 * PIECE.rows, `${end - at} rows, ${rows.length}`)
+    for (const [address] of JSON.parse(rows) as [string][]) addresses.add(address)
+    assert.equal(end, addresses.size)
+    sizes.push(end - at)
+    // Others would come meanwhile.
+    for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
+    outstanding--
+    return true
+  })
+  assert.equal(addresses.size, LIMITS.records)
+  assert.ok(sizes.length >= LIMITS.records / PIECE.rows)
+})
+
+test('no piece comes when no more are wanted, or when one could not be stored', async () => {
+  const octets = widest()
+  let pieces = 0
+  await reader.handOver(octets, 0, () => Promise.resolve(++pieces < 3))
+  assert.equal(pieces, 3)
+  const failing = reader.handOver(octets, 0, () => {
+    pieces++
+    return Promise.reject(new Error('the disk is full'))
+  })
+  await assert.rejects(failing, /the disk is full/)
+  assert.equal(pieces, 4)
+})
+
+test('large reports are read one at a time, and small ones wait for none of them (DV54)', async () => {
+  const octets = widest()
+  const under = Promise.withResolvers<boolean>()
+  const begun = Promise.withResolvers<void>()
+  const first = reader.handOver(octets, 0, () => {
+    begun.resolve()
+    return under.promise
+  })
+  await begun.promise
+  let done = 0
+  const flood = Array.from({ length: 3 }, () => reader.read(octets, TIMES).then(() => done++))
+  for (let n = 0; n < 20; n++) assert.equal((await reader.read(Buffer.from(dmarc()), TIMES)).outcome, 'read')
+  assert.equal(done, 0, 'two large reports were read at once')
+  under.resolve(false)
+  await Promise.all([first, ...flood])
+  assert.equal(done, 3)
 })
 
 test('a report that takes too long is refused, and the next one is read meanwhile (DV54)', async () => {

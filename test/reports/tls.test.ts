@@ -1,9 +1,9 @@
 // TLS reports: what counts, and what each member means (DV43, DV49).
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { readReport } from '../../src/reports/reading/read.ts'
 import type { TlsReport } from '../../src/reports/reading/report.ts'
 import { BEGIN, END, policy, TIMES, tls } from './written.ts'
+import { readReport } from './whole.ts'
 
 const octetsOf = (more: object): Buffer => Buffer.from(JSON.stringify(tls(more)))
 

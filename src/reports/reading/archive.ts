@@ -13,11 +13,18 @@ interface Inflated {
   used: number
 }
 
-/** Inflates the stream at the beginning of some octets; more than `most` octets are too many. */
-function inflate(octets: Buffer, most: number): Inflated {
+/** The least octets that are inflated into one buffer. */
+const CHUNK = 64 * 1024
+
+/**
+ * Inflates the stream at the beginning of some octets; more than `most` octets are too many. `hint`: how many the
+ * archive says: with a buffer for all of them the content is in memory once, not in pieces and as their sum.
+ */
+function inflate(octets: Buffer, most: number, hint: number): Inflated {
   try {
+    const chunkSize = Math.max(CHUNK, Math.min(hint, most) + 1)
     // A limit of 0 would be none. The declared types do not know that `info` changes the result.
-    const options = { maxOutputLength: Math.max(1, most), info: true }
+    const options = { maxOutputLength: Math.max(1, most), chunkSize, info: true }
     const { buffer, engine } = inflateRawSync(octets, options) as unknown as {
       buffer: Buffer
       engine: { bytesWritten: number }
@@ -55,10 +62,12 @@ function dataOf(octets: Buffer): number {
 export function gunzip(archive: Buffer): Buffer {
   const members: Buffer[] = []
   let size = 0
+  // The last member's size; that of others stands nowhere.
+  const said = archive.length < 18 ? 0 : archive.readUInt32LE(archive.length - 4)
   for (let rest = archive; members.length === 0 || isMember(rest);) {
     if (members.length === LIMITS.members) throw new UnreadableReport('too_large')
     const start = dataOf(rest)
-    const { content, used } = inflate(rest.subarray(start), LIMITS.unpacked - size)
+    const { content, used } = inflate(rest.subarray(start), LIMITS.unpacked - size, members.length === 0 ? said : 0)
     const end = start + used
     if (end + 8 > rest.length) throw broken()
     if (rest.readUInt32LE(end) !== crc32(content)) throw broken()
@@ -129,7 +138,7 @@ export function unzip(archive: Buffer): Buffer {
   // The check sum finds a wrong size of a stored file; a deflated one ends by itself.
   const content =
     method === DEFLATED
-      ? inflate(octets, LIMITS.unpacked).content
+      ? inflate(octets, LIMITS.unpacked, size).content
       : method === STORED && size <= octets.length
         ? octets.subarray(0, size)
         : undefined

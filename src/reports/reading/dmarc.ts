@@ -70,9 +70,11 @@ const emptyRecord = (): RecordInHand => ({
   results: 0,
 })
 
+/** Takes the records of a report, one by one. What is refused in the end has given some of its own too. */
+export type TakeRecord = (record: DmarcRecord) => void
+
 class DmarcElements {
   readonly head: ElementValues = new Map()
-  readonly records: DmarcRecord[] = []
   skipped = 0
   /** A value is in capitals. */
   capitals = false
@@ -81,6 +83,12 @@ class DmarcElements {
   #item: ElementValues | undefined
   /** The path of the open element, and of each around it; undefined: it is passed over. */
   readonly #paths: (string | undefined)[] = []
+  #records = 0
+  readonly #take: TakeRecord
+
+  constructor(take: TakeRecord) {
+    this.#take = take
+  }
 
   opened(name: string): void {
     const around = this.#paths.length === 0 ? '' : this.#paths.at(-1)
@@ -106,7 +114,7 @@ class DmarcElements {
   /** Whether an element is one of those that count. */
   #begins(path: string): boolean {
     if (path === 'record') {
-      if (this.records.length + this.skipped === LIMITS.records) throw new UnreadableReport('too_large')
+      if (this.#records + this.skipped === LIMITS.records) throw new UnreadableReport('too_large')
       this.#record = emptyRecord()
       return true
     }
@@ -155,7 +163,8 @@ class DmarcElements {
     const verdictOf = (name: string): PassOrFail =>
       this.#lower(valueOf(`row/policy_evaluated/${name}`)) === 'pass' ? 'pass' : 'fail'
     const disposition = this.#lower(valueOf('row/policy_evaluated/disposition'))
-    this.records.push({
+    this.#records++
+    this.#take({
       address,
       count,
       disposition: DISPOSITIONS.find((each) => each === disposition) ?? 'none',
@@ -184,8 +193,8 @@ class DmarcElements {
 }
 
 /** Reads a DMARC report. Throws UnreadableReport. */
-export function readDmarc(octets: Buffer, times: ReadingTimes): DmarcReport {
-  const elements = new DmarcElements()
+export function readDmarc(octets: Buffer, times: ReadingTimes, take: TakeRecord): DmarcReport {
+  const elements = new DmarcElements(take)
   const { pieces, replaced } = textOfXml(octets)
   const namespace = readFeedback(pieces, elements)
   const valueOf = (path: string): string => lineOf(elements.head.get(path) ?? '')
@@ -207,7 +216,6 @@ export function readDmarc(octets: Buffer, times: ReadingTimes): DmarcReport {
     domain,
     ...period,
     policy,
-    records: elements.records,
     skippedRecords: elements.skipped,
     faults: [...(replaced() ? ['encoding' as const] : []), ...(elements.capitals ? ['case' as const] : [])],
   }

@@ -1,11 +1,12 @@
 // Reads an aggregate report from the octets of a message, or of a file: the report itself, or an archive of it. Pure
 // and synchronous: `readers.ts` runs it in a worker thread.
+import { release } from '../../base/memory.ts'
 import { MalformedMessage, nodesOf, parseTree } from '../../message/mime-tree.ts'
 import { gunzip, unzip } from './archive.ts'
-import { readDmarc } from './dmarc.ts'
+import { readDmarc, type TakeRecord } from './dmarc.ts'
 import { isUtf16 } from './encoding.ts'
 import { contentOf, headOf } from './part-octets.ts'
-import { LIMITS, UnreadableReport, type AggregateReport, type ReadingTimes, type ReportReading } from './report.ts'
+import { LIMITS, UnreadableReport, type AggregateReport, type ReadingTimes, type WholeReading } from './report.ts'
 import { readTls } from './tls.ts'
 
 type ContentForm = 'gzip' | 'zip' | 'xml' | 'json'
@@ -25,25 +26,41 @@ function formOf(head: Buffer): ContentForm | undefined {
 
 const mostOf = (form: ContentForm): number => (form === 'gzip' || form === 'zip' ? LIMITS.archive : LIMITS.unpacked)
 
+/** How something is read, and who takes the records of a DMARC report. */
+interface HowToRead {
+  times: ReadingTimes
+  take: TakeRecord
+}
+
+/** Does the work, and frees octets at once that were made for it, and stand in no others: the collector is late. */
+function freeing<T>(octets: Buffer, others: Buffer, work: (octets: Buffer) => T): T {
+  try {
+    return work(octets)
+  } finally {
+    if (octets.buffer !== others.buffer) release(octets)
+  }
+}
+
 /** Reads a report itself, or an archive of one. Throws UnreadableReport. */
-function readContent(content: Buffer, times: ReadingTimes): AggregateReport {
+function readContent(content: Buffer, how: HowToRead): AggregateReport {
   const form = formOf(content)
   if (form === undefined) throw new UnreadableReport('not_a_report', false)
   if (content.length > mostOf(form)) throw new UnreadableReport('too_large')
-  if (form === 'gzip' || form === 'zip') return readPlain(form === 'gzip' ? gunzip(content) : unzip(content), times)
-  return readPlain(content, times)
+  if (form !== 'gzip' && form !== 'zip') return readPlain(content, how)
+  const unpacked = form === 'gzip' ? gunzip(content) : unzip(content)
+  return freeing(unpacked, content, (octets) => readPlain(octets, how))
 }
 
 /** Reads what may not be an archive (again). */
-function readPlain(content: Buffer, times: ReadingTimes): AggregateReport {
+function readPlain(content: Buffer, { take, times }: HowToRead): AggregateReport {
   const form = formOf(content)
-  if (form === 'xml') return readDmarc(content, times)
+  if (form === 'xml') return readDmarc(content, times, take)
   if (form === 'json') return readTls(content, times)
   throw new UnreadableReport('not_a_report', false)
 }
 
 /** The report in the first part of a message that is one. What only looks like a report is passed over. */
-function readParts(message: Buffer, times: ReadingTimes): AggregateReport {
+function readParts(message: Buffer, how: HowToRead): AggregateReport {
   let first: UnreadableReport | undefined
   for (const part of nodesOf(parseTree(message))) {
     if (part.children.length > 0) continue
@@ -52,7 +69,7 @@ function readParts(message: Buffer, times: ReadingTimes): AggregateReport {
     try {
       const content = contentOf(message, part, mostOf(form))
       if (!content) throw new UnreadableReport('too_large')
-      return readContent(content, times)
+      return freeing(content, message, (octets) => readContent(octets, how))
     } catch (thrown) {
       if (!(thrown instanceof UnreadableReport) || thrown.isReport) throw thrown
       if (first === undefined || first.why === 'not_a_report') first = thrown
@@ -64,15 +81,18 @@ function readParts(message: Buffer, times: ReadingTimes): AggregateReport {
 /** A field of a header, or the line that mailboxes of Unix begin a message with. */
 const HEADER = /^(?:From |[\x21-\x39\x3b-\x7e]{1,200}[ \t]*:)/
 
-function read(octets: Buffer, times: ReadingTimes): AggregateReport {
-  if (formOf(octets) === undefined && HEADER.test(octets.toString('latin1', 0, HEAD))) return readParts(octets, times)
-  return readContent(octets, times)
+function read(octets: Buffer, how: HowToRead): AggregateReport {
+  if (formOf(octets) === undefined && HEADER.test(octets.toString('latin1', 0, HEAD))) return readParts(octets, how)
+  return readContent(octets, how)
 }
 
-/** Never throws for what the octets hold: what is not a report, or exceeds a limit, is refused. */
-export function readReport(octets: Uint8Array, times: ReadingTimes): ReportReading {
+/**
+ * Never throws for what the octets hold: what is not a report, or exceeds a limit, is refused. `take` gets the records
+ * of a DMARC report.
+ */
+export function readReport(octets: Uint8Array, times: ReadingTimes, take: TakeRecord): WholeReading {
   try {
-    const report = read(Buffer.from(octets.buffer, octets.byteOffset, octets.byteLength), times)
+    const report = read(Buffer.from(octets.buffer, octets.byteOffset, octets.byteLength), { times, take })
     return { outcome: 'read', report }
   } catch (thrown) {
     if (thrown instanceof UnreadableReport) return { outcome: 'refused', why: thrown.why }

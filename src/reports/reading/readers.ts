@@ -1,14 +1,21 @@
 // The main thread's side of reading reports: each is read in a worker thread, within a CPU time and a heap (DV54).
-import { SECOND } from '../../base/clock.ts'
+import { MINUTE, SECOND } from '../../base/clock.ts'
+import { semaphore } from '../../base/semaphore.ts'
 import { NoWorker, Pool, TookTooLong, WorkerLost } from '../../base/threads/pool.ts'
-import type { AggregateReport, DmarcRecord, ReadingTimes, ReportReading, TlsPolicyReport } from './report.ts'
-import type { ReportContent, ReportInPieces, ReportJob } from './report-worker.ts'
+import type { ReportPiece } from './fold.ts'
+import type { ReadingTimes, ReportReading } from './report.ts'
+import type { HandedPiece, ReportContent, ReportJob } from './report-worker.ts'
 
 export type { ReportContent } from './report-worker.ts'
 
 /** CPU time of one report, and the JavaScript heap of a thread: its buffers take as much again. */
 const CPU = 5 * SECOND
 const HEAP_MB = 64
+/** CPU time of one that was read before: it is not refused because the machine is slower this time. */
+const CPU_AGAIN = MINUTE
+
+/** Takes a piece; false: no more are wanted. The next one comes when it resolves. */
+export type TakePiece = (piece: ReportPiece) => Promise<boolean>
 
 export interface ReportReader {
   /**
@@ -16,36 +23,65 @@ export interface ReportReader {
    * and JobFailed with the code of a file that cannot be read.
    */
   read(content: ReportContent, times: ReadingTimes): Promise<ReportReading>
+  /**
+   * Hands over the rows of a report that was read before, from row number `from` on, one piece after the other. A piece
+   * may come again when a thread died. Rejects as `read` does, and when `take` does.
+   */
+  handOver(content: ReportContent, from: number, take: TakePiece): Promise<ReportReading>
   close(): Promise<void>
 }
 
-/** The report of its pieces, one in a turn of the event loop. */
-async function whole(report: AggregateReport, pieces: readonly Uint8Array[]): Promise<AggregateReport> {
-  for (const piece of pieces) {
-    const items: unknown = JSON.parse(Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength).toString())
-    if (report.kind === 'dmarc') report.records.push(...(items as DmarcRecord[]))
-    else report.policies.push(...(items as TlsPolicyReport[]))
-    await new Promise<void>((resolve) => void setImmediate(resolve))
-  }
-  return report
-}
+/** Octets from which on a message may hold a report that takes long, and much memory. */
+const LARGE = 64 * 1024
 
-/** One report is read at a time; one that takes long goes on beside the next. */
+const isLarge = (content: ReportContent): boolean => 'file' in content || content.length >= LARGE
+
+/**
+ * One report is read at a time, and beside it one that is large or takes long: so many of these take no more memory
+ * than one does, and small ones wait for none of them (DV54).
+ */
 export function reportReader(): ReportReader {
-  const pool = new Pool<ReportJob, ReportInPieces>(new URL('./report-worker.ts', import.meta.url), {
+  const takers = new Map<number, TakePiece>()
+  let readings = 0
+  const pool = new Pool<ReportJob, ReportReading>(new URL('./report-worker.ts', import.meta.url), {
     size: 1,
     cpu: CPU,
     heapMb: HEAP_MB,
+    answer: async (asked) => {
+      const { reading, ...piece } = asked as HandedPiece
+      return (await takers.get(reading)?.(piece)) ?? false
+    },
   })
+  const inTurn = semaphore(1)
+  const run = async (job: ReportJob, cpu: number): Promise<ReportReading> => {
+    const read = () => pool.run(job, { cpu, slow: job.large, heapOnce: true })
+    try {
+      return await (job.large ? inTurn(read) : read())
+    } catch (thrown) {
+      if (thrown instanceof NoWorker || !(thrown instanceof WorkerLost || thrown instanceof TookTooLong)) throw thrown
+      return { outcome: 'refused', why: 'too_large' }
+    }
+  }
   return {
-    async read(content, times) {
+    read: (content, times) => run({ content, times, large: isLarge(content) }, CPU),
+    async handOver(content, from, take) {
+      const reading = ++readings
+      let fault: { thrown: unknown } | undefined
+      takers.set(reading, async (piece) => {
+        try {
+          return await take(piece)
+        } catch (thrown) {
+          fault = { thrown }
+          return false
+        }
+      })
       try {
-        const reading = await pool.run({ content, times }, { heapOnce: true })
-        if (reading.outcome === 'refused') return reading
-        return { outcome: 'read', report: await whole(reading.report, reading.pieces) }
-      } catch (thrown) {
-        if (thrown instanceof NoWorker || !(thrown instanceof WorkerLost || thrown instanceof TookTooLong)) throw thrown
-        return { outcome: 'refused', why: 'too_large' }
+        const times = { now: Infinity, oldest: null }
+        const found = await run({ content, times, large: true, handOver: { reading, from } }, CPU_AGAIN)
+        if (fault) throw fault.thrown
+        return found
+      } finally {
+        takers.delete(reading)
       }
     },
     close: () => pool.close(),

@@ -1,9 +1,12 @@
-// The worker thread that reads reports (readers.ts). What it found goes to the server in pieces: the server unpacks one
-// piece in a turn, and so never pauses for a large report.
+// The worker thread that reads reports (readers.ts). The server gets sums, and the rows in small pieces: the next one
+// when it has done with the last. So a report of any size is never whole in the thread that serves (DV54).
+import { release } from '../../base/memory.ts'
+import { collector } from '../../base/native.ts'
 import { readProven } from '../../base/spooled.ts'
-import { serveJobs } from '../../base/threads/jobs.ts'
+import { ask, serveJobs } from '../../base/threads/jobs.ts'
+import { FoldedRecords, piecesOf, tlsRows, tlsSums, type ReportPiece } from './fold.ts'
 import { readReport } from './read.ts'
-import type { AggregateReport, DmarcReport, ReadingTimes, ReportReading, TlsReport, WhyRefused } from './report.ts'
+import type { ReadingTimes, ReportReading } from './report.ts'
 
 /** The octets of a message or a report, or the spool's file that holds them. */
 export type ReportContent = Uint8Array | { file: string }
@@ -11,32 +14,53 @@ export type ReportContent = Uint8Array | { file: string }
 export interface ReportJob {
   content: ReportContent
   times: ReadingTimes
+  /** It may take much memory. */
+  large: boolean
+  /** The rows from this one on are handed over, as questions with the number of this reading. */
+  handOver?: { reading: number; from: number }
 }
 
-/** A report without its records or policies, which are JSON in `pieces`. */
-export type ReportInPieces =
-  | { outcome: 'read'; report: AggregateReport; pieces: Uint8Array<ArrayBuffer>[] }
-  | { outcome: 'refused'; why: WhyRefused }
-
-/** Records or policies in one piece: what takes less than a millisecond to unpack. */
-const PIECE = 200
-
-function piecesOf(items: DmarcReport['records'] | TlsReport['policies']): Uint8Array<ArrayBuffer>[] {
-  const pieces: Uint8Array<ArrayBuffer>[] = []
-  for (let at = 0; at < items.length; at += PIECE)
-    pieces.push(new TextEncoder().encode(JSON.stringify(items.slice(at, at + PIECE))))
-  return pieces
+/** A piece that is handed over. The answer is whether another one is wanted. */
+export interface HandedPiece extends ReportPiece {
+  reading: number
 }
 
-function inPieces(reading: ReportReading): ReportInPieces {
-  if (reading.outcome === 'refused') return reading
+const collect = collector()
+
+/** A report in sums, and its rows. */
+function summed({ content, large, times }: ReportJob): { reading: ReportReading; rows: Iterable<string> } {
+  // What the last large one left takes no room beside the next.
+  if (large) collect()
+  const octets = 'file' in content ? readProven(content.file) : content
+  const records = new FoldedRecords()
+  const reading = readReport(octets, times, (record) => records.add(record))
+  // The octets are this thread's own, and are not read again.
+  release(octets)
+  if (reading.outcome === 'refused') return { reading, rows: [] }
   const { report } = reading
-  return report.kind === 'dmarc'
-    ? { outcome: 'read', report: { ...report, records: [] }, pieces: piecesOf(report.records) }
-    : { outcome: 'read', report: { ...report, policies: [] }, pieces: piecesOf(report.policies) }
+  if (report.kind === 'dmarc')
+    return {
+      reading: { outcome: 'read', report: { ...report, sums: records.sums() }, rows: null },
+      rows: records.rows(),
+    }
+  const { policies, ...rest } = report
+  return {
+    reading: { outcome: 'read', report: { ...rest, sums: tlsSums(report) }, rows: null },
+    rows: tlsRows(policies),
+  }
 }
 
-serveJobs<ReportJob, ReportInPieces>(
-  ({ content, times }) => inPieces(readReport('file' in content ? readProven(content.file) : content, times)),
-  { lot: 1, transfer: (result) => (result.outcome === 'read' ? result.pieces.map(({ buffer }) => buffer) : []) },
-)
+async function perform(job: ReportJob): Promise<ReportReading> {
+  const { reading, rows } = summed(job)
+  const { handOver } = job
+  if (reading.outcome === 'refused') return reading
+  if (handOver) {
+    for (const piece of piecesOf(rows, handOver.from))
+      if (!(await ask<boolean>({ ...piece, reading: handOver.reading } satisfies HandedPiece))) break
+    return reading
+  }
+  const [first, second] = piecesOf(rows)
+  return second ? reading : { ...reading, rows: first?.rows ?? '[]' }
+}
+
+serveJobs<ReportJob, ReportReading>(perform, { lot: 1 })

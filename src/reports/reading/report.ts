@@ -91,7 +91,6 @@ export interface DmarcReport extends ReportHead {
   /** The domain of the policy, in lower case, without a final dot. */
   domain: string
   policy: ReportedPolicy
-  records: DmarcRecord[]
   /** Records without an address or a whole count. */
   skippedRecords: number
 }
@@ -125,7 +124,41 @@ export interface TlsReport extends ReportHead {
 
 export type AggregateReport = DmarcReport | TlsReport
 
-export type ReportReading = { outcome: 'read'; report: AggregateReport } | { outcome: 'refused'; why: WhyRefused }
+/** What a reader found; the records of a DMARC report went to who asked, one by one. */
+export type WholeReading = { outcome: 'read'; report: AggregateReport } | { outcome: 'refused'; why: WhyRefused }
+
+/** Sums over the records of a DMARC report: counts of messages, but for `records` and `sources`. */
+export interface DmarcSums {
+  records: number
+  messages: number
+  pass: number
+  dkimPass: number
+  spfPass: number
+  dispositions: Partial<Record<ReportedDisposition, number>>
+  /** Different addresses. */
+  sources: number
+}
+
+/** Sums over the policies of a TLS report. */
+export interface TlsSums {
+  policies: number
+  success: number
+  failure: number
+  /** What they are about, each once. */
+  about: Pick<TlsPolicyReport, 'type' | 'domain'>[]
+}
+
+/** A report in sums. Its rows are handed over in pieces. */
+export type SummedReport = (DmarcReport & { sums: DmarcSums }) | (Omit<TlsReport, 'policies'> & { sums: TlsSums })
+
+export type ReportReading =
+  | {
+      outcome: 'read'
+      report: SummedReport
+      /** All its rows, as JSON, when they are one piece at most; null: more. */
+      rows: string | null
+    }
+  | { outcome: 'refused'; why: WhyRefused }
 
 /**
  * Thrown while a report is read. `isReport`: what was read is a report all the same, so that no other part of its

@@ -1,6 +1,7 @@
 // What one report says, in sums: the answer of `postrider report read`.
 import { createHash } from 'node:crypto'
-import type { DmarcRecord, DmarcReport, ReportFault, ReportReading, TlsReport, WhyRefused } from './report.ts'
+import type { ReportReader } from './readers.ts'
+import type { DmarcReport, ReadingTimes, ReportFault, SummedReport, TlsPolicyReport, WhyRefused } from './report.ts'
 
 /** In words, what is wrong with a report that is refused. */
 export const WORDS: Record<WhyRefused, string> = {
@@ -60,54 +61,64 @@ export interface RefusedSummary {
 
 export type ReportSummary = DmarcSummary | TlsSummary | RefusedSummary
 
-const sumOf = <Each>(items: readonly Each[], count: (item: Each) => number): number =>
-  items.reduce((sum, item) => sum + count(item), 0)
-
-function dmarcSums(report: DmarcReport): Omit<DmarcSummary, keyof SummaryHead> {
-  const { domain, email, form, kind, policy, records, skippedRecords } = report
-  const messagesIf = (holds: (record: DmarcRecord) => boolean): number =>
-    sumOf(records, (record) => (holds(record) ? record.count : 0))
-  const messages = messagesIf(() => true)
-  const pass = messagesIf(({ dkim, spf }) => dkim === 'pass' || spf === 'pass')
-  const found = [...new Set(records.map(({ disposition }) => disposition))]
+function dmarcSums(report: Extract<SummedReport, { kind: 'dmarc' }>): Omit<DmarcSummary, keyof SummaryHead> {
+  const { domain, email, form, kind, policy, skippedRecords, sums } = report
+  const { dispositions, dkimPass, messages, pass, records, sources, spfPass } = sums
   return {
     kind,
     form,
     email,
     domain,
     policy,
-    records: records.length,
+    records,
     messages,
-    dkim_pass: messagesIf(({ dkim }) => dkim === 'pass'),
-    spf_pass: messagesIf(({ spf }) => spf === 'pass'),
+    dkim_pass: dkimPass,
+    spf_pass: spfPass,
     pass,
     fail: messages - pass,
-    disposition: Object.fromEntries(found.map((each) => [each, messagesIf(({ disposition }) => disposition === each)])),
-    sources: new Set(records.map(({ address }) => address)).size,
+    disposition: dispositions,
+    sources,
     ...(skippedRecords > 0 ? { skipped_records: skippedRecords } : {}),
   }
 }
 
-function tlsSums({ policies, skippedPolicies }: TlsReport): Omit<TlsSummary, keyof SummaryHead> {
+function tlsSums(
+  { skippedPolicies, sums }: Extract<SummedReport, { kind: 'tls' }>,
+  policies: readonly TlsPolicyReport[],
+): Omit<TlsSummary, keyof SummaryHead> {
   return {
     kind: 'tlsrpt',
     policies: policies.map(({ results, ...policy }) => ({
       ...policy,
       results: Object.fromEntries(results.map(({ sessions, type }) => [type, sessions])),
     })),
-    success: sumOf(policies, ({ success }) => success),
-    failure: sumOf(policies, ({ failure }) => failure),
+    success: sums.success,
+    failure: sums.failure,
     ...(skippedPolicies > 0 ? { skipped_policies: skippedPolicies } : {}),
   }
 }
 
+/** All policies of a TLS report that was read. */
+async function policiesOf(reader: ReportReader, octets: Uint8Array, rows: string | null): Promise<TlsPolicyReport[]> {
+  // By their rows: a piece may come again.
+  const pieces = new Map<number, string>(rows === null ? [] : [[0, rows]])
+  if (rows === null)
+    await reader.handOver(octets, 0, (piece) => {
+      pieces.set(piece.at, piece.rows)
+      return Promise.resolve(true)
+    })
+  return [...pieces.values()].flatMap((each) => JSON.parse(each) as TlsPolicyReport[])
+}
+
 /** What the octets of a file hold. */
-export function summaryOf(octets: Uint8Array, reading: ReportReading): ReportSummary {
+export async function summaryOf(reader: ReportReader, octets: Uint8Array, times: ReadingTimes): Promise<ReportSummary> {
   const sha256 = createHash('sha256').update(octets).digest('hex').slice(0, 16)
+  const reading = await reader.read(octets, times)
   if (reading.outcome === 'refused') return { ...reading, sha256 }
-  const { report } = reading
+  const { report, rows } = reading
   const { begin, end, faults, org, reportId } = report
   const head = { outcome: 'read', org, report_id: reportId, begin, end, sha256 } as const
   const told = faults.length > 0 ? { ...head, faults } : head
-  return report.kind === 'dmarc' ? { ...told, ...dmarcSums(report) } : { ...told, ...tlsSums(report) }
+  if (report.kind === 'dmarc') return { ...told, ...dmarcSums(report) }
+  return { ...told, ...tlsSums(report, await policiesOf(reader, octets, rows)) }
 }
