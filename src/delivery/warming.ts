@@ -15,6 +15,7 @@ import { SYSTEM_SOURCE } from '../warmup/begin.ts'
 import { dayOf } from '../warmup/pairs.ts'
 import type { Warmup } from '../warmup/places.ts'
 import type { Lane } from './pacing/lanes.ts'
+import { UNTRIED } from './queue/claim.ts'
 import type { Claim, MailSource, MailTransaction } from './queue/transaction.ts'
 import type { Ways } from './queue/ways.ts'
 import { emailOf, tellPutOff } from './results/settle.ts'
@@ -225,7 +226,7 @@ export class Warming {
         `update deliveries set next_attempt_at = ?, response = ?, smtp_code = null, enhanced_code = null, remote_mta = null,
            expires_at = iif(attempts = 0, ?, expires_at)
          where key in (select key from deliveries where status = 'queued' and lane = ? and next_attempt_at <= ?
-           and (tried_day is null or tried_day <> ?)${tried ? ' and attempts > 0' : ''}
+           and (tried_day is null or tried_day <> ?)${tried ? ` and not ${UNTRIED}` : ''}
            order by next_attempt_at limit ${PUT_OFF_AT_ONCE})
          returning key, email_key, attempts, delayed_at`,
         [opens, words, opens + config.delivery.lifetime, lane.name, now, day],

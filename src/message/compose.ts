@@ -73,8 +73,17 @@ function structure({ attachments, html, messageId, text, tracking }: Mail): Part
 // Compiled once: the library would read its options again for every page.
 const toText = compile({
   wordwrap: 76,
+  formatters: {
+    cell(element, walk, builder) {
+      if ('prev' in element && element.prev) builder.addInline(' ')
+      walk(element.children, builder)
+    },
+  },
   selectors: [
     { selector: 'img', format: 'skip' },
+    // The library writes all cells of a table one after the other, without a space.
+    { selector: 'tr', format: 'block', options: { leadingLineBreaks: 1, trailingLineBreaks: 1 } },
+    ...['td', 'th'].map((selector) => ({ selector, format: 'cell' })),
     // The preview text that inboxes show beside the subject (campaigns/body-parts.ts).
     { selector: 'div[data-preview]', format: 'skip' },
     // The library writes headings in capitals: {{NAME}} is another merge tag than {{name}}.

@@ -15,6 +15,7 @@ import { dane } from './spread.ts'
 import { statements } from './statements.ts'
 import { submission } from './submission.ts'
 import { table } from './table.ts'
+import { warmup } from './warmup.ts'
 import { webhooks } from './webhooks.ts'
 
 const { values, positionals } = parseArgs({
@@ -30,6 +31,7 @@ const benches: Record<string, () => Promise<void> | void> = {
   table: () => table({ count, rounds: Number(values.rounds) }, values.only),
   limits,
   dane: () => dane(count),
+  warmup: () => warmup(count, Number(values.rounds)),
   statements: () => statements(values.count === '3000' ? 500 : count),
   profile: () => profile(count),
   outbound: () => outbound(count),

@@ -233,6 +233,42 @@ test('what may overflow goes by the relay, keeps to it, and counts for no pair; 
   await relay.close()
 })
 
+test('mail whose first attempt ended with its process chooses its way again (DV10)', async () => {
+  const relay = await startTestExchanger()
+  await using at = await scene({
+    warmup: { transactional_over: 'relay', route: 'spare' },
+    delivery: { routes: [{ name: 'spare', host: '127.0.0.1', port: relay.port }] },
+  })
+  const { mails, postrider } = at
+  await at.many(FIRST, 'there.test')
+  await until(() => at.taken('there.test') === FIRST, 'those that have a place')
+  const [hold, release] = ['hold', 'release'].map((what) => () => postrider.api('POST', `/lanes/there.test/${what}`))
+  assert.equal((await hold!()).status, 202)
+  const killed = await mails.post({ to: 'killed@there.test' })
+  const tried = await mails.post({ to: 'tried@there.test' })
+  // What a start finds of a first attempt under way, and of one that has ended.
+  for (const [id, response] of [
+    [killed, null],
+    [tried, '450 4.2.0 Later'],
+  ] as const)
+    await postrider.appliance.deps.store.write((tx) =>
+      tx.run(
+        raw(
+          `update deliveries set attempts = 1, response = ? where email_key = (select key from outbound_emails where id = ?)`,
+          [response, id],
+        ),
+      ),
+    )
+  assert.equal((await release!()).status, 202)
+  await mails.become(killed, 'delivered')
+  await until(() => at.waiting('there.test').length === 1, 'the other waits')
+  assert.deepEqual(
+    relay.heard.map(({ to }) => to),
+    [['killed@there.test']],
+  )
+  await relay.close()
+})
+
 test('mail goes by another source that has room before it waits (DV9)', async () => {
   const [one, two] = ['127.0.0.31', '127.0.0.32']
   await using at = await scene({ warmup: { transactional_over: 'wait' }, delivery: { source: [one, two] } })

@@ -11,7 +11,7 @@ import { withPrograms } from './rig/need.ts'
 import { missing, receivingPostfix, type DkimKey, type ReceivingPostfix } from './rig/postfix.ts'
 import { startPostrider, type Mail, type RunningPostrider } from './rig/postrider.ts'
 import { until } from './rig/sandbox.ts'
-import { firedRules, missingSpamassassin } from './rig/spamassassin.ts'
+import { judgedBySpamassassin, missingSpamassassin } from './rig/spamassassin.ts'
 
 const HOSTNAME = 'mx.postrider.example'
 /**
@@ -360,7 +360,8 @@ time at https://${FROM}/orders/4711.\n\nKind regards,\nExample Shop\n`,
       // address.
       const seen = letter.replace('(unknown [127.0.0.1])', `(${HOSTNAME} [${PUBLIC_ADDRESS}])`)
       assert.notEqual(seen, letter)
-      const fired = await firedRules(Buffer.from(seen, 'latin1'), dns.port)
+      const [judged] = await judgedBySpamassassin([Buffer.from(seen, 'latin1')], dns.port)
+      const fired = judged!.rules.map(({ name }) => name)
       for (const good of ['DKIM_SIGNED', 'DKIM_VALID', 'DKIM_VALID_AU'])
         assert.ok(fired.includes(good), fired.join(' '))
       // HTML_MESSAGE only says that there is HTML.

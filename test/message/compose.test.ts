@@ -554,3 +554,12 @@ test('a body that shows nothing has no part: html "" is text alone, text "", or 
     assert.equal((await simpleParser(whole({ ...model, text }))).text?.trim(), 'Hello')
   assert.doesNotMatch(whole({ ...model, html: '', text: null }), /multipart|text\/html/)
 })
+
+test('the text that is made from a table has its rows as lines and a space between its cells (DV103)', async () => {
+  const row = (...cells: string[]): string => `<tr>${cells.map((cell) => `<td>${cell}</td>`).join('')}</tr>`
+  const html = `<p>Your order:</p><table>${row('4711', '1', '49.90')}${row('4712', '2', '18.00')}</table><table>${row('<p>Bye</p>')}</table>`
+  assert.equal(
+    (await simpleParser(whole({ ...model, html, text: null }))).text?.trimEnd(),
+    'Your order:\n\n4711 1 49.90\n4712 2 18.00\n\nBye',
+  )
+})

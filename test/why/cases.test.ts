@@ -8,43 +8,19 @@ import type { Explanation } from '../../src/why/explain.ts'
 import { told } from '../../src/why/told.ts'
 import { domainByKey } from '../../src/domains/find.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
-import { startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { testExchanger } from '../kit/exchanger.ts'
-import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
-import { mailsOf } from '../mail/mails.ts'
+import { sceneOfFile } from './scene.ts'
 
-/** What the exchanger says to a recipient; undefined: yes. */
-const replies = new Map<string, string>()
-const exchanger = testExchanger({
-  answer: (command) => replies.get(/^RCPT TO:<([^>]+)>/i.exec(command)?.[1] ?? ''),
+const { domain, explained, mails, postrider, replies, route } = sceneOfFile({
+  config: {
+    warmup: { private: true, transactional_over: 'wait' },
+    delivery: { sources: [{ address: '127.0.0.1' }] },
+  },
+  routes: ['there.test'],
 })
-const postrider = ofFile(() =>
-  startTestAppliance({
-    exchanger,
-    config: {
-      warmup: { private: true, transactional_over: 'wait' },
-      delivery: { sources: [{ address: '127.0.0.1' }] },
-    },
-    routes: ['there.test'],
-  }),
-)
-const domain = ofFile(() => postrider.activeDomain('here.test'))
-const { attempted, become, post, show, turnToNext } = mailsOf(() => postrider)
+const { attempted, become, post, show, turnToNext } = mails
 const kit = campaignKit(() => postrider)
-
-/** A domain whose mail goes to a host of a provider, at the test's exchanger. */
-function hosted(name: string, host: string): void {
-  postrider.dns.set(name, 'MX', [`10 ${host}`])
-  postrider.dns.set(host, 'A', ['127.0.0.1'])
-}
-
-async function explained(subject: string): Promise<Explanation> {
-  const { body, status } = await postrider.api('GET', `/explanations?filter[subject]=${encodeURIComponent(subject)}`)
-  assert.equal(status, 200, JSON.stringify(body))
-  return body.data.attributes
-}
 
 /** Compares an answer with the kept text, and with a second answer. */
 async function isAs(name: string, subject: string): Promise<Explanation> {
@@ -62,10 +38,7 @@ async function isAs(name: string, subject: string): Promise<Explanation> {
 
 /** Posts a mail that gets a reply, and waits until it was tried. */
 async function said(to: string, reply: string, host?: string): Promise<string> {
-  assert.ok(domain.id)
-  const name = to.slice(to.indexOf('@') + 1)
-  if (host === undefined) postrider.route(name)
-  else hosted(name, host)
+  route(to.slice(to.indexOf('@') + 1), host)
   replies.set(to, reply)
   const id = await post({ to })
   await (reply.startsWith('5') ? become(id, 'bounced') : attempted(id, 1))
@@ -93,7 +66,7 @@ test('a full mailbox (DV82)', async () => {
 
 test('an unknown user after an import (DV82, DV84)', async () => {
   const readers = Array.from({ length: 10 }, (_, at) => `reader${at}@old.test`)
-  postrider.route('old.test')
+  route('old.test')
   for (const reader of readers.slice(0, 6))
     replies.set(reader, '550 5.1.1 The email account that you tried to reach does not exist')
   const audience = await kit.audience(domain)
@@ -154,7 +127,7 @@ test('reverse DNS (DV82, DV86)', async () => {
 
 test('this server cannot read its disk (DV82, DV84, DV98)', async () => {
   assert.ok(domain.id)
-  postrider.route('large.test')
+  route('large.test')
   replies.set('bob@large.test', '451 4.7.1 Greylisted, come back later')
   const id = await post({ to: 'bob@large.test', html: `<p>${'x'.repeat(300_000)}</p>` })
   await attempted(id, 1)
@@ -176,7 +149,7 @@ test('this server cannot read its disk (DV82, DV84, DV98)', async () => {
 
 test('a wait for warm-up (DV82, DV84, DV98)', async () => {
   assert.ok(domain.id)
-  postrider.route('new.test')
+  route('new.test')
   await become(await post({ to: 'first@new.test' }), 'delivered')
   const { body } = await postrider.api('GET', '/warmups?filter[receiver]=new.test')
   const { id } = body.data[0]
@@ -192,7 +165,7 @@ test('a wait for warm-up (DV82, DV84, DV98)', async () => {
 
 test('delivered, and nothing is known (DV83)', async () => {
   assert.ok(domain.id)
-  postrider.route('fine.test')
+  route('fine.test')
   const id = await post({ to: 'bob@fine.test' })
   await become(id, 'delivered')
   const { causes, not_known } = await isAs('delivered', id)

@@ -9,38 +9,17 @@ import { pauseAgent } from '../../src/reputation/pauses.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { raw } from '../../src/store/query.ts'
 import type { Strength } from '../../src/why/evidence.ts'
-import type { Explanation } from '../../src/why/explain.ts'
 import { MAIL_CAUSES } from '../../src/why/causes-mail.ts'
 import { SENDER_CAUSES } from '../../src/why/causes-sender.ts'
-import { startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { testExchanger } from '../kit/exchanger.ts'
-import { ofFile, setUp } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
-import { DAY, HOUR, mailsOf } from '../mail/mails.ts'
+import { DAY, HOUR } from '../mail/mails.ts'
+import { sceneOfFile } from './scene.ts'
 
-const replies = new Map<string, string>()
-const exchanger = testExchanger({
-  answer: (command) => replies.get(/^RCPT TO:<([^>]+)>/i.exec(command)?.[1] ?? ''),
-})
-const postrider = ofFile(() => startTestAppliance({ exchanger }))
-const domain = ofFile(() => postrider.activeDomain('here.test'))
-const { attempted, become, post, show, turnToNext } = mailsOf(() => postrider)
+const { domain, explained, mails, postrider, receiving, replies, write } = sceneOfFile()
+const { attempted, become, post, show, turnToNext } = mails
 const kit = campaignKit(() => postrider)
 const GREYLISTED = '451 4.7.1 Greylisted, come back later'
-
-setUp(() => assert.ok(domain.id))
-
-let domains = 0
-/** A receiving domain of its own for each use, so that nothing that others said counts. */
-function receiving(): string {
-  const name = `there${++domains}.test`
-  postrider.route(name)
-  return name
-}
-
-const write = (sql: string, ...parameters: (string | number | null)[]): Promise<unknown> =>
-  postrider.appliance.deps.store.write((tx) => tx.run(raw(sql, parameters)))
 
 async function said(reply: string, attributes: Record<string, unknown> = {}): Promise<string> {
   const to = `bob@${receiving()}`
@@ -52,9 +31,10 @@ async function said(reply: string, attributes: Record<string, unknown> = {}): Pr
   return id
 }
 
+let receivers = 0
 /** A receiver of which the account has these figures today. */
 async function figured(delivered: number, deferred: number, refused: number): Promise<string> {
-  const name = `figures${++domains}.test`
+  const name = `figures${++receivers}.test`
   await write(
     'insert into receiver_tallies (user_key, receiver, hour, delivered, deferred, refused, within_5s, within_1m, within_10m, within_1h) values (?, ?, ?, ?, ?, ?, ?, 0, 0, 0)',
     postrider.user.key,
@@ -83,7 +63,7 @@ const tallied = (key: number, deliveries: number, complaints: number): Promise<u
 async function sending(): Promise<string> {
   const to = `reader@${receiving()}`
   replies.set(to, GREYLISTED)
-  const audience = await kit.audience(domain, `Readers ${domains}`)
+  const audience = await kit.audience(domain, `Readers of ${to}`)
   await kit.fill(audience, [to])
   const campaign = await kit.draft(audience)
   await kit.patch(campaign, { status: 'scheduled' })
@@ -397,12 +377,6 @@ const BROUGHT: Record<string, Brought> = {
     },
     after: () => postrider.appliance.deps.troubles.clear('storage'),
   },
-}
-
-async function explained(subject: string): Promise<Explanation> {
-  const { body, status } = await postrider.api('GET', `/explanations?filter[subject]=${encodeURIComponent(subject)}`)
-  assert.equal(status, 200, JSON.stringify(body))
-  return body.data.attributes
 }
 
 describe('each cause', () => {

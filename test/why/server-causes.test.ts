@@ -1,58 +1,28 @@
 // Every cause that warm-up, the watch and the reports of others speak for: who hears of it, and with which rows.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { raw } from '../../src/store/query.ts'
 import { SERVER_CAUSES } from '../../src/why/causes-server.ts'
 import type { Strength } from '../../src/why/evidence.ts'
 import type { ExplainedCause, Explanation } from '../../src/why/explain.ts'
-import { startTestAppliance } from '../kit/appliance.ts'
-import { testExchanger } from '../kit/exchanger.ts'
-import { ofFile, setUp } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
-import { DAY, HOUR, mailsOf } from '../mail/mails.ts'
+import { DAY, HOUR } from '../mail/mails.ts'
+import { sceneOfFile } from './scene.ts'
 
 const BLOCKED = '554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org'
 const UNPROVEN = '550 5.7.1 Your message was rejected due to here.test DMARC policy.'
 const ADDRESS = '192.0.2.1'
 
-const replies = new Map<string, string>()
-const exchanger = testExchanger({
-  answer: (command) => replies.get(/^RCPT TO:<([^>]+)>/i.exec(command)?.[1] ?? ''),
+const { domain, explained, mails, postrider, receiving, replies, write } = sceneOfFile({
+  config: {
+    warmup: { private: true, transactional_over: 'wait' },
+    watch: { every: '0' },
+    delivery: { sources: [{ address: '127.0.0.1' }] },
+  },
+  otherDomains: ['other.test'],
 })
-const postrider = ofFile(() =>
-  startTestAppliance({
-    exchanger,
-    config: {
-      warmup: { private: true, transactional_over: 'wait' },
-      watch: { every: '0' },
-      delivery: { sources: [{ address: '127.0.0.1' }] },
-    },
-    otherDomains: ['other.test'],
-  }),
-)
-const domain = ofFile(() => postrider.activeDomain('here.test'))
-const { become, post, show } = mailsOf(() => postrider)
+const { become, post, show } = mails
 
-setUp(() => assert.ok(domain.id))
-
-const write = (sql: string, ...parameters: (string | number | null)[]): Promise<unknown> =>
-  postrider.appliance.deps.store.write((tx) => tx.run(raw(sql, parameters)))
 const today = (): number => Math.floor(postrider.clock.now() / DAY)
-
-let domains = 0
-function receiving(): string {
-  const name = `there${++domains}.test`
-  postrider.route(name)
-  return name
-}
-
-/** A domain whose exchanger is a host of a provider. */
-function hosted(host: string): string {
-  const name = `hosted${++domains}.test`
-  postrider.dns.set(name, 'MX', [`10 ${host}`])
-  postrider.dns.set(host, 'A', ['127.0.0.1'])
-  return name
-}
 
 async function refused(reply: string, at = receiving()): Promise<string> {
   replies.set(`bob@${at}`, reply)
@@ -227,7 +197,7 @@ const BROUGHT: Record<string, BroughtHere> = {
         today() - 1,
         postrider.clock.now(),
       )
-      return refused(BLOCKED, hosted('hotmail-com.olc.protection.outlook.com'))
+      return refused(BLOCKED, receiving('hotmail-com.olc.protection.outlook.com'))
     },
     shows: /192\.0\.2\.1 red, 400 recipients, complaints 0\.4%, 2 to traps/,
     owner: false,
@@ -278,12 +248,6 @@ const BROUGHT: Record<string, BroughtHere> = {
     shows: /40 of 240 connections failed \(certificate-expired × 40\)/,
     owner: true,
   },
-}
-
-async function explained(subject: string): Promise<Explanation> {
-  const { body, status } = await postrider.api('GET', `/explanations?filter[subject]=${encodeURIComponent(subject)}`)
-  assert.equal(status, 200, JSON.stringify(body))
-  return body.data.attributes
 }
 
 /** The same, asked by the owner when that is not an operator. */

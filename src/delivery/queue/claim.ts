@@ -38,8 +38,14 @@ type DomainFacts = Pick<
 const LEASE = 4 * HOUR
 export const leaseFrom = (now: number): number => now + LEASE
 
+/**
+ * Mail that has no way yet. Of the first attempt of a process that was killed nothing is known: the mail chooses again.
+ * A first attempt that ended left a response.
+ */
+export const UNTRIED = `(attempts = 0 or (attempts = 1 and response is null))`
+
 const onlyIn = (only: Claim['only']): string =>
-  only === undefined ? '' : only === 'untried' ? ' and attempts = 0' : ` and tried_day = ${only.triedOn}`
+  only === undefined ? '' : only === 'untried' ? ` and ${UNTRIED}` : ` and tried_day = ${only.triedOn}`
 
 const claimRows = (tx: Tx, { lane, limit, now, only, to = lane }: Claim): Delivery[] =>
   takeAll<Delivery>(tx, deliveryMachine, 'claim', {

@@ -7,7 +7,8 @@ import { accessSync, readFileSync } from 'node:fs'
 import { randomInt } from 'node:crypto'
 import { answers, freePort, Sandbox, until } from './sandbox.ts'
 
-const TLDS = '/usr/share/rspamd/effective_tld_names.dat'
+/** The domains under which others register, as rspamd knows them. */
+export const TLDS = '/usr/share/rspamd/effective_tld_names.dat'
 const SCHEMA = '/usr/share/dbconfig-common/data/opendmarc/install/mysql'
 const NEEDED = {
   rspamd: ['/usr/bin/rspamd', '/usr/bin/rspamadm', '/usr/bin/redis-server', TLDS],

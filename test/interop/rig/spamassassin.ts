@@ -1,14 +1,16 @@
-// SpamAssassin as a judge of one letter. It asks the test's DNS as it would ask the world, where every name not set
-// there does not exist: blocklists answer "not listed", and nothing leaves this machine.
+// SpamAssassin as a judge of letters, many by one process. It asks nobody, or the test's DNS as it would ask the world,
+// where every name not set there does not exist: blocklists answer "not listed". Nothing leaves this machine.
 
 import { execFile } from 'node:child_process'
 import { accessSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Judgement } from './rspamd.ts'
 
 const PROGRAM = '/usr/bin/spamassassin'
 const RULES = '/usr/share/spamassassin/20_head_tests.cf'
+const TIMEOUT = 240_000
 
 export function missingSpamassassin(): string[] {
   return [PROGRAM, RULES].filter((path) => {
@@ -21,36 +23,53 @@ export function missingSpamassassin(): string[] {
   })
 }
 
-/** The rules that fired, by name. */
-export async function firedRules(letter: Buffer, dnsPort: number): Promise<string[]> {
+/** The rules that fired for each letter, and its score; without `dnsPort` those alone that ask nobody. */
+export async function judgedBySpamassassin(letters: readonly Buffer[], dnsPort?: number): Promise<Judgement[]> {
   const home = await mkdtemp(join(tmpdir(), 'postrider-spam-'))
   try {
     const settings = [
-      'dns_available yes',
-      `dns_server [127.0.0.1]:${dnsPort}`,
+      ...(dnsPort === undefined ? [] : ['dns_available yes', `dns_server [127.0.0.1]:${dnsPort}`]),
       // It learns nothing here and remembers nothing.
       'use_bayes 0',
       'clear_headers',
-      'add_header all Rules _TESTS(;)_',
+      'add_header all Judged _SCORE_ _TESTSSCORES(;)_',
       'fold_headers 0',
       'report_safe 0',
     ]
-    const args = ['-x', '-p', '/dev/null', ...settings.map((line) => `--cf=${line}`)]
+    await mkdir(join(home, 'letters'))
+    const files = letters.map((_, n) => join(home, 'letters', String(n)))
+    await Promise.all(letters.map((letter, n) => writeFile(files[n]!, letter)))
+    const args = [
+      ...(dnsPort === undefined ? ['-L'] : []),
+      '-x',
+      '-p',
+      '/dev/null',
+      ...settings.map((line) => `--cf=${line}`),
+      ...files,
+    ]
     const output = await new Promise<string>((resolve, reject) => {
       const options = {
-        timeout: 60_000,
+        timeout: TIMEOUT,
         killSignal: 'SIGKILL',
-        maxBuffer: 1 << 24,
+        maxBuffer: 1 << 26,
+        encoding: 'latin1',
         env: { HOME: home, PATH: '/usr/sbin:/usr/bin:/sbin:/bin' },
       } as const
-      const child = execFile(PROGRAM, args, options, (error, stdout, stderr) =>
+      execFile(PROGRAM, args, options, (error, stdout, stderr) =>
         error ? reject(new Error(`spamassassin: ${stderr || error.message}`)) : resolve(stdout),
       )
-      child.stdin!.on('error', () => {}).end(letter)
     })
-    const header = /^X-Spam-Rules: (.*)$/m.exec(output)
-    if (!header) throw new Error(`spamassassin judged nothing:\n${output.slice(0, 2000)}`)
-    return header[1]!.trim().split(';')
+    const judged = [...output.matchAll(/^X-Spam-Judged: (\S+) (.*)$/gm)].map(([, score, rules]) => ({
+      score: Number(score),
+      rules: rules!
+        .trim()
+        .split(';')
+        .map((rule) => rule.split('='))
+        .map(([name = '', points]) => ({ name, score: Number(points) })),
+    }))
+    if (judged.length !== letters.length)
+      throw new Error(`spamassassin judged ${judged.length} of ${letters.length}:\n${output.slice(0, 2000)}`)
+    return judged
   } finally {
     await rm(home, { recursive: true, force: true })
   }
