@@ -34,6 +34,10 @@ async function consoleAssets(folder: string): Promise<{ files: Record<string, st
 export const executableFor = (arch: Architecture): string =>
   join(DIST, isNative(arch) ? 'postrider' : `postrider-linux-${arch}`)
 
+/** The SQLite addon, which the executable holds and the package and the image install as a file too. */
+export const addonFor = (arch: Architecture): string =>
+  join(ROOT, `node_modules/better-sqlite3/prebuilds/${isNative(arch) ? process.platform : 'linux'}-${arch}.node`)
+
 export interface Built {
   bundles: Record<string, Bundle>
   /** The octets of the npm packages inside, by their folders below the project, the heaviest first. */
@@ -45,7 +49,6 @@ export interface Built {
  * otherwise.
  */
 export async function buildExecutable(arch: Architecture, unstripped = false): Promise<Built> {
-  const platform = isNative(arch) ? process.platform : 'linux'
   const output = executableFor(arch)
   mkdirSync(DIST, { recursive: true })
   const folder = mkdtempSync(join(DIST, 'build-'))
@@ -71,7 +74,7 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
       execArgv: ['--disable-warning=ExperimentalWarning'],
       execArgvExtension: 'none',
       assets: {
-        'better_sqlite3.node': join(ROOT, `node_modules/better-sqlite3/prebuilds/${platform}-${arch}.node`),
+        'better_sqlite3.node': addonFor(arch),
         ...Object.fromEntries(workers.map((name) => [name, name])),
         ...assets.files,
         ...Object.fromEntries(readdirSync(join(ROOT, 'config')).map((name) => [name, join(ROOT, 'config', name)])),

@@ -56,7 +56,7 @@ if inside getent passwd postrider >/dev/null; then inside userdel postrider; fi
 say 'what it depends on is what the executable is linked with'
 mkdir "$place/top/unpacked"
 dpkg-deb -x "$root/dist/$deb" "$place/top/unpacked"
-packages=$(ldd "$place/top/unpacked/usr/bin/postrider" | sed -n 's/.*=> \(.*\) (0x.*/\1/p' | sort -u |
+packages=$(ldd "$place/top/unpacked/usr/bin/postrider" "$place/top/unpacked/usr/lib/postrider/better_sqlite3.node" | sed -n 's/.*=> \(.*\) (0x.*/\1/p' | sort -u |
   while read -r library; do dpkg -S "$(basename "$library")" | sed -n "s/^\([^:]*\):$native: \/.*/\1/p" | grep -v -e -dev -e -cross -e dbg | head -n 1; done | sort -u)
 depends=$(dpkg-deb -f "$root/dist/$deb" Depends)
 for package in $packages; do
@@ -115,6 +115,32 @@ inside postrider --config /tmp/full.toml init --domain a.test --hostname mx.a.te
 expect "$(wc -l <"$place/out")" 1 'lines on a full data disk'
 grep -q 'full' "$place/out" || fail "on a full data disk it says $(cat "$place/out")"
 
+say 'a data directory mounted noexec on a read-only root: the SQLite addon is a file of the package (E7)'
+expect "$(inside postrider --json version | sed -n 's/.*"built_from":"\([a-z]*\)".*/\1/p')" package 'what version says of its origin (E8)'
+mkdir "$(at /mnt/noexec)" "$(at /opt/bare)"
+cp "$(at /usr/bin/postrider)" "$(at /opt/bare/postrider)"
+mount -t tmpfs -o noexec none "$(at /mnt/noexec)"
+mount -o remount,noexec "$place/root/tmp"
+mount -o remount,ro "$place/root"
+own() { inside "$1" --config /mnt/noexec/postrider.toml "${@:2}"; }
+if inside touch /opt/bare/x 2>/dev/null; then fail 'the root is not read-only'; fi
+own postrider init --domain a.test --hostname mx.a.test --email me@a.test --data /mnt/noexec/data >"$place/out" 2>&1 || fail "init: $(cat "$place/out")"
+"${chrooted[@]}" env POSTRIDER_HTTP_LISTEN=127.0.0.1:0 POSTRIDER_SMTP_LISTEN=127.0.0.1:0 \
+  postrider --config /mnt/noexec/postrider.toml serve >"$place/dev" 2>&1 &
+running=$!
+for try in $(seq 600); do
+  if grep -q '"event":"ready"' "$place/dev"; then break; fi
+  [ "$try" -lt 600 ] || fail "the server does not start: $(cat "$place/dev")"
+  sleep 0.1
+done
+kill -TERM "$running"
+wait "$running" || fail "it ended with $?: $(cat "$place/dev")"
+# The executable alone has nowhere to write it; so it is the file that was loaded.
+own /opt/bare/postrider domain list 2>"$place/out" && fail 'an executable alone loaded the addon from noexec'
+grep -q 'lets a library be loaded' "$place/out" || fail "the executable alone says $(cat "$place/out")"
+mount -o remount,rw "$place/root"
+mount -o remount,exec "$place/root/tmp"
+
 say 'upgrade: configuration and data stay, nothing is asked'
 sums() { inside sh -c 'cd / && find etc/postrider var/lib/postrider -type f | sort | xargs sha256sum'; }
 before=$(sums)
@@ -170,6 +196,7 @@ machine=$([ "$other" = arm64 ] && echo 183 || echo 62)
 expect "$(od -An -j18 -N2 -tu2 "$built" | tr -d ' ')" "$machine" 'the machine of its executable'
 qemu=$([ "$other" = arm64 ] && echo qemu-aarch64-static || echo qemu-x86_64-static)
 libraries=$([ "$other" = arm64 ] && echo /usr/aarch64-linux-gnu || echo /usr/x86_64-linux-gnu)
+expect "$(od -An -j18 -N2 -tu2 "$place/top/other/usr/lib/postrider/better_sqlite3.node" | tr -d ' ')" "$machine" 'the machine of its SQLite addon'
 if command -v "$qemu" >/dev/null && [ -e "$libraries/lib/libatomic.so.1" ]; then
   mkdir "$place/top/run"
   POSTRIDER_SMOKE_WITH="$qemu -L $libraries" "$root/packaging/smoke.sh" "$built"

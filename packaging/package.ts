@@ -22,7 +22,7 @@ import { version } from '../src/base/version.ts'
 import { completionScript } from '../src/cli/completion.ts'
 import { createProgram } from '../src/cli/main.ts'
 import { debianChangelog, readChangelog } from './changelog.ts'
-import { buildExecutable, DIST, executableFor } from './executable.ts'
+import { addonFor, buildExecutable, DIST, executableFor } from './executable.ts'
 import { manPages } from './man.ts'
 import { ROOT, type Architecture } from './node.ts'
 import { thirdParty } from './third-party.ts'
@@ -42,10 +42,12 @@ const compressed = (text: string): Buffer => gzipSync(text, { level: 9 })
  * What the package installs beside the executable, by path. `inside` are the folders of the npm packages in the
  * executable.
  */
-function contents(inside: readonly string[]): Map<string, string | Buffer> {
+function contents(arch: Architecture, inside: readonly string[]): Map<string, string | Buffer> {
   const program = createProgram({})
   return new Map<string, string | Buffer>([
     ['etc/postrider/postrider.toml', source('debian/postrider.toml')],
+    ['usr/lib/postrider/better_sqlite3.node', readFileSync(addonFor(arch))],
+    ['usr/lib/postrider/built-from', 'package\n'],
     ['usr/lib/systemd/system/postrider.service', source('postrider.service')],
     ['usr/lib/sysusers.d/postrider.conf', source('debian/sysusers.conf')],
     ['usr/lib/tmpfiles.d/postrider.conf', source('debian/tmpfiles.conf')],
@@ -100,7 +102,7 @@ async function makePackage(debian: string): Promise<string> {
   }
   try {
     put('usr/bin/postrider', readFileSync(executableFor(arch)), 0o755)
-    for (const [path, content] of contents(inside)) put(path, content)
+    for (const [path, content] of contents(arch, inside)) put(path, content)
     const conffiles = sums.flatMap((line) => /(?<= {2})etc\/.*/.exec(line)?.[0] ?? [])
     const meta: Record<string, string> = {
       control: control(debian, octets),

@@ -30,6 +30,7 @@ version=$(env -i "${with[@]}" "$place/bin/postrider" --version 2>"$place/err")
 [ ! -s "$place/err" ] || fail "--version printed on stderr: $(cat "$place/err")"
 wanted=$(sed -n 's/^  "version": "\(.*\)",$/\1/p' "$root/package.json")
 [ "$version" = "$wanted" ] || fail "it is version $version, package.json is $wanted"
+postrider --json version | grep -q '"built_from":"bare"' || fail 'version --json does not say that it is one file alone (E8)'
 postrider help | grep -q 'serve' || fail 'help does not name serve'
 postrider openapi | grep -q '"openapi": *"3\.' || fail 'openapi prints no OpenAPI document'
 if postrider no-such-command 2>/dev/null; then fail 'an unknown command was taken for good'; else code=$?; fi

@@ -1,9 +1,8 @@
-// The configuration: one TOML file; every key can also be set by the environment variable POSTRIDER_SECTION_KEY, and
-// every key has a default. An unknown key or a wrong value stops the start with the file, the line and one sentence
+// The configuration: one TOML file; every key can also be set by the environment (config-environment.ts), and has a
+// default. An unknown key or a wrong value stops the start with the file, the line and one sentence
 // (README.md).
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { parse, TomlError } from 'smol-toml'
 import { z } from 'zod'
 import {
   addressEndpoint,
@@ -20,13 +19,13 @@ import {
   size,
   text,
 } from './config-values.ts'
+import { applyEnvironment, demandKnown, type Environment } from './config-environment.ts'
 import { HOUR } from './clock.ts'
 import { OperatorError } from './errors.ts'
 import { firstIssue, issueWords } from './issues.ts'
 import { LEVELS } from './log.ts'
-import { isObject } from './json.ts'
 import { repeatedSource } from './sources.ts'
-import { upTo } from './text.ts'
+import { parseToml } from './toml.ts'
 
 const section = <T extends z.ZodRawShape>(shape: T) => z.strictObject(shape).prefault({} as never)
 
@@ -262,30 +261,15 @@ export function wrongValue(error: z.ZodError, where: (path: readonly PropertyKey
  * Reads the file (defaults when `file` is undefined), applies the environment variables, and checks the result. Throws
  * an OperatorError: one sentence with file, line and key.
  */
-export function loadConfig(
-  file: string | undefined,
-  environment: Record<string, string | undefined> = {},
-  known?: KnownDefaults,
-): Config {
+export function loadConfig(file: string | undefined, environment: Environment = {}, known?: KnownDefaults): Config {
   const source = file === undefined ? '' : readConfig(file)
   const tree = parseToml(source, file ?? 'the configuration')
-  const fromEnvironment = applyEnvironment(tree, environment)
+  const fromEnvironment = applyEnvironment(tree, environment, defaults())
   const where = (path: readonly PropertyKey[]): string => {
     const variable = fromEnvironment.get(path.slice(0, 2).join('.')) ?? fromEnvironment.get(String(path[0]))
     return variable ?? (file === undefined ? 'the configuration' : `${file}:${lineOf(source, path)}`)
   }
   return parseConfig(tree, where, known)
-}
-
-/** The tree of a TOML text. Throws an OperatorError with the line of the fault. */
-export function parseToml(source: string, file: string): Record<string, unknown> {
-  try {
-    return parse(source)
-  } catch (thrown) {
-    if (!(thrown instanceof TomlError)) throw thrown
-    const reason = upTo(thrown.message, '\n').replace(/^Invalid TOML document: /, '')
-    throw new OperatorError(`${file}:${thrown.line}: this is not TOML: ${reason}.`)
-  }
 }
 
 function readConfig(file: string): string {
@@ -301,54 +285,10 @@ const sentence = (message: string): string => {
   return (words.startsWith('must ') ? words : `is wrong: ${words}`).replace(/\.$/, '')
 }
 
-/** Puts POSTRIDER_SECTION_KEY variables into the tree. Returns the variable that each path came from. */
-function applyEnvironment(
-  tree: Record<string, unknown>,
-  environment: Record<string, string | undefined>,
-): Map<string, string> {
-  const origin = new Map<string, string>()
-  for (const path of scalarPaths()) {
-    const variable = `POSTRIDER_${path.join('_').toUpperCase()}`
-    const raw = environment[variable]
-    if (raw === undefined) continue
-    const [head, key] = path
-    if (head === undefined) continue
-    const place = key === undefined ? tree : (tree[head] ??= {})
-    // The schema refuses a value in the place of a section later.
-    if (!isObject(place)) continue
-    place[key ?? head] = fromText(raw, path)
-    origin.set(path.join('.'), variable)
-  }
-  return origin
-}
+const defaults = (): Config => schema.parse({})
 
-/** Every key that a variable can set: all except the tables whose names the user chooses. */
-export function scalarPaths(): string[][] {
-  return Object.entries(parseConfigTree()).flatMap(([head, value]) =>
-    head === 'plans'
-      ? []
-      : isObject(value)
-        ? Object.keys(value)
-            .filter((key) => key !== 'routes' && key !== 'sources')
-            .map((key) => [head, key])
-        : [[head]],
-  )
-}
-
-const parseConfigTree = (): Config => schema.parse({})
-
-/** A variable's text as the type of the default value; lists are separated by commas. */
-function fromText(raw: string, path: readonly string[]): unknown {
-  const model = path.reduce<unknown>((tree, key) => (tree as Record<string, unknown>)[key], parseConfigTree())
-  if (Array.isArray(model))
-    return raw
-      .split(',')
-      .map((item) => item.trim())
-      .filter(Boolean)
-  if (typeof model === 'boolean' && /^(?:true|false)$/.test(raw)) return raw === 'true'
-  if (typeof model === 'number' && /^\d+$/.test(raw)) return Number(raw)
-  return raw
-}
+/** Throws an OperatorError for a variable POSTRIDER_... that has no meaning. */
+export const demandKnownVariables = (environment: Environment): void => demandKnown(environment, defaults())
 
 /** The line (from 1) of a key, else that of its section, else 1. */
 export function lineOf(source: string, path: readonly PropertyKey[]): number {

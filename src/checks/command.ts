@@ -16,10 +16,11 @@ import {
   judgeLog,
   type Finding,
 } from './doctor-machine.ts'
+import { judgeClients, judgeFileSystem, judgeOut } from './doctor-container.ts'
 import { judgeDane } from './doctor-dane.ts'
 import { judgeDomains } from './doctor-domains.ts'
 import { judgeBlocklists, judgeReverse } from './doctor-lists.ts'
-import { judgeHeloSpf, judgeWayIn, judgeWayOut } from './doctor-network.ts'
+import { judgeHeloSpf, judgeWayIn } from './doctor-network.ts'
 import { configOf, findConfig, type Invocation } from '../commands/open.ts'
 import { forTerminal } from '../base/clean-text.ts'
 import { answer } from '../commands/terminal.ts'
@@ -70,15 +71,19 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
         judgeDate(config, systemClock.now()),
         ...judgeCertificates(config, systemClock.now()),
         ...(await judgeDomains(asked, config, world.resolver)),
-        ...(await Promise.all([
-          judgeClock(systemClock, time),
-          judgeWayOut(world, probe),
-          judgeWayIn(world),
-          judgeReverse(world),
-          judgeHeloSpf(world),
-          judgeDane(world),
-          judgeBlocklists(world),
-        ])),
+        ...judgeFileSystem(config),
+        ...(await judgeClients(asked, config)),
+        ...(
+          await Promise.all([
+            judgeClock(systemClock, time),
+            judgeOut(world, probe),
+            judgeWayIn(world),
+            judgeReverse(world),
+            judgeHeloSpf(world),
+            judgeDane(world),
+            judgeBlocklists(world),
+          ])
+        ).flat(),
       ]
       answer(asked.terminal, findings, told)
       if (findings.some(({ status }) => status === 'fail')) process.exitCode = 1

@@ -24,17 +24,23 @@ function greet(config: Config, host: string, address: string, port: number): Pro
   return openSession({ host, address, port, hostname: config.hostname, tls: 'optional', timeouts })
 }
 
-/** Whether mail can be sent: to the configured relay, else to the exchangers of a large provider. */
-export async function judgeWayOut({ config, resolver }: World, probe: string): Promise<Finding> {
+/**
+ * Whether mail can be sent: to the configured relay, else to the exchangers of a large provider; and the address of
+ * ours that the exchanger names.
+ */
+export async function judgeWayOut(world: World, probe: string): Promise<{ finding: Finding; seenAs?: string }> {
+  const { config, resolver } = world
   const check = `port ${config.delivery.port} out`
   const { port, routes } = config.delivery
   const hosts = await findHosts({ resolver, routes, port, hostname: config.hostname }, probe)
   if (!Array.isArray(hosts))
-    return bad(
-      check,
-      hosts.text,
-      'See that DNS works ("dns.servers", /etc/resolv.conf), or name another domain with --probe.',
-    )
+    return {
+      finding: bad(
+        check,
+        hosts.text,
+        'See that DNS works ("dns.servers", /etc/resolv.conf), or name another domain with --probe.',
+      ),
+    }
   let last = ''
   for (const host of hosts.slice(0, 2)) {
     const addresses = await findAddresses(resolver, host, () => true)
@@ -42,17 +48,22 @@ export async function judgeWayOut({ config, resolver }: World, probe: string): P
       const session = await greet(config, host.name, address, host.port)
       if (!('kind' in session)) {
         void session.quit()
-        return well(check, `${host.name} (${address}) answers`)
+        const finding = well(check, `${host.name} (${address}) answers`)
+        // A relay sees an address that receivers do not.
+        const seenAs = routes.length > 0 ? undefined : session.seenAs
+        return { finding, ...(seenAs !== undefined && { seenAs }) }
       }
       last = `${host.name} (${address}): ${session.text}`
     }
     if (!Array.isArray(addresses)) last = addresses.text
   }
-  return bad(
-    check,
-    last,
-    'Most clouds close port 25 until one asks: open a ticket there, or send through a relay ([[delivery.routes]]).',
-  )
+  return {
+    finding: bad(
+      check,
+      last,
+      'Most clouds close port 25 until one asks: open a ticket there, or send through a relay ([[delivery.routes]]).',
+    ),
+  }
 }
 
 /** Whether the listener answers, locally and at its public address. */

@@ -8,15 +8,8 @@ import { configAsset } from '../base/assets.ts'
 import { iso, systemClock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { asCaller, becomeOwner, type Owner } from '../base/ownership.ts'
-import { createResolver, type Resolver } from '../net/resolver.ts'
-import { organisationalDomain, parseAddress, toAscii } from '../message/address.ts'
-import { addUser, findUser, listUsers } from '../identity/users.ts'
+import { listUsers } from '../identity/users.ts'
 import { listDomains } from '../domains/find.ts'
-import { followConfig } from '../domains/issue.ts'
-import { DOMAIN_FOLLOWERS } from '../server/domain-followers.ts'
-import { registerDomain } from '../domains/lifecycle.ts'
-import { recordsOf } from '../domains/records.ts'
-import { advisedFor } from '../domains/command-policies.ts'
 import { recordsText, zoneText } from '../domains/command-text.ts'
 import {
   configPlace,
@@ -31,17 +24,15 @@ import {
   withSetting,
   writeConfig,
 } from './installation.ts'
-import { configOf, SYSTEM_CONFIG, withDeps, type Deps, type Invocation } from '../commands/open.ts'
+import { checkNames, hasty, setUp, type FirstNames } from './set-up.ts'
+import { configOf, inImage, SYSTEM_CONFIG, withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { Prompt } from '../commands/prompt.ts'
 import { setAside } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
 import { answer, type Terminal } from '../commands/terminal.ts'
 
-interface Answers {
-  domain: string
-  hostname: string
-  email: string
+interface Answers extends FirstNames {
   data: string
 }
 
@@ -107,17 +98,8 @@ interface Installation {
 
 /** Creates the first user and domain, and prints the next steps. */
 async function install(deps: Deps, { answers, aside, configFile, terminal, written }: Installation): Promise<void> {
-  const user = findUser(deps.store, answers.email) ?? (await addUser(deps, { email: answers.email }))
-  const domain =
-    listDomains(deps.store, answers.domain).find(({ user_key }) => user_key === user.key) ??
-    (await registerDomain({ ...deps, followers: DOMAIN_FOLLOWERS }, user.key, {
-      name: answers.domain,
-      purpose: 'both',
-    }))
-  // The DNS records of every domain contain the hostname: after a change, the new ones are printed.
-  await followConfig(deps)
-  const advised = await advisedFor({ ...deps, resolver: hasty(deps) }, domain)
-  const all = { domain, records: recordsOf(deps.store, domain.key), advised }
+  const { user, ...all } = await setUp(deps, answers)
+  const { domain } = all
   answer(
     terminal,
     {
@@ -149,7 +131,8 @@ interface InitSettings {
 /** The output for a person: the results, and the next steps with commands to copy. */
 function person(shown: InitSettings, done: FileStep, records: string): string {
   const service = shown.config === SYSTEM_CONFIG && hasUnit()
-  const run = shown.config === SYSTEM_CONFIG ? 'postrider' : `postrider --config ${shown.config}`
+  const image = inImage()
+  const run = image || shown.config === SYSTEM_CONFIG ? 'postrider' : `postrider --config ${shown.config}`
   const first =
     done.verb === 'Changed'
       ? `Changed hostname from ${done.from || 'nothing'} to ${shown.hostname} in ${shown.config}.`
@@ -163,7 +146,7 @@ ${moved}${shown.warnings.map((warning) => `Warning: ${warning}\n`).join('')}
 ${records}
    and for this server: ${shown.hostname} A <its address>, with the reverse entry (PTR) of that address naming ${shown.hostname}.
 
-2. Start it:            ${service ? start : `${run} serve`}
+2. Start it:            ${image ? 'restart the container; what follows are commands in it' : service ? start : `${run} serve`}
 3. See it verified:     ${run} domain check ${shown.domain}
 4. Make an API token:   ${run} token create --user ${shown.user} --name first --scopes all --duration 12_months
 5. Send a test mail:    ${run} send --from hello@${shown.domain} --to you@elsewhere.example --subject Hello
@@ -233,9 +216,6 @@ function change(
   return { verb: 'Changed', from: from ?? '' }
 }
 
-/** A resolver with one short try: a machine without DNS should not wait. */
-const hasty = ({ config }: Deps): Resolver => createResolver({ servers: config.dns.servers, timeout: 2000, tries: 1 })
-
 /** Missing DNS records stop nothing, but receivers will refuse the mail. */
 async function warnings(deps: Deps): Promise<string[]> {
   const { config } = deps
@@ -266,7 +246,7 @@ async function ask(
     [
       'data',
       'Where the data lives',
-      () => (process.getuid?.() === 0 ? '/var/lib/postrider' : resolve('./postrider-data')),
+      () => (process.getuid?.() === 0 || inImage() ? '/var/lib/postrider' : resolve('./postrider-data')),
     ],
   ]
   const answers: Partial<Answers> = { ...known, ...given }
@@ -283,16 +263,6 @@ async function ask(
   }
   const missing = questions.filter(([key]) => answers[key] === undefined).map(([key]) => `--${key}`)
   if (missing.length > 0) throw new OperatorError(`Say more: "postrider init" needs ${missing.join(' and ')}.`)
-  return check(answers as Answers)
-}
-
-function check(answers: Answers): Answers {
-  const domain = toAscii(answers.domain)
-  if (!domain || !organisationalDomain(domain))
-    throw new OperatorError(`"${answers.domain}" is not a domain name such as example.org.`)
-  const hostname = toAscii(answers.hostname)
-  if (!hostname?.includes('.'))
-    throw new OperatorError(`"${answers.hostname}" is not a full host name such as mx.example.org.`)
-  if (!parseAddress(answers.email)) throw new OperatorError(`"${answers.email}" is not an email address.`)
-  return { ...answers, domain, hostname, data: resolve(answers.data) }
+  const checked = checkNames(answers as Answers)
+  return { ...checked, data: resolve(checked.data) }
 }

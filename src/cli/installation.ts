@@ -22,13 +22,13 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { KEY_FILE } from '../base/keyring.ts'
 import { asCaller, asCallerAt, giveDirectory, SERVICE_USER, serviceUser, type Owner } from '../base/ownership.ts'
 import { DATABASE, demandClosed } from '../store/open.ts'
 import { ROOM_FILE } from '../store/room.ts'
-import { namedConfig, SYSTEM_CONFIG, type Invocation } from '../commands/open.ts'
+import { inImage, namedConfig, SYSTEM_CONFIG, VOLUME_CONFIG, type Invocation } from '../commands/open.ts'
 
 const UNITS = ['/usr/lib/systemd/system/postrider.service', '/etc/systemd/system/postrider.service']
 /** Names that show that a directory is, or was, a data directory. */
@@ -41,10 +41,11 @@ export const hasUnit = (): boolean => UNITS.some((file) => existsSync(file))
 /** The file that `init` writes: the named one, else the one that the service reads. Throws an OperatorError. */
 export function configPlace(
   { configFile, environment }: Pick<Invocation, 'configFile' | 'environment'>,
-  { root = isRoot(), installed = existsSync(SYSTEM_CONFIG) || hasUnit() } = {},
+  { image = inImage(), root = isRoot(), installed = existsSync(SYSTEM_CONFIG) || hasUnit() } = {},
 ): string {
   const named = namedConfig({ configFile, environment })
   if (named !== undefined) return resolve(named)
+  if (image) return installed ? SYSTEM_CONFIG : VOLUME_CONFIG
   if (root) return SYSTEM_CONFIG
   if (installed)
     throw new OperatorError(
@@ -224,9 +225,10 @@ export function prepareDataDir(dir: string, owner: Owner | undefined): () => voi
   }
 }
 
-/** The names in a directory; empty for a file, which is refused later. */
+/** The names of the data in a directory; empty for a file, which is refused later. */
 function entriesOf(dir: string): string[] {
-  return statSync(dir).isDirectory() ? readdirSync(dir).filter((name) => name !== 'lost+found') : []
+  const others = ['lost+found', basename(VOLUME_CONFIG)]
+  return statSync(dir).isDirectory() ? readdirSync(dir).filter((name) => !others.includes(name)) : []
 }
 
 /** Removes all files from a directory except those named in `but`. */

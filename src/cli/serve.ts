@@ -10,27 +10,32 @@ import type { Log } from '../base/log.ts'
 import { reserveOf } from '../base/space.ts'
 import { explainedFile } from '../store/open.ts'
 import { keepRoom } from '../store/room.ts'
+import { demandPlace } from '../store/volume.ts'
 import type { Appliance } from '../server/appliance.ts'
-import { ownConfigOf, serverLog, type Invocation } from '../commands/open.ts'
+import { firstStart, wantsFirstStart } from './first-start.ts'
+import { inImage, ownConfigOf, serverLog, type Invocation } from '../commands/open.ts'
 import { complain, standardTerminal } from '../commands/terminal.ts'
 
 export function serveCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('serve')
     .description('run the appliance in the foreground')
-    .action(() => serve(invocation()))
+    .option('--ephemeral', 'in a container: start although the data directory ends with it')
+    .action(({ ephemeral }: { ephemeral?: true }) => serve(invocation(), ephemeral === true))
 }
 
 /** Resolves when a signal has stopped the appliance. An error at the start or the stop is logged and thrown. */
-async function serve(now: Invocation): Promise<void> {
+async function serve(now: Invocation, ephemeral: boolean): Promise<void> {
   // The log is not a document: with --json, an error is printed after the log as a document.
   const { out } = standardTerminal(now.terminal.json)
   // The default level, until the configuration is read.
   let log = serverLog(now.terminal, 'info', out)
   try {
-    const config = ownConfigOf(now)
+    const config = ownConfigOf(now, { first: wantsFirstStart(now) })
     log = serverLog(now.terminal, config.log.level, out)
-    await run(now, config, log)
+    demandPlace(config.data_dir, { ephemeral, image: inImage() })
+    const written = await firstStart(now, config, log)
+    await run(now, written ? ownConfigOf(now) : config, log)
   } catch (thrown) {
     log.error('stopped', { error: messageOf(explainedFile(thrown)) })
     throw thrown

@@ -2,6 +2,7 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
+import { builtFrom } from '../base/installed.ts'
 import { commit, version } from '../base/version.ts'
 import { sqliteVersion } from '../store/copy.ts'
 import { migrations } from '../schema/migrations.ts'
@@ -25,11 +26,13 @@ export function versionCommand(program: Command, invocation: () => Invocation): 
           node: process.versions.node,
           sqlite: sqliteVersion(data_dir),
           schema: migrations.length,
+          arch: process.arch,
+          built_from: builtFrom(),
           config: findConfig(now) ?? null,
           data_dir,
         },
         (shown) => `postrider ${shown.version}${shown.commit === null ? '' : ` (${shown.commit})`}
-Node ${shown.node}, SQLite ${shown.sqlite}, schema ${shown.schema}
+Node ${shown.node}, SQLite ${shown.sqlite}, schema ${shown.schema}, ${shown.arch}${shown.built_from === null ? '' : `, ${shown.built_from}`}
 configuration: ${shown.config ?? 'defaults (no file was found)'}
 data directory: ${shown.data_dir}${there ? '' : ' (no database there yet)'}`,
       )

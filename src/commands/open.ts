@@ -3,8 +3,9 @@
 import { existsSync } from 'node:fs'
 import { forTerminalJson } from '../base/clean-text.ts'
 import { systemClock, type Clock } from '../base/clock.ts'
-import { loadConfig, type Config } from '../base/config.ts'
+import { demandKnownVariables, loadConfig, type Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
+import { builtFrom } from '../base/installed.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { createLog, silentLog, type Log } from '../base/log.ts'
 import { asCallerAt, becomeOwner, refuseAnothers } from '../base/ownership.ts'
@@ -27,6 +28,8 @@ export interface Invocation {
 }
 
 export const SYSTEM_CONFIG = '/etc/postrider/postrider.toml'
+/** In the image, where nothing else can be written, the configuration lies in the volume, beside the data. */
+export const VOLUME_CONFIG = '/var/lib/postrider/postrider.toml'
 /** Used only without a system-wide file: on a machine with the service, a command is for that service. */
 const HERE = './postrider.toml'
 
@@ -37,12 +40,19 @@ export const namedConfig = ({
 }: Pick<Invocation, 'configFile' | 'environment'>): string | undefined =>
   configFile ?? (environment['POSTRIDER_CONFIG'] || undefined)
 
-/** The configuration file in use: --config, $POSTRIDER_CONFIG, the system's, ./postrider.toml; undefined = defaults. */
-export function findConfig({
-  configFile,
-  environment,
-}: Pick<Invocation, 'configFile' | 'environment'>): string | undefined {
-  return namedConfig({ configFile, environment }) ?? [SYSTEM_CONFIG, HERE].find((file) => existsSync(file))
+/** Whether this program runs from the image. */
+export const inImage = (): boolean => builtFrom() === 'image'
+
+/**
+ * The configuration file in use: --config, $POSTRIDER_CONFIG, the system's, and then ./postrider.toml, in the image
+ * that of the volume; undefined = defaults.
+ */
+export function findConfig(
+  { configFile, environment }: Pick<Invocation, 'configFile' | 'environment'>,
+  { image = inImage(), exists = existsSync } = {},
+): string | undefined {
+  const places = [SYSTEM_CONFIG, image ? VOLUME_CONFIG : HERE]
+  return namedConfig({ configFile, environment }) ?? places.find((file) => exists(file))
 }
 
 /** Prints a line on stderr; the same line only once. */
@@ -55,13 +65,19 @@ function tell({ terminal }: Invocation, line: string): void {
 const said = new Set<string>()
 
 /** The configuration of a command; names that it does not set are those of the server (D122). */
-export const configOf = (invocation: Invocation): Config => read(invocation, serverNames)
+export const configOf = (invocation: Invocation): Config => read(invocation, findConfig(invocation), serverNames)
 
-/** The configuration of a server. */
-export const ownConfigOf = (invocation: Invocation): Config => read(invocation)
-
-function read(invocation: Invocation, known?: typeof serverNames): Config {
+/**
+ * The configuration of a server. A variable that has no meaning ends its start. `first`: a named file may still be
+ * missing.
+ */
+export function ownConfigOf(invocation: Invocation, { first = false } = {}): Config {
+  demandKnownVariables(invocation.environment)
   const file = findConfig(invocation)
+  return read(invocation, first && file !== undefined && !existsSync(file) ? undefined : file)
+}
+
+function read(invocation: Invocation, file: string | undefined, known?: typeof serverNames): Config {
   const load = (): Config => loadConfig(file, invocation.environment, known)
   const config = file === undefined ? load() : asCallerAt(file, load)
   if (file === HERE) refuseAnothers(HERE, config.data_dir)

@@ -27,7 +27,7 @@ export interface JoinParts {
 /** Why a link leads nowhere: a title and what to do. */
 const ENDED: Record<Extract<FoundLink, string>, readonly [title: string, what: string]> = {
   used: ['This invitation was used', 'It works once. Sign in with the password or the passkey that you chose.'],
-  expired: ['This invitation has expired', 'It was valid for 7 days. Ask whoever invited you for a new one.'],
+  expired: ['This invitation has expired', 'Its time is over. Ask whoever invited you for a new one.'],
   replaced: ['There is a newer invitation', 'A new link was sent, and this one no longer works. Use the newest mail.'],
   withdrawn: ['This invitation was withdrawn', 'Ask whoever invited you what happened.'],
   unknown: [

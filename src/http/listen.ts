@@ -7,6 +7,7 @@ import { getRequestListener } from '@hono/node-server'
 import { ACME_TLS } from '../acme/alpn.ts'
 import type { Certificate } from '../base/certificate.ts'
 import { SECOND, type Clock } from '../base/clock.ts'
+import { inContainer, LOW_PORTS } from '../base/container.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { formatEndpoint, portOf } from '../base/network.ts'
 import { asCaller } from '../base/ownership.ts'
@@ -137,7 +138,7 @@ export async function listen(
   })
   // As the caller, because ports below 1024 are root's to open (D119).
   const opening = Promise.withResolvers<void>()
-  server.once('error', (thrown) => opening.reject(listenError(thrown, key, host, port)))
+  server.once('error', (thrown) => opening.reject(listenError(thrown, key, { host, port })))
   await asCaller(() => (server.listen({ port, host, ipv6Only }, opening.resolve), opening.promise))
   return {
     host,
@@ -156,7 +157,12 @@ export async function listen(
 }
 
 /** An error with one sentence about an address on which the server cannot listen; the system's error is its cause. */
-export function listenError(thrown: unknown, key: string, host: string, port: number): OperatorError {
+export function listenError(
+  thrown: unknown,
+  key: string,
+  { host, port }: { host: string; port: number },
+  contained = inContainer(),
+): OperatorError {
   const where = formatEndpoint(host, port)
   const said = (sentence: string): OperatorError => new OperatorError(sentence, { cause: thrown })
   switch (codeOf(thrown)) {
@@ -164,7 +170,7 @@ export function listenError(thrown: unknown, key: string, host: string, port: nu
       return said(`${where} is in use by another program; end it or choose another "${key}".`)
     case 'EACCES':
       return said(
-        `${where} needs rights that this user lacks; choose a port above 1023 or grant CAP_NET_BIND_SERVICE ("${key}").`,
+        `${where} ("${key}") needs rights that this user lacks: ${contained ? LOW_PORTS : 'choose a port above 1023, or let the service have AmbientCapabilities=CAP_NET_BIND_SERVICE, as the unit of the package does'}.`,
       )
     case 'EADDRNOTAVAIL':
     case 'ENOTFOUND':

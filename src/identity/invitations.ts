@@ -39,10 +39,10 @@ export const linkOf = (
   `${config.http.public_url}/join?link=${invitation.id}.${macOf(keyring, invitation, user).toString('base64url')}`
 
 /** Invites a person; an earlier link leads nowhere from now on. Whoever was locked out may come in again. */
-export function invite(tx: Tx, user: Pick<User, 'key'>, now: number): Invitation {
+export function invite(tx: Tx, user: Pick<User, 'key'>, now: number, lasts = LASTS): Invitation {
   const id = newId(now)
   tx.run(db.updateTable('users').set({ locked_at: null }).where('key', '=', user.key))
-  tx.run(db.insertInto('invitations').values({ id, user_key: user.key, created_at: now, expires_at: now + LASTS }))
+  tx.run(db.insertInto('invitations').values({ id, user_key: user.key, created_at: now, expires_at: now + lasts }))
   return tx.one(db.selectFrom('invitations').selectAll().where('id', '=', id))
 }
 

@@ -18,6 +18,7 @@ import { startListener, type SmtpListener } from '../smtp/listener.ts'
 import type { Host } from '../smtp/route.ts'
 import type { Certificates } from '../acme/certificates.ts'
 import type { EngineDeps } from './engine.ts'
+import { clientWatch } from './client-watch.ts'
 import { openEach } from './ipv4-ipv6.ts'
 
 export interface InboundParts extends EngineDeps {
@@ -98,6 +99,7 @@ export function createInbound(parts: InboundParts): Inbound {
   })
   const reception = new Reception({ ...parts, engine })
   const listeners: SmtpListener[] = []
+  const heed = clientWatch(parts.log)
   return {
     engine,
     files,
@@ -118,10 +120,13 @@ export function createInbound(parts: InboundParts): Inbound {
           maxPerAddress: config.smtp.max_connections_per_address,
           welcome: () => (parts.space.low ? { code: 452, text: '4.3.1 Out of storage; try again later' } : undefined),
           recipient: (recipient) => reception.recipient(recipient),
-          message: (bytes, envelope, sound) => reception.message(bytes, envelope, sound),
+          message: (bytes, envelope, sound) => {
+            heed(envelope.client)
+            return reception.message(bytes, envelope, sound)
+          },
           fault: (thrown) => void parts.log.fault('receiving', thrown),
         }).catch((thrown: unknown) => {
-          throw listenError(thrown, key, address.host, address.port)
+          throw listenError(thrown, key, address)
         })
         parts.certificates.follow('smtp', (renewed) => listener.renew(renewed))
         listeners.push(listener)

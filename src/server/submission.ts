@@ -55,7 +55,7 @@ export async function openSubmission(parts: SubmissionParts): Promise<Submission
         message: (bytes, envelope, sound, who) => submissions.message(bytes, envelope, sound, who),
         fault: (thrown) => void log.fault('submission', thrown),
       }).catch((thrown: unknown) => {
-        throw listenError(thrown, key, address.host, address.port)
+        throw listenError(thrown, key, address)
       })
       certificates.follow('smtp', (certificate) => listener.renew(certificate))
       opened.push(listener)

@@ -6,7 +6,7 @@
 import { isAscii } from 'node:buffer'
 import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import { isFailure, openChannel, type Channel, type Failure, type Verify } from './channel.ts'
-import { readCapabilities, type SmtpReply } from './reply.ts'
+import { addressIn, readCapabilities, type SmtpReply } from './reply.ts'
 import { NOT_ASKED, writeSecurity, type Dnssec, type TlsPolicy, type TlsProof } from './security.ts'
 import { signIn, type Credentials } from './sign-in.ts'
 import { ownVerdict, verdictOf, waitsForUs, type Stage, type Verdict } from './verdict.ts'
@@ -63,6 +63,8 @@ export class SmtpSession {
   readonly #options: ConnectOptions
   #capabilities = new Map<string, string>()
   #needsReset = false
+  /** The address of ours that the server names in its answer to EHLO. */
+  seenAs: string | undefined
 
   constructor(channel: Channel, options: ConnectOptions) {
     this.#channel = channel
@@ -185,6 +187,7 @@ export class SmtpSession {
     const { command } = this.#timeouts
     const answer = await this.#channel.command(`EHLO ${hostname}`, command)
     this.#capabilities = isFailure(answer) ? new Map() : readCapabilities(answer)
+    this.seenAs = isFailure(answer) ? undefined : addressIn(answer)
     const unknown = !isFailure(answer) && answer.code >= 500
     return this.#unlessOk(unknown ? await this.#channel.command(`HELO ${hostname}`, command) : answer, 'ehlo')
   }

@@ -3,6 +3,7 @@
 import { StringDecoder } from 'node:string_decoder'
 import { forLog } from '../base/clean-text.ts'
 import { counters } from '../base/counters.ts'
+import { isAddress } from '../base/network.ts'
 
 export interface SmtpReply {
   /** 200 to 599. */
@@ -64,6 +65,12 @@ function readReply(code: number, lines: readonly string[]): SmtpReply {
   const fits = enhanced !== null && enhanced[1] === String(code)[0]
   const words = fits ? lines.map((line) => line.replace(enhanced[0], '').trimStart()) : lines
   return { code, enhanced: fits ? enhanced[0] : null, text: forLog(words.join('\n')), lines }
+}
+
+/** The address that the server saw, where the first line of its EHLO reply names it, as those of large receivers do. */
+export function addressIn({ lines }: Pick<SmtpReply, 'lines'>): string | undefined {
+  const text = /\[(?:IPv6:)?([\da-fA-F.:]{3,45})\]/.exec(lines[0] ?? '')?.[1]
+  return text !== undefined && isAddress(text) ? text : undefined
 }
 
 /**

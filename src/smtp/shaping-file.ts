@@ -5,7 +5,8 @@ import { readFileSync } from 'node:fs'
 import { z } from 'zod'
 import { configAsset } from '../base/assets.ts'
 import { looksFalse } from '../base/clean-text.ts'
-import { lineOf, parseToml, wrongValue } from '../base/config.ts'
+import { lineOf, wrongValue } from '../base/config.ts'
+import { parseToml } from '../base/toml.ts'
 import { OperatorError } from '../base/errors.ts'
 
 const count = z.int().min(0)

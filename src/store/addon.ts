@@ -1,11 +1,15 @@
-// Loads the native part of better-sqlite3. From node_modules it loads by itself. In the single executable it is an
-// asset, which is written to a temporary file, because the system can load a library only from a file.
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+// Loads the native part of better-sqlite3. From node_modules it loads by itself. Package and image install it as a file
+// beside the executable (D167). A bare executable has it as an asset alone, which is written to a temporary file,
+// because the system can load a library only from a file.
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { singleExecutable } from '../base/threads/pool.ts'
 import { OperatorError } from '../base/errors.ts'
+import { installed } from '../base/installed.ts'
 import { asCaller, worksAsOwner } from '../base/ownership.ts'
+
+const NAME = 'better_sqlite3.node'
 
 let loaded: unknown
 
@@ -13,10 +17,12 @@ let loaded: unknown
 export function sqliteAddon(dataDir: string): { nativeBinding?: string } {
   const sea = singleExecutable()
   if (!sea) return {}
+  const asset = Buffer.from(sea.getRawAsset(NAME))
+  loaded ??= loadInstalled(asset)
   // A directory mounted noexec does not work: first the data directory is tried, then the system's temporary one.
   // Root that works as the owner of the data directory loads nothing from there: the owner could exchange it.
   const places = [...(worksAsOwner() ? [] : [dataDir]), tmpdir()]
-  for (const place of places) loaded ??= asCaller(() => load(sea.getRawAsset('better_sqlite3.node'), place))
+  for (const place of places) loaded ??= asCaller(() => loadCopy(asset, place))
   if (loaded === undefined)
     throw new OperatorError(
       `Neither ${dataDir} nor ${tmpdir()} lets a library be loaded from it (mounted noexec?); set TMPDIR to a directory that does.`,
@@ -25,18 +31,29 @@ export function sqliteAddon(dataDir: string): { nativeBinding?: string } {
   return { nativeBinding: loaded as string }
 }
 
-function load(bytes: ArrayBuffer, parent: string): unknown {
+/** The installed file, where it holds what this executable was built with: during an upgrade it may be another. */
+function loadInstalled(asset: Buffer): unknown {
+  const file = installed(NAME)
+  if (file === undefined || statSync(file).size !== asset.length || !readFileSync(file).equals(asset)) return undefined
+  return open(file)
+}
+
+function loadCopy(asset: Buffer, parent: string): unknown {
   let directory: string | undefined
   try {
     directory = mkdtempSync(join(parent, '.addon-'))
-    const file = join(directory, 'better_sqlite3.node')
-    writeFileSync(file, Buffer.from(bytes), { mode: 0o700 })
-    const holder: { exports: unknown } = { exports: {} }
-    process.dlopen(holder, file)
-    return holder.exports
+    const file = join(directory, NAME)
+    writeFileSync(file, asset, { mode: 0o700 })
+    return open(file)
   } catch {
     return undefined
   } finally {
     if (directory) rmSync(directory, { recursive: true, force: true })
   }
+}
+
+function open(file: string): unknown {
+  const holder: { exports: unknown } = { exports: {} }
+  process.dlopen(holder, file)
+  return holder.exports
 }

@@ -6,7 +6,8 @@ import { after, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { parse } from 'smol-toml'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { loadConfig, parseConfig, scalarPaths, schema } from '../../src/base/config.ts'
+import { loadConfig, parseConfig, schema } from '../../src/base/config.ts'
+import { scalarPaths } from '../../src/base/config-environment.ts'
 import { OperatorError } from '../../src/base/errors.ts'
 
 const SHIPPED = fileURLToPath(new URL('../../config/postrider.toml', import.meta.url))
@@ -362,7 +363,7 @@ describe('environment', () => {
     const keys = [...contract.keys()].filter((key) => !key.startsWith('plans.')).sort()
     assert.deepEqual(Object.keys(SAMPLES).sort(), keys)
     assert.deepEqual(
-      scalarPaths()
+      scalarPaths(schema.parse({}))
         .map((path) => path.join('.'))
         .sort(),
       keys,

@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
 import { defineDigest } from '../../src/store/digests.ts'
+import { SERVER_ENVIRONMENT } from '../kit/environment.ts'
 import { INBOX, makeInbox } from './inbound.ts'
 import { smtpSource } from './peer/postfix.ts'
 import {
@@ -236,7 +237,10 @@ async function readiness(): Promise<void> {
   try {
     for (let round = 0; round < 6; round++) {
       const start = performance.now()
-      const child = spawn(built, ['--config', file, 'serve'], { stdio: ['ignore', 'pipe', 'inherit'] })
+      const child = spawn(built, ['--config', file, 'serve'], {
+        stdio: ['ignore', 'pipe', 'inherit'],
+        env: SERVER_ENVIRONMENT,
+      })
       await new Promise<void>((resolve) =>
         child.stdout.on('data', (chunk: Buffer) => chunk.includes('"ready"') && resolve()),
       )

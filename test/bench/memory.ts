@@ -13,6 +13,7 @@ import Database from 'better-sqlite3'
 import { startDns } from '../../src/server/sandbox/dns.ts'
 import { sandboxZone } from '../../src/server/sandbox/zone.ts'
 import { openStore } from '../../src/store/open.ts'
+import { SERVER_ENVIRONMENT } from '../kit/environment.ts'
 import { deliver } from '../kit/sender.ts'
 import { configFor } from '../kit/server-process.ts'
 import { begin, draft, ended } from './campaign.ts'
@@ -71,7 +72,7 @@ interface Built extends Server {
 /** Starts the executable inside the group, and waits until it is ready. */
 async function startBuilt(config: string, group: Group, facts: Pick<Server, 'token' | 'dataDir'>): Promise<Built> {
   const command = `echo $$ > ${group.procs}; exec ${BUILT} --config ${config} serve`
-  const child = spawn('sh', ['-c', command], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn('sh', ['-c', command], { stdio: ['ignore', 'pipe', 'inherit'], env: SERVER_ENVIRONMENT })
   let output = ''
   child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()))
   let line: string | undefined

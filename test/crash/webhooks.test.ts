@@ -14,6 +14,7 @@ import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { SERVER_ENVIRONMENT } from '../kit/environment.ts'
 import { HOST, startTestReceiver, verify } from '../kit/receiver.ts'
 import { configFor } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
@@ -56,7 +57,10 @@ probe = ["200ms"]
     }
   }
   const serve = (): Promise<unknown> => {
-    const one = spawn(process.execPath, [PROGRAM, '--config', configFile, 'serve'], { stdio: 'ignore' })
+    const one = spawn(process.execPath, [PROGRAM, '--config', configFile, 'serve'], {
+      stdio: 'ignore',
+      env: SERVER_ENVIRONMENT,
+    })
     child = one
     return new Promise((resolve) => one.once('exit', (code, signal) => resolve(signal ?? code)))
   }

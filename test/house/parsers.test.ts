@@ -50,8 +50,10 @@ const REASONS: Record<string, readonly string[]> = {
   'files that this program or its operator wrote': [
     'acme/certificate-files.ts',
     'http/places.ts',
+    'base/config-environment.ts',
     'base/config-values.ts',
     'base/config.ts',
+    'base/toml.ts',
     'base/doubt.ts',
     'base/keyring.ts',
     'base/plain-file.ts',

@@ -39,6 +39,8 @@ packages="$packages wrk"
 packages="$packages pebble testssl.sh msmtp libphp-phpmailer git git-email libauthen-sasl-perl libsasl2-modules"
 # Writers of aggregate reports, with the databases that they keep them in and the modules that they need.
 packages="$packages rspamd redis-server opendmarc mariadb-server libdbd-mysql-perl libswitch-perl libwww-perl"
+# The image: engines that need no daemon, the binutils and the emulator of the other architecture, and Debian's keys.
+packages="$packages podman runc skopeo umoci binutils-aarch64-linux-gnu qemu-user-static debian-archive-keyring"
 
 # Debian starts what it installs. policy-rc.d is its documented way to say no; ours goes away again when we end.
 policy=/usr/sbin/policy-rc.d
@@ -125,6 +127,7 @@ nsd -v 2>&1 | sed -n '1s/^/  /p'
 named -v | sed 's/^/  /'
 unbound -V | sed -n '1s/^/  /p'
 mmdebstrap --version | sed 's/^/  /'
+podman --version | sed 's/^/  /'
 for program in /usr/sbin/smtp-source /usr/sbin/smtp-sink; do
   [ -x "$program" ] || { say "$program is missing"; exit 1; }
   say "  $program"

@@ -3,6 +3,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { SERVER_ENVIRONMENT } from './environment.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
 
@@ -49,7 +50,7 @@ export async function startServer(
   { heard, limit = ':' }: { limit?: string; heard?: (chunk: string) => void } = {},
 ): Promise<Server> {
   const argv = ['-c', `${limit}; exec "$0" "$@"`, process.execPath, PROGRAM, '--config', configFile, 'serve']
-  const child = spawn('sh', argv, { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn('sh', argv, { stdio: ['ignore', 'pipe', 'pipe'], env: SERVER_ENVIRONMENT })
   const ended = new Promise((resolve) => child.once('exit', (code, signal) => resolve(signal ?? code)))
   let output = ''
   let errors = ''

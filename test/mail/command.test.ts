@@ -7,6 +7,7 @@ import { testExchanger } from '../kit/exchanger.ts'
 import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { Commands } from '../commands/command.ts'
+import { migrations } from '../../src/schema/migrations.ts'
 
 const exchanger = testExchanger()
 const postrider = ofFile(() => startTestAppliance({ exchanger, domains: ['here.test'], routes: ['there.test'] }))
@@ -36,11 +37,15 @@ test('mail find and show: by the recipient in any case, with the answer and the 
   assert.match((await postrider.commands.run(['mail', 'show', 'nothing'])).stderr, /There is no mail/)
 })
 
-test('version says what the program is and which files it uses; --verbose names them beside any command', async () => {
+test('version says what the program is (E8) and which files it uses; --verbose names them beside any command', async () => {
   const shown = await postrider.commands.json('version')
   assert.match(shown.version, /^\d+\.\d+\.\d+$/)
   assert.match(shown.sqlite, /^3\./)
   assert.equal(shown.node, process.versions.node)
+  assert.equal(shown.schema, migrations.length)
+  assert.equal(shown.arch, process.arch)
+  // From its sources it has neither; packaging/package-smoke.sh asks the built one.
+  assert.deepEqual([shown.commit, shown.built_from], [null, null])
   assert.equal(shown.data_dir, postrider.dataDir)
   assert.match(shown.config, /here\.toml$/)
   const { stderr } = await postrider.commands.run(['--verbose', 'domain', 'list'])

@@ -18,7 +18,7 @@ import { asksForLess } from '../../src/smtp/about-server.ts'
 import { answerTo } from '../../src/server/sandbox/dns.ts'
 import { classify } from '../../src/smtp/bounce-class.ts'
 import { parsePolicy, policyId } from '../../src/smtp/mta-sts.ts'
-import { readCapabilities, ReplyReader } from '../../src/smtp/reply.ts'
+import { addressIn, readCapabilities, ReplyReader } from '../../src/smtp/reply.ts'
 import { reasonOf } from '../../src/smtp/reply-reason.ts'
 import { judgeByDane } from '../../src/smtp/dane.ts'
 import { countingRecords } from '../../src/smtp/tlsa.ts'
@@ -160,10 +160,18 @@ export const ANSWERED: Record<string, Parser> = {
   },
   replies: {
     files: ['smtp/reply.ts', 'smtp/bounce-class.ts'],
-    seeds: of('250-mx.test\r\n250-SIZE 1000\r\n250 8BITMIME\r\n', '550 5.1.1 no such user\r\n', '250-', '  ', '4.2.1 '),
+    seeds: of(
+      '250-mx.test\r\n250-SIZE 1000\r\n250 8BITMIME\r\n',
+      '250 mx.test, [IPv6:2001:db8::5]\r\n',
+      '550 5.1.1 no such user\r\n',
+      '250-',
+      '  ',
+      '4.2.1 ',
+    ),
     parse(bytes) {
       for (const reply of new ReplyReader().push(bytes)) {
         readCapabilities(reply)
+        addressIn(reply)
         classify({ stage: 'rcpt', code: reply.code, enhanced: reply.enhanced, text: reply.text })
       }
     },

@@ -1,0 +1,188 @@
+#!/usr/bin/env bash
+# Proves what the image does, with Podman and runc as root, without a daemon: in namespaces of its own, so that port 25
+# is free and nothing outside changes. It runs on a read-only root without capabilities but one, says that it is ready,
+# sends the first mail of `dev`, takes commands by exec, ends on SIGTERM, keeps its volume over an upgrade by tag, and
+# refuses what cannot work in sentences that help. The image of arm64 runs packaging/smoke.sh under qemu.
+#
+#   packaging/image-smoke.sh       after npm run image; needs podman, runc, skopeo, umoci
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+version=$(sed -n 's/^  "version": "\(.*\)",$/\1/p' "$root/package.json")
+built=$root/dist/postrider_${version}_oci.tar
+
+if [ "${1:-}" != inside ]; then
+  [ "$(id -u)" = 0 ] || { echo 'image-smoke: run it as root' >&2; exit 1; }
+  [ -f "$built" ] || { echo "image-smoke: $built is not there; npm run image makes it" >&2; exit 1; }
+  exec unshare --mount --net --pid --fork --mount-proc --kill-child bash "${BASH_SOURCE[0]}" inside
+fi
+ip link set lo up
+
+. "$root/packaging/proof.sh"
+# An engine of its own: images, containers and locks end with the place.
+mkdir "$place/tmp"
+export TMPDIR=$place/tmp
+engine() {
+  podman --root "$place/store" --runroot "$place/run" --tmpdir "$place/engine" --storage-driver vfs --runtime runc \
+    --cgroup-manager cgroupfs --events-backend none --log-level error "$@"
+}
+store="containers-storage:[vfs@$place/store+$place/run]"
+hardened=(--read-only --network host --cap-drop all --security-opt no-new-privileges
+  --ulimit nofile=4096:4096 --ulimit nproc=4096:4096)
+# start NAME OPTIONS... IMAGE [ARGUMENTS...]: runs a container that is stopped by hand.
+start() { engine run -d --pull never --name "$1" "${hardened[@]}" "${@:2}" >"$place/out" 2>"$place/err" || fail "run of $1"; }
+logs() { engine logs "$1" >"$place/log" 2>&1; }
+# said TEXT NAME: waits at most 30 seconds for a line in the log of a container.
+said() {
+  for _ in $(seq 300); do
+    logs "$2"
+    if grep -q -- "$1" "$place/log"; then return 0; fi
+    sleep 0.1
+  done
+  fail "$2 did not say $1 within 30 s"
+}
+# refused TEXT OPTIONS... IMAGE [ARGUMENTS...]: it ends by itself, with 1 and a sentence.
+refused() {
+  local wanted=$1 code=0
+  engine run --rm --pull never "${hardened[@]}" "${@:2}" >"$place/out" 2>"$place/err" || code=$?
+  [ "$code" = 1 ] || fail "it ended with $code, not 1, where it should say $wanted"
+  grep -q -- "$wanted" "$place/err" || fail "it does not say $wanted"
+}
+milliseconds() { date +%s%3N; }
+# ends NAME: SIGTERM; it ends with 0. Says how long it took.
+ends() {
+  local from
+  from=$(milliseconds)
+  engine stop "$1" >"$place/out" 2>&1 || fail "stop of $1"
+  took=$(($(milliseconds) - from))
+  [ "$(engine inspect -f '{{.State.ExitCode}}' "$1")" = 0 ] || fail "$1 ended with $(engine inspect -f '{{.State.ExitCode}}' "$1")"
+}
+
+say 'the archive: three names, two architectures, two layers each'
+for tag in "$version" "${version%.*}" latest; do
+  skopeo inspect --raw "oci-archive:$built:$tag" >"$place/out"
+  for arch in amd64 arm64; do grep -q "\"architecture\":\"$arch\"" "$place/out" || fail "$tag has no $arch"; done
+done
+for arch in amd64 arm64; do
+  skopeo copy -q --override-arch "$arch" "oci-archive:$built:$version" "oci:$place/$arch:$version"
+  octets=$(du -sb "$place/$arch/blobs" | cut -f1)
+  say "$arch: $octets octets"
+  [ "$octets" -le 51000000 ] || fail "the image for $arch has $octets octets"
+done
+skopeo copy -q "oci:$place/$(dpkg --print-architecture):$version" "$store"localhost/postrider:"$version"
+image=localhost/postrider:$version
+
+say 'a read-only root, no capability but the port, no new privileges: ready'
+from=$(milliseconds)
+start one --cap-add NET_BIND_SERVICE -v postrider:/var/lib/postrider -e POSTRIDER_HOSTNAME=mx.image.test "$image"
+said '"event":"ready"' one
+say "ready $(($(milliseconds) - from)) ms after the command"
+said '\[::\]:25' one
+if engine exec one /usr/bin/postrider help | grep -q '^  health'; then
+  engine exec one /usr/bin/postrider health >"$place/out" || fail 'its health check fails'
+fi
+engine exec one /usr/bin/postrider --json version >"$place/out"
+grep -q '"built_from":"image"' "$place/out" || fail 'version does not say that it is the image'
+grep -q '"config":null' "$place/out" || fail 'it found a configuration in an empty volume'
+
+say 'init by exec writes beside the data, and the next start reads it (C3)'
+engine exec one /usr/bin/postrider --json init --domain image.test --hostname mx.image.test --email me@image.test >"$place/out"
+grep -q '"config":"/var/lib/postrider/postrider.toml"' "$place/out" || fail 'init wrote elsewhere'
+grep -q '"data_dir":"/var/lib/postrider"' "$place/out" || fail 'init put the data elsewhere'
+ends one
+say "SIGTERM: ended after $took ms, the engine included"
+[ "$took" -lt 1000 ] || fail "an idle server took $took ms"
+engine rm one >/dev/null
+
+say 'an upgrade by tag on a copy of the volume'
+from_volume=$(engine volume inspect -f '{{.Mountpoint}}' postrider)
+engine volume create copy >/dev/null
+cp -a "$from_volume/." "$(engine volume inspect -f '{{.Mountpoint}}' copy)/"
+chown 10025:10025 "$(engine volume inspect -f '{{.Mountpoint}}' copy)"
+chmod 700 "$(engine volume inspect -f '{{.Mountpoint}}' copy)"
+engine tag "$image" localhost/postrider:next
+start two --cap-add NET_BIND_SERVICE -v copy:/var/lib/postrider localhost/postrider:next
+said '"event":"ready"' two
+engine exec two /usr/bin/postrider --json domain list >"$place/out"
+grep -q '"name":"image.test"' "$place/out" || fail 'the domain is not there after the upgrade'
+ends two
+
+say 'a first start by the environment, port 25 by the sysctl of the host (C4)'
+old_port=$(cat /proc/sys/net/ipv4/ip_unprivileged_port_start)
+echo 25 >/proc/sys/net/ipv4/ip_unprivileged_port_start
+start three -v third:/var/lib/postrider -e POSTRIDER_HOSTNAME=mx.third.test -e POSTRIDER_INIT_DOMAIN=third.test \
+  -e POSTRIDER_INIT_EMAIL=me@third.test "$image"
+said '"event":"ready"' three
+[ "$(grep -c '"event":"set up"' "$place/log")" = 1 ] || fail 'the first start did not say what it made'
+engine exec three /usr/bin/postrider domain records third.test >"$place/out"
+grep -q '_domainkey.third.test' "$place/out" || fail 'domain records prints no key'
+ends three
+echo "$old_port" >/proc/sys/net/ipv4/ip_unprivileged_port_start
+
+say 'dev: the first mail'
+# The value of a key in the one-line JSON document that dev prints, and its line of curl.
+value() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" "$place/log"; }
+sandbox() {
+  start "$1" --tmpfs /tmp:exec -v sandbox:/var/lib/postrider "$image" \
+    dev --json --http 127.0.0.1:0 --smtp 127.0.0.1:0 --data /var/lib/postrider/sandbox
+  said '"token"' "$1"
+  line=$(sed -n 's/.*"curl":"\(.*\)","curl_received".*$/\1/p' "$place/log" | sed 's/\\"/"/g; s/\\\\/\\/g')
+}
+sandbox dev
+post() { eval "$line --noproxy '*' --silent"; }
+answer=$(post) || fail "the printed curl line ended with $?: $line"
+case $answer in *'"status":"queued"'*) ;; *) fail "it answered $answer" ;; esac
+said '"event":"received".*"dkim":"pass"' dev
+
+say 'stop under load: what was answered is there afterwards, and goes out'
+: >"$place/promised"
+(while answer=$(post 2>/dev/null); do
+  printf '%s\n' "$answer" | sed -n 's/.*"data":{[^{}]*"id":"\([^"]*\)".*"status":"queued".*/\1/p' >>"$place/promised"
+done) &
+poster=$!
+for _ in $(seq 300); do [ "$(wc -l <"$place/promised")" -lt 15 ] || break; sleep 0.1; done
+ends dev
+wait "$poster"
+count=$(wc -l <"$place/promised")
+[ "$count" -ge 15 ] || fail "only $count mails were promised: $answer"
+say "ended after $took ms, with $count mails promised"
+sandbox again
+api=$(value api)
+token=$(value token)
+while read -r id; do
+  for try in $(seq 300); do
+    case $(curl -s --noproxy '*' -H "Authorization: Bearer $token" "$api/outbound-emails/$id") in
+    *'"status":"sent"'* | *'"status":"delivered"'*) break ;;
+    esac
+    [ "$try" -lt 300 ] || fail "the mail $id was promised, and is not delivered"
+    sleep 0.1
+  done
+done <"$place/promised"
+ends again
+
+say 'what cannot work is refused in a sentence'
+refused 'cap-add NET_BIND_SERVICE.*ip_unprivileged_port_start=25' -v third:/var/lib/postrider "$image"
+mkdir -m 755 "$place/theirs"
+refused 'mounted at /var/lib/postrider belongs to user 0.*chown -R 10025:10025' -v "$place/theirs:/var/lib/postrider" "$image"
+mkdir "$place/layer"
+mount -t tmpfs none "$place/layer"
+mkdir "$place/layer/lower" "$place/layer/upper" "$place/layer/work" "$place/layer/all"
+chown 10025:10025 "$place/layer/upper"
+chmod 700 "$place/layer/upper"
+mount -t overlay overlay -o "lowerdir=$place/layer/lower,upperdir=$place/layer/upper,workdir=$place/layer/work" "$place/layer/all"
+refused "container's own layer.*--ephemeral" -v "$place/layer/all:/var/lib/postrider" "$image"
+start four --cap-add NET_BIND_SERVICE -v "$place/layer/all:/var/lib/postrider" "$image" serve --ephemeral
+said '"event":"ready"' four
+ends four
+refused 'POSTRIDER_HOST_NAME is not a setting.*POSTRIDER_HOSTNAME' -v third:/var/lib/postrider -e POSTRIDER_HOST_NAME=x "$image"
+engine rm -fa >/dev/null
+umount "$place/layer/all" "$place/layer"
+
+say 'arm64, with the libraries of its own image'
+if command -v qemu-aarch64-static >/dev/null; then
+  umoci unpack --image "$place/arm64:$version" "$place/unpacked" >/dev/null 2>&1
+  POSTRIDER_SMOKE_WITH="qemu-aarch64-static -L $place/unpacked/rootfs" "$root/packaging/smoke.sh" "$place/unpacked/rootfs/usr/bin/postrider"
+else
+  say 'not run: qemu-aarch64-static is not installed'
+fi
+say 'all well'

@@ -1,0 +1,32 @@
+// Files that the package and the image install beside the executable: in /usr/lib/postrider for /usr/bin/postrider
+// (D167). One is taken only where nobody but root and the owner of the executable could have put it there.
+import { lstatSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { singleExecutable } from './threads/worker-slot.ts'
+
+/** What installed an executable: the Debian package, the image, or nobody, for it is one file alone. */
+export type BuiltFrom = 'package' | 'image' | 'bare'
+
+const OTHERS_WRITE = 0o022
+
+/** The path of an installed file, with the real path of the executable; undefined where there is none to trust. */
+export function installed(name: string, executable = process.execPath): string | undefined {
+  const lib = join(dirname(dirname(executable)), 'lib')
+  const folder = join(lib, 'postrider')
+  const file = join(folder, name)
+  const owners = [0, lstatSync(executable).uid]
+  const trusted = [lib, folder, file].every((path) => {
+    const found = lstatSync(path, { throwIfNoEntry: false })
+    if (!found || !(path === file ? found.isFile() : found.isDirectory())) return false
+    return owners.includes(found.uid) && (found.mode & OTHERS_WRITE) === 0
+  })
+  return trusted ? file : undefined
+}
+
+/** Where this executable comes from, as the installed file `built-from` says; null when it runs from its sources. */
+export function builtFrom(): BuiltFrom | null {
+  if (!singleExecutable()) return null
+  const file = installed('built-from')
+  const said = file === undefined ? '' : readFileSync(file, 'utf8').trim()
+  return said === 'package' || said === 'image' ? said : 'bare'
+}

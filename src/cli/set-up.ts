@@ -1,0 +1,51 @@
+// What makes an installation of an empty data directory: the first user and the first domain, for `postrider init` and
+// for a server that is told both by its environment (first-start.ts).
+import { createResolver, type Resolver } from '../net/resolver.ts'
+import { advisedFor } from '../domains/command-policies.ts'
+import type { DomainRecords } from '../domains/command-text.ts'
+import { listDomains } from '../domains/find.ts'
+import { followConfig } from '../domains/issue.ts'
+import { registerDomain } from '../domains/lifecycle.ts'
+import { recordsOf } from '../domains/records.ts'
+import { addUser, findUser, type User } from '../identity/users.ts'
+import { organisationalDomain, parseAddress, toAscii } from '../message/address.ts'
+import { DOMAIN_FOLLOWERS } from '../server/domain-followers.ts'
+import type { Deps } from '../commands/open.ts'
+import { OperatorError } from '../base/errors.ts'
+
+/** A resolver with one short try: a machine without DNS should not wait. */
+export const hasty = ({ config }: Deps): Resolver =>
+  createResolver({ servers: config.dns.servers, timeout: 2000, tries: 1 })
+
+export interface FirstNames {
+  domain: string
+  hostname: string
+  email: string
+}
+
+/** The names as they are stored. Throws an OperatorError for one that is none. */
+export function checkNames<T extends FirstNames>(given: T): T {
+  const domain = toAscii(given.domain)
+  if (!domain || !organisationalDomain(domain))
+    throw new OperatorError(`"${given.domain}" is not a domain name such as example.org.`)
+  const hostname = toAscii(given.hostname)
+  if (!hostname?.includes('.'))
+    throw new OperatorError(`"${given.hostname}" is not a full host name such as mx.example.org.`)
+  if (!parseAddress(given.email)) throw new OperatorError(`"${given.email}" is not an email address.`)
+  return { ...given, domain, hostname }
+}
+
+/** Creates the user and the domain, or takes those that are there; answers the records to publish. */
+export async function setUp(
+  deps: Deps,
+  { domain: name, email }: Omit<FirstNames, 'hostname'>,
+): Promise<DomainRecords & { user: User }> {
+  const user = findUser(deps.store, email) ?? (await addUser(deps, { email }))
+  const domain =
+    listDomains(deps.store, name).find(({ user_key }) => user_key === user.key) ??
+    (await registerDomain({ ...deps, followers: DOMAIN_FOLLOWERS }, user.key, { name, purpose: 'both' }))
+  // The DNS records of every domain contain the hostname: after a change, the new ones are printed.
+  await followConfig(deps)
+  const advised = await advisedFor({ ...deps, resolver: hasty(deps) }, domain)
+  return { user, domain, records: recordsOf(deps.store, domain.key), advised }
+}

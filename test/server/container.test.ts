@@ -1,0 +1,178 @@
+// What a process knows of its container, and what it says there.
+import assert from 'node:assert/strict'
+import { statfsSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { after, before, describe, test } from 'node:test'
+import { defaultGateway, inContainer } from '../../src/base/container.ts'
+import { OperatorError } from '../../src/base/errors.ts'
+import { judgeAddresses, judgeFileSystem, judgeSeen } from '../../src/checks/doctor-container.ts'
+import { configPlace } from '../../src/cli/installation.ts'
+import { findConfig } from '../../src/commands/open.ts'
+import { listenError } from '../../src/http/listen.ts'
+import { parseConfig } from '../../src/base/config.ts'
+import { createResolver } from '../../src/net/resolver.ts'
+import { clientWatch } from '../../src/server/client-watch.ts'
+import { addressIn } from '../../src/smtp/reply.ts'
+import { demandPlace, fileSystemOf, type DataPlace } from '../../src/store/volume.ts'
+import { startTestDns, type TestDns } from '../kit/zone.ts'
+
+const GATEWAY = '172.17.0.1'
+const ROUTES = `Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
+eth0	000011AC	00000000	0001	0	0	0	0000FFFF	0	0	0
+eth0	00000000	010011AC	0003	0	0	0	00000000	0	0	0
+`
+
+test('a container is known by the image, by the sign of Docker or Podman, and by Kubernetes (I8)', () => {
+  const bare = { image: false, exists: () => false, environment: {} }
+  assert.equal(inContainer(bare), false)
+  assert.equal(inContainer({ ...bare, image: true }), true)
+  for (const sign of ['/.dockerenv', '/run/.containerenv'])
+    assert.equal(inContainer({ ...bare, exists: (file) => file === sign }), true)
+  assert.equal(inContainer({ ...bare, environment: { KUBERNETES_SERVICE_HOST: '10.0.0.1' } }), true)
+})
+
+test('the default gateway is read from the routes of the kernel', () => {
+  assert.equal(defaultGateway(ROUTES), GATEWAY)
+  assert.equal(defaultGateway(ROUTES.split('\n').slice(0, 2).join('\n')), undefined)
+  assert.equal(defaultGateway(''), undefined)
+  assert.equal(defaultGateway('x\neth0 00000000 zz'), undefined)
+})
+
+describe('the configuration in the image (C3)', () => {
+  const volume = '/var/lib/postrider/postrider.toml'
+  const asked = { configFile: undefined, environment: {} }
+  const found = (image: boolean, ...files: string[]) =>
+    findConfig(asked, { image, exists: (file) => files.includes(file as string) })
+
+  test('is read from the volume, its absence is not an error, and a file of the system comes first', () => {
+    assert.equal(found(true, volume), volume)
+    assert.equal(found(true), undefined)
+    assert.equal(found(true, './postrider.toml'), undefined)
+    assert.equal(found(true, volume, '/etc/postrider/postrider.toml'), '/etc/postrider/postrider.toml')
+    assert.equal(found(false, volume, './postrider.toml'), './postrider.toml')
+  })
+
+  test('is written by init where serve reads it, whoever runs it', () => {
+    for (const root of [true, false]) assert.equal(configPlace(asked, { image: true, root, installed: false }), volume)
+    assert.equal(configPlace({ ...asked, configFile: '/x/a.toml' }, { image: true }), '/x/a.toml')
+  })
+})
+
+describe('the data directory', () => {
+  const dir = '/var/lib/postrider'
+  const refusal = (place: Partial<DataPlace>): string => {
+    const whole = { image: true, ephemeral: false, user: 10025, owner: { uid: 10025, mode: 0o40700 }, ...place }
+    try {
+      demandPlace(dir, { fileSystem: undefined, ...whole })
+    } catch (thrown) {
+      assert.ok(thrown instanceof OperatorError)
+      assert.match(thrown.message, /^[^\n]+\.$/)
+      return thrown.message
+    }
+    return ''
+  }
+
+  test('in the image, of another owner: the chown for the directory that is mounted (C5)', () => {
+    const said = refusal({ owner: { uid: 0, mode: 0o40755 } })
+    assert.match(said, /^The directory mounted at \/var\/lib\/postrider belongs to user 0, .*user 10025/)
+    assert.ok(said.includes('"chown -R 10025:10025"') && said.includes('"chmod 700"'), said)
+    assert.equal(refusal({}), '')
+    assert.equal(refusal({ owner: { uid: 0, mode: 0o40755 }, image: false }), '')
+    assert.equal(refusal({ owner: { uid: 5, mode: 0o40700 }, user: 0 }), '')
+  })
+
+  test("in the image, on the container's own layer: refused without --ephemeral (I8)", () => {
+    assert.match(refusal({ fileSystem: 'overlayfs' }), /own layer.*mount a volume.*"serve --ephemeral"\.$/)
+    assert.equal(refusal({ fileSystem: 'overlayfs', ephemeral: true }), '')
+    assert.equal(refusal({ fileSystem: 'overlayfs', image: false }), '')
+  })
+
+  test('on NFS and SMB: refused anywhere, for the locks do not hold there (I8)', () => {
+    for (const fileSystem of ['NFS', 'SMB'] as const)
+      for (const image of [true, false])
+        assert.match(refusal({ fileSystem, image, ephemeral: true }), new RegExp(`lies on ${fileSystem}, .*disk`))
+  })
+
+  test('its file system is told by the number of statfs, also where that is signed', () => {
+    const of = (type: number) => fileSystemOf(dir, () => ({ type }))
+    assert.deepEqual([0x6969, 0x517b, 0xfe534d42, 0xff534d42, 0xff534d42 - 2 ** 32, 0x794c7630, 0xef53].map(of), [
+      'NFS',
+      'SMB',
+      'SMB',
+      'SMB',
+      'SMB',
+      'overlayfs',
+      undefined,
+    ])
+    assert.equal(fileSystemOf('/no/such/directory'), undefined)
+    assert.equal(fileSystemOf(tmpdir()) === 'overlayfs', statfsSync(tmpdir()).type === 0x794c7630)
+  })
+
+  test('doctor says so (I8)', () => {
+    assert.deepEqual(judgeFileSystem({ data_dir: dir }, undefined), judgeFileSystem({ data_dir: '/no/such' }))
+    assert.equal(judgeFileSystem({ data_dir: dir }, 'overlayfs')[0]!.status, 'warn')
+    assert.equal(judgeFileSystem({ data_dir: dir }, 'NFS')[0]!.status, 'fail')
+  })
+})
+
+test('a refused port 25: in a container the ways to it, outside the capability of the unit (I6)', () => {
+  const thrown = Object.assign(new Error('listen EACCES'), { code: 'EACCES' })
+  const said = (contained: boolean) =>
+    listenError(thrown, 'smtp.listen', { host: '0.0.0.0', port: 25 }, contained).message
+  for (const words of ['--cap-add NET_BIND_SERVICE', 'bridge network', 'net.ipv4.ip_unprivileged_port_start=25'])
+    assert.ok(said(true).includes(words), said(true))
+  assert.match(said(false), /^0\.0\.0\.0:25 \("smtp\.listen"\) .*AmbientCapabilities=CAP_NET_BIND_SERVICE/)
+  assert.doesNotMatch(said(false), /Podman/)
+})
+
+describe('clients behind NAT (I8)', () => {
+  const heard = (clients: readonly string[], gateway: string | undefined): unknown[] => {
+    const lines: unknown[] = []
+    const heed = clientWatch({ warn: (event, fields) => void lines.push([event, fields?.['gateway']]) }, gateway)
+    clients.forEach(heed)
+    return lines
+  }
+  const five = Array.from({ length: 5 }, () => GATEWAY)
+
+  test('the log says once that all come from the gateway, and nothing where another came', () => {
+    assert.deepEqual(heard([...five, ...five], GATEWAY), [['clients are hidden behind NAT', GATEWAY]])
+    assert.deepEqual(heard(five.slice(1), GATEWAY), [])
+    assert.deepEqual(heard(['127.0.0.1', '::1', ...five.slice(1)], GATEWAY), [])
+    assert.deepEqual(heard(['192.0.2.7', ...five, ...five], GATEWAY), [])
+    assert.deepEqual(heard(five, undefined), [])
+  })
+
+  test('doctor says so', () => {
+    const [found] = judgeAddresses(five, GATEWAY)
+    assert.equal(found?.status, 'warn')
+    assert.match(found.mend!, /host's network/)
+    assert.deepEqual(judgeAddresses([...five, '192.0.2.7'], GATEWAY), [])
+    assert.deepEqual(judgeAddresses(five.slice(1), GATEWAY), [])
+  })
+})
+
+describe('the address that mail leaves by (I8)', () => {
+  let dns: TestDns
+  before(async () => void (dns = await startTestDns()))
+  after(() => dns.close())
+
+  test('is read from the greeting of an exchanger that names it', () => {
+    const of = (line: string) => addressIn({ lines: [line, 'SIZE 1 [192.0.2.9]'] })
+    assert.equal(of('mx.google.com at your service, [203.0.113.5]'), '203.0.113.5')
+    assert.equal(of('BN1.mail.protection.outlook.com Hello [IPv6:2001:db8::5]'), '2001:db8::5')
+    for (const line of ['mx.test', 'mx.test [x]', 'mx.test [1.2.3]', 'mx.test [::::]'])
+      assert.equal(of(line), undefined)
+  })
+
+  test('is named where the reverse entry is of another', async () => {
+    dns.set('mx.here.example', 'A', ['8.8.4.4'])
+    const config = parseConfig({ hostname: 'mx.here.example', dns: { servers: [`127.0.0.1:${dns.port}`] } })
+    const world = { config, resolver: createResolver({ servers: config.dns.servers }) }
+    const found = await judgeSeen(world, '8.8.8.8')
+    assert.equal(found?.status, 'fail')
+    assert.match(found.detail, /leaves by 8\.8\.8\.8, .*mx\.here\.example .*8\.8\.4\.4/)
+    assert.equal(await judgeSeen(world, '8.8.4.4'), undefined)
+    assert.equal(await judgeSeen(world, '10.0.0.7'), undefined)
+    assert.equal(await judgeSeen(world, undefined), undefined)
+  })
+})
