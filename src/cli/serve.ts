@@ -14,14 +14,24 @@ import { demandPlace } from '../store/volume.ts'
 import type { Appliance } from '../server/appliance.ts'
 import { firstStart, wantsFirstStart } from './first-start.ts'
 import { inImage, ownConfigOf, serverLog, type Invocation } from '../commands/open.ts'
-import { complain, standardTerminal } from '../commands/terminal.ts'
+import { useShaping } from '../smtp/shaping-file.ts'
+import { answer, complain, standardTerminal } from '../commands/terminal.ts'
 
 export function serveCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('serve')
     .description('run the appliance in the foreground')
     .option('--ephemeral', 'in a container: start although the data directory ends with it')
-    .action(({ ephemeral }: { ephemeral?: true }) => serve(invocation(), ephemeral === true))
+    .option('--check', 'only read the configuration as the server would, and say whether it is valid')
+    .action(async ({ check, ephemeral }: { check?: true; ephemeral?: true }) =>
+      check ? checkConfiguration(invocation()) : serve(invocation(), ephemeral === true),
+    )
+}
+
+/** Throws the sentence of the first wrong setting. The package asks before it restarts the service (A4). */
+function checkConfiguration(now: Invocation): void {
+  useShaping(ownConfigOf(now).delivery.shaping)
+  answer(now.terminal, { valid: true }, () => 'The configuration is valid.')
 }
 
 /** Resolves when a signal has stopped the appliance. An error at the start or the stop is logged and thrown. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -237,6 +237,26 @@ describe('usage', () => {
       assert.equal(code, 1)
       assert.match(stderr, /^postrider: tls\.ca_file: [^\n]+\.\n$/)
       assert.ok(stderr.includes(file), stderr)
+    }
+  })
+
+  test('serve --check says whether a server would take the configuration, and starts nothing (A4)', async () => {
+    const file = join(folder, 'checked.toml')
+    const shaping = join(folder, 'checked-shaping.toml')
+    writeFileSync(shaping, '[no_such_section]\n')
+    for (const [text, wrong] of [
+      ['hostname = "mx.here.test"\n', undefined],
+      ['hostname = "mx.here.test"\n[no_such_section]\n', /checked\.toml:3: [^\n]*no_such_section/],
+      [`[delivery]\nshaping = "${shaping}"\n`, /checked-shaping\.toml:1: /],
+    ] as const) {
+      writeFileSync(file, `data_dir = "${join(folder, 'never')}"\n${text}`)
+      const { code, stderr, stdout } = await commands.run(['--config', file, 'serve', '--check'])
+      if (wrong === undefined) assert.deepEqual([code, stdout], [0, 'The configuration is valid.\n'])
+      else {
+        assert.equal(code, 1)
+        assert.match(stderr, wrong)
+      }
+      assert.ok(!existsSync(join(folder, 'never')))
     }
   })
 

@@ -42,6 +42,9 @@ packages="$packages rspamd redis-server opendmarc mariadb-server libdbd-mysql-pe
 # The image: engines that need no daemon, the binutils and the emulator of the other architecture, and Debian's keys.
 packages="$packages podman runc skopeo umoci binutils-aarch64-linux-gnu qemu-user-static debian-archive-keyring"
 
+# Who signs releases and the apt repository.
+packages="$packages gnupg minisign"
+
 # Debian starts what it installs. policy-rc.d is its documented way to say no; ours goes away again when we end.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then

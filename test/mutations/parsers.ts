@@ -6,6 +6,7 @@ import { MAIL } from './mail.ts'
 import { PAGES } from './pages.ts'
 import type { Parser } from './parser.ts'
 import { PICTURE } from './pictures.ts'
+import { RELEASES } from './releases.ts'
 import { REPORTS } from './reports.ts'
 import { REQUESTS } from './requests.ts'
 import { SUBMITTED } from './submitted.ts'
@@ -19,4 +20,5 @@ export const PARSERS: Record<string, Parser> = {
   ...LISTS,
   ...PICTURE,
   ...REPORTS,
+  ...RELEASES,
 }

@@ -188,6 +188,22 @@ if (within)
       await arrive()
     })
 
+    test('a later package leaves the service alone while its configuration is wrong, and says why (A4)', async () => {
+      const pid = await server.pid()
+      const next = await laterPackage(prepared.made, box.dir, 'later.next')
+      await bring(server, next)
+      const wrong = (text: string) => `${text}\n[no_such_section]\nkey = 1\n`
+      await configured(wrong, async () => {
+        const printed = await server.machine.must('apt install -y ./postrider_*.deb 2>&1', { timeout: 240 })
+        assert.match(printed, /postrider: not restarted, the former version serves on.*no_such_section/)
+        const installed = await server.machine.must(`dpkg-query -W -f '\${Version} \${db:Status-Status}' postrider`)
+        assert.equal(installed, `${next.version} installed`)
+        assert.equal(await server.pid(), pid)
+        await server.ready()
+      })
+      assert.notEqual(await server.pid(), pid)
+    })
+
     test('another host name: records, check and doctor follow at once', async (context) => {
       const renamed = 'mail.example.org'
       const published = zoneLines(await server.machine.must('postrider domain records example.org'))

@@ -61,12 +61,12 @@ async function described(file: string): Promise<Package> {
   return { file, version: await field('Version'), depends: depends.filter(Boolean) }
 }
 
-/** The same package under a later version, made in `dir`: what the next release is to dpkg. */
-export async function laterPackage({ file, version }: Package, dir: string): Promise<Package> {
+/** The same package under a later version, made in `dir`: what a next release is to dpkg. */
+export async function laterPackage({ file, version }: Package, dir: string, name = 'later'): Promise<Package> {
   const tree = mkdtempSync(join(dir, 'package-'))
   await run('dpkg-deb', ['--raw-extract', file, tree], { timeout: TIMEOUT })
   const control = join(tree, 'DEBIAN/control')
-  const later = `${version}+later`
+  const later = `${version}+${name}`
   writeFileSync(control, readFileSync(control, 'utf8').replace(/^Version: .*$/m, `Version: ${later}`))
   const made = join(dir, `postrider_${later}.deb`)
   // Little compression: the time is better spent elsewhere.
