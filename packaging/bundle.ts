@@ -34,6 +34,9 @@ const STAND_INS: Record<string, string> = {
   'node_modules/joi/lib/index.js': 'joi.ts',
 }
 
+/** Addons that are looked for and are not there: ssh2 goes on without them. */
+const ADDONS = /^cpu-features$|\/sshcrypto\.node$/
+
 /** The package of a file in node_modules: the innermost, for one may lie in the node_modules of another. */
 const PACKAGE = /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//
 
@@ -87,6 +90,7 @@ function leaner(): Plugin {
     setup(builder) {
       builder.onResolve({ filter: /./ }, async ({ importer, kind, path, pluginData, resolveDir }) => {
         if (pluginData === 'asked' || kind === 'entry-point') return undefined
+        if (ADDONS.test(path)) return { path: join(ROOT, 'packaging/stand-ins/no-addon.ts') }
         const found = await builder.resolve(path, { importer, kind, resolveDir, pluginData: 'asked' })
         if (found.external || found.errors.length > 0 || found.namespace !== 'file') return found
         return { ...found, path: replaced(found.path) }

@@ -33,9 +33,10 @@ export interface HttpsFault {
 }
 
 export interface HttpsRequest {
-  method?: 'GET' | 'HEAD' | 'POST' | undefined
+  method?: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE' | 'PROPFIND' | 'MOVE' | undefined
   headers: Record<string, string | number>
-  body?: string | undefined
+  /** A stream is sent as it comes. When it throws, the request is cut off, and `ask` throws the same. */
+  body?: string | Uint8Array | AsyncIterable<Uint8Array> | undefined
   /** The signal of `within`, which limits the time. */
   signal: AbortSignal
   /** Checks where a host leads that a stranger named. */
@@ -54,9 +55,11 @@ export interface HttpsRequest {
   wanted?: (head: HttpsHead) => boolean
   /** Is told of octets before they are kept; throws when no more may be kept. */
   arrived?: ((octets: number) => void) | undefined
+  /** Is told of octets of the body that were handed to the system. */
+  sent?: ((octets: number) => void) | undefined
 }
 
-/** Makes one request. Throws only what `arrived` throws. */
+/** Makes one request. Throws only what `arrived` and the stream of a body throw. */
 export function ask(url: URL, asking: HttpsRequest): Promise<HttpsAnswer> {
   const { arrived, body, guard, method, most, kept = most, signal, wanted } = asking
   const forbidden = guard && addressRefused(guard, url)
@@ -102,10 +105,48 @@ export function ask(url: URL, asking: HttpsRequest): Promise<HttpsAnswer> {
         size += chunk.length
         if (size > most) tooLarge()
       })
-      return void incoming.on('end', () => end())
+      return void incoming.on('end', () => {
+        end()
+        // The server has answered before it had all of the body: it wants no more of it.
+        if (!outgoing.writableEnded) outgoing.destroy()
+      })
     })
-    outgoing.end(body)
+    if (body === undefined || typeof body === 'string') return void outgoing.end(body)
+    pour(body, outgoing, asking).catch((thrown: unknown) => {
+      reject(thrown as Error)
+      outgoing.destroy()
+    })
     return undefined
+  })
+}
+
+/** Octets that are written before the socket is waited for. */
+const PIECE = 64 * 1024
+
+/** Writes a body as fast as the socket takes it; ends early, without a throw, when the request is over. */
+async function pour(
+  body: Uint8Array | AsyncIterable<Uint8Array>,
+  outgoing: ClientRequest,
+  { sent }: HttpsRequest,
+): Promise<void> {
+  for await (const whole of body instanceof Uint8Array ? [body] : body)
+    for (let at = 0; at < whole.length; at += PIECE) {
+      const piece = whole.subarray(at, at + PIECE)
+      if (outgoing.destroyed) return
+      if (!outgoing.write(piece)) await drained(outgoing)
+      sent?.(piece.length)
+    }
+  outgoing.end()
+}
+
+/** Waits until a request takes more octets, or is over. */
+function drained(outgoing: ClientRequest): Promise<void> {
+  return new Promise((done) => {
+    const either = (): void => {
+      outgoing.off('drain', either).off('close', either)
+      done()
+    }
+    outgoing.on('drain', either).on('close', either)
   })
 }
 
@@ -117,12 +158,17 @@ function open(url: URL, { agent, authorities, guard, headers, method, plain }: H
   return plain && url.protocol === 'http:' ? plainRequest(url, options) : request(url, options)
 }
 
-/** Connections that are kept for more requests; they are closed with `destroy`. */
-export function keptConnections(guard: Guard, authorities: string | undefined): Agent {
+/** Connections kept for more requests, closed with `destroy`. Without a guard: the operator named the host. */
+export function keptConnections(guard: Guard | undefined, authorities: string | undefined): Agent {
   // The context is made once: a context with a list of authorities takes milliseconds, and the list would be part of
   // every socket's name.
   const context = authorities === undefined ? {} : { secureContext: createSecureContext(trusting(authorities)) }
-  return new Agent({ keepAlive: true, maxFreeSockets: 1000, lookup: guardedLookup(guard), ...context })
+  return new Agent({
+    keepAlive: true,
+    maxFreeSockets: 1000,
+    ...(guard && { lookup: guardedLookup(guard) }),
+    ...context,
+  })
 }
 
 /** Runs requests with a signal that ends them after `timeout` ms. */
@@ -132,6 +178,48 @@ export async function within<T>(timeout: number, run: (signal: AbortSignal) => P
   const timer = setTimeout(late, timeout)
   try {
     return await run(abort.signal)
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** Octets that must move within the time of `whileMoving`. */
+const LEAST_MOVED = 64 * 1024
+
+export interface Movement {
+  /** Octets that moved. */
+  moved: (octets: number) => void
+  /** Whether it is ourselves that nothing moves for: the time stands still. */
+  held: (on: boolean) => void
+}
+
+/**
+ * Runs something with a signal that ends it when `timeout` ms pass in which less than 64 KB moved: so it may take long,
+ * but not for ever.
+ */
+export async function whileMoving<T>(
+  timeout: number,
+  run: (signal: AbortSignal, movement: Movement) => Promise<T>,
+): Promise<T> {
+  const abort = new AbortController()
+  let since = 0
+  let standing = false
+  const timer = setTimeout(() => {
+    if (standing) timer.refresh()
+    else abort.abort(new Error(`nothing moved for ${timeout / SECOND} s`))
+  }, timeout)
+  const moved = (octets: number): void => {
+    since += octets
+    if (since < LEAST_MOVED) return
+    since = 0
+    timer.refresh()
+  }
+  const held = (on: boolean): void => {
+    standing = on
+    timer.refresh()
+  }
+  try {
+    return await run(abort.signal, { moved, held })
   } finally {
     clearTimeout(timer)
   }

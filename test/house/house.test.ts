@@ -267,6 +267,7 @@ describe('packages', () => {
     kysely: ['schema', 'store'],
     mailauth: ['inbound', 'server'],
     mailparser: ['message', 'server'],
+    saxes: ['archive', 'reports'],
     'smol-toml': ['base', 'reputation', 'smtp', 'watch'],
     yazl: ['archive', 'privacy'],
   }

@@ -95,6 +95,7 @@ const REASONS: Record<string, readonly string[]> = {
     'server/sandbox/receiver.ts',
   ],
   'one pattern from the beginning to the end of a short header field, path or answer': [
+    'archive/places/web.ts',
     'inbound/messages.ts',
     'webui/fields.ts',
     'jsonapi/gate.ts',
@@ -105,8 +106,10 @@ const REASONS: Record<string, readonly string[]> = {
     'mail/accept/attachments.ts',
     'campaigns/page-recipients.ts',
   ],
-  'octets of a fixed length, or a text within a limit, of a server that the operator chose': [
+  'octets of a fixed length, or a text within a limit, of a server or a command that the operator chose': [
     'net/time-server.ts',
+    'archive/places/exec.ts',
+    'archive/places/sftp.ts',
     'checks/grade-tls.ts',
     'checks/grade.ts',
     'inbound/scan.ts',

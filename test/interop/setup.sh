@@ -44,6 +44,8 @@ packages="$packages podman runc skopeo umoci binutils-aarch64-linux-gnu qemu-use
 
 # Who signs releases and the apt repository.
 packages="$packages gnupg minisign"
+# Where backups are kept: S3 by OpenStack Swift, WebDAV and SFTP by rclone, SFTP by OpenSSH; and what opens sealed ones.
+packages="$packages swift-proxy swift-account swift-container swift-object rclone openssh-server openssh-client age zstd"
 
 # Debian starts what it installs. policy-rc.d is its documented way to say no; ours goes away again when we end.
 policy=/usr/sbin/policy-rc.d
@@ -67,6 +69,10 @@ for service in postfix opendkim clamav-daemon clamav-freshclam nsd unbound rspam
 done
 installed bind9 || fresh="$fresh named"
 installed mariadb-server || fresh="$fresh mariadb"
+installed openssh-server || fresh="$fresh ssh"
+for part in proxy account container object; do
+  installed "swift-$part" || fresh="$fresh swift-$part"
+done
 
 # Must be answered before the package is unpacked. "Local only" would write a main.cf that some later start would use;
 # the rig brings its own configuration, so no configuration is the honest answer.
@@ -81,7 +87,8 @@ say "install $packages"
 # shellcheck disable=SC2086 # the list is meant to be split
 apt-get -q -y --no-install-recommends install $packages
 
-for service in $fresh; do
+# Swift's packages bring a script for each of their daemons.
+for service in $(for each in $fresh; do echo "$each"; case $each in swift-*) ls /etc/init.d | grep "^$each-" ;; esac; done); do
   say "$service is not to start at boot"
   update-rc.d "$service" disable
 done

@@ -1,7 +1,8 @@
 // The client of HTTPS against servers on loopback that answer wrongly.
 import assert from 'node:assert/strict'
+import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { createServer as createPlain } from 'node:http'
+import { createServer as createPlain, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Server } from 'node:net'
 import { after, before, test } from 'node:test'
 import { createServer, type TLSSocket } from 'node:tls'
@@ -9,6 +10,7 @@ import { makeCertificate } from '../../src/base/certificate.ts'
 import { allowPublicAnd } from '../../src/base/network.ts'
 import {
   ask,
+  whileMoving,
   follow,
   httpsUrlFault,
   within,
@@ -119,4 +121,87 @@ test('redirects are followed within the limit, each to a checked URL', async () 
   ] as const)
     assert.equal((await onward(first, location, redirects)).fault?.error.message, why)
   assert.deepEqual(visited.slice(0, 4), [first, first, `${first}b/`, `${first}b/b/`])
+})
+
+/** A server of http: that keeps what it was sent. */
+async function plainServer(answer: (received: IncomingMessage, response: ServerResponse) => void): Promise<URL> {
+  return new URL(`http://127.0.0.1:${await portOf(createPlain(answer))}/`)
+}
+
+/** One request with a body, in which something must move. */
+const put = (to: URL, body: HttpsRequest['body'], timeout = 60_000): Promise<HttpsAnswer> =>
+  whileMoving(timeout, (signal, { moved }) =>
+    ask(to, { method: 'PUT', headers: {}, body, plain: true, most: 1000, signal, arrived: moved, sent: moved }),
+  )
+
+async function* of(pieces: readonly Buffer[], end?: Error): AsyncIterable<Uint8Array> {
+  yield* pieces
+  if (end) throw end
+}
+
+test('a body is sent whole, as octets or as a stream (B8)', async () => {
+  const octets = randomBytes(3_000_000)
+  const to = await plainServer((received, response) => {
+    const pieces: Buffer[] = []
+    received.on('data', (piece: Buffer) => pieces.push(piece))
+    received.on('end', () => response.end(createHash('sha256').update(Buffer.concat(pieces)).digest('hex')))
+  })
+  const hash = createHash('sha256').update(octets).digest('hex')
+  for (const body of [octets, of([octets.subarray(0, 5), octets.subarray(5)])])
+    assert.equal((await put(to, body)).octets.toString(), hash)
+})
+
+test('a stream that fails cuts the request off, so that the server does not take it for whole (B8)', async () => {
+  const seen = Promise.withResolvers<boolean>()
+  const to = await plainServer((received) => {
+    received.resume().on('close', () => seen.resolve(received.complete))
+  })
+  const failing = of([randomBytes(200_000)], new Error('the disk failed'))
+  await assert.rejects(put(to, failing), /the disk failed/)
+  assert.equal(await seen.promise, false)
+})
+
+test('a server that answers early gets no more of a stream, and the stream is ended (B8)', async () => {
+  const ended = Promise.withResolvers<void>()
+  const endless = async function* (): AsyncIterable<Uint8Array> {
+    try {
+      for (;;) yield Buffer.alloc(100_000)
+    } finally {
+      ended.resolve()
+    }
+  }
+  const to = await plainServer((received, response) => {
+    received.once('data', () => response.writeHead(507).end('full'))
+  })
+  const { octets, status } = await put(to, endless())
+  assert.deepEqual([status, octets.toString()], [507, 'full'])
+  await ended.promise
+})
+
+test('a server that takes or gives too little in the time is given up, one for which we pause is not (B9)', async () => {
+  const drop = Buffer.alloc(1)
+  const deaf = await plainServer((received) => void received.pause())
+  assert.equal((await put(deaf, Buffer.alloc(50_000_000), 200)).fault?.kind, 'late')
+  const halting = await plainServer((received, response) => {
+    received.resume()
+    response.write(drop)
+  })
+  assert.equal((await put(halting, drop, 200)).fault?.kind, 'late')
+  const answering = await plainServer((received, response) => {
+    received.resume().on('end', () => response.end('done'))
+  })
+  const pause = Promise.withResolvers<void>()
+  const sent = whileMoving(50, (signal, { held }) => {
+    held(true)
+    const body = (async function* (): AsyncIterable<Uint8Array> {
+      await pause.promise
+      held(false)
+      yield drop
+    })()
+    return ask(answering, { method: 'PUT', headers: {}, body, plain: true, most: 10, signal })
+  })
+  // Longer than the time: the other request is given up meanwhile.
+  assert.equal((await put(deaf, Buffer.alloc(50_000_000), 300)).fault?.kind, 'late')
+  pause.resolve()
+  assert.equal((await sent).octets.toString(), 'done')
 })

@@ -1,0 +1,218 @@
+// The targets of "backup.to": what their texts mean, and what the configuration says of them beside. One that is wrong
+// is refused with the field that is wrong and what fixes it.
+import { isAbsolute } from 'node:path'
+import { codeOf, OperatorError } from '../../base/errors.ts'
+import { readPlain } from '../../base/plain-file.ts'
+import type { Backend, PlaceDeps } from './backend.ts'
+import { DavBackend } from './dav.ts'
+import { DirectoryBackend } from './directory.ts'
+import { ExecBackend } from './exec.ts'
+import { S3Backend } from './s3.ts'
+import { SftpBackend, type SftpAccess } from './sftp.ts'
+
+/**
+ * What `[backup]` of the configuration says of targets, by kind. Each but the host keys may stand in a target of its
+ * own as well: "s3://bucket/prefix?endpoint=https://…&key_file=/etc/…".
+ */
+export interface TargetOptions {
+  s3?: S3Options | undefined
+  sftp?: SftpOptions | undefined
+  dav?: DavOptions | undefined
+}
+
+export interface S3Options {
+  /** The URL of the service; absent: Amazon's, of the region. */
+  endpoint?: string | undefined
+  /** us-east-1 when absent. */
+  region?: string | undefined
+  /** Where the bucket stands in URLs: in the path (when absent), or in the host. */
+  style?: 'path' | 'host' | undefined
+  /** A file of two lines: the id of the access key, and the secret. */
+  key_file?: string | undefined
+}
+
+export interface SftpOptions {
+  /** A private key (OpenSSH or PEM) without a passphrase. */
+  key_file?: string | undefined
+  /** A file with the password, in place of a key. */
+  password_file?: string | undefined
+  /** Lines as `ssh-keyscan HOST` prints them: the host, or [host]:port, the kind of the key, the key. */
+  host_keys?: readonly string[] | undefined
+}
+
+export interface DavOptions {
+  /** A file with the password of the user in the URL. */
+  password_file?: string | undefined
+}
+
+type TargetFields = Record<string, string | undefined>
+
+/** A wrong target or a wrong field beside it; `what` ends the sentence. */
+const refused = (field: string, what: string): OperatorError => new OperatorError(`"backup.${field}" ${what}`)
+
+const wrongTarget = (target: string, what: string): OperatorError =>
+  refused('to', `has "${target.slice(0, 100)}", ${what}`)
+
+/** Opens what a target names. Throws an OperatorError. */
+export function backendOf(target: string, options: TargetOptions, deps: PlaceDeps): Backend {
+  if (isAbsolute(target)) return new DirectoryBackend(target)
+  if (target.startsWith('exec:')) return new ExecBackend(target.slice('exec:'.length), deps)
+  if (target.startsWith('s3://')) return s3Of(target, options.s3, deps)
+  if (target.startsWith('sftp://')) return sftpOf(target, options.sftp, deps)
+  if (/^https?\+dav:\/\//.test(target)) return davOf(target, options.dav, deps)
+  throw wrongTarget(
+    target,
+    'which is not a target; give an absolute path, or what begins with s3://, sftp://, https+dav:// or exec:.',
+  )
+}
+
+/** A target as a URL, and the fields that stand in it over those beside it. Throws an OperatorError. */
+function urlOf(
+  target: string,
+  text: string,
+  kind: string,
+  fields: TargetFields,
+  names: readonly string[],
+): { url: URL; field: (name: string) => string | undefined } {
+  const url = URL.parse(text)
+  if (!url || url.hostname === '') throw wrongTarget(target, 'which is not a URL with a host; correct it.')
+  // The target is shown, and stands in the log.
+  if (url.password !== '')
+    throw wrongTarget(target.replace(/:[^:@/]*@/, ':…@'), 'with a password in it; put that into a file.')
+  if (url.hash !== '') throw wrongTarget(target, 'with a "#" in it; leave that out.')
+  for (const name of url.searchParams.keys())
+    if (!names.includes(name)) throw wrongTarget(target, `with "${name}"; it takes ${names.join(', ')}.`)
+  const found = new Map(names.map((name) => [name, url.searchParams.get(name) ?? fields[name]]))
+  url.search = ''
+  return { url, field: (name) => found.get(name) || undefined }
+}
+
+/** What a file holds that the operator named. Throws an OperatorError. */
+function contentOf(field: string, path: string | undefined, holds: string): Buffer {
+  if (path === undefined) throw refused(field, `is missing; name a file with ${holds}.`)
+  if (!isAbsolute(path)) throw refused(field, `is "${path}"; give the absolute path of a file with ${holds}.`)
+  try {
+    return readPlain(path, { links: true })
+  } catch (thrown) {
+    throw refused(
+      field,
+      `is ${path}, which cannot be read (${codeOf(thrown)}); it must be a file with ${holds} that the server's user may read.`,
+    )
+  }
+}
+
+const firstLine = (content: Buffer): string => content.toString('utf8').split(/\r?\n/)[0] ?? ''
+
+function passwordIn(field: string, path: string | undefined): string {
+  const password = firstLine(contentOf(field, path, 'the password in its first line'))
+  if (password === '') throw refused(field, `is ${path}, whose first line is empty; write the password there.`)
+  return password
+}
+
+const BUCKET = /^[A-Za-z0-9][A-Za-z0-9._-]{1,62}$/
+const PREFIX = /^(?:[A-Za-z0-9._-]+\/)*$/
+
+function s3Of(target: string, options: S3Options = {}, deps: PlaceDeps): Backend {
+  const { url, field } = urlOf(target, target, 's3', { ...options }, ['endpoint', 'region', 'style', 'key_file'])
+  const bucket = url.hostname
+  if (!BUCKET.test(bucket) || url.port !== '' || url.username !== '')
+    throw wrongTarget(target, 'which is not s3://BUCKET or s3://BUCKET/PREFIX; correct it.')
+  const prefix = url.pathname.replace(/^\/|\/$/g, '')
+  const folder = prefix === '' ? '' : `${prefix}/`
+  if (!PREFIX.test(folder)) throw wrongTarget(target, 'whose prefix may have letters, digits, ".", "_", "-" and "/".')
+  const region = field('region') ?? 'us-east-1'
+  if (!/^[\w-]{1,50}$/.test(region))
+    throw refused('s3.region', `is "${region}"; give the region's name, such as us-east-1.`)
+  const style = field('style') ?? 'path'
+  if (style !== 'path' && style !== 'host') throw refused('s3.style', `is "${style}"; give "path" or "host".`)
+  const endpoint = URL.parse(field('endpoint') ?? `https://s3.${region}.amazonaws.com`)
+  if (!endpoint || !isPrivate(endpoint) || endpoint.username !== '' || endpoint.search !== '' || endpoint.hash !== '')
+    throw refused('s3.endpoint', `is "${field('endpoint')}"; give the https URL of the service.`)
+  const [accessKeyId = '', secretAccessKey = ''] = contentOf(
+    's3.key_file',
+    field('key_file'),
+    'the id of the access key in its first line and the secret in its second',
+  )
+    .toString('utf8')
+    .split(/\r?\n/)
+    .map((line) => line.trim())
+  if (accessKeyId === '' || secretAccessKey === '')
+    throw refused(
+      's3.key_file',
+      `is ${field('key_file')}, which must have two lines: the id of the access key, and the secret.`,
+    )
+  const base = new URL(endpoint)
+  if (style === 'host') base.hostname = `${bucket}.${base.hostname}`
+  base.pathname = `${base.pathname.replace(/\/$/, '')}/${style === 'path' ? `${bucket}/` : ''}`
+  return new S3Backend({ title: target, bucket: base, prefix: folder, region, accessKeyId, secretAccessKey }, deps)
+}
+
+/** Whether nobody between can read what is sent: by TLS, or because it does not leave the machine. */
+const isPrivate = ({ hostname, protocol }: URL): boolean =>
+  protocol === 'https:' || (protocol === 'http:' && /^(?:localhost|127\.[\d.]+|\[::1\])$/.test(hostname))
+
+function davOf(target: string, options: DavOptions = {}, deps: PlaceDeps): Backend {
+  const { field, url } = urlOf(target, target.replace('+dav:', ':'), 'dav', { ...options }, ['password_file'])
+  if (!isPrivate(url)) throw wrongTarget(target, 'without TLS; give https+dav://.')
+  if (url.username === '') throw wrongTarget(target, 'without a user; give https+dav://USER@HOST/PATH.')
+  const user = decodeURIComponent(url.username)
+  const password = passwordIn('dav.password_file', field('password_file'))
+  url.username = ''
+  if (!url.pathname.endsWith('/')) url.pathname += '/'
+  return new DavBackend({ title: target, folder: url, user, password }, deps)
+}
+
+function sftpOf(target: string, options: SftpOptions = {}, deps: PlaceDeps): Backend {
+  const { key_file, password_file } = options
+  const { field, url } = urlOf(target, target, 'sftp', { key_file, password_file }, ['key_file', 'password_file'])
+  if (url.username === '') throw wrongTarget(target, 'without a user; give sftp://USER@HOST/PATH.')
+  const host = url.hostname.replace(/^\[|\]$/g, '')
+  const port = url.port === '' ? 22 : Number(url.port)
+  const name = port === 22 ? host : `[${host}]:${port}`
+  // "/~/" is the folder of the user, where a server does not begin at its root.
+  const path = decodeURIComponent(url.pathname).replace(/^\/~(?:\/|$)/, '')
+  const folder = path === '' ? './' : path.endsWith('/') ? path : `${path}/`
+  const hostKeys = pinnedFor(name, options.host_keys ?? [])
+  return new SftpBackend(
+    { title: target, host, port, user: decodeURIComponent(url.username), folder, secret: secretOf(field), hostKeys },
+    deps,
+  )
+}
+
+function secretOf(field: (name: string) => string | undefined): SftpAccess['secret'] {
+  const file = field('key_file')
+  if (file === undefined && field('password_file') !== undefined)
+    return { password: passwordIn('sftp.password_file', field('password_file')) }
+  const privateKey = contentOf('sftp.key_file', file, 'a private key of OpenSSH')
+  if (!/^-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(privateKey.toString('latin1')))
+    throw refused(
+      'sftp.key_file',
+      `is ${file}, which is not a private key; make one that opens without a passphrase with ssh-keygen -N "".`,
+    )
+  return { privateKey }
+}
+
+const KINDS = ['ssh-ed25519', 'ecdsa-sha2-nistp256', 'ecdsa-sha2-nistp384', 'ecdsa-sha2-nistp521', 'ssh-rsa']
+
+/** The keys that are pinned for a host. Throws an OperatorError when there is none. */
+function pinnedFor(host: string, lines: readonly string[]): SftpAccess['hostKeys'] {
+  const field = 'sftp.host_keys'
+  const found: { kind: string; key: Buffer }[] = []
+  for (const line of lines) {
+    const [hosts = '', kind = '', text = ''] = line.trim().split(/\s+/)
+    const key = Buffer.from(text, 'base64')
+    // The key names its own kind (RFC 4253 §6.6).
+    if (!KINDS.includes(kind) || key.subarray(4, 4 + kind.length).toString('latin1') !== kind)
+      throw refused(
+        field,
+        `has the line "${line.slice(0, 100)}"; give lines as "ssh-keyscan ${host}" prints them: HOST ssh-ed25519 AAAA….`,
+      )
+    if (hosts.split(',').includes(host)) found.push({ kind, key })
+  }
+  if (found.length === 0)
+    throw refused(
+      field,
+      `has no key of ${host}; ask who runs the server for the line "${host} ssh-ed25519 AAAA…" (ssh-keyscan shows what the network says, which may be somebody else).`,
+    )
+  return found
+}
