@@ -4,16 +4,21 @@ import { dirname, join } from 'node:path'
 import { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { crc32 } from 'node:zlib'
-import yauzl, { type Entry, type ZipFile as Archive } from 'yauzl'
+import yauzl, { type Entry, type ZipFile } from 'yauzl'
 import { codeOf, messageOf, OperatorError, failedCall } from '../base/errors.ts'
 import { KEY_FILE } from '../base/keyring.ts'
 import { asCallerAt } from '../base/ownership.ts'
 import { LEDGER } from '../privacy/ledger.ts'
 import { DATABASE } from '../store/open.ts'
 
+/** The public keys that `postrider backup key` made. */
+export const RECIPIENTS = 'backup.recipients'
+export type Archive = ZipFile
+
 /** Files of a backup in addition to the database and the spool. */
-export const FILES = [KEY_FILE, 'smtp-certificate.pem', LEDGER]
-const SAFE = /^(?:postrider\.db|instance\.key|smtp-certificate\.pem|erasures\.ledger|spool\/[\w.~-]+)$/
+export const FILES = [KEY_FILE, 'smtp-certificate.pem', LEDGER, RECIPIENTS]
+const SAFE =
+  /^(?:postrider\.db|instance\.key|smtp-certificate\.pem|erasures\.ledger|backup\.recipients|spool\/[\w.~-]+)$/
 
 /**
  * Unpacks a backup into an empty folder; returns the number of files. Throws an OperatorError when the file is not a

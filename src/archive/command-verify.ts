@@ -2,9 +2,12 @@
 // sentences.
 import { join } from 'node:path'
 import type { Command } from 'commander'
+import { TABLES } from '../schema/tables.ts'
+import type { Store } from '../store/database.ts'
 import { takeLock } from '../store/lock.ts'
 import { scanLog } from '../store/log-scan.ts'
 import { DATABASE } from '../store/open.ts'
+import { raw } from '../store/query.ts'
 import { LEDGER, readContent } from '../privacy/ledger.ts'
 import { configOf, withDeps, type Invocation } from '../commands/open.ts'
 import { faultsOf } from './integrity.ts'
@@ -21,7 +24,8 @@ export function verifyCommand(program: Command, invocation: () => Invocation): v
         const faults = [...log, ...ledgerFaults(deps.config.data_dir), ...(await faultsOf(deps))]
         const told = faults.join()
         const quarantine = (await deps.spool.quarantined()).filter((name) => !told.includes(name))
-        answer(invocation().terminal, { sound: faults.length === 0, faults, quarantine }, () =>
+        const foreign = foreignTables(deps.store)
+        answer(invocation().terminal, { sound: faults.length === 0, faults, quarantine, foreign_tables: foreign }, () =>
           [
             ...(faults.length === 0 ? ['Database and spool are sound.'] : faults),
             ...(quarantine.length === 0
@@ -29,12 +33,24 @@ export function verifyCommand(program: Command, invocation: () => Invocation): v
               : [
                   `${quarantine.length} files that no mail names are in the spool's quarantine: ${quarantine.join(', ')}`,
                 ]),
+            ...(foreign.length === 0
+              ? []
+              : [
+                  `${foreign.length} tables are of another program, and go into backups as they are: ${foreign.join(', ')}`,
+                ]),
           ].join('\n'),
         )
         if (faults.length > 0) process.exitCode = 1
       })
     })
 }
+
+/** Tables of other programs, such as Litestream's: harmless (B15). */
+const foreignTables = (store: Store): string[] =>
+  store
+    .all(raw<{ name: string }>(`select name from sqlite_schema where type = 'table' order by name`))
+    .map(({ name }) => name)
+    .filter((name) => !(name in TABLES) && !name.startsWith('sqlite_'))
 
 /** After a restore, erasures are repeated from the ledger: if a line is lost, that address is not erased again. */
 function ledgerFaults(dataDir: string): string[] {

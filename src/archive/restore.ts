@@ -2,33 +2,43 @@
 // durable on the disk before the command reports success. Erasures since the backup are repeated, from every ledger
 // that has them (D67).
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmdirSync, rmSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import type { Command } from 'commander'
+import { forTerminal } from '../base/clean-text.ts'
 import { systemClock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
 import { syncPath } from '../base/durable.ts'
-import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
-import { openKeyring } from '../base/keyring.ts'
+import { codeOf, OperatorError } from '../base/errors.ts'
 import { asCaller, becomeOwner, makeForService } from '../base/ownership.ts'
-import { withCopy } from '../store/copy.ts'
-import { keyFits, setAside } from '../store/instance.ts'
+import { setAside } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
-import { FILES, openArchive, unpack } from './backup-archive.ts'
-import { clearOnSignal } from './leavings.ts'
+import { FILES, unpack } from './backup-archive.ts'
+import { checkBackup, copiesOf, fetchWishes, listBackups, sourceDeps, type FromWishes } from './look.ts'
+import { clearOnSignal } from '../store/leavings.ts'
 import { configOf, type Invocation } from '../commands/open.ts'
 import { mergeLedgers, type LedgerWishes } from './restore-ledgers.ts'
-import { faultsOfCopy, listed } from './integrity.ts'
+import { prove } from './prove.ts'
+import { sourceOf, type Source } from './source.ts'
+import { listed } from './integrity.ts'
 import { answer } from '../commands/terminal.ts'
 
-interface RestoreWishes extends LedgerWishes {
+interface RestoreWishes extends LedgerWishes, FromWishes {
   replace?: true
   force?: true
+  list?: true
+  check?: true
 }
 
 export function restoreCommand(program: Command, invocation: () => Invocation): void {
   program
-    .command('restore <file>')
-    .description('put a backup into the data directory')
+    .command('restore <from>')
+    .description('put a backup back: a file, or the newest in a directory or at another target')
+    .option('--identity <file>', 'a file with the secret key of a sealed backup (else "backup.identity_file")')
+    .option('--at <time>', 'the newest backup of this time or before it, such as 2026-01-15T12:00:00Z')
+    .option('--installation <id>', 'the installation whose backup is meant, where a target has those of several')
+    .option('--list', 'only list the backups of a directory or a target')
+    .option('--check', 'only put it back into a temporary folder, and say whether that went well')
     .option(
       '--ledger <file>',
       'the erasures.ledger of the installation that made the backup, as it was last; may be said again',
@@ -37,11 +47,17 @@ export function restoreCommand(program: Command, invocation: () => Invocation): 
     .option('--without-ledger', 'restore although it is unknown which addresses were erased since the backup')
     .option('--force', 'restore although something in the backup is damaged')
     .option('--replace', 'move what is in the data directory aside first')
-    .action(async (file: string, wishes: RestoreWishes) => {
-      const { data_dir, privacy } = configOf(invocation())
-      const copies = privacy.ledger_copy === '' ? [] : [privacy.ledger_copy]
-      const done = await putBack(resolve(file), data_dir, wishes, copies)
-      answer(invocation().terminal, { data_dir, ...done }, () =>
+    .action(async (from: string, wishes: RestoreWishes) => {
+      const asked = invocation()
+      const config = configOf(asked)
+      if (wishes.list) return listBackups(asked.terminal, config, from)
+      if (wishes.check) return checkBackup(asked.terminal, config, from, wishes)
+      const { data_dir } = config
+      const tell = (sentence: string): void => asked.terminal.err(`postrider: ${forTerminal(sentence)}\n`)
+      refuseOccupied(data_dir, wishes)
+      await using source = await sourceOf(sourceDeps(asked.terminal, config, wishes), from, fetchWishes(wishes))
+      const done = await putBack(source, config, wishes, tell)
+      answer(asked.terminal, { data_dir, ...done }, () =>
         [
           `${done.files} files are in ${data_dir}.`,
           ...(done.set_aside === null ? [] : [`What was there before is in ${done.set_aside}.`]),
@@ -62,19 +78,41 @@ interface Restored {
   set_aside: string | null
 }
 
-/** Puts a backup in place as a whole, or changes nothing. */
-async function putBack(
-  file: string,
-  dataDir: string,
-  wishes: RestoreWishes,
-  copies: readonly string[],
-): Promise<Restored> {
-  const there = existsSync(join(dataDir, DATABASE))
-  if (there && !wishes.replace)
+function refuseOccupied(dataDir: string, { replace }: RestoreWishes): void {
+  if (existsSync(join(dataDir, DATABASE)) && !replace)
     throw new OperatorError(
       `${dataDir} holds a database; add --replace to move everything in it aside first, or restore into another data_dir.`,
     )
-  const archive = await openArchive(file)
+}
+
+/** How a folder of a restore begins; six characters follow. */
+const RESTORING = '.restore-'
+
+/** Says what a restore that was ended left, and removes what it had brought. The former installation stays. */
+function clearRemains(dataDir: string, tell: (sentence: string) => void): void {
+  const names = readdirSync(dataDir)
+  for (const name of names.filter((each) => each.startsWith(RESTORING))) {
+    tell(`${join(dataDir, name)} is left of a restore that was ended before its time; it is removed.`)
+    clear(join(dataDir, name))
+  }
+  const aside = names
+    .filter((name) => name.startsWith('set-aside-'))
+    .toSorted()
+    .at(-1)
+  if (aside !== undefined && !names.includes(DATABASE))
+    tell(
+      `There is no database in ${dataDir}; the former installation is whole in ${join(dataDir, aside)}, and stays there.`,
+    )
+}
+
+/** Puts a backup in place as a whole, or changes nothing. */
+async function putBack(
+  source: Source,
+  { data_dir: dataDir, privacy }: Config,
+  wishes: RestoreWishes,
+  tell: (sentence: string) => void,
+): Promise<Restored> {
+  const there = existsSync(join(dataDir, DATABASE))
   const made = existsSync(dataDir) ? undefined : dataDir
   let done = false
   makeForService(dataDir)
@@ -87,10 +125,11 @@ async function putBack(
     if (made !== undefined) removeMade(made)
   })
   try {
-    place = mkdtempSync(join(dataDir, '.restore-'))
-    const count = await unpack(archive, file, place)
-    const faults = await prove(place, file, wishes)
-    const erasures = mergeLedgers(dataDir, place, wishes, copies)
+    clearRemains(dataDir, tell)
+    place = mkdtempSync(join(dataDir, RESTORING))
+    const count = await unpack(await source.open(place), source.shown, place)
+    const faults = await prove(place, source.shown, wishes)
+    const erasures = mergeLedgers(dataDir, place, wishes, copiesOf({ privacy }))
     // From here on files are only renamed. The database is last: until it is in place, the server refuses to start and
     // names this command.
     const aside = there ? setAside(dataDir, `set-aside-${systemClock.now()}`, [place]) : undefined
@@ -151,23 +190,4 @@ function confirm(dataDir: string, place: string): void {
     }
     throw new OperatorError(`${why}; its database was taken away again. See to the disk, and restore once more.`)
   }
-}
-
-/**
- * The damage in an unpacked backup, by the same checks as `verify`. Throws an OperatorError when there is damage and
- * `force` is not set, or when the key or the database cannot be used.
- */
-async function prove(place: string, file: string, { force }: RestoreWishes): Promise<string[]> {
-  const keyring = openKeyring(place)
-  const faults = await faultsOfCopy(place, keyring).catch((thrown: unknown) => {
-    throw new OperatorError(`${file} holds a damaged database (${messageOf(thrown)}); take another backup.`)
-  })
-  if (!(await withCopy(join(place, DATABASE), async (store) => keyFits(store, keyring))))
-    throw new OperatorError(`${file} holds a key that does not open its database; take another backup.`)
-  if (faults.length > 0 && !force)
-    throw new OperatorError(
-      `${file} holds what is damaged: ${listed(faults)}; take another backup, or add --force to restore it as it is.`,
-    )
-  for (const name of readdirSync(place)) if (/-(?:wal|shm)$/.test(name)) rmSync(join(place, name))
-  return faults
 }

@@ -24,20 +24,18 @@ const MOST = 64 * 1024
 
 const variableOf = (path: readonly string[]): string => `POSTRIDER_${path.join('_').toUpperCase()}`
 
-const isTable = (section: string, key: string): boolean =>
-  TABLES.some(([table, name]) => table === section && name === key)
-
 /** Every key that a variable can set by a plain value: all except tables, and plans, whose names the user chooses. */
-export const scalarPaths = (defaults: object): string[][] =>
-  Object.entries(defaults).flatMap(([head, value]: [string, unknown]) =>
-    head === 'plans'
-      ? []
-      : isObject(value)
-        ? Object.keys(value)
-            .filter((key) => !isTable(head, key))
-            .map((key) => [head, key])
-        : [[head]],
-  )
+export function scalarPaths(defaults: object): string[][] {
+  const isEndpoint = (value: object): boolean => 'host' in value && 'port' in value
+  const below = (value: unknown, path: string[]): string[][] =>
+    isObject(value) && !isEndpoint(value)
+      ? Object.entries(value).flatMap(([key, inner]) => below(inner, [...path, key]))
+      : [path]
+  const tables = new Set(TABLES.map((path) => path.join('.')))
+  return Object.entries(defaults)
+    .flatMap(([head, value]: [string, unknown]) => (head === 'plans' ? [] : below(value, [head])))
+    .filter((path) => !tables.has(path.join('.')))
+}
 
 /** The value of a variable, or what is in the file that NAME_FILE names. Throws an OperatorError. */
 export function variable(environment: Environment, name: string): string | undefined {
@@ -74,12 +72,14 @@ export function applyEnvironment(
   defaults: object,
 ): Map<string, string> {
   const origin = new Map<string, string>()
-  const put = ([head = '', key]: readonly string[], value: unknown, name: string): void => {
-    const place = key === undefined ? tree : (tree[head] ??= {})
+  const put = (path: readonly string[], value: unknown, name: string): void => {
+    const key = path.at(-1)
+    if (key === undefined) return
     // The schema refuses a value in the place of a section later.
+    const place = path.slice(0, -1).reduce<unknown>((at, each) => (isObject(at) ? (at[each] ??= {}) : at), tree)
     if (!isObject(place)) return
-    place[key ?? head] = value
-    origin.set(key === undefined ? head : `${head}.${key}`, name)
+    place[key] = value
+    origin.set(path.join('.'), name)
   }
   for (const [paths, read] of [
     [scalarPaths(defaults), (text: string, path: readonly string[]) => fromText(text, path, defaults)],

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { hasControls } from './clean-text.ts'
 import { isAddress, isNetwork, parseEndpoint } from './network.ts'
 import { DAY, HOUR, MINUTE, SECOND } from './clock.ts'
+import { parseCron } from './cron.ts'
 import { isNameIn } from './one-of.ts'
 
 // Durations ("5m") and sizes ("40MB") as people write them in the configuration.
@@ -43,6 +44,15 @@ export const size = () =>
 /** A duration or a size that is more than 0. */
 export const more = (unit: ReturnType<typeof duration> | ReturnType<typeof size>) =>
   unit.refine((value) => value > 0, 'must be more than 0')
+
+/** A schedule of five fields; the text stays, and `parseCron` reads it. */
+export const cron = () =>
+  z
+    .string()
+    .refine(
+      (text) => parseCron(text) !== undefined,
+      'must be a schedule of five fields in UTC, such as "0 2 * * *" (minute, hour, day, month, day of the week)',
+    )
 
 /** A host and port such as "127.0.0.1:8025"; the output is {host, port}. */
 export const endpoint = () =>

@@ -6,6 +6,7 @@ import { hostname } from 'node:os'
 import { z } from 'zod'
 import {
   addressEndpoint,
+  cron,
   duration,
   endpoint,
   hostName,
@@ -68,6 +69,15 @@ const zones = () =>
     )
     .max(20, 'must be at most 20 lists')
     .transform((list) => [...new Set(list)])
+
+/** How many backups stay: the newest of each of so many days, weeks and months. */
+const keep = z
+  .strictObject({
+    daily: z.int().min(0).max(1000).default(7),
+    weekly: z.int().min(0).max(1000).default(4),
+    monthly: z.int().min(0).max(1000).default(6),
+  })
+  .refine(({ daily, monthly, weekly }) => daily + weekly + monthly > 0, 'must keep at least one backup')
 
 /** A picture of this size fits a form of the console and, as base64, a request of the API. */
 const MOST_OF_A_PICTURE = 7 * 1024 * 1024
@@ -173,6 +183,34 @@ export const schema = z.strictObject({
   }),
   reports: section({ unauthenticated: z.enum(['keep', 'drop']).default('keep') }),
   evidence: section({ snds_url_file: text().default('') }),
+  backup: section({
+    schedule: cron().default('0 2 * * *'),
+    to: z
+      .array(text().min(1))
+      .max(10, 'must be at most 10 targets')
+      .refine((list) => new Set(list).size === list.length, 'must name each target once')
+      .default([]),
+    keep: keep.prefault({}),
+    recipients: z
+      .array(text().regex(/^age1[a-z0-9]{58}$/, 'must be a public key of age, such as "postrider backup key" makes'))
+      .max(20, 'must be at most 20 public keys')
+      .default([]),
+    bandwidth: size().prefault('0'),
+    s3: section({
+      endpoint: text().default(''),
+      region: text().default('us-east-1'),
+      style: z.enum(['path', 'host']).default('path'),
+      key_file: text().default(''),
+    }),
+    sftp: section({
+      key_file: text().default(''),
+      password_file: text().default(''),
+      host_keys: z.array(text()).default([]),
+    }),
+    dav: section({ password_file: text().default('') }),
+    drill: z.enum(['never', 'daily', 'weekly', 'monthly']).default('weekly'),
+    identity_file: text().default(''),
+  }),
   privacy: section({ ledger_copy: text().default('') }),
   workers: section({ count: z.int().min(0).max(256).default(0) }),
   storage: section({ reserve: size().prefault('500MB') }),
@@ -266,7 +304,7 @@ export function loadConfig(file: string | undefined, environment: Environment = 
   const tree = parseToml(source, file ?? 'the configuration')
   const fromEnvironment = applyEnvironment(tree, environment, defaults())
   const where = (path: readonly PropertyKey[]): string => {
-    const variable = fromEnvironment.get(path.slice(0, 2).join('.')) ?? fromEnvironment.get(String(path[0]))
+    const [variable] = path.flatMap((_, end) => fromEnvironment.get(path.slice(0, end + 1).join('.')) ?? [])
     return variable ?? (file === undefined ? 'the configuration' : `${file}:${lineOf(source, path)}`)
   }
   return parseConfig(tree, where, known)

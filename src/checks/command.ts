@@ -16,6 +16,7 @@ import {
   judgeLog,
   type Finding,
 } from './doctor-machine.ts'
+import { lookAtBackups } from './doctor-backups.ts'
 import { judgeClients, judgeFileSystem, judgeOut } from './doctor-container.ts'
 import { judgeDane } from './doctor-dane.ts'
 import { judgeDomains } from './doctor-domains.ts'
@@ -69,6 +70,7 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
         judgeDisk(config),
         judgeLog(config),
         judgeDate(config, systemClock.now()),
+        await lookAtBackups(asked, config),
         ...judgeCertificates(config, systemClock.now()),
         ...(await judgeDomains(asked, config, world.resolver)),
         ...judgeFileSystem(config),

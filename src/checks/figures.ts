@@ -14,6 +14,7 @@ import { Shelf } from '../acme/certificate-files.ts'
 import { certificateFiles, SELF_MADE } from '../acme/certificates.ts'
 import { planNameOf, planOf } from '../identity/plan.ts'
 import { monthOf } from '../accounts/usage.ts'
+import { targetStates, type TargetState } from './backups.ts'
 import { warmupFigures } from '../warmup/shown.ts'
 import type { Store } from '../store/database.ts'
 import { dueGroups } from '../store/due.ts'
@@ -22,7 +23,7 @@ import { raw } from '../store/query.ts'
 export interface FiguresDeps {
   store: Store
   clock: Clock
-  config: Pick<Config, 'acme' | 'data_dir' | 'hostname' | 'plans' | 'smtp' | 'tls' | 'warmup'>
+  config: Pick<Config, 'acme' | 'backup' | 'data_dir' | 'hostname' | 'plans' | 'smtp' | 'tls' | 'warmup'>
 }
 
 export interface Figure {
@@ -126,7 +127,7 @@ function certificateEnds(deps: FiguresDeps): FigureValues {
 /** The name of a file in the data directory; `postrider backup` writes its time there. */
 export const LAST_BACKUP = 'last-backup'
 
-export function lastBackup({ config }: Pick<FiguresDeps, 'config'>): number {
+export function lastBackup({ config }: { config: Pick<Config, 'data_dir'> }): number {
   try {
     return (Date.parse(readPlain(join(config.data_dir, LAST_BACKUP)).toString().trim()) || 0) / SECOND
   } catch {
@@ -180,6 +181,11 @@ function receiverAlarms({ store }: FiguresDeps): FigureValues {
   }
   return [...sums.values()].map(({ labels, n }) => [labels, n])
 }
+
+const backupFigure = (name: string, help: string, value: (state: TargetState) => number): Figure =>
+  gauge(`postrider_backup_${name}`, help, ({ config, store }) =>
+    targetStates(store, config.backup).map((state) => [{ target: state.target }, value(state)]),
+  )
 
 export const FIGURES: readonly Figure[] = [
   gauge('postrider_build_info', 'The version, as a label.', () => [[{ version }, 1]]),
@@ -283,6 +289,23 @@ export const FIGURES: readonly Figure[] = [
   gauge('postrider_last_backup_seconds', 'When "postrider backup" last made one, in Unix time; 0: never.', (deps) =>
     single(lastBackup(deps)),
   ),
+  backupFigure('last_success_seconds', 'When a target last got a backup, in Unix time; 0: never.', ({ last }) =>
+    last ? last.ended_at / SECOND : 0,
+  ),
+  backupFigure('last_drill_seconds', 'When a drill last went well with a target, in Unix time; 0: never.', (state) =>
+    state.drilled ? state.drilled.ended_at / SECOND : 0,
+  ),
+  backupFigure('octets', 'The size of the last backup at a target.', ({ last }) => last?.octets ?? 0),
+  backupFigure('duration_seconds', 'How long the last backup to a target took.', ({ last }) =>
+    last ? (last.ended_at - last.started_at) / SECOND : 0,
+  ),
+  {
+    name: 'postrider_backup_failures_total',
+    help: 'Backups to a target that failed, in the last 400 days.',
+    type: 'counter',
+    values: (deps) =>
+      targetStates(deps.store, deps.config.backup).map(({ failures, target }) => [{ target }, failures]),
+  },
   {
     name: 'postrider_event_loop_seconds_total',
     help: 'What the main thread did with its time.',

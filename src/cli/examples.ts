@@ -144,6 +144,10 @@ export const EXAMPLES: Record<string, readonly string[]> = {
   'export list': ['postrider export list'],
   'export fetch': ['postrider export fetch 01985c7e-7c1a-7000-8000-000000000001 --out bundle.zip'],
   backup: ['postrider backup /backups/postrider.zip'],
+  'backup now': ['postrider backup now'],
+  'backup list': ['postrider backup list'],
+  'backup key': ['postrider backup key'],
+  'backup drill': ['postrider backup drill', 'postrider backup drill --identity drill.key /mnt/backups'],
   restore: [
     'postrider restore /backups/postrider.zip',
     'postrider restore --ledger /old/erasures.ledger /backups/postrider.zip',

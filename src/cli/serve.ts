@@ -13,7 +13,7 @@ import { keepRoom } from '../store/room.ts'
 import { demandPlace } from '../store/volume.ts'
 import type { Appliance } from '../server/appliance.ts'
 import { firstStart, wantsFirstStart } from './first-start.ts'
-import { inImage, ownConfigOf, serverLog, type Invocation } from '../commands/open.ts'
+import { findConfig, inImage, ownConfigOf, serverLog, type Invocation } from '../commands/open.ts'
 import { useShaping } from '../smtp/shaping-file.ts'
 import { answer, complain, standardTerminal } from '../commands/terminal.ts'
 
@@ -61,7 +61,9 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
   }
   // Loaded here, because most commands need no server.
   const { startAppliance } = await import('../server/appliance.ts')
-  const appliance = await startAppliance({ config, clock: systemClock, log, fatal, timeMarker: TIME_MARKER })
+  const { besideServer } = await import('../server/beside.ts')
+  const beside = besideServer(findConfig(now))
+  const appliance = await startAppliance({ config, clock: systemClock, log, fatal, timeMarker: TIME_MARKER, beside })
   keepRoom(config.data_dir, reserveOf(config))
   const readAgain = async (): Promise<void> => {
     try {

@@ -91,6 +91,7 @@ const MEANING: Readonly<Record<string, string>> = {
   certificate: 'The mail certificate is not valid: others cannot send to this server safely.',
   disk: 'The disk is almost full: mail will be refused.',
   'data directory': 'The data directory cannot be used.',
+  backups: 'There has been no backup for too long.',
   clock: 'The clock is wrong: signatures and sign-ins will be refused.',
 }
 

@@ -1,6 +1,7 @@
 // The health of the server, for operators.
 import { html } from 'hono/html'
-import { HOUR } from '../base/clock.ts'
+import { HOUR, SECOND } from '../base/clock.ts'
+import { capital } from '../base/text.ts'
 import { barChart, lineChart } from '../webui/chart.ts'
 import { page } from '../webui/frame.ts'
 import {
@@ -17,6 +18,7 @@ import {
   type Html,
 } from '../webui/widgets.ts'
 import { found, type Place } from '../webui/place.ts'
+import { serverBackups } from '../archive/api.ts'
 import { serverState } from '../checks/api.ts'
 import { logLines, serverSamples } from '../http/api-log.ts'
 import type { AttributesOf, NamesOf } from '../jsonapi/shown.ts'
@@ -57,6 +59,7 @@ const health: Place = {
     const findings = objects(one, 'findings')
     const troubles = texts(one, 'troubles')
     const storage = objects(one, 'storage')
+    const backups = await visit.all(serverBackups, '/server/backups', SHOWN_RUNS)
     return page(visit, {
       title: 'Server',
       about: 'Whether this server can send and receive. It is checked in the background, every ten minutes.',
@@ -83,6 +86,12 @@ const health: Place = {
             findings.map(({ check, detail, mend, status }) => [badge(status), check, detail, mend ?? '']),
             'The checks have not run yet. They run every ten minutes.',
           )}
+          ${
+            backups.length === 0
+              ? ''
+              : html`<h2>Backups</h2>
+                  ${runs(backups)}`
+          }
           <h2>Storage</h2>
           ${table(
             'Storage',
@@ -95,6 +104,39 @@ const health: Place = {
     })
   },
 }
+
+/** So many backups and drills are shown. */
+const SHOWN_RUNS = 10
+
+const runs = (all: readonly Thing<typeof serverBackups>[]): Html =>
+  table(
+    'Backups',
+    [
+      { title: 'State', kind: 'status' },
+      { title: 'What', wraps: true, width: 25 },
+      { title: 'When', kind: 'time' },
+      ...figures('Size', 'Took'),
+      { title: 'More', wraps: true, width: 30 },
+    ],
+    all.map((run) => {
+      const { ended_at, fault, octets: size, way } = run.attributes
+      const target = text(run, 'target')
+      const took = Math.ceil((Date.parse(text(run, 'ended_at')) - Date.parse(text(run, 'started_at'))) / SECOND)
+      return [
+        badge(fault === null ? 'ok' : 'fail'),
+        `${text(run, 'kind') === 'drill' ? 'Drill of' : 'Backup to'} ${target}`,
+        time(ended_at),
+        typeof size === 'number' ? octets(size) : '',
+        `${took} s`,
+        typeof fault === 'string'
+          ? capital(fault.replace(`${target}: `, ''))
+          : way === 'read'
+            ? 'Sealed: its octets were read, not opened.'
+            : '',
+      ]
+    }),
+    '',
+  )
 
 const load: Place = {
   path: '/server/load',

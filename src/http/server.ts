@@ -25,6 +25,7 @@ import { sources } from '../delivery/api-sources.ts'
 import { people } from './api-people.ts'
 import { privacyRequests } from '../privacy/api-requests.ts'
 import { logLines, serverSamples } from './api-log.ts'
+import { serverBackups } from '../archive/api.ts'
 import { serverState } from '../checks/api.ts'
 import { explanations } from '../why/api.ts'
 import { receiverAlarms } from '../reputation/api-alarms.ts'
@@ -125,6 +126,7 @@ export const resources: readonly Resource<AppDeps>[] = [
   sources,
   people,
   serverState,
+  serverBackups,
   logLines,
   serverSamples,
   watches,

@@ -16,6 +16,7 @@ import { isReadHere } from '../inbound/recipients.ts'
 import { blockErased } from '../suppressions/forget.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { redact } from '../store/erasing.ts'
+import { isBeingCopied } from '../store/leavings.ts'
 import { holdersOf, holderText } from '../store/log.ts'
 import { DATABASE } from '../store/open.ts'
 import { db, raw } from '../store/query.ts'
@@ -164,7 +165,10 @@ export class Privacy {
   #waitFor(key: number): void {
     if (this.#held.size === 0) {
       const { config, log } = this.#deps
-      const by = holdersOf(join(config.data_dir, DATABASE)).map(holderText)
+      const by = [
+        ...holdersOf(join(config.data_dir, DATABASE)).map(holderText),
+        ...(isBeingCopied(config.data_dir) ? ['a backup under way'] : []),
+      ]
       log.warn('erasures wait: another process reads the database', { by: by.join(', ') || 'unknown' })
     }
     this.#held.add(key)

@@ -13,6 +13,7 @@ import { forgetInAgents } from '../reputation/forget.ts'
 import { forgetInSuppressions } from '../suppressions/forget.ts'
 import type { Store } from '../store/database.ts'
 import { betrays, markingSteps, markOf, type Erasing, type ErasingStep } from '../store/erasing.ts'
+import { isBeingCopied } from '../store/leavings.ts'
 import { removeCopies } from '../store/open.ts'
 import { QUARANTINE, type Spool } from '../store/spool.ts'
 import { forgetInPushed } from '../webhooks/forget.ts'
@@ -42,7 +43,7 @@ export function erasingOf(keyring: Keyring, userKey: number, address: string, at
 export interface Scrubbed {
   /** A mail or message that names the address is under way now; the erasure must run again when this has ended. */
   busy: boolean
-  /** The rows are erased; only the octets wait, until no other process reads an older state of the database. */
+  /** The rows are erased; only the octets wait, until no other process reads or has an older state of the database. */
   held?: true
   /** The files that still hold the address. */
   left: string[]
@@ -99,8 +100,8 @@ function octetsAt(path: string): Uint8Array {
 export async function forgetRemains({ config, store }: ScrubDeps, { address }: Erasing): Promise<Scrubbed> {
   // Copies of the database from before an upgrade still hold the address.
   removeCopies(config.data_dir)
-  // Another process that reads now keeps the log from being emptied.
-  if (!store.checkpoint()) return { busy: true, held: true, left: [] }
+  // Another process that reads now keeps the log from being emptied; one that makes a backup has all of it.
+  if (isBeingCopied(config.data_dir) || !store.checkpoint()) return { busy: true, held: true, left: [] }
   const size = statSync(join(config.data_dir, 'postrider.db')).size
   const says = async (loose: boolean): Promise<boolean> =>
     size <= LOOKED_THROUGH && (await octetsHold(store, store.octets(), address, loose))

@@ -38,6 +38,7 @@ import { receiverAlarms } from './migrations/0031-receiver-alarms.ts'
 import { watches } from './migrations/0032-watches.ts'
 import { security } from './migrations/0033-security.ts'
 import { readers } from './migrations/0034-readers.ts'
+import { backupRuns } from './migrations/0035-backup-runs.ts'
 
 export const migrations: readonly string[] = [
   foundation,
@@ -74,4 +75,5 @@ export const migrations: readonly string[] = [
   watches,
   security,
   readers,
+  backupRuns,
 ]

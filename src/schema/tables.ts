@@ -3,6 +3,7 @@
 // columns that the migrations make. Times are ms, booleans 0 or 1.
 import type { Insertable, Selectable } from 'kysely'
 import { accountsTables } from './accounts.ts'
+import { archiveTables } from './archive.ts'
 import { campaignsTables } from './campaigns.ts'
 import { deliveryTables } from './delivery.ts'
 import { domainsTables } from './domains.ts'
@@ -37,6 +38,7 @@ const ALL = {
   ...privacyTables,
   ...inboundTables,
   ...warmupTables,
+  ...archiveTables,
 }
 
 type TypesOf<Columns> = { [Name in keyof Columns]: Columns[Name] extends Column<infer Type> ? Type : never }

@@ -147,6 +147,7 @@ async function start(
   notePorts(deps, doors)
   for (const part of [engine, polling, dispatcher, runner, reputation, alarms, snds, privacy, notices, watcher])
     await begin(part)
+  await begin(loops.backups)
   if (acme) await begin({ start: () => acme.loop.start(), stop: (patience) => acme.stop(patience) })
   await follow(parts)
   await beginSources(deps)
@@ -162,12 +163,7 @@ async function start(
     engine,
     notices,
     ...doors,
-    async reload() {
-      useShaping(parts.config.delivery.shaping)
-      parts.certificates.renew()
-      await follow(parts)
-      await beginSources(deps)
-    },
+    reload: () => reload(parts),
     async stop() {
       log.always('stopping')
       unwatch()
@@ -177,6 +173,15 @@ async function start(
       log.always('stopped')
     },
   }
+}
+
+/** The configuration was read again. */
+async function reload(parts: ServerParts): Promise<void> {
+  useShaping(parts.config.delivery.shaping)
+  parts.certificates.renew()
+  await follow(parts)
+  await beginSources(parts.deps)
+  parts.loops.backups.ring()
 }
 
 /** The ports of submission, which the console shows. */
@@ -248,6 +253,7 @@ async function stop(parts: ServerParts, doors: Doors, pages: Console, release: (
     snds.stop(),
     privacy.stop(),
     watcher.stop(),
+    loops.backups.stop(),
     engine.stop(PATIENCE),
     notices.stop(PATIENCE),
     dispatcher.stop(PATIENCE),

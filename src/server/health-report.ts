@@ -21,6 +21,7 @@ import {
   judgeLog,
   type Finding,
 } from '../checks/doctor-machine.ts'
+import { judgeBackups } from '../checks/doctor-backups.ts'
 import { judgeBlocklists, judgeReverse, judgeWatched } from '../checks/doctor-lists.ts'
 import { judgeDane } from '../checks/doctor-dane.ts'
 import { judgeHeloSpf } from '../checks/doctor-network.ts'
@@ -73,6 +74,7 @@ export function createOperations(deps: OperationsDeps, sandbox: boolean): AppDep
               judgeDisk(config),
               judgeLog(config, deps.store.logHeldFor(clock.now())),
               judgeDate(config, clock.now()),
+              judgeBackups(deps.store, config, clock.now()),
               ...judgeCertificates(config, clock.now()),
               ...(network?.findings ?? []),
               ...(config.watch.every === 0 ? [] : judgeWatched(deps.store)),

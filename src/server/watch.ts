@@ -64,8 +64,9 @@ export function startWatch(parts: ServerParts, end: (reason: OperatorError) => v
   }
   function lookAgain(): void {
     letters.lookAgain()
-    const { dispatcher, engine, notices, polling, privacy, runner, watcher } = loops
-    for (const loop of [notices, engine, polling, dispatcher, runner, privacy, watcher, inbound.engine]) loop.ring()
+    const { backups, dispatcher, engine, notices, polling, privacy, runner, watcher } = loops
+    for (const loop of [notices, engine, polling, dispatcher, runner, privacy, watcher, backups, inbound.engine])
+      loop.ring()
   }
   return () => cancel()
 }

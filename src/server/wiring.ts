@@ -39,6 +39,7 @@ import { ownsFile as ownsInboundFile } from '../inbound/stored.ts'
 import { Privacy } from '../privacy/run.ts'
 import type { AppDeps } from '../http/app-deps.ts'
 import { Samples } from '../http/samples.ts'
+import { BackupSchedule, type Beside } from '../archive/schedule.ts'
 import { createAcme } from './acme.ts'
 import { Certificates } from '../acme/certificates.ts'
 import { createEngine } from './engine.ts'
@@ -63,6 +64,8 @@ export interface ApplianceOptions {
   timeMarker?: string
   /** Port of MTA-STS policy servers, for tests. */
   stsPort?: number
+  /** Runs commands of this program beside the server; without it no backup is made by the schedule. */
+  beside?: Beside
 }
 
 /** Calls `run` every hour until it is destroyed. */
@@ -113,6 +116,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     privacy: new Privacy({ ...shared, noticed: ring.noticed }),
     notices,
     watcher: new Watcher({ ...shared, noticed: ring.noticed }),
+    backups: new BackupSchedule({ ...shared, beside: options.beside, noticed: ring.noticed }),
   }
   store.on(BAD_NEWS, () => loops.reputation.ring())
   store.on(CAMPAIGN_MAIL, () => loops.runner.settled())

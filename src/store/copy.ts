@@ -3,6 +3,7 @@ import { rmSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Database from 'better-sqlite3'
 import { asCallerAt } from '../base/ownership.ts'
+import { TABLES } from '../schema/tables.ts'
 import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
 import { emptied } from './log.ts'
@@ -63,6 +64,23 @@ export const holdsUser = (file: string, ids: readonly string[]): boolean =>
         .prepare('select 1 from users where id in (select value from json_each(?)) limit 1')
         .get(JSON.stringify(ids)) !== undefined,
   )
+
+/** The schema of a copy: how many migrations it has had. */
+export const schemaOf = (file: string): number =>
+  look(file, (database) => Number(database.pragma('user_version', { simple: true })))
+
+/** The rows of each table of ours in a copy, and its schema. */
+export const countsIn = (file: string): { rows: Record<string, number>; schema: number } =>
+  look(file, (database) => {
+    const there = database.prepare<[], { name: string }>(`select name from sqlite_schema where type = 'table'`).all()
+    const rows = there
+      .filter(({ name }) => name in TABLES)
+      .map(({ name }) => [name, database.prepare<[], { n: number }>(`select count(*) as n from ${name}`).get()?.n ?? 0])
+    return {
+      rows: Object.fromEntries(rows) as Record<string, number>,
+      schema: Number(database.pragma('user_version', { simple: true })),
+    }
+  })
 
 /** Opens the file as a read-only store, whatever its schema is, and runs `work` on it. Throws the errors of SQLite. */
 export async function withCopy<T>(file: string, work: (store: Store) => Promise<T>): Promise<T> {

@@ -90,7 +90,8 @@ function refuseRemains(dataDir: string): void {
 export function setAside(dataDir: string, name: string, but: readonly string[] = []): string | undefined {
   const names = existsSync(dataDir)
     ? readdirSync(dataDir).filter(
-        (each) => !/^(?:serve\.lock|postrider\.toml$|set-aside-)/.test(each) && !but.includes(join(dataDir, each)),
+        (each) =>
+          !/^(?:(?:serve|backup)\.lock|postrider\.toml$|set-aside-)/.test(each) && !but.includes(join(dataDir, each)),
       )
     : []
   if (names.length === 0) return undefined

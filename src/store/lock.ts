@@ -9,6 +9,9 @@ import { codeOf, OperatorError } from '../base/errors.ts'
 import { sqliteAddon } from './addon.ts'
 import { DATABASE, makeDataDir } from './open.ts'
 
+/** One server at a time, and one backup by its side. */
+export type LockName = 'serve.lock' | 'backup.lock'
+
 /** Keeps a reference to each lock: otherwise it would be garbage-collected, and so closed. */
 const held = new Set<Database.Database>()
 
@@ -16,16 +19,16 @@ const held = new Set<Database.Database>()
  * Takes the lock of a data directory. Returns the function that releases it, undefined when another process has it.
  * Throws an OperatorError when the directory or the lock's file cannot be used.
  */
-export function takeLock(dataDir: string): (() => void) | undefined {
+export function takeLock(dataDir: string, name: LockName = 'serve.lock'): (() => void) | undefined {
   makeDataDir(dataDir)
-  const file = join(dataDir, 'serve.lock')
+  const file = join(dataDir, name)
   let database: Database.Database | undefined
   try {
     const lock = (database = new Database(file, { timeout: 0, ...sqliteAddon(dataDir) }))
     // Writes nothing to the disk, not even a journal.
     lock.pragma('journal_mode = memory')
     lock.exec('begin exclusive')
-    if (isServed(dataDir)) {
+    if (name === 'serve.lock' && isServed(dataDir)) {
       lock.close()
       return undefined
     }

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import Database from 'better-sqlite3'
 import { DAY, SECOND } from '../../src/base/clock.ts'
-import { noteFolder, removeNoted } from '../../src/archive/leavings.ts'
+import { noteFolder, removeNoted } from '../../src/store/leavings.ts'
 import { until } from '../kit/until.ts'
 import { start } from '../commands/command.ts'
 
@@ -18,7 +18,7 @@ mkdirSync(dataDir, { mode: 0o700 })
 const env = { POSTRIDER_DATA_DIR: dataDir, POSTRIDER_CONFIG: '' }
 
 for (const signal of ['SIGINT', 'SIGTERM'] as const)
-  test(`a backup that ${signal} ends leaves nothing beside its target, and ends by it (D118)`, async () => {
+  test(`a backup that ${signal} ends leaves nothing beside its target, and ends by it (D118, B4)`, async () => {
     assert.equal(await start(['user', 'list'], folder, env).ended, 0)
     const large = new Database(join(dataDir, 'postrider.db'))
     large.exec('create table if not exists ballast (octets blob)')
@@ -36,7 +36,7 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const)
     assert.deepEqual(readdirSync(beside), [])
   })
 
-test('what a backup that was killed left goes after a day; nothing else does (D118)', () => {
+test('what a backup that was killed left goes after a day; nothing else does (D118, B4)', () => {
   const beside = join(folder, 'beside')
   mkdirSync(beside)
   const now = Date.now()

@@ -4,6 +4,7 @@ import { createWriteStream, existsSync, readdirSync, rmSync, truncateSync, write
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { pipeline } from 'node:stream/promises'
+import Database from 'better-sqlite3'
 import { ZipFile } from 'yazl'
 import { filesWith } from '../kit/files-with.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
@@ -152,6 +153,25 @@ test('restore refuses what is damaged, climbs out or is not a backup, and leaves
     await well(target, 'restore', file, '--without-ledger')
   }
   assert.equal(existsSync(join(folder, 'climbs')), false)
+})
+
+test('verify names the tables of another program, and calls nothing damaged (B15)', async () => {
+  const dataDir = place()
+  await well(dataDir, 'user', 'list')
+  const database = new Database(join(dataDir, 'postrider.db'))
+  database.exec(
+    'create table _litestream_seq (id integer primary key, seq integer); create table _litestream_lock (id integer)',
+  )
+  database.close()
+  assert.match(
+    await well(dataDir, 'verify'),
+    /are sound\.\n2 tables are of another program.*: _litestream_lock, _litestream_seq/,
+  )
+  const file = `${place()}.zip`
+  await well(dataDir, 'backup', file)
+  const back = place()
+  await well(back, 'restore', '--without-ledger', file)
+  assert.match(await well(back, 'verify'), /_litestream_seq/)
 })
 
 test('verify finds a damaged database and a missing file of the spool', async () => {

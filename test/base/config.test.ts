@@ -112,6 +112,17 @@ reports = "400d"
 report_messages = "30d"
 [reports]
 unauthenticated = "keep"
+[backup]
+schedule = "0 2 * * *"
+to = []
+keep = { daily = 7, weekly = 4, monthly = 6 }
+recipients = []
+bandwidth = "0"
+s3 = { endpoint = "", region = "us-east-1", style = "path", key_file = "" }
+sftp = { key_file = "", password_file = "", host_keys = [] }
+dav = { password_file = "" }
+drill = "weekly"
+identity_file = ""
 [privacy]
 ledger_copy = ""
 [workers]
@@ -141,6 +152,9 @@ function leaves(tree: object, path: string[] = []): [string, unknown][] {
       : [[[...path, key].join('.'), value] as [string, unknown]],
   )
 }
+/** A public key of age. */
+const RECIPIENT = `age1${'q'.repeat(58)}`
+
 /** What was added to the contract. */
 const ADDED = {
   'smtp.max_connections': 1000,
@@ -354,6 +368,23 @@ describe('environment', () => {
     'notices.from': ['robot@example.org', 'robot@example.org'],
     'notices.operator': ['root@example.org', 'root@example.org'],
     'privacy.ledger_copy': ['/mnt/ledger', '/mnt/ledger'],
+    'backup.schedule': ['30 1 * * mon', '30 1 * * mon'],
+    'backup.to': ['/mnt/one, /mnt/two', ['/mnt/one', '/mnt/two']],
+    'backup.keep.daily': ['3', 3],
+    'backup.keep.weekly': ['2', 2],
+    'backup.keep.monthly': ['1', 1],
+    'backup.recipients': [RECIPIENT, [RECIPIENT]],
+    'backup.bandwidth': ['10MB', 10 * 1024 ** 2],
+    'backup.s3.endpoint': ['https://s3.example.org', 'https://s3.example.org'],
+    'backup.s3.region': ['eu-central-1', 'eu-central-1'],
+    'backup.s3.style': ['host', 'host'],
+    'backup.s3.key_file': ['/etc/s3.key', '/etc/s3.key'],
+    'backup.sftp.key_file': ['/etc/ssh.key', '/etc/ssh.key'],
+    'backup.sftp.password_file': ['/etc/ssh.password', '/etc/ssh.password'],
+    'backup.sftp.host_keys': ['host ssh-ed25519 AAAA', ['host ssh-ed25519 AAAA']],
+    'backup.dav.password_file': ['/etc/dav.password', '/etc/dav.password'],
+    'backup.drill': ['monthly', 'monthly'],
+    'backup.identity_file': ['/etc/postrider/drill.key', '/etc/postrider/drill.key'],
   }
   const variableOf = (key: string): string => `POSTRIDER_${key.replaceAll('.', '_').toUpperCase()}`
   const valueAt = (tree: unknown, key: string): unknown =>

@@ -85,6 +85,7 @@ test('a server that is well', async () => {
 data_dir = ${JSON.stringify(postrider.dataDir)}
 http.public_url = "https://${HOST}"
 delivery.port = ${exchanger.port}
+backup.to = [${JSON.stringify(folder)}]
 [smtp]
 listen = ["127.0.0.1:${port}"]
 ${certificate(HOST, Date.now())}`)
@@ -96,7 +97,7 @@ ${certificate(HOST, Date.now())}`)
     Object.entries(rest).filter(([, { mend, status }]) => status !== 'ok' || mend !== null),
     [],
   )
-  assert.equal(Object.keys(rest).length, 11)
+  assert.equal(Object.keys(rest).length, 12)
   assert.match(wayIn!.detail, new RegExp(`127\\.0\\.0\\.1:${port}`))
   assert.match(disk!.detail, /free at/)
   assert.equal(code, disk!.status === 'fail' ? 1 : 0)
@@ -104,7 +105,7 @@ ${certificate(HOST, Date.now())}`)
   assert.match(text, /\d+ ok, \d+ to look at, \d+ to fix\.\n$/)
 })
 
-test('a write-ahead log past 256 MB is named with its fix, and for how long it is held where that is known (D118)', () => {
+test('a write-ahead log past 256 MB is named with its fix, and for how long it is held where that is known (D118, B3)', () => {
   const dir = mkdtempSync(join(folder, 'log-'))
   writeFileSync(join(dir, 'postrider.db-wal'), '')
   truncateSync(join(dir, 'postrider.db-wal'), 300 * 1024 * 1024)
@@ -137,6 +138,7 @@ ${certificate('old.ill.org', Date.now() - 4000 * DAY)}`,
   for (const [check, status, detail, mend] of [
     ['configuration', 'warn', /public_url is http:/, /https/],
     ['data directory', 'warn', /does not exist/, /init/],
+    ['backups', 'warn', /"backup.to" is empty/, /Set "backup.to"/],
     ['certificate', 'fail', /expired/, /Renew/],
     // A machine that is busy between question and answer moves the figure, either way.
     ['clock', 'fail', /^(?:5[4-9]|6[0-5])\d\.\d\d s behind/, /NTP/],

@@ -52,6 +52,7 @@ const REASONS: Record<string, readonly string[]> = {
     'http/places.ts',
     'base/config-environment.ts',
     'base/config-values.ts',
+    'base/cron.ts',
     'base/config.ts',
     'base/toml.ts',
     'base/doubt.ts',
@@ -82,6 +83,7 @@ const REASONS: Record<string, readonly string[]> = {
     'webui/visit.ts',
     'jsonapi/openapi-operations.ts',
     'store/database.ts',
+    'archive/schedule.ts',
     'store/statement-tables.ts',
   ],
   'JSON.parse and a check of the result by a parser that is tried, or by a library of the protocol': [

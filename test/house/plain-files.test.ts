@@ -11,6 +11,7 @@ const SRC = fileURLToPath(new URL('../../src/', import.meta.url))
 const REASONS: Record<string, readonly string[]> = {
   'the operator or the system names it': [
     'acme/certificates.ts',
+    'archive/place-of.ts',
     'base/config.ts',
     'base/container.ts',
     'base/ownership.ts',

@@ -38,6 +38,7 @@ test('no token makes or lists people, or reads the server and its log, whosever 
     ['GET', '/server', undefined],
     ['GET', '/server/log', undefined],
     ['GET', '/server/samples', undefined],
+    ['GET', '/server/backups', undefined],
   ] as const) {
     const answer = await by(plaintext, method, path, body)
     assert.equal(answer.status, 404, path)

@@ -16,6 +16,7 @@ import type { ValidatingResolver } from '../../src/net/resolver.ts'
 import { apiInside, createApp } from '../../src/http/server.ts'
 import { createConsole } from '../../src/console/app.ts'
 import { startAppliance, type Appliance } from '../../src/server/appliance.ts'
+import type { Beside } from '../../src/archive/schedule.ts'
 import type { EveryHour } from '../../src/server/wiring.ts'
 import { recordsOf } from '../../src/domains/records.ts'
 import { domainByKey, type Domain } from '../../src/domains/find.ts'
@@ -98,6 +99,8 @@ export interface TestOptions {
   routes?: readonly string[]
   /** The public URL is `url`, which real programs can open. */
   open?: boolean
+  /** Runs commands beside the server: the schedule of backups begins with it. */
+  beside?: Beside
   /** Keeps the lines of the log from this level on, as JSON. */
   logged?: { level: LogOptions['level']; lines: string[] }
 }
@@ -154,6 +157,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     ...(options.timeouts ? { timeouts: options.timeouts } : {}),
     ...(options.stsPort === undefined ? {} : { stsPort: options.stsPort }),
     ...(options.timeMarker === undefined ? {} : { timeMarker: options.timeMarker }),
+    ...(options.beside === undefined ? {} : { beside: options.beside }),
   })
   stack.defer(() => appliance.stop())
   // A connection that hangs would hold up the stop.

@@ -1,6 +1,7 @@
 // Every parser of octets that strangers write, as one call each: what it is given to begin with, and what it may throw.
 // test/house/parsers.test.ts holds that none is missing.
 import { ANSWERED } from './answers.ts'
+import { BACKUPS } from './backups.ts'
 import { KEPT } from './kept.ts'
 import { LISTS } from './lists.ts'
 import { MAIL } from './mail.ts'
@@ -22,5 +23,6 @@ export const PARSERS: Record<string, Parser> = {
   ...PICTURE,
   ...REPORTS,
   ...RELEASES,
+  ...BACKUPS,
   ...KEPT,
 }

@@ -1,15 +1,17 @@
 // Erasures beside another process that reads the database.
 import assert from 'node:assert/strict'
+import { mkdirSync, truncateSync, writeFileSync } from 'node:fs'
 import { test } from 'node:test'
 import Database from 'better-sqlite3'
 import { join } from 'node:path'
 import { SECOND } from '../../src/base/clock.ts'
+import { takeLock } from '../../src/store/lock.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { filesWith } from '../kit/files-with.ts'
 import { until } from '../kit/until.ts'
 
-test('an erasure beside a reader stops nothing, waits, and ends within a minute after the reader (D118)', async (t) => {
+test('an erasure beside a reader stops nothing, waits, and ends within a minute after the reader (D118, B2)', async (t) => {
   const postrider = await startTestAppliance()
   t.after(() => postrider.stop())
   const { store } = postrider.appliance.deps
@@ -35,4 +37,55 @@ test('an erasure beside a reader stops nothing, waits, and ends within a minute 
   )
   store.checkpoint()
   assert.deepEqual(await filesWith(postrider.dataDir, 'ann@there.test'), [])
+})
+
+test('an erasure waits for a backup under way, says so, and ends within a minute after it (B2)', async (t) => {
+  const lines: string[] = []
+  const postrider = await startTestAppliance({ logged: { level: 'warn', lines } })
+  t.after(() => postrider.stop())
+  const { store } = postrider.appliance.deps
+  await postrider.activeDomain('here.test')
+  const mail = { from: 'me@here.test', to: 'ann@there.test', subject: 'Hello', html: '<p>Dear ann@there.test</p>' }
+  assert.equal((await postrider.api('POST', '/outbound-emails', document('outbound-emails', mail))).status, 201)
+  await until(() => store.first(raw(`select 1 from deliveries where status = 'active'`)) === undefined, 'the attempt')
+  const copy = join(postrider.dataDir, '.postrider-backup-Abc123')
+  mkdirSync(copy)
+  writeFileSync(join(copy, 'postrider.db'), 'Dear ann@there.test')
+  const release = takeLock(postrider.dataDir, 'backup.lock')
+  assert.equal((await postrider.api('DELETE', '/recipients/ann@there.test/forget')).status, 202)
+  await until(() => lines.find((line) => line.includes('erasures wait')), 'the line of the log')
+  assert.match(lines.join(''), /a backup under way/)
+  assert.equal((await postrider.raw('/health')).status, 200)
+  release?.()
+  for (let n = 0; n < 60; n++) postrider.clock.advance(SECOND)
+  await until(
+    () => store.first(raw(`select 1 from privacy_requests where status = 'pending'`)) === undefined,
+    'the end',
+  )
+  assert.deepEqual(await filesWith(postrider.dataDir, 'ann@there.test'), [])
+})
+
+test('a log past 256 MB is named in the log and in /metrics, with the age of the oldest reader (B3)', async (t) => {
+  const lines: string[] = []
+  const postrider = await startTestAppliance({ logged: { level: 'warn', lines } })
+  t.after(() => postrider.stop())
+  const file = join(postrider.dataDir, 'postrider.db')
+  const reader = new Database(file, { readonly: true })
+  t.after(() => reader.close())
+  reader.exec('begin')
+  reader.prepare('select count(*) from outbound_emails').get()
+  await postrider.activeDomain('here.test')
+  // What stands after the last commit does not belong to the log: SQLite writes over it.
+  truncateSync(`${file}-wal`, 300 * 1024 * 1024)
+  const said = (): string | undefined => lines.find((line) => line.includes('the write-ahead log is long'))
+  await until(() => {
+    postrider.clock.advance(SECOND)
+    return said()
+  }, 'the line of the log')
+  const { octets, seconds } = JSON.parse(said()!) as { octets: number; seconds: number }
+  assert.equal(octets, 300 * 1024 * 1024)
+  assert.ok(seconds > 0)
+  const metrics = String(await fetch(`${postrider.url}/metrics`).then((answer) => answer.text()))
+  assert.match(metrics, /^postrider_storage_bytes\{kind="log"\} 314572800$/m)
+  assert.match(metrics, /^postrider_log_held_seconds [1-9]/m)
 })

@@ -51,7 +51,7 @@ function commitOn(database: Database.Database, most: number): () => number {
   return () => ((ends = true), commits)
 }
 
-test('a copy holds one snapshot and ends although another connection commits between all its steps (D118)', async () => {
+test('a copy holds one snapshot and ends although another connection commits between all its steps (D118, B1)', async () => {
   const { database, file, target } = open()
   const end = commitOn(database, 5000)
   await copyDatabase(file, target)
@@ -60,7 +60,7 @@ test('a copy holds one snapshot and ends although another connection commits bet
   database.close()
 })
 
-test('a copy that makes the log too long begins again twice at most, and then goes to its end (D118)', async () => {
+test('a copy that makes the log too long begins again twice at most, and then goes to its end (D118, B3)', async () => {
   const { database, file, target } = open()
   const end = commitOn(database, 100_000)
   await copyDatabase(file, target, 8192)
@@ -69,7 +69,7 @@ test('a copy that makes the log too long begins again twice at most, and then go
   database.close()
 })
 
-test('a checkpoint beside a reader says no at once, leaves the patience as it was, and is whole afterwards (D118)', () => {
+test('a checkpoint beside a reader says no at once, leaves the patience as it was, and is whole afterwards (D118, B2)', () => {
   const { database, file } = open()
   // A wait would take this long and fail the test by its time limit.
   database.pragma('busy_timeout = 2000000000')
@@ -86,7 +86,7 @@ test('a checkpoint beside a reader says no at once, leaves the patience as it wa
   database.close()
 })
 
-test('the age of the oldest reader is the time since which the log could not be copied further (D118)', () => {
+test('the age of the oldest reader is the time since which the log could not be copied further (D118, B3)', () => {
   const { database, file } = open()
   const reader = new Database(file)
   const watch = new LogWatch()
@@ -103,7 +103,7 @@ test('the age of the oldest reader is the time since which the log could not be 
   database.close()
 })
 
-test('who holds the log is named by its process (D118)', async (t) => {
+test('who holds the log is named by its process (D118, B2)', async (t) => {
   if (process.platform !== 'linux') return t.skip('there is no /proc')
   const { database, file } = open()
   assert.deepEqual(holdersOf(file), [])

@@ -1,10 +1,11 @@
-// The folders that an unfinished backup leaves beside its target: removed by the signal that ends it, and after a day
-// by the next backup there and by the server, which knows the folder of the last backup.
+// The folders of backups and drills, and what unfinished ones leave beside their target: removed by the signal that
+// ends one, and after a day by the next backup there and by the server, which knows the folder of the last backup.
 import { lstatSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { DAY } from '../base/clock.ts'
 import { readPlain, writePlain } from '../base/plain-file.ts'
-import { explainedFile } from '../store/open.ts'
+import { takeLock } from './lock.ts'
+import { explainedFile } from './open.ts'
 
 /** How the name of such a folder begins; six characters follow. */
 export const LEAVING = '.postrider-backup-'
@@ -23,7 +24,9 @@ export function noteFolder(dataDir: string, folder: string): void {
 
 /** Removes what backups left in the data directory and in the folder of the last one, where this user may. */
 export function removeNoted(dataDir: string, now: number): void {
-  for (const folder of new Set([dataDir, notedFolder(dataDir)])) if (folder !== '') removeLeavings(folder, now)
+  isBeingCopied(dataDir)
+  const folder = notedFolder(dataDir)
+  if (folder !== '' && folder !== dataDir) removeLeavings(folder, now)
 }
 
 function notedFolder(dataDir: string): string {
@@ -38,12 +41,36 @@ function notedFolder(dataDir: string): string {
 export function removeLeavings(folder: string, now: number): void {
   for (const name of namesIn(folder)) {
     const place = join(folder, name)
-    if (!NAME.test(name) || now - lastChange(place) < DAY) continue
-    try {
-      rmSync(place, { recursive: true, force: true })
-    } catch {
-      // It belongs to another user, who removes it by the next backup.
-    }
+    if (NAME.test(name) && now - lastChange(place) >= DAY) removeFolder(place)
+  }
+}
+
+/**
+ * Whether a backup or a drill has data in the data directory now; erasures wait for its end (B2). What killed ones left
+ * there is removed: whoever has such a folder has the lock.
+ */
+export function isBeingCopied(dataDir: string): boolean {
+  if (!namesIn(dataDir).some((name) => NAME.test(name))) return false
+  const release = takeLock(dataDir, 'backup.lock')
+  if (!release) return true
+  try {
+    removeCopiesIn(dataDir)
+    return false
+  } finally {
+    release()
+  }
+}
+
+/** Removes what killed backups left in the data directory; for the holder of their lock. */
+export function removeCopiesIn(dataDir: string): void {
+  for (const name of namesIn(dataDir)) if (NAME.test(name)) removeFolder(join(dataDir, name))
+}
+
+function removeFolder(place: string): void {
+  try {
+    rmSync(place, { recursive: true, force: true })
+  } catch {
+    // It belongs to another user, who removes it by the next backup.
   }
 }
 

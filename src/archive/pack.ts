@@ -1,0 +1,143 @@
+// The archive of a backup as a stream: a zip without compression, packed with zstd and sealed to recipients, so that
+// `age -d -i KEY FILE | zstd -d` gives the zip to a person without this program.
+import { createWriteStream } from 'node:fs'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { constants, createZstdCompress, createZstdDecompress } from 'node:zlib'
+import { ZipFile } from 'yazl'
+import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
+import { Octets } from './octets.ts'
+import { seal, unseal } from './seal.ts'
+import type { PackedFile } from './snapshot.ts'
+
+type OctetStream = AsyncIterable<Uint8Array>
+
+/** Level 1 is faster than every disk, and smaller than deflate on mail. */
+const LEVEL = 1
+/** What zstd may hold of a stream that is unpacked: 8 MB, more than level 1 ever asks for. */
+const MOST_WINDOW = 23
+
+/** A zip that is being written: a failure to read a file ends its stream. */
+function zipOf(files: readonly PackedFile[], compress: boolean): Readable {
+  const zip = new ZipFile()
+  const stream = zip.outputStream as Readable
+  zip.on('error', (error: Error) => stream.destroy(error))
+  for (const { name, path } of files) zip.addFile(path, name, { compress })
+  zip.end()
+  return stream
+}
+
+/** Writes a new zip with these files. Throws errors of the file system. */
+export const writeZip = (target: string, files: readonly PackedFile[]): Promise<void> =>
+  pipeline(zipOf(files, true), createWriteStream(target, { mode: 0o600, flags: 'wx' }))
+
+/** The octets of an archive with these files; `count` is told how many octets the zip has. */
+export async function* packed(
+  files: readonly PackedFile[],
+  recipients: readonly string[],
+  count: (octets: number) => void,
+): OctetStream {
+  const zstd = createZstdCompress({ params: { [constants.ZSTD_c_compressionLevel]: LEVEL } })
+  const zip = zipOf(files, false)
+  zip.on('data', ({ length }: Buffer) => count(length))
+  const piped = pipeline(zip, zstd)
+  // A failure reaches the reader of the stream.
+  piped.catch(() => {})
+  try {
+    yield* recipients.length === 0 ? (zstd as OctetStream) : seal(zstd, recipients)
+  } finally {
+    zstd.destroy()
+    await piped.catch(() => {})
+  }
+}
+
+const SEALED = 'age-encryption.org/'
+const ZSTD = '28b52ffd'
+const ZIP = '504b0304'
+
+/** Whether a file is a zip, which is read where it lies. */
+export const isZip = (first: Buffer): boolean => first.toString('hex').startsWith(ZIP)
+
+export interface Unpacking {
+  /** Names the source in sentences. */
+  shown: string
+  /** Secret keys of age. */
+  identities: readonly string[]
+  /** The octets that the zip has at most. */
+  most: number
+}
+
+/** Opens and unpacks an archive into a new zip file. Throws an OperatorError unless it is a whole archive. */
+export async function unpackTo(file: string, octets: OctetStream, unpacking: Unpacking): Promise<void> {
+  const source = new Octets(octets)
+  try {
+    const whole = opened(source, unpacking)
+    await pipeline(Readable.from(bounded(whole, unpacking)), createWriteStream(file, { mode: 0o600, flags: 'wx' }))
+  } catch (thrown) {
+    if (thrown instanceof OperatorError || codeOf(thrown).startsWith('E')) throw explainedRead(thrown, file, unpacking)
+    throw damaged(unpacking, codeOf(thrown) || messageOf(thrown))
+  } finally {
+    await source.close()
+  }
+}
+
+const damaged = ({ shown }: Unpacking, why: string): OperatorError =>
+  new OperatorError(
+    `${shown} is damaged or no backup of Postrider (${why.replace(/[.\s]+$/, '')}); use another backup.`,
+  )
+
+function explainedRead(thrown: unknown, file: string, unpacking: Unpacking): unknown {
+  const code = codeOf(thrown)
+  if (thrown instanceof OperatorError || !/^E(?:NOSPC|DQUOT|ROFS|ACCES|FBIG)$/.test(code)) return thrown
+  return new OperatorError(
+    `${file} cannot take what is in ${unpacking.shown} (${code}); see that its disk has room. Nothing is wrong with the backup so far.`,
+  )
+}
+
+/** The zip in an archive, whatever it is wrapped in. */
+async function* opened(source: Octets, unpacking: Unpacking): OctetStream {
+  const begin = await source.take(SEALED.length)
+  const whole = join(begin, source)
+  if (begin.toString('latin1') !== SEALED) return yield* unpackedOf(begin, whole, unpacking)
+  if (unpacking.identities.length === 0)
+    throw new OperatorError(
+      `${unpacking.shown} is sealed; name the file with its secret key with --identity, or in "backup.identity_file".`,
+    )
+  const plain = new Octets(unseal(whole, unpacking.identities))
+  try {
+    const first = await plain.take(SEALED.length)
+    yield* unpackedOf(first, join(first, plain), unpacking)
+  } finally {
+    await plain.close()
+  }
+}
+
+async function* unpackedOf(begin: Buffer, whole: OctetStream, unpacking: Unpacking): OctetStream {
+  if (isZip(begin)) return yield* whole
+  if (!begin.toString('hex').startsWith(ZSTD)) throw damaged(unpacking, 'it is neither sealed nor packed as one')
+  const zstd = createZstdDecompress({ params: { [constants.ZSTD_d_windowLogMax]: MOST_WINDOW } })
+  const piped = pipeline(Readable.from(whole), zstd)
+  piped.catch(() => {})
+  try {
+    yield* zstd as OctetStream
+  } finally {
+    zstd.destroy()
+    await piped.catch(() => {})
+  }
+}
+
+const PIECE = 64 * 1024
+
+async function* join(begin: Uint8Array, rest: Octets): OctetStream {
+  yield begin
+  while (!(await rest.ended())) yield await rest.take(PIECE)
+}
+
+async function* bounded(octets: OctetStream, unpacking: Unpacking): OctetStream {
+  let size = 0
+  for await (const piece of octets) {
+    size += piece.length
+    if (size > unpacking.most) throw damaged(unpacking, 'it holds more than its manifest says')
+    yield piece
+  }
+}

@@ -1,0 +1,148 @@
+// Where a restore or a drill takes its backup from: a file, a directory, or another target.
+import { closeSync, existsSync, fstatSync, openSync, readSync, rmSync, statSync } from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
+import type { Clock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import { codeOf, OperatorError } from '../base/errors.ts'
+import { asCallerAt } from '../base/ownership.ts'
+import { readPlain } from '../base/plain-file.ts'
+import { openArchive, type Archive } from './backup-archive.ts'
+import { manifestName, parseManifest, readName, type Manifest } from './catalog.ts'
+import { fetchTo, findBackup, fingerprintIn, tooNew, type FetchWishes } from './fetch.ts'
+import { unpackTo } from './pack.ts'
+import { isTarget, placeOf } from './place-of.ts'
+import type { BackupPlace } from './places/place.ts'
+import { transferOn, type Transfer } from './transfer.ts'
+import { migrations } from '../schema/migrations.ts'
+import type { Terminal } from '../commands/terminal.ts'
+
+export interface Source extends AsyncDisposable {
+  /** Names the backup in sentences. */
+  shown: string
+  manifest: Manifest | undefined
+  /** Brings the archive into a folder; what it leaves there is part of no restore. */
+  open: (folder: string) => Promise<Archive>
+}
+
+export interface BackupSourceDeps {
+  config: Config
+  clock: Clock
+  terminal: Terminal
+  /** Secret keys of age. */
+  identities: readonly string[]
+}
+
+/** What a backup is brought as. */
+const FETCHED = '.fetched.zip'
+
+/** Opens the file inside the folder, and takes its name away: its space goes with its last reader. */
+async function archiveIn(folder: string, bring: (file: string) => Promise<void>): Promise<Archive> {
+  const file = join(folder, FETCHED)
+  await bring(file)
+  const archive = await openArchive(file)
+  rmSync(file)
+  return archive
+}
+
+/** Whether a command was given a target or a directory, and no file. */
+export const isPlace = (from: string): boolean =>
+  isTarget(from) ||
+  (asCallerAt(resolve(from), () => statSync(resolve(from), { throwIfNoEntry: false }))?.isDirectory() ?? false)
+
+/** The place that a command was given. */
+export const placeFrom = ({ clock, config }: Pick<BackupSourceDeps, 'clock' | 'config'>, from: string): BackupPlace =>
+  placeOf(config, isTarget(from) ? from : resolve(from), clock)
+
+/** Finds the backup that is meant; nothing is fetched yet. Throws an OperatorError. */
+export async function sourceOf(deps: BackupSourceDeps, from: string, wishes: FetchWishes): Promise<Source> {
+  if (!isPlace(from)) return fileSource(deps, resolve(from))
+  const place = placeFrom(deps, from)
+  const find = (): Promise<Manifest> => findBackup(place, fingerprintIn(deps.config.data_dir), wishes)
+  const manifest = await (isTarget(from) ? find() : asCallerAt(resolve(from), find)).catch(async (thrown: unknown) => {
+    await place.close()
+    throw thrown
+  })
+  // A file of a directory is opened as who called, and read as the owner of the data directory.
+  if (!isTarget(from)) return fileSource(deps, join(resolve(from), manifest.name))
+  return placeSource(deps, place, manifest)
+}
+
+export const placeSource = (deps: BackupSourceDeps, place: BackupPlace, manifest: Manifest): Source => ({
+  shown: manifest.name,
+  manifest,
+  open: (folder) =>
+    archiveIn(folder, (file) =>
+      fetchTo(file, place, manifest, {
+        identities: deps.identities,
+        transfer: transferOn(deps.terminal, deps.clock, manifest.size),
+      }),
+    ),
+  [Symbol.asyncDispose]: () => place.close(),
+})
+
+/** A file: a zip of `postrider backup FILE`, or an object of a place that was copied here. */
+async function fileSource(deps: BackupSourceDeps, file: string): Promise<Source> {
+  if (readName(basename(file)) === undefined) {
+    // Before anything is made for it.
+    const archive = await openArchive(file)
+    return { shown: file, manifest: undefined, open: async () => archive, [Symbol.asyncDispose]: async () => {} }
+  }
+  const handle = opened(file)
+  const manifest = manifestBeside(file)
+  if (manifest && manifest.schema > migrations.length) throw tooNew(file, manifest.schema, manifest.version)
+  const octets = (): AsyncIterable<Uint8Array> => octetsOf(handle)
+  const transfer = transferOn(deps.terminal, deps.clock, fstatSync(handle).size)
+  const { identities } = deps
+  return {
+    shown: file,
+    manifest,
+    open: (folder) =>
+      archiveIn(folder, (target) =>
+        manifest
+          ? fetchTo(target, { title: dirname(file), get: octets }, manifest, { identities, transfer })
+          : unpackTo(target, counted(octets(), transfer), { shown: file, identities, most: Infinity }),
+      ),
+    [Symbol.asyncDispose]: async () => closeSync(handle),
+  }
+}
+
+const PIECE = 256 * 1024
+
+/** The octets of an open file, which stays open. */
+async function* octetsOf(handle: number): AsyncIterable<Uint8Array> {
+  for (let at = 0; ;) {
+    const piece = Buffer.allocUnsafe(PIECE)
+    const read = readSync(handle, piece, 0, PIECE, at)
+    if (read === 0) return
+    yield piece.subarray(0, read)
+    at += read
+  }
+}
+
+async function* counted(octets: AsyncIterable<Uint8Array>, transfer: Transfer): AsyncIterable<Uint8Array> {
+  for await (const piece of octets) {
+    transfer.add(piece.length)
+    yield piece
+  }
+  transfer.end()
+}
+
+function opened(file: string): number {
+  try {
+    return asCallerAt(file, () => openSync(file, 'r'))
+  } catch (thrown) {
+    throw new OperatorError(`${file} cannot be read (${codeOf(thrown)}); see that it is there and who may read it.`)
+  }
+}
+
+/** The manifest that lies beside a file; undefined without one. Throws an OperatorError for one that is wrong. */
+function manifestBeside(file: string): Manifest | undefined {
+  const beside = manifestName(file)
+  const text = asCallerAt(beside, () =>
+    existsSync(beside) ? readPlain(beside, { links: true }).toString() : undefined,
+  )
+  if (text === undefined) return undefined
+  const manifest = parseManifest(text, basename(file))
+  if (manifest) return manifest
+  throw new OperatorError(`${beside} does not belong to ${basename(file)}; use another backup, or move it away.`)
+}

@@ -1,0 +1,132 @@
+// Backups and restores that are killed at each of their steps, and disks without room: nothing is lost, and the next run
+// goes on.
+import assert from 'node:assert/strict'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import Database from 'better-sqlite3'
+import { Commands, start } from '../commands/command.ts'
+import { until } from '../kit/until.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'postrider-killed-'))
+const commands = new Commands(folder)
+after(async () => {
+  await commands.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+const dataDir = join(folder, 'data')
+const to = join(folder, 'to')
+const env = { POSTRIDER_DATA_DIR: dataDir, POSTRIDER_CONFIG: '', POSTRIDER_BACKUP_TO: to }
+const well = async (more: Record<string, string>, ...argv: string[]): Promise<string> => {
+  const { code, stderr, stdout } = await commands.run(argv, { env: { ...env, ...more }, bare: true })
+  assert.equal(code, 0, stdout + stderr)
+  return stdout + stderr
+}
+
+before(async () => {
+  mkdirSync(dataDir, { mode: 0o700 })
+  mkdirSync(to)
+  await well({}, 'user', 'list')
+  const database = new Database(join(dataDir, 'postrider.db'))
+  // Octets that do not get smaller: a transfer takes its time.
+  database.exec('create table ballast (octets blob)')
+  const insert = database.prepare('insert into ballast values (randomblob(1000000))')
+  database.transaction(() => {
+    for (let n = 0; n < 40; n++) insert.run()
+  })()
+  database.close()
+  await well({}, 'backup', 'now')
+})
+
+const names = (dir: string): string[] => readdirSync(dir)
+const isObject = (name: string): boolean => name.startsWith('postrider-') && !name.endsWith('.json')
+
+for (const [step, more, isThere] of [
+  ['the copy is made', {}, () => names(dataDir).some((name) => name.startsWith('.postrider-backup-'))],
+  ['it is sent', { POSTRIDER_BACKUP_BANDWIDTH: '1MB' }, () => names(to).some((name) => name.endsWith('.part'))],
+] as const)
+  test(`killed while ${step}: no backup is lost or half there, and the next run makes one (B10)`, async () => {
+    const before = names(to).filter((name) => name.startsWith('postrider-'))
+    const backup = start(['backup', 'now'], folder, { ...env, ...more })
+    await until(isThere, step)
+    backup.child.kill('SIGKILL')
+    assert.equal(await backup.ended, 'SIGKILL')
+    assert.deepEqual(
+      names(to).filter((name) => name.startsWith('postrider-')),
+      before,
+    )
+    await well({}, 'restore', '--check', to)
+    await well({}, 'backup', 'now')
+    // What was left beside the data is gone.
+    assert.deepEqual(
+      names(dataDir).filter((name) => name.startsWith('.postrider-backup-')),
+      [],
+    )
+    assert.equal(names(to).filter((name) => name.startsWith('postrider-')).length, before.length + 2)
+  })
+
+test('an object without a manifest is told as unfinished and restored by nobody (B10)', async () => {
+  const complete = names(to).filter(isObject)
+  const newest = complete.toSorted().at(-1) ?? ''
+  rmSync(join(to, `${newest}.json`))
+  const listed = JSON.parse(await well({}, '--json', 'backup', 'list')) as { name: string; complete: boolean }[]
+  assert.equal(listed.find(({ name }) => name === newest)?.complete, false)
+  const { name } = JSON.parse(await well({}, '--json', 'restore', '--check', to)) as { name: string }
+  assert.ok(!name.endsWith(newest))
+})
+
+test('a restore that is killed while it brings and unpacks leaves the old installation, and the next one goes on (B14)', async () => {
+  const restore = start(['restore', '--replace', to], folder, { ...env, POSTRIDER_BACKUP_BANDWIDTH: '1MB' })
+  await until(() => names(dataDir).some((name) => name.startsWith('.restore-')), 'the restore')
+  restore.child.kill('SIGKILL')
+  assert.equal(await restore.ended, 'SIGKILL')
+  assert.equal(
+    names(dataDir).some((name) => name.startsWith('set-aside-')),
+    false,
+  )
+  assert.match(await well({}, 'verify'), /sound/)
+  assert.match(await well({}, 'restore', '--replace', to), /is left of a restore that was ended before its time/)
+  assert.match(await well({}, 'verify'), /sound/)
+  assert.equal(
+    names(dataDir).some((name) => name.startsWith('.restore-')),
+    false,
+  )
+})
+
+test('a disk without room beside the reserve is said before anything is copied, and becomes a row (B5)', async () => {
+  const { code, stderr } = await commands.run(['backup', 'now'], {
+    env: { ...env, POSTRIDER_STORAGE_RESERVE: '900000GB' },
+    bare: true,
+  })
+  assert.equal(code, 1)
+  assert.match(
+    stderr,
+    /^postrider: The disk of .* MB free, too little for a copy of the database .*"storage\.reserve"\); free space\.\n$/,
+  )
+  const database = new Database(join(dataDir, 'postrider.db'), { readonly: true })
+  const { fault } = database.prepare<[], { fault: string }>('select fault from backup_runs order by key desc').get()!
+  database.close()
+  assert.match(fault, /too little/)
+})
+
+test('two backups at once: the second says so (B10)', async () => {
+  const first = start(['backup', 'now'], folder, { ...env, POSTRIDER_BACKUP_BANDWIDTH: '1MB' })
+  await until(() => names(dataDir).some((name) => name.startsWith('.postrider-backup-')), 'the copy')
+  for (const words of [
+    ['backup', 'now'],
+    ['restore', '--check', to],
+  ]) {
+    const { code, stderr } = await commands.run(words, { env, bare: true })
+    assert.equal(code, 1)
+    assert.match(stderr, /backup is under way; wait for its end\.\n$/)
+  }
+  first.child.kill('SIGTERM')
+  assert.equal(await first.ended, 'SIGTERM')
+  assert.equal(existsSync(join(dataDir, 'postrider.db')), true)
+  assert.deepEqual(
+    names(dataDir).filter((name) => name.startsWith('.postrider-backup-')),
+    [],
+  )
+})

@@ -1,0 +1,220 @@
+// Backups and drills by the schedule: what is begun when, what becomes of it, and who is told.
+import assert from 'node:assert/strict'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import type { Beside, BesideProcess } from '../../src/archive/schedule.ts'
+import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
+import { judgeBackups } from '../../src/checks/doctor-backups.ts'
+import { besideServer } from '../../src/server/beside.ts'
+import { raw } from '../../src/store/query.ts'
+import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { until } from '../kit/until.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'postrider-schedule-'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
+
+interface Begun extends BesideProcess {
+  words: string
+  close(how: number | NodeJS.Signals, said?: string): void
+  ending: boolean
+}
+
+/** Processes beside the server that end when the test says so. */
+function processes(): { beside: Beside; begun: Begun[] } {
+  const begun: Begun[] = []
+  const beside: Beside = (words) => {
+    const { promise, resolve } = Promise.withResolvers<{ how: number | NodeJS.Signals; said: string }>()
+    const one: Begun = {
+      words: words.join(' '),
+      pid: undefined,
+      ended: promise,
+      ending: false,
+      close: (how, said = '') => resolve({ how, said }),
+      end() {
+        one.ending = true
+        one.close('SIGTERM')
+      },
+    }
+    begun.push(one)
+    return one
+  }
+  return { beside, begun }
+}
+
+const target = (): string => mkdtempSync(join(folder, 'to-'))
+
+/** A row as a process writes it. */
+const row = (postrider: TestAppliance, to: string, kind: 'backup' | 'drill', fault: string | null) =>
+  postrider.appliance.deps.store.write((tx) =>
+    tx.run(
+      raw(
+        `insert into backup_runs (id, kind, target, name, started_at, ended_at, octets, files, fault)
+         values (hex(randomblob(8)), ?, ?, 'a backup', ?, ?, 5000000, 3, ?)`,
+        [kind, to, postrider.clock.now() - 4 * SECOND, postrider.clock.now(), fault],
+      ),
+    ),
+  )
+
+const metricsOf = async (postrider: TestAppliance): Promise<string> =>
+  fetch(`${postrider.url}/metrics`).then((answer) => answer.text())
+
+test('a backup at its time, the first drill after it, then one a week; what the server missed is made at its start (B5, B11)', async () => {
+  const to = target()
+  const { beside, begun } = processes()
+  const dataDir = mkdtempSync(join(folder, 'data-'))
+  const config = { backup: { to: [to] } }
+  const postrider = await startTestAppliance({ dataDir, beside, config })
+  const { clock } = postrider
+  try {
+    // The clock begins at noon; the schedule is 02:00.
+    clock.leap(13 * HOUR)
+    await until(() => postrider.raw('/health').then(({ status }) => status === 200), 'the server')
+    assert.equal(begun.length, 0)
+    clock.leap(HOUR)
+    await until(() => begun.length === 1, 'the backup')
+    assert.equal(begun[0]?.words, 'backup now')
+    clock.leap(MINUTE)
+    await row(postrider, to, 'backup', null)
+    begun[0].close(0)
+    await until(() => begun.length === 2, 'the drill')
+    assert.equal(begun[1]?.words, 'backup drill')
+    await row(postrider, to, 'drill', null)
+    begun[1].close(0)
+    for (let day = 0; day < 8; day++)
+      for (let n = 0; n < 3; n++) {
+        clock.leap(8 * HOUR)
+        await Promise.resolve()
+        for (const one of begun.slice(2)) {
+          await row(postrider, to, one.words === 'backup now' ? 'backup' : 'drill', null)
+          one.close(0)
+          await one.ended
+        }
+        await until(() => postrider.raw('/health').then(({ status }) => status === 200), 'the server')
+      }
+    const words = begun.map((one) => one.words)
+    assert.ok(words.filter((each) => each === 'backup now').length >= 8, words.join())
+    assert.equal(words.filter((each) => each === 'backup drill').length, 2, words.join())
+  } finally {
+    await postrider.stop()
+  }
+  // Down at the time of the next one.
+  const later = processes()
+  clock.leap(30 * HOUR)
+  const again = await startTestAppliance({ dataDir, clock, beside: later.beside, config })
+  await until(() => later.begun.length === 1, 'the backup that was missed')
+  // A server that stops ends it, and no failure is noted.
+  const count = (): number =>
+    again.appliance.deps.store.one(raw<{ n: number }>('select count(*) as n from backup_runs where fault is not null'))
+      .n
+  assert.equal(count(), 0)
+  await again.stop()
+  assert.equal(later.begun[0]?.ending, true)
+})
+
+test('a process that was killed is a failure with a sentence; after 36 hours the operator is told, once a day (B13)', async () => {
+  const to = target()
+  const { beside, begun } = processes()
+  const lines: string[] = []
+  await using postrider = await startTestAppliance({
+    beside,
+    config: { backup: { to: [to], drill: 'never' } },
+    logged: { level: 'info', lines },
+  })
+  const { appliance, clock } = postrider
+  const { store } = appliance.deps
+  const notices = () =>
+    store.all(raw<{ subject: string; text: string }>(`select * from notices where subject like 'No backup%'`))
+  const hours = async (count: number, how: number | NodeJS.Signals, said?: string): Promise<void> => {
+    for (let left = count; left > 0; left -= 5) {
+      clock.leap(Math.min(left, 5) * HOUR)
+      await until(() => postrider.raw('/health').then(({ status }) => status === 200), 'the server')
+      for (const one of begun) one.close(how, said)
+    }
+  }
+  await hours(15, 'SIGKILL')
+  await until(() => lines.some((line) => line.includes('"backup failed"')), 'the line of the log')
+  const fault = store.first(raw<{ fault: string }>('select fault from backup_runs'))?.fault ?? ''
+  assert.match(fault, /was ended \(SIGKILL\); see that the machine has memory\.$/)
+  assert.equal(judgeBackups(store, appliance.deps.config, clock.now()).status, 'warn')
+  await hours(24, 1, 'postrider: /to: the disk is full; make room there.\n')
+  await until(() => store.all(raw('select 1 from backup_runs')).length === 2, 'the second failure')
+  assert.deepEqual(notices(), [])
+  await hours(14, 1)
+  await until(() => notices().length === 1, 'the notice')
+  assert.match(notices()[0]?.text ?? '', /never been a backup at .*\n*.*the disk is full; make room there/)
+  const finding = judgeBackups(store, appliance.deps.config, clock.now())
+  assert.deepEqual([finding.status, finding.mend], ['fail', 'Make room there.'])
+  assert.match(finding.detail, /no backup to .* ever: \/to: the disk is full/)
+  await hours(25, 1)
+  await until(() => notices().length === 2, 'the notice of the next day')
+  // A backup ends it.
+  await row(postrider, to, 'backup', null)
+  await hours(26, 1)
+  assert.equal(notices().length, 2)
+})
+
+test('last success, drill, size, seconds and failures by target: /metrics, the API, doctor, the page of the server (B13)', async () => {
+  const [one, two] = [target(), target()]
+  await using postrider = await startTestAppliance({ config: { backup: { to: [one, two] } } })
+  const { appliance, clock } = postrider
+  const { store } = appliance.deps
+  assert.equal(
+    judgeBackups(store, { ...postrider.config, backup: { ...postrider.config.backup, to: [] } }, clock.now()).status,
+    'warn',
+  )
+  await row(postrider, one, 'backup', null)
+  await row(postrider, one, 'drill', null)
+  await row(postrider, two, 'backup', `${two}: the disk is full; make room there.`)
+  const seconds = clock.now() / 1000
+  const metrics = await metricsOf(postrider)
+  for (const line of [
+    `postrider_backup_last_success_seconds{target="${one}"} ${seconds}`,
+    `postrider_backup_last_success_seconds{target="${two}"} 0`,
+    `postrider_backup_last_drill_seconds{target="${one}"} ${seconds}`,
+    `postrider_backup_octets{target="${one}"} 5000000`,
+    `postrider_backup_duration_seconds{target="${one}"} 4`,
+    `postrider_backup_failures_total{target="${one}"} 0`,
+    `postrider_backup_failures_total{target="${two}"} 1`,
+  ])
+    assert.ok(metrics.split('\n').includes(line), line)
+  const finding = judgeBackups(store, postrider.config, clock.now())
+  assert.equal(finding.status, 'warn')
+  assert.match(finding.detail, /the last backup to .* failed: .*the disk is full$/)
+  assert.equal(finding.mend, 'Make room there.')
+  clock.leap(2 * DAY)
+  assert.equal(judgeBackups(store, postrider.config, clock.now()).status, 'fail')
+})
+
+test('the real process: nice 10, no variable of the service manager, a row and a backup, and nothing of it when it is ended (B5)', async (t) => {
+  if (process.platform !== 'linux') return t.skip('there is no /proc')
+  const to = target()
+  const dataDir = join(folder, 'real')
+  mkdirSync(dataDir, { mode: 0o700 })
+  const file = join(folder, 'real.toml')
+  writeFileSync(file, `data_dir = ${JSON.stringify(dataDir)}\n[backup]\nto = [${JSON.stringify(to)}]\n`)
+  const beside = besideServer(file, { program: process.execPath, first: [PROGRAM] })
+  const first = beside(['user', 'list'])
+  assert.equal((await first.ended).how, 0)
+  const backup = beside(['backup', 'now'])
+  const fields = readFileSync(`/proc/${backup.pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ') ?? []
+  assert.equal(fields[16], '10')
+  assert.doesNotMatch(readFileSync(`/proc/${backup.pid}/environ`, 'utf8'), /NOTIFY_SOCKET|LISTEN_FDS/)
+  assert.deepEqual(await backup.ended, { how: 0, said: '' })
+  assert.equal(readdirSync(to).length, 2)
+  const ended = beside(['backup', 'now'])
+  await until(
+    () => readdirSync(dataDir).some((name) => name.startsWith('.postrider-backup-')) || readdirSync(to).length > 2,
+    'the copy',
+  )
+  ended.end()
+  await ended.ended
+  assert.deepEqual(
+    readdirSync(dataDir).filter((name) => name.startsWith('.')),
+    [],
+  )
+})

@@ -1,0 +1,286 @@
+// Backups at targets by `postrider backup now`, and what becomes of them: listed, drilled, restored, refused.
+import assert from 'node:assert/strict'
+import {
+  cpSync,
+  createWriteStream,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { test } from 'node:test'
+import Database from 'better-sqlite3'
+import { ZipFile } from 'yazl'
+import { newIdentity, recipientOf } from '../../src/archive/seal.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { filesWith } from '../kit/files-with.ts'
+import { until } from '../kit/until.ts'
+import { inFolder } from '../commands/beside.ts'
+
+const { commands, folder, place } = inFolder('postrider-targets-')
+
+const run = (env: Record<string, string>, ...argv: string[]) => commands.run(argv, { env, bare: true })
+async function well(env: Record<string, string>, ...argv: string[]): Promise<string> {
+  const { code, stderr, stdout } = await run(env, ...argv)
+  assert.equal(code, 0, stdout + stderr)
+  return stdout
+}
+async function refused(env: Record<string, string>, ...argv: string[]): Promise<string> {
+  const { code, stderr } = await run(env, ...argv)
+  assert.equal(code, 1)
+  assert.match(stderr, /^postrider: [^\n]+\n$/)
+  return stderr
+}
+const at = (dataDir: string, more: Record<string, string> = {}): Record<string, string> => ({
+  POSTRIDER_DATA_DIR: dataDir,
+  POSTRIDER_CONFIG: '',
+  ...more,
+})
+
+/** A folder for backups, and the names of the backups in it. */
+function target(): { to: string; names: () => string[] } {
+  const to = place()
+  mkdirSync(to)
+  return {
+    to,
+    names: () =>
+      readdirSync(to)
+        .filter((name) => !name.endsWith('.json'))
+        .toSorted(),
+  }
+}
+
+const newData = async (): Promise<string> => {
+  const dataDir = place()
+  await well(at(dataDir), 'user', 'list')
+  return dataDir
+}
+
+/** A folder as it is: the names and the octets of its files. */
+const pictureOf = (dir: string): Record<string, string> =>
+  Object.fromEntries(
+    readdirSync(dir, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile() && !/-(?:wal|shm)$|\.lock$/.test(entry.name))
+      .map((entry) => {
+        const path = join(entry.parentPath, entry.name)
+        return [path, readFileSync(path).toString('base64')]
+      }),
+  )
+
+const send = async (postrider: TestAppliance, to: string): Promise<void> => {
+  const mail = { from: 'me@here.test', to, subject: 'Hello', html: `<p>Dear ${to}</p>${'x'.repeat(300_000)}` }
+  assert.equal((await postrider.api('POST', '/outbound-emails', document('outbound-emails', mail))).status, 201)
+}
+
+test('sealed to a key: put beside a running server, listed, drilled, restored elsewhere; who was erased since is forgotten again (B10, B11, B12, B14)', async () => {
+  const dataDir = place()
+  const { names, to } = target()
+  const env = at(dataDir, { POSTRIDER_BACKUP_TO: to })
+  const key = join(folder, 'drill.key')
+  const first = await startTestAppliance({ dataDir })
+  try {
+    await first.activeDomain('here.test')
+    await send(first, 'ann.somebody@there.test')
+    const pair = JSON.parse(await well(env, '--json', 'backup', 'key')) as { identity: string; recipient: string }
+    assert.equal(recipientOf(pair.identity), pair.recipient)
+    writeFileSync(key, `${pair.identity}\n`)
+    assert.deepEqual(await filesWith(dataDir, pair.identity.toLowerCase()), [])
+    const [said] = await Promise.all([
+      well(env, '--json', 'backup', 'now'),
+      ...Array.from({ length: 20 }, (_, n) => send(first, `n${n}@there.test`)),
+    ])
+    const [outcome] = JSON.parse(said) as { name: string; fault: null; files: number; octets: number }[]
+    assert.equal(outcome?.fault, null)
+    assert.deepEqual(names(), [outcome.name])
+    assert.match(outcome.name, /\.zip\.zst\.age$/)
+    assert.equal(readFileSync(join(to, outcome.name)).toString('latin1', 0, 19), 'age-encryption.org/')
+    assert.equal(readFileSync(join(to, outcome.name)).includes('ann.somebody'), false)
+    const [listed] = JSON.parse(await well(env, '--json', 'backup', 'list')) as { complete: boolean; sealed: boolean }[]
+    assert.deepEqual([listed?.complete, listed?.sealed], [true, true])
+    // Without the secret key the octets alone are compared with what was sealed.
+    const read = JSON.parse(await well(env, '--json', 'backup', 'drill')) as { drills: { way: string }[] }
+    assert.equal(read.drills[0]?.way, 'read')
+    const drilled = JSON.parse(await well(env, '--json', 'backup', 'drill', '--identity', key)) as {
+      drills: { way: string; files: number; rows: number }[]
+    }
+    assert.equal(drilled.drills[0]?.way, 'restored')
+    assert.equal(drilled.drills[0].files, outcome.files)
+    assert.ok(drilled.drills[0].rows > 0)
+    // Nothing of a copy or a drill is left.
+    assert.deepEqual(
+      readdirSync(dataDir).filter((name) => name.startsWith('.')),
+      [],
+    )
+    assert.equal((await first.api('DELETE', '/recipients/ann.somebody@there.test/forget')).status, 202)
+    await until(async () => (await filesWith(dataDir, 'ann.somebody@there.test')).length === 0, 'the erasure')
+  } finally {
+    await first.stop()
+  }
+  const back = place()
+  assert.match(await refused(at(back), 'restore', to, '--without-ledger'), /is sealed.*--identity/)
+  assert.equal(existsSync(back), false)
+  const ledger = join(dataDir, 'erasures.ledger')
+  assert.match(await well(at(back), 'restore', to, '--identity', key, '--ledger', ledger), /repeats 1 erasure/)
+  assert.match(await well(at(back), 'verify'), /sound/)
+  const second = await startTestAppliance({ dataDir: back })
+  try {
+    await until(async () => (await filesWith(back, 'ann.somebody@there.test')).length === 0, 'the erasure again')
+  } finally {
+    await second.stop()
+  }
+})
+
+test('without recipients a backup goes to a directory only, and one target that fails stops no other (B5)', async () => {
+  const dataDir = await newData()
+  const { names, to } = target()
+  const missing = join(folder, 'not-mounted')
+  const env = at(dataDir, { POSTRIDER_BACKUP_TO: `exec:cat, ${missing}, ${to}` })
+  const { code, stdout } = await run(env, '--json', 'backup', 'now')
+  assert.equal(code, 1)
+  const [command, absent, done] = JSON.parse(stdout) as { fault: string | null; target: string }[]
+  assert.match(command?.fault ?? '', /gets no backup that is not sealed.*"postrider backup key"/)
+  assert.match(absent?.fault ?? '', /not-mounted/)
+  assert.deepEqual([done?.target, done?.fault], [to, null])
+  assert.equal(names().length, 1)
+  // Each became a row.
+  const database = new Database(join(dataDir, 'postrider.db'), { readonly: true })
+  const rows = database.prepare('select kind, target, fault is null as well from backup_runs order by key').all()
+  database.close()
+  assert.deepEqual(rows, [
+    { kind: 'backup', target: 'exec:cat', well: 0 },
+    { kind: 'backup', target: missing, well: 0 },
+    { kind: 'backup', target: to, well: 1 },
+  ])
+  assert.match(await refused(at(dataDir), 'backup', 'now'), /"backup\.to" is empty/)
+})
+
+test('what is cut, flipped, newer, foreign or sealed to others is refused before anything is changed (B14)', async () => {
+  const dataDir = await newData()
+  const { names, to } = target()
+  const identity = newIdentity()
+  const env = at(dataDir, { POSTRIDER_BACKUP_TO: to, POSTRIDER_BACKUP_RECIPIENTS: recipientOf(identity) })
+  const key = join(folder, 'good.key')
+  const wrong = join(folder, 'wrong.key')
+  writeFileSync(key, identity)
+  writeFileSync(wrong, newIdentity())
+  await well(env, 'backup', 'now')
+  const [name = ''] = names()
+  const before = pictureOf(dataDir)
+  const bad = async (how: (copy: string) => void, said: RegExp, ...more: string[]): Promise<void> => {
+    const copy = place()
+    cpSync(to, copy, { recursive: true })
+    how(copy)
+    assert.match(await refused(env, 'restore', '--replace', '--identity', key, ...more, copy), said)
+    assert.deepEqual(pictureOf(dataDir), before)
+  }
+  const manifest = (change: object) => (copy: string) => {
+    const file = join(copy, `${name}.json`)
+    writeFileSync(file, JSON.stringify({ ...JSON.parse(readFileSync(file, 'utf8')), ...change }))
+  }
+  const octets = readFileSync(join(to, name))
+  await bad((copy) => truncateSync(join(copy, name), octets.length - 1), /its manifest says/)
+  await bad((copy) => truncateSync(join(copy, name), 100), /cut off|its manifest says/)
+  await bad((copy) => {
+    const flipped = Buffer.from(octets)
+    flipped[octets.length - 40]! ^= 1
+    writeFileSync(join(copy, name), flipped)
+  }, /was changed after it was written/)
+  await bad(manifest({ sha256: 'ab'.repeat(32) }), /changed after it was written/)
+  await bad(manifest({ size: 1 }), /its manifest says 1/)
+  await bad(manifest({ plain: 10 }), /more than its manifest says/)
+  await bad(manifest({ schema: 9999, version: '9.0.0' }), /newer version of Postrider \(9\.0\.0\)/)
+  await bad((copy) => writeFileSync(join(copy, `${name}.json`), '{'), /does not belong to/)
+  await bad((copy) => rmSync(join(copy, `${name}.json`)), /no backup that was finished/)
+  await bad(() => {}, /no backup of 2020-01-01/, '--at', '2020-01-01')
+  await bad(() => {}, /cannot be read as a time/, '--at', 'noon')
+  await bad(() => {}, /only of [0-9a-f]{32}/, '--installation', 'ffff')
+  assert.match(await refused(env, 'restore', '--replace', '--identity', wrong, to), /key/)
+  // A place of another installation is not taken for one's own.
+  const other = await newData()
+  assert.match(
+    await refused(at(other), 'restore', '--replace', '--identity', key, to),
+    /no backup of this installation/,
+  )
+  assert.deepEqual(pictureOf(dataDir), before)
+  // A drill says the same, and becomes a row.
+  const flipped = Buffer.from(octets)
+  flipped[octets.length - 40]! ^= 1
+  writeFileSync(join(to, name), flipped)
+  for (const more of [[], ['--identity', key]]) {
+    const drill = await run(env, '--json', 'backup', 'drill', ...more)
+    assert.equal(drill.code, 1)
+    assert.match((JSON.parse(drill.stdout) as { faults: string[] }).faults[0] ?? '', /changed/)
+  }
+})
+
+test('an object that was copied here is restored as a file, with its manifest or without (B14)', async () => {
+  const dataDir = await newData()
+  const { names, to } = target()
+  await well(at(dataDir, { POSTRIDER_BACKUP_TO: to }), 'backup', 'now')
+  const file = join(to, names()[0] ?? '')
+  assert.match(await well(at(place()), 'restore', '--without-ledger', file), /files are in/)
+  rmSync(`${file}.json`)
+  assert.match(await well(at(place()), 'restore', '--without-ledger', file), /files are in/)
+  truncateSync(file, 1000)
+  const back = place()
+  assert.match(await refused(at(back), 'restore', '--without-ledger', file), /damaged/)
+  assert.equal(existsSync(back), false)
+})
+
+test('the zip of a newer version is refused, and said to be newer (B14)', async () => {
+  const dataDir = await newData()
+  const database = new Database(join(dataDir, 'postrider.db'))
+  database.pragma('user_version = 9999')
+  database.close()
+  const zip = new ZipFile()
+  for (const name of ['postrider.db', 'instance.key']) zip.addFile(join(dataDir, name), name)
+  zip.end()
+  const file = `${place()}.zip`
+  await pipeline(zip.outputStream as unknown as NodeJS.ReadableStream, createWriteStream(file))
+  const back = place()
+  assert.match(await refused(at(back), 'restore', '--without-ledger', file), /newer version of Postrider.*9999/)
+  assert.equal(existsSync(back), false)
+})
+
+test('--at takes the newest of a time or before it, --check changes nothing (B14)', async () => {
+  const dataDir = await newData()
+  const { names, to } = target()
+  const env = at(dataDir, { POSTRIDER_BACKUP_TO: to })
+  await well(env, 'backup', 'now')
+  const [old = ''] = names()
+  await well(env, 'backup', 'now')
+  assert.equal(names().length, 2)
+  const time = /\d{8}T\d{6}Z/.exec(old)![0].replace(/^(.{4})(..)(..T..)(..)(..Z)$/, '$1-$2-$3:$4:$5')
+  const before = pictureOf(dataDir)
+  const checked = JSON.parse(await well(env, '--json', 'restore', '--check', '--at', time, to)) as { name: string }
+  assert.ok(checked.name.endsWith(old))
+  assert.deepEqual(pictureOf(dataDir), before)
+  const listed = JSON.parse(await well(env, '--json', 'restore', '--list', to)) as { name: string }[]
+  assert.deepEqual(listed.map((each) => each.name).toSorted(), names())
+})
+
+test('a restore that was killed leaves the installation as it was, and the next run says what lies there (B14)', async () => {
+  const dataDir = await newData()
+  const { to } = target()
+  await well(at(dataDir, { POSTRIDER_BACKUP_TO: to }), 'backup', 'now')
+  mkdirSync(join(dataDir, '.restore-Abc123'))
+  writeFileSync(join(dataDir, '.restore-Abc123', 'postrider.db'), 'a part')
+  const { code, stderr } = await run(at(dataDir), 'restore', '--replace', to)
+  assert.equal(code, 0, stderr)
+  assert.match(stderr, /\.restore-Abc123 is left of a restore that was ended before its time; it is removed/)
+  assert.deepEqual(
+    readdirSync(dataDir).filter((name) => name.startsWith('.restore-')),
+    [],
+  )
+  // Killed between the old installation's move and the new one's.
+  rmSync(join(dataDir, 'postrider.db'))
+  const again = await run(at(dataDir), 'restore', '--without-ledger', to)
+  assert.equal(again.code, 0, again.stderr)
+  assert.match(again.stderr, /the former installation is whole in .*set-aside-\d+, and stays there/)
+  assert.match(await well(at(dataDir), 'verify'), /sound/)
+})
