@@ -17,6 +17,7 @@ export const ENTRIES: Record<string, string> = {
   'apart-worker.mjs': 'src/webui/apart-worker.ts',
   'list-worker.mjs': 'src/lists/list-worker.ts',
   'report-worker.mjs': 'src/reports/reading/report-worker.ts',
+  'upgrade-worker.mjs': 'src/store/upgrade-worker.ts',
   'source-worker.mjs': 'src/mail/source-worker.ts',
 }
 
@@ -132,7 +133,10 @@ export async function bundle(entry: string, outfile: string): Promise<Bundle> {
     // The builtin of that name is deprecated and would print a warning.
     alias: { punycode: 'punycode.js' },
     banner: { js: BANNER },
-    define: { POSTRIDER_COMMIT: JSON.stringify(commit()) ?? 'undefined' },
+    define: {
+      POSTRIDER_COMMIT: JSON.stringify(commit()) ?? 'undefined',
+      POSTRIDER_CHANGELOG: JSON.stringify(readFileSync(join(ROOT, 'CHANGELOG.md'), 'utf8')),
+    },
     plugins: [leaner()],
     logLevel: 'warning',
   })

@@ -49,6 +49,7 @@ function contents(arch: Architecture, inside: readonly string[]): Map<string, st
     ['usr/lib/postrider/better_sqlite3.node', readFileSync(addonFor(arch))],
     ['usr/lib/postrider/built-from', 'package\n'],
     ['usr/lib/systemd/system/postrider.service', source('postrider.service')],
+    ['usr/lib/systemd/system/postrider.socket', source('postrider.socket')],
     ['usr/lib/sysusers.d/postrider.conf', source('debian/sysusers.conf')],
     ['usr/lib/tmpfiles.d/postrider.conf', source('debian/tmpfiles.conf')],
     ['usr/share/bash-completion/completions/postrider', completionScript(program, 'bash')],

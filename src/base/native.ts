@@ -1,6 +1,7 @@
 // Functions of the C library, by node:ffi, and of V8: the only file that uses them. The module is experimental, so what
 // is missing (another system, another C library) is left out, and nothing may depend on it.
 import { createRequire } from 'node:module'
+import { endianness } from 'node:os'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
@@ -10,7 +11,18 @@ const M_ARENA_MAX = -8
 /** An allocation of this many octets or more is a mapping of its own, which ends when it is freed. */
 const OWN_MAPPING = 256 * 1024
 
+/** Of socket(2) and send(2), the same on all architectures that Linux has but MIPS, SPARC and Alpha. */
+const AF_UNIX = 1
+const SOCK_DGRAM = 2
+const SOCK_CLOEXEC = 0o2000000
+const MSG_DONTWAIT = 0x40
+const MSG_NOSIGNAL = 0x4000
+/** Octets of sun_path in unix(7). */
+const LONGEST_PATH = 108
+
 interface CLibrary {
+  socket(family: number, type: number, protocol: number): number
+  sendto(socket: number, text: Buffer, octets: bigint, flags: number, address: Buffer, length: number): bigint
   malloc_trim(pad: bigint): number
   mallopt(parameter: number, value: number): number
   _exit(status: number): never
@@ -23,6 +35,8 @@ function cLibrary(): CLibrary | undefined {
   try {
     const { dlopen } = createRequire(import.meta.url)('node:ffi') as typeof import('node:ffi')
     const { functions } = dlopen('libc.so.6', {
+      socket: { arguments: ['i32', 'i32', 'i32'], return: 'i32' },
+      sendto: { arguments: ['i32', 'buffer', 'u64', 'i32', 'buffer', 'u32'], return: 'i64' },
       malloc_trim: { arguments: ['u64'], return: 'i32' },
       mallopt: { arguments: ['i32', 'i32'], return: 'i32' },
       _exit: { arguments: ['i32'], return: 'void' },
@@ -52,6 +66,30 @@ export function giveLargeBlocksBack(arenas?: number): void {
 export function trimmer(): (() => void) | undefined {
   const library = cLibrary()
   return library && (() => void library.malloc_trim(0n))
+}
+
+/**
+ * A function that sends a datagram to a socket of the family unix, whose address is a path or, after "@", an abstract
+ * name; it answers whether the socket took it, and never waits. The message comes from this process, not from a helper
+ * of another pid. Undefined for another form of address, and where the C library cannot be called.
+ */
+export function datagramsTo(address: string): ((text: string) => boolean) | undefined {
+  const name = Buffer.from(address.replace(/^@/, '\0'))
+  // A path ends with an octet of zero, an abstract name with its length.
+  const length = 2 + name.length + (name[0] === 0 ? 0 : 1)
+  if (!/^[/@]./.test(address) || name.length >= LONGEST_PATH) return undefined
+  const to = Buffer.alloc(2 + LONGEST_PATH)
+  if (endianness() === 'LE') to.writeUInt16LE(AF_UNIX)
+  else to.writeUInt16BE(AF_UNIX)
+  name.copy(to, 2)
+  const library = cLibrary()
+  const socket = library?.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) ?? -1
+  if (library === undefined || socket < 0) return undefined
+  return (text) => {
+    const octets = Buffer.from(text)
+    const sent = library.sendto(socket, octets, BigInt(octets.length), MSG_DONTWAIT | MSG_NOSIGNAL, to, length)
+    return sent === BigInt(octets.length)
+  }
 }
 
 /**

@@ -71,7 +71,7 @@ export const EXAMPLES: Record<string, readonly string[]> = {
   'agent resume': ['postrider agent resume newsletter-bot --user ann@example.org'],
   usage: ['postrider usage', 'postrider --json usage'],
   version: ['postrider version', 'postrider --json version'],
-  upgrade: ['postrider upgrade'],
+  upgrade: ['postrider upgrade --check ./postrider_0.4.0_amd64.deb', 'postrider upgrade', 'postrider upgrade --back'],
   'domain sts': ['postrider domain sts example.org --mode testing', 'postrider domain sts example.org --mode enforce'],
   'domain dmarc': [
     'postrider domain dmarc example.org',

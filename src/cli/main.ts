@@ -34,6 +34,7 @@ import { settleDowngrades } from '../domains/downgrades.ts'
 import { oauthCommand } from '../accounts/command-oauth.ts'
 import { grantCommand } from '../accounts/command-grant.ts'
 import { tokenCommand } from '../accounts/command-token.ts'
+import { tryUpgrade } from './try-upgrade.ts'
 import { usageCommand } from './usage.ts'
 import { versionCommand } from './version.ts'
 import { upgradeCommand } from '../archive/command-upgrade.ts'
@@ -76,7 +77,7 @@ const COMMANDS: readonly ((program: Command, invocation: () => Invocation) => vo
   exportCommand,
   backupCommands,
   verifyCommand,
-  upgradeCommand,
+  (program, invocation) => upgradeCommand(program, invocation, tryUpgrade),
   mailCommand,
   whyCommand,
   usageCommand,

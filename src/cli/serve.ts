@@ -9,6 +9,7 @@ import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
 import { reserveOf } from '../base/space.ts'
 import { explainedFile } from '../store/open.ts'
+import type { UpgradeProgress } from '../store/upgrade.ts'
 import { keepRoom } from '../store/room.ts'
 import { demandPlace } from '../store/volume.ts'
 import type { Appliance } from '../server/appliance.ts'
@@ -63,9 +64,21 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
   const { startAppliance } = await import('../server/appliance.ts')
   const { besideServer } = await import('../server/beside.ts')
   const beside = besideServer(findConfig(now))
-  const appliance = await startAppliance({ config, clock: systemClock, log, fatal, timeMarker: TIME_MARKER, beside })
+  const { SystemdNotices, statusOf } = await import('../server/systemd-notices.ts')
+  const manager = new SystemdNotices({ clock: systemClock, log, environment: now.environment })
+  const { passedSockets } = await import('../server/passed-sockets.ts')
+  const sockets = passedSockets(now.environment)
+  const upgrading = (progress: UpgradeProgress): void => {
+    log.info('database upgrade under way', { ...progress })
+    manager.extend(`the database is upgraded: ${progress.doing} since ${progress.seconds} s`)
+  }
+  const options = { config, clock: systemClock, log, fatal, sockets, upgrading, timeMarker: TIME_MARKER, beside }
+  const appliance = await startAppliance(options)
   keepRoom(config.data_dir, reserveOf(config))
+  const { deps } = appliance
+  manager.follow({ status: () => statusOf(deps), slowestCommit: () => deps.store.slowestCommit() })
   const readAgain = async (): Promise<void> => {
+    manager.reloading()
     try {
       // Most parts read their settings at each use; listeners, DNS servers and the API's limits need a restart.
       Object.assign(config, ownConfigOf(now))
@@ -73,10 +86,18 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
       log.always('configuration read again')
     } catch (thrown) {
       log.error('configuration not read again', { error: messageOf(thrown) })
+    } finally {
+      manager.ready()
     }
   }
   process.on('SIGHUP', () => void readAgain())
-  await untilSignal(appliance)
+  manager.ready()
+  await untilSignal({
+    stop() {
+      manager.stopping()
+      return appliance.stop()
+    },
+  })
   // It would keep the process for ever.
   if (areThreadsLeft()) exitAtOnce(0)
 }

@@ -103,7 +103,7 @@ export interface ServingOptions {
  */
 export async function listen(
   app: { fetch: App['fetch']; direct?: App['direct'] },
-  { host, ipv6Only = false, port }: { host: string; port: number; ipv6Only?: boolean },
+  { host, ipv6Only = false, opened, port }: { host: string; port: number; ipv6Only?: boolean; opened?: Socket },
   { clock, key = 'http.listen', places, tls }: ServingOptions,
 ): Promise<HttpListener> {
   const whole = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0])
@@ -139,7 +139,7 @@ export async function listen(
   // As the caller, because ports below 1024 are root's to open (D119).
   const opening = Promise.withResolvers<void>()
   server.once('error', (thrown) => opening.reject(listenError(thrown, key, { host, port })))
-  await asCaller(() => (server.listen({ port, host, ipv6Only }, opening.resolve), opening.promise))
+  await asCaller(() => (server.listen(opened ?? { port, host, ipv6Only }, opening.resolve), opening.promise))
   return {
     host,
     port: portOf(server),

@@ -1,6 +1,6 @@
 // The whole server: starts and stops all its parts, and gives each part what it needs.
 import { schedule } from 'node-cron'
-import { SECOND, iso, type Clock } from '../base/clock.ts'
+import { SECOND, iso } from '../base/clock.ts'
 import { becomeOwner, remainOwner } from '../base/ownership.ts'
 import type { Resolver } from '../net/resolver.ts'
 import { explained } from '../store/open.ts'
@@ -9,10 +9,11 @@ import type { DeliveryEngine } from '../delivery/deliver.ts'
 import type { AppDeps } from '../http/app-deps.ts'
 import { apiInside, createApp } from '../http/server.ts'
 import { createConsole, type Console } from '../console/app.ts'
-import { openDoors, shownDoors, type Doors, type Endpoint } from './listeners.ts'
+import { openDoors, shownDoors, type DoorParts, type Doors, type Endpoint } from './listeners.ts'
 import type { Engine } from './engine.ts'
 import { buildParts, type ApplianceOptions, type EveryHour, type ServerParts } from './wiring.ts'
 import { giveBackWhenIdle } from './idle-memory.ts'
+import { PassedSockets } from './passed-sockets.ts'
 import { keepServerNames } from '../commands/server-names.ts'
 import { tidy } from './tidy.ts'
 import { startWatch } from './watch.ts'
@@ -23,7 +24,7 @@ import { memoryHere } from '../base/memory.ts'
 import { giveLargeBlocksBack } from '../base/native.ts'
 import { singleExecutable } from '../base/threads/pool.ts'
 import { fingerprintOf, keepCopy, keepLedger } from '../privacy/ledger.ts'
-import { openInstance, type Instance } from '../store/instance.ts'
+import { openUpgraded, type Instance } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { useShaping } from '../smtp/shaping-file.ts'
 import { beginSources } from '../warmup/begin.ts'
@@ -33,7 +34,10 @@ import { giveUpRoom } from '../store/room.ts'
 // The data directory of a server: its lock, its installation and its ledger, opened together.
 
 /** Opens the data directory and its lock. Throws an OperatorError with one sentence. */
-function openData({ data_dir, privacy }: Config, clock: Clock, log: Log): Instance & { release: () => void } {
+async function openData(
+  { data_dir, privacy }: Config,
+  { clock, log, upgrading }: Pick<ApplianceOptions, 'clock' | 'log' | 'upgrading'>,
+): Promise<Instance & { release: () => void }> {
   let release: (() => void) | undefined
   try {
     giveUpRoom(data_dir)
@@ -49,7 +53,7 @@ function openData({ data_dir, privacy }: Config, clock: Clock, log: Log): Instan
         frames_read: readable,
         frames_lost: lost,
       })
-    const instance = openInstance(data_dir, { migrating, logDamaged })
+    const instance = await openUpgraded(data_dir, { clock, migrating, logDamaged, progress: upgrading })
     try {
       keepLedgers(instance, data_dir, privacy.ledger_copy, iso(clock.now()), log)
     } catch (thrown) {
@@ -94,11 +98,11 @@ const PATIENCE = 8 * SECOND
 const FEW_ARENAS_BELOW = 1.5 * 1024 ** 3
 
 export async function startAppliance(options: ApplianceOptions): Promise<Appliance> {
-  const { clock, config, log } = options
+  const { config } = options
   becomeOwner(config.data_dir)
   // From sources the experimental module would print a warning.
   if (singleExecutable()) giveLargeBlocksBack(memoryHere() < FEW_ARENAS_BELOW ? 2 : undefined)
-  const { keyring, release, store } = opened(config, clock, log)
+  const { keyring, release, store } = await openData(config, options)
   const undo: (() => unknown)[] = [release, () => store.close()]
   try {
     const parts = await buildParts(options, { keyring, store }, undo)
@@ -109,19 +113,10 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
   }
 }
 
-/** Opens the data directory. Throws an error that explains the cause when it cannot. */
-function opened(...[config, clock, log]: Parameters<typeof openData>): ReturnType<typeof openData> {
-  try {
-    return openData(config, clock, log)
-  } catch (thrown) {
-    throw explained(thrown, config.data_dir)
-  }
-}
-
 /** Recovers work that an earlier process left unfinished, opens the listeners, starts every loop. */
 async function start(
   parts: ServerParts,
-  { everyHour: repeat = everyHour, fatal, keys }: ApplianceOptions,
+  { everyHour: repeat = everyHour, fatal, keys, sockets = new PassedSockets() }: ApplianceOptions,
   release: () => void,
   undo: (() => unknown)[],
 ): Promise<Appliance> {
@@ -140,7 +135,7 @@ async function start(
   const app = createApp(deps)
   const pages = createConsole(deps, apiInside(deps))
   app.route('/', pages.app)
-  const doors = await openDoors(doorsOf(parts, app, keys))
+  const doors = await openDoors(doorsOf(parts, app, { keys, sockets }))
   // The ports are open, and nothing else needs root.
   remainOwner()
   undo.push(() => doors.stop(0))
@@ -213,8 +208,8 @@ function tidyHourly(
 const doorsOf = (
   { acme, certificates, config, deps, inbound }: ServerParts,
   app: ReturnType<typeof createApp>,
-  keys: ApplianceOptions['keys'],
-): Parameters<typeof openDoors>[0] => ({
+  { keys, sockets }: Pick<DoorParts, 'keys' | 'sockets'>,
+): DoorParts => ({
   ...deps,
   app,
   certificates,
@@ -226,6 +221,7 @@ const doorsOf = (
   },
   inbound,
   keys,
+  sockets,
   reader: inbound.files,
   ring: deps.bells.deliveries,
 })

@@ -20,6 +20,7 @@ import type { Certificates } from '../acme/certificates.ts'
 import type { EngineDeps } from './engine.ts'
 import { clientWatch } from './client-watch.ts'
 import { openEach } from './ipv4-ipv6.ts'
+import type { PassedSockets } from './passed-sockets.ts'
 
 export interface InboundParts extends EngineDeps {
   space: Space
@@ -35,7 +36,7 @@ export interface Inbound {
   /** The address of the first listener, for mail to domains on this server. */
   home(): Host | undefined
   /** Opens the listeners. Throws an OperatorError. */
-  listen(key?: string): Promise<void>
+  listen(sockets: PassedSockets, key?: string): Promise<void>
   stop(patience: number): Promise<void>
 }
 
@@ -108,9 +109,9 @@ export function createInbound(parts: InboundParts): Inbound {
       const [first] = listeners
       return first && { name: config.hostname, port: first.port, address: LOOPBACK[first.host] ?? first.host }
     },
-    async listen(key = 'smtp.listen') {
+    async listen(sockets, key = 'smtp.listen') {
       const certificate = parts.certificates.first('smtp')
-      await openEach(config.smtp.listen, parts.log, async (address) => {
+      await openEach(config.smtp.listen, 'smtp', { log: parts.log, sockets }, async (address) => {
         const listener = await startListener(address, {
           hostname: config.hostname,
           clock,

@@ -5,7 +5,7 @@ import { createClearText, type ClearTextDeps } from '../http/clear-text.ts'
 import { listen, type HttpListener } from '../http/listen.ts'
 import { Places } from '../http/places.ts'
 import type { App } from '../http/server.ts'
-import { openEach, type ListenAddress } from './ipv4-ipv6.ts'
+import { openEach, type ListenAddress, type Opening } from './ipv4-ipv6.ts'
 import type { Inbound } from './inbound.ts'
 import { openSubmission, type SubmissionParts } from './submission.ts'
 
@@ -14,7 +14,7 @@ export interface Endpoint {
   port: number
 }
 
-export interface DoorParts extends SubmissionParts {
+export interface DoorParts extends SubmissionParts, Pick<Opening, 'sockets'> {
   app: App
   inbound: Inbound
   /** The options that set the addresses: --http and --smtp of the sandbox. */
@@ -37,7 +37,7 @@ export interface Doors {
 
 /** Opens all listeners, or none. Throws an OperatorError that names the address and its key. */
 export async function openDoors(parts: DoorParts): Promise<Doors> {
-  const { app, certificates, clearText, clock, config, inbound, keys, log } = parts
+  const { app, certificates, clearText, clock, config, inbound, keys, log, sockets } = parts
   const places = new Places(config.http)
   const closing: ((patience: number) => Promise<void>)[] = []
   const stop = async (patience: number): Promise<void> => {
@@ -56,19 +56,22 @@ export async function openDoors(parts: DoorParts): Promise<Doors> {
   }
   try {
     const httpKey = keys?.http ?? 'http.listen'
-    const [http] = await openEach([config.http.listen], log, (address) => web(address, httpKey, false))
-    const https = await openEach(config.http.tls_listen, log, (address) => web(address, 'http.tls_listen', true))
+    const [http] = await openEach([config.http.listen], 'http', parts, (address) => web(address, httpKey, false))
+    const https = await openEach(config.http.tls_listen, 'https', parts, (address) =>
+      web(address, 'http.tls_listen', true),
+    )
     const { acme, http: web80 } = config
     if (acme.enabled || web80.tls_listen.length > 0)
-      await openEach(acme.listen, log, async (address) => {
+      await openEach(acme.listen, 'http-plain', parts, async (address) => {
         const listener = await listen(createClearText(clearText), address, { clock, key: 'acme.listen', places })
         closing.push((patience) => listener.close(patience))
       })
     // Opened before the queue starts: mail to this server's own domains is delivered to this listener.
     closing.push((patience) => inbound.stop(patience))
-    await inbound.listen(keys?.smtp)
+    await inbound.listen(parts.sockets, keys?.smtp)
     const submission = await openSubmission(parts)
     closing.push((patience) => submission.stop(patience))
+    sockets.closeOthers(log)
     return {
       http: endpointOf(http!),
       https: https.map(endpointOf),

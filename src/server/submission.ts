@@ -10,6 +10,7 @@ import { Senders } from '../submission/senders.ts'
 import { Submissions, type SubmissionDeps } from '../submission/reception.ts'
 import type { Certificates } from '../acme/certificates.ts'
 import { openEach } from './ipv4-ipv6.ts'
+import type { PassedSockets } from './passed-sockets.ts'
 
 export interface SubmissionParts extends Omit<SubmissionDeps, 'senders' | 'maxBytes' | 'config'> {
   clock: Clock
@@ -17,6 +18,7 @@ export interface SubmissionParts extends Omit<SubmissionDeps, 'senders' | 'maxBy
   config: Config
   rates: RateLimit
   certificates: Certificates
+  sockets: PassedSockets
 }
 
 export interface SubmissionDoors {
@@ -28,7 +30,7 @@ export interface SubmissionDoors {
 
 /** Opens the listeners of `[submission]`. Throws an OperatorError. */
 export async function openSubmission(parts: SubmissionParts): Promise<SubmissionDoors> {
-  const { certificates, clock, config, log } = parts
+  const { certificates, clock, config } = parts
   const { submission } = config
   const senders = new Senders(parts)
   const submissions = new Submissions({ ...parts, senders, maxBytes: config.inbound.max_message_bytes })
@@ -36,14 +38,14 @@ export async function openSubmission(parts: SubmissionParts): Promise<Submission
   const open = async (
     key: string,
     endpoints: typeof submission.listen,
-    implicitTls: boolean,
+    door: 'submission' | 'submissions',
   ): Promise<SmtpListener[]> => {
-    return openEach(endpoints, log, async (address) => {
+    return openEach(endpoints, door, parts, async (address) => {
       const listener = await startListener(address, {
         hostname: config.hostname,
         clock,
         certificate: certificates.first('smtp'),
-        implicitTls,
+        implicitTls: door === 'submissions',
         maxBytes: config.inbound.max_message_bytes,
         maxConnections: submission.max_connections,
         maxPerAddress: submission.max_connections_per_address,
@@ -53,7 +55,7 @@ export async function openSubmission(parts: SubmissionParts): Promise<Submission
         data: (who) => submissions.data(who),
         recipient: (recipient, from, who) => submissions.recipient(recipient, from, who),
         message: (bytes, envelope, sound, who) => submissions.message(bytes, envelope, sound, who),
-        fault: (thrown) => void log.fault('submission', thrown),
+        fault: (thrown) => void parts.log.fault('submission', thrown),
       }).catch((thrown: unknown) => {
         throw listenError(thrown, key, address)
       })
@@ -67,8 +69,8 @@ export async function openSubmission(parts: SubmissionParts): Promise<Submission
   }
   try {
     return {
-      listeners: await open('submission.listen', submission.listen, false),
-      tlsListeners: await open('submission.tls_listen', submission.tls_listen, true),
+      listeners: await open('submission.listen', submission.listen, 'submission'),
+      tlsListeners: await open('submission.tls_listen', submission.tls_listen, 'submissions'),
       stop,
     }
   } catch (thrown) {

@@ -17,6 +17,7 @@ import { Troubles } from '../base/trouble.ts'
 import type { Timeouts } from '../smtp/client.ts'
 import { useShaping } from '../smtp/shaping-file.ts'
 import type { Store } from '../store/database.ts'
+import type { UpgradeProgress } from '../store/upgrade.ts'
 import { EVENTS } from '../store/events.ts'
 import { Spool } from '../store/spool.ts'
 import { RateLimit } from '../identity/rates.ts'
@@ -46,6 +47,7 @@ import { createEngine } from './engine.ts'
 import { createInbound } from './inbound.ts'
 import { DOMAIN_FOLLOWERS } from './domain-followers.ts'
 import { createOperations } from './health-report.ts'
+import type { PassedSockets } from './passed-sockets.ts'
 import { Timekeeper } from './timekeeping.ts'
 
 export interface ApplianceOptions {
@@ -56,6 +58,10 @@ export interface ApplianceOptions {
   /** The options that set the addresses: --http and --smtp of the sandbox. */
   keys?: { http: string; smtp: string }
   timeouts?: Timeouts
+  /** Sockets that the service manager has opened. */
+  sockets?: PassedSockets
+  /** Hears each second how far an upgrade of the database is. */
+  upgrading?: (progress: UpgradeProgress) => void
   /** Called when the server cannot continue; it accepts no more work then. */
   fatal?: (reason: OperatorError) => void
   /** Schedules the hourly tasks; by the real clock, except in tests. */

@@ -1,5 +1,6 @@
 // A receiving SMTP listener. Its options decide two questions: is a recipient accepted, and was a message kept? The 250
 // after the final dot is sent only when the message was kept (RFC 5321 §6.1).
+import type { Socket } from 'node:net'
 import { domainToASCII } from 'node:url'
 import type { SMTPServerDataStream, SMTPServerOptions, SMTPServerSession } from 'smtp-server'
 import type { Certificate } from '../base/certificate.ts'
@@ -92,7 +93,7 @@ const BLOCK = 16 * 1024
 
 /** Listens at an address. Throws the error of the system call, such as EADDRINUSE. */
 export async function startListener<Who>(
-  { host, port, ipv6Only = false }: { host: string; port: number; ipv6Only?: boolean },
+  { host, opened, port, ipv6Only = false }: { host: string; port: number; ipv6Only?: boolean; opened?: Socket },
   options: ListenerOptions<Who>,
 ): Promise<SmtpListener> {
   const { clock, handshake = HANDSHAKE, maxConnections = MAX_CONNECTIONS } = options
@@ -107,13 +108,13 @@ export async function startListener<Who>(
   )
   server.on('error', () => {})
   const watch = watchDeadlines(server, options)
-  const opened = (): Promise<void> =>
+  const opening = (): Promise<void> =>
     new Promise((resolve, reject) => {
       server.server.once('error', reject)
-      server.listen({ port, host, ipv6Only }, resolve)
+      server.server.listen(opened ?? { port, host, ipv6Only }, resolve)
     })
   // Ports below 1024 are root's to open (D119).
-  await asCaller(opened)
+  await asCaller(opening)
   return {
     host,
     port: portOf(server.server),

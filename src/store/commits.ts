@@ -52,6 +52,8 @@ export class Commits {
   readonly #sums = new Sums()
   /** The error of the last commit; undefined when it succeeded. */
   failing: unknown
+  /** How long (ms) the slowest commit took, jobs included, since this was set to 0. */
+  slowest = 0
 
   constructor(connection: DatabaseConnection) {
     this.#connection = connection
@@ -67,11 +69,12 @@ export class Commits {
   commit(jobs: readonly Job[]): number {
     const settled: (() => void)[] = []
     let taken = 0
+    const start = performance.now()
     this.#sums.clear()
     try {
       this.#statements.step('begin immediate')
       this.#statements.begun()
-      const end = performance.now() + BATCH_MS
+      const end = start + BATCH_MS
       for (const job of jobs) {
         if (taken > 0 && performance.now() >= end) break
         taken++
@@ -92,6 +95,7 @@ export class Commits {
       return failed.length
     } finally {
       this.#statements.committed()
+      this.slowest = Math.max(this.slowest, performance.now() - start)
     }
     for (const settle of settled) settle()
     const signals = Map.groupBy(

@@ -16,17 +16,25 @@ const MOST_LOG = 1024 ** 3
 /** How often a copy begins again. After that it goes to its end, whatever the log takes. */
 const RESTARTS = 2
 
+/** Hears how many pages of a copy are done, and of how many. */
+export type CopyProgress = (done: number, of: number) => void
+
 /**
  * Copies a database into a new file while other processes write to it. The copy holds one snapshot: without one,
  * SQLite begins again at every commit of another process, and beside a busy server never ends (D118).
  */
-export async function copyDatabase(file: string, target: string, mostLog = MOST_LOG): Promise<void> {
-  for (let left = RESTARTS; !(await copyOnce(file, target, left > 0 ? mostLog : Infinity)); left--)
+export async function copyDatabase(
+  file: string,
+  target: string,
+  mostLog = MOST_LOG,
+  told: CopyProgress = () => {},
+): Promise<void> {
+  for (let left = RESTARTS; !(await copyOnce(file, target, left > 0 ? mostLog : Infinity, told)); left--)
     for (const end of ['', '-journal']) asCallerAt(target, () => rmSync(`${target}${end}`, { force: true }))
 }
 
 /** One try of `copyDatabase`; false when the log has grown by more than `mostLog`. */
-async function copyOnce(file: string, target: string, mostLog: number): Promise<boolean> {
+async function copyOnce(file: string, target: string, mostLog: number, told: CopyProgress): Promise<boolean> {
   const database = new Database(file, { timeout: BUSY_TIMEOUT, ...sqliteAddon(dirname(file)) })
   const logSize = (): number => statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0
   try {
@@ -35,7 +43,8 @@ async function copyOnce(file: string, target: string, mostLog: number): Promise<
     database.exec('begin')
     database.prepare('select count(*) from sqlite_schema').get()
     let least = logSize()
-    const progress = (): number => {
+    const progress = ({ remainingPages, totalPages }: Database.BackupMetadata): number => {
+      told(totalPages - remainingPages, totalPages)
       const now = logSize()
       least = Math.min(least, now)
       if (now - least > mostLog) throw new LogTooLong()

@@ -108,6 +108,13 @@ export class Store implements Reader {
     return this.#commits.failing
   }
 
+  /** How long (ms) the slowest commit since the last call took. */
+  slowestCommit(): number {
+    const { slowest } = this.#commits
+    this.#commits.slowest = 0
+    return slowest
+  }
+
   /** Tests the disk by a commit that changes nothing; rejects when it fails. */
   async prove(): Promise<void> {
     await this.write(() => {

@@ -9,6 +9,7 @@ import { digestNumber, isIntact } from './digests.ts'
 import { scanLog, type LogDamage } from './log-scan.ts'
 import { DATABASE, openStore, type OpenOptions } from './open.ts'
 import { QUARANTINE } from './spool.ts'
+import { upgradeDatabase, type Upgrading } from './upgrade.ts'
 import { raw } from './query.ts'
 import type { RowOf } from '../schema/tables.ts'
 
@@ -30,13 +31,30 @@ export interface Instance {
 }
 
 /**
+ * As `openInstance`, for the holder of the lock: upgrades an older database first, and says meanwhile how far that is.
+ */
+export async function openUpgraded(
+  dataDir: string,
+  options: Upgrading & Pick<InstanceOptions, 'logDamaged'>,
+): Promise<Instance> {
+  refuseRemains(dataDir)
+  reportDamage(dataDir, options)
+  await upgradeDatabase(dataDir, { ...options, newBeside: () => belongings(dataDir, [KEY_FILE, LEDGER]) })
+  return openInstance(dataDir, { migrates: false })
+}
+
+function reportDamage(dataDir: string, { logDamaged }: Pick<InstanceOptions, 'logDamaged'>): void {
+  const damage = logDamaged && scanLog(join(dataDir, DATABASE))
+  if (damage) logDamaged(damage)
+}
+
+/**
  * Opens the installation in a data directory; creates one when the directory is empty.
  * Throws an OperatorError that says what to do.
  */
 export function openInstance(dataDir: string, options: InstanceOptions = {}): Instance {
   refuseRemains(dataDir)
-  const damage = options.logDamaged && scanLog(join(dataDir, DATABASE))
-  if (damage) options.logDamaged?.(damage)
+  reportDamage(dataDir, options)
   const store = openStore(dataDir, { ...options, newBeside: () => belongings(dataDir, [KEY_FILE, LEDGER]) })
   try {
     const key = join(dataDir, KEY_FILE)

@@ -1,5 +1,5 @@
 // Opens the database of a data directory: settings, missing migrations, and a clear sentence for every obstacle.
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
 import { syncPath } from '../base/durable.ts'
@@ -10,6 +10,8 @@ import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
 import { defineDigest } from './digests.ts'
 import { migrations } from '../schema/migrations.ts'
+import { version } from '../base/version.ts'
+import { writerNumber, writerOf } from './written-by.ts'
 
 export const BUSY_TIMEOUT = 5000
 export const DATABASE = 'postrider.db'
@@ -53,6 +55,21 @@ export interface OpenOptions {
 
 /** Opens the database of a data directory, or creates it. Throws an OperatorError. */
 export function openStore(dataDir: string, options: OpenOptions = {}): Store {
+  return withDatabase(dataDir, options, (database, file) => {
+    migrate(database, file, options)
+    return new Store(database, file)
+  })
+}
+
+/**
+ * Opens a database with the settings of the server, whatever its schema is. `use` closes it, or gives it on; when it
+ * throws, the database is closed. Throws an OperatorError.
+ */
+export function withDatabase<T>(
+  dataDir: string,
+  options: Pick<OpenOptions, 'newBeside'>,
+  use: (database: Database.Database, file: string) => T,
+): T {
   const file = join(dataDir, DATABASE)
   makeDataDir(dataDir)
   let database: Database.Database | undefined
@@ -74,8 +91,7 @@ export function openStore(dataDir: string, options: OpenOptions = {}): Store {
     database.pragma('journal_size_limit = 67108864')
     // The triggers of digests need this function, and so does the migration that creates them.
     defineDigest(database)
-    migrate(database, file, options)
-    return new Store(database, file)
+    return use(database, file)
   } catch (thrown) {
     database?.close()
     if (thrown instanceof OperatorError) throw thrown
@@ -127,7 +143,7 @@ export function explainedFile(thrown: unknown): unknown {
 export function removeCopies(dataDir: string, before = Infinity): void {
   for (const name of readdirSync(dataDir)) {
     const file = join(dataDir, name)
-    if (/^postrider\.db\.schema-\d+(?:\.part)?$/.test(name) && statSync(file).mtimeMs < before)
+    if (/^postrider\.db\.schema-\d+(?:\.part(?:-journal)?)?$/.test(name) && statSync(file).mtimeMs < before)
       rmSync(file, { force: true })
   }
 }
@@ -139,7 +155,7 @@ const OURS = ['users', 'tokens', 'domains', 'dkim_keys', 'outbound_emails', 'out
  * Refuses a database with the tables of another program, and an empty database beside other files of an installation:
  * in both cases the right database is missing.
  */
-function refuseStrange(database: Database.Database, file: string, { newBeside }: OpenOptions): void {
+function refuseStrange(database: Database.Database, file: string, { newBeside }: Pick<OpenOptions, 'newBeside'>): void {
   const tables = database.prepare<[], string>(`select name from sqlite_schema where type = 'table'`).pluck().all()
   const begun = tables.length > 0 || (database.pragma('user_version', { simple: true }) as number) > 0
   const ways =
@@ -151,12 +167,13 @@ function refuseStrange(database: Database.Database, file: string, { newBeside }:
 }
 
 function migrate(database: Database.Database, file: string, { migrates = true, migrating }: OpenOptions): void {
-  const version = (): number => database.pragma('user_version', { simple: true }) as number
-  if (version() > migrations.length)
+  const found = schemaOf(database)
+  if (found > migrations.length) {
+    const by = writerOf(database)
     throw new OperatorError(
-      `${file} was written by a newer Postrider (schema ${version()}, this one knows ${migrations.length}); start that version, or restore a backup made before the upgrade.`,
+      `${file} was written by a newer Postrider (${by === undefined ? '' : `${by}, `}schema ${found}; this is ${version}, which knows ${migrations.length}); start ${by === undefined ? 'that version' : `version ${by} (the tag ${by} of the image)`}, go back with "postrider upgrade --back", or restore a backup made before the upgrade.`,
     )
-  const found = version()
+  }
   if (found === migrations.length) return
   if (found > 0 && !migrates)
     throw new OperatorError(
@@ -164,12 +181,31 @@ function migrate(database: Database.Database, file: string, { migrates = true, m
     )
   if (found > 0) {
     migrating?.(found, migrations.length)
-    copyAside(database, `${file}.schema-${found}`)
+    copyAside(database, wayBack(file, found))
   }
+  migrateAll(database)
+}
+
+/** The copy of a database as it was before its upgrade from a schema. */
+export const wayBack = (file: string, schema: number): string => `${file}.schema-${schema}`
+
+export const schemaOf = (database: Database.Database): number =>
+  Number(database.pragma('user_version', { simple: true }))
+
+/**
+ * Runs the missing migrations, all or none; a database from before 0.2.0 is then written again, so that it can give
+ * space back. `told` hears after each migration how many have run.
+ */
+export function migrateAll(database: Database.Database, told: (done: number) => void = () => {}): void {
   database.exec('begin immediate')
   try {
-    for (const sql of migrations.slice(version())) database.exec(sql)
+    const found = schemaOf(database)
+    for (const [index, sql] of migrations.slice(found).entries()) {
+      database.exec(sql)
+      told(index + 1)
+    }
     database.pragma(`user_version = ${migrations.length}`)
+    database.pragma(`application_id = ${writerNumber(version)}`)
     database.exec('commit')
   } catch (thrown) {
     if (database.inTransaction) database.exec('rollback')
@@ -193,10 +229,11 @@ function makeRoomReturnable(database: Database.Database): void {
 }
 
 /**
- * Copies the database of the older version, as a way back. Throws an OperatorError when the disk has no room for it.
+ * Copies the database of the older version, as a way back. A copy that is there is replaced: it is from before an
+ * upgrade that failed, and the older version has gone on since. Throws an OperatorError when the disk has no room for
+ * it.
  */
 function copyAside(database: Database.Database, copy: string): void {
-  if (existsSync(copy)) return
   const draft = `${copy}.part`
   rmSync(draft, { force: true })
   try {
@@ -206,12 +243,16 @@ function copyAside(database: Database.Database, copy: string): void {
     syncPath(dirname(copy))
   } catch (thrown) {
     rmSync(draft, { force: true })
-    throw new OperatorError(
-      `The database cannot be copied to ${copy} before it is upgraded (${codeOf(thrown)}); free as much space as the database takes and start again. Nothing was changed.`,
-      { cause: thrown },
-    )
+    throw noWayBack(copy, thrown)
   }
 }
+
+/** No upgrade without a way back. */
+export const noWayBack = (copy: string, thrown: unknown): OperatorError =>
+  new OperatorError(
+    `The database cannot be copied to ${copy} before it is upgraded (${codeOf(thrown)}); free as much space as the database takes and start again. Nothing was changed.`,
+    { cause: thrown },
+  )
 
 function sentenceFor(thrown: unknown, file: string): string {
   switch (/^SQLITE_[A-Z]+/.exec(codeOf(thrown))?.[0] ?? '') {

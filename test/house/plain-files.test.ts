@@ -12,6 +12,7 @@ const REASONS: Record<string, readonly string[]> = {
   'the operator or the system names it': [
     'acme/certificates.ts',
     'archive/place-of.ts',
+    'archive/upgrade-check.ts',
     'base/config.ts',
     'base/container.ts',
     'base/ownership.ts',
@@ -28,7 +29,13 @@ const REASONS: Record<string, readonly string[]> = {
     'store/lock.ts',
     'store/log.ts',
   ],
-  'it is a part of the program': ['base/assets.ts', 'base/installed.ts', 'console/assets.ts', 'store/addon.ts'],
+  'it is a part of the program': [
+    'base/assets.ts',
+    'base/installed.ts',
+    'base/version.ts',
+    'console/assets.ts',
+    'store/addon.ts',
+  ],
   'it was opened by base/plain-file.ts': ['base/plain-file.ts', 'base/spooled.ts', 'privacy/scrub.ts'],
 }
 

@@ -3,16 +3,18 @@ import assert from 'node:assert/strict'
 import { Server } from 'node:net'
 import { mock, test } from 'node:test'
 import { OperatorError } from '../../src/base/errors.ts'
+import { PassedSockets } from '../../src/server/passed-sockets.ts'
 import { openEach, type ListenAddress } from '../../src/server/ipv4-ipv6.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 
 const error = (code: string): Error => Object.assign(new Error(code), { code })
-const quiet = { info() {} }
+const quiet = { log: { info() {} }, sockets: new PassedSockets() }
 
 test('"::" is "0.0.0.0" where the family is missing, and nothing beside it; other faults are faults', async () => {
   const opened = async (hosts: string[], code: string): Promise<string[]> =>
     openEach(
       hosts.map((host) => ({ host, port: 443 })),
+      'https',
       quiet,
       async ({ host, ipv6Only }: ListenAddress) => {
         if (host.includes(':')) throw new OperatorError('A sentence.', { cause: error(code) })
@@ -31,6 +33,7 @@ test('"::" is "0.0.0.0" where the family is missing, and nothing beside it; othe
       { host: '::', port: 443 },
       { host: '0.0.0.0', port: 443 },
     ],
+    'https',
     quiet,
     async (address) => address,
   )

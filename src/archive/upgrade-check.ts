@@ -1,0 +1,295 @@
+// `postrider upgrade --check`: another version is tried on a copy of this installation, beside the running server. The
+// copy is a snapshot of the database with its key, ledger and spool; the other version migrates it, verifies it and
+// answers reads of the API, without a port and without sending anything.
+//
+// Guarantees: what is run is what was verified, for it is copied first; the installation is not changed; the copy is
+// removed, by a signal too.
+import { spawn, spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import {
+  createReadStream,
+  createWriteStream,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  closeSync,
+  readdirSync,
+  readSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
+import { createInterface } from 'node:readline'
+import { pipeline } from 'node:stream/promises'
+import { forTerminal } from '../base/clean-text.ts'
+import { SECOND, systemClock } from '../base/clock.ts'
+import { codeOf, OperatorError } from '../base/errors.ts'
+import { jsonOf, isObject } from '../base/json.ts'
+import { asCallerAt } from '../base/ownership.ts'
+import { readPlain } from '../base/plain-file.ts'
+import { freeOn, reserveOf } from '../base/space.ts'
+import { version } from '../base/version.ts'
+import { copyDatabase } from '../store/copy.ts'
+import { DATABASE } from '../store/open.ts'
+import { QUARANTINE } from '../store/spool.ts'
+import { configOf, findConfig, type Invocation } from '../commands/open.ts'
+import { FILES } from './backup-archive.ts'
+import { listed } from './integrity.ts'
+import { clearOnSignal, LEAVING } from '../store/leavings.ts'
+import { releaseKey, SIGNATURE_OCTETS, SUMS_OCTETS, verifySums } from './signature.ts'
+import { isTrial, newerThan, type Trial } from './upgrade-trial.ts'
+
+export interface UpgradeCheck {
+  ready: boolean
+  /** Why it is not ready; null when it is. */
+  reason: string | null
+  file: string
+  /** The version that the signature names; null when none was asked for. */
+  signed: string | null
+  version: string | null
+  from: number | null
+  schema: number | null
+  seconds: number | null
+  /** Octets that the upgrade takes for a while beside what is there, and what is free. */
+  room: number
+  free: number
+  /** What the other version's list of changes says of versions that are newer than this one. */
+  changes: string[]
+}
+
+/** An answer of the other version is longer only by an error. */
+const MOST_ANSWER = 4 * 1024 ** 2
+
+export async function checkUpgrade(now: Invocation, given: string, unsigned: boolean): Promise<UpgradeCheck> {
+  const config = configOf(now)
+  const { data_dir } = config
+  const file = resolve(given)
+  const database = join(data_dir, DATABASE)
+  if (!existsSync(database)) throw new OperatorError(`${data_dir} holds no database (${DATABASE}): nothing to try on.`)
+  const tell = (sentence: string): void => now.terminal.err(`postrider: ${forTerminal(sentence)}\n`)
+  const free = Math.max(0, freeOn(data_dir) - reserveOf(config))
+  demandRoom(data_dir, file, free)
+  const place = mkdtempSync(join(data_dir, LEAVING))
+  const clear = (): void => rmSync(place, { recursive: true, force: true })
+  const unheard = clearOnSignal(clear)
+  try {
+    const copy = join(place, basename(file))
+    await take(file, copy)
+    const signed = unsigned ? null : await signedVersion(file, copy, releaseKey())
+    const program = programOf(copy, place)
+    const data = join(place, 'data')
+    await copyInstallation(data_dir, data, tell)
+    const tried = await runTrial(program, { now, data, tell })
+    return { file, signed, free, ...judged(tried, signed) }
+  } finally {
+    clear()
+    unheard()
+  }
+}
+
+/** The snapshot, the copy that the other version makes of it, what its migrations write, and the program itself. */
+function demandRoom(dataDir: string, file: string, free: number): void {
+  const sizeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0
+  const database = join(dataDir, DATABASE)
+  const program = asCallerAt(file, () => statSync(file, { throwIfNoEntry: false }))
+  if (!program?.isFile()) throw new OperatorError(`${file} is not a file; name the executable or the package to try.`)
+  const need = 3 * (sizeOf(database) + sizeOf(`${database}-wal`)) + 3 * program.size
+  if (need > free)
+    throw new OperatorError(
+      `The check needs ${shown(need)} for a while on the disk of ${dataDir}, and ${shown(free)} are free; make room first. Nothing was changed.`,
+    )
+}
+
+/** Copies the file that was named: what is verified is then what is run. */
+async function take(file: string, copy: string): Promise<void> {
+  try {
+    const fd = asCallerAt(file, () => openSync(file, 'r'))
+    await pipeline(createReadStream(file, { fd }), createWriteStream(copy, { mode: 0o700, flags: 'wx' }))
+  } catch (thrown) {
+    throw new OperatorError(`${file} cannot be read (${codeOf(thrown)}).`, { cause: thrown })
+  }
+}
+
+/**
+ * The version that SHA256SUMS beside the file was signed for; `copy` is what is compared with it. Throws an
+ * OperatorError when nothing is signed there, or something else.
+ */
+export async function signedVersion(file: string, copy: string, publicKey: string): Promise<string> {
+  const beside = (name: string, most: number): Buffer => {
+    const path = join(dirname(file), name)
+    try {
+      return asCallerAt(path, () => beginningOf(path, most + 1))
+    } catch (thrown) {
+      throw new OperatorError(
+        `${path} cannot be read (${codeOf(thrown)}); fetch it beside the file, or add --unsigned where you know the file otherwise.`,
+      )
+    }
+  }
+  const sums = beside('SHA256SUMS', SUMS_OCTETS)
+  const signature = beside('SHA256SUMS.minisig', SIGNATURE_OCTETS)
+  const hash = createHash('sha256')
+  for await (const chunk of createReadStream(copy) as AsyncIterable<Buffer>) hash.update(chunk)
+  const named = { name: basename(file), sha256: hash.digest('hex') }
+  return verifySums({ sums, signature, publicKey, file: named }).version
+}
+
+function beginningOf(path: string, octets: number): Buffer {
+  const handle = openSync(path, 'r')
+  try {
+    const buffer = Buffer.alloc(octets)
+    return buffer.subarray(0, readSync(handle, buffer, 0, octets, 0))
+  } finally {
+    closeSync(handle)
+  }
+}
+
+/** The executable: the file itself, or that of a Debian package. */
+function programOf(copy: string, place: string): string {
+  const beginning = beginningOf(copy, 8).toString('latin1')
+  // What is neither would be run as lines of a shell.
+  if (/^(?:\x7fELF|#!)/.test(beginning)) return copy
+  if (beginning !== '!<arch>\n')
+    throw new OperatorError(`${basename(copy)} is not an executable or a Debian package; name the file of a release.`)
+  const root = join(place, 'package')
+  const { error, status, stderr } = spawnSync('dpkg-deb', ['-x', copy, root], { encoding: 'utf8' })
+  const program = join(root, 'usr/bin/postrider')
+  if (error || status !== 0 || !existsSync(program))
+    throw new OperatorError(
+      `${basename(copy)} cannot be unpacked as a package of Postrider (${error ? codeOf(error) : stderr.trim().split('\n')[0]}).`,
+    )
+  return program
+}
+
+/** A snapshot of the database, the small files, and links to those of the spool: nobody writes into them. */
+async function copyInstallation(dataDir: string, data: string, tell: (line: string) => void): Promise<void> {
+  mkdirSync(join(data, 'spool'), { recursive: true, mode: 0o700 })
+  let told = systemClock.elapsed()
+  await copyDatabase(join(dataDir, DATABASE), join(data, DATABASE), undefined, (done, of) => {
+    if (systemClock.elapsed() - told < SECOND) return
+    told = systemClock.elapsed()
+    tell(`a snapshot of the database: ${Math.floor((done / of) * 100)} %`)
+  })
+  for (const name of FILES)
+    if (existsSync(join(dataDir, name)))
+      writeFileSync(join(data, name), readPlain(join(dataDir, name)), { mode: 0o600 })
+  const spool = join(dataDir, 'spool')
+  for (const name of existsSync(spool) ? readdirSync(spool) : []) {
+    if (name === QUARANTINE || name.endsWith('.part')) continue
+    try {
+      linkSync(join(spool, name), join(data, 'spool', name))
+    } catch (thrown) {
+      // Its mail was deleted meanwhile.
+      if (codeOf(thrown) !== 'ENOENT') throw thrown
+    }
+  }
+}
+
+interface TrialRun {
+  code: number | null
+  output: string
+  /** The last line that it wrote on stderr. */
+  last: string
+  /** How much its folder grew at most, in octets. */
+  grown: number
+}
+
+/** Runs the other version on the copy. */
+function runTrial(
+  program: string,
+  { data, now, tell }: { now: Invocation; data: string; tell: (line: string) => void },
+): Promise<TrialRun> {
+  const config = findConfig(now)
+  const argv = [...(config === undefined ? [] : ['--config', resolve(config)]), '--json', 'upgrade', '--trial']
+  const child = spawn(program, argv, {
+    env: { ...now.environment, POSTRIDER_DATA_DIR: data },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const tried: TrialRun = { code: null, output: '', last: '', grown: 0 }
+  const before = octetsIn(data)
+  let cancel = (): void => {}
+  const measure = (): void => {
+    tried.grown = Math.max(tried.grown, octetsIn(data) - before)
+    cancel = systemClock.wake(systemClock.now() + SECOND / 10, measure)
+  }
+  measure()
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+    tried.output += chunk
+    if (tried.output.length > MOST_ANSWER) child.kill('SIGKILL')
+  })
+  createInterface(child.stderr).on('line', (line) => {
+    tried.last = line.slice(0, 2000).replace(/^postrider: /, '')
+    tell(tried.last)
+  })
+  return new Promise((done, fail) => {
+    child.once('error', (thrown) => {
+      cancel()
+      fail(
+        new OperatorError(
+          `${basename(program)} cannot be run here (${codeOf(thrown)}); is it for this machine, and may programs be run from ${dirname(program)}?`,
+        ),
+      )
+    })
+    child.once('close', (code) => {
+      cancel()
+      done({ ...tried, code, grown: Math.max(tried.grown, octetsIn(data) - before) })
+    })
+  })
+}
+
+const octetsIn = (folder: string): number =>
+  readdirSync(folder).reduce((sum, name) => {
+    const found = statSync(join(folder, name), { throwIfNoEntry: false })
+    return sum + (found?.isFile() ? found.size : 0)
+  }, 0)
+
+type TrialFound = Omit<UpgradeCheck, 'file' | 'signed' | 'free'>
+
+function judged({ code, grown, last, output }: TrialRun, signed: string | null): TrialFound {
+  const said = jsonOf(output)
+  const room = Math.max(0, grown)
+  const nothing = { version: null, from: null, schema: null, seconds: null, room, changes: [] }
+  if (code !== 0 || !isTrial(said)) {
+    const error = isObject(said) && isObject(said['error']) ? said['error']['message'] : undefined
+    const why = typeof error === 'string' ? error : last
+    const older = /unknown option '?--trial/.test(why)
+    return {
+      ...nothing,
+      ready: false,
+      reason: older ? 'It is older than 0.3.0, which is the first that can be tried.' : why || `It ended with ${code}.`,
+    }
+  }
+  const reason = troubleOf(said, signed)
+  const { from, schema, seconds, version: tried } = said
+  const changes = newerThan(version, said.releases)
+  return { ready: reason === null, reason, version: tried, from, schema, seconds, room, changes }
+}
+
+function troubleOf({ failed, faults, version: tried }: Trial, signed: string | null): string | null {
+  if (signed !== null && signed !== tried) return `It says that it is ${tried}, and was signed as ${signed}.`
+  if (faults.length > 0) return `After the upgrade this is damaged: ${listed(faults)}.`
+  return failed.length > 0 ? `After the upgrade the API does not answer: ${failed.join('; ')}.` : null
+}
+
+function shown(octets: number): string {
+  const mb = octets / 1e6
+  return mb >= 1000 ? `${(mb / 1000).toFixed(1)} GB` : `${Math.max(1, Math.round(mb))} MB`
+}
+
+/** What was found, for a person. */
+export function summaryOf(found: UpgradeCheck): string {
+  const { changes, file, free, from, ready, reason, room, schema, seconds, signed, version: tried } = found
+  const about = tried === null ? file : `Postrider ${tried} (${signed === null ? 'unsigned' : 'signed'})`
+  const head = ready ? `Ready: ${about} opens a copy of this installation.` : `Not ready: ${about}. ${reason}`
+  if (schema === null) return head
+  return [
+    head,
+    from === schema
+      ? `The database stays at schema ${schema}.`
+      : `The database goes from schema ${from} to ${schema}, which took ${seconds} s; it needs ${shown(room)} for a while, and ${shown(free)} are free.`,
+    'Nothing of this installation was changed, and nothing was sent.',
+    ...(changes.length === 0 ? [] : ['What changes:', ...changes.map((change) => `  ${change}`)]),
+  ].join('\n')
+}

@@ -1,0 +1,99 @@
+// Brings the database of an older version up to this one before it is opened, and says each second how far it is: the
+// copy as a way back, the migrations, and for a database from before 0.2.0 that it is written again (D181).
+//
+// Guarantees: the migrations of an upgrade happen all or none, and not before the copy is durable.
+import { renameSync, rmSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { SECOND, type Clock } from '../base/clock.ts'
+import { syncPath } from '../base/durable.ts'
+import { OperatorError } from '../base/errors.ts'
+import { Pool } from '../base/threads/pool.ts'
+import { migrations } from '../schema/migrations.ts'
+import { copyDatabase } from './copy.ts'
+import { explained, noWayBack, schemaOf, wayBack, withDatabase, type OpenOptions } from './open.ts'
+import type { UpgradeJob } from './upgrade-worker.ts'
+
+export interface UpgradeProgress {
+  /** `copy`: of the database as it was; `rewriting`: of a database from before 0.2.0, which then gives space back. */
+  doing: 'copy' | 'migration' | 'rewriting'
+  /** Pages of a copy, migrations; of a database that is written again nothing is counted. */
+  done: number
+  of: number
+  seconds: number
+}
+
+export interface Upgrading extends Pick<OpenOptions, 'migrating' | 'newBeside'> {
+  clock: Clock
+  /** Hears each second how far the upgrade is. */
+  progress?: ((progress: UpgradeProgress) => void) | undefined
+}
+
+/** Upgrades the database, if its schema is older; only the holder of the lock may. Throws an OperatorError. */
+export async function upgradeDatabase(
+  dataDir: string,
+  { clock, migrating, newBeside, progress }: Upgrading,
+): Promise<void> {
+  const { file, found } = withDatabase(dataDir, newBeside ? { newBeside } : {}, (database, name) => {
+    const schema = schemaOf(database)
+    database.close()
+    return { file: name, found: schema }
+  })
+  if (found === 0 || found >= migrations.length) return
+  const began = clock.elapsed()
+  let state: Omit<UpgradeProgress, 'seconds'> = { doing: 'copy', done: 0, of: 0 }
+  const look = (): void => {
+    progress?.({ ...state, seconds: Math.round((clock.elapsed() - began) / SECOND) })
+    cancel = clock.wake(clock.now() + SECOND, look)
+  }
+  let cancel = clock.wake(clock.now() + SECOND, look)
+  try {
+    await copyAside(file, found, (done, of) => (state = { doing: 'copy', done, of }))
+    const of = migrations.length - found
+    const done = new Int32Array(new SharedArrayBuffer(4))
+    state = {
+      get doing() {
+        return this.done < of ? 'migration' : 'rewriting'
+      },
+      get done() {
+        return Atomics.load(done, 0)
+      },
+      of,
+    }
+    await migrateApart(dataDir, done)
+    migrating?.(found, migrations.length)
+  } finally {
+    cancel()
+  }
+}
+
+/** Copies the database as a way back. A copy of before is replaced: the older version may have gone on since. */
+async function copyAside(file: string, schema: number, told: (done: number, of: number) => void): Promise<void> {
+  const copy = wayBack(file, schema)
+  const draft = `${copy}.part`
+  try {
+    rmSync(draft, { force: true })
+    await copyDatabase(file, draft, Infinity, told)
+    syncPath(draft)
+    renameSync(draft, copy)
+    syncPath(dirname(copy))
+  } catch (thrown) {
+    rmSync(draft, { force: true })
+    throw noWayBack(copy, thrown)
+  }
+}
+
+async function migrateApart(dataDir: string, done: Int32Array): Promise<void> {
+  const pool = new Pool<UpgradeJob, void>(new URL('./upgrade-worker.ts', import.meta.url), { size: 1 })
+  try {
+    // By itself in its thread: as slow as it may be.
+    await pool.run({ dataDir, done }, { slow: true, heapOnce: true })
+  } catch (thrown) {
+    const why = explained(thrown, dataDir)
+    if (why instanceof OperatorError) throw why
+    throw new OperatorError(`The database cannot be upgraded, and is as it was: ${(thrown as Error).message}`, {
+      cause: thrown,
+    })
+  } finally {
+    await pool.close()
+  }
+}
