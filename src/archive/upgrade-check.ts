@@ -39,6 +39,7 @@ import { configOf, findConfig, type Invocation } from '../commands/open.ts'
 import { FILES } from './backup-archive.ts'
 import { listed } from './integrity.ts'
 import { clearOnSignal, LEAVING } from '../store/leavings.ts'
+import { takeLock } from '../store/lock.ts'
 import { releaseKey, SIGNATURE_OCTETS, SUMS_OCTETS, verifySums } from './signature.ts'
 import { isTrial, newerThan, type Trial } from './upgrade-trial.ts'
 
@@ -72,6 +73,9 @@ export async function checkUpgrade(now: Invocation, given: string, unsigned: boo
   const tell = (sentence: string): void => now.terminal.err(`postrider: ${forTerminal(sentence)}\n`)
   const free = Math.max(0, freeOn(data_dir) - reserveOf(config))
   demandRoom(data_dir, file, free)
+  // As a backup does: erasures wait for the end of the copy, and the server removes folders that nobody has locked.
+  const release = takeLock(data_dir, 'backup.lock')
+  if (!release) throw new OperatorError('A backup is under way; wait for its end.')
   const place = mkdtempSync(join(data_dir, LEAVING))
   const clear = (): void => rmSync(place, { recursive: true, force: true })
   const unheard = clearOnSignal(clear)
@@ -86,6 +90,7 @@ export async function checkUpgrade(now: Invocation, given: string, unsigned: boo
     return { file, signed, free, ...judged(tried, signed) }
   } finally {
     clear()
+    release()
     unheard()
   }
 }

@@ -1,5 +1,6 @@
 // What an upgrade would do, tried on a copy (U1), and the way back from one (U4).
 import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
 import {
   chmodSync,
   cpSync,
@@ -22,6 +23,7 @@ import { version } from '../../src/base/version.ts'
 import { signedVersion } from '../../src/archive/upgrade-check.ts'
 import { isTrial, newerThan, releasesIn } from '../../src/archive/upgrade-trial.ts'
 import { findWayBack, goBack, lossOf } from '../../src/archive/upgrade-back.ts'
+import { takeLock } from '../../src/store/lock.ts'
 import { enter, readLedger } from '../../src/privacy/ledger.ts'
 import { migrations } from '../../src/schema/migrations.ts'
 import { Commands, start } from '../commands/command.ts'
@@ -57,12 +59,13 @@ function program(name: string, before = ''): string {
   return file
 }
 
-/** Every file of a folder with its content, but what a database in use changes by being read. */
+/** Every file of a folder with its digest, but what a database in use changes by being read, and the lock of copies. */
 const contents = (dataDir: string): Record<string, string> =>
   Object.fromEntries(
     readdirSync(dataDir, { recursive: true, encoding: 'utf8', withFileTypes: true })
-      .filter((entry) => entry.isFile() && !/-(?:wal|shm)$/.test(entry.name))
-      .map((entry) => [join(entry.parentPath, entry.name), readFileSync(join(entry.parentPath, entry.name), 'base64')]),
+      .filter((entry) => entry.isFile() && !/-(?:wal|shm)$|^backup\.lock$/.test(entry.name))
+      .map((entry) => join(entry.parentPath, entry.name))
+      .map((file) => [file, hash('sha256', readFileSync(file))]),
   )
 
 const schemaOf = (file: string): number => {
@@ -162,6 +165,20 @@ test('the signature beside a file names its version; another file, and another s
   await assert.rejects(signedVersion(file, copy, good.publicKey), /is not what was signed/)
   writeFileSync(join(beside, 'SHA256SUMS'), 'x'.repeat(100_000))
   await assert.rejects(signedVersion(file, file, good.publicKey), /is not what was signed/)
+})
+
+test('no check is made while a copy is under way, whose folder the server must not take for a leaving (U1, B2)', async () => {
+  const { commands, dataDir } = installed('copied')
+  await using _ = commands
+  const release = takeLock(dataDir, 'backup.lock')
+  assert.ok(release)
+  try {
+    const { code, stderr } = await commands.run(['upgrade', '--check', program('newer'), '--unsigned'])
+    assert.equal(code, 1)
+    assert.match(stderr, /A backup is under way; wait for its end\./)
+  } finally {
+    release()
+  }
 })
 
 test('a check that a signal ends leaves nothing (U1)', async () => {
