@@ -1,6 +1,6 @@
 // The configuration: one TOML file; every key can also be set by the environment (config-environment.ts), and has a
 // default. An unknown key or a wrong value stops the start with the file, the line and one sentence
-// (README.md).
+// that says what to write instead.
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { z } from 'zod'

@@ -98,10 +98,10 @@ describe('usage', () => {
     visit(createProgram({}), 'postrider')
   })
 
-  test('README names every command, and the configuration reserves no key', () => {
+  test('docs/commands.md names every command, and the configuration reserves no key', () => {
     const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8')
     // The cell of each row of its table of commands.
-    const cells = [...read('README.md').matchAll(/^\| (`postrider [^|]*?) \|/gm)].map(([, cell]) => cell!)
+    const cells = [...read('docs/commands.md').matchAll(/^\| (`postrider [^|]*?) \|/gm)].map(([, cell]) => cell!)
     const missing = leaves(createProgram({}))
       .map(([path]) => path)
       .filter((path) => {

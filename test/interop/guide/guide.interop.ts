@@ -12,7 +12,7 @@ import { HOME } from './machine.ts'
 import { inOwnNetwork, SERVER } from './network.ts'
 import { laterPackage } from './package.ts'
 import { absent, prepare, type Prepared } from './prepare.ts'
-import { commandsOf } from './readme.ts'
+import { commandsOf } from './documents.ts'
 import { Server } from './server.ts'
 import { longestSilence } from './silence.ts'
 import {
@@ -299,7 +299,7 @@ if (within)
       server.token = token
       await bring(server, prepared.made)
       for (const name of ['postrider.zip', 'postrider.toml']) server.machine.copyIn(box.path(name), `${HOME}/${name}`)
-      await follow(server, world, 'Restore', tell)
+      await follow(server, world, 'Restore a file', tell)
       await server.ready()
       assert.equal(await server.property('NRestarts'), '0')
       assert.equal(await server.machine.must(`find ${DATA}/ ! -user postrider`), '')

@@ -4,7 +4,7 @@ import { basename } from 'node:path'
 import { HOME } from './machine.ts'
 import { SERVER } from './network.ts'
 import type { Package } from './package.ts'
-import { commandsOf } from './readme.ts'
+import { commandsOf } from './documents.ts'
 import type { Server } from './server.ts'
 import type { World } from './world.ts'
 
