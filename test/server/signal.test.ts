@@ -5,7 +5,7 @@ import { ManualClock } from '../kit/clock.ts'
 
 afterEach(() => process.removeAllListeners('SIGTERM').removeAllListeners('SIGINT'))
 
-test('a signal that comes twice at once stops the server once, and a second one later ends the process', async () => {
+test('a signal that comes twice at once stops the server once, and a second one later ends the process (C6)', async () => {
   const clock = new ManualClock()
   const exits: unknown[] = []
   const stopped = Promise.withResolvers<void>()
