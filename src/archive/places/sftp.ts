@@ -213,10 +213,13 @@ export class SftpBackend implements Backend {
   }
 
   #connect(): Promise<{ client: SshClient; session: SftpSession }> {
-    const connecting = (this.#connected ??= this.#open())
-    connecting.catch(() => {
+    if (this.#connected) return this.#connected
+    const connecting = (this.#connected = this.#open())
+    // A later one may have taken its place.
+    const forget = (): void => {
       if (this.#connected === connecting) this.#connected = undefined
-    })
+    }
+    connecting.then(({ client }) => client.on('close', forget), forget)
     return connecting
   }
 
@@ -233,10 +236,9 @@ export class SftpBackend implements Backend {
         reject(this.#connectFault(error, shown))
         client.destroy()
       })
-      client.on('close', () => {
-        this.#connected = undefined
-        reject(new PlaceFault('unreachable', this.title, 'the server closed the connection', true))
-      })
+      client.on('close', () =>
+        reject(new PlaceFault('unreachable', this.title, 'the server closed the connection', true)),
+      )
       client.on('ready', () =>
         // Requests are small and wait for each other: held back, each would take 40 ms.
         client.setNoDelay(true).sftp((error, session) => {
