@@ -162,10 +162,11 @@ export const EXAMPLES: Record<string, readonly string[]> = {
   help: ['postrider help domain add'],
 }
 
-/** Commands without subcommands, with their paths. */
+/** Commands that do something themselves, with their paths: those without subcommands, and those with arguments. */
 export function leaves(command: Command, path: readonly string[] = []): [string, Command][] {
-  if (command.commands.length === 0) return [[path.join(' '), command]]
-  return command.commands.flatMap((child) => leaves(child, [...path, child.name()]))
+  const own: [string, Command][] =
+    command.commands.length === 0 || command.registeredArguments.length > 0 ? [[path.join(' '), command]] : []
+  return [...own, ...command.commands.flatMap((child) => leaves(child, [...path, child.name()]))]
 }
 
 export function addExamples(program: Command): void {

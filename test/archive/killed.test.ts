@@ -1,5 +1,5 @@
-// Backups and restores that are killed at each of their steps, and disks without room: nothing is lost, and the next run
-// goes on.
+// Backups and restores that are killed at each of their steps, and disks without room: nothing is lost, and the next
+// run goes on.
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -11,6 +11,8 @@ import { judgeBackups } from '../../src/checks/doctor-backups.ts'
 import { besideServer } from '../../src/server/beside.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { Guest } from '../kit/guest.ts'
+import { asPerson, givePassword } from '../kit/person.ts'
 import { until } from '../kit/until.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'postrider-schedule-'))
@@ -182,6 +184,29 @@ test('last success, drill, size, seconds and failures by target: /metrics, the A
     `postrider_backup_failures_total{target="${two}"} 1`,
   ])
     assert.ok(metrics.split('\n').includes(line), line)
+  const { body } = await asPerson(postrider, postrider.user, '/server/backups')
+  assert.deepEqual(
+    body.data.map(({ attributes }: { attributes: Record<string, unknown> }) => [
+      attributes['kind'],
+      attributes['target'],
+      attributes['octets'],
+      attributes['fault'] === null,
+    ]),
+    [
+      ['backup', two, 5_000_000, false],
+      ['drill', one, 5_000_000, true],
+      ['backup', one, 5_000_000, true],
+    ],
+  )
+  // A token reads nothing of the server.
+  assert.equal((await postrider.api('GET', '/server/backups')).status, 404)
+  const operator = new Guest(postrider)
+  await givePassword(postrider, postrider.user.email, 'long enough to be one')
+  await operator.signIn(postrider.user.email, 'long enough to be one')
+  const { text } = await operator.open('/server')
+  assert.match(text, /<h2>Backups<\/h2>/)
+  for (const words of [`Backup to ${one}`, `Drill of ${one}`, 'The disk is full; make room there.'])
+    assert.ok(text.includes(words), words)
   const finding = judgeBackups(store, postrider.config, clock.now())
   assert.equal(finding.status, 'warn')
   assert.match(finding.detail, /the last backup to .* failed: .*the disk is full$/)

@@ -77,7 +77,7 @@ sftp = { key_file = "${login.file}", host_keys = ["[127.0.0.1]:${port} ${host.li
   }
 
   test('twenty-one backups beside mail, each restored elsewhere, verified, and sending; memory stays low (B5, B10, B14)', async () => {
-    const postrider = await startTestAppliance({ dataDir })
+    const postrider = await startTestAppliance({ dataDir, clock: new ManualClock(Date.now()) })
     let peak = 0
     try {
       await postrider.activeDomain('here.test')
@@ -118,6 +118,7 @@ sftp = { key_file = "${login.file}", host_keys = ["[127.0.0.1]:${port} ${host.li
       config: { hostname: 'other.postrider.test' },
       routes: ['there.test'],
     })
+    await send(other, 'again@there.test')
     await until(() => exchanger.heard.length > 0, `mail from ${target}`)
     assert.equal((await other.raw('/health')).status, 200)
   }
