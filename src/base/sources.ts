@@ -44,8 +44,17 @@ export function repeatedSource({
   return named.find(({ address }) => seen.size === seen.add(canonical(address)).size)
 }
 
-/** Throws an OperatorError when a source is of a family of which this machine has no address at all. */
-export function checkFamilies(sources: readonly SourceAddress[], interfaces = networkInterfaces()): void {
+/**
+ * Throws an OperatorError when a source is of a family of which this machine has no address at all. A process that may
+ * not ask for them, as under a unit without AF_NETLINK, learns it at the first connection.
+ */
+export function checkFamilies(sources: readonly SourceAddress[], ask = networkInterfaces): void {
+  let interfaces: ReturnType<typeof ask>
+  try {
+    interfaces = ask()
+  } catch {
+    return
+  }
   const here = new Set(Object.values(interfaces).flatMap((addresses = []) => addresses.map(({ family }) => family)))
   const strange = sources.find(({ family }) => !here.has(`IPv${family}`))
   if (strange)
