@@ -5,7 +5,9 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { after, before, test } from 'node:test'
 import { AwsClient } from 'aws4fetch'
+import { SECOND } from '../../src/base/clock.ts'
 import { newIdentity, recipientOf } from '../../src/archive/seal.ts'
+import { listDomains } from '../../src/domains/find.ts'
 import { besideServer } from '../../src/server/beside.ts'
 import { Commands } from '../commands/command.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
@@ -118,8 +120,12 @@ sftp = { key_file = "${login.file}", host_keys = ["[127.0.0.1]:${port} ${host.li
       config: { hostname: 'other.postrider.test' },
       routes: ['there.test'],
     })
+    for (const domain of listDomains(other.appliance.deps.store)) other.publish(domain)
     await send(other, 'again@there.test')
-    await until(() => exchanger.heard.length > 0, `mail from ${target}`)
+    await until(() => {
+      other.clock.advance(SECOND)
+      return exchanger.heard.length > 0
+    }, `mail from ${target}`)
     assert.equal((await other.raw('/health')).status, 200)
   }
 
