@@ -6,7 +6,7 @@
 // injects, with V8's code cache of the program; where it does not run, this machine's Node injects, without a cache.
 // The same commit gives the same octets in each folder.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ASSETS, makeAsset, type MadeAsset } from '../src/console/assets.ts'
 import { bundle, ENTRIES, packagesIn, type Bundle } from './bundle.ts'
@@ -94,11 +94,14 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
 
 /**
  * The command that runs a Node of the architecture, for V8 takes a code cache only from its own; undefined when none
- * can run here. POSTRIDER_SYSROOT: the folder with the libraries of the other architecture.
+ * can run here. POSTRIDER_SYSROOT: the folder with the libraries of the other architecture; else where Debian's
+ * cross packages have them (libatomic1-arm64-cross and others), else this machine's own.
  */
 function injectorFor(arch: Architecture, folder: string): string[] | undefined {
   if (isNative(arch)) return [process.execPath]
-  const root = process.env['POSTRIDER_SYSROOT'] ?? '/'
-  const command = [`qemu-${arch === 'arm64' ? 'aarch64' : 'x86_64'}-static`, '-L', root, join(folder, 'node')]
+  const machine = arch === 'arm64' ? 'aarch64' : 'x86_64'
+  const cross = `/usr/${machine}-linux-gnu`
+  const root = process.env['POSTRIDER_SYSROOT'] ?? (existsSync(join(cross, 'lib/libatomic.so.1')) ? cross : '/')
+  const command = [`qemu-${machine}-static`, '-L', root, join(folder, 'node')]
   return spawnSync(command[0]!, [...command.slice(1), '--version']).status === 0 ? command : undefined
 }

@@ -63,6 +63,10 @@ for package in $packages; do
   case $depends in *"$package"*) ;; *) fail "it needs $package, but depends on $depends" ;; esac
 done
 
+say 'the size (E5)'
+octets=$(stat -c %s "$root/dist/$deb")
+[ "$octets" -le 38000000 ] || fail "the package has $octets octets, more than 38,000,000"
+
 say 'install: nothing is asked, nothing starts, and the user, the directory and the configuration are there'
 installed "$deb"
 grep -q 'postrider init' "$place/out" || fail 'the installation does not name the next step'

@@ -120,8 +120,8 @@ async function makePackage(debian: string): Promise<string> {
       utimesSync(file, time, time)
     }
     const output = join(DIST, `postrider_${version}_${debian}.deb`)
-    // More than the first level takes five times as long for a sixth less.
-    execFileSync('dpkg-deb', ['--root-owner-group', '-Zxz', '-z1', '--build', root, output], {
+    // The second level takes a third longer than the first for 4 % less; more takes several times as long.
+    execFileSync('dpkg-deb', ['--root-owner-group', '-Zxz', '-z2', '--build', root, output], {
       stdio: ['ignore', 'ignore', 'inherit'],
       env: { ...process.env, SOURCE_DATE_EPOCH: `${time}` },
     })

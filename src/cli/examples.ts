@@ -4,6 +4,7 @@ import type { Command } from 'commander'
 
 export const EXAMPLES: Record<string, readonly string[]> = {
   serve: ['postrider --config /etc/postrider/postrider.toml serve'],
+  health: ['postrider health', 'postrider health --url http://127.0.0.1:8025'],
   dev: [
     'postrider dev',
     'postrider dev --http 18025',

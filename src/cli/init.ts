@@ -24,8 +24,9 @@ import {
   withSetting,
   writeConfig,
 } from './installation.ts'
+import { inImage, SYSTEM_CONFIG } from '../base/config-file.ts'
 import { checkNames, hasty, setUp, type FirstNames } from './set-up.ts'
-import { configOf, inImage, SYSTEM_CONFIG, withDeps, type Deps, type Invocation } from '../commands/open.ts'
+import { configOf, withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { Prompt } from '../commands/prompt.ts'
 import { setAside } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'

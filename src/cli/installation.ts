@@ -28,7 +28,8 @@ import { KEY_FILE } from '../base/keyring.ts'
 import { asCaller, asCallerAt, giveDirectory, SERVICE_USER, serviceUser, type Owner } from '../base/ownership.ts'
 import { DATABASE, demandClosed } from '../store/open.ts'
 import { ROOM_FILE } from '../store/room.ts'
-import { inImage, namedConfig, SYSTEM_CONFIG, VOLUME_CONFIG, type Invocation } from '../commands/open.ts'
+import { inImage, namedConfig, SYSTEM_CONFIG, VOLUME_CONFIG } from '../base/config-file.ts'
+import { type Invocation } from '../commands/open.ts'
 
 const UNITS = ['/usr/lib/systemd/system/postrider.service', '/etc/systemd/system/postrider.service']
 /** Names that show that a directory is, or was, a data directory. */

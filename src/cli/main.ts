@@ -15,6 +15,7 @@ import { domainCommand } from '../domains/command.ts'
 import { addExamples } from './examples.ts'
 import { exportCommand } from '../privacy/command.ts'
 import { inboxCommand } from '../inbound/command.ts'
+import { healthCommand } from './health.ts'
 import { initCommand } from './init.ts'
 import type { Invocation } from '../commands/open.ts'
 import { noticesCommand } from '../accounts/command-notice.ts'
@@ -81,6 +82,7 @@ const COMMANDS: readonly ((program: Command, invocation: () => Invocation) => vo
   mailCommand,
   whyCommand,
   usageCommand,
+  healthCommand,
   versionCommand,
   openapiCommand,
   completionCommand,

@@ -7,7 +7,8 @@ import { commit, version } from '../base/version.ts'
 import { sqliteVersion } from '../store/copy.ts'
 import { migrations } from '../schema/migrations.ts'
 import { DATABASE } from '../store/open.ts'
-import { configOf, findConfig, type Invocation } from '../commands/open.ts'
+import { findConfig } from '../base/config-file.ts'
+import { configOf, type Invocation } from '../commands/open.ts'
 import { answer } from '../commands/terminal.ts'
 
 export function versionCommand(program: Command, invocation: () => Invocation): void {

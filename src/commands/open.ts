@@ -3,9 +3,9 @@
 import { existsSync } from 'node:fs'
 import { forTerminalJson } from '../base/clean-text.ts'
 import { systemClock, type Clock } from '../base/clock.ts'
+import { findConfig, HERE } from '../base/config-file.ts'
 import { demandKnownVariables, loadConfig, type Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
-import { builtFrom } from '../base/installed.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { createLog, silentLog, type Log } from '../base/log.ts'
 import { asCallerAt, becomeOwner, refuseAnothers } from '../base/ownership.ts'
@@ -25,34 +25,6 @@ export interface Invocation {
   verbose: boolean
   /** The value of --config. */
   configFile: string | undefined
-}
-
-export const SYSTEM_CONFIG = '/etc/postrider/postrider.toml'
-/** In the image, where nothing else can be written, the configuration lies in the volume, beside the data. */
-export const VOLUME_CONFIG = '/var/lib/postrider/postrider.toml'
-/** Used only without a system-wide file: on a machine with the service, a command is for that service. */
-const HERE = './postrider.toml'
-
-/** The configuration file that an option or a variable names; an empty variable names none. */
-export const namedConfig = ({
-  configFile,
-  environment,
-}: Pick<Invocation, 'configFile' | 'environment'>): string | undefined =>
-  configFile ?? (environment['POSTRIDER_CONFIG'] || undefined)
-
-/** Whether this program runs from the image. */
-export const inImage = (): boolean => builtFrom() === 'image'
-
-/**
- * The configuration file in use: --config, $POSTRIDER_CONFIG, the system's, and then ./postrider.toml, in the image
- * that of the volume; undefined = defaults.
- */
-export function findConfig(
-  { configFile, environment }: Pick<Invocation, 'configFile' | 'environment'>,
-  { image = inImage(), exists = existsSync } = {},
-): string | undefined {
-  const places = [SYSTEM_CONFIG, image ? VOLUME_CONFIG : HERE]
-  return namedConfig({ configFile, environment }) ?? places.find((file) => exists(file))
 }
 
 /** Prints a line on stderr; the same line only once. */

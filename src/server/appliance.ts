@@ -22,6 +22,7 @@ import { codeOrMessage, OperatorError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { memoryHere } from '../base/memory.ts'
 import { giveLargeBlocksBack } from '../base/native.ts'
+import { keepServed } from '../base/served.ts'
 import { singleExecutable } from '../base/threads/pool.ts'
 import { fingerprintOf, keepCopy, keepLedger } from '../privacy/ledger.ts'
 import { openUpgraded, type Instance } from '../store/instance.ts'
@@ -151,7 +152,7 @@ async function start(
     log.error('stopped', { error: reason.message })
     fatal?.(reason)
   })
-  const idle = singleExecutable() ? giveBackWhenIdle(deps) : () => {}
+  const ends = [serve(parts, doors), unwatch, singleExecutable() ? giveBackWhenIdle(deps) : () => {}]
   log.always('ready', { ...shownDoors(doors), pid: process.pid })
   return {
     deps,
@@ -161,8 +162,7 @@ async function start(
     reload: () => reload(parts),
     async stop() {
       log.always('stopping')
-      unwatch()
-      idle()
+      for (const end of ends) end()
       await hourly.stop()
       await stop(parts, doors, pages, release)
       log.always('stopped')
@@ -177,6 +177,16 @@ async function reload(parts: ServerParts): Promise<void> {
   await follow(parts)
   await beginSources(parts.deps)
   parts.loops.backups.ring()
+}
+
+/** Leaves the address of HTTP for `postrider health`; without it, that asks at the address of the configuration. */
+function serve({ config, log }: ServerParts, { http }: Doors): () => void {
+  try {
+    return keepServed(config.data_dir, http)
+  } catch (thrown) {
+    log.warn('the address of the server cannot be kept for commands', { error: codeOrMessage(thrown) })
+    return () => {}
+  }
 }
 
 /** The ports of submission, which the console shows. */

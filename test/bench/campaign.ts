@@ -36,8 +36,11 @@ export async function campaign(count: number): Promise<void> {
   figure(BENCH, 'ratio', ours.perSecond / peer.perSecond, 'times')
 }
 
+/** Where to ask, and as whom. */
+type Facts = Pick<Server, 'port' | 'token'>
+
 // oxlint-disable-next-line typescript/no-explicit-any
-async function ask(server: Server, method: string, path: string, data?: unknown): Promise<any> {
+async function ask(server: Facts, method: string, path: string, data?: unknown): Promise<any> {
   const answer = await fetch(`http://127.0.0.1:${server.port}/api/v1${path}`, {
     method,
     headers: {
@@ -51,7 +54,7 @@ async function ask(server: Server, method: string, path: string, data?: unknown)
 }
 
 /** A campaign with its contacts, tracked, not started; `imported` is how long bringing in its contacts took, in ms. */
-export async function draft(server: Server, count: number): Promise<{ id: string; imported: number }> {
+export async function draft(server: Facts, count: number): Promise<{ id: string; imported: number }> {
   const [domain] = await ask(server, 'GET', '/domains')
   const attributes = { open_tracking_enabled: true, click_tracking_enabled: true }
   await ask(server, 'PATCH', `/domains/${domain.id}`, { type: 'domains', id: domain.id, attributes })
@@ -81,7 +84,7 @@ export async function draft(server: Server, count: number): Promise<{ id: string
   return { id, imported }
 }
 
-export const begin = (server: Server, id: string): Promise<unknown> =>
+export const begin = (server: Facts, id: string): Promise<unknown> =>
   ask(server, 'PATCH', `/campaigns/${id}`, { type: 'campaigns', id, attributes: { status: 'scheduled' } })
 
 export async function ended(server: Server, id: string): Promise<void> {

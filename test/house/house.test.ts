@@ -417,6 +417,7 @@ describe('time and network', () => {
     'smtp/channel.ts Date.now': 'dates of certificates are judged by the date of the machine, as in all TLS',
     'smtp/channel.ts setTimeout': 'timeouts of a socket',
     'smtp/client.ts performance.now': 'a connection grows too old for another mail',
+    'cli/ask-health.ts AbortSignal.timeout': 'a server that hangs is not healthy',
     'checks/grade-tls.ts setTimeout': 'timeouts of a socket',
     'net/dns-question.ts setTimeout': 'timeouts of a socket',
     'console/reference/verifiers.ts Date.now': 'a sample for programs of others',
@@ -467,6 +468,8 @@ describe('time and network', () => {
     'server/sandbox/dns.ts node:dgram': 'the DNS of the sandbox',
     'server/sandbox/receiver.ts node:https': 'the webhook receiver of the sandbox',
     'net/guard.ts node:net': 'addresses in URLs, and the form of a look-up',
+    'cli/ask-health.ts node:http': 'the server of this machine, or one that the operator names',
+    'cli/ask-health.ts node:https': 'the same',
     'net/https.ts node:http': 'links of campaigns',
     'net/https.ts node:https':
       'the one client: files and policies by URL, links, calls of webhooks, a certificate authority',

@@ -20,7 +20,7 @@ const DOMAINS =
     '|',
   )
 
-describe('a bundle in ASCII', () => {
+describe('a bundle in ASCII (E4)', () => {
   test('means what it meant', () => {
     const code = `[/[é😀]+/u.exec("xé😀é")[0], \`ü\`, 'ß', /* ö */ {é: "🦉"}.é]`
     // oxlint-disable-next-line no-eval
@@ -35,7 +35,7 @@ describe('a bundle in ASCII', () => {
   })
 })
 
-test('the program is below 6 MB, a reader below 2 MB; neither holds what is never run', async () => {
+test('the program is below 6 MB, a reader below 2 MB; neither holds what is never run (E6)', async () => {
   const main = await bundle(ENTRIES['main.mjs']!, join(folder, 'main.mjs'))
   const reader = await bundle(ENTRIES['reader.mjs']!, join(folder, 'reader.mjs'))
   assert.ok(main.octets < 6_000_000, `${main.octets}`)
@@ -105,7 +105,7 @@ describe('the stand-in for joi decides as joi does', () => {
   })
 })
 
-test('without a strip the build refuses, and says what to install', () => {
+test('without a strip the build refuses, and says what to install (E5)', () => {
   const env = { ...process.env, PATH: folder }
   const { status, stderr } = spawnSync(process.execPath, [join(ROOT, 'packaging/build.ts')], { encoding: 'utf8', env })
   assert.equal(status, 1)

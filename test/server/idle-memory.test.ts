@@ -5,7 +5,7 @@ import { trimmer } from '../../src/base/native.ts'
 import { giveBackWhenIdle } from '../../src/server/idle-memory.ts'
 import { ManualClock } from '../kit/clock.ts'
 
-describe('memory is given back', () => {
+describe('memory is given back (Y2)', () => {
   /** A server whose main thread has this load, from minute to minute. */
   const server = () => {
     const clock = new ManualClock()

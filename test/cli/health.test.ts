@@ -1,0 +1,169 @@
+// `postrider health` (M1): what it says of each answer, and where it finds the server.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { existsSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createServer, type RequestListener } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { after, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { portOf } from '../../src/base/network.ts'
+import { keepServed, servedAt } from '../../src/base/served.ts'
+import { askHealth, healthUrl } from '../../src/cli/ask-health.ts'
+import { startTestAppliance } from '../kit/appliance.ts'
+import { ofFile, setUp } from '../kit/of-file.ts'
+
+const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
+
+const compiled = process.env['NODE_COMPILE_CACHE']
+const CACHE = compiled ? { NODE_COMPILE_CACHE: resolve(compiled) } : {}
+
+let folder: string
+setUp(() => void (folder = mkdtempSync(join(tmpdir(), 'postrider-health-'))))
+after(() => rmSync(folder, { recursive: true }))
+
+/** The program in a process of its own, as a health check starts it. */
+async function run(
+  argv: readonly string[],
+  env: Record<string, string> = {},
+): Promise<{ code: number | null; out: string; err: string }> {
+  const child = spawn(process.execPath, [PROGRAM, ...argv], {
+    cwd: folder,
+    env: { ...CACHE, PATH: process.env['PATH']!, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const said = { out: '', err: '' }
+  child.stdout.setEncoding('utf8').on('data', (text: string) => void (said.out += text))
+  child.stderr.setEncoding('utf8').on('data', (text: string) => void (said.err += text))
+  const code = await new Promise<number | null>((resolve) => child.once('close', resolve))
+  return { code, ...said }
+}
+
+describe('what health says of an answer (M1)', () => {
+  let answer: RequestListener
+  const server = createServer((request, response) => answer(request, response))
+  setUp(() => new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve)))
+  after(() => server.close())
+  const url = (): string => `http://127.0.0.1:${portOf(server)}`
+  const answers = (status: number, body: unknown): void => {
+    answer = ({ url: path }, response) => {
+      assert.equal(path, '/health')
+      response.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify(body))
+    }
+  }
+
+  test('ok ends with 0; degraded and down with 1 and the reasons', async () => {
+    answers(200, { status: 'ok' })
+    assert.deepEqual(await run(['health', '--url', url()]), { code: 0, out: 'ok\n', err: '' })
+    answers(200, { status: 'degraded', reasons: ['The disk is full.', 'The \u001b[31mclock is wrong.'] })
+    assert.deepEqual(await run(['health', '--url', url()]), {
+      code: 1,
+      out: '',
+      err: 'postrider: degraded: The disk is full. The \ufffd[31mclock is wrong.\n',
+    })
+    answers(503, { status: 'down', reasons: ['Nothing can be promised.'] })
+    const { reasons, status } = await askHealth(new URL('/health', url()))
+    assert.deepEqual([status, reasons[0]], ['down', 'Nothing can be promised.'])
+    assert.match(reasons[1]!, /^http.*\/health answers HTTP 503/)
+  })
+
+  test('with --json it is one document', async () => {
+    answers(200, { status: 'degraded', reasons: ['x'] })
+    const { code, out } = await run(['health', '--url', url(), '--json'])
+    assert.deepEqual([code, JSON.parse(out)], [1, { status: 'degraded', reasons: ['x'], url: `${url()}/health` }])
+  })
+
+  test('the answer of another program is down: other statuses, other bodies, endless ones', async () => {
+    for (const [status, body] of [
+      [404, 'nothing'],
+      [200, 'hello'],
+      [200, { status: 'ok?' }],
+      [200, ['ok']],
+      [302, { status: 'ok' }],
+    ] as const) {
+      answers(status, body)
+      const { reasons, status: said } = await askHealth(new URL('/health', url()))
+      assert.equal(said, 'down')
+      assert.match(reasons[0]!, new RegExp(`answers HTTP ${status}, and not that it is healthy`))
+    }
+    // It never ends, and is not waited for.
+    answer = (_, response) => void response.write('x'.repeat(70_000))
+    assert.match((await askHealth(new URL('/health', url()))).reasons[0]!, /answers HTTP 200, and not/)
+  })
+
+  test('nobody there, and a URL of another kind', async () => {
+    const refused = await run(['health', '--url', 'http://127.0.0.1:1'])
+    assert.deepEqual([refused.code, refused.out], [1, ''])
+    assert.match(refused.err, /^postrider: down: nothing answers at http:\/\/127\.0\.0\.1:1\/health \(ECONNREFUSED\)/)
+    for (const none of ['x', 'ftp://127.0.0.1', '127.0.0.1:1'])
+      assert.equal(healthUrl(none, { configFile: undefined, environment: {} }), undefined, none)
+    assert.match((await run(['health', '--url', 'x'])).err, /"x" is not a URL such as/)
+  })
+})
+
+describe('where health finds the server (M1)', () => {
+  const found = (environment: Record<string, string>, configFile?: string): string =>
+    healthUrl(undefined, { configFile, environment })!.href
+
+  test('in serve.json of the data directory, before the configuration', () => {
+    const data = mkdtempSync(join(folder, 'data-'))
+    const file = join(data, 'postrider.toml')
+    writeFileSync(file, `data_dir = ${JSON.stringify(data)}\n[http]\nlisten = "127.0.0.1:2"\n`)
+    assert.equal(found({}, file), 'http://127.0.0.1:2/health')
+    assert.equal(found({ POSTRIDER_CONFIG: file }), 'http://127.0.0.1:2/health')
+    const remove = keepServed(data, { host: '127.0.0.1', port: 3 })
+    for (const environment of [
+      { POSTRIDER_CONFIG: file },
+      { POSTRIDER_CONFIG: file, POSTRIDER_HTTP_LISTEN: '[::1]:4' },
+    ])
+      assert.equal(found(environment), 'http://127.0.0.1:3/health')
+    remove()
+    assert.equal(found({ POSTRIDER_HTTP_LISTEN: '[::1]:4' }, file), 'http://[::1]:4/health')
+    keepServed(data, { host: '::', port: 5 })
+    assert.equal(found({ POSTRIDER_DATA_DIR: data, POSTRIDER_CONFIG: join(data, 'none') }), 'http://[::1]:5/health')
+    keepServed(data, { host: '0.0.0.0', port: 6 })
+    assert.equal(found({}, file), 'http://127.0.0.1:6/health')
+  })
+
+  test('at the default address, where the configuration is missing or damaged', () => {
+    const file = join(folder, 'damaged.toml')
+    writeFileSync(file, 'damaged = ')
+    const environment = { POSTRIDER_DATA_DIR: join(folder, 'none') }
+    for (const each of [file, join(folder, 'missing.toml')])
+      assert.equal(found(environment, each), 'http://127.0.0.1:8025/health')
+    assert.equal(found({ ...environment, POSTRIDER_HTTP_LISTEN: 'nonsense' }, file), 'http://127.0.0.1:8025/health')
+  })
+
+  test('a serve.json that is a link, or that holds something else, counts as none', () => {
+    const data = mkdtempSync(join(folder, 'data-'))
+    const file = join(data, 'serve.json')
+    for (const text of ['', 'x', '[]', '{"http":5}', '{"http":"evil.example:80"}', '{"http":"127.0.0.1:99999"}']) {
+      writeFileSync(file, text)
+      assert.equal(servedAt(data), undefined, text)
+    }
+    writeFileSync(join(data, 'other'), '{"http":"127.0.0.1:7"}')
+    rmSync(file)
+    symlinkSync(join(data, 'other'), file)
+    assert.equal(servedAt(data), undefined)
+  })
+})
+
+describe('beside a running server (M1)', () => {
+  const postrider = ofFile(() => startTestAppliance())
+
+  test('the server leaves its address for this user alone; health is ok, and degraded, and nothing is left after the stop', async () => {
+    const file = join(postrider.dataDir, 'serve.json')
+    assert.equal(statSync(file).mode & 0o777, 0o600)
+    assert.deepEqual(await run(['health'], { POSTRIDER_DATA_DIR: postrider.dataDir }), {
+      code: 0,
+      out: 'ok\n',
+      err: '',
+    })
+    assert.deepEqual((await postrider.commands.json('health')).status, 'ok')
+    postrider.appliance.deps.troubles.report('disk', 'The disk is full.')
+    const { code, stderr } = await postrider.commands.run(['health'])
+    assert.deepEqual([code, stderr], [1, 'postrider: degraded: The disk is full.\n'])
+    await postrider.stop()
+    assert.ok(!existsSync(file))
+  })
+})

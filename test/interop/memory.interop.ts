@@ -1,0 +1,125 @@
+// The budget of memory (D131): what an idle server has, and that it lives in small control groups without losing a
+// mail. Of the built executable alone: from sources it is larger.
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
+import { begin, draft } from '../bench/campaign.ts'
+import { controlGroup, V1 } from '../bench/usage.ts'
+import { becomes, Machine, type Serving } from './rig/machine.ts'
+import { passBy } from './rig/need.ts'
+
+const BUILT = join(import.meta.dirname, '../../dist/postrider')
+const MB = 1024 * 1024
+/** What an idle server gives back three seconds after its start is gone by then (ms). */
+const IDLE = 6000
+
+interface Group {
+  start(machine: Machine): Promise<Serving>
+  /** Its own use, and the most of it so far, its part of the page cache included, in octets. */
+  use(): number
+  peak(): number
+  killed(): number
+}
+
+/** A control group with a limit in MB; undefined where none can be made. */
+function groupOf(limitMb: number): (Group & { folder: string }) | undefined {
+  try {
+    const folder = controlGroup('memory', `postrider-test-${process.pid}-${limitMb}`)
+    const [limit, use, peak, events] = V1
+      ? ['memory.limit_in_bytes', 'memory.usage_in_bytes', 'memory.max_usage_in_bytes', 'memory.oom_control']
+      : ['memory.max', 'memory.current', 'memory.peak', 'memory.events']
+    writeFileSync(join(folder, limit!), `${limitMb * MB}`)
+    const read = (name: string): string => readFileSync(join(folder, name), 'utf8')
+    return {
+      folder,
+      async start(machine) {
+        const server = machine.begin(['sh', '-c', `echo $$ > ${join(folder, 'cgroup.procs')}; exec "$0" "$@"`])
+        assert.ok(await server.ready(60_000), server.said)
+        return server
+      },
+      use: () => Number(read(use!)),
+      peak: () => Number(read(peak!)),
+      killed: () => Number(/oom_kill (\d+)/.exec(read(events!))?.[1] ?? 0),
+    }
+  } catch {
+    return undefined
+  }
+}
+
+async function within(t: TestContext, limitMb: number, work: (machine: Machine, group: Group) => Promise<void>) {
+  if (!existsSync(BUILT)) return passBy(t, 'not built: npm run build')
+  const group = groupOf(limitMb)
+  if (!group) return passBy(t, 'no control group can be made here')
+  const machine = await Machine.make()
+  try {
+    await work(machine, group)
+    assert.equal(group.killed(), 0, 'processes that the kernel ended')
+  } finally {
+    await machine.close()
+    rmdirSync(group.folder)
+  }
+}
+
+test('an idle server keeps to its budget (Y2)', (t) =>
+  within(t, 1024, async (machine, group) => {
+    const server = await group.start(machine)
+    await pause(IDLE)
+    const status = readFileSync(`/proc/${server.pid}/status`, 'utf8')
+    const heap = /\[heap\]\n(?:.*\n)*?Rss: +(\d+) kB/.exec(readFileSync(`/proc/${server.pid}/smaps`, 'utf8'))
+    const anonymous = Number(/^RssAnon:\s+(\d+) kB/m.exec(status)![1]) / 1000
+    const arena = Number(heap![1]) / 1000
+    t.diagnostic(
+      `${anonymous} MB of its own, ${arena} of malloc, ${group.use() / 1e6} MB of the group, ${/VmRSS:.*/.exec(status)![0]}`,
+    )
+    assert.ok(anonymous <= 62, `${anonymous} MB of its own`)
+    assert.ok(arena <= 12, `${arena} MB of malloc's main arena`)
+  }))
+
+test('in 128 MB it starts, idles and sends a mail (Y1)', (t) =>
+  within(t, 128, async (machine, group) => {
+    const server = await group.start(machine)
+    await pause(IDLE)
+    t.diagnostic(`${group.use() / 1e6} MB of the group`)
+    const { body, status } = await machine.post(server)
+    assert.equal(status, 201)
+    await becomes(async () => (await machine.show(server, body.data.id)).status === 'delivered', 'the delivery')
+  }))
+
+test('in 256 MB it takes and sends 200 mails, each once (Y1)', (t) =>
+  within(t, 256, async (machine, group) => {
+    const server = await group.start(machine)
+    const ids: string[] = []
+    for (let n = 0; n < 200; n += 20)
+      for (const { body, status } of await Promise.all(
+        Array.from({ length: 20 }, (_, at) => machine.post(server, { to: `n${n + at}@there.test` })),
+      )) {
+        assert.equal(status, 201)
+        ids.push(body.data.id)
+      }
+    await becomes(() => machine.exchanger.heard.length >= ids.length, 'all mails', 60_000)
+    for (const id of ids)
+      await becomes(async () => (await machine.show(server, id)).status === 'delivered', `the fate of ${id}`)
+    const heard = machine.exchanger.heard.map(({ to }) => to[0]!).sort()
+    assert.deepEqual(heard, ids.map((_, n) => `n${n}@there.test`).sort())
+    t.diagnostic(`${group.use() / 1e6} MB of the group`)
+  }))
+
+test('in 512 MB a campaign of 5,000 arrives, each mail once (Y1)', (t) =>
+  within(t, 512, async (machine, group) => {
+    for (let n = 0; n < 5; n++) machine.dns.set(`d${n}.example`, 'MX', ['10 mx.there.test'])
+    const server = await group.start(machine)
+    const facts = { port: Number(new URL(server.url).port), token: machine.token }
+    const { id } = await draft(facts, 5000)
+    await begin(facts, id)
+    const sent = async (): Promise<boolean> =>
+      (await machine.api(server, 'GET', `/campaigns/${id}`)).body.data.attributes.status === 'sent'
+    await becomes(sent, 'the end of the campaign', 120_000)
+    const heard = machine.exchanger.heard.map(({ to }) => to[0]!)
+    assert.deepEqual([heard.length, new Set(heard).size], [5000, 5000])
+    const peak = group.peak() / 1e6
+    t.diagnostic(`${peak} MB of the group at most`)
+    // What the kernel keeps of files until somebody wants the memory counts too.
+    assert.ok(peak <= 300, `${peak} MB of the group`)
+  }))
