@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { MetricLabels } from '../base/counters.ts'
+import type { Troubles } from '../base/trouble.ts'
 import type { Config } from '../base/config.ts'
 import { readPlain } from '../base/plain-file.ts'
 import { version } from '../base/version.ts'
@@ -24,6 +25,7 @@ export interface FiguresDeps {
   store: Store
   clock: Clock
   config: Pick<Config, 'acme' | 'backup' | 'data_dir' | 'hostname' | 'plans' | 'smtp' | 'tls' | 'warmup'>
+  troubles: Pick<Troubles, 'list'>
 }
 
 export interface Figure {
@@ -189,6 +191,9 @@ const backupFigure = (name: string, help: string, value: (state: TargetState) =>
 
 export const FIGURES: readonly Figure[] = [
   gauge('postrider_build_info', 'The version, as a label.', () => [[{ version }, 1]]),
+  gauge('postrider_troubles', 'Troubles of this machine that /health names; 0: it says ok.', ({ troubles }) =>
+    single(troubles.list().length),
+  ),
   gauge('postrider_queue_deliveries', 'Recipients whose mail has no final state yet, by state.', (deps) => [
     [{ status: 'queued' }, counted(deps, `deliveries where status = 'queued'`)],
     [{ status: 'active' }, counted(deps, `deliveries where status = 'active'`)],

@@ -93,6 +93,14 @@ for service in $(for each in $fresh; do echo "$each"; case $each in swift-*) ls 
   update-rc.d "$service" disable
 done
 
+# Prometheus would start a service; its promtool alone is wanted.
+prometheus=${POSTRIDER_PROMETHEUS:-/var/tmp/postrider-prometheus}
+if [ ! -x "$prometheus/usr/bin/promtool" ]; then
+  say "unpack prometheus in $prometheus"
+  mkdir -p "$prometheus"
+  (cd "$prometheus" && apt-get -q download prometheus && dpkg-deb -x prometheus_*.deb . && rm -f prometheus_*.deb)
+fi
+
 # Exim cannot be installed beside Postfix: it is unpacked, and run from where it lies.
 exim=${POSTRIDER_EXIM:-/var/tmp/postrider-exim}
 # It looks for the account that its package would make.

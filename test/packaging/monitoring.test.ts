@@ -1,0 +1,61 @@
+// packaging/monitoring (M2): rules and dashboard name only figures that /metrics has. promtool judges them in
+// test/interop/monitoring.interop.ts.
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { counters, requestSeconds } from '../../src/base/counters.ts'
+import { FIGURES } from '../../src/checks/figures.ts'
+
+const read = (name: string): string =>
+  readFileSync(new URL(`../../packaging/monitoring/${name}`, import.meta.url), 'utf8')
+
+/** Figures of scheduled backups, which come with the schedule: what is written for them stands here until then. */
+const OF_SCHEDULED_BACKUPS = [
+  'postrider_backup_last_success_seconds',
+  'postrider_backup_last_drill_seconds',
+  'postrider_backup_failures_total',
+]
+const known = new Set([
+  ...FIGURES.map(({ name }) => name),
+  ...Object.values(counters).map(({ name }) => name),
+  ...['bucket', 'sum', 'count'].map((part) => `${requestSeconds.name}_${part}`),
+  ...OF_SCHEDULED_BACKUPS,
+])
+const named = (text: string): string[] => [...new Set(text.match(/\bpostrider_[a-z_]+\b/g) ?? [])]
+
+const alerts = read('alerts.yml')
+const rules = [...alerts.matchAll(/- alert: (\w+)\n +expr: (.+)\n/g)].map(([, name, expr]) => ({
+  name: name!,
+  expr: expr!,
+}))
+const dashboard = JSON.parse(read('dashboard.json')) as {
+  panels: { title: string; targets: { expr: string }[] }[]
+}
+
+test('rules and dashboard ask for figures that /metrics has (M2)', () => {
+  assert.ok(rules.length >= 12)
+  for (const { expr, name } of rules)
+    assert.deepEqual(
+      named(expr).filter((each) => !known.has(each)),
+      [],
+      name,
+    )
+  for (const { targets, title } of dashboard.panels)
+    for (const { expr } of targets) {
+      assert.ok(named(expr).length > 0 || expr.startsWith('up{'), title)
+      assert.deepEqual(
+        named(expr).filter((each) => !known.has(each)),
+        [],
+        title,
+      )
+    }
+})
+
+test('each rule has a unit test, and docs/monitoring.md says what to do about it (M2)', () => {
+  const tried = read('alerts-test.yml')
+  const page = readFileSync(new URL('../../docs/monitoring.md', import.meta.url), 'utf8')
+  for (const { name } of rules) {
+    assert.ok(tried.includes(`- name: ${name}\n`), name)
+    assert.ok(page.includes(`| \`${name}\` |`), name)
+  }
+})
