@@ -9,17 +9,10 @@ import { FIGURES } from '../../src/checks/figures.ts'
 const read = (name: string): string =>
   readFileSync(new URL(`../../packaging/monitoring/${name}`, import.meta.url), 'utf8')
 
-/** Figures of scheduled backups, which come with the schedule: what is written for them stands here until then. */
-const OF_SCHEDULED_BACKUPS = [
-  'postrider_backup_last_success_seconds',
-  'postrider_backup_last_drill_seconds',
-  'postrider_backup_failures_total',
-]
 const known = new Set([
   ...FIGURES.map(({ name }) => name),
   ...Object.values(counters).map(({ name }) => name),
   ...['bucket', 'sum', 'count'].map((part) => `${requestSeconds.name}_${part}`),
-  ...OF_SCHEDULED_BACKUPS,
 ])
 const named = (text: string): string[] => [...new Set(text.match(/\bpostrider_[a-z_]+\b/g) ?? [])]
 
