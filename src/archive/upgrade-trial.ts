@@ -44,8 +44,10 @@ export function releasesIn(changelog: string): ChangesOf[] {
     .split(/^## /m)
     .slice(1)
     .map((section) => ({
-      version: /^\S*/.exec(section)![0],
-      changes: [...section.matchAll(/^- (.*(?:\n {2}.*)*)/gm)].map(([, change]) => change!.replace(/\s*\n\s*/g, ' ')),
+      version: section.split(/\s/, 1)[0] ?? '',
+      changes: [...section.matchAll(/^- (.*(?:\n {2}.*)*)/gm)].map(([, change = '']) =>
+        change.replace(/\s*\n\s*/g, ' '),
+      ),
     }))
 }
 

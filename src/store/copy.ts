@@ -7,7 +7,7 @@ import { TABLES } from '../schema/tables.ts'
 import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
 import { emptied } from './log.ts'
-import { BUSY_TIMEOUT, explained } from './open.ts'
+import { BUSY_TIMEOUT, explained, schemaOf } from './open.ts'
 
 /** Pages of a step: a megabyte. */
 const STEP = 256
@@ -75,8 +75,7 @@ export const holdsUser = (file: string, ids: readonly string[]): boolean =>
   )
 
 /** The schema of a copy: how many migrations it has had. */
-export const schemaOf = (file: string): number =>
-  look(file, (database) => Number(database.pragma('user_version', { simple: true })))
+export const schemaOfCopy = (file: string): number => look(file, schemaOf)
 
 /** The rows of each table of ours in a copy, and its schema. */
 export const countsIn = (file: string): { rows: Record<string, number>; schema: number } =>
@@ -87,7 +86,7 @@ export const countsIn = (file: string): { rows: Record<string, number>; schema: 
       .map(({ name }) => [name, database.prepare<[], { n: number }>(`select count(*) as n from ${name}`).get()?.n ?? 0])
     return {
       rows: Object.fromEntries(rows) as Record<string, number>,
-      schema: Number(database.pragma('user_version', { simple: true })),
+      schema: schemaOf(database),
     }
   })
 
