@@ -2,7 +2,6 @@
 // dist/. The packages and their tars, the image, the bills of materials, SHA256SUMS with its signature, and the apt
 // repository with the packages. Where no key is named, one for tests signs.
 import { execFileSync } from 'node:child_process'
-import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { releaseKey } from '../src/archive/signature.ts'
@@ -12,8 +11,6 @@ import { DIST } from './executable.ts'
 import { minisignKey } from './signing.ts'
 import { signSums, writeSums } from './sums.ts'
 
-const STEPS = ['package', 'image', 'sbom']
-
 const { values } = parseArgs({
   options: {
     key: { type: 'string' },
@@ -22,9 +19,8 @@ const { values } = parseArgs({
     repository: { type: 'string', default: join(DIST, 'repository') },
   },
 })
-const scriptOf = (step: string): string => join(import.meta.dirname, `${step}.ts`)
 const run = (step: string, ...args: string[]): void => {
-  execFileSync(process.execPath, [scriptOf(step), ...args], { stdio: 'inherit' })
+  execFileSync(process.execPath, [join(import.meta.dirname, `${step}.ts`), ...args], { stdio: 'inherit' })
 }
 const option = (name: 'key' | 'url'): string[] => (values[name] === undefined ? [] : [`--${name}`, values[name]])
 
@@ -33,7 +29,7 @@ try {
   // Before all that takes long: the program is built with the key, or it could not verify its own release.
   if (publicKey === undefined && !/^RW/m.test(releaseKey()))
     throw new Error('config/release-key.pub holds no key: write the public half of the key into it first.')
-  for (const step of STEPS) if (existsSync(scriptOf(step))) run(step)
+  for (const step of ['package', 'image', 'sbom']) run(step)
   const files = writeSums(DIST, version)
   signSums(DIST, version, secret, publicKey ?? releaseKey())
   run('repository', ...option('key'), ...option('url'), values.repository)

@@ -210,7 +210,8 @@ function runTrial(
   const config = findConfig(now)
   const argv = [...(config === undefined ? [] : ['--config', resolve(config)]), '--json', 'upgrade', '--trial']
   const child = spawn(program, argv, {
-    env: { ...now.environment, POSTRIDER_DATA_DIR: data },
+    // Both at once are refused (C2).
+    env: { ...now.environment, POSTRIDER_DATA_DIR: data, POSTRIDER_DATA_DIR_FILE: undefined },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const tried: TrialRun = { code: null, output: '', last: '', grown: 0 }
