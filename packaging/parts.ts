@@ -11,14 +11,7 @@ import { cycloneDx, spdx, type BillPart } from './bill.ts'
 import { bundle, ENTRIES, packagesIn } from './bundle.ts'
 import { readChangelog } from './changelog.ts'
 import { ROOT, type Architecture } from './node.ts'
-
-interface Manifest {
-  name: string
-  version: string
-  license?: string
-  dependencies?: Record<string, string>
-  peerDependencies?: Record<string, string>
-}
+import { manifestOf } from './third-party.ts'
 
 type LockFile = Record<string, { version?: string; integrity?: string; license?: string }>
 
@@ -109,9 +102,7 @@ function nodeParts(arch: Architecture, lock: LockFile): BillPart[] {
 
 /** The npm packages of these folders below the project. */
 function npmParts(folders: readonly string[], lock: LockFile): BillPart[] {
-  const manifests = folders.map(
-    (folder) => [folder, JSON.parse(readFileSync(join(ROOT, folder, 'package.json'), 'utf8')) as Manifest] as const,
-  )
+  const manifests = folders.map((folder) => [folder, manifestOf(folder)] as const)
   const inside = new Set(manifests.map(([, { name, version }]) => npmUrl(name, version)))
   /** The package that a name means in a folder, as Node finds it. */
   const meant = (folder: string, name: string): string[] => {
@@ -181,7 +172,7 @@ function imageParts(debian: string, file = join(ROOT, 'packaging/image/base.json
 
 /** What is delivered. It takes what the project asks for, and what no other part takes. */
 function subject(name: string, arch: string, kind: BillPart['kind'], parts: readonly BillPart[]): BillPart {
-  const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as Manifest
+  const { dependencies } = manifestOf('.')
   const taken = new Set(parts.flatMap(({ takes }) => takes))
   const direct = parts.filter((part) => !taken.has(part.purl) || (kind === 'application' && part.name in dependencies!))
   const purl = `pkg:generic/${name}@${version}?arch=${arch}`

@@ -3,10 +3,21 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ROOT } from './node.ts'
 
-interface Manifest {
+export interface Manifest {
   name: string
   version: string
   license?: string
+  dependencies?: Record<string, string>
+  peerDependencies?: Record<string, string>
+}
+
+/** The package.json of a package folder below the project; the older form of a licence (`licenses`) is read too. */
+export function manifestOf(folder: string): Manifest {
+  const { licenses, ...manifest } = JSON.parse(readFileSync(join(ROOT, folder, 'package.json'), 'utf8')) as Manifest & {
+    licenses?: readonly { type: string }[]
+  }
+  const license = manifest.license ?? licenses?.map(({ type }) => type).join(' OR ')
+  return { ...manifest, ...(license === undefined ? {} : { license }) }
 }
 
 const RULE = `${'-'.repeat(80)}\n`
@@ -17,7 +28,7 @@ export function thirdParty(folders: readonly string[]): string {
     /^node-(bin-)?(linux|darwin)-(x64|arm64)$/.test(name),
   )
   const parts = [join('node_modules', node!), ...folders].map((folder) => {
-    const { name, version, license } = JSON.parse(readFileSync(join(ROOT, folder, 'package.json'), 'utf8')) as Manifest
+    const { name, version, license } = manifestOf(folder)
     const files = readdirSync(join(ROOT, folder)).filter((file) =>
       /^(licen[cs]e|copying|notice)(?!.*\.(js|ts)$)/i.test(file),
     )

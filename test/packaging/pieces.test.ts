@@ -32,7 +32,7 @@ describe('man pages', () => {
   test('they hold every option of every subcommand', () => {
     for (const command of program.commands.filter((each) => each.name() !== 'help'))
       for (const each of command.commands.length > 0 ? command.commands : [command])
-        for (const { long } of each.options)
+        for (const { long } of each.options.filter(({ hidden }) => !hidden))
           assert.ok(
             pages.get(`postrider-${command.name()}.1`)!.includes(long!.replaceAll('-', '\\-')),
             `${command.name()} ${each.name()} ${long}`,
