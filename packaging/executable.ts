@@ -6,10 +6,12 @@
 // injects, with V8's code cache of the program; where it does not run, this machine's Node injects, without a cache.
 // The same commit gives the same octets in each folder.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ASSETS, makeAsset, type MadeAsset } from '../src/console/assets.ts'
+import { messageOf } from '../src/base/errors.ts'
 import { bundle, ENTRIES, packagesIn, type Bundle } from './bundle.ts'
+import { unpackBase } from './image/base.ts'
 import { isNative, placeNode, ROOT, type Architecture } from './node.ts'
 
 export const DIST = join(ROOT, 'dist')
@@ -94,14 +96,19 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
 
 /**
  * The command that runs a Node of the architecture, for V8 takes a code cache only from its own; undefined when none
- * can run here. POSTRIDER_SYSROOT: the folder with the libraries of the other architecture; else where Debian's
- * cross packages have them (libatomic1-arm64-cross and others), else this machine's own.
+ * can run here. One of another architecture finds the libraries of the image.
  */
 function injectorFor(arch: Architecture, folder: string): string[] | undefined {
   if (isNative(arch)) return [process.execPath]
-  const machine = arch === 'arm64' ? 'aarch64' : 'x86_64'
-  const cross = `/usr/${machine}-linux-gnu`
-  const root = process.env['POSTRIDER_SYSROOT'] ?? (existsSync(join(cross, 'lib/libatomic.so.1')) ? cross : '/')
-  const command = [`qemu-${machine}-static`, '-L', root, join(folder, 'node')]
-  return spawnSync(command[0]!, [...command.slice(1), '--version']).status === 0 ? command : undefined
+  const emulator = `qemu-${arch === 'arm64' ? 'aarch64' : 'x86_64'}-static`
+  if (spawnSync(emulator, ['--version']).status !== 0) return undefined
+  const libraries = join(folder, 'libraries')
+  try {
+    unpackBase(arch === 'arm64' ? 'arm64' : 'amd64', libraries)
+  } catch (thrown) {
+    console.log(`${arch}: the libraries of the image are not to be had: ${messageOf(thrown)}`)
+    return undefined
+  }
+  const command = [emulator, '-L', libraries, join(folder, 'node')]
+  return spawnSync(emulator, [...command.slice(1), '--version']).status === 0 ? command : undefined
 }

@@ -2,8 +2,7 @@
 // and arm64 that needs no container tool to be made: two layers, the system of packaging/image/base.json and the
 // program. The same sources give the same octets.
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { parseArgs } from 'node:util'
 import { gzipSync } from 'node:zlib'
@@ -11,7 +10,7 @@ import { messageOf } from '../src/base/errors.ts'
 import { version } from '../src/base/version.ts'
 import { readChangelog } from './changelog.ts'
 import { addonFor, buildExecutable, DIST, executableFor } from './executable.ts'
-import { ARCHITECTURES, baseTree, unpackBase, updateBase, type Debian } from './image/base.ts'
+import { ARCHITECTURES, baseTree, updateBase, type Debian } from './image/base.ts'
 import { ociArchive, type Packing } from './image/oci.ts'
 import type { Entry, Tree } from './image/tar.ts'
 import { ROOT, type Architecture } from './node.ts'
@@ -39,7 +38,7 @@ function systemLayer(arch: Debian): Tree {
 
 /** The upper layer: the program. */
 async function programLayer(arch: Debian, unstripped: boolean): Promise<Tree> {
-  const { packages } = await withLibraries(arch, () => buildExecutable(NODE[arch], unstripped))
+  const { packages } = await buildExecutable(NODE[arch], unstripped)
   const doc = 'usr/share/doc/postrider'
   return new Map<string, Entry>([
     ['usr/bin/postrider', { kind: 'file', content: readFileSync(executableFor(NODE[arch])), mode: 0o755 }],
@@ -49,18 +48,6 @@ async function programLayer(arch: Debian, unstripped: boolean): Promise<Tree> {
     [`${doc}/third-party-licences.gz`, { kind: 'file', content: gzipSync(thirdParty([...packages.keys()].sort())) }],
     [HOME.slice(1), { kind: 'folder', mode: 0o700, owner: USER }],
   ])
-}
-
-/** Runs `work` where the Node of another architecture finds the libraries of the image. */
-async function withLibraries<T>(arch: Debian, work: () => Promise<T>): Promise<T> {
-  const folder = mkdtempSync(join(tmpdir(), 'postrider-libraries-'))
-  try {
-    unpackBase(arch, folder)
-    process.env['POSTRIDER_SYSROOT'] = folder
-    return await work()
-  } finally {
-    rmSync(folder, { recursive: true })
-  }
 }
 
 /** How it is started. Podman reads no health check from here: an OCI configuration has no such field. */
