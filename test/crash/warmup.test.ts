@@ -91,7 +91,8 @@ transactional_over = "wait"
           ),
         )
         // More than one day when midnight passed; then the second step may count.
-        assert.ok(days.length >= 1 && days.length <= 2, `${days.length} days`)
+        // None when the kill came before any post to this domain was taken.
+        assert.ok(days.length <= 2, `${days.length} days`)
         for (const [index, { tried }] of days.entries()) assert.ok(tried <= 20 * (index + 1), `${tried} at ${domain}`)
         const places = days.reduce((sum, { tried }) => sum + tried, 0)
         assert.ok(recipients.size <= places, `${recipients.size} asked for at ${domain}, with ${places} places`)
