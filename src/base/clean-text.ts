@@ -21,6 +21,7 @@ const FOR_TERMINAL = everyOf(CONTROL + DIRECTION)
 const FOR_LINE = runsOf(CONTROL)
 const FOR_HEADER = runsOf(ASCII_CONTROL)
 const FOR_LOG = runsOf(CONTROL + UNSEEN)
+const NOT_IN_KEY = runsOf(String.raw`${CONTROL}\p{Cf}\p{Default_Ignorable_Code_Point}\s`)
 const HOLE = '\u{fffd}'
 
 /** Whether a text has controls or more than one line. */
@@ -56,6 +57,9 @@ export const forHeader = (text: string): string => text.replace(FOR_HEADER, ' ')
 
 /** A value that is filled into a line: CR and LF are left out, as the specification says. */
 export const withoutLineEnds = (text: string): string => text.replace(/[\r\n]+/g, '')
+
+/** A text to compare with others: without blanks and what does not show, in one case and one form. */
+export const asKey = (text: string): string => text.normalize('NFKC').replace(NOT_IN_KEY, '').toLowerCase()
 
 /** What another server said, for rows, logs and JSON: one visible line of at most `max` characters. */
 export const forLog = (text: string, max = 1000): string => text.replace(FOR_LOG, ' ').trim().slice(0, max)

@@ -40,6 +40,16 @@ const NO_MEMORY = 'Reading it takes more memory than the server may use.'
 /** The message must be examined later; nothing is known about it yet. */
 export class Later extends Error {}
 
+/** DNS gave no answer about a report, which may prove its author later: after `wait` ms. */
+export class Unproven extends Later {
+  readonly wait: number
+
+  constructor(wait: number) {
+    super('DNS gave no answer about the author of a report')
+    this.wait = wait
+  }
+}
+
 /** The message must be examined later, because too many slow messages are examined at present. */
 export class NoRoom extends Later {}
 

@@ -18,7 +18,7 @@ import { Loop } from '../base/loop.ts'
 import { customerOf } from '../base/network.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { due, earliest, lease, leased, named, release, suspected, suspects, unclaim } from './claims.ts'
-import { Examiner, isSuspect, Killed, LARGE, Later, NoRoom, type ExamineDeps } from './examine.ts'
+import { Examiner, isSuspect, Killed, LARGE, Later, NoRoom, Unproven, type ExamineDeps } from './examine.ts'
 import type { ReportFigures } from '../reports/pieces.ts'
 import { MessageQueue, type InboundMessage, type WaitingMessage } from './queue.ts'
 import { isForReports } from './recipients.ts'
@@ -377,10 +377,13 @@ export class InboundEngine {
       return { kind: 'rejected', reason: 'The server ended each time while it read it.', header: null, judgement: null }
     try {
       const judged = await this.#examiner.examine(message)
-      return isForReports(message) ? { ...judged, aggregate: await this.#reports.read(message) } : judged
+      return isForReports(message)
+        ? { ...judged, aggregate: await this.#reports.read(message, judged.judgement) }
+        : judged
     } catch (thrown) {
       if (thrown instanceof NoRoom) return 'no room'
       if (thrown instanceof Killed) return 'killed'
+      if (thrown instanceof Unproven) this.#waits.set(message.key, thrown.wait)
       if (!(thrown instanceof Later)) this.#deps.log.fault(`examining message ${message.id}`, thrown)
       return 'later'
     }
@@ -393,7 +396,8 @@ export class InboundEngine {
     const { client, id, key } = message
     const suspect = isSuspect(message)
     const listed = suspect ? undefined : list
-    const wait = listed ? LAST_WAIT : Math.min((this.#waits.get(key) ?? FIRST_WAIT / 2) * 2, LAST_WAIT)
+    const last = this.#waits.get(key) ?? FIRST_WAIT / 2
+    const wait = listed ? LAST_WAIT : Math.min(last * 2, Math.max(last, LAST_WAIT))
     if (!listed) this.#waits.set(key, wait)
     log.warn('message waits', { id, wait })
     const at = clock.now() + (this.#stopping ? 0 : wait)

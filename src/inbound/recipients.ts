@@ -104,12 +104,12 @@ export const isReadHere = (deps: RecipientDeps, address: string): boolean => {
   return !isRefusal(judged) && (judged.kind === 'inbox' || judged.kind === 'role')
 }
 
-/** Whether a message came to an address for reports. With `about`: to no other address than of these reports. */
-export const isForReports = ({ recipients }: { recipients: string }, about?: 'tls'): boolean => {
+/** Whether a message came to an address for reports. With `only`: to no other address than of these reports. */
+export const isForReports = ({ recipients }: { recipients: string }, only?: 'tls' | 'all'): boolean => {
   const all = JSON.parse(recipients) as InboundRecipient[]
-  return about === undefined
+  return only === undefined
     ? all.some(({ kind }) => kind === 'reports')
-    : all.every((each) => each.kind === 'reports' && each.about === about)
+    : all.every((each) => each.kind === 'reports' && (only === 'all' || each.about === only))
 }
 
 export const isRefusal = (judged: InboundRecipient | SmtpRefusal): judged is SmtpRefusal => 'code' in judged

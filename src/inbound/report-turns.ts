@@ -1,18 +1,31 @@
 // Reads what came to an address for reports as a report, one after the other.
-import type { Clock } from '../base/clock.ts'
+import { HOUR, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { messageOf, must } from '../base/errors.ts'
 import type { ReportReader } from '../reports/reading/readers.ts'
 import type { ReportReading } from '../reports/reading/report.ts'
 import type { Spool } from '../store/spool.ts'
-import { Later } from './examine.ts'
+import { Later, Unproven } from './examine.ts'
 import type { InboundMessage } from './queue.ts'
+import type { Judgement } from './reader.ts'
+import { isForReports } from './recipients.ts'
 
 export interface ReportTurnsDeps {
   clock: Clock
   config: Pick<Config, 'retention'>
   reports: Pick<ReportReader, 'read'>
   spool: Spool
+}
+
+/** How long DNS is asked again about the author of a report; each wait doubles the age of its message: ten times. */
+const PATIENCE = 8 * HOUR
+const FIRST_WAIT = 30 * SECOND
+
+/** Whether an author that is not proven might be, if DNS answered. */
+const isUnproven = (judgement: Judgement | null): boolean => {
+  if (judgement === null || judgement.beyond !== null) return false
+  const { dkim, dmarc, spf } = judgement.verdicts
+  return dmarc !== 'pass' && [dkim, dmarc, spf].includes('temperror')
 }
 
 /** The most reports that wait for their reader, which reads one after the other; others are tried later. */
@@ -27,10 +40,16 @@ export class ReportTurns {
     this.#deps = deps
   }
 
-  /** What a message says as a report; undefined when nothing of it may be read. Throws Later. */
-  async read(message: InboundMessage): Promise<ReportReading | undefined> {
+  /**
+   * What a message says as a report; undefined when nothing of it may be read. Throws Later, for a while also when DNS
+   * gave no answer that its author needs: otherwise a true report would count in nothing for ever.
+   */
+  async read(message: InboundMessage, judgement: Judgement | null): Promise<ReportReading | undefined> {
     const { clock, config, reports, spool } = this.#deps
     if (message.cut === 1 || message.virus !== null) return undefined
+    const age = clock.now() - message.received_at
+    if (age < PATIENCE && isUnproven(judgement) && isForReports(message, 'all'))
+      throw new Unproven(Math.max(age, FIRST_WAIT))
     if (this.#count >= MOST) throw new Later('too many reports at once')
     const now = clock.now()
     const kept = config.retention.reports

@@ -67,7 +67,7 @@ async function sourcesShown(call: Viewed) {
       dispositions: { none, quarantine, reject, pass: passed },
       first_seen: day(first_day),
       last_seen: day(last_day),
-      shown: { domainKey: domain.key, since, address },
+      shown: { domainKey: domain.key, since, today: dayOfTime(call.now), address },
     }
   })
 }
@@ -76,7 +76,10 @@ export const dmarcSourceFigures = define('dmarc-sources', {
   table: 'dmarc_figures',
   about: `Who sends mail in the name of a domain, as authenticated DMARC reports say. ${EXTENSION}`,
   attributes: {
-    address: words('The address that the mail came from; others: the sum of sources beyond 5,000 rows of a day.'),
+    address: words(
+      'The address that the mail came from; others: the sum of strangers that a day has no row for; a named network: the sum of its addresses that a day has no row for.',
+    ),
+    addresses: count('How many addresses it stands for; of a sum, at most.'),
     host: wordsOrNull(`Its name in reverse DNS, for the ${MOST_HOSTS} sources with most mail.`),
     known: field(z.enum(KNOWN), {
       about:
@@ -103,11 +106,11 @@ export const dmarcSourceFigures = define('dmarc-sources', {
     const all = rows as unknown as (Awaited<ReturnType<typeof sourcesShown>>[number] & Record<string, unknown>)[]
     const [first] = all
     if (!first) return
-    const { domainKey, since } = first.shown
+    const { domainKey, since, today } = first.shown
     const names = namesOfSources(
       reader,
       domainKey,
-      since,
+      { since, today },
       all.map(({ shown }) => shown.address),
     )
     const nothing = { reporters: [], dkim_domains: [], spf_domains: [] }
@@ -132,14 +135,14 @@ const policies = valuesOf('domains', 'dmarc_policy')
 export const dmarcEvidences = define('dmarc-evidence', {
   table: 'dmarc_figures',
   called: 'DmarcEvidence',
-  about: `What the next DMARC policy of a domain would cost, by the reports of ${PERIOD_DAYS} days. ${EXTENSION}`,
+  about: `What the next DMARC policy of a domain would cost, by the reports of ${PERIOD_DAYS} days that came in time; of one provider and day at most 10,000 messages count. ${EXTENSION}`,
   attributes: {
-    days: count('Days of which authenticated reports speak.'),
+    days: count('Days of which authenticated reports speak; reports that come on one day speak of one.'),
     reporters: count('Authenticated reporters.'),
-    messages: count('Messages that they saw.'),
+    messages: count('Messages that they saw and that are evidence.'),
     pass: count('Those that passed DMARC.'),
     fail: count('Those that failed it.'),
-    known_fail: count('Failing messages of sources that are known.'),
+    known_fail: count('Failing messages of sources that are known, or that pass mail on.'),
     unknown_sources: count('Addresses that nobody named and that nothing explains.'),
     policy: field(z.enum(policies).nullable(), { about: 'The policy that DNS showed at the last check.' }),
     next: field(z.enum(policies).nullable(), { about: 'The next stricter one; null: there is none.' }),

@@ -71,13 +71,16 @@ function reports(domain: Command, invocation: () => Invocation): void {
                   row.begin?.slice(0, 10) ?? '',
                   row.pass ?? row.success ?? '',
                   row.fail ?? row.failure ?? '',
-                  row.why === null ? 'read' : `refused: ${wordsOf(row.why)}`,
+                  row.why === null ? readOf(row) : `refused: ${wordsOf(row.why)}`,
                 ]),
               ),
         )
       }),
     )
 }
+
+const readOf = ({ records, skipped_records }: Pick<ReportRow, 'records' | 'skipped_records'>): string =>
+  skipped_records === 0 ? 'read' : `read in part: ${skipped_records} of ${records + skipped_records} records not used`
 
 /** A report as the API shows it. */
 function reportRow(row: ReportRow) {

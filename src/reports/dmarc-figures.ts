@@ -1,13 +1,15 @@
 // What authenticated DMARC reports say of a domain, by day, source, header From, results and disposition (DV55). A day
-// has a bounded number of rows; what goes beyond is summed in rows without an address.
+// has a bounded number of rows. Of strangers, what goes beyond is summed in rows without an address; addresses that are
+// known have room beyond that, and then rows of their network, so that no flood hides them.
 import type { Domain } from '../domains/find.ts'
 import type { Tx } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import { listOf, MAX_NAMES } from './reading/fold.ts'
 import { MOST_COUNT } from './reading/values.ts'
 
-/** The most rows of a domain and day. */
+/** The most rows of a domain and day, and how many more there may be of addresses that are known. */
 const MOST_ROWS = 5000
+const MOST_KNOWN = 1000
 
 /** The names of a list in a row. */
 export const namesOf = (list: string): string[] => list.split(' ').filter((name) => name !== '')
@@ -22,23 +24,43 @@ const KNOWN = `exists (select 1 from dmarc_figures f where f.domain_key = ? and 
 const added = (list: string): string =>
   `${list} = case when instr(${list}, excluded.${list}) > 0 or length(${list}) + length(excluded.${list}) > ${MAX_NAMES}
     then ${list} else ${list} || excluded.${list} end`
-const INSERT = `insert into dmarc_figures (user_key, domain_key, day, reporters, ${KEYS.join(', ')}, messages, dkim_domains, spf_domains) select ?, ?, ?, ?,`
-const ADD = `on conflict do update set messages = ${most('messages + excluded.messages')}, ${['reporters', 'dkim_domains', 'spf_domains'].map(added).join(', ')}`
-const SOME = 'from json_each(?) e where (e.key in (select value from json_each(?)))'
-/** Some rows, by their places. */
-const ADD_SOME = `${INSERT} ${KEYS.map(valueOf).join(', ')}, ${most(MESSAGES)}, e.value ->> 7, e.value ->> 8 ${SOME} = ? ${ADD}`
-/** Some rows without an address, summed for each result and disposition. */
-const OTHERS = ['dkim', 'spf', 'disposition', 'forwarded'].map(valueOf).join(', ')
-const ADD_OTHERS = `${INSERT} '', '', ${OTHERS}, ${most(`sum(${MESSAGES})`)}, '', '' ${SOME} = ? group by ${OTHERS} ${ADD}`
+const ADD = `insert into dmarc_figures (user_key, domain_key, day, reporters, ${KEYS.join(', ')}, messages, evidence, dkim_domains, spf_domains, addresses)
+  select ?, ?, ?, ?, ${KEYS.map(valueOf).join(', ')}, ${most(MESSAGES)}, ${most(MESSAGES)} * ?, e.value ->> 7, e.value ->> 8, coalesce(e.value ->> 9, 0)
+  from json_each(?) e where true
+  on conflict do update set messages = ${most('messages + excluded.messages')}, evidence = evidence + excluded.evidence,
+    addresses = addresses + excluded.addresses, ${['reporters', 'dkim_domains', 'spf_domains'].map(added).join(', ')}`
+
+/** A row as FoldedRecords makes it; a sum of several has the number of their addresses. */
+type FigureRow = [
+  address: string,
+  headerFrom: string,
+  dkim: number,
+  spf: number,
+  disposition: string,
+  forwarded: number,
+  messages: number,
+  dkimDomains: string,
+  spfDomains: string,
+  addresses?: number,
+]
+
+/** What a report says of a day, as rows in JSON; `share`: how much of each count is evidence. */
+export interface RowsSaid {
+  day: number
+  reporter: string
+  rows: string
+  share: number
+}
 
 /**
- * Adds rows of a report, which FoldedRecords made, as JSON. They stay one text for SQLite, so that many rows cost few
- * statements, and no memory here.
+ * Adds rows of a report, which FoldedRecords made, as JSON. While there is room they stay one text for SQLite, so that
+ * many rows cost few statements. `knownAs` names an address that is known, by its network.
  */
 export function addDmarcRows(
   tx: Tx,
   { key: domainKey, user_key }: Pick<Domain, 'key' | 'user_key'>,
-  { day, reporter, rows }: { day: number; reporter: string; rows: string },
+  { day, reporter, rows, share }: RowsSaid,
+  knownAs: () => (address: string) => string | undefined,
 ): void {
   const { count, present } = tx.one(
     raw<{ count: number; present: number }>(
@@ -46,18 +68,43 @@ export function addDmarcRows(
       [rows, domainKey, day],
     ),
   )
-  const all = Array.from({ length: count }, (_, at) => at)
-  const room = Math.max(0, MOST_ROWS - present)
-  const known =
-    count <= room
-      ? new Set<number>()
-      : new Set(
-          tx
-            .all(raw<{ at: number }>(`select e.key as at from json_each(?) e where ${KNOWN}`, [rows, domainKey, day]))
-            .map(({ at }) => at),
-        )
-  const beyond = all.filter((at) => !known.has(at)).slice(room)
-  const values = [user_key, domainKey, day, listOf([reporter]), rows, JSON.stringify(beyond)]
-  tx.run(raw(ADD_SOME, [...values, 0]))
-  if (beyond.length > 0) tx.run(raw(ADD_OTHERS, [...values, 1]))
+  const add = (some: string): void => void tx.run(raw(ADD, [user_key, domainKey, day, listOf([reporter]), share, some]))
+  if (present + count <= MOST_ROWS) return add(rows)
+  const there = new Set(
+    tx
+      .all(raw<{ at: number }>(`select e.key as at from json_each(?) e where ${KNOWN}`, [rows, domainKey, day]))
+      .map(({ at }) => at),
+  )
+  add(JSON.stringify(withinRoom(JSON.parse(rows) as FigureRow[], there, present, knownAs())))
+}
+
+/** The rows that have room as they are, and sums of the others. */
+function withinRoom(
+  rows: readonly FigureRow[],
+  there: ReadonlySet<number>,
+  present: number,
+  knownAs: (address: string) => string | undefined,
+): FigureRow[] {
+  const kept: FigureRow[] = []
+  const sums = new Map<string, FigureRow>()
+  const counted = new Set<string>()
+  let all = present
+  for (const [at, row] of rows.entries()) {
+    const [address, , dkim, spf, disposition, forwarded, messages] = row
+    const network = knownAs(address)
+    if (there.has(at) || all < MOST_ROWS + (network === undefined ? 0 : MOST_KNOWN)) {
+      if (!there.has(at)) all++
+      kept.push(row)
+      continue
+    }
+    const [of, isNew] = [network ?? '', counted.has(address) ? 0 : 1]
+    counted.add(address)
+    const key = JSON.stringify([of, dkim, spf, disposition, forwarded])
+    const sum = sums.get(key)
+    if (sum) {
+      sum[6] += messages
+      sum[9] = (sum[9] ?? 0) + isNew
+    } else sums.set(key, [of, '', dkim, spf, disposition, forwarded, messages, '', '', isNew])
+  }
+  return [...kept, ...sums.values()]
 }

@@ -1,8 +1,9 @@
 // The addresses that the owner of a domain knows: each network has a name, such as "newsletter service" (DV56).
+import { looksFalse } from '../base/clean-text.ts'
 import type { Clock } from '../base/clock.ts'
 import { refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
-import { inNetworks, isNetwork } from '../base/network.ts'
+import { familyOf, isNetwork } from '../base/network.ts'
 import type { Domain } from '../domains/find.ts'
 import type { RowOf } from '../schema/tables.ts'
 import type { Reader, Store } from '../store/database.ts'
@@ -12,17 +13,61 @@ import { addressOf } from './reading/values.ts'
 export type KnownSource = RowOf<'known_sources'>
 
 const MOST_OF_DOMAIN = 500
+/** The shortest prefixes: a wider network would make most of the Internet known. */
+const SHORTEST = { 4: 12, 6: 28 } as const
 
 export const knownSourcesOf = (reader: Reader, domainKey: number): KnownSource[] =>
   reader.all(db.selectFrom('known_sources').selectAll().where('domain_key', '=', domainKey).orderBy('key'))
 
+/** An address as a number of so many bits. */
+function numberOf(address: string): { bits: 32 | 128; value: bigint } {
+  if (familyOf(address) === 4)
+    return { bits: 32, value: BigInt(address.split('.').reduce((all, each) => all * 256 + Number(each), 0)) }
+  const [head = '', tail] = address.split('::')
+  const groups = (text: string | undefined): string[] => (text ? text.split(':') : [])
+  const [before, after] = [groups(head), groups(tail)]
+  const zeros = Array<string>(8 - before.length - after.length).fill('0')
+  return {
+    bits: 128,
+    value: BigInt(`0x${[...before, ...zeros, ...after].map((each) => each.padStart(4, '0')).join('')}`),
+  }
+}
+
+/**
+ * The smallest of these networks that has an address; of a network, the one of its first address. It costs one look for
+ * each length of a prefix, however many networks there are.
+ */
+export function networksOf(known: readonly Pick<KnownSource, 'network'>[]): (address: string) => string | undefined {
+  const byLength = { 32: new Map<number, Map<bigint, string>>(), 128: new Map<number, Map<bigint, string>>() }
+  for (const { network } of known) {
+    const [address = '', length] = network.split('/')
+    const { bits, value } = numberOf(address)
+    const prefix = Number(length ?? bits)
+    const some = byLength[bits].get(prefix) ?? new Map<bigint, string>()
+    byLength[bits].set(prefix, some.set(value >> BigInt(bits - prefix), network))
+  }
+  const lists = (bits: 32 | 128) =>
+    [...byLength[bits]]
+      .toSorted(([one], [other]) => other - one)
+      .map(([prefix, some]) => ({ beyond: BigInt(bits - prefix), some }))
+  const sorted = { 32: lists(32), 128: lists(128) }
+  return (text) => {
+    const [address = ''] = text.split('/')
+    if (address === '' || sorted[familyOf(address) === 4 ? 32 : 128].length === 0) return undefined
+    const { bits, value } = numberOf(address)
+    for (const { beyond, some } of sorted[bits]) {
+      const network = some.get(value >> beyond)
+      if (network !== undefined) return network
+    }
+    return undefined
+  }
+}
+
 /** The name of an address; the smallest network that has it wins. */
 export function namesOfAddresses(known: readonly KnownSource[]): (address: string) => string | undefined {
-  const bits = ({ network }: KnownSource): number => Number(network.split('/')[1] ?? 128)
-  const lists = known
-    .toSorted((one, other) => bits(other) - bits(one))
-    .map(({ name, network }) => ({ name, has: inNetworks([network]) }))
-  return (address) => lists.find(({ has }) => has(address))?.name
+  const networkOf = networksOf(known)
+  const names = new Map(known.map(({ name, network }) => [network, name]))
+  return (address) => names.get(networkOf(address) ?? '')
 }
 
 /** Gives a network or an address a name; one that has a name gets the new one. Throws 422. */
@@ -41,7 +86,16 @@ export async function nameSource(
     )
   const name = given.name.trim()
   if (name === '') throw refuseAttribute('required', 'name', 'Say whose address it is, such as "newsletter service".')
+  if (looksFalse(name))
+    throw refuseAttribute('invalid', 'name', 'It has characters that do not show; write it in visible ones.')
   const network = bits === undefined ? written : `${written}/${Number(bits)}`
+  const family = familyOf(written)
+  if (!isNetwork(network) || Number(bits ?? 128) < SHORTEST[family])
+    throw refuseAttribute(
+      'invalid',
+      'network',
+      `The network is too wide: most of what is in it is not yours. An IPv4 network has /${SHORTEST[4]} or more, an IPv6 network /${SHORTEST[6]} or more.`,
+    )
   const now = clock.now()
   return store.write((tx) => {
     const all = knownSourcesOf(tx, domain_key)

@@ -87,7 +87,7 @@ function evidenceShown(evidence: EvidenceShown): Html {
   const ready = flag(evidence, 'ready')
   const policy = text(evidence, 'policy')
   return html`<section class="tiles" aria-label="The last 14 days">
-      ${tile('Messages', count(messages), { note: html`<span>seen in 14 days by ${counted(number(evidence, 'reporters'), 'provider')}</span>` })}
+      ${tile('Messages', count(messages), { note: html`<span>of 14 days count as evidence, by ${counted(number(evidence, 'reporters'), 'provider')}</span>` })}
       ${tile('Proven', share(number(evidence, 'pass'), messages), { note: html`<span>pass DMARC: signed by you, or from where you allow</span>` })}
       ${tile('Not proven', count(number(evidence, 'fail')), { note: html`<span>${count(number(evidence, 'known_fail'))} of them from addresses that are known here</span>` })}
       ${tile('Unknown addresses', count(number(evidence, 'unknown_sources')), { note: html`<span>no service of yours, as far as is known here</span>` })}
@@ -119,13 +119,20 @@ const stepShown = (evidence: EvidenceShown, next: string, now: boolean): Html =>
       ${codeShown('next', text(evidence, 'value'))}
     </details>`
 
+/** An address, or what a sum stands for. */
+function addressShown(source: SourceShown): string {
+  const [address, addresses] = [text(source, 'address'), number(source, 'addresses')]
+  if (address === 'others') return `up to ${count(addresses)} other addresses`
+  return addresses > 1 ? `up to ${count(addresses)} addresses of ${address}` : address
+}
+
 function sourceRow(source: SourceShown): Cell[] {
   const messages = number(source, 'messages')
   const known = text(source, 'known')
   const [only, ...more] = texts(source, 'reporters')
   const passing = [...new Set([...texts(source, 'dkim_domains'), ...texts(source, 'spf_domains')])]
   return [
-    html`<strong>${text(source, 'address')}</strong
+    html`<strong>${addressShown(source)}</strong
       >${text(source, 'host') === '' ? '' : html` <span class="soft">${text(source, 'host')}</span>`}`,
     known === 'named' ? text(source, 'name') : badge(KNOWN[known] ?? known),
     count(messages),
@@ -249,9 +256,10 @@ const receivedPlace: Place = {
       const why = text(report, 'why')
       const read = text(report, 'outcome') === 'read'
       const proven = flag(report, 'authenticated')
+      const skipped = number(report, 'skipped_records')
       return [
         text(report, 'reporter') || 'nobody',
-        badge(read ? (proven ? 'counted' : 'not proven') : 'refused'),
+        badge(read ? (proven ? (skipped > 0 ? 'in part' : 'counted') : 'not proven') : 'refused'),
         time(report.attributes.received_at),
         text(report, 'kind') === 'dmarc' ? 'DMARC' : 'TLS',
         text(report, 'begin').slice(0, 10),
@@ -259,7 +267,9 @@ const receivedPlace: Place = {
         read ? count(number(report, failed)) : '–',
         why === ''
           ? proven
-            ? ''
+            ? skipped === 0
+              ? ''
+              : `${count(skipped)} of ${count(skipped + number(report, 'records'))} ${passed === 'pass' ? 'records' : 'policies'} could not be used.`
             : 'It does not prove who wrote it, so it counts in nothing.'
           : wordsOf(why as Parameters<typeof wordsOf>[0]),
       ]
@@ -348,7 +358,7 @@ export async function reportsPanel(visit: Visit, domainId: string, name: string)
   const messages = number(one, 'messages')
   const seen =
     messages === 0
-      ? 'No provider reported mail in the name of this domain in 14 days.'
-      : `${counted(number(one, 'reporters'), 'provider')} saw ${counted(messages, 'mail')} in its name in 14 days; ${count(number(one, 'fail'))} could not be proven.`
+      ? 'No report about this domain of the last 14 days counts yet.'
+      : `Reports of 14 days that count, by ${counted(number(one, 'reporters'), 'provider')}: ${counted(messages, 'mail')} in its name; ${count(number(one, 'fail'))} could not be proven.`
   return html`<p>${seen} <a href="/domains/${name}/reports">Who sends in your name</a></p>`
 }

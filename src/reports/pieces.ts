@@ -9,11 +9,14 @@ import { Loop } from '../base/loop.ts'
 import type { Log } from '../base/log.ts'
 import { JobFailed } from '../base/threads/pool.ts'
 import { domainByKey } from '../domains/find.ts'
+import type { Resolver } from '../net/resolver.ts'
 import type { RowOf } from '../schema/tables.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
 import { addDmarcRows } from './dmarc-figures.ts'
+import { knownSourcesOf, networksOf } from './known.ts'
+import { ownAddresses } from './own.ts'
 import type { ReportPiece } from './reading/fold.ts'
 import type { ReportContent, ReportReader } from './reading/readers.ts'
 import type { TlsPolicyReport } from './reading/report.ts'
@@ -53,7 +56,8 @@ export interface ReportFiguresDeps {
   store: Store
   clock: Clock
   log: Log
-  config: Pick<Config, 'hostname'>
+  config: Pick<Config, 'hostname' | 'delivery'>
+  resolver: Resolver
   spool: Pick<Spool, 'path'>
   reports: Pick<ReportReader, 'handOver'>
 }
@@ -63,6 +67,8 @@ export class ReportFigures {
   readonly #deps: ReportFiguresDeps
   readonly #loop: Loop
   #stopping = false
+  /** The addresses of this server and its relays. */
+  #own: ReadonlySet<string> = new Set()
 
   constructor(deps: ReportFiguresDeps) {
     this.#deps = deps
@@ -90,6 +96,8 @@ export class ReportFigures {
     while (!this.#stopping) {
       const piece = store.first(db.selectFrom('report_pieces').selectAll().orderBy('key').limit(1))
       if (!piece) break
+      const { own, relays } = await ownAddresses(this.#deps)
+      this.#own = new Set([...own, ...relays])
       if (piece.rows.startsWith('[')) await store.writeSoon((tx) => this.#addAll(tx, piece))
       else await this.#addFrom(piece, JSON.parse(piece.rows) as RowsInMessage)
     }
@@ -139,11 +147,15 @@ export class ReportFigures {
     return !this.#stopping
   }
 
-  #add(tx: Tx, { day, domain_key, kind, reporter, rows }: StoredPiece): void {
+  #add(tx: Tx, { day, domain_key, kind, reporter, rows, share }: StoredPiece): void {
     const { clock, config } = this.#deps
     const domain = domainByKey(tx, domain_key)
     if (!domain) return
-    if (kind === 'dmarc') return addDmarcRows(tx, domain, { day, reporter, rows })
+    if (kind === 'dmarc')
+      return addDmarcRows(tx, domain, { day, reporter, rows, share }, () => {
+        const networkOf = networksOf(knownSourcesOf(tx, domain_key))
+        return (address) => (this.#own.has(address) ? address : networkOf(address))
+      })
     const policies = ownPolicies(JSON.parse(rows) as TlsPolicyReport[], domain, config.hostname)
     addTlsFigures(tx, domain, { day, reporter, policies })
     tellOfTlsTrouble(tx, domain, day, clock.now())

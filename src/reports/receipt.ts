@@ -1,6 +1,7 @@
 // Records a report that came: whose it is, who says it, whether it counts, and what it says, in the transaction in
 // which its message ends to wait. What nobody proves is listed and counts in nothing (DV52).
 import { createHash } from 'node:crypto'
+import { asKey } from '../base/clean-text.ts'
 import { DAY } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { counters } from '../base/counters.ts'
@@ -14,6 +15,7 @@ import { db, raw } from '../store/query.ts'
 import { noticeOnce } from './notice-once.ts'
 import { storeRows, type ReportFigures } from './pieces.ts'
 import type { ReportReading, SummedReport } from './reading/report.ts'
+import { evidenceShare } from './share.ts'
 import { dayOf, ownPolicies } from './tls-figures.ts'
 
 /** The most reports of one reporter about a domain in a day, and of all reporters. */
@@ -70,9 +72,10 @@ export function recordReport(tx: Tx, { config, figures, log }: ReceiptDeps, mail
     return crowd === 'first' ? tooMany(tx, domain, { kind, reporter, authenticated }, now) : false
   }
   const judged = judge(tx, config.hostname, domain, { mail, reporter, authenticated })
+  const share = shareOf(tx, judged, now)
   insert(tx, kind, judged, mail.messageKey, now)
   log.info('aggregate report', { domain: judged.domain.name, kind, reporter, authenticated, why: judged.why ?? 'read' })
-  if (judged.why === undefined && authenticated) countIn(tx, figures, judged, mail)
+  if (judged.why === undefined && authenticated) countIn(tx, figures, judged, mail, share)
   return true
 }
 
@@ -118,7 +121,7 @@ function tooMany(
     domain,
     `More reports about ${domain.name} than are read`,
     `Of one reporter ${MOST.ofReporter} reports about a domain are read in a day, of all ${MOST.ofDomain}. More came${
-      reporter === '' ? '' : ` from ${reporter}`
+      reporter === '' ? '' : `, among others from ${reporter}`
     }; they are not kept, and no figure counts them. Nothing is to do: others may be sending reports that are not real.`,
     now,
   )
@@ -175,13 +178,24 @@ function domainOf(reader: Reader, addressed: Domain, name: string): Domain | und
   return named.some(({ status }) => status === 'active') ? undefined : addressed
 }
 
-/** The same for the same report of the same reporter (DV51); what nobody proves makes nothing else a duplicate. */
+/**
+ * The same for the same report of the same reporter (DV51), however its id is spelled; what nobody proves makes nothing
+ * else a duplicate.
+ */
 function fingerprintOf(
   domain: Domain,
   { authenticated, report, reporter }: Pick<JudgedReport, 'authenticated' | 'reporter'> & { report: SummedReport },
 ): Buffer {
   const { begin, kind, reportId } = report
-  const parts = [domain.key, kind, authenticated, reporter, reportId, kind === 'dmarc' ? report.domain : '', begin]
+  const parts = [
+    domain.key,
+    kind,
+    authenticated,
+    reporter,
+    asKey(reportId),
+    kind === 'dmarc' ? report.domain : '',
+    begin,
+  ]
   return createHash('sha256').update(JSON.stringify(parts)).digest().subarray(0, 8)
 }
 
@@ -225,16 +239,33 @@ function sumsOf(
   return { records, skipped_records: report.skippedRecords, passed: pass, failed: messages - pass }
 }
 
+/** The share of a DMARC report that is evidence. */
+const shareOf = (reader: Reader, { domain, report, reporter, why }: JudgedReport, now: number): number =>
+  report?.kind === 'dmarc' && why === undefined
+    ? evidenceShare(
+        reader,
+        {
+          domainKey: domain.key,
+          reporter,
+          begin: report.begin * 1000,
+          end: report.end * 1000,
+          messages: report.sums.messages,
+        },
+        now,
+      )
+    : 0
+
 /** Hands what a report says to the figures. */
 function countIn(
   tx: Tx,
   figures: ReceiptDeps['figures'],
   { domain, report, reporter }: JudgedReport,
   mail: ReportMail,
+  share: number,
 ): void {
   if (!report || mail.reading?.outcome !== 'read') return
   const { key: domain_key, user_key } = domain
-  const piece = { user_key, domain_key, kind: report.kind, day: dayOf(report.begin), reporter }
+  const piece = { user_key, domain_key, kind: report.kind, day: dayOf(report.begin), reporter, share }
   storeRows(tx, piece, mail.reading.rows, mail.messageKey)
   tx.afterCommit(() => figures.ring())
 }

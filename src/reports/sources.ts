@@ -1,36 +1,17 @@
 // Who sends in a domain's name, as authenticated reports say, and whether we know them (DV56).
-import type { Config } from '../base/config.ts'
-import { DAY, type Clock } from '../base/clock.ts'
-import { isAddress } from '../base/network.ts'
-import { sourcesOf } from '../base/sources.ts'
+import { DAY } from '../base/clock.ts'
 import type { Domain } from '../domains/find.ts'
-import { remembering } from '../net/remembered.ts'
-import type { Resolver } from '../net/resolver.ts'
-import type { Reader } from '../store/database.ts'
+import type { Reader, Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
+import { addTo, daysOf, daysWithFigures, eachDay, sourcesOfDay, sumDays, type DaySource } from './days.ts'
 import { namesOf } from './dmarc-figures.ts'
-import { knownSourcesOf, namesOfAddresses } from './known.ts'
-import { addressOf } from './reading/values.ts'
+import { namesOfAddresses, type KnownSource } from './known.ts'
+import { asker, ownAddresses, ownAddressesHere, type OwnAddresses, type OwnDeps } from './own.ts'
 
 export const KNOWN = ['this_server', 'relay', 'named', 'forwarder', 'unknown'] as const
 export type KnownAs = (typeof KNOWN)[number]
 
-interface SourceFigures {
-  /** '' for the sum of sources beyond the most rows of a day. */
-  address: string
-  messages: number
-  pass: number
-  dkim_pass: number
-  spf_pass: number
-  none: number
-  quarantine: number
-  reject: number
-  passed: number
-  /** Messages with a DKIM signature or an SPF record that passed for some domain. */
-  proven: number
-  forwarded: number
-  /** Both passed for our domain in one message at least. */
-  both: number
+interface SourceFigures extends DaySource {
   first_day: number
   last_day: number
 }
@@ -41,79 +22,18 @@ export interface DmarcSource extends SourceFigures {
   name: string | null
 }
 
-export interface SourcesDeps {
-  store: Reader
-  clock: Clock
-  config: { hostname: string; delivery: Pick<Config['delivery'], 'source' | 'sources' | 'routes'> }
-  resolver: Resolver
+export interface SourcesDeps extends OwnDeps {
+  store: Store
 }
 
-const figures = (reader: Reader, domainKey: number, since: number): SourceFigures[] =>
-  reader.all(
-    raw<SourceFigures>(
-      `select address, sum(messages) as messages, sum(iif(dkim = 1 or spf = 1, messages, 0)) as pass,
-         sum(iif(dkim = 1, messages, 0)) as dkim_pass, sum(iif(spf = 1, messages, 0)) as spf_pass,
-         sum(iif(disposition = 'none', messages, 0)) as none, sum(iif(disposition = 'quarantine', messages, 0)) as quarantine,
-         sum(iif(disposition = 'reject', messages, 0)) as reject, sum(iif(disposition = 'pass', messages, 0)) as passed,
-         sum(iif(dkim_domains <> '' or spf_domains <> '', messages, 0)) as proven,
-         max(forwarded) as forwarded, max(dkim = 1 and spf = 1) as both, min(day) as first_day, max(day) as last_day
-       from dmarc_figures where domain_key = ? and day >= ? group by address order by messages desc, address`,
-      [domainKey, since],
-    ),
-  )
-
-/** Answers of DNS are remembered for half a minute, for all who look. */
-const asking = new WeakMap<Resolver, ReturnType<typeof remembering>>()
-
-function asker({
-  clock,
-  resolver,
-}: Pick<SourcesDeps, 'clock' | 'resolver'>): (name: string, type: string) => Promise<string[]> {
-  const ask = asking.get(resolver) ?? remembering(resolver, clock)
-  asking.set(resolver, ask)
-  return async (name, type) => {
-    const { answer } = await ask(name, type)
-    return answer.kind === 'found' ? answer.records.filter((each) => typeof each === 'string') : []
-  }
-}
-
-async function addressesOf(ask: ReturnType<typeof asker>, hosts: readonly string[]): Promise<Set<string>> {
-  const found = await Promise.all(
-    hosts.map(async (host) =>
-      isAddress(host) ? [host] : (await Promise.all([ask(host, 'A'), ask(host, 'AAAA')])).flat(),
-    ),
-  )
-  return new Set(found.flat().flatMap((address) => addressOf(address) ?? []))
-}
-
-/** The addresses of this server and of its relays. */
-export interface OwnAddresses {
-  own: ReadonlySet<string>
-  relays: ReadonlySet<string>
-  /** Whether mail goes over relays at all. */
-  relayed: boolean
-}
-
-async function ownAddresses(deps: SourcesDeps): Promise<OwnAddresses> {
-  const { delivery, hostname } = deps.config
-  const ask = asker(deps)
-  const [own, relays] = await Promise.all([
-    addressesOf(ask, [hostname, ...sourcesOf(deps.config).map(({ address }) => address)]),
-    addressesOf(
-      ask,
-      delivery.routes.map(({ host }) => host),
-    ),
-  ])
-  return { own, relays, relayed: delivery.routes.length > 0 }
-}
+type OfDomain = Pick<Domain, 'key' | 'user_key'>
 
 /** Who is behind an address, by what is configured, named and reported. */
-function classifier(
-  reader: Reader,
-  domainKey: number,
+export function classifier(
+  known: readonly KnownSource[],
   { own, relayed, relays }: OwnAddresses,
-): (source: SourceFigures) => Pick<DmarcSource, 'known' | 'name'> {
-  const nameOf = namesOfAddresses(knownSourcesOf(reader, domainKey))
+): (source: DaySource) => Pick<DmarcSource, 'known' | 'name'> {
+  const nameOf = namesOfAddresses(known)
   return ({ address, both, dkim_pass, forwarded }) => {
     if (address === '') return { known: 'unknown', name: null }
     const name = nameOf(address) ?? null
@@ -125,24 +45,74 @@ function classifier(
   }
 }
 
-/** The sources of a domain from a day on, those with most mail first. */
-export async function dmarcSources(
-  deps: SourcesDeps,
-  domain: Pick<Domain, 'key'>,
-  sinceDay: number,
-): Promise<DmarcSource[]> {
-  return sourcesBy(deps.store, domain, sinceDay, await ownAddresses(deps))
+/** The sums of several days. */
+class SummedSources {
+  readonly #sources = new Map<string, SourceFigures>()
+
+  add(day: number, sources: readonly DaySource[]): void {
+    for (const source of sources) {
+      const sum = this.#sources.get(source.address)
+      if (!sum) {
+        this.#sources.set(source.address, { ...source, first_day: day, last_day: day })
+        continue
+      }
+      const { addresses } = sum
+      addTo(sum, source)
+      // The same address on another day counts once; of those that a sum hides nobody knows.
+      if (source.addresses === 1) sum.addresses = addresses
+      sum.last_day = day
+    }
+  }
+
+  /** Those with most mail first. */
+  all(known: readonly KnownSource[], addresses: OwnAddresses): DmarcSource[] {
+    const classify = classifier(known, addresses)
+    return [...this.#sources.values()]
+      .map((each) => ({ ...each, ...classify(each) }))
+      .sort((one, other) => other.messages - one.messages || (one.address < other.address ? -1 : 1))
+  }
 }
 
-/** The same by addresses that are known already; no question leaves the server. */
-export function sourcesBy(
-  reader: Reader,
-  domain: Pick<Domain, 'key'>,
+/** The sources of a domain from a day on, those with most mail first; `take` is told of each day. */
+export async function dmarcSources(
+  deps: SourcesDeps,
+  domain: OfDomain,
   sinceDay: number,
-  addresses: OwnAddresses,
+  take?: (day: number, sources: readonly DaySource[], addresses: OwnAddresses) => void,
+): Promise<DmarcSource[]> {
+  const addresses = await ownAddresses(deps)
+  const of = daysOf(deps.store, domain, addresses)
+  const sums = new SummedSources()
+  const days = daysWithFigures(deps.store, domain.key, sinceDay, dayOfTime(deps.clock.now()))
+  await eachDay(deps.store, of, days, (day, sources) => {
+    sums.add(day, sources)
+    take?.(day, sources, addresses)
+  })
+  return sums.all(of.known, addresses)
+}
+
+/** The same by what is known here; no question leaves the server. It is quick when the days were summed before. */
+export function sourcesHere(
+  deps: Pick<SourcesDeps, 'config'> & { store: Reader },
+  domain: OfDomain,
+  { since, today }: { since: number; today: number },
 ): DmarcSource[] {
-  const classify = classifier(reader, domain.key, addresses)
-  return figures(reader, domain.key, sinceDay).map((each) => ({ ...each, ...classify(each) }))
+  const addresses = ownAddressesHere(deps)
+  const of = daysOf(deps.store, domain, addresses)
+  const sums = new SummedSources()
+  for (const day of daysWithFigures(deps.store, domain.key, since, today))
+    sums.add(day, sourcesOfDay(deps.store, of, day))
+  return sums.all(of.known, addresses)
+}
+
+/** Sums the days that `sourcesHere` reads. */
+export async function sumDaysHere(
+  deps: Pick<SourcesDeps, 'config' | 'store'>,
+  domain: OfDomain,
+  { since, today }: { since: number; today: number },
+): Promise<void> {
+  const of = daysOf(deps.store, domain, ownAddressesHere(deps))
+  await sumDays(deps.store, of, daysWithFigures(deps.store, domain.key, since, today))
 }
 
 /** The names of the hosts behind addresses, as reverse DNS says. */
@@ -158,20 +128,27 @@ interface SourceNames {
   spf_domains: string[]
 }
 
+/** The most rows of one source that are read for them. */
+const MOST_NAMES = 200
+
 /** Who reported some sources, and for which domains they passed. */
 export function namesOfSources(
   reader: Reader,
   domainKey: number,
-  sinceDay: number,
+  { since, today }: { since: number; today: number },
   addresses: readonly string[],
 ): Map<string, SourceNames> {
-  const rows = reader.all(
-    raw<Record<'address' | keyof SourceNames, string>>(
-      `select distinct address, reporters, dkim_domains, spf_domains from dmarc_figures
-       where domain_key = ? and day >= ? and address in (select value from json_each(?))`,
-      [domainKey, sinceDay, JSON.stringify(addresses)],
-    ),
-  )
+  const days = JSON.stringify(daysWithFigures(reader, domainKey, since, today))
+  const rowsOf = (address: string) =>
+    reader.all(
+      raw<Record<keyof SourceNames, string>>(
+        `select distinct reporters, dkim_domains, spf_domains from
+           (select reporters, dkim_domains, spf_domains from dmarc_figures
+            where domain_key = ? and day in (select value from json_each(?)) and address = ? limit ${MOST_NAMES})`,
+        [domainKey, days, address],
+      ),
+    )
+  const rows = addresses.flatMap((address) => rowsOf(address).map((row) => ({ ...row, address })))
   const all = new Map<string, Record<keyof SourceNames, Set<string>>>()
   for (const row of rows) {
     const known = all.get(row.address) ?? { reporters: new Set(), dkim_domains: new Set(), spf_domains: new Set() }

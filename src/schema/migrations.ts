@@ -39,6 +39,7 @@ import { watches } from './migrations/0032-watches.ts'
 import { security } from './migrations/0033-security.ts'
 import { readers } from './migrations/0034-readers.ts'
 import { backupRuns } from './migrations/0035-backup-runs.ts'
+import { reportDays } from './migrations/0036-report-days.ts'
 
 export const migrations: readonly string[] = [
   foundation,
@@ -76,4 +77,5 @@ export const migrations: readonly string[] = [
   security,
   readers,
   backupRuns,
+  reportDays,
 ]

@@ -1,5 +1,5 @@
 // The tables of aggregate reports: what came, and what the reports say by day. Nothing in them names a recipient.
-import { blob, flag, id, integer, json, key, oneOf, tablesOf, text, time } from './table.ts'
+import { blob, flag, id, integer, json, key, oneOf, real, tablesOf, text, time } from './table.ts'
 
 const SAID = 'what another server said'
 const MACHINE = 'a server or an organisation'
@@ -69,7 +69,7 @@ export const reportsTables = tablesOf('reports', {
       domain_key: integer(),
       /** Days since the epoch, by the beginning of the report. */
       day: integer(),
-      /** '' for the sum of the sources beyond the most rows of a day. */
+      /** '' for the sum of strangers beyond the most rows of a day; a named network for the sum of its own. */
       address: text({ nobody: 'the address of a machine' }),
       header_from: text({ nobody: 'a domain' }),
       dkim: flag(),
@@ -78,10 +78,28 @@ export const reportsTables = tablesOf('reports', {
       /** Receivers said that the mail was forwarded, or came from a list. */
       forwarded: flag(),
       messages: integer(),
+      /** The messages that are evidence: what came late, or beyond what one provider may say, is none. */
+      evidence: real(),
+      /** How many addresses a sum stands for, at most; 0 for a row of one address. */
+      addresses: integer(),
       /** Names, each between two spaces. */
       reporters: text({ nobody: MACHINE }),
       dkim_domains: text({ nobody: MACHINE }),
       spf_domains: text({ nobody: MACHINE }),
+    },
+  },
+  /** The sources of a day in few rows, made of the figures; no row: to be made when somebody asks. */
+  dmarc_days: {
+    undigested: 'made of figures',
+    columns: {
+      user_key: integer(),
+      domain_key: integer(),
+      day: integer(),
+      /** A hash of the named networks, and the addresses of this server and its relays, that it was made for. */
+      names: text({ nobody: 'a hash' }),
+      own: json({ nobody: 'addresses of this server' }),
+      /** Rows as `days.ts` makes them. */
+      sources: json({ nobody: 'addresses of machines' }),
     },
   },
   /** Rows of reports that the figures do not have yet. */
@@ -96,6 +114,8 @@ export const reportsTables = tablesOf('reports', {
       reporter: text({ nobody: MACHINE }),
       /** Rows as `reading/fold.ts` makes them, or where they stand: {message, at} */
       rows: json({ nobody: 'addresses of machines, and domains' }),
+      /** The share of each count that is evidence. */
+      share: real(),
     },
   },
   /** What TLS reports say. */

@@ -5,7 +5,7 @@ import { define } from '../jsonapi/define.ts'
 import { EXTENSION, words } from '../jsonapi/fields.ts'
 import { field } from '../jsonapi/resource.ts'
 import { STRENGTHS } from './evidence.ts'
-import { explain } from './explain.ts'
+import { explained } from './explain.ts'
 
 const evidence = z.object({
   source: z.string(),
@@ -64,7 +64,7 @@ export const explanations = define('explanations', {
       id: 'explain',
       scope: 'emails:read',
       about: `Explain a mail, a campaign, a domain or a receiver. ${EXTENSION}`,
-      run({ caller, filters, now, parts }) {
+      async run({ caller, filters, now, parts }) {
         const [subject, ...more] = filters.get('subject') ?? []
         if (!subject || more.length > 0)
           throw refuse(
@@ -74,7 +74,7 @@ export const explanations = define('explanations', {
               parameter: 'filter[subject]',
             },
           )
-        const explanation = explain(parts, {
+        const explanation = await explained(parts, {
           name: subject,
           account: caller.userKey,
           everywhere: caller.operator,

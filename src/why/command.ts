@@ -7,7 +7,7 @@ import { requireUser } from '../identity/users.ts'
 import { withDeps, type Invocation } from '../commands/open.ts'
 import { answer } from '../commands/terminal.ts'
 import type { Reader } from '../store/database.ts'
-import { explain } from './explain.ts'
+import { explained } from './explain.ts'
 import { told } from './told.ts'
 
 interface WhyOptions {
@@ -27,13 +27,13 @@ export function whyCommand(program: Command, invocation: () => Invocation): void
       'whose domain, if several accounts have it; of a receiver: the mail of this account alone',
     )
     .action((subject: string, options: WhyOptions) =>
-      withDeps(invocation(), ({ clock, config, keyring, store }) => {
+      withDeps(invocation(), async ({ clock, config, keyring, store }) => {
         const since = options.since === undefined ? undefined : Date.parse(options.since)
         if (Number.isNaN(since))
           throw new OperatorError(`"${options.since}" is not a time such as 2026-11-01T12:00:00Z.`)
         const account = accountOf(store, subject, options)
-        const explanation = found(() =>
-          explain(
+        const explanation = await found(() =>
+          explained(
             { store, keyring, config },
             { name: subject, account, everywhere: account === undefined, operator: true, now: clock.now(), since },
           ),
@@ -49,9 +49,9 @@ function accountOf(reader: Reader, subject: string, { user }: WhyOptions): numbe
   return listDomains(reader, subject).length === 0 ? undefined : theDomain(reader, subject, {}).user_key
 }
 
-function found<T>(work: () => T): T {
+async function found<T>(work: () => Promise<T>): Promise<T> {
   try {
-    return work()
+    return await work()
   } catch (thrown) {
     if (thrown instanceof Refusal)
       throw new OperatorError(

@@ -13,6 +13,8 @@ import {
   type Strength,
   type WhyDeps,
 } from './evidence.ts'
+import type { Store } from '../store/database.ts'
+import { readyReports } from './sources-reports.ts'
 import { summaryOf, unknownsOf, type NotKnown } from './standing.ts'
 import { subjectOf, type WhyQuestion, type WhySubject } from './subject.ts'
 import { CAUSES, SOURCES } from './tables.ts'
@@ -97,6 +99,12 @@ function asking(deps: WhyDeps, subject: WhySubject): { found: Found; asked: Aske
     return { source: name, state, rows: all.length, since: iso(subject.since) }
   })
   return { found: new Found(subject, rows), asked }
+}
+
+/** As `explain`; what is large was summed before in small steps, so that nothing else waits for it. */
+export async function explained(deps: WhyDeps & { store: Store }, question: WhyQuestion): Promise<Explanation> {
+  await readyReports(deps, subjectOf(deps.store, question))
+  return explain(deps, question)
 }
 
 /** Explains a subject. Throws 404 when the account has none of this name. */

@@ -1,13 +1,12 @@
 // What others report: alarms of receivers, the tables of Microsoft and Google, and aggregate reports of DMARC and TLS.
 import { forLog } from '../base/clean-text.ts'
 import { DAY, iso } from '../base/clock.ts'
-import { sourcesOf } from '../base/sources.ts'
 import { alarmSentence } from '../reputation/alarm-words.ts'
 import { PERIOD_DAYS } from '../reports/evidence.ts'
-import { namesOfSources, sourcesBy, type DmarcSource, type OwnAddresses } from '../reports/sources.ts'
+import { dayOfTime, namesOfSources, sourcesHere, sumDaysHere, type DmarcSource } from '../reports/sources.ts'
 import { tlsTroubleOf } from '../reports/tls-figures.ts'
 import type { RowOf } from '../schema/tables.ts'
-import type { Reader } from '../store/database.ts'
+import type { Reader, Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import type { EvidenceSource, WhyDeps, WhyRow } from './evidence.ts'
 import type { WhySubject } from './subject.ts'
@@ -111,15 +110,6 @@ function gmailRows(reader: Reader, { accounts, domain, kind, receivers, since }:
   })
 }
 
-/** The addresses of this server that are known without a question: those of the configuration, and those watched. */
-function ownAddresses({ config, store }: WhyDeps): OwnAddresses {
-  const watched = store.all(
-    raw<{ subject: string }>(`select subject from watches where kind = 'reverse' and left_at is null`, []),
-  )
-  const own = new Set([...sourcesOf(config).map(({ address }) => address), ...watched.map(({ subject }) => subject)])
-  return { own, relays: new Set(), relayed: config.delivery.routes.length > 0 }
-}
-
 const KNOWN_AS: Readonly<Record<DmarcSource['known'], string>> = {
   this_server: 'this server',
   relay: 'a relay',
@@ -128,11 +118,21 @@ const KNOWN_AS: Readonly<Record<DmarcSource['known'], string>> = {
   unknown: 'unknown',
 }
 
+const daysOfWhy = (now: number) => ({ since: dayOfTime(now) - PERIOD_DAYS + 1, today: dayOfTime(now) })
+
+/** Has the days of DMARC reports summed, so that an explanation does not wait for it. */
+export async function readyReports(
+  deps: Pick<WhyDeps, 'config'> & { store: Store },
+  { domain, now }: WhySubject,
+): Promise<void> {
+  if (domain) await sumDaysHere(deps, domain, daysOfWhy(now))
+}
+
 /** Sources whose mail fails DMARC, as authenticated reports say. */
 function dmarcRows(deps: WhyDeps, { domain, now }: WhySubject): WhyRow[] {
   if (!domain) return []
-  const since = Math.floor(now / DAY) - PERIOD_DAYS + 1
-  const failing = sourcesBy(deps.store, domain, since, ownAddresses(deps)).filter(
+  const days = daysOfWhy(now)
+  const failing = sourcesHere(deps, domain, days).filter(
     ({ address, known, messages, pass }) =>
       address !== '' && messages - pass > (known === 'unknown' ? 0 : messages * FAILING),
   )
@@ -143,7 +143,7 @@ function dmarcRows(deps: WhyDeps, { domain, now }: WhySubject): WhyRow[] {
   const reported = namesOfSources(
     deps.store,
     domain.key,
-    since,
+    days,
     some.map(({ address }) => address),
   )
   return some.map(({ address, known, last_day, messages, name, pass }) => {

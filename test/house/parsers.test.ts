@@ -46,6 +46,8 @@ const REASONS: Record<string, readonly string[]> = {
     'accounts/notices.ts',
     'reports/reading/summary.ts',
     'reports/pieces.ts',
+    'reports/days.ts',
+    'reports/dmarc-figures.ts',
   ],
   'files that this program or its operator wrote': [
     'acme/certificate-files.ts',

@@ -155,7 +155,15 @@ describe('the engine', () => {
       troubles,
       workers,
       reports,
-      figures: new ReportFigures({ store, spool, reports, clock, log: silentLog, config }),
+      figures: new ReportFigures({
+        store,
+        spool,
+        reports,
+        clock,
+        log: silentLog,
+        config,
+        resolver: postrider.appliance.deps.resolver,
+      }),
       budget: 1000,
       warmup: new Warmup({ config: postrider.config, log: silentLog, noticed: () => {} }),
     })

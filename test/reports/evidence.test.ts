@@ -11,19 +11,27 @@ import { Guest } from '../kit/guest.ts'
 import { givePassword } from '../kit/person.ts'
 import { DAY, reporterOf, rowsOf, type RecordSaid } from './reporter.ts'
 
-const source = (more: Partial<DmarcSource>): DmarcSource => ({
+const source = ({
+  messages = 1000,
+  pass = 1000,
+  counted_proven = messages,
+  ...more
+}: Partial<DmarcSource>): DmarcSource => ({
   address: '192.0.2.1',
+  addresses: 1,
   known: 'this_server',
   name: null,
-  messages: 1000,
-  pass: 1000,
+  messages,
+  pass,
+  counted: messages,
+  counted_pass: pass,
+  counted_proven,
   dkim_pass: 1000,
   spf_pass: 1000,
   none: 1000,
   quarantine: 0,
   reject: 0,
   passed: 0,
-  proven: 1000,
   forwarded: 0,
   both: 1,
   first_day: 0,
@@ -31,15 +39,15 @@ const source = (more: Partial<DmarcSource>): DmarcSource => ({
   ...more,
 })
 
-const ENOUGH = { days: 10, reporters: 3 }
+const ENOUGH = { days: 10, reporters: 3, unsent: 0 }
 const unknown = (messages: number, more: Partial<DmarcSource> = {}): DmarcSource =>
-  source({ address: '203.0.113.9', known: 'unknown', messages, pass: 0, proven: messages, ...more })
+  source({ address: '203.0.113.9', known: 'unknown', messages, pass: 0, ...more })
 
 describe('the evidence for the next policy (DV57)', () => {
   const READY: Record<string, Parameters<typeof evidenceBy>> = {
     'enough of all': [[source({ messages: 50, pass: 50 })], ENOUGH, 'none'],
     '0.5 % of the known fail': [[source({ pass: 995 })], ENOUGH, 'none'],
-    'strangers fail, whatever they send': [[source({}), unknown(9000, { proven: 0 })], ENOUGH, 'quarantine'],
+    'strangers fail, whatever they send': [[source({}), unknown(9000, { counted_proven: 0 })], ENOUGH, 'quarantine'],
     'an unknown source that passes for another domain, under 2 %': [
       [source({ messages: 981, pass: 981 }), unknown(20)],
       ENOUGH,
@@ -84,7 +92,15 @@ describe('the evidence for the next policy (DV57)', () => {
     ],
     'a forwarder that fails': [
       [[source({}), source({ known: 'forwarder', messages: 100, pass: 50 })], ENOUGH, 'none'],
-      /^50 messages of 1100 from known addresses fail/,
+      /^50 messages of 1050 from known addresses fail/,
+    ],
+    'passing messages that this server did not send': [
+      [[source({ messages: 100_010, pass: 100_000 })], { ...ENOUGH, unsent: 99_000 }, 'none'],
+      /^10 messages of 1010 from known addresses fail/,
+    ],
+    'nothing of known addresses, whatever is said of those that pass mail on': [
+      [[source({ known: 'forwarder' }), unknown(9000, { counted_proven: 0 })], ENOUGH, 'none'],
+      /^None of it came from an address that is known here/,
     ],
     'the strictest policy': [[[source({})], ENOUGH, 'reject'], /^p=reject is the strictest policy\.$/],
     'no record': [[[source({})], ENOUGH, null], /^DNS shows no DMARC record/],
@@ -103,14 +119,30 @@ const idOf = async (postrider: TestAppliance): Promise<string> =>
 
 const OWN = '192.0.2.10'
 
-/** Reports of three providers about the ten days before today. */
+/** Reports of three providers about ten days, each on the day after, until the last of them is yesterday. */
 async function tenDays(postrider: TestAppliance, records: readonly RecordSaid[]): Promise<void> {
-  const today = Math.floor(postrider.clock.now() / 86_400_000) * DAY
-  for (const name of ['one.test', 'two.test', 'three.test']) {
-    const reporter = await reporterOf(postrider, name)
-    for (let day = 1; day <= 10; day++) await reporter.dmarc({ begin: today - day * DAY, records })
+  const { clock } = postrider
+  const names = ['one.test', 'two.test', 'three.test']
+  const reporters = await Promise.all(names.map((name) => reporterOf(postrider, name)))
+  for (let day = 0; day < 10; day++) {
+    if (day > 0) clock.leap(DAY * 1000)
+    const begin = Math.floor(clock.now() / 86_400_000) * DAY - DAY
+    for (const reporter of reporters) await reporter.dmarc({ begin, records })
   }
 }
+
+/** What this server delivered in the name of the domain on each of the last days. */
+const sent = (postrider: TestAppliance, deliveries: number): Promise<void> =>
+  postrider.appliance.deps.store.write((tx) => {
+    for (let back = 0; back < 12; back++)
+      tx.run(
+        raw(
+          `insert into tallies (user_key, domain_key, agent_id, hour, deliveries, bounces, complaints)
+           select user_key, key, '', ?, ?, 0, 0 from domains where name = 'here.test'`,
+          [Math.floor(postrider.clock.now() / 3_600_000) - back * 24, deliveries],
+        ),
+      )
+  })
 
 describe('sources', () => {
   test('are this server, its relay, a name, a forwarder or unknown (DV53, DV56)', async () => {
@@ -189,7 +221,7 @@ test('the next policy is offered with its evidence, by hand, and no other way (D
   // Commands have the clock of the machine.
   await using postrider = await startTestAppliance({
     domains: ['here.test'],
-    clock: new ManualClock(systemClock.now()),
+    clock: new ManualClock(systemClock.now() - 9 * DAY * 1000),
   })
   postrider.dns.set('mx.postrider.test', 'A', [OWN])
   postrider.dns.set('_dmarc.here.test', 'TXT', ['v=DMARC1; p=none; rua=mailto:d@here.test'])
@@ -198,6 +230,9 @@ test('the next policy is offered with its evidence, by hand, and no other way (D
   const before = (await rowsOf(postrider, id, 'dmarc-evidence'))[0]
   assert.partialDeepStrictEqual(before, { policy: 'none', next: 'quarantine', ready: false, messages: 0 })
   await tenDays(postrider, [{ address: OWN, count: 2 }])
+  // What this server did not send is not evidence of its mail.
+  assert.partialDeepStrictEqual((await rowsOf(postrider, id, 'dmarc-evidence'))[0], { messages: 0, ready: false })
+  await sent(postrider, 6)
   const [evidence] = await rowsOf(postrider, id, 'dmarc-evidence')
   assert.partialDeepStrictEqual(evidence, {
     days: 10,
@@ -264,7 +299,10 @@ test('pages show who sends in a domain’s name, what came, and how encryption d
   const ann = new Guest(postrider)
   await ann.signIn(postrider.user.email, 'a long enough password')
   const domain = await ann.open('/domains/here.test')
-  assert.match(domain.text, /1 provider saw 5 mails in its name in 14 days; 5 could not be proven\./)
+  assert.match(
+    domain.text,
+    /Reports of 14 days that count, by 1 provider: 5 mails in its name; 5 could not be proven\./,
+  )
   const sources = await ann.open('/domains/here.test/reports')
   assert.match(sources.text, /203\.0\.113\.7[^]*unknown[^]*shop\.test[^]*google\.test alone/)
   assert.match(sources.text, /Reports came from 1 provider that proved who they are; it takes 3 in 14 days\./)

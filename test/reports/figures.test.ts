@@ -1,6 +1,7 @@
 // The figures of reports are bounded and small (DV55), and what the reader gives is counted once.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { parseConfig } from '../../src/base/config.ts'
 import { silentLog } from '../../src/base/log.ts'
 import { addDmarcRows } from '../../src/reports/dmarc-figures.ts'
 import { ReportFigures, type ReportFiguresDeps } from '../../src/reports/pieces.ts'
@@ -48,7 +49,10 @@ const report = (domain: string, reportId: string, begin = YESTERDAY): DmarcRepor
 /** Address number `at` of a documentation network, and of as many others as it takes. */
 const addressOf = (at: number): string => `10.${at >> 16}.${(at >> 8) & 255}.${at & 255}`
 
-const config = { hostname: 'mx.postrider.test', reports: { unauthenticated: 'keep' } } as const
+const config = {
+  ...parseConfig({ hostname: 'mx.postrider.test', data_dir: '/nowhere' }),
+  reports: { unauthenticated: 'keep' },
+} as const
 
 /** Records a report as its receipt does, all its rows in one piece. */
 async function take(
@@ -75,9 +79,12 @@ async function take(
 }
 
 /** Counts what was recorded, as the loop does after a start. */
-async function counted({ spool, store }: Pick<ReportFiguresDeps, 'spool' | 'store'>, log = silentLog): Promise<void> {
+async function counted(
+  { resolver, spool, store }: Pick<ReportFiguresDeps, 'resolver' | 'spool' | 'store'>,
+  log = silentLog,
+): Promise<void> {
   const reports = reportReader()
-  const figures = new ReportFigures({ store, spool, reports, clock: new ManualClock(), log, config })
+  const figures = new ReportFigures({ store, spool, reports, resolver, clock: new ManualClock(), log, config })
   figures.start()
   await until(() => store.first(raw('select 1 from report_pieces')) === undefined, 'the figures')
   await figures.stop()
@@ -196,7 +203,12 @@ test('reports that count as much as they may give figures that can be read, and 
   const failed = { ...policy, results: [{ type: 'certificate-expired', sessions: messages }] }
   await store.write((tx) => {
     for (let at = 0; at < 300; at++) {
-      addDmarcRows(tx, domain, { day, reporter: 'one.test', rows: JSON.stringify([row]) })
+      addDmarcRows(
+        tx,
+        domain,
+        { day, reporter: 'one.test', rows: JSON.stringify([row]), share: 1 },
+        () => () => undefined,
+      )
       addTlsFigures(tx, domain, { day, reporter: 'one.test', policies: [failed] })
     }
   })

@@ -222,8 +222,14 @@ describe('a DMARC report', () => {
       all.filter(({ outcome }) => outcome === 'refused').map(({ reporter, why }) => [reporter, why]),
       [['google.test', 'too_many']],
     )
-    const notices = postrider.appliance.deps.store.all(raw<{ subject: string }>('select subject from notices'))
-    assert.deepEqual(notices, [{ subject: 'More reports about here.test than are read' }])
+    const notices = postrider.appliance.deps.store.all(
+      raw<{ subject: string; text: string }>('select subject, text from notices'),
+    )
+    assert.deepEqual(
+      notices.map(({ subject }) => subject),
+      ['More reports about here.test than are read'],
+    )
+    assert.match(notices[0]?.text ?? '', /More came, among others from google\.test;/)
     assert.partialDeepStrictEqual(await rowsOf(postrider, postrider.id, 'dmarc-sources'), [
       { messages: MOST.ofReporter + 1 },
     ])
