@@ -8,6 +8,7 @@ import { takeLock } from '../store/lock.ts'
 import { parseAddress, type Address } from '../message/address.ts'
 import { listDomains } from '../domains/find.ts'
 import { fetchingOf } from '../net/fetch.ts'
+import { cuttable } from '../net/resolver.ts'
 import { showQueued, type QueuedMail } from '../delivery/queue/operator.ts'
 import { submitEmail } from '../mail/accept/submit.ts'
 import { isHosted } from '../inbound/recipients.ts'
@@ -52,7 +53,7 @@ async function followed(deps: Deps, id: string): Promise<QueuedMail> {
   const own =
     release &&
     (await import('../server/engine.ts')).createEngine(
-      { ...deps, troubles: new Troubles(deps) },
+      { ...deps, ...cuttable(deps.resolver), troubles: new Troubles(deps) },
       { threads: 1, home: (domain) => (isHosted(deps.store, domain) ? 'closed' : undefined) },
     )
   try {

@@ -101,6 +101,8 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
   })
   // It would keep the process for ever.
   if (areThreadsLeft()) exitAtOnce(0)
+  // So would questions to DNS, for seconds, although nobody waits for the answers any more.
+  process.exit()
 }
 
 /**

@@ -4,9 +4,10 @@
 // lane; every claimed delivery ends settled or released; after stop() nothing runs.
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
+import type { Cut } from '../base/cut.ts'
 import { Loop } from '../base/loop.ts'
 import type { Troubles } from '../base/trouble.ts'
-import type { Verdict } from '../smtp/verdict.ts'
+import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 import type { Store, Tx } from '../store/database.ts'
 import type { Warmup } from '../warmup/places.ts'
 import { attemptOrWait, type AttemptDeps, type Connection, type SessionKeeper } from './attempt.ts'
@@ -33,6 +34,8 @@ export interface DeliveryDeps extends AttemptDeps {
   warmup: Warmup
   config: Pick<Config, 'delivery' | 'hostname' | 'warmup' | 'http' | 'log' | 'tls' | 'webhooks'>
   troubles: Troubles
+  /** Ends the waits for answers of DNS and for policies; `resolver` ends by it. */
+  cut: Cut
 }
 
 /** The connection if it can carry more mail. `refused`: the mail goes over another; `narrowed`: it is one too many. */
@@ -47,6 +50,8 @@ const SOURCE_PAUSE = MINUTE
 const MAX_LOOKED_UP = 100
 /** The most results of campaign mail that are being written at once; a crash may cause this many mails to go twice. */
 const MAX_SETTLING = 100
+/** The end of mail whose way was not found before this server stops: it goes back as untried. */
+const STOPS = ownVerdict('deferred', '4.3.2', 'This server stops.', { stage: 'dns' })
 
 export class DeliveryEngine {
   readonly #deps: DeliveryDeps
@@ -76,6 +81,7 @@ export class DeliveryEngine {
     this.#memory = new LaneMemory(deps, (now) => this.#lanes.learned(now))
     this.#results = new ResultWriter(deps, {
       ring: () => this.#loop.ring(),
+      of: (name) => this.#lanes.of(name),
       unboundOf: (lane) => this.#lanes.unboundOf(lane),
     })
     this.#sessions = {
@@ -86,9 +92,9 @@ export class DeliveryEngine {
   }
 
   /** Releases the mail that an ended process had claimed, and restores the limits of exchangers that it had learned. */
-  async recover({ clock, log, store, ways } = this.#deps): Promise<void> {
+  async recover({ clock, config, log, store, ways } = this.#deps): Promise<void> {
     this.#lanes.recall(this.#memory.recall())
-    const count = await releaseAll(store, clock.now())
+    const count = await releaseAll({ config, store }, clock.now())
     if (count > 0) log.info('deliveries of an earlier process released', { count })
     await rebind(store, ways)
   }
@@ -166,6 +172,7 @@ export class DeliveryEngine {
     this.#stopping = true
     this.#results.end()
     const inTime = this.#deps.clock.wake(this.#deps.clock.now() + patience, () => {
+      this.#deps.cut.cut()
       this.#deps.workers.cut()
       this.#results.giveUp()
     })
@@ -287,7 +294,7 @@ export class DeliveryEngine {
     const now = this.#deps.clock.now()
     try {
       const relay = this.#deps.ways.relayOf(lane.name)
-      const route = relay ? routeBy(relay, now) : await findRoute(this.#deps, lane.domain)
+      const route = relay ? routeBy(relay, now) : await this.#deps.cut.or(findRoute(this.#deps, lane.domain), STOPS)
       if (!relay) await this.#warming.learn(lane.domain, 'kind' in route ? undefined : route, now)
       if ('kind' in route) {
         const isTried = lane.waiting.length > 0

@@ -13,6 +13,7 @@ import type { MailTransaction, Withdrawal } from './queue/transaction.ts'
 export interface LaneKnowledge {
   /** Wakes the queue when a lane may claim again, or has mail that is due at another time. */
   ring(): void
+  of(name: string): Lane
   /** The lane to which untried mail of a lane goes back; undefined when that is the lane itself. */
   unboundOf(lane: Lane): Lane | undefined
 }
@@ -85,9 +86,12 @@ export class ResultWriter {
     await this.#write(lane, waiting, () => putBack(this.#deps, waiting))
   }
 
-  /** Reads when mail of a lane is due; also of the lane that untried mail goes back to. */
+  /**
+   * Reads when mail of a lane is due; also of the lane that untried mail goes back to. A lane without mail may have
+   * been forgotten during the write, so that it is another object by now.
+   */
   #lookAgain(lane: Lane): void {
-    for (const each of [lane, this.#lanes.unboundOf(lane)])
+    for (const each of [this.#lanes.of(lane.name), this.#lanes.unboundOf(lane)])
       if (each)
         try {
           each.due = groupDue(this.#deps.store, LANES, each.name)

@@ -2,6 +2,7 @@
 // kinds, because mail must distinguish "there is no record" from "the query failed" (RFC 5321 §5.1, RFC 7505).
 import { getServers, Resolver as NodeResolver } from 'node:dns/promises'
 import { closeSync, openSync } from 'node:fs'
+import { Cut } from '../base/cut.ts'
 import { codeOf } from '../base/errors.ts'
 import { isLocal } from '../base/local-trouble.ts'
 import { semaphore } from '../base/semaphore.ts'
@@ -131,6 +132,34 @@ export function createResolver({ servers, timeout = 3000, tries = 3, validating 
       return validating?.()
     },
   }
+}
+
+const ENDED = { kind: 'failed', reason: 'ECANCELLED' } as const
+
+/** The same resolver, whose open questions fail at the cut, and so does each further one. */
+export function cuttable(resolver: Resolver): { resolver: Resolver; cut: Cut } {
+  const cut = new Cut()
+  const orFail = <T>(answer: Promise<T>): Promise<T | typeof ENDED> => cut.or<T | typeof ENDED>(answer, ENDED)
+  const until: Resolver = {
+    mx: (name) => orFail(resolver.mx(name)),
+    txt: (name) => orFail(resolver.txt(name)),
+    a: (name) => orFail(resolver.a(name)),
+    aaaa: (name) => orFail(resolver.aaaa(name)),
+    cname: (name) => orFail(resolver.cname(name)),
+    ptr: (name) => orFail(resolver.ptr(name)),
+    get validated(): ValidatingResolver | undefined {
+      const { validated } = resolver
+      if (!validated) return undefined
+      return {
+        mx: (name) => orFail(validated.mx(name)),
+        a: (name) => orFail(validated.a(name)),
+        aaaa: (name) => orFail(validated.aaaa(name)),
+        cname: (name) => orFail(validated.cname(name)),
+        tlsa: (name) => orFail(validated.tlsa(name)),
+      }
+    },
+  }
+  return { resolver: until, cut }
 }
 
 async function ask<T>(question: () => Promise<T[]>, again = true): Promise<ResolverAnswer<T>> {

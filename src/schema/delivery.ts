@@ -35,7 +35,7 @@ export const deliveryTables = tablesOf('delivery', {
       security: text({ null: true, nobody: 'words of a fixed list' }),
       /** The local address that the last attempt came from; null where the server has no choice of them. */
       source: text({ null: true, nobody: 'an address of this server' }),
-      /** The last day (days since the epoch) on which it was tried and deferred, where warm-up counts it. */
+      /** The last day (days since the epoch) on which it has a place in an allowance of warm-up, from its claim on. */
       tried_day: integer({ null: true }),
       /** The SMTP dialogue of the last attempt, bounded. */
       dialogue: text({ null: true, person: 'own step' }),

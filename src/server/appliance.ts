@@ -246,9 +246,10 @@ async function follow({ config, deps, log }: ServerParts): Promise<void> {
 
 /** Ends everything within PATIENCE, and closes the store last. */
 async function stop(parts: ServerParts, doors: Doors, pages: Console, release: () => void): Promise<void> {
-  const { acme, loops, poster, store, workers } = parts
+  const { acme, clock, cut, loops, poster, store, workers } = parts
   const { alarms, dispatcher, engine, notices, polling, privacy, reputation, runner, snds, watcher } = loops
   pages.close()
+  const inTime = clock.wake(clock.now() + PATIENCE, () => cut.cut())
   await Promise.all([
     doors.stop(PATIENCE),
     acme?.stop(PATIENCE),
@@ -264,6 +265,7 @@ async function stop(parts: ServerParts, doors: Doors, pages: Console, release: (
     notices.stop(PATIENCE),
     dispatcher.stop(PATIENCE),
   ])
+  inTime()
   poster.close()
   await workers.close()
   try {

@@ -1,6 +1,7 @@
 // Assembles the delivery engine and its parts, for the server and for `postrider send`.
 import { MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
+import type { Cut } from '../base/cut.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { threadsHere } from '../base/memory.ts'
@@ -32,6 +33,8 @@ export interface EngineDeps {
   config: Config
   resolver: Resolver
   troubles: Troubles
+  /** Ends the waits for answers of DNS and for policies; `resolver` ends by it. */
+  cut: Cut
 }
 
 export interface EngineOptions {

@@ -53,7 +53,7 @@ export async function tidy(deps: AppDeps, { doubtful, engine, keys }: TidyDeps):
   await forgetClients(store, now)
   await settleDowngrades(deps, now)
   await summarise(deps, now)
-  if ((await releaseLapsed(store, now)) > 0) engine.ring()
+  if ((await releaseLapsed(deps, now)) > 0) engine.ring()
   removeCopies(config.data_dir, now - COPIES)
   removeNoted(config.data_dir, now)
   keepRoom(config.data_dir, reserveOf(config))

@@ -9,7 +9,7 @@ import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import { Budget, memoryHere } from '../base/memory.ts'
 import { shareOf } from '../jsonapi/body.ts'
-import type { Resolver } from '../net/resolver.ts'
+import { cuttable, type Resolver } from '../net/resolver.ts'
 import { resolverOf } from '../net/validated.ts'
 import { reserveOf, Space } from '../base/space.ts'
 import { SPAMASSASSIN } from '../base/spamassassin.ts'
@@ -91,16 +91,16 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
   lookAtRoutes(config, log)
   useShaping(config.delivery.shaping)
   const spool = await openSpool(config, store, log)
-  const resolver = options.resolver ?? resolverOf(config, clock)
+  const dns = cuttable(options.resolver ?? resolverOf(config, clock))
   const troubles = new Troubles({ clock, log })
   const space = new Space({ dataDir: config.data_dir, reserve: () => reserveOf(config) })
   const time = new Timekeeper({ store, clock, config, log, troubles, timeMarker: options.timeMarker })
   const doubtful = (): boolean => time.doubtful
   const rates = new RateLimit(clock, config.api.rate_limit, config.api.rate_burst)
   const ring = { renewed: () => certificates.renew(), noticed: () => notices.ring() }
-  const acme = createAcme({ store, clock, log, config, resolver, ...ring })
+  const acme = createAcme({ store, clock, log, config, ...dns, ...ring })
   const certificates = new Certificates({ clock, log, config, shelf: acme?.shelf })
-  const shared = { store, spool, clock, keyring, log, config, resolver, troubles, space, certificates, rates, doubtful }
+  const shared = { store, spool, clock, keyring, log, config, ...dns, troubles, space, certificates, rates, doubtful }
   const { engine, keys, ahead, letters, notices, warmup, workers } = createEngine(shared, {
     home: (domain) => (isHosted(store, domain) ? (inbound.home() ?? 'closed') : undefined),
     timeouts: options.timeouts,

@@ -347,7 +347,7 @@ describe('the audience moves', () => {
     assert.match(now[to[1]!] ?? '', /removed/)
     assert.equal(now[to[2]!], undefined)
     // The claims end as those of a process that ended.
-    await releaseAll(store(), clock.now())
+    await releaseAll({ store: store(), config: postrider.appliance.deps.config }, clock.now())
     await move(campaign, 'paused')
     await move(campaign, 'cancelled')
   })

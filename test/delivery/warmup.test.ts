@@ -233,7 +233,7 @@ test('what may overflow goes by the relay, keeps to it, and counts for no pair; 
   await relay.close()
 })
 
-test('mail whose first attempt ended with its process chooses its way again (DV10)', async () => {
+test('mail whose attempts all ended with their process chooses its way again (DV10)', async () => {
   const relay = await startTestExchanger()
   await using at = await scene({
     warmup: { transactional_over: 'relay', route: 'spare' },
@@ -246,19 +246,24 @@ test('mail whose first attempt ended with its process chooses its way again (DV1
   assert.equal((await hold!()).status, 202)
   const killed = await mails.post({ to: 'killed@there.test' })
   const tried = await mails.post({ to: 'tried@there.test' })
-  // What a start finds of a first attempt under way, and of one that has ended.
-  for (const [id, response] of [
-    [killed, null],
-    [tried, '450 4.2.0 Later'],
-  ] as const)
-    await postrider.appliance.deps.store.write((tx) =>
-      tx.run(
-        raw(
-          `update deliveries set attempts = 1, response = ? where email_key = (select key from outbound_emails where id = ?)`,
-          [response, id],
-        ),
+  // What a start finds of two attempts that ended with their process, the mail having waited before, and of one that
+  // had a result.
+  const mark = (id: string, attempts: number) =>
+    raw(
+      `update deliveries set attempts = ?, response = 'warm-up: wait' where email_key = (select key from outbound_emails where id = ?)`,
+      [attempts, id],
+    )
+  await postrider.appliance.deps.store.write((tx) => {
+    tx.run(mark(killed, 2))
+    tx.run(mark(tried, 1))
+    tx.run(
+      raw(
+        `insert into attempts (delivery_key, number, at, outcome) select v.key, 1, v.updated_at, 'deferred'
+         from deliveries v join outbound_emails e on e.key = v.email_key where e.id = ?`,
+        [tried],
       ),
     )
+  })
   assert.equal((await release!()).status, 202)
   await mails.become(killed, 'delivered')
   await until(() => at.waiting('there.test').length === 1, 'the other waits')

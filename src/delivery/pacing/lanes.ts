@@ -134,7 +134,7 @@ export class Lane {
 
   /** The lane has no mail and no known due time: it can be dropped. */
   get empty(): boolean {
-    return this.due === null && this.inMemory === 0 && !this.routing
+    return this.due === null && this.inMemory === 0 && this.unwritten === 0 && !this.routing
   }
 }
 

@@ -1,16 +1,20 @@
-// Claims due deliveries from the queue. The attempt is written before the work (status active, attempts + 1, a lease):
-// after a crash it counts as an attempt, and no mail is lost. A new mail may be stored as claimed (D134).
+// Claims due deliveries from the queue. The attempt is written before the work (status active, attempts + 1, a lease),
+// so that no mail is lost by a crash. A new mail may be stored as claimed (D134). Attempts that have a result are rows
+// of `attempts`; what is counted beyond them ended with its process, and nothing is known of it (D186).
 import { HOUR } from '../../base/clock.ts'
+import type { Config } from '../../base/config.ts'
+import { retryDelay } from '../../base/retry.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
 import { storedDigest } from '../../store/digests.ts'
 import { db, raw, sql, statement, type Query } from '../../store/query.ts'
+import { ownVerdict } from '../../smtp/verdict.ts'
 import { deliveryMachine } from '../../states/delivery.ts'
 import type { Queue } from '../../store/due.ts'
 import { move, moveAll, takeAll } from '../../store/move.ts'
 import { signingKeyOf } from '../../domains/keys.ts'
 import { messageIdOf } from '../../message/identity.ts'
-import { untried, type Delivery } from '../results/settle.ts'
+import { emailOf, settle, untried, type Delivery } from '../results/settle.ts'
 import { knownStops } from '../../suppressions/stops.ts'
 import {
   firstOf,
@@ -38,11 +42,17 @@ type DomainFacts = Pick<
 const LEASE = 4 * HOUR
 export const leaseFrom = (now: number): number => now + LEASE
 
+/** Attempts of a row of `deliveries` that have a result, in SQL. */
+const ENDED = '(select count(*) from attempts a where a.delivery_key = deliveries.key)'
+
+/** Mail that has no way yet: no attempt has a result. */
+export const UNTRIED = `${ENDED} = 0`
+
 /**
- * Mail that has no way yet. Of the first attempt of a process that was killed nothing is known: the mail chooses again.
- * A first attempt that ended left a response.
+ * How many attempts of a mail may end with their process before such ends count in its retry schedule: it may be the
+ * mail that ends the process.
  */
-export const UNTRIED = `(attempts = 0 or (attempts = 1 and response is null))`
+const MOST_INTERRUPTED = 10
 
 const onlyIn = (only: Claim['only']): string =>
   only === undefined ? '' : only === 'untried' ? ` and ${UNTRIED}` : ` and tried_day = ${only.triedOn}`
@@ -252,12 +262,15 @@ export function becameDue(reader: Reader, lane: string, after: number, until: nu
   return reader.first(due) !== undefined
 }
 
+type LapseDeps = { store: Store; config: Pick<Config, 'delivery'> }
+
 /** Releases deliveries whose lease has run out: their end could not be written, and no session lasts that long. */
-export const releaseLapsed = (store: Store, now: number): Promise<number> =>
-  store.write((tx) => lapse(tx, 'leased_until <= ?', now, now))
+export const releaseLapsed = ({ config, store }: LapseDeps, now: number): Promise<number> =>
+  store.write((tx) => lapse(tx, config, `leased_until <= ${now}`, now))
 
 /** At start: releases the deliveries that an ended process had claimed. Returns how many. */
-export const releaseAll = (store: Store, now: number): Promise<number> => store.write((tx) => lapse(tx, 'true', now))
+export const releaseAll = ({ config, store }: LapseDeps, now: number): Promise<number> =>
+  store.write((tx) => lapse(tx, config, 'true', now))
 
 /** Puts claimed deliveries that were not tried back into the queue: the attempt does not count. */
 export function unclaim(
@@ -270,9 +283,28 @@ export function unclaim(
     move(tx, deliveryMachine, delivery.key, 'lapse', { leased_until: null, next_attempt_at: now, ...untried(delivery) })
 }
 
-const lapse = (tx: Tx, where: string, now: number, ...parameters: number[]): number =>
-  moveAll(tx, deliveryMachine, 'lapse', {
+const INTERRUPTED = ownVerdict('failed', '4.3.0', 'This server ended each time while it tried the mail.', {
+  stage: 'compose',
+})
+
+/** Mail is tried again at once; what was interrupted too often by its retry schedule, until its lifetime ends. */
+function lapse(tx: Tx, config: LapseDeps['config'], where: string, now: number): number {
+  const often = tx.all(
+    raw<Delivery>(
+      `select * from deliveries where status = 'active' and ${where} and attempts - ${ENDED} > ${MOST_INTERRUPTED}`,
+    ),
+  )
+  for (const delivery of often) {
+    const next = now + retryDelay(config.delivery.retry, delivery.attempts - MOST_INTERRUPTED)
+    const email = tx.first(emailOf({ key: delivery.email_key }))
+    if (next >= delivery.expires_at && email) settle(tx, { delivery, email, verdict: INTERRUPTED, now, config })
+    else
+      move(tx, deliveryMachine, delivery.key, 'lapse', { leased_until: null, next_attempt_at: next, updated_at: now })
+  }
+  const released = moveAll(tx, deliveryMachine, 'lapse', {
     set: 'leased_until = null, next_attempt_at = ?, updated_at = ?',
     where,
-    parameters: [now, now, ...parameters],
+    parameters: [now, now],
   })
+  return often.length + released
+}

@@ -1,6 +1,7 @@
 // Puts a recipient of a mail into the queue, as waiting or as claimed.
 import { deliveryMachine } from '../../states/delivery.ts'
 import type { Delivery } from '../results/settle.ts'
+import type { WarmupPlace } from '../results/warmup-place.ts'
 import { leaseFrom } from './claim.ts'
 import type { Tx } from '../../store/database.ts'
 import { db, raw, statement } from '../../store/query.ts'
@@ -24,7 +25,7 @@ export interface NewDelivery extends ClaimedDelivery {
 }
 
 type InsertedColumns = Omit<ClaimedDelivery, 'at'> &
-  Pick<Delivery, 'status' | 'attempts' | 'next_attempt_at' | 'leased_until' | 'updated_at'>
+  Pick<Delivery, 'status' | 'attempts' | 'next_attempt_at' | 'leased_until' | 'tried_day' | 'updated_at'>
 
 const insertDelivery = statement<InsertedColumns>()((arg) =>
   db.insertInto('deliveries').values({
@@ -38,6 +39,7 @@ const insertDelivery = statement<InsertedColumns>()((arg) =>
     next_attempt_at: arg.next_attempt_at,
     leased_until: arg.leased_until,
     expires_at: arg.expires_at,
+    tried_day: arg.tried_day,
     updated_at: arg.updated_at,
   }),
 )
@@ -65,8 +67,8 @@ export function enqueuePage(
 }
 
 export function enqueue(tx: Tx, { at, due, ...given }: NewDelivery): void {
-  const waits = { status: 'queued', attempts: 0, next_attempt_at: due, leased_until: null, updated_at: at } as const
-  tx.run(insertDelivery({ ...given, ...waits }))
+  const waits = { status: 'queued', attempts: 0, next_attempt_at: due, leased_until: null, tried_day: null } as const
+  tx.run(insertDelivery({ ...given, ...waits, updated_at: at }))
 }
 
 /** Columns that only a result sets. */
@@ -84,9 +86,16 @@ const UNTRIED = {
   trouble_since: null,
 }
 
-/** Inserts a recipient that is claimed already: its first attempt is written with it. */
-export function enqueueClaimed(tx: Tx, { at, ...given }: ClaimedDelivery): Delivery {
+/**
+ * Inserts a recipient that is claimed already: its first attempt is written with it, and its place in a warm-up, which
+ * the row that is returned does not have, as after other claims.
+ */
+export function enqueueClaimed(
+  tx: Tx,
+  { at, ...given }: ClaimedDelivery,
+  place: Pick<WarmupPlace, 'placedOn'> | undefined,
+): Delivery {
   const status = must(deliveryMachine.next('queued', 'claim'), 'The move of a claim').to
   const columns = { ...given, status, attempts: 1, next_attempt_at: null, leased_until: leaseFrom(at), updated_at: at }
-  return { ...columns, ...UNTRIED, key: tx.run(insertDelivery(columns)).key }
+  return { ...columns, ...UNTRIED, key: tx.run(insertDelivery({ ...columns, tried_day: place?.placedOn ?? null })).key }
 }

@@ -57,6 +57,13 @@ export function logAttempt(
   )
 }
 
+/**
+ * How many attempts of a delivery that still waits have ended with a result: the step of its retry schedule. What
+ * `attempts` counts beyond them ended with its process.
+ */
+export const endedAttempts = (reader: Reader, { key }: Pick<LoggedDelivery, 'key'>): number =>
+  reader.one(raw<{ count: number }>('select count(*) as count from attempts where delivery_key = ?', [key])).count
+
 /** Writes a successful attempt down before a report (a late bounce, a complaint) changes its delivery. */
 export function logDelivered(tx: Tx, { key }: LoggedDelivery): void {
   tx.run(

@@ -15,7 +15,7 @@ import { db, raw, statement } from '../../store/query.ts'
 import type { RowOf } from '../../schema/tables.ts'
 import { boundTo, relayIn, unboundLane } from '../../message/lane-names.ts'
 import { retrySlot } from '../../reputation/agents.ts'
-import { logAttempt } from './attempt-log.ts'
+import { endedAttempts, logAttempt } from './attempt-log.ts'
 import type { WarmupPlace } from './warmup-place.ts'
 import { countReceiver } from '../../reputation/receivers.ts'
 import { noteSoftBounce, suppress } from '../../suppressions/suppressions.ts'
@@ -106,7 +106,7 @@ function replyOf({ brief, delivery, now, verdict }: Settling) {
 export function settle(tx: Tx, settling: Settling): void {
   const { config, delivery, email, now, place, verdict } = settling
   place?.settled(tx, delivery, verdict, now)
-  const reply = { ...replyOf(settling), ...place?.triedDay(verdict) }
+  const reply = replyOf(settling)
   if (verdict.kind === 'waiting' && waitForUs(tx, delivery, verdict, now)) return
   if (verdict.kind === 'delivered') return settleDelivered(tx, settling, reply)
   if (verdict.handed && delivery.role === 'to') moveEmail(tx, settling, 'handed')
@@ -115,7 +115,7 @@ export function settle(tx: Tx, settling: Settling): void {
     return void move(tx, deliveryMachine, delivery.key, 'lapse', next)
   }
   if (verdict.kind === 'deferred') {
-    const soonest = now + retryDelay(config.delivery.retry, delivery.attempts)
+    const soonest = now + retryDelay(config.delivery.retry, endedAttempts(tx, delivery) + 1)
     const next = email.agent_id === null ? soonest : retrySlot(tx, email.user_key, email.agent_id, soonest)
     if (next < delivery.expires_at) return defer(tx, settling, { ...reply, next_attempt_at: next })
   }

@@ -1,6 +1,7 @@
 // The places that claimed mail has in the allowances of warm-up (DV7). They are taken in the transaction that claims
-// the mail, and given back in the one that settles it when its RCPT was not sent. A recipient that was tried today has
-// its place already.
+// the mail, and given back in the one that settles it when its RCPT was not sent. The row of a recipient says on which
+// day it has a place (`tried_day`), from its claim on: however often it is tried that day, and whatever ends the
+// process, it takes one.
 import type { RowOf } from '../../schema/tables.ts'
 import { asksForLess, isBlock } from '../../smtp/about-server.ts'
 import { classify } from '../../smtp/bounce-class.ts'
@@ -8,12 +9,13 @@ import { domainOf, relayIn } from '../../message/lane-names.ts'
 import { classOf, isAboutUs, reasonOf } from '../../smtp/reply-reason.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Tx } from '../../store/database.ts'
+import { raw } from '../../store/query.ts'
 import { receiverOf } from '../../reputation/receivers.ts'
 import { dayOf, findPair } from '../../warmup/pairs.ts'
 import type { Warmup } from '../../warmup/places.ts'
 
-/** A recipient: whether it was tried today decides whether it needs a place. */
-type Tried = Pick<RowOf<'deliveries'>, 'tried_day'>
+/** A recipient as it was before its claim: whether it had a place today decides whether it needs one. */
+type Placed = Pick<RowOf<'deliveries'>, 'key' | 'tried_day'>
 
 /** Where mail of a lane counts: the receiver, and the sources of which one is used; none: it goes by a relay. */
 export interface Counted {
@@ -45,37 +47,53 @@ export class WarmupPlace {
     return dayOf(this.#takenAt)
   }
 
-  /** Takes places for recipients that have none today. */
-  take(tx: Tx, deliveries: readonly Tried[]): void {
-    const wanted = this.#new(deliveries)
+  /** The day that the rows of its recipients say; null: a relay needs no place. */
+  get placedOn(): number | null {
+    return this.#sources.length > 0 ? this.day : null
+  }
+
+  /** Takes places for claimed recipients that have none today. */
+  take(tx: Tx, deliveries: readonly Placed[]): void {
+    const without = this.#without(deliveries)
+    this.takeNew(tx, without.length)
+    this.#mark(tx, without, this.placedOn)
+  }
+
+  /** Takes places for recipients that are stored with `placedOn`. */
+  takeNew(tx: Tx, wanted: number): void {
     if (wanted === 0) return
     for (const source of this.#sources)
       this.#warmup.take(tx, { source, receiver: this.receiver }, { bulk: this.#bulk, now: this.#takenAt, wanted })
   }
 
-  /** Takes places for recipients that are new. */
-  takeNew(tx: Tx, recipients: number): void {
-    this.take(
-      tx,
-      Array.from({ length: recipients }, () => ({ tried_day: null })),
-    )
+  /** Gives back the places that a claim took, because RCPT was not sent. */
+  giveBack(tx: Tx, deliveries: readonly Placed[]): void {
+    const without = this.#without(deliveries)
+    this.#free(tx, without.length)
+    this.#mark(tx, without, null)
   }
 
-  /** Gives the places of recipients back, those of one source excepted. */
-  giveBack(tx: Tx, deliveries: readonly Tried[], except?: string): void {
-    const count = this.#new(deliveries)
+  /** Recipients that had no place before the claim. */
+  #without(deliveries: readonly Placed[]): readonly Placed[] {
+    return this.#sources.length === 0 ? [] : deliveries.filter(({ tried_day }) => tried_day !== this.day)
+  }
+
+  #mark(tx: Tx, deliveries: readonly Placed[], day: number | null): void {
+    if (deliveries.length === 0) return
+    const keys = JSON.stringify(deliveries.map(({ key }) => key))
+    tx.run(raw('update deliveries set tried_day = ? where key in (select value from json_each(?))', [day, keys]))
+  }
+
+  /** Frees places at all sources, or at all but one. */
+  #free(tx: Tx, count: number, except?: string): void {
     if (count === 0) return
     const given = { bulk: this.#bulk, count, takenAt: this.#takenAt }
     for (const source of this.#sources)
       if (source !== except) this.#warmup.giveBack(tx, { source, receiver: this.receiver }, given)
   }
 
-  #new(deliveries: readonly Tried[]): number {
-    return deliveries.filter(({ tried_day }) => tried_day !== this.day).length
-  }
-
   /** Settles the place of a recipient: given back when RCPT was not sent; else what was said about us is counted. */
-  settled(tx: Tx, delivery: Tried, verdict: Verdict, now: number): void {
+  settled(tx: Tx, delivery: Placed, verdict: Verdict, now: number): void {
     if (this.#sources.length === 0) {
       if (verdict.kind === 'delivered') this.#warmup.noteRelayed(tx, this.receiver, now)
       return
@@ -84,7 +102,7 @@ export class WarmupPlace {
     const source =
       verdict.source !== undefined && this.#sources.includes(verdict.source) ? verdict.source : this.#sources[0]
     if (source === undefined) return
-    if (this.#sources.length > 1) this.giveBack(tx, [delivery], source)
+    if (this.#sources.length > 1) this.#free(tx, this.#without([delivery]).length, source)
     for (const kind of saidBy(verdict, this.receiver))
       // A recipient that is deferred several times a day is one that was deferred.
       if (kind !== 'deferred' || delivery.tried_day !== this.day)
@@ -93,11 +111,6 @@ export class WarmupPlace {
           { source, receiver: this.receiver },
           { kind, mailDay: this.day, words: verdict.text, now },
         )
-  }
-
-  /** The columns of a recipient that is tried again: with the day on which it was tried. */
-  triedDay(verdict: Verdict): { tried_day?: number } {
-    return isUnsent(verdict) ? {} : { tried_day: this.day }
   }
 }
 

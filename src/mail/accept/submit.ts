@@ -146,8 +146,10 @@ function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
     if (!lanes.has(lane)) lanes.set(lane, due <= now ? claimOn(tx, deps, accepting, lane) : undefined)
     const delivery = { ...common, role, address: address.address, lane }
     const claimed = lanes.get(lane)
-    if (claimed) claimed.deliveries.push(enqueueClaimed(tx, { ...delivery, lane: claimed.claim.lane }))
-    else enqueue(tx, { ...delivery, due })
+    if (claimed) {
+      const { lane, place } = claimed.claim
+      claimed.deliveries.push(enqueueClaimed(tx, { ...delivery, lane }, place))
+    } else enqueue(tx, { ...delivery, due })
   }
   for (const [lane, claimed] of lanes) {
     const work = claimed && claimedNew(tx, claimed.claim, mail, claimed.deliveries)
