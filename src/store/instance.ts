@@ -39,7 +39,7 @@ export async function openUpgraded(
 ): Promise<Instance> {
   refuseRemains(dataDir)
   reportDamage(dataDir, options)
-  await upgradeDatabase(dataDir, { ...options, newBeside: () => belongings(dataDir, [KEY_FILE, LEDGER]) })
+  await upgradeDatabase(dataDir, options)
   return openInstance(dataDir, { migrates: false })
 }
 

@@ -2,15 +2,15 @@
 // copy as a way back, the migrations, and for a database from before 0.2.0 that it is written again (D181).
 //
 // Guarantees: the migrations of an upgrade happen all or none, and not before the copy is durable.
-import { renameSync, rmSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { existsSync, renameSync, rmSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { SECOND, type Clock } from '../base/clock.ts'
 import { syncPath } from '../base/durable.ts'
 import { OperatorError } from '../base/errors.ts'
 import { Pool } from '../base/threads/pool.ts'
 import { migrations } from '../schema/migrations.ts'
-import { copyDatabase } from './copy.ts'
-import { explained, noWayBack, schemaOf, wayBack, withDatabase, type OpenOptions } from './open.ts'
+import { copyDatabase, schemaOfCopy } from './copy.ts'
+import { DATABASE, explained, noWayBack, wayBack, type OpenOptions } from './open.ts'
 import type { UpgradeJob } from './upgrade-worker.ts'
 
 export interface UpgradeProgress {
@@ -22,22 +22,16 @@ export interface UpgradeProgress {
   seconds: number
 }
 
-export interface Upgrading extends Pick<OpenOptions, 'migrating' | 'newBeside'> {
+export interface Upgrading extends Pick<OpenOptions, 'migrating'> {
   clock: Clock
   /** Hears each second how far the upgrade is. */
   progress?: ((progress: UpgradeProgress) => void) | undefined
 }
 
 /** Upgrades the database, if its schema is older; only the holder of the lock may. Throws an OperatorError. */
-export async function upgradeDatabase(
-  dataDir: string,
-  { clock, migrating, newBeside, progress }: Upgrading,
-): Promise<void> {
-  const { file, found } = withDatabase(dataDir, newBeside ? { newBeside } : {}, (database, name) => {
-    const schema = schemaOf(database)
-    database.close()
-    return { file: name, found: schema }
-  })
+export async function upgradeDatabase(dataDir: string, { clock, migrating, progress }: Upgrading): Promise<void> {
+  const file = join(dataDir, DATABASE)
+  const found = schemaBefore(file)
   if (found === 0 || found >= migrations.length) return
   const began = clock.elapsed()
   let state: Omit<UpgradeProgress, 'seconds'> = { doing: 'copy', done: 0, of: 0 }
@@ -63,6 +57,16 @@ export async function upgradeDatabase(
     migrating?.(found, migrations.length)
   } finally {
     cancel()
+  }
+}
+
+/** The schema of a database, 0 where there is none to upgrade: what is wrong with it is said where it is opened. */
+function schemaBefore(file: string): number {
+  try {
+    // Only read: whoever closes a database last copies its log into it, which is for the server to do.
+    return existsSync(file) ? schemaOfCopy(file) : 0
+  } catch {
+    return 0
   }
 }
 
