@@ -105,16 +105,20 @@ export function parseManifest(text: string, name: string): Manifest | undefined 
     : undefined
 }
 
+/** Backups of later than so much after now are from when the clock was ahead: they count for nothing. */
+export const AHEAD = DAY
+
 /** The newest complete backup of the list, at a time (ms) or before it. */
 export const newestOf = (list: readonly StoredBackup[], until = Infinity): StoredBackup | undefined =>
   list.find(({ at, complete }) => complete && at <= until)
 
 /**
  * The backups that are not kept: complete ones that are not the newest of one of the last days, weeks and months that
- * have any. Days are counted by the backups that there are and not by the clock. The oldest first, a quarter at most.
+ * have any. Days are counted by the backups that there are and not by the clock; those of a time to come stay, and take
+ * the place of none. The oldest first, a quarter at most.
  */
-export function surplus(list: readonly StoredBackup[], keep: Config['backup']['keep']): StoredBackup[] {
-  const complete = list.filter((each) => each.complete)
+export function surplus(list: readonly StoredBackup[], keep: Config['backup']['keep'], now: number): StoredBackup[] {
+  const complete = list.filter((each) => each.complete && each.at <= now + AHEAD)
   const kept = new Set<StoredBackup>(complete.slice(0, 1))
   const newestOfEach = (periodOf: (at: number) => number | string, count: number): void => {
     const periods = new Set<number | string>()
@@ -146,7 +150,7 @@ export async function clearOut(
 ): Promise<string[]> {
   const ours = (await backupsAt(place)).filter((each) => each.fingerprint === fingerprint)
   const gone: string[] = []
-  for (const { name } of surplus(ours, keep)) {
+  for (const { name } of surplus(ours, keep, now)) {
     const manifest = await readManifest(place, name).catch(() => undefined)
     if (manifest?.fingerprint !== fingerprint) continue
     // The manifest first: an object without one is removed by the next run.

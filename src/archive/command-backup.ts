@@ -135,7 +135,7 @@ async function drill(asked: Invocation, from: string | undefined, wishes: FromWi
       eachPlace(config, async (place, target) => {
         if (place.writesOnly) return tellOn(asked.terminal)(`${target} is a command that gives nothing back.`)
         await recorded(store, target, async () => {
-          const found = await findBackup(place, fingerprintIn(config.data_dir), fetchWishes(wishes))
+          const found = await findBackup(place, fingerprintIn(config.data_dir), fetchWishes(wishes), deps.clock.now())
           const checked = await checkAt(deps, place, found)
           done.push({ target, ...checked })
           return checked

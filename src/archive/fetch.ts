@@ -9,7 +9,7 @@ import { KEY_FILE, openKeyring } from '../base/keyring.ts'
 import { freeOn } from '../base/space.ts'
 import { fingerprintOf } from '../privacy/ledger.ts'
 import { migrations } from '../schema/migrations.ts'
-import { backupsAt, newestOf, readManifest, type StoredBackup, type Manifest } from './catalog.ts'
+import { AHEAD, backupsAt, newestOf, readManifest, type StoredBackup, type Manifest } from './catalog.ts'
 import { unpackTo } from './pack.ts'
 import type { BackupPlace } from './places/place.ts'
 import type { Transfer } from './transfer.ts'
@@ -26,7 +26,12 @@ export const fingerprintIn = (dataDir: string): string | undefined =>
   existsSync(join(dataDir, KEY_FILE)) ? fingerprintOf(openKeyring(dataDir)) : undefined
 
 /** The backup at a place that is meant. Throws an OperatorError when there is none, or it is not clear which. */
-export async function findBackup(place: BackupPlace, own: string | undefined, wishes: FetchWishes): Promise<Manifest> {
+export async function findBackup(
+  place: BackupPlace,
+  own: string | undefined,
+  wishes: FetchWishes,
+  now: number,
+): Promise<Manifest> {
   const { at, installation } = wishes
   const all = await backupsAt(place)
   const wanted = installation ?? own
@@ -36,7 +41,7 @@ export async function findBackup(place: BackupPlace, own: string | undefined, wi
     throw new OperatorError(
       `${place.title} has backups of ${others.length} installations (${others.join(', ')}); name one with --installation.`,
     )
-  const found = newestOf(ours, at)
+  const found = newestOf(ours, at ?? now + AHEAD)
   if (!found) throw new OperatorError(nothing(place.title, all, ours, at))
   const manifest = await readManifest(place, found.name)
   if (manifest.schema > migrations.length) throw tooNew(found.name, manifest.schema, manifest.version)
@@ -50,8 +55,12 @@ function nothing(
   at: number | undefined,
 ): string {
   const complete = ours.filter((each) => each.complete)
-  if (complete.length > 0)
-    return `${title} has no backup of ${at === undefined ? 'any time' : iso(at)} or before; the oldest is of ${iso(complete.at(-1)?.at ?? 0)}.`
+  if (complete.length > 0) {
+    const oldest = iso(complete.at(-1)?.at ?? 0)
+    return at === undefined
+      ? `${title} has only backups of a time to come, the first of ${oldest}; set the clock of this machine, or name a time with --at.`
+      : `${title} has no backup of ${iso(at)} or before; the oldest is of ${oldest}.`
+  }
   if (ours.length > 0) return `${title} has no backup that was finished; the next one is made by the schedule.`
   const others = [...new Set(all.map(({ fingerprint }) => fingerprint))]
   return others.length === 0

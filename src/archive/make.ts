@@ -182,7 +182,9 @@ async function putTo({ config, keyring }: Deps, place: BackupPlace, { target, ta
     schema: taken.schema,
     recipients,
   }
-  await place.put(manifestName(name), once(Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`)))
+  // What only stores gets the backup alone: it could not tell the two apart.
+  if (!place.writesOnly)
+    await place.put(manifestName(name), once(Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`)))
   return manifest
 }
 

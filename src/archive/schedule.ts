@@ -90,10 +90,13 @@ export class BackupSchedule {
 
   /** The first time of the schedule since the last try; it has passed when the server was down then. */
   #nextBackup(): number {
-    const { config, store } = this.#deps
+    const { clock, config, store } = this.#deps
     const cron = parseCron(config.backup.schedule)
     const last = store.one(
-      raw<{ at: number | null }>(`select max(started_at) as at from backup_runs where kind = 'backup'`),
+      raw<{ at: number | null }>(
+        `select max(started_at) as at from backup_runs where kind = 'backup' and started_at <= ?`,
+        [clock.now()],
+      ),
     )
     const since = this.#tried ? Math.max(last.at ?? 0, this.#begun.backup) : (last.at ?? this.#begun.backup)
     return (cron && nextRun(cron, since)) ?? Infinity
@@ -101,8 +104,8 @@ export class BackupSchedule {
 
   /** The first drill follows the first backup. */
   #nextDrill(): number {
-    const { config, store } = this.#deps
-    const states = targetStates(store, config.backup)
+    const { clock, config, store } = this.#deps
+    const states = targetStates(store, config.backup, clock.now())
     const every = DRILLED_EVERY[config.backup.drill]
     return Math.max(Math.min(...states.map((state) => nextDrillOf(state, every))), this.#begun.drill + AGAIN)
   }
@@ -156,7 +159,7 @@ export class BackupSchedule {
   /** Tells the operator once a day of targets that have had no backup for too long. */
   async #tellLate(now: number): Promise<void> {
     const { config, noticed, store } = this.#deps
-    const late = lateTargets(targetStates(store, config.backup), config.backup, now)
+    const late = lateTargets(targetStates(store, config.backup, now), config.backup, now)
     const operator = operatorOf(store, config)
     const subject = `No backup of ${config.hostname}`
     if (late.length === 0 || !operator || toldSince(store, subject, now - DAY)) return

@@ -57,7 +57,7 @@ export const placeFrom = ({ clock, config }: Pick<BackupSourceDeps, 'clock' | 'c
 export async function sourceOf(deps: BackupSourceDeps, from: string, wishes: FetchWishes): Promise<Source> {
   if (!isPlace(from)) return fileSource(deps, resolve(from))
   const place = placeFrom(deps, from)
-  const find = (): Promise<Manifest> => findBackup(place, fingerprintIn(deps.config.data_dir), wishes)
+  const find = (): Promise<Manifest> => findBackup(place, fingerprintIn(deps.config.data_dir), wishes, deps.clock.now())
   const manifest = await (isTarget(from) ? find() : asCallerAt(resolve(from), find)).catch(async (thrown: unknown) => {
     await place.close()
     throw thrown
@@ -82,12 +82,13 @@ export const placeSource = (deps: BackupSourceDeps, place: BackupPlace, manifest
 
 /** A file: a zip of `postrider backup FILE`, or an object of a place that was copied here. */
 async function fileSource(deps: BackupSourceDeps, file: string): Promise<Source> {
-  if (readName(basename(file)) === undefined) {
+  const handle = opened(file)
+  if (readName(basename(file)) === undefined && !isPacked(handle)) {
+    closeSync(handle)
     // Before anything is made for it.
     const archive = await openArchive(file)
     return { shown: file, manifest: undefined, open: async () => archive, [Symbol.asyncDispose]: async () => {} }
   }
-  const handle = opened(file)
   const manifest = manifestBeside(file)
   if (manifest && manifest.schema > migrations.length) throw tooNew(file, manifest.schema, manifest.version)
   const octets = (): AsyncIterable<Uint8Array> => octetsOf(handle)
@@ -104,6 +105,16 @@ async function fileSource(deps: BackupSourceDeps, file: string): Promise<Source>
       ),
     [Symbol.asyncDispose]: async () => closeSync(handle),
   }
+}
+
+/** How an object of a place begins: in age's format, or packed by zstd alone. */
+const BEGINNINGS = [Buffer.from('age-encryption.org/'), Buffer.from([0x28, 0xb5, 0x2f, 0xfd])]
+
+/** Whether an open file is an object of a place, whatever its name: a command that only stores chose one. */
+function isPacked(handle: number): boolean {
+  const found = Buffer.alloc(32)
+  readSync(handle, found, 0, found.length, 0)
+  return BEGINNINGS.some((beginning) => found.subarray(0, beginning.length).equals(beginning))
 }
 
 const PIECE = 256 * 1024

@@ -21,23 +21,26 @@ export interface TargetState {
   failures: number
 }
 
-/** The state of each configured target, in their order. */
-export const targetStates = (reader: Reader, { to }: Pick<Config['backup'], 'to'>): TargetState[] =>
-  titlesOf(to).map((target) => stateOf(reader, target))
+/**
+ * The state of each configured target, in their order. Runs of a time to come are from when the clock was ahead, and
+ * count for nothing.
+ */
+export const targetStates = (reader: Reader, { to }: Pick<Config['backup'], 'to'>, now: number): TargetState[] =>
+  titlesOf(to).map((target) => stateOf(reader, target, now))
 
-function stateOf(reader: Reader, target: string): TargetState {
+function stateOf(reader: Reader, target: string, now: number): TargetState {
   const newest = (kind: BackupRun['kind'], is: 'null' | 'not null'): BackupRun | undefined =>
     reader.first(
       raw<BackupRun>(
-        `select * from backup_runs where target = ? and kind = ? and fault is ${is} order by ended_at desc, key desc limit 1`,
-        [target, kind],
+        `select * from backup_runs where target = ? and kind = ? and fault is ${is} and ended_at <= ? order by ended_at desc, key desc limit 1`,
+        [target, kind, now],
       ),
     )
   const { failures, first } = reader.one(
     raw<{ failures: number; first: number | null }>(
       `select count(*) filter (where fault is not null and kind = 'backup') as failures,
-         min(started_at) filter (where kind = 'backup') as first from backup_runs where target = ?`,
-      [target],
+         min(started_at) filter (where kind = 'backup') as first from backup_runs where target = ? and ended_at <= ?`,
+      [target, now],
     ),
   )
   const since = (fault: BackupRun | undefined, good: BackupRun | undefined): BackupRun | undefined =>

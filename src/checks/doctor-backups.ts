@@ -50,7 +50,7 @@ export function judgeBackups(reader: Reader | undefined, config: JudgedConfig, n
   const check = 'backups'
   const { backup } = config
   if (backup.to.length === 0) return judgeByHand(check, config, now)
-  const states = reader ? targetStates(reader, backup) : []
+  const states = reader ? targetStates(reader, backup, now) : []
   const [late] = lateTargets(states, backup, now)
   if (late) {
     const { mend, what } = partsOf(late.failed?.fault ?? 'it was not tried; see that the server runs.')

@@ -185,8 +185,8 @@ function receiverAlarms({ store }: FiguresDeps): FigureValues {
 }
 
 const backupFigure = (name: string, help: string, value: (state: TargetState) => number): Figure =>
-  gauge(`postrider_backup_${name}`, help, ({ config, store }) =>
-    targetStates(store, config.backup).map((state) => [{ target: state.target }, value(state)]),
+  gauge(`postrider_backup_${name}`, help, ({ clock, config, store }) =>
+    targetStates(store, config.backup, clock.now()).map((state) => [{ target: state.target }, value(state)]),
   )
 
 export const FIGURES: readonly Figure[] = [
@@ -309,7 +309,10 @@ export const FIGURES: readonly Figure[] = [
     help: 'Backups to a target that failed, in the last 400 days.',
     type: 'counter',
     values: (deps) =>
-      targetStates(deps.store, deps.config.backup).map(({ failures, target }) => [{ target }, failures]),
+      targetStates(deps.store, deps.config.backup, deps.clock.now()).map(({ failures, target }) => [
+        { target },
+        failures,
+      ]),
   },
   {
     name: 'postrider_event_loop_seconds_total',

@@ -38,7 +38,7 @@ describe('what is kept', () => {
     let kept: StoredBackup[] = []
     for (let day = 0; day < 365; day++) {
       kept = [backup(FIRST + day * DAY), ...kept]
-      const gone = new Set(surplus(kept, KEEP))
+      const gone = new Set(surplus(kept, KEEP, FIRST + day * DAY))
       kept = kept.filter((each) => !gone.has(each))
     }
     const last = FIRST + 364 * DAY
@@ -55,7 +55,7 @@ describe('what is kept', () => {
   test('at most a quarter goes at a time, whatever the clock said, and never the newest (B12)', () => {
     const all = days(40)
     const one = { daily: 1, weekly: 0, monthly: 0 }
-    const gone = surplus(all, one)
+    const gone = surplus(all, one, FIRST + 40 * DAY)
     assert.equal(gone.length, 10)
     // The oldest first.
     assert.deepEqual(
@@ -65,19 +65,23 @@ describe('what is kept', () => {
         .slice(0, 10)
         .map(({ at }) => at),
     )
-    for (const count of [1, 2, 3]) assert.deepEqual(surplus(days(count), one), [])
-    // A clock that ran ahead for one backup makes nothing old.
+    for (const count of [1, 2, 3]) assert.deepEqual(surplus(days(count), one, FIRST + 40 * DAY), [])
+    // A clock that ran ahead for one backup makes nothing old, and that backup takes the place of none.
     const ahead = [backup(FIRST + 4000 * DAY), ...days(8)]
-    assert.deepEqual(
-      surplus(ahead, KEEP).filter(({ at }) => at > FIRST + DAY),
-      [],
-    )
+    for (const now of [FIRST + 4000 * DAY, FIRST + 8 * DAY])
+      assert.deepEqual(
+        surplus(ahead, KEEP, now).filter(({ at }) => at > FIRST + DAY),
+        [],
+      )
+    assert.deepEqual(surplus([backup(FIRST + 4000 * DAY), ...days(40)], one, FIRST + 40 * DAY), gone)
   })
 
   test('what was not finished counts in nothing (B12)', () => {
     const all = days(8).map((each, index) => ({ ...each, complete: index > 0 }))
     assert.equal(newestOf(all)?.at, FIRST + 6 * DAY)
-    assert.ok(!surplus(all, { daily: 1, weekly: 0, monthly: 0 }).some(({ at }) => at === FIRST + 6 * DAY))
+    assert.ok(
+      !surplus(all, { daily: 1, weekly: 0, monthly: 0 }, FIRST + 8 * DAY).some(({ at }) => at === FIRST + 6 * DAY),
+    )
     assert.equal(newestOf(all, FIRST + 3 * DAY + HOUR)?.at, FIRST + 3 * DAY)
     assert.equal(newestOf(all, FIRST - 1), undefined)
   })

@@ -103,6 +103,9 @@ esac
     })
     await assert.rejects(put('exec:/no/such/program'), faultOf('command', /cannot be started \(ENOENT\)/))
     await assert.rejects(put("exec:/bin/sh -c 'kill -9 $$'"), faultOf('command', /ended with SIGKILL/))
+    // One that ends well without having read the backup has not stored it.
+    for (const early of ['exec:/bin/true', 'exec:/usr/bin/head -c 100'])
+      await assert.rejects(put(early), faultOf('command', /ended before it had read all of the backup/))
   })
 
   test('without {action} only stores (B8)', async () => {

@@ -118,6 +118,25 @@ test('a backup at its time, the first drill after it, then one a week; what the 
   assert.equal(later.begun[0]?.ending, true)
 })
 
+test('runs of a time to come, from when the clock was ahead, end no schedule and count for nothing (B5, B13)', async () => {
+  const to = target()
+  const { beside, begun } = processes()
+  await using postrider = await startTestAppliance({ beside, config: { backup: { to: [to], drill: 'never' } } })
+  const { appliance, clock } = postrider
+  const { store } = appliance.deps
+  await row(postrider, to, 'backup', null)
+  await store.write((tx) =>
+    tx.run(raw(`update backup_runs set started_at = ?, ended_at = ?`, Array(2).fill(clock.now() + 400 * DAY))),
+  )
+  assert.match(judgeBackups(store, appliance.deps.config, clock.now()).detail, /never|the first is made/)
+  for (let hour = 0; hour < 15; hour += 5) {
+    clock.leap(5 * HOUR)
+    await until(() => postrider.raw('/health').then(({ status }) => status === 200), 'the server')
+  }
+  await until(() => begun.length === 1, 'the backup')
+  begun[0]?.close(0)
+})
+
 test('a process that was killed is a failure with a sentence; after 36 hours the operator is told, once a day (B13)', async () => {
   const to = target()
   const { beside, begun } = processes()

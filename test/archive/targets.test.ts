@@ -159,6 +159,21 @@ test('without recipients a backup goes to a directory only, and one target that 
   assert.match(await refused(at(dataDir), 'backup', 'now'), /"backup\.to" is empty/)
 })
 
+test('a command that only stores gets the backup alone, which it could not tell from a manifest (B8, B10)', async () => {
+  const dataDir = await newData()
+  const file = join(folder, 'only-stored.age')
+  const secret = newIdentity()
+  const identity = join(folder, 'only-stored.key')
+  writeFileSync(identity, `${secret}\n`)
+  const env = at(dataDir, {
+    POSTRIDER_BACKUP_TO: `exec:/usr/bin/tee ${file}`,
+    POSTRIDER_BACKUP_RECIPIENTS: recipientOf(secret),
+  })
+  const [made] = JSON.parse(await well(env, '--json', 'backup', 'now')) as { octets: number }[]
+  assert.equal(readFileSync(file).length, made?.octets)
+  await well(env, 'restore', '--check', '--identity', identity, file)
+})
+
 test('what is cut, flipped, newer, foreign or sealed to others is refused before anything is changed (B14)', async () => {
   const dataDir = await newData()
   const { names, to } = target()
@@ -260,6 +275,16 @@ test('--at takes the newest of a time or before it, --check changes nothing (B14
   const checked = JSON.parse(await well(env, '--json', 'restore', '--check', '--at', time, to)) as { name: string }
   assert.ok(checked.name.endsWith(old))
   assert.deepEqual(pictureOf(dataDir), before)
+  // A backup of a time to come, from when the clock was ahead, is not the newest.
+  const ahead = old.replace(/\d{8}T/, '29990101T')
+  cpSync(join(to, old), join(to, ahead))
+  writeFileSync(join(to, `${ahead}.json`), readFileSync(join(to, `${old}.json`), 'utf8').replaceAll(old, ahead))
+  const newest = JSON.parse(await well(env, '--json', 'restore', '--check', to)) as { name: string }
+  assert.ok(newest.name.endsWith(names().at(-2) ?? ''))
+  const later = ['--at', '2999-01-02T00:00:00Z']
+  const told = JSON.parse(await well(env, '--json', 'restore', '--check', ...later, to)) as { name: string }
+  assert.ok(told.name.endsWith(ahead))
+  for (const each of [ahead, `${ahead}.json`]) rmSync(join(to, each))
   const listed = JSON.parse(await well(env, '--json', 'restore', '--list', to)) as { name: string }[]
   assert.deepEqual(listed.map((each) => each.name).toSorted(), names())
 })

@@ -59,14 +59,17 @@ export class ExecBackend implements Backend {
   }
 
   async put(name: string, octets: AsyncIterable<Uint8Array>): Promise<void> {
+    let taken = false
     await this.#run({ action: 'put', name }, async (child, movement) => {
       child.stdout?.resume()
       for await (const piece of heldWhile(octets, movement.held)) {
         if (!(await written(child, piece))) return
         movement.moved(piece.length)
       }
-      child.stdin?.end()
+      taken = await allWritten(child)
     })
+    // It ended well all the same.
+    if (!taken) throw this.#fault('the command ended before it had read all of the backup')
   }
 
   async *entries(): AsyncIterable<BackupObject> {
@@ -212,6 +215,15 @@ function written({ stdin }: ChildProcess, piece: Uint8Array): Promise<boolean> {
   return new Promise((done) => {
     if (!stdin?.writable) return done(false)
     return void stdin.write(piece, (error) => done(!error))
+  })
+}
+
+/** Closes stdin and waits until the command has what was written; false when it reads no more. */
+function allWritten({ stdin }: ChildProcess): Promise<boolean> {
+  return new Promise((done) => {
+    if (!stdin?.writable) return done(false)
+    stdin.once('close', () => done(stdin.writableFinished))
+    return void stdin.end()
   })
 }
 
