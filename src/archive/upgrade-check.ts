@@ -4,7 +4,7 @@
 //
 // Guarantees: what is run is what was verified, for it is copied first; the installation is not changed; the copy is
 // removed, by a signal too.
-import { spawn, spawnSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
   createReadStream,
@@ -22,7 +22,6 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
-import { createInterface } from 'node:readline'
 import { pipeline } from 'node:stream/promises'
 import { forTerminal } from '../base/clean-text.ts'
 import { SECOND, systemClock } from '../base/clock.ts'
@@ -35,13 +34,13 @@ import { version } from '../base/version.ts'
 import { copyDatabase } from '../store/copy.ts'
 import { DATABASE } from '../store/open.ts'
 import { QUARANTINE } from '../store/spool.ts'
-import { findConfig } from '../base/config-file.ts'
 import { configOf, type Invocation } from '../commands/open.ts'
 import { FILES } from './backup-archive.ts'
 import { listed } from './integrity.ts'
 import { clearOnSignal, LEAVING } from '../store/leavings.ts'
 import { takeLock } from '../store/lock.ts'
 import { releaseKey, SIGNATURE_OCTETS, SUMS_OCTETS, verifySums } from './signature.ts'
+import { startTrial, type RunningTrial, type TrialRun } from './trial-run.ts'
 import { isTrial, newerThan, type Trial } from './upgrade-trial.ts'
 
 export interface UpgradeCheck {
@@ -62,9 +61,6 @@ export interface UpgradeCheck {
   changes: string[]
 }
 
-/** An answer of the other version is longer only by an error. */
-const MOST_ANSWER = 4 * 1024 ** 2
-
 export async function checkUpgrade(now: Invocation, given: string, unsigned: boolean): Promise<UpgradeCheck> {
   const config = configOf(now)
   const { data_dir } = config
@@ -78,7 +74,11 @@ export async function checkUpgrade(now: Invocation, given: string, unsigned: boo
   const release = takeLock(data_dir, 'backup.lock')
   if (!release) throw new OperatorError('A backup is under way; wait for its end.')
   const place = mkdtempSync(join(data_dir, LEAVING))
-  const clear = (): void => rmSync(place, { recursive: true, force: true })
+  let trial: RunningTrial | undefined
+  const clear = (): void => {
+    trial?.end()
+    rmSync(place, { recursive: true, force: true })
+  }
   const unheard = clearOnSignal(clear)
   try {
     const copy = join(place, basename(file))
@@ -87,8 +87,8 @@ export async function checkUpgrade(now: Invocation, given: string, unsigned: boo
     const program = programOf(copy, place)
     const data = join(place, 'data')
     await copyInstallation(data_dir, data, tell)
-    const tried = await runTrial(program, { now, data, tell })
-    return { file, signed, free, ...judged(tried, signed) }
+    trial = startTrial(program, { now, data, tell })
+    return { file, signed, free, ...judged(await trial.ended, signed) }
   } finally {
     clear()
     release()
@@ -193,65 +193,6 @@ async function copyInstallation(dataDir: string, data: string, tell: (line: stri
   }
 }
 
-interface TrialRun {
-  code: number | null
-  output: string
-  /** The last line that it wrote on stderr. */
-  last: string
-  /** How much its folder grew at most, in octets. */
-  grown: number
-}
-
-/** Runs the other version on the copy. */
-function runTrial(
-  program: string,
-  { data, now, tell }: { now: Invocation; data: string; tell: (line: string) => void },
-): Promise<TrialRun> {
-  const config = findConfig(now)
-  const argv = [...(config === undefined ? [] : ['--config', resolve(config)]), '--json', 'upgrade', '--trial']
-  const child = spawn(program, argv, {
-    // Both at once are refused (C2).
-    env: { ...now.environment, POSTRIDER_DATA_DIR: data, POSTRIDER_DATA_DIR_FILE: undefined },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  const tried: TrialRun = { code: null, output: '', last: '', grown: 0 }
-  const before = octetsIn(data)
-  let cancel = (): void => {}
-  const measure = (): void => {
-    tried.grown = Math.max(tried.grown, octetsIn(data) - before)
-    cancel = systemClock.wake(systemClock.now() + SECOND / 10, measure)
-  }
-  measure()
-  child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
-    tried.output += chunk
-    if (tried.output.length > MOST_ANSWER) child.kill('SIGKILL')
-  })
-  createInterface(child.stderr).on('line', (line) => {
-    tried.last = line.slice(0, 2000).replace(/^postrider: /, '')
-    tell(tried.last)
-  })
-  return new Promise((done, fail) => {
-    child.once('error', (thrown) => {
-      cancel()
-      fail(
-        new OperatorError(
-          `${basename(program)} cannot be run here (${codeOf(thrown)}); is it for this machine, and may programs be run from ${dirname(program)}?`,
-        ),
-      )
-    })
-    child.once('close', (code) => {
-      cancel()
-      done({ ...tried, code, grown: Math.max(tried.grown, octetsIn(data) - before) })
-    })
-  })
-}
-
-const octetsIn = (folder: string): number =>
-  readdirSync(folder).reduce((sum, name) => {
-    const found = statSync(join(folder, name), { throwIfNoEntry: false })
-    return sum + (found?.isFile() ? found.size : 0)
-  }, 0)
-
 type TrialFound = Omit<UpgradeCheck, 'file' | 'signed' | 'free'>
 
 function judged({ code, grown, last, output }: TrialRun, signed: string | null): TrialFound {
@@ -265,7 +206,9 @@ function judged({ code, grown, last, output }: TrialRun, signed: string | null):
     return {
       ...nothing,
       ready: false,
-      reason: older ? 'It is older than 0.3.0, which is the first that can be tried.' : why || `It ended with ${code}.`,
+      reason: older
+        ? 'It is older than 0.3.0, which is the first that can be tried.'
+        : why || `It gave no answer of Postrider and ended with ${code}.`,
     }
   }
   const reason = troubleOf(said, signed)

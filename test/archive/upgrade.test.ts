@@ -21,6 +21,7 @@ import { SECOND } from '../../src/base/clock.ts'
 import { domainByKey } from '../../src/domains/find.ts'
 import { version } from '../../src/base/version.ts'
 import { signedVersion } from '../../src/archive/upgrade-check.ts'
+import { startTrial } from '../../src/archive/trial-run.ts'
 import { isTrial, newerThan, releasesIn } from '../../src/archive/upgrade-trial.ts'
 import { findWayBack, goBack, lossOf } from '../../src/archive/upgrade-back.ts'
 import { takeLock } from '../../src/store/lock.ts'
@@ -179,6 +180,22 @@ test('no check is made while a copy is under way, whose folder the server must n
   } finally {
     release()
   }
+})
+
+test('a trial that stands still is ended with all that it started, and what it says is bounded (U1)', async () => {
+  const data = join(folder, 'stands-still')
+  mkdirSync(data)
+  const run = (name: string, before: string) =>
+    startTrial(program(name, before), {
+      now: { configFile: undefined, environment: process.env },
+      data,
+      tell: () => {},
+      still: 300,
+    }).ended
+  const still = await run('still', 'sleep 1000\nexit 0')
+  assert.deepEqual([still.code, still.last], [null, 'It stood still for 0 s, and was ended.'])
+  const flood = await run('flood', 'head -c 100000000 /dev/zero >&2\nhead -c 100000000 /dev/zero\nsleep 1000')
+  assert.ok(flood.output.length <= 4 * 1024 ** 2 && flood.last.length <= 2000)
 })
 
 test('a check that a signal ends leaves nothing (U1)', async () => {

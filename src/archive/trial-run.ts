@@ -1,0 +1,112 @@
+// Runs another version on a copy of the installation, and bounds what it may do: it is a file that somebody fetched.
+import { spawn } from 'node:child_process'
+import { readdirSync, statSync } from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
+import { findConfig } from '../base/config-file.ts'
+import { MINUTE, SECOND, systemClock } from '../base/clock.ts'
+import { codeOf, OperatorError } from '../base/errors.ts'
+import type { Invocation } from '../commands/open.ts'
+
+export interface TrialRun {
+  code: number | null
+  output: string
+  /** The last line that it wrote on stderr, or why it was ended. */
+  last: string
+  /** How much its folder grew at most, in octets. */
+  grown: number
+}
+
+export interface RunningTrial {
+  ended: Promise<TrialRun>
+  /** Ends it and all that it started. */
+  end(): void
+}
+
+interface TrialWishes {
+  now: Pick<Invocation, 'configFile' | 'environment'>
+  data: string
+  tell: (line: string) => void
+  /** It is ended when it says and writes nothing for so long (ms). One of ours says each second how far it is. */
+  still?: number
+}
+
+/** An answer of the other version is longer only by an error. */
+const MOST_ANSWER = 4 * 1024 ** 2
+const MOST_LINE = 2000
+/** Of what comes at once; the rest is passed over. */
+const MOST_LINES = 100
+
+export function startTrial(program: string, { data, now, still = 2 * MINUTE, tell }: TrialWishes): RunningTrial {
+  const config = findConfig(now)
+  const argv = [...(config === undefined ? [] : ['--config', resolve(config)]), '--json', 'upgrade', '--trial']
+  const child = spawn(program, argv, {
+    // Both at once are refused (C2).
+    env: { ...now.environment, POSTRIDER_DATA_DIR: data, POSTRIDER_DATA_DIR_FILE: undefined },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    // A group of its own, so that what it starts ends with it.
+    detached: true,
+  })
+  const tried: TrialRun = { code: null, output: '', last: '', grown: 0 }
+  let over = false
+  const end = (): void => void (over || endGroup(child.pid))
+  const before = octetsIn(data)
+  let moved = systemClock.elapsed()
+  let cancel = (): void => {}
+  const measure = (): void => {
+    const grown = octetsIn(data) - before
+    if (grown > tried.grown) moved = systemClock.elapsed()
+    tried.grown = Math.max(tried.grown, grown)
+    if (systemClock.elapsed() - moved > still) {
+      tried.last = `It stood still for ${Math.round(still / SECOND)} s, and was ended.`
+      end()
+    } else cancel = systemClock.wake(systemClock.now() + SECOND / 10, measure)
+  }
+  measure()
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+    moved = systemClock.elapsed()
+    if (tried.output.length + chunk.length > MOST_ANSWER) end()
+    else tried.output += chunk
+  })
+  let line = ''
+  child.stderr.setEncoding('utf8').on('data', (chunk: string) => {
+    moved = systemClock.elapsed()
+    const lines = (line + chunk).split('\n')
+    line = (lines.pop() ?? '').slice(0, MOST_LINE)
+    for (const each of lines.slice(-MOST_LINES)) {
+      tried.last = each.slice(0, MOST_LINE).replace(/^postrider: /, '')
+      tell(tried.last)
+    }
+  })
+  const ended = new Promise<TrialRun>((done, fail) => {
+    child.once('error', (thrown) => {
+      over = true
+      cancel()
+      fail(
+        new OperatorError(
+          `${basename(program)} cannot be run here (${codeOf(thrown)}); is it for this machine, and may programs be run from ${dirname(program)}?`,
+        ),
+      )
+    })
+    child.once('close', (code) => {
+      over = true
+      cancel()
+      done({ ...tried, code, grown: Math.max(tried.grown, octetsIn(data) - before) })
+    })
+  })
+  return { ended, end }
+}
+
+function endGroup(pid: number | undefined): void {
+  if (pid === undefined) return
+  try {
+    process.kill(-pid, 'SIGKILL')
+  } catch {
+    // It has ended.
+  }
+}
+
+const octetsIn = (folder: string): number =>
+  readdirSync(folder).reduce((sum, name) => {
+    const found = statSync(join(folder, name), { throwIfNoEntry: false })
+    return sum + (found?.isFile() ? found.size : 0)
+  }, 0)
