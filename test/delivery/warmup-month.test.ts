@@ -94,12 +94,25 @@ const OPEN = `select (select count(*) from deliveries
     where status = 'active' or (status = 'queued' and next_attempt_at <= ?)) +
   (select count(*) from campaigns where status = 'scheduled' or (status = 'sending' and enqueued < coalesce(recipients, 1e9))) as n`
 
-/** Waits for a moment at which nothing is due; a second at a time passes meanwhile. */
-async function settle(server: TurnedServer, world: World): Promise<void> {
+/** The exchangers have heard so many commands. */
+const heardBy = (exchangers: TestExchanger[]): number =>
+  exchangers.reduce((sum, { commands }) => sum + commands.length, 0)
+
+/**
+ * Waits for a moment at which nothing is due; time passes meanwhile. It passes in longer steps while no exchanger is
+ * asked and each single mail was tried: a provider that answers "rate limited" at random is then asked a few times a
+ * minute, for most of an hour.
+ */
+async function settle(server: TurnedServer, world: World, exchangers: TestExchanger[]): Promise<void> {
+  let [step, heard] = [SECOND / 4, 0]
   await until(async () => {
     const [open] = await server.rows<{ n: number }>(OPEN, world.now)
     if (open!.n === 0) return true
-    world.now = await server.advance(SECOND / 4)
+    const asked = heardBy(exchangers)
+    const silent = asked === heard && [...world.singles.keys()].every((to) => world.firstAsked.has(to))
+    step = silent ? Math.min(4 * SECOND, step * 2) : SECOND / 4
+    heard = asked
+    world.now = await server.advance(step)
     return false
   }, `day ${world.day} settles`)
 }
@@ -140,10 +153,9 @@ async function write(server: TurnedServer, world: World): Promise<void> {
 
 /** Kills the server after a random number of further commands to the exchangers, or when nothing is left to do. */
 async function killed(server: TurnedServer, world: World, exchangers: TestExchanger[], dataDir: string): Promise<void> {
-  const heard = (): number => exchangers.reduce((sum, { commands }) => sum + commands.length, 0)
-  const moment = heard() + Math.floor(world.random() * 100)
+  const moment = heardBy(exchangers) + Math.floor(world.random() * 100)
   await until(
-    async () => heard() >= moment || (await server.rows<{ n: number }>(OPEN, world.now))[0]!.n === 0,
+    async () => heardBy(exchangers) >= moment || (await server.rows<{ n: number }>(OPEN, world.now))[0]!.n === 0,
     'the moment',
   )
   await server.kill()
@@ -196,7 +208,7 @@ async function live(
   await write(running, world)
   await killed(running, world, of.exchangers, of.dataDir)
   const server = await of.start()
-  await settle(server, world)
+  await settle(server, world, of.exchangers)
   return { server, row: await rowOf(server, world, allowances) }
 }
 
