@@ -194,6 +194,23 @@ test('a recipient counts once a day, however often it is tried; what was not tri
   assert.equal(at.tried('*'), FIRST)
 })
 
+test('a place stays used when the open connection ends at RCPT and no other can be opened (DV7)', async () => {
+  await using at = await scene()
+  const { exchanger, mails } = at
+  await mails.become((await at.many(1, 'there.test'))[0]!, 'delivered')
+  assert.equal(at.tried('there.test'), 1)
+  // The next mail goes over the connection of the first one.
+  exchanger.script = {
+    answer: (command) => (command.startsWith('RCPT') ? 'close' : undefined),
+    greeting: () => '421 4.3.2 closing',
+  }
+  const id = await mails.post({ to: 'b@there.test' })
+  await mails.attempted(id, 1)
+  await at.settled()
+  assert.ok(exchanger.connections > 1)
+  assert.equal(at.tried('there.test'), 2)
+})
+
 test('what may overflow goes by the relay, keeps to it, and counts for no pair; attempts name it (DV10)', async () => {
   const relay = await startTestExchanger()
   await using at = await scene({

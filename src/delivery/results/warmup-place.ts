@@ -25,7 +25,6 @@ export interface Counted {
 
 /** Stages before RCPT; at `mail` it may have been sent together with MAIL (RFC 2920). */
 const UNSENT: readonly Verdict['stage'][] = ['compose', 'dns', 'connect', 'greeting', 'ehlo', 'starttls', 'auth']
-const isUnsent = ({ stage }: Verdict): boolean => UNSENT.includes(stage)
 
 export class WarmupPlace {
   readonly receiver: string
@@ -33,6 +32,8 @@ export class WarmupPlace {
   readonly #sources: readonly string[]
   readonly #bulk: boolean
   readonly #takenAt: number
+  /** Keys of recipients for which RCPT may have been sent, in this session or an earlier one of the same attempt. */
+  readonly #asked = new Set<number>()
 
   constructor(warmup: Warmup, { receiver, sources }: Counted, { bulk, now }: { bulk: boolean; now: number }) {
     this.receiver = receiver
@@ -66,9 +67,14 @@ export class WarmupPlace {
       this.#warmup.take(tx, { source, receiver: this.receiver }, { bulk: this.#bulk, now: this.#takenAt, wanted })
   }
 
-  /** Gives back the places that a claim took, because RCPT was not sent. */
+  /** Call it with each verdict of an SMTP transaction: an attempt may go on in another session, and end before RCPT. */
+  answered({ key }: Placed, verdict: Verdict): void {
+    if (!UNSENT.includes(verdict.stage)) this.#asked.add(key)
+  }
+
+  /** Gives back the places that a claim took, of those recipients for which RCPT was not sent. */
   giveBack(tx: Tx, deliveries: readonly Placed[]): void {
-    const without = this.#without(deliveries)
+    const without = this.#without(deliveries).filter(({ key }) => !this.#asked.has(key))
     this.#free(tx, without.length)
     this.#mark(tx, without, null)
   }
@@ -98,7 +104,8 @@ export class WarmupPlace {
       if (verdict.kind === 'delivered') this.#warmup.noteRelayed(tx, this.receiver, now)
       return
     }
-    if (isUnsent(verdict)) return this.giveBack(tx, [delivery])
+    this.answered(delivery, verdict)
+    if (!this.#asked.has(delivery.key)) return this.giveBack(tx, [delivery])
     const source =
       verdict.source !== undefined && this.#sources.includes(verdict.source) ? verdict.source : this.#sources[0]
     if (source === undefined) return

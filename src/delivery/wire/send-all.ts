@@ -43,7 +43,10 @@ export async function sendToAll(
       watch(clock, sending, (taken) => source.handed?.(tried.filter((_, index) => taken.includes(index))))
     const answers = await sending.verdicts.finally(told)
     const answered = pairs(rest, answers)
-    for (const [delivery, answer] of answered) verdicts.set(delivery, answer)
+    for (const [delivery, answer] of answered) {
+      verdicts.set(delivery, answer)
+      work.place?.answered(delivery, answer)
+    }
     const left = answered.flatMap(([delivery, answer]) => (tooMany(answer) ? delivery : []))
     if (left.length === 0 || left.length === rest.length || !session.usable) break
     rest = left
