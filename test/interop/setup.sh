@@ -93,13 +93,16 @@ for service in $(for each in $fresh; do echo "$each"; case $each in swift-*) ls 
   update-rc.d "$service" disable
 done
 
-# Prometheus would start a service; its promtool alone is wanted.
-prometheus=${POSTRIDER_PROMETHEUS:-/var/tmp/postrider-prometheus}
-if [ ! -x "$prometheus/usr/bin/promtool" ]; then
-  say "unpack prometheus in $prometheus"
-  mkdir -p "$prometheus"
-  (cd "$prometheus" && apt-get -q download prometheus && dpkg-deb -x prometheus_*.deb . && rm -f prometheus_*.deb)
-fi
+# What would start a service is unpacked and not installed: of Prometheus the tests want promtool, of the registry the
+# program alone.
+unpacked() { # FOLDER PROGRAM PACKAGE
+  [ ! -x "$1/usr/bin/$2" ] || return 0
+  say "unpack $3 in $1"
+  mkdir -p "$1"
+  (cd "$1" && apt-get -q download "$3" && dpkg-deb -x "$3"_*.deb . && rm -f "$3"_*.deb)
+}
+unpacked "${POSTRIDER_PROMETHEUS:-/var/tmp/postrider-prometheus}" promtool prometheus
+unpacked "${POSTRIDER_REGISTRY:-/var/tmp/postrider-registry}" docker-registry docker-registry
 
 # Exim cannot be installed beside Postfix: it is unpacked, and run from where it lies.
 exim=${POSTRIDER_EXIM:-/var/tmp/postrider-exim}
