@@ -4,7 +4,7 @@ import { isNameIn, namesIn } from '../base/one-of.ts'
 import { connectPanel, waiting, type ReachedAt } from './page-connect.ts'
 import { SCOPES } from '../identity/scopes.ts'
 import { page } from '../webui/frame.ts'
-import { button, choices, field, form, secretShown } from '../webui/forms.ts'
+import { button, choices, field, fieldMaker, form, secretShown } from '../webui/forms.ts'
 import { counted, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
 import { grants } from './api-grants.ts'
 import { tokens } from './api.ts'
@@ -128,20 +128,18 @@ const scopesIn = (given: Form): readonly string[] => {
 }
 
 function newToken(visit: Visit, errors: Answer['errors'], typed: Form | undefined): Html {
-  const fault = faultIn(errors, LABELS)
+  const entry = fieldMaker(LABELS, errors, typed)
   return form(
     visit,
     'make',
-    html`${field({ name: 'name', label: LABELS.name, value: typed?.get('name') ?? '', required: true, hint: 'What will use it.', error: fault('name') })}
-      ${field({
-        name: 'duration',
-        label: LABELS.duration,
+    html`${entry('name', { required: true, hint: 'What will use it.' })}
+      ${entry('duration', {
         options: [
           ['12_months', '12 months'],
           ['6_months', '6 months'],
           ['1_month', '1 month'],
         ],
-        value: typed?.get('duration') || '12_months',
+        value: '12_months',
       })}
       ${field({
         name: 'preset',
@@ -159,7 +157,7 @@ function newToken(visit: Visit, errors: Answer['errors'], typed: Form | undefine
           label: LABELS.scopes,
           options: SCOPES.map((scope) => [scope, MEANINGS[scope] ?? ''] as const),
           chosen: typed?.all('scopes') ?? ['emails:send'],
-          error: fault('scopes'),
+          error: faultIn(errors, LABELS)('scopes'),
         })}
       </details>
       <button>Create token</button>`,

@@ -3,7 +3,7 @@
 import { html } from 'hono/html'
 import { isOneOf, namesIn } from '../base/one-of.ts'
 import { page } from '../webui/frame.ts'
-import { field, form, type FormField } from '../webui/forms.ts'
+import { field, fieldMaker, form, type FormField } from '../webui/forms.ts'
 import { time, type Html } from '../webui/widgets.ts'
 import { done, type Form } from '../webui/place.ts'
 import { faultIn, relatedId, text, those, type Answer, type Thing, type Visit } from '../webui/visit.ts'
@@ -151,10 +151,11 @@ async function composerForm(
   tags: Tags,
 ): Promise<Html> {
   const fault = faultIn(errors, LABELS)
+  const entry = fieldMaker(LABELS, errors)
   const shown = (
     name: keyof typeof LABELS & Exclude<keyof ComposedValues, 'parts'>,
     more: Partial<FormField> = {},
-  ): Html => field({ name, label: LABELS[name], value: values[name], error: fault(name), ...more })
+  ): Html => entry(name, { value: values[name], ...more })
   const { look, preview, text: body } = values.parts
   const site = await siteOf(visit, values.audience)
   const warnings = tagWarnings({ subject: values.subject, body_html: body, body_text: values.body_text }, tags)
@@ -169,7 +170,7 @@ async function composerForm(
         ${shown('reply_to', { hint: 'When it is empty: to the sender.' })}
       </div>
       ${shown('subject', { required: true })}
-      ${field({ name: 'preview_text', label: LABELS.preview_text, value: preview, hint: 'Inboxes show it beside the subject: one sentence that makes somebody open the mail.' })}
+      ${entry('preview_text', { value: preview, hint: 'Inboxes show it beside the subject: one sentence that makes somebody open the mail.' })}
       <div class="field">
         <label for="body_html">${LABELS.body_html}</label>
         <div

@@ -1,7 +1,7 @@
 // Where campaigns are written: a new one begins with a design, a draft is changed and saved. Nothing is sent from here.
 import { html } from 'hono/html'
 import { guard, page } from '../webui/frame.ts'
-import { field, form } from '../webui/forms.ts'
+import { fieldMaker, form } from '../webui/forms.ts'
 import type { Html } from '../webui/widgets.ts'
 import { done, found, tagIn, type Form, type Place } from '../webui/place.ts'
 import { faultIn, relatedId, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
@@ -92,14 +92,14 @@ async function beginningForm(
   all: readonly Thing<typeof audiences>[],
   { audience, errors, typed }: { audience: string; errors: Answer['errors']; typed: Form | undefined },
 ): Promise<Html> {
-  const fault = faultIn(errors, LABELS)
+  const entry = fieldMaker(LABELS, errors, typed)
   const { from, look, replies } = await lastLook(visit, audience)
   const parts = typed ? partsIn(typed) : { design: 'letter' as const, look, preview: '', text: '' }
   return form(
     visit,
     'save',
-    html`${field({ name: 'name', label: LABELS.name, value: typed?.get('name') ?? '', required: true, hint: 'What you call it; nobody else sees it.', error: fault('name') })}
-      ${field({ name: 'subject', label: LABELS.subject, value: typed?.get('subject') ?? '', required: true, hint: 'You can change it later.', error: fault('subject') })}
+    html`${entry('name', { required: true, hint: 'What you call it; nobody else sees it.' })}
+      ${entry('subject', { required: true, hint: 'You can change it later.' })}
       <div
         hx-get="/campaigns/new"
         hx-trigger="change from:#audience"
@@ -108,7 +108,7 @@ async function beginningForm(
         hx-target="#look"
         hx-swap="outerHTML"
       >
-        ${field({ name: 'audience', label: LABELS.audience, required: true, value: audience, options: choiceOf(await audienceOptions(visit, all), audience), error: fault('audience') })}
+        ${entry('audience', { required: true, value: audience, options: choiceOf(await audienceOptions(visit, all), audience) })}
       </div>
       ${designCards(parts.design, parts.look.colour)}
       <fieldset id="look">

@@ -6,7 +6,7 @@ import { serverState } from '../checks/api.ts'
 import { people } from '../http/api-people.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import { page } from '../webui/frame.ts'
-import { button, field, form, radios } from '../webui/forms.ts'
+import { button, field, fieldMaker, form, radios } from '../webui/forms.ts'
 import { done, found, type Form, type Place } from '../webui/place.ts'
 import { faultIn, flag, number, text, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 import { badge, codeShown, counted, facts, table, time, type Cell, type Html } from '../webui/widgets.ts'
@@ -168,7 +168,7 @@ const readable = (all: readonly ShownPerson[]): ShownPerson[] =>
 
 /** The form for a new person, empty or as it was refused. */
 async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
-  const fault = faultIn(errors, LABELS)
+  const entry = fieldMaker(LABELS, errors, typed)
   const chosen = { role: typed?.get('role') ?? 'reader', account: typed?.get('account') ?? visit.account.email }
   return page(visit, {
     title: 'Invite a person',
@@ -180,9 +180,10 @@ async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     body: form(
       visit,
       'add',
-      html`${field({ name: 'email', label: LABELS.email, type: 'email', required: true, value: typed?.get('email') ?? '', error: fault('email') })}
-        ${field({ name: 'name', label: LABELS.name, value: typed?.get('name') ?? '', error: fault('name') })}
-        ${roleFields(chosen, readable(await everybody(visit)), fault('reads_for'))}<button>Send invitation</button>`,
+      html`${entry('email', { type: 'email', required: true })} ${entry('name')}
+        ${roleFields(chosen, readable(await everybody(visit)), faultIn(errors, LABELS)('reads_for'))}<button>
+          Send invitation
+        </button>`,
       { to: '/people' },
     ),
   })

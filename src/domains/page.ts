@@ -2,13 +2,13 @@
 import { html } from 'hono/html'
 import { refuse } from '../base/errors.ts'
 import { page } from '../webui/frame.ts'
-import { button, dangers, field, form } from '../webui/forms.ts'
+import { button, dangers, fieldMaker, form } from '../webui/forms.ts'
 import { badge, count, facts, live, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
 import { advisedRecords } from './api-advised.ts'
 import { domains, records } from './api.ts'
 import { advisedTable, isAnswered, recordCards } from './page-records.ts'
 import { done, type Form, type Place } from '../webui/place.ts'
-import { faultIn, flag, text, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { flag, text, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
 type DomainResource = Thing<typeof domains>
 type RecordResource = Thing<typeof records>
@@ -64,7 +64,7 @@ async function showAll(visit: Visit): Promise<Response> {
 
 /** The form for a new domain, empty or as it was refused. */
 function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Response | Promise<Response> {
-  const fault = faultIn(errors, LABELS)
+  const entry = fieldMaker(LABELS, errors, typed)
   return page(visit, {
     title: 'Add domain',
     about: 'You get records to add where the domain was bought. Mail leaves once the required ones are found.',
@@ -74,9 +74,8 @@ function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Res
     body: form(
       visit,
       'add',
-      html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', hint: 'Such as example.org: the part after the @ in your sender address.', error: fault('name') })}
-        ${field({ name: 'purpose', label: LABELS.purpose, options: PURPOSES, value: typed?.get('purpose') || 'both' })}
-        <button>Add domain</button>`,
+      html`${entry('name', { required: true, hint: 'Such as example.org: the part after the @ in your sender address.' })}
+        ${entry('purpose', { options: PURPOSES, value: 'both' })} <button>Add domain</button>`,
       { to: '/domains' },
     ),
   })

@@ -3,12 +3,11 @@
 import { html } from 'hono/html'
 import { semaphore } from '../base/semaphore.ts'
 import { outboundEmails } from '../mail/api.ts'
-import { button, dangers, field, form } from '../webui/forms.ts'
+import { button, dangers, fieldMaker, form } from '../webui/forms.ts'
 import { documentWithFile } from '../webui/document-with-file.ts'
 import { page } from '../webui/frame.ts'
 import { found, done, type Form, type Place } from '../webui/place.ts'
 import {
-  faultIn,
   flag,
   objects,
   record,
@@ -209,8 +208,7 @@ async function showDraft(
 ): Promise<Response> {
   const { one } = found(await visit.get(inboundEmails, `/inbound-emails/${idOf(visit)}`))
   const { note, title, ...draft } = draftOf(one)
-  const fault = faultIn(errors, LABELS)
-  const values = typed ? { to: typed.get('to'), subject: typed.get('subject'), text: typed.get('text') } : draft
+  const entry = fieldMaker(LABELS, errors, typed)
   const sender = await visit.get(inboxes, `/inboxes/${inboxOf(visit)}`)
   return page(visit, {
     title,
@@ -224,10 +222,9 @@ async function showDraft(
     body: form(
       visit,
       'send',
-      html`${field({ name: 'to', label: LABELS.to, required: true, value: values.to, error: fault('to') })}
-        ${field({ name: 'subject', label: LABELS.subject, required: true, value: values.subject, error: fault('subject') })}
-        ${field({ name: 'text', label: LABELS.text, lines: 14, value: values.text, hint: note, error: fault('text') })}
-        <button>Send</button>`,
+      html`${entry('to', { required: true, value: draft.to })}
+        ${entry('subject', { required: true, value: draft.subject })}
+        ${entry('text', { lines: 14, value: draft.text, hint: note })} <button>Send</button>`,
       { kind: 'keep' },
     ),
   })

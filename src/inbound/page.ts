@@ -1,7 +1,7 @@
 // Inboxes: addresses that receive mail, and their messages as a mail program lists them.
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
-import { button, dangers, field, form } from '../webui/forms.ts'
+import { button, dangers, fieldMaker, form } from '../webui/forms.ts'
 import { icon } from '../webui/icons.ts'
 import {
   badge,
@@ -23,7 +23,7 @@ import { inboxes } from './api.ts'
 import { MOST_UNREAD } from './messages.ts'
 import { messagePlaces, nameOf } from './page-message.ts'
 import { done, found, type Form, type Place } from '../webui/place.ts'
-import { faultIn, flag, number, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { flag, number, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 
 const LABELS = { name: 'Name', address: 'Address' } as const
 
@@ -62,7 +62,7 @@ async function showAll(visit: Visit): Promise<Response> {
 
 /** The form for a new inbox, empty or as it was refused. */
 function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Response | Promise<Response> {
-  const fault = faultIn(errors, LABELS)
+  const entry = fieldMaker(LABELS, errors, typed)
   return page(visit, {
     title: 'Add an inbox',
     crumbs: [['/inboxes', 'Inboxes']],
@@ -71,8 +71,8 @@ function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Res
     body: form(
       visit,
       'add',
-      html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
-        ${field({ name: 'address', label: LABELS.address, type: 'email', hint: 'On one of your domains.', required: true, value: typed?.get('address') ?? '', error: fault('address') })}
+      html`${entry('name', { required: true })}
+        ${entry('address', { type: 'email', hint: 'On one of your domains.', required: true })}
         <button>Add inbox</button>`,
       { to: '/inboxes' },
     ),

@@ -3,7 +3,7 @@ import { isNameIn, isOneOf, namesIn } from '../base/one-of.ts'
 import { iso } from '../base/clock.ts'
 import { html } from 'hono/html'
 import { page } from '../webui/frame.ts'
-import { button, field, form, type FormField } from '../webui/forms.ts'
+import { button, field, fieldMaker, form, type FormField } from '../webui/forms.ts'
 import {
   badge,
   count,
@@ -151,24 +151,29 @@ async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     crumbs: [['/suppressions', 'Suppressions']],
     errors,
     labels: LABELS,
-    body: addition(visit, options, typed),
+    body: addition(visit, options, { errors, typed }),
   })
 }
 
 const fresh: Place = { path: '/suppressions/new', changes: true, show: (visit) => showNew(visit) }
 
-const addition = (visit: Visit, options: FormField['options'] & {}, typed: Form | undefined): Html =>
-  form(
+function addition(
+  visit: Visit,
+  options: FormField['options'] & {},
+  { errors, typed }: { errors: Answer['errors']; typed: Form | undefined },
+): Html {
+  const entry = fieldMaker(LABELS, errors, typed)
+  return form(
     visit,
     'add',
-    html`${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
-      ${field({ name: 'emails', label: LABELS.emails, lines: 4, value: typed?.get('emails') ?? '' })}
+    html`${entry('domain', { options, required: true })} ${entry('emails', { lines: 4 })}
       ${field({ name: 'file', label: 'Or a CSV file', type: 'file', accept: '.csv,.json,text/csv,application/json', hint: 'A column "email", and if you like "reason".' })}
       ${programField(Object.keys(SUPPRESSORS), typed?.get('from') ?? '')}
       ${field({ name: 'reason', label: 'Reason', options: REASONS.map((each) => [each, reasonWord(each)] as const), value: typed?.get('reason') || 'manual' })}
       <button>Add</button>`,
     { multipart: true, to: '/suppressions' },
   )
+}
 
 interface Entries {
   /** What the API is given: typed addresses, or entries of a file in rows of titles that it reads. */

@@ -2,7 +2,7 @@
 import { html } from 'hono/html'
 import { DAY } from '../base/clock.ts'
 import { page } from '../webui/frame.ts'
-import { button, dangers, field, form } from '../webui/forms.ts'
+import { button, dangers, fieldMaker, form } from '../webui/forms.ts'
 import { lineChart } from '../webui/chart.ts'
 import {
   badge,
@@ -23,7 +23,6 @@ import { campaigns } from '../campaigns/api.ts'
 import { statusWord } from '../campaigns/page-words.ts'
 import { done, found, type Form, type Place } from '../webui/place.ts'
 import {
-  faultIn,
   namesOf,
   number,
   objects,
@@ -90,7 +89,7 @@ async function showAll(visit: Visit): Promise<Response> {
 /** The form for a new audience, empty or as it was refused. */
 async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
   const options = await visit.names('/domains')
-  const fault = faultIn(errors, LABELS)
+  const entry = fieldMaker(LABELS, errors, typed)
   return page(visit, {
     title: 'New audience',
     about: 'Next you import your contacts, or add them one by one.',
@@ -100,8 +99,7 @@ async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     body: form(
       visit,
       'add',
-      html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
-        ${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
+      html`${entry('name', { required: true })} ${entry('domain', { options, required: true })}
         <button>Create audience</button>`,
       { to: '/audiences' },
     ),
@@ -223,7 +221,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
 async function showAddition(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
   const id = visit.context.req.param('id')!
   const { one } = found(await visit.get(audiences, `/audiences/${id}`))
-  const fault = faultIn(errors, LABELS)
+  const entry = fieldMaker(LABELS, errors, typed)
   return page(visit, {
     title: 'Add contact',
     about: 'One person who asked for your news.',
@@ -236,9 +234,7 @@ async function showAddition(visit: Visit, errors: Answer['errors'] = [], typed?:
     body: form(
       visit,
       'add',
-      html`${field({ name: 'email', label: LABELS.email, type: 'email', required: true, value: typed?.get('email') ?? '', error: fault('email') })}
-        ${field({ name: 'name', label: LABELS.name, value: typed?.get('name') ?? '', error: fault('name') })}
-        <button>Add contact</button>`,
+      html`${entry('email', { type: 'email', required: true })} ${entry('name')} <button>Add contact</button>`,
       { to: `/audiences/${id}` },
     ),
   })

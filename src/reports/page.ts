@@ -1,7 +1,7 @@
 // What others report about a domain: who sends in its name, the reports themselves, how encrypted connections did.
 import { html } from 'hono/html'
 import { domainNamed } from '../domains/page.ts'
-import { button, field, form } from '../webui/forms.ts'
+import { button, fieldMaker, form } from '../webui/forms.ts'
 import { page } from '../webui/frame.ts'
 import { done, found, type Form, type Place } from '../webui/place.ts'
 import {
@@ -22,7 +22,7 @@ import {
   type Cell,
   type Html,
 } from '../webui/widgets.ts'
-import { faultIn, flag, number, text, texts, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { flag, number, text, texts, type Answer, type Thing, type Visit } from '../webui/visit.ts'
 import { aggregateReports } from './api.ts'
 import { dmarcEvidences, dmarcSourceFigures, knownSources, tlsFigures } from './api-figures.ts'
 import { fixOf, type TlsResults } from './tls-figures.ts'
@@ -194,7 +194,7 @@ function namedShown(
   errors: Answer['errors'],
   typed: Form | undefined,
 ): Html {
-  const fault = faultIn(errors, LABELS)
+  const entry = fieldMaker(LABELS, errors, typed)
   const to = `/domains/${name}/reports`
   return html`<h2>Addresses that you know</h2>
     ${table(
@@ -213,9 +213,8 @@ function namedShown(
         : form(
             visit,
             'name',
-            html`${field({ name: 'network', label: LABELS.network, required: true, value: typed?.get('network') ?? '', hint: 'Such as 198.51.100.7 or 198.51.100.0/24.', error: fault('network') })}
-              ${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', hint: 'Such as newsletter service.', error: fault('name') })}
-              <button>Name it</button>`,
+            html`${entry('network', { required: true, hint: 'Such as 198.51.100.7 or 198.51.100.0/24.' })}
+              ${entry('name', { required: true, hint: 'Such as newsletter service.' })} <button>Name it</button>`,
             { to },
           )
     }`

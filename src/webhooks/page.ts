@@ -2,7 +2,7 @@
 import { html } from 'hono/html'
 import { EVENT_TYPES } from '../states/events.ts'
 import { page } from '../webui/frame.ts'
-import { button, choices, dangers, field, form, secretShown } from '../webui/forms.ts'
+import { button, choices, dangers, fieldMaker, form, secretShown } from '../webui/forms.ts'
 import {
   badge,
   codeShown,
@@ -110,7 +110,7 @@ function eventChoices(chosen: readonly string[], error: string | undefined): Htm
 /** The form for a new webhook, empty or as it was refused. */
 async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
   const options = await visit.names('/domains')
-  const fault = faultIn(errors, LABELS)
+  const entry = fieldMaker(LABELS, errors, typed)
   return page(visit, {
     title: 'New webhook',
     about: 'Each event is posted to the address as JSON, signed with a secret that you see once.',
@@ -120,10 +120,9 @@ async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form
     body: form(
       visit,
       'add',
-      html`${field({ name: 'name', label: LABELS.name, required: true, value: typed?.get('name') ?? '', error: fault('name') })}
-        ${field({ name: 'url', label: LABELS.url, type: 'url', required: true, value: typed?.get('url') ?? '', hint: 'https://…', error: fault('url') })}
-        ${field({ name: 'domain', label: LABELS.domain, options, required: true, value: typed?.get('domain') ?? '' })}
-        ${eventChoices(typed?.all('events') ?? [], fault('events'))} <button>Create webhook</button>`,
+      html`${entry('name', { required: true })} ${entry('url', { type: 'url', required: true, hint: 'https://…' })}
+        ${entry('domain', { options, required: true })}
+        ${eventChoices(typed?.all('events') ?? [], faultIn(errors, LABELS)('events'))} <button>Create webhook</button>`,
       { to: '/webhooks' },
     ),
   })

@@ -1,7 +1,8 @@
 // Forms and their fields, and the API's refusals of what was typed.
 import { html } from 'hono/html'
 import type { Cell, Html } from './widgets.ts'
-import { worded, type Answer, type Labels, type Visit } from './visit.ts'
+import type { Form } from './place.ts'
+import { faultIn, worded, type Answer, type Labels, type Visit } from './visit.ts'
 
 /** A form with an action. Every form carries the proof that this server wrote it. */
 export const form = (
@@ -83,6 +84,22 @@ export interface FormField {
   error?: string | undefined
   /** Where it differs from the name. */
   id?: string
+}
+
+/**
+ * A function that makes the fields of a form by name: each has its label, the API's sentence about it, and what was
+ * typed when the form was refused; until then its `value`.
+ */
+export const fieldMaker = <L extends Labels>(labels: L, errors: Answer['errors'], typed?: Form) => {
+  const fault = faultIn(errors, labels)
+  return (name: keyof L & string, more: Omit<FormField, 'name' | 'label'> = {}): Html =>
+    field({
+      label: labels[name] ?? name,
+      error: fault(name),
+      ...more,
+      name,
+      value: typed?.has(name) ? typed.get(name) : (more.value ?? ''),
+    })
 }
 
 /** A labelled field; when the API refused its value, the API's sentence is shown with it. */

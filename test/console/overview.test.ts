@@ -75,4 +75,10 @@ test('after a refused form the field with the error has the focus, also without 
   const { text } = await ann.send(await ann.open('/domains/new'), 'add', { name: 'not a domain', purpose: 'both' })
   assert.match(text, /<input[^>]*id="name"[^>]*aria-invalid="true"\s+autofocus/)
   assert.equal([...text.matchAll(/autofocus/g)].length, 1)
+  // A choice is marked like a line of text.
+  for (const at of ['/audiences/new', '/webhooks/new', '/suppressions/new']) {
+    const typed = { name: 'News', domain: 'gone', url: 'https://x.test/', emails: 'a@x.test', reason: 'manual' }
+    const refused = await ann.send(await ann.open(at), 'add', { ...typed, events: '*' })
+    assert.match(refused.text, /<select[^>]*id="domain"[^>]*aria-invalid="true"\s+autofocus/, at)
+  }
 })

@@ -64,8 +64,13 @@ withPrograms('a registry', absent, () => {
       (await run('skopeo', ['inspect', ...options, '--tls-verify=false', url(name)])).stdout
     for (const name of names)
       await run('skopeo', [
-        ...['copy', '-q', '--all', '--dest-tls-verify=false', '--preserve-digests'],
-        ...[`oci-archive:${ARCHIVE}:${name}`, url(name)],
+        'copy',
+        '-q',
+        '--all',
+        '--dest-tls-verify=false',
+        '--preserve-digests',
+        `oci-archive:${ARCHIVE}:${name}`,
+        url(name),
       ])
     const made = (await run('skopeo', ['inspect', '--raw', `oci-archive:${ARCHIVE}:${version}`])).stdout
     for (const name of names) assert.equal(await inspected(name, '--raw'), made, `the index ${name} is another`)
@@ -76,25 +81,17 @@ withPrograms('a registry', absent, () => {
     }
     // An engine of its own: nothing of it stays.
     for (const part of ['tmp', 'images']) mkdirSync(join(folder, part))
+    const places = [
+      '--root',
+      join(folder, 'images'),
+      '--runroot',
+      join(folder, 'run'),
+      '--tmpdir',
+      join(folder, 'engine'),
+    ]
+    const settings = '--storage-driver vfs --runtime runc --cgroup-manager cgroupfs --events-backend none'.split(' ')
     const engine = (...words: string[]) =>
-      run(
-        'podman',
-        [
-          ...['--root', join(folder, 'images'), '--runroot', join(folder, 'run'), '--tmpdir', join(folder, 'engine')],
-          ...[
-            '--storage-driver',
-            'vfs',
-            '--runtime',
-            'runc',
-            '--cgroup-manager',
-            'cgroupfs',
-            '--events-backend',
-            'none',
-          ],
-          ...words,
-        ],
-        { env: { ...process.env, TMPDIR: join(folder, 'tmp') } },
-      )
+      run('podman', [...places, ...settings, ...words], { env: { ...process.env, TMPDIR: join(folder, 'tmp') } })
     const image = `${host}/postrider:${names[1]}`
     await engine('pull', '-q', '--tls-verify=false', image)
     const hardened = ['--read-only', '--network', 'none', '--cap-drop', 'all', '--security-opt', 'no-new-privileges']
