@@ -3,7 +3,8 @@
 //   bundle (esbuild) -> the Node of the architecture, stripped -> node --build-sea
 //
 // The order matters: a binary that is stripped after the injection no longer runs. The Node of the architecture
-// injects, with V8's code cache of the program; where it does not run, this machine's Node injects, without a cache.
+// injects, with V8's code cache of the program; where it does not run, this machine's Node injects, without a cache. An
+// executable that rejects its cache is none.
 // The same commit gives the same octets in each folder.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
@@ -58,8 +59,8 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
     placeNode(arch, join(folder, 'node'), unstripped)
     const bundles: Record<string, Bundle> = {}
     for (const [name, entry] of Object.entries(ENTRIES)) bundles[name] = await bundle(entry, join(folder, name))
-    const injector = injectorFor(arch, folder)
-    if (!injector)
+    const runner = runnerFor(arch, folder)
+    if (!runner)
       console.log(`${arch}: its Node does not run here (qemu-user-static): no code cache, so it starts more slowly`)
     const assets = await consoleAssets(folder)
     const workers = Object.keys(ENTRIES).filter((name) => name !== MAIN)
@@ -70,7 +71,7 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
       executable: 'node',
       output,
       disableExperimentalSEAWarning: true,
-      useCodeCache: injector !== undefined,
+      useCodeCache: runner !== undefined,
       useSnapshot: false,
       // Of the algorithms that passkeys may be of.
       execArgv: ['--disable-warning=ExperimentalWarning'],
@@ -84,10 +85,11 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
     }
     writeFileSync(join(folder, 'sea.json'), JSON.stringify(sea, null, 2))
     rmSync(output, { force: true })
-    const [program, ...args] = injector ?? [process.execPath]
+    const [program, ...args] = runner ? [...runner, join(folder, 'node')] : [process.execPath]
     // With a fixed seed the code cache is the same octets in each build.
     execFileSync(program!, [...args, '--random-seed=1', '--build-sea', 'sea.json'], { cwd: folder, stdio: 'ignore' })
     chmodSync(output, 0o755)
+    if (runner) requireCodeCache(runner, output)
     return { bundles, packages: packagesIn([...Object.values(bundles), ...assets.made]) }
   } finally {
     rmSync(folder, { recursive: true, force: true })
@@ -95,11 +97,11 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
 }
 
 /**
- * The command that runs a Node of the architecture, for V8 takes a code cache only from its own; undefined when none
- * can run here. One of another architecture finds the libraries of the image.
+ * What stands before a program of the architecture to run it here; undefined when it cannot run. One of another
+ * architecture finds the libraries of the image.
  */
-function injectorFor(arch: Architecture, folder: string): string[] | undefined {
-  if (isNative(arch)) return [process.execPath]
+function runnerFor(arch: Architecture, folder: string): string[] | undefined {
+  if (isNative(arch)) return []
   const emulator = `qemu-${arch === 'arm64' ? 'aarch64' : 'x86_64'}-static`
   if (spawnSync(emulator, ['--version']).status !== 0) return undefined
   const libraries = join(folder, 'libraries')
@@ -109,6 +111,15 @@ function injectorFor(arch: Architecture, folder: string): string[] | undefined {
     console.log(`${arch}: the libraries of the image are not to be had: ${messageOf(thrown)}`)
     return undefined
   }
-  const command = [emulator, '-L', libraries, join(folder, 'node')]
-  return spawnSync(emulator, [...command.slice(1), '--version']).status === 0 ? command : undefined
+  const runner = [emulator, '-L', libraries]
+  return spawnSync(emulator, [...runner.slice(1), join(folder, 'node'), '--version']).status === 0 ? runner : undefined
+}
+
+/** V8 takes a code cache only from its own architecture, and says at each start that it rejects another. */
+function requireCodeCache(runner: readonly string[], file: string): void {
+  const [program, ...args] = [...runner, file, '--version']
+  const { stderr } = spawnSync(program!, args, { encoding: 'utf8', env: { ...process.env, NODE_DEBUG_NATIVE: 'SEA' } })
+  if (stderr.includes('code cache accepted')) return
+  rmSync(file)
+  throw new Error(`V8 does not accept the code cache of ${file}, which was removed: ${stderr.trim()}`)
 }

@@ -55,10 +55,12 @@ function fetchNode(name: string, file: string): void {
   }
 }
 
-/** The npm that started this script, on the Node that it runs on: an older npm may not run on the pinned one. */
-function npm(...args: string[]): void {
+/**
+ * The npm that started this script, on the Node that it runs on: an older npm may not run on the pinned one. Answers
+ * what it printed.
+ */
+export function npm(...args: string[]): string {
   const { npm_node_execpath: node, npm_execpath: cli } = process.env
   const [program, first] = node && cli ? [node, [cli]] : ['npm', []]
-  // What npm prints is a name that is not needed.
-  execFileSync(program, [...first, ...args], { stdio: ['ignore', 'ignore', 'inherit'] })
+  return execFileSync(program, [...first, ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] })
 }

@@ -8,11 +8,8 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-say() { printf 'package-smoke: %s\n' "$*"; }
-fail() { say "FAILED: $*" >&2; exit 1; }
+. "$root/packaging/proof.sh"
 trap 'say "FAILED: line $LINENO ended with $?" >&2' ERR
-
-version=$(sed -n 's/^  "version": "\(.*\)",$/\1/p' "$root/package.json")
 
 if [ "${1:-}" != inside ]; then
   [ "$(id -u)" = 0 ] || fail 'run it as root'
@@ -21,15 +18,13 @@ if [ "${1:-}" != inside ]; then
   for arch in "$native" "$other"; do
     [ -f "$root/dist/postrider_${version}_$arch.deb" ] || fail "dist/postrider_${version}_$arch.deb is not there; npm run package makes it"
   done
-  place=$(mktemp -d)
-  trap 'rm -rf "$place"' EXIT
   # What is written goes to a file system in memory, which ends with the namespace.
   mkdir "$place/top" "$place/root"
-  unshare --mount --pid --fork --net bash "${BASH_SOURCE[0]}" inside "$place" "$native" "$other" "$root"
+  PROOF_PLACE=$place unshare --mount --pid --fork --net bash "${BASH_SOURCE[0]}" inside "$native" "$other"
   exit
 fi
 
-place=$2 native=$3 other=$4
+native=$2 other=$3
 ip link set lo up
 mount -t tmpfs -o size=3g none "$place/top"
 mkdir "$place/top/upper" "$place/top/work" "$place/top/new"
@@ -43,7 +38,7 @@ cp "$root/dist/"*.deb "$place/root/tmp/dist/"
 chrooted=(env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$place/root")
 inside() { "${chrooted[@]}" "$@"; }
 at() { printf '%s%s' "$place/root" "$1"; }
-installed() { inside dpkg -i "/tmp/dist/$1" </dev/null >"$place/out" 2>&1 || { cat "$place/out" >&2; fail "dpkg -i $1"; }; }
+installed() { inside dpkg -i "/tmp/dist/$1" </dev/null >"$place/out" 2>&1 || fail "dpkg -i $1"; }
 owner_of() { inside stat -c '%U:%G %a' "$1"; }
 expect() { [ "$1" = "$2" ] || fail "$3: it is \"$1\", not \"$2\""; }
 deb=postrider_${version}_$native.deb
@@ -84,7 +79,7 @@ expect "$pages" "$commands" 'the number of man pages'
 inside man -w postrider-domain >/dev/null || fail 'man does not find postrider-domain(1)'
 inside bash -c 'source /usr/share/bash-completion/completions/postrider; complete -p postrider' >/dev/null || fail 'bash reads no completion'
 
-say 'the unit: skipped without a host name, and its command, user and directory are there'
+say 'the unit: skipped without a host name, closed to what it does not need, bounded, and its files are there (N4)'
 condition=$(sed -n "s/^ExecCondition=\/bin\/sh -c '\(.*\)'\$/\1/p" "$(at /usr/lib/systemd/system/postrider.service)" | sed 's/\$\$/$/g')
 [ -n "$condition" ] || fail 'the unit has no condition'
 if inside sh -c "$condition" 2>"$place/out"; then fail 'the unit would start without a host name'; fi
@@ -92,6 +87,9 @@ grep -q 'postrider init' "$place/out" || fail 'the condition does not name the n
 inside env POSTRIDER_HOSTNAME=mx.example.test sh -c "$condition" || fail 'the unit would not start with the variable'
 exposure=$(inside systemd-analyze security --offline=true postrider.service 2>/dev/null | sed -n 's/.*exposure level.*: \([0-9.]*\) .*/\1/p')
 awk -v level="$exposure" 'BEGIN { exit !(level > 0 && level <= 1.4) }' || fail "systemd-analyze security says $exposure"
+for line in MemoryHigh=400M OOMPolicy=stop WatchdogSec=60; do
+  grep -qx "$line" "$(at /usr/lib/systemd/system/postrider.service)" || fail "the unit has no $line"
+done
 for unit in service socket; do
   inside systemd-analyze verify --man=no "/usr/lib/systemd/system/postrider.$unit" >"$place/out" 2>&1 || fail "systemd-analyze verify: $(cat "$place/out")"
   [ ! -s "$place/out" ] || fail "systemd-analyze verify says $(cat "$place/out")"
@@ -135,15 +133,12 @@ own() { inside "$1" --config /mnt/noexec/postrider.toml "${@:2}"; }
 if inside touch /opt/bare/x 2>/dev/null; then fail 'the root is not read-only'; fi
 own postrider init --domain a.test --hostname mx.a.test --email me@a.test --data /mnt/noexec/data >"$place/out" 2>&1 || fail "init: $(cat "$place/out")"
 "${chrooted[@]}" env POSTRIDER_HTTP_LISTEN=127.0.0.1:0 POSTRIDER_SMTP_LISTEN=127.0.0.1:0 \
-  postrider --config /mnt/noexec/postrider.toml serve >"$place/dev" 2>&1 &
-running=$!
-for try in $(seq 600); do
-  if grep -q '"event":"ready"' "$place/dev"; then break; fi
-  [ "$try" -lt 600 ] || fail "the server does not start: $(cat "$place/dev")"
-  sleep 0.1
-done
-kill -TERM "$running"
-wait "$running" || fail "it ended with $?: $(cat "$place/dev")"
+  postrider --config /mnt/noexec/postrider.toml serve >"$place/log" 2>&1 &
+server=$!
+await '"event":"ready"' "$place/log" 'the server'
+kill -TERM "$server"
+wait "$server" || fail "it ended with $?"
+server=
 # The executable alone has nowhere to write it; so it is the file that was loaded.
 own /opt/bare/postrider domain list 2>"$place/out" && fail 'an executable alone loaded the addon from noexec'
 grep -q 'lets a library be loaded' "$place/out" || fail "the executable alone says $(cat "$place/out")"
@@ -164,17 +159,14 @@ expect "$(sums)" "$before" 'configuration and data after the upgrade'
 expect "$(owner_of /etc/postrider/postrider.toml)" 'root:postrider 640' 'the configuration after the upgrade'
 
 say 'an executable that runs is replaced, as cp cannot'
-"${chrooted[@]}" postrider dev --http 127.0.0.1:0 --smtp 127.0.0.1:0 >"$place/dev" 2>&1 &
-running=$!
-for try in $(seq 600); do
-  if grep -q '^curl' "$place/dev"; then break; fi
-  [ "$try" -lt 600 ] || fail "the sandbox does not start: $(cat "$place/dev")"
-  sleep 0.1
-done
+"${chrooted[@]}" postrider dev --http 127.0.0.1:0 --smtp 127.0.0.1:0 >"$place/log" 2>&1 &
+server=$!
+await '^curl' "$place/log" 'the sandbox'
 installed "$deb"
-kill -0 "$running" 2>/dev/null || fail "the running program did not survive the upgrade: $(cat "$place/dev")"
-kill -TERM "$running"
-wait "$running" || fail "it ended with $? after the upgrade"
+kill -0 "$server" 2>/dev/null || fail 'the running program did not survive the upgrade'
+kill -TERM "$server"
+wait "$server" || fail "it ended with $? after the upgrade"
+server=
 
 say 'remove: data and configuration stay; purge: they go'
 inside dpkg --remove postrider >/dev/null 2>&1

@@ -1,12 +1,18 @@
-# What the proofs of packaging share, sourced by each: a place and a server that end with it, and what is said.
+# What the proofs of packaging share, sourced by each: the version, a place and a server that end with it, and what is
+# said. A proof that runs itself again in namespaces passes its place on as PROOF_PLACE, and removes it when these are
+# over.
 
 proof=$(basename "$0" .sh)
-place=$(mktemp -d)
+version=$(sed -n 's/^  "version": "\(.*\)",$/\1/p' "$root/package.json")
+given=${PROOF_PLACE:-}
+# Not for the proofs that this one runs.
+unset PROOF_PLACE
+place=${given:-$(mktemp -d)}
 # The server that runs, if one does. One that leads a process group ends with all of it.
 server=
 finish() {
   if [ -n "$server" ]; then kill -KILL -- "-$server" 2>/dev/null || kill -KILL "$server" 2>/dev/null || true; fi
-  rm -rf "$place"
+  [ -n "$given" ] || rm -rf "$place"
 }
 trap finish EXIT
 trap 'exit 1' HUP INT TERM

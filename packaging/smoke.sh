@@ -6,7 +6,8 @@
 #
 #   packaging/smoke.sh [EXECUTABLE]
 #
-# POSTRIDER_SMOKE_WITH="qemu-aarch64-static -L DIR" runs one of another architecture.
+# POSTRIDER_SMOKE_WITH="qemu-aarch64-static -L DIR" runs one of another architecture, which may have been built without
+# a code cache; with POSTRIDER_SMOKE_CACHE=accepted it may not.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -26,10 +27,9 @@ cd "$place/run"
 postrider() { env -i TMPDIR="$place/tmp" "${with[@]}" "$place/bin/postrider" "$@"; }
 
 say 'version, help, openapi'
-version=$(env -i "${with[@]}" "$place/bin/postrider" --version 2>"$place/err")
+said=$(env -i "${with[@]}" "$place/bin/postrider" --version 2>"$place/err")
 [ ! -s "$place/err" ] || fail "--version printed on stderr: $(cat "$place/err")"
-wanted=$(sed -n 's/^  "version": "\(.*\)",$/\1/p' "$root/package.json")
-[ "$version" = "$wanted" ] || fail "it is version $version, package.json is $wanted"
+[ "$said" = "$version" ] || fail "it is version $said, package.json is $version"
 postrider --json version | grep -q '"built_from":"bare"' || fail 'version --json does not say that it is one file alone (E8)'
 postrider help | grep -q 'serve' || fail 'help does not name serve'
 postrider openapi | grep -q '"openapi": *"3\.' || fail 'openapi prints no OpenAPI document'
@@ -43,7 +43,7 @@ octets=$(stat -c %s "$built")
 case $(env -i NODE_DEBUG_NATIVE=SEA "${with[@]}" "$place/bin/postrider" --version 2>&1) in
 *'code cache accepted'*) ;;
 *'code cache rejected'*) fail 'its code cache is rejected' ;;
-*) [ ${#with[@]} != 0 ] || fail 'it has no code cache' ;;
+*) if [ ${#with[@]} = 0 ] || [ "${POSTRIDER_SMOKE_CACHE:-}" = accepted ]; then fail 'it has no code cache'; fi ;;
 esac
 
 say 'dev, on free ports'

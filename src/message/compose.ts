@@ -31,16 +31,16 @@ export function* compose(mail: Mail): Iterable<string> {
   const root = structure(mail)
   yield (
     addressField('From', [mail.from]) +
-      addressField('To', mail.to) +
-      (mail.cc.length > 0 ? addressField('Cc', mail.cc) : '') +
-      (mail.replyTo.length > 0 ? addressField('Reply-To', mail.replyTo) : '') +
-      unstructured('Subject', mail.subject) +
-      headerField('Message-ID', mail.messageId) +
-      headerField('Date', rfc5322Date(mail.date)) +
-      'MIME-Version: 1.0\r\n' +
-      mail.extra.map(([name, value]) => headerField(name, value)).join('') +
-      root.header +
-      '\r\n'
+    addressField('To', mail.to) +
+    (mail.cc.length > 0 ? addressField('Cc', mail.cc) : '') +
+    (mail.replyTo.length > 0 ? addressField('Reply-To', mail.replyTo) : '') +
+    unstructured('Subject', mail.subject) +
+    headerField('Message-ID', mail.messageId) +
+    headerField('Date', rfc5322Date(mail.date)) +
+    'MIME-Version: 1.0\r\n' +
+    mail.extra.map(([name, value]) => headerField(name, value)).join('') +
+    root.header +
+    '\r\n'
   )
   yield* root.body()
 }

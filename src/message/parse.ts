@@ -3,7 +3,6 @@
 import libmime from 'libmime'
 import { MailParser, type AttachmentStream, type MessageText } from 'mailparser'
 import { forLine } from '../base/clean-text.ts'
-import { withoutLongSpaces } from './long-spaces.ts'
 import { fieldOf, type MimePart } from './mime-tree.ts'
 import { plainBody } from './plain-body.ts'
 
@@ -120,7 +119,7 @@ export function splitAddresses(value: string | undefined): string[] {
 
 /** Reads the parts of a message. `take` gets each attachment in order, and reads or skips its content. */
 async function walk(
-  octets: Buffer,
+  message: Buffer,
   take: (attachment: AttachmentStream, index: number) => Promise<boolean>,
 ): Promise<MessageText | undefined> {
   const parser = new MailParser({
@@ -128,8 +127,8 @@ async function walk(
     skipTextToHtml: true,
     skipImageLinks: true,
     skipTextLinks: true,
+    checksumAlgo: false,
   })
-  const message = withoutLongSpaces(octets)
   let text: MessageText | undefined
   let index = 0
   const feed = async (): Promise<void> => {
@@ -150,7 +149,7 @@ async function walk(
     if (part.type === 'text') text = part
     else {
       const more = await take(part, ++index)
-      part.release()
+      part.release?.()
       if (!more) {
         parser.destroy()
         return text

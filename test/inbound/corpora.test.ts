@@ -80,7 +80,10 @@ describe('public corpora', () => {
       }
     })
 
-  /** Their text, by the part that the corpus decoded. */
+  /**
+   * Their text, by the part that the corpus decoded. Two are left out, whose boundary ends with a space, which RFC 2046
+   * §5.1.1 does not allow: the library takes it without.
+   */
   const TEXTS: Record<string, string> = {
     'base64-encoded-text.msg': '1.txt',
     'basic-plain.msg': '1.txt',
@@ -91,8 +94,6 @@ describe('public corpora', () => {
     'misplaced-boundary.msg': '1_1.txt',
     'qp-body.msg': '1.txt',
     'simple-attachment.msg': '1_1.txt',
-    'very-very-long-boundary.msg': '1_1.txt',
-    'weird-boundary.msg': '1_1.txt',
   }
   for (const [name, part] of Object.entries(TEXTS))
     test(`${name}: its text is what the corpus decoded`, { skip }, async () => {
@@ -116,7 +117,8 @@ describe('charsets', () => {
     'iso-8859-15': [octets(0xa4), '€'],
     'UTF-8': ['héllo €', 'héllo €'],
     '"utf8"': ['héllo', 'héllo'],
-    'utf-7': ['Hi +Jjo-', 'Hi ☺'],
+    // As browsers, the library does not decode it: it hides markup from whoever looks at the octets.
+    'utf-7': ['Hi +Jjo-', 'Hi +Jjo-'],
     // Said wrongly, or not at all: what it evidently is.
     'us-ascii': ['é €', 'é €'],
     'x-klingon': ['abc é', 'abc é'],
@@ -133,8 +135,8 @@ describe('charsets', () => {
     assert.equal((await body('Subject: x\n\né €')).text, 'é €')
   })
   test('a charset bomb of a megabyte', async () => {
-    const bomb = '+AAAA-'.repeat(200_000).replace(/.{60}/g, '$&\n')
-    await costing(WORK, () => body(part('utf-7'), bomb))
+    const bomb = '\x1b$B$3\x1b(B'.repeat(125_000).replace(/.{64}/g, '$&\n')
+    await costing(WORK, () => body(part('iso-2022-jp'), bomb))
   })
 })
 

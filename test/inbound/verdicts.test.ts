@@ -53,7 +53,7 @@ describe('SPF', () => {
   })
 })
 
-describe('DMARC without a usable author (RFC 9989 §5.3.1, D124)', () => {
+describe('DMARC without a usable author (RFC 9989 §5.3.1, D124; operations D2)', () => {
   const UNUSABLE: Record<string, string> = {
     none: '',
     'two fields': 'From: ann@there.test\nFrom: bob@there.test\n',

@@ -1,67 +1,17 @@
 // Postrider as a service: what it tells the service manager, as a receiver that asks the kernel for the sender hears it
 // (N1, N2), and sockets that it is given by a holder as systemd is and by systemd's own (N3).
 import assert from 'node:assert/strict'
-import { spawn, type ChildProcessByStdio } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
-import type { Readable, Writable } from 'node:stream'
-import { fileURLToPath } from 'node:url'
+import { test } from 'node:test'
 import { until } from '../kit/until.ts'
 import { withPrograms } from './rig/need.ts'
+import { PROGRAM, PYTHON, READY, SERVICE, serviceRig } from './rig/service.ts'
 
-const PYTHON = '/usr/bin/python3'
 const ACTIVATE = '/usr/bin/systemd-socket-activate'
-const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
-const SERVICE = fileURLToPath(new URL('rig/service.py', import.meta.url))
 
-type Child = ChildProcessByStdio<Writable, Readable, Readable>
-
-const folder = mkdtempSync(join(tmpdir(), 'postrider-service-'))
-const running = new Set<Child>()
-after(() => {
-  for (const child of running) child.kill('SIGKILL')
-  rmSync(folder, { recursive: true, force: true })
-})
-
-/** A process, with all that it has printed. */
-function run(program: string, argv: readonly string[], env: Record<string, string> = {}) {
-  const child: Child = spawn(program, argv, {
-    stdio: ['pipe', 'pipe', 'pipe'],
-    env: { PATH: process.env['PATH'], ...env },
-    cwd: folder,
-  })
-  running.add(child)
-  const said = { out: '', err: '' }
-  child.stdout.on('data', (chunk: Buffer) => void (said.out += chunk.toString()))
-  child.stderr.on('data', (chunk: Buffer) => void (said.err += chunk.toString()))
-  const ended = new Promise<unknown>((resolve) =>
-    child.once('exit', (code, signal) => (running.delete(child), resolve(signal ?? code))),
-  )
-  return { child, said, ended }
-}
-
-/** The configuration of a server with free ports. */
-function configured(name: string): string {
-  const data = join(folder, name)
-  mkdirSync(data, { mode: 0o700 })
-  const file = join(folder, `${name}.toml`)
-  writeFileSync(
-    file,
-    `hostname = "mx.service.test"\ndata_dir = ${JSON.stringify(data)}\n[http]\nlisten = "127.0.0.1:0"\n` +
-      `[smtp]\nlisten = ["127.0.0.1:0"]\n[dns]\nservers = ["127.0.0.1:1"]\n`,
-  )
-  return file
-}
-
-const READY = /"event":"ready".*\n/
-
-interface Notice {
-  pid: number
-  text: string
-}
+const { configured, folder, notices, run } = serviceRig('service')
 
 withPrograms(
   'as a service',
@@ -69,15 +19,8 @@ withPrograms(
   () => {
     for (const address of [`@postrider-${process.pid}`, join(folder, 'notify')])
       test(`READY, STATUS, RELOADING, WATCHDOG and STOPPING come from its own pid to ${address[0] === '@' ? 'an abstract address' : 'a path'} (N1)`, async () => {
-        const { child: receiver, said } = run(PYTHON, [SERVICE, 'notify', address])
-        await until(() => said.out.includes('ready'), 'the receiver')
-        const notices = (): Notice[] =>
-          said.out
-            .split('\n')
-            .slice(1, -1)
-            .map((line) => JSON.parse(line) as Notice)
-        const heard = (pattern: RegExp): Promise<unknown> =>
-          until(() => notices().some(({ text }) => pattern.test(text)), pattern.source)
+        const told = await notices(address)
+        const { heard } = told
         const server = run(
           process.execPath,
           [PROGRAM, '--config', configured(address[0] === '@' ? 'abstract' : 'path'), 'serve'],
@@ -89,19 +32,16 @@ withPrograms(
         await heard(/^WATCHDOG=1\n$/)
         server.child.kill('SIGHUP')
         await heard(/^RELOADING=1\nMONOTONIC_USEC=\d+\n$/)
-        await until(() => notices().filter(({ text }) => text === 'READY=1\n').length === 2, 'READY after the reload')
+        await until(() => told.count('READY=1') === 2, 'READY after the reload')
         server.child.kill('SIGTERM')
         assert.equal(await server.ended, 0, server.said.err)
         await heard(/^STOPPING=1\n$/)
-        assert.deepEqual([...new Set(notices().map(({ pid }) => pid))], [server.child.pid])
-        receiver.kill('SIGTERM')
+        assert.deepEqual([...new Set(told.list().map(({ pid }) => pid))], [server.child.pid])
       })
 
     test('a loop that is blocked says nothing of life: it is ended, started again, and ready (N2)', async () => {
       const address = `@postrider-blocked-${process.pid}`
-      const receiver = run(PYTHON, [SERVICE, 'notify', address])
-      await until(() => receiver.said.out.includes('ready'), 'the receiver')
-      const count = (text: string): number => receiver.said.out.split(`"text": "${text}\\n"`).length - 1
+      const { count } = await notices(address)
       // The fault: from SIGUSR2 on, the loop turns no more.
       const fault = join(folder, 'fault.mjs')
       writeFileSync(fault, `process.on('SIGUSR2', () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0))`)
@@ -126,7 +66,6 @@ withPrograms(
       await until(() => count('READY=1') === 2, 'READY of the next server')
       again.child.kill('SIGTERM')
       assert.equal(await again.ended, 0, again.said.err)
-      receiver.child.kill('SIGTERM')
     })
 
     test('connections wait in the sockets that it was given while it starts again, in both families (N3)', async () => {

@@ -41,6 +41,8 @@ packages="$packages pebble testssl.sh msmtp libphp-phpmailer git git-email libau
 packages="$packages rspamd redis-server opendmarc mariadb-server libdbd-mysql-perl libswitch-perl libwww-perl"
 # The image: engines that need no daemon, the binutils and the emulator of the other architecture, and Debian's keys.
 packages="$packages podman runc skopeo umoci binutils-aarch64-linux-gnu qemu-user-static debian-archive-keyring"
+# Another day, for builds that must not depend on it.
+packages="$packages faketime"
 
 # Who signs releases and the apt repository.
 packages="$packages gnupg minisign"

@@ -6,7 +6,6 @@ import { parseAddress } from '../../src/message/address.ts'
 import { withoutForged, withoutForgedField } from '../../src/message/authentication.ts'
 import { evidenceOf } from '../../src/message/evidence.ts'
 import { refusalOf, typeOf } from '../../src/message/file-type.ts'
-import { withoutLongSpaces } from '../../src/message/long-spaces.ts'
 import { MalformedMessage, parseFields, parseParameters, parseTree } from '../../src/message/mime-tree.ts'
 import { parseBody, parseHeader, readWhole } from '../../src/message/parse.ts'
 import { plainBody } from '../../src/message/plain-body.ts'
@@ -70,11 +69,6 @@ export const MAIL: Record<string, Parser> = {
     ),
     parse: sameAsLibrary,
     declared: malformed,
-  },
-  'runs of spaces': {
-    files: ['message/long-spaces.ts'],
-    seeds: bombs,
-    parse: (bytes) => withoutLongSpaces(bytes),
   },
   report: {
     files: ['message/report.ts', 'message/reported.ts', 'message/feedback.ts', 'message/bounce-text.ts'],

@@ -30,7 +30,7 @@ interface CycloneDxBill {
 }
 interface SpdxBill {
   documentNamespace: string
-  packages: { SPDXID: string; externalRefs: { referenceLocator: string }[] }[]
+  packages: { SPDXID: string; licenseDeclared: string; externalRefs: { referenceLocator: string }[] }[]
   relationships: { spdxElementId: string; relationshipType: string; relatedSpdxElement: string }[]
 }
 
@@ -79,6 +79,14 @@ describe('the bills of materials (S3)', () => {
     broken.components[0]!.licenses = [{ license: { id: 'No-Such-Licence' } }]
     assert.equal(valid.cdx(broken), false)
     assert.equal(valid.spdx({ ...spdxBill('amd64'), relationships: [] }), false)
+  })
+
+  test("name licences of SPDX's own list", () => {
+    const known = new Set((schema('spdx') as { enum: string[] }).enum)
+    for (const name of NAMES)
+      for (const { licenseDeclared } of spdxBill(name).packages)
+        for (const id of licenseDeclared.split(/[ ()]+|\b(?:AND|OR|WITH)\b/).filter((each) => each !== ''))
+          assert.ok(known.has(id.replace(/\+$/, '')) || id === 'NOASSERTION', licenseDeclared)
   })
 
   for (const arch of ['amd64', 'arm64'])

@@ -5,11 +5,8 @@ import { join } from 'node:path'
 
 const ROOT = join(import.meta.dirname, '../../..')
 
-/**
- * The commands of a section of README.md or docs/*.md and its subsections, in order. A line that ends with a backslash
- * goes on in the next; comments are not commands.
- */
-export function commandsOf(heading: string): string[] {
+/** A section of README.md or docs/*.md with its subsections. */
+export function sectionOf(heading: string): string {
   const found = ['README.md', ...globSync('docs/*.md', { cwd: ROOT })].flatMap((file) => {
     const [, marks, rest] =
       new RegExp(`^(##+) ${heading}\\n([\\s\\S]*)`, 'm').exec(readFileSync(join(ROOT, file), 'utf8')) ?? []
@@ -18,7 +15,15 @@ export function commandsOf(heading: string): string[] {
   const [section, another] = found
   if (!section || another) throw new Error(`${found.length} documents have a section "${heading}"`)
   const { marks, rest } = section
-  const text = rest.split(new RegExp(`^#{2,${marks.length}} `, 'm'), 1)[0]!
+  return rest.split(new RegExp(`^#{2,${marks.length}} `, 'm'), 1)[0]!
+}
+
+/**
+ * The commands of a section and its subsections, in order. A line that ends with a backslash goes on in the next;
+ * comments are not commands.
+ */
+export function commandsOf(heading: string): string[] {
+  const text = sectionOf(heading)
   // A block may stand in a list, indented.
   return [...text.matchAll(/^( *)```sh\n([\s\S]*?)^\1```$/gm)].flatMap(([, , block]) =>
     block!

@@ -38,6 +38,6 @@ export interface Prepared {
 export async function prepare(): Promise<Prepared> {
   const made = await debianPackage()
   // Both mind the disk and the network more than the processor.
-  const [root, first] = await Promise.all([debianRoot(made.depends), released(FIRST)])
+  const [root, first] = await Promise.all([debianRoot([...made.depends, 'unattended-upgrades']), released(FIRST)])
   return { made, root, first }
 }

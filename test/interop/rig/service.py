@@ -1,7 +1,7 @@
 """What systemd does for a service, in a few lines.
 
-  service.py notify ADDRESS      receives notices (sd_notify(3)) and prints each with the pid of its sender, as the
-                                 kernel says it (SO_PASSCRED)
+  service.py notify ADDRESS      receives notices (sd_notify(3)) and prints each with its time in seconds and the pid
+                                 of its sender, as the kernel says it (SO_PASSCRED)
   service.py sockets COMMAND...  opens a port of IPv4 and one of IPv6, prints both, and starts the command with them
                                  (sd_listen_fds(3)) for each line of input; its output is the command's
 """
@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 
 
 def say(**fields):
@@ -29,7 +30,7 @@ def notify(address):
             for level, kind, data in ancillary
             if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS
         )
-        say(pid=pid, text=text.decode())
+        say(pid=pid, text=text.decode(), at=time.monotonic())
 
 
 def sockets(command):
