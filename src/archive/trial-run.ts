@@ -5,6 +5,7 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { findConfig } from '../base/config-file.ts'
 import { MINUTE, SECOND, systemClock } from '../base/clock.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
+import { startAsOwner } from '../base/ownership.ts'
 import type { Invocation } from '../commands/open.ts'
 
 export interface TrialRun {
@@ -39,13 +40,16 @@ const MOST_LINES = 100
 export function startTrial(program: string, { data, now, still = 2 * MINUTE, tell }: TrialWishes): RunningTrial {
   const config = findConfig(now)
   const argv = [...(config === undefined ? [] : ['--config', resolve(config)]), '--json', 'upgrade', '--trial']
-  const child = spawn(program, argv, {
-    // Both at once are refused (C2).
-    env: { ...now.environment, POSTRIDER_DATA_DIR: data, POSTRIDER_DATA_DIR_FILE: undefined },
-    stdio: ['ignore', 'pipe', 'pipe'],
-    // A group of its own, so that what it starts ends with it.
-    detached: true,
-  })
+  const child = startAsOwner((ids) =>
+    spawn(program, argv, {
+      ...ids,
+      // Both at once are refused (C2).
+      env: { ...now.environment, POSTRIDER_DATA_DIR: data, POSTRIDER_DATA_DIR_FILE: undefined },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      // A group of its own, so that what it starts ends with it.
+      detached: true,
+    }),
+  )
   const tried: TrialRun = { code: null, output: '', last: '', grown: 0 }
   let over = false
   const end = (): void => void (over || endGroup(child.pid))

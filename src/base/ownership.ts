@@ -92,6 +92,13 @@ function actAs({ gid, uid }: Owner): void {
   process.seteuid!(uid)
 }
 
+/**
+ * Starts a program that is not to have more than the owner: with the effective user alone it would be root as soon as it
+ * asks to be, and a Postrider or a shell among them does.
+ */
+export const startAsOwner = <T>(start: (ids: { uid?: number; gid?: number }) => T): T =>
+  owner === undefined ? start({}) : asCaller(() => start({ uid: owner!.uid, gid: owner!.gid }))
+
 /** Runs `work` as who called the command; until its promise is settled, when it returns one. */
 export function asCaller<T>(work: () => T): T {
   if (owner === undefined) return work()

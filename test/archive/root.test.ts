@@ -1,5 +1,6 @@
 // Commands of root on a data directory of the service's user, who has put links there.
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import {
   chmodSync,
   chownSync,
@@ -62,6 +63,18 @@ describe('root', { skip }, () => {
     const { dataDir } = await installation('own')
     await well(dataDir, 'user', 'add', 'bob@here.test')
     assert.deepEqual(ofRoot(dataDir), [])
+  })
+
+  test('starts a program wholly as the owner: it is not root and cannot be again (D119)', async () => {
+    const { dataDir } = await installation('started')
+    const script = `
+      import { spawnSync } from 'node:child_process'
+      import { becomeOwner, startAsOwner } from ${JSON.stringify(new URL('../../src/base/ownership.ts', import.meta.url))}
+      becomeOwner(${JSON.stringify(dataDir)})
+      const ids = ['/^(Uid|CapPrm):/ { print $2, $3, $4 }', '/proc/self/status']
+      process.stdout.write(startAsOwner((as) => spawnSync('awk', ids, { ...as, encoding: 'utf8' })).stdout)`
+    const printed = execFileSync(process.execPath, ['--input-type=module', '--eval', script], { encoding: 'utf8' })
+    assert.deepEqual(printed.trim().split(/\s+/), [owner.uid, owner.uid, owner.uid, '0000000000000000'].map(String))
   })
 
   test('gives nothing away through a link to a directory (D119)', async () => {

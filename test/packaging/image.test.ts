@@ -145,7 +145,7 @@ describe('what starts the image (I5, I7)', () => {
     }
     for (const line of ['ReadOnly=true', 'DropCapability=all', 'NoNewPrivileges=true'])
       assert.match(quadlet, new RegExp(`^${line}$`, 'm'))
-    assert.match(quadlet, /^HealthCmd=\/usr\/bin\/postrider health$/m)
+    assert.match(quadlet, /^HealthCmd=CMD \/usr\/bin\/postrider health$/m)
     assert.match(quadlet, /^Volume=postrider:\/var\/lib\/postrider$/m)
     assert.match(compose[0]!, /^ {4}network_mode: host$/m)
     assert.match(compose[1]!, /- .25:25.[^]*- .465:465.[^]*- .587:587./)

@@ -6,6 +6,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 import { forLog } from '../../base/clean-text.ts'
 import { codeOf, OperatorError } from '../../base/errors.ts'
+import { startAsOwner } from '../../base/ownership.ts'
 import { whileMoving, type Movement } from '../../net/https.ts'
 import { heldWhile } from '../octets.ts'
 import { OBJECT_NAME, type Backend, type BackupObject, type PlaceDeps } from './backend.ts'
@@ -164,7 +165,7 @@ export class ExecBackend implements Backend {
     const words = this.#words.map((word) => word.replace(/\{(?:action|name|from)\}/g, (mark) => values[mark] ?? mark))
     const [program = '', ...rest] = words
     // A group of its own, so that what it starts ends with it.
-    return spawn(program, rest, { stdio: ['pipe', 'pipe', 'pipe'], detached: true })
+    return startAsOwner((ids) => spawn(program, rest, { ...ids, stdio: ['pipe', 'pipe', 'pipe'], detached: true }))
   }
 
   #judge({ code, error, said, signal }: Ended): void {

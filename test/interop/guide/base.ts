@@ -14,7 +14,8 @@ const run = promisify(execFile)
 export const KEPT = join(tmpdir(), 'postrider-guide')
 
 // Change it when the recipe below changes.
-const RECIPE = 1
+const RECIPE = 3
+const DOWNLOAD = 'apt-get -q -y -o APT::Install-Recommends=true --download-only install'
 const TIMEOUT = 400_000
 
 /** This machine's own release where it is Debian, because its package sources know that one. */
@@ -28,13 +29,13 @@ function release(): { suite: string; sources: string[] } {
 }
 
 /**
- * The folder of the root. A machine has no way to Debian's mirrors, so the packages in `needed` lie in its apt cache,
- * where apt finds them as if it had just fetched them; they are not installed.
+ * The folder of the root. A machine has no way to Debian's mirrors, so the packages in `offered` lie in its apt cache,
+ * where apt finds them as if it had just fetched them; they are not installed. Those in `installed` are.
  */
-export async function debianRoot(needed: readonly string[]): Promise<string> {
+export async function debianRoot(offered: readonly string[], installed: readonly string[] = []): Promise<string> {
   const { suite, sources } = release()
   const key = createHash('sha256')
-    .update(JSON.stringify([RECIPE, suite, needed]))
+    .update(JSON.stringify([RECIPE, suite, offered, installed]))
     .digest('hex')
     .slice(0, 12)
   const root = join(KEPT, `debian-${suite}-${key}`)
@@ -43,7 +44,8 @@ export async function debianRoot(needed: readonly string[]): Promise<string> {
   const made = `${root}.${process.pid}`
   const hooks = [
     'rm -f "$1"/var/cache/apt/archives/*.deb',
-    ...(needed.length === 0 ? [] : [`chroot "$1" apt-get -q -y --download-only install ${needed.join(' ')}`]),
+    // With what they recommend, as a machine's own apt-get takes them.
+    ...(offered.length === 0 ? [] : [`chroot "$1" ${DOWNLOAD} ${offered.join(' ')}`]),
     // Each machine is a new one.
     ': >"$1"/etc/machine-id',
     `echo 'root:*' | chroot "$1" chpasswd -e`,
@@ -52,7 +54,7 @@ export async function debianRoot(needed: readonly string[]): Promise<string> {
     '--mode=root',
     '--variant=important',
     '--format=directory',
-    '--include=dbus,ca-certificates',
+    `--include=${['dbus', 'ca-certificates', ...installed].join(',')}`,
     '--skip=cleanup/apt/lists,cleanup/apt/cache',
     ...hooks.map((hook) => `--customize-hook=${hook}`),
   ]

@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test'
 import { withPrograms } from '../rig/need.ts'
 import { Sandbox, until } from '../rig/sandbox.ts'
 import { serialOf, writeCertificate } from './certificates.ts'
-import { bring, follow, HOST, publish, SECTION, USER, zoneLines } from './walk.ts'
+import { bring, demandWalked, follow, HOST, publish, SECTION, USER, zoneLines } from './walk.ts'
 import { HOME } from './machine.ts'
 import { inOwnNetwork, SERVER } from './network.ts'
 import { laterPackage } from './package.ts'
@@ -97,7 +97,7 @@ if (within)
       const began = performance.now()
       assert.ok(commandsOf(SECTION).length <= COMMANDS, `${commandsOf(SECTION).length} commands`)
       await bring(server, prepared.made)
-      const steps = await follow(server, world, SECTION, (line) => context.diagnostic(line))
+      const steps = await follow(server.machine, world, SECTION, (line) => context.diagnostic(line))
       const [letter] = await world.provider.waitFor(1)
       const minutes = (performance.now() - began) / 60_000
       context.diagnostic(`${steps.length} commands, ${(minutes * 60).toFixed(1)} s, no guesses`)
@@ -166,7 +166,7 @@ if (within)
         await server.ready(pid)
         assert.match(await server.errors(), /letsencrypt/)
         assert.match(await serialOf(SERVER), /^(?!01$)./)
-        await follow(server, world, 'Certificates', (line) => context.diagnostic(line))
+        await follow(server.machine, world, 'Certificates', (line) => context.diagnostic(line))
         await server.machine.must('systemctl reload postrider')
         await until(shown('01'), 20_000, () => 'the certificate is not shown')
         await writeCertificate(server.machine, HOST, 2)
@@ -180,7 +180,7 @@ if (within)
       await bring(server, await laterPackage(prepared.made, box.dir))
       const pid = await server.pid()
       const { longest } = await longestSilence(SERVER, async () => {
-        await follow(server, world, 'Upgrading', (line) => context.diagnostic(line))
+        await follow(server.machine, world, 'Upgrading', (line) => context.diagnostic(line))
         await server.ready(pid)
       })
       context.diagnostic(`port 25 was silent for ${longest} ms`)
@@ -208,7 +208,9 @@ if (within)
       const renamed = 'mail.example.org'
       const published = zoneLines(await server.machine.must('postrider domain records example.org'))
       const pid = await server.pid()
-      await follow(server, world, 'Another host name', (line) => context.diagnostic(line), renamed)
+      await follow(server.machine, world, 'Another host name', (line) => context.diagnostic(line), {
+        host: renamed,
+      })
       await server.ready(pid)
       const printed = await server.machine.must('postrider domain records example.org')
       assert.match(printed, new RegExp(`IN MX 10 ${renamed}\\.`))
@@ -289,7 +291,7 @@ if (within)
     test('a backup is restored by root on a fresh machine, and the mail of its queue arrives', async (context) => {
       const tell = (line: string) => context.diagnostic(line)
       await queue('restored')
-      await follow(server, world, 'Back up', tell)
+      await follow(server.machine, world, 'Back up', tell)
       server.machine.copyOut(`${HOME}/postrider.zip`, box.path('postrider.zip'))
       server.machine.copyOut(CONFIG, box.path('postrider.toml'))
       await server.machine.stop()
@@ -299,7 +301,7 @@ if (within)
       server.token = token
       await bring(server, prepared.made)
       for (const name of ['postrider.zip', 'postrider.toml']) server.machine.copyIn(box.path(name), `${HOME}/${name}`)
-      await follow(server, world, 'Restore a file', tell)
+      await follow(server.machine, world, 'Restore a file', tell)
       await server.ready()
       assert.equal(await server.property('NRestarts'), '0')
       assert.equal(await server.machine.must(`find ${DATA}/ ! -user postrider`), '')
@@ -315,4 +317,6 @@ if (within)
       await machine.must(`test ! -e ${DATA} && test ! -e /etc/postrider && test ! -e /usr/bin/postrider`)
       assert.notEqual((await machine.run('systemctl cat postrider')).code, 0)
     })
+
+    test('every section was typed', () => demandWalked(import.meta.filename))
   })

@@ -1,4 +1,4 @@
-// The Debian package under test, as `npm run package` makes it; POSTRIDER_DEB names one that is there already.
+// What is under test, as `npm run` makes it in dist/. POSTRIDER_DEB names a Debian package that is there already.
 
 import { execFile } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
@@ -25,19 +25,29 @@ const SOURCES = ['bin', 'config', 'packaging', 'src', 'package.json', 'package-l
 
 const changed = (path: string): number => statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0
 
-/** The package in dist/ that is not older than what it is made of. */
-function newestPackage(architecture: string): string | undefined {
+/** Whether a file was made after all that goes into it was changed. */
+function isFresh(path: string): boolean {
   const files = SOURCES.flatMap((name) => {
-    const path = join(ROOT, name)
-    if (!statSync(path).isDirectory()) return [path]
-    return [path, ...readdirSync(path, { recursive: true, encoding: 'utf8' }).map((each) => join(path, each))]
+    const source = join(ROOT, name)
+    if (!statSync(source).isDirectory()) return [source]
+    return [source, ...readdirSync(source, { recursive: true, encoding: 'utf8' }).map((each) => join(source, each))]
   })
-  const since = Math.max(...files.map(changed))
-  return (existsSync(DIST) ? readdirSync(DIST) : [])
+  return changed(path) >= Math.max(...files.map(changed))
+}
+
+/** The package in dist/ that is not older than what it is made of. */
+const newestPackage = (architecture: string): string | undefined =>
+  (existsSync(DIST) ? readdirSync(DIST) : [])
     .filter((name) => name.startsWith('postrider_') && name.endsWith(`_${architecture}.deb`))
     .map((name) => join(DIST, name))
-    .filter((path) => changed(path) >= since)
+    .filter(isFresh)
     .toSorted((a, b) => changed(b) - changed(a))[0]
+
+/** A file of dist/; `npm run STEP` makes it, unless one lies there that is newer than all sources. */
+export async function built(step: string, name: string): Promise<string> {
+  const file = join(DIST, name)
+  if (!isFresh(file)) await run('npm', ['run', step], { cwd: ROOT, timeout: TIMEOUT, maxBuffer: 1 << 26 })
+  return file
 }
 
 /** Builds the package, unless one lies in dist/ that is newer than all sources. */

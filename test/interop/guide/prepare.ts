@@ -28,16 +28,28 @@ export const absent = [
   ...(existsSync('/proc/self/ns/cgroup') ? [] : ['namespaces for control groups']),
 ]
 
-export interface Prepared {
+/** What a reader installs beside Postrider, as the documents say. */
+const OFFERED = ['curl', 'jq', 'minisign', 'unattended-upgrades']
+
+export interface Bare {
   made: Package
   root: string
+}
+
+export interface Prepared extends Bare {
   first: Released
 }
 
-/** Made once; asked again it is only looked up. */
-export async function prepare(): Promise<Prepared> {
+/** A bare Debian, and the package. Made once; asked again it is only looked up. */
+export async function bare(): Promise<Bare> {
   const made = await debianPackage()
-  // Both mind the disk and the network more than the processor.
-  const [root, first] = await Promise.all([debianRoot([...made.depends, 'unattended-upgrades']), released(FIRST)])
-  return { made, root, first }
+  return { made, root: await debianRoot([...made.depends, ...OFFERED]) }
 }
+
+/** The same, and the first version. */
+export async function prepare(): Promise<Prepared> {
+  return { ...(await bare()), first: await released(FIRST) }
+}
+
+/** A Debian with Podman, and with curl for the tests. */
+export const imageRoot = (): Promise<string> => debianRoot([], ['podman', 'podman-compose', 'curl'])

@@ -10,7 +10,7 @@ import { HOME } from './machine.ts'
 import { inOwnNetwork } from './network.ts'
 import { absent, prepare, type Prepared } from './prepare.ts'
 import { Server } from './server.ts'
-import { bring, follow, HOST, publish, USER, zoneLines } from './walk.ts'
+import { bring, demandWalked, follow, HOST, publish, USER, zoneLines } from './walk.ts'
 import { LATER_DOMAIN, startWorld, withLaterExchanger, type World } from './world.ts'
 
 const MAILS = 5
@@ -103,7 +103,7 @@ if (within)
       const waiting = await server.queued()
       const pid = await server.pid()
       await bring(server, prepared.made)
-      await follow(server, world, 'Upgrading from 0.1.0', (line) => context.diagnostic(line))
+      await follow(server.machine, world, 'Upgrading from 0.1.0', (line) => context.diagnostic(line))
       await server.ready(pid)
       assert.equal((await machine.must('postrider --version')).trim(), prepared.made.version.replace(/[-~+].*/, ''))
       assert.match(await server.property('FragmentPath'), /^\/(?:usr\/)?lib\/systemd\/system\//)
@@ -145,4 +145,6 @@ if (within)
       await machine.must('systemctl start postrider')
       await server.ready()
     })
+
+    test('every section was typed', () => demandWalked(import.meta.filename))
   })

@@ -1,12 +1,14 @@
-// A reader at a machine: types what the README says, and publishes the records that are printed.
+// A reader at a machine: types what a document says, and publishes the records that are printed.
 
+import assert from 'node:assert/strict'
 import { basename } from 'node:path'
+import { until } from '../rig/sandbox.ts'
+import { commandsOf, WALKED, type Section } from './documents.ts'
 import { HOME } from './machine.ts'
 import { SERVER } from './network.ts'
 import type { Package } from './package.ts'
-import { commandsOf } from './documents.ts'
 import type { Server } from './server.ts'
-import type { World } from './world.ts'
+import { ALL_PASS, judged, PROVIDER_DOMAIN, type World } from './world.ts'
 
 /** The section that leads from a bare server to the first mail. */
 export const SECTION = 'Production in ten minutes'
@@ -38,26 +40,87 @@ export async function bring({ machine }: Server, { file }: Package): Promise<voi
   machine.copyIn(file, `${HOME}/${basename(file)}`)
 }
 
+/** Where commands are typed. */
+export interface Typist {
+  must: (command: string, options?: { timeout: number }) => Promise<string>
+}
+
+export interface Manner {
+  /** The name of the server. */
+  host?: string
+  /** Placeholders of the documents, and what stands in their place here. All else is typed as it is written. */
+  instead?: Readonly<Record<string, string>>
+  /** Commands that are left out because others did their work, as they are written. */
+  without?: readonly string[]
+  /** What the reader waits for after a command. */
+  wait?: (command: string) => Promise<void>
+}
+
+/** A token in what a command printed. */
+const TOKEN = /\bpr_[\w-]{20,}/
+
+const walked = new Set<Section>()
+
 /**
  * Types the commands of a section, one after the other, and publishes the records that are printed; throws at the first
  * command that fails. Each is told as it ends.
  */
 export async function follow(
-  { machine }: Server,
+  typist: Typist,
   world: World,
-  section: string,
+  section: Section,
   tell: (line: string) => void,
-  host = HOST,
+  { host = HOST, instead = {}, without = [], wait }: Manner = {},
 ): Promise<Step[]> {
+  walked.add(section)
+  const written = commandsOf(section)
+  for (const text of [...Object.keys(instead), ...without])
+    if (!written.some((command) => command.includes(text))) throw new Error(`"${section}" has no "${text}"`)
   const steps: Step[] = []
-  for (const command of commandsOf(section)) {
+  for (const [text, other] of Object.entries(instead)) tell(`in place of ${text}: ${other}`)
+  for (const each of written.filter((command) => !without.includes(command))) {
+    const command = Object.entries(instead).reduce((line, [text, other]) => line.replaceAll(text, other), each)
     const began = performance.now()
-    const printed = await machine.must(command, { timeout: 240 })
+    const printed = await typist.must(command, { timeout: 240 })
     const seconds = (performance.now() - began) / 1000
     steps.push({ command, seconds, printed })
     tell(`${seconds.toFixed(1).padStart(5)} s  # ${command}`)
+    await wait?.(command)
     const lines = zoneLines(printed)
     if (lines.length > 0) await publish(world, lines, host)
   }
   return steps
+}
+
+/** The commands of the README that follow an installation, whatever way that was made. */
+export const afterInstallation = ({ machine }: Server, world: World, tell: (line: string) => void): Promise<Step[]> =>
+  follow(machine, world, SECTION, tell, { without: ['apt install -y ./postrider_*.deb'] })
+
+/** Throws when a section that WALKED says a test file types was not typed. */
+export function demandWalked(file: string): void {
+  const promised: readonly Section[] = WALKED[basename(file) as keyof typeof WALKED]
+  assert.deepEqual(
+    promised.filter((section) => !walked.has(section)),
+    [],
+  )
+}
+
+/**
+ * A mail sent over the API with the token that a walk made: what the API says became of it, and what its receiver makes
+ * of it.
+ */
+export async function firstMail(server: Server, world: World, steps: readonly Step[]): Promise<void> {
+  const printed = steps.find(({ command }) => command.includes('postrider token create'))?.printed ?? ''
+  server.token = TOKEN.exec(printed)?.[0] ?? ''
+  assert.notEqual(server.token, '', printed)
+  const before = (await world.provider.maildir()).length
+  const id = await server.post(`you@${PROVIDER_DOMAIN}`, 'By the API')
+  let status = ''
+  const delivered = async () => {
+    status = (await server.api('GET', `/outbound-emails/${id}`)).body.data.attributes.status
+    return status === 'delivered'
+  }
+  await until(delivered, 30_000, () => `the mail is ${status}`)
+  const letters = await world.provider.waitFor(before + 1)
+  for (const letter of letters) assert.deepEqual(await judged(letter, world.names), ALL_PASS)
 }
