@@ -98,6 +98,13 @@ cp -a "$from_volume/." "$(engine volume inspect -f '{{.Mountpoint}}' copy)/"
 chown 10025:10025 "$(engine volume inspect -f '{{.Mountpoint}}' copy)"
 chmod 700 "$(engine volume inspect -f '{{.Mountpoint}}' copy)"
 engine tag "$image" localhost/postrider:next
+# Before it: the new image tries itself on a copy, beside the server of the former one.
+start former --cap-add NET_BIND_SERVICE -v copy:/var/lib/postrider "$image"
+said '"event":"ready"' former
+engine run --rm --pull never "${hardened[@]}" -v copy:/var/lib/postrider localhost/postrider:next --json upgrade --check \
+  >"$place/out" 2>"$place/err" || fail 'upgrade --check of the new image'
+grep -q '"ready":true' "$place/out" || fail 'the new image is not ready'
+ends former
 start two --cap-add NET_BIND_SERVICE -v copy:/var/lib/postrider localhost/postrider:next
 said '"event":"ready"' two
 engine exec two /usr/bin/postrider --json domain list >"$place/out"

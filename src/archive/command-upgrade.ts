@@ -5,6 +5,7 @@ import { systemClock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { openUpgraded } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
+import { giveUpRoom } from '../store/room.ts'
 import { migrations } from '../schema/migrations.ts'
 import type { UpgradeProgress } from '../store/upgrade.ts'
 import { configOf, type Invocation } from '../commands/open.ts'
@@ -14,7 +15,7 @@ import { checkUpgrade, summaryOf } from './upgrade-check.ts'
 import type { Trial } from './upgrade-trial.ts'
 
 interface UpgradeWishes {
-  check?: string
+  check?: string | true
   unsigned?: true
   back?: true
   lose?: true
@@ -31,8 +32,8 @@ export function upgradeCommand(
     .command('upgrade')
     .description('bring the database up to this version, with a copy of it as it was; the server must be stopped')
     .option(
-      '--check <file>',
-      'try another version on a copy of the data, beside the running server; nothing is changed',
+      '--check [file]',
+      'try another version, or this one, on a copy of the data, beside the running server; nothing is changed',
     )
     .option('--unsigned', 'with --check: a file without a signature will do')
     .option('--back', 'put the copy from before the last upgrade back')
@@ -50,6 +51,8 @@ async function alone<T>(dataDir: string, otherwise: string, work: () => Promise<
   const release = takeLock(dataDir)
   if (!release) throw new OperatorError(`A server uses ${dataDir}; ${otherwise}`)
   try {
+    // As a server does at its start: on a full disk SQLite could not even be read (D121).
+    giveUpRoom(dataDir)
     return await work()
   } finally {
     release()
@@ -83,8 +86,8 @@ async function upgrade(now: Invocation): Promise<void> {
   )
 }
 
-async function check(now: Invocation, file: string, unsigned: boolean): Promise<void> {
-  const found = await checkUpgrade(now, file, unsigned)
+async function check(now: Invocation, given: string | true, unsigned: boolean): Promise<void> {
+  const found = await checkUpgrade(now, given === true ? undefined : given, unsigned)
   answer(now.terminal, found, () => summaryOf(found))
   if (!found.ready) process.exitCode = 1
 }

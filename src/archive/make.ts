@@ -3,7 +3,6 @@
 //
 // Guarantees: the copy is verified before it is sealed, and only it takes room on this disk; what failed at one target
 // fails at no other; each target gets a row, also when nothing could be made.
-import { mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { titlesOf } from '../base/backup-target.ts'
 import { iso, SECOND } from '../base/clock.ts'
@@ -15,10 +14,9 @@ import { sizeOf } from '../checks/figures.ts'
 import type { Deps } from '../commands/open.ts'
 import { fingerprintOf } from '../privacy/ledger.ts'
 import { countsIn } from '../store/copy.ts'
-import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
 import { backupsAt, clearOut, manifestName, nameOf, type Manifest } from './catalog.ts'
-import { clearOnSignal, LEAVING, removeCopiesIn } from '../store/leavings.ts'
+import { holdCopies, withFolder } from '../store/leavings.ts'
 import { packed } from './pack.ts'
 import { isDirectory, placeOf } from './place-of.ts'
 import type { BackupPlace } from './places/place.ts'
@@ -49,8 +47,7 @@ export async function backUpNow(deps: Deps, tell: (sentence: string) => void): P
   const { to } = config.backup
   if (to.length === 0)
     throw new OperatorError('"backup.to" is empty; set it to where backups go (docs/backup.md), or name a file.')
-  const release = takeLock(config.data_dir, 'backup.lock')
-  if (!release) throw new OperatorError('Another backup is under way; wait for its end.')
+  const release = holdCopies(config.data_dir)
   const began = clock.now()
   try {
     return await withSnapshot(deps, tell, async (taken) => {
@@ -73,21 +70,12 @@ export async function backUpNow(deps: Deps, tell: (sentence: string) => void): P
 /** Runs `work` with a copy in the data directory, which goes with it. */
 async function withSnapshot<T>(deps: Deps, tell: (sentence: string) => void, work: (taken: Taken) => Promise<T>) {
   const { clock, config } = deps
-  const { data_dir } = config
-  removeCopiesIn(data_dir)
   demandRoom(deps)
-  let made: string | undefined
-  const clear = (): void => void (made !== undefined && rmSync(made, { recursive: true, force: true }))
-  const unheard = clearOnSignal(clear)
-  try {
-    const place = (made = mkdtempSync(join(data_dir, LEAVING)))
+  return withFolder(config.data_dir, async (place) => {
     const at = clock.now()
     const snapshot = await takeSnapshot(deps, { place, force: false, outside: (inner) => inner(), tell })
-    return await work({ ...snapshot, at, ...countsIn(join(place, DATABASE)) })
-  } finally {
-    clear()
-    unheard()
-  }
+    return work({ ...snapshot, at, ...countsIn(join(place, DATABASE)) })
+  })
 }
 
 /** The copy must not take the room that the server keeps for mail under way. */

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { messageOf, OperatorError } from '../base/errors.ts'
 import { openKeyring } from '../base/keyring.ts'
 import { migrations } from '../schema/migrations.ts'
-import { schemaOfCopy, withCopy } from '../store/copy.ts'
+import { schemaIn, withCopy } from '../store/copy.ts'
 import { keyFits } from '../store/instance.ts'
 import { DATABASE } from '../store/open.ts'
 import { tooNew } from './fetch.ts'
@@ -34,7 +34,7 @@ export async function prove(place: string, file: string, { force }: { force?: tr
 function refuseNewer(place: string, file: string): void {
   let schema: number
   try {
-    schema = schemaOfCopy(join(place, DATABASE))
+    schema = schemaIn(join(place, DATABASE)).schema
   } catch {
     // Damaged: the checks say how.
     return

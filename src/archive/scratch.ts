@@ -1,15 +1,14 @@
 // Puts a backup back into a temporary folder, with the erasures since, to see that it can be (B11). Nothing is started
 // or sent, and the folder goes.
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { OperatorError } from '../base/errors.ts'
 import { countsIn } from '../store/copy.ts'
-import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
 import { unpack, type Archive } from './backup-archive.ts'
 import type { Manifest } from './catalog.ts'
-import { clearOnSignal, LEAVING } from '../store/leavings.ts'
+import { holdCopies, withFolder } from '../store/leavings.ts'
 import { prove } from './prove.ts'
 import { mergeLedgers } from './restore-ledgers.ts'
 
@@ -35,27 +34,22 @@ export interface ScratchWishes {
 /** Throws an OperatorError when the backup cannot be put back whole. */
 export async function tryOut({ copies, dataDir, manifest, open, shown }: ScratchWishes): Promise<TriedOut> {
   const here = existsSync(join(dataDir, DATABASE))
-  const release = here ? takeLock(dataDir, 'backup.lock') : (): void => {}
-  if (!release) throw new OperatorError('A backup is under way; wait for its end.')
-  let made: string | undefined
-  const clear = (): void => void (made !== undefined && rmSync(made, { recursive: true, force: true }))
-  const unheard = clearOnSignal(clear)
+  const release = here ? holdCopies(dataDir) : (): void => {}
   try {
     // On the disk of the data directory, where there is one: a folder for temporary files may be memory.
-    const folder = (made = mkdtempSync(join(here ? dataDir : tmpdir(), LEAVING)))
-    const files = await unpack(await open(folder), shown, folder)
-    await prove(folder, shown, {})
-    const { rows } = countsIn(join(folder, DATABASE))
-    const lacking = Object.entries(manifest?.rows ?? {}).find(([table, count]) => rows[table] !== count)
-    if (lacking)
-      throw new OperatorError(
-        `${shown} has ${rows[lacking[0]] ?? 'no'} rows in ${lacking[0]} and had ${lacking[1]} when it was made; use another backup.`,
-      )
-    const erasures = mergeLedgers(dataDir, folder, { withoutLedger: true }, copies)
-    return { files, rows: Object.values(rows).reduce((all, one) => all + one, 0), erasures }
+    return await withFolder(here ? dataDir : tmpdir(), async (folder) => {
+      const files = await unpack(await open(folder), shown, folder)
+      await prove(folder, shown, {})
+      const { rows } = countsIn(join(folder, DATABASE))
+      const lacking = Object.entries(manifest?.rows ?? {}).find(([table, count]) => rows[table] !== count)
+      if (lacking)
+        throw new OperatorError(
+          `${shown} has ${rows[lacking[0]] ?? 'no'} rows in ${lacking[0]} and had ${lacking[1]} when it was made; use another backup.`,
+        )
+      const erasures = mergeLedgers(dataDir, folder, { withoutLedger: true }, copies)
+      return { files, rows: Object.values(rows).reduce((all, one) => all + one, 0), erasures }
+    })
   } finally {
-    clear()
     release()
-    unheard()
   }
 }

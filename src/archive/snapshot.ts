@@ -20,7 +20,7 @@ import type { Keyring } from '../base/keyring.ts'
 import { isNoFile, openPlain } from '../base/plain-file.ts'
 import type { Deps } from '../commands/open.ts'
 import { fingerprintOf, keepCopy, markLedger } from '../privacy/ledger.ts'
-import { copyDatabase } from '../store/copy.ts'
+import { copyDatabase, removeCopy } from '../store/copy.ts'
 import { DATABASE } from '../store/open.ts'
 import { QUARANTINE } from '../store/spool.ts'
 import { FILES } from './backup-archive.ts'
@@ -105,9 +105,7 @@ async function copyAll(copying: Copying): Promise<string[]> {
     })
     // A file that was added and deleted while the database was copied is missing only in this copy.
     if (!again || !faults.some((fault) => fault.endsWith(`${MISSING}.`))) return faults
-    outside(() => {
-      for (const end of ['', '-wal', '-shm']) rmSync(join(place, `${DATABASE}${end}`), { force: true })
-    })
+    outside(() => removeCopy(join(place, DATABASE)))
   }
 }
 

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { findConfig } from '../base/config-file.ts'
+import type { OwnProgram } from '../base/installed.ts'
 import { MINUTE, SECOND, systemClock } from '../base/clock.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { startAsOwner } from '../base/ownership.ts'
@@ -26,6 +27,8 @@ export interface RunningTrial {
 interface TrialWishes {
   now: Pick<Invocation, 'configFile' | 'environment'>
   data: string
+  /** What it says of its data is of this folder: the copy goes. */
+  named: string
   tell: (line: string) => void
   /** It is ended when it says and writes nothing for so long (ms). One of ours says each second how far it is. */
   still?: number
@@ -37,15 +40,14 @@ const MOST_LINE = 2000
 /** Of what comes at once; the rest is passed over. */
 const MOST_LINES = 100
 
-export function startTrial(program: string, { data, now, still = 2 * MINUTE, tell }: TrialWishes): RunningTrial {
-  const config = findConfig(now)
-  const argv = [...(config === undefined ? [] : ['--config', resolve(config)]), '--json', 'upgrade', '--trial']
+export function startTrial(own: OwnProgram, { data, named, now, still = 2 * MINUTE, tell }: TrialWishes): RunningTrial {
   const child = startAsOwner((ids) =>
-    spawn(program, argv, {
+    spawn(own.program, wordsOf(own, now), {
       ...ids,
       // Both at once are refused (C2).
       env: { ...now.environment, POSTRIDER_DATA_DIR: data, POSTRIDER_DATA_DIR_FILE: undefined },
-      stdio: ['ignore', 'pipe', 'pipe'],
+      // It ends when its stdin does: when this process is killed.
+      stdio: ['pipe', 'pipe', 'pipe'],
       // A group of its own, so that what it starts ends with it.
       detached: true,
     }),
@@ -77,7 +79,10 @@ export function startTrial(program: string, { data, now, still = 2 * MINUTE, tel
     const lines = (line + chunk).split('\n')
     line = (lines.pop() ?? '').slice(0, MOST_LINE)
     for (const each of lines.slice(-MOST_LINES)) {
-      tried.last = each.slice(0, MOST_LINE).replace(/^postrider: /, '')
+      tried.last = each
+        .slice(0, MOST_LINE)
+        .replace(/^postrider: /, '')
+        .replaceAll(data, named)
       tell(tried.last)
     }
   })
@@ -85,20 +90,31 @@ export function startTrial(program: string, { data, now, still = 2 * MINUTE, tel
     child.once('error', (thrown) => {
       over = true
       cancel()
-      fail(
-        new OperatorError(
-          `${basename(program)} cannot be run here (${codeOf(thrown)}); is it for this machine, and may programs be run from ${dirname(program)}?`,
-        ),
-      )
+      fail(notRun(own.program, thrown))
     })
     child.once('close', (code) => {
       over = true
       cancel()
-      done({ ...tried, code, grown: Math.max(tried.grown, octetsIn(data) - before) })
+      done({
+        ...tried,
+        output: tried.output.replaceAll(data, named),
+        code,
+        grown: Math.max(tried.grown, octetsIn(data) - before),
+      })
     })
   })
   return { ended, end }
 }
+
+function wordsOf({ first }: OwnProgram, now: TrialWishes['now']): string[] {
+  const config = findConfig(now)
+  return [...first, ...(config === undefined ? [] : ['--config', resolve(config)]), '--json', 'upgrade', '--trial']
+}
+
+const notRun = (program: string, thrown: unknown): OperatorError =>
+  new OperatorError(
+    `${basename(program)} cannot be run here (${codeOf(thrown)}); is it for this machine, and may programs be run from ${dirname(program)}?`,
+  )
 
 function endGroup(pid: number | undefined): void {
   if (pid === undefined) return

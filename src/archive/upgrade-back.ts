@@ -1,16 +1,14 @@
 // The way back from an upgrade: the copy of the database from before it is put in its place again (D181). What was
 // promised since would be lost, so it is counted, and without a word of consent nothing is done. The ledger of erasures
 // stays as it is: the next start repeats what the copy does not know.
-//
-// Guarantees: at every moment there is one database in place, the newer or the older.
-import { existsSync, linkSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { syncPath } from '../base/durable.ts'
 import { OperatorError } from '../base/errors.ts'
-import { withCopy } from '../store/copy.ts'
-import { schemaIn, settleLog } from '../store/way-back.ts'
-import { DATABASE, wayBack } from '../store/open.ts'
+import { schemaIn, withCopy } from '../store/copy.ts'
+import { DATABASE } from '../store/open.ts'
 import { raw } from '../store/query.ts'
+import { putBack, wayBack, waysBack } from '../store/way-back.ts'
+import { migrations } from '../schema/migrations.ts'
 import type { TableName } from '../schema/tables.ts'
 import { readLedger } from '../privacy/ledger.ts'
 
@@ -57,11 +55,10 @@ export interface WayBack {
 export function findWayBack(dataDir: string): WayBack {
   const file = join(dataDir, DATABASE)
   if (!existsSync(file)) throw new OperatorError(`${dataDir} holds no database (${DATABASE}).`)
-  const { schema: from } = schemaIn(file)
-  const copies = readdirSync(dataDir)
-    .flatMap((name) => /^postrider\.db\.schema-(\d{1,6})$/.exec(name)?.[1] ?? [])
-    .map(Number)
-    .filter((schema) => schema < from)
+  const { schema: from, version: writer = 'an older version' } = schemaIn(file)
+  if (from < migrations.length)
+    throw new OperatorError(`${file} has schema ${from}, as ${writer} wrote it: it was not upgraded. Start ${writer}.`)
+  const copies = waysBack(dataDir).filter((schema) => schema < from)
   if (copies.length === 0)
     throw new OperatorError(
       `There is no copy from before an upgrade beside ${file}; each is kept for a week, or until the next erasure. Restore a backup that was made before it: "postrider restore --replace FILE".`,
@@ -105,16 +102,5 @@ export async function lossOf(dataDir: string, { copy }: WayBack): Promise<Loss> 
   return loss
 }
 
-/**
- * Puts the copy in place; the newer database keeps the name of such a copy, and is removed after a week as they are. No
- * process may have the database open.
- */
-export function goBack(dataDir: string, { copy, from }: WayBack): void {
-  const file = join(dataDir, DATABASE)
-  settleLog(file)
-  const aside = wayBack(file, from)
-  rmSync(aside, { force: true })
-  linkSync(file, aside)
-  renameSync(copy, file)
-  syncPath(dataDir)
-}
+/** Puts the copy in place; the newer database lies beside it, and is removed after a week as copies are. */
+export const goBack = (dataDir: string, { copy, from }: WayBack): void => putBack(dataDir, copy, from)

@@ -4,7 +4,6 @@
 //
 // Guarantees: what is run is what was verified, for it is copied first; the installation is not changed; the copy is
 // removed, by a signal too.
-import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
   createReadStream,
@@ -12,12 +11,8 @@ import {
   existsSync,
   linkSync,
   mkdirSync,
-  mkdtempSync,
   openSync,
-  closeSync,
   readdirSync,
-  readSync,
-  rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs'
@@ -29,16 +24,18 @@ import { codeOf, OperatorError } from '../base/errors.ts'
 import { jsonOf, isObject } from '../base/json.ts'
 import { asCallerAt } from '../base/ownership.ts'
 import { readPlain } from '../base/plain-file.ts'
+import { itself, type OwnProgram } from '../base/installed.ts'
 import { freeOn, reserveOf } from '../base/space.ts'
 import { version } from '../base/version.ts'
-import { copyDatabase } from '../store/copy.ts'
+import { migrations } from '../schema/migrations.ts'
+import { copyDatabase, schemaIn } from '../store/copy.ts'
 import { DATABASE } from '../store/open.ts'
 import { QUARANTINE } from '../store/spool.ts'
 import { configOf, type Invocation } from '../commands/open.ts'
 import { FILES } from './backup-archive.ts'
 import { listed } from './integrity.ts'
-import { clearOnSignal, LEAVING } from '../store/leavings.ts'
-import { takeLock } from '../store/lock.ts'
+import { holdCopies, withFolder } from '../store/leavings.ts'
+import { beginningOf, programIn } from './program-in.ts'
 import { releaseKey, SIGNATURE_OCTETS, SUMS_OCTETS, verifySums } from './signature.ts'
 import { startTrial, type RunningTrial, type TrialRun } from './trial-run.ts'
 import { isTrial, newerThan, type Trial } from './upgrade-trial.ts'
@@ -47,7 +44,8 @@ export interface UpgradeCheck {
   ready: boolean
   /** Why it is not ready; null when it is. */
   reason: string | null
-  file: string
+  /** Null where this version tried itself. */
+  file: string | null
   /** The version that the signature names; null when none was asked for. */
   signed: string | null
   version: string | null
@@ -57,59 +55,74 @@ export interface UpgradeCheck {
   /** Octets that the upgrade takes for a while beside what is there, and what is free. */
   room: number
   free: number
-  /** What the other version's list of changes says of versions that are newer than this one. */
+  /** What its list of changes says of versions that are newer than the one in place. */
   changes: string[]
 }
 
-export async function checkUpgrade(now: Invocation, given: string, unsigned: boolean): Promise<UpgradeCheck> {
+/** Tries the version in a file, or without one this version itself: that of a new image, beside the one in place. */
+export async function checkUpgrade(
+  now: Invocation,
+  given: string | undefined,
+  unsigned: boolean,
+): Promise<UpgradeCheck> {
   const config = configOf(now)
   const { data_dir } = config
-  const file = resolve(given)
+  const file = given === undefined ? null : resolve(given)
   const database = join(data_dir, DATABASE)
   if (!existsSync(database)) throw new OperatorError(`${data_dir} holds no database (${DATABASE}): nothing to try on.`)
   const tell = (sentence: string): void => now.terminal.err(`postrider: ${forTerminal(sentence)}\n`)
-  const free = Math.max(0, freeOn(data_dir) - reserveOf(config))
-  demandRoom(data_dir, file, free)
   // As a backup does: erasures wait for the end of the copy, and the server removes folders that nobody has locked.
-  const release = takeLock(data_dir, 'backup.lock')
-  if (!release) throw new OperatorError('A backup is under way; wait for its end.')
-  const place = mkdtempSync(join(data_dir, LEAVING))
+  const release = holdCopies(data_dir)
   let trial: RunningTrial | undefined
-  const clear = (): void => {
-    trial?.end()
-    rmSync(place, { recursive: true, force: true })
-  }
-  const unheard = clearOnSignal(clear)
+  const endTrial = (): void => trial?.end()
   try {
-    const copy = join(place, basename(file))
-    await take(file, copy)
-    const signed = unsigned ? null : await signedVersion(file, copy, releaseKey())
-    const program = programOf(copy, place)
-    const data = join(place, 'data')
-    await copyInstallation(data_dir, data, tell)
-    trial = startTrial(program, { now, data, tell })
-    return { file, signed, free, ...judged(await trial.ended, signed) }
+    const free = freeOn(data_dir)
+    demandRoom(data_dir, file, Math.max(0, free - reserveOf(config)))
+    const run = async (place: string): Promise<UpgradeCheck> => {
+      const { program, signed } =
+        file === null ? { program: itself(), signed: null } : await programOf(file, place, unsigned)
+      const data = join(place, 'data')
+      await copyInstallation(data_dir, data, tell)
+      const before = schemaIn(join(data, DATABASE))
+      // The version in place is this one, unless it has yet to upgrade the database.
+      const inPlace = file !== null && before.schema === migrations.length ? version : (before.version ?? version)
+      trial = startTrial(program, { now, data, named: data_dir, tell })
+      return { file, signed, free, ...judged(await trial.ended, signed, inPlace) }
+    }
+    return await withFolder(data_dir, run, endTrial)
   } finally {
-    clear()
     release()
-    unheard()
   }
 }
 
 /** The snapshot, the copy that the other version makes of it, what its migrations write, and the program itself. */
-function demandRoom(dataDir: string, file: string, free: number): void {
+function demandRoom(dataDir: string, file: string | null, free: number): void {
   const sizeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0
   const database = join(dataDir, DATABASE)
-  const program = asCallerAt(file, () => statSync(file, { throwIfNoEntry: false }))
-  if (!program?.isFile()) throw new OperatorError(`${file} is not a file; name the executable or the package to try.`)
-  const need = 3 * (sizeOf(database) + sizeOf(`${database}-wal`)) + 3 * program.size
+  const program = file === null ? null : asCallerAt(file, () => statSync(file, { throwIfNoEntry: false }))
+  if (program !== null && !program?.isFile())
+    throw new OperatorError(`${file} is not a file; name the executable, the package or the tar to try.`)
+  // A package holds four times its own size.
+  const need = 3 * (sizeOf(database) + sizeOf(`${database}-wal`)) + 6 * (program?.size ?? 0)
   if (need > free)
     throw new OperatorError(
-      `The check needs ${shown(need)} for a while on the disk of ${dataDir}, and ${shown(free)} are free; make room first. Nothing was changed.`,
+      `The check needs ${shown(need)} for a while on the disk of ${dataDir}, and ${shown(free)} are free beside the reserve ("storage.reserve"); make room first. Nothing was changed.`,
     )
 }
 
-/** Copies the file that was named: what is verified is then what is run. */
+/** The program in a file: what is verified is what is run, for it is copied first. */
+async function programOf(
+  file: string,
+  place: string,
+  unsigned: boolean,
+): Promise<Pick<UpgradeCheck, 'signed'> & { program: OwnProgram }> {
+  const copy = join(place, basename(file))
+  await take(file, copy)
+  const signed = unsigned ? null : await signedVersion(file, copy, releaseKey())
+  return { signed, program: { program: await programIn(copy, place), first: [] } }
+}
+
+/** Copies the file that was named. */
 async function take(file: string, copy: string): Promise<void> {
   try {
     const fd = asCallerAt(file, () => openSync(file, 'r'))
@@ -142,33 +155,6 @@ export async function signedVersion(file: string, copy: string, publicKey: strin
   return verifySums({ sums, signature, publicKey, file: named }).version
 }
 
-function beginningOf(path: string, octets: number): Buffer {
-  const handle = openSync(path, 'r')
-  try {
-    const buffer = Buffer.alloc(octets)
-    return buffer.subarray(0, readSync(handle, buffer, 0, octets, 0))
-  } finally {
-    closeSync(handle)
-  }
-}
-
-/** The executable: the file itself, or that of a Debian package. */
-function programOf(copy: string, place: string): string {
-  const beginning = beginningOf(copy, 8).toString('latin1')
-  // What is neither would be run as lines of a shell.
-  if (/^(?:\x7fELF|#!)/.test(beginning)) return copy
-  if (beginning !== '!<arch>\n')
-    throw new OperatorError(`${basename(copy)} is not an executable or a Debian package; name the file of a release.`)
-  const root = join(place, 'package')
-  const { error, status, stderr } = spawnSync('dpkg-deb', ['-x', copy, root], { encoding: 'utf8' })
-  const program = join(root, 'usr/bin/postrider')
-  if (error || status !== 0 || !existsSync(program))
-    throw new OperatorError(
-      `${basename(copy)} cannot be unpacked as a package of Postrider (${error ? codeOf(error) : stderr.trim().split('\n')[0]}).`,
-    )
-  return program
-}
-
 /** A snapshot of the database, the small files, and links to those of the spool: nobody writes into them. */
 async function copyInstallation(dataDir: string, data: string, tell: (line: string) => void): Promise<void> {
   mkdirSync(join(data, 'spool'), { recursive: true, mode: 0o700 })
@@ -195,7 +181,7 @@ async function copyInstallation(dataDir: string, data: string, tell: (line: stri
 
 type TrialFound = Omit<UpgradeCheck, 'file' | 'signed' | 'free'>
 
-function judged({ code, grown, last, output }: TrialRun, signed: string | null): TrialFound {
+function judged({ code, grown, last, output }: TrialRun, signed: string | null, inPlace: string): TrialFound {
   const said = jsonOf(output)
   const room = Math.max(0, grown)
   const nothing = { version: null, from: null, schema: null, seconds: null, room, changes: [] }
@@ -213,7 +199,7 @@ function judged({ code, grown, last, output }: TrialRun, signed: string | null):
   }
   const reason = troubleOf(said, signed)
   const { from, schema, seconds, version: tried } = said
-  const changes = newerThan(version, said.releases)
+  const changes = newerThan(inPlace, said.releases)
   return { ready: reason === null, reason, version: tried, from, schema, seconds, room, changes }
 }
 
@@ -231,7 +217,8 @@ function shown(octets: number): string {
 /** What was found, for a person. */
 export function summaryOf(found: UpgradeCheck): string {
   const { changes, file, free, from, ready, reason, room, schema, seconds, signed, version: tried } = found
-  const about = tried === null ? file : `Postrider ${tried} (${signed === null ? 'unsigned' : 'signed'})`
+  const how = file === null ? '' : signed === null ? ' (unsigned)' : ' (signed)'
+  const about = tried === null ? (file ?? 'this version') : `Postrider ${tried}${how}`
   const head = ready ? `Ready: ${about} opens a copy of this installation.` : `Not ready: ${about}. ${reason}`
   if (schema === null) return head
   return [

@@ -55,8 +55,8 @@ export function releasesIn(changelog: string): ChangesOf[] {
 export function newerThan(than: string, releases: readonly ChangesOf[]): string[] {
   const number = (text: string): number =>
     text.split('.').reduce((sum, part) => sum * 1000 + Math.min(999, Number(part) || 0), 0)
-  return releases
+  const all = releases
     .filter((each) => number(each.version) > number(than))
     .flatMap(({ changes, version }) => changes.map((change) => `${version}: ${change}`))
-    .slice(0, MOST)
+  return all.length <= MOST ? all : [...all.slice(0, MOST), `and ${all.length - MOST} more, in its list of changes`]
 }

@@ -13,16 +13,20 @@ const TABLES: readonly (readonly [section: string, key: string])[] = [
   ['delivery', 'routes'],
   ['delivery', 'sources'],
 ]
-/**
- * Other variables: the configuration file, the first domain and user of a new installation, and the token that the
- * programs of the API reference read.
- */
-const OTHERS = ['POSTRIDER_CONFIG', 'POSTRIDER_INIT_DOMAIN', 'POSTRIDER_INIT_EMAIL', 'POSTRIDER_TOKEN']
+/** Tables that are only in the file: the user chooses their names. */
+const NAMED_TABLES = 'plans'
+/** The first domain and user of a new installation. */
+const FIRST = ['POSTRIDER_INIT_DOMAIN', 'POSTRIDER_INIT_EMAIL']
+/** No values of the server: its configuration file, and the token that the programs of the API reference read. */
+const OTHERS = ['POSTRIDER_CONFIG', 'POSTRIDER_TOKEN']
+const PREFIX = 'POSTRIDER_'
 const FILE = '_FILE'
+/** Of several variables so many are named. */
+const NAMED = 3
 /** More octets than any value has. */
 const MOST = 64 * 1024
 
-const variableOf = (path: readonly string[]): string => `POSTRIDER_${path.join('_').toUpperCase()}`
+const variableOf = (path: readonly string[]): string => PREFIX + path.join('_').toUpperCase()
 
 /** Every key that a variable can set by a plain value: all except tables, and plans, whose names the user chooses. */
 export function scalarPaths(defaults: object): string[][] {
@@ -33,7 +37,7 @@ export function scalarPaths(defaults: object): string[][] {
       : [path]
   const tables = new Set(TABLES.map((path) => path.join('.')))
   return Object.entries(defaults)
-    .flatMap(([head, value]: [string, unknown]) => (head === 'plans' ? [] : below(value, [head])))
+    .flatMap(([head, value]: [string, unknown]) => (head === NAMED_TABLES ? [] : below(value, [head])))
     .filter((path) => !tables.has(path.join('.')))
 }
 
@@ -122,20 +126,58 @@ function tables(raw: string, path: readonly string[]): unknown {
   return found ?? []
 }
 
-/** Throws an OperatorError for a variable POSTRIDER_... that has no meaning, with the nearest name that has one. */
+/** Throws an OperatorError for a variable POSTRIDER_... that has no meaning, and says how what it means is written. */
 export function demandKnown(environment: Environment, defaults: object): void {
-  const known = [...OTHERS, ...[...scalarPaths(defaults), ...TABLES].map(variableOf)]
-  const withFiles = new Set([...known, ...known.map((name) => name + FILE)])
+  const settings = [...scalarPaths(defaults), ...TABLES]
+  const known = [...settings.map(variableOf), ...FIRST]
+  const accepted = new Set([...known, ...known.map((name) => name + FILE), ...OTHERS])
   const strange = Object.keys(environment)
-    .filter((name) => name.startsWith('POSTRIDER_') && !withFiles.has(name) && !isOfKubernetes(name, environment))
+    .filter((name) => name.startsWith(PREFIX) && !accepted.has(name) && !isOfKubernetes(name, environment))
     .sort()[0]
   if (strange === undefined) return
   const [bare, end] = strange.endsWith(FILE) ? [strange.slice(0, -FILE.length), FILE] : [strange, '']
-  const far = new Map(known.map((name) => [name, distance(bare, name)]))
-  const [nearest, apart = Infinity] = [...far].sort(([, one], [, other]) => one - other)[0] ?? []
-  const near = apart <= bare.length / 2 ? `correct it to ${nearest}${end}, or remove it` : 'remove it'
-  throw new OperatorError(`The variable ${strange} is not a setting; ${near}.`)
+  const advice = ofTable(bare) ?? ofSection(bare, settings) ?? nearest(bare, end, [...known, ...OTHERS])
+  throw new OperatorError(`The variable ${strange} is not a setting; ${advice}.`)
 }
+
+const isBelow = (name: string, above: string): boolean => name === above || name.startsWith(`${above}_`)
+
+/** What to do with a variable for a key of tables, which have none. */
+function ofTable(name: string): string | undefined {
+  if (isBelow(name, variableOf([NAMED_TABLES])))
+    return `[${NAMED_TABLES}.NAME] is written in the configuration file alone, for its names are yours: remove the variable`
+  const table = TABLES.find((path) => isBelow(name, variableOf(path)))
+  return (
+    table &&
+    `${variableOf(table)} takes all tables [[${table.join('.')}]] with their keys, in TOML as the file has them`
+  )
+}
+
+/** What to do with a variable for a section, which has none: its keys have. */
+function ofSection(name: string, settings: readonly (readonly string[])[]): string | undefined {
+  const section = settings.flatMap((path) => path.slice(0, -1).map((_, at) => path.slice(0, at + 1)))
+  const found = section.find((path) => variableOf(path) === name)
+  if (found === undefined) return undefined
+  const keys = settings.map(variableOf).filter((each) => each.startsWith(`${name}_`))
+  const some = keys.length > NAMED ? ' such as' : ''
+  return `each key of [${found.join('.')}] has a variable of its own,${some} ${listed(keys)}`
+}
+
+/** The variables that are nearest to a name: by its spelling, or by its last words, as LISTEN is to HTTP_LISTEN. */
+function nearest(name: string, end: string, known: readonly string[]): string {
+  const words = name.slice(PREFIX.length)
+  const far = (each: string): number => (words !== '' && each.endsWith(`_${words}`) ? 1 : distance(name, each))
+  const least = Math.min(...known.map(far))
+  const near = least <= words.length / 3 ? known.filter((each) => far(each) === least) : []
+  if (near.length === 0) return 'remove it, or name a key of config/postrider.toml'
+  return `correct it to ${listed(near.map((each) => each + (OTHERS.includes(each) ? '' : end)))}, or remove it`
+}
+
+const listed = (names: readonly string[]): string =>
+  names
+    .slice(0, NAMED)
+    .join(', ')
+    .replace(/, (?=[^,]*$)/, ' or ')
 
 /** Kubernetes tells each container of its services in such variables; a service may be named "postrider". */
 function isOfKubernetes(name: string, environment: Environment): boolean {

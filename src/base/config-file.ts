@@ -3,6 +3,7 @@
 import { existsSync } from 'node:fs'
 import { parse } from 'smol-toml'
 import { builtFrom } from './installed.ts'
+import { variable } from './config-environment.ts'
 import { isObject } from './json.ts'
 import { readPlain } from './plain-file.ts'
 
@@ -41,11 +42,19 @@ export function findConfig(
 export function placeOfServer(named: NamedConfig): { data_dir?: string; listen?: string } {
   const { environment } = named
   const { data_dir, http } = treeOf(findConfig(named))
-  const listen = environment['POSTRIDER_HTTP_LISTEN'] ?? (isObject(http) ? http['listen'] : undefined)
-  const dataDir = environment['POSTRIDER_DATA_DIR'] ?? data_dir
+  const listen = said(environment, 'POSTRIDER_HTTP_LISTEN') ?? (isObject(http) ? http['listen'] : undefined)
+  const dataDir = said(environment, 'POSTRIDER_DATA_DIR') ?? data_dir
   return {
     ...(typeof dataDir === 'string' && { data_dir: dataDir }),
     ...(typeof listen === 'string' && { listen }),
+  }
+}
+
+function said(environment: NamedConfig['environment'], name: string): string | undefined {
+  try {
+    return variable(environment, name)
+  } catch {
+    return undefined
   }
 }
 

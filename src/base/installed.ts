@@ -30,3 +30,15 @@ export function builtFrom(): BuiltFrom | null {
   const said = file === undefined ? '' : readFileSync(file, 'utf8').trim()
   return said === 'package' || said === 'image' ? said : 'bare'
 }
+
+/** A program, and its words before those of a command. */
+export interface OwnProgram {
+  program: string
+  first: readonly string[]
+}
+
+/** How this program is run once more. */
+export const itself = (): OwnProgram => ({
+  program: process.execPath,
+  first: singleExecutable() ? [] : [...process.execArgv, process.argv[1] ?? ''],
+})

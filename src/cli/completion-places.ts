@@ -31,9 +31,10 @@ export function placesOf(program: Command, path = ''): CompletionPlace[] {
     path,
     commands: program.commands.map((child) => ({ name: child.name(), about: child.description() })),
     options: [
-      ...program.options.flatMap(({ argChoices, description, flags, long, required }) => {
+      ...program.options.flatMap(({ argChoices, description, flags, long, optional, required }) => {
         if (typeof long !== 'string') return []
-        const kind = required ? { kind: kindOf(/<[^>]*>/.exec(flags)?.[0] ?? '', argChoices) } : {}
+        const [value = ''] = /[<[].*[\]>]/.exec(flags) ?? []
+        const kind = required || optional ? { kind: kindOf(value, argChoices) } : {}
         return [{ name: long, about: description, ...kind }]
       }),
       { name: '--help', about: 'show what it takes' },

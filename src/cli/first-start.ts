@@ -73,7 +73,7 @@ export async function firstStart(now: Invocation, config: Config, log: Log): Pro
 function isEmpty({ data_dir }: Config, email: string): boolean {
   if (!existsSync(join(data_dir, DATABASE))) return true
   try {
-    const { store } = openInstance(data_dir, { migrates: false })
+    const { store } = openInstance(data_dir)
     try {
       const domain = store.first(db.selectFrom('domains').select('key').limit(1))
       return domain === undefined && listUsers(store).every((user) => user.email === email)

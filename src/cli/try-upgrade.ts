@@ -4,6 +4,7 @@ import { basename, dirname } from 'node:path'
 import { SECOND, systemClock } from '../base/clock.ts'
 import { messageOf, OperatorError } from '../base/errors.ts'
 import { silentLog } from '../base/log.ts'
+import { exitAtOnce } from '../base/native.ts'
 import { changelog, version } from '../base/version.ts'
 import { faultsOf } from '../archive/integrity.ts'
 import { LEAVING } from '../store/leavings.ts'
@@ -24,6 +25,7 @@ export async function tryUpgrade(now: Invocation): Promise<Trial> {
   const { data_dir } = config
   if (!basename(dirname(data_dir)).startsWith(LEAVING))
     throw new OperatorError(`${data_dir} is not a copy; "postrider upgrade --check FILE" makes one.`)
+  endWithCaller()
   const began = systemClock.elapsed()
   let from = migrations.length
   const { keyring, store } = await openUpgraded(data_dir, {
@@ -43,6 +45,14 @@ export async function tryUpgrade(now: Invocation): Promise<Trial> {
   } finally {
     for (const step of undo.reverse()) await step()
   }
+}
+
+/** Who runs this holds its stdin open. When that was killed, nobody waits for an answer, and the copy is in the way. */
+function endWithCaller(): void {
+  const end = (): never => exitAtOnce(1)
+  process.stdin.on('end', end).on('error', end).resume()
+  // It keeps nobody from ending.
+  if ('unref' in process.stdin) process.stdin.unref()
 }
 
 /** Reads as the first user; returns those that failed. */

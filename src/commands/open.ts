@@ -95,7 +95,7 @@ export async function withDeps<T>(invocation: Invocation, work: (deps: Deps) => 
 
 function opened(dataDir: string): Instance {
   try {
-    return openInstance(dataDir, { migrates: false })
+    return openInstance(dataDir)
   } catch (thrown) {
     throw explained(thrown, dataDir)
   }

@@ -14,7 +14,7 @@ import { forgetInSuppressions } from '../suppressions/forget.ts'
 import type { Store } from '../store/database.ts'
 import { betrays, markingSteps, markOf, type Erasing, type ErasingStep } from '../store/erasing.ts'
 import { isBeingCopied } from '../store/leavings.ts'
-import { removeCopies } from '../store/open.ts'
+import { removeCopies } from '../store/way-back.ts'
 import { QUARANTINE, type Spool } from '../store/spool.ts'
 import { forgetInPushed } from '../webhooks/forget.ts'
 

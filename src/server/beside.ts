@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process'
 import { setPriority } from 'node:os'
 import type { Beside } from '../archive/schedule.ts'
+import { itself, type OwnProgram } from '../base/installed.ts'
 import { singleExecutable } from '../base/threads/pool.ts'
 import { idleInput } from '../base/native.ts'
 
@@ -25,7 +26,7 @@ const SPARING = { MALLOC_ARENA_MAX: '1' }
 
 /** `configFile`: the configuration that the server was started with. */
 export const besideServer =
-  (configFile: string | undefined, { first, program }: Again = itself()): Beside =>
+  (configFile: string | undefined, { first, program }: OwnProgram = itself()): Beside =>
   (words) => {
     const config = configFile === undefined ? [] : ['--config', configFile]
     const passed = Object.entries(process.env).filter(([name]) => !NOT_PASSED_ON.includes(name))
@@ -47,17 +48,6 @@ export const besideServer =
       end: () => void child.kill('SIGTERM'),
     }
   }
-
-/** A program, and its words before the command's. */
-interface Again {
-  program: string
-  first: readonly string[]
-}
-
-const itself = (): Again => ({
-  program: process.execPath,
-  first: singleExecutable() ? [] : [...process.execArgv, process.argv[1] ?? ''],
-})
 
 /** Before the process makes its threads, which take over what it has. */
 function lower(pid: number | undefined): void {

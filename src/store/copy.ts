@@ -8,6 +8,7 @@ import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
 import { emptied } from './log.ts'
 import { BUSY_TIMEOUT, explained, schemaOf } from './open.ts'
+import { writerOf } from './written-by.ts'
 
 /** Pages of a step: a megabyte. */
 const STEP = 256
@@ -30,7 +31,12 @@ export async function copyDatabase(
   told: CopyProgress = () => {},
 ): Promise<void> {
   for (let left = RESTARTS; !(await copyOnce(file, target, left > 0 ? mostLog : Infinity, told)); left--)
-    for (const end of ['', '-journal']) asCallerAt(target, () => rmSync(`${target}${end}`, { force: true }))
+    asCallerAt(target, () => removeCopy(target))
+}
+
+/** Removes a copy with all that SQLite may have left beside it; no process may have it open. */
+export function removeCopy(file: string): void {
+  for (const end of ['', '-journal', '-wal', '-shm']) rmSync(`${file}${end}`, { force: true })
 }
 
 /** One try of `copyDatabase`; false when the log has grown by more than `mostLog`. */
@@ -52,6 +58,7 @@ async function copyOnce(file: string, target: string, mostLog: number, told: Cop
     }
     // All files of the source are open; from here on only the target's are opened.
     await asCallerAt(target, () => database.backup(target, { progress }))
+    asCallerAt(target, () => standAlone(target))
     return true
   } catch (thrown) {
     if (thrown instanceof LogTooLong) return false
@@ -64,6 +71,20 @@ async function copyOnce(file: string, target: string, mostLog: number, told: Cop
 
 class LogTooLong extends Error {}
 
+/**
+ * Takes the mode of the write-ahead log from a copy: whoever reads it then leaves nothing beside it, and it can be read
+ * where nothing can be written.
+ */
+function standAlone(file: string): void {
+  const database = new Database(file, { fileMustExist: true, ...sqliteAddon(dirname(file)) })
+  try {
+    database.pragma('locking_mode = EXCLUSIVE')
+    database.pragma('journal_mode = DELETE')
+  } finally {
+    database.close()
+  }
+}
+
 /** Whether the file holds any of these accounts, given by their ids. */
 export const holdsUser = (file: string, ids: readonly string[]): boolean =>
   look(
@@ -74,8 +95,9 @@ export const holdsUser = (file: string, ids: readonly string[]): boolean =>
         .get(JSON.stringify(ids)) !== undefined,
   )
 
-/** The schema of a copy: how many migrations it has had. */
-export const schemaOfCopy = (file: string): number => look(file, schemaOf)
+/** The schema of a database, and the version that gave it, as far as that is known. Only reads. */
+export const schemaIn = (file: string): { schema: number; version: string | undefined } =>
+  look(file, (database) => ({ schema: schemaOf(database), version: writerOf(database) }))
 
 /** The rows of each table of ours in a copy, and its schema. */
 export const countsIn = (file: string): { rows: Record<string, number>; schema: number } =>

@@ -40,7 +40,7 @@ export async function openUpgraded(
   refuseRemains(dataDir)
   reportDamage(dataDir, options)
   await upgradeDatabase(dataDir, options)
-  return openInstance(dataDir, { migrates: false })
+  return openInstance(dataDir)
 }
 
 function reportDamage(dataDir: string, { logDamaged }: Pick<InstanceOptions, 'logDamaged'>): void {

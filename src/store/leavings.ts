@@ -1,8 +1,9 @@
 // The folders of backups and drills, and what unfinished ones leave beside their target: removed by the signal that
 // ends one, and after a day by the next backup there and by the server, which knows the folder of the last backup.
-import { lstatSync, readdirSync, rmSync } from 'node:fs'
+import { lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { DAY } from '../base/clock.ts'
+import { OperatorError } from '../base/errors.ts'
 import { readPlain, writePlain } from '../base/plain-file.ts'
 import { takeLock } from './lock.ts'
 import { explainedFile } from './open.ts'
@@ -61,9 +62,44 @@ export function isBeingCopied(dataDir: string): boolean {
   }
 }
 
-/** Removes what killed backups left in the data directory; for the holder of their lock. */
-export function removeCopiesIn(dataDir: string): void {
+function removeCopiesIn(dataDir: string): void {
   for (const name of namesIn(dataDir)) if (NAME.test(name)) removeFolder(join(dataDir, name))
+}
+
+/**
+ * Lets nobody else have such a folder in the data directory, and removes what killed ones left there. Returns the
+ * function that ends this. Throws an OperatorError while another has one.
+ */
+export function holdCopies(dataDir: string): () => void {
+  const release = takeLock(dataDir, 'backup.lock')
+  if (!release) throw new OperatorError('A backup, a drill or the check of an upgrade is under way; wait for its end.')
+  removeCopiesIn(dataDir)
+  return release
+}
+
+/**
+ * Runs work with a new folder in `parent`, which goes with it, by a signal too. `ending` is called before it goes. In a
+ * data directory it is for who holds its copies.
+ */
+export async function withFolder<T>(
+  parent: string,
+  work: (folder: string) => Promise<T>,
+  ending: () => void = () => {},
+): Promise<T> {
+  let made: string | undefined
+  const clear = (): void => {
+    ending()
+    // Again, where a program that was ended was just making a file.
+    if (made !== undefined) rmSync(made, { recursive: true, force: true, maxRetries: 3 })
+  }
+  // Before there is anything to leave.
+  const unheard = clearOnSignal(clear)
+  try {
+    return await work((made = mkdtempSync(join(parent, LEAVING))))
+  } finally {
+    clear()
+    unheard()
+  }
 }
 
 function removeFolder(place: string): void {

@@ -1,5 +1,5 @@
-// Opens the database of a data directory: settings, missing migrations, and a clear sentence for every obstacle.
-import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
+// Opens the database of a data directory: settings, the schema, and a clear sentence for every obstacle.
+import { mkdirSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
 import { syncPath } from '../base/durable.ts'
@@ -40,23 +40,19 @@ export function demandClosed(dataDir: string): void {
 
 export interface OpenOptions {
   /**
-   * Whether the schema of an older version is migrated; otherwise such a database is refused. A missing database is
-   * always created.
-   */
-  migrates?: boolean
-  /** Called before the first migration of an existing database, with the old and the new schema number. */
-  migrating?: (from: number, to: number) => void
-  /**
    * Returns the names of other files of an installation in the data directory. When there are any, a database without
    * tables is refused as the wrong one.
    */
   newBeside?: () => string[]
 }
 
-/** Opens the database of a data directory, or creates it. Throws an OperatorError. */
+/**
+ * Opens the database of a data directory, or creates it. One of an older version is refused: upgrade.ts upgrades it
+ * first. Throws an OperatorError.
+ */
 export function openStore(dataDir: string, options: OpenOptions = {}): Store {
   return withDatabase(dataDir, options, (database, file) => {
-    migrate(database, file, options)
+    settleSchema(database, file)
     return new Store(database, file)
   })
 }
@@ -67,7 +63,7 @@ export function openStore(dataDir: string, options: OpenOptions = {}): Store {
  */
 export function withDatabase<T>(
   dataDir: string,
-  options: Pick<OpenOptions, 'newBeside'>,
+  options: OpenOptions,
   use: (database: Database.Database, file: string) => T,
 ): T {
   const file = join(dataDir, DATABASE)
@@ -137,17 +133,6 @@ export function explainedFile(thrown: unknown): unknown {
   )
 }
 
-/**
- * Deletes copies made before upgrades that are older than a time (ms): they may hold addresses that were erased since.
- */
-export function removeCopies(dataDir: string, before = Infinity): void {
-  for (const name of readdirSync(dataDir)) {
-    const file = join(dataDir, name)
-    if (/^postrider\.db\.schema-\d+(?:\.part(?:-journal)?)?$/.test(name) && statSync(file).mtimeMs < before)
-      rmSync(file, { force: true })
-  }
-}
-
 /** Tables that every version has; a file with other tables but without these is not a database of Postrider. */
 const OURS = ['users', 'tokens', 'domains', 'dkim_keys', 'outbound_emails', 'outbound_bodies', 'deliveries', 'events']
 
@@ -155,7 +140,7 @@ const OURS = ['users', 'tokens', 'domains', 'dkim_keys', 'outbound_emails', 'out
  * Refuses a database with the tables of another program, and an empty database beside other files of an installation:
  * in both cases the right database is missing.
  */
-function refuseStrange(database: Database.Database, file: string, { newBeside }: Pick<OpenOptions, 'newBeside'>): void {
+function refuseStrange(database: Database.Database, file: string, { newBeside }: OpenOptions): void {
   const tables = database.prepare<[], string>(`select name from sqlite_schema where type = 'table'`).pluck().all()
   const begun = tables.length > 0 || (database.pragma('user_version', { simple: true }) as number) > 0
   const ways =
@@ -166,7 +151,7 @@ function refuseStrange(database: Database.Database, file: string, { newBeside }:
   if (beside.length > 0) throw new OperatorError(`${file} is empty, but ${beside.join(', ')} lies beside it. ${ways}`)
 }
 
-function migrate(database: Database.Database, file: string, { migrates = true, migrating }: OpenOptions): void {
+function settleSchema(database: Database.Database, file: string): void {
   const found = schemaOf(database)
   if (found > migrations.length) {
     const by = writerOf(database)
@@ -174,20 +159,12 @@ function migrate(database: Database.Database, file: string, { migrates = true, m
       `${file} was written by a newer Postrider (${by === undefined ? '' : `${by}, `}schema ${found}; this is ${version}, which knows ${migrations.length}); start ${by === undefined ? 'that version' : `version ${by} (the tag ${by} of the image)`}, go back with "postrider upgrade --back", or restore a backup made before the upgrade.`,
     )
   }
-  if (found === migrations.length) return
-  if (found > 0 && !migrates)
+  if (found === 0) migrateAll(database)
+  else if (found < migrations.length)
     throw new OperatorError(
       `${file} was written by an older Postrider (schema ${found}, this one has ${migrations.length}); restart the server with this version, or run "postrider upgrade".`,
     )
-  if (found > 0) {
-    migrating?.(found, migrations.length)
-    copyAside(database, wayBack(file, found))
-  }
-  migrateAll(database)
 }
-
-/** The copy of a database as it was before its upgrade from a schema. */
-export const wayBack = (file: string, schema: number): string => `${file}.schema-${schema}`
 
 export const schemaOf = (database: Database.Database): number =>
   Number(database.pragma('user_version', { simple: true }))
@@ -227,32 +204,6 @@ function makeRoomReturnable(database: Database.Database): void {
     if (codeOf(thrown) !== 'SQLITE_FULL') throw thrown
   }
 }
-
-/**
- * Copies the database of the older version, as a way back. A copy that is there is replaced: it is from before an
- * upgrade that failed, and the older version has gone on since. Throws an OperatorError when the disk has no room for
- * it.
- */
-function copyAside(database: Database.Database, copy: string): void {
-  const draft = `${copy}.part`
-  rmSync(draft, { force: true })
-  try {
-    database.prepare('vacuum into ?').run(draft)
-    syncPath(draft)
-    renameSync(draft, copy)
-    syncPath(dirname(copy))
-  } catch (thrown) {
-    rmSync(draft, { force: true })
-    throw noWayBack(copy, thrown)
-  }
-}
-
-/** No upgrade without a way back. */
-export const noWayBack = (copy: string, thrown: unknown): OperatorError =>
-  new OperatorError(
-    `The database cannot be copied to ${copy} before it is upgraded (${codeOf(thrown)}); free as much space as the database takes and start again. Nothing was changed.`,
-    { cause: thrown },
-  )
 
 function sentenceFor(thrown: unknown, file: string): string {
   switch (/^SQLITE_[A-Z]+/.exec(codeOf(thrown))?.[0] ?? '') {

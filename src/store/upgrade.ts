@@ -2,16 +2,16 @@
 // copy as a way back, the migrations, and for a database from before 0.2.0 that it is written again (D181).
 //
 // Guarantees: the migrations of an upgrade happen all or none, and not before the copy is durable.
-import { existsSync, renameSync, rmSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { SECOND, type Clock } from '../base/clock.ts'
-import { syncPath } from '../base/durable.ts'
 import { OperatorError } from '../base/errors.ts'
 import { Pool } from '../base/threads/pool.ts'
 import { migrations } from '../schema/migrations.ts'
-import { copyDatabase, schemaOfCopy } from './copy.ts'
-import { DATABASE, explained, noWayBack, wayBack, type OpenOptions } from './open.ts'
+import { schemaIn } from './copy.ts'
+import { DATABASE, explained } from './open.ts'
 import type { UpgradeJob } from './upgrade-worker.ts'
+import { copyAside, removeDrafts } from './way-back.ts'
 
 export interface UpgradeProgress {
   /** `copy`: of the database as it was; `rewriting`: of a database from before 0.2.0, which then gives space back. */
@@ -22,8 +22,10 @@ export interface UpgradeProgress {
   seconds: number
 }
 
-export interface Upgrading extends Pick<OpenOptions, 'migrating'> {
+export interface Upgrading {
   clock: Clock
+  /** Called after an upgrade with the old and the new schema number. */
+  migrating?: ((from: number, to: number) => void) | undefined
   /** Hears each second how far the upgrade is. */
   progress?: ((progress: UpgradeProgress) => void) | undefined
 }
@@ -31,6 +33,7 @@ export interface Upgrading extends Pick<OpenOptions, 'migrating'> {
 /** Upgrades the database, if its schema is older; only the holder of the lock may. Throws an OperatorError. */
 export async function upgradeDatabase(dataDir: string, { clock, migrating, progress }: Upgrading): Promise<void> {
   const file = join(dataDir, DATABASE)
+  if (existsSync(dataDir)) removeDrafts(dataDir)
   const found = schemaBefore(file)
   if (found === 0 || found >= migrations.length) return
   const began = clock.elapsed()
@@ -63,26 +66,9 @@ export async function upgradeDatabase(dataDir: string, { clock, migrating, progr
 /** The schema of a database, 0 where there is none to upgrade: what is wrong with it is said where it is opened. */
 function schemaBefore(file: string): number {
   try {
-    // Only read: whoever closes a database last copies its log into it, which is for the server to do.
-    return existsSync(file) ? schemaOfCopy(file) : 0
+    return existsSync(file) ? schemaIn(file).schema : 0
   } catch {
     return 0
-  }
-}
-
-/** Copies the database as a way back. A copy of before is replaced: the older version may have gone on since. */
-async function copyAside(file: string, schema: number, told: (done: number, of: number) => void): Promise<void> {
-  const copy = wayBack(file, schema)
-  const draft = `${copy}.part`
-  try {
-    rmSync(draft, { force: true })
-    await copyDatabase(file, draft, Infinity, told)
-    syncPath(draft)
-    renameSync(draft, copy)
-    syncPath(dirname(copy))
-  } catch (thrown) {
-    rmSync(draft, { force: true })
-    throw noWayBack(copy, thrown)
   }
 }
 

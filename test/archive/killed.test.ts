@@ -120,7 +120,7 @@ test('two backups at once: the second says so (B10)', async () => {
   ]) {
     const { code, stderr } = await commands.run(words, { env, bare: true })
     assert.equal(code, 1)
-    assert.match(stderr, /backup is under way; wait for its end\.\n$/)
+    assert.match(stderr, /A backup, .* is under way; wait for its end\.\n$/)
   }
   first.child.kill('SIGTERM')
   assert.equal(await first.ended, 'SIGTERM')

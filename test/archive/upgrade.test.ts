@@ -19,31 +19,33 @@ import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
 import { SECOND } from '../../src/base/clock.ts'
 import { domainByKey } from '../../src/domains/find.ts'
-import { version } from '../../src/base/version.ts'
+import { changelog, version } from '../../src/base/version.ts'
 import { signedVersion } from '../../src/archive/upgrade-check.ts'
 import { startTrial } from '../../src/archive/trial-run.ts'
 import { isTrial, newerThan, releasesIn } from '../../src/archive/upgrade-trial.ts'
 import { findWayBack, goBack, lossOf } from '../../src/archive/upgrade-back.ts'
+import { schemaIn } from '../../src/store/copy.ts'
 import { takeLock } from '../../src/store/lock.ts'
 import { enter, readLedger } from '../../src/privacy/ledger.ts'
 import { migrations } from '../../src/schema/migrations.ts'
+import { keepRoom } from '../../src/store/room.ts'
 import { Commands, start } from '../commands/command.ts'
 import { deb, good, otherKey } from './signature-vectors.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
-import { releasedData } from '../kit/released.ts'
+import { RELEASED, releasedData } from '../kit/released.ts'
+import { smallDisk } from '../kit/small-disk.ts'
 import { until } from '../kit/until.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'postrider-upgrade-'))
 after(() => rmSync(folder, { recursive: true, force: true }))
 
-/** Data of 0.2.0 in a folder of its own, with commands for it. */
-function installed(name: string) {
+/** Data of a released version in a folder of its own, with commands for it. */
+function installed(name: string, released: (typeof RELEASED)[number] = '0.2.0') {
   const dataDir = join(folder, name)
   mkdirSync(dataDir, { mode: 0o700 })
-  const released = releasedData('0.2.0', dataDir)
-  return { ...released, commands: new Commands(folder, ['--config', configured(name, dataDir)]) }
+  return { ...releasedData(released, dataDir), commands: new Commands(folder, ['--config', configured(name, dataDir)]) }
 }
 
 function configured(name: string, dataDir: string): string {
@@ -69,14 +71,10 @@ const contents = (dataDir: string): Record<string, string> =>
       .map((file) => [file, hash('sha256', readFileSync(file))]),
   )
 
-const schemaOf = (file: string): number => {
-  const database = new Database(file, { readonly: true })
-  try {
-    return Number(database.pragma('user_version', { simple: true }))
-  } finally {
-    database.close()
-  }
-}
+const schemaOf = (file: string): number => schemaIn(file).schema
+
+/** What copies left in a data directory. */
+const foldersIn = (dataDir: string): string[] => readdirSync(dataDir).filter((name) => name.startsWith('.postrider'))
 
 test('a check runs the other version on a copy, says what it found, and changes nothing (U1)', async () => {
   const { commands, dataDir } = installed('check')
@@ -105,6 +103,33 @@ test('a check runs the other version on a copy, says what it found, and changes 
   )
 })
 
+for (const released of RELEASED)
+  test(`without a file a version tries itself, and tells all that changes since ${released} (U1)`, async () => {
+    const name = `itself-${released}`
+    const { dataDir } = installed(name, released)
+    const before = contents(dataDir)
+    const check = async (...first: string[]): Promise<string> => {
+      const ran = start(['--config', configured(name, dataDir), ...first, 'upgrade', '--check'], folder)
+      assert.equal(await ran.ended, 0, ran.stderr() + ran.stdout())
+      return ran.stdout()
+    }
+    const found = JSON.parse(await check('--json')) as { changes: string[] }
+    assert.partialDeepStrictEqual(found, { ready: true, file: null, signed: null, version, schema: migrations.length })
+    assert.deepEqual(contents(dataDir), before)
+    // Every item of the list of changes above that version, in full, and nothing of that version or of older ones.
+    const list = changelog()
+    const newer = list.slice(0, list.indexOf(`\n## ${released} `))
+    assert.equal(found.changes.length, newer.match(/^- /gm)?.length)
+    const words = (text: string): string =>
+      text
+        .replace(/^#.*$/gm, '')
+        .replace(/(?:^|\n)- /g, ' ')
+        .replace(/\s+/g, ' ')
+        .trim()
+    assert.equal(words(found.changes.map((each) => each.replace(/^[\d.]+: /, '')).join(' ')), words(newer))
+    assert.match(await check(), new RegExp(`^Ready: Postrider ${version} opens a copy`))
+  })
+
 test('what cannot be upgraded is not ready: exit code 1, with the reason of the other version (U1)', async () => {
   const { commands, dataDir } = installed('not-ready')
   await using _ = commands
@@ -121,12 +146,13 @@ test('what cannot be upgraded is not ready: exit code 1, with the reason of the 
   assert.equal((await check(strange)).ready, false)
   const database = new Database(join(dataDir, 'postrider.db'))
   database.exec('create table warmups (x)')
-  database.close()
   assert.match((await check(program('stuck'))).reason, /as it was: .*warmups/)
-  assert.deepEqual(
-    readdirSync(dataDir).filter((name) => name.startsWith('.postrider')),
-    [],
-  )
+  database.exec('drop table warmups')
+  database.close()
+  rmSync(join(dataDir, 'instance.key'))
+  // It names what is missing where it is missing, not in the copy.
+  assert.ok((await check(program('keyless'))).reason.startsWith(`${join(dataDir, 'instance.key')} is missing`))
+  assert.deepEqual(foldersIn(dataDir), [])
 })
 
 test('a file without a signature is refused, and so is one that is not a program (U1)', async () => {
@@ -137,15 +163,10 @@ test('a file without a signature is refused, and so is one that is not a program
     /SHA256SUMS cannot be read \(ENOENT\).*--unsigned/,
   )
   assert.match(await commands.fails('upgrade', '--check', join(folder, 'nowhere')), /is not a file/)
+  assert.match(await commands.fails('upgrade', '--check', folder), /is not a file; name the executable/)
   const text = join(folder, 'text')
   writeFileSync(text, 'nothing')
-  assert.match(
-    await commands.fails('upgrade', '--check', text, '--unsigned'),
-    /is not an executable or a Debian package/,
-  )
-  const broken = join(folder, 'a.deb')
-  writeFileSync(broken, '!<arch>\nnothing')
-  assert.match(await commands.fails('upgrade', '--check', broken, '--unsigned'), /cannot be unpacked/)
+  assert.match(await commands.fails('upgrade', '--check', text, '--unsigned'), /text is not an executable, a Debian/)
   assert.match(await commands.fails('upgrade', '--trial'), /is not a copy/)
 })
 
@@ -176,7 +197,7 @@ test('no check is made while a copy is under way, whose folder the server must n
   try {
     const { code, stderr } = await commands.run(['upgrade', '--check', program('newer'), '--unsigned'])
     assert.equal(code, 1)
-    assert.match(stderr, /A backup is under way; wait for its end\./)
+    assert.match(stderr, /A backup, .* is under way; wait for its end\./)
   } finally {
     release()
   }
@@ -186,12 +207,16 @@ test('a trial that stands still is ended with all that it started, and what it s
   const data = join(folder, 'stands-still')
   mkdirSync(data)
   const run = (name: string, before: string) =>
-    startTrial(program(name, before), {
-      now: { configFile: undefined, environment: process.env },
-      data,
-      tell: () => {},
-      still: 300,
-    }).ended
+    startTrial(
+      { program: program(name, before), first: [] },
+      {
+        now: { configFile: undefined, environment: process.env },
+        data,
+        named: data,
+        tell: () => {},
+        still: 300,
+      },
+    ).ended
   const still = await run('still', 'sleep 1000\nexit 0')
   assert.deepEqual([still.code, still.last], [null, 'It stood still for 0 s, and was ended.'])
   const flood = await run('flood', 'head -c 100000000 /dev/zero >&2\nhead -c 100000000 /dev/zero\nsleep 1000')
@@ -206,10 +231,36 @@ test('a check that a signal ends leaves nothing (U1)', async () => {
   await check.said(/begun/, 'stderr')
   check.child.kill('SIGTERM')
   assert.equal(await check.ended, 'SIGTERM')
-  assert.deepEqual(
-    readdirSync(dataDir).filter((name) => name.startsWith('.postrider')),
-    [],
-  )
+  assert.deepEqual(foldersIn(dataDir), [])
+})
+
+test('killed by SIGKILL, a check leaves no trial that goes on, and the next command removes its folder (U1)', async () => {
+  const { commands, dataDir } = installed('orphan')
+  await using _ = commands
+  const left = (): string[] => foldersIn(dataDir)
+  const pid = join(folder, 'orphan.pid')
+  const slow = program('orphan-program', `echo $$ >${pid}; echo begun >&2; exec sleep 600`)
+  const check = start(['--config', configured('orphan', dataDir), 'upgrade', '--check', slow, '--unsigned'], folder)
+  await check.said(/begun/, 'stderr')
+  check.child.kill('SIGKILL')
+  assert.equal(await check.ended, 'SIGKILL')
+  process.kill(-Number(readFileSync(pid, 'utf8')), 'SIGKILL')
+  const [copy] = left()
+  assert.ok(copy)
+  // One of ours ends at once with its caller, and answers while it has one.
+  const trial = (): ReturnType<typeof start> =>
+    start(['--json', 'upgrade', '--trial'], folder, {
+      POSTRIDER_DATA_DIR: join(dataDir, copy, 'data'),
+      POSTRIDER_CONFIG: '',
+    })
+  const alone = trial()
+  alone.child.stdin?.end()
+  assert.deepEqual([await alone.ended, alone.stdout()], [1, ''])
+  const held = trial()
+  assert.equal(await held.ended, 0, held.stderr())
+  assert.ok(isTrial(JSON.parse(held.stdout())))
+  assert.equal((await commands.run(['upgrade', '--check', program('after'), '--unsigned'])).code, 0)
+  assert.deepEqual(left(), [])
 })
 
 test('the changes of newer versions are told, and nothing else is taken for an answer (U1)', () => {
@@ -266,13 +317,29 @@ test('the way back is free while nothing was promised since, and the older versi
     version: '0.2.0',
     lost: { mails: 0, events: 0 },
   })
+  // Before anybody opens the databases here.
+  assert.deepEqual(
+    readdirSync(dataDir).filter((name) => name.startsWith('postrider.db')),
+    ['postrider.db', `postrider.db.schema-${migrations.length}`],
+  )
   assert.equal(schemaOf(join(dataDir, 'postrider.db')), 19)
   assert.equal(schemaOf(join(dataDir, `postrider.db.schema-${migrations.length}`)), migrations.length)
-  assert.ok(!existsSync(join(dataDir, 'postrider.db.schema-19')))
   assert.equal(readFileSync(join(dataDir, 'erasures.ledger'), 'utf8'), ledger)
-  assert.match(await commands.fails('upgrade', '--back'), /no copy from before an upgrade/)
+  assert.match(await commands.fails('upgrade', '--back'), /has schema 19, as 0\.2\.0 wrote it: it was not upgraded/)
   // And forward again.
   assert.equal((await commands.json('upgrade')).from, 19)
+})
+
+test('the way back is open on a disk without a free octet (U4)', async (t) => {
+  using disk = smallDisk(join(folder, 'full-back'), 'size=24m')
+  if (!disk) return t.skip('a small disk cannot be mounted here')
+  releasedData('0.2.0', disk.dir)
+  await using commands = new Commands(folder, ['--config', configured('full-back', disk.dir)])
+  await commands.json('upgrade')
+  keepRoom(disk.dir, 0, Infinity)
+  disk.fill(0)
+  assert.equal((await commands.json('upgrade', '--back')).schema, 19)
+  assert.equal(schemaOf(join(disk.dir, 'postrider.db')), 19)
 })
 
 test('what came since the upgrade is counted, and lost only where that is asked for (U4)', async () => {

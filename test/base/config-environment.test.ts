@@ -3,7 +3,9 @@ import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
-import { demandKnownVariables, loadConfig, parseConfig } from '../../src/base/config.ts'
+import { z } from 'zod'
+import { placeOfServer } from '../../src/base/config-file.ts'
+import { demandKnownVariables, loadConfig, parseConfig, schema } from '../../src/base/config.ts'
 import { OperatorError } from '../../src/base/errors.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'postrider-variables-'))
@@ -28,6 +30,13 @@ function refusal(work: () => unknown): string {
   throw new Error('it was taken for good')
 }
 
+/** A type without its default, its bounds and its transformations. */
+function bare(type: z.ZodType): z.ZodType {
+  if (type instanceof z.ZodDefault || type instanceof z.ZodPrefault || type instanceof z.ZodNullable)
+    return bare(type.unwrap() as z.ZodType)
+  return type instanceof z.ZodPipe ? bare(type.in as z.ZodType) : type
+}
+
 describe('variables that have no meaning end the start (C1)', () => {
   for (const [name, nearest] of [
     ['POSTRIDER_HOST_NAME', 'POSTRIDER_HOSTNAME'],
@@ -41,9 +50,77 @@ describe('variables that have no meaning end the start (C1)', () => {
       assert.equal(said, `The variable ${name} is not a setting; correct it to ${nearest}, or remove it.`)
     })
 
-  test('one that is near to none is refused alone', () => {
-    const said = refusal(() => demandKnownVariables({ POSTRIDER_QQQQQQQQQQQQQQQQQQQQQQQQ: '' }))
-    assert.match(said, /QQQQ is not a setting; remove it\.$/)
+  for (const [name, advice] of [
+    ['POSTRIDER_QQQQQQQQQQQQQQQQQQQQQQQQ', 'remove it, or name a key of config/postrider.toml'],
+    ['POSTRIDER_BLAH', 'remove it, or name a key of config/postrider.toml'],
+    ['POSTRIDER_', 'remove it, or name a key of config/postrider.toml'],
+    [
+      'POSTRIDER_LISTEN',
+      'correct it to POSTRIDER_HTTP_LISTEN, POSTRIDER_HTTP_TLS_LISTEN or POSTRIDER_SMTP_LISTEN, or remove it',
+    ],
+    ['POSTRIDER_DOMAIN_FILE', 'correct it to POSTRIDER_INIT_DOMAIN_FILE, or remove it'],
+    // Nobody would read these files.
+    ['POSTRIDER_CONFIG_FILE', 'correct it to POSTRIDER_CONFIG, or remove it'],
+    ['POSTRIDER_TOKEN_FILE', 'correct it to POSTRIDER_METRICS_TOKEN_FILE or POSTRIDER_TOKEN, or remove it'],
+    [
+      'POSTRIDER_BACKUP_KEEP',
+      'each key of [backup.keep] has a variable of its own, POSTRIDER_BACKUP_KEEP_DAILY, POSTRIDER_BACKUP_KEEP_WEEKLY or POSTRIDER_BACKUP_KEEP_MONTHLY',
+    ],
+    [
+      'POSTRIDER_DELIVERY_ROUTES_X',
+      'POSTRIDER_DELIVERY_ROUTES takes all tables [[delivery.routes]] with their keys, in TOML as the file has them',
+    ],
+    [
+      'POSTRIDER_PLANS_GROWTH_INCLUDED_VOLUME',
+      '[plans.NAME] is written in the configuration file alone, for its names are yours: remove the variable',
+    ],
+  ] as const)
+    test(`${name} is refused with what is true of it`, () => {
+      assert.equal(
+        refusal(() => demandKnownVariables({ [name]: 'x' })),
+        `The variable ${name} is not a setting; ${advice}.`,
+      )
+    })
+
+  test('whatever stands in the configuration is set by a variable, or answered with how it is written', () => {
+    const kinds = { variable: 0, section: 0, tables: 0, file: 0 }
+    const variableOf = (path: readonly string[]): string => `POSTRIDER_${path.join('_').toUpperCase()}`
+    const look = (type: z.ZodType, path: readonly string[]): void => {
+      const name = variableOf(path)
+      const inner = bare(type)
+      if (inner instanceof z.ZodRecord) {
+        kinds.file++
+        for (const each of [name, `${name}_NAME`, `${name}_NAME_KEY`, `${name}_FILE`])
+          assert.match(
+            refusal(() => demandKnownVariables({ [each]: '' })),
+            /is written in the configuration file alone/,
+          )
+      } else if (inner instanceof z.ZodObject) {
+        kinds.section++
+        const said = path.length === 0 ? '' : refusal(() => demandKnownVariables({ [name]: '' }))
+        if (said) assert.ok(said.includes(`each key of [${path.join('.')}] has a variable of its own`), said)
+        for (const known of said.match(/(?<=(?:,|such as|or) )POSTRIDER_\w+/g) ?? [])
+          demandKnownVariables({ [known]: '' })
+        for (const [key, value] of Object.entries(inner.shape)) look(value as z.ZodType, [...path, key])
+      } else if (inner instanceof z.ZodArray && bare(inner.element as z.ZodType) instanceof z.ZodObject) {
+        kinds.tables++
+        demandKnownVariables({ [name]: '', [`${name}_FILE`]: '' })
+        for (const key of Object.keys((bare(inner.element as z.ZodType) as z.ZodObject).shape))
+          assert.match(
+            refusal(() => demandKnownVariables({ [variableOf([...path, key])]: '' })),
+            new RegExp(`; ${name} takes all tables \\[\\[${path.join('.')}\\]\\]`),
+          )
+      } else {
+        kinds.variable++
+        demandKnownVariables({ [name]: '' })
+        demandKnownVariables({ [`${name}_FILE`]: '' })
+      }
+    }
+    look(schema, [])
+    assert.ok(
+      kinds.variable > 90 && kinds.section > 25 && kinds.tables === 2 && kinds.file === 1,
+      JSON.stringify(kinds),
+    )
   })
 
   test('every setting, its file, and other variables that have a meaning are let through', () => {
@@ -75,6 +152,13 @@ describe('variables that have no meaning end the start (C1)', () => {
 })
 
 describe('values in files (C2)', () => {
+  test('what asks a server for its state finds it by a value in a file too', () => {
+    const environment = { POSTRIDER_CONFIG: join(folder, 'none'), POSTRIDER_HTTP_LISTEN_FILE: secret('127.0.0.1:9\n') }
+    assert.deepEqual(placeOfServer({ configFile: undefined, environment }), { listen: '127.0.0.1:9' })
+    const missing = { ...environment, POSTRIDER_HTTP_LISTEN_FILE: join(folder, 'none') }
+    assert.deepEqual(placeOfServer({ configFile: undefined, environment: missing }), {})
+  })
+
   test('the file that a variable with _FILE names holds the value, without the end of its line', () => {
     const at = secret('0123456789abcdef\n')
     const link = join(folder, 'link')

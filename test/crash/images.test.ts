@@ -74,7 +74,7 @@ test('a server that is killed while pictures come and go keeps each whole, or no
     }
     assert.ok(removed.length > 0)
     for (const path of removed) assert.equal((await fetch(server.url + path)).status, 404, path)
-    const { keyring, store } = openInstance(dataDir, { migrates: false })
+    const { keyring, store } = openInstance(dataDir)
     try {
       assert.deepEqual(await faultsOf({ keyring, store, spool: new Spool(dataDir) }), [])
       const named = store.all(raw<{ spool: string }>('select spool from images')).map(({ spool }) => spool)

@@ -139,8 +139,8 @@ const REASONS: Record<string, readonly string[]> = {
     'smtp/session.ts',
   ],
   'texts within a limit of a signed version of this program, and the name of a file that it made': [
-    'archive/upgrade-back.ts',
     'archive/upgrade-trial.ts',
+    'store/way-back.ts',
   ],
   'the OpenAPI document, which this program made': ['console/reference/document.ts'],
   'the sandbox on loopback: its own mail': ['server/sandbox/exchanger.ts'],

@@ -12,6 +12,7 @@ const REASONS: Record<string, readonly string[]> = {
   'the operator or the system names it': [
     'acme/certificates.ts',
     'archive/place-of.ts',
+    'archive/program-in.ts',
     'archive/upgrade-check.ts',
     'base/config.ts',
     'base/container.ts',

@@ -2,19 +2,15 @@ import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
-  closeSync,
   cpSync,
   existsSync,
-  ftruncateSync,
   mkdirSync,
   mkdtempSync,
-  openSync,
   readdirSync,
   readFileSync,
   rmSync,
   truncateSync,
   writeFileSync,
-  writeSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -23,6 +19,7 @@ import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
 import { Space } from '../../src/base/space.ts'
 import { Commands, sentenceOf } from '../commands/command.ts'
+import { smallDisk } from '../kit/small-disk.ts'
 
 // Whatever stands in the way of a start is one sentence on stderr and exit code 1, and nothing is damaged by having
 // tried.
@@ -201,50 +198,25 @@ describe('the database', () => {
 
 describe('a disk without inodes', () => {
   test('counts as full: nothing new is accepted, however many octets are free (D73)', (t) => {
-    const dir = join(folder, 'few')
-    mkdirSync(dir)
-    if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64m,nr_inodes=1100', 'tmpfs', dir], { stdio: 'ignore' }).status)
-      return t.skip('a small disk cannot be mounted here')
-    try {
-      const space = new Space({ dataDir: dir, reserve: () => 1024 })
-      assert.equal(space.low, false)
-      for (let made = 0; made < 200; made++) writeFileSync(join(dir, String(made)), '')
-      assert.equal(space.low, true)
-      assert.ok(space.free > space.reserve)
-    } finally {
-      spawnSync('umount', [dir], { stdio: 'ignore' })
-    }
+    using disk = smallDisk(join(folder, 'few'), 'size=64m,nr_inodes=1100')
+    if (!disk) return t.skip('a small disk cannot be mounted here')
+    const space = new Space({ dataDir: disk.dir, reserve: () => 1024 })
+    assert.equal(space.low, false)
+    for (let made = 0; made < 200; made++) writeFileSync(join(disk.dir, String(made)), '')
+    assert.equal(space.low, true)
+    assert.ok(space.free > space.reserve)
   })
 })
 
 describe('a full disk', () => {
+  let disk: ReturnType<typeof smallDisk>
   let mounted: string | undefined
-  before(() => {
-    const dir = join(folder, 'small')
-    mkdirSync(dir)
-    if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=3m', 'tmpfs', dir], { stdio: 'ignore' }).status === 0)
-      mounted = dir
-  })
-  after(() => {
-    if (mounted) execFileSync('umount', [mounted])
-  })
-  /** Leaves no more than `left` bytes free. */
-  function fill(left: number): void {
-    const filler = openSync(join(mounted!, 'filler'), 'w')
-    let size = 0
-    try {
-      for (;;) size += writeSync(filler, Buffer.alloc(4096))
-    } catch (thrown) {
-      assert.equal((thrown as NodeJS.ErrnoException).code, 'ENOSPC')
-    }
-    ftruncateSync(filler, Math.max(0, size - left))
-    closeSync(filler)
-  }
+  before(() => (mounted = (disk = smallDisk(join(folder, 'small'), 'size=3m'))?.dir))
+  after(() => disk?.[Symbol.dispose]())
+  const fill = (left: number): void => disk?.fill(left)
 
   // One test's leavings are not the next one's full disk.
-  afterEach(() => {
-    if (mounted) for (const name of readdirSync(mounted)) rmSync(join(mounted, name), { recursive: true })
-  })
+  afterEach(() => disk?.clear())
 
   test('stops the making of a data directory', async (t) => {
     if (!mounted) return t.skip('a small disk cannot be mounted here')

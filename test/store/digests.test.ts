@@ -10,6 +10,8 @@ import { DIGESTED, defineDigest } from '../../src/store/digests.ts'
 import { digests } from '../../src/schema/migrations/0014-digests.ts'
 import { migrations } from '../../src/schema/migrations.ts'
 import { openStore } from '../../src/store/open.ts'
+import { upgradeDatabase } from '../../src/store/upgrade.ts'
+import { ManualClock } from '../kit/clock.ts'
 
 function dataDir(t: TestContext): string {
   const dir = mkdtempSync(join(tmpdir(), 'postrider-digests-'))
@@ -86,7 +88,7 @@ test('a changed column that a digest covers is found in every table; a change by
   database.close()
 })
 
-test('rows of an older version get their digests with the upgrade', (t) => {
+test('rows of an older version get their digests with the upgrade', async (t) => {
   const dir = dataDir(t)
   const before = migrations.indexOf(digests)
   const database = open(dir)
@@ -94,7 +96,7 @@ test('rows of an older version get their digests with the upgrade', (t) => {
   database.pragma(`user_version = ${before}`)
   fill(database)
   database.close()
-  openStore(dir).close()
+  await upgradeDatabase(dir, { clock: new ManualClock() })
   const upgraded = open(dir)
   const { n } = upgraded.prepare('select count(*) as n from digests').get() as { n: number }
   upgraded.close()

@@ -23,7 +23,7 @@ import { addUser } from '../../src/identity/users.ts'
 import { makeKeyPair } from '../../src/domains/keys.ts'
 import { DOMAIN_FOLLOWERS } from '../../src/server/domain-followers.ts'
 import { registerDomain } from '../../src/domains/lifecycle.ts'
-import { openInstance, setAside, type Instance } from '../../src/store/instance.ts'
+import { openInstance, openUpgraded, setAside, type Instance } from '../../src/store/instance.ts'
 import { takeLock } from '../../src/store/lock.ts'
 import { explainedFile } from '../../src/store/open.ts'
 import { migrations } from '../../src/schema/migrations.ts'
@@ -164,7 +164,7 @@ test('a database that is removed or replaced while it is open: no write is answe
   }
 })
 
-test('a database of version 0.1.0: a command refuses it, a server copies it before it is migrated, and keeps what is in it', () => {
+test('a database of version 0.1.0: a command refuses it, a server copies it before it is migrated, and keeps what is in it', async () => {
   const dir = dataDir()
   const released = 5
   const old = new Database(join(dir, 'postrider.db'))
@@ -184,9 +184,12 @@ test('a database of version 0.1.0: a command refuses it, a server copies it befo
         (2, 'claimed', '', '[]', '192.0.2.1', 'x', '', 1, x'00', 0, null, 1, 3, 77), (3, 'new', '', '[]', '192.0.2.1', 'x', '', 1, x'00', 0, null, 1, 0, 78);`)
   old.pragma(`user_version = ${released}`)
   old.close()
-  assert.throws(() => openInstance(dir, { migrates: false }), /older Postrider.*upgrade/)
+  assert.throws(() => openInstance(dir), /older Postrider.*upgrade/)
   const heard: number[][] = []
-  const migrated = openInstance(dir, { migrating: (from, to) => void heard.push([from, to]) })
+  const migrated = await openUpgraded(dir, {
+    clock: new ManualClock(),
+    migrating: (from, to) => void heard.push([from, to]),
+  })
   open.push(migrated)
   assert.deepEqual(heard, [[released, migrations.length]])
   const { store } = migrated

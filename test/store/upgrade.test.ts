@@ -1,20 +1,23 @@
 // An upgrade of the database: its copy as a way back, its progress, and who wrote it.
 import assert from 'node:assert/strict'
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, test } from 'node:test'
 import Database from 'better-sqlite3'
-import { SECOND } from '../../src/base/clock.ts'
+import { DAY, SECOND } from '../../src/base/clock.ts'
 import { OperatorError } from '../../src/base/errors.ts'
 import { version } from '../../src/base/version.ts'
 import { migrations } from '../../src/schema/migrations.ts'
-import { openInstance, openUpgraded } from '../../src/store/instance.ts'
+import { schemaIn, withCopy } from '../../src/store/copy.ts'
+import { openUpgraded } from '../../src/store/instance.ts'
 import { openStore } from '../../src/store/open.ts'
 import type { UpgradeProgress } from '../../src/store/upgrade.ts'
+import { removeCopies } from '../../src/store/way-back.ts'
 import { writerNumber, writerOf } from '../../src/store/written-by.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { releasedData } from '../kit/released.ts'
+import { smallDisk } from '../kit/small-disk.ts'
 import { until } from '../kit/until.ts'
 
 const folders: string[] = []
@@ -27,14 +30,7 @@ afterEach(() => {
   for (const each of folders.splice(0)) rmSync(each, { recursive: true, force: true })
 })
 
-const schemaOf = (file: string): number => {
-  const database = new Database(file, { readonly: true })
-  try {
-    return Number(database.pragma('user_version', { simple: true }))
-  } finally {
-    database.close()
-  }
-}
+const schemaOf = (file: string): number => schemaIn(file).schema
 
 test('an upgrade says each second how far it is, and keeps the database as it was (U2)', async () => {
   const { dataDir } = releasedData('0.1.0', folder())
@@ -78,10 +74,6 @@ test('a copy from before an upgrade that failed is made again: the older version
   const { store } = await openUpgraded(dataDir, { clock: new ManualClock() })
   store.close()
   assert.equal(schemaOf(copy), 19)
-  const again = releasedData('0.2.0', folder())
-  writeFileSync(join(again.dataDir, 'postrider.db.schema-19'), 'a stale copy')
-  openInstance(again.dataDir).store.close()
-  assert.equal(schemaOf(join(again.dataDir, 'postrider.db.schema-19')), 19)
 })
 
 test('an upgrade that fails leaves the database as it was, and says so (U2)', async () => {
@@ -99,6 +91,99 @@ test('an upgrade that fails leaves the database as it was, and says so (U2)', as
   assert.equal(schemaOf(file), 19)
   assert.ok(existsSync(`${file}.schema-19`))
   assert.deepEqual(readFileSync(`${file}.schema-19`).subarray(0, 15).toString(), 'SQLite format 3')
+})
+
+test('on a disk that is full at any step an upgrade changes nothing and leaves nothing, and with room it is made (U2)', async (t) => {
+  using disk = smallDisk(folder(), 'size=8m')
+  if (!disk) return t.skip('a small disk cannot be mounted here')
+  const { dir: dataDir } = disk
+  const file = join(dataDir, 'postrider.db')
+  const ended: string[] = []
+  for (let left = 0; left <= 4_000_000; left += 200_000) {
+    disk.clear()
+    releasedData('0.2.0', dataDir)
+    const before = disk.names()
+    const octets = readFileSync(file)
+    disk.fill(left)
+    try {
+      const { store } = await openUpgraded(dataDir, { clock: new ManualClock() })
+      assert.deepEqual(store.verify(), [])
+      store.close()
+      ended.push('made')
+      assert.equal(schemaOf(`${file}.schema-19`), 19)
+    } catch (thrown) {
+      assert.ok(thrown instanceof OperatorError, String(thrown))
+      const why: string = /full or failing|cannot be copied|disk that holds/.exec(thrown.message)?.[0] ?? thrown.message
+      ended.push(why)
+      assert.deepEqual(readFileSync(file), octets, `${left}`)
+      const more: string[] = disk
+        .names()
+        .filter((name) => !before.includes(name) && !/^postrider\.db-(?:wal|shm)$/.test(name))
+      // A copy that was whole is the way back of the next try, and gives its room to it.
+      assert.deepEqual(more, why === 'disk that holds' ? ['postrider.db.schema-19'] : [], `${left}: ${thrown.message}`)
+    }
+  }
+  assert.deepEqual([...new Set(ended)], ['full or failing', 'cannot be copied', 'disk that holds', 'made'])
+})
+
+test('a copy of an upgrade that failed gives its room to the next one (U2)', async (t) => {
+  using disk = smallDisk(folder(), 'size=8m')
+  if (!disk) return t.skip('a small disk cannot be mounted here')
+  const { dataDir } = releasedData('0.2.0', disk.dir)
+  writeFileSync(join(dataDir, 'postrider.db.schema-19'), Buffer.alloc(5_000_000))
+  disk.fill(100_000)
+  const { store } = await openUpgraded(dataDir, { clock: new ManualClock() })
+  store.close()
+  assert.equal(schemaOf(join(dataDir, 'postrider.db.schema-19')), 19)
+})
+
+test('what lies in the place of the copy is said, and no space is asked for (U2)', async () => {
+  const { dataDir } = releasedData('0.2.0', folder())
+  mkdirSync(join(dataDir, 'postrider.db.schema-19'))
+  await assert.rejects(openUpgraded(dataDir, { clock: new ManualClock() }), {
+    message:
+      /schema-19 before it is upgraded \(ERR_FS_EISDIR\); move away what is in its place, .*\. Nothing was changed\.$/,
+  })
+  assert.equal(schemaOf(join(dataDir, 'postrider.db')), 19)
+})
+
+test('whatever SQLite and killed upgrades leave beside a copy goes with it, and nothing else (U2, U4)', async () => {
+  const { dataDir } = releasedData('0.2.0', folder())
+  const before = readdirSync(dataDir)
+  const ends = ['', '-wal', '-shm', '-journal']
+  const copies = ends.map((end) => `postrider.db.schema-7${end}`)
+  const drafts = ['postrider.db.schema-7.part', 'postrider.db.schema-19.part'].flatMap((name) =>
+    ends.map((end) => name + end),
+  )
+  const others = ['postrider.db.schema-x', 'postrider.db.schema-7.zip', 'my-postrider.db.schema-7']
+  for (const name of [...copies, ...drafts, ...others]) writeFileSync(join(dataDir, name), 'x')
+  mkdirSync(join(dataDir, 'postrider.db.schema-8'))
+  const { store } = await openUpgraded(dataDir, { clock: new ManualClock() })
+  store.close()
+  const there = (): string[] => readdirSync(dataDir).filter((name) => name.includes('schema-'))
+  const kept = [...others, 'postrider.db.schema-8']
+  assert.deepEqual(there().sort(), [...copies, ...kept, 'postrider.db.schema-19'].sort())
+  removeCopies(dataDir, Date.now() - DAY)
+  assert.equal(there().length, copies.length + kept.length + 1, 'none is old')
+  removeCopies(dataDir)
+  assert.deepEqual(there().sort(), kept.sort())
+  assert.deepEqual(
+    before.filter((name) => !existsSync(join(dataDir, name)) && !/-(?:wal|shm)$/.test(name)),
+    [],
+  )
+})
+
+test('who reads a copy leaves nothing beside it (U4)', async () => {
+  const { dataDir } = releasedData('0.2.0', folder())
+  const { store } = await openUpgraded(dataDir, { clock: new ManualClock() })
+  store.close()
+  const copy = join(dataDir, 'postrider.db.schema-19')
+  await withCopy(copy, async (before) => assert.deepEqual(before.verify(), []))
+  assert.deepEqual(schemaIn(copy), { schema: 19, version: '0.2.0' })
+  assert.deepEqual(
+    readdirSync(dataDir).filter((name) => name.includes('schema-')),
+    ['postrider.db.schema-19'],
+  )
 })
 
 test('a database knows the version that gave it its schema, and a newer one is refused with its tag (U5)', () => {
