@@ -7,10 +7,11 @@
 // executable that rejects its cache is none.
 // The same commit gives the same octets in each folder.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ASSETS, makeAsset, type MadeAsset } from '../src/console/assets.ts'
 import { messageOf } from '../src/base/errors.ts'
+import { packSources, SOURCES } from '../src/base/threads/packed-sources.ts'
 import { bundle, ENTRIES, packagesIn, type Bundle } from './bundle.ts'
 import { unpackBase } from './image/base.ts'
 import { isNative, placeNode, ROOT, type Architecture } from './node.ts'
@@ -64,6 +65,8 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
       console.log(`${arch}: its Node does not run here (qemu-user-static): no code cache, so it starts more slowly`)
     const assets = await consoleAssets(folder)
     const workers = Object.keys(ENTRIES).filter((name) => name !== MAIN)
+    const sources = workers.map((name) => [name, readFileSync(join(folder, name), 'utf8')] as const)
+    writeFileSync(join(folder, SOURCES), packSources(Object.fromEntries(sources)))
     const sea = {
       // Relative: the executable keeps this path, and would differ with the folder.
       main: MAIN,
@@ -78,7 +81,7 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
       execArgvExtension: 'none',
       assets: {
         'better_sqlite3.node': addonFor(arch),
-        ...Object.fromEntries(workers.map((name) => [name, name])),
+        [SOURCES]: SOURCES,
         ...assets.files,
         ...Object.fromEntries(readdirSync(join(ROOT, 'config')).map((name) => [name, join(ROOT, 'config', name)])),
       },

@@ -66,7 +66,7 @@ for arch in amd64 arm64; do
   skopeo copy -q --override-arch "$arch" "oci-archive:$built:$version" "oci:$place/$arch:$version"
   octets=$(du -sb "$place/$arch/blobs" | cut -f1)
   say "$arch: $octets octets"
-  [ "$octets" -le 51000000 ] || fail "the image for $arch has $octets octets"
+  [ "$octets" -lt 50000000 ] || fail "the image for $arch has $octets octets"
 done
 skopeo copy -q "oci:$place/$(dpkg --print-architecture):$version" "$store"localhost/postrider:"$version"
 image=localhost/postrider:$version
@@ -116,11 +116,26 @@ old_port=$(cat /proc/sys/net/ipv4/ip_unprivileged_port_start)
 echo 25 >/proc/sys/net/ipv4/ip_unprivileged_port_start
 start three -v third:/var/lib/postrider -e POSTRIDER_HOSTNAME=mx.third.test -e POSTRIDER_INIT_DOMAIN=third.test \
   -e POSTRIDER_INIT_EMAIL=me@third.test "$image"
-said '"event":"ready"' three
+said 'user invite' three
 [ "$(grep -c '"event":"set up"' "$place/log")" = 1 ] || fail 'the first start did not say what it made'
+# What a person sees: each record on a line of its own, the link, and commands as they are typed outside.
+grep -q '^   TXT  *[a-z0-9]*\._domainkey\.third\.test  *v=DKIM1; k=rsa; p=' "$place/log" || fail 'the log has no record to copy'
+grep -q '^   A  *mx\.third\.test  *' "$place/log" || fail 'the log has no record of the address'
+grep -q 'reverse entry (PTR)' "$place/log" || fail 'the log does not name the reverse entry'
+grep -q '^   http://127\.0\.0\.1:8025/join?link=' "$place/log" || fail 'the log has no link'
+grep -q 'podman exec CONTAINER postrider domain check third\.test' "$place/log" || fail 'a command is not named as it is typed'
 engine exec three /usr/bin/postrider domain records third.test >"$place/out"
 grep -q '_domainkey.third.test' "$place/out" || fail 'domain records prints no key'
+if engine exec three /usr/bin/postrider user passwd me@third.test >"$place/out" 2>&1 </dev/null; then fail 'a password was taken from nowhere'; fi
+grep -q 'podman exec -it CONTAINER postrider user passwd me@third.test' "$place/out" || fail 'passwd does not say how it is asked for'
+echo 'correct horse battery' | engine exec -i three /usr/bin/postrider user passwd me@third.test >"$place/out" 2>&1 || fail 'passwd by a pipe'
 ends three
+say 'SIGTERM in the moment of ready ends the server with 0 (C6)'
+start five -v third:/var/lib/postrider "$image"
+until grep -q '"event":"ready"' "$place/log"; do logs five; done
+ends five
+[ "$took" -lt 2000 ] || fail "a server that had just started took $took ms"
+if grep -q '"set up"' "$place/log"; then fail 'it tells what was set up, though nothing asks for it'; fi
 echo "$old_port" >/proc/sys/net/ipv4/ip_unprivileged_port_start
 
 say 'dev: the first mail'
@@ -166,8 +181,12 @@ ends again
 
 say 'what cannot work is refused in a sentence'
 refused 'cap-add NET_BIND_SERVICE.*ip_unprivileged_port_start=25' -v third:/var/lib/postrider "$image"
-mkdir -m 755 "$place/theirs"
+mkdir -m 755 "$place/theirs" "$place/open"
+chown 10025:10025 "$place/open"
 refused 'mounted at /var/lib/postrider belongs to user 0.*chown -R 10025:10025' -v "$place/theirs:/var/lib/postrider" "$image"
+refused 'is mounted read-only.*":ro"' -v third:/var/lib/postrider:ro "$image"
+refused 'in memory (tmpfs).*--ephemeral' --mount type=tmpfs,destination=/var/lib/postrider,tmpfs-mode=700 "$image"
+refused 'Other users may read the directory mounted at /var/lib/postrider: on the host' -v "$place/open:/var/lib/postrider" "$image"
 mkdir "$place/layer"
 mount -t tmpfs none "$place/layer"
 mkdir "$place/layer/lower" "$place/layer/upper" "$place/layer/work" "$place/layer/all"

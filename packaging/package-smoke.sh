@@ -72,6 +72,9 @@ expect "$(inside getent passwd postrider | cut -d: -f6,7)" '/var/lib/postrider:/
 expect "$(inside dpkg-query -W -f '${Conffiles}' postrider | awk '{print $1}' | xargs)" /etc/postrider/postrider.toml 'conffiles'
 [ -z "$(inside dpkg --verify postrider)" ] || fail 'dpkg --verify finds changes'
 if [ -e "$(at /etc/systemd/system/multi-user.target.wants/postrider.service)" ]; then fail 'the installation enables the service'; fi
+for file in alerts.yml dashboard.json; do
+  [ -s "$(at "/usr/share/postrider/monitoring/$file")" ] || fail "there is no $file for Prometheus and Grafana"
+done
 pages=$(inside dpkg -L postrider | grep -c '/man1/postrider.*\.1\.gz$')
 commands=$(inside postrider help | sed -n '/^Commands:/,$p' | grep -c '^  [a-z]')
 # help has none, postrider(1) is one more.

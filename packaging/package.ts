@@ -60,6 +60,9 @@ function contents(arch: Architecture, inside: readonly string[]): Map<string, st
     ['usr/share/doc/postrider/third-party-licences.gz', compressed(thirdParty(inside))],
     ['usr/share/doc/postrider/examples/fail2ban.conf', readFileSync(join(ROOT, 'packaging/fail2ban/postrider.conf'))],
     ['usr/share/doc/postrider/examples/postrider.toml', readFileSync(join(ROOT, 'config/postrider.toml'))],
+    ...['alerts.yml', 'dashboard.json'].map(
+      (name) => [`usr/share/postrider/monitoring/${name}`, source(`monitoring/${name}`)] as const,
+    ),
     ...manPages(program, { version, date }).map(
       ({ file, text }) => [`usr/share/man/man1/${file}.gz`, compressed(text)] as const,
     ),

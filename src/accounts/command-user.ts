@@ -120,7 +120,7 @@ function add(user: Command, invocation: () => Invocation, inviting: Inviting): v
           throw new OperatorError(
             `There is no plan "${plan}"; the configuration has unlimited, ${Object.keys(deps.config.plans).join(', ')}.`,
           )
-        const password = passwordStdin ? { password: await readPassword() } : {}
+        const password = passwordStdin ? { password: await readPassword(`user add ${email} --password-stdin`) } : {}
         const given = {
           email,
           plan,
@@ -169,7 +169,7 @@ function passwd(user: Command, invocation: () => Invocation): void {
     .description('set a user’s password, asked for on a terminal, else read from standard input')
     .action((email: string) =>
       withDeps(invocation(), async (deps) => {
-        const changed = await setPassword(deps, email, await readPassword())
+        const changed = await setPassword(deps, email, await readPassword(`user passwd ${email}`))
         answer(invocation().terminal, show(deps.store, changed), () => `The password of ${changed.email} is set.`)
       }),
     )

@@ -300,7 +300,16 @@ export function wrongValue(error: z.ZodError, where: (path: readonly PropertyKey
  * an OperatorError: one sentence with file, line and key.
  */
 export function loadConfig(file: string | undefined, environment: Environment = {}, known?: KnownDefaults): Config {
-  const source = file === undefined ? '' : readConfig(file)
+  return configFrom(file === undefined ? '' : readConfig(file), file, environment, known)
+}
+
+/** As `loadConfig`, with the text of the file: one that is still to be written. */
+export function configFrom(
+  source: string,
+  file: string | undefined,
+  environment: Environment,
+  known?: KnownDefaults,
+): Config {
   const tree = parseToml(source, file ?? 'the configuration')
   const fromEnvironment = applyEnvironment(tree, environment, defaults())
   const where = (path: readonly PropertyKey[]): string => {

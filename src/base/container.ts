@@ -46,3 +46,15 @@ export const BEHIND_NAT = {
 /** How a container that is refused a port below 1024 gets it. */
 export const LOW_PORTS =
   'with Podman add "--cap-add NET_BIND_SERVICE"; on a bridge network of Docker or Podman every user may open it; with Docker on the network of the host set net.ipv4.ip_unprivileged_port_start=25 in /etc/sysctl.d of the host'
+
+/**
+ * A command of Postrider as it is typed: in the image, which has no shell, by the engine's exec, with a terminal where
+ * it asks something, and with standard input where it reads that. Nothing inside knows the name of the container.
+ */
+export function execLine(command: string, does?: 'asks' | 'reads', signs: Signs = {}): string {
+  const { environment = process.env, exists = existsSync, image = builtFrom() === 'image' } = signs
+  if (!image) return `postrider ${command}`
+  const terminal = does === undefined ? '' : does === 'asks' ? '-it ' : '-i '
+  if (environment['KUBERNETES_SERVICE_HOST'] !== undefined) return `kubectl exec ${terminal}POD -- postrider ${command}`
+  return `${exists('/run/.containerenv') ? 'podman' : 'docker'} exec ${terminal}CONTAINER postrider ${command}`
+}

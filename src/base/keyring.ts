@@ -3,11 +3,12 @@
 // keys cannot be read, so it must be in every backup.
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
 import { closeSync, fsyncSync, linkSync, openSync, unlinkSync, writeSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { codeOf, OperatorError } from './errors.ts'
 import { HmacKey } from './hmac.ts'
 import { someRandom } from './ids.ts'
 import { readPlain } from './plain-file.ts'
+import { unusableError } from './unusable.ts'
 
 /** The purposes that keys are derived for. */
 export type Purpose = 'seal' | 'return-path' | 'tracking' | 'unsubscribe' | 'session' | 'recipient' | 'ledger'
@@ -88,9 +89,7 @@ function readKey(file: string): Buffer | undefined {
     return Buffer.from(readPlain(file, { links: true }).toString().trim(), 'base64')
   } catch (thrown) {
     if (codeOf(thrown) === 'ENOENT') return undefined
-    throw new OperatorError(
-      `${file} cannot be read (${codeOf(thrown)}); run Postrider as the user who owns the data directory.`,
-    )
+    throw unusableError(thrown, file) ?? new OperatorError(`${file} cannot be read (${codeOf(thrown)}).`)
   }
 }
 
@@ -111,9 +110,7 @@ function makeKey(file: string): Buffer {
       unlinkSync(draft)
     }
   } catch (thrown) {
-    throw new OperatorError(
-      `${file} cannot be written (${codeOf(thrown)}); check who owns the data directory and whether the disk is full.`,
-    )
+    throw unusableError(thrown, dirname(file)) ?? new OperatorError(`${file} cannot be written (${codeOf(thrown)}).`)
   }
   return readKey(file) ?? Buffer.alloc(0)
 }

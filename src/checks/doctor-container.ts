@@ -8,7 +8,7 @@ import { isPublic } from '../base/network.ts'
 import { withDeps, type Invocation } from '../commands/open.ts'
 import { DATABASE } from '../store/open.ts'
 import { db } from '../store/query.ts'
-import { fileSystemOf, type FileSystem } from '../store/volume.ts'
+import { fileSystemOf, lostWith, type FileSystem } from '../store/volume.ts'
 import { bad, warn, type Finding } from './doctor-machine.ts'
 import { judgeWayOut, ownSources, type World } from './doctor-network.ts'
 
@@ -23,14 +23,9 @@ export function judgeFileSystem(
 ): Finding[] {
   const check = 'file system'
   if (kind === undefined) return []
-  if (kind === 'overlayfs')
-    return [
-      warn(
-        check,
-        `${data_dir} lies on the container's own layer (overlayfs) and ends with it`,
-        `Mount a volume at ${data_dir}.`,
-      ),
-    ]
+  const lost = lostWith(kind)
+  if (lost !== undefined)
+    return [warn(check, `what is in ${data_dir} does not last: it lies in ${lost}`, `Mount a volume at ${data_dir}.`)]
   return [bad(check, `${data_dir} lies on ${kind}, where the locks of the database do not hold`, 'Put it on a disk.')]
 }
 

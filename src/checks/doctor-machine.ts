@@ -7,6 +7,7 @@ import type { Config } from '../base/config.ts'
 import { GAP, readSign, sentenceOf, shownSpan } from '../base/doubt.ts'
 import { codeOrMessage } from '../base/errors.ts'
 import { FEW_INODES, freeInodesOn, freeOn } from '../base/space.ts'
+import { unusable, whyUnusable } from '../base/unusable.ts'
 import { Shelf } from '../acme/certificate-files.ts'
 import { sizeOf } from './figures.ts'
 import { holdersOf, holderText, LONG_LOG, spanOf } from '../store/log.ts'
@@ -72,8 +73,9 @@ export function judgeDataDir({ data_dir }: Config): Finding {
     return warn(check, `${data_dir} does not exist yet`, '"postrider init" or "postrider serve" makes it.')
   try {
     accessSync(data_dir, constants.R_OK | constants.W_OK | constants.X_OK)
-  } catch {
-    return bad(check, `${data_dir} is not this user's to write`, 'Run Postrider as the user who owns the directory.')
+  } catch (thrown) {
+    const { mend, what } = unusable(whyUnusable(thrown, data_dir) ?? 'not ours', data_dir)
+    return bad(check, what, `${mend.charAt(0).toUpperCase()}${mend.slice(1)}.`)
   }
   // A directory without access for others protects all its files.
   const isOpen = (path: string): boolean => existsSync(path) && (statSync(path).mode & 0o007) !== 0

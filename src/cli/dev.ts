@@ -12,7 +12,7 @@ import { parseEndpoint } from '../base/network.ts'
 import { namedConfig } from '../base/config-file.ts'
 import { serverLog, type Invocation } from '../commands/open.ts'
 import type { Sandbox } from '../server/sandbox/start.ts'
-import { untilSignal } from './serve.ts'
+import { Ending } from './serve.ts'
 import { answer } from '../commands/terminal.ts'
 
 export function devCommand(program: Command, invocation: () => Invocation): void {
@@ -41,9 +41,10 @@ export function devCommand(program: Command, invocation: () => Invocation): void
       const dataDir = data === undefined ? mkdtempSync(join(tmpdir(), 'postrider-')) : resolve(data)
       becomeOwner(dataDir)
       const cleanUp = (): void => (data === undefined ? rmSync(dataDir, { recursive: true, force: true }) : undefined)
+      const ending = new Ending()
       try {
         const { startSandbox } = await import('../server/sandbox/start.ts')
-        const sandbox = await startSandbox({
+        const starting = startSandbox({
           http: endpoint('--http', http),
           smtp: endpoint('--smtp', smtp),
           dataDir,
@@ -51,10 +52,12 @@ export function devCommand(program: Command, invocation: () => Invocation): void
           clock: systemClock,
           log,
         })
+        const sandbox = await ending.orStarted(starting)
         const shown = shownOf(sandbox, dataDir)
         answer(terminal, { ...shown, curl: curl(shown), curl_received: received(shown) }, welcome)
-        await untilSignal(sandbox)
+        await ending.stops(sandbox)
       } finally {
+        ending.over()
         cleanUp()
       }
     })

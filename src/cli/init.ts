@@ -6,11 +6,12 @@ import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { configAsset } from '../base/assets.ts'
 import { iso, systemClock } from '../base/clock.ts'
-import { OperatorError } from '../base/errors.ts'
+import { must, OperatorError } from '../base/errors.ts'
 import { asCaller, becomeOwner, type Owner } from '../base/ownership.ts'
 import { listUsers } from '../identity/users.ts'
 import { listDomains } from '../domains/find.ts'
 import { recordsText, zoneText } from '../domains/command-text.ts'
+import { hostRecords, hostText, hostZone, reverseZone } from './host-records.ts'
 import {
   configPlace,
   giveDataDir,
@@ -24,8 +25,9 @@ import {
   withSetting,
   writeConfig,
 } from './installation.ts'
+import { execLine } from '../base/container.ts'
 import { inImage, SYSTEM_CONFIG } from '../base/config-file.ts'
-import { checkNames, hasty, setUp, type FirstNames } from './set-up.ts'
+import { checkNames, firstParts, hasty, recordsFor, type FirstNames } from './set-up.ts'
 import { configOf, withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { Prompt } from '../commands/prompt.ts'
 import { setAside } from '../store/instance.ts'
@@ -99,7 +101,9 @@ interface Installation {
 
 /** Creates the first user and domain, and prints the next steps. */
 async function install(deps: Deps, { answers, aside, configFile, terminal, written }: Installation): Promise<void> {
-  const { user, ...all } = await setUp(deps, answers)
+  const user = await firstParts(deps, answers)
+  const all = must(await recordsFor(deps, user, answers.domain), 'The domain that was set up')
+  const host = await hostRecords({ config: deps.config, resolver: hasty(deps) })
   const { domain } = all
   answer(
     terminal,
@@ -110,11 +114,12 @@ async function install(deps: Deps, { answers, aside, configFile, terminal, writt
       user: user.email,
       domain: domain.name,
       status: domain.status,
-      zone: zoneText(all),
+      zone: [...hostZone(host), zoneText(all)].join('\n'),
+      reverse: reverseZone(host),
       warnings: await warnings(deps),
       set_aside: aside ?? null,
     },
-    (shown) => person(shown, written, recordsText(all)),
+    (shown) => person(shown, written, `${recordsText(all)}\n${hostText(host)}`),
   )
 }
 
@@ -125,6 +130,7 @@ interface InitSettings {
   user: string
   domain: string
   zone: string
+  reverse: string[]
   warnings: string[]
   set_aside: string | null
 }
@@ -145,7 +151,6 @@ ${moved}${shown.warnings.map((warning) => `Warning: ${warning}\n`).join('')}
 1. Publish these records for ${shown.domain}:
 
 ${records}
-   and for this server: ${shown.hostname} A <its address>, with the reverse entry (PTR) of that address naming ${shown.hostname}.
 
 2. Start it:            ${image ? 'restart the container; what follows are commands in it' : service ? start : `${run} serve`}
 3. See it verified:     ${run} domain check ${shown.domain}
@@ -263,7 +268,10 @@ async function ask(
     prompts?.close()
   }
   const missing = questions.filter(([key]) => answers[key] === undefined).map(([key]) => `--${key}`)
-  if (missing.length > 0) throw new OperatorError(`Say more: "postrider init" needs ${missing.join(' and ')}.`)
+  if (missing.length > 0)
+    throw new OperatorError(
+      `Say more: "postrider init" needs ${missing.join(' and ')}, or a terminal to ask on ("${execLine('init', 'asks')}").`,
+    )
   const checked = checkNames(answers as Answers)
   return { ...checked, data: resolve(checked.data) }
 }

@@ -25,6 +25,7 @@ import {
 import { basename, dirname, join, resolve } from 'node:path'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { KEY_FILE } from '../base/keyring.ts'
+import { unusableError, whyUnusable } from '../base/unusable.ts'
 import { asCaller, asCallerAt, giveDirectory, SERVICE_USER, serviceUser, type Owner } from '../base/ownership.ts'
 import { DATABASE, demandClosed } from '../store/open.ts'
 import { ROOM_FILE } from '../store/room.ts'
@@ -62,7 +63,7 @@ export function settingsIn(file: string): string | undefined {
     return /^[ \t]*[^\s#]/m.test(text) ? text : undefined
   } catch (thrown) {
     if (['ENOENT', 'ENOTDIR'].includes(codeOf(thrown))) return undefined
-    throw new OperatorError(`${file} cannot be read (${codeOf(thrown)}); run "sudo postrider init".`)
+    throw unusableError(thrown, file) ?? new OperatorError(`${file} cannot be read (${codeOf(thrown)}).`)
   }
 }
 
@@ -164,22 +165,9 @@ function makeOpen(folder: string): string[] {
   return [...above, folder]
 }
 
-const notWritten = (file: string, thrown: unknown): OperatorError => {
-  switch (codeOf(thrown)) {
-    case 'ENOSPC':
-    case 'EDQUOT':
-      return new OperatorError(
-        `${file} cannot be written, its disk is full; "df -h" shows the disks, make room and run it again.`,
-      )
-    case 'EACCES':
-    case 'EPERM':
-      return new OperatorError(
-        `${file} cannot be written without root; run "sudo postrider init", or choose another place with --config.`,
-      )
-    default:
-      return new OperatorError(`${file} cannot be written (${codeOf(thrown)}); choose another place with --config.`)
-  }
-}
+const notWritten = (file: string, thrown: unknown): OperatorError =>
+  unusableError(thrown, file) ??
+  new OperatorError(`${file} cannot be written (${codeOf(thrown)}); choose another place with --config.`)
 
 /** The service's user, if there is one and this process is root; only root can change owners. */
 export const serviceOwner = (passwd?: string): Owner | undefined => (isRoot() ? serviceUser(passwd) : undefined)
@@ -206,10 +194,13 @@ export function prepareDataDir(dir: string, owner: Owner | undefined): () => voi
   if (owner === undefined) {
     try {
       accessSync(dir, constants.R_OK | constants.W_OK | constants.X_OK)
-    } catch {
-      throw new OperatorError(
-        `The data directory ${dir} belongs to ${nameOf(uid)}: run "sudo -u ${nameOf(uid)} postrider init", or choose another with --data.`,
-      )
+    } catch (thrown) {
+      const why = whyUnusable(thrown, dir)
+      if (why === 'not ours' && !inImage())
+        throw new OperatorError(
+          `The data directory ${dir} belongs to ${nameOf(uid)}: run "sudo -u ${nameOf(uid)} postrider init", or choose another with --data.`,
+        )
+      throw unusableError(thrown, dir) ?? thrown
     }
   } else if (uid !== 0 && uid !== owner.uid)
     throw new OperatorError(
@@ -253,10 +244,11 @@ function makeDataDir(dir: string): () => void {
     })
     return takeBack
   } catch (thrown) {
-    throw new OperatorError(
-      ['EACCES', 'EPERM'].includes(codeOf(thrown))
-        ? `The data directory ${dir} cannot be made without root; run "sudo postrider init", or choose another place with --data.`
-        : `The data directory ${dir} cannot be made (${codeOf(thrown)}); choose another place with --data.`,
+    throw (
+      unusableError(thrown, dir) ??
+      new OperatorError(
+        `The data directory ${dir} cannot be made (${codeOf(thrown)}); choose another place with --data.`,
+      )
     )
   }
 }

@@ -13,7 +13,8 @@ import type { UpgradeProgress } from '../store/upgrade.ts'
 import { keepRoom } from '../store/room.ts'
 import { demandPlace } from '../store/volume.ts'
 import type { Appliance } from '../server/appliance.ts'
-import { firstStart, wantsFirstStart } from './first-start.ts'
+import type { Beside } from '../archive/schedule.ts'
+import { FirstStartByEnvironment, wantsFirstStart } from './first-start.ts'
 import { findConfig, inImage } from '../base/config-file.ts'
 import { ownConfigOf, serverLog, type Invocation } from '../commands/open.ts'
 import { useShaping } from '../smtp/shaping-file.ts'
@@ -38,23 +39,33 @@ function checkConfiguration(now: Invocation): void {
 
 /** Resolves when a signal has stopped the appliance. An error at the start or the stop is logged and thrown. */
 async function serve(now: Invocation, ephemeral: boolean): Promise<void> {
+  // Before anything is announced: a signal is never lost, and in a container nothing else would end this process (C6).
+  const ending = new Ending()
   // The log is not a document: with --json, an error is printed after the log as a document.
   const { out } = standardTerminal(now.terminal.json)
   // The default level, until the configuration is read.
   let log = serverLog(now.terminal, 'info', out)
   try {
-    const config = ownConfigOf(now, { first: wantsFirstStart(now) })
+    const first = wantsFirstStart(now)
+    const config = ownConfigOf(now, { first })
     log = serverLog(now.terminal, config.log.level, out)
     demandPlace(config.data_dir, { ephemeral, image: inImage() })
-    const written = await firstStart(now, config, log)
-    await run(now, written ? ownConfigOf(now) : config, log)
+    await run(now, { config, ending, first: first ? new FirstStartByEnvironment(now, config) : undefined, log })
   } catch (thrown) {
+    ending.over()
     log.error('stopped', { error: messageOf(explainedFile(thrown)) })
     throw thrown
   }
 }
 
-async function run(now: Invocation, config: Config, log: Log): Promise<void> {
+interface ServeRun {
+  config: Config
+  ending: Ending
+  first: FirstStartByEnvironment | undefined
+  log: Log
+}
+
+async function run(now: Invocation, { config, ending, first, log }: ServeRun): Promise<void> {
   // The data directory is lost: no work can be finished, and until the end of the process every accepted mail would be
   // lost too.
   const fatal = (reason: OperatorError): never => {
@@ -64,7 +75,8 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
   // Loaded here, because most commands need no server.
   const { startAppliance } = await import('../server/appliance.ts')
   const { besideServer } = await import('../server/beside.ts')
-  const beside = besideServer(findConfig(now))
+  // A first start writes the file.
+  const beside: Beside = (words) => besideServer(findConfig(now))(words)
   const { SystemdNotices, statusOf } = await import('../server/systemd-notices.ts')
   const manager = new SystemdNotices({ clock: systemClock, log, environment: now.environment })
   const { passedSockets } = await import('../server/passed-sockets.ts')
@@ -73,8 +85,8 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
     log.info('database upgrade under way', { ...progress })
     manager.extend(`the database is upgraded: ${progress.doing} since ${progress.seconds} s`)
   }
-  const options = { config, clock: systemClock, log, fatal, sockets, upgrading, timeMarker: TIME_MARKER, beside }
-  const appliance = await startAppliance(options)
+  const options = { config, clock: systemClock, log, fatal, first, sockets, upgrading, timeMarker: TIME_MARKER, beside }
+  const appliance = await ending.orStarted(startAppliance(options))
   keepRoom(config.data_dir, reserveOf(config))
   const { deps } = appliance
   manager.follow({ status: () => statusOf(deps), slowestCommit: () => deps.store.slowestCommit() })
@@ -93,7 +105,8 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
   }
   process.on('SIGHUP', () => void readAgain())
   manager.ready()
-  await untilSignal({
+  void first?.tell(appliance, log)
+  await ending.stops({
     stop() {
       manager.stopping()
       return appliance.stop()
@@ -112,26 +125,60 @@ async function run(now: Invocation, config: Config, log: Log): Promise<void> {
 const REPEATED = SECOND
 /** A server that has not stopped after this time ends at once. TimeoutStopSec of the unit is longer. */
 const DEADLINE = 14 * SECOND
+/** A start that is not whole after this time has sent nothing: it ends at once, within the patience of Docker. */
+const START = 5 * SECOND
 
 /**
- * Resolves when SIGTERM or SIGINT has stopped the server. A second signal, at least a second later, or the end of the
- * deadline ends it at once.
+ * Hears SIGTERM and SIGINT from the moment that it is made. A second signal, at least a second after the first, ends
+ * the process at once, and so does the end of the deadline.
  */
-export async function untilSignal(
-  appliance: Pick<Appliance, 'stop'>,
-  clock: Clock = systemClock,
-  exit: (status: number) => void = exitAtOnce,
-): Promise<void> {
-  let cancel = (): void => {}
-  await new Promise<void>((resolve, reject) => {
-    let asked: number | undefined
-    const stop = (): void => {
-      if (asked === undefined) {
-        asked = clock.now()
-        cancel = clock.wake(asked + DEADLINE, () => exit(1))
-        appliance.stop().then(resolve, reject)
-      } else if (clock.now() - asked >= REPEATED) exit(1)
+export class Ending {
+  readonly #clock: Clock
+  readonly #exit: (status: number) => void
+  readonly #heard = Promise.withResolvers<void>()
+  #at: number | undefined
+  #cancel = (): void => {}
+
+  constructor(clock: Clock = systemClock, exit: (status: number) => void = exitAtOnce) {
+    this.#clock = clock
+    this.#exit = exit
+    process.on('SIGTERM', this.#hear).on('SIGINT', this.#hear)
+  }
+
+  readonly #hear = (): void => {
+    const now = this.#clock.now()
+    if (this.#at === undefined) {
+      this.#at = now
+      this.#cancel = this.#clock.wake(now + DEADLINE, () => this.#exit(1))
+      this.#heard.resolve()
+    } else if (now - this.#at >= REPEATED) this.#exit(1)
+  }
+
+  /** There is nothing to stop: from here on a signal does what it does to any process. */
+  over(): void {
+    this.#cancel()
+    process.off('SIGTERM', this.#hear).off('SIGINT', this.#hear)
+  }
+
+  /** What is being started; a signal meanwhile leaves it a moment, and then ends the process. */
+  async orStarted<T>(starting: Promise<T>): Promise<T> {
+    let cancel = (): void => {}
+    let started = false
+    void this.#heard.promise.then(() => {
+      // As a kill would, which the data directory survives at each moment of a start.
+      if (!started) cancel = this.#clock.wake(this.#clock.now() + START, () => this.#exit(0))
+    })
+    try {
+      return await starting
+    } finally {
+      started = true
+      cancel()
     }
-    process.on('SIGTERM', stop).on('SIGINT', stop)
-  }).finally(() => cancel())
+  }
+
+  /** Resolves when a signal has stopped the server. */
+  async stops(server: Pick<Appliance, 'stop'>): Promise<void> {
+    await this.#heard.promise
+    await server.stop().finally(() => this.#cancel())
+  }
 }

@@ -3,18 +3,19 @@
 import { createResolver, type Resolver } from '../net/resolver.ts'
 import { advisedFor } from '../domains/command-policies.ts'
 import type { DomainRecords } from '../domains/command-text.ts'
-import { listDomains } from '../domains/find.ts'
+import { listDomains, type Domain } from '../domains/find.ts'
 import { followConfig } from '../domains/issue.ts'
-import { registerDomain } from '../domains/lifecycle.ts'
+import { registerDomain, type RegisterDeps } from '../domains/lifecycle.ts'
 import { recordsOf } from '../domains/records.ts'
 import { addUser, findUser, type User } from '../identity/users.ts'
 import { organisationalDomain, parseAddress, toAscii } from '../message/address.ts'
 import { DOMAIN_FOLLOWERS } from '../server/domain-followers.ts'
 import type { Deps } from '../commands/open.ts'
 import { OperatorError } from '../base/errors.ts'
+import type { Reader } from '../store/database.ts'
 
 /** A resolver with one short try: a machine without DNS should not wait. */
-export const hasty = ({ config }: Deps): Resolver =>
+export const hasty = ({ config }: Pick<Deps, 'config'>): Resolver =>
   createResolver({ servers: config.dns.servers, timeout: 2000, tries: 1 })
 
 export interface FirstNames {
@@ -35,17 +36,30 @@ export function checkNames<T extends FirstNames>(given: T): T {
   return { ...given, domain, hostname }
 }
 
-/** Creates the user and the domain, or takes those that are there; answers the records to publish. */
-export async function setUp(
-  deps: Deps,
+/** Creates the user and the domain, or takes those that are there. */
+export async function firstParts(
+  deps: Omit<RegisterDeps, 'followers'>,
   { domain: name, email }: Omit<FirstNames, 'hostname'>,
-): Promise<DomainRecords & { user: User }> {
+): Promise<User> {
   const user = findUser(deps.store, email) ?? (await addUser(deps, { email }))
-  const domain =
-    listDomains(deps.store, name).find(({ user_key }) => user_key === user.key) ??
-    (await registerDomain({ ...deps, followers: DOMAIN_FOLLOWERS }, user.key, { name, purpose: 'both' }))
+  if (domainOf(deps.store, user, name) === undefined)
+    await registerDomain({ ...deps, followers: DOMAIN_FOLLOWERS }, user.key, { name, purpose: 'both' })
   // The DNS records of every domain contain the hostname: after a change, the new ones are printed.
   await followConfig(deps)
+  return user
+}
+
+const domainOf = (store: Reader, { key }: User, name: string): Domain | undefined =>
+  listDomains(store, toAscii(name)).find(({ user_key }) => user_key === key)
+
+/** The records to publish for a domain of a user; undefined where the user has no such domain. */
+export async function recordsFor(
+  deps: Pick<Deps, 'clock' | 'config' | 'store'>,
+  user: User,
+  name: string,
+): Promise<DomainRecords | undefined> {
+  const domain = domainOf(deps.store, user, name)
+  if (domain === undefined) return undefined
   const advised = await advisedFor({ ...deps, resolver: hasty(deps) }, domain)
-  return { user, domain, records: recordsOf(deps.store, domain.key), advised }
+  return { domain, records: recordsOf(deps.store, domain.key), advised }
 }

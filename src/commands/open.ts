@@ -7,6 +7,7 @@ import { findConfig, HERE } from '../base/config-file.ts'
 import { demandKnownVariables, loadConfig, type Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
+import { execLine } from '../base/container.ts'
 import { createLog, silentLog, type Log } from '../base/log.ts'
 import { asCallerAt, becomeOwner, refuseAnothers } from '../base/ownership.ts'
 import { createResolver, type Resolver } from '../net/resolver.ts'
@@ -113,9 +114,12 @@ export function serverLog(terminal: Terminal, level: Config['log']['level'], wri
   })
 }
 
-/** A password: asked for twice on a terminal, else the first line of standard input. Throws an OperatorError. */
-export async function readPassword(): Promise<string> {
-  const password = process.stdin.isTTY ? await askPassword() : await firstLine()
+/**
+ * A password: asked for twice on a terminal, else the first line of standard input. `command` is what was typed. Throws
+ * an OperatorError.
+ */
+export async function readPassword(command: string): Promise<string> {
+  const password = process.stdin.isTTY ? await askPassword() : await firstLine(command)
   if (password.length < LEAST) throw new OperatorError(`The password must have at least ${LEAST} characters.`)
   return password
 }
@@ -134,8 +138,20 @@ async function askPassword(): Promise<string> {
   }
 }
 
-async function firstLine(): Promise<string> {
+/** More than any password has. */
+const MOST = 64 * 1024
+
+/** It ends with the line: a person who types it without a terminal of the process knows no end of input. */
+async function firstLine(command: string): Promise<string> {
   let text = ''
-  for await (const chunk of process.stdin) text += chunk
-  return text.split(/\r?\n/)[0] ?? ''
+  for await (const chunk of process.stdin) {
+    text += chunk
+    if (text.includes('\n') || text.length > MOST) break
+  }
+  const line = text.split(/\r?\n/)[0] ?? ''
+  if (line === '')
+    throw new OperatorError(
+      `No password came on standard input: run "${execLine(command, 'asks')}" on a terminal, which asks for it, or pipe it with "${execLine(command, 'reads')} <FILE".`,
+    )
+  return line
 }

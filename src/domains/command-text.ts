@@ -3,7 +3,7 @@ import { iso } from '../base/clock.ts'
 import type { AdvisedRecord } from './advised.ts'
 import type { Domain } from './find.ts'
 import { isAnswered, isOfHost, type DnsRecord } from './records.ts'
-import { zoneFile, zoneLine } from './zone-lines.ts'
+import { typeOf, zoneFile, zoneLine } from './zone-lines.ts'
 import { table } from '../commands/terminal.ts'
 
 /** A domain for `--json`. */
@@ -82,6 +82,26 @@ ${zoneFile(needed)}
 ; advised
 ${zoneText({ domain, records: others, advised })}
 `
+}
+
+/**
+ * All records in full, as the forms of DNS providers ask for them: those without which the domain does not send after
+ * `own`, the rows of the server itself.
+ */
+export function recordsToCopy({ advised, records }: DomainRecords, own: readonly (readonly string[])[]): string {
+  const row = ({ name, value, ...record }: DnsRecord): string[] => [typeOf(record), name, value]
+  const isNeeded = ({ required }: DnsRecord): boolean => required === 1
+  const shown = (rows: readonly (readonly string[])[]): string =>
+    table(['TYPE', 'NAME', 'VALUE'], rows).replaceAll(/^/gm, '   ')
+  const others = [
+    ...records.filter((record) => !isNeeded(record)).map(row),
+    ...advised.filter(({ answered }) => answered).map(({ name, type, value }) => [type, name, value]),
+  ]
+  return `${shown([...own, ...records.filter(isNeeded).map(row)])}
+
+   Advised:
+
+${shown(others)}`
 }
 
 /** The state of a record, from the last answers of DNS. */

@@ -91,7 +91,7 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
     .action((name: string, file: string, { dryRun, force, from, map = [] }: ImportOptions) =>
       withDeps(invocation(), async (deps) => {
         const { terminal } = invocation()
-        const audience = theAudience(deps.store, name)
+        const audience = theAudience(deps.store, name, deps.config.http.public_url)
         const wishes = { preset: from === undefined ? undefined : PRESETS[from], map: readMap(map) }
         const history = commandHistory(deps, audience, file)
         const { judged, result } = await importFile(deps, terminal, file, {
@@ -111,7 +111,9 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
     .description('write the contacts of an audience to standard output as CSV')
     .addHelpText('after', EXPORT_HELP)
     .action((name: string) =>
-      withDeps(invocation(), ({ store }) => exportContacts(store, theAudience(store, name), invocation().terminal)),
+      withDeps(invocation(), ({ config, store }) =>
+        exportContacts(store, theAudience(store, name, config.http.public_url), invocation().terminal),
+      ),
     )
 }
 
@@ -144,10 +146,13 @@ function commandHistory(deps: Deps, audience: Audience, file: string) {
   }
 }
 
+/** So many audiences are named where the one that was meant is not there. */
+const NAMED = 5
+
 const collected = (value: string, before: string[] = []): string[] => [...before, value]
 
 /** An audience by its id, or by its name when the name is unique. Throws an OperatorError. */
-function theAudience(reader: Reader, text: string): Audience {
+function theAudience(reader: Reader, text: string, publicUrl: string): Audience {
   const found = reader.all(
     db
       .selectFrom('audiences')
@@ -158,9 +163,17 @@ function theAudience(reader: Reader, text: string): Audience {
   if (found.length === 1) return found[0]!
   throw new OperatorError(
     found.length === 0
-      ? `There is no audience "${text}"; give its id or its name.`
+      ? `There is no audience "${text}"; make it in the console ("New audience" at ${publicUrl}/audiences/new), or give the id or name of one that is there${named(reader)}.`
       : `${found.length} audiences are called "${text}"; give the id of one.`,
   )
+}
+
+/** Some audiences that are there, for a sentence. */
+function named(reader: Reader): string {
+  const some = reader.all(
+    db.selectFrom('audiences').select('name').where('deleted_at', 'is', null).orderBy('key', 'desc').limit(NAMED),
+  )
+  return some.length === 0 ? '' : `, such as ${some.map(({ name }) => `"${name}"`).join(', ')}`
 }
 
 /** A warning for a file without information about unsubscribed people. */

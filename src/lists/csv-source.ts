@@ -3,6 +3,7 @@
 import { closeSync, createReadStream, fstatSync, open, openSync, read, unlinkSync, writeSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
+import { execLine } from '../base/container.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { asCallerAt } from '../base/ownership.ts'
@@ -22,7 +23,14 @@ export interface ListSource {
 
 /** Opens a file, or standard input for "-". Throws an OperatorError. */
 export async function openSource(path: string, dataDir: string, now: number): Promise<ListSource> {
-  if (path === '-') return spooled('standard input', '', process.stdin, dataDir, now)
+  if (path === '-') {
+    const source = await spooled('standard input', '', process.stdin, dataDir, now)
+    if (source.size > 0) return source
+    source.close()
+    throw new OperatorError(
+      `Nothing came on standard input: give it the file, as in "${execLine('… -', 'reads')} <FILE".`,
+    )
+  }
   let fd: number
   try {
     // Asynchronous, because opening a pipe waits for its writer.

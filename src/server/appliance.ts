@@ -25,29 +25,32 @@ import { giveLargeBlocksBack } from '../base/native.ts'
 import { keepServed } from '../base/served.ts'
 import { singleExecutable } from '../base/threads/pool.ts'
 import { fingerprintOf, keepCopy, keepLedger } from '../privacy/ledger.ts'
-import { openUpgraded, type Instance } from '../store/instance.ts'
+import { openUpgraded, undoNew, type Instance } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { useShaping } from '../smtp/shaping-file.ts'
 import { beginSources } from '../warmup/begin.ts'
 import type { LogDamage } from '../store/log-scan.ts'
-import { giveUpRoom } from '../store/room.ts'
+import { demandRoomForNew, giveUpRoom } from '../store/room.ts'
 
 // The data directory of a server: its lock, its installation and its ledger, opened together.
 
 /** Opens the data directory and its lock. Throws an OperatorError with one sentence. */
 async function openData(
   { data_dir, privacy }: Config,
-  { clock, log, upgrading }: Pick<ApplianceOptions, 'clock' | 'log' | 'upgrading'>,
+  { clock, first, log, upgrading }: Pick<ApplianceOptions, 'clock' | 'first' | 'log' | 'upgrading'>,
 ): Promise<Instance & { release: () => void }> {
   let release: (() => void) | undefined
+  let takeBack = (): void => {}
   try {
     giveUpRoom(data_dir)
+    demandRoomForNew(data_dir)
     // The lock comes first: while a server runs, nothing may be opened, created or migrated.
     release = takeLock(data_dir)
     if (!release)
       throw new OperatorError(
         `Another Postrider serves ${data_dir} already; stop it, or give this one another data_dir.`,
       )
+    takeBack = undoNew(data_dir)
     const migrating = (from: number, to: number): void => log.info('database upgraded', { from, to })
     const logDamaged = ({ lost, readable }: LogDamage): void =>
       log.error('the write-ahead log is damaged: transactions at its end are lost', {
@@ -57,12 +60,14 @@ async function openData(
     const instance = await openUpgraded(data_dir, { clock, migrating, logDamaged, progress: upgrading })
     try {
       keepLedgers(instance, data_dir, privacy.ledger_copy, iso(clock.now()), log)
+      first?.prepare(instance.store)
     } catch (thrown) {
       instance.store.close()
       throw thrown
     }
     return { ...instance, release }
   } catch (thrown) {
+    takeBack()
     release?.()
     throw explained(thrown, data_dir)
   }
@@ -117,7 +122,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
 /** Recovers work that an earlier process left unfinished, opens the listeners, starts every loop. */
 async function start(
   parts: ServerParts,
-  { everyHour: repeat = everyHour, fatal, keys, sockets = new PassedSockets() }: ApplianceOptions,
+  { everyHour: repeat = everyHour, fatal, first, keys, sockets = new PassedSockets() }: ApplianceOptions,
   release: () => void,
   undo: (() => unknown)[],
 ): Promise<Appliance> {
@@ -137,9 +142,10 @@ async function start(
   const pages = createConsole(deps, apiInside(deps))
   app.route('/', pages.app)
   const doors = await openDoors(doorsOf(parts, app, { keys, sockets }))
+  undo.push(() => doors.stop(0))
+  await first?.setUp(deps)
   // The ports are open, and nothing else needs root.
   remainOwner()
-  undo.push(() => doors.stop(0))
   notePorts(deps, doors)
   for (const part of [engine, polling, dispatcher, runner, reputation, alarms, snds, privacy, notices, watcher])
     await begin(part)

@@ -16,7 +16,7 @@ import { SPAMASSASSIN } from '../base/spamassassin.ts'
 import { Troubles } from '../base/trouble.ts'
 import type { Timeouts } from '../smtp/client.ts'
 import { useShaping } from '../smtp/shaping-file.ts'
-import type { Store } from '../store/database.ts'
+import type { Reader, Store } from '../store/database.ts'
 import type { UpgradeProgress } from '../store/upgrade.ts'
 import { EVENTS } from '../store/events.ts'
 import { Spool } from '../store/spool.ts'
@@ -70,8 +70,17 @@ export interface ApplianceOptions {
   timeMarker?: string
   /** Port of MTA-STS policy servers, for tests. */
   stsPort?: number
+  first?: FirstStart | undefined
   /** Runs commands of this program beside the server; without it no backup is made by the schedule. */
   beside?: Beside
+}
+
+/** What a first start makes of an empty installation, while nobody else can. */
+export interface FirstStart {
+  /** The data directory is open and locked, and nothing is made of the configuration yet: it may be changed. */
+  prepare(store: Reader): void
+  /** The ports are open, and nothing is sent yet. What it throws ends the start. */
+  setUp(deps: AppDeps): Promise<void>
 }
 
 /** Calls `run` every hour until it is destroyed. */

@@ -1,6 +1,6 @@
 // One installation: a database, the key that seals its secrets, and the spool. They belong together: when one is
 // missing, the start is refused, because a disk that is not mounted yet looks like a new installation.
-import { existsSync, mkdirSync, readdirSync, renameSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { OperatorError } from '../base/errors.ts'
 import { KEY_FILE, openKeyring, type Keyring } from '../base/keyring.ts'
@@ -41,6 +41,19 @@ export async function openUpgraded(
   reportDamage(dataDir, options)
   await upgradeDatabase(dataDir, options)
   return openInstance(dataDir)
+}
+
+/**
+ * For the holder of the lock, before anything is opened: a function that removes what is made from now on in a
+ * directory without an installation. A start that fails has then changed nothing.
+ */
+export function undoNew(dataDir: string): () => void {
+  if (existsSync(join(dataDir, DATABASE))) return () => {}
+  const before = new Set(readdirSync(dataDir))
+  return () => {
+    for (const name of readdirSync(dataDir))
+      if (!before.has(name)) rmSync(join(dataDir, name), { recursive: true, force: true })
+  }
 }
 
 function reportDamage(dataDir: string, { logDamaged }: Pick<InstanceOptions, 'logDamaged'>): void {

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import { afterLast } from '../base/text.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
+import { unusableError } from '../base/unusable.ts'
 import { sqliteAddon } from './addon.ts'
 import { DATABASE, makeDataDir } from './open.ts'
 
@@ -41,8 +42,9 @@ export function takeLock(dataDir: string, name: LockName = 'serve.lock'): (() =>
     database?.close()
     if (codeOf(thrown) === 'SQLITE_BUSY') return undefined
     if (thrown instanceof OperatorError) throw thrown
-    throw new OperatorError(
-      `${file} cannot be locked (${codeOf(thrown)}); see that the disk has room and is not read-only, and that Postrider runs as the owner of ${dataDir}.`,
+    throw (
+      unusableError(thrown, dataDir) ??
+      new OperatorError(`${file} cannot be locked (${codeOf(thrown)}); see whether its disk is failing.`)
     )
   }
 }

@@ -5,7 +5,7 @@ import Database from 'better-sqlite3'
 import { syncPath } from '../base/durable.ts'
 import { codeOf, messageOf, OperatorError, failedCall } from '../base/errors.ts'
 import { isNoFile } from '../base/plain-file.ts'
-import { worksAsOwner } from '../base/ownership.ts'
+import { unusableError, unusableSentence, whyUnusable } from '../base/unusable.ts'
 import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
 import { defineDigest } from './digests.ts'
@@ -25,8 +25,9 @@ export function makeDataDir(dataDir: string): void {
     const made = mkdirSync(dataDir, { recursive: true, mode: 0o700 })
     if (made !== undefined) syncPath(dirname(made))
   } catch (thrown) {
-    throw new OperatorError(
-      `The data directory ${dataDir} cannot be made (${codeOf(thrown)}); choose another data_dir or fix its permissions.`,
+    throw (
+      unusableError(thrown, dataDir) ??
+      new OperatorError(`The data directory ${dataDir} cannot be made (${codeOf(thrown)}); choose another data_dir.`)
     )
   }
   demandClosed(dataDir)
@@ -34,8 +35,7 @@ export function makeDataDir(dataDir: string): void {
 
 /** Throws an OperatorError for a data directory that other users may read: it holds mails and hashes of tokens. */
 export function demandClosed(dataDir: string): void {
-  if ((statSync(dataDir).mode & 0o007) !== 0)
-    throw new OperatorError(`Other users may read the data directory ${dataDir}; close it with "chmod 700 ${dataDir}".`)
+  if ((statSync(dataDir).mode & 0o007) !== 0) throw new OperatorError(unusableSentence('open', dataDir))
 }
 
 export interface OpenOptions {
@@ -120,11 +120,8 @@ export function explainedFile(thrown: unknown): unknown {
     )
   const { path, syscall } = failedCall(thrown)
   if (!/^E[A-Z]+$/.test(code) || path === undefined) return thrown
-  if (code === 'EACCES' || code === 'EPERM')
-    return new OperatorError(
-      `${path} may not be used by this user (${syscall ?? 'access'}: ${code}); ${worksAsOwner() ? 'root works as the owner of the data directory: give it to that user with chown' : 'run this with sudo, or as the user who owns it'}.`,
-      { cause: thrown },
-    )
+  const unusable = unusableError(thrown, path)
+  if (unusable) return unusable
   if (code !== 'ENOENT' && isNoFile(thrown))
     return new OperatorError(`${path} is not a file (${code}); move away what is in its place.`, { cause: thrown })
   return new OperatorError(
@@ -206,16 +203,12 @@ function makeRoomReturnable(database: Database.Database): void {
 }
 
 function sentenceFor(thrown: unknown, file: string): string {
+  const why = whyUnusable(thrown, file)
+  if (why) return `${unusableSentence(why, file)}${why === 'full' ? ' Nothing was changed.' : ''}`
   switch (/^SQLITE_[A-Z]+/.exec(codeOf(thrown))?.[0] ?? '') {
     case 'SQLITE_NOTADB':
     case 'SQLITE_CORRUPT':
       return `${file} is damaged; stop here, keep the file, and put a backup of the data directory in its place.`
-    case 'SQLITE_FULL':
-      return `The disk that holds ${file} is full; free some space and start again. Nothing was changed.`
-    case 'SQLITE_CANTOPEN':
-    case 'SQLITE_READONLY':
-    case 'SQLITE_PERM':
-      return `${file} cannot be opened for writing; run Postrider as the user who owns the data directory.`
     case 'SQLITE_BUSY':
       return `${file} is locked by another program; end it and start again.`
     case 'SQLITE_NOMEM':

@@ -1,7 +1,8 @@
 // Whether a data directory lies where an installation can live: not on a network file system, on which the locks of
-// SQLite do not hold, and in the image not on the container's own layer, which ends with the container.
+// SQLite do not hold, and in the image neither on the container's own layer nor in memory, which end with it.
 import { statfsSync, statSync } from 'node:fs'
 import { OperatorError } from '../base/errors.ts'
+import { isReadOnly, unusableSentence, type Unusable } from '../base/unusable.ts'
 
 /** Magic numbers of statfs(2). */
 const KINDS = new Map<number, FileSystem>([
@@ -10,9 +11,19 @@ const KINDS = new Map<number, FileSystem>([
   [0xfe534d42, 'SMB'],
   [0xff534d42, 'SMB'],
   [0x794c7630, 'overlayfs'],
+  [0x01021994, 'tmpfs'],
+  [0x858458f6, 'ramfs'],
 ])
 
-export type FileSystem = 'NFS' | 'SMB' | 'overlayfs'
+export type FileSystem = 'NFS' | 'SMB' | 'overlayfs' | 'tmpfs' | 'ramfs'
+
+/** What a directory lies on that does not outlive the container or the machine; undefined where it does. */
+export const lostWith = (kind: FileSystem | undefined): string | undefined =>
+  kind === 'overlayfs'
+    ? "the container's own layer"
+    : kind === 'tmpfs' || kind === 'ramfs'
+      ? `memory (${kind})`
+      : undefined
 
 /** The file system of a directory, where it is one of these. */
 export function fileSystemOf(
@@ -35,6 +46,7 @@ export interface DataPlace {
   fileSystem?: FileSystem | undefined
   user?: number | undefined
   owner?: { uid: number; mode: number } | undefined
+  readOnly?: boolean
 }
 
 /** Throws an OperatorError where the data directory cannot be that of a server. */
@@ -45,6 +57,7 @@ export function demandPlace(
     image,
     fileSystem = fileSystemOf(dataDir),
     owner = statSync(dataDir, { throwIfNoEntry: false }),
+    readOnly = isReadOnly(dataDir),
     user = process.getuid?.(),
   }: DataPlace,
 ): void {
@@ -52,13 +65,13 @@ export function demandPlace(
     throw new OperatorError(
       `The data directory ${dataDir} lies on ${fileSystem}, where the locks of the database do not hold: put it on a disk of this machine.`,
     )
-  if (!image) return
-  if (fileSystem === 'overlayfs' && !ephemeral)
+  const lost = lostWith(fileSystem)
+  if (image && lost !== undefined && !ephemeral)
     throw new OperatorError(
-      `The data directory ${dataDir} lies on the container's own layer, and all mail would end with the container: mount a volume there ("-v postrider:${dataDir}"), or say "serve --ephemeral".`,
+      `The data directory ${dataDir} lies in ${lost}, and all mail would end with the container: mount a volume there ("-v postrider:${dataDir}"), or say "serve --ephemeral".`,
     )
-  if (owner && user !== undefined && user !== 0 && owner.uid !== user)
-    throw new OperatorError(
-      `The directory mounted at ${dataDir} belongs to user ${owner.uid}, and Postrider runs as user ${user}: on the host, give it with "chown -R ${user}:${user}" and close it with "chmod 700".`,
-    )
+  const refused = (why: Unusable): OperatorError =>
+    new OperatorError(unusableSentence(why, dataDir, { user, owner: owner?.uid, image }))
+  if (readOnly) throw refused('read-only')
+  if (image && owner && user !== undefined && user !== 0 && owner.uid !== user) throw refused('not ours')
 }

@@ -340,6 +340,20 @@ describe('user', () => {
     assert.doesNotMatch(running.stdout() + JSON.stringify(await commands.json('user', 'list')), /horse|password|scrypt/)
     assert.equal(readFileSync(join(folder, 'data', 'postrider.db')).includes(password), false)
   })
+
+  test('a password ends with its line, and none at all is refused with both ways to give one', async () => {
+    const open = start(['--config', config, '--json', 'user', 'passwd', 'ann@owner.test'], folder)
+    // As by "podman exec -i" from a keyboard: the input does not end.
+    open.child.stdin.write('correct horse battery\n')
+    assert.equal(await open.ended, 0, open.stderr())
+    const none = start(['--config', config, '--json', 'user', 'passwd', 'ann@owner.test'], folder)
+    none.child.stdin.end()
+    assert.equal(await none.ended, 1)
+    assert.match(
+      none.stderr(),
+      /No password came on standard input: run "postrider user passwd ann@owner\.test" on a terminal.*pipe it with ".* <FILE"/,
+    )
+  })
 })
 
 describe('token', () => {

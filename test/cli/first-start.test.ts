@@ -2,9 +2,17 @@ import assert from 'node:assert/strict'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { once } from 'node:events'
+import { createServer, type AddressInfo } from 'node:net'
 import { after, before, describe, test } from 'node:test'
 import Database from 'better-sqlite3'
-import { HOUR, MINUTE } from '../../src/base/clock.ts'
+import { HOUR, MINUTE, systemClock } from '../../src/base/clock.ts'
+import { loadConfig } from '../../src/base/config.ts'
+import { silentLog } from '../../src/base/log.ts'
+import { FirstStartByEnvironment } from '../../src/cli/first-start.ts'
+import { standardTerminal } from '../../src/commands/terminal.ts'
+import type { AppDeps } from '../../src/http/app-deps.ts'
+import { openInstance } from '../../src/store/instance.ts'
 import { Commands, sentenceOf, start, type Running } from '../commands/command.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
 
@@ -39,25 +47,33 @@ describe('a first start by the environment alone (C4)', () => {
     POSTRIDER_INIT_EMAIL: 'me@first.test',
     ...more,
   })
-  /** Starts a server and ends it when it is ready; the lines of its log. */
-  async function served(env: Record<string, string>, during: (server: Running) => unknown = () => {}): Promise<Line[]> {
+  /** Starts a server and ends it when it is ready and has told what there is to tell; the lines of its log. */
+  async function served(
+    env: Record<string, string>,
+    during: (server: Running) => unknown = () => {},
+    tells = true,
+  ): Promise<Line[]> {
     const server = start(['serve'], folder, env)
     try {
       await server.said(/"event":"ready".*\n/)
+      if (tells) await server.said(/Sign in.*\n\n.*join\?link=.*\n[^]*user invite/, 'stderr')
       await during(server)
       server.child.kill('SIGTERM')
-      await server.ended
+      assert.equal(await server.ended, 0)
     } finally {
       server.child.kill('SIGKILL')
     }
     return linesOf(server.stdout())
   }
+  const setUpIn = (lines: readonly Line[]): Line[] => lines.filter(({ event }) => event === 'set up')
 
-  test('makes user, domain and configuration once, and says records and a link of one hour in one event', async () => {
+  test('makes user, domain and configuration once, and tells records and a link of one hour', async () => {
     const env = given('whole', { POSTRIDER_LOG_LEVEL: 'error' })
     let joined: Response | undefined
     let again: Response | undefined
+    let text = ''
     const first = await served(env, async (server) => {
+      text = server.stderr()
       const [line, ready] = ['set up', 'ready'].map((name) =>
         linesOf(server.stdout()).find(({ event }) => event === name),
       )
@@ -67,33 +83,91 @@ describe('a first start by the environment alone (C4)', () => {
       link.searchParams.set('link', `${link.searchParams.get('link')}x`)
       again = await fetch(link)
     })
-    const [line, ...more] = first.filter(({ event }) => event === 'set up')
-    assert.deepEqual(more, [])
+    assert.deepEqual(
+      first.map(({ event }) => event).filter((event) => ['ready', 'set up'].includes(event)),
+      ['ready', 'set up'],
+      'told when the start has succeeded',
+    )
+    const [line] = setUpIn(first)
     assert.deepEqual(
       [line!['domain'], line!['user'], line!['hostname']],
       ['first.test', 'me@first.test', 'mx.first.test'],
     )
-    assert.match((line!['records'] as string[]).join('\n'), /_domainkey\.first\.test\. \d+ IN TXT "v=DKIM1/)
+    const records = line!['records'] as string[]
+    assert.match(records.join('\n'), /_domainkey\.first\.test\. \d+ IN TXT "v=DKIM1/)
+    assert.equal(records[0], 'mx.first.test. 3600 IN A 192.0.2.1')
+    assert.deepEqual(line!['reverse'], ['1.2.0.192.in-addr.arpa. 3600 IN PTR mx.first.test.'])
     const [said, until] = [line!['time'], line!['sign_in_until']].map((time) => Date.parse(time as string))
     assert.ok(until! - said! <= HOUR && until! - said! > HOUR - MINUTE)
     assert.deepEqual([joined?.status, again?.status], [200, 410])
-    assert.doesNotMatch(JSON.stringify(first), /pr_[0-9A-Za-z]{32}/, 'a token')
-    const text = readFileSync(env['POSTRIDER_CONFIG']!, 'utf8')
-    assert.match(text, /^hostname = "mx\.first\.test"$/m)
-    assert.ok(text.includes(`data_dir = ${JSON.stringify(env['POSTRIDER_DATA_DIR'])}`), text)
-
-    const second = await served(env)
-    assert.ok(second.every(({ event }) => event !== 'set up'))
-    const other = await served({ ...env, POSTRIDER_INIT_DOMAIN: 'other.test', POSTRIDER_INIT_EMAIL: 'you@other.test' })
-    assert.ok(other.every(({ event }) => event !== 'set up'))
+    assert.doesNotMatch(JSON.stringify(first) + text, /pr_[0-9A-Za-z]{32}/, 'a token')
+    const file = readFileSync(env['POSTRIDER_CONFIG']!, 'utf8')
+    assert.match(file, /^hostname = "mx\.first\.test"$/m)
+    assert.ok(file.includes(`data_dir = ${JSON.stringify(env['POSTRIDER_DATA_DIR'])}`), file)
+    // For a person: each record on a line of its own, whole.
+    assert.match(text, /^ +A +mx\.first\.test +192\.0\.2\.1$/m)
+    assert.match(text, /^ +TXT +\S+\._domainkey\.first\.test +v=DKIM1; k=rsa; p=[\w+/=]{300,}$/m)
+    assert.match(text, /reverse entry \(PTR\) of 192\.0\.2\.1 must name mx\.first\.test/)
+    assert.ok(text.includes(`\n   ${line!['sign_in'] as string}\n`))
 
     const commands = new Commands(folder)
     try {
       const { code, stdout } = await commands.run(['domain', 'records', 'first.test'], { env })
       assert.equal(code, 0)
-      for (const record of line!['records'] as string[]) assert.ok(stdout.includes(record), record)
+      for (const record of records.slice(1)) assert.ok(stdout.includes(record), record)
+      // Nobody has come in: the next start tells the same link again, and other names mean nothing.
+      const [second, ...more] = setUpIn(await served(env))
+      assert.deepEqual(more, [])
+      assert.deepEqual({ ...second, time: undefined }, { ...line, time: undefined })
+      const other = { ...env, POSTRIDER_INIT_DOMAIN: 'other.test', POSTRIDER_INIT_EMAIL: 'you@other.test' }
+      assert.deepEqual(setUpIn(await served(other, () => {}, false)), [])
+      const token = ['token', 'create', '--user', 'me@first.test', '--name', 'x', '--scopes', 'all']
+      await commands.run([...token, '--duration', '12_months'], { env })
     } finally {
       await commands.close()
+    }
+    assert.deepEqual(setUpIn(await served(env, () => {}, false)), [])
+  })
+
+  test('a port that is taken ends the start before anything is set up, and the next start tells it', async () => {
+    const taken = createServer().listen(0, '127.0.0.1')
+    await once(taken, 'listening')
+    const { port } = taken.address() as AddressInfo
+    const env = given('taken', { POSTRIDER_SMTP_LISTEN: `127.0.0.1:${port}` })
+    const commands = new Commands(folder)
+    try {
+      const ran = await commands.run(['--json', 'serve'], { env })
+      assert.match(sentenceOf(ran), /is in use by another program/)
+      assert.doesNotMatch(ran.stdout, /"set up"/)
+      assert.equal(existsSync(env['POSTRIDER_CONFIG']!), false)
+      taken.close()
+      assert.equal(setUpIn(await served(env)).length, 1)
+    } finally {
+      taken.close()
+      await commands.close()
+    }
+  })
+
+  test('of two first starts at once one is refused, and the link of the other is good', async () => {
+    const env = given('twice')
+    const servers = [start(['serve'], folder, env), start(['serve'], folder, env)]
+    try {
+      const loser = await Promise.race(
+        servers.map(async (server) => {
+          assert.equal(await server.ended, 1)
+          return server
+        }),
+      )
+      assert.match(loser.stderr(), /Another Postrider serves/)
+      assert.doesNotMatch(loser.stdout(), /"set up"/)
+      const winner = servers.find((server) => server !== loser)!
+      await winner.said(/"event":"set up".*\n/)
+      const lines = linesOf(winner.stdout())
+      const link = new URL(setUpIn(lines)[0]!['sign_in'] as string)
+      link.host = lines.find(({ event }) => event === 'ready')!['http'] as string
+      assert.equal((await fetch(link)).status, 200)
+    } finally {
+      for (const { child } of servers) child.kill('SIGKILL')
     }
   })
 
@@ -106,7 +180,7 @@ describe('a first start by the environment alone (C4)', () => {
     db.pragma('foreign_keys = OFF')
     for (const table of ['records', 'dkim_keys', 'domains']) db.exec(`delete from ${table}`)
     db.close()
-    assert.ok((await served(env)).some(({ event }) => event === 'set up'))
+    assert.equal(setUpIn(await served(env)).length, 1)
   })
 
   test('accepted terms of the authority open HTTPS and submission in the file that is written', async () => {
@@ -114,11 +188,26 @@ describe('a first start by the environment alone (C4)', () => {
     for (const name of ['ACME_LISTEN', 'SUBMISSION_LISTEN', 'SUBMISSION_TLS_LISTEN'])
       env[`POSTRIDER_${name}`] = '127.0.0.1:0'
     env['POSTRIDER_ACME_DIRECTORY'] = 'https://127.0.0.1:1/directory'
-    const line = (await served(env)).find(({ event }) => event === 'set up')
+    const [line] = setUpIn(await served(env))
     assert.match(line!['sign_in'] as string, /^https:\/\/mx\.first\.test\/join\?link=/)
     const text = readFileSync(env['POSTRIDER_CONFIG']!, 'utf8')
     assert.match(text, /^accept_terms = true$/m)
     assert.match(text, /^email = "me@first\.test"$/m)
+  })
+
+  test('what cannot be set up leaves the configuration as it was', async () => {
+    const env = given('full')
+    const { POSTRIDER_CONFIG: file = '', POSTRIDER_DATA_DIR: dir = '' } = env
+    const terminal = standardTerminal(true)
+    const invocation = { terminal, environment: env, verbose: false, configFile: undefined }
+    const first = new FirstStartByEnvironment(invocation, loadConfig(undefined, env))
+    const { keyring, store } = openInstance(dir)
+    first.prepare(store)
+    // As on a full disk: nothing more can be written.
+    store.close()
+    const deps = { store, keyring, clock: systemClock, log: silentLog, config: loadConfig(undefined, env), bells: {} }
+    await assert.rejects(first.setUp(deps as unknown as AppDeps))
+    assert.equal(existsSync(file), false)
   })
 
   for (const [what, more, words] of [

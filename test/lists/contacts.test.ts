@@ -199,6 +199,16 @@ test('a file that cannot be read as a whole leaves nothing behind', async () => 
   }
   assert.match(await commands.fails('contacts', 'import', id, join(folder, 'none.csv')), /none\.csv/)
   assert.match(await commands.fails('contacts', 'import', id, folder), /cannot be read/)
+  const unknown = await commands.fails('contacts', 'import', 'Unknown', folder)
+  assert.match(
+    unknown,
+    /^There is no audience "Unknown"; make it in the console \("New audience" at http.*\/audiences\/new\)/,
+  )
+  assert.match(unknown, /one that is there, such as ".+"/)
+  const nothing = start(['--config', config, 'contacts', 'import', id, '-'], folder)
+  nothing.child.stdin.end()
+  assert.equal(await nothing.ended, 1)
+  assert.match(nothing.stderr(), /^postrider: Nothing came on standard input: give it the file/)
   const only = await audience('Only a head')
   assert.deepEqual(await bring(only, 'email\n'), came({}))
 })

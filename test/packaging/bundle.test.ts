@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { ascii, bundle, ENTRIES, packagesIn } from '../../packaging/bundle.ts'
+import { packSources, unpackSource } from '../../src/base/threads/packed-sources.ts'
 import * as standIn from '../../packaging/stand-ins/joi.ts'
 
 // What is put into the executable; packaging/smoke.sh looks at the built one.
@@ -47,6 +48,21 @@ test('the program is below 6 MB, a reader below 2 MB; neither holds what is neve
       [],
     )
   assert.equal(packages.filter((name) => name.endsWith('/iconv-lite')).length, 1)
+})
+
+test('the sources of the workers are packed as one stream, a tenth of their octets, and each is found again (I3)', async () => {
+  const names = Object.keys(ENTRIES).filter((name) => name !== 'main.mjs')
+  const sources: Record<string, string> = {}
+  for (const name of names) {
+    await bundle(ENTRIES[name]!, join(folder, name))
+    sources[name] = readFileSync(join(folder, name), 'utf8')
+  }
+  const packed = packSources(sources)
+  assert.deepEqual(packed, packSources(sources), 'two runs are equal')
+  assert.ok(packed.length < 0.13 * Object.values(sources).join('').length, `${packed.length}`)
+  for (const name of names) assert.equal(unpackSource(packed, name), sources[name])
+  assert.throws(() => unpackSource(packed, 'worker'), /holds no worker worker/)
+  assert.throws(() => packSources({ 'a.mjs': 'é' }), /not ASCII/)
 })
 
 test('places for backups are bundled without the addons that ssh2 looks for (B8)', async () => {

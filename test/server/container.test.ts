@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { after, before, describe, test } from 'node:test'
-import { defaultGateway, inContainer } from '../../src/base/container.ts'
+import { defaultGateway, execLine, inContainer } from '../../src/base/container.ts'
 import { OperatorError } from '../../src/base/errors.ts'
 import { judgeAddresses, judgeFileSystem, judgeSeen } from '../../src/checks/doctor-container.ts'
 import { configPlace } from '../../src/cli/installation.ts'
@@ -15,6 +15,17 @@ import { clientWatch } from '../../src/server/client-watch.ts'
 import { addressIn } from '../../src/smtp/reply.ts'
 import { demandPlace, fileSystemOf, type DataPlace } from '../../src/store/volume.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
+
+test('a command is named as it is typed: in the image by exec of its engine, with a terminal where it asks', () => {
+  const at = (...files: string[]) => ({ image: true, exists: (file: string) => files.includes(file), environment: {} })
+  const podman = at('/run/.containerenv')
+  assert.equal(execLine('user list', undefined, podman), 'podman exec CONTAINER postrider user list')
+  assert.equal(execLine('init', 'asks', podman), 'podman exec -it CONTAINER postrider init')
+  assert.equal(execLine('init', 'reads', at('/.dockerenv')), 'docker exec -i CONTAINER postrider init')
+  const kubernetes = { ...at(), environment: { KUBERNETES_SERVICE_HOST: '10.0.0.1' } }
+  assert.equal(execLine('init', 'asks', kubernetes), 'kubectl exec -it POD -- postrider init')
+  assert.equal(execLine('init', 'asks', { ...podman, image: false }), 'postrider init')
+})
 
 const GATEWAY = '172.17.0.1'
 const ROUTES = `Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
@@ -87,6 +98,25 @@ describe('the data directory', () => {
     assert.equal(refusal({ fileSystem: 'overlayfs', image: false }), '')
   })
 
+  test('in the image, in memory: refused as well, and a warning of doctor elsewhere (I8)', () => {
+    for (const fileSystem of ['tmpfs', 'ramfs'] as const) {
+      assert.match(
+        refusal({ fileSystem }),
+        new RegExp(`in memory \\(${fileSystem}\\).*mount a volume.*"serve --ephemeral"`),
+      )
+      assert.equal(refusal({ fileSystem, ephemeral: true }), '')
+      assert.equal(refusal({ fileSystem, image: false }), '')
+      const [finding] = judgeFileSystem({ data_dir: dir }, fileSystem)
+      assert.deepEqual([finding!.status, /does not last.*memory/.test(finding!.detail)], ['warn', true])
+    }
+  })
+
+  test('mounted read-only: said so before its owner is, with the mount in the image (C5)', () => {
+    const theirs = { readOnly: true, owner: { uid: 0, mode: 0o40755 } }
+    assert.match(refusal(theirs), /mounted at \/var\/lib\/postrider is mounted read-only: start .* without ":ro"/)
+    assert.match(refusal({ ...theirs, image: false }), /read-only: .*"mount -o remount,rw"/)
+  })
+
   test('on NFS and SMB: refused anywhere, for the locks do not hold there (I8)', () => {
     for (const fileSystem of ['NFS', 'SMB'] as const)
       for (const image of [true, false])
@@ -95,15 +125,9 @@ describe('the data directory', () => {
 
   test('its file system is told by the number of statfs, also where that is signed', () => {
     const of = (type: number) => fileSystemOf(dir, () => ({ type }))
-    assert.deepEqual([0x6969, 0x517b, 0xfe534d42, 0xff534d42, 0xff534d42 - 2 ** 32, 0x794c7630, 0xef53].map(of), [
-      'NFS',
-      'SMB',
-      'SMB',
-      'SMB',
-      'SMB',
-      'overlayfs',
-      undefined,
-    ])
+    const types = [0x6969, 0x517b, 0xfe534d42, 0xff534d42, 0xff534d42 - 2 ** 32, 0x794c7630, 0xef53]
+    assert.deepEqual([0x01021994, 0x858458f6, 0x858458f6 - 2 ** 32].map(of), ['tmpfs', 'ramfs', 'ramfs'])
+    assert.deepEqual(types.map(of), ['NFS', 'SMB', 'SMB', 'SMB', 'SMB', 'overlayfs', undefined])
     assert.equal(fileSystemOf('/no/such/directory'), undefined)
     assert.equal(fileSystemOf(tmpdir()) === 'overlayfs', statfsSync(tmpdir()).type === 0x794c7630)
   })

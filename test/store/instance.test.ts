@@ -213,7 +213,7 @@ test('a database of version 0.1.0: a command refuses it, a server copies it befo
 
 test('a file that this user may not use is not a failing disk', () => {
   const refused = Object.assign(new Error('x'), { code: 'EACCES', path: '/var/lib/postrider', syscall: 'stat' })
-  assert.match((explainedFile(refused) as Error).message, /may not be used by this user .*sudo/)
+  assert.match((explainedFile(refused) as Error).message, /may not be used by this user: .*sudo/)
   const failing = Object.assign(new Error('x'), { code: 'EIO', path: '/var/lib/postrider', syscall: 'read' })
   assert.match((explainedFile(failing) as Error).message, /see whether its disk is full or failing/)
   const database = Object.assign(new Error('disk I/O error'), { code: 'SQLITE_IOERR_READ' })

@@ -2,6 +2,7 @@
 import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
 import { youngHere } from '../memory.ts'
+import { SOURCES, unpackSource } from './packed-sources.ts'
 import { ThreadCpu } from './thread-cpu.ts'
 
 /** A job of a worker thread. */
@@ -153,5 +154,5 @@ function startWorker(source: URL, heapMb: number, cpu: SharedArrayBuffer): Worke
   const options = { resourceLimits, workerData: { cpu } }
   if (!sea) return new Worker(source, options)
   const name = source.pathname.split('/').at(-1)!.replace(/\.ts$/, '.mjs')
-  return new Worker(sea.getAsset(name, 'utf8'), { eval: true, ...options })
+  return new Worker(unpackSource(new Uint8Array(sea.getRawAsset(SOURCES)), name), { eval: true, ...options })
 }
