@@ -2,16 +2,17 @@
 // in the data directory, so that clients always see the same one. All listeners use a new certificate without a
 // restart.
 import { X509Certificate, createPrivateKey } from 'node:crypto'
-import { readFileSync, renameSync } from 'node:fs'
+import { renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { createSecureContext, type SecureContext } from 'node:tls'
 import { isFor, readMatching, type Shelf } from './certificate-files.ts'
 import { makeCertificate, type Certificate } from '../base/certificate.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { codeOf, OperatorError } from '../base/errors.ts'
+import { OperatorError } from '../base/errors.ts'
+import { whyUnread } from '../base/file-faults.ts'
 import type { Log } from '../base/log.ts'
-import { readPlain, writePlain } from '../base/plain-file.ts'
+import { readNamed, readPlain, writePlain } from '../base/plain-file.ts'
 import { TLS_POLICY } from '../base/tls.ts'
 
 /** The kind of listener that a certificate is for: `[smtp]` may have its own. */
@@ -203,11 +204,11 @@ function reasonOf(thrown: unknown): string {
 
 function readPem([key, path]: Named, [cert, secret]: readonly [Named, Named]): string {
   try {
-    return readFileSync(path, 'utf8')
+    return readNamed(path).toString()
   } catch (thrown) {
     if (path === '') throw new OperatorError(`"${key}" is empty; give both ${cert[0]} and ${secret[0]}, or neither.`)
     throw new Unreadable(
-      `"${key}" (${path}) cannot be read (${codeOf(thrown)}); let the user of the service read it, such as by "setfacl -m u:postrider:rX" on it and the directories above it, then reload.`,
+      `"${key}" (${path}) cannot be read (${whyUnread(thrown)}); let the user of the service read it, such as by "setfacl -m u:postrider:rX" on it and the directories above it, then reload.`,
     )
   }
 }

@@ -8,11 +8,12 @@ import { DAY, iso } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { jsonOf } from '../base/json.ts'
+import { OURS } from './places/backend.ts'
 import type { BackupPlace } from './places/place.ts'
 
 const NAME = /^postrider-(\d{8}T\d{6}Z)-([0-9a-f]{32})\.zip\.zst(\.age)?$/
 const MANIFEST = '.json'
-const MOST_MANIFEST = 64 * 1024
+export const MOST_MANIFEST = 64 * 1024
 /** More objects than this are not looked at; a backup each hour for a year is less. */
 const MOST_OBJECTS = 20_000
 /** An object without a manifest is one that is being written, for so long. */
@@ -33,7 +34,7 @@ const manifestOf = z.object({
   /** Rows by table. */
   rows: z.record(z.string().max(64), figure),
   fingerprint: z.string().regex(/^[0-9a-f]{32}$/),
-  version: z.string().max(64),
+  version: z.string().regex(/^\d{1,9}\.\d{1,9}\.\d{1,9}(?:-[\w.-]{1,40})?$/),
   schema: figure,
   recipients: z.array(z.string().max(100)).max(20),
 })
@@ -72,6 +73,8 @@ export function readName(name: string): Omit<StoredBackup, 'size' | 'complete'> 
 export async function backupsAt(place: BackupPlace): Promise<StoredBackup[]> {
   const objects = new Map<string, number>()
   for await (const { name, size } of place.list()) {
+    // Others may keep many files there.
+    if (!name.startsWith(OURS)) continue
     objects.set(name, size)
     if (objects.size >= MOST_OBJECTS) break
   }

@@ -66,14 +66,20 @@ export function targetCommands(backup: Command, invocation: () => Invocation): v
     .option('--identity <file>', 'a file with the secret key of a sealed backup (else "backup.identity_file")')
     .option('--at <time>', 'the newest backup of this time or before it')
     .option('--installation <id>', 'the installation whose backup is meant, where a target has those of several')
+    .option('--scratch <folder>', 'where it is put back (else in the data directory, or where there is room)')
     .action((from: string | undefined, wishes: FromWishes) => drill(invocation(), from, wishes))
 }
 
 async function now(terminal: Terminal, deps: Parameters<typeof backUpNow>[0]): Promise<void> {
   const tell = tellOn(terminal)
-  const outcomes = await backUpNow(deps, tell)
-  if (outcomes.some(({ fault }) => fault === null)) noteBackup(deps.config.data_dir, deps.clock, tell)
-  answer(terminal, outcomes, (all) => all.map((each) => forTerminal(outcomeText(each))).join('\n'))
+  const outcomes = await backUpNow(deps, {
+    tell,
+    ended: (outcome) => {
+      if (outcome.fault === null) noteBackup(deps.config.data_dir, deps.clock, tell)
+      if (!terminal.json) answer(terminal, outcome, (each) => forTerminal(outcomeText(each)))
+    },
+  })
+  if (terminal.json) answer(terminal, outcomes, () => '')
   if (outcomes.some(({ fault }) => fault !== null)) process.exitCode = 1
 }
 
@@ -129,14 +135,14 @@ async function drill(asked: Invocation, from: string | undefined, wishes: FromWi
   const faults: string[] = []
   if (from !== undefined) {
     await using source = await sourceOf(deps, from, fetchWishes(wishes))
-    done.push({ target: from, ...(await check(deps, source)) })
+    done.push({ target: from, ...(await check(deps, source, wishes)) })
   } else
     await withDeps(asked, ({ store }) =>
       eachPlace(config, async (place, target) => {
         if (place.writesOnly) return tellOn(asked.terminal)(`${target} is a command that gives nothing back.`)
         await recorded(store, target, async () => {
           const found = await findBackup(place, fingerprintIn(config.data_dir), fetchWishes(wishes), deps.clock.now())
-          const checked = await checkAt(deps, place, found)
+          const checked = await checkAt(deps, place, found, wishes)
           done.push({ target, ...checked })
           return checked
         }).catch((thrown: unknown) => void faults.push(sentenceOf(thrown, target)))

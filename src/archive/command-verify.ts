@@ -55,7 +55,7 @@ const foreignTables = (store: Store): string[] =>
 /** After a restore, erasures are repeated from the ledger: if a line is lost, that address is not erased again. */
 function ledgerFaults(dataDir: string): string[] {
   const { foreign } = readContent(join(dataDir, LEDGER))
-  return foreign.length === 0 ? [] : [`The ledger of erasures (${LEDGER}) is damaged: line ${foreign.join(', ')}.`]
+  return foreign === undefined ? [] : [`The ledger of erasures (${LEDGER}) is damaged: line ${foreign}.`]
 }
 
 /** The log of a running server is not checked, because it changes during the check. */

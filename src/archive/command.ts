@@ -1,16 +1,17 @@
 // `postrider backup`, `restore` and `verify`. A backup is a consistent copy of the whole data directory in one zip
 // file, made while the server runs. A restore puts it into an empty directory. A verification checks that everything is
 // intact.
-import { existsSync, linkSync, mkdtempSync, rmSync } from 'node:fs'
+import { existsSync, linkSync, rmSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { syncPath } from '../base/durable.ts'
-import { OperatorError, unwritable } from '../base/errors.ts'
+import { OperatorError } from '../base/errors.ts'
+import { unwritable } from '../base/file-faults.ts'
 import { asCallerAt } from '../base/ownership.ts'
 import { readThrough } from './backup-archive.ts'
 import { noteBackup, targetCommands, tellOn } from './command-backup.ts'
 import { takeLock } from '../store/lock.ts'
-import { clearOnSignal, LEAVING, noteFolder, removeLeavings } from '../store/leavings.ts'
+import { clearOnSignal, makeScratch, noteFolder, removeLeavings } from '../store/leavings.ts'
 import { writeZip } from './pack.ts'
 import { restoreCommand } from './restore.ts'
 import { takeSnapshot } from './snapshot.ts'
@@ -61,16 +62,13 @@ async function backUp(deps: Deps, target: string, force: boolean, tell: (sentenc
   if (!release) throw new OperatorError('Another backup is under way; wait for its end.')
   noteFolder(data_dir, dirname(target))
   outside(() => removeLeavings(dirname(target), clock.now()))
-  let made: string | undefined
-  const clear = (): void => {
-    const place = made
-    if (place !== undefined) outside(() => rmSync(place, { recursive: true, force: true }))
-  }
+  let clear = (): void => {}
   // Before there is anything to leave.
-  const unheard = clearOnSignal(clear)
+  const unheard = clearOnSignal(() => clear())
   try {
     // In the target's folder, because the copy of the database may be large.
-    const place = (made = outside(() => asideOf(target)))
+    const { folder: place, remove } = outside(() => makeScratch(dirname(target)))
+    clear = () => outside(remove)
     const { faults, files } = await takeSnapshot(deps, { place, force, outside, tell })
     return await outside(async () => {
       const draft = join(place, 'backup.zip')
@@ -98,14 +96,5 @@ function putInPlace(draft: string, target: string): void {
     // A power cut might remove it: no backup is better than one that only seems to exist.
     rmSync(target, { force: true })
     throw thrown
-  }
-}
-
-/** Makes a new folder in the folder of a future file. Throws an OperatorError. */
-function asideOf(target: string): string {
-  try {
-    return mkdtempSync(join(dirname(target), LEAVING))
-  } catch (thrown) {
-    throw unwritable(target, thrown)
   }
 }

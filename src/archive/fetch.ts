@@ -6,12 +6,12 @@ import { join } from 'node:path'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { KEY_FILE, openKeyring } from '../base/keyring.ts'
-import { freeOn } from '../base/space.ts'
 import { fingerprintOf } from '../privacy/ledger.ts'
 import { migrations } from '../schema/migrations.ts'
 import { AHEAD, backupsAt, newestOf, readManifest, type StoredBackup, type Manifest } from './catalog.ts'
 import { unpackTo } from './pack.ts'
 import type { BackupPlace } from './places/place.ts'
+import { demandRoomFor, type Room } from './room.ts'
 import type { Transfer } from './transfer.ts'
 
 export interface FetchWishes {
@@ -40,6 +40,11 @@ export async function findBackup(
   if (wanted === undefined && others.length > 1)
     throw new OperatorError(
       `${place.title} has backups of ${others.length} installations (${others.join(', ')}); name one with --installation.`,
+    )
+  const meant = [...new Set(ours.map(({ fingerprint }) => fingerprint))]
+  if (meant.length > 1 && wanted !== undefined)
+    throw new OperatorError(
+      `${place.title} has backups of ${meant.length} installations that begin with ${wanted} (${meant.join(', ')}); give more of its digits.`,
     )
   const found = newestOf(ours, at ?? now + AHEAD)
   if (!found) throw new OperatorError(nothing(place.title, all, ours, at))
@@ -75,6 +80,7 @@ export const tooNew = (name: string, schema: number, version?: string): Operator
 
 interface Fetching {
   identities: readonly string[]
+  room: Room
   transfer: Transfer
 }
 
@@ -102,19 +108,11 @@ async function* provenOctets(place: ReadPlace, manifest: Manifest, transfer: Tra
 
 /** Brings a backup into a new zip file. */
 export async function fetchTo(file: string, place: ReadPlace, manifest: Manifest, fetching: Fetching): Promise<void> {
+  const { identities, room, transfer } = fetching
   // The zip and what is in it lie there together for a while.
-  const needed = 2 * manifest.plain
-  const free = freeOn(join(file, '..'))
-  if (free < needed)
-    throw new OperatorError(
-      `${join(file, '..')} has ${Math.floor(free / 1e6)} MB free, and ${manifest.name} needs ${Math.ceil(needed / 1e6)} MB for a while; free space.`,
-    )
+  demandRoomFor(room, manifest.name, 2 * manifest.plain)
   try {
-    await unpackTo(file, provenOctets(place, manifest, fetching.transfer), {
-      shown: manifest.name,
-      identities: fetching.identities,
-      most: manifest.plain,
-    })
+    await unpackTo(file, provenOctets(place, manifest, transfer), { shown: manifest.name, identities, room, manifest })
   } finally {
     fetching.transfer.end()
   }

@@ -11,7 +11,9 @@ import { backupsAt, type StoredBackup, type Manifest } from './catalog.ts'
 import { provedAt, type FetchWishes } from './fetch.ts'
 import { isTarget } from './place-of.ts'
 import type { BackupPlace } from './places/place.ts'
+import { listed } from './integrity.ts'
 import { identitiesOf } from './recipients.ts'
+import type { LedgerWishes } from './restore-ledgers.ts'
 import { tryOut } from './scratch.ts'
 import { isPlace, placeFrom, placeSource, sourceOf, type Source, type BackupSourceDeps } from './source.ts'
 import { transferOn } from './transfer.ts'
@@ -20,14 +22,25 @@ export interface FromWishes {
   identity?: string
   at?: string
   installation?: string
+  /** The folder in which it is put back on trial. */
+  scratch?: string
+  /** Although something in it is damaged. */
+  force?: true
 }
 
-/** The options of a command as wishes. Throws an OperatorError for a time that is none. */
+/** A day, or a time with its zone: what is without one is another time on each machine. */
+const TIME = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?$/i
+
+/** The options of a command as wishes. Throws an OperatorError for a time or an installation that is none. */
 export function fetchWishes({ at, installation }: FromWishes): FetchWishes {
-  const time = at === undefined ? undefined : Date.parse(at)
+  const time = at === undefined ? undefined : TIME.test(at) ? Date.parse(at) : NaN
   if (Number.isNaN(time))
     throw new OperatorError(`"${at?.slice(0, 40)}" cannot be read as a time; write it as 2026-01-15T12:00:00Z.`)
-  return { at: time, installation }
+  if (installation !== undefined && !/^[0-9a-f]{4,32}$/i.test(installation))
+    throw new OperatorError(
+      `"${installation.slice(0, 40)}" is not an installation; give 4 to 32 digits of what "postrider restore --list" shows.`,
+    )
+  return { at: time, installation: installation?.toLowerCase() }
 }
 
 export const sourceDeps = (terminal: Terminal, config: Config, { identity }: FromWishes): BackupSourceDeps => ({
@@ -93,20 +106,20 @@ export interface Checked {
   rows: number | null
   erasures: number | null
   seconds: number
+  /** The damage in it, in sentences; there is none but with --force. */
+  faults: string[]
+  /** Where it was put back. */
+  folder: string | null
 }
 
+type CheckWishes = Pick<FromWishes, 'force' | 'scratch'> & LedgerWishes
+
 /** Puts a backup back into a temporary folder. Throws an OperatorError when that cannot be done whole. */
-export async function check(deps: BackupSourceDeps, source: Source): Promise<Checked> {
+export async function check(deps: BackupSourceDeps, source: Source, wishes: CheckWishes = {}): Promise<Checked> {
   const { clock, config } = deps
   const began = clock.elapsed()
   const { manifest, shown } = source
-  const tried = await tryOut({
-    dataDir: config.data_dir,
-    copies: copiesOf(config),
-    shown,
-    manifest,
-    open: (folder) => source.open(folder),
-  })
+  const tried = await tryOut(deps, source, { ...wishes, copies: copiesOf(config) })
   return {
     name: shown,
     made_at: manifest?.made_at ?? null,
@@ -118,23 +131,33 @@ export async function check(deps: BackupSourceDeps, source: Source): Promise<Che
 }
 
 /** As `check`; of a sealed backup without a secret key the octets are read and compared with what was sealed. */
-export async function checkAt(deps: BackupSourceDeps, place: BackupPlace, manifest: Manifest): Promise<Checked> {
+export async function checkAt(
+  deps: BackupSourceDeps,
+  place: BackupPlace,
+  manifest: Manifest,
+  wishes: CheckWishes,
+): Promise<Checked> {
   if (deps.identities.length > 0 || manifest.recipients.length === 0)
-    return check(deps, placeSource(deps, place, manifest))
+    return check(deps, placeSource(deps, place, manifest), wishes)
   const began = deps.clock.elapsed()
   await provedAt(place, manifest, transferOn(deps.terminal, deps.clock, manifest.size))
   const { files, made_at, name, size: octets } = manifest
   const seconds = (deps.clock.elapsed() - began) / SECOND
-  return { name, made_at, way: 'read', octets, files, rows: null, erasures: null, seconds }
+  return { name, made_at, way: 'read', octets, files, rows: null, erasures: null, seconds, faults: [], folder: null }
 }
 
-export const checkedText = ({ erasures, files, made_at, name, rows, seconds, way }: Checked): string =>
+export const checkedText = ({ erasures, faults, files, folder, made_at, name, rows, seconds, way }: Checked): string =>
   way === 'read'
     ? `${name} is as it was written (${made_at}), read in ${seconds.toFixed(1)} s; it is sealed, and without a secret key it was not opened.`
-    : `${name}${made_at === null ? '' : ` of ${made_at}`} was put back and verified in ${seconds.toFixed(1)} s: ${files} files, ${rows} rows, ${erasures} known erasures to repeat. Nothing was changed.`
+    : `${name}${made_at === null ? '' : ` of ${made_at}`} was put back in ${folder} and verified in ${seconds.toFixed(1)} s: ${files} files, ${rows} rows, ${erasures} known erasures to repeat. Nothing was changed.${faults.length === 0 ? '' : ` Damaged: ${listed(faults)}.`}`
 
-export async function checkBackup(terminal: Terminal, config: Config, from: string, wishes: FromWishes): Promise<void> {
+export async function checkBackup(
+  terminal: Terminal,
+  config: Config,
+  from: string,
+  wishes: FromWishes & LedgerWishes,
+): Promise<void> {
   const deps = sourceDeps(terminal, config, wishes)
   await using source = await sourceOf(deps, from, fetchWishes(wishes))
-  answer(terminal, await check(deps, source), (done) => forTerminal(checkedText(done)))
+  answer(terminal, await check(deps, source, wishes), (done) => forTerminal(checkedText(done)))
 }

@@ -41,24 +41,35 @@ interface Taken extends Snapshot {
   schema: number
 }
 
+interface Hears {
+  tell: (sentence: string) => void
+  /** Hears of each target as it ends. */
+  ended: (outcome: BackupOutcome) => void
+}
+
 /** Makes a backup to each of the configured targets. Throws an OperatorError when there is none to make it to. */
-export async function backUpNow(deps: Deps, tell: (sentence: string) => void): Promise<BackupOutcome[]> {
+export async function backUpNow(deps: Deps, { ended: told, tell }: Hears): Promise<BackupOutcome[]> {
   const { clock, config, store } = deps
   const { to } = config.backup
   if (to.length === 0)
     throw new OperatorError('"backup.to" is empty; set it to where backups go (docs/backup.md), or name a file.')
   const release = holdCopies(config.data_dir)
   const began = clock.now()
+  const outcomes: BackupOutcome[] = []
   try {
-    return await withSnapshot(deps, tell, async (taken) => {
-      const outcomes: BackupOutcome[] = []
-      for (const [index, target] of to.entries())
-        outcomes.push(await backUpTo(deps, { target, title: titlesOf(to)[index] ?? target, taken }))
-      return outcomes
+    await withSnapshot(deps, tell, async (taken) => {
+      for (const [index, target] of to.entries()) {
+        const outcome = await backUpTo(deps, { target, title: titlesOf(to)[index] ?? target, taken })
+        outcomes.push(outcome)
+        told(outcome)
+      }
     })
+    return outcomes
   } catch (thrown) {
     const ended = { started_at: began, ended_at: clock.now(), fault: messageOf(thrown) }
-    const runs = titlesOf(to).map((target): Run => ({ kind: 'backup', target, ...ended }))
+    const runs = titlesOf(to)
+      .slice(outcomes.length)
+      .map((target): Run => ({ kind: 'backup', target, ...ended }))
     // Where the disk takes no row, the first failure is the one to tell.
     await recordRuns(store, runs, clock.now()).catch(() => {})
     throw thrown

@@ -7,6 +7,8 @@ import { constants, createZstdCompress, createZstdDecompress } from 'node:zlib'
 import { ZipFile } from 'yazl'
 import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
 import { Octets } from './octets.ts'
+import type { Manifest } from './catalog.ts'
+import { leftIn, noRoom, type Room } from './room.ts'
 import { seal, unseal } from './seal.ts'
 import type { PackedFile } from './snapshot.ts'
 
@@ -56,15 +58,16 @@ const ZSTD = '28b52ffd'
 const ZIP = '504b0304'
 
 /** Whether a file is a zip, which is read where it lies. */
-export const isZip = (first: Buffer): boolean => first.toString('hex').startsWith(ZIP)
+export const isZip = (first: Uint8Array): boolean => Buffer.from(first.subarray(0, 4)).toString('hex') === ZIP
 
 export interface Unpacking {
   /** Names the source in sentences. */
   shown: string
   /** Secret keys of age. */
   identities: readonly string[]
-  /** The octets that the zip has at most. */
-  most: number
+  room: Room
+  /** What is known of it beside; undefined for a file alone. */
+  manifest?: Manifest | undefined
 }
 
 /** Opens and unpacks an archive into a new zip file. Throws an OperatorError unless it is a whole archive. */
@@ -98,7 +101,11 @@ function explainedRead(thrown: unknown, file: string, unpacking: Unpacking): unk
 async function* opened(source: Octets, unpacking: Unpacking): OctetStream {
   const begin = await source.take(SEALED.length)
   const whole = join(begin, source)
-  if (begin.toString('latin1') !== SEALED) return yield* unpackedOf(begin, whole, unpacking)
+  const isSealed = begin.toString('latin1') === SEALED
+  const { manifest } = unpacking
+  if (manifest && isSealed !== manifest.recipients.length > 0)
+    throw damaged(unpacking, `it is ${isSealed ? '' : 'not '}sealed, and its manifest says otherwise`)
+  if (!isSealed) return yield* unpackedOf(begin, whole, unpacking)
   if (unpacking.identities.length === 0)
     throw new OperatorError(
       `${unpacking.shown} is sealed; name the file with its secret key with --identity, or in "backup.identity_file".`,
@@ -133,11 +140,24 @@ async function* join(begin: Uint8Array, rest: Octets): OctetStream {
   while (!(await rest.ended())) yield await rest.take(PIECE)
 }
 
+/** How often the disk is asked for its room. */
+const ASKED = 16 * 1024 * 1024
+
+/** The octets of a zip, as many as its manifest says and as the disk takes, with what is in it once more. */
 async function* bounded(octets: OctetStream, unpacking: Unpacking): OctetStream {
+  const { manifest, room, shown } = unpacking
+  const most = manifest?.plain ?? Infinity
   let size = 0
+  let next = 0
   for await (const piece of octets) {
+    if (size === 0 && !isZip(piece)) throw damaged(unpacking, 'there is no archive in it')
     size += piece.length
-    if (size > unpacking.most) throw damaged(unpacking, 'it holds more than its manifest says')
+    if (size > most) throw damaged(unpacking, 'it holds more than its manifest says')
+    if (size >= next) {
+      if (leftIn(room) < size) throw noRoom(room, `${shown} holds more than that`)
+      next = size + ASKED
+    }
     yield piece
   }
+  if (manifest && size !== most) throw damaged(unpacking, `it holds ${size} octets and its manifest says ${most}`)
 }

@@ -1,8 +1,8 @@
 // The places that the configuration names.
-import { readFileSync } from 'node:fs'
 import { isAbsolute } from 'node:path'
 import type { Clock } from '../base/clock.ts'
 import { authoritiesOf, type Config } from '../base/config.ts'
+import { readAuthorities } from '../base/tls.ts'
 import { openPlace, type BackupPlace } from './places/place.ts'
 
 type PlaceConfig = Pick<Config, 'backup' | 'tls' | 'webhooks'>
@@ -13,7 +13,7 @@ export function placeOf(config: PlaceConfig, target: string, clock: Clock): Back
   return openPlace(
     target,
     { bandwidth, dav: given(dav), s3: given(s3), sftp: given(sftp) },
-    { clock, authorities: () => (authorities === '' ? undefined : readFileSync(authorities, 'utf8')) },
+    { clock, authorities: () => readAuthorities(authorities) },
   )
 }
 

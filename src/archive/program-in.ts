@@ -1,12 +1,13 @@
 // The executable in a file of a release: the file itself, that of a Debian package (an ar archive with data.tar), or
 // that of a tar. It is read here, because an image has neither dpkg nor tar. No name in it becomes a path, and its size
 // is bounded.
-import { createReadStream, createWriteStream, fstatSync, openSync, closeSync, readSync, statSync } from 'node:fs'
+import { createReadStream, createWriteStream, fstatSync, closeSync, readSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { Readable, type Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { constants, createGunzip, createZstdDecompress } from 'node:zlib'
 import { codeOf, codeOrMessage, OperatorError } from '../base/errors.ts'
+import { openPlain } from '../base/plain-file.ts'
 import { Octets } from './octets.ts'
 
 const GZIP = '1f8b'
@@ -86,7 +87,7 @@ interface PackedTar {
 
 /** Where data.tar lies in a Debian package. */
 function dataOf(file: string, name: string): PackedTar {
-  const handle = openSync(file, 'r')
+  const handle = openPlain(file)
   try {
     const { size: whole } = fstatSync(handle)
     const header = Buffer.alloc(AR_HEADER)
@@ -173,7 +174,7 @@ export function entryIn(block: Buffer): { name: string; size: number; file: bool
 
 /** The first octets of a file, at most so many. */
 export function beginningOf(path: string, octets: number): Buffer {
-  const handle = openSync(path, 'r')
+  const handle = openPlain(path, { links: true })
   try {
     const buffer = Buffer.alloc(octets)
     return buffer.subarray(0, readSync(handle, buffer, 0, octets, 0))

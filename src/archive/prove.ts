@@ -2,7 +2,7 @@
 import { readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { messageOf, OperatorError } from '../base/errors.ts'
-import { openKeyring } from '../base/keyring.ts'
+import { KEY_FILE, openKeyring, type Keyring } from '../base/keyring.ts'
 import { migrations } from '../schema/migrations.ts'
 import { schemaIn, withCopy } from '../store/copy.ts'
 import { keyFits } from '../store/instance.ts'
@@ -14,9 +14,9 @@ import { faultsOfCopy, listed } from './integrity.ts'
  * The damage in an unpacked backup, by the same checks as `verify`. Throws an OperatorError when there is damage and
  * `force` is not set, or when the key or the database cannot be used.
  */
-export async function prove(place: string, file: string, { force }: { force?: true }): Promise<string[]> {
+export async function prove(place: string, file: string, { force }: { force?: true | undefined }): Promise<string[]> {
   refuseNewer(place, file)
-  const keyring = openKeyring(place)
+  const keyring = keyIn(place, file)
   const faults = await faultsOfCopy(place, keyring).catch((thrown: unknown) => {
     throw new OperatorError(`${file} holds a damaged database (${messageOf(thrown)}); take another backup.`)
   })
@@ -28,6 +28,16 @@ export async function prove(place: string, file: string, { force }: { force?: tr
     )
   for (const name of readdirSync(place)) if (/-(?:wal|shm)$/.test(name)) rmSync(join(place, name))
   return faults
+}
+
+function keyIn(place: string, file: string): Keyring {
+  try {
+    return openKeyring(place)
+  } catch (thrown) {
+    throw thrown instanceof OperatorError
+      ? new OperatorError(`${file} holds a damaged ${KEY_FILE}; take another backup.`, { cause: thrown })
+      : thrown
+  }
 }
 
 /** Nothing is wrong with a newer schema; it is said before anything is looked for in it. */

@@ -2,15 +2,16 @@
 // of the pair that it makes in a file of the data directory, beside "backup.recipients".
 import { join } from 'node:path'
 import type { Config } from '../base/config.ts'
-import { codeOf, OperatorError } from '../base/errors.ts'
+import { OperatorError } from '../base/errors.ts'
+import { whyUnread } from '../base/file-faults.ts'
 import { asCallerAt } from '../base/ownership.ts'
-import { isNoFile, readPlain, writePlain } from '../base/plain-file.ts'
+import { isNoFile, readNamed, readNoted, writePlain } from '../base/plain-file.ts'
 import { RECIPIENTS } from './backup-archive.ts'
 import { identitiesIn, recipientFault } from './seal.ts'
 
 function kept(dataDir: string): string[] {
   try {
-    const lines = readPlain(join(dataDir, RECIPIENTS)).toString().split('\n')
+    const lines = readNoted(join(dataDir, RECIPIENTS)).toString().split('\n')
     return lines.map((line) => line.trim()).filter((line) => line !== '')
   } catch (thrown) {
     if (isNoFile(thrown)) return []
@@ -41,10 +42,10 @@ export function identitiesOf(file: string): string[] {
   if (file === '') return []
   let text: string
   try {
-    text = asCallerAt(file, () => readPlain(file, { links: true })).toString()
+    text = asCallerAt(file, () => readNamed(file)).toString()
   } catch (thrown) {
     throw new OperatorError(
-      `The file of secret keys ${file} cannot be read (${codeOf(thrown)}); see that it exists and who may read it.`,
+      `The file of secret keys ${file} cannot be read (${whyUnread(thrown)}); see that it exists and who may read it.`,
     )
   }
   return identitiesIn(text)

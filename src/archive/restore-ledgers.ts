@@ -51,8 +51,8 @@ export function mergeLedgers(dataDir: string, place: string, wishes: LedgerWishe
   const judged = [...found, ...named].map((path) => {
     const isNamed = named.includes(path)
     const { foreign, lines } = isNamed ? asCallerAt(path, () => readContent(path)) : readContent(path)
-    if (foreign.length > 0 && (isNamed || !wishes.withoutLedger))
-      throw new OperatorError(`${path} is not a ledger of erasures, or damaged: line ${foreign[0]} is not an entry.`)
+    if (foreign !== undefined && (isNamed || !wishes.withoutLedger))
+      throw new OperatorError(`${path} is not a ledger of erasures, or damaged: line ${foreign} is not an entry.`)
     const judgement = judge(backup, path, lines)
     if (isNamed && judgement.lacks === FOREIGN)
       throw new OperatorError(`The ledger ${path} ${FOREIGN} than the backup; name the one of its own.`)
@@ -85,8 +85,8 @@ function unknown(dataDir: string, judged: readonly { path: string; lacks?: strin
 
 function backupIn(place: string): Backup {
   const { foreign, lines } = readContent(join(place, LEDGER))
-  if (foreign.length > 0)
-    throw new OperatorError(`The ledger of erasures in the backup is damaged: line ${foreign[0]} is not an entry.`)
+  if (foreign !== undefined)
+    throw new OperatorError(`The ledger of erasures in the backup is damaged: line ${foreign} is not an entry.`)
   const owner = fingerprintOf(openKeyring(place))
   return { place, owner, lines, until: untilOf(owner, lines) }
 }

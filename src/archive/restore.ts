@@ -6,29 +6,37 @@ import { join } from 'node:path'
 import type { Command } from 'commander'
 import { forTerminal } from '../base/clean-text.ts'
 import { systemClock } from '../base/clock.ts'
-import type { Config } from '../base/config.ts'
 import { syncPath } from '../base/durable.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { asCaller, becomeOwner, makeForService } from '../base/ownership.ts'
 import { setAside } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
-import { FILES, unpack } from './backup-archive.ts'
+import { FILES } from './backup-archive.ts'
+import { bring } from './bring.ts'
 import { checkBackup, copiesOf, fetchWishes, listBackups, sourceDeps, type FromWishes } from './look.ts'
 import { clearOnSignal } from '../store/leavings.ts'
 import { configOf, type Invocation } from '../commands/open.ts'
 import { mergeLedgers, type LedgerWishes } from './restore-ledgers.ts'
-import { prove } from './prove.ts'
-import { sourceOf, type Source } from './source.ts'
+import { refuseUnused } from '../commands/unused-options.ts'
+import { sourceOf, type BackupSourceDeps, type Source } from './source.ts'
 import { listed } from './integrity.ts'
 import { answer } from '../commands/terminal.ts'
 
 interface RestoreWishes extends LedgerWishes, FromWishes {
   replace?: true
-  force?: true
   list?: true
   check?: true
 }
+
+const FROM = ['identity', 'at', 'installation', 'ledger', 'withoutLedger', 'force'] as const
+
+/** What each way of the command uses of its options; the others are refused beside it. */
+const WAYS = {
+  list: { used: ['list'], way: 'with --list' },
+  check: { used: ['check', 'scratch', ...FROM], way: 'with --check' },
+  restore: { used: ['replace', ...FROM], way: 'without --check' },
+} as const
 
 export function restoreCommand(program: Command, invocation: () => Invocation): void {
   program
@@ -47,7 +55,13 @@ export function restoreCommand(program: Command, invocation: () => Invocation): 
     .option('--without-ledger', 'restore although it is unknown which addresses were erased since the backup')
     .option('--force', 'restore although something in the backup is damaged')
     .option('--replace', 'move what is in the data directory aside first')
-    .action(async (from: string, wishes: RestoreWishes) => {
+    .option(
+      '--scratch <folder>',
+      'with --check: where it is put back (else in the data directory, or where there is room)',
+    )
+    .action(async (from: string, wishes: RestoreWishes, command: Command) => {
+      const { used, way } = WAYS[wishes.list ? 'list' : wishes.check ? 'check' : 'restore']
+      refuseUnused(command, used, way)
       const asked = invocation()
       const config = configOf(asked)
       if (wishes.list) return listBackups(asked.terminal, config, from)
@@ -55,8 +69,9 @@ export function restoreCommand(program: Command, invocation: () => Invocation): 
       const { data_dir } = config
       const tell = (sentence: string): void => asked.terminal.err(`postrider: ${forTerminal(sentence)}\n`)
       refuseOccupied(data_dir, wishes)
-      await using source = await sourceOf(sourceDeps(asked.terminal, config, wishes), from, fetchWishes(wishes))
-      const done = await putBack(source, config, wishes, tell)
+      const deps = sourceDeps(asked.terminal, config, wishes)
+      await using source = await sourceOf(deps, from, fetchWishes(wishes))
+      const done = await putBack(deps, source, wishes, tell)
       answer(asked.terminal, { data_dir, ...done }, () =>
         [
           `${done.files} files are in ${data_dir}.`,
@@ -107,11 +122,12 @@ function clearRemains(dataDir: string, tell: (sentence: string) => void): void {
 
 /** Puts a backup in place as a whole, or changes nothing. */
 async function putBack(
+  deps: BackupSourceDeps,
   source: Source,
-  { data_dir: dataDir, privacy }: Config,
   wishes: RestoreWishes,
   tell: (sentence: string) => void,
 ): Promise<Restored> {
+  const { data_dir: dataDir } = deps.config
   const there = existsSync(join(dataDir, DATABASE))
   const made = existsSync(dataDir) ? undefined : dataDir
   let done = false
@@ -127,9 +143,8 @@ async function putBack(
   try {
     clearRemains(dataDir, tell)
     place = mkdtempSync(join(dataDir, RESTORING))
-    const count = await unpack(await source.open(place), source.shown, place)
-    const faults = await prove(place, source.shown, wishes)
-    const erasures = mergeLedgers(dataDir, place, wishes, copiesOf({ privacy }))
+    const { faults, files } = await bring(deps, source, { folder: place, keep: 0, force: wishes.force })
+    const erasures = mergeLedgers(dataDir, place, wishes, copiesOf(deps.config))
     // From here on files are only renamed. The database is last: until it is in place, the server refuses to start and
     // names this command.
     const aside = there ? setAside(dataDir, `set-aside-${systemClock.now()}`, [place]) : undefined
@@ -141,7 +156,7 @@ async function putBack(
       if (existsSync(join(place, name))) renameSync(join(place, name), join(dataDir, name))
     done = true
     confirm(dataDir, place)
-    return { files: count, erasures, faults, set_aside: aside ?? null }
+    return { files, erasures, faults, set_aside: aside ?? null }
   } finally {
     release()
     if (place !== undefined) clear(place)

@@ -1,7 +1,7 @@
 // Backups and drills by the schedule of the configuration (B5, B11). Each runs in a process of its own with low
 // priority, which writes the rows of what became of it; this loop starts it, and tells the operator when backups are
 // late (B13).
-import { DAY, HOUR, iso, type Clock } from '../base/clock.ts'
+import { DAY, HOUR, iso, SECOND, type Clock } from '../base/clock.ts'
 import { titlesOf } from '../base/backup-target.ts'
 import type { Config } from '../base/config.ts'
 import { nextRun, parseCron } from '../base/cron.ts'
@@ -41,6 +41,8 @@ const DRILLED_EVERY = { never: Infinity, daily: DAY, weekly: 7 * DAY, monthly: 3
 /** A drill that failed is made again after so long; what is late is looked for so often. */
 const AGAIN = DAY
 const LOOKED = HOUR
+/** How often it is looked for targets that have ended, while others are still under way. */
+const HEARD = 5 * SECOND
 
 export class BackupSchedule {
   readonly #deps: ScheduleDeps
@@ -48,6 +50,8 @@ export class BackupSchedule {
   /** When each was begun last by this process: a row may fail to be written, and nothing is begun again at once. */
   readonly #begun: Record<BackupRun['kind'], number>
   #running: BesideProcess | undefined
+  /** The last row of a run that was logged. */
+  #logged = 0
   #done: Promise<void> = Promise.resolve()
   /** Whether this process has begun a backup. */
   #tried = false
@@ -80,12 +84,20 @@ export class BackupSchedule {
     const { beside, config } = this.#deps
     if (beside === undefined || config.backup.to.length === 0) return null
     await this.#tellLate(now)
-    if (this.#running) return now + LOOKED
+    if (this.#isRunning()) {
+      this.#logEnded()
+      return now + HEARD
+    }
     const backup = this.#nextBackup()
     const drill = this.#nextDrill()
     if (backup <= now) this.#begin(beside, 'backup', now)
     else if (drill <= now) this.#begin(beside, 'drill', now)
-    return Math.min(now + LOOKED, ...[backup, drill].filter((at) => at > now))
+    const next = this.#isRunning() ? HEARD : LOOKED
+    return Math.min(now + next, ...[backup, drill].filter((at) => at > now))
+  }
+
+  #isRunning(): boolean {
+    return this.#running !== undefined
   }
 
   /** The first time of the schedule since the last try; it has passed when the server was down then. */
@@ -114,7 +126,7 @@ export class BackupSchedule {
     const { log } = this.#deps
     this.#begun[kind] = now
     this.#tried ||= kind === 'backup'
-    const before = lastKey(this.#deps.store)
+    const before = (this.#logged = lastKey(this.#deps.store))
     const running = (this.#running = beside(kind === 'backup' ? ['backup', 'now'] : ['backup', 'drill']))
     log.info('backup begun', { kind })
     this.#done = running.ended
@@ -133,23 +145,26 @@ export class BackupSchedule {
     how: number | NodeJS.Signals,
     said: string,
   ): Promise<void> {
-    const { clock, config, log, store } = this.#deps
+    const { clock, config, store } = this.#deps
     if (this.#stopping) return
     const now = clock.now()
-    if (lastKey(store) === before) {
-      // It was killed, or could not begin.
+    const told = new Set(runsSince(store, before).map(({ target }) => target))
+    // It was killed, or could not begin; what ended before that has its row. A drill has none of what only stores.
+    if (kind === 'backup' || (how !== 0 && told.size === 0)) {
       const fault = saidLast(said) ?? `The process of the ${kind} was ended (${how}); see that the machine has memory.`
-      const runs = titlesOf(config.backup.to).map((target) => ({
-        kind,
-        target,
-        started_at: began,
-        ended_at: now,
-        fault,
-      }))
+      const runs = titlesOf(config.backup.to)
+        .filter((target) => !told.has(target))
+        .map((target) => ({ kind, target, started_at: began, ended_at: now, fault }))
       await recordRuns(store, runs, now)
     }
-    const rows = store.all(raw<BackupRun>('select * from backup_runs where key > ? order by key', [before]))
-    for (const { ended_at, fault, name, octets, started_at, target } of rows) {
+    this.#logEnded()
+  }
+
+  /** Logs what ended since: each target as it ends, not all when the last one has (B13). */
+  #logEnded(): void {
+    const { log, store } = this.#deps
+    for (const { ended_at, fault, key, kind, name, octets, started_at, target } of runsSince(store, this.#logged)) {
+      this.#logged = key
       const fields = { kind, target, name, octets, seconds: (ended_at - started_at) / 1000 }
       if (fault === null) log.info('backup ended', fields)
       else log.error('backup failed', { ...fields, error: fault })
@@ -187,6 +202,9 @@ function saidLast(said: string): string | undefined {
   const lines = said.split('\n').flatMap((line) => /^(?:<3>)?postrider: (.*[.])$/.exec(line)?.[1] ?? [])
   return lines.at(-1)
 }
+
+const runsSince = (store: Store, key: number): BackupRun[] =>
+  store.all(raw<BackupRun>('select * from backup_runs where key > ? order by key', [key]))
 
 const lastKey = (store: Store): number =>
   store.one(raw<{ key: number }>('select coalesce(max(key), 0) as key from backup_runs')).key

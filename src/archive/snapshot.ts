@@ -15,7 +15,8 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { iso } from '../base/clock.ts'
-import { codeOf, codeOrMessage, messageOf, OperatorError } from '../base/errors.ts'
+import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
+import { unwritable } from '../base/file-faults.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { isNoFile, openPlain } from '../base/plain-file.ts'
 import type { Deps } from '../commands/open.ts'
@@ -74,7 +75,9 @@ function markLedgers({ clock, config, keyring }: Deps, tell: (sentence: string) 
   try {
     keepCopy(data_dir, privacy.ledger_copy, owner, at)
   } catch (thrown) {
-    tell(`The copy of the ledger ${privacy.ledger_copy} cannot be written (${codeOrMessage(thrown)}).`)
+    const why =
+      thrown instanceof OperatorError ? thrown : unwritable(`The copy of the ledger ${privacy.ledger_copy}`, thrown)
+    tell(messageOf(why))
   }
 }
 

@@ -1,17 +1,19 @@
 // Where a restore or a drill takes its backup from: a file, a directory, or another target.
-import { closeSync, existsSync, fstatSync, openSync, readSync, rmSync, statSync } from 'node:fs'
+import { closeSync, fstatSync, readSync, rmSync, statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
+import { whyUnread } from '../base/file-faults.ts'
 import { asCallerAt } from '../base/ownership.ts'
-import { readPlain } from '../base/plain-file.ts'
+import { openPlain, readNamed } from '../base/plain-file.ts'
 import { openArchive, type Archive } from './backup-archive.ts'
-import { manifestName, parseManifest, readName, type Manifest } from './catalog.ts'
+import { manifestName, MOST_MANIFEST, parseManifest, readName, type Manifest } from './catalog.ts'
 import { fetchTo, findBackup, fingerprintIn, tooNew, type FetchWishes } from './fetch.ts'
 import { unpackTo } from './pack.ts'
 import { isTarget, placeOf } from './place-of.ts'
 import type { BackupPlace } from './places/place.ts'
+import type { Room } from './room.ts'
 import { transferOn, type Transfer } from './transfer.ts'
 import { migrations } from '../schema/migrations.ts'
 import type { Terminal } from '../commands/terminal.ts'
@@ -21,7 +23,7 @@ export interface Source extends AsyncDisposable {
   shown: string
   manifest: Manifest | undefined
   /** Brings the archive into a folder; what it leaves there is part of no restore. */
-  open: (folder: string) => Promise<Archive>
+  open: (room: Room) => Promise<Archive>
 }
 
 export interface BackupSourceDeps {
@@ -36,9 +38,9 @@ export interface BackupSourceDeps {
 const FETCHED = '.fetched.zip'
 
 /** Opens the file inside the folder, and takes its name away: its space goes with its last reader. */
-async function archiveIn(folder: string, bring: (file: string) => Promise<void>): Promise<Archive> {
+async function archiveIn({ folder }: Room, get: (file: string) => Promise<void>): Promise<Archive> {
   const file = join(folder, FETCHED)
-  await bring(file)
+  await get(file)
   const archive = await openArchive(file)
   rmSync(file)
   return archive
@@ -55,7 +57,14 @@ export const placeFrom = ({ clock, config }: Pick<BackupSourceDeps, 'clock' | 'c
 
 /** Finds the backup that is meant; nothing is fetched yet. Throws an OperatorError. */
 export async function sourceOf(deps: BackupSourceDeps, from: string, wishes: FetchWishes): Promise<Source> {
-  if (!isPlace(from)) return fileSource(deps, resolve(from))
+  if (!isPlace(from)) {
+    const chosen = wishes.at === undefined ? (wishes.installation === undefined ? undefined : '--installation') : '--at'
+    if (chosen !== undefined)
+      throw new OperatorError(
+        `${chosen} chooses among the backups of a directory or a target, and ${from.slice(0, 200)} is neither; leave it out.`,
+      )
+    return fileSource(deps, resolve(from))
+  }
   const place = placeFrom(deps, from)
   const find = (): Promise<Manifest> => findBackup(place, fingerprintIn(deps.config.data_dir), wishes, deps.clock.now())
   const manifest = await (isTarget(from) ? find() : asCallerAt(resolve(from), find)).catch(async (thrown: unknown) => {
@@ -70,10 +79,11 @@ export async function sourceOf(deps: BackupSourceDeps, from: string, wishes: Fet
 export const placeSource = (deps: BackupSourceDeps, place: BackupPlace, manifest: Manifest): Source => ({
   shown: manifest.name,
   manifest,
-  open: (folder) =>
-    archiveIn(folder, (file) =>
+  open: (room) =>
+    archiveIn(room, (file) =>
       fetchTo(file, place, manifest, {
         identities: deps.identities,
+        room,
         transfer: transferOn(deps.terminal, deps.clock, manifest.size),
       }),
     ),
@@ -97,11 +107,11 @@ async function fileSource(deps: BackupSourceDeps, file: string): Promise<Source>
   return {
     shown: file,
     manifest,
-    open: (folder) =>
-      archiveIn(folder, (target) =>
+    open: (room) =>
+      archiveIn(room, (target) =>
         manifest
-          ? fetchTo(target, { title: dirname(file), get: octets }, manifest, { identities, transfer })
-          : unpackTo(target, counted(octets(), transfer), { shown: file, identities, most: Infinity }),
+          ? fetchTo(target, { title: dirname(file), get: octets }, manifest, { identities, room, transfer })
+          : unpackTo(target, counted(octets(), transfer), { shown: file, identities, room }),
       ),
     [Symbol.asyncDispose]: async () => closeSync(handle),
   }
@@ -140,19 +150,22 @@ async function* counted(octets: AsyncIterable<Uint8Array>, transfer: Transfer): 
 
 function opened(file: string): number {
   try {
-    return asCallerAt(file, () => openSync(file, 'r'))
+    return asCallerAt(file, () => openPlain(file, { links: true }))
   } catch (thrown) {
-    throw new OperatorError(`${file} cannot be read (${codeOf(thrown)}); see that it is there and who may read it.`)
+    throw new OperatorError(`${file} cannot be read (${whyUnread(thrown)}); see that it is there and who may read it.`)
   }
 }
 
 /** The manifest that lies beside a file; undefined without one. Throws an OperatorError for one that is wrong. */
 function manifestBeside(file: string): Manifest | undefined {
   const beside = manifestName(file)
-  const text = asCallerAt(beside, () =>
-    existsSync(beside) ? readPlain(beside, { links: true }).toString() : undefined,
-  )
-  if (text === undefined) return undefined
+  let text: string | undefined
+  try {
+    text = asCallerAt(beside, () => readNamed(beside, MOST_MANIFEST).toString())
+  } catch (thrown) {
+    if (codeOf(thrown) === 'ENOENT') return undefined
+    throw new OperatorError(`${beside} cannot be read (${whyUnread(thrown)}); use another backup, or move it away.`)
+  }
   const manifest = parseManifest(text, basename(file))
   if (manifest) return manifest
   throw new OperatorError(`${beside} does not belong to ${basename(file)}; use another backup, or move it away.`)

@@ -10,11 +10,16 @@ const PRINTED = 10 * SECOND
 const mb = (octets: number): string =>
   octets < 1e10 ? `${Math.round(octets / 1e6)} MB` : `${(octets / 1e9).toFixed(1)} GB`
 
+const rateOf = (octets: number): string =>
+  octets < 1e6 ? `${Math.round(octets / 1e3)} kB/s` : `${Math.round(octets / 1e6)} MB/s`
+
 /** Such as "412 MB of 1200 MB, 96 MB/s, 8 s left". */
-export function transferText(done: number, whole: number, ms: number): string {
+export function transferText(done: number, whole: number, ms: number, what = ''): string {
   const rate = ms > 0 ? done / (ms / SECOND) : 0
-  const left = rate > 0 ? `, ${Math.round(rate / 1e6)} MB/s, ${spanOf(((whole - done) / rate) * SECOND)} left` : ''
-  return `${mb(done)} of ${mb(whole)}${left}`
+  // A stream may be longer than was said.
+  const rest = Math.max(0, whole - done)
+  const left = rate > 0 ? `, ${rateOf(rate)}, ${spanOf((rest / rate) * SECOND)} left` : ''
+  return `${mb(done)} of ${mb(whole)}${what === '' ? '' : ` ${what}`}${left}`
 }
 
 export interface Transfer {
@@ -27,6 +32,7 @@ export function transferOn(
   terminal: Pick<Terminal, 'draw' | 'err' | 'interactive' | 'json'>,
   clock: Clock,
   whole: number,
+  what = '',
 ): Transfer {
   const began = clock.elapsed()
   let done = 0
@@ -38,7 +44,7 @@ export function transferOn(
       const now = clock.elapsed()
       if (terminal.json || now - shown < (terminal.interactive ? DRAWN : PRINTED)) return
       shown = now
-      const text = transferText(done, whole, now - began)
+      const text = transferText(done, whole, now - began, what)
       if (terminal.interactive) terminal.draw(`\r${text}          `)
       else terminal.err(`postrider: ${text}\n`)
       drawn = terminal.interactive

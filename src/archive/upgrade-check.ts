@@ -11,7 +11,6 @@ import {
   existsSync,
   linkSync,
   mkdirSync,
-  openSync,
   readdirSync,
   statSync,
   writeFileSync,
@@ -23,7 +22,7 @@ import { SECOND, systemClock } from '../base/clock.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { jsonOf, isObject } from '../base/json.ts'
 import { asCallerAt } from '../base/ownership.ts'
-import { readPlain } from '../base/plain-file.ts'
+import { openPlain, readPlain } from '../base/plain-file.ts'
 import { itself, type OwnProgram } from '../base/installed.ts'
 import { freeOn, reserveOf } from '../base/space.ts'
 import { version } from '../base/version.ts'
@@ -125,7 +124,7 @@ async function programOf(
 /** Copies the file that was named. */
 async function take(file: string, copy: string): Promise<void> {
   try {
-    const fd = asCallerAt(file, () => openSync(file, 'r'))
+    const fd = asCallerAt(file, () => openPlain(file, { links: true }))
     await pipeline(createReadStream(file, { fd }), createWriteStream(copy, { mode: 0o700, flags: 'wx' }))
   } catch (thrown) {
     throw new OperatorError(`${file} cannot be read (${codeOf(thrown)}).`, { cause: thrown })

@@ -1,9 +1,9 @@
 // The variables of the environment that set keys of the configuration: POSTRIDER_SECTION_KEY holds the value,
 // POSTRIDER_SECTION_KEY_FILE the path of a file that holds it (a secret of Docker or Kubernetes).
-import { closeSync, readSync } from 'node:fs'
 import { codeOf, OperatorError } from './errors.ts'
+import { whyUnread } from './file-faults.ts'
 import { isObject } from './json.ts'
-import { openPlain } from './plain-file.ts'
+import { readNamed } from './plain-file.ts'
 import { parseToml } from './toml.ts'
 
 export type Environment = Record<string, string | undefined>
@@ -51,22 +51,17 @@ export function variable(environment: Environment, name: string): string | undef
 }
 
 function readValue(file: string, name: string): string {
-  const octets = Buffer.alloc(MOST + 1)
-  let length = 0
   try {
-    const handle = openPlain(file, { links: true })
-    try {
-      length = readSync(handle, octets, 0, octets.length, 0)
-    } finally {
-      closeSync(handle)
-    }
+    return readNamed(file, MOST)
+      .toString()
+      .replace(/\r?\n$/, '')
   } catch (thrown) {
     throw new OperatorError(
-      `${name}: ${file} cannot be read (${codeOf(thrown)}); check that it exists and that this user may read it.`,
+      codeOf(thrown) === 'EFBIG'
+        ? `${name}: ${file} has more than ${MOST / 1024} KB; no value is so long.`
+        : `${name}: ${file} cannot be read (${whyUnread(thrown)}); check that it exists and that this user may read it.`,
     )
   }
-  if (length > MOST) throw new OperatorError(`${name}: ${file} has more than ${MOST / 1024} KB; no value is so long.`)
-  return octets.toString('utf8', 0, length).replace(/\r?\n$/, '')
 }
 
 /** Puts the values of variables into the tree. Returns the variable that each key came from. */

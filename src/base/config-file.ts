@@ -5,7 +5,7 @@ import { parse } from 'smol-toml'
 import { builtFrom } from './installed.ts'
 import { variable } from './config-environment.ts'
 import { isObject } from './json.ts'
-import { readPlain } from './plain-file.ts'
+import { readNamed } from './plain-file.ts'
 
 export const SYSTEM_CONFIG = '/etc/postrider/postrider.toml'
 /** In the image, where nothing else can be written, the configuration lies in the volume, beside the data. */
@@ -60,7 +60,7 @@ function said(environment: NamedConfig['environment'], name: string): string | u
 
 function treeOf(file: string | undefined): Record<string, unknown> {
   try {
-    return file === undefined ? {} : parse(readPlain(file, { links: true }).toString())
+    return file === undefined ? {} : parse(readNamed(file).toString())
   } catch {
     return {}
   }

@@ -1,7 +1,6 @@
 // The configuration: one TOML file; every key can also be set by the environment (config-environment.ts), and has a
 // default. An unknown key or a wrong value stops the start with the file, the line and one sentence
 // that says what to write instead.
-import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { z } from 'zod'
 import {
@@ -23,6 +22,8 @@ import {
 import { applyEnvironment, demandKnown, type Environment } from './config-environment.ts'
 import { HOUR } from './clock.ts'
 import { OperatorError } from './errors.ts'
+import { whyUnread } from './file-faults.ts'
+import { readNamed } from './plain-file.ts'
 import { firstIssue, issueWords } from './issues.ts'
 import { LEVELS } from './log.ts'
 import { repeatedSource } from './sources.ts'
@@ -195,7 +196,9 @@ export const schema = z.strictObject({
       .array(text().regex(/^age1[a-z0-9]{58}$/, 'must be a public key of age, such as "postrider backup key" makes'))
       .max(20, 'must be at most 20 public keys')
       .default([]),
-    bandwidth: size().prefault('0'),
+    bandwidth: size()
+      .refine((value) => value === 0 || value >= 16 * 1024, 'must be "0" (no limit) or at least "16KB" (a second)')
+      .prefault('0'),
     s3: section({
       endpoint: text().default(''),
       region: text().default('us-east-1'),
@@ -321,9 +324,11 @@ export function configFrom(
 
 function readConfig(file: string): string {
   try {
-    return readFileSync(file, 'utf8')
-  } catch {
-    throw new OperatorError(`The configuration file ${file} cannot be read; check that it exists and who may read it.`)
+    return readNamed(file).toString()
+  } catch (thrown) {
+    throw new OperatorError(
+      `The configuration file ${file} cannot be read (${whyUnread(thrown)}); check that it exists and who may read it.`,
+    )
   }
 }
 

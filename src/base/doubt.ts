@@ -3,7 +3,7 @@
 import { renameSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { DAY, iso, MINUTE } from './clock.ts'
-import { readPlain, writePlain } from './plain-file.ts'
+import { readNoted, writePlain } from './plain-file.ts'
 
 export const SIGN_FILE = 'last-seen'
 
@@ -24,7 +24,7 @@ export interface Sign {
 /** The sign of life in a data directory; undefined when there is none that can be read. */
 export function readSign(dataDir: string): Sign | undefined {
   try {
-    const { before_at, doubted_since, seen_at } = JSON.parse(readPlain(join(dataDir, SIGN_FILE)).toString()) as Record<
+    const { before_at, doubted_since, seen_at } = JSON.parse(readNoted(join(dataDir, SIGN_FILE)).toString()) as Record<
       string,
       string | undefined
     >

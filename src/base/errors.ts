@@ -152,9 +152,3 @@ function textIn(thrown: unknown, name: 'code' | 'path' | 'syscall'): string | un
 
 /** The code of data on this disk that is damaged or gone (base/spooled.ts). */
 export const DAMAGED = 'DAMAGED'
-
-/** An OperatorError for a file, named by the operator, that cannot be written; other errors are returned unchanged. */
-export const unwritable = (file: string, thrown: unknown): unknown =>
-  /^E[A-Z]+$/.test(codeOf(thrown))
-    ? new OperatorError(`${file} cannot be written (${codeOf(thrown)}); choose another place.`)
-    : thrown

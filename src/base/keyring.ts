@@ -5,9 +5,10 @@ import { createCipheriv, createDecipheriv, hkdfSync, randomBytes, timingSafeEqua
 import { closeSync, fsyncSync, linkSync, openSync, unlinkSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { codeOf, OperatorError } from './errors.ts'
+import { whyUnread } from './file-faults.ts'
 import { HmacKey } from './hmac.ts'
 import { someRandom } from './ids.ts'
-import { readPlain } from './plain-file.ts'
+import { readNamed } from './plain-file.ts'
 import { unusableError } from './unusable.ts'
 
 /** The purposes that keys are derived for. */
@@ -86,10 +87,10 @@ export function openKeyring(dataDir: string): Keyring {
 
 function readKey(file: string): Buffer | undefined {
   try {
-    return Buffer.from(readPlain(file, { links: true }).toString().trim(), 'base64')
+    return Buffer.from(readNamed(file).toString().trim(), 'base64')
   } catch (thrown) {
     if (codeOf(thrown) === 'ENOENT') return undefined
-    throw unusableError(thrown, file) ?? new OperatorError(`${file} cannot be read (${codeOf(thrown)}).`)
+    throw unusableError(thrown, file) ?? new OperatorError(`${file} cannot be read (${whyUnread(thrown)}).`)
   }
 }
 

@@ -3,7 +3,7 @@ import { renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { isObject } from './json.ts'
 import { formatEndpoint, isAddress, parseEndpoint } from './network.ts'
-import { readPlain, writePlain } from './plain-file.ts'
+import { readNoted, writePlain } from './plain-file.ts'
 
 interface Endpoint {
   host: string
@@ -23,7 +23,7 @@ export function keepServed(dataDir: string, { host, port }: Endpoint): () => voi
 /** The address; undefined without a server, or when the file cannot be read or says something else. */
 export function servedAt(dataDir: string): Endpoint | undefined {
   try {
-    const read: unknown = JSON.parse(readPlain(fileIn(dataDir)).toString())
+    const read: unknown = JSON.parse(readNoted(fileIn(dataDir)).toString())
     const at = isObject(read) && typeof read['http'] === 'string' ? parseEndpoint(read['http']) : undefined
     return at && isAddress(at.host) ? at : undefined
   } catch {

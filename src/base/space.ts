@@ -60,6 +60,18 @@ export const freeInodesOn = (directory: string): number => spaceOn(directory).in
 /** Free octets of the disk that holds a directory. */
 export const freeOn = (directory: string): number => spaceOn(directory).octets
 
+/** Magic numbers of statfs(2): tmpfs and ramfs. */
+const MEMORY = [0x01021994, 0x858458f6]
+
+/** Whether the files of a directory are in memory. */
+export function isMemory(directory: string): boolean {
+  try {
+    return MEMORY.includes(statfsSync(directory).type >>> 0)
+  } catch {
+    return false
+  }
+}
+
 /** The reserve in octets: as configured, at least twice the largest message; 0 when it is turned off. */
 export function reserveOf({ inbound, storage }: Pick<Config, 'inbound' | 'storage'>): number {
   return storage.reserve === 0 ? 0 : Math.max(storage.reserve, 2 * inbound.max_message_bytes)

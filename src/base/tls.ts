@@ -2,8 +2,8 @@
 // AEAD, and TLS 1.3, in our order of preference, without renegotiation. NCSC-NL (TLS guidelines 2025-05) and RFC 9325
 // §4.2 call these suites good or sufficient.
 import { constants } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { rootCertificates, type SecureContextOptions } from 'node:tls'
+import { readNamed } from './plain-file.ts'
 
 export const TLS_POLICY = {
   minVersion: 'TLSv1.2',
@@ -25,7 +25,7 @@ export const TLS_POLICY = {
 
 /** The certificate authorities (PEM) in a file that the operator names; undefined for ''. Throws the system's error. */
 export const readAuthorities = (file: string): string | undefined =>
-  file === '' ? undefined : readFileSync(file, 'utf8')
+  file === '' ? undefined : readNamed(file).toString()
 
 /** The options of a client that trusts further authorities (PEM) beside the well-known ones. */
 export const trusting = (further: string | undefined): { ca?: string[] } =>

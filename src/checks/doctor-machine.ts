@@ -1,11 +1,12 @@
 // Checks of `postrider doctor` for the machine itself: configuration, data directory, clock, certificates, disk.
 import { X509Certificate } from 'node:crypto'
-import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:fs'
+import { accessSync, constants, existsSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { DAY, iso, SECOND, SET_BACK, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { GAP, readSign, sentenceOf, shownSpan } from '../base/doubt.ts'
 import { codeOrMessage } from '../base/errors.ts'
+import { readNamed } from '../base/plain-file.ts'
 import { FEW_INODES, freeInodesOn, freeOn } from '../base/space.ts'
 import { unusable, whyUnusable } from '../base/unusable.ts'
 import { Shelf } from '../acme/certificate-files.ts'
@@ -166,8 +167,8 @@ function judgeCertificate({ acme, data_dir }: Config, now: number, judged: Judge
     )
   let certificate: X509Certificate
   try {
-    certificate = new X509Certificate(readFileSync(file))
-    readFileSync(key)
+    certificate = new X509Certificate(readNamed(file))
+    readNamed(key)
   } catch (thrown) {
     return bad(
       check,

@@ -9,7 +9,7 @@ import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { MetricLabels } from '../base/counters.ts'
 import type { Troubles } from '../base/trouble.ts'
 import type { Config } from '../base/config.ts'
-import { readPlain } from '../base/plain-file.ts'
+import { readNamed, readNoted } from '../base/plain-file.ts'
 import { version } from '../base/version.ts'
 import { Shelf } from '../acme/certificate-files.ts'
 import { certificateFiles, SELF_MADE } from '../acme/certificates.ts'
@@ -108,7 +108,7 @@ export function spoolOctets({ clock, config }: Pick<FiguresDeps, 'clock' | 'conf
 export function certificateEnd({ config }: Pick<FiguresDeps, 'config'>): FigureValues {
   const file = certificateFiles(config).cert || join(config.data_dir, SELF_MADE)
   try {
-    const read = new X509Certificate(readPlain(file, { links: true }))
+    const read = new X509Certificate(readNamed(file))
     return [[{ use: 'smtp' }, Date.parse(read.validTo) / SECOND]]
   } catch {
     return []
@@ -131,7 +131,7 @@ export const LAST_BACKUP = 'last-backup'
 
 export function lastBackup({ config }: { config: Pick<Config, 'data_dir'> }): number {
   try {
-    return (Date.parse(readPlain(join(config.data_dir, LAST_BACKUP)).toString().trim()) || 0) / SECOND
+    return (Date.parse(readNoted(join(config.data_dir, LAST_BACKUP)).toString().trim()) || 0) / SECOND
   } catch {
     return 0
   }

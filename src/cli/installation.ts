@@ -14,7 +14,6 @@ import {
   mkdirSync,
   openSync,
   readdirSync,
-  readFileSync,
   realpathSync,
   renameSync,
   rmdirSync,
@@ -24,6 +23,8 @@ import {
 } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { codeOf, OperatorError } from '../base/errors.ts'
+import { whyUnread } from '../base/file-faults.ts'
+import { readNamed } from '../base/plain-file.ts'
 import { KEY_FILE } from '../base/keyring.ts'
 import { unusableError, whyUnusable } from '../base/unusable.ts'
 import { asCaller, asCallerAt, giveDirectory, SERVICE_USER, serviceUser, type Owner } from '../base/ownership.ts'
@@ -59,11 +60,11 @@ export function configPlace(
 /** The text of a configuration file; undefined when there is none, or when it has only comments, as in the package. */
 export function settingsIn(file: string): string | undefined {
   try {
-    const text = asCallerAt(file, () => readFileSync(file, 'utf8'))
+    const text = asCallerAt(file, () => readNamed(file).toString())
     return /^[ \t]*[^\s#]/m.test(text) ? text : undefined
   } catch (thrown) {
     if (['ENOENT', 'ENOTDIR'].includes(codeOf(thrown))) return undefined
-    throw unusableError(thrown, file) ?? new OperatorError(`${file} cannot be read (${codeOf(thrown)}).`)
+    throw unusableError(thrown, file) ?? new OperatorError(`${file} cannot be read (${whyUnread(thrown)}).`)
   }
 }
 
@@ -112,10 +113,10 @@ export function withFrontDoor(text: string, { email, hostname }: { email: string
 /** Returns a function that restores a configuration file to its present state. */
 export function keepConfig(file: string, owner: Owner | undefined): () => void {
   const at = <T>(work: () => T): T => asCallerAt(file, work)
-  const former = at(() => (existsSync(file) ? readFileSync(file, 'utf8') : undefined))
+  const former = at(() => (existsSync(file) ? readNamed(file).toString() : undefined))
   return () => {
     if (former === undefined) at(() => rmSync(file, { force: true }))
-    else if (at(() => readFileSync(file, 'utf8')) !== former) writeConfig(file, former, owner)
+    else if (at(() => readNamed(file).toString()) !== former) writeConfig(file, former, owner)
   }
 }
 
@@ -174,7 +175,7 @@ export const serviceOwner = (passwd?: string): Owner | undefined => (isRoot() ? 
 
 const textOf = (file: string): string => {
   try {
-    return readFileSync(file, 'utf8')
+    return readNamed(file).toString()
   } catch {
     return ''
   }

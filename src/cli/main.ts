@@ -30,6 +30,7 @@ import { forTerminal } from '../base/clean-text.ts'
 import { answerError, complain, standardTerminal, type Spoken, type Terminal } from '../commands/terminal.ts'
 import { subscriptionCommand } from '../accounts/command-subscription.ts'
 import { suppressionCommand } from '../suppressions/command.ts'
+import { refuseAbove, refuseEmpty } from '../commands/unused-options.ts'
 import { DOMAIN_FOLLOWERS } from '../server/domain-followers.ts'
 import { settleDowngrades } from '../domains/downgrades.ts'
 import { oauthCommand } from '../accounts/command-oauth.ts'
@@ -113,6 +114,11 @@ export function createProgram(environment: Invocation['environment'], spoken: Sp
     }
   }
   for (const add of COMMANDS) add(program, invocation)
+  program.hook('preAction', (_, action) => {
+    refuseAbove(program, action)
+    refuseEmpty(program)
+    refuseEmpty(action)
+  })
   helpCommand(program)
   addExamples(program)
   return program

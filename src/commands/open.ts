@@ -125,6 +125,8 @@ export async function readPassword(command: string): Promise<string> {
 }
 
 const LEAST = 8
+/** Of a password on standard input: more than any has. */
+const MOST = 1024
 
 async function askPassword(): Promise<string> {
   const prompt = new Prompt()
@@ -138,17 +140,16 @@ async function askPassword(): Promise<string> {
   }
 }
 
-/** More than any password has. */
-const MOST = 64 * 1024
-
 /** It ends with the line: a person who types it without a terminal of the process knows no end of input. */
 async function firstLine(command: string): Promise<string> {
   let text = ''
-  for await (const chunk of process.stdin) {
+  for await (const chunk of process.stdin.setEncoding('utf8')) {
     text += chunk
+    // What follows is not read: it may have no end.
     if (text.includes('\n') || text.length > MOST) break
   }
   const line = text.split(/\r?\n/)[0] ?? ''
+  if (line.length > MOST) throw new OperatorError(`The password must have at most ${MOST} characters.`)
   if (line === '')
     throw new OperatorError(
       `No password came on standard input: run "${execLine(command, 'asks')}" on a terminal, which asks for it, or pipe it with "${execLine(command, 'reads')} <FILE".`,

@@ -6,7 +6,7 @@ import type { Config } from '../base/config.ts'
 import { codeOf } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
 import type { Log } from '../base/log.ts'
-import { readPlain, writePlain } from '../base/plain-file.ts'
+import { readNoted, writePlain } from '../base/plain-file.ts'
 
 export interface ServerNames {
   hostname?: string
@@ -18,7 +18,7 @@ const fileIn = (dataDir: string): string => join(dataDir, 'server-names.json')
 /** The names of the server that runs on a data directory, or ran there last; none when it cannot be read. */
 export function serverNames(dataDir: string): ServerNames {
   try {
-    const read: unknown = JSON.parse(readPlain(fileIn(dataDir)).toString())
+    const read: unknown = JSON.parse(readNoted(fileIn(dataDir)).toString())
     if (!isObject(read)) return {}
     const { hostname, public_url } = read
     return {

@@ -1,10 +1,10 @@
 // `postrider domain sts`: a domain's policy for servers that send mail to it; and the records that are advised for it.
 import { createPublicKey, X509Certificate, type KeyObject } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { Option, type Command } from 'commander'
 import { DAY, iso, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
+import { readNamed } from '../base/plain-file.ts'
 import { advisedRecords, publicKeyOf, type AdvisedRecord } from './advised.ts'
 import type { Domain } from './find.ts'
 import { setStsMode, stsHost, stsRecord, type StsMode } from './inbound-sts.ts'
@@ -115,7 +115,7 @@ function keysOf(config: Config, clock: Clock, makes: boolean): Uint8Array[] {
   const { cert, keys } = certificateFiles(config)
   if (keys !== undefined)
     try {
-      return [publicKeyOf(readFileSync(cert, 'utf8'))]
+      return [publicKeyOf(readNamed(cert).toString())]
     } catch {
       return []
     }

@@ -44,6 +44,13 @@ export async function openSource(path: string, dataDir: string, now: number): Pr
     closeSync(fd)
     throw new OperatorError(`${path} cannot be read: it is a directory; give a CSV file, or "-" for standard input.`)
   }
+  if (!stat.isFile() && !stat.isFIFO()) {
+    // A device may have no end.
+    closeSync(fd)
+    throw new OperatorError(
+      `${path} cannot be read: it is not a regular file; give a CSV file, or "-" for standard input.`,
+    )
+  }
   if (stat.isFile()) return sourceOf(path, basename(path), fd)
   // A pipe can be read only once, so it is copied.
   return spooled(path, basename(path), createReadStream('', { fd }), dataDir, now)

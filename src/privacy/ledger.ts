@@ -3,15 +3,20 @@
 // entries say which installation the ledger belongs to and how far it goes (D67): the server writes a mark when the
 // ledger has none of its installation, each backup writes a mark, and the entries after a mark belong to the
 // installation of the mark.
-import { appendFileSync, closeSync, fstatSync, fsyncSync, openSync, readSync } from 'node:fs'
+import { appendFileSync, closeSync, fstatSync, fsyncSync, readSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { syncPath } from '../base/durable.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
+import { whyUnread } from '../base/file-faults.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { isObject, jsonOf } from '../base/json.ts'
-import { readPlain } from '../base/plain-file.ts'
+import { openToAppend, readNamed } from '../base/plain-file.ts'
 
 export const LEDGER = 'erasures.ledger'
+/** More octets than the ledger of a million erasures has. */
+const MOST = 256 * 1024 * 1024
+/** A file with more lines without an entry than this is another file. */
+const MOST_STRANGE = 10_000
 
 export interface LedgerEntry {
   /** The request's id. */
@@ -35,8 +40,8 @@ export type Line = LedgerEntry | Mark
 
 export interface LedgerContent {
   lines: Line[]
-  /** Numbers of the lines that are neither an entry, nor a mark, nor the beginning of a line that a crash cut off. */
-  foreign: number[]
+  /** The first line that is neither an entry, nor a mark, nor the beginning of a line that a crash cut off. */
+  foreign: number | undefined
 }
 
 export const isMark = (line: Line): line is Mark => 'ledger' in line
@@ -85,7 +90,7 @@ export function enter(dataDir: string, entry: LedgerEntry, copy = ''): void {
 export const markLedger = (dataDir: string, mark: Mark): void => append(join(dataDir, LEDGER), [mark])
 
 function append(path: string, lines: readonly Line[]): void {
-  const file = openSync(path, 'a+', 0o600)
+  const file = openToAppend(path)
   try {
     // A line that a crash cut off must not be joined with this line.
     appendFileSync(file, `${endsOpen(file) ? '\n' : ''}${textOf(lines)}`)
@@ -114,18 +119,34 @@ export function readContent(path: string): LedgerContent {
   let text: string
   try {
     // The copy of the ledger may be kept elsewhere.
-    text = readPlain(path, { links: true }).toString()
+    text = readNamed(path, MOST).toString()
   } catch (thrown) {
-    if (codeOf(thrown) === 'ENOENT') return { lines: [], foreign: [] }
-    throw new OperatorError(`The ledger ${path} cannot be read (${codeOf(thrown)}).`)
+    if (codeOf(thrown) === 'ENOENT') return { lines: [], foreign: undefined }
+    throw new OperatorError(
+      `The ledger ${path} cannot be read (${whyUnread(thrown)}); see that it is the file erasures.ledger and who may read it.`,
+    )
   }
-  const content: LedgerContent = { lines: [], foreign: [] }
-  for (const [index, each] of text.split('\n').entries()) {
+  const content: LedgerContent = { lines: [], foreign: undefined }
+  let number = 0
+  let strange = 0
+  // Not all at once: a file of ends of lines would become many texts.
+  for (const each of linesIn(text)) {
+    number++
+    if (each === '') continue
     const line = lineOf(each)
     if (line) content.lines.push(line)
-    else if (each !== '' && !isCut(each)) content.foreign.push(index + 1)
+    else if (!isCut(each) || strange === MOST_STRANGE) content.foreign ??= number
+    // It is another file, and to go on would take minutes.
+    if (!line && strange++ === MOST_STRANGE) break
   }
   return content
+}
+
+function* linesIn(text: string): Iterable<string> {
+  for (let at = 0, end = 0; end >= 0; at = end + 1) {
+    end = text.indexOf('\n', at)
+    yield text.slice(at, end < 0 ? undefined : end)
+  }
 }
 
 function lineOf(text: string): Line | undefined {

@@ -1,8 +1,9 @@
 // `postrider report read`: what the file of an aggregate report holds. It asks no data directory and stores nothing.
-import { readFileSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import type { Command } from 'commander'
 import { iso, systemClock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
+import { readNamed } from '../base/plain-file.ts'
 import { counted } from '../base/text.ts'
 import { answer, table } from '../commands/terminal.ts'
 import type { Invocation } from '../commands/open.ts'
@@ -73,7 +74,7 @@ function octetsOf(file: string): Uint8Array {
   if (!found?.isFile()) throw new OperatorError(`There is no file ${file}.`)
   if (found.size > MOST)
     throw new OperatorError(`${file} has more than ${MOST / 1024 / 1024} MB: no report is so large.`)
-  return readFileSync(file)
+  return readNamed(file, MOST)
 }
 
 export function reportCommand(program: Command, invocation: () => Invocation): void {

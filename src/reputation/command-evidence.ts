@@ -1,10 +1,10 @@
 // `postrider evidence import snds|gmail FILE`: what Microsoft and Google say of this server's mail (DV81).
-import { statSync } from 'node:fs'
 import { Argument, type Command } from 'commander'
 import { codeOf, OperatorError } from '../base/errors.ts'
+import { whyUnread } from '../base/file-faults.ts'
 import { asCallerAt } from '../base/ownership.ts'
 import { counted } from '../base/text.ts'
-import { readPlain } from '../base/plain-file.ts'
+import { readNamed } from '../base/plain-file.ts'
 import { withDeps, type Invocation } from '../commands/open.ts'
 import { answer } from '../commands/terminal.ts'
 import { EVIDENCE_KINDS, MOST_OCTETS, type EvidenceKind } from './evidence-csv.ts'
@@ -34,13 +34,10 @@ export function evidenceCommand(program: Command, invocation: () => Invocation):
 /** A file that the command line names, as the caller may read it. Throws an OperatorError. */
 function octetsOf(file: string): Buffer {
   try {
-    return asCallerAt(file, () => {
-      if (statSync(file).size > MOST_OCTETS) throw new OperatorError(`${file} is larger than 10 MB; export fewer days.`)
-      return readPlain(file, { links: true })
-    })
+    return asCallerAt(file, () => readNamed(file, MOST_OCTETS))
   } catch (thrown) {
-    if (thrown instanceof OperatorError) throw thrown
-    const why = codeOf(thrown) === 'ENOENT' ? 'there is no such file' : codeOf(thrown)
+    if (codeOf(thrown) === 'EFBIG') throw new OperatorError(`${file} is larger than 10 MB; export fewer days.`)
+    const why = codeOf(thrown) === 'ENOENT' ? 'there is no such file' : whyUnread(thrown)
     throw new OperatorError(`${file} cannot be read: ${why}; give the CSV file that was exported.`)
   }
 }

@@ -5,7 +5,7 @@ import type { Config } from '../base/config.ts'
 import { messageOf } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
-import { readPlain } from '../base/plain-file.ts'
+import { readNamed } from '../base/plain-file.ts'
 import { fetchFile, type FetchDeps } from '../net/fetch.ts'
 import type { Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
@@ -63,7 +63,7 @@ export class SndsFetcher {
   async #fetch(now: number): Promise<{ rows: number; skipped: number } | string> {
     const { config, fetching, store } = this.#deps
     try {
-      const url = readPlain(config.evidence.snds_url_file, { links: true }).toString().trim()
+      const url = readNamed(config.evidence.snds_url_file).toString().trim()
       const fetched = await fetchFile(fetching, url, RULES)
       if ('refused' in fetched) return `it ${fetched.refused}`
       // Without mail in the last days the answer is empty.

@@ -1,10 +1,11 @@
 // Assembles certificates by ACME: the wanted names, their proofs, and the notices before a certificate expires.
-import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import type { Certificate } from '../base/certificate.ts'
 import { DAY, iso, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { codeOf, OperatorError } from '../base/errors.ts'
+import { OperatorError } from '../base/errors.ts'
+import { whyUnread } from '../base/file-faults.ts'
+import { readNamed } from '../base/plain-file.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import type { Resolver } from '../net/resolver.ts'
@@ -72,7 +73,7 @@ export function createAcme(parts: AcmeParts): Acme | undefined {
       email: acme.email,
       binding: bindingOf(acme),
       fetch: createFetch(
-        acme.ca_file === '' ? undefined : readNamed(acme.ca_file, 'acme.ca_file'),
+        acme.ca_file === '' ? undefined : settingOf(acme.ca_file, 'acme.ca_file'),
         `postrider/${version}`,
       ),
     },
@@ -99,11 +100,11 @@ export function createAcme(parts: AcmeParts): Acme | undefined {
 
 const isName = (name: string): boolean => name.includes('.') && isIP(name) === 0
 
-function readNamed(path: string, key: string): string {
+function settingOf(path: string, key: string): string {
   try {
-    return readFileSync(path, 'utf8')
+    return readNamed(path).toString()
   } catch (thrown) {
-    throw new OperatorError(`"${key}" (${path}) cannot be read (${codeOf(thrown)}); correct it or its permissions.`)
+    throw new OperatorError(`"${key}" (${path}) cannot be read (${whyUnread(thrown)}); correct it or its permissions.`)
   }
 }
 
@@ -111,7 +112,7 @@ function bindingOf({ eab_key_file, eab_kid }: Config['acme']): { id: string; key
   if (eab_kid === '' && eab_key_file === '') return undefined
   if (eab_kid === '' || eab_key_file === '')
     throw new OperatorError('External account binding needs both "acme.eab_kid" and "acme.eab_key_file".')
-  return { id: eab_kid, key: readNamed(eab_key_file, 'acme.eab_key_file').trim() }
+  return { id: eab_kid, key: settingOf(eab_key_file, 'acme.eab_key_file').trim() }
 }
 
 /**

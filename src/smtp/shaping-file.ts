@@ -1,13 +1,13 @@
 // The shaping file: limits of connections and ladders of warm-up, by provider. The shipped file is config/shaping.toml;
 // `delivery.shaping` names a file of the operator's own, whose entries replace shipped ones of the same name (DV2).
 // What an own entry leaves out stays as it was shipped. A wrong line is one sentence with file and line.
-import { readFileSync } from 'node:fs'
 import { z } from 'zod'
 import { configAsset } from '../base/assets.ts'
 import { looksFalse } from '../base/clean-text.ts'
 import { lineOf, wrongValue } from '../base/config.ts'
 import { parseToml } from '../base/toml.ts'
 import { OperatorError } from '../base/errors.ts'
+import { readNamed } from '../base/plain-file.ts'
 
 const count = z.int().min(0)
 const share = z.number().gt(0).max(1)
@@ -78,7 +78,7 @@ function parsed<Schema extends z.ZodType>(schema: Schema, source: string, file: 
 
 function readOwn(file: string): string {
   try {
-    return readFileSync(file, 'utf8')
+    return readNamed(file).toString()
   } catch {
     throw new OperatorError(
       `The file ${file} of "delivery.shaping" cannot be read; check that it exists and who may read it.`,

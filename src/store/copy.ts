@@ -99,6 +99,9 @@ export const holdsUser = (file: string, ids: readonly string[]): boolean =>
 export const schemaIn = (file: string): { schema: number; version: string | undefined } =>
   look(file, (database) => ({ schema: schemaOf(database), version: writerOf(database) }))
 
+/** The version that gave a copy its schema; undefined where that is not known. */
+export const writerOfCopy = (file: string): string | undefined => look(file, writerOf)
+
 /** The rows of each table of ours in a copy, and its schema. */
 export const countsIn = (file: string): { rows: Record<string, number>; schema: number } =>
   look(file, (database) => {

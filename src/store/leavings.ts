@@ -1,10 +1,11 @@
 // The folders of backups and drills, and what unfinished ones leave beside their target: removed by the signal that
 // ends one, and after a day by the next backup there and by the server, which knows the folder of the last backup.
-import { lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { existsSync, lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { DAY } from '../base/clock.ts'
+import { DAY, MINUTE, systemClock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
-import { readPlain, writePlain } from '../base/plain-file.ts'
+import { unwritable } from '../base/file-faults.ts'
+import { readNoted, writePlain } from '../base/plain-file.ts'
 import { takeLock } from './lock.ts'
 import { explainedFile } from './open.ts'
 
@@ -32,7 +33,7 @@ export function removeNoted(dataDir: string, now: number): void {
 
 function notedFolder(dataDir: string): string {
   try {
-    return readPlain(join(dataDir, FOLDER)).toString().trim()
+    return readNoted(join(dataDir, FOLDER)).toString().trim()
   } catch {
     return ''
   }
@@ -78,6 +79,28 @@ export function holdCopies(dataDir: string): () => void {
 }
 
 /**
+ * Makes a folder in another one, with a lock that ends with this process. Those beside it whose process ended without
+ * removing them go: their lock is free. Throws an OperatorError when the other one takes no folder.
+ */
+export function makeScratch(within: string): { folder: string; remove: () => void } {
+  try {
+    removeDead(within)
+    const folder = mkdtempSync(join(within, LEAVING))
+    const release = takeLock(folder, 'backup.lock')
+    return {
+      folder,
+      remove: () => {
+        release?.()
+        // Again, where a program that was ended was just making a file.
+        rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
+      },
+    }
+  } catch (thrown) {
+    throw unwritable(within, thrown)
+  }
+}
+
+/**
  * Runs work with a new folder in `parent`, which goes with it, by a signal too. `ending` is called before it goes. In a
  * data directory it is for who holds its copies.
  */
@@ -86,19 +109,36 @@ export async function withFolder<T>(
   work: (folder: string) => Promise<T>,
   ending: () => void = () => {},
 ): Promise<T> {
-  let made: string | undefined
+  let remove = (): void => {}
   const clear = (): void => {
     ending()
-    // Again, where a program that was ended was just making a file.
-    if (made !== undefined) rmSync(made, { recursive: true, force: true, maxRetries: 3 })
+    remove()
   }
   // Before there is anything to leave.
   const unheard = clearOnSignal(clear)
   try {
-    return await work((made = mkdtempSync(join(parent, LEAVING))))
+    const made = makeScratch(parent)
+    remove = made.remove
+    return await work(made.folder)
   } finally {
     clear()
     unheard()
+  }
+}
+
+/** A folder is locked as soon as it is made; one that is not, after so long, belongs to nobody. */
+const LOCKED_WITHIN = MINUTE
+
+/** Removes the folders of this user whose process has ended. */
+function removeDead(within: string): void {
+  for (const name of namesIn(within)) {
+    const place = join(within, name)
+    const found = NAME.test(name) ? lstatSync(place, { throwIfNoEntry: false }) : undefined
+    if (!found?.isDirectory() || found.uid !== process.geteuid?.()) continue
+    if (systemClock.now() - found.mtimeMs < LOCKED_WITHIN || !existsSync(join(place, 'backup.lock'))) continue
+    const release = takeLock(place, 'backup.lock')
+    if (release) removeFolder(place)
+    release?.()
   }
 }
 

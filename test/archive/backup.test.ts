@@ -234,6 +234,8 @@ test('backup and restore name what is damaged, and keep it only by --force', asy
     assert.match(unrestored, said)
     assert.match(unrestored, /--force/)
     assert.equal(existsSync(target), false)
+    assert.match(await refused(target, 'restore', '--check', file), said)
+    assert.match(await well(target, 'restore', '--check', '--force', file), said)
     assert.match(await well(target, 'restore', '--without-ledger', '--force', file), said)
     assert.match((await run(target, 'verify')).stdout, said)
     writeFileSync(spooled, whole)

@@ -67,6 +67,19 @@ for (const [step, more, isThere] of [
     assert.equal(names(to).filter((name) => name.startsWith('postrider-')).length, before.length + 2)
   })
 
+for (const signal of ['SIGTERM', 'SIGINT'] as const)
+  test(`ended by ${signal} while it is sent, a backup leaves no part and no copy (B4)`, async () => {
+    rmSync(join(to, names(to).find((name) => name.endsWith('.part')) ?? 'none'), { force: true })
+    const backup = start(['backup', 'now'], folder, { ...env, POSTRIDER_BACKUP_BANDWIDTH: '1MB' })
+    await until(() => names(to).some((name) => name.endsWith('.part')), 'the part')
+    backup.child.kill(signal)
+    assert.equal(await backup.ended, signal)
+    assert.deepEqual(
+      [...names(to), ...names(dataDir)].filter((name) => /\.part$|^\.postrider-backup-/.test(name)),
+      [],
+    )
+  })
+
 test('an object without a manifest is told as unfinished and restored by nobody (B10)', async () => {
   const complete = names(to).filter(isObject)
   const newest = complete.toSorted().at(-1) ?? ''

@@ -118,6 +118,33 @@ test('a backup at its time, the first drill after it, then one a week; what the 
   assert.equal(later.begun[0]?.ending, true)
 })
 
+test('each target is logged as it ends, and what was killed is a failure of the others alone (B13)', async () => {
+  const [one, two] = [target(), target()]
+  const { beside, begun } = processes()
+  const logged: string[] = []
+  await using postrider = await startTestAppliance({
+    beside,
+    logged: { level: 'info', lines: logged },
+    config: { backup: { to: [one, two], drill: 'never' } },
+  })
+  const { clock } = postrider
+  const of = (event: string): string[] => logged.filter((line) => line.includes(`"${event}"`))
+  clock.leap(15 * HOUR)
+  await until(() => begun.length === 1, 'the backup')
+  await row(postrider, one, 'backup', null)
+  // The process still runs.
+  for (let n = 0; n < 3; n++) {
+    clock.leap(10 * SECOND)
+    await until(() => postrider.raw('/health').then(({ status }) => status === 200), 'the server')
+  }
+  await until(() => of('backup ended').length === 1, 'the line of the first target')
+  assert.match(of('backup ended')[0] ?? '', new RegExp(one))
+  begun[0]?.close('SIGKILL')
+  await until(() => of('backup failed').length === 1, 'the line of the second target')
+  assert.match(of('backup failed')[0] ?? '', new RegExp(two))
+  assert.equal(of('backup ended').length, 1)
+})
+
 test('runs of a time to come, from when the clock was ahead, end no schedule and count for nothing (B5, B13)', async () => {
   const to = target()
   const { beside, begun } = processes()

@@ -17,6 +17,8 @@ import { test } from 'node:test'
 import Database from 'better-sqlite3'
 import { ZipFile } from 'yazl'
 import { newIdentity, recipientOf } from '../../src/archive/seal.ts'
+import { transferOn, transferText } from '../../src/archive/transfer.ts'
+import { ManualClock } from '../kit/clock.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { filesWith } from '../kit/files-with.ts'
 import { until } from '../kit/until.ts'
@@ -281,9 +283,11 @@ test('--at takes the newest of a time or before it, --check changes nothing (B14
   writeFileSync(join(to, `${ahead}.json`), readFileSync(join(to, `${old}.json`), 'utf8').replaceAll(old, ahead))
   const newest = JSON.parse(await well(env, '--json', 'restore', '--check', to)) as { name: string }
   assert.ok(newest.name.endsWith(names().at(-2) ?? ''))
-  const later = ['--at', '2999-01-02T00:00:00Z']
-  const told = JSON.parse(await well(env, '--json', 'restore', '--check', ...later, to)) as { name: string }
-  assert.ok(told.name.endsWith(ahead))
+  // By --at it is the one that is taken, and it is not what its name says.
+  assert.match(
+    await refused(env, 'restore', '--check', '--at', '2999-01-02T00:00:00Z', to),
+    /is named after 2999-01-01/,
+  )
   for (const each of [ahead, `${ahead}.json`]) rmSync(join(to, each))
   const listed = JSON.parse(await well(env, '--json', 'restore', '--list', to)) as { name: string }[]
   assert.deepEqual(listed.map((each) => each.name).toSorted(), names())
@@ -308,4 +312,64 @@ test('a restore that was killed leaves the installation as it was, and the next 
   assert.equal(again.code, 0, again.stderr)
   assert.match(again.stderr, /the former installation is whole in .*set-aside-\d+, and stays there/)
   assert.match(await well(at(dataDir), 'verify'), /sound/)
+})
+
+test('a command with {action} is listed, and restored from by --at, as a directory is (B14)', async () => {
+  const dataDir = await newData()
+  const { to } = target()
+  const script = join(folder, 'keep.sh')
+  writeFileSync(
+    script,
+    `case "$1" in
+put) cat > "${to}/$2" ;;
+get) tail -c "+$(($3 + 1))" "${to}/$2" ;;
+list) cd "${to}" && for each in *; do [ -f "$each" ] && echo "$each $(wc -c < "$each")"; done; true ;;
+remove) rm -f "${to}/$2" ;;
+esac
+`,
+  )
+  const kept = `exec:/bin/sh ${script} {action} {name} {from}`
+  const secret = newIdentity()
+  const identity = join(folder, 'kept.key')
+  writeFileSync(identity, `${secret}\n`)
+  const env = at(dataDir, { POSTRIDER_BACKUP_TO: kept, POSTRIDER_BACKUP_RECIPIENTS: recipientOf(secret) })
+  const made: string[] = []
+  for (let n = 0; n < 2; n++) {
+    const [outcome] = JSON.parse(await well(env, '--json', 'backup', 'now')) as { name: string }[]
+    made.push(outcome?.name ?? '')
+  }
+  const listed = JSON.parse(await well(env, '--json', 'restore', '--list', kept)) as { name: string; at: string }[]
+  assert.deepEqual(
+    listed.map((each) => each.name),
+    made.toReversed(),
+  )
+  assert.deepEqual(JSON.parse(await well(env, '--json', 'backup', 'list')).length, 2)
+  const taken = async (...more: string[]): Promise<string> => {
+    const words = ['--json', 'restore', '--check', '--identity', identity, ...more, kept]
+    return (JSON.parse(await well(env, ...words)) as { name: string }).name
+  }
+  assert.equal(await taken(), made[1])
+  assert.equal(await taken('--at', listed[1]?.at ?? ''), made[0])
+  assert.match(await well(at(place()), 'restore', '--without-ledger', '--identity', identity, kept), /files are in/)
+})
+
+test('a transfer is told with its rate and the time that is left, small and large (B14)', () => {
+  assert.equal(transferText(412e6, 1200e6, 4300), '412 MB of 1200 MB, 96 MB/s, 8 s left')
+  assert.equal(transferText(2e6, 12e6, 20_000), '2 MB of 12 MB, 100 kB/s, 100 s left')
+  assert.equal(transferText(20e9, 30e9, 100_000, 'unpacked'), '20.0 GB of 30.0 GB unpacked, 200 MB/s, 50 s left')
+  // What comes may be more than was said.
+  assert.equal(transferText(5e6, 4e6, 1000), '5 MB of 4 MB, 5 MB/s, 0 s left')
+  const said: string[] = []
+  const clock = new ManualClock()
+  const terminal = { json: false, interactive: false, draw: () => {}, err: (text: string) => void said.push(text) }
+  const transfer = transferOn(terminal, clock, 100e6, 'unpacked')
+  for (let n = 0; n < 5; n++) {
+    clock.leap(5000)
+    transfer.add(10e6)
+  }
+  transfer.end()
+  assert.deepEqual(said, [
+    'postrider: 20 MB of 100 MB unpacked, 2 MB/s, 40 s left\n',
+    'postrider: 40 MB of 100 MB unpacked, 2 MB/s, 30 s left\n',
+  ])
 })

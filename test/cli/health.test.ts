@@ -1,7 +1,17 @@
 // `postrider health` (M1): what it says of each answer, and where it finds the server.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chownSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -166,4 +176,37 @@ describe('beside a running server (M1)', () => {
     await postrider.stop()
     assert.ok(!existsSync(file))
   })
+})
+
+test('what another user put into the data directory is not believed, nor what is large or a link', async (t) => {
+  const { readSign, SIGN_FILE, writeSign } = await import('../../src/base/doubt.ts')
+  const { serverNames } = await import('../../src/commands/server-names.ts')
+  const dir = mkdtempSync(join(folder, 'believed-'))
+  keepServed(dir, { host: '127.0.0.1', port: 8025 })
+  writeSign(dir, { seen: 1, doubted: null })
+  writeFileSync(join(dir, 'server-names.json'), '{"hostname":"mx.here.test"}')
+  const believed = (): unknown[] => [servedAt(dir)?.port, readSign(dir)?.seen, serverNames(dir).hostname]
+  assert.deepEqual(believed(), [8025, 1, 'mx.here.test'])
+  const names = ['serve.json', SIGN_FILE, 'server-names.json']
+  const texts = names.map((name) => readFileSync(join(dir, name), 'utf8'))
+  const put = (text: (content: string) => string): void =>
+    names.forEach((name, at) => writeFileSync(join(dir, name), text(texts[at] ?? '')))
+  put((content) => `${content}${' '.repeat(70_000)}`)
+  assert.deepEqual(believed(), [undefined, undefined, undefined])
+  put((content) => content)
+  assert.deepEqual(believed(), [8025, 1, 'mx.here.test'])
+  for (const name of names) {
+    renameSync(join(dir, name), join(dir, `${name}.real`))
+    symlinkSync(join(dir, `${name}.real`), join(dir, name))
+  }
+  assert.deepEqual(believed(), [undefined, undefined, undefined])
+  if (process.getuid?.() !== 0) return t.skip('only root makes a file of another user')
+  for (const name of names) {
+    rmSync(join(dir, name))
+    renameSync(join(dir, `${name}.real`), join(dir, name))
+    chownSync(join(dir, name), 12_345, 12_345)
+  }
+  assert.deepEqual(believed(), [undefined, undefined, undefined])
+  chownSync(dir, 12_345, 12_345)
+  assert.deepEqual(believed(), [8025, 1, 'mx.here.test'])
 })

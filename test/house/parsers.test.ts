@@ -63,7 +63,6 @@ const REASONS: Record<string, readonly string[]> = {
     'base/plain-file.ts',
     'base/served.ts',
     'base/spooled.ts',
-    'server/acme.ts',
     'archive/backup-archive.ts',
     'acme/certificates.ts',
     'cli/installation.ts',

@@ -1,5 +1,5 @@
-// Files of the data directory are read by base/plain-file.ts alone (D72): others would wait for a pipe for ever, or
-// follow a link. What else reads a file has a reason.
+// Files of the data directory, and files that a person names, are read by base/plain-file.ts alone (D72): others would
+// wait for a pipe for ever, read a device without end, or follow a link. What else opens a file has a reason.
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,27 +9,7 @@ import { test } from 'node:test'
 const SRC = fileURLToPath(new URL('../../src/', import.meta.url))
 
 const REASONS: Record<string, readonly string[]> = {
-  'the operator or the system names it': [
-    'acme/certificates.ts',
-    'archive/place-of.ts',
-    'archive/program-in.ts',
-    'archive/upgrade-check.ts',
-    'base/config.ts',
-    'base/container.ts',
-    'base/ownership.ts',
-    'base/tls.ts',
-    'checks/doctor-machine.ts',
-    'cli/installation.ts',
-    'delivery/wire/connect.ts',
-    'domains/command-policies.ts',
-    'http/places.ts',
-    'lists/csv-source.ts',
-    'reports/command-read.ts',
-    'server/acme.ts',
-    'smtp/shaping-file.ts',
-    'store/lock.ts',
-    'store/log.ts',
-  ],
+  'the system makes it': ['base/container.ts', 'base/ownership.ts', 'http/places.ts', 'store/lock.ts', 'store/log.ts'],
   'it is a part of the program': [
     'base/assets.ts',
     'base/installed.ts',
@@ -37,11 +17,42 @@ const REASONS: Record<string, readonly string[]> = {
     'console/assets.ts',
     'store/addon.ts',
   ],
-  'it was opened by base/plain-file.ts': ['base/plain-file.ts', 'base/spooled.ts', 'privacy/scrub.ts'],
+  'it was opened by base/plain-file.ts, or made here': [
+    'archive/program-in.ts',
+    'archive/upgrade-check.ts',
+    'base/plain-file.ts',
+    'base/spooled.ts',
+    'privacy/scrub.ts',
+  ],
+  'a pipe may be meant, and its kind is looked at once it is open': ['lists/csv-source.ts'],
 }
 
-test('only base/plain-file.ts reads files of the data directory (D72)', () => {
-  const reads = /import \{[^}]*\b(?:readFileSync|readFile|createReadStream)\b[^}]*\} from 'node:fs(?:\/promises)?'/
-  const found = globSync('**/*.ts', { cwd: SRC }).filter((file) => reads.test(readFileSync(join(SRC, file), 'utf8')))
-  assert.deepEqual(found.sort(), Object.values(REASONS).flat().sort())
+const OPENED: Record<string, readonly string[]> = {
+  'it makes a new file': [
+    'archive/places/directory.ts',
+    'archive/snapshot.ts',
+    'base/keyring.ts',
+    'cli/installation.ts',
+    'store/room.ts',
+    'store/spool.ts',
+  ],
+  'it is a directory, or a device of the system': ['base/durable.ts', 'base/ownership.ts', 'net/resolver.ts'],
+  'they are the functions': ['base/plain-file.ts'],
+  'a pipe may be meant, and its kind is looked at once it is open': ['lists/csv-source.ts'],
+}
+
+/** The files of the code that import one of these functions of node:fs. */
+const importing = (names: string): string[] => {
+  const imports = new RegExp(`import \\{[^}]*\\b(?:${names})\\b(?! as)[^}]*\\} from 'node:fs(?:/promises)?'`)
+  return globSync('**/*.ts', { cwd: SRC })
+    .filter((file) => imports.test(readFileSync(join(SRC, file), 'utf8')))
+    .toSorted()
+}
+
+test('only base/plain-file.ts reads files of the data directory and files that a person names (D72)', () => {
+  assert.deepEqual(importing('readFileSync|readFile|createReadStream'), Object.values(REASONS).flat().toSorted())
+})
+
+test('only base/plain-file.ts opens them (D72)', () => {
+  assert.deepEqual(importing('openSync|open'), Object.values(OPENED).flat().toSorted())
 })

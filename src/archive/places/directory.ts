@@ -1,10 +1,12 @@
 // A directory as a place for backups. A file has its name only when it is whole and on the disk: it is written under a
 // name with a dot, synced, and renamed.
+import { rmSync } from 'node:fs'
 import { open, opendir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { syncPath } from '../../base/durable.ts'
 import { codeOf } from '../../base/errors.ts'
 import { isNoFile, openPlainHandle } from '../../base/plain-file.ts'
+import { clearOnSignal } from '../../store/leavings.ts'
 import { partName, type Backend, type BackupObject } from './backend.ts'
 import { fileFault, PlaceFault } from './place-fault.ts'
 
@@ -22,6 +24,8 @@ export class DirectoryBackend implements Backend {
 
   async put(name: string, octets: AsyncIterable<Uint8Array>): Promise<void> {
     const part = join(this.#folder, partName(name))
+    // The signal that ends this process leaves nothing either (B4).
+    const unheard = clearOnSignal(() => rmSync(part, { force: true }))
     await this.#run(async () => {
       // A part of an earlier try is not written into: something may still hold it.
       await rm(part, { force: true })
@@ -39,7 +43,7 @@ export class DirectoryBackend implements Backend {
         await rm(part, { force: true })
         throw thrown
       }
-    })
+    }).finally(unheard)
   }
 
   async *entries(): AsyncIterable<BackupObject> {
@@ -111,7 +115,7 @@ export class DirectoryBackend implements Backend {
     try {
       return await work()
     } catch (thrown) {
-      throw fileFault(this.title, codeOf(thrown)) ?? thrown
+      throw fileFault(this.title, thrown) ?? thrown
     }
   }
 }

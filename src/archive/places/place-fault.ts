@@ -1,5 +1,6 @@
 // Why a place for backups did not do what it was asked, as one sentence with what fixes it.
-import { OperatorError } from '../../base/errors.ts'
+import { codeOf, OperatorError } from '../../base/errors.ts'
+import { fileFaultOf } from '../../base/file-faults.ts'
 
 /** What fixes a failure, by its reason: the end of the sentence. */
 export const FIXES = {
@@ -27,29 +28,34 @@ export class PlaceFault extends OperatorError {
   /** Whether the same may succeed when it is tried again at once. */
   readonly passing: boolean
 
-  /** `title` is the place; `what` happened, as the end of "… : what". */
-  constructor(reason: PlaceReason, title: string, what: string, passing = false) {
-    super(`${title}: ${what}; ${FIXES[reason]}.`)
+  /** `title` is the place; `what` happened, as the end of "… : what"; `fix` is what fixes it, where more is known. */
+  constructor(reason: PlaceReason, title: string, what: string, passing = false, fix: string = FIXES[reason]) {
+    super(`${title}: ${what}; ${fix}.`)
     this.name = 'PlaceFault'
     this.reason = reason
     this.passing = passing
   }
 }
 
-const BY_CODE: Record<string, readonly [PlaceReason, string]> = {
-  ENOSPC: ['space', 'the disk is full'],
-  EDQUOT: ['space', 'the quota is used up'],
-  EFBIG: ['large', 'the file system takes no file of this size'],
-  EACCES: ['key', 'this user may not do that there'],
-  EPERM: ['key', 'this user may not do that there'],
-  EROFS: ['key', 'the disk is mounted read-only'],
-  ENOTDIR: ['bucket', 'it is not a directory'],
-  EIO: ['damaged', 'the disk reports an error'],
+/** The reasons of failed calls on files; what is wrong and what fixes it says `fileFaultOf`. */
+const BY_CODE: Record<string, PlaceReason> = {
+  ENOSPC: 'space',
+  EDQUOT: 'space',
+  EFBIG: 'large',
+  EACCES: 'key',
+  EPERM: 'key',
+  EROFS: 'key',
+  ENOENT: 'bucket',
+  ENOTDIR: 'bucket',
+  EIO: 'damaged',
 }
+/** Reasons whose own words say more of a place. */
+const OWN_WORDS: readonly PlaceReason[] = ['space', 'large', 'bucket']
 
 /** The fault of a failed call on a file; undefined for an error that is none of a file system. */
-export function fileFault(title: string, code: string): PlaceFault | undefined {
-  const known = BY_CODE[code]
-  if (known) return new PlaceFault(known[0], title, known[1])
-  return /^E[A-Z]+$/.test(code) ? new PlaceFault('refused', title, `the system says ${code}`) : undefined
+export function fileFault(title: string, thrown: unknown): PlaceFault | undefined {
+  const fault = fileFaultOf(thrown)
+  if (!fault) return undefined
+  const reason = BY_CODE[codeOf(thrown)] ?? 'refused'
+  return new PlaceFault(reason, title, fault.what, false, OWN_WORDS.includes(reason) ? FIXES[reason] : fault.fix)
 }

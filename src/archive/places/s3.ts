@@ -216,6 +216,23 @@ export class S3Backend implements Backend {
     if (answer.status !== 200 && answer.status !== 204) throw this.#refusal(answer)
   }
 
+  /** What is to be set when the service says that the bucket is in another region, or has another address. */
+  #elsewhere(answer: HttpsAnswer): string | undefined {
+    const { headers, status } = answer
+    const elements = readElements(answer.octets) ?? []
+    if (!(status >= 300 && status < 400) && codeIn(answer) !== 'AuthorizationHeaderMalformed') return undefined
+    const { bucket, region } = this.#access
+    const named = String(headers['x-amz-bucket-region'] ?? textOf(elements, 'Error/Region') ?? '')
+    const settings = /^[\w-]{1,50}$/.test(named) && named !== region ? [`"backup.s3.region" to "${named}"`] : []
+    const host = textOf(elements, 'Error/Endpoint') ?? URL.parse(headers['location'] ?? '')?.host ?? ''
+    // Where the bucket stands in the host, it stands before the address.
+    const name = textOf(elements, 'Error/Bucket') ?? ''
+    const address = name !== '' && host.startsWith(`${name}.`) ? host.slice(name.length + 1) : host
+    if (/^[\w.-]{1,253}(?::\d{1,5})?$/.test(address) && address !== bucket.host)
+      settings.push(`"backup.s3.endpoint" to "https://${address}"`)
+    return settings.length === 0 ? undefined : `set ${settings.join(' and ')}`
+  }
+
   #elements(answer: HttpsAnswer): TextElement[] {
     this.#demand(answer)
     const elements = readElements(answer.octets)
@@ -226,6 +243,9 @@ export class S3Backend implements Backend {
   #refusal(answer: HttpsAnswer): PlaceFault {
     const code = codeIn(answer)
     const reason = REASONS[code]
+    const elsewhere = this.#elsewhere(answer)
+    if (elsewhere !== undefined)
+      return new PlaceFault('bucket', this.title, `the service says ${code || answer.status}`, false, elsewhere)
     return reason ? new PlaceFault(reason, this.title, `the service says ${code}`) : this.#web.refusal(answer, code)
   }
 }

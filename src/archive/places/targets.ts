@@ -1,8 +1,9 @@
 // The targets of "backup.to": what their texts mean, and what the configuration says of them beside. One that is wrong
 // is refused with the field that is wrong and what fixes it.
 import { isAbsolute } from 'node:path'
-import { codeOf, OperatorError } from '../../base/errors.ts'
-import { readPlain } from '../../base/plain-file.ts'
+import { OperatorError } from '../../base/errors.ts'
+import { whyUnread } from '../../base/file-faults.ts'
+import { readNamed } from '../../base/plain-file.ts'
 import type { Backend, PlaceDeps } from './backend.ts'
 import { DavBackend } from './dav.ts'
 import { DirectoryBackend } from './directory.ts'
@@ -92,11 +93,11 @@ function contentOf(field: string, path: string | undefined, holds: string): Buff
   if (path === undefined) throw refused(field, `is missing; name a file with ${holds}.`)
   if (!isAbsolute(path)) throw refused(field, `is "${path}"; give the absolute path of a file with ${holds}.`)
   try {
-    return readPlain(path, { links: true })
+    return readNamed(path)
   } catch (thrown) {
     throw refused(
       field,
-      `is ${path}, which cannot be read (${codeOf(thrown)}); it must be a file with ${holds} that the server's user may read.`,
+      `is ${path}, which cannot be read (${whyUnread(thrown)}); it must be a file with ${holds} that the server's user may read.`,
     )
   }
 }

@@ -1,12 +1,12 @@
 // Finds the route to a recipient domain and opens an SMTP session: exchangers in order, every address of each. Of the
 // TLS rules of the sending domain, the recipient's MTA-STS policy and the relay's configuration, the strictest counts;
 // the TLSA records of an exchanger (DANE) go before them.
-import { readFileSync } from 'node:fs'
 import type { Clock } from '../../base/clock.ts'
 import { authoritiesOf, type Config } from '../../base/config.ts'
 import { sourcesOf, type SourceAddress } from '../../base/sources.ts'
 import { readAuthorities } from '../../base/tls.ts'
-import { codeOf } from '../../base/errors.ts'
+import { whyUnread } from '../../base/file-faults.ts'
+import { readNamed } from '../../base/plain-file.ts'
 import type { Log } from '../../base/log.ts'
 import type { AddressCheck } from '../../base/network.ts'
 import type { Resolver } from '../../net/resolver.ts'
@@ -196,7 +196,7 @@ async function openHost<Session extends object>(
   try {
     wish = wishing()
   } catch (thrown) {
-    return waitsForUs({ stage: 'connect', host: host.name }, `tls.ca_file cannot be read (${codeOf(thrown)}).`)
+    return waitsForUs({ stage: 'connect', host: host.name }, `tls.ca_file cannot be read (${whyUnread(thrown)}).`)
   }
   const credentials = credentialsOf(host.relay)
   if (typeof credentials === 'string') return waitsForUs({ stage: 'auth', host: host.name }, credentials)
@@ -226,9 +226,9 @@ const of = <Session extends object>(from: SourceAddress | undefined, session: Se
 function credentialsOf(relay: Relay | undefined): Credentials | string | undefined {
   if (!relay || relay.username === '') return undefined
   try {
-    return { username: relay.username, password: readFileSync(relay.password_file, 'utf8').trim() }
+    return { username: relay.username, password: readNamed(relay.password_file).toString().trim() }
   } catch (thrown) {
-    return `The password file of the relay ${relay.host} cannot be read (${codeOf(thrown)}).`
+    return `The password file of the relay ${relay.host} cannot be read (${whyUnread(thrown)}).`
   }
 }
 
