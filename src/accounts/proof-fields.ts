@@ -2,7 +2,7 @@
 import { html } from 'hono/html'
 import { proofOf, refusedProof } from '../identity/own-proof.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
-import { rateKey } from '../net/client-address.ts'
+import { clientAddress } from '../net/client-address.ts'
 import { field } from '../webui/forms.ts'
 import type { Form } from '../webui/place.ts'
 import type { Visit } from '../webui/visit.ts'
@@ -50,7 +50,7 @@ export const refusal = (
 ): Promise<string | undefined> =>
   refusedProof(deps, {
     ...person,
-    client: rateKey(context, deps.config.http),
+    client: clientAddress(context, deps.config.http),
     given: given.get('old') || given.get('recovery'),
     fresh,
   })

@@ -1,15 +1,12 @@
 // Backups and drills by the schedule of the configuration (B5, B11). Each runs in a process of its own with low
-// priority, which writes the rows of what became of it; this loop starts it, and tells the operator when backups are
-// late (B13).
-import { DAY, HOUR, iso, SECOND, type Clock } from '../base/clock.ts'
+// priority, which writes the rows of what became of it; this loop starts it.
+import { DAY, HOUR, SECOND, type Clock } from '../base/clock.ts'
 import { titlesOf } from '../base/backup-target.ts'
 import type { Config } from '../base/config.ts'
 import { nextRun, parseCron } from '../base/cron.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
-import { addNotice } from '../accounts/notices.ts'
-import { operatorOf, toldSince } from '../accounts/operator-notices.ts'
-import { lateTargets, targetStates, type BackupRun, type TargetState } from '../checks/backups.ts'
+import { DRILLED_EVERY, targetStates, type BackupRun, type TargetState } from '../checks/backups.ts'
 import type { Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import { recordRuns } from './runs.ts'
@@ -30,15 +27,12 @@ export interface ScheduleDeps {
   store: Store
   clock: Clock
   log: Log
-  config: Pick<Config, 'backup' | 'notices' | 'hostname'>
+  config: Pick<Config, 'backup'>
   /** undefined: nothing is started, as in the sandbox. */
   beside: Beside | undefined
-  /** Wakes the loop that mails notices. */
-  noticed: () => void
 }
 
-const DRILLED_EVERY = { never: Infinity, daily: DAY, weekly: 7 * DAY, monthly: 30 * DAY }
-/** A drill that failed is made again after so long; what is late is looked for so often. */
+/** A drill that failed is made again after so long; the schedule is looked at at least so often. */
 const AGAIN = DAY
 const LOOKED = HOUR
 /** How often it is looked for targets that have ended, while others are still under way. */
@@ -52,6 +46,7 @@ export class BackupSchedule {
   #running: BesideProcess | undefined
   /** The last row of a run that was logged. */
   #logged = 0
+  #kind: BackupRun['kind'] | undefined
   #done: Promise<void> = Promise.resolve()
   /** Whether this process has begun a backup. */
   #tried = false
@@ -67,6 +62,11 @@ export class BackupSchedule {
     this.#loop.start()
   }
 
+  /** What it does now. */
+  get running(): BackupRun['kind'] | undefined {
+    return this.#running && this.#kind
+  }
+
   /** The configuration was read again, or the date was set. */
   ring(): void {
     this.#loop.ring()
@@ -80,10 +80,9 @@ export class BackupSchedule {
     await this.#done
   }
 
-  async #run(now: number): Promise<number | null> {
+  #run(now: number): number | null {
     const { beside, config } = this.#deps
     if (beside === undefined || config.backup.to.length === 0) return null
-    await this.#tellLate(now)
     if (this.#isRunning()) {
       this.#logEnded()
       return now + HEARD
@@ -125,6 +124,7 @@ export class BackupSchedule {
   #begin(beside: Beside, kind: BackupRun['kind'], now: number): void {
     const { log } = this.#deps
     this.#begun[kind] = now
+    this.#kind = kind
     this.#tried ||= kind === 'backup'
     const before = (this.#logged = lastKey(this.#deps.store))
     const running = (this.#running = beside(kind === 'backup' ? ['backup', 'now'] : ['backup', 'drill']))
@@ -170,25 +170,7 @@ export class BackupSchedule {
       else log.error('backup failed', { ...fields, error: fault })
     }
   }
-
-  /** Tells the operator once a day of targets that have had no backup for too long. */
-  async #tellLate(now: number): Promise<void> {
-    const { config, noticed, store } = this.#deps
-    const late = lateTargets(targetStates(store, config.backup, now), config.backup, now)
-    const operator = operatorOf(store, config)
-    const subject = `No backup of ${config.hostname}`
-    if (late.length === 0 || !operator || toldSince(store, subject, now - DAY)) return
-    const text = `${late.map(lateText).join('\n\n')}
-
-"postrider backup now" makes one at once, and "postrider doctor" says how it stands. This is told once a day, as long as it lasts.
-`
-    await store.write((tx) => addNotice(tx, { ...operator, domain_key: null, subject, text }, now))
-    noticed()
-  }
 }
-
-const lateText = ({ failed, last, target }: TargetState): string =>
-  `${last ? `The last backup at ${target} is of ${iso(last.ended_at)}.` : `There has never been a backup at ${target}.`}${failed ? ` The last try, at ${iso(failed.ended_at)}: ${failed.fault}` : ''}`
 
 function nextDrillOf({ drillFailed, drilled, last }: TargetState, every: number): number {
   if (!last) return Infinity

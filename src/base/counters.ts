@@ -102,7 +102,7 @@ export const counters = {
   refused: new Counter(
     'postrider_auth_failures_total',
     'Credentials that were wrong, expired or missing.',
-    each('where', 'api mcp sign_in metrics'),
+    each('where', 'api mcp sign_in submission metrics'),
   ),
   limited: new Counter('postrider_rate_limited_total', 'Requests that came too soon after others (429).', [{}]),
   certificates: new Counter(

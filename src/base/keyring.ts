@@ -87,12 +87,27 @@ export function openKeyring(dataDir: string): Keyring {
 
 function readKey(file: string): Buffer | undefined {
   try {
-    return Buffer.from(readNamed(file).toString().trim(), 'base64')
+    return rootIn(file)
   } catch (thrown) {
     if (codeOf(thrown) === 'ENOENT') return undefined
     throw unusableError(thrown, file) ?? new OperatorError(`${file} cannot be read (${whyUnread(thrown)}).`)
   }
 }
+
+/** What is wrong with the file of the key that a server runs with; undefined: nothing. */
+export function keyFault(dataDir: string, keyring: Keyring): string | undefined {
+  const file = join(dataDir, KEY_FILE)
+  try {
+    const proof = new Keyring(rootIn(file)).mac('seal', KEY_FILE)
+    return keyring.proves('seal', KEY_FILE, proof) ? undefined : `${file} holds another key than the server runs with`
+  } catch (thrown) {
+    return codeOf(thrown) === 'ENOENT'
+      ? `${file} is gone: the server goes on until it stops, and backups fail`
+      : `${file} cannot be read (${whyUnread(thrown)})`
+  }
+}
+
+const rootIn = (file: string): Buffer => Buffer.from(readNamed(file).toString().trim(), 'base64')
 
 // Writes a draft beside the file and links it into place, so that two
 // processes that start at once end with the same key.

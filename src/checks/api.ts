@@ -11,6 +11,16 @@ const finding = z.object({
   detail: z.string(),
   mend: z.string().nullable(),
 })
+const backup = z.object({
+  target: z.string(),
+  status: z.enum(['running', 'failed', 'late', 'ok', 'pending']),
+  last_success_at: z.iso.datetime().nullable(),
+  octets: z.int().nullable(),
+  seconds: z.int().nullable(),
+  drill: z.enum(['running', 'failed', 'ok', 'pending']),
+  last_drill_at: z.iso.datetime().nullable(),
+  failures: z.int(),
+})
 const usage = z.object({ kind: z.string(), octets: z.int() })
 
 /** A question that needs the whole running process. */
@@ -20,6 +30,7 @@ export interface StateParts {
       sandbox: boolean
       findings: z.output<typeof finding>[]
       storage: z.output<typeof usage>[]
+      backups: z.output<typeof backup>[]
       last_backup_at: number | null
       certificate_ends_at: number | null
     }>
@@ -38,6 +49,9 @@ export const serverState = definer<ApiDeps & StateParts>()('server-states', {
     findings: field(z.array(finding), { about: 'What was looked at, each with its fix.' }),
     troubles: field(z.array(z.string()), { about: 'The present problems, as in /health.' }),
     storage: field(z.array(usage), { about: 'Octets of the database, its log and the spool, and what is free.' }),
+    backups: field(z.array(backup), {
+      about: 'Each target of scheduled backups, and how it stands; a finding says what fixes it.',
+    }),
     last_backup_at: timeOrNull('When "postrider backup" last made one.'),
     certificate_ends_at: timeOrNull('When the certificate of SMTP ends.'),
   },

@@ -1,6 +1,6 @@
 // What is known of backups by target: for doctor, /metrics, the notice of a late one, and the schedule (B13).
 import { titlesOf } from '../base/backup-target.ts'
-import { HOUR } from '../base/clock.ts'
+import { DAY, HOUR } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { nextRun, parseCron } from '../base/cron.ts'
 import type { Reader } from '../store/database.ts'
@@ -66,6 +66,14 @@ export function lateAfter({ schedule }: Pick<Config['backup'], 'schedule'>, now:
   const next = cron && nextRun(cron, now)
   const after = cron && next !== undefined ? nextRun(cron, next) : undefined
   return next === undefined || after === undefined ? LATE : Math.max(LATE, (after - next) * 1.5)
+}
+
+/** How often each target's newest backup is restored as a test (ms). */
+export const DRILLED_EVERY: Readonly<Record<Config['backup']['drill'], number>> = {
+  never: Infinity,
+  daily: DAY,
+  weekly: 7 * DAY,
+  monthly: 30 * DAY,
 }
 
 /** The targets that have had no backup for too long. */

@@ -71,7 +71,7 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
         judgeDisk(config),
         judgeLog(config),
         judgeDate(config, systemClock.now()),
-        await lookAtBackups(asked, config),
+        ...(await lookAtBackups(asked, config)),
         ...judgeCertificates(config, systemClock.now()),
         ...(await judgeDomains(asked, config, world.resolver)),
         ...judgeFileSystem(config),

@@ -6,7 +6,7 @@ import type { Config } from '../base/config.ts'
 import { withDeps, type Invocation } from '../commands/open.ts'
 import type { Reader } from '../store/database.ts'
 import { DATABASE } from '../store/open.ts'
-import { lateTargets, targetStates, type TargetState } from './backups.ts'
+import { lateTargets, targetStates, type BackupRun, type TargetState } from './backups.ts'
 import { lastBackup } from './figures.ts'
 import { bad, warn, well, type Finding } from './doctor-machine.ts'
 
@@ -45,31 +45,89 @@ function judgeByHand(check: string, config: JudgedConfig, now: number): Finding 
     : warn(check, none, 'Set "backup.to" to a place on another disk or machine (docs/backup.md).')
 }
 
-/** `reader` is undefined where there is no database yet. */
-export function judgeBackups(reader: Reader | undefined, config: JudgedConfig, now: number): Finding {
+/** Why a run failed, without the target, which is named before. */
+const faultOf = ({ target }: TargetState, run: BackupRun | undefined): string | undefined =>
+  run?.fault?.replace(`${target}: `, '')
+
+/** What is wrong with a target; undefined: nothing. */
+function judgeTarget(state: TargetState, late: boolean, named: string): Finding | undefined {
+  const { drillFailed, failed, last, target } = state
+  if (late) {
+    const { mend, what } = partsOf(faultOf(state, failed) ?? 'it was not tried; see that the server runs.')
+    const none = last ? `no backup at ${target} since ${iso(last.ended_at)}` : `there was never a backup at ${target}`
+    return bad(named, `${none}: ${what}`, mend)
+  }
+  const fault = failed ?? drillFailed
+  if (!fault) return undefined
+  const { mend, what } = partsOf(faultOf(state, fault) ?? '')
+  return warn(named, `the last ${fault.kind === 'drill' ? 'drill of' : 'backup to'} ${target} failed: ${what}`, mend)
+}
+
+/** `reader` is undefined where there is no database yet. One finding for each target that needs somebody, else one. */
+export function judgeBackups(reader: Reader | undefined, config: JudgedConfig, now: number): Finding[] {
   const check = 'backups'
   const { backup } = config
-  if (backup.to.length === 0) return judgeByHand(check, config, now)
+  if (backup.to.length === 0) return [judgeByHand(check, config, now)]
   const states = reader ? targetStates(reader, backup, now) : []
-  const [late] = lateTargets(states, backup, now)
-  if (late) {
-    const { mend, what } = partsOf(late.failed?.fault ?? 'it was not tried; see that the server runs.')
-    const since = late.last ? `since ${iso(late.last.ended_at)}` : 'ever'
-    return bad(check, `no backup to ${late.target} ${since}: ${what}`, mend)
-  }
+  const late = lateTargets(states, backup, now)
+  const wrong = states.flatMap((state) => judgeTarget(state, late.includes(state), check) ?? [])
   const detail = states.map((state) => stateText(state, now)).join('; ')
-  const broken = states.find(({ drillFailed, failed }) => failed ?? drillFailed)
-  const fault = broken?.failed ?? broken?.drillFailed
-  if (broken && fault) {
-    const { mend, what } = partsOf(fault.fault ?? '')
-    const which = fault.kind === 'drill' ? 'drill of' : 'backup to'
-    return warn(check, `the last ${which} ${broken.target} failed: ${what}`, mend)
-  }
-  return well(check, detail || `the first is made by the schedule "${backup.schedule}" (UTC)`)
+  return wrong.length > 0
+    ? wrong
+    : [well(check, detail || `the first is made by the schedule "${backup.schedule}" (UTC)`)]
+}
+
+/** How backups stand at each target, for the page of the server. */
+export function shownTargets(
+  reader: Reader,
+  { backup }: JudgedConfig,
+  now: number,
+  running: BackupRun['kind'] | undefined,
+): ShownTarget[] {
+  const states = targetStates(reader, backup, now)
+  const late = lateTargets(states, backup, now)
+  return states.map((state) => {
+    const { drillFailed, drilled, failed, failures, last, target } = state
+    return {
+      target,
+      status:
+        running === 'backup' ? 'running' : late.includes(state) ? 'late' : failed ? 'failed' : last ? 'ok' : 'pending',
+      last_success_at: last ? iso(last.ended_at) : null,
+      octets: last?.octets ?? null,
+      seconds: last ? Math.ceil((last.ended_at - last.started_at) / SECOND) : null,
+      drill: running === 'drill' ? 'running' : drillFailed ? 'failed' : drilled ? 'ok' : 'pending',
+      last_drill_at: drilled ? iso(drilled.ended_at) : null,
+      failures,
+    }
+  })
+}
+
+export interface ShownTarget {
+  target: string
+  status: 'running' | 'failed' | 'late' | 'ok' | 'pending'
+  last_success_at: string | null
+  octets: number | null
+  seconds: number | null
+  drill: 'running' | 'failed' | 'ok' | 'pending'
+  last_drill_at: string | null
+  failures: number
+}
+
+/** What the operator must hear of: a target without a backup for too long, and one whose backup was not restored. */
+export function graveBackups(reader: Reader, { backup }: JudgedConfig, now: number): Finding[] {
+  const states = targetStates(reader, backup, now)
+  const late = lateTargets(states, backup, now)
+  return states.flatMap((state) => {
+    const { drillFailed, target } = state
+    const isLate = late.includes(state)
+    if (!isLate && !drillFailed) return []
+    const named = isLate ? `backups to ${target}` : `drills of ${target}`
+    return judgeTarget(isLate ? state : { ...state, failed: undefined }, isLate, named) ?? []
+  })
 }
 
 /** As `judgeBackups`, for the command: with the database of the data directory, where there is one. */
-export async function lookAtBackups(invocation: Invocation, config: Config): Promise<Finding> {
+export async function lookAtBackups(invocation: Invocation, config: Config): Promise<Finding[]> {
   const now = systemClock.now()
   if (!existsSync(join(config.data_dir, DATABASE))) return judgeBackups(undefined, config, now)
   return withDeps(invocation, ({ store }) => judgeBackups(store, config, now))

@@ -6,6 +6,7 @@ import { DAY, iso, SECOND, SET_BACK, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { GAP, readSign, sentenceOf, shownSpan } from '../base/doubt.ts'
 import { codeOrMessage } from '../base/errors.ts'
+import { keyFault, type Keyring } from '../base/keyring.ts'
 import { readNamed } from '../base/plain-file.ts'
 import { FEW_INODES, freeInodesOn, freeOn } from '../base/space.ts'
 import { unusable, whyUnusable } from '../base/unusable.ts'
@@ -37,6 +38,17 @@ export const unasked = (check: string, what: string): Finding =>
     'See that DNS works ("dns.servers", /etc/resolv.conf), and try again.',
   )
 
+/** What to do about what a notice to the operator tells of, too. */
+export const FIXES = {
+  disk: 'Free space, or move data_dir to a larger disk; "[retention]" removes what is old.',
+  database:
+    'See that the disk of data_dir has room and no errors (dmesg), and that it is mounted to be written; then "postrider verify" says whether the database is sound.',
+  damage: '"postrider verify" names what is damaged; docs/backup.md puts it back from a backup.',
+  date: 'Compare "date" with a true clock and set it right; if it is right, the server believes it within a day.',
+  key: 'Put instance.key back from a backup before the server is stopped: without it no DKIM key and no secret can be opened.',
+  log: 'The log (event "trouble") names the error; docs/operate.md says what to do about disks, memory and descriptors.',
+} as const
+
 const MB = 1024 * 1024
 /** Free space: below the first limit mail will soon be refused, below the second the operator should act. */
 const SCARCE = 200 * MB
@@ -44,7 +56,6 @@ const LITTLE = 2048 * MB
 /** Clock errors that are reported: receivers distrust a DKIM signature with a wrong time. */
 const OFF = 5 * SECOND
 const FAR_OFF = 300 * SECOND
-const EXPIRES_SOON = 14 * DAY
 
 /** Whether the configuration can work; its syntax was checked before. `from`: where it was read, if this is known. */
 export function judgeConfig(config: Config, from?: string): Finding {
@@ -88,6 +99,15 @@ export function judgeDataDir({ data_dir }: Config): Finding {
   return well(check, data_dir)
 }
 
+/** Whether the key's file is still the one that the server runs with. */
+export function judgeKey({ data_dir }: Config, keyring: Keyring): Finding {
+  const check = 'installation key'
+  const fault = keyFault(data_dir, keyring)
+  return fault === undefined
+    ? well(check, 'the file holds the key that the server runs with')
+    : bad(check, fault, FIXES.key)
+}
+
 export async function judgeClock(clock: Clock, server: { host: string; port: number }): Promise<Finding> {
   const check = 'clock'
   const offset = await clockOffset(clock, server)
@@ -108,7 +128,7 @@ export function judgeDate({ data_dir }: Config, now: number): Finding {
   const check = 'date'
   const sign = readSign(data_dir)
   if (sign === undefined) return well(check, 'the server has left no sign of life yet')
-  const mend = 'Compare "date" with a true clock and set it right; if it is right, the server believes it within a day.'
+  const mend = FIXES.date
   if (sign.doubted) return warn(check, sentenceOf(sign.doubted), mend)
   if (sign.seen - now > SET_BACK)
     return warn(check, `it is ${shownSpan(sign.seen - now)} before the last sign of life of the server`, mend)
@@ -118,23 +138,46 @@ export function judgeDate({ data_dir }: Config, now: number): Finding {
 }
 
 /** The certificate of SMTP, and one finding for each name that needs a certificate by ACME. */
-export function judgeCertificates(config: Config, now: number): Finding[] {
+export const judgeCertificates = (config: Config, now: number): Finding[] =>
+  judgedCertificates(config).map((judged) => judgeCertificate(config, now, judged))
+
+/** Those that the operator must hear of: a certificate that is bad, is not there, or ends soon. */
+export const graveCertificates = (config: Config, now: number): Finding[] =>
+  judgedCertificates(config).flatMap((judged) => {
+    const finding = judgeCertificate(config, now, judged)
+    const grave = finding.status === 'fail' || (finding.status === 'warn' && endsSoon(judged.cert, now))
+    return grave ? [finding] : []
+  })
+
+function judgedCertificates(config: Config): JudgedCertificate[] {
   const { acme, data_dir, hostname } = config
   const { cert, key, keys } = certificateFiles(config)
-  const first = judgeCertificate(config, now, { check: 'certificate', name: hostname, cert, key, keys })
+  const first = { check: 'certificate', name: hostname, cert, key, keys }
   if (!acme.enabled) return [first]
   const shelf = new Shelf(data_dir)
   const others = shelf.wanted().filter((name) => name !== hostname || keys !== undefined)
-  const brought = others.map((name) =>
-    judgeCertificate(config, now, {
+  return [
+    first,
+    ...others.map((name) => ({
       check: `certificate of ${name}`,
       name,
       cert: shelf.chainFile(name),
       key: shelf.keyFile(name),
       keys: undefined,
-    }),
-  )
-  return [first, ...brought]
+    })),
+  ]
+}
+
+/** A certificate ends soon from then on; one with a short life when a sixth of it is left. */
+const EXPIRES_SOON = 14 * DAY
+const SOON_OF_LIFE = 6
+
+/** Whether a certificate, of which there is a file that can be read, ends soon. */
+function endsSoon(file: string, now: number): boolean {
+  if (file === '') return false
+  const { validFrom, validTo } = new X509Certificate(readNamed(file))
+  const [from, to] = [Date.parse(validFrom), Date.parse(validTo)]
+  return to - now < Math.min(EXPIRES_SOON, (to - from) / SOON_OF_LIFE)
 }
 
 interface JudgedCertificate {
@@ -188,7 +231,7 @@ function judgeCertificate({ acme, data_dir }: Config, now: number, judged: Judge
     return bad(check, `${file} is not for ${name}`, `Get one that names ${name}, which the MX records name.`)
   if (error !== null)
     return warn(check, `${file}, for ${days} more days, was not renewed: ${error}; next try at ${iso(retryAt)}`, lead)
-  return end - now < EXPIRES_SOON
+  return endsSoon(file, now)
     ? warn(check, `${file} expires in ${days} days`, renew)
     : well(check, `${file}, for ${days} more days`)
 }
@@ -200,7 +243,7 @@ export function judgeDisk({ data_dir }: Config): Finding {
   const free = freeOn(place)
   const inodes = freeInodesOn(place)
   const shown = free < 1e10 ? `${Math.round(free / 1e6)} MB` : `${(free / 1e9).toFixed(1)} GB`
-  const mend = 'Free space, or move data_dir to a larger disk; "[retention]" removes what is old.'
+  const mend = FIXES.disk
   if (free < SCARCE) return bad(check, `${shown} free at ${place}`, mend)
   if (inodes < FEW_INODES) return bad(check, `only ${inodes} inodes free at ${place}`, mend)
   return free < LITTLE ? warn(check, `${shown} free at ${place}`, mend) : well(check, `${shown} free at ${place}`)

@@ -5,6 +5,7 @@ import { statfsSync, statSync } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
+import { titlesOf } from '../base/backup-target.ts'
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { MetricLabels } from '../base/counters.ts'
 import type { Troubles } from '../base/trouble.ts'
@@ -15,7 +16,7 @@ import { Shelf } from '../acme/certificate-files.ts'
 import { certificateFiles, SELF_MADE } from '../acme/certificates.ts'
 import { planNameOf, planOf } from '../identity/plan.ts'
 import { monthOf } from '../accounts/usage.ts'
-import { targetStates, type TargetState } from './backups.ts'
+import { DRILLED_EVERY, lateAfter, targetStates, type TargetState } from './backups.ts'
 import { warmupFigures } from '../warmup/shown.ts'
 import type { Store } from '../store/database.ts'
 import { dueGroups } from '../store/due.ts'
@@ -189,6 +190,10 @@ const backupFigure = (name: string, help: string, value: (state: TargetState) =>
     targetStates(store, config.backup, clock.now()).map((state) => [{ target: state.target }, value(state)]),
   )
 
+/** A span (ms) that holds for each target. */
+const dated = ({ config }: FiguresDeps, span: number): FigureValues =>
+  span === Infinity ? [] : titlesOf(config.backup.to).map((target) => [{ target }, span / SECOND])
+
 export const FIGURES: readonly Figure[] = [
   gauge('postrider_build_info', 'The version, as a label.', () => [[{ version }, 1]]),
   gauge('postrider_troubles', 'Troubles of this machine that /health names; 0: it says ok.', ({ troubles }) =>
@@ -299,6 +304,22 @@ export const FIGURES: readonly Figure[] = [
   ),
   backupFigure('last_drill_seconds', 'When a drill last went well with a target, in Unix time; 0: never.', (state) =>
     state.drilled ? state.drilled.ended_at / SECOND : 0,
+  ),
+  gauge('postrider_backup_failed', 'Whether the last backup, or drill, with a target failed.', (deps) =>
+    targetStates(deps.store, deps.config.backup, deps.clock.now()).flatMap(({ drillFailed, failed, target }) => [
+      [{ target, kind: 'backup' }, failed ? 1 : 0] as const,
+      [{ target, kind: 'drill' }, drillFailed ? 1 : 0] as const,
+    ]),
+  ),
+  gauge(
+    'postrider_backup_late_after_seconds',
+    'The age of the last backup at a target from which on it is late.',
+    (deps) => dated(deps, lateAfter(deps.config.backup, deps.clock.now())),
+  ),
+  gauge(
+    'postrider_backup_drill_every_seconds',
+    'How often a backup at a target is restored as a test; absent when never.',
+    (deps) => dated(deps, DRILLED_EVERY[deps.config.backup.drill]),
   ),
   backupFigure('octets', 'The size of the last backup at a target.', ({ last }) => last?.octets ?? 0),
   backupFigure('duration_seconds', 'How long the last backup to a target took.', ({ last }) =>

@@ -6,7 +6,7 @@ import { receiverAlarms } from '../reputation/api-alarms.ts'
 import { statistics } from '../reputation/api-statistics.ts'
 import { troubles, type NeedsLook } from '../webui/troubles.ts'
 import { count, percent, type Html } from '../webui/widgets.ts'
-import { number, objects, text, type Thing, type Visit } from '../webui/visit.ts'
+import { number, objects, text, texts, type Thing, type Visit } from '../webui/visit.ts'
 import { webhooks } from '../webhooks/api.ts'
 import { isFailing } from '../webhooks/page.ts'
 import type { Known } from './first-steps.ts'
@@ -91,12 +91,22 @@ const MEANING: Readonly<Record<string, string>> = {
   certificate: 'The mail certificate is not valid: others cannot send to this server safely.',
   disk: 'The disk is almost full: mail will be refused.',
   'data directory': 'The data directory cannot be used.',
+  'installation key': 'The key of this installation is not there: secrets cannot be opened after the next start.',
   backups: 'There has been no backup for too long.',
   clock: 'The clock is wrong: signatures and sign-ins will be refused.',
 }
 
 /** Checks about which the page of the watch says more. */
 const WATCHED = new Set(['reverse DNS', 'blocklists', 'lists of domains'])
+
+const troublesOf = (server: NonNullable<Known['server']>): NeedsPerson[] =>
+  texts(server, 'troubles').map((what) => ({
+    weight: 'bad',
+    group: 'Server',
+    what,
+    to: '/server',
+    action: 'How to fix it',
+  }))
 
 const ofServer = (server: NonNullable<Known['server']>): NeedsPerson[] =>
   objects(server, 'findings').flatMap(({ check, detail, status }) => {
@@ -137,7 +147,7 @@ export async function attention(visit: Visit, stats: Stats, { senders, server }:
     ...domainsThatWait(senders),
     ...failingWebhooks(endpoints.many),
     ...stoppedCampaigns(stopped.many),
-    ...(server ? [...ofServer(server), ...oldBackup(visit, server)] : []),
+    ...(server ? [...troublesOf(server), ...ofServer(server), ...oldBackup(visit, server)] : []),
   ]
   return html`<h2>What needs attention</h2>
     ${found.length === 0 ? html`<p>Nothing. All is well.</p>` : html`${groupOf('Delivery', found)} ${groupOf('Server', found)}`}`

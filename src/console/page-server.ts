@@ -26,6 +26,7 @@ import { watchPlace } from '../watch/page.ts'
 import { number, objects, record, text, texts, type Thing, type Visit } from '../webui/visit.ts'
 
 type SampleResource = Thing<typeof serverSamples>
+type Targets = NonNullable<AttributesOf<typeof serverState>['backups']>
 type SampleFigure = NamesOf<AttributesOf<typeof serverSamples>, number>
 
 /** The parts of the server's page. */
@@ -43,6 +44,9 @@ export const serverTabs = (here: string): Html =>
     PARTS.map(([to, name]) => ({ to, name, here: to === here })),
   )
 
+/** Findings are shown in this order. */
+const ORDER = ['fail', 'warn', 'ok']
+
 /** What takes room on the disk, in words. */
 const STORED: Record<string, string> = {
   database: 'Mail, contacts and settings (database)',
@@ -56,9 +60,10 @@ const health: Place = {
   operator: true,
   async show(visit) {
     const { one } = found(await visit.get(serverState, '/server'))
-    const findings = objects(one, 'findings')
+    const findings = objects(one, 'findings').toSorted((a, b) => ORDER.indexOf(a.status) - ORDER.indexOf(b.status))
     const troubles = texts(one, 'troubles')
     const storage = objects(one, 'storage')
+    const targets = objects(one, 'backups')
     const backups = await visit.all(serverBackups, '/server/backups', SHOWN_RUNS)
     return page(visit, {
       title: 'Server',
@@ -87,10 +92,17 @@ const health: Place = {
             'The checks have not run yet. They run every ten minutes.',
           )}
           ${
-            backups.length === 0
-              ? ''
+            backups.length + targets.length === 0
+              ? html`<h2>Backups</h2>
+                  <p>None is made by itself: no place is set. Set <code>backup.to</code> in the configuration.</p>`
               : html`<h2>Backups</h2>
-                  ${runs(backups)}`
+                  ${targets.length === 0 ? '' : kept(targets)}
+                  ${
+                    backups.length === 0
+                      ? ''
+                      : html`<h3>Last runs</h3>
+                          ${runs(backups)}`
+                  }`
           }
           <h2>Storage</h2>
           ${table(
@@ -104,6 +116,32 @@ const health: Place = {
     })
   },
 }
+
+/** What the drill of a target came to, before its time. */
+const DRILLS: Readonly<Record<string, string>> = { failed: 'Failed', running: 'Running', pending: 'None yet' }
+
+/** Each place of scheduled backups; the findings say what fixes it. */
+const kept = (targets: Targets): Html =>
+  table(
+    'Places of backups',
+    [
+      { title: 'State', kind: 'status' },
+      { title: 'Where', wraps: true, width: 30 },
+      { title: 'Last backup', kind: 'time' },
+      ...figures('Size', 'Took', 'Failures'),
+      { title: 'Last drill', kind: 'time' },
+    ],
+    targets.map(({ drill, failures, last_drill_at, last_success_at, octets: size, seconds, status, target }) => [
+      badge(status),
+      target,
+      last_success_at === null ? html`<span class="soft">Never</span>` : time(last_success_at),
+      size === null ? '' : octets(size),
+      seconds === null ? '' : `${seconds} s`,
+      String(failures),
+      html`${DRILLS[drill] ?? ''}${last_drill_at === null ? '' : html` ${time(last_drill_at)}`}`,
+    ]),
+    '',
+  )
 
 /** So many backups and drills are shown. */
 const SHOWN_RUNS = 10

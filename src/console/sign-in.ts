@@ -10,7 +10,7 @@ import { makeLink, MOST_LINKS, linksOf, ownerOfLink, useLink } from '../identity
 import { refusedProof } from '../identity/own-proof.ts'
 import { findUser, type User } from '../identity/users.ts'
 import { noticeOf } from '../http/authorize.ts'
-import { rateKey } from '../net/client-address.ts'
+import { clientAddress } from '../net/client-address.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import type { People } from '../webui/browser-session.ts'
 import { readObject, readText } from '../webui/plain-page.ts'
@@ -51,7 +51,7 @@ export function createSignIn(options: SignInDeps): Hono {
   return app
 }
 
-const clientOf = ({ deps }: SignInParts, context: Context): string => rateKey(context, deps.config.http)
+const clientOf = ({ deps }: SignInParts, context: Context): string => clientAddress(context, deps.config.http)
 
 async function showSignIn({ deps, people }: SignInParts, context: Context): Promise<Response> {
   const next = ownPath(context.req.query('next'))

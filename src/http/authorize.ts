@@ -9,7 +9,7 @@ import { hostOf, isUrl } from '../identity/oauth-documents.ts'
 import { grantCode } from '../identity/oauth-grants.ts'
 import { useCode } from '../identity/second-factor.ts'
 import type { SignIns } from '../identity/sign-in.ts'
-import { rateKey } from '../net/client-address.ts'
+import { clientAddress, rateKey } from '../net/client-address.ts'
 import { ClientDocuments, type ClientDocumentsDeps, type NoClient } from './client-documents.ts'
 import { resourceNamed, SCOPE } from './oauth.ts'
 import { isOurs } from '../webui/origin.ts'
@@ -128,7 +128,7 @@ async function signIn(
 ): Promise<Response> {
   const { deps, people, signIns } = shared
   const email = (form.get('email') ?? '').slice(0, 320)
-  const result = await signIns.try(email, form.get('password') ?? '', rateKey(context, deps.config.http))
+  const result = await signIns.try(email, form.get('password') ?? '', clientAddress(context, deps.config.http))
   if (result === 'wrong' || 'wait' in result)
     return signInPage(
       context,
@@ -153,7 +153,7 @@ async function secondFactor(
   const step = form.get('step') ?? ''
   const user = people.userOfStep(step)
   if (!user) return again(context, asking)
-  const result = await signIns.tryCode(user, rateKey(context, deps.config.http), () =>
+  const result = await signIns.tryCode(user, clientAddress(context, deps.config.http), () =>
     useCode(deps, user, form.get('code') ?? ''),
   )
   if (result === 'wrong' || 'wait' in result)

@@ -4,6 +4,8 @@
 import { must } from '../base/errors.ts'
 import { counters } from '../base/counters.ts'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
+import type { Log } from '../base/log.ts'
+import { customerOf } from '../base/network.ts'
 import type { Reader } from '../store/database.ts'
 import { checkPassword, findUser, NOBODY, type User } from './users.ts'
 
@@ -29,15 +31,17 @@ export type SignIn = { user: User } | { wait: number } | 'wrong'
 export class SignIns {
   readonly #reader: Reader
   readonly #clock: Clock
+  readonly #log: Pick<Log, 'warn'>
   readonly #failures = new Map<string, Failures>()
   #checking = 0
 
-  constructor(reader: Reader, clock: Clock) {
-    this.#reader = reader
+  constructor({ clock, log, store }: { store: Reader; clock: Clock; log: Pick<Log, 'warn'> }) {
+    this.#reader = store
     this.#clock = clock
+    this.#log = log
   }
 
-  /** Tries a password; `client` is the client's address. A wait is in ms. */
+  /** Tries a password; `client` is the client's address, which counts with its network. A wait is in ms. */
   async try(email: string, password: string, client: string): Promise<SignIn> {
     const user = findUser(this.#reader, email)
     const name = (user?.email ?? email.trim()).toLowerCase()
@@ -59,7 +63,7 @@ export class SignIns {
    */
   mayAsk(client: string): boolean {
     const now = this.#clock.now()
-    const key = `links of ${client}`
+    const key = `links of ${customerOf(client)}`
     if ((this.#failures.get(key)?.until ?? 0) > now) return false
     this.#fail(key, now, closing)
     return true
@@ -70,7 +74,8 @@ export class SignIns {
     client: string,
     check: () => Promise<boolean>,
   ): Promise<'right' | 'wrong' | { wait: number }> {
-    const [account, address, pair] = [`user ${name}`, `client ${client}`, `pair ${client} ${name}`]
+    const customer = customerOf(client)
+    const [account, address, pair] = [`user ${name}`, `client ${customer}`, `pair ${customer} ${name}`]
     const now = this.#clock.now()
     const wait = Math.max(...[account, address, pair].map((key) => (this.#failures.get(key)?.until ?? 0) - now))
     if (wait > 0) return { wait }
@@ -82,6 +87,7 @@ export class SignIns {
     const right = await check().finally(() => this.#checking--)
     if (!right) {
       counters.refused.add({ where: 'sign_in' })
+      this.#log.warn('authentication failed', { service: 'sign-in', address: client })
       return 'wrong'
     }
     this.#failures.delete(account)

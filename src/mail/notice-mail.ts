@@ -5,6 +5,7 @@ import { createPrivateKey } from 'node:crypto'
 import { forLine } from '../base/clean-text.ts'
 import type { Clock } from '../base/clock.ts'
 import { messageOf } from '../base/errors.ts'
+import { newId } from '../base/ids.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
@@ -28,6 +29,9 @@ export interface NoticeDeps extends WayDeps {
   keys: OpenKeys
   config: Pick<Config, 'delivery' | 'hostname' | 'tls' | 'webhooks' | 'notices'>
 }
+
+/** What of a notice is mailed. */
+type Letter = Pick<AddressedNotice, 'id' | 'created_at' | 'email' | 'subject' | 'text'>
 
 /** Notices under way at once. */
 const AT_ONCE = 8
@@ -61,6 +65,26 @@ export class NoticeMailer {
     await Promise.race([ended, cut])
     clearTimeout(late)
     this.#stopped = true
+  }
+
+  /**
+   * Mails a notice that cannot be stored, once; resolves with whether it was taken. The log is the only other place
+   * that has it.
+   */
+  async mailUnstored(notice: Pick<AddressedNotice, 'email' | 'subject' | 'text'>): Promise<boolean> {
+    const { clock, log } = this.#deps
+    const { email, subject } = notice
+    log.warn('notice', { user: email, subject })
+    try {
+      const created_at = clock.now()
+      const { code, enhanced, kind, text } = await this.#send({ ...notice, id: newId(created_at), created_at })
+      if (kind === 'delivered') return true
+      const response = [code, enhanced, text].filter((part) => part !== null).join(' ')
+      log.warn('notice not mailed', { user: email, subject, error: response, given_up: false })
+    } catch (thrown) {
+      if (!this.#stopped) log.fault('a notice', thrown)
+    }
+    return false
   }
 
   /** Whether no notice is under way. */
@@ -121,7 +145,7 @@ export class NoticeMailer {
     }
   }
 
-  async #send(notice: AddressedNotice): Promise<Pick<Verdict, 'kind' | 'code' | 'enhanced' | 'text'>> {
+  async #send(notice: Letter): Promise<Pick<Verdict, 'kind' | 'code' | 'enhanced' | 'text'>> {
     const own = (kind: Verdict['kind'], text: string) => ({ kind, code: null, enhanced: null, text })
     const to = parseAddrSpec(notice.email)
     if (!to) return own('bounced', 'The address is none that mail can be sent to.')
@@ -174,10 +198,7 @@ export const hasNoticeSender = (reader: Reader, { hostname, notices }: Pick<Conf
   notices.from !== '' || hostedAbove(reader, hostname) !== undefined
 
 /** The mail as DATA carries it, signed when its domain is hosted here. */
-function wireOf(
-  { clock, config, keys, store }: NoticeDeps,
-  { created_at, email, id, subject, text }: AddressedNotice,
-): string {
+function wireOf({ clock, config, keys, store }: NoticeDeps, { created_at, email, id, subject, text }: Letter): string {
   const sender = noticeSender(store, config)
   const from = parseAddress(sender)
   if (!from) throw new Error(`"${sender}" is not an address that can send notices; set notices.from.`)

@@ -7,6 +7,7 @@ import { createSecureContext } from 'node:tls'
 import { SECOND } from '../base/clock.ts'
 import { codeOf, messageOf } from '../base/errors.ts'
 import { trusting } from '../base/tls.ts'
+import type { LookupFunction } from 'node:net'
 import { addressRefused, ForbiddenAddress, guardedLookup, type Guard } from './guard.ts'
 
 interface HttpsHead {
@@ -158,15 +159,15 @@ function open(url: URL, { agent, authorities, guard, headers, method, plain }: H
   return plain && url.protocol === 'http:' ? plainRequest(url, options) : request(url, options)
 }
 
-/** Connections kept for more requests, closed with `destroy`. Without a guard: the operator named the host. */
-export function keptConnections(guard: Guard | undefined, authorities: string | undefined): Agent {
+/** Connections kept for more requests, closed with `destroy`. Where the operator named the host, no guard is needed. */
+export function keptConnections(guard: Guard | LookupFunction | undefined, authorities: string | undefined): Agent {
   // The context is made once: a context with a list of authorities takes milliseconds, and the list would be part of
   // every socket's name.
   const context = authorities === undefined ? {} : { secureContext: createSecureContext(trusting(authorities)) }
   return new Agent({
     keepAlive: true,
     maxFreeSockets: 1000,
-    ...(guard && { lookup: guardedLookup(guard) }),
+    ...(guard && { lookup: typeof guard === 'function' ? guard : guardedLookup(guard) }),
     ...context,
   })
 }

@@ -1,7 +1,7 @@
-// Assembles certificates by ACME: the wanted names, their proofs, and the notices before a certificate expires.
+// Assembles certificates by ACME: the wanted names and their proofs.
 import { isIP } from 'node:net'
 import type { Certificate } from '../base/certificate.ts'
-import { DAY, iso, type Clock } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { whyUnread } from '../base/file-faults.ts'
@@ -10,8 +10,6 @@ import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import type { Resolver } from '../net/resolver.ts'
 import { version } from '../base/version.ts'
-import { addNotice } from '../accounts/notices.ts'
-import { operatorOf, toldSince } from '../accounts/operator-notices.ts'
 import { createFetch } from '../acme/http.ts'
 import { Renewals } from '../acme/renewals.ts'
 import { Shelf } from '../acme/certificate-files.ts'
@@ -27,8 +25,6 @@ export interface AcmeParts {
   resolver: Resolver
   /** Called when there is a new certificate. */
   renewed: () => void
-  /** Wakes the loop that mails notices. */
-  noticed: () => void
 }
 
 export interface Acme {
@@ -42,9 +38,6 @@ export interface Acme {
    */
   stop(patience: number): Promise<void>
 }
-
-/** The numbers of days before a certificate's end at which the operator gets a notice. */
-const TOLD_AT = [14, 3]
 
 /** Undefined when `[acme]` is off. Throws an OperatorError when the configuration cannot work. */
 export function createAcme(parts: AcmeParts): Acme | undefined {
@@ -82,11 +75,7 @@ export function createAcme(parts: AcmeParts): Acme | undefined {
     name: 'certificates',
     clock,
     log,
-    run: async () => {
-      const next = await renewals.run()
-      await tellOfEnds(parts, shelf)
-      return next
-    },
+    run: () => renewals.run(),
   })
   return {
     shelf,
@@ -161,28 +150,4 @@ async function leadsTo(resolver: Resolver, name: string, hostname: string): Prom
   const [theirs, ours] = await Promise.all([addresses(name), addresses(hostname)])
   if (theirs.found.some((address) => ours.found.includes(address))) return true
   return theirs.known && ours.known ? false : undefined
-}
-
-/**
- * Mails the operator, twice, about a wanted certificate that is near its end and should have been renewed long before.
- */
-async function tellOfEnds({ clock, config, noticed, store }: AcmeParts, shelf: Shelf): Promise<void> {
-  const now = clock.now()
-  for (const name of shelf.wanted()) {
-    const end = shelf.certificate(name)?.read.validToDate.getTime()
-    const days = TOLD_AT.findLast((each) => end !== undefined && end - now < each * DAY)
-    const operator = operatorOf(store, config)
-    if (days === undefined || end === undefined || !operator) continue
-    const subject = `The certificate of ${name} ends in less than ${days} days`
-    if (toldSince(store, subject, now - 30 * DAY)) continue
-    const { error, retryAt } = shelf.progress(name)
-    const text = `It ends on ${iso(end)} and could not be renewed at ${config.acme.directory}:
-
-${error ?? 'The last try has not failed.'}
-
-The server tries again by itself, next at ${iso(retryAt)}. "postrider doctor" says what prevents it; port 80 or 443 of ${name} must lead here.
-`
-    await store.write((tx) => addNotice(tx, { ...operator, domain_key: null, subject, text }, now))
-    noticed()
-  }
 }

@@ -5,6 +5,7 @@ import { statfsSync } from 'node:fs'
 import { join } from 'node:path'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
+import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import type { Resolver } from '../net/resolver.ts'
 import type { AppDeps } from '../http/app-deps.ts'
@@ -18,10 +19,12 @@ import {
   judgeDataDir,
   judgeDate,
   judgeDisk,
+  judgeKey,
   judgeLog,
   type Finding,
 } from '../checks/doctor-machine.ts'
-import { judgeBackups } from '../checks/doctor-backups.ts'
+import type { BackupRun } from '../checks/backups.ts'
+import { judgeBackups, shownTargets } from '../checks/doctor-backups.ts'
 import { judgeBlocklists, judgeReverse, judgeWatched } from '../checks/doctor-lists.ts'
 import { judgeDane } from '../checks/doctor-dane.ts'
 import { judgeHeloSpf } from '../checks/doctor-network.ts'
@@ -36,8 +39,11 @@ export interface OperationsDeps {
   spool: Spool
   clock: Clock
   config: Config
+  keyring: Keyring
   log: Log
   resolver: Resolver
+  /** What the schedule of backups does now. */
+  running: () => BackupRun['kind'] | undefined
 }
 
 /** `sandbox`: this is the sandbox, of whose machine nothing is found. */
@@ -64,6 +70,7 @@ export function createOperations(deps: OperationsDeps, sandbox: boolean): AppDep
       const file = join(config.data_dir, DATABASE)
       const { bavail, bsize } = statfsSync(config.data_dir)
       const [end] = certificateEnd({ config })
+      const backups = shownTargets(deps.store, config, clock.now(), deps.running())
       return {
         sandbox,
         findings: sandbox
@@ -72,9 +79,10 @@ export function createOperations(deps: OperationsDeps, sandbox: boolean): AppDep
               judgeConfig(config),
               judgeDataDir(config),
               judgeDisk(config),
+              judgeKey(config, deps.keyring),
               judgeLog(config, deps.store.logHeldFor(clock.now())),
               judgeDate(config, clock.now()),
-              judgeBackups(deps.store, config, clock.now()),
+              ...judgeBackups(deps.store, config, clock.now()),
               ...judgeCertificates(config, clock.now()),
               ...(network?.findings ?? []),
               ...(config.watch.every === 0 ? [] : judgeWatched(deps.store)),
@@ -85,7 +93,12 @@ export function createOperations(deps: OperationsDeps, sandbox: boolean): AppDep
           { kind: 'spool', octets: await spoolOctets({ clock, config }) },
           { kind: 'free', octets: bavail * bsize },
         ],
-        last_backup_at: lastBackup({ config }) * SECOND || null,
+        backups,
+        last_backup_at:
+          Math.max(
+            lastBackup({ config }) * SECOND,
+            ...backups.map(({ last_success_at }) => Date.parse(last_success_at ?? '') || 0),
+          ) || null,
         certificate_ends_at: end ? end[1] * SECOND : null,
       }
     },

@@ -46,6 +46,7 @@ export function startWatch(parts: ServerParts, end: (reason: OperatorError) => v
       // The disk does not answer at present.
       troubles.report('store', 'The database cannot be read.', thrown)
     }
+    tellOperator()
     cancel = clock.wake(clock.now() + EVERY, watch)
   }
   function look(): void {
@@ -56,11 +57,17 @@ export function startWatch(parts: ServerParts, end: (reason: OperatorError) => v
       .look()
       .then((set) => set && lookAgain())
       .catch((thrown: unknown) => troubles.report('store', 'The database cannot be written.', thrown))
-    operator.look()
     deps.samples.look()
     lookAtLog()
     lookAtWarmup()
     if (store.changedOutside()) lookAgain()
+  }
+  function tellOperator(): void {
+    try {
+      operator.look()
+    } catch (thrown) {
+      troubles.report('store', 'The database cannot be read.', thrown)
+    }
   }
   function lookAgain(): void {
     letters.lookAgain()

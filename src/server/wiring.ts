@@ -22,6 +22,7 @@ import { EVENTS } from '../store/events.ts'
 import { Spool } from '../store/spool.ts'
 import { RateLimit } from '../identity/rates.ts'
 import { OperatorNotices } from '../accounts/operator-notices.ts'
+import { graveThings } from './grave.ts'
 import { Dispatcher } from '../webhooks/dispatch.ts'
 import { Poster } from '../webhooks/post.ts'
 import { checkDue } from '../domains/check.ts'
@@ -131,7 +132,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     privacy: new Privacy({ ...shared, noticed: ring.noticed }),
     notices,
     watcher: new Watcher({ ...shared, noticed: ring.noticed }),
-    backups: new BackupSchedule({ ...shared, beside: options.beside, noticed: ring.noticed }),
+    backups: new BackupSchedule({ ...shared, beside: options.beside }),
   }
   store.on(BAD_NEWS, () => loops.reputation.ring())
   store.on(CAMPAIGN_MAIL, () => loops.runner.settled())
@@ -141,10 +142,10 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     bodies: new Budget(memoryHere() / 4, shareOf(memoryHere() / 4)),
     fetching,
     followers: DOMAIN_FOLLOWERS,
-    operations: createOperations(shared, options.keys !== undefined),
+    operations: createOperations({ ...shared, running: () => loops.backups.running }, options.keys !== undefined),
     ports: { starttls: [], tls: [] },
     samples: new Samples(shared),
-    signIns: new SignIns(store, clock),
+    signIns: new SignIns(shared),
     spamAssassin: SPAMASSASSIN,
     inboundReader: inbound.files,
     claimNew: (tx, lane, recipients) => engine.claimNew(tx, lane, recipients),
@@ -152,7 +153,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     campaignLetter: (mail) => letters.unsigned(mail),
     bells: bellsOf(loops, () => letters.lookAgain()),
   }
-  const operator = new OperatorNotices({ ...shared, ring: ring.noticed })
+  const operator = new OperatorNotices({ ...shared, notices, problems: graveThings(shared) })
   return { ...shared, acme, deps, inbound, keys, letters, loops, operator, poster, time, workers }
 }
 

@@ -87,6 +87,7 @@ const GOOD = new Set([
 ])
 const BAD = new Set([
   'failing',
+  'late',
   'bounced',
   'failed',
   'rejected',

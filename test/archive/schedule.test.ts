@@ -7,7 +7,8 @@ import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import type { Beside, BesideProcess } from '../../src/archive/schedule.ts'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { judgeBackups } from '../../src/checks/doctor-backups.ts'
+import type { Finding } from '../../src/checks/doctor-machine.ts'
+import { judgeBackups as judgeAll } from '../../src/checks/doctor-backups.ts'
 import { besideServer } from '../../src/server/beside.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
@@ -64,6 +65,13 @@ const row = (postrider: TestAppliance, to: string, kind: 'backup' | 'drill', fau
 
 const metricsOf = async (postrider: TestAppliance): Promise<string> =>
   fetch(`${postrider.url}/metrics`).then((answer) => answer.text())
+
+/** The finding where there is one. */
+function judgeBackups(...asked: Parameters<typeof judgeAll>): Finding {
+  const [one, ...more] = judgeAll(...asked)
+  assert.equal(more.length, 0)
+  return one!
+}
 
 test('a backup at its time, the first drill after it, then one a week; what the server missed is made at its start (B5, B11)', async () => {
   const to = target()
@@ -161,6 +169,9 @@ test('runs of a time to come, from when the clock was ahead, end no schedule and
     await until(() => postrider.raw('/health').then(({ status }) => status === 200), 'the server')
   }
   await until(() => begun.length === 1, 'the backup')
+  const standing = async () =>
+    (await appliance.deps.operations.state()).backups.map(({ drill, status }) => [status, drill])
+  assert.deepEqual(await standing(), [['running', 'pending']])
   begun[0]?.close(0)
 })
 
@@ -176,7 +187,7 @@ test('a process that was killed is a failure with a sentence; after 36 hours the
   const { appliance, clock } = postrider
   const { store } = appliance.deps
   const notices = () =>
-    store.all(raw<{ subject: string; text: string }>(`select * from notices where subject like 'No backup%'`))
+    store.all(raw<{ subject: string; text: string }>(`select * from notices where subject like 'Trouble on %: backup'`))
   const hours = async (count: number, how: number | NodeJS.Signals, said?: string): Promise<void> => {
     for (let left = count; left > 0; left -= 5) {
       clock.leap(Math.min(left, 5) * HOUR)
@@ -194,16 +205,22 @@ test('a process that was killed is a failure with a sentence; after 36 hours the
   assert.deepEqual(notices(), [])
   await hours(14, 1)
   await until(() => notices().length === 1, 'the notice')
-  assert.match(notices()[0]?.text ?? '', /never been a backup at .*\n*.*the disk is full; make room there/)
+  assert.match(
+    notices()[0]?.text ?? '',
+    /never a backup at .*: \/to: the disk is full\..*\nWhat to do: Make room there\./,
+  )
   const finding = judgeBackups(store, appliance.deps.config, clock.now())
   assert.deepEqual([finding.status, finding.mend], ['fail', 'Make room there.'])
-  assert.match(finding.detail, /no backup to .* ever: \/to: the disk is full/)
+  assert.match(finding.detail, /never a backup at .*: \/to: the disk is full$/)
   await hours(25, 1)
   await until(() => notices().length === 2, 'the notice of the next day')
   // A backup ends it.
   await row(postrider, to, 'backup', null)
   await hours(26, 1)
   assert.equal(notices().length, 2)
+  const over = () => store.all(raw<{ text: string }>(`select text from notices where subject like 'Over on %: backup'`))
+  await until(() => over().length === 1, 'the end')
+  assert.match(over()[0]?.text ?? '', /It is over: it lasted from \S+ to \S+\.\n$/)
 })
 
 test('last success, drill, size, seconds and failures by target: /metrics, the API, doctor, the page of the server (B13)', async () => {
@@ -253,12 +270,36 @@ test('last success, drill, size, seconds and failures by target: /metrics, the A
   assert.match(text, /<h2>Backups<\/h2>/)
   for (const words of [`Backup to ${one}`, `Drill of ${one}`, 'The disk is full; make room there.'])
     assert.ok(text.includes(words), words)
+  for (const words of ['Places of backups', 'Last runs', 'Never']) assert.ok(text.includes(words), words)
+  const { backups, last_backup_at } = await appliance.deps.operations.state()
+  assert.equal(last_backup_at, clock.now())
+  const at = new Date(clock.now()).toISOString()
+  const none = { last_success_at: null, octets: null, seconds: null, drill: 'pending', last_drill_at: null }
+  assert.deepEqual(
+    backups.map(({ seconds, ...rest }) => ({ ...rest, seconds: seconds === null ? null : 0 })),
+    [
+      {
+        target: one,
+        status: 'ok',
+        last_success_at: at,
+        octets: 5000000,
+        seconds: 0,
+        drill: 'ok',
+        last_drill_at: at,
+        failures: 0,
+      },
+      { target: two, status: 'failed', ...none, failures: 1 },
+    ],
+  )
   const finding = judgeBackups(store, postrider.config, clock.now())
   assert.equal(finding.status, 'warn')
   assert.match(finding.detail, /the last backup to .* failed: .*the disk is full$/)
   assert.equal(finding.mend, 'Make room there.')
   clock.leap(2 * DAY)
-  assert.equal(judgeBackups(store, postrider.config, clock.now()).status, 'fail')
+  assert.deepEqual(
+    judgeAll(store, postrider.config, clock.now()).map(({ status }) => status),
+    ['fail', 'fail'],
+  )
 })
 
 test('the real process: nice 10, no variable of the service manager, a row and a backup, and nothing of it when it is ended (B5)', async (t) => {

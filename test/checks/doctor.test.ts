@@ -59,7 +59,9 @@ after(async () => {
 type Findings = Record<string, { status: string; detail: string; mend: string | null }>
 
 async function examine(toml: string, probe = 'probe.test'): Promise<{ code: number; found: Findings; text: string }> {
-  writeFileSync(join(folder, 'here.toml'), `dns.servers = ["127.0.0.1:${dns.port}"]\n${toml}`)
+  // An installation of this machine is none of the test's.
+  const dataDir = toml.includes('data_dir') ? '' : `data_dir = ${JSON.stringify(join(folder, 'none'))}\n`
+  writeFileSync(join(folder, 'here.toml'), `dns.servers = ["127.0.0.1:${dns.port}"]\n${dataDir}${toml}`)
   const options = ['--probe', probe, '--time-server', `127.0.0.1:${time.address().port}`]
   const { code, stderr, stdout } = await commands.run(['--json', 'doctor', ...options])
   assert.equal(stderr, '')

@@ -82,3 +82,19 @@ test('after a refused form the field with the error has the focus, also without 
     assert.match(refused.text, /<select[^>]*id="domain"[^>]*aria-invalid="true"\s+autofocus/, at)
   }
 })
+
+test('trouble of the machine stands on the overview and on the page of the server while the database takes no write (M3)', async () => {
+  const { store, troubles } = postrider.appliance.deps
+  const write = store.write.bind(store)
+  store.write = (() => Promise.reject(Object.assign(new Error('full'), { code: 'SQLITE_FULL' }))) as never
+  troubles.report('store', 'The database cannot be written.')
+  try {
+    for (const path of ['/', '/server'])
+      assert.match((await ann.open(path)).text, /The database cannot be written\./, path)
+    const [, server = ''] = /<h3>Server<\/h3>([^]*?)<\/ul>/.exec((await ann.open('/')).text) ?? []
+    assert.match(server, /<li class="bad">[^]*?The database cannot be written\.[^]*?href="\/server"/)
+  } finally {
+    store.write = write
+    troubles.clear('store')
+  }
+})

@@ -428,6 +428,7 @@ describe('time and network', () => {
   const NETWORK: Record<string, string> = {
     'base/network.ts node:net': 'arithmetic of addresses',
     'base/tls.ts node:tls': 'the list of certificate authorities',
+    'archive/places/targets.ts node:net': 'arithmetic of addresses',
     'net/resolver.ts node:dns': 'the resolver',
     'net/time-server.ts node:dgram': 'how wrong the clock is',
     'net/bindable.ts node:dgram': 'whether this machine has an address',

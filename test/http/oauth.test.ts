@@ -211,7 +211,7 @@ test("a form's proof is not a session cookie", async () => {
 })
 
 test('an account of one’s own gives no free guesses at others from an address', async () => {
-  const signIns = new SignIns(postrider.appliance.deps.store, postrider.clock)
+  const signIns = new SignIns(postrider.appliance.deps)
   let refused = false
   for (let i = 0; i < 6 && !refused; i++) {
     refused = typeof (await signIns.try(`x${i}@other.test`, 'wrong', '192.0.2.1')) === 'object'

@@ -2,10 +2,11 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { mkdirSync, readdirSync } from 'node:fs'
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { connect, createServer, type AddressInfo, type LookupFunction, type Socket } from 'node:net'
 import { userInfo } from 'node:os'
 import { buffer } from 'node:stream/consumers'
-import { after, before, test } from 'node:test'
+import { after, before, describe, test } from 'node:test'
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:tls'
 import { AwsClient } from 'aws4fetch'
 import { bundle } from '../../packaging/bundle.ts'
 import { openPlace, type BackupPlace, type PlaceOptions } from '../../src/archive/places/place.ts'
@@ -174,6 +175,64 @@ withPrograms('S3 by OpenStack Swift', missingKeepers(), () => {
         faultOf('space', /EntityTooLarge.*make room/),
       )
     assert.deepEqual(await everything('refusing'), [])
+  })
+
+  describe('with the bucket in the host name (B8)', () => {
+    const authority = issue({ subject: 'Authority of hosts', ca: true })
+    const own = issue({ subject: 's3.test', names: ['*.s3.test'], by: authority })
+    const sockets = new Set<Socket>()
+    let tls: TlsServer
+    let hosted: BackupPlace
+    /** Host names below s3.test are this machine, as DNS of a service has it for each bucket. */
+    const asked: string[] = []
+    const lookup: LookupFunction = (host, options, done) => {
+      asked.push(host)
+      if (!host.endsWith('.s3.test')) return done(Object.assign(new Error(`no ${host}`), { code: 'ENOTFOUND' }), '')
+      if (options.all) done(null, [{ address: '127.0.0.1', family: 4 }])
+      else done(null, '127.0.0.1', 4)
+    }
+    const hostDeps = { ...deps, authorities: () => authority.cert, lookup }
+    const hostOptions = (file = keyFile): PlaceOptions => ({
+      s3: { endpoint: `https://s3.test:${(tls.address() as AddressInfo).port}`, style: 'host', key_file: file },
+    })
+    before(async () => {
+      const port = Number(new URL(swift.endpoint).port)
+      tls = createTlsServer(chain(own, authority), (socket) => {
+        const onward = connect(port, '127.0.0.1')
+        for (const each of [socket, onward]) {
+          sockets.add(each)
+          each.on('error', () => {})
+          each.on('close', () => [socket, onward].forEach((one) => one.destroy()))
+        }
+        socket.pipe(onward).pipe(socket)
+      })
+      await new Promise<void>((done) => tls.listen(0, '127.0.0.1', done))
+      hosted = openPlace(await bucket('hosted'), hostOptions(), hostDeps)
+    })
+    after(async () => {
+      await hosted.close()
+      tls.close()
+      for (const socket of sockets) socket.destroy()
+    })
+
+    placeSuite({ place: () => hosted, everything: () => everything('hosted') })
+
+    test('the object lies in the bucket that the host names; a wrong key, clock and bucket are refused (B8)', async () => {
+      const small = pieces(Buffer.from('mail'))
+      await hosted.put('postrider-a.age', small)
+      assert.deepEqual(await everything('hosted'), ['?list-type=2 some/prefix/postrider-a.age'])
+      assert.deepEqual([...new Set(asked)], ['hosted.s3.test'])
+      await hosted.remove('postrider-a.age')
+      const wrong = box.write('hosted.key', `${S3_KEY.id}\nwrong\n`)
+      await assert.rejects(
+        openPlace('s3://hosted', hostOptions(wrong), hostDeps).put('a.age', small),
+        faultOf('key', /403: SignatureDoesNotMatch/),
+      )
+      const none = openPlace('s3://nothing-here', hostOptions(), hostDeps)
+      await assert.rejects(none.put('a.age', small), faultOf('bucket', /NoSuchBucket/))
+      const late = openPlace('s3://hosted', hostOptions(), { ...hostDeps, clock: hasty(HOUR) })
+      await assert.rejects(late.put('a.age', small), faultOf('clock', /RequestTimeTooSkewed/))
+    })
   })
 
   test('an upload that the network cuts off leaves nothing to be seen (B9)', async () => {

@@ -106,6 +106,14 @@ unpacked() { # FOLDER PROGRAM PACKAGE
 unpacked "${POSTRIDER_PROMETHEUS:-/var/tmp/postrider-prometheus}" promtool prometheus
 unpacked "${POSTRIDER_REGISTRY:-/var/tmp/postrider-registry}" docker-registry docker-registry
 
+# fail2ban would start a service; its fail2ban-regex alone is wanted.
+fail2ban=${POSTRIDER_FAIL2BAN:-/var/tmp/postrider-fail2ban}
+if [ ! -x "$fail2ban/usr/bin/fail2ban-regex" ]; then
+  say "unpack fail2ban in $fail2ban"
+  mkdir -p "$fail2ban"
+  (cd "$fail2ban" && apt-get -q download fail2ban && dpkg-deb -x fail2ban_*.deb . && rm -f fail2ban_*.deb)
+fi
+
 # Exim cannot be installed beside Postfix: it is unpacked, and run from where it lies.
 exim=${POSTRIDER_EXIM:-/var/tmp/postrider-exim}
 # It looks for the account that its package would make.

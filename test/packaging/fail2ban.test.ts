@@ -39,7 +39,7 @@ const carried = (line: string): string[] => [
 ]
 
 test('every failed sign-in names its address', () => {
-  for (const service of ['api', 'submission'])
+  for (const service of ['api', 'submission', 'sign-in'])
     for (const [address, expected] of [
       ['192.0.2.7', '192.0.2.7'],
       ['::ffff:192.0.2.7', '192.0.2.7'],

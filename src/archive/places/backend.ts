@@ -1,4 +1,5 @@
 // What a kind of place implements; place.ts makes a BackupPlace of it.
+import type { LookupFunction } from 'node:net'
 import type { Clock } from '../../base/clock.ts'
 
 export interface BackupObject {
@@ -32,6 +33,8 @@ export interface PlaceDeps {
   clock: Clock
   /** Certificate authorities (PEM) that are trusted beside the well-known ones. */
   authorities?: () => string | undefined
+  /** Finds the addresses of hosts; the system's way when absent. */
+  lookup?: LookupFunction
   /** How long a server may stand still, in ms; a minute when absent. */
   patience?: number
 }

@@ -1,5 +1,6 @@
 // The targets of "backup.to": what their texts mean, and what the configuration says of them beside. One that is wrong
 // is refused with the field that is wrong and what fixes it.
+import { isIP } from 'node:net'
 import { isAbsolute } from 'node:path'
 import { OperatorError } from '../../base/errors.ts'
 import { whyUnread } from '../../base/file-faults.ts'
@@ -111,6 +112,8 @@ function passwordIn(field: string, path: string | undefined): string {
 }
 
 const BUCKET = /^[A-Za-z0-9][A-Za-z0-9._-]{1,62}$/
+/** A bucket that can stand in a host name. */
+const LABEL = /^[a-z0-9](?:[a-z0-9-]{1,61}[a-z0-9])$/
 const PREFIX = /^(?:[A-Za-z0-9._-]+\/)*$/
 
 function s3Of(target: string, options: S3Options = {}, deps: PlaceDeps): Backend {
@@ -143,7 +146,19 @@ function s3Of(target: string, options: S3Options = {}, deps: PlaceDeps): Backend
       `is ${field('key_file')}, which must have two lines: the id of the access key, and the secret.`,
     )
   const base = new URL(endpoint)
-  if (style === 'host') base.hostname = `${bucket}.${base.hostname}`
+  if (style === 'host') {
+    if (isIP(base.hostname.replace(/[[\]]/g, '')) !== 0)
+      throw refused(
+        's3.style',
+        `is "host", but an address such as ${base.hostname} has no names below it; give "path".`,
+      )
+    if (!LABEL.test(bucket))
+      throw refused(
+        's3.style',
+        `is "host", but "${bucket}" is not a single label of a host name, which certificates cover (a-z, 0-9, "-"); give "path".`,
+      )
+    base.hostname = `${bucket}.${base.hostname}`
+  }
   base.pathname = `${base.pathname.replace(/\/$/, '')}/${style === 'path' ? `${bucket}/` : ''}`
   return new S3Backend({ title: target, bucket: base, prefix: folder, region, accessKeyId, secretAccessKey }, deps)
 }

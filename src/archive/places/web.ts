@@ -35,11 +35,11 @@ export class Web {
   readonly #clock: Clock
   readonly #patience: number
 
-  constructor(title: string, { authorities, clock, patience = PATIENCE }: PlaceDeps) {
+  constructor(title: string, { authorities, clock, lookup, patience = PATIENCE }: PlaceDeps) {
     this.#title = title
     this.#clock = clock
     this.#patience = patience
-    this.#agent = keptConnections(undefined, authorities?.())
+    this.#agent = keptConnections(lookup, authorities?.())
   }
 
   /** One request. Throws a PlaceFault when there is no whole answer, and what the stream of a body throws. */

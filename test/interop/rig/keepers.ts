@@ -102,6 +102,8 @@ memcache_servers = 127.0.0.1:1
 [filter:s3api]
 use = egg:swift#s3api
 s3_acl = false
+# Buckets may stand in the host: BUCKET.s3.test.
+storage_domain = s3.test
 [filter:tempauth]
 use = egg:swift#tempauth
 user_test_tester = testing .admin
