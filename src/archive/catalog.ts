@@ -14,7 +14,7 @@ import type { BackupPlace } from './places/place.ts'
 const NAME = /^postrider-(\d{8}T\d{6}Z)-([0-9a-f]{32})\.zip\.zst(\.age)?$/
 const MANIFEST = '.json'
 export const MOST_MANIFEST = 64 * 1024
-/** More objects than this are not looked at; a backup each hour for a year is less. */
+/** The most objects of ours at a place; a backup each hour for a year is less. */
 const MOST_OBJECTS = 20_000
 /** An object without a manifest is one that is being written, for so long. */
 const UNFINISHED = DAY
@@ -69,14 +69,18 @@ export function readName(name: string): Omit<StoredBackup, 'size' | 'complete'> 
   return Number.isNaN(at) ? undefined : { name, at, fingerprint, sealed: age !== undefined }
 }
 
-/** All backups at a place, of every installation, the newest first. */
+/** All backups at a place, of every installation, the newest first. Throws an OperatorError for too many. */
 export async function backupsAt(place: BackupPlace): Promise<StoredBackup[]> {
   const objects = new Map<string, number>()
   for await (const { name, size } of place.list()) {
     // Others may keep many files there.
     if (!name.startsWith(OURS)) continue
     objects.set(name, size)
-    if (objects.size >= MOST_OBJECTS) break
+    // A list that is cut would show a backup without its manifest, as one that was never finished.
+    if (objects.size > MOST_OBJECTS)
+      throw new OperatorError(
+        `${place.title} has more than ${MOST_OBJECTS} objects of backups; remove some, or use another folder or prefix.`,
+      )
   }
   return [...objects]
     .flatMap(([name, size]) => {

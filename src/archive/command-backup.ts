@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
-import { titlesOf } from '../base/backup-target.ts'
+import { storesOnly, titlesOf } from '../base/backup-target.ts'
 import { forTerminal } from '../base/clean-text.ts'
 import { iso, systemClock, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
@@ -75,7 +75,7 @@ async function now(terminal: Terminal, deps: Parameters<typeof backUpNow>[0]): P
   const outcomes = await backUpNow(deps, {
     tell,
     ended: (outcome) => {
-      if (outcome.fault === null) noteBackup(deps.config.data_dir, deps.clock, tell)
+      if (outcome.name !== null) noteBackup(deps.config.data_dir, deps.clock, tell)
       if (!terminal.json) answer(terminal, outcome, (each) => forTerminal(outcomeText(each)))
     },
   })
@@ -88,27 +88,41 @@ const outcomeText = ({ fault, files, name, octets, removed, seconds, target }: B
     ? `${name} is at ${target}: ${files} files, ${Math.ceil((octets ?? 0) / 1e3)} kB, in ${seconds.toFixed(1)} s.${removed.length === 0 ? '' : ` Removed: ${removed.join(', ')}.`}${fault === null ? '' : ` ${fault}`}`
     : `Failed: ${fault}`
 
-/** The places of the configuration, each closed after its turn. Throws an OperatorError when there is none. */
-async function eachPlace(config: Config, work: (place: BackupPlace, title: string) => Promise<void>): Promise<void> {
+/**
+ * Works on the places of the configuration, each opened by the work and closed after it; what fails at one stops no
+ * other. Returns the sentences of the failures. Throws an OperatorError when there is no place.
+ */
+async function eachPlace(
+  config: Config,
+  work: (open: () => BackupPlace, title: string, target: string) => Promise<void>,
+): Promise<string[]> {
   const { to } = config.backup
   if (to.length === 0) throw new OperatorError('"backup.to" is empty; set it to where backups go (docs/backup.md).')
+  const faults: string[] = []
   for (const [index, title] of titlesOf(to).entries()) {
-    const place = placeOf(config, to[index] ?? '', systemClock)
+    const target = to[index] ?? ''
+    let place: BackupPlace | undefined
     try {
-      await work(place, title)
+      await work(() => (place ??= placeOf(config, target, systemClock)), title, target)
+    } catch (thrown) {
+      faults.push(sentenceOf(thrown, title))
     } finally {
-      await place.close()
+      await place?.close().catch(() => {})
     }
   }
+  return faults
 }
 
 async function list(asked: Invocation): Promise<void> {
   const all: (StoredBackup & { target: string })[] = []
-  await eachPlace(configOf(asked), async (place, target) => {
-    if (place.writesOnly) return tellOn(asked.terminal)(`${target} is a command that lists nothing.`)
-    all.push(...(await backupsAt(place)).map((each) => ({ ...each, target })))
+  const tell = tellOn(asked.terminal)
+  const faults = await eachPlace(configOf(asked), async (open, title, target) => {
+    if (storesOnly(target)) return tell(`${title} is a command that lists nothing.`)
+    all.push(...(await backupsAt(open())).map((each) => ({ ...each, target: title })))
   })
   printBackups(asked.terminal, all)
+  for (const fault of faults) tell(fault)
+  if (faults.length > 0) process.exitCode = 1
 }
 
 function key(asked: Invocation): void {
@@ -137,17 +151,19 @@ async function drill(asked: Invocation, from: string | undefined, wishes: FromWi
     await using source = await sourceOf(deps, from, fetchWishes(wishes))
     done.push({ target: from, ...(await check(deps, source, wishes)) })
   } else
-    await withDeps(asked, ({ store }) =>
-      eachPlace(config, async (place, target) => {
-        if (place.writesOnly) return tellOn(asked.terminal)(`${target} is a command that gives nothing back.`)
-        await recorded(store, target, async () => {
+    await withDeps(asked, async ({ store }) => {
+      const failed = await eachPlace(config, async (open, title, target) => {
+        if (storesOnly(target)) return tellOn(asked.terminal)(`${title} is a command that gives nothing back.`)
+        await recorded(store, title, async () => {
+          const place = open()
           const found = await findBackup(place, fingerprintIn(config.data_dir), fetchWishes(wishes), deps.clock.now())
           const checked = await checkAt(deps, place, found, wishes)
-          done.push({ target, ...checked })
+          done.push({ target: title, ...checked })
           return checked
-        }).catch((thrown: unknown) => void faults.push(sentenceOf(thrown, target)))
-      }),
-    )
+        })
+      })
+      faults.push(...failed)
+    })
   answer(asked.terminal, { drills: done, faults }, () =>
     [...done.map(checkedText), ...faults.map((fault) => `Failed: ${fault}`)].map(forTerminal).join('\n'),
   )

@@ -12,6 +12,9 @@ export function titlesOf(targets: readonly string[]): string[] {
   return titles
 }
 
+/** Whether a target is a command that only takes: what it stored is listed, drilled and removed by itself. */
+export const storesOnly = (target: string): boolean => target.startsWith('exec:') && !target.includes('{action}')
+
 /** A URL without its parameters and its password; a command by its first word. */
 function plainTitle(target: string): string {
   if (target.startsWith('exec:')) return target.trim().split(/\s/, 1)[0] ?? target

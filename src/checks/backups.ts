@@ -1,5 +1,5 @@
 // What is known of backups by target: for doctor, /metrics, the notice of a late one, and the schedule (B13).
-import { titlesOf } from '../base/backup-target.ts'
+import { storesOnly, titlesOf } from '../base/backup-target.ts'
 import { DAY, HOUR } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { nextRun, parseCron } from '../base/cron.ts'
@@ -14,8 +14,10 @@ export interface TargetState {
   last: BackupRun | undefined
   /** The first try; what has never succeeded is late from then on. */
   first: number | undefined
-  /** The failure after the last success. */
+  /** The failure after the last success, or that of the last one itself: its backup is there, and old ones stay. */
   failed: BackupRun | undefined
+  /** Whether it can be drilled. */
+  givesBack: boolean
   drilled: BackupRun | undefined
   drillFailed: BackupRun | undefined
   failures: number
@@ -26,13 +28,14 @@ export interface TargetState {
  * count for nothing.
  */
 export const targetStates = (reader: Reader, { to }: Pick<Config['backup'], 'to'>, now: number): TargetState[] =>
-  titlesOf(to).map((target) => stateOf(reader, target, now))
+  titlesOf(to).map((title, index) => ({ ...stateOf(reader, title, now), givesBack: !storesOnly(to[index] ?? '') }))
 
-function stateOf(reader: Reader, target: string, now: number): TargetState {
-  const newest = (kind: BackupRun['kind'], is: 'null' | 'not null'): BackupRun | undefined =>
+function stateOf(reader: Reader, target: string, now: number): Omit<TargetState, 'givesBack'> {
+  // A backup has its name when it is there whole; what failed then was the removal of old ones.
+  const newest = (kind: BackupRun['kind'], is: 'well' | 'faulty'): BackupRun | undefined =>
     reader.first(
       raw<BackupRun>(
-        `select * from backup_runs where target = ? and kind = ? and fault is ${is} and ended_at <= ? order by ended_at desc, key desc limit 1`,
+        `select * from backup_runs where target = ? and kind = ? and ${is === 'well' ? '(fault is null or name is not null)' : 'fault is not null'} and ended_at <= ? order by ended_at desc, key desc limit 1`,
         [target, kind, now],
       ),
     )
@@ -44,19 +47,22 @@ function stateOf(reader: Reader, target: string, now: number): TargetState {
     ),
   )
   const since = (fault: BackupRun | undefined, good: BackupRun | undefined): BackupRun | undefined =>
-    fault && (!good || fault.key > good.key) ? fault : undefined
-  const last = newest('backup', 'null')
-  const drilled = newest('drill', 'null')
+    fault && (!good || fault.key >= good.key) ? fault : undefined
+  const last = newest('backup', 'well')
+  const drilled = newest('drill', 'well')
   return {
     target,
     last,
     first: first ?? undefined,
-    failed: since(newest('backup', 'not null'), last),
+    failed: since(newest('backup', 'faulty'), last),
     drilled,
-    drillFailed: since(newest('drill', 'not null'), drilled),
+    drillFailed: since(newest('drill', 'faulty'), drilled),
     failures,
   }
 }
+
+/** Of so many waits of a schedule the longest is looked for: a week of one that runs each day. */
+const WAITS = 8
 
 /** A daily backup is late after so long; one that is made more rarely after one and a half of its periods. */
 const LATE = 36 * HOUR
@@ -74,6 +80,32 @@ export const DRILLED_EVERY: Readonly<Record<Config['backup']['drill'], number>> 
   daily: DAY,
   weekly: 7 * DAY,
   monthly: 30 * DAY,
+}
+
+/** So few stay whatever is kept: a quarter is the most that goes at a time. */
+const LEAST_KEPT = 4
+
+/**
+ * How long a backup lies at a target at the most, and with it an address that was erased since (B12); undefined where
+ * none is made by the schedule. Of each day, week and month that has a backup one counts, so that a rare schedule keeps
+ * them longer.
+ */
+export function livesOnFor({ keep, schedule, to }: Config['backup'], now: number): number | undefined {
+  const cron = parseCron(schedule)
+  if (to.length === 0 || !cron) return undefined
+  let wait = 0
+  for (let at = now, n = 0; n < WAITS; n++) {
+    const next = nextRun(cron, at) ?? at
+    if (n > 0) wait = Math.max(wait, next - at)
+    at = next
+  }
+  const { daily, monthly, weekly } = keep
+  return Math.max(
+    daily * Math.max(DAY, wait),
+    weekly * Math.max(7 * DAY, wait),
+    monthly * Math.max(31 * DAY, wait),
+    LEAST_KEPT * wait,
+  )
 }
 
 /** The targets that have had no backup for too long. */

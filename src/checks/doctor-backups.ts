@@ -16,10 +16,10 @@ const sizeText = (octets: number | null): string =>
   octets === null ? '' : octets < 1e7 ? `, ${Math.ceil(octets / 1e3)} kB` : `, ${Math.round(octets / 1e6)} MB`
 
 /** One target in words: "/mnt/backups 3 h ago, 12 MB in 4 s, drill 20 h ago". */
-function stateText({ drilled, failures, last, target }: TargetState, now: number): string {
+function stateText({ drilled, failures, givesBack, last, target }: TargetState, now: number): string {
   if (!last) return `${target} never`
   const took = `${sizeText(last.octets)} in ${Math.ceil((last.ended_at - last.started_at) / SECOND)} s`
-  const drill = drilled ? `, drill ${agoText(drilled.ended_at, now)}` : ', no drill yet'
+  const drill = drilled ? `, drill ${agoText(drilled.ended_at, now)}` : givesBack ? ', no drill yet' : ''
   return `${target} ${agoText(last.ended_at, now)}${took}${drill}${failures === 0 ? '' : `, failures: ${failures}`}`
 }
 
@@ -60,7 +60,13 @@ function judgeTarget(state: TargetState, late: boolean, named: string): Finding 
   const fault = failed ?? drillFailed
   if (!fault) return undefined
   const { mend, what } = partsOf(faultOf(state, fault) ?? '')
-  return warn(named, `the last ${fault.kind === 'drill' ? 'drill of' : 'backup to'} ${target} failed: ${what}`, mend)
+  const failing =
+    fault.kind === 'drill'
+      ? `the last drill of ${target} failed`
+      : fault.name === null
+        ? `the last backup to ${target} failed`
+        : `the last backup to ${target} is there, but what is not kept any more could not be removed`
+  return warn(named, `${failing}: ${what}`, mend)
 }
 
 /** `reader` is undefined where there is no database yet. One finding for each target that needs somebody, else one. */

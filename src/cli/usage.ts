@@ -6,6 +6,8 @@ import { TABLES, type TableName } from '../schema/tables.ts'
 import type { Reader } from '../store/database.ts'
 import { DATABASE } from '../store/open.ts'
 import { raw } from '../store/query.ts'
+import { DAY, systemClock } from '../base/clock.ts'
+import { livesOnFor } from '../checks/backups.ts'
 import { withDeps, type Invocation } from '../commands/open.ts'
 import { answer, table } from '../commands/terminal.ts'
 import { isNameIn } from '../base/one-of.ts'
@@ -35,6 +37,8 @@ export function usageCommand(program: Command, invocation: () => Invocation): vo
           log: sizeOf(join(config.data_dir, `${DATABASE}-wal`)),
           spool: sizeOf(join(config.data_dir, 'spool')),
         }
+        const livesOn = livesOnFor(config.backup, systemClock.now())
+        const days = livesOn === undefined ? null : Math.ceil(livesOn / DAY)
         const total = Object.values(octets).reduce((sum, each) => sum + each, 0)
         const kinds = Object.entries(octets).map(([kind, size]) => ({
           kind,
@@ -43,7 +47,15 @@ export function usageCommand(program: Command, invocation: () => Invocation): vo
         }))
         answer(
           invocation().terminal,
-          { octets: total, mails, received, per_thousand_mails: perThousand(total, mails + received), kinds, tables },
+          {
+            octets: total,
+            mails,
+            received,
+            per_thousand_mails: perThousand(total, mails + received),
+            erased_in_backups_days: days,
+            kinds,
+            tables,
+          },
           () =>
             [
               table(
@@ -55,6 +67,9 @@ export function usageCommand(program: Command, invocation: () => Invocation): vo
                 tables.map((row) => [row.table, row.kind, number(row.rows), size(row.octets), size(row.index_octets)]),
               ),
               `${size(total)} in ${config.data_dir}: ${number(mails)} mails sent, ${number(received)} received. "[retention]" of the configuration says what goes when.`,
+              days === null
+                ? 'No backup is made by itself ("backup.to" is empty). An address that is erased stays in backups that were made by hand until you remove them; "restore" erases it again.'
+                : `An address that is erased stays in older backups for up to ${days} days ("backup.keep"), and is erased again by "restore".`,
             ].join('\n\n'),
         )
       }),

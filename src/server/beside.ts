@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process'
 import { setPriority } from 'node:os'
 import type { Beside } from '../archive/schedule.ts'
+import { codeOf } from '../base/errors.ts'
 import { itself, type OwnProgram } from '../base/installed.ts'
 import { singleExecutable } from '../base/threads/pool.ts'
 import { idleInput } from '../base/native.ts'
@@ -38,11 +39,16 @@ export const besideServer =
     const child = spawn(program, [...first, ...config, ...words], { env, stdio: ['ignore', 'ignore', 'pipe'] })
     lower(child.pid)
     let said = ''
-    child.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-MOST_SAID)))
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-MOST_SAID)))
     return {
       pid: child.pid,
-      ended: new Promise((resolve, reject) => {
-        child.on('error', reject)
+      ended: new Promise((resolve) => {
+        child.on('error', (thrown) =>
+          resolve({
+            how: 1,
+            said: `postrider: ${program} cannot be started (${codeOf(thrown)}); see that it is there.`,
+          }),
+        )
         child.on('close', (code, signal) => resolve({ how: code ?? signal ?? 1, said }))
       }),
       end: () => void child.kill('SIGTERM'),

@@ -1,7 +1,7 @@
 // Allows one server per data directory. The lock is an exclusive transaction on a small separate database: the system
 // releases it when the process ends, for whatever reason. It is taken before any other file is opened. The file of the
 // lock is never written, so that a full disk does not prevent the lock.
-import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import { afterLast } from '../base/text.ts'
@@ -82,12 +82,16 @@ function locksOfSystem(): { kind: string; pid: string; inode: string; first: str
   }
 }
 
-/** Whether a process has a file open that is empty, as a lock file is and a database that is written is not. */
+/**
+ * Whether a process has a file open that is empty, as a lock file is and a database that is written is not; a backup
+ * under way, which also has the database open, is not a server.
+ */
 function hasOpenEmpty(pid: string, inode: string): boolean {
   try {
     return readdirSync(`/proc/${pid}/fd`).some((fd) => {
       const file = statSync(`/proc/${pid}/fd/${fd}`, { throwIfNoEntry: false, bigint: true })
-      return file !== undefined && String(file.ino) === inode && file.size === 0n
+      if (file === undefined || String(file.ino) !== inode || file.size > 0n) return false
+      return !/\/backup\.lock(?: \(deleted\))?$/.test(readlinkSync(`/proc/${pid}/fd/${fd}`))
     })
   } catch {
     return false

@@ -13,8 +13,11 @@ import {
   type Manifest,
   type StoredBackup,
 } from '../../src/archive/catalog.ts'
-import { openPlace } from '../../src/archive/places/place.ts'
+import { openPlace, type BackupPlace } from '../../src/archive/places/place.ts'
 import { DAY, HOUR, iso } from '../../src/base/clock.ts'
+import { parseConfig } from '../../src/base/config.ts'
+import { nextRun, parseCron } from '../../src/base/cron.ts'
+import { livesOnFor } from '../../src/checks/backups.ts'
 import { ManualClock } from '../kit/clock.ts'
 
 const OWN = 'a'.repeat(32)
@@ -52,6 +55,30 @@ describe('what is kept', () => {
     assert.ok(kept.length <= 17, String(kept.length))
   })
 
+  for (const [schedule, keep, most] of [
+    ['0 2 * * *', KEEP, 186],
+    ['0 2 * * *', { daily: 1, weekly: 0, monthly: 0 }, 4],
+    ['0 2 * * *', { daily: 0, weekly: 4, monthly: 0 }, 28],
+    ['0 */6 * * *', { daily: 7, weekly: 0, monthly: 0 }, 7],
+    ['0 2 * * sun', { daily: 7, weekly: 0, monthly: 0 }, 49],
+    ['0 2 1 * *', { daily: 0, weekly: 0, monthly: 6 }, 186],
+  ] as const)
+    test(`with "${schedule}" and ${JSON.stringify(keep)} none lies there for longer than ${most} days, as usage says (B12)`, () => {
+      const backup_ = { ...parseConfig({}).backup, to: ['/to'], schedule, keep }
+      const said = livesOnFor(backup_, FIRST)
+      assert.equal(Math.ceil((said ?? 0) / DAY), most)
+      const cron = parseCron(schedule)!
+      let kept: StoredBackup[] = []
+      let oldest = 0
+      for (let at = FIRST; at < FIRST + 800 * DAY; at = nextRun(cron, at)!) {
+        kept = [backup(at), ...kept]
+        const gone = new Set(surplus(kept, keep, at))
+        for (const each of gone) oldest = Math.max(oldest, at - each.at)
+        kept = kept.filter((each) => !gone.has(each))
+      }
+      assert.ok(oldest > 0 && oldest <= said!, `${oldest / DAY} days`)
+    })
+
   test('at most a quarter goes at a time, whatever the clock said, and never the newest (B12)', () => {
     const all = days(40)
     const one = { daily: 1, weekly: 0, monthly: 0 }
@@ -85,6 +112,33 @@ describe('what is kept', () => {
     assert.equal(newestOf(all, FIRST + 3 * DAY + HOUR)?.at, FIRST + 3 * DAY)
     assert.equal(newestOf(all, FIRST - 1), undefined)
   })
+})
+
+test('a list without end does not show a finished backup as one that is not: others do not count, and of ours too many are refused (B12)', async () => {
+  const now = FIRST + 20 * DAY
+  const removed: string[] = []
+  const listing = (names: Iterable<string>): BackupPlace => ({
+    title: 'a place',
+    writesOnly: false,
+    put: () => assert.fail('nothing is put'),
+    async *list() {
+      for (const name of names) yield { name, size: 1, at: FIRST }
+    },
+    head: async () => undefined,
+    get: () => assert.fail('nothing is read'),
+    remove: async (name) => void removed.push(name),
+    close: async () => {},
+  })
+  const mine = nameOf(FIRST, OWN, false)
+  const others = Array.from({ length: 30_000 }, (_, n) => `letter-${n}.eml`)
+  const keep = { keep: KEEP, now }
+  assert.deepEqual(await clearOut(listing([mine, ...others, manifestName(mine)]), OWN, keep), [])
+  const many = days(20_001).map(({ name }) => name)
+  await assert.rejects(
+    clearOut(listing([...many, ...many.map(manifestName)]), OWN, keep),
+    /a place has more than 20000 objects of backups; remove some, or use another folder or prefix\.$/,
+  )
+  assert.deepEqual(removed, [])
 })
 
 describe('a place', () => {

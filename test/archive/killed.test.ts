@@ -1,11 +1,12 @@
 // Backups and restores that are killed at each of their steps, and disks without room: nothing is lost, and the next
 // run goes on.
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import Database from 'better-sqlite3'
+import { newIdentity, recipientOf } from '../../src/archive/seal.ts'
 import { Commands, start } from '../commands/command.ts'
 import { until } from '../kit/until.ts'
 
@@ -38,6 +39,41 @@ before(async () => {
   })()
   database.close()
   await well({}, 'backup', 'now')
+})
+
+/** The octets of the files below a directory, each once however many names it has. */
+function octetsBelow(dir: string): number {
+  const sizes = new Map<number, number>()
+  for (const name of readdirSync(dir, { recursive: true }) as string[]) {
+    const found = statSync(join(dir, name), { throwIfNoEntry: false })
+    if (found?.isFile()) sizes.set(found.ino, found.size)
+  }
+  return [...sizes.values()].reduce((sum, size) => sum + size, 0)
+}
+
+test('while a sealed backup is sent, this disk holds the snapshot of the database, and nothing else of it (B6)', async () => {
+  const temporary = join(folder, 'temporary')
+  mkdirSync(temporary)
+  const database = statSync(join(dataDir, 'postrider.db')).size
+  const before = octetsBelow(dataDir)
+  const backup = start(['backup', 'now'], folder, {
+    ...env,
+    TMPDIR: temporary,
+    POSTRIDER_BACKUP_BANDWIDTH: '20MB',
+    POSTRIDER_BACKUP_RECIPIENTS: recipientOf(newIdentity()),
+  })
+  let most = 0
+  let over = false
+  void backup.ended.then(() => (over = true))
+  await until(() => {
+    most = Math.max(most, octetsBelow(dataDir) + octetsBelow(temporary) - before)
+    return over
+  }, 'its end')
+  assert.equal(await backup.ended, 0)
+  assert.ok(most > database / 2, `${most} octets: the snapshot was not seen`)
+  assert.ok(most < database * 1.2, `${most} octets beside a database of ${database}`)
+  assert.deepEqual(names(temporary), [])
+  for (const name of names(to).filter((each) => each.includes('.age'))) rmSync(join(to, name))
 })
 
 const names = (dir: string): string[] => readdirSync(dir)

@@ -35,6 +35,17 @@ export const faultOf =
     return true
   }
 
+/** A script of sh that keeps objects in a folder, for "exec:/bin/sh SCRIPT FOLDER {action} {name} {from}". */
+export const keepScript = `set -eu
+cd "$1"
+case $2 in
+put) cat > "$3.tmp"; mv "$3.tmp" "$3" ;;
+list) stat -c '%n %s %Y' -- * 2>/dev/null || : ;;
+get) tail -c "+$(($4 + 1))" "$3" ;;
+remove) rm -f "$3" ;;
+esac
+`
+
 const MB = 1024 * 1024
 
 export interface Kept {

@@ -19,7 +19,7 @@ import { DAY, systemClock } from '../../src/base/clock.ts'
 import { OperatorError } from '../../src/base/errors.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { until } from '../kit/until.ts'
-import { faultOf, namesIn, pieces, placeSuite } from './place-suite.ts'
+import { faultOf, keepScript, namesIn, pieces, placeSuite } from './place-suite.ts'
 
 const room = mkdtempSync(join(tmpdir(), 'postrider-places-'))
 after(() => rmSync(room, { recursive: true, force: true }))
@@ -72,18 +72,7 @@ function isOver(pid: number): boolean {
 describe('a command', () => {
   const kept = folder('command')
   const script = join(room, 'keep.sh')
-  writeFileSync(
-    script,
-    `set -eu
-cd "$1"
-case $2 in
-put) cat > "$3.tmp"; mv "$3.tmp" "$3" ;;
-list) stat -c '%n %s %Y' -- * 2>/dev/null || : ;;
-get) tail -c "+$(($4 + 1))" "$3" ;;
-remove) rm -f "$3" ;;
-esac
-`,
-  )
+  writeFileSync(script, keepScript)
   const line = `exec:/bin/sh '${script}' "${kept}" {action} {name} {from}`
   placeSuite({
     place: () => openPlace(line, {}, deps),

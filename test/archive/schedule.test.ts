@@ -10,6 +10,7 @@ import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { Finding } from '../../src/checks/doctor-machine.ts'
 import { judgeBackups as judgeAll } from '../../src/checks/doctor-backups.ts'
 import { besideServer } from '../../src/server/beside.ts'
+import { takeLock } from '../../src/store/lock.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { Guest } from '../kit/guest.ts'
@@ -52,13 +53,19 @@ function processes(): { beside: Beside; begun: Begun[] } {
 const target = (): string => mkdtempSync(join(folder, 'to-'))
 
 /** A row as a process writes it. */
-const row = (postrider: TestAppliance, to: string, kind: 'backup' | 'drill', fault: string | null) =>
+const row = (
+  postrider: TestAppliance,
+  to: string,
+  kind: 'backup' | 'drill',
+  fault: string | null,
+  name: string | null = fault === null ? 'a backup' : null,
+) =>
   postrider.appliance.deps.store.write((tx) =>
     tx.run(
       raw(
         `insert into backup_runs (id, kind, target, name, started_at, ended_at, octets, files, fault)
-         values (hex(randomblob(8)), ?, ?, 'a backup', ?, ?, 5000000, 3, ?)`,
-        [kind, to, postrider.clock.now() - 4 * SECOND, postrider.clock.now(), fault],
+         values (hex(randomblob(8)), ?, ?, ?, ?, ?, 5000000, 3, ?)`,
+        [kind, to, name, postrider.clock.now() - 4 * SECOND, postrider.clock.now(), fault],
       ),
     ),
   )
@@ -173,6 +180,134 @@ test('runs of a time to come, from when the clock was ahead, end no schedule and
     (await appliance.deps.operations.state()).backups.map(({ drill, status }) => [status, drill])
   assert.deepEqual(await standing(), [['running', 'pending']])
   begun[0]?.close(0)
+})
+
+/** Turns the clock by hours, and lets the server have each. */
+async function turn(postrider: TestAppliance, hours: number): Promise<void> {
+  for (let left = hours; left > 0; left -= 5) {
+    postrider.clock.leap(Math.min(left, 5) * HOUR)
+    await until(() => postrider.raw('/health').then(({ status }) => status === 200), 'the server')
+  }
+}
+
+test('a clock that was ahead when a backup was begun, and is set back, ends no schedule (B5)', async () => {
+  const { beside, begun } = processes()
+  await using postrider = await startTestAppliance({ beside, config: { backup: { to: [target()], drill: 'never' } } })
+  const { clock } = postrider
+  const right = clock.now()
+  clock.set(right + 400 * DAY)
+  await turn(postrider, 15)
+  await until(() => begun.length === 1, 'the backup of a time to come')
+  begun[0]?.close(0)
+  clock.set(right)
+  await turn(postrider, 15)
+  await until(() => begun.length === 2, 'the backup after the clock was set')
+  begun[1]?.close(0)
+})
+
+test('a server that ended when one of two targets had its backup makes it again at its start (B5)', async () => {
+  const to = [target(), target()]
+  const dataDir = mkdtempSync(join(folder, 'data-'))
+  const config = { backup: { to, drill: 'never' as const } }
+  const first = await startTestAppliance({ dataDir, config })
+  const { clock } = first
+  for (const each of to) await row(first, each, 'backup', null)
+  clock.leap(DAY)
+  await row(first, to[0]!, 'backup', null)
+  await first.stop()
+  const { beside, begun } = processes()
+  await using postrider = await startTestAppliance({ dataDir, clock, beside, config })
+  await until(() => begun.length === 1, 'the backup again')
+  for (const each of to) await row(postrider, each, 'backup', null)
+  begun[0]?.close(0)
+})
+
+test('a process that is killed after the first target is a failure at the others; one that hangs is ended when it is late (B13)', async () => {
+  const to = [target(), target()]
+  const { beside, begun } = processes()
+  await using postrider = await startTestAppliance({ beside, config: { backup: { to, drill: 'never' } } })
+  const { store } = postrider.appliance.deps
+  const faults = () =>
+    store.all(raw<{ target: string; fault: string }>('select target, fault from backup_runs where fault is not null'))
+  await turn(postrider, 15)
+  await until(() => begun.length === 1, 'the backup')
+  await row(postrider, to[0]!, 'backup', null)
+  begun[0]?.close('SIGKILL')
+  await until(() => faults().length === 1, 'the failure')
+  assert.equal(faults()[0]?.target, to[1])
+  await turn(postrider, 24)
+  await until(() => begun.length === 2, 'the next backup')
+  await turn(postrider, 40)
+  await until(() => begun[1]?.ending && faults().length === 3, 'its end')
+  assert.match(faults().at(-1)?.fault ?? '', /stood still or took too long; see what holds its targets up\.$/)
+  await until(() => begun.length === 3, 'the one after it')
+  begun[2]?.close(0)
+})
+
+test('a backup by hand, or of a server that was killed, is waited for, and counts as no failure (B5)', async () => {
+  const to = target()
+  const { beside, begun } = processes()
+  await using postrider = await startTestAppliance({ beside, config: { backup: { to: [to], drill: 'never' } } })
+  const { dataDir } = postrider
+  mkdirSync(join(dataDir, '.postrider-backup-Abc123'))
+  const release = takeLock(dataDir, 'backup.lock')
+  await turn(postrider, 15)
+  assert.equal(begun.length, 0)
+  release?.()
+  postrider.clock.leap(MINUTE)
+  await until(() => begun.length === 1, 'the backup after it')
+  assert.deepEqual(
+    readdirSync(dataDir).filter((name) => name.startsWith('.postrider-backup-')),
+    [],
+  )
+  await row(postrider, to, 'backup', null)
+  begun[0]?.close(0)
+})
+
+test('a program that cannot be started is a failure with a sentence (B13)', async () => {
+  const beside = besideServer(undefined, { program: join(folder, 'not-here'), first: [] })
+  await using postrider = await startTestAppliance({ beside, config: { backup: { to: [target()], drill: 'never' } } })
+  const { store } = postrider.appliance.deps
+  await turn(postrider, 15)
+  const fault = await until(() => store.first(raw<{ fault: string }>('select fault from backup_runs')), 'the row')
+  assert.match(fault.fault, /not-here cannot be started \(ENOENT\); see that it is there\.$/)
+})
+
+test('a command that only stores is not drilled, and hurries no drill of others (B11)', async () => {
+  const to = [target(), 'exec:/usr/bin/tee /dev/null']
+  const { beside, begun } = processes()
+  await using postrider = await startTestAppliance({ beside, config: { backup: { to } } })
+  const { appliance, clock } = postrider
+  await turn(postrider, 15)
+  for (let day = 0; day < 5; day++) {
+    for (let n = 0; n < 5; n++) {
+      for (const one of begun) {
+        if (one.ending) continue
+        one.ending = true
+        if (one.words === 'backup now')
+          for (const each of [to[0]!, 'exec:/usr/bin/tee']) await row(postrider, each, 'backup', null)
+        else await row(postrider, to[0]!, 'drill', null)
+        one.close(0)
+        await one.ended
+      }
+      await turn(postrider, 5)
+    }
+  }
+  assert.equal(begun.filter(({ words }) => words === 'backup drill').length, 1, begun.map(({ words }) => words).join())
+  assert.doesNotMatch(judgeBackups(appliance.deps.store, appliance.deps.config, clock.now()).detail, /no drill yet/)
+})
+
+test('a place that lets nothing be removed has its backups: the complaint is a warning, and nobody is told that there are none (B13)', async () => {
+  const to = target()
+  await using postrider = await startTestAppliance({ config: { backup: { to: [to] } } })
+  const { appliance, clock } = postrider
+  const { store } = appliance.deps
+  await row(postrider, to, 'backup', `${to}: the server says 403; let them delete there.`, 'a backup')
+  const { detail, mend, status } = judgeBackups(store, postrider.config, clock.now())
+  assert.equal(status, 'warn')
+  assert.match(detail, /is there, but what is not kept any more could not be removed: .* 403$/)
+  assert.equal(mend, 'Let them delete there.')
+  assert.match(await metricsOf(postrider), new RegExp(`last_success_seconds{target="${to}"} ${clock.now() / 1000}\n`))
 })
 
 test('a process that was killed is a failure with a sentence; after 36 hours the operator is told, once a day (B13)', async () => {

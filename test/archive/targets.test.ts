@@ -161,6 +161,57 @@ test('without recipients a backup goes to a directory only, and one target that 
   assert.match(await refused(at(dataDir), 'backup', 'now'), /"backup\.to" is empty/)
 })
 
+test('a key file that was taken away, or a target that is gone, is said of its target alone: the others are backed up, listed and drilled (B5, B11)', async () => {
+  const dataDir = await newData()
+  const { names, to } = target()
+  const key = join(folder, 's3.key')
+  writeFileSync(key, 'id\nsecret\n')
+  const gone = target().to
+  const env = at(dataDir, {
+    POSTRIDER_BACKUP_TO: `s3://bucket, ${gone}, ${to}`,
+    POSTRIDER_BACKUP_RECIPIENTS: recipientOf(newIdentity()),
+    POSTRIDER_BACKUP_S3_KEY_FILE: key,
+  })
+  rmSync(key)
+  rmSync(gone, { recursive: true })
+  const sentences = [
+    /"backup\.s3\.key_file" is .*s3\.key, which cannot be read \(ENOENT\); /,
+    /there is no such directory/,
+  ]
+  const ran = async (...words: string[]): Promise<{ stdout: string; stderr: string }> => {
+    const { code, stderr, stdout } = await run(env, '--json', ...words)
+    assert.equal(code, 1, stdout + stderr)
+    return { stdout, stderr }
+  }
+  const outcomes = JSON.parse((await ran('backup', 'now')).stdout) as { fault: string | null }[]
+  assert.equal(outcomes[2]?.fault, null)
+  const { faults, drills } = JSON.parse((await ran('backup', 'drill')).stdout) as {
+    faults: string[]
+    drills: { target: string }[]
+  }
+  assert.deepEqual(
+    drills.map((each) => each.target),
+    [to],
+  )
+  const listed = await ran('backup', 'list')
+  assert.deepEqual(
+    (JSON.parse(listed.stdout) as { name: string }[]).map(({ name }) => name),
+    names(),
+  )
+  for (const [index, sentence] of sentences.entries()) {
+    assert.match(outcomes[index]?.fault ?? '', sentence)
+    assert.match(faults[index] ?? '', sentence)
+    assert.match(listed.stderr, sentence)
+  }
+  const database = new Database(join(dataDir, 'postrider.db'), { readonly: true })
+  const rows = database.prepare('select kind, fault is null as well from backup_runs order by key').all()
+  database.close()
+  assert.deepEqual(
+    rows,
+    ['backup', 'drill'].flatMap((kind) => [0, 0, 1].map((well) => ({ kind, well }))),
+  )
+})
+
 test('a command that only stores gets the backup alone, which it could not tell from a manifest (B8, B10)', async () => {
   const dataDir = await newData()
   const file = join(folder, 'only-stored.age')

@@ -1,168 +1,379 @@
-// Scheduled backups at real places: Swift by S3, OpenSSH by SFTP, a directory. Each is made while mail is handed in, is
-// restored and verified, and the last ones send under another name of the host; a drill finds a flipped bit (B10, B11,
-// B14).
+// Backups by the schedule to every kind of place, made while about 200 mails a second are handed in and sent. Each
+// is put back under another name of the host, verified, held against what was answered with 201, and sends. A drill
+// finds a flipped bit and a cut object at each place, and Debian's programs open what is sealed (B5, B6, B9 to B14).
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { userInfo } from 'node:os'
 import { after, before, test } from 'node:test'
-import { AwsClient } from 'aws4fetch'
-import { SECOND } from '../../src/base/clock.ts'
+import { setTimeout as pause } from 'node:timers/promises'
+import Database from 'better-sqlite3'
+import type { Beside } from '../../src/archive/schedule.ts'
+import { judgeBackups } from '../../src/checks/doctor-backups.ts'
 import { newIdentity, recipientOf } from '../../src/archive/seal.ts'
+import { HOUR, SECOND } from '../../src/base/clock.ts'
 import { listDomains } from '../../src/domains/find.ts'
 import { besideServer } from '../../src/server/beside.ts'
+import { raw } from '../../src/store/query.ts'
 import { Commands } from '../commands/command.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
-import { missingKeepers, newSshKey, S3_KEY, startSshd, startSwift } from './rig/keepers.ts'
+import type { TestDns } from '../kit/zone.ts'
+import { startAllPlaces, type AllPlaces } from './rig/all-places.ts'
+import { missing } from './rig/kept.ts'
+import { absentOf, missingKeepers } from './rig/keepers.ts'
 import { withPrograms } from './rig/need.ts'
-import { Sandbox } from './rig/sandbox.ts'
 import { executable } from './rig/postrider.ts'
+import { Sandbox } from './rig/sandbox.ts'
 
-/** Rounds to three places; each backup is restored. */
-const ROUNDS = 3
+/** Backups by the schedule, each restored from the next kind of place; POSTRIDER_RESTORES=20 takes minutes. */
+const RESTORES = Number(process.env['POSTRIDER_RESTORES'] ?? 5)
+/** Mails a second, handed in by this process, which is also the server and the receiver. */
+const RATE = 200
+const TICK = 50
 /** What a backup may take of memory in the built program; from sources Node alone takes more (B5). */
 const MOST_MEMORY = 150 * 1024
+const OPENERS = ['/usr/bin/age', '/usr/bin/zstd', '/usr/bin/unzip', '/usr/bin/sqlite3']
 
-const send = async (postrider: TestAppliance, to: string): Promise<void> => {
-  const mail = { from: 'me@here.test', to, subject: 'Hello', html: `<p>Dear ${to}</p>${'x'.repeat(20_000)}` }
-  assert.equal((await postrider.api('POST', '/outbound-emails', document('outbound-emails', mail))).status, 201)
+/** A mail that was answered with 201, and when. */
+interface Answered {
+  id: string
+  to: string
+  at: number
 }
 
-withPrograms('backups under load', missingKeepers(), () => {
+interface Load {
+  answered: Answered[]
+  /** Everything that was posted, answered or not. */
+  posted: Set<string>
+  /** Between two backups: the database stays small enough for many. */
+  pause: (on: boolean) => void
+  /** How long it was under way. */
+  seconds: () => number
+  end: () => Promise<void>
+}
+
+/** Turns a clock by what has passed: in a faster time a slow machine would look like a receiver that hangs. */
+function keptWith(clock: ManualClock): () => number {
+  let last = performance.now()
+  return () => {
+    const passed = Math.floor(performance.now() - last)
+    clock.advance(passed)
+    last += passed
+    return passed
+  }
+}
+
+/** Hands in mail at the rate, between its pauses, until it is ended; the clock of the server goes with the real one. */
+function load(postrider: TestAppliance): Load {
+  const answered: Answered[] = []
+  const posted = new Set<string>()
+  const underWay = new Set<Promise<void>>()
+  let ended = false
+  let paused = true
+  let worked = 0
+  const post = async (to: string): Promise<void> => {
+    posted.add(to)
+    const mail = { from: 'me@here.test', to, subject: 'Hello', html: `<p>Dear ${to}</p>${'x'.repeat(2000)}` }
+    const { body, status } = await postrider.api('POST', '/outbound-emails', document('outbound-emails', mail))
+    assert.equal(status, 201)
+    answered.push({ id: body.data.id, to, at: Date.now() })
+  }
+  const running = (async () => {
+    const keep = keptWith(postrider.clock)
+    while (!ended) {
+      const passed = keep()
+      if (!paused) worked += passed
+      for (let n = 0; !paused && n < (RATE * TICK) / SECOND && underWay.size < RATE; n++) {
+        const one = post(`n${posted.size}@there.test`)
+        underWay.add(one)
+        void one.finally(() => underWay.delete(one))
+      }
+      await pause(TICK)
+    }
+    await Promise.all(underWay)
+  })()
+  return {
+    answered,
+    posted,
+    seconds: () => worked / SECOND,
+    pause: (on) => void (paused = on),
+    end: () => {
+      ended = true
+      return running
+    },
+  }
+}
+
+withPrograms('backups under load', [...missingKeepers(), ...absentOf(OPENERS)], () => {
   const box = new Sandbox('backups')
   const commands = new Commands(box.dir)
   const identity = newIdentity()
   const key = box.write('backup.key', `${identity}\n`, 0o600)
-  const disk = box.path('disk')
   const config = box.path('postrider.toml')
   const dataDir = box.path('data')
-  let targets: string[]
+  let all: AllPlaces
   after(async () => {
     await commands.close()
     await box.close()
   })
 
   before(async () => {
-    mkdirSync(disk)
     mkdirSync(dataDir, { mode: 0o700 })
-    const swift = await startSwift(box)
-    const client = new AwsClient({
-      accessKeyId: S3_KEY.id,
-      secretAccessKey: S3_KEY.secret,
-      region: 'us-east-1',
-      service: 's3',
-    })
-    assert.equal((await client.fetch(`${swift.endpoint}/backups`, { method: 'PUT' })).status, 200)
-    const login = newSshKey(box, 'login')
-    const host = newSshKey(box, 'host')
-    const { port } = await startSshd(box, [host.file], login.line)
-    mkdirSync(box.path('by-ssh'))
-    targets = [disk, 's3://backups/mx', `sftp://${userInfo().username}@127.0.0.1:${port}${box.path('by-ssh')}`]
-    const s3Key = box.write('s3.key', `${S3_KEY.id}\n${S3_KEY.secret}\n`)
+    all = await startAllPlaces(box)
+    configure(all.places.map(({ target }) => target))
+  })
+
+  /** Says where backups go. */
+  const configure = (to: readonly string[]): void =>
     writeFileSync(
       config,
       `data_dir = ${JSON.stringify(dataDir)}
+[tls]
+${all.toml.tls}
 [backup]
-to = ${JSON.stringify(targets)}
+to = ${JSON.stringify(to)}
 recipients = ["${recipientOf(identity)}"]
-s3 = { endpoint = "${swift.endpoint}", key_file = "${s3Key}" }
-sftp = { key_file = "${login.file}", host_keys = ["[127.0.0.1]:${port} ${host.line}"] }
+identity_file = "${key}"
+${all.toml.backup}
 `,
+    )
+
+  const run = async <T>(words: readonly string[], env: Record<string, string> = {}, code = 0): Promise<T> => {
+    const ran = await commands.run(['--config', config, '--json', ...words], { env, bare: true })
+    assert.equal(ran.code, code, `${words.join(' ')}: ${ran.stdout}${ran.stderr}`)
+    return JSON.parse(ran.stdout) as T
+  }
+
+  /** The server whose schedule makes the backups, and what became of its processes. */
+  async function scheduled(wishes: { schedule: string; drill: 'never' | 'daily' }): Promise<Scheduled> {
+    const start = besideServer(config, executable())
+    const exchanger = testExchanger()
+    const ended: string[] = []
+    let peak = 0
+    const beside: Beside = (words) => {
+      const child = start(words)
+      const look = setInterval(() => (peak = Math.max(peak, peakOf(child.pid))), 5)
+      void child.ended.then(({ how, said }) => {
+        clearInterval(look)
+        ended.push(`${words.join(' ')}: ${how} ${said}`)
+      })
+      return child
+    }
+    const postrider = await startTestAppliance({
+      dataDir,
+      beside,
+      exchanger,
+      clock: new ManualClock(Date.now()),
+      routes: ['there.test'],
+      config: { backup: { to: all.places.map(({ target }) => target), ...wishes } },
+    })
+    if (listDomains(postrider.appliance.deps.store).length === 0) await postrider.activeDomain('here.test')
+    return { postrider, ended, peak: () => peak, sent: () => exchanger.heard.length }
+  }
+
+  test(`${RESTORES} backups by the schedule under load, each restored elsewhere, verified, whole and sending (B5, B10, B14)`, async (t) => {
+    const began = Date.now()
+    const { ended, peak, postrider, sent } = await scheduled({ schedule: '0 * * * *', drill: 'never' })
+    const mail = load(postrider)
+    const sending: Promise<void>[] = []
+    try {
+      for (let n = 0; n < RESTORES; n++) {
+        const { target } = all.places[n % all.places.length]!
+        configure([target])
+        postrider.config.backup.to = [target]
+        const before = mail.answered.slice()
+        mail.pause(false)
+        postrider.clock.leap(HOUR)
+        await until(() => ended.length > n, `backup ${n}`)
+        assert.equal(ended.at(-1), 'backup now: 0 ')
+        mail.pause(true)
+        const back = box.path(`back-${n}`)
+        const env = { POSTRIDER_DATA_DIR: back }
+        await run(['restore', '--identity', key, '--without-ledger', target], env)
+        assert.equal((await run<{ sound: boolean }>(['verify'], env)).sound, true)
+        const settled = settledIn(back, before, mail.posted)
+        // Two restored servers at a time.
+        if (sending.length > 1) await sending.shift()
+        sending.push(sends({ target, back, settled, dns: postrider.dns }))
+      }
+      await Promise.all(sending)
+    } finally {
+      await mail.end()
+      await postrider.stop()
+    }
+    configure(all.places.map((place) => place.target))
+    const seconds = (Date.now() - began) / SECOND
+    const rate = (mails: number): string => `${(mails / mail.seconds()).toFixed(0)} a second`
+    t.diagnostic(
+      `${RESTORES} in ${seconds.toFixed(0)} s; mails taken: ${rate(mail.answered.length)}, sent: ${rate(sent())}; memory of a backup: ${Math.round(peak() / 1024)} MB`,
+    )
+    if (process.env['POSTRIDER_BIN']) assert.ok(peak() < MOST_MEMORY, `${peak()} kB`)
+    const listed = await run<{ target: string; complete: boolean }[]>(['backup', 'list'])
+    assert.deepEqual(new Set(listed.map(({ target }) => target)), new Set(all.places.map(({ title }) => title)))
+    assert.ok(listed.every(({ complete }) => complete))
+    assert.deepEqual(
+      readdirSync(dataDir).filter((name) => name.startsWith('.')),
+      [],
     )
   })
 
-  const run = async (words: readonly string[], env: Record<string, string> = {}): Promise<string> => {
-    const { code, stderr, stdout } = await commands.run(['--config', config, '--json', ...words], { env, bare: true })
-    assert.equal(code, 0, `${words.join(' ')}: ${stdout}${stderr}`)
-    return stdout
+  /** The newest backup at each place, changed. */
+  const changed = async (to: (octets: Buffer) => Buffer): Promise<void> => {
+    const listed = await run<{ name: string; target: string }[]>(['backup', 'list'])
+    for (const { change, title } of all.places) {
+      const newest = listed.find(({ target }) => target === title)
+      assert.ok(newest, title)
+      await change(newest.name, to)
+    }
   }
 
-  test('backups to three places beside mail, each restored elsewhere and verified, the last of each place sending; memory stays low (B5, B10, B14)', async () => {
-    const postrider = await startTestAppliance({ dataDir, clock: new ManualClock(Date.now()) })
-    let peak = 0
+  test('a drill by the schedule finds a flipped bit in what lies at each kind of place, and one by hand a cut object (B11)', async () => {
+    const { ended, postrider } = await scheduled({ schedule: '0 0 1 1 *', drill: 'daily' })
+    const drilled = (): { target: string; fault: string | null; way: string | null }[] =>
+      postrider.appliance.deps.store.all(raw(`select target, fault, way from backup_runs where kind = 'drill'`))
     try {
-      await postrider.activeDomain('here.test')
-      const beside = besideServer(config, executable())
-      for (let round = 0; round < ROUNDS; round++) {
-        const backup = beside(['backup', 'now'])
-        let done = false
-        void backup.ended.then(() => (done = true))
-        for (let n = 0; !done; n++) {
-          await send(postrider, `r${round}n${n}@there.test`)
-          const [, kB = '0'] = /VmHWM:\s+(\d+)/.exec(readStatus(backup.pid)) ?? []
-          peak = Math.max(peak, Number(kB))
-        }
-        assert.deepEqual(await backup.ended, { how: 0, said: '' })
-        // The next rounds remove what is more than "keep" says.
-        for (const [index, target] of targets.entries()) {
-          const back = box.path(`back-${index}-${round}`)
-          await restored(target, back)
-          if (round === ROUNDS - 1) await sends(target, back)
-        }
+      await until(() => ended.length === 1, 'the first drill')
+      assert.deepEqual(
+        drilled().map(({ fault, way }) => [fault, way]),
+        all.places.map(() => [null, 'restored']),
+      )
+      await changed((octets) => {
+        octets[Math.floor(octets.length / 2)]! ^= 1
+        return octets
+      })
+      postrider.clock.leap(25 * HOUR)
+      await until(() => ended.length === 2, 'the drill of the next day')
+      const found = drilled().slice(all.places.length)
+      assert.deepEqual(
+        found.map(({ target }) => target),
+        all.places.map(({ title }) => title),
+      )
+      for (const { fault, target } of found)
+        assert.match(fault ?? '', /changed after it was written; use another backup\.$/, target)
+      const { config: shown } = postrider.appliance.deps
+      const judged = judgeBackups(postrider.appliance.deps.store, shown, postrider.clock.now())
+      assert.equal(judged.length, all.places.length)
+      for (const { detail, status } of judged) {
+        assert.equal(status, 'warn')
+        assert.match(detail, /^the last drill of .* failed: .* changed after it was written$/)
       }
-      if (process.env['POSTRIDER_BIN']) assert.ok(peak < MOST_MEMORY, `${peak} kB`)
     } finally {
       await postrider.stop()
     }
-    const listed = JSON.parse(await run(['backup', 'list'])) as { target: string; complete: boolean }[]
-    assert.deepEqual(new Set(listed.map(({ target }) => target)), new Set(targets))
-    assert.ok(listed.every(({ complete }) => complete))
+    await changed((octets) => octets.subarray(0, octets.length - 1000))
+    const { drills, faults } = await run<{ drills: unknown[]; faults: string[] }>(['backup', 'drill'], {}, 1)
+    assert.deepEqual(drills, [])
+    assert.equal(faults.length, all.places.length)
+    for (const fault of faults)
+      assert.match(fault, /was cut off or changed|octets and its manifest says \d+; use another backup\.$/)
+    // The one before it is as good as it was.
+    const listed = await run<{ name: string; at: string; target: string }[]>(['backup', 'list'])
+    const before = listed.filter(({ target }) => target === all.places[0]?.title)[1]
+    if (before) await run(['restore', '--check', '--identity', key, '--at', before.at, all.places[0]!.target])
   })
 
-  /** The newest backup put back, and verified. */
-  async function restored(target: string, back: string): Promise<void> {
-    const env = { POSTRIDER_DATA_DIR: back }
-    await run(['restore', '--identity', key, '--without-ledger', target], env)
-    const { sound } = JSON.parse(await run(['verify'], env)) as { sound: boolean }
-    assert.equal(sound, true)
-  }
+  test('age, zstd, unzip and sqlite3 of Debian open a backup without Postrider (B6)', async () => {
+    await run(['backup', 'now'])
+    const [newest] = await run<{ name: string; target: string }[]>(['backup', 'list'])
+    const file = box.path('disk', newest?.name ?? '')
+    const zip = box.path('opened.zip')
+    // As docs/backup.md has it.
+    execFileSync('/bin/sh', ['-c', `age -d -i "${key}" "${file}" | zstd -d > "${zip}"`], { stdio: 'pipe' })
+    execFileSync('/usr/bin/unzip', ['-q', zip, '-d', box.path('opened')], { stdio: 'pipe' })
+    const asked =
+      'pragma integrity_check; select count(*) > 0 from outbound_emails; select email from users order by key'
+    const said = execFileSync('/usr/bin/sqlite3', [box.path('opened', 'postrider.db'), asked], { encoding: 'utf8' })
+    assert.equal(said, 'ok\n1\nann@owner.test\nbob@other.test\n')
+    const own = readFileSync(`${dataDir}/instance.key`)
+    assert.deepEqual(readFileSync(box.path('opened', 'instance.key')), own)
+    assert.match(box.read('opened/erasures.ledger'), /^\{"ledger":/)
+  })
 
-  /** A server on restored data sends, under another name of the host. */
-  async function sends(target: string, back: string): Promise<void> {
+  /** A server on restored data sends under another name of the host, and nothing that had been sent before. */
+  async function sends({ back, dns, settled, target }: Sender): Promise<void> {
     const exchanger = testExchanger()
     await using other = await startTestAppliance({
       dataDir: back,
       clock: new ManualClock(Date.now()),
       exchanger,
       config: { hostname: 'other.postrider.test' },
-      routes: ['there.test'],
+      dns,
     })
-    for (const domain of listDomains(other.appliance.deps.store)) other.publish(domain)
-    await send(other, 'again@there.test')
-    await until(() => {
-      other.clock.advance(SECOND)
-      return exchanger.heard.length > 0
-    }, `mail from ${target}`)
-    assert.equal((await other.raw('/health')).status, 200)
-  }
-
-  test('a drill finds a flipped bit in what lies at a place, and the others are well (B11)', async () => {
-    const [name = ''] = readdirSync(disk)
-      .filter((each) => each.endsWith('.age'))
-      .toSorted()
-      .toReversed()
-    const octets = readFileSync(box.path('disk', name))
-    octets[Math.floor(octets.length / 2)]! ^= 1
-    writeFileSync(box.path('disk', name), octets)
-    const words = ['--config', config, '--json', 'backup', 'drill', '--identity', key]
-    const { code, stdout } = await commands.run(words, { bare: true })
-    assert.equal(code, 1)
-    const { drills, faults } = JSON.parse(stdout) as { drills: { way: string }[]; faults: string[] }
-    assert.deepEqual(
-      drills.map(({ way }) => way),
-      ['restored', 'restored'],
+    const mail = { from: 'me@here.test', to: 'again@there.test', subject: 'Again', html: '<p>Again</p>' }
+    assert.equal((await other.api('POST', '/outbound-emails', document('outbound-emails', mail))).status, 201)
+    const heard = (): string[] => exchanger.heard.flatMap(({ to }) => to)
+    const keep = keptWith(other.clock)
+    await until(
+      () => {
+        keep()
+        return heard().includes('again@there.test')
+      },
+      `mail from ${target}`,
+      () => other.appliance.deps.store.all(raw(`select * from deliveries where address = 'again@there.test'`)),
     )
-    assert.equal(faults.length, 1)
-    assert.match(faults[0] ?? '', /changed/)
-  })
+    assert.equal((await other.raw('/health')).status, 200)
+    assert.equal(new Set(heard()).size, heard().length, 'a recipient gets no mail twice')
+    assert.deepEqual(
+      heard().filter((to) => settled.has(to)),
+      [],
+    )
+  }
 })
 
-function readStatus(pid: number | undefined): string {
+interface Sender {
+  /** Where its backup was. */
+  target: string
+  back: string
+  dns: TestDns
+  /** Who had their mail when the backup was made. */
+  settled: ReadonlySet<string>
+}
+
+interface Scheduled {
+  postrider: TestAppliance
+  /** How each process ended. */
+  ended: string[]
+  /** The most memory of one, in kB. */
+  peak: () => number
+  /** Mails that the receiver has. */
+  sent: () => number
+}
+
+/**
+ * Holds restored data against the mails that were answered before the backup, and those that were posted at all; whose
+ * mail had its end by then.
+ */
+function settledIn(back: string, before: readonly Answered[], posted: ReadonlySet<string>): Set<string> {
+  const lost = missing(
+    back,
+    before.map(({ id }) => ({ kind: 'mail', name: id, answered: 0 })),
+  )
+  assert.equal(lost.length, 0, `${lost.length} of ${before.length} in ${back}: ${lost.slice(0, 3).join('; ')}`)
+  const database = new Database(`${back}/postrider.db`, { readonly: true })
   try {
-    return readFileSync(`/proc/${pid}/status`, 'utf8')
+    const rows = database
+      .prepare<[], { address: string; status: string }>('select address, status from deliveries')
+      .all()
+    const addresses = new Set(rows.map(({ address }) => address))
+    assert.equal(addresses.size, rows.length, 'no mail is there twice')
+    assert.deepEqual(
+      [...addresses].filter((each) => !posted.has(each)),
+      [],
+    )
+    for (const { to } of before) assert.ok(addresses.has(to), to)
+    return new Set(rows.flatMap(({ address, status }) => (/queued|held|active/.test(status) ? [] : [address])))
+  } finally {
+    database.close()
+  }
+}
+
+/** The most memory that a process had, in kB. */
+function peakOf(pid: number | undefined): number {
+  try {
+    return Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0)
   } catch {
-    return ''
+    return 0
   }
 }

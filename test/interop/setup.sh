@@ -46,8 +46,8 @@ packages="$packages faketime"
 
 # Who signs releases and the apt repository.
 packages="$packages gnupg minisign"
-# Where backups are kept: S3 by OpenStack Swift, WebDAV and SFTP by rclone, SFTP by OpenSSH; and what opens sealed ones.
-packages="$packages swift-proxy swift-account swift-container swift-object rclone openssh-server openssh-client age zstd"
+# Where backups are kept: S3 by OpenStack Swift, WebDAV and SFTP by rclone, SFTP by OpenSSH; and what opens them.
+packages="$packages swift-proxy swift-account swift-container swift-object rclone openssh-server openssh-client age zstd unzip sqlite3"
 
 # Debian starts what it installs. policy-rc.d is its documented way to say no; ours goes away again when we end.
 policy=/usr/sbin/policy-rc.d

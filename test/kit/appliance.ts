@@ -81,6 +81,8 @@ export interface TestOptions {
   timeouts?: Timeouts
   /** Domains made through the API get new DKIM keys, as on a server; otherwise they get keys that were made before. */
   newKeys?: boolean
+  /** The DNS of another appliance, which stays that one's; a new one when absent. */
+  dns?: TestDns
   /** Port of MTA-STS policy servers. */
   stsPort?: number
   /** Gives the resolver of validated answers (DANE); without it the kit's DNS is one that does not validate. */
@@ -124,8 +126,8 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
   await using stack = new AsyncDisposableStack()
   const dataDir = options.dataDir ?? mkdtempSync(join(tmpdir(), 'postrider-test-'))
   if (options.dataDir === undefined) stack.defer(() => rmSync(dataDir, { recursive: true, force: true }))
-  const dns = await startTestDns()
-  stack.defer(() => dns.close())
+  const dns = options.dns ?? (await startTestDns())
+  if (!options.dns) stack.defer(() => dns.close())
   const clock = options.clock ?? new ManualClock()
   const { exchanger, receiver, logged } = options
   await exchanger?.listen()

@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { listNotices } from '../../src/accounts/notices.ts'
 import { listUsers, setSummary } from '../../src/identity/users.ts'
+import { Commands } from '../commands/command.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { ofFile } from '../kit/of-file.ts'
@@ -66,4 +67,19 @@ test('usage: every octet of the database stands with one table; mails cost what 
   assert.equal(shown.per_thousand_mails, Math.round((shown.octets * 1000) / (shown.mails + shown.received)))
   assert.ok(shown.kinds.some(({ kind }: { kind: string }) => kind === 'webhook deliveries'))
   assert.match((await postrider.commands.run(['usage'])).stdout, /outbound_emails +mails/)
+})
+
+test('usage says how long an address that is erased stays in older backups, by what is kept (B12)', async () => {
+  const told = async (backup: string): Promise<[days: number | null, text: string]> => {
+    await using commands = Commands.beside(postrider, `[backup]\n${backup}`)
+    const { erased_in_backups_days } = await commands.json<{ erased_in_backups_days: number | null }>('usage')
+    return [erased_in_backups_days, (await commands.run(['usage'])).stdout]
+  }
+  const [days, text] = await told('to = ["/to"]')
+  assert.equal(days, 186)
+  assert.match(text, /stays in older backups for up to 186 days \("backup\.keep"\), and is erased again by "restore"\./)
+  assert.equal((await told('to = ["/to"]\nkeep = { daily = 7, weekly = 0, monthly = 0 }'))[0], 7)
+  const [none, words] = await told('')
+  assert.equal(none, null)
+  assert.match(words, /"backup\.to" is empty.*until you remove them/)
 })

@@ -510,6 +510,7 @@ describe('the lock of a data directory', () => {
 })
 
 describe('a lock file that was moved away while its server runs', () => {
+  const source = (name: string): string => JSON.stringify(new URL(`../../src/store/${name}`, import.meta.url).href)
   for (const [what, away] of [
     ['moved', (file: string) => renameSync(file, `${file}.away`)],
     ['removed', (file: string) => rmSync(file)],
@@ -518,7 +519,6 @@ describe('a lock file that was moved away while its server runs', () => {
       if (!existsSync('/proc/locks')) return t.skip('this system does not say who holds a lock')
       const dir = dataDir()
       mkdirSync(dir, { mode: 0o700 })
-      const source = (name: string): string => JSON.stringify(new URL(`../../src/store/${name}`, import.meta.url).href)
       const holder = spawn(
         process.execPath,
         [
@@ -544,6 +544,33 @@ describe('a lock file that was moved away while its server runs', () => {
       assert.ok(release, 'the lock outlived its process')
       release()
     })
+
+  test('a backup under way is not taken for a server: one that ended meanwhile starts again (B5)', async (t) => {
+    const { dir } = fresh(t)
+    const holder = spawn(
+      process.execPath,
+      [
+        '--input-type=module',
+        '--eval',
+        `const { takeLock } = await import(${source('lock.ts')})
+         const { openStore } = await import(${source('open.ts')})
+         globalThis.held = [takeLock(${JSON.stringify(dir)}, 'backup.lock'), openStore(${JSON.stringify(dir)})]
+         console.log('held')
+         setInterval(() => {}, 1e6)`,
+      ],
+      { stdio: ['ignore', 'pipe', 'inherit'] },
+    )
+    try {
+      await once(holder.stdout, 'data')
+      assert.equal(takeLock(dir, 'backup.lock'), undefined)
+      const release = takeLock(dir)
+      assert.ok(release, 'the backup was taken for a server')
+      release()
+    } finally {
+      holder.kill('SIGKILL')
+      await once(holder, 'exit')
+    }
+  })
 })
 
 describe('pages of a list', () => {

@@ -4,6 +4,7 @@
 // keeps, lists and removes by itself.
 import { spawn, type ChildProcess } from 'node:child_process'
 import { HOUR, MINUTE, SECOND } from '../../base/clock.ts'
+import { storesOnly } from '../../base/backup-target.ts'
 import { forLog } from '../../base/clean-text.ts'
 import { codeOf, OperatorError } from '../../base/errors.ts'
 import { startAsOwner } from '../../base/ownership.ts'
@@ -56,7 +57,7 @@ export class ExecBackend implements Backend {
     // The rest of the line may hold a secret.
     this.title = `exec:${this.#words[0]}`
     this.#patience = patience
-    if (!this.#words.some((word) => word.includes('{action}'))) this.writesOnly = true
+    if (storesOnly(`exec:${line}`)) this.writesOnly = true
   }
 
   async put(name: string, octets: AsyncIterable<Uint8Array>): Promise<void> {
