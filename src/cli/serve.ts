@@ -87,9 +87,6 @@ async function run(now: Invocation, { config, ending, first, log }: ServeRun): P
   }
   const options = { config, clock: systemClock, log, fatal, first, sockets, upgrading, timeMarker: TIME_MARKER, beside }
   const appliance = await ending.orStarted(startAppliance(options))
-  keepRoom(config.data_dir, reserveOf(config))
-  const { deps } = appliance
-  manager.follow({ status: () => statusOf(deps), slowestCommit: () => deps.store.slowestCommit() })
   const readAgain = async (): Promise<void> => {
     manager.reloading()
     try {
@@ -103,7 +100,11 @@ async function run(now: Invocation, { config, ending, first, log }: ServeRun): P
       manager.ready()
     }
   }
+  // First: whoever reads that it is ready may send it, and it would end the process as a kill does.
   process.on('SIGHUP', () => void readAgain())
+  keepRoom(config.data_dir, reserveOf(config))
+  const { deps } = appliance
+  manager.follow({ status: () => statusOf(deps), slowestCommit: () => deps.store.slowestCommit() })
   manager.ready()
   void first?.tell(appliance, log)
   await ending.stops({

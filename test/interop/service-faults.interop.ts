@@ -69,6 +69,15 @@ withPrograms('a service with a slow disk', absent, () => {
     assert.equal(await server.ended, 0, server.said.err)
   })
 
+  test('a signal that comes as soon as it says that it is ready ends it as any other (C6)', async () => {
+    // After the ready line of a first start some megabytes are written and synced.
+    const argv = ['--seccomp-bpf', ...slowed(400), process.execPath, PROGRAM, '--config', configured('signal'), 'serve']
+    const server = run('strace', argv)
+    await until(() => READY.test(server.said.out), 'the server')
+    process.kill(Number(/"event":"ready".*?"pid":(\d+)/.exec(server.said.out)![1]), 'SIGTERM')
+    assert.equal(await server.ended, 0, server.said.err)
+  })
+
   test('under load the status comes at most once in five seconds; a commit that hangs takes the notice of life away (N1, N2)', async () => {
     const address = `@postrider-hangs-${process.pid}`
     const told = await notices(address)
