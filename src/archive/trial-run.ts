@@ -1,12 +1,11 @@
 // Runs another version on a copy of the installation, and bounds what it may do: it is a file that somebody fetched.
-import { spawn } from 'node:child_process'
 import { readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { findConfig } from '../base/config-file.ts'
 import type { OwnProgram } from '../base/installed.ts'
 import { MINUTE, SECOND, systemClock } from '../base/clock.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
-import { startAsOwner } from '../base/ownership.ts'
+import { spawnAsOwner } from '../base/ownership.ts'
 import type { Invocation } from '../commands/open.ts'
 
 export interface TrialRun {
@@ -41,17 +40,14 @@ const MOST_LINE = 2000
 const MOST_LINES = 100
 
 export function startTrial(own: OwnProgram, { data, named, now, still = 2 * MINUTE, tell }: TrialWishes): RunningTrial {
-  const child = startAsOwner((ids) =>
-    spawn(own.program, wordsOf(own, now), {
-      ...ids,
-      // Both at once are refused (C2).
-      env: { ...now.environment, POSTRIDER_DATA_DIR: data, POSTRIDER_DATA_DIR_FILE: undefined },
-      // It ends when its stdin does: when this process is killed.
-      stdio: ['pipe', 'pipe', 'pipe'],
-      // A group of its own, so that what it starts ends with it.
-      detached: true,
-    }),
-  )
+  const child = spawnAsOwner(own.program, wordsOf(own, now), {
+    // Both at once are refused (C2).
+    env: { ...now.environment, POSTRIDER_DATA_DIR: data, POSTRIDER_DATA_DIR_FILE: undefined },
+    // It ends when its stdin does: when this process is killed.
+    stdio: ['pipe', 'pipe', 'pipe'],
+    // A group of its own, so that what it starts ends with it.
+    detached: true,
+  })
   const tried: TrialRun = { code: null, output: '', last: '', grown: 0 }
   let over = false
   const end = (): void => void (over || endGroup(child.pid))

@@ -1,6 +1,7 @@
 // Who a command is. A command of root works as the owner of the data directory (D119): the owner could put links
 // there, and root would follow them. What the command line names outside is opened as the caller, where no directory on
 // the way belongs to the owner.
+import { spawn, type SpawnOptions } from 'node:child_process'
 import {
   closeSync,
   constants,
@@ -93,11 +94,13 @@ function actAs({ gid, uid }: Owner): void {
 }
 
 /**
- * Starts a program that is not to have more than the owner: with the effective user alone it would be root as soon as it
- * asks to be, and a Postrider or a shell among them does.
+ * Starts a program that is to have no more than the owner. With the effective user alone it would be root as soon as it
+ * asks to be, and a shell or a Postrider does.
  */
-export const startAsOwner = <T>(start: (ids: { uid?: number; gid?: number }) => T): T =>
-  owner === undefined ? start({}) : asCaller(() => start({ uid: owner!.uid, gid: owner!.gid }))
+export const spawnAsOwner = ((program: string, args: readonly string[], options: SpawnOptions) => {
+  const ids = owner === undefined ? {} : { uid: owner.uid, gid: owner.gid }
+  return asCaller(() => spawn(program, args, { ...options, ...ids }))
+}) as typeof spawn
 
 /** Runs `work` as who called the command; until its promise is settled, when it returns one. */
 export function asCaller<T>(work: () => T): T {

@@ -68,11 +68,10 @@ describe('root', { skip }, () => {
   test('starts a program wholly as the owner: it is not root and cannot be again (D119)', async () => {
     const { dataDir } = await installation('started')
     const script = `
-      import { spawnSync } from 'node:child_process'
-      import { becomeOwner, startAsOwner } from ${JSON.stringify(new URL('../../src/base/ownership.ts', import.meta.url))}
+      import { becomeOwner, spawnAsOwner } from ${JSON.stringify(new URL('../../src/base/ownership.ts', import.meta.url))}
       becomeOwner(${JSON.stringify(dataDir)})
       const ids = ['/^(Uid|CapPrm):/ { print $2, $3, $4 }', '/proc/self/status']
-      process.stdout.write(startAsOwner((as) => spawnSync('awk', ids, { ...as, encoding: 'utf8' })).stdout)`
+      spawnAsOwner('awk', ids, { stdio: 'inherit' })`
     const printed = execFileSync(process.execPath, ['--input-type=module', '--eval', script], { encoding: 'utf8' })
     assert.deepEqual(printed.trim().split(/\s+/), [owner.uid, owner.uid, owner.uid, '0000000000000000'].map(String))
   })

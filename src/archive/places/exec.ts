@@ -2,12 +2,12 @@
 // language would be octets of others, and the image has none: who needs one names it ("exec:/bin/sh -c '…'"). {name},
 // {action} and {from} are filled into its words. A command without {action} only stores what comes to its stdin, and
 // keeps, lists and removes by itself.
-import { spawn, type ChildProcess } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 import { storesOnly } from '../../base/backup-target.ts'
 import { forLog } from '../../base/clean-text.ts'
 import { codeOf, OperatorError } from '../../base/errors.ts'
-import { startAsOwner } from '../../base/ownership.ts'
+import { spawnAsOwner } from '../../base/ownership.ts'
 import { whileMoving, type Movement } from '../../net/https.ts'
 import { heldWhile } from '../octets.ts'
 import { OBJECT_NAME, type Backend, type BackupObject, type PlaceDeps } from './backend.ts'
@@ -166,7 +166,7 @@ export class ExecBackend implements Backend {
     const words = this.#words.map((word) => word.replace(/\{(?:action|name|from)\}/g, (mark) => values[mark] ?? mark))
     const [program = '', ...rest] = words
     // A group of its own, so that what it starts ends with it.
-    return startAsOwner((ids) => spawn(program, rest, { ...ids, stdio: ['pipe', 'pipe', 'pipe'], detached: true }))
+    return spawnAsOwner(program, rest, { stdio: ['pipe', 'pipe', 'pipe'], detached: true })
   }
 
   #judge({ code, error, said, signal }: Ended): void {
