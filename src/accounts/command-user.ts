@@ -53,13 +53,16 @@ const show = (
 
 /** What invites people: a matter of subjects that are above this one. */
 interface Inviting {
-  add: (deps: Deps, given: NewUser) => Promise<User>
-  again: (deps: Deps, email: string) => Promise<User>
-  shown: (
+  addInvited: (deps: Deps, given: NewUser) => Promise<User>
+  inviteAgain: (deps: Deps, email: string) => Promise<User>
+  invitationShown: (
     deps: Deps,
     user: User,
   ) => { invitation_link: string | null; invitation_mail: string | null; invitation_note: string | null }
 }
+
+/** It writes mail, and is loaded only by the commands that invite: every other one is smaller without. */
+type LoadInviting = () => Promise<Inviting>
 
 interface Adding {
   invite?: true
@@ -70,7 +73,7 @@ interface Adding {
   readsFor?: string
 }
 
-export function userCommand(program: Command, invocation: () => Invocation, inviting: Inviting): void {
+export function userCommand(program: Command, invocation: () => Invocation, inviting: LoadInviting): void {
   const user = program.command('user').description('add, invite, list and remove users')
   add(user, invocation, inviting)
   invite(user, invocation, inviting)
@@ -83,27 +86,34 @@ export function userCommand(program: Command, invocation: () => Invocation, invi
 }
 
 /** A user with the invitation, and what became of its mail in words. */
-function answerInvited(invocation: Invocation, { shown }: Inviting, deps: Deps, invited: User): void {
-  const { invitation_link, invitation_mail, invitation_note } = shown(deps, invited)
-  answer(invocation.terminal, { ...show(deps.store, invited), invitation_link, invitation_mail, invitation_note }, () =>
+async function answerInvited(
+  { terminal }: Invocation,
+  inviting: LoadInviting,
+  deps: Deps,
+  invites: (by: Inviting) => Promise<User>,
+): Promise<void> {
+  const by = await inviting()
+  const invited = await invites(by)
+  const { invitation_link, invitation_mail, invitation_note } = by.invitationShown(deps, invited)
+  answer(terminal, { ...show(deps.store, invited), invitation_link, invitation_mail, invitation_note }, () =>
     invitation_mail === 'not_mailed'
       ? `Invited ${invited.email}. ${invitation_note ?? ''} Hand this link over; it works once, for seven days:\n${invitation_link ?? ''}`
       : `Invited ${invited.email}: the mail is on its way. Its link works once, for seven days.`,
   )
 }
 
-function invite(user: Command, invocation: () => Invocation, inviting: Inviting): void {
+function invite(user: Command, invocation: () => Invocation, inviting: LoadInviting): void {
   user
     .command('invite <email>')
     .description('invite a user again who was never here, or was locked out; the link before ends')
     .action((email: string) =>
-      withDeps(invocation(), async (deps) =>
-        answerInvited(invocation(), inviting, deps, await inviting.again(deps, email)),
+      withDeps(invocation(), (deps) =>
+        answerInvited(invocation(), inviting, deps, (by) => by.inviteAgain(deps, email)),
       ),
     )
 }
 
-function add(user: Command, invocation: () => Invocation, inviting: Inviting): void {
+function add(user: Command, invocation: () => Invocation, inviting: LoadInviting): void {
   user
     .command('add <email>')
     .description('add a user')
@@ -129,7 +139,7 @@ function add(user: Command, invocation: () => Invocation, inviting: Inviting): v
           ...(readsFor === undefined ? {} : { readsFor }),
           ...password,
         }
-        if (options.invite) return answerInvited(invocation(), inviting, deps, await inviting.add(deps, given))
+        if (options.invite) return answerInvited(invocation(), inviting, deps, (by) => by.addInvited(deps, given))
         const added = await addUser(deps, given)
         return answer(invocation().terminal, show(deps.store, added), () => `Added ${added.email}.`)
       }),

@@ -9,6 +9,7 @@ import { codeOf, messageOf, OperatorError, failedCall } from '../base/errors.ts'
 import { fileFaultOf, whyUnread } from '../base/file-faults.ts'
 import { openPlain } from '../base/plain-file.ts'
 import { KEY_FILE } from '../base/keyring.ts'
+import { bufferCollector } from '../base/native.ts'
 import { asCallerAt } from '../base/ownership.ts'
 import { proofOf } from '../base/spooled.ts'
 import { LEDGER } from '../privacy/ledger.ts'
@@ -87,6 +88,7 @@ interface Unpacked {
  */
 export async function unpack({ entries }: Contents, { archive, room, shown, transfer }: Unpacked): Promise<void> {
   const { folder } = room
+  const collect = bufferCollector()
   try {
     mkdirSync(join(folder, 'spool'), { mode: 0o700 })
     for (const entry of entries) {
@@ -94,6 +96,7 @@ export async function unpack({ entries }: Contents, { archive, room, shown, tran
       await extract(archive, entry, join(folder, entry.fileName), (chunk) => {
         hear?.(chunk)
         transfer.add(chunk.length)
+        collect(chunk.length)
       })
     }
   } catch (thrown) {
@@ -179,9 +182,15 @@ async function* entriesOf(archive: Archive): AsyncIterable<Entry> {
 /** Reads every entry of a zip and checks its checksum. Throws when one differs. */
 export async function readThrough(file: string): Promise<void> {
   const archive = await openArchive(file)
+  const collect = bufferCollector()
   try {
     for await (const entry of entriesOf(archive))
-      await pour(archive, entry, () => new Writable({ write: (_chunk, _encoding, done) => done() }))
+      await pour(
+        archive,
+        entry,
+        () => new Writable({ write: (_chunk, _encoding, done) => done() }),
+        ({ length }) => collect(length),
+      )
   } finally {
     archive.close()
   }

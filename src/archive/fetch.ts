@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { KEY_FILE, openKeyring } from '../base/keyring.ts'
+import { bufferCollector } from '../base/native.ts'
 import { fingerprintOf } from '../privacy/ledger.ts'
 import { migrations } from '../schema/migrations.ts'
 import { AHEAD, backupsAt, newestOf, readManifest, type StoredBackup, type Manifest } from './catalog.ts'
@@ -91,9 +92,11 @@ export type ReadPlace = Pick<BackupPlace, 'title' | 'get'>
 async function* provenOctets(place: ReadPlace, manifest: Manifest, transfer: Transfer): AsyncIterable<Uint8Array> {
   const { name, sha256, size } = manifest
   const hash = createHash('sha256')
+  const collect = bufferCollector()
   let seen = 0
   for await (const piece of place.get(name)) {
     hash.update(piece)
+    collect(piece.length)
     seen += piece.length
     transfer.add(piece.length)
     yield piece

@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { codeOf } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
+import { bufferCollector } from '../base/native.ts'
 import { isNoFile, openPlainHandle } from '../base/plain-file.ts'
 import { isSpoolName, proofOf } from '../base/spooled.ts'
 import { filesOf, isWholeSpool } from '../base/spooled.ts'
@@ -69,8 +70,9 @@ function spoolNames(store: Pick<Store, 'all'>): { names: string[]; faults: strin
 async function spoolFaults(store: Store, spool: Spool): Promise<string[]> {
   const quarantine = new Set(await spool.quarantined())
   const { faults, names } = spoolNames(store)
+  const collect = bufferCollector()
   for (const name of names) {
-    const fault = await faultOf(spool.path(name))
+    const fault = await faultOf(spool.path(name), collect)
     const place =
       fault === MISSING && quarantine.has(name) ? 'lies in its quarantine; the next start brings it back' : fault
     if (place) faults.push(`The file ${name} of the spool ${place}.`)
@@ -81,14 +83,17 @@ async function spoolFaults(store: Store, spool: Spool): Promise<string[]> {
 /** The end of the fault for a missing file. */
 export const MISSING = 'is missing'
 
-async function faultOf(path: string): Promise<string | undefined> {
+async function faultOf(path: string, collect: (octets: number) => void): Promise<string | undefined> {
   const proof = proofOf(path)
   const hash = createHash('sha256')
   try {
     await using file = await openPlainHandle(path)
     const { size } = await file.stat()
     if (proof && size !== proof.octets) return `has ${size} octets and should have ${proof.octets}`
-    for await (const chunk of file.createReadStream({ autoClose: false }) as AsyncIterable<Buffer>) hash.update(chunk)
+    for await (const chunk of file.createReadStream({ autoClose: false }) as AsyncIterable<Buffer>) {
+      hash.update(chunk)
+      collect(chunk.length)
+    }
   } catch (thrown) {
     if (codeOf(thrown) === 'ENOENT') return MISSING
     return isNoFile(thrown) ? `is not a file (${codeOf(thrown)})` : `cannot be read (${codeOf(thrown)})`

@@ -6,6 +6,7 @@ import { pipeline } from 'node:stream/promises'
 import { constants, createZstdCompress, createZstdDecompress } from 'node:zlib'
 import { ZipFile } from 'yazl'
 import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
+import { bufferCollector } from '../base/native.ts'
 import { Octets } from './octets.ts'
 import type { Manifest } from './catalog.ts'
 import { leftIn, noRoom, type Room } from './room.ts'
@@ -41,7 +42,11 @@ export async function* packed(
 ): OctetStream {
   const zstd = createZstdCompress({ params: { [constants.ZSTD_c_compressionLevel]: LEVEL } })
   const zip = zipOf(files, false)
-  zip.on('data', ({ length }: Buffer) => count(length))
+  const collect = bufferCollector()
+  zip.on('data', ({ length }: Buffer) => {
+    count(length)
+    collect(length)
+  })
   const piped = pipeline(zip, zstd)
   // A failure reaches the reader of the stream.
   piped.catch(() => {})
@@ -149,9 +154,11 @@ async function* bounded(octets: OctetStream, unpacking: Unpacking): OctetStream 
   const most = manifest?.plain ?? Infinity
   let size = 0
   let next = 0
+  const collect = bufferCollector()
   for await (const piece of octets) {
     if (size === 0 && !isZip(piece)) throw damaged(unpacking, 'there is no archive in it')
     size += piece.length
+    collect(piece.length)
     if (size > most) throw damaged(unpacking, 'it holds more than its manifest says')
     if (size >= next) {
       if (leftIn(room) < size) throw noRoom(room, `${shown} holds more than that`)

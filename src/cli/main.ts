@@ -47,14 +47,12 @@ import { warmupCommand } from '../warmup/command.ts'
 import { watchCommand } from '../watch/command.ts'
 import { webhookCommand } from '../webhooks/command.ts'
 import { userCommand } from '../accounts/command-user.ts'
-import { addInvited, invitationShown, inviteAgain } from '../http/invite.ts'
 
 const COMMANDS: readonly ((program: Command, invocation: () => Invocation) => void)[] = [
   serveCommand,
   devCommand,
   initCommand,
-  (program, invocation) =>
-    userCommand(program, invocation, { add: addInvited, again: inviteAgain, shown: invitationShown }),
+  (program, invocation) => userCommand(program, invocation, () => import('../http/invite.ts')),
   (program, invocation) => subscriptionCommand(program, invocation, settleDowngrades),
   tokenCommand,
   grantCommand,

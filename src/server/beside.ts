@@ -21,8 +21,7 @@ const NOT_PASSED_ON = [
   'JOURNAL_STREAM',
 ]
 
-/** Buffers of a stream are collected early, and come from one area of malloc: it takes 60 MB less (B5). */
-const YOUNG = '--max-semi-space-size=1'
+/** Its buffers come from one area of malloc (B5). */
 const SPARING = { MALLOC_ARENA_MAX: '1' }
 
 /** `configFile`: the configuration that the server was started with. */
@@ -31,11 +30,7 @@ export const besideServer =
   (words) => {
     const config = configFile === undefined ? [] : ['--config', configFile]
     const passed = Object.entries(process.env).filter(([name]) => !NOT_PASSED_ON.includes(name))
-    const env = {
-      ...Object.fromEntries(passed),
-      ...SPARING,
-      NODE_OPTIONS: `${process.env['NODE_OPTIONS'] ?? ''} ${YOUNG}`.trim(),
-    }
+    const env = { ...Object.fromEntries(passed), ...SPARING }
     const child = spawn(program, [...first, ...config, ...words], { env, stdio: ['ignore', 'ignore', 'pipe'] })
     lower(child.pid)
     let said = ''

@@ -45,9 +45,9 @@ const SUBJECT = `case
   when i % 7 = 5 then 'Reminder: your appointment on Tuesday at ' || (8 + i % 10) || ':30'
   else 'Your code is ' || (i * 7919 % 900000 + 100000) end`
 
-const numbers = (from: number, to: number): string =>
+export const numbers = (from: number, to: number): string =>
   `with recursive n(i) as (select ${from} union all select i + 1 from n where i < ${to - 1})`
-const uuid = (table: string, i: string): string =>
+export const uuid = (table: string, i: string): string =>
   `printf('${table}-%04x-7%03x-8%03x-%012x', ${i} >> 16 & 65535, ${i} & 4095, ${i} >> 8 & 4095, ${i})`
 
 /** Fills the store of a server in whose account nothing is yet. */

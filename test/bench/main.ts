@@ -2,9 +2,11 @@
 // `--rounds N` and `--only ROW`.
 import { parseArgs } from 'node:util'
 import { backlog } from './backlog.ts'
+import { backup } from './backup.ts'
 import { campaign } from './campaign.ts'
 import { console_ } from './console.ts'
 import { cores } from './cores.ts'
+import { idle } from './idle.ts'
 import { inbound } from './inbound.ts'
 import { limits } from './limits.ts'
 import { memory } from './memory.ts'
@@ -24,11 +26,15 @@ const { values, positionals } = parseArgs({
     count: { type: 'string', default: '3000' },
     rounds: { type: 'string', default: '5' },
     only: { type: 'string', multiple: true, default: [] },
+    before: { type: 'string' },
+    size: { type: 'string', default: '1' },
   },
 })
 const count = Number(values.count)
 const benches: Record<string, () => Promise<void> | void> = {
   table: () => table({ count, rounds: Number(values.rounds) }, values.only),
+  backup: () => backup(Number(values.size), values.only),
+  idle: () => idle(values.before, Number(values.rounds)),
   limits,
   dane: () => dane(count),
   warmup: () => warmup(count, Number(values.rounds)),

@@ -8,7 +8,6 @@ import { existsSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
 import { startDns } from '../../src/server/sandbox/dns.ts'
 import { sandboxZone } from '../../src/server/sandbox/zone.ts'
@@ -20,10 +19,10 @@ import { begin, draft, ended } from './campaign.ts'
 import { INBOX, makeInbox } from './inbound.ts'
 import { letter } from './large.ts'
 import { figure, post, startServer, startSink, type Server, type Sink } from './rig.ts'
-import { controlGroup, processCpuMs, V1 } from './usage.ts'
+import { controlGroup, heapMb, processCpuMs, V1 } from './usage.ts'
+import { BUILT } from './watched.ts'
 
 const MB = 1e6
-const BUILT = process.env['POSTRIDER_BUILT'] ?? fileURLToPath(new URL('../../dist/postrider', import.meta.url))
 const LIMITS = (process.env['POSTRIDER_LIMITS'] ?? '0,1024,768,512').split(',').map(Number)
 const LANES = 4
 const POSTS = 20
@@ -33,9 +32,11 @@ const AFTERWARDS = 130_000
 const PATIENCE = 900_000
 
 /** A control group for memory. */
-interface Group {
+export interface Group {
   /** The file that takes the number of a process. */
   procs: string
+  /** All memory of the group now, in octets. */
+  use(): number
   /** Peak of all memory of the group, its part of the page cache included, in octets; since the last look. */
   peak(): number
   /** How many processes the kernel ended for lack of memory. */
@@ -43,16 +44,17 @@ interface Group {
   remove(): void
 }
 
-function groupOf(limitMb: number): Group {
+export function groupOf(limitMb: number): Group {
   const folder = controlGroup('memory', `postrider-bench-${process.pid}-${limitMb}`)
   const file = (name: string): string => join(folder, name)
   const read = (name: string): string => readFileSync(file(name), 'utf8')
-  const [limit, peak, events] = V1
-    ? ['memory.limit_in_bytes', 'memory.max_usage_in_bytes', 'memory.oom_control']
-    : ['memory.max', 'memory.peak', 'memory.events']
+  const [limit, use, peak, events] = V1
+    ? ['memory.limit_in_bytes', 'memory.usage_in_bytes', 'memory.max_usage_in_bytes', 'memory.oom_control']
+    : ['memory.max', 'memory.current', 'memory.peak', 'memory.events']
   if (limitMb > 0) writeFileSync(file(limit!), `${limitMb * 1024 * 1024}`)
   return {
     procs: file('cgroup.procs'),
+    use: () => Number(read(use!)),
     peak() {
       const octets = Number(read(peak!))
       if (V1) writeFileSync(file(peak!), '0')
@@ -63,15 +65,19 @@ function groupOf(limitMb: number): Group {
   }
 }
 
-interface Built extends Server {
+export interface Built extends Server {
   child: ChildProcess
   /** All that it wrote. */
   output: () => string
 }
 
 /** Starts the executable inside the group, and waits until it is ready. */
-async function startBuilt(config: string, group: Group, facts: Pick<Server, 'token' | 'dataDir'>): Promise<Built> {
-  const command = `echo $$ > ${group.procs}; exec ${BUILT} --config ${config} serve`
+export async function startBuilt(
+  config: string,
+  group: Group,
+  { program = BUILT, ...facts }: Pick<Server, 'token' | 'dataDir'> & { program?: string },
+): Promise<Built> {
+  const command = `echo $$ > ${group.procs}; exec ${program} --config ${config} serve`
   const child = spawn('sh', ['-c', command], { stdio: ['ignore', 'pipe', 'inherit'], env: SERVER_ENVIRONMENT })
   let output = ''
   child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()))
@@ -102,16 +108,19 @@ async function startBuilt(config: string, group: Group, facts: Pick<Server, 'tok
 interface Usage {
   rss: number
   anonymous: number
+  /** Of the main area of malloc. */
+  heap: number
   peakRss: number
   cpuMs: number
 }
 
-function usageOf({ pid }: Built): Usage {
+export function usageOf({ pid }: Pick<Built, 'pid'>): Usage {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8')
   const of = (name: string): number => (Number(new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(status)?.[1]) * 1024) / MB
   return {
     rss: of('VmRSS'),
     anonymous: of('RssAnon'),
+    heap: heapMb(pid),
     peakRss: of('VmHWM'),
     cpuMs: processCpuMs(pid),
   }

@@ -35,6 +35,34 @@ export const readKb = (pid: number): number => Number(/^rchar: (\d+)/m.exec(read
 /** The peak of a process's memory since it was last reset (clear_refs), in MB. */
 export const peakRssMb = (pid: number): number => Number(/VmHWM:\s+(\d+)/.exec(read(pid, 'status'))![1]) / 1000
 
+/** What malloc's main area holds in memory ("[heap]" of smaps), in MB. */
+export const heapMb = (pid: number): number =>
+  Number(/\[heap\]\n(?:.*\n)*?Rss: +(\d+) kB/.exec(read(pid, 'smaps'))?.[1] ?? 0) / 1000
+
+/** What a process has of its own ("RssAnon"), in MB; 0: it has ended. */
+export function ownMb(pid: number): number {
+  try {
+    return Number(/^RssAnon:\s+(\d+) kB/m.exec(read(pid, 'status'))?.[1] ?? 0) / 1000
+  } catch {
+    return 0
+  }
+}
+
+/** Runs a program to its end, and says what it took (getrusage(2), which Node does not tell of children). */
+export function costOf(
+  program: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+): { cpuMs: number; peakRssMb: number } {
+  const script = `import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss)`
+  const said = execFileSync('/usr/bin/python3', ['-c', script, program, ...args], { env, encoding: 'utf8' })
+  const [seconds, kb] = said.split(' ').map(Number)
+  return { cpuMs: seconds! * 1000, peakRssMb: kb! / 1000 }
+}
+
 export interface GroupUsage {
   cpuMs: number
   writtenKb: number

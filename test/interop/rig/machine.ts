@@ -202,7 +202,16 @@ ${this.#options.more ?? ''}`,
 
   /** Starts the server, whatever becomes of it; under another program, such as strace(1) with its options. */
   begin(under: readonly string[] = []): Serving {
-    const [program, args] = this.#command(['serve'])
+    return this.#begin(under, ['serve'])
+  }
+
+  /** Starts one command, whatever becomes of it. */
+  beginOf(...args: string[]): Serving {
+    return this.#begin([], args)
+  }
+
+  #begin(under: readonly string[], words: readonly string[]): Serving {
+    const [program, args] = this.#command(words)
     const [file, ...line] = [...under, program, ...args]
     const env = { PATH: process.env['PATH'] }
     const server = new Serving(spawn(file!, line, { cwd: this.folder, env, stdio: ['ignore', 'pipe', 'pipe'] }))
