@@ -120,6 +120,12 @@ async function list(asked: Invocation): Promise<void> {
     if (storesOnly(target)) return tell(`${title} is a command that lists nothing.`)
     all.push(...(await backupsAt(open())).map((each) => ({ ...each, target: title })))
   })
+  const [only, ...others] = faults
+  // Not "there is no backup": nobody knows.
+  if (all.length === 0 && only !== undefined) {
+    for (const fault of others) tell(fault)
+    throw new OperatorError(only)
+  }
   printBackups(asked.terminal, all)
   for (const fault of faults) tell(fault)
   if (faults.length > 0) process.exitCode = 1

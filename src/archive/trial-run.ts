@@ -69,19 +69,14 @@ export function startTrial(own: OwnProgram, { data, named, now, still = 2 * MINU
     if (tried.output.length + chunk.length > MOST_ANSWER) end()
     else tried.output += chunk
   })
-  let line = ''
-  child.stderr.setEncoding('utf8').on('data', (chunk: string) => {
-    moved = systemClock.elapsed()
-    const lines = (line + chunk).split('\n')
-    line = (lines.pop() ?? '').slice(0, MOST_LINE)
-    for (const each of lines.slice(-MOST_LINES)) {
-      tried.last = each
-        .slice(0, MOST_LINE)
-        .replace(/^postrider: /, '')
-        .replaceAll(data, named)
+  child.stderr.setEncoding('utf8').on(
+    'data',
+    linesIn((line) => {
+      tried.last = line.replace(/^postrider: /, '').replaceAll(data, named)
       tell(tried.last)
-    }
-  })
+    }),
+  )
+  child.stderr.on('data', () => (moved = systemClock.elapsed()))
   const ended = new Promise<TrialRun>((done, fail) => {
     child.once('error', (thrown) => {
       over = true
@@ -100,6 +95,16 @@ export function startTrial(own: OwnProgram, { data, named, now, still = 2 * MINU
     })
   })
   return { ended, end }
+}
+
+/** Hears the chunks of a stream, and calls `each` with its whole lines: their beginnings, and the last ones of many. */
+function linesIn(each: (line: string) => void): (chunk: string) => void {
+  let begun = ''
+  return (chunk) => {
+    const lines = (begun + chunk).split('\n')
+    begun = (lines.pop() ?? '').slice(0, MOST_LINE)
+    for (const line of lines.slice(-MOST_LINES)) each(line.slice(0, MOST_LINE))
+  }
 }
 
 function wordsOf({ first }: OwnProgram, now: TrialWishes['now']): string[] {

@@ -80,29 +80,33 @@ export function holdCopies(dataDir: string): () => void {
 
 /**
  * Makes a folder in another one, with a lock that ends with this process. Those beside it whose process ended without
- * removing them go: their lock is free. Throws an OperatorError when the other one takes no folder.
+ * removing them go: their lock is free. Throws the system's error when the other one takes no folder.
  */
 export function makeScratch(within: string): { folder: string; remove: () => void } {
+  removeDead(within)
+  const folder = mkdtempSync(join(within, LEAVING))
+  const release = takeLock(folder, 'backup.lock')
+  return {
+    folder,
+    remove: () => {
+      release?.()
+      // Again, where a program that was ended was just making a file.
+      rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
+    },
+  }
+}
+
+function scratchIn(parent: string): ReturnType<typeof makeScratch> {
   try {
-    removeDead(within)
-    const folder = mkdtempSync(join(within, LEAVING))
-    const release = takeLock(folder, 'backup.lock')
-    return {
-      folder,
-      remove: () => {
-        release?.()
-        // Again, where a program that was ended was just making a file.
-        rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
-      },
-    }
+    return makeScratch(parent)
   } catch (thrown) {
-    throw unwritable(within, thrown)
+    throw unwritable(parent, thrown)
   }
 }
 
 /**
  * Runs work with a new folder in `parent`, which goes with it, by a signal too. `ending` is called before it goes. In a
- * data directory it is for who holds its copies.
+ * data directory it is for who holds its copies. Throws an OperatorError when `parent` takes no folder.
  */
 export async function withFolder<T>(
   parent: string,
@@ -117,7 +121,7 @@ export async function withFolder<T>(
   // Before there is anything to leave.
   const unheard = clearOnSignal(clear)
   try {
-    const made = makeScratch(parent)
+    const made = scratchIn(parent)
     remove = made.remove
     return await work(made.folder)
   } finally {
