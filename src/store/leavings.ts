@@ -2,6 +2,7 @@
 // ends one, and after a day by the next backup there and by the server, which knows the folder of the last backup.
 import { existsSync, lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
+import { clearOnSignal } from '../base/clear-on-signal.ts'
 import { DAY, MINUTE, systemClock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { unwritable } from '../base/file-faults.ts'
@@ -168,21 +169,3 @@ const lastChange = (place: string): number =>
       (each) => lstatSync(each, { throwIfNoEntry: false })?.mtimeMs ?? 0,
     ),
   )
-
-/**
- * Calls `clear` when SIGINT or SIGTERM comes, and then ends by that signal. Returns the function that no longer hears
- * them.
- */
-export function clearOnSignal(clear: () => void): () => void {
-  const heard = (signal: NodeJS.Signals): void => {
-    unheard()
-    try {
-      clear()
-    } finally {
-      process.kill(process.pid, signal)
-    }
-  }
-  const unheard = (): void => void process.off('SIGINT', heard).off('SIGTERM', heard)
-  process.on('SIGINT', heard).on('SIGTERM', heard)
-  return unheard
-}

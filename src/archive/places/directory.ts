@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { syncPath } from '../../base/durable.ts'
 import { codeOf } from '../../base/errors.ts'
 import { isNoFile, openPlainHandle } from '../../base/plain-file.ts'
-import { clearOnSignal } from '../../store/leavings.ts'
+import { clearOnSignal } from '../../base/clear-on-signal.ts'
 import { partName, type Backend, type BackupObject } from './backend.ts'
 import { fileFault, PlaceFault } from './place-fault.ts'
 
