@@ -125,7 +125,7 @@ async function makePackage(debian: string): Promise<string> {
     const output = join(DIST, `postrider_${version}_${debian}.deb`)
     // "upgrade --check" unpacks it by Node's zlib, which has zstd and no xz. Two levels more take
     // twice as long for 8 % less. With one thread: how many there are would change the octets.
-    execFileSync('dpkg-deb', ['--root-owner-group', '--threads-max=1', '-Zzstd', '-z15', '--build', root, output], {
+    execFileSync('dpkg-deb', ['--root-owner-group', '--threads-max=1', '-Zzstd', '-z16', '--build', root, output], {
       stdio: ['ignore', 'ignore', 'inherit'],
       env: { ...process.env, SOURCE_DATE_EPOCH: `${time}` },
     })
