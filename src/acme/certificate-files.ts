@@ -8,7 +8,7 @@ import type { Certificate } from '../base/certificate.ts'
 import { syncPath } from '../base/durable.ts'
 import { codeOf, must } from '../base/errors.ts'
 import { pemOf } from '../base/certificate.ts'
-import { readPlain, writePlain } from '../base/plain-file.ts'
+import { readPlain, replacePlain } from '../base/plain-file.ts'
 import type { AcmeAccount } from './client.ts'
 
 /** The progress of a name's renewals. Times in ms. */
@@ -173,11 +173,7 @@ export class Shelf {
   /** Writes a file completely and durably, or not at all. */
   #write(file: string, text: string): void {
     mkdirSync(this.#directory, { recursive: true, mode: 0o700 })
-    const path = this.#path(file)
-    writePlain(`${path}.new`, text)
-    syncPath(`${path}.new`)
-    renameSync(`${path}.new`, path)
-    syncPath(this.#directory)
+    replacePlain(this.#path(file), text)
   }
 }
 

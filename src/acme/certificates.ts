@@ -2,7 +2,6 @@
 // in the data directory, so that clients always see the same one. All listeners use a new certificate without a
 // restart.
 import { X509Certificate, createPrivateKey } from 'node:crypto'
-import { renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { createSecureContext, type SecureContext } from 'node:tls'
 import { isFor, readMatching, type Shelf } from './certificate-files.ts'
@@ -12,7 +11,7 @@ import type { Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { whyUnread } from '../base/file-faults.ts'
 import type { Log } from '../base/log.ts'
-import { readNamed, readPlain, writePlain } from '../base/plain-file.ts'
+import { readNamed, readPlain, replacePlain } from '../base/plain-file.ts'
 import { TLS_POLICY } from '../base/tls.ts'
 
 /** The kind of listener that a certificate is for: `[smtp]` may have its own. */
@@ -146,8 +145,7 @@ export class Certificates {
     if (found) return found
     const file = this.#file
     const made = makeCertificate(config.hostname, clock.now())
-    writePlain(`${file}.new`, made.cert + made.key)
-    renameSync(`${file}.new`, file)
+    replacePlain(file, made.cert + made.key)
     return made
   }
 }

@@ -131,16 +131,20 @@ async function list(asked: Invocation): Promise<void> {
   if (faults.length > 0) process.exitCode = 1
 }
 
-function key(asked: Invocation): void {
-  const { data_dir } = configOf(asked)
-  if (!existsSync(join(data_dir, DATABASE)))
-    throw new OperatorError(`${data_dir} holds no database; "postrider init" or "postrider serve" makes it.`)
+async function key(asked: Invocation): Promise<void> {
+  const { terminal } = asked
+  const config = configOf(asked)
+  if (!existsSync(join(config.data_dir, DATABASE)))
+    throw new OperatorError(`${config.data_dir} holds no database; "postrider init" or "postrider serve" makes it.`)
   const identity = newIdentity()
   const recipient = recipientOf(identity)
-  keepRecipient(data_dir, recipient)
-  answer(asked.terminal, { identity, recipient }, () =>
+  await keepRecipient(config, recipient, async () => {
+    answer(terminal, { identity, recipient }, () => identity)
+    await terminal.written()
+  })
+  if (terminal.json) return
+  answer(terminal, recipient, () =>
     [
-      identity,
       '',
       `Backups are sealed to ${recipient} from now on. The line above opens them and is not kept here: put it into a file`,
       'on another machine, or on paper. Without it no sealed backup can be restored.',

@@ -29,7 +29,7 @@ const NONCE = 16
 /** A header of more octets is refused: it has room for more than a hundred recipients. */
 const MOST_HEADER = 64 * 1024
 /** The most recipients that a stream is sealed to. */
-const MOST_RECIPIENTS = 20
+export const MOST_RECIPIENTS = 20
 
 /** Why a sealed stream is not opened, in one sentence. */
 export class SealFault extends OperatorError {

@@ -1,9 +1,9 @@
 // Whether the date of this machine is believed (D120), and the sign of life that the next start compares it with. The
 // sign is a small file in the data directory, written every minute.
-import { renameSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { DAY, iso, MINUTE } from './clock.ts'
-import { readNoted, writePlain } from './plain-file.ts'
+import { readNoted, replacePlain } from './plain-file.ts'
 
 export const SIGN_FILE = 'last-seen'
 
@@ -44,8 +44,7 @@ export function writeSign(dataDir: string, { doubted, seen }: Sign): void {
   const file = join(dataDir, SIGN_FILE)
   const said = doubted && { doubted_since: iso(doubted.since), before_at: iso(doubted.before) }
   try {
-    writePlain(`${file}.part`, `${JSON.stringify({ seen_at: iso(seen), ...said })}\n`)
-    renameSync(`${file}.part`, file)
+    replacePlain(file, `${JSON.stringify({ seen_at: iso(seen), ...said })}\n`, { lasting: false })
   } catch {
     // See above.
   }

@@ -12,12 +12,14 @@ import {
   openSync,
   readFileSync,
   readSync,
+  renameSync,
   statSync,
   writeFileSync,
   type Stats,
 } from 'node:fs'
 import { lstat, open, type FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { syncPath } from './durable.ts'
 import { codeOf } from './errors.ts'
 
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY } = constants
@@ -130,6 +132,18 @@ export function writePlain(path: string, content: string): void {
   } finally {
     closeSync(file)
   }
+}
+
+/**
+ * Puts a file in the place of another one, or of none, which only its owner may read: whoever reads it finds one of
+ * them whole. `lasting`: after a power cut too. Throws the system's error, and EFTYPE.
+ */
+export function replacePlain(path: string, content: string, { lasting = true } = {}): void {
+  const next = `${path}.new`
+  writePlain(next, content)
+  if (lasting) syncPath(next)
+  renameSync(next, path)
+  if (lasting) syncPath(dirname(path))
 }
 
 function checked(file: number, path: string): number {

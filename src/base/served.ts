@@ -1,9 +1,9 @@
 // serve.json in the data directory: the address at which the running server answers HTTP, for `postrider health`.
-import { renameSync, rmSync } from 'node:fs'
+import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { isObject } from './json.ts'
 import { formatEndpoint, isAddress, parseEndpoint } from './network.ts'
-import { readNoted, writePlain } from './plain-file.ts'
+import { readNoted, replacePlain } from './plain-file.ts'
 
 interface Endpoint {
   host: string
@@ -15,8 +15,7 @@ const fileIn = (dataDir: string): string => join(dataDir, 'serve.json')
 /** Writes the address; the answer removes it. Throws the system's error. */
 export function keepServed(dataDir: string, { host, port }: Endpoint): () => void {
   const file = fileIn(dataDir)
-  writePlain(`${file}.new`, `${JSON.stringify({ http: formatEndpoint(host, port) })}\n`)
-  renameSync(`${file}.new`, file)
+  replacePlain(file, `${JSON.stringify({ http: formatEndpoint(host, port) })}\n`, { lasting: false })
   return () => rmSync(file, { force: true })
 }
 

@@ -142,7 +142,12 @@ export async function main(argv: readonly string[]): Promise<number> {
   // Files that commands write are readable only for this user, unless the code says otherwise.
   process.umask(0o077)
   // When the reader of the output closes it (| head), the program ends without a stack trace.
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : 1))
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    // Who read it has read enough.
+    if (error.code === 'EPIPE') process.exit(0)
+    complain(standardTerminal(false), `The output cannot be written (${error.code}); see that its disk has room.`)
+    process.exit(1)
+  })
   const spoken: Spoken = { begun: false }
   const program = createProgram(process.env, spoken)
   for (const command of [program, ...program.commands.flatMap((each) => [each, ...each.commands])])

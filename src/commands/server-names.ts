@@ -1,12 +1,11 @@
 // The names by which a server is reached, kept in its data directory (D122): a command whose configuration does not say
 // them, as beside a sandbox, uses those of the server and not the name of the machine.
-import { renameSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../base/config.ts'
 import { codeOf } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
 import type { Log } from '../base/log.ts'
-import { readNoted, writePlain } from '../base/plain-file.ts'
+import { readNoted, replacePlain } from '../base/plain-file.ts'
 
 export interface ServerNames {
   hostname?: string
@@ -36,8 +35,7 @@ export function keepServerNames({ data_dir, hostname, http: { public_url } }: Co
   if (known.hostname === hostname && known.public_url === public_url) return
   const file = fileIn(data_dir)
   try {
-    writePlain(`${file}.new`, `${JSON.stringify({ hostname, public_url })}\n`)
-    renameSync(`${file}.new`, file)
+    replacePlain(file, `${JSON.stringify({ hostname, public_url })}\n`, { lasting: false })
   } catch (thrown) {
     log.warn('the names of the server cannot be kept for commands', { error: codeOf(thrown) })
   }

@@ -2,8 +2,9 @@
 // comes from strangers (subjects, replies, names, cells of a file). Its characters must not move the cursor, change the
 // direction of text, or end the line inside a table cell or a quoted value.
 import { once } from 'node:events'
-import { fstatSync } from 'node:fs'
+import { fstatSync, statSync } from 'node:fs'
 import { forTerminal, forTerminalJson, forTerminalLines } from '../base/clean-text.ts'
+import { codeOf, OperatorError } from '../base/errors.ts'
 
 export interface Terminal {
   json: boolean
@@ -14,6 +15,8 @@ export interface Terminal {
    * be written.
    */
   raw: (text: string) => Promise<void>
+  /** Resolves when what was printed is written. Throws an OperatorError where nobody can have read it. */
+  written: () => Promise<void>
   /** Redraws the line on stderr; only for text that this program itself made. */
   draw: (text: string) => void
   /** True when stdout is a terminal, so that colours, prompts and progress bars are useful. */
@@ -42,6 +45,18 @@ export function standardTerminal(json: boolean, spoken: Spoken = { begun: false 
       const fine = stdout.write(stdout.isTTY ? forTerminalLines(text.replaceAll('\r\n', '\n')) : text)
       if (!fine) await once(stdout, 'drain')
     },
+    written: () =>
+      new Promise((done, fail) => {
+        stdout.once('error', fail)
+        stdout.write('', (fault) => {
+          stdout.off('error', fail)
+          if (fault) fail(new OperatorError(`Nothing could be printed (${codeOf(fault)}); nothing was changed.`))
+          // Node puts /dev/null in the place of an output that is closed.
+          else if (fstatSync(1).rdev === statSync('/dev/null').rdev)
+            fail(new OperatorError('The output goes nowhere; run it where it can be read. Nothing was changed.'))
+          else done()
+        })
+      }),
     draw: (text) => void stderr.write(text),
   }
 }

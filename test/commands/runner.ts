@@ -18,8 +18,10 @@ export interface Ran {
 const BARE = { ...process.env }
 
 let ran: Ran = { code: 0, stdout: '', stderr: '' }
-process.stdout.write = (chunk: string | Uint8Array) => {
+process.stdout.write = (chunk: string | Uint8Array, ...more: unknown[]) => {
   ran.stdout += chunk.toString()
+  const written = more.at(-1)
+  if (typeof written === 'function') written()
   return true
 }
 process.stderr.write = (chunk: string | Uint8Array) => {

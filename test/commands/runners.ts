@@ -13,7 +13,7 @@ const RUNNER = fileURLToPath(new URL('./runner.ts', import.meta.url))
 const idle: ChildProcess[] = []
 
 function start(env: Record<string, string>): ChildProcess {
-  const child = fork(RUNNER, { cwd: tmpdir(), env, stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
+  const child = fork(RUNNER, { cwd: tmpdir(), env, stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
   child.once('exit', () => {
     const at = idle.indexOf(child)
     if (at >= 0) idle.splice(at, 1)

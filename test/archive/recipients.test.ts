@@ -1,0 +1,94 @@
+// The public keys that backups are sealed to, and `postrider backup key`, which makes one: no backup is left open or
+// sealed to a key that nobody has, whatever became of the file of public keys or of the output (B7).
+import assert from 'node:assert/strict'
+import { spawn, spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { newIdentity, recipientOf } from '../../src/archive/seal.ts'
+import { inFolder } from '../commands/beside.ts'
+import { sentenceOf } from '../commands/command.ts'
+import { SERVER_ENVIRONMENT } from '../kit/environment.ts'
+
+const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
+const { commands, place } = inFolder('postrider-recipients-')
+
+/** A data directory, a folder for its backups, and the commands on them. */
+async function scene() {
+  const dataDir = place()
+  const to = place()
+  mkdirSync(to)
+  const env = { POSTRIDER_DATA_DIR: dataDir, POSTRIDER_CONFIG: '', POSTRIDER_BACKUP_TO: to }
+  const run = (...argv: string[]) => commands.run(argv, { env, bare: true })
+  assert.equal((await run('user', 'list')).code, 0)
+  const file = join(dataDir, 'backup.recipients')
+  return {
+    env: { ...SERVER_ENVIRONMENT, ...env },
+    file,
+    run,
+    lines: () => readFileSync(file, 'utf8').split('\n').filter(Boolean),
+    backups: () => readdirSync(to),
+  }
+}
+
+test('a file of public keys that is empty, of rubbish, a link or a pipe ends a backup; none is made open', async () => {
+  const { backups, file, run } = await scene()
+  for (const spoil of [
+    () => writeFileSync(file, ''),
+    () => writeFileSync(file, '\n  \n'),
+    () => writeFileSync(file, 'age1 nothing\n'),
+    () => symlinkSync('/etc/passwd', file),
+    () => spawnSync('mkfifo', [file]),
+    () => mkdirSync(file),
+  ]) {
+    spoil()
+    const { code, stderr, stdout } = await run('backup', 'now')
+    assert.equal(code, 1)
+    assert.match(stdout + stderr, /backup\.recipients.*put it back from a backup|correct it in .*backup\.recipients/)
+    assert.match(sentenceOf(await run('backup', 'key')), /backup\.recipients/)
+    assert.deepEqual(backups(), [])
+    rmSync(file, { recursive: true })
+  }
+})
+
+test('a key whose secret half nobody can have read is not added', async () => {
+  const { env, file } = await scene()
+  for (const output of ['>/dev/full', '>&-', '>/dev/null']) {
+    const shell = `exec "$0" "$@" ${output}`
+    const { status, stderr } = spawnSync('sh', ['-c', shell, process.execPath, PROGRAM, 'backup', 'key'], {
+      env,
+      encoding: 'utf8',
+    })
+    assert.equal(status, 1, output)
+    assert.match(stderr, /^postrider: [^\n]+\.\n$/, output)
+    assert.equal(existsSync(file), false, output)
+  }
+})
+
+test('keys that are made at the same time are all kept, or refused', async () => {
+  const { env, lines } = await scene()
+  const made = await Promise.all(
+    Array.from({ length: 4 }, async () => {
+      const child = spawn(process.execPath, [PROGRAM, '--json', 'backup', 'key'], { env })
+      const [said] = await Promise.all([text(child.stdout), text(child.stderr)])
+      return JSON.parse(said) as { recipient?: string; error?: object }
+    }),
+  )
+  const told = made.flatMap(({ recipient }) => recipient ?? [])
+  assert.ok(told.length > 0)
+  assert.deepEqual(lines().toSorted(), told.toSorted())
+  for (const { error, recipient } of made) assert.notEqual(error === undefined, recipient === undefined)
+})
+
+test('more keys than a backup is sealed to are refused when they are made, and named when they are there', async () => {
+  const { file, lines, run } = await scene()
+  const many = Array.from({ length: 21 }, () => recipientOf(newIdentity()))
+  writeFileSync(file, `${many.slice(0, 20).join('\n')}\n`)
+  assert.match(sentenceOf(await run('backup', 'key')), /at most 20 public keys; remove one from .*backup\.recipients/)
+  assert.equal(lines().length, 20)
+  writeFileSync(file, `${many.join('\n')}\n`)
+  const { stdout } = await run('backup', 'now')
+  assert.match(stdout, /backup\.recipients name 21 public keys.*remove some/)
+})
