@@ -22,6 +22,8 @@ export function oauthProvider(redirectUrl: string): OAuthClientProvider & { open
     },
     saveCodeVerifier: (verifier) => void (kept['verifier'] = verifier),
     codeVerifier: () => kept['verifier'],
+    // What the server no longer takes is asked for again.
+    invalidateCredentials: (what) => void (what === 'tokens' && delete kept['tokens']),
   }
 }
 
