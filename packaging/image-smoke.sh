@@ -46,6 +46,8 @@ refused() {
   engine run --rm --pull never "${hardened[@]}" "${@:2}" >"$place/out" 2>"$place/err" || code=$?
   [ "$code" = 1 ] || fail "it ended with $code, not 1, where it should say $wanted"
   grep -q -- "$wanted" "$place/err" || fail "it does not say $wanted"
+  # Its log and stderr are read together: the sentence stands there once (D195).
+  if grep -q '"stopped"' "$place/out"; then fail "it says twice $wanted"; fi
 }
 milliseconds() { date +%s%3N; }
 # ends NAME: SIGTERM; it ends with 0. Says how long it took.
@@ -77,6 +79,7 @@ start one --cap-add NET_BIND_SERVICE -v postrider:/var/lib/postrider -e POSTRIDE
 said '"event":"ready"' one
 say "ready $(($(milliseconds) - from)) ms after the command"
 said '\[::\]:25' one
+said '"not set up".*podman exec -it CONTAINER postrider init' one
 engine exec one /usr/bin/postrider health >"$place/out" || fail 'its health check fails'
 engine exec one /usr/bin/postrider --json version >"$place/out"
 grep -q '"built_from":"image"' "$place/out" || fail 'version does not say that it is the image'
@@ -118,6 +121,7 @@ start three -v third:/var/lib/postrider -e POSTRIDER_HOSTNAME=mx.third.test -e P
   -e POSTRIDER_INIT_EMAIL=me@third.test "$image"
 said 'user invite' three
 [ "$(grep -c '"event":"set up"' "$place/log")" = 1 ] || fail 'the first start did not say what it made'
+if grep '"event":"set up"' "$place/log" | grep -q sign_in; then fail 'the event repeats the text that follows it'; fi
 # What a person sees: each record on a line of its own, the link, and commands as they are typed outside.
 grep -q '^   TXT  *[a-z0-9]*\._domainkey\.third\.test  *v=DKIM1; k=rsa; p=' "$place/log" || fail 'the log has no record to copy'
 grep -q '^   A  *mx\.third\.test  *' "$place/log" || fail 'the log has no record of the address'

@@ -102,10 +102,11 @@ export const publicUrl = () =>
     return fits ? url.origin : z.NEVER
   })
 
-/** A DNS host name; '' means that none is set. */
+/** A DNS host name; '' means that none is set. In a zone, from which people copy, it ends with a dot. */
 export const hostName = () =>
   z
     .string()
+    .transform((value) => value.replace(/\.$/, ''))
     .refine(
       (value) =>
         value === '' ||

@@ -9,15 +9,19 @@ interface Signs {
   environment?: Record<string, string | undefined>
 }
 
-/** Whether this process runs in a container: in the image, or where Docker, Podman or Kubernetes has left its sign. */
-export const inContainer = ({
-  image = builtFrom() === 'image',
+/** What has left its sign on this process. Memory at /run, as "--read-only" mounts it, hides Podman's file. */
+function engineOf({
   exists = existsSync,
   environment = process.env,
-}: Signs = {}): boolean =>
-  image ||
-  ['/.dockerenv', '/run/.containerenv'].some((file) => exists(file)) ||
-  environment['KUBERNETES_SERVICE_HOST'] !== undefined
+}: Signs): 'kubernetes' | 'podman' | 'docker' | undefined {
+  if (environment['KUBERNETES_SERVICE_HOST'] !== undefined) return 'kubernetes'
+  if (environment['container'] === 'podman' || exists('/run/.containerenv')) return 'podman'
+  return exists('/.dockerenv') ? 'docker' : undefined
+}
+
+/** Whether this process runs in a container: in the image, or where Docker, Podman or Kubernetes has left its sign. */
+export const inContainer = (signs: Signs = {}): boolean =>
+  (signs.image ?? builtFrom() === 'image') || engineOf(signs) !== undefined
 
 /** The address of the default gateway in IPv4, as /proc/net/route has it; undefined where there is none. */
 export function defaultGateway(table: string | undefined = routes()): string | undefined {
@@ -52,9 +56,9 @@ export const LOW_PORTS =
  * it asks something, and with standard input where it reads that. Nothing inside knows the name of the container.
  */
 export function execLine(command: string, does?: 'asks' | 'reads', signs: Signs = {}): string {
-  const { environment = process.env, exists = existsSync, image = builtFrom() === 'image' } = signs
-  if (!image) return `postrider ${command}`
+  if (!(signs.image ?? builtFrom() === 'image')) return `postrider ${command}`
+  const engine = engineOf(signs) ?? 'docker'
   const terminal = does === undefined ? '' : does === 'asks' ? '-it ' : '-i '
-  if (environment['KUBERNETES_SERVICE_HOST'] !== undefined) return `kubectl exec ${terminal}POD -- postrider ${command}`
-  return `${exists('/run/.containerenv') ? 'podman' : 'docker'} exec ${terminal}CONTAINER postrider ${command}`
+  if (engine === 'kubernetes') return `kubectl exec ${terminal}POD -- postrider ${command}`
+  return `${engine} exec ${terminal}CONTAINER postrider ${command}`
 }

@@ -119,6 +119,10 @@ export class OperatorError extends Error {
   }
 }
 
+/** Whether the message is a sentence for whoever asked, and no fault of this program. */
+export const isRefused = (thrown: unknown): thrown is OperatorError | Refusal =>
+  thrown instanceof OperatorError || thrown instanceof Refusal
+
 /** A value that is always there; when it is not, this program is at fault: `what` names the value. */
 export function must<Value>(value: Value | null | undefined, what: string): Value {
   if (value === undefined || value === null) throw new Error(`${what} is missing.`)

@@ -4,7 +4,7 @@ import { systemClock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { parseEndpoint } from '../base/network.ts'
 import { createResolver } from '../net/resolver.ts'
-import { toAscii } from '../message/address.ts'
+import { givenName } from '../message/address.ts'
 import { grade } from './grade.ts'
 import {
   judgeCertificates,
@@ -17,6 +17,7 @@ import {
   type Finding,
 } from './doctor-machine.ts'
 import { lookAtBackups } from './doctor-backups.ts'
+import { lookAtSetUp } from './doctor-set-up.ts'
 import { judgeClients, judgeFileSystem, judgeOut } from './doctor-container.ts'
 import { judgeDane } from './doctor-dane.ts'
 import { judgeDomains } from './doctor-domains.ts'
@@ -56,7 +57,7 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
     .action(async ({ grade: graded, probe, timeServer }: DoctorOptions) => {
       const asked = invocation()
       if (graded !== undefined) {
-        const domain = toAscii(graded)
+        const domain = givenName(graded)
         if (!domain?.includes('.')) throw new OperatorError(`"${graded}" is not a domain name such as example.org.`)
         const config = configOf(asked)
         return grade(config, createResolver({ servers: config.dns.servers, tries: 2 }), domain, asked.terminal)
@@ -68,6 +69,7 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
       const findings = [
         judgeConfig(config, findConfig(asked) ?? 'defaults (no file was found)'),
         judgeDataDir(config),
+        ...(await lookAtSetUp(asked, config)),
         judgeDisk(config),
         judgeLog(config),
         judgeDate(config, systemClock.now()),

@@ -3,19 +3,22 @@
 // the ports are open before anything is made, and what is to be done is told when the server is ready (D189). Later
 // starts tell it again until somebody has come in, for nobody can be sure to have seen it.
 import { HOUR, iso } from '../base/clock.ts'
-import { findConfig } from '../base/config-file.ts'
+import { findConfig, inImage } from '../base/config-file.ts'
 import { variable } from '../base/config-environment.ts'
 import { configFrom, type Config } from '../base/config.ts'
 import { execLine } from '../base/container.ts'
 import { OperatorError } from '../base/errors.ts'
 import { configAsset } from '../base/assets.ts'
 import type { Log } from '../base/log.ts'
+import { formatEndpoint } from '../base/network.ts'
 import type { Invocation } from '../commands/open.ts'
 import { makeKeyPair, type KeyPair } from '../domains/keys.ts'
+import { listDomains } from '../domains/find.ts'
 import { recordsToCopy, zoneText, type DomainRecords } from '../domains/command-text.ts'
 import { invitationOf, invite, linkOf } from '../identity/invitations.ts'
-import { listUsers, type User } from '../identity/users.ts'
+import { findUser, listUsers, type User } from '../identity/users.ts'
 import type { Appliance } from '../server/appliance.ts'
+import type { Endpoint } from '../server/listeners.ts'
 import type { FirstStart } from '../server/wiring.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
@@ -24,6 +27,7 @@ import {
   configPlace,
   keepConfig,
   serviceOwner,
+  sets,
   settingsIn,
   withFrontDoor,
   withSetting,
@@ -31,7 +35,14 @@ import {
 } from './installation.ts'
 import { checkNames, firstParts, recordsFor, type FirstNames } from './set-up.ts'
 
+const OTHERS = {
+  reason: 'POSTRIDER_INIT_DOMAIN and POSTRIDER_INIT_EMAIL name what is not here; they count for the first start alone',
+  mend: `Remove them, or add what they name by "${execLine('user add')}" and "${execLine('domain add')}".`,
+}
 const LASTS = HOUR
+/** On the person's own computer, where a lower port may be another's. */
+const NEAR = 8443
+const UNSPECIFIED = ['::', '0.0.0.0', '']
 const LOOPBACK = /^(?:localhost|127(?:\.\d+){3}|\[::1\])$/
 
 /** Whether the environment asks for a first start: the file that it names need not be there then. */
@@ -50,8 +61,12 @@ export class FirstStartByEnvironment implements FirstStart {
   /** The configuration file that is to be written. */
   #file: { path: string; text: string } | undefined
 
-  constructor(now: Invocation, config: Config) {
+  /** Whether whoever reads the event reads the text as well, in the same place. */
+  readonly #together: boolean
+
+  constructor(now: Invocation, config: Config, together = now.terminal.interactive || inImage()) {
     this.#now = now
+    this.#together = together
     this.#config = config
     this.#given = {
       domain: variable(now.environment, 'POSTRIDER_INIT_DOMAIN') ?? '',
@@ -61,12 +76,11 @@ export class FirstStartByEnvironment implements FirstStart {
 
   /** Throws an OperatorError for a name that is missing or wrong. */
   prepare(store: Reader): void {
-    const { email } = this.#given
     const domain = store.first(db.selectFrom('domains').select('key').limit(1))
     // A user without a domain is what a first start has left that was cut off.
-    if (domain !== undefined || listUsers(store).some((user) => user.email !== email)) return
+    if (domain !== undefined || (listUsers(store).length > 0 && this.#soleUser(store) === undefined)) return
     const config = this.#config
-    this.#names = namesOf(this.#given, config)
+    this.#names = namesOf(this.#given, config, this.#now)
     this.#keys = [makeKeyPair(), makeKeyPair()]
     // Where the start ends before they are used, nobody waits for them.
     for (const key of this.#keys) key.catch(() => {})
@@ -74,6 +88,19 @@ export class FirstStartByEnvironment implements FirstStart {
     if (settingsIn(path) !== undefined) return
     this.#file = { path, text: textFor(this.#names, config) }
     Object.assign(config, configFrom(this.#file.text, path, this.#now.environment))
+  }
+
+  /** Whether the user that the environment names has the domain that it names. */
+  #isHere(store: Reader): boolean {
+    const { domain, email } = this.#given
+    const key = findUser(store, email)?.key
+    return listDomains(store, domain).some(({ user_key }) => user_key === key)
+  }
+
+  /** The user that the environment names, where there is no other. */
+  #soleUser(store: Reader): User | undefined {
+    const named = findUser(store, this.#given.email)
+    return listUsers(store).length === 1 ? named : undefined
   }
 
   async setUp(deps: Parameters<FirstStart['setUp']>[0]): Promise<void> {
@@ -93,11 +120,13 @@ export class FirstStartByEnvironment implements FirstStart {
   }
 
   /** Tells what is left to do, while nobody has come in: as one event of the log, and as text for a person. */
-  async tell({ deps }: Pick<Appliance, 'deps'>, log: Log): Promise<void> {
+  async tell(appliance: Pick<Appliance, 'deps' | 'http' | 'https'>, log: Log): Promise<void> {
+    const { deps } = appliance
     try {
       const { store } = deps
-      const [user, ...others] = listUsers(store)
-      if (user?.email !== this.#given.email || others.length > 0 || hasComeIn(store, user)) return
+      if (!this.#isHere(store)) log.warn('names of the first start are others', OTHERS)
+      const user = this.#soleUser(store)
+      if (user === undefined || hasComeIn(store, user)) return
       const records = await recordsFor(deps, user, this.#given.domain)
       if (records === undefined) return
       const host = await hostRecords(deps)
@@ -107,9 +136,10 @@ export class FirstStartByEnvironment implements FirstStart {
         // One that is sent to somebody, or was told by an earlier start, stays good.
         return open !== undefined && open.expires_at - now > LASTS / 2 ? open : invite(tx, user, now, LASTS)
       })
-      const told = { ...records, user, host, link: linkOf(deps, link, user), until: iso(link.expires_at) }
-      // A terminal shows the text below: of the event it gets what that does not repeat.
-      log.always('set up', this.#now.terminal.interactive ? whatOf(told) : eventOf(told))
+      const url = linkOf(deps, link, user)
+      const told = { ...records, user, host, link: url, way: wayIn(url, appliance), until: iso(link.expires_at) }
+      // Where both are read, the event has what the text does not repeat (D195).
+      log.always('set up', this.#together ? whatOf(told) : eventOf(told))
       this.#now.terminal.err(textOf(told))
     } catch (thrown) {
       // The server runs: another start tells it.
@@ -118,17 +148,25 @@ export class FirstStartByEnvironment implements FirstStart {
   }
 }
 
-function namesOf({ domain, email }: { domain: string; email: string }, { hostname }: Config): FirstNames {
-  for (const [name, value] of [
-    ['POSTRIDER_INIT_DOMAIN', domain],
-    ['POSTRIDER_INIT_EMAIL', email],
-  ] as const)
-    if (value === '') throw new OperatorError(`${name} is missing: the first start needs the domain and the email.`)
-  if (!hostname.includes('.'))
+function namesOf(given: Omit<FirstNames, 'hostname'>, { hostname }: Config, now: Invocation): FirstNames {
+  const by = { domain: 'POSTRIDER_INIT_DOMAIN', email: 'POSTRIDER_INIT_EMAIL' }
+  for (const each of ['domain', 'email'] as const)
+    if (given[each] === '')
+      throw new OperatorError(`${by[each]} is missing: the first start needs the domain and the email.`)
+  const named = hostnameFrom(now)
+  // Without one, the name that the machine or the container has counts where it is a full one.
+  if (named === undefined && !hostname.includes('.'))
     throw new OperatorError(
       'POSTRIDER_HOSTNAME is missing: the first start needs the name of this server in DNS, such as mx.example.org.',
     )
-  return checkNames({ domain, email, hostname })
+  return checkNames({ ...given, hostname }, { ...by, hostname: named ?? 'The name of this machine' })
+}
+
+/** What names the server: the variable, or the file; undefined where neither does. */
+function hostnameFrom(now: Invocation): string | undefined {
+  if ((variable(now.environment, 'POSTRIDER_HOSTNAME') ?? '') !== '') return 'POSTRIDER_HOSTNAME'
+  const file = findConfig(now)
+  return file !== undefined && sets(settingsIn(file) ?? '', 'hostname') ? `"hostname" in ${file}` : undefined
 }
 
 function textFor(names: FirstNames, { acme, data_dir }: Config): string {
@@ -147,6 +185,8 @@ interface SetUpToTell extends DomainRecords {
   user: User
   host: HostRecords
   link: string
+  /** From where it opens. */
+  way: string
   until: string
 }
 
@@ -166,7 +206,7 @@ const eventOf = (told: SetUpToTell) => ({
 
 /** For whoever reads the log. */
 function textOf(told: SetUpToTell): string {
-  const { domain, host, link, until, user } = told
+  const { domain, host, link, until, user, way } = told
   const addresses = host.addresses.length > 0 ? host.addresses : ['<the public address of this server>']
   const own = addresses.map((address) => [typeOfAddress(address), host.hostname, address])
   return `
@@ -183,18 +223,28 @@ ${recordsToCopy(told, own)}
 2. Sign in and choose a password, until ${until.slice(0, 16).replace('T', ' ')} UTC:
 
    ${link}
-${onlyHere(link)}
+${way}
    Makes another link:                 ${execLine(`user invite ${user.email}`)}
 
 `
 }
 
-/** How to open a link to this machine alone from elsewhere: HTTPS is not set up then. */
-function onlyHere(link: string): string {
-  const { hostname, port } = new URL(link)
-  return LOOPBACK.test(hostname)
-    ? `
-   It opens on this server alone. From your own computer, "ssh -L ${port || 80}:${hostname}:${port || 80} SERVER" comes first.
+/** From where the link opens, and how it opens before DNS leads here. A form over http is refused beside https. */
+function wayIn(link: string, { http, https: [https] }: Pick<Appliance, 'http' | 'https'>): string {
+  const { hostname, protocol, pathname, search } = new URL(link)
+  const tunnel = (near: number, { host, port }: Endpoint): string =>
+    `"ssh -L ${near}:${formatEndpoint(UNSPECIFIED.includes(host) ? '127.0.0.1' : host, port)} SERVER"`
+  if (LOOPBACK.test(hostname))
+    return `
+   It opens on this server alone. From your own computer, ${tunnel(Number(new URL(link).port) || 80, http)} comes first.
 `
-    : ''
+  if (protocol !== 'https:') return ''
+  const early =
+    https &&
+    `
+   Before that, from your own computer: ${tunnel(NEAR, https)}, and then, past the warning of the browser,
+   https://localhost:${NEAR}${pathname}${search}`
+  return `
+   It opens when DNS leads ${hostname} to this server; until the certificate has come, minutes later, browsers warn.${early ?? ''}
+`
 }

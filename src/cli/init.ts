@@ -5,9 +5,11 @@ import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { configAsset } from '../base/assets.ts'
+import { variable } from '../base/config-environment.ts'
 import { iso, systemClock } from '../base/clock.ts'
 import { must, OperatorError } from '../base/errors.ts'
 import { asCaller, becomeOwner, type Owner } from '../base/ownership.ts'
+import { storedName } from '../message/address.ts'
 import { listUsers } from '../identity/users.ts'
 import { listDomains } from '../domains/find.ts'
 import { recordsText, zoneText } from '../domains/command-text.ts'
@@ -20,6 +22,7 @@ import {
   prepareDataDir,
   serviceOwner,
   sets,
+  startLine,
   settingsIn,
   withFrontDoor,
   withSetting,
@@ -144,7 +147,6 @@ function person(shown: InitSettings, done: FileStep, records: string): string {
     done.verb === 'Changed'
       ? `Changed hostname from ${done.from || 'nothing'} to ${shown.hostname} in ${shown.config}.`
       : `${done.verb} ${shown.config} (data in ${shown.data_dir}).`
-  const start = done.verb === 'Changed' ? 'systemctl restart postrider' : 'systemctl enable --now postrider'
   const moved = shown.set_aside === null ? '' : `What was there before is in ${shown.set_aside}.\n`
   return `${first}
 ${moved}${shown.warnings.map((warning) => `Warning: ${warning}\n`).join('')}
@@ -152,7 +154,7 @@ ${moved}${shown.warnings.map((warning) => `Warning: ${warning}\n`).join('')}
 
 ${records}
 
-2. Start it:            ${image ? 'restart the container; what follows are commands in it' : service ? start : `${run} serve`}
+2. Start it:            ${image ? 'restart the container; what follows are commands in it' : service ? startLine() : `${run} serve`}
 3. See it verified:     ${run} domain check ${shown.domain}
 4. Make an API token:   ${run} token create --user ${shown.user} --name first --scopes all --duration 12_months
 5. Send a test mail:    ${run} send --from hello@${shown.domain} --to you@elsewhere.example --subject Hello
@@ -162,7 +164,7 @@ ${records}
 /** Answers from an existing installation: from its configuration, and its first user and domain. */
 async function knownAnswers(now: Invocation, settings: string, fresh = false): Promise<Partial<Answers>> {
   const { hostname, data_dir: data } = configOf(now)
-  const named = sets(settings, 'hostname') || now.environment['POSTRIDER_HOSTNAME'] ? { hostname } : {}
+  const named = sets(settings, 'hostname') || variable(now.environment, 'POSTRIDER_HOSTNAME') ? { hostname } : {}
   // Reading must not create a database, and must not fail because of a database that will be moved aside.
   if (fresh || !existsSync(join(data, DATABASE))) return { ...named, data }
   return withDeps(now, ({ store }) => {
@@ -190,11 +192,25 @@ function beginAgain(dir: string): string | undefined {
  * An environment variable overrides the file, so a different value in the file would have no effect. Throws an
  * OperatorError.
  */
-function heedEnvironment({ environment }: Invocation, { hostname, data }: Answers): void {
-  const wanted = { POSTRIDER_HOSTNAME: hostname, POSTRIDER_DATA_DIR: data }
-  for (const [name, value] of Object.entries(wanted))
-    if (environment[name] && environment[name] !== value)
-      throw new OperatorError(`${name} is "${environment[name]}" and counts before the configuration: unset it first.`)
+export function heedEnvironment(
+  { environment }: Pick<Invocation, 'environment'>,
+  { hostname, data }: Pick<Answers, 'hostname' | 'data'>,
+  image = inImage(),
+): void {
+  const set = (name: string): string => variable(environment, name) ?? ''
+  const clash = (
+    [
+      ['POSTRIDER_HOSTNAME', storedName(set('POSTRIDER_HOSTNAME')) === hostname],
+      ['POSTRIDER_DATA_DIR', resolve(set('POSTRIDER_DATA_DIR')) === data],
+    ] as const
+  ).find(([name, same]) => set(name) !== '' && !same)?.[0]
+  if (clash === undefined) return
+  const wins = `${clash} is "${set(clash)}" and counts before the configuration`
+  throw new OperatorError(
+    image
+      ? `${wins}: make the container again with the value that you want, on the same volume, in place of this command.`
+      : `${wins}: unset it first.`,
+  )
 }
 
 function sameData(file: string, answers: Answers, known: Partial<Answers>): void {
@@ -272,6 +288,6 @@ async function ask(
     throw new OperatorError(
       `Say more: "postrider init" needs ${missing.join(' and ')}, or a terminal to ask on ("${execLine('init', 'asks')}").`,
     )
-  const checked = checkNames(answers as Answers)
+  const checked = checkNames(answers as Answers, { domain: '--domain', hostname: '--hostname', email: '--email' })
   return { ...checked, data: resolve(checked.data) }
 }

@@ -39,6 +39,13 @@ const OURS = [DATABASE, `${DATABASE}-wal`, KEY_FILE, 'erasures.ledger', 'serve.l
 
 const isRoot = (): boolean => process.getuid?.() === 0
 
+/** What systemctl makes when the service is to start with the machine. */
+const ENABLED = '/etc/systemd/system/multi-user.target.wants/postrider.service'
+
+/** How the service takes a new configuration; one that does not start with the machine yet will do so from then on. */
+export const startLine = (exists: (file: string) => boolean = existsSync): string =>
+  exists(ENABLED) ? 'systemctl restart postrider' : 'systemctl enable --now postrider'
+
 export const hasUnit = (): boolean => UNITS.some((file) => existsSync(file))
 
 /** The file that `init` writes: the named one, else the one that the service reads. Throws an OperatorError. */

@@ -1,7 +1,7 @@
 // The command table. `main` runs one command and returns the exit code: 0 for success, 1 for an error with a sentence
 // on stderr that says what to do, 2 for a wrong command line.
 import { Command, CommanderError } from 'commander'
-import { messageOf, OperatorError, Refusal } from '../base/errors.ts'
+import { isRefused, messageOf, Refusal } from '../base/errors.ts'
 import { explainedFile } from '../store/open.ts'
 import { version } from '../base/version.ts'
 import { agentCommand } from '../reputation/command.ts'
@@ -171,7 +171,7 @@ function failed(thrown: unknown, terminal: Terminal): number {
     return 2
   }
   const why = explainedFile(thrown)
-  const expected = why instanceof OperatorError || why instanceof Refusal
+  const expected = isRefused(why)
   const message = messageOf(why)
   const told = expected ? forTerminal(message) : ((thrown instanceof Error ? thrown.stack : undefined) ?? message)
   complain(terminal, told)

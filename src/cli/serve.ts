@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { SECOND, systemClock, type Clock } from '../base/clock.ts'
 import { TIME_MARKER } from '../base/doubt.ts'
-import { messageOf, type OperatorError } from '../base/errors.ts'
+import { isRefused, messageOf, type OperatorError } from '../base/errors.ts'
 import { exitAtOnce } from '../base/native.ts'
 import { areThreadsLeft } from '../base/threads/supervisor.ts'
 import type { Config } from '../base/config.ts'
@@ -53,9 +53,15 @@ async function serve(now: Invocation, ephemeral: boolean): Promise<void> {
     await run(now, { config, ending, first: first ? new FirstStartByEnvironment(now, config) : undefined, log })
   } catch (thrown) {
     ending.over()
-    log.error('stopped', { error: messageOf(explainedFile(thrown)) })
+    logStopped(log, thrown)
     throw thrown
   }
+}
+
+/** Logs why a start failed; a refusal not in the image, where the log and stderr are read together (D195). */
+export function logStopped(log: Pick<Log, 'error'>, thrown: unknown, image = inImage()): void {
+  const why = explainedFile(thrown)
+  if (!(image && isRefused(why))) log.error('stopped', { error: messageOf(why) })
 }
 
 interface ServeRun {
@@ -69,7 +75,8 @@ async function run(now: Invocation, { config, ending, first, log }: ServeRun): P
   // The data directory is lost: no work can be finished, and until the end of the process every accepted mail would be
   // lost too.
   const fatal = (reason: OperatorError): never => {
-    complain(now.terminal, reason.message)
+    // It is in the log (D195).
+    if (!inImage()) complain(now.terminal, reason.message)
     return exitAtOnce(1)
   }
   // Loaded here, because most commands need no server.
@@ -77,6 +84,7 @@ async function run(now: Invocation, { config, ending, first, log }: ServeRun): P
   const { besideServer } = await import('../server/beside.ts')
   // A first start writes the file.
   const beside: Beside = (words) => besideServer(findConfig(now))(words)
+  const { judgeSetUp } = await import('../checks/doctor-set-up.ts')
   const { SystemdNotices, statusOf } = await import('../server/systemd-notices.ts')
   const manager = new SystemdNotices({ clock: systemClock, log, environment: now.environment })
   const { passedSockets } = await import('../server/passed-sockets.ts')
@@ -106,6 +114,7 @@ async function run(now: Invocation, { config, ending, first, log }: ServeRun): P
   const { deps } = appliance
   manager.follow({ status: () => statusOf(deps), slowestCommit: () => deps.store.slowestCommit() })
   manager.ready()
+  for (const { detail, mend } of judgeSetUp(deps.store, config)) log.warn('not set up', { reason: detail, mend })
   void first?.tell(appliance, log)
   await ending.stops({
     stop() {

@@ -8,7 +8,7 @@ import { followConfig } from '../domains/issue.ts'
 import { registerDomain, type RegisterDeps } from '../domains/lifecycle.ts'
 import { recordsOf } from '../domains/records.ts'
 import { addUser, findUser, type User } from '../identity/users.ts'
-import { organisationalDomain, parseAddress, toAscii } from '../message/address.ts'
+import { givenName, organisationalDomain, parseAddress } from '../message/address.ts'
 import { DOMAIN_FOLLOWERS } from '../server/domain-followers.ts'
 import type { Deps } from '../commands/open.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -24,16 +24,18 @@ export interface FirstNames {
   email: string
 }
 
-/** The names as they are stored. Throws an OperatorError for one that is none. */
-export function checkNames<T extends FirstNames>(given: T): T {
-  const domain = toAscii(given.domain)
+/** The names as they are stored. `by`: what gave each. Throws an OperatorError for one that is none. */
+export function checkNames<T extends FirstNames>(given: T, by: FirstNames): T {
+  const domain = givenName(given.domain)
   if (!domain || !organisationalDomain(domain))
-    throw new OperatorError(`"${given.domain}" is not a domain name such as example.org.`)
-  const hostname = toAscii(given.hostname)
+    throw new OperatorError(`${by.domain}: "${given.domain}" is not a domain name such as example.org.`)
+  const hostname = givenName(given.hostname)
   if (!hostname?.includes('.'))
-    throw new OperatorError(`"${given.hostname}" is not a full host name such as mx.example.org.`)
-  if (!parseAddress(given.email)) throw new OperatorError(`"${given.email}" is not an email address.`)
-  return { ...given, domain, hostname }
+    throw new OperatorError(`${by.hostname}: "${given.hostname}" is not a full host name such as mx.example.org.`)
+  const email = parseAddress(given.email)?.address
+  if (email === undefined)
+    throw new OperatorError(`${by.email}: "${given.email}" is not an email address such as you@example.org.`)
+  return { ...given, domain, hostname, email }
 }
 
 /** Creates the user and the domain, or takes those that are there. */
@@ -50,7 +52,7 @@ export async function firstParts(
 }
 
 const domainOf = (store: Reader, { key }: User, name: string): Domain | undefined =>
-  listDomains(store, toAscii(name)).find(({ user_key }) => user_key === key)
+  listDomains(store, name).find(({ user_key }) => user_key === key)
 
 /** The records to publish for a domain of a user; undefined where the user has no such domain. */
 export async function recordsFor(

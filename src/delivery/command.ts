@@ -2,7 +2,7 @@
 import { Option, type Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import { listDomains } from '../domains/find.ts'
-import { toAscii } from '../message/address.ts'
+import { givenName, storedName } from '../message/address.ts'
 import { domainOf } from '../message/lane-names.ts'
 import { count } from '../base/maps.ts'
 import { detail, isOnHold, lanesText, listing, pausedText, recipients, showLane, showMail } from './command-text.ts'
@@ -33,7 +33,7 @@ function list(queue: Command, invocation: () => Invocation): void {
     .action(({ domain }: { domain?: string }) =>
       withDeps(invocation(), (deps) => {
         const { store } = deps
-        const mails = listQueue(store, domain && (toAscii(domain) ?? domain))
+        const mails = listQueue(store, domain && storedName(domain))
         // A removed domain may still have waiting mail, so a name without a domain is not an error when there is mail.
         if (mails.length === 0 && domain !== undefined && listDomains(store, domain).length === 0)
           throw new OperatorError(`There is no domain ${domain}; "postrider domain list" shows all.`)
@@ -87,7 +87,7 @@ const ofLane = (): Option => new Option('--lane <domain>', 'all mail for this re
 
 /** The receiving domain of --lane in the form of the store. Throws an OperatorError. */
 function laneNamed(name: string): string {
-  const domain = toAscii(name)
+  const domain = givenName(name)
   if (domain === undefined) throw new OperatorError(`"${name}" is not a receiving domain such as example.net.`)
   return domain
 }

@@ -1,6 +1,7 @@
 // Finds a domain by its name for a command: several users may have registered the same name, and in several regions.
 import type { Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
+import { requireUser } from '../identity/users.ts'
 import { listDomains, type Domain } from './find.ts'
 import type { Reader } from '../store/database.ts'
 
@@ -18,10 +19,9 @@ export const whose = (command: Command): Command =>
 
 /** The domain of this name; `Whose` selects one of several. Throws an OperatorError. */
 export function theDomain(reader: Reader, name: string, { region, user }: Whose): Domain & { email: string } {
+  const owner = user === undefined ? undefined : requireUser(reader, user).key
   const found = listDomains(reader, name).filter(
-    (each) =>
-      (user === undefined || each.email.toLowerCase() === user.toLowerCase()) &&
-      (region === undefined || each.region === region),
+    (each) => (owner === undefined || each.user_key === owner) && (region === undefined || each.region === region),
   )
   const [first, second] = found
   if (!first) throw new OperatorError(`There is no domain ${name}; "postrider domain list" shows all.`)

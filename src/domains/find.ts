@@ -1,7 +1,7 @@
 // Domains by their key and by their name.
 import { must } from '../base/errors.ts'
 import type { Reader } from '../store/database.ts'
-import { toAscii } from '../message/address.ts'
+import { storedName } from '../message/address.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../schema/tables.ts'
 
@@ -28,7 +28,7 @@ export function listDomains(reader: Reader, name?: string): (Domain & { email: s
     .select('users.email')
     .where('domains.deleted_at', 'is', null)
     .orderBy('domains.key')
-  return reader.all(name === undefined ? all : all.where('domains.name', '=', toAscii(name) ?? name))
+  return reader.all(name === undefined ? all : all.where('domains.name', '=', storedName(name)))
 }
 
 /** The keys of the domains under a warning. */

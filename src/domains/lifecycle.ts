@@ -6,7 +6,7 @@ import { must, refuse, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
-import { organisationalDomain, toAscii } from '../message/address.ts'
+import { givenName, organisationalDomain } from '../message/address.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { db } from '../store/query.ts'
@@ -59,7 +59,7 @@ const LONGEST_NAME = 253 - SELECTOR_OCTETS
 
 /** The stored name: A-label, lower case, not a public suffix (D17). Throws 422. */
 function canonicalName(name: string): string {
-  const ascii = toAscii(name)
+  const ascii = givenName(name)
   if (ascii === undefined || !ascii.includes('.'))
     throw refuseAttribute('invalid', 'name', `"${name}" is not a fully qualified domain name such as mail.example.org.`)
   if (ascii.length > LONGEST_NAME)

@@ -1,7 +1,7 @@
 // `postrider mail …`: the delivery of a mail, found by its recipient or its id.
 import type { Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
-import { parseAddress, toAscii } from '../message/address.ts'
+import { parseAddress, storedName } from '../message/address.ts'
 import { findMails, showQueued } from '../delivery/queue/operator.ts'
 import { detail, listing, showMail } from '../delivery/command-text.ts'
 import { withDeps, type Invocation } from '../commands/open.ts'
@@ -22,7 +22,7 @@ export function mailCommand(program: Command, invocation: () => Invocation): voi
         if (Number.isNaN(from)) throw new OperatorError(`"${since}" is not a time such as 2026-11-01T12:00:00Z.`)
         const found = findMails(store, {
           address: sought.address,
-          domain: domain && (toAscii(domain) ?? domain),
+          domain: domain && storedName(domain),
           since: from,
         })
         answer(invocation().terminal, found.map(showMail), (mails) =>

@@ -41,6 +41,12 @@ export function toAscii(name: string): string | undefined {
     : undefined
 }
 
+/** A name that a person gives, as it is stored: in a zone, from which people copy, it ends with a dot. */
+export const givenName = (name: string): string | undefined => toAscii(name.replace(/\.$/, ''))
+
+/** The name to look for among stored ones; a text that is not a name stays as it is, and is found nowhere. */
+export const storedName = (name: string): string => givenName(name) ?? name
+
 /**
  * A bare address without display name (RFC 5321 §4.1.2, §4.5.3.1: local 64, path 256 octets);
  * undefined when the text is not one.

@@ -4,6 +4,7 @@
 import { isIP, SocketAddress } from 'node:net'
 import { DAY } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
+import { storedName } from '../message/address.ts'
 import type { RowOf } from '../schema/tables.ts'
 
 export const EVIDENCE_KINDS = ['snds', 'gmail'] as const
@@ -129,7 +130,7 @@ export function readGmail(
       if (![...Object.values(rates), ...Object.values(words)].some((value) => value !== null))
         throw new WrongField('it holds no figure')
       return {
-        domain: (domain ?? fields['domain'] ?? '').trim().toLowerCase().replace(/\.$/, ''),
+        domain: storedName((domain ?? fields['domain'] ?? '').trim()),
         day: dayOf(fields['day'], now),
         ...(rates as Record<(typeof RATES)[number], number | null>),
         ...words,

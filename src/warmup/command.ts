@@ -4,7 +4,7 @@ import { userInfo } from 'node:os'
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
-import { toAscii } from '../message/address.ts'
+import { givenName } from '../message/address.ts'
 import { providerNamed } from '../smtp/shaping.ts'
 import { shapingRules, useShaping } from '../smtp/shaping-file.ts'
 import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
@@ -163,7 +163,7 @@ function receiverCalled(reader: Reader, given: string): string {
   if (given === TOTAL) return TOTAL
   const provider = providerNamed(given)
   if (provider) return provider.name
-  const domain = toAscii(given)
+  const domain = givenName(given)
   if (domain?.includes('.')) return receiversOf(reader, [domain]).get(domain) || domain
   const names = shapingRules().provider.map(({ name }) => name)
   throw new OperatorError(`"${given}" is neither a domain such as example.net nor a provider: ${names.join(', ')}.`)

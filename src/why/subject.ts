@@ -3,7 +3,7 @@
 import { DAY, HOUR } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { attemptsOf, type Attempt } from '../delivery/results/attempt-log.ts'
-import { toAscii } from '../message/address.ts'
+import { storedName } from '../message/address.ts'
 import { boundBetween, bulkLane, domainOf } from '../message/lane-names.ts'
 import { receiverOf as receiverBy } from '../reputation/receivers.ts'
 import { waitingReceivers } from '../reputation/waiting-receivers.ts'
@@ -181,7 +181,7 @@ function domainNamed(reader: Reader, { account, name }: WhyQuestion, common: Why
   const asked = db
     .selectFrom('domains')
     .selectAll()
-    .where('name', '=', toAscii(name) ?? name)
+    .where('name', '=', storedName(name))
     .where('deleted_at', 'is', null)
     .orderBy('key')
   const domain = reader.first(account === undefined ? asked : asked.where('user_key', '=', account))
@@ -197,7 +197,7 @@ const isWarmed = (reader: Reader, receiver: string): boolean =>
 
 function receiverNamed(reader: Reader, question: WhyQuestion, common: WhyPeriod): WhySubject | undefined {
   const { now, operator, since } = common
-  const name = providerNamed(question.name)?.name ?? toAscii(question.name) ?? question.name
+  const name = providerNamed(question.name)?.name ?? storedName(question.name)
   const own = question.everywhere ? undefined : question.account
   const accounts = own === undefined ? reader.all(db.selectFrom('users').select('key')).map(({ key }) => key) : [own]
   const told = reader.first(

@@ -267,8 +267,8 @@ describe('what may be written', () => {
     assert.deepEqual(config.http.trusted_proxies, ['10.0.0.0/8', '192.0.2.1', 'fd00::/8', '::1'])
   })
 
-  test('a host name in capitals is kept in lower case, a public URL without its final slash', () => {
-    const config = parseConfig({ hostname: 'MX.Example.ORG', http: { public_url: 'https://mail.example.org/' } })
+  test('a host name in capitals is kept in lower case and without the dot of a zone, a public URL without its final slash', () => {
+    const config = parseConfig({ hostname: 'MX.Example.ORG.', http: { public_url: 'https://mail.example.org/' } })
     assert.equal(config.hostname, 'mx.example.org')
     assert.equal(config.http.public_url, 'https://mail.example.org')
   })

@@ -8,7 +8,10 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { DAY } from '../../src/base/clock.ts'
+import { judgeSetUp } from '../../src/checks/doctor-set-up.ts'
 import { judgeLog } from '../../src/checks/doctor-machine.ts'
+import type { Reader } from '../../src/store/database.ts'
+import { openInstance } from '../../src/store/instance.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
@@ -156,6 +159,19 @@ ${certificate('old.ill.org', Date.now() - 4000 * DAY)}`,
     assert.ok(text.includes(`-> ${found[check]!.mend}`), check)
   }
   assert.doesNotMatch(found['blocklists']!.detail, /spamcop/, 'a list that does not answer us is not an entry')
+})
+
+test('a server that nobody has set up, and one without a full host name: how it is done here and in a container', async () => {
+  const dataDir = join(folder, 'empty')
+  const { store } = openInstance(dataDir)
+  const { found } = await examine(`hostname = "vm"\ndata_dir = ${JSON.stringify(dataDir)}`)
+  assert.match(found['set-up']!.detail, /no user and no domain/)
+  assert.match(found['set-up']!.mend!, /^Run "postrider init"/)
+  const image = (reader: Reader, hostname: string) => judgeSetUp(reader, { hostname }, true).map(({ mend }) => mend!)
+  assert.match(image(store, 'mx.well.org')[0]!, /POSTRIDER_HOSTNAME, POSTRIDER_INIT_DOMAIN and POSTRIDER_INIT_EMAIL/)
+  assert.match(image(postrider.appliance.deps.store, 'vm')[0]!, /^Start the container with POSTRIDER_HOSTNAME/)
+  assert.deepEqual(image(postrider.appliance.deps.store, 'mx.well.org'), [])
+  store.close()
 })
 
 test('each source is looked at: its reverse entry, its name, SPF of that name, lists (DV22)', async () => {

@@ -3,15 +3,20 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { once } from 'node:events'
+import type { IncomingMessage } from 'node:http'
+import { request } from 'node:https'
+import { text } from 'node:stream/consumers'
 import { createServer, type AddressInfo } from 'node:net'
 import { after, before, describe, test } from 'node:test'
 import Database from 'better-sqlite3'
 import { HOUR, MINUTE, systemClock } from '../../src/base/clock.ts'
 import { loadConfig } from '../../src/base/config.ts'
-import { silentLog } from '../../src/base/log.ts'
+import { createLog, silentLog } from '../../src/base/log.ts'
 import { FirstStartByEnvironment } from '../../src/cli/first-start.ts'
 import { standardTerminal } from '../../src/commands/terminal.ts'
 import type { AppDeps } from '../../src/http/app-deps.ts'
+import { createResolver } from '../../src/net/resolver.ts'
+import type { Appliance } from '../../src/server/appliance.ts'
 import { openInstance } from '../../src/store/instance.ts'
 import { Commands, sentenceOf, start, type Running } from '../commands/command.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
@@ -27,6 +32,31 @@ const linesOf = (text: string): Line[] =>
     .split('\n')
     .filter(Boolean)
     .map((line) => JSON.parse(line) as Line)
+
+interface Answered {
+  status: number | undefined
+  cookie: string
+  text: string
+}
+/** A request to a server whose certificate is not proven. */
+async function throughTunnel(
+  port: number,
+  path: string,
+  headers: Record<string, string>,
+  form?: URLSearchParams,
+): Promise<Answered> {
+  const asked = request({
+    port,
+    path,
+    host: '127.0.0.1',
+    method: form ? 'POST' : 'GET',
+    rejectUnauthorized: false,
+    headers: { ...headers, ...(form && { 'content-type': 'application/x-www-form-urlencoded' }) },
+  }).end(form?.toString())
+  const [answer] = (await once(asked, 'response')) as [IncomingMessage]
+  const cookie = (answer.headers['set-cookie'] ?? []).map((line) => line.split(';')[0]).join('; ')
+  return { status: answer.statusCode, cookie, text: await text(answer) }
+}
 
 describe('a first start by the environment alone (C4)', () => {
   let dns: TestDns
@@ -71,9 +101,9 @@ describe('a first start by the environment alone (C4)', () => {
     const env = given('whole', { POSTRIDER_LOG_LEVEL: 'error' })
     let joined: Response | undefined
     let again: Response | undefined
-    let text = ''
+    let told = ''
     const first = await served(env, async (server) => {
-      text = server.stderr()
+      told = server.stderr()
       const [line, ready] = ['set up', 'ready'].map((name) =>
         linesOf(server.stdout()).find(({ event }) => event === name),
       )
@@ -100,15 +130,15 @@ describe('a first start by the environment alone (C4)', () => {
     const [said, until] = [line!['time'], line!['sign_in_until']].map((time) => Date.parse(time as string))
     assert.ok(until! - said! <= HOUR && until! - said! > HOUR - MINUTE)
     assert.deepEqual([joined?.status, again?.status], [200, 410])
-    assert.doesNotMatch(JSON.stringify(first) + text, /pr_[0-9A-Za-z]{32}/, 'a token')
+    assert.doesNotMatch(JSON.stringify(first) + told, /pr_[0-9A-Za-z]{32}/, 'a token')
     const file = readFileSync(env['POSTRIDER_CONFIG']!, 'utf8')
     assert.match(file, /^hostname = "mx\.first\.test"$/m)
     assert.ok(file.includes(`data_dir = ${JSON.stringify(env['POSTRIDER_DATA_DIR'])}`), file)
     // For a person: each record on a line of its own, whole.
-    assert.match(text, /^ +A +mx\.first\.test +192\.0\.2\.1$/m)
-    assert.match(text, /^ +TXT +\S+\._domainkey\.first\.test +v=DKIM1; k=rsa; p=[\w+/=]{300,}$/m)
-    assert.match(text, /reverse entry \(PTR\) of 192\.0\.2\.1 must name mx\.first\.test/)
-    assert.ok(text.includes(`\n   ${line!['sign_in'] as string}\n`))
+    assert.match(told, /^ +A +mx\.first\.test +192\.0\.2\.1$/m)
+    assert.match(told, /^ +TXT +\S+\._domainkey\.first\.test +v=DKIM1; k=rsa; p=[\w+/=]{300,}$/m)
+    assert.match(told, /reverse entry \(PTR\) of 192\.0\.2\.1 must name mx\.first\.test/)
+    assert.ok(told.includes(`\n   ${line!['sign_in'] as string}\n`))
 
     const commands = new Commands(folder)
     try {
@@ -119,14 +149,38 @@ describe('a first start by the environment alone (C4)', () => {
       const [second, ...more] = setUpIn(await served(env))
       assert.deepEqual(more, [])
       assert.deepEqual({ ...second, time: undefined }, { ...line, time: undefined })
-      const other = { ...env, POSTRIDER_INIT_DOMAIN: 'other.test', POSTRIDER_INIT_EMAIL: 'you@other.test' }
-      assert.deepEqual(setUpIn(await served(other, () => {}, false)), [])
+      assert.ok(![...first, ...more].some(({ event }) => event === 'names of the first start are others'))
+      const names = { POSTRIDER_INIT_DOMAIN: 'other.test', POSTRIDER_INIT_EMAIL: 'you@other.test' }
+      const other = { ...env, ...names, POSTRIDER_LOG_LEVEL: 'warn' }
+      const lines = await served(other, () => {}, false)
+      assert.deepEqual(setUpIn(lines), [])
+      const different = lines.filter(({ event }) => event === 'names of the first start are others')
+      assert.deepEqual(
+        different.map(({ level }) => level),
+        ['warn'],
+      )
       const token = ['token', 'create', '--user', 'me@first.test', '--name', 'x', '--scopes', 'all']
       await commands.run([...token, '--duration', '12_months'], { env })
     } finally {
       await commands.close()
     }
     assert.deepEqual(setUpIn(await served(env, () => {}, false)), [])
+  })
+
+  test('names count in their stored form, however they are written', async () => {
+    const env = given('written', {
+      POSTRIDER_HOSTNAME: 'MX.First.test.',
+      POSTRIDER_INIT_DOMAIN: 'First.TEST.',
+      POSTRIDER_INIT_EMAIL: 'You@First.TEST',
+    })
+    for (const start of ['first', 'second']) {
+      const [line] = setUpIn(await served(env))
+      assert.deepEqual(
+        [line?.['domain'], line?.['user'], line?.['hostname']],
+        ['first.test', 'You@first.test', 'mx.first.test'],
+        start,
+      )
+    }
   })
 
   test('a port that is taken ends the start before anything is set up, and the next start tells it', async () => {
@@ -188,7 +242,22 @@ describe('a first start by the environment alone (C4)', () => {
     for (const name of ['ACME_LISTEN', 'SUBMISSION_LISTEN', 'SUBMISSION_TLS_LISTEN'])
       env[`POSTRIDER_${name}`] = '127.0.0.1:0'
     env['POSTRIDER_ACME_DIRECTORY'] = 'https://127.0.0.1:1/directory'
-    const [line] = setUpIn(await served(env))
+    const [line] = setUpIn(
+      await served(env, async (server) => {
+        // Before DNS leads here, and before there is a certificate: as a browser at the near end of the tunnel does.
+        const [, port = '', near = ''] =
+          /"ssh -L 8443:127\.0\.0\.1:(\d+) SERVER".*\n +https:\/\/(localhost:8443)\/join/.exec(server.stderr()) ?? []
+        assert.ok(near, server.stderr())
+        const [path = ''] = /(?<=localhost:8443)\/join\?link=\S+/.exec(server.stderr()) ?? []
+        const page = await throughTunnel(Number(port), path, { host: near })
+        const [, proof = ''] = /name="proof" value="([^"]+)"/.exec(page.text) ?? []
+        const headers = { host: near, origin: `https://${near}`, cookie: page.cookie }
+        const link = new URLSearchParams(path.slice(path.indexOf('?'))).get('link')!
+        const form = new URLSearchParams({ action: 'password', proof, link, password: 'correct horse battery' })
+        const joined = await throughTunnel(Number(port), '/join', headers, form)
+        assert.deepEqual([page.status, joined.status], [200, 303], joined.text)
+      }),
+    )
     assert.match(line!['sign_in'] as string, /^https:\/\/mx\.first\.test\/join\?link=/)
     const text = readFileSync(env['POSTRIDER_CONFIG']!, 'utf8')
     assert.match(text, /^accept_terms = true$/m)
@@ -210,11 +279,59 @@ describe('a first start by the environment alone (C4)', () => {
     assert.equal(existsSync(file), false)
   })
 
+  test('a server that nobody has set up says so, and how it is done; so does one without a full host name', async () => {
+    const env = given('nobody', { POSTRIDER_INIT_DOMAIN: '', POSTRIDER_INIT_EMAIL: '' })
+    delete env['POSTRIDER_CONFIG']
+    const warned = async (more: Record<string, string>): Promise<Line[]> =>
+      (await served({ ...env, ...more }, () => {}, false)).filter(({ event }) => event === 'not set up')
+    const commands = new Commands(folder)
+    try {
+      const [nobody] = await warned({})
+      assert.equal(nobody?.['level'], 'warn')
+      assert.match(nobody?.['reason'] as string, /no user and no domain/)
+      assert.match(nobody?.['mend'] as string, /postrider init/)
+      await commands.run(['user', 'add', 'me@first.test'], { env })
+      assert.deepEqual(await warned({}), [])
+      const [nameless] = await warned({ POSTRIDER_HOSTNAME: 'vm' })
+      assert.match(nameless?.['reason'] as string, /"vm"/)
+      assert.match(nameless?.['mend'] as string, /POSTRIDER_HOSTNAME/)
+    } finally {
+      await commands.close()
+    }
+  })
+
+  test('in the image the event does not repeat the text that follows it (D195)', async () => {
+    const env = given('image')
+    const said: string[] = []
+    const terminal = { ...standardTerminal(false), interactive: false, err: (line: string) => void said.push(line) }
+    const config = loadConfig(undefined, env)
+    const first = new FirstStartByEnvironment(
+      { terminal, environment: env, verbose: false, configFile: undefined },
+      config,
+      true,
+    )
+    const { keyring, store } = openInstance(env['POSTRIDER_DATA_DIR']!)
+    const log = createLog({ clock: systemClock, level: 'info', form: 'json', write: (line) => void said.push(line) })
+    const resolver = createResolver({ servers: config.dns.servers })
+    const deps = { store, keyring, clock: systemClock, log, config, resolver, bells: { domains: () => {} } }
+    first.prepare(store)
+    await first.setUp(deps as unknown as AppDeps)
+    const http = { host: '127.0.0.1', port: 8025 }
+    await first.tell({ deps: deps as unknown as Appliance['deps'], http, https: [] }, log)
+    store.close()
+    const [line = '', told = '', ...more] = said
+    assert.deepEqual(more, [])
+    assert.deepEqual(Object.keys(linesOf(line)[0]!).sort(), ['domain', 'event', 'hostname', 'level', 'time', 'user'])
+    assert.match(told, /_domainkey\.first\.test/)
+    assert.match(told, /join\?link=/)
+  })
+
   for (const [what, more, words] of [
     ['no email', { POSTRIDER_INIT_EMAIL: '' }, /^POSTRIDER_INIT_EMAIL is missing/],
     ['no domain', { POSTRIDER_INIT_DOMAIN: '' }, /^POSTRIDER_INIT_DOMAIN is missing/],
-    ['a domain that is none', { POSTRIDER_INIT_DOMAIN: 'com' }, /"com" is not a domain name/],
-    ['a hostname without a dot', { POSTRIDER_HOSTNAME: 'box' }, /^POSTRIDER_HOSTNAME is missing/],
+    ['a domain that is none', { POSTRIDER_INIT_DOMAIN: 'com' }, /^POSTRIDER_INIT_DOMAIN: "com" is not a domain name/],
+    ['an email that is none', { POSTRIDER_INIT_EMAIL: 'you' }, /^POSTRIDER_INIT_EMAIL: "you" is not an email address/],
+    ['a hostname without a dot', { POSTRIDER_HOSTNAME: 'box' }, /^POSTRIDER_HOSTNAME: "box" is not a full host name/],
   ] as const)
     test(`${what} is refused in a sentence, and nothing is written`, async () => {
       const env = given('refused', more)

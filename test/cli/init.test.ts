@@ -22,9 +22,11 @@ import {
   prepareDataDir,
   serviceOwner,
   settingsIn,
+  startLine,
   withSetting,
   writeConfig,
 } from '../../src/cli/installation.ts'
+import { heedEnvironment } from '../../src/cli/init.ts'
 import { takeLock } from '../../src/store/lock.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
 import { Commands, sentenceOf } from '../commands/command.ts'
@@ -233,6 +235,25 @@ describe('init', () => {
     assert.match(readFileSync(file, 'utf8'), /^hostname = "mx\.init\.test"$/m)
   })
 
+  test('in a container a variable that would win is changed where the container is made', () => {
+    const given = { hostname: 'mx2.init.test', data }
+    const heed = (environment: Record<string, string>) => () => heedEnvironment({ environment }, given, true)
+    assert.throws(heed({ POSTRIDER_HOSTNAME: 'mx.init.test' }), /POSTRIDER_HOSTNAME.*make the container again/)
+    assert.doesNotThrow(heed({ POSTRIDER_HOSTNAME: 'MX2.init.test.', POSTRIDER_DATA_DIR: data }))
+  })
+
+  test('names count in their stored form, in options and in variables', async () => {
+    const dir = join(folder, 'spelled', 'data')
+    const file = join(folder, 'spelled', 'postrider.toml')
+    const given = ['--domain', 'Init.TEST.', '--hostname', 'MX.Init.test.', '--email', 'Me@Init.TEST', '--data', dir]
+    const { code, stdout, stderr } = await run(file, ['--json', 'init', ...given], {
+      POSTRIDER_HOSTNAME: 'mx.INIT.test.',
+    })
+    assert.equal(code, 0, stderr)
+    const { domain, hostname, user } = JSON.parse(stdout) as Record<string, unknown>
+    assert.deepEqual([domain, hostname, user], ['init.test', 'mx.init.test', 'Me@init.test'])
+  })
+
   test('what fails leaves nothing behind, and the next try is not held to it', async () => {
     const file = join(folder, 'failing', 'postrider.toml')
     const at = (dir: string): string[] => [...all.slice(0, -1), dir]
@@ -270,9 +291,9 @@ describe('init', () => {
   test('what is not right is said, and nothing is written', async () => {
     const path = join(folder, 'never.toml')
     const wrong = (key: string, value: string): Promise<string> => fails(path, [...all, key, value])
-    assert.match(await wrong('--domain', 'com'), /"com"/)
-    assert.match(await wrong('--hostname', 'mx'), /"mx"/)
-    assert.match(await wrong('--email', 'me'), /"me"/)
+    assert.match(await wrong('--domain', 'com'), /^--domain: "com"/)
+    assert.match(await wrong('--hostname', 'mx'), /^--hostname: "mx"/)
+    assert.match(await wrong('--email', 'me'), /^--email: "me"/)
     assert.ok(!existsSync(path))
     // A file stands where the folder of the configuration should be made.
     const { file } = await written('in-the-way')
@@ -296,6 +317,14 @@ describe('the place of the configuration', () => {
   test('is refused without root beside an installed service, with the command that helps', () => {
     assert.throws(() => place(false, true), /"sudo postrider init".*--config/)
   })
+})
+
+test('the service is started for good, until it starts with the machine', () => {
+  const line = (...files: string[]): string => startLine((file) => files.includes(file))
+  assert.equal(line(), 'systemctl enable --now postrider')
+  assert.equal(line('/usr/lib/systemd/system/postrider.service'), 'systemctl enable --now postrider')
+  const wanted = '/etc/systemd/system/multi-user.target.wants/postrider.service'
+  assert.equal(line(wanted), 'systemctl restart postrider')
 })
 
 describe('a setting', () => {

@@ -68,9 +68,10 @@ test('every attribute of a new domain may be given', async () => {
   assert.equal(domain['tls_policy'], 'Require')
 })
 
-test('names are kept as lower-case A-labels', async () => {
+test('names are kept as lower-case A-labels, without the dot that ends them in a zone', async () => {
   const kept = async (name: string): Promise<unknown> => made(await create({ name, purpose: 'both' }))['name']
   assert.equal(await kept('UPPER.Example.ORG'), 'upper.example.org')
+  assert.equal(await kept('zone.example.org.'), 'zone.example.org')
   // UTS 46 non-transitional: the sharp s stays itself.
   assert.equal(await kept('Straße.example.org'), 'xn--strae-oqa.example.org')
   assert.equal(await kept('bücher。example.org'), 'xn--bcher-kva.example.org')
@@ -82,7 +83,7 @@ const LABEL_63 = 'a'.repeat(63)
 
 for (const [what, name] of Object.entries({
   'a single label': 'localhost',
-  'a trailing dot': 'mail.example.org.',
+  'two dots at the end': 'mail.example.org..',
   'an empty label': 'mail..example.org',
   'a leading dot': '.example.org',
   'a public suffix': 'org',

@@ -6,6 +6,7 @@ import { after, before, describe, test } from 'node:test'
 import { defaultGateway, execLine, inContainer } from '../../src/base/container.ts'
 import { OperatorError } from '../../src/base/errors.ts'
 import { judgeAddresses, judgeFileSystem, judgeSeen } from '../../src/checks/doctor-container.ts'
+import { logStopped } from '../../src/cli/serve.ts'
 import { configPlace } from '../../src/cli/installation.ts'
 import { findConfig } from '../../src/base/config-file.ts'
 import { listenError } from '../../src/http/listen.ts'
@@ -22,9 +23,25 @@ test('a command is named as it is typed: in the image by exec of its engine, wit
   assert.equal(execLine('user list', undefined, podman), 'podman exec CONTAINER postrider user list')
   assert.equal(execLine('init', 'asks', podman), 'podman exec -it CONTAINER postrider init')
   assert.equal(execLine('init', 'reads', at('/.dockerenv')), 'docker exec -i CONTAINER postrider init')
+  // "--read-only" puts a file system in memory over /run, and the file is hidden.
+  const hidden = { ...at(), environment: { container: 'podman' } }
+  assert.equal(execLine('user list', undefined, hidden), 'podman exec CONTAINER postrider user list')
+  assert.equal(execLine('user list', undefined, at()), 'docker exec CONTAINER postrider user list')
   const kubernetes = { ...at(), environment: { KUBERNETES_SERVICE_HOST: '10.0.0.1' } }
   assert.equal(execLine('init', 'asks', kubernetes), 'kubectl exec -it POD -- postrider init')
   assert.equal(execLine('init', 'asks', { ...podman, image: false }), 'postrider init')
+})
+
+test('a refused start is said once in the image, where the log and stderr are read together; a fault stays (D195)', () => {
+  const said = (thrown: unknown, image: boolean): unknown[] => {
+    const lines: unknown[] = []
+    logStopped({ error: (event, fields) => void lines.push([event, fields]) }, thrown, image)
+    return lines
+  }
+  const refusal = new OperatorError('The port is in use.')
+  assert.deepEqual(said(refusal, true), [])
+  assert.deepEqual(said(refusal, false), [['stopped', { error: 'The port is in use.' }]])
+  assert.deepEqual(said(new Error('a fault'), true), [['stopped', { error: 'a fault' }]])
 })
 
 const GATEWAY = '172.17.0.1'
@@ -39,6 +56,9 @@ test('a container is known by the image, by the sign of Docker or Podman, and by
   assert.equal(inContainer({ ...bare, image: true }), true)
   for (const sign of ['/.dockerenv', '/run/.containerenv'])
     assert.equal(inContainer({ ...bare, exists: (file) => file === sign }), true)
+  assert.equal(inContainer({ ...bare, environment: { container: 'podman' } }), true)
+  // systemd says so of whole systems too, such as "lxc" and "systemd-nspawn".
+  assert.equal(inContainer({ ...bare, environment: { container: 'lxc' } }), false)
   assert.equal(inContainer({ ...bare, environment: { KUBERNETES_SERVICE_HOST: '10.0.0.1' } }), true)
 })
 
