@@ -32,7 +32,9 @@ function withoutEngines(): void {
 function takeNode(version: string): void {
   const project = read<{ optionalDependencies: Record<string, string> }>(PROJECT)
   const names = Object.keys(project.optionalDependencies)
-  const offered = names.map((name) => new Set([JSON.parse(npm('view', name, 'versions', '--json')) as string[]].flat()))
+  const offered = names.map(
+    (name) => new Set([JSON.parse(npm('view', name, 'versions', '--json', '--loglevel=error')) as string[]].flat()),
+  )
   const absent = names.filter((_, n) => !offered[n]!.has(version))
   if (absent.length > 0) {
     const common = [...offered[0]!].filter((each) => offered.every((versions) => versions.has(each))).at(-1)
