@@ -1,7 +1,6 @@
 // A backup as a zip file: its contents, and the code that reads and checks it.
-import { closeSync, createWriteStream, mkdirSync } from 'node:fs'
+import { closeSync, mkdirSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { crc32 } from 'node:zlib'
 import yauzl, { type Entry, type ZipFile } from 'yauzl'
@@ -15,6 +14,7 @@ import { proofOf } from '../base/spooled.ts'
 import { LEDGER } from '../privacy/ledger.ts'
 import { DATABASE } from '../store/open.ts'
 import type { Room } from './room.ts'
+import { SyncedLot } from './synced-lot.ts'
 import type { Transfer } from './transfer.ts'
 
 /** The public keys that `postrider backup key` made. */
@@ -91,14 +91,17 @@ export async function unpack({ entries }: Contents, { archive, room, shown, tran
   const collect = bufferCollector()
   try {
     mkdirSync(join(folder, 'spool'), { mode: 0o700 })
+    using lot = new SyncedLot()
     for (const entry of entries) {
       const hear = entry.fileName === DATABASE ? demandDatabase(shown, entry.uncompressedSize) : undefined
-      await extract(archive, entry, join(folder, entry.fileName), (chunk) => {
+      const file = await lot.create(join(folder, entry.fileName))
+      await pour(archive, entry, writerOf(file), (chunk) => {
         hear?.(chunk)
         transfer.add(chunk.length)
         collect(chunk.length)
       })
     }
+    await lot.sync()
   } catch (thrown) {
     if (thrown instanceof OperatorError) throw thrown
     // The folder could not be written; the backup itself may be intact.
@@ -144,12 +147,13 @@ const isWrite = (thrown: unknown): boolean => /^(?:write|fsync)/.test(failedCall
 
 const said = (thrown: unknown): string => messageOf(thrown).replace(/[.\s]+$/, '')
 
-export function openArchive(file: string): Promise<Archive> {
+/** `shown` names it in sentences. */
+export function openArchive(file: string, shown = file): Promise<Archive> {
   return new Promise((done, fail) => {
     const refused = (thrown: unknown): void =>
       fail(
         new OperatorError(
-          `${file} cannot be read as a zip file (${whyUnread(thrown) || said(thrown ?? 'empty')}); name a file that a backup of Postrider wrote.`,
+          `${shown} cannot be read as a zip file (${whyUnread(thrown) || said(thrown ?? 'empty')}); name a file that a backup of Postrider wrote.`,
         ),
       )
     try {
@@ -179,33 +183,33 @@ async function* entriesOf(archive: Archive): AsyncIterable<Entry> {
   }
 }
 
+const nowhere: Sink = async (chunks) => {
+  for await (const _ of chunks);
+}
+
 /** Reads every entry of a zip and checks its checksum. Throws when one differs. */
 export async function readThrough(file: string): Promise<void> {
   const archive = await openArchive(file)
   const collect = bufferCollector()
   try {
-    for await (const entry of entriesOf(archive))
-      await pour(
-        archive,
-        entry,
-        () => new Writable({ write: (_chunk, _encoding, done) => done() }),
-        ({ length }) => collect(length),
-      )
+    for await (const entry of entriesOf(archive)) await pour(archive, entry, nowhere, ({ length }) => collect(length))
   } finally {
     archive.close()
   }
 }
 
-const extract = (archive: Archive, entry: Entry, target: string, hear: (chunk: Buffer) => void): Promise<void> =>
-  pour(archive, entry, () => createWriteStream(target, { mode: 0o600, flags: 'wx', flush: true }), hear)
+/** A piece is written to the cache of the system at once: to wait for a thread for each takes longer. */
+const writerOf =
+  (file: number): Sink =>
+  async (chunks) => {
+    for await (const chunk of chunks)
+      for (let rest = chunk; rest.length > 0;) rest = rest.subarray(writeSync(file, rest))
+  }
 
-/** `target` is called after the entry has been opened, so that the errors of its stream are handled. */
-async function pour(
-  archive: Archive,
-  entry: Entry,
-  target: () => NodeJS.WritableStream,
-  hear: (chunk: Buffer) => void = () => {},
-): Promise<void> {
+type Sink = (chunks: AsyncIterable<Buffer>) => Promise<void>
+
+/** Gives the octets of an entry to a sink, and holds them against their checksum. */
+async function pour(archive: Archive, entry: Entry, sink: Sink, hear: (chunk: Buffer) => void): Promise<void> {
   const stream = await new Promise<NodeJS.ReadableStream>((done, fail) =>
     archive.openReadStream(entry, (error, opened) =>
       error || !opened ? fail(error ?? new Error('empty')) : done(opened),
@@ -219,6 +223,6 @@ async function pour(
       yield chunk
     }
   }
-  await pipeline(stream, heard, target())
+  await pipeline(stream, heard, sink)
   if (sum !== entry.crc32) throw new Error(`${entry.fileName} is not what was put in`)
 }

@@ -15,7 +15,7 @@ import { checkUpgrade, summaryOf } from './upgrade-check.ts'
 import type { Trial } from './upgrade-trial.ts'
 
 interface UpgradeWishes {
-  check?: string | true
+  check?: true
   unsigned?: true
   back?: true
   lose?: true
@@ -29,19 +29,23 @@ export function upgradeCommand(
   trial: (now: Invocation) => Promise<Trial>,
 ): void {
   program
-    .command('upgrade')
+    .command('upgrade [file]')
     .description('bring the database up to this version, with a copy of it as it was; the server must be stopped')
     .option(
-      '--check [file]',
-      'try another version, or this one, on a copy of the data, beside the running server; nothing is changed',
+      '--check',
+      'try another version, that of the file, or this one on a copy of the data, beside the running server; nothing is changed',
     )
     .option('--unsigned', 'with --check: a file without a signature will do')
     .option('--back', 'put the copy from before the last upgrade back')
     .option('--lose', 'with --back: although that loses what came since')
     .addOption(new Option('--trial', 'what --check of another version runs of this one').hideHelp())
-    .action(async (wishes: UpgradeWishes) => {
+    .action(async (file: string | undefined, wishes: UpgradeWishes) => {
       if (wishes.trial) return answer(invocation().terminal, await trial(invocation()), JSON.stringify)
-      if (wishes.check !== undefined) return check(invocation(), wishes.check, wishes.unsigned === true)
+      if (wishes.check) return check(invocation(), file, wishes.unsigned === true)
+      if (file !== undefined)
+        throw new OperatorError(
+          `${file.slice(0, 200)} is only tried, by "upgrade --check FILE"; leave it out to upgrade.`,
+        )
       return wishes.back ? back(invocation(), wishes.lose === true) : upgrade(invocation())
     })
 }
@@ -86,8 +90,8 @@ async function upgrade(now: Invocation): Promise<void> {
   )
 }
 
-async function check(now: Invocation, given: string | true, unsigned: boolean): Promise<void> {
-  const found = await checkUpgrade(now, given === true ? undefined : given, unsigned)
+async function check(now: Invocation, given: string | undefined, unsigned: boolean): Promise<void> {
+  const found = await checkUpgrade(now, given, unsigned)
   answer(now.terminal, found, () => summaryOf(found))
   if (!found.ready) process.exitCode = 1
 }

@@ -8,6 +8,7 @@ import { syncPath } from '../base/durable.ts'
 import { OperatorError } from '../base/errors.ts'
 import { unwritable } from '../base/file-faults.ts'
 import { asCallerAt } from '../base/ownership.ts'
+import { isMemory } from '../base/space.ts'
 import { readThrough } from './backup-archive.ts'
 import { noteBackup, targetCommands, tellOn } from './command-backup.ts'
 import { takeLock } from '../store/lock.ts'
@@ -35,6 +36,10 @@ export function backupCommands(program: Command, invocation: () => Invocation): 
         const tell = tellOn(invocation().terminal)
         const { faults, files } = await backUp(deps, target, force === true, tell)
         noteBackup(deps.config.data_dir, deps.clock, tell)
+        if (isMemory(dirname(target)) && !isMemory(deps.config.data_dir))
+          tell(
+            `${dirname(target)} is memory (tmpfs), and ${target} goes when this machine or container stops; move it to a disk now.`,
+          )
         answer(invocation().terminal, { file: target, files, faults }, () =>
           [
             `${files} files are in ${target}. It holds the keys: keep it as safe as the server.`,

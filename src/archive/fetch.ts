@@ -54,6 +54,10 @@ export async function findBackup(
   return manifest
 }
 
+/** What is to be done with a backup whose manifest is missing, as the end of a sentence. */
+export const WITHOUT_MANIFEST =
+  'where it is not being written now, it was copied without it: copy that too, or restore the file itself by its name'
+
 function nothing(
   title: string,
   all: readonly StoredBackup[],
@@ -67,7 +71,8 @@ function nothing(
       ? `${title} has only backups of a time to come, the first of ${oldest}; set the clock of this machine, or name a time with --at.`
       : `${title} has no backup of ${iso(at)} or before; the oldest is of ${oldest}.`
   }
-  if (ours.length > 0) return `${title} has no backup that was finished; the next one is made by the schedule.`
+  const [newest] = ours
+  if (newest) return `${title} has no backup with its manifest: ${newest.name}.json is missing; ${WITHOUT_MANIFEST}.`
   const others = [...new Set(all.map(({ fingerprint }) => fingerprint))]
   return others.length === 0
     ? `${title} has no backup; see that the target is the right one.`

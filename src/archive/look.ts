@@ -8,7 +8,7 @@ import { asCallerAt } from '../base/ownership.ts'
 import { answer, table, type Terminal } from '../commands/terminal.ts'
 import { resolve } from 'node:path'
 import { backupsAt, type StoredBackup, type Manifest } from './catalog.ts'
-import { provedAt, type FetchWishes } from './fetch.ts'
+import { provedAt, WITHOUT_MANIFEST, type FetchWishes } from './fetch.ts'
 import { isTarget } from './place-of.ts'
 import type { BackupPlace } from './places/place.ts'
 import { listed } from './integrity.ts'
@@ -63,6 +63,8 @@ interface Listed extends StoredBackup {
 /** Prints lists of backups of several places as one. */
 export function printBackups(terminal: Terminal, all: readonly Listed[]): void {
   const document = all.map(({ at, ...rest }) => ({ ...rest, at: iso(at) }))
+  const lone = all.find(({ complete }) => !complete)
+  const note = lone === undefined ? '' : `\n${lone.name}.json is missing; ${WITHOUT_MANIFEST}.`
   answer(terminal, document, () =>
     all.length === 0
       ? 'There is no backup.'
@@ -71,12 +73,12 @@ export function printBackups(terminal: Terminal, all: readonly Listed[]): void {
           all.map((each) => [
             iso(each.at),
             size(each.size),
-            each.complete ? (each.sealed ? 'sealed' : 'open') : 'unfinished',
+            each.complete ? (each.sealed ? 'sealed' : 'open') : 'no manifest',
             each.fingerprint.slice(0, 8),
             each.target,
             each.name,
           ]),
-        ),
+        ) + note,
   )
 }
 

@@ -127,7 +127,7 @@ async function* opened(source: Octets, unpacking: Unpacking): OctetStream {
 async function* unpackedOf(begin: Buffer, whole: OctetStream, unpacking: Unpacking): OctetStream {
   if (isZip(begin)) return yield* whole
   if (!begin.toString('hex').startsWith(ZSTD)) throw damaged(unpacking, 'it is neither sealed nor packed as one')
-  const zstd = createZstdDecompress({ params: { [constants.ZSTD_d_windowLogMax]: MOST_WINDOW } })
+  const zstd = createZstdDecompress({ chunkSize: UNPACKED, params: { [constants.ZSTD_d_windowLogMax]: MOST_WINDOW } })
   const piped = pipeline(Readable.from(whole), zstd)
   piped.catch(() => {})
   try {
@@ -138,6 +138,8 @@ async function* unpackedOf(begin: Buffer, whole: OctetStream, unpacking: Unpacki
   }
 }
 
+/** What is unpacked comes in pieces of this size: each waits for a thread and for the disk. */
+const UNPACKED = 512 * 1024
 const PIECE = 64 * 1024
 
 async function* join(begin: Uint8Array, rest: Octets): OctetStream {

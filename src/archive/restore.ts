@@ -9,7 +9,7 @@ import { systemClock } from '../base/clock.ts'
 import { syncPath } from '../base/durable.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { asCaller, becomeOwner, makeForService } from '../base/ownership.ts'
-import { setAside } from '../store/instance.ts'
+import { asideText, setAside } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
 import { FILES } from './backup-archive.ts'
@@ -41,7 +41,9 @@ const WAYS = {
 export function restoreCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('restore <from>')
-    .description('put a backup back: a file, or the newest in a directory or at another target')
+    .description(
+      'put a backup back: a file ("-" for standard input), or the newest in a directory or at another target',
+    )
     .option('--identity <file>', 'a file with the secret key of a sealed backup (else "backup.identity_file")')
     .option('--at <time>', 'the newest backup of this time or before it, such as 2026-01-15T12:00:00Z')
     .option('--installation <id>', 'the installation whose backup is meant, where a target has those of several')
@@ -75,7 +77,7 @@ export function restoreCommand(program: Command, invocation: () => Invocation): 
       answer(asked.terminal, { data_dir, ...done }, () =>
         [
           `${done.files} files are in ${data_dir}.`,
-          ...(done.set_aside === null ? [] : [`What was there before is in ${done.set_aside}.`]),
+          ...(done.set_aside === null ? [] : [asideText(done.set_aside)]),
           ...(done.faults.length === 0 ? [] : [`Damaged: ${listed(done.faults)}.`]),
           done.erasures === 0
             ? 'There is no known erasure to repeat.'

@@ -38,10 +38,10 @@ export interface BackupSourceDeps {
 const FETCHED = '.fetched.zip'
 
 /** Opens the file inside the folder, and takes its name away: its space goes with its last reader. */
-async function archiveIn({ folder }: Room, get: (file: string) => Promise<void>): Promise<Archive> {
+async function archiveIn({ folder }: Room, shown: string, get: (file: string) => Promise<void>): Promise<Archive> {
   const file = join(folder, FETCHED)
   await get(file)
-  const archive = await openArchive(file)
+  const archive = await openArchive(file, shown)
   rmSync(file)
   return archive
 }
@@ -63,7 +63,7 @@ export async function sourceOf(deps: BackupSourceDeps, from: string, wishes: Fet
       throw new OperatorError(
         `${chosen} chooses among the backups of a directory or a target, and ${from.slice(0, 200)} is neither; leave it out.`,
       )
-    return fileSource(deps, resolve(from))
+    return from === '-' ? inputSource(deps) : fileSource(deps, resolve(from))
   }
   const place = placeFrom(deps, from)
   const find = (): Promise<Manifest> => findBackup(place, fingerprintIn(deps.config.data_dir), wishes, deps.clock.now())
@@ -80,7 +80,7 @@ export const placeSource = (deps: BackupSourceDeps, place: BackupPlace, manifest
   shown: manifest.name,
   manifest,
   open: (room) =>
-    archiveIn(room, (file) =>
+    archiveIn(room, manifest.name, (file) =>
       fetchTo(file, place, manifest, {
         identities: deps.identities,
         room,
@@ -89,6 +89,30 @@ export const placeSource = (deps: BackupSourceDeps, place: BackupPlace, manifest
     ),
   [Symbol.asyncDispose]: () => place.close(),
 })
+
+/** Standard input, for a file that the user of this command may not read, or that lies outside of its container. */
+function inputSource({ identities }: BackupSourceDeps): Source {
+  const shown = 'standard input'
+  return {
+    shown,
+    manifest: undefined,
+    open: (room) => archiveIn(room, shown, (target) => unpackTo(target, given(), { shown, identities, room })),
+    [Symbol.asyncDispose]: async () => {},
+  }
+}
+
+async function* given(): AsyncIterable<Uint8Array> {
+  let came = false
+  if (!process.stdin.isTTY)
+    for await (const piece of process.stdin as AsyncIterable<Uint8Array>) {
+      came = true
+      yield piece
+    }
+  if (!came)
+    throw new OperatorError(
+      'Nothing came on standard input: give it the backup, as in "postrider restore - <FILE"; a container takes it with "-i".',
+    )
+}
 
 /** A file: a zip of `postrider backup FILE`, or an object of a place that was copied here. */
 async function fileSource(deps: BackupSourceDeps, file: string): Promise<Source> {
@@ -108,7 +132,7 @@ async function fileSource(deps: BackupSourceDeps, file: string): Promise<Source>
     shown: file,
     manifest,
     open: (room) =>
-      archiveIn(room, (target) =>
+      archiveIn(room, file, (target) =>
         manifest
           ? fetchTo(target, { title: dirname(file), get: octets }, manifest, { identities, room, transfer })
           : unpackTo(target, counted(octets(), transfer), { shown: file, identities, room }),

@@ -1,6 +1,7 @@
 // What the errors of the file system mean for whom named a file or a folder, and what fixes them: the one table of
 // both.
 import { codeOf, OperatorError } from './errors.ts'
+import { userRefused } from './ownership.ts'
 
 interface FileFault {
   /** What happened, as the end of "… : what". */
@@ -9,10 +10,7 @@ interface FileFault {
   fix: string
 }
 
-const RIGHTS: FileFault = {
-  what: 'this user may not do that there',
-  fix: 'give it the right to ("chown", "chmod" of the directory and of those above it)',
-}
+const RIGHTS = new Set(['EACCES', 'EPERM'])
 const GONE: FileFault = {
   what: 'what is mounted there does not answer',
   fix: 'mount it again',
@@ -25,8 +23,6 @@ const FAULTS: Record<string, FileFault> = {
   EFTYPE: { what: 'it is not a regular file', fix: 'name a file' },
   ELOOP: { what: 'its links lead in a circle', fix: 'correct the path' },
   ENAMETOOLONG: { what: 'its name is too long', fix: 'choose a shorter one' },
-  EACCES: RIGHTS,
-  EPERM: RIGHTS,
   EROFS: {
     what: 'the disk is mounted read-only for this process',
     fix: 'mount it for writing; under systemd the unit names it in "ReadWritePaths=" (docs/backup.md)',
@@ -46,6 +42,11 @@ const FAULTS: Record<string, FileFault> = {
 /** What a failed call on a file or folder means; undefined for an error that is none of a file system. */
 export function fileFaultOf(thrown: unknown): FileFault | undefined {
   const code = codeOf(thrown)
+  if (RIGHTS.has(code))
+    return {
+      what: `${userRefused(thrown)} may not do that there`,
+      fix: 'give that user the right to ("chown", "chmod" of the directory and of those above it)',
+    }
   const known = Object.hasOwn(FAULTS, code) ? FAULTS[code] : undefined
   if (known) return known
   return /^E[A-Z]+$/.test(code) ? { what: `the system says ${code}`, fix: 'see to the disk' } : undefined
@@ -60,9 +61,10 @@ export function unwritable(file: string, thrown: unknown): unknown {
   )
 }
 
-/** Why a file that a person names is not read: the code of the system, or words where it has none. */
+/** Why a file that a person names is not read: the code of the system, with whom it refused, or words. */
 export function whyUnread(thrown: unknown): string {
   const code = codeOf(thrown)
+  if (RIGHTS.has(code)) return `${code} for ${userRefused(thrown)}`
   if (code === 'EFTYPE') return 'it is not a regular file'
   const most: unknown = typeof thrown === 'object' && thrown !== null && 'shown' in thrown ? thrown.shown : undefined
   return typeof most === 'string' ? `it is larger than ${most}` : code

@@ -32,12 +32,27 @@ let calls = 0
 
 const isRoot = (): boolean => process.getuid?.() === 0
 
+/** The users that this machine names: name, password, uid, gid and more of each (passwd(5)). */
+function usersIn(file: string): string[][] {
+  const passwd = statSync(file, { throwIfNoEntry: false }) ? readFileSync(file, 'utf8') : ''
+  return passwd.split('\n').map((line) => line.split(':'))
+}
+
 /** The ids of the service's user; undefined without such a user. */
 export function serviceUser(users = '/etc/passwd'): Owner | undefined {
-  const passwd = statSync(users, { throwIfNoEntry: false }) ? readFileSync(users, 'utf8') : ''
-  const line = passwd.split('\n').find((each) => each.startsWith(`${SERVICE_USER}:`))
-  const [, , uid, gid] = line?.split(':') ?? []
+  const [, , uid, gid] = usersIn(users).find(([name]) => name === SERVICE_USER) ?? []
   return uid === undefined || gid === undefined ? undefined : { uid: Number(uid), gid: Number(gid) }
+}
+
+/** As whom `asCaller` failed: the command works as its owner again when the error is told. */
+const failedAs = new WeakMap<Error, number>()
+
+/** The user who was refused something, in words: "user postrider (10025)", or "user 10025" where it has no name. */
+export function userRefused(thrown: unknown, users = '/etc/passwd'): string {
+  const uid = (thrown instanceof Error ? failedAs.get(thrown) : undefined) ?? process.geteuid?.()
+  if (uid === undefined) return 'this user'
+  const [name] = usersIn(users).find(([, , other]) => other === String(uid)) ?? []
+  return name === undefined ? `user ${uid}` : `user ${name} (${uid})`
 }
 
 /**
@@ -108,12 +123,18 @@ export function asCaller<T>(work: () => T): T {
   const { caller, ...self } = owner
   if (calls++ === 0) actAs(caller)
   const back = (): void => void (--calls === 0 && actAs(self))
+  const fail = (thrown: unknown): never => {
+    if (thrown instanceof Error) failedAs.set(thrown, caller.uid)
+    throw thrown
+  }
   let settles = false
   try {
     const result = work()
     if (!(result instanceof Promise)) return result
     settles = true
-    return result.finally(back) as T
+    return result.catch(fail).finally(back) as T
+  } catch (thrown) {
+    return fail(thrown)
   } finally {
     if (!settles) back()
   }

@@ -46,9 +46,21 @@ export async function askHealth(url: URL): Promise<Health> {
     if (code === 200 && read['status'] === 'degraded') return said('degraded', ...reasons)
     return said('down', ...reasons, `${url.href} answers HTTP ${code}, and not that it is healthy.`)
   } catch (thrown) {
-    const why = thrown instanceof Error && thrown.name === 'AbortError' ? `after ${PATIENCE / 1000} s` : codeOf(thrown)
-    return said('down', `nothing answers at ${url.href} (${why}); start the server, or name its address with --url.`)
+    return said('down', unasked(url, thrown))
   }
+}
+
+/** Why there is no answer of HTTP. */
+function unasked({ href }: URL, thrown: unknown): string {
+  const code = codeOf(thrown)
+  if (/^(?:EPROTO|ERR_SSL_)/.test(code))
+    return `what listens at ${href} speaks no TLS that is known here (${code}); ask the plain port by "http://".`
+  if (code.startsWith('HPE_'))
+    return `what listens at ${href} speaks no HTTP (${code}); a port with TLS is asked by "https://".`
+  if (/CERT|UNABLE_TO|SIGNATURE/.test(code))
+    return `the certificate at ${href} is not trusted here, or is for another name (${code}); name the server as its certificate does.`
+  const why = thrown instanceof Error && thrown.name === 'AbortError' ? `after ${PATIENCE / 1000} s` : code
+  return `nothing answers at ${href} (${why}); start the server, or name its address with --url.`
 }
 
 function objectOf(body: string): Record<string, unknown> {

@@ -33,7 +33,7 @@ import { inImage, SYSTEM_CONFIG } from '../base/config-file.ts'
 import { checkNames, firstParts, hasty, recordsFor, type FirstNames } from './set-up.ts'
 import { configOf, withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { Prompt } from '../commands/prompt.ts'
-import { setAside } from '../store/instance.ts'
+import { asideText, setAside } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
 import { answer, type Terminal } from '../commands/terminal.ts'
@@ -147,7 +147,8 @@ function person(shown: InitSettings, done: FileStep, records: string): string {
     done.verb === 'Changed'
       ? `Changed hostname from ${done.from || 'nothing'} to ${shown.hostname} in ${shown.config}.`
       : `${done.verb} ${shown.config} (data in ${shown.data_dir}).`
-  const moved = shown.set_aside === null ? '' : `What was there before is in ${shown.set_aside}.\n`
+  const moved = shown.set_aside === null ? '' : `${asideText(shown.set_aside)}
+`
   return `${first}
 ${moved}${shown.warnings.map((warning) => `Warning: ${warning}\n`).join('')}
 1. Publish these records for ${shown.domain}:

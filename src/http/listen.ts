@@ -167,7 +167,9 @@ export function listenError(
   const said = (sentence: string): OperatorError => new OperatorError(sentence, { cause: thrown })
   switch (codeOf(thrown)) {
     case 'EADDRINUSE':
-      return said(`${where} is in use by another program; end it or choose another "${key}".`)
+      return said(
+        `${where} is in use by another program, which "ss -ltnp" names to root; end it or choose another "${key}".`,
+      )
     case 'EACCES':
       return said(
         `${where} ("${key}") needs rights that this user lacks: ${contained ? LOW_PORTS : 'choose a port above 1023, or let the service have AmbientCapabilities=CAP_NET_BIND_SERVICE, as the unit of the package does'}.`,

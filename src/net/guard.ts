@@ -12,7 +12,8 @@ export interface Guard {
 /** The host has no address that we may connect to; the message is the end of a sentence. */
 export class ForbiddenAddress extends Error {}
 
-const refusedWords = (address: string): string => `leads to an address that is not connected to (${address})`
+const refusedWords = (address: string): string =>
+  `leads to an address that is not connected to (${address}): it is not public, and "network.allow_private" does not list it`
 
 /** Why a URL with an IP address in place of a name is refused, as the end of a sentence. */
 export function addressRefused({ allowed }: Pick<Guard, 'allowed'>, { hostname }: URL): string | undefined {

@@ -132,6 +132,10 @@ export function setAside(dataDir: string, name: string, but: readonly string[] =
   return aside
 }
 
+/** Says where an installation went that was moved aside, and that it does not clear itself away. */
+export const asideText = (folder: string): string =>
+  `What was there before is in ${folder}, where no erasure reaches it: remove it once the new installation is as it should be.`
+
 /** The most sealed keys that are tried; most installations have fewer. */
 const TRIED = 100
 

@@ -1,15 +1,26 @@
 // backup while the server runs, restore into an empty directory, what restore refuses, and what verify finds.
 import assert from 'node:assert/strict'
-import { createWriteStream, existsSync, readdirSync, rmSync, truncateSync, writeFileSync, readFileSync } from 'node:fs'
+import {
+  createWriteStream,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+  readFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { pipeline } from 'node:stream/promises'
 import Database from 'better-sqlite3'
 import { ZipFile } from 'yazl'
+import { isMemory } from '../../src/base/space.ts'
 import { filesWith } from '../kit/files-with.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { until } from '../kit/until.ts'
 import { inFolder } from '../commands/beside.ts'
+import { start } from '../commands/command.ts'
 
 const { commands, folder, place } = inFolder('postrider-backup-')
 
@@ -87,6 +98,7 @@ test('a backup of a running server goes on elsewhere; an erasure since then is d
   }
   // In its own directory the ledger is found, and what was there is set aside.
   const { set_aside } = JSON.parse(await well(dataDir, '--json', 'restore', file, '--replace')) as { set_aside: string }
+  assert.match(await well(dataDir, 'restore', file, '--replace'), /no erasure reaches it: remove it once/)
   assert.ok(existsSync(join(set_aside, 'postrider.db')))
   const third = await startAgain(dataDir)
   try {
@@ -98,6 +110,55 @@ test('a backup of a running server goes on elsewhere; an erasure since then is d
     await third.stop()
   }
 })
+
+test('a backup is restored from standard input, which needs no right to a file, and an empty one is told (B14)', async () => {
+  const from = place()
+  await well(from, 'user', 'add', 'ann@owner.test')
+  const file = `${place()}.zip`
+  await well(from, 'backup', file)
+  const given = async (dataDir: string, octets: Buffer) => {
+    const env = { POSTRIDER_DATA_DIR: dataDir, POSTRIDER_CONFIG: '' }
+    const running = start(['restore', '--without-ledger', '-'], folder, env)
+    running.child.stdin.on('error', () => {}).end(octets)
+    return { code: await running.ended, stderr: running.stderr() }
+  }
+  const octets = readFileSync(file)
+  const back = place()
+  assert.deepEqual(await given(back, octets), { code: 0, stderr: '' })
+  assert.match(await well(back, 'user', 'list'), /ann@owner\.test/)
+  for (const [wrong, said] of [
+    [Buffer.alloc(0), /^postrider: Nothing came on standard input: .*restore - <FILE/],
+    [octets.subarray(0, octets.length / 2), /^postrider: standard input cannot be read as a zip file/],
+    [Buffer.from('hello'), /^postrider: standard input is damaged or no backup/],
+  ] as const) {
+    const empty = place()
+    const { code, stderr } = await given(empty, wrong)
+    assert.equal(code, 1)
+    assert.match(stderr, said)
+    assert.equal(existsSync(empty), false)
+  }
+})
+
+const MEMORY = '/dev/shm'
+const isOnDisk = isMemory(MEMORY) && !isMemory(folder)
+
+test(
+  'a backup in memory is told as one that goes with the machine or the container',
+  { skip: isOnDisk ? false : 'the machine has no memory beside its disk' },
+  async () => {
+    const dataDir = place()
+    await well(dataDir, 'user', 'add', 'ann@owner.test')
+    const passing = mkdtempSync(join(MEMORY, 'postrider-'))
+    try {
+      const { code, stderr } = await run(dataDir, 'backup', join(passing, 'now.zip'))
+      assert.equal(code, 0, stderr)
+      assert.match(stderr, /is memory \(tmpfs\), and .*now\.zip goes when this machine or container stops/)
+      assert.equal((await run(dataDir, 'backup', `${place()}.zip`)).stderr, '')
+    } finally {
+      rmSync(passing, { recursive: true })
+    }
+  },
+)
 
 /** The appliance alone, without the users that the kit adds. */
 async function startAgain(dataDir: string) {

@@ -116,7 +116,7 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const)
     )
   })
 
-test('an object without a manifest is told as unfinished and restored by nobody (B10)', async () => {
+test('an object without a manifest is told and chosen by nobody, and restored by its name (B10)', async () => {
   const complete = names(to).filter(isObject)
   const newest = complete.toSorted().at(-1) ?? ''
   rmSync(join(to, `${newest}.json`))
@@ -124,6 +124,12 @@ test('an object without a manifest is told as unfinished and restored by nobody 
   assert.equal(listed.find(({ name }) => name === newest)?.complete, false)
   const { name } = JSON.parse(await well({}, '--json', 'restore', '--check', to)) as { name: string }
   assert.ok(!name.endsWith(newest))
+  // Copied without it, it is whole: the list says what to do, and that works.
+  assert.match(
+    await well({}, 'restore', '--list', to),
+    new RegExp(`no manifest.*${newest}\n[^]*${newest}\\.json is missing; .* by its name\\.`),
+  )
+  assert.match(await well({}, 'restore', '--check', join(to, newest)), /was put back/)
 })
 
 test('a restore that is killed while it brings and unpacks leaves the old installation, and the next one goes on (B14)', async () => {

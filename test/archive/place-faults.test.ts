@@ -72,7 +72,7 @@ for (const [what, status, headers, body, said] of [
   })
 
 for (const [code, said] of [
-  ['EACCES', /this user may not do that there; give it the right to/],
+  ['EACCES', /: user .*\d+.* may not do that there; give that user the right to/],
   ['EROFS', /read-only for this process; .*"ReadWritePaths="/],
   ['ENOENT', /there is no such directory; make it, or correct its name in "backup\.to"/],
   ['ENOTDIR', /it is not a directory; make it, or correct its name/],

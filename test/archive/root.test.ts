@@ -133,7 +133,7 @@ describe('root', { skip }, () => {
     chownSync(empty, owner.uid, owner.gid)
     assert.match(
       (await run(empty, 'restore', join(dataDir, 'b.zip'))).stderr,
-      /cannot be read \(EACCES\); see that it is there/,
+      /cannot be read \(EACCES for user 61241\); see that it is there/,
     )
     const closed = join(place, 'closed')
     mkdirSync(closed, { mode: 0o700 })

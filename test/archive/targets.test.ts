@@ -263,7 +263,7 @@ test('what is cut, flipped, newer, foreign or sealed to others is refused before
   await bad(manifest({ plain: 10 }), /more than its manifest says/)
   await bad(manifest({ schema: 9999, version: '9.0.0' }), /newer version of Postrider \(9\.0\.0\)/)
   await bad((copy) => writeFileSync(join(copy, `${name}.json`), '{'), /does not belong to/)
-  await bad((copy) => rmSync(join(copy, `${name}.json`)), /no backup that was finished/)
+  await bad((copy) => rmSync(join(copy, `${name}.json`)), /\.json is missing; .*restore the file itself by its name/)
   await bad(() => {}, /no backup of 2020-01-01/, '--at', '2020-01-01')
   await bad(() => {}, /cannot be read as a time/, '--at', 'noon')
   await bad(() => {}, /only of [0-9a-f]{32}/, '--installation', 'ffff')

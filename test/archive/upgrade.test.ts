@@ -166,6 +166,9 @@ test('a file without a signature is refused, and so is one that is not a program
   assert.match(await commands.fails('upgrade', '--check', folder), /is not a file; name the executable/)
   const text = join(folder, 'text')
   writeFileSync(text, 'nothing')
+  // As one types it who was told to add the option.
+  assert.match(await commands.fails('upgrade', '--check', '--unsigned', text), /text is not an executable, a Debian/)
+  assert.match(await commands.fails('upgrade', text), /text is only tried, by "upgrade --check FILE"/)
   assert.match(await commands.fails('upgrade', '--check', text, '--unsigned'), /text is not an executable, a Debian/)
   assert.match(await commands.fails('upgrade', '--trial'), /is not a copy/)
 })

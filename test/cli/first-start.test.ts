@@ -191,7 +191,7 @@ describe('a first start by the environment alone (C4)', () => {
     const commands = new Commands(folder)
     try {
       const ran = await commands.run(['--json', 'serve'], { env })
-      assert.match(sentenceOf(ran), /is in use by another program/)
+      assert.match(sentenceOf(ran), /is in use by another program, which "ss -ltnp" names/)
       assert.doesNotMatch(ran.stdout, /"set up"/)
       assert.equal(existsSync(env['POSTRIDER_CONFIG']!), false)
       taken.close()

@@ -13,6 +13,8 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
+import { createServer as createSecureServer } from 'node:https'
+import { createServer as createConnectionServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { after, describe, test } from 'node:test'
@@ -21,6 +23,7 @@ import { portOf } from '../../src/base/network.ts'
 import { keepServed, servedAt } from '../../src/base/served.ts'
 import { askHealth, healthUrl } from '../../src/cli/ask-health.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
+import { chain, issue } from '../kit/authority.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
@@ -99,6 +102,23 @@ describe('what health says of an answer (M1)', () => {
     // It never ends, and is not waited for.
     answer = (_, response) => void response.write('x'.repeat(70_000))
     assert.match((await askHealth(new URL('/health', url()))).reasons[0]!, /answers HTTP 200, and not/)
+  })
+
+  test('a port that speaks no TLS, no HTTP, or with a strange certificate is not told as silent', async () => {
+    const asked = async (server: Server, scheme: string): Promise<string> => {
+      await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve))
+      try {
+        return (await askHealth(new URL('/health', `${scheme}://127.0.0.1:${portOf(server)}`))).reasons.join()
+      } finally {
+        server.close()
+      }
+    }
+    const plain = createServer((_, response) => response.end())
+    assert.match(await asked(plain, 'https'), /^what listens at https:.* speaks no TLS .*"http:\/\/"\.$/)
+    const mail = createConnectionServer((socket) => socket.on('error', () => {}).end('220 mx.here.test ESMTP\r\n'))
+    assert.match(await asked(mail, 'http'), /^what listens at http:.* speaks no HTTP \(HPE_/)
+    const sealed = createSecureServer(chain(issue({ subject: 'mx.here.test' })), (_, response) => response.end())
+    assert.match(await asked(sealed, 'https'), /^the certificate at https:.* is not trusted here/)
   })
 
   test('nobody there, and a URL of another kind', async () => {

@@ -89,7 +89,10 @@ test('half an answer, an answer that switches protocols, and none, are faults', 
 test('an address that is not allowed is not connected to, and http: only where it is asked for', async () => {
   const strict = { resolver, allowed: allowPublicAnd([]) }
   const { fault } = await asked(HEAD, { guard: strict })
-  assert.equal(fault?.error.message, 'leads to an address that is not connected to (127.0.0.1)')
+  assert.equal(
+    fault?.error.message,
+    'leads to an address that is not connected to (127.0.0.1): it is not public, and "network.allow_private" does not list it',
+  )
   const port = await portOf(createPlain((_, response) => response.end()))
   const plainly = (plain: { plain?: true }): Promise<HttpsAnswer> =>
     within(60_000, (signal) =>

@@ -115,9 +115,15 @@ if (within)
       )
     })
 
-    test('a backup is taken out of the volume', async (context) => {
-      await follow(server.machine, world, 'In a container', (line) => context.diagnostic(line))
-      assert.equal((await server.machine.must('head -c 2 now.zip')).slice(0, 2), 'PK')
+    test("a backup is taken out of the volume, and put back into a new one from a file that is root's alone (B14)", async (context) => {
+      const { machine } = server
+      const instead = { 'run --rm -i -v postrider:': 'run --rm -i -v again:' }
+      const steps = await follow(machine, world, 'In a container', (line) => context.diagnostic(line), { instead })
+      assert.equal((await machine.must('head -c 2 now.zip')).slice(0, 2), 'PK')
+      assert.match(steps.at(-1)!.printed, /files are in \/var\/lib\/postrider/)
+      const users = await machine.must(steps.at(-1)!.command.replace(/restore .*/, 'user list'))
+      assert.match(users, /you@example\.org/)
+      await machine.must('podman volume rm again')
     })
 
     test('a folder of the host is the volume', async (context) => {
