@@ -36,13 +36,15 @@ interface DoctorOptions {
 
 const MARKS: Record<Finding['status'], string> = { ok: 'ok  ', warn: 'WARN', fail: 'FAIL' }
 
-/** One line for each finding; its remedy is below. */
+/** One line for each finding; its remedy is below, unless the same one was said before. */
 function told(findings: readonly Finding[]): string {
   const width = Math.max(...findings.map(({ check }) => check.length))
   const count = (status: Finding['status']): number => findings.filter((each) => each.status === status).length
+  const said = new Set<string>()
+  const isNew = (mend: string): boolean => !said.has(mend) && Boolean(said.add(mend))
   const lines = findings.flatMap(({ check, detail, mend, status }) => [
     `${MARKS[status]}  ${check.padEnd(width)}  ${forTerminal(detail)}`,
-    ...(mend === null ? [] : [`${' '.repeat(width + 8)}-> ${forTerminal(mend)}`]),
+    ...(mend === null || !isNew(mend) ? [] : [`${' '.repeat(width + 8)}-> ${forTerminal(mend)}`]),
   ])
   return [...lines, '', `${count('ok')} ok, ${count('warn')} to look at, ${count('fail')} to fix.`].join('\n')
 }

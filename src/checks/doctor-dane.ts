@@ -16,8 +16,8 @@ const HOW =
 
 type ResolverStanding = 'validating' | 'not validating' | 'silent' | 'no TLSA'
 
-/** Mail goes without DANE where this is not so: nothing is wrong, and the finding says how to get it. */
-const without = (detail: string): Finding => ({ ...well('DANE', detail), mend: HOW })
+/** Mail goes without DANE where this is not so: nothing is wrong, and how to get it stands beside it. */
+const without = (detail: string): Finding => well('DANE', `${detail}. ${HOW}`)
 
 export async function judgeDane({ config }: { config: Pick<Config, 'delivery' | 'dns'> }): Promise<Finding> {
   if (!config.delivery.dane) return well('DANE', 'off, as "delivery.dane" says')

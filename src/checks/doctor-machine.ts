@@ -127,14 +127,13 @@ export async function judgeClock(clock: Clock, server: { host: string; port: num
 export function judgeDate({ data_dir }: Config, now: number): Finding {
   const check = 'date'
   const sign = readSign(data_dir)
-  if (sign === undefined) return well(check, 'the server has left no sign of life yet')
+  if (sign === undefined) return well(check, 'nothing to compare it with: no server has run here yet')
   const mend = FIXES.date
   if (sign.doubted) return warn(check, sentenceOf(sign.doubted), mend)
   if (sign.seen - now > SET_BACK)
-    return warn(check, `it is ${shownSpan(sign.seen - now)} before the last sign of life of the server`, mend)
-  if (now - sign.seen >= GAP)
-    return well(check, `it is ${shownSpan(now - sign.seen)} after the last sign of life of the server`)
-  return well(check, `the last sign of life of the server is of ${iso(sign.seen)}`)
+    return warn(check, `it is ${shownSpan(sign.seen - now)} before the server last ran`, mend)
+  if (now - sign.seen >= GAP) return well(check, `it is ${shownSpan(now - sign.seen)} after the server last ran`)
+  return well(check, `fits: the server last ran at ${iso(sign.seen)}`)
 }
 
 /** The certificate of SMTP, and one finding for each name that needs a certificate by ACME. */

@@ -208,7 +208,7 @@ const eventOf = (told: SetUpToTell) => ({
 function textOf(told: SetUpToTell): string {
   const { domain, host, link, until, user, way } = told
   const addresses = host.addresses.length > 0 ? host.addresses : ['<the public address of this server>']
-  const own = addresses.map((address) => [typeOfAddress(address), host.hostname, address])
+  const own = addresses.map((address) => ['address', typeOfAddress(address), host.hostname, address])
   return `
 Postrider is set up for ${domain.name}. Two things are left to do.
 

@@ -98,7 +98,10 @@ export function createProgram(environment: Invocation['environment'], spoken: Sp
       '--config <file>',
       'the configuration file (else $POSTRIDER_CONFIG, /etc/postrider/postrider.toml, ./postrider.toml)',
     )
-    .option('--verbose', 'name the configuration and the data directory in use, on stderr')
+    .option(
+      '--verbose',
+      'name the configuration and the data directory in use, on stderr; "why" also lists all that it looked at',
+    )
     .option('--json', 'print one JSON document and nothing else')
     .showHelpAfterError('("postrider help" lists the commands)')
     .exitOverride()

@@ -25,7 +25,8 @@ export function usageCommand(program: Command, invocation: () => Invocation): vo
   program
     .command('usage')
     .description('where the octets of the data directory are, and what a thousand mails cost')
-    .action(() =>
+    .option('--all', 'tables without a row, too')
+    .action(({ all }: { all?: true }) =>
       withDeps(invocation(), ({ config, store }) => {
         const tables = tablesOf(store)
         const mails = countOf(store, 'outbound_emails')
@@ -64,7 +65,9 @@ export function usageCommand(program: Command, invocation: () => Invocation): vo
               ),
               table(
                 ['TABLE', 'KIND', 'ROWS', 'OCTETS', 'OF THEM INDEXES'],
-                tables.map((row) => [row.table, row.kind, number(row.rows), size(row.octets), size(row.index_octets)]),
+                tables
+                  .filter(({ rows }) => all || rows > 0)
+                  .map((row) => [row.table, row.kind, number(row.rows), size(row.octets), size(row.index_octets)]),
               ),
               `${size(total)} in ${config.data_dir}: ${number(mails)} mails sent, ${number(received)} received. "[retention]" of the configuration says what goes when.`,
               days === null
@@ -131,8 +134,9 @@ function sizeOf(path: string): number {
   return readdirSync(path).reduce((sum, name) => sum + sizeOf(join(path, name)), 0)
 }
 
+/** Below a thousand mails the empty tables count more than the mails. */
 const perThousand = (octets: number, mails: number): number | null =>
-  mails === 0 ? null : Math.round((octets * 1000) / mails)
+  mails < 1000 ? null : Math.round((octets * 1000) / mails)
 
 const number = (value: number): string => value.toLocaleString('en')
 const optional = (octets: number | null): string => (octets === null ? '-' : size(octets))

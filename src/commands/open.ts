@@ -18,6 +18,7 @@ import { Spool } from '../store/spool.ts'
 import { Prompt } from './prompt.ts'
 import { serverNames } from './server-names.ts'
 import { isJournal, type Terminal } from './terminal.ts'
+import { SHORTEST_PASSWORD } from '../identity/users.ts'
 
 export interface Invocation {
   terminal: Terminal
@@ -120,18 +121,18 @@ export function serverLog(terminal: Terminal, level: Config['log']['level'], wri
  */
 export async function readPassword(command: string): Promise<string> {
   const password = process.stdin.isTTY ? await askPassword() : await firstLine(command)
-  if (password.length < LEAST) throw new OperatorError(`The password must have at least ${LEAST} characters.`)
+  if (password.length < SHORTEST_PASSWORD)
+    throw new OperatorError(`The password must have at least ${SHORTEST_PASSWORD} characters.`)
   return password
 }
 
-const LEAST = 8
 /** Of a password on standard input: more than any has. */
 const MOST = 1024
 
 async function askPassword(): Promise<string> {
   const prompt = new Prompt()
   try {
-    const password = await prompt.secret(`New password (at least ${LEAST} characters): `)
+    const password = await prompt.secret(`New password (at least ${SHORTEST_PASSWORD} characters): `)
     if ((await prompt.secret('The same again: ')) !== password)
       throw new OperatorError('These are two passwords; nothing was changed.')
     return password

@@ -6,7 +6,7 @@ import { isIP } from 'node:net'
 import { sole } from '../base/lists.ts'
 import type { Config } from '../base/config.ts'
 import { sourcesOf } from '../base/sources.ts'
-import type { Resolver } from '../net/resolver.ts'
+import type { Resolver, ResolverAnswer } from '../net/resolver.ts'
 import type { Domain } from './find.ts'
 import { stsHost, stsRecord } from './inbound-sts.ts'
 import { withReportsTo } from './report-addresses.ts'
@@ -23,14 +23,30 @@ export interface AdvisedRecord {
   observed: string | null
   /** False when the advice depends on the present record and DNS did not answer. */
   answered: boolean
+  /** How DNS stands to it. */
+  state: AdvisedState
+  /** Which of several records of one type it is. */
+  which?: string
 }
 
-/** The present answer of DNS for a name. */
-type AdvisedAnswer = Pick<AdvisedRecord, 'answered' | 'observed'>
+export const ADVISED_STATES = ['ok', 'missing', 'to change', 'no answer', 'not asked'] as const
+export type AdvisedState = (typeof ADVISED_STATES)[number]
+
+/** What DNS says of an advised record. */
+type AdvisedAnswer = Pick<AdvisedRecord, 'answered' | 'observed' | 'state'>
+
+const NOT_ASKED: AdvisedAnswer = { answered: true, observed: null, state: 'not asked' }
+
+/** `failed`: DNS did not answer; then advice that depends on the present record is none. */
+const answerOf = (kind: ResolverAnswer<never>['kind'], observed: string | null, wanted: string): AdvisedAnswer => ({
+  answered: kind !== 'failed',
+  observed,
+  state: kind === 'failed' ? 'no answer' : observed === null ? 'missing' : observed === wanted ? 'ok' : 'to change',
+})
 
 export interface AdvisedDeps {
   config: Pick<Config, 'hostname' | 'acme' | 'notices' | 'delivery'>
-  resolver: Pick<Resolver, 'txt'>
+  resolver: Pick<Resolver, 'cname' | 'tlsa' | 'txt'>
   /** SubjectPublicKeyInfo (DER) of the keys on port 25: the present one, and the next one when it is known. */
   publicKeys: readonly Uint8Array[]
   /** Names with a certificate from the authority. */
@@ -53,34 +69,54 @@ export async function advisedRecords(
   domain: Pick<Domain, 'name' | 'sts_mode' | 'sts_changed_at'>,
   reports: string,
 ): Promise<AdvisedRecord[]> {
-  const { certified, config, publicKeys } = deps
+  const { certified, config } = deps
   const { acme, hostname } = config
   const record = (
     record_type: AdvisedRecord['record_type'],
     type: AdvisedRecord['type'],
     name: string,
     value: string,
-    { answered, observed }: AdvisedAnswer = { answered: true, observed: null },
-  ): AdvisedRecord => ({ record_type, name, type, value, ttl: TTL, observed, answered })
+    { answered, observed, state }: AdvisedAnswer = NOT_ASKED,
+  ): AdvisedRecord => ({ record_type, name, type, value, ttl: TTL, observed, answered, state })
   const issuer = ISSUERS[new URL(acme.directory).host]
   const caa = acme.enabled && issuer !== undefined ? [...new Set([hostname, ...certified])] : []
-  const spf = await fromSpf(deps, domain.name)
-  const names = [...new Set([hostname, ...sourcesOf(config).map((source) => source.hostname)])]
-  const sts = domain.sts_changed_at === null ? undefined : await publishedSts(deps, domain.name)
-  const tlsReports = await reportRecord(deps, domain.name, reports)
+  const sources = [hostname, ...sourcesOf(config).map((source) => source.hostname)]
+  const names = [...new Set(sources)].filter((name) => isIP(name) === 0)
+  const [spf, helos, keys, sts, tlsReports] = await Promise.all([
+    spfFor(deps, domain.name, sendersIn(config), '~all'),
+    Promise.all(names.map(async (name) => [name, await spfFor(deps, name, ['a'], '-all')] as const)),
+    publishedKeys(deps, `_25._tcp.${hostname}`),
+    domain.sts_changed_at === null ? undefined : publishedSts(deps, domain),
+    reportRecord(deps, domain.name, reports),
+  ])
   return [
     record('FROM_SPF', 'TXT', domain.name, spf.value, spf),
-    ...names.filter((name) => isIP(name) === 0).map((name) => record('HELO_SPF', 'TXT', name, 'v=spf1 a -all')),
+    ...helos.map(([name, helo]) => record('HELO_SPF', 'TXT', name, helo.value, helo)),
     ...caa.map((name) => record('CAA', 'CAA', name, `0 issue "${issuer}"`)),
-    ...publicKeys.map((key) => record('TLSA', 'TLSA', `_25._tcp.${hostname}`, tlsaValue(key))),
-    ...(domain.sts_changed_at === null
-      ? []
-      : [
-          record('MTA_STS', 'CNAME', stsHost(domain.name), hostname),
-          record('MTA_STS', 'TXT', `_mta-sts.${domain.name}`, stsRecord(domain.sts_mode, hostname), sts),
-        ]),
+    ...keys.map(({ name, value, which, ...answer }) => ({ ...record('TLSA', 'TLSA', name, value, answer), ...which })),
+    ...(sts
+      ? [
+          record('MTA_STS', 'CNAME', stsHost(domain.name), hostname, sts.host),
+          record('MTA_STS', 'TXT', `_mta-sts.${domain.name}`, sts.value, sts.text),
+        ]
+      : []),
     record('TLS_RPT', 'TXT', `_smtp._tls.${domain.name}`, tlsReports.value, tlsReports),
   ]
+}
+
+/** The records of the keys on port 25. Others may stand beside them, so none is to be changed. */
+async function publishedKeys({ publicKeys, resolver }: AdvisedDeps, name: string) {
+  if (publicKeys.length === 0) return []
+  const answer = await resolver.tlsa(name)
+  const found = (answer.kind === 'found' ? answer.records : []).map(
+    ({ data, matching, selector, usage }) => `${usage} ${selector} ${matching} ${data}`,
+  )
+  return publicKeys.map((key, at) => {
+    const value = tlsaValue(key)
+    const { observed, state } = answerOf(answer.kind, found.includes(value) ? value : null, value)
+    const which = publicKeys.length > 1 ? { which: at === 0 ? 'present key' : 'next key' } : {}
+    return { name, value, which, observed, state, answered: true }
+  })
 }
 
 /** DANE-EE, public key, SHA-256 (RFC 7672 §3.1.1): valid as long as the key is in use. */
@@ -90,11 +126,20 @@ const tlsaValue = (publicKey: Uint8Array): string => `3 1 1 ${createHash('sha256
 export const publicKeyOf = (chain: string): Uint8Array =>
   new X509Certificate(chain).publicKey.export({ type: 'spki', format: 'der' })
 
-/** The present value of _mta-sts of a domain: when its id differs, it must be changed. */
-async function publishedSts({ resolver }: AdvisedDeps, domain: string): Promise<AdvisedAnswer> {
-  const answer = await resolver.txt(`_mta-sts.${domain}`)
-  const found = answer.kind === 'found' ? answer.records.find((text) => /^v=STSv1\s*;/.test(text)) : undefined
-  return { answered: answer.kind !== 'failed', observed: found ?? null }
+/** The present value of _mta-sts of a domain: when its id differs, it must be changed; and the host of its policy. */
+async function publishedSts(
+  { config: { hostname }, resolver }: AdvisedDeps,
+  { name, sts_mode }: Pick<Domain, 'name' | 'sts_mode'>,
+): Promise<{ value: string; text: AdvisedAnswer; host: AdvisedAnswer }> {
+  const [text, host] = await Promise.all([resolver.txt(`_mta-sts.${name}`), resolver.cname(stsHost(name))])
+  const found = text.kind === 'found' ? text.records.find((each) => /^v=STSv1\s*;/.test(each)) : undefined
+  const target = host.kind === 'found' ? (host.records[0] ?? null) : null
+  const value = stsRecord(sts_mode, hostname)
+  return {
+    value,
+    text: answerOf(text.kind, found ?? null, value),
+    host: { ...answerOf(host.kind, target, hostname), answered: true },
+  }
 }
 
 /** The record for TLS reports: ours, or a published one with our address beside its own (RFC 8460 §3). */
@@ -108,22 +153,29 @@ async function reportRecord(
   // Several records are as good as none.
   const present = sole(found)
   const value = present === undefined ? `v=TLSRPTv1; rua=mailto:${reports}` : withReportsTo(present, reports)
-  return { value, answered: answer.kind !== 'failed', observed: found.join('\n') || null }
+  return { value, ...answerOf(answer.kind, found.join('\n') || null, value) }
 }
 
-/** SPF of the From domain: a new record when it has none, else its record with this host and its sources added. */
-async function fromSpf({ config, resolver }: AdvisedDeps, domain: string): Promise<AdvisedAnswer & { value: string }> {
-  const answer = await resolver.txt(domain)
-  const answered = answer.kind !== 'failed'
-  const [present] = answer.kind === 'found' ? answer.records.filter((text) => /^v=spf1(\s|$)/i.test(text)) : []
-  const mechanisms = sendersIn(config)
-  if (present === undefined) return { value: `v=spf1 ${mechanisms.join(' ')} ~all`, answered, observed: null }
+/** SPF of a name: a new record when it has none, else its record with these mechanisms added. */
+async function spfFor(
+  { resolver }: AdvisedDeps,
+  name: string,
+  mechanisms: readonly string[],
+  all: string,
+): Promise<AdvisedAnswer & { value: string }> {
+  const answer = await resolver.txt(name)
+  const found = answer.kind === 'found' ? answer.records.filter((text) => /^v=spf1(\s|$)/i.test(text)) : []
+  const [present = null] = found
+  const value = present === null ? `v=spf1 ${mechanisms.join(' ')} ${all}` : withTerms(present, mechanisms)
+  return { value, ...answerOf(answer.kind, present, value) }
+}
+
+function withTerms(present: string, mechanisms: readonly string[]): string {
   const terms = present.split(/\s+/)
   const known = new Set(terms.map((term) => term.toLowerCase().replace(/^\+/, '')))
   const missing = mechanisms.filter((mechanism) => !known.has(mechanism))
-  if (missing.length === 0) return { value: present, answered, observed: present }
+  if (missing.length === 0) return present
   // It is added before "all", because terms after "all" are ignored (RFC 7208 §5.1).
   const all = terms.findIndex((term) => /^[-~?+]?all$|^redirect=/i.test(term))
-  const value = terms.toSpliced(all < 0 ? terms.length : all, 0, ...missing).join(' ')
-  return { value, answered, observed: present }
+  return terms.toSpliced(all < 0 ? terms.length : all, 0, ...missing).join(' ')
 }

@@ -1,5 +1,6 @@
 // DNS records that are not required, but make a domain's mail safer, and that mail graders check (D78).
 import { z } from 'zod'
+import { ADVISED_STATES } from './advised.ts'
 import { domains, type DomainParts } from './api.ts'
 import { definer, field, parentOf } from '../jsonapi/resource.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
@@ -21,6 +22,7 @@ export const advisedRecords = definer<ApiDeps & DomainParts>()('advised-records'
     answered: field(z.boolean(), {
       about: 'False when DNS did not answer: another record may already exist at this name.',
     }),
+    state: field(z.enum(ADVISED_STATES), { about: 'How DNS stands to it now.' }),
     required: field(z.literal(false), { about: 'None of these is required.' }),
   },
   actions: [

@@ -1,6 +1,6 @@
 // The output of the commands for domains: a domain, its records with their state, and the lines of a zone file.
 import { iso } from '../base/clock.ts'
-import type { AdvisedRecord } from './advised.ts'
+import type { AdvisedRecord, AdvisedState } from './advised.ts'
 import type { Domain } from './find.ts'
 import { isAnswered, isOfHost, type DnsRecord } from './records.ts'
 import { typeOf, zoneFile, zoneLine } from './zone-lines.ts'
@@ -52,22 +52,37 @@ export interface DomainRecords {
 
 const inOrder = (records: readonly DnsRecord[]): DnsRecord[] => records.toSorted((a, b) => b.required - a.required)
 
-/** The records with their state, first the required and then the advised ones, and the zone lines to copy. */
+/** A record as the forms of DNS providers ask for it, its value whole. */
+const rowOf = (record: DnsRecord | AdvisedRecord): string[] => [
+  'which' in record ? `${record.record_type} (${record.which})` : record.record_type,
+  'type' in record ? record.type : typeOf(record),
+  record.name,
+  record.value,
+]
+
+const COLUMNS = ['RECORD', 'TYPE', 'NAME', 'VALUE']
+
+/** What is advised, without those records that depend on an answer of DNS which did not come. */
+const known = (advised: readonly AdvisedRecord[]): AdvisedRecord[] => advised.filter(({ answered }) => answered)
+
+/** Says which records are left out where they are to be copied. */
+function leftOut(advised: readonly AdvisedRecord[]): string {
+  const names = [...new Set(advised.filter(({ answered }) => !answered).map(({ record_type }) => record_type))]
+  return names.length === 0
+    ? ''
+    : `\nLeft out, because DNS did not answer whether there is one already, and a second one would make both invalid: ${names.join(', ')}.\n`
+}
+
+/** The records with their state, first the required and then the advised ones, and the lines of a zone file. */
 export function recordsText({ advised, domain, records }: DomainRecords): string {
   const [needed, others] = [records.filter(({ required }) => required), records.filter(({ required }) => !required)]
-  const row = ({ name, record_type, value }: DnsRecord | AdvisedRecord, state: string): string[] => [
-    state,
-    record_type,
-    name,
-    value.length > 60 ? `${value.slice(0, 57)}…` : value,
-  ]
-  const shown = (rows: string[][]): string => table(['STATE', 'RECORD', 'NAME', 'VALUE'], rows)
-  const required = shown(needed.map((record) => row(record, stateOf(record, domain))))
+  const shown = (rows: string[][]): string => table(['STATE', ...COLUMNS], rows)
+  const required = shown(needed.map((record) => [stateOf(record, domain), ...rowOf(record)]))
   const rest = shown([
-    ...others.map((record) => row(record, stateOf(record, domain))),
-    ...advised.map((record) => row(record, adviceOf(record))),
+    ...others.map((record) => [stateOf(record, domain), ...rowOf(record)]),
+    ...advised.map((record) => [record.state, ...rowOf(record)]),
   ])
-  return `Required: the domain sends when all of these are in DNS.
+  return `Required: the domain sends when all of these are in DNS. Each value is one line of a provider's form.
 
 ${required}
 
@@ -81,7 +96,7 @@ As lines of a zone file:
 ${zoneFile(needed)}
 ; advised
 ${zoneText({ domain, records: others, advised })}
-`
+${leftOut(advised)}`
 }
 
 /**
@@ -89,32 +104,23 @@ ${zoneText({ domain, records: others, advised })}
  * `own`, the rows of the server itself.
  */
 export function recordsToCopy({ advised, records }: DomainRecords, own: readonly (readonly string[])[]): string {
-  const row = ({ name, value, ...record }: DnsRecord): string[] => [typeOf(record), name, value]
   const isNeeded = ({ required }: DnsRecord): boolean => required === 1
-  const shown = (rows: readonly (readonly string[])[]): string =>
-    table(['TYPE', 'NAME', 'VALUE'], rows).replaceAll(/^/gm, '   ')
-  const others = [
-    ...records.filter((record) => !isNeeded(record)).map(row),
-    ...advised.filter(({ answered }) => answered).map(({ name, type, value }) => [type, name, value]),
-  ]
-  return `${shown([...own, ...records.filter(isNeeded).map(row)])}
+  const shown = (rows: readonly (readonly string[])[]): string => table(COLUMNS, rows).replaceAll(/^/gm, '   ')
+  const others = [...records.filter((record) => !isNeeded(record)), ...known(advised)]
+  return `${shown([...own, ...records.filter(isNeeded).map(rowOf)])}
 
    Advised:
 
-${shown(others)}`
+${shown(others.map(rowOf))}
+${leftOut(advised).replaceAll(/^(?=.)/gm, '   ')}`.trimEnd()
 }
 
 /** The state of a record, from the last answers of DNS. */
-function stateOf(record: DnsRecord, domain: Domain): string {
+function stateOf(record: DnsRecord, domain: Domain): AdvisedState {
   if (!isAnswered(record, domain))
     return domain.checked_at === null || record.created_at > domain.checked_at ? 'not asked' : 'no answer'
   if (record.verified === 1) return 'ok'
-  return record.observed !== null ? 'to change' : record.required === 1 ? 'missing' : 'advised'
-}
-
-function adviceOf({ answered, observed, value }: AdvisedRecord): string {
-  if (!answered) return 'no answer'
-  return observed === null ? 'advised' : observed === value ? 'ok' : 'to change'
+  return record.observed !== null ? 'to change' : 'missing'
 }
 
 /**
@@ -122,14 +128,14 @@ function adviceOf({ answered, observed, value }: AdvisedRecord): string {
  * invalid.
  */
 export const zoneText = ({ advised, records }: DomainRecords): string =>
-  [zoneFile(inOrder(records)), ...advised.filter(({ answered }) => answered).map(zoneLine)].join('\n')
+  [zoneFile(inOrder(records)), ...known(advised).map(zoneLine)].join('\n')
 
 /** A sentence when DNS did not answer for some records at the last check. */
 export function unanswered({ advised, domain, records }: DomainRecords): string[] {
   if (domain.checked_at === null) return []
   const silent = [
     ...records.filter((record) => stateOf(record, domain) === 'no answer'),
-    ...advised.filter(({ answered }) => !answered),
+    ...advised.filter(({ state }) => state === 'no answer'),
   ].length
   return silent === 0
     ? []

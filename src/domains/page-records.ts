@@ -109,14 +109,24 @@ function handedOn(domain: DomainResource, all: readonly RecordResource[]): Html 
   </details>`
 }
 
+/** The states of advised records in the words of the required ones. */
+const ADVISED_BADGES: Record<string, string> = { ok: 'found', 'to change': 'different', 'no answer': 'not known' }
+
 /** Records that make mail safer and are not counted. */
 export const advisedTable = (advised: readonly Thing<typeof advisedRecords>[]): Html =>
   html`<details>
     <summary>More that mail testers look for</summary>
     ${table(
       'Recommended records',
-      [{ title: 'What for', width: 15 }, { title: 'Type', kind: 'figure' }, { title: 'Host', width: 30 }, 'Value'],
+      [
+        { title: 'State', kind: 'status' },
+        { title: 'What for', width: 15 },
+        { title: 'Type', kind: 'figure' },
+        { title: 'Host', width: 30 },
+        'Value',
+      ],
       advised.map((record, at) => [
+        badge(ADVISED_BADGES[text(record, 'state')] ?? text(record, 'state')),
         text(record, 'record_type').replaceAll('_', ' '),
         text(record, 'dns_type'),
         copied(`an${at}`, text(record, 'name')),

@@ -14,7 +14,7 @@ import { endSessions } from './sessions.ts'
 export type User = RowOf<'users'>
 
 const COST = { N: 32768, r: 8, p: 1, maxmem: 64 * 1024 * 1024 }
-/** The fewest characters of a password that a person chooses on a page. */
+/** The fewest characters of a password, whether it is chosen on a page or by a command. */
 export const SHORTEST_PASSWORD = 10
 const SALT_BYTES = 16
 const KEY_BYTES = 32

@@ -7,6 +7,7 @@ import { definer, field } from '../jsonapi/resource.ts'
 import { INBOUND_STATUSES } from '../states/inbound-email.ts'
 import type { Spool } from '../store/spool.ts'
 import { answeredMail, glancesOf, MOST_UNREAD, removeMessage, setSeen, unreadIn } from './messages.ts'
+import { takesMail } from './recipients.ts'
 
 const define = definer<ApiDeps & { spool: Spool }>()
 
@@ -85,10 +86,18 @@ export const inboxMessages = define('inbox-messages', {
 export const inboxCounts = define('inbox-counts', {
   table: 'inboxes',
   only: 'deleted_at is null',
-  about: `How many messages of an inbox nobody has read yet; the id is that of the inbox. ${EXTENSION}`,
-  attributes: { unread: count(`Messages that nobody has read yet, at most ${MOST_UNREAD}.`) },
+  about: `How many messages of an inbox nobody has read yet, and whether it receives; the id is that of the inbox. ${EXTENSION}`,
+  attributes: {
+    unread: count(`Messages that nobody has read yet, at most ${MOST_UNREAD}.`),
+    receives: field(z.boolean(), {
+      about: 'Whether its mail is taken now. While its domain is not verified, senders are told to try again later.',
+    }),
+  },
   extend(rows, { reader }) {
-    for (const row of rows) row['unread'] = unreadIn(reader, row.key)
+    for (const row of rows) {
+      row['unread'] = unreadIn(reader, row.key)
+      row['receives'] = takesMail(reader, row['domain_key'] as number)
+    }
   },
   actions: [
     {
@@ -97,6 +106,12 @@ export const inboxCounts = define('inbox-counts', {
       scope: 'inbound:read',
       params: ['fields', 'page'],
       about: `List the unread messages of your inboxes. ${EXTENSION}`,
+    },
+    {
+      kind: 'show',
+      path: '/inbox-counts/:inbox',
+      scope: 'inbound:read',
+      about: `Show how many messages of an inbox are unread, and whether it receives. ${EXTENSION}`,
     },
   ],
 })

@@ -29,7 +29,8 @@ export const inboxes = define('inboxes', {
       path: '/inboxes',
       scope: 'domains:write',
       refuses: ['already_exists', 'ambiguous_address'],
-      about: 'Make an inbox. The first one of a domain adds an INBOUND_MX record to be published.',
+      about:
+        'Make an inbox. It receives once its domain is verified; until then senders are told to try again later. The first one of a domain adds an INBOUND_MX record to be published.',
       run: async ({ parts, caller, attributes }) => ({
         row: { ...(await addInbox(depsOf(parts), caller.userKey, attributes)) },
       }),

@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { firstIssue } from '../base/issues.ts'
 import { OperatorError } from '../base/errors.ts'
 import { addInbox, listInboxes, removeInbox } from './inboxes.ts'
-import { inboxAddress } from './recipients.ts'
+import { inboxAddress, takesMail } from './recipients.ts'
 import { name as nameForm } from '../jsonapi/schemas.ts'
 import { requireUser } from '../identity/users.ts'
 import { knownDomain } from '../domains/find.ts'
@@ -29,7 +29,7 @@ export function inboxCommand(program: Command, invocation: () => Invocation): vo
           invocation().terminal,
           { id: made.id, address: made.address, name: made.name, user: owner.email },
           () =>
-            `${made.address} receives. Publish "${domain.name}. MX 10 ${deps.config.hostname}." if you have not: postrider domain records ${domain.name}`,
+            `${made.address} receives${takesMail(deps.store, domain.key) ? '' : ` once ${domain.name} is verified; until then senders are told to try again later`}. Publish "${domain.name}. MX 10 ${deps.config.hostname}." if you have not: postrider domain records ${domain.name}`,
         )
       }),
     )

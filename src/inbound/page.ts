@@ -37,13 +37,19 @@ async function showAll(visit: Visit): Promise<Response> {
     visit.get(inboxes, `/inboxes?${pageOf(visit)}`),
     visit.get(inboxCounts, `/inbox-counts?${pageOf(visit)}`),
   ])
-  const unread = new Map(counts.many.map((each) => [each.id, number(each, 'unread')]))
-  const rows = answer.many.map((inbox) => [
-    html`<a href="/inboxes/${inbox.id}">${text(inbox, 'name')}</a>`,
-    text(inbox, 'address'),
-    unreadShown(unread.get(inbox.id) ?? 0),
-    time(inbox.attributes.created_at),
-  ])
+  const of = new Map(counts.many.map((each) => [each.id, each]))
+  const rows = answer.many.map((inbox) => {
+    const counted = of.get(inbox.id)
+    const address = text(inbox, 'address')
+    return [
+      html`<a href="/inboxes/${inbox.id}">${text(inbox, 'name')}</a>`,
+      counted && !flag(counted, 'receives')
+        ? html`${address} <span class="soft">receives once ${domainOf(address)} is verified</span>`
+        : address,
+      unreadShown(counted ? number(counted, 'unread') : 0),
+      time(inbox.attributes.created_at),
+    ]
+  })
   return page(visit, {
     title: 'Inboxes',
     about: 'Addresses of your domains whose mail is kept and shown here.',
@@ -58,6 +64,14 @@ async function showAll(visit: Visit): Promise<Response> {
     )}
     ${pager(visit, answer)}`,
   })
+}
+
+const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1)
+
+/** Whether an inbox receives now; whoever may not know it is told nothing else. */
+async function isReceiving(visit: Visit, id: string): Promise<boolean> {
+  const { one } = await visit.get(inboxCounts, `/inbox-counts/${id}`)
+  return one === undefined || flag(one, 'receives')
 }
 
 /** The form for a new inbox, empty or as it was refused. */
@@ -89,9 +103,14 @@ const list: Place = {
       type: 'inboxes',
       attributes: { name: given.get('name'), address: given.get('address') },
     })
-    return answer.one
-      ? visit.say(`/inboxes/${answer.one.id}`, `${given.get('address').trim()} receives mail from now on.`)
-      : showNew(visit, answer.errors, given)
+    if (!answer.one) return showNew(visit, answer.errors, given)
+    const address = given.get('address').trim()
+    return visit.say(
+      `/inboxes/${answer.one.id}`,
+      (await isReceiving(visit, answer.one.id))
+        ? `${address} receives mail from now on.`
+        : `${address} receives mail once ${domainOf(address)} is verified.`,
+    )
   },
 }
 
@@ -118,11 +137,17 @@ async function showInbox(visit: Visit, errors: Answer['errors'] = []): Promise<R
   const q = visit.query('q')
   const fresh = visit.query('show') === 'unread'
   const filters = `${fresh ? '&filter%5Bseen%5D=false' : ''}${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}`
-  const answer = await visit.get(inboxMessages, `/inboxes/${id}/messages?${pageOf(visit)}${filters}`)
+  const [answer, receives] = await Promise.all([
+    visit.get(inboxMessages, `/inboxes/${id}/messages?${pageOf(visit)}${filters}`),
+    isReceiving(visit, id),
+  ])
+  const address = text(one, 'address')
   const here = `/inboxes/${id}`
   return page(visit, {
     title: text(one, 'name'),
-    about: `What came to ${text(one, 'address')}.`,
+    about: receives
+      ? `What came to ${address}.`
+      : `What came to ${address}. It receives once ${domainOf(address)} is verified; until then senders are told to try again later.`,
     crumbs: [['/inboxes', 'Inboxes']],
     errors: [...errors, ...answer.errors],
     done: done(visit),
@@ -147,7 +172,7 @@ async function showInbox(visit: Visit, errors: Answer['errors'] = []): Promise<R
           ? 'No message fits the search.'
           : fresh
             ? 'All is read.'
-            : `Nothing came yet. Mail to ${text(one, 'address')} appears here as it arrives.`,
+            : `Nothing came yet. Mail to ${address} appears here as it arrives.`,
       )}
       ${pager(visit, answer)}`,
     )}

@@ -20,7 +20,7 @@ import type { NewRow } from '../schema/tables.ts'
 import { insertWaiting, LEASE } from './claims.ts'
 import type { InboundEngine } from './reading.ts'
 import type { InboundMessage } from './queue.ts'
-import { isRefusal, judgeRecipient, UNKNOWN, type InboundRecipient } from './recipients.ts'
+import { isRefusal, judgeRecipient, type InboundRecipient } from './recipients.ts'
 import { scan } from './scan.ts'
 
 export interface ReceiveDeps {
@@ -98,15 +98,15 @@ export class Reception {
       const found = cut ? null : await this.#scan(whole)
       if (found !== null && typeof found === 'object') return found
       if (!cut) name = await intake.keep()
-      const wanted = await this.#write(id, envelope, now, {
+      const unwanted = await this.#write(id, envelope, now, {
         size,
         content: cut ? header : 'file' in whole ? null : whole,
         spool: name,
         cut: cut ? 1 : 0,
         virus: found,
       })
-      if (!wanted && name !== null) await this.#deps.spool.remove(name)
-      return cut ? TOO_LARGE : wanted ? undefined : UNKNOWN
+      if (unwanted && name !== null) await this.#deps.spool.remove(name)
+      return cut ? TOO_LARGE : unwanted
     } catch (thrown) {
       // A commit whose sync failed may exist after a restart: then its file is needed. If it does not exist, the file
       // is moved into quarantine.
@@ -144,22 +144,24 @@ export class Reception {
     return UNSCANNED
   }
 
-  /** Writes the row, unless no recipient is left. */
+  /** Writes the row; or nothing, when no recipient is left or one has to wait, and returns the refusal. */
   #write(
     id: string,
     envelope: InboundEnvelope,
     now: number,
     stored: Pick<InboundMessage, 'size' | 'content' | 'spool' | 'cut' | 'virus'>,
-  ): Promise<boolean> {
+  ): Promise<SmtpRefusal | undefined> {
     const { clock, config, engine, keyring, store } = this.#deps
     const write = <T>(work: (tx: Tx) => T): Promise<T> =>
       this.#open < MANY ? store.write(work) : store.writeSoon(work)
     return write((tx) => {
-      const recipients = envelope.to
-        .map((address) => judgeRecipient({ store: tx, keyring }, address))
-        // Recipients deleted since RCPT are dropped; the others get their mail.
-        .filter((judged): judged is InboundRecipient => !isRefusal(judged))
-      if (recipients.length === 0) return false
+      const [refusals, recipients] = parted(
+        envelope.to.map((address) => judgeRecipient({ store: tx, keyring }, address)),
+      )
+      // Recipients deleted since RCPT are dropped; the others get their mail. When the domain of one must be verified
+      // again, the sender is told to try again, with the whole message.
+      const refusal = refusals.find(({ code }) => code < 500) ?? refusals[0]
+      if (refusal && (refusal.code < 500 || recipients.length === 0)) return refusal
       const place = engine.placeFor(envelope.client)
       const message = {
         id,
@@ -177,10 +179,16 @@ export class Reception {
       const at = clock.now() + (place === 'due' ? 0 : LEASE)
       tx.run(insertWaiting({ message_key: key, attempts, next_attempt_at: at }))
       tx.afterCommit(() => engine.take({ ...message, key, attempts }, place))
-      return true
+      return undefined
     })
   }
 }
+
+/** Refusals and recipients, each in their order. */
+const parted = (judged: readonly (InboundRecipient | SmtpRefusal)[]): [SmtpRefusal[], InboundRecipient[]] => [
+  judged.filter(isRefusal),
+  judged.filter((each): each is InboundRecipient => !isRefusal(each)),
+]
 
 /** The header of a message with its empty line, or the part of the header that was kept. */
 function headerOf(head: Buffer): Buffer {

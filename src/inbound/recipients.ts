@@ -1,6 +1,7 @@
 // The recipients that this server accepts (D46): inboxes (with +tags), return paths and unsubscribe addresses by their
 // signed token, the addresses for reports, postmaster and abuse of hosted domains. All other addresses are refused at
-// RCPT: nothing is relayed and nothing is bounced later. While no domain is set up, the refusal is temporary.
+// RCPT: nothing is relayed and nothing is bounced later. The refusal is temporary while no domain is set up, and for a
+// domain of an account while it waits for its verification (D197).
 import type { Keyring } from '../base/keyring.ts'
 import { reportsAbout } from '../domains/report-addresses.ts'
 import { parseAddrSpec, toAscii } from '../message/address.ts'
@@ -46,6 +47,20 @@ const hostedReturnPath = (host: string) =>
     [JSON.stringify(parentsOf(host)), host],
   )
 
+/** Whether a host is a domain of an account that waits for its verification, or the host of its return path. */
+const isUnverified = (store: Reader, host: string): boolean =>
+  store.fact(
+    raw(
+      `select 1 from domains d where d.name in (select value from json_each(?)) and ? in (d.name, d.mail_from_prefix || '.' || d.name)
+       and d.deleted_at is null and d.status in ('pending', 'verifying', 'failed') limit 1`,
+      [JSON.stringify([host, ...parentsOf(host)]), host],
+    ),
+  ) !== undefined
+
+/** Whether a domain takes mail now; another account may have one of the same name that does. */
+export const takesMail = (store: Reader, domainKey: number): boolean =>
+  store.fact(raw(`select 1 from domains d where d.key = ? and ${HOSTED}`, [domainKey])) !== undefined
+
 const domainOfDelivery = statement<{ key: number }>()((arg) =>
   db
     .selectFrom('deliveries as v')
@@ -55,10 +70,11 @@ const domainOfDelivery = statement<{ key: number }>()((arg) =>
 )
 
 const ROLES = ['postmaster', 'abuse']
-export const UNKNOWN: SmtpRefusal = { code: 550, text: '5.1.1 There is no such mailbox here' }
+const UNKNOWN: SmtpRefusal = { code: 550, text: '5.1.1 There is no such mailbox here' }
 const FOREIGN: SmtpRefusal = { code: 554, text: '5.7.1 This server does not take mail for that domain' }
 /** The data of a server without any domain may still be missing: such a server refuses nothing permanently. */
 const UNSET: SmtpRefusal = { code: 451, text: '4.3.0 This server has no domains yet' }
+const UNVERIFIED: SmtpRefusal = { code: 451, text: '4.3.0 This server takes mail for that domain once it is verified' }
 
 const anyDomain = raw<{ key: number }>('select key from domains limit 1')
 
@@ -87,11 +103,14 @@ export function judgeRecipient({ store, keyring }: RecipientDeps, address: strin
   if (found.length > 0) return { kind: 'inbox', address: whole, inboxes: found }
   const domain = store.fact(hosted(host))
   const about = reportsAbout(local)
-  const reported = about && store.fact(hostedReturnPath(host))
+  const answers = store.fact(hostedReturnPath(host))
+  const reported = about && answers
   if (reported) return { kind: 'reports', address: whole, domain: reported.key, about }
-  const answering = ROLES.includes(local) ? (domain ?? store.fact(hostedReturnPath(host))) : undefined
+  const answering = ROLES.includes(local) ? (domain ?? answers) : undefined
   if (answering) return { kind: 'role', address: whole, domain: answering.key }
-  if (domain || parentOf(store, host)) return UNKNOWN
+  if (domain || answers) return UNKNOWN
+  if (isUnverified(store, host)) return UNVERIFIED
+  if (parentOf(store, host)) return UNKNOWN
   return store.fact(anyDomain) ? FOREIGN : UNSET
 }
 

@@ -60,6 +60,8 @@ export interface Resolver {
   aaaa(name: string): Promise<ResolverAnswer<string>>
   cname(name: string): Promise<ResolverAnswer<string>>
   ptr(name: string): Promise<ResolverAnswer<string>>
+  /** What is published, for advice alone: mail by DANE asks `validated`. */
+  tlsa(name: string): Promise<ResolverAnswer<Tlsa>>
   /** The same with DNSSEC; undefined when the answers of the servers cannot be trusted, or nobody wants it. */
   readonly validated?: ValidatingResolver | undefined
 }
@@ -128,6 +130,15 @@ export function createResolver({ servers, timeout = 3000, tries = 3, validating 
     aaaa: (name) => inTurn(() => resolver.resolve6(name)),
     cname: (name) => inTurn(async () => (await resolver.resolveCname(name)).map(clean)),
     ptr: (name) => inTurn(async () => (await resolver.resolvePtr(name)).map(clean)),
+    tlsa: (name) =>
+      inTurn(async () =>
+        (await resolver.resolveTlsa(name)).map(({ certUsage, data, match, selector }) => ({
+          usage: certUsage,
+          selector,
+          matching: match,
+          data: Buffer.from(data).toString('hex'),
+        })),
+      ),
     get validated() {
       return validating?.()
     },
@@ -147,6 +158,7 @@ export function cuttable(resolver: Resolver): { resolver: Resolver; cut: Cut } {
     aaaa: (name) => orFail(resolver.aaaa(name)),
     cname: (name) => orFail(resolver.cname(name)),
     ptr: (name) => orFail(resolver.ptr(name)),
+    tlsa: (name) => orFail(resolver.tlsa(name)),
     get validated(): ValidatingResolver | undefined {
       const { validated } = resolver
       if (!validated) return undefined

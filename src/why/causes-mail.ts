@@ -62,6 +62,9 @@ export const ofDomain: CauseEntry['reach'] = ({ kind }) => (kind === 'domain' ? 
 /** The words of a row behind the address and its outcome. */
 const quoted = ({ text }: FoundWhyRow): string => text.slice(text.indexOf(': ') + 2)
 
+/** The enhanced code that this server's own words begin with. */
+const CODE = /^\d\.\d+\.\d+ /
+
 const isQueued = ({ subject }: Found, fits: (delivery: { attempts: number }) => boolean): boolean =>
   subject.mails.some(({ deliveries }) => deliveries.some((each) => each.status === 'queued' && fits(each)))
 
@@ -96,7 +99,7 @@ export const MAIL_CAUSES: readonly CauseEntry[] = [
     cause: 'no_tls',
     reach: 'subject',
     strength: 'shown',
-    rows: (found) => found.of('tls', 'no tls'),
+    rows: (found) => [...found.of('tls', 'no tls'), ...found.of('waiting', 'no tls')],
     says: ([row]) => `The way to the receiver was not encrypted and proven as it has to be: ${quoted(row)}`,
     mend: 'It is tried again by itself. If it goes on, tell the receiver; or take "Require" off the domain, if you set it.',
   },
@@ -104,7 +107,7 @@ export const MAIL_CAUSES: readonly CauseEntry[] = [
     cause: 'dane',
     reach: 'subject',
     strength: 'shown',
-    rows: (found) => found.of('tls', 'dane'),
+    rows: (found) => [...found.of('tls', 'dane'), ...found.of('waiting', 'dane')],
     says: ([row]) => `The receiver’s TLSA records (DANE) did not let the mail go: ${quoted(row)}`,
     mend: 'Nothing is sent without the proof that these records demand; it is tried again by itself. Tell the postmaster of the receiver: its records and its certificate, or its DNS, do not fit.',
   },
@@ -112,8 +115,8 @@ export const MAIL_CAUSES: readonly CauseEntry[] = [
     cause: 'no_way',
     reach: 'subject',
     strength: 'shown',
-    rows: (found) => found.of('attempts', 'own'),
-    says: ([row]) => `No server of the receiver took part: ${quoted(row)}`,
+    rows: (found) => [...found.of('attempts', 'own'), ...found.of('waiting', 'own')],
+    says: ([row]) => `The mail reached no server of the receiver. ${quoted(row).replace(CODE, '')}`,
     mend: 'Check the address. "postrider doctor" tells whether this server reaches others.',
   },
   {
@@ -224,7 +227,8 @@ export const MAIL_CAUSES: readonly CauseEntry[] = [
     reach: 'subject',
     strength: 'likely',
     rows: (found) => found.of('lanes', 'pause'),
-    says: () => 'The receiver asked for a pause: all mail for this domain waits a little.',
+    says: () =>
+      'All mail for this domain pauses for a little: the receiver asked for less, refused the connection or did not answer.',
     mend: 'It goes on by itself.',
   },
   {

@@ -50,6 +50,17 @@ export const SENDER_CAUSES: readonly CauseEntry[] = [
     mend: 'Publish what the page of the domain shows, then check it there.',
   },
   {
+    cause: 'receives_nothing',
+    reach: 'subject',
+    strength: 'shown',
+    rows: (found) => found.of('inboxes'),
+    says: ([{ fact }]) =>
+      fact === 'suspended'
+        ? 'The domain is suspended, so mail to its inboxes is refused for good.'
+        : 'The domain is not verified, so mail to its inboxes is refused for now (451): senders try again later.',
+    mend: 'Publish the required records that the page of the domain shows, then check it there: it receives once it is verified. A suspended one is the operator’s to allow.',
+  },
+  {
     cause: 'many_complaints',
     reach: ofDomain,
     strength: 'likely',

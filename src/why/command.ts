@@ -38,7 +38,7 @@ export function whyCommand(program: Command, invocation: () => Invocation): void
             { name: subject, account, everywhere: account === undefined, operator: true, now: clock.now(), since },
           ),
         )
-        answer(invocation().terminal, explanation, told)
+        answer(invocation().terminal, explanation, (shown) => told(shown, invocation()))
       }),
     )
 }

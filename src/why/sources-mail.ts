@@ -4,7 +4,7 @@ import { learnedLanes } from '../delivery/pacing/lane-memory.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
 import type { Attempt } from '../delivery/results/attempt-log.ts'
 import { normalised } from '../suppressions/stops.ts'
-import { domainOf } from '../message/lane-names.ts'
+import { boundBetween, bulkLane, domainOf } from '../message/lane-names.ts'
 import { agentOf } from '../reputation/pauses.ts'
 import { paceOf } from '../reputation/agents.ts'
 import type { RowOf } from '../schema/tables.ts'
@@ -23,6 +23,11 @@ const TLS_CODES = /^[45]\.7\.(?:4|5|10)$/
 
 type SaidWords = Pick<RowOf<'deliveries'>, 'smtp_code' | 'enhanced_code' | 'response'>
 
+type UnreachedRow = Pick<RowOf<'deliveries'>, 'enhanced_code' | 'security' | 'updated_at'> & {
+  next_attempt_at: number
+  response: string
+}
+
 const words = ({ enhanced_code, response, smtp_code }: SaidWords): string =>
   forLog([smtp_code, enhanced_code, response].filter((part) => part !== null).join(' '), MAX_TEXT)
 
@@ -35,9 +40,11 @@ const OUTCOMES: Readonly<Record<string, string>> = { deferred: 'put off', bounce
 const byWhich = ({ route, source }: Attempt): string =>
   route !== null ? ` by the relay ${route}` : source !== null ? ` from ${source}` : ''
 
-const isOfDane = ({ security }: Attempt): boolean => {
+/** What this server's own words are about: TLS that is a must, DANE, or the way to the receiver. */
+function factOfOwn({ enhanced_code, security }: Pick<Attempt, 'enhanced_code' | 'security'>): string {
+  if (!TLS_CODES.test(enhanced_code ?? '')) return 'own'
   const known = readSecurity(security)
-  return known?.policy === 'dane' || known?.dnssec.tlsa === 'failed'
+  return known?.policy === 'dane' || known?.dnssec.tlsa === 'failed' ? 'dane' : 'no tls'
 }
 
 /** What DNS said of the exchanger, where DNSSEC had a part in it (DV35). */
@@ -56,8 +63,8 @@ function attemptRow(mail: SubjectMail, attempt: Attempt): WhyRow {
   if (!Object.hasOwn(OUTCOMES, outcome)) return { ...row, fact: outcome }
   // Without a code nobody replied: the words are this server's own.
   if (code === null && !reported) {
-    if (!TLS_CODES.test(attempt.enhanced_code ?? '')) return { ...row, fact: 'own' }
-    return { ...row, fact: isOfDane(attempt) ? 'dane' : 'no tls', text: `${text}${inDns(attempt)}` }
+    const fact = factOfOwn(attempt)
+    return { ...row, fact, text: fact === 'own' ? text : `${text}${inDns(attempt)}` }
   }
   const reply = { code, enhanced: attempt.enhanced_code, text: attempt.response ?? '' }
   return { ...row, fact: 'reply', reason: reasonOf(reply, receiver) }
@@ -128,7 +135,7 @@ function waiting(mail: SubjectMail, delivery: RowOf<'deliveries'>): WhyRow[] {
 const waits = ({ mails }: WhySubject): boolean =>
   mails.some(({ deliveries }) => deliveries.some(({ status }) => status === 'queued' || status === 'active'))
 
-/** What the operator, or a receiver that asked for a pause, does to the mail of a receiving domain. */
+/** What holds all mail of a receiving domain: the operator, or a pause after its servers refused or did not answer. */
 const laneRows: EvidenceSource['ask'] = ({ store }, subject) => {
   const held = store.all(
     db
@@ -151,13 +158,40 @@ const laneRows: EvidenceSource['ask'] = ({ store }, subject) => {
             {
               at: learned_at,
               fact: 'pause',
-              text: `${domainOf(lane)} asked for a pause until ${moment(paused_until)}`,
+              text: `Mail for ${domainOf(lane)} pauses until ${moment(paused_until)}`,
               href: null,
             },
           ],
     ),
   ]
 }
+
+/** Mails of one receiving domain that are looked at, those whose turn comes last. */
+const WAITING = 200
+
+/** Mail to a receiver that waits because none of its servers replied; what it replied is among the replies. */
+const unreached: EvidenceSource['ask'] = ({ store }, subject) =>
+  subject.domains.flatMap((domain) => {
+    const lanes = [domain, bulkLane(domain)]
+    const waiting = (lane: string): string =>
+      `select * from (select * from deliveries where status = 'queued' and ${lane} order by lane desc, next_attempt_at desc limit ${WAITING})`
+    const found = store.all(
+      raw<UnreachedRow>(
+        `select waiting.response, waiting.enhanced_code, waiting.security, max(waiting.updated_at) as updated_at, max(waiting.next_attempt_at) as next_attempt_at
+         from (${[...lanes.map(() => 'lane = ?'), ...lanes.map(() => 'lane > ? and lane < ?')].map(waiting).join(' union all ')}) waiting
+           join outbound_emails e on e.key = waiting.email_key and e.user_key in (select value from json_each(?))
+         where waiting.attempts > 0 and waiting.smtp_code is null and waiting.response is not null and waiting.trouble_since is null
+         group by waiting.response, waiting.enhanced_code, waiting.security`,
+        [...lanes, ...lanes.flatMap((lane) => boundBetween(lane)), JSON.stringify(subject.accounts)],
+      ),
+    )
+    return found.map((row) => ({
+      at: row.updated_at,
+      fact: factOfOwn(row),
+      text: `Mail for ${domain} put off ${moment(row.updated_at)}, next try ${moment(row.next_attempt_at)}: ${forLog(row.response, MAX_TEXT)}`,
+      href: null,
+    }))
+  })
 
 const campaignRows: EvidenceSource['ask'] = (_, { campaign }) =>
   campaign
@@ -241,6 +275,7 @@ export const MAIL_SOURCES: readonly EvidenceSource[] = [
     ask: (deps, subject) =>
       subject.domains.length === 0 || (subject.kind === 'mail' && !waits(subject)) ? [] : laneRows(deps, subject),
   },
+  { name: 'waiting', kinds: ['receiver'], ask: unreached },
   { name: 'campaign', kinds: ['mail'], ask: campaignRows },
   { name: 'agents', kinds: ['mail'], ask: agentRows },
   { name: 'suppressions', kinds: ['mail'], ask: suppressionRows },

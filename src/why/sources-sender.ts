@@ -1,6 +1,7 @@
 // What is known of the sender: what receivers say to its mail as a whole, its domain, its lists, and this server.
 import { forLog } from '../base/clean-text.ts'
 import { DAY, iso } from '../base/clock.ts'
+import { takesMail } from '../inbound/recipients.ts'
 import { domainDays, domainFigures } from '../reputation/tally.ts'
 import { outcomesOf, sumOf } from '../reputation/receivers.ts'
 import { judged } from '../reputation/api-receivers.ts'
@@ -26,7 +27,8 @@ const BAD_LIST = { share: 0.05, least: 5 }
 const IMPORTS = 20
 
 const count = (value: number): string => value.toLocaleString('en')
-const counted = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? '' : 's'}`
+const counted = (value: number, noun: string, nouns = `${noun}s`): string =>
+  `${count(value)} ${value === 1 ? noun : nouns}`
 const dayOf = (at: number): string => iso(at).slice(0, 10)
 
 const receiverPage = (receiver: string): string => `/receivers/${encodeURIComponent(receiver)}`
@@ -39,6 +41,20 @@ const domainRow = ({ domain }: WhySubject): WhyRow[] => {
   const state = domain.deleted_at === null ? domain.status : 'removed'
   const text = `The domain ${domain.name} is ${state} since ${moment(domain.deleted_at ?? domain.status_at)}`
   return [{ at: domain.deleted_at ?? domain.status_at, fact: state, text, href: `/domains/${domain.name}` }]
+}
+
+/** Inboxes of a domain that takes no mail until it is verified (D197). */
+function inboxRows(reader: Reader, { domain }: WhySubject): WhyRow[] {
+  if (!domain || domain.deleted_at !== null || takesMail(reader, domain.key)) return []
+  const { inboxes, since } = reader.one(
+    raw<{ inboxes: number; since: number | null }>(
+      'select count(*) as inboxes, min(created_at) as since from inboxes where domain_key = ? and deleted_at is null',
+      [domain.key],
+    ),
+  )
+  if (since === null) return []
+  const text = `${counted(inboxes, 'inbox', 'inboxes')} of ${domain.name}, the first since ${moment(since)}: mail to ${inboxes === 1 ? 'it' : 'them'} is refused`
+  return [{ at: Math.max(since, domain.status_at), fact: domain.status, text, href: '/inboxes' }]
 }
 
 /** Records that the last check did not see as they should be; a removed domain needs none. */
@@ -250,6 +266,7 @@ const contactsOf = (reader: Reader, key: number | null): { created_at: number }[
 export const SENDER_SOURCES: readonly EvidenceSource[] = [
   { name: 'domain', kinds: ['mail', 'domain'], ask: (_, subject) => domainRow(subject) },
   { name: 'records', kinds: ['mail', 'domain'], ask: ({ store }, subject) => recordRows(store, subject) },
+  { name: 'inboxes', kinds: ['domain'], ask: ({ store }, subject) => inboxRows(store, subject) },
   { name: 'replies', kinds: ['mail', 'domain', 'receiver'], ask: ({ store }, subject) => refusalRows(store, subject) },
   { name: 'receivers', kinds: ['mail', 'receiver'], ask: ({ store }, subject) => receiverRows(store, subject) },
   { name: 'lists', kinds: ['mail'], ask: ({ store }, subject) => listRows(store, subject) },

@@ -88,7 +88,7 @@ test('TLSA of a server with ACME: the key that is shown and stays, and the next 
     })
     const clock = new ManualClock(Date.now())
     const txt = async () => ({ kind: 'none' }) as const
-    const deps = { clock, config, resolver: { txt } as unknown as Resolver }
+    const deps = { clock, config, resolver: { txt, tlsa: txt } as unknown as Resolver }
     const domain = { name: 'example.org', sts_mode: 'none', sts_changed_at: null } as Domain
     const shelf = new Shelf(data_dir)
     return {

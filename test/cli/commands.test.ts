@@ -9,6 +9,7 @@ import { SCOPES } from '../../src/identity/scopes.ts'
 import { version } from '../../src/base/version.ts'
 import { EXAMPLES, leaves } from '../../src/cli/examples.ts'
 import { createProgram } from '../../src/cli/main.ts'
+import { SHORTEST_PASSWORD } from '../../src/identity/users.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
 import { Commands, start } from '../commands/command.ts'
@@ -341,6 +342,13 @@ describe('user', () => {
     assert.equal(readFileSync(join(folder, 'data', 'postrider.db')).includes(password), false)
   })
 
+  test('a password is as long as one that is chosen on a page', async () => {
+    const short = start(['--config', config, '--json', 'user', 'passwd', 'ann@owner.test'], folder)
+    short.child.stdin.end('123456789\n')
+    assert.equal(await short.ended, 1)
+    assert.match(short.stderr(), new RegExp(`at least ${SHORTEST_PASSWORD} characters`))
+  })
+
   test('a password ends with its line, and none at all is refused with both ways to give one', async () => {
     const open = start(['--config', config, '--json', 'user', 'passwd', 'ann@owner.test'], folder)
     // As by "podman exec -i" from a keyboard: the input does not end.
@@ -470,10 +478,10 @@ describe('domain', () => {
     const stdout = await text('records')
     for (const line of zone.split('\n')) assert.ok(stdout.includes(`${line}\n`), line)
     const [required, advised] = stdout.split('Advised:')
-    assert.match(required!, /^not asked +SPF +rp\.zone\.test/m)
-    assert.match(advised!, /^not asked +DMARC[^]*^advised +TLS_RPT/m)
+    assert.match(required!, /^not asked +SPF +TXT +rp\.zone\.test +v=spf1 /m)
+    assert.match(advised!, /^not asked +DMARC[^]*^missing +TLS_RPT/m)
     assert.doesNotMatch(required!, /DMARC|TLS_RPT/)
-    assert.doesNotMatch(stdout, /missing/, 'nothing is missing before DNS was asked')
+    assert.doesNotMatch(required!, /missing/, 'nothing is missing before DNS was asked')
 
     dns.fail(true)
     const silent = await text('check')

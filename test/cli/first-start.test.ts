@@ -135,8 +135,8 @@ describe('a first start by the environment alone (C4)', () => {
     assert.match(file, /^hostname = "mx\.first\.test"$/m)
     assert.ok(file.includes(`data_dir = ${JSON.stringify(env['POSTRIDER_DATA_DIR'])}`), file)
     // For a person: each record on a line of its own, whole.
-    assert.match(told, /^ +A +mx\.first\.test +192\.0\.2\.1$/m)
-    assert.match(told, /^ +TXT +\S+\._domainkey\.first\.test +v=DKIM1; k=rsa; p=[\w+/=]{300,}$/m)
+    assert.match(told, /^ +address +A +mx\.first\.test +192\.0\.2\.1$/m)
+    assert.match(told, /^ +DKIM +TXT +\S+\._domainkey\.first\.test +v=DKIM1; k=rsa; p=[\w+/=]{300,}$/m)
     assert.match(told, /reverse entry \(PTR\) of 192\.0\.2\.1 must name mx\.first\.test/)
     assert.ok(told.includes(`\n   ${line!['sign_in'] as string}\n`))
 

@@ -463,6 +463,7 @@ const SCOPE_OF: Record<string, Scope> = {
   'GET /campaigns/{}/links': 'campaigns:write',
   'GET /campaigns/{}/spam-verdict': 'campaigns:write',
   'GET /inbox-counts': 'inbound:read',
+  'GET /inbox-counts/{}': 'inbound:read',
   'GET /inboxes/{}/messages': 'inbound:read',
   'GET /inbox-messages/{}': 'inbound:read',
   'PATCH /inbox-messages/{}': 'domains:write',

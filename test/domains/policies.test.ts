@@ -256,6 +256,63 @@ test('advised: SPF of the domain itself where it has none, else what to add; CAA
   )
 })
 
+test('what is advised says whether DNS has it, and the commands print it whole', async () => {
+  const { commands, dns } = postrider
+  const text = async (): Promise<string> => (await commands.run(['domain', 'records', 'here.test'])).stdout
+  const states = async (): Promise<string[][]> =>
+    (await text()).split('\n').flatMap((line) => {
+      const [, state, record] =
+        /^(ok|missing|to change|no answer|not asked) +((?:HELO_SPF|TLSA|TLS_RPT)(?: \(.+?\))?) /.exec(line) ?? []
+      return state === undefined || record === undefined ? [] : [[state, record]]
+    })
+  assert.deepEqual(await states(), [
+    ['missing', 'HELO_SPF'],
+    ['missing', 'TLSA'],
+    ['missing', 'TLS_RPT'],
+  ])
+  const { hostname } = postrider.appliance.deps.config
+  dns.set(hostname, 'TXT', ['v=spf1 a -all'])
+  assert.deepEqual((await states())[0], ['ok', 'HELO_SPF'])
+  const { records } = await commands.json('domain', 'records', 'here.test')
+  const helo = (records as { record_type: string; state?: string }[]).find((each) => each.record_type === 'HELO_SPF')
+  assert.equal(helo?.state, 'ok')
+  const printed = await text()
+  for (const { value } of records as { value: string }[]) assert.ok(printed.includes(` ${value}\n`), value)
+  assert.doesNotMatch(printed, /…/)
+
+  dns.fail(true)
+  const silent = await text()
+  dns.fail(false)
+  assert.match(silent, /^Left out, because DNS did not answer .*: FROM_SPF, HELO_SPF, (?:MTA_STS, )?TLS_RPT\.$/m)
+  assert.match(silent, /^no answer +HELO_SPF /m)
+})
+
+test('TLSA of the keys on port 25: each says which it is, and whether it is in DNS', async () => {
+  const { dns } = postrider
+  const publicKeys = ['a.test', 'b.test'].map((name) => publicKeyOf(makeCertificate(name, Date.now()).cert))
+  const tlsa = async (keys = publicKeys) =>
+    (
+      await advisedRecords(
+        { config: parseConfig({ hostname: 'mx.keys.test' }), resolver: dns.resolver, publicKeys: keys, certified: [] },
+        { name: 'keys.test', sts_mode: 'none', sts_changed_at: null },
+        'ann@here.test',
+      )
+    ).filter(({ type }) => type === 'TLSA')
+  const [present] = await tlsa()
+  dns.set('_25._tcp.mx.keys.test', 'TLSA', [present!.value, `3 1 1 ${'0'.repeat(64)}`])
+  assert.deepEqual(
+    (await tlsa()).map(({ state, which }) => [state, which]),
+    [
+      ['ok', 'present key'],
+      ['missing', 'next key'],
+    ],
+  )
+  assert.deepEqual(
+    (await tlsa(publicKeys.slice(0, 1))).map(({ which }) => which),
+    [undefined],
+  )
+})
+
 test('reports of DMARC and TLS go to addresses that this server takes, in the same organisation (D19, D78, DV42, DV45)', async () => {
   const { records } = await postrider.commands.json('domain', 'records', 'here.test')
   const values = (records as { record_type: string; value: string }[]).map(({ value }) => value)

@@ -5,7 +5,13 @@ import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import dnsPacket from 'dns-packet'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
-import { createResolver, type ResolverAnswer as Found, type Mx, type Resolver } from '../../src/net/resolver.ts'
+import {
+  createResolver,
+  type ResolverAnswer as Found,
+  type Mx,
+  type Resolver,
+  type Tlsa,
+} from '../../src/net/resolver.ts'
 import { checkDomain, nextCheck } from '../../src/domains/check.ts'
 import { lookUp, recordsOf, type DnsRecord } from '../../src/domains/records.ts'
 import { domainByKey, type Domain } from '../../src/domains/find.ts'
@@ -423,7 +429,9 @@ const answers = (records: { txt?: string[]; mx?: Mx[] }): Resolver => {
   const found = <T>(list: T[] | undefined): Promise<Found<T>> =>
     Promise.resolve(list ? { kind: 'found', records: list } : { kind: 'nxdomain' })
   const none = () => found<string>(undefined)
-  return { txt: () => found(records.txt), mx: () => found(records.mx), a: none, aaaa: none, cname: none, ptr: none }
+  const tlsa = () => found<Tlsa>(undefined)
+  const more = { a: none, aaaa: none, cname: none, ptr: none, tlsa }
+  return { txt: () => found(records.txt), mx: () => found(records.mx), ...more }
 }
 
 const DKIM: Record<string, [verified: boolean, ...records: string[]]> = {

@@ -48,7 +48,10 @@ test('there are none at first', async () => {
 
 test('add says what receives now, and which record leads mail there', async () => {
   const said = await text('inbox', 'add', 'Support@Here.test', ...ANN, '--name', 'Support')
-  assert.match(said, /support@here\.test/)
+  assert.match(
+    said,
+    /^support@here\.test receives once here\.test is verified; until then senders are told to try again later\. Publish/,
+  )
   assert.match(said, /here\.test\. MX 10 mx\.postrider\.test/)
   assert.match(said, /postrider domain records here\.test/)
   const { zone } = await commands.json('domain', 'records', 'here.test')

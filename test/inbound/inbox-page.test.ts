@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { registerDomain } from '../../src/domains/lifecycle.ts'
 import { nameOf } from '../../src/inbound/page-message.ts'
 import { Visit } from '../../src/webui/visit.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
@@ -210,4 +211,29 @@ test('messages are sent on one after the other: each takes several times its siz
   )
   for (const { text } of sent) assert.match(text, /is on its way/)
   assert.deepEqual([most, held], [1, 0])
+})
+
+test('an inbox of a domain that is not verified says when it receives, on its pages and over the API (D197)', async () => {
+  const { deps } = postrider.appliance
+  const made = await registerDomain({ ...deps, ring: () => {} }, postrider.user.key, {
+    name: 'soon.test',
+    purpose: 'both',
+  })
+  const said = await ann.send(await ann.open('/inboxes/new'), 'add', { name: 'Soon', address: 'box@soon.test' })
+  assert.match(said.text, /box@soon\.test receives mail once soon\.test is verified\./)
+  assert.match(said.text, /until then senders are told to try again later/)
+  const receives = async (): Promise<boolean[]> =>
+    (await postrider.api('GET', '/inbox-counts')).body.data.map(
+      ({ attributes }: { attributes: { receives: boolean } }) => attributes.receives,
+    )
+  assert.equal((await receives()).filter((each) => !each).length, 1)
+  assert.equal((await ann.open('/inboxes')).text.match(/receives once soon\.test is verified/g)?.length, 1)
+
+  postrider.publish(made)
+  await postrider.api('POST', `/domains/${made.id}/check`)
+  await until(async () => (await receives()).every(Boolean), 'the domain verified')
+  assert.doesNotMatch((await ann.open('/inboxes')).text, /receives once/)
+  const now = await ann.send(await ann.open('/inboxes/new'), 'add', { name: 'Now', address: 'now@soon.test' })
+  assert.match(now.text, /now@soon\.test receives mail from now on\./)
+  assert.doesNotMatch(now.text, /try again later/)
 })

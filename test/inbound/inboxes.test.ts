@@ -167,7 +167,7 @@ describe('making', () => {
       purpose: 'both',
     })
     await make('box@later.example.org')
-    assert.equal((await mailTo('box@later.example.org')).kind, 'bounced')
+    assert.equal((await mailTo('box@later.example.org')).kind, 'deferred')
     postrider.publish(domain)
     await postrider.appliance.deps.store.write(() => {})
     postrider.clock.leap(60_000)

@@ -1,4 +1,5 @@
-// A server without any domain: its data may not be there yet, so that nothing is refused for good (D46).
+// A server without any domain: its data may not be there yet, so that nothing is refused for good (D46). Nor is mail
+// to a domain that waits for its verification (D197).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { registerDomain } from '../../src/domains/lifecycle.ts'
@@ -19,5 +20,8 @@ test('without any domain mail is refused for now only; with one, for good', asyn
     assert.equal(await rcpt(address), '451 4.3.0', address)
   await registerDomain({ ...deps, ring: () => {} }, postrider.user.key, { name: 'here.test', purpose: 'both' })
   assert.equal(await rcpt('box@else.test'), '554 5.7.1')
-  assert.equal(await rcpt('box@here.test'), '554 5.7.1')
+  for (const address of ['box@here.test', 'postmaster@here.test', 'dmarc-reports@bounce.here.test'])
+    assert.equal(await rcpt(address), '451 4.3.0', address)
+  for (const address of ['box@sub.here.test', 'box@bounces.else.test'])
+    assert.match(await rcpt(address), /^55[04] 5\.[17]\.1$/, address)
 })

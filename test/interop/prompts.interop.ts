@@ -66,7 +66,7 @@ withPrograms(
     test('a password is asked for twice and not shown', () => {
       const { code, shown } = on(['a long secret', 'a long secret'], ...passwd)
       assert.equal(code, 0, shown)
-      assert.match(shown, /New password \(at least 8 characters\): [\s\S]*The same again: /)
+      assert.match(shown, /New password \(at least 10 characters\): [\s\S]*The same again: /)
       assert.match(shown, /The password of ann@here\.test is set\./)
       assert.doesNotMatch(shown, /secret/)
     })

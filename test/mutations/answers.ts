@@ -8,7 +8,7 @@ import { readAllDer } from '../../src/base/der.ts'
 import { forLog } from '../../src/base/clean-text.ts'
 import type { Cancel } from '../../src/base/clock.ts'
 import { readStatus } from '../../src/base/spamassassin.ts'
-import type { ResolverAnswer, Mx, Resolver } from '../../src/net/resolver.ts'
+import type { ResolverAnswer, Mx, Resolver, Tlsa } from '../../src/net/resolver.ts'
 import { readAnswer } from '../../src/net/dns-question.ts'
 import { understand } from '../../src/net/validated.ts'
 import { judgeDmarc, tagOf } from '../../src/domains/dmarc.ts'
@@ -142,7 +142,8 @@ const refusal = (bytes: Buffer): Verdict => ({
 const finding = (found: string): Resolver => {
   const texts = async (): Promise<ResolverAnswer<string>> => ({ kind: 'found', records: [found] })
   const mx = async (): Promise<ResolverAnswer<Mx>> => ({ kind: 'found', records: [{ exchange: found, priority: 10 }] })
-  return { txt: texts, a: texts, aaaa: texts, cname: texts, ptr: texts, mx }
+  const tlsa = async (): Promise<ResolverAnswer<Tlsa>> => ({ kind: 'none' })
+  return { txt: texts, a: texts, aaaa: texts, cname: texts, ptr: texts, mx, tlsa }
 }
 
 export const ANSWERED: Record<string, Parser> = {

@@ -24,6 +24,7 @@ function counting() {
     aaaa: answer('AAAA'),
     cname: answer('CNAME'),
     ptr: answer('PTR'),
+    tlsa: answer('TLSA'),
   }
   const clock = new ManualClock()
   const remembered = remembering(resolver, clock)

@@ -12,7 +12,7 @@ import { makeCertificate } from '../../src/base/certificate.ts'
 import { parseConfig, type ConfigInput } from '../../src/base/config.ts'
 import { silentLog } from '../../src/base/log.ts'
 import { allowPublicAnd } from '../../src/base/network.ts'
-import { createResolver, type ResolverAnswer, type Mx, type Resolver } from '../../src/net/resolver.ts'
+import { createResolver, type ResolverAnswer, type Mx, type Resolver, type Tlsa } from '../../src/net/resolver.ts'
 import { connectAlong, findRoute } from '../../src/delivery/wire/connect.ts'
 import { openSession } from '../../src/smtp/client.ts'
 import type { KnownPolicy, StsCache } from '../../src/delivery/wire/sts.ts'
@@ -50,6 +50,7 @@ function resolverOf(
     txt: answer<string>('TXT'),
     cname: answer<string>('CNAME'),
     ptr: answer<string>('PTR'),
+    tlsa: answer<Tlsa>('TLSA'),
   }
 }
 

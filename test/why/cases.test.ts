@@ -7,6 +7,7 @@ import { test } from 'node:test'
 import type { Explanation } from '../../src/why/explain.ts'
 import { told } from '../../src/why/told.ts'
 import { domainByKey } from '../../src/domains/find.ts'
+import { raw } from '../../src/store/query.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { until } from '../kit/until.ts'
@@ -26,7 +27,7 @@ const kit = campaignKit(() => postrider)
 async function isAs(name: string, subject: string): Promise<Explanation> {
   const explanation = await explained(subject)
   assert.deepEqual(await explained(subject), explanation, 'the same answer when nothing changed')
-  const text = told(explanation)
+  const text = told(explanation, { verbose: true })
     .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'DATE')
     .replaceAll(/\d{4}-\d\d-\d\d(?: \d\d:\d\d UTC)?/g, 'DATE')
     .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, 'ID')
@@ -172,4 +173,30 @@ test('delivered, and nothing is known (DV83)', async () => {
   assert.deepEqual(causes, [])
   assert.equal(not_known.length, 1)
   assert.doesNotMatch(JSON.stringify(not_known), /spam|inbox/i)
+})
+
+test('mail waits because the receiver refuses connections: the mail says it, and so does the receiver', async () => {
+  postrider.route('shut.test', '127.0.0.9')
+  const id = await post({ to: 'bob@shut.test' })
+  await attempted(id, 1)
+  const { causes } = await explained(id)
+  assert.ok(causes.some(({ cause }) => cause === 'no_way'))
+  const { stdout } = await postrider.commands.run(['why', 'shut.test'])
+  assert.match(stdout, /^receiver shut\.test\n[^\n]*reached no server of the receiver\. mx\.shut\.test .* refused/)
+  assert.match(stdout, /next try \d{4}-/)
+  const nowhere = await post({ to: 'bob@nowhere.invalid' })
+  await become(nowhere, 'failed')
+  assert.match(
+    (await explained(nowhere)).summary,
+    /^The mail was given up\. The mail reached no server of the receiver\. The domain nowhere\.invalid does not exist\.$/,
+  )
+  const shut = await explained('shut.test')
+  assert.deepEqual([shut.kind, shut.causes[0]?.cause, shut.causes[0]?.strength], ['receiver', 'no_way', 'shown'])
+  await postrider.appliance.deps.store.write((tx) => {
+    const at = postrider.clock.now()
+    tx.run(raw('insert or replace into learned_lanes values (?, null, null, ?, ?)', ['shut.test', at + 60_000, at]))
+  })
+  const paused = await explained('shut.test')
+  assert.ok(paused.causes.some(({ cause }) => cause === 'pause_of_receiver'))
+  assert.doesNotMatch(JSON.stringify(paused), /asked for a pause/)
 })

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { registerDomain } from '../../src/domains/lifecycle.ts'
 import { addUser } from '../../src/identity/users.ts'
 import { pauseAgent } from '../../src/reputation/pauses.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
@@ -11,6 +12,7 @@ import { raw } from '../../src/store/query.ts'
 import type { Strength } from '../../src/why/evidence.ts'
 import { MAIL_CAUSES } from '../../src/why/causes-mail.ts'
 import { SENDER_CAUSES } from '../../src/why/causes-sender.ts'
+import { document } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { until } from '../kit/until.ts'
 import { DAY, HOUR } from '../mail/mails.ts'
@@ -344,6 +346,16 @@ const BROUGHT: Record<string, Brought> = {
         )
       }, 'a missing record')
       return 'differs.test'
+    },
+  },
+  receives_nothing: {
+    strength: 'shown',
+    async by() {
+      const { deps } = postrider.appliance
+      const name = 'unverified.test'
+      await registerDomain({ ...deps, ring: () => {} }, postrider.user.key, { name, purpose: 'both' })
+      await postrider.api('POST', '/inboxes', document('inboxes', { name: 'Box', address: `box@${name}` }))
+      return name
     },
   },
   many_complaints: {
