@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { listNotices } from './notices.ts'
-import { withDeps, type Invocation } from '../commands/open.ts'
+import { withStore, type Invocation } from '../commands/open.ts'
 import { answer, table } from '../commands/terminal.ts'
 
 export function noticesCommand(program: Command, invocation: () => Invocation): void {
@@ -10,7 +10,7 @@ export function noticesCommand(program: Command, invocation: () => Invocation): 
     .command('notices')
     .description('the notices to owners, newest first')
     .action(() =>
-      withDeps(invocation(), ({ store }) => {
+      withStore(invocation(), (store) => {
         const notices = listNotices(store).map((notice) => ({
           id: notice.id,
           user: notice.email,

@@ -26,6 +26,9 @@ export const FILES = [KEY_FILE, 'smtp-certificate.pem', LEDGER, RECIPIENTS]
 const SAFE =
   /^(?:postrider\.db|instance\.key|smtp-certificate\.pem|erasures\.ledger|backup\.recipients|spool\/[\w.~-]+)$/
 
+/** The most characters of a name: a file system takes 255 in a folder, and ours are shorter. */
+const MOST_NAME = 255
+
 /** The most octets of the small files. */
 const MOST_SMALL = 1024 * 1024
 const MOST_LEDGER = 256 * 1024 * 1024
@@ -52,7 +55,7 @@ export async function contentsOf(archive: Archive, file: string): Promise<Conten
   try {
     for await (const entry of entriesOf(archive)) {
       const { fileName: name, uncompressedSize: size } = entry
-      if (!SAFE.test(name) || seen.has(name) || /\/\.+$/.test(name))
+      if (!SAFE.test(name) || name.length > MOST_NAME || seen.has(name) || /\/\.+$/.test(name))
         throw refused(`it holds "${name.slice(0, 100)}"${seen.has(name) ? ' twice' : ''}`)
       if (size > mostOf(name) || size > (proofOf(name)?.octets ?? Infinity))
         throw refused(`its ${name.slice(0, 100)} would have ${size} octets`)

@@ -29,11 +29,18 @@ export interface FromWishes {
 }
 
 /** A day, or a time with its zone: what is without one is another time on each machine. */
-const TIME = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?$/i
+const TIME = /^(\d{4}-\d\d-\d\d)(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?$/i
+
+/** NaN for what is none, such as a day that its month does not have. */
+function timeOf(text: string): number {
+  const day = TIME.exec(text)?.[1]
+  const isDay = day !== undefined && new Date(Date.parse(day) || 0).toISOString().startsWith(day)
+  return isDay ? Date.parse(text) : NaN
+}
 
 /** The options of a command as wishes. Throws an OperatorError for a time or an installation that is none. */
 export function fetchWishes({ at, installation }: FromWishes): FetchWishes {
-  const time = at === undefined ? undefined : TIME.test(at) ? Date.parse(at) : NaN
+  const time = at === undefined ? undefined : timeOf(at)
   if (Number.isNaN(time))
     throw new OperatorError(`"${at?.slice(0, 40)}" cannot be read as a time; write it as 2026-01-15T12:00:00Z.`)
   if (installation !== undefined && !/^[0-9a-f]{4,32}$/i.test(installation))
@@ -151,7 +158,7 @@ export async function checkAt(
 export const checkedText = ({ erasures, faults, files, folder, made_at, name, rows, seconds, way }: Checked): string =>
   way === 'read'
     ? `${name} is as it was written (${made_at}), read in ${seconds.toFixed(1)} s; it is sealed, and without a secret key it was not opened.`
-    : `${name}${made_at === null ? '' : ` of ${made_at}`} was put back in ${folder} and verified in ${seconds.toFixed(1)} s: ${files} files, ${rows} rows, ${erasures} known erasures to repeat. Nothing was changed.${faults.length === 0 ? '' : ` Damaged: ${listed(faults)}.`}`
+    : `${name}${made_at === null ? '' : ` of ${made_at}`} was put back in a temporary folder in ${folder} and verified in ${seconds.toFixed(1)} s: ${files} files, ${rows} rows, ${erasures} known erasures to repeat. Nothing was changed.${faults.length === 0 ? '' : ` Damaged: ${listed(faults)}.`}`
 
 export async function checkBackup(
   terminal: Terminal,

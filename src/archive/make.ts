@@ -7,14 +7,14 @@ import { join } from 'node:path'
 import { titlesOf } from '../base/backup-target.ts'
 import { iso, SECOND } from '../base/clock.ts'
 import { readSign } from '../base/doubt.ts'
-import { codeOrMessage, messageOf, OperatorError } from '../base/errors.ts'
+import { codeOrMessage, OperatorError } from '../base/errors.ts'
 import { freeOn, reserveOf } from '../base/space.ts'
 import { version } from '../base/version.ts'
 import { sizeOf } from '../checks/figures.ts'
 import type { Deps } from '../commands/open.ts'
 import { fingerprintOf } from '../privacy/ledger.ts'
 import { countsIn } from '../store/copy.ts'
-import { DATABASE } from '../store/open.ts'
+import { DATABASE, explainedFile } from '../store/open.ts'
 import { backupsAt, clearOut, manifestName, nameOf, type Manifest } from './catalog.ts'
 import { holdCopies, withFolder } from '../store/leavings.ts'
 import { packed } from './pack.ts'
@@ -66,10 +66,10 @@ export async function backUpNow(deps: Deps, { ended: told, tell }: Hears): Promi
     })
     return outcomes
   } catch (thrown) {
-    const ended = { started_at: began, ended_at: clock.now(), fault: messageOf(thrown) }
+    const ended = { started_at: began, ended_at: clock.now() }
     const runs = titlesOf(to)
       .slice(outcomes.length)
-      .map((target): Run => ({ kind: 'backup', target, ...ended }))
+      .map((target): Run => ({ kind: 'backup', target, ...ended, fault: sentenceOf(thrown, target) }))
     // Where the disk takes no row, the first failure is the one to tell.
     await recordRuns(store, runs, clock.now()).catch(() => {})
     throw thrown
@@ -145,8 +145,12 @@ async function backUpTo(deps: Deps, to: To): Promise<BackupOutcome> {
 const sum = (rows: Record<string, number>): number => Object.values(rows).reduce((all, one) => all + one, 0)
 
 /** A failure as a sentence; a fault of this program as one too, because the row is all that is seen of it. */
-export const sentenceOf = (thrown: unknown, title: string): string =>
-  thrown instanceof OperatorError ? thrown.message : `${title}: ${codeOrMessage(thrown)}; the log says more.`
+export function sentenceOf(thrown: unknown, title: string): string {
+  const known = explainedFile(thrown)
+  return known instanceof OperatorError
+    ? known.message
+    : `${title}: ${codeOrMessage(thrown)}, which is a fault of Postrider; try again, and report it when it happens again.`
+}
 
 /** Puts the octets, sees that they arrived, and writes the manifest. */
 async function putTo({ config, keyring }: Deps, place: BackupPlace, { target, taken }: To): Promise<Manifest> {

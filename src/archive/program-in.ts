@@ -34,6 +34,9 @@ const HERE = new Map([
   ['arm64', 'arm64'],
 ])
 
+/** What the unpackers say of a stream that has no end. */
+const CUT = ['Z_BUF_ERROR', 'ZSTD_error_srcSize_wrong']
+
 const UNPACKERS: Record<string, () => Transform> = {
   '.zst': () => createZstdDecompress({ params: { [constants.ZSTD_d_windowLogMax]: MOST_WINDOW } }),
   '.gz': () => createGunzip(),
@@ -56,7 +59,9 @@ export async function programIn(file: string, place: string): Promise<string> {
     await unpack(file, name, data, program)
   } catch (thrown) {
     if (thrown instanceof OperatorError) throw thrown
-    const why = codeOf(thrown) === 'ENOSPC' ? 'the disk is full; make room' : `${codeOrMessage(thrown)}; fetch it again`
+    const code = codeOf(thrown)
+    const what = CUT.includes(code) ? 'it is cut off' : codeOrMessage(thrown)
+    const why = code === 'ENOSPC' ? 'the disk is full; make room' : `${what}; fetch it again`
     throw new OperatorError(`${name} cannot be unpacked: ${why}.`, { cause: thrown })
   }
   return forHere(program, name)
@@ -129,6 +134,9 @@ async function unpack(file: string, name: string, { end, size, start }: PackedTa
     if (found === undefined)
       throw new OperatorError(`${name} is not of Postrider: it has no usr/bin/postrider; name the file of a release.`)
     await pipeline(Readable.from(taken(octets, found)), createWriteStream(program, { mode: 0o700, flags: 'wx' }))
+    // What follows is not kept, but read: the checksum of the whole stands at its end.
+    for (let left = MOST_UNPACKED; !(await octets.ended()); left -= (await octets.take(PIECE)).length)
+      if (left < 0) throw new Error('it is larger than any release')
   } finally {
     unpacker.destroy()
     await piped.catch(() => {})

@@ -81,5 +81,5 @@ export function identitiesOf(file: string): string[] {
       `The file of secret keys ${file} cannot be read (${whyUnread(thrown)}); see that it exists and who may read it.`,
     )
   }
-  return identitiesIn(text)
+  return identitiesIn(text, file)
 }

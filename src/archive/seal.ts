@@ -15,7 +15,7 @@ import {
   timingSafeEqual,
   type KeyObject,
 } from 'node:crypto'
-import { OperatorError } from '../base/errors.ts'
+import { must, OperatorError } from '../base/errors.ts'
 import { ofBech32, toBech32 } from './bech32.ts'
 import { Octets } from './octets.ts'
 
@@ -64,13 +64,15 @@ export function recipientFault(text: string): string | undefined {
   return 'is not a public key of age; it begins with "age1" ("postrider backup key" makes one)'
 }
 
-/** The identities in a key file: one in a line, beside empty lines and comments. Throws an OperatorError. */
-export function identitiesIn(text: string): string[] {
+/** The identities in the text of a file: one in a line, beside empty lines and comments. Throws an OperatorError. */
+export function identitiesIn(text: string, file: string): string[] {
   const lines = text.split(/\r?\n/).map((line) => line.trim())
   const identities = lines.filter((line) => line !== '' && !line.startsWith('#'))
-  for (const identity of identities) secretOf(identity)
-  if (identities.length === 0)
-    throw new OperatorError('The identity file holds no key; a line of it begins with AGE-SECRET-KEY-1.')
+  const fix = 'name a file with the line that "postrider backup key" printed (AGE-SECRET-KEY-1…)'
+  if (identities.length === 0) throw new OperatorError(`${file} holds no secret key; ${fix}.`)
+  // The text itself is not repeated: it may be a secret with a mistake in it.
+  if (identities.some((identity) => !isSecret(identity)))
+    throw new OperatorError(`${file} has a line that is not a secret key of age, or has a mistake in it; ${fix}.`)
   return identities
 }
 
@@ -84,13 +86,11 @@ const publicKey = (octets: Uint8Array): KeyObject =>
 const publicOctets = (key: KeyObject): Buffer =>
   Buffer.from(String(createPublicKey(key).export({ format: 'jwk' }).x), 'base64url')
 
+const octetsOfSecret = (identity: string): Uint8Array | undefined => ofBech32('age-secret-key-', identity)
+const isSecret = (identity: string): boolean => octetsOfSecret(identity) !== undefined
+
 function secretOf(identity: string): KeyObject {
-  const octets = ofBech32('age-secret-key-', identity)
-  // The text itself is not repeated: it may be a secret with a mistake in it.
-  if (!octets)
-    throw new OperatorError(
-      'A line of the identity file is not a secret key of age (AGE-SECRET-KEY-1…), or has a mistake in it.',
-    )
+  const octets = must(octetsOfSecret(identity), 'A secret key')
   return createPrivateKey({ key: Buffer.concat([PRIVATE, octets]), format: 'der', type: 'pkcs8' })
 }
 

@@ -100,7 +100,9 @@ function demandRoom(dataDir: string, file: string | null, free: number): void {
   const database = join(dataDir, DATABASE)
   const program = file === null ? null : asCallerAt(file, () => statSync(file, { throwIfNoEntry: false }))
   if (program !== null && !program?.isFile())
-    throw new OperatorError(`${file} is not a file; name the executable, the package or the tar to try.`)
+    throw new OperatorError(
+      `${file} ${program ? 'is not a file' : 'is not there'}; name the executable, the package or the tar to try.`,
+    )
   // A package holds four times its own size.
   const need = 3 * (sizeOf(database) + sizeOf(`${database}-wal`)) + 6 * (program?.size ?? 0)
   if (need > free)

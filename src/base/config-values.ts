@@ -1,6 +1,8 @@
 // Schemas for the values of the configuration; each has a short message that says what the value must be.
 import { z } from 'zod'
+import { targetOf } from './backup-target.ts'
 import { hasControls } from './clean-text.ts'
+import { messageOf } from './errors.ts'
 import { isAddress, isNetwork, parseEndpoint } from './network.ts'
 import { DAY, HOUR, MINUTE, SECOND } from './clock.ts'
 import { parseCron } from './cron.ts'
@@ -72,6 +74,16 @@ export const network = () => z.string().refine(isNetwork, 'must be an IP network
 export const port = () => z.int('must be a port number').min(0).max(65535)
 /** Any text. */
 export const text = () => z.string('must be a text')
+
+/** Where backups go; the text stays, and `targetOf` reads it. */
+export const backupTarget = () =>
+  text().superRefine((target, context) => {
+    try {
+      targetOf(target)
+    } catch (thrown) {
+      context.addIssue({ code: 'custom', message: messageOf(thrown) })
+    }
+  })
 
 /** A mail address; '' means that none is set. */
 export const mailAddress = () =>

@@ -3,8 +3,10 @@
 // that says what to write instead.
 import { hostname } from 'node:os'
 import { z } from 'zod'
+import { neededBeside, titlesOf } from './backup-target.ts'
 import {
   addressEndpoint,
+  backupTarget,
   cron,
   duration,
   endpoint,
@@ -187,7 +189,7 @@ export const schema = z.strictObject({
   backup: section({
     schedule: cron().default('0 2 * * *'),
     to: z
-      .array(text().min(1))
+      .array(backupTarget())
       .max(10, 'must be at most 10 targets')
       .refine((list) => new Set(list).size === list.length, 'must name each target once')
       .default([]),
@@ -260,6 +262,7 @@ export function parseConfig(
   if (!result.success) throw wrongValue(result.error, where)
   const config = result.data
   checkRoutes(config, where)
+  checkTargets(config, where)
   const twice = repeatedSource(config.delivery)
   if (twice)
     throw new OperatorError(
@@ -283,6 +286,17 @@ function checkRoutes({ delivery: { routes } }: Config, where: (path: readonly Pr
     throw new OperatorError(
       `${where(['delivery', 'routes', twice, 'name'])}: two routes have the name "${routes[twice]?.name}".`,
     )
+}
+
+/** Throws an OperatorError when a target for backups can never be opened. */
+function checkTargets({ backup }: Config, where: (path: readonly PropertyKey[]) => string): void {
+  for (const [index, target] of backup.to.entries()) {
+    const needed = neededBeside(target, backup)
+    if (needed !== undefined)
+      throw new OperatorError(
+        `${where(['backup', 'to', index])}: "backup.${needed}" is missing, which "${titlesOf([target])[0]}" needs; docs/backup.md says what it is.`,
+      )
+  }
 }
 
 /** The first fault of a file as one sentence with its place. */

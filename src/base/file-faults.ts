@@ -52,6 +52,13 @@ export function fileFaultOf(thrown: unknown): FileFault | undefined {
   return /^E[A-Z]+$/.test(code) ? { what: `the system says ${code}`, fix: 'see to the disk' } : undefined
 }
 
+/** Codes of what a disk alone does: a pipe or a socket never fails so. */
+const OF_DISKS = ['EIO', 'ENOSPC', 'EDQUOT', 'EFBIG', 'EROFS', 'ESTALE']
+
+/** As `fileFaultOf`, for a call on an open file: undefined also for an error that a pipe or a socket may have. */
+export const diskFaultOf = (thrown: unknown): FileFault | undefined =>
+  OF_DISKS.includes(codeOf(thrown)) ? fileFaultOf(thrown) : undefined
+
 /** An OperatorError for a file, named by the operator, that cannot be written; other errors are returned unchanged. */
 export function unwritable(file: string, thrown: unknown): unknown {
   const fault = fileFaultOf(thrown)

@@ -1,6 +1,9 @@
 // `postrider doctor`: problems that may prevent delivery, each with its remedy.
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Command } from 'commander'
 import { systemClock } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { parseEndpoint } from '../base/network.ts'
 import { createResolver } from '../net/resolver.ts'
@@ -13,6 +16,7 @@ import {
   judgeDataDir,
   judgeDate,
   judgeDisk,
+  judgeKeyBeside,
   judgeLog,
   type Finding,
 } from './doctor-machine.ts'
@@ -24,9 +28,10 @@ import { judgeDomains } from './doctor-domains.ts'
 import { judgeBlocklists, judgeReverse } from './doctor-lists.ts'
 import { judgeHeloSpf, judgeWayIn } from './doctor-network.ts'
 import { findConfig } from '../base/config-file.ts'
-import { configOf, type Invocation } from '../commands/open.ts'
+import { configOf, withStore, type Invocation } from '../commands/open.ts'
 import { forTerminal } from '../base/clean-text.ts'
 import { answer } from '../commands/terminal.ts'
+import { DATABASE } from '../store/open.ts'
 
 interface DoctorOptions {
   probe: string
@@ -48,6 +53,10 @@ function told(findings: readonly Finding[]): string {
   ])
   return [...lines, '', `${count('ok')} ok, ${count('warn')} to look at, ${count('fail')} to fix.`].join('\n')
 }
+
+/** The finding about the key, where there is a database. */
+const lookAtKey = async (asked: Invocation, config: Config): Promise<Finding[]> =>
+  existsSync(join(config.data_dir, DATABASE)) ? [await withStore(asked, (store) => judgeKeyBeside(store, config))] : []
 
 export function doctorCommand(program: Command, invocation: () => Invocation): void {
   program
@@ -73,6 +82,7 @@ export function doctorCommand(program: Command, invocation: () => Invocation): v
         judgeDataDir(config),
         ...(await lookAtSetUp(asked, config)),
         judgeDisk(config),
+        ...(await lookAtKey(asked, config)),
         judgeLog(config),
         judgeDate(config, systemClock.now()),
         ...(await lookAtBackups(asked, config)),

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { DAY, HOUR, iso, SECOND, systemClock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { withDeps, type Invocation } from '../commands/open.ts'
+import { withStore, type Invocation } from '../commands/open.ts'
 import type { Reader } from '../store/database.ts'
 import { DATABASE } from '../store/open.ts'
 import { lateTargets, targetStates, type BackupRun, type TargetState } from './backups.ts'
@@ -136,5 +136,5 @@ export function graveBackups(reader: Reader, { backup }: JudgedConfig, now: numb
 export async function lookAtBackups(invocation: Invocation, config: Config): Promise<Finding[]> {
   const now = systemClock.now()
   if (!existsSync(join(config.data_dir, DATABASE))) return judgeBackups(undefined, config, now)
-  return withDeps(invocation, ({ store }) => judgeBackups(store, config, now))
+  return withStore(invocation, (store) => judgeBackups(store, config, now))
 }

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import type { Config } from '../base/config.ts'
 import { BEHIND_NAT, defaultGateway, inContainer } from '../base/container.ts'
 import { isPublic } from '../base/network.ts'
-import { withDeps, type Invocation } from '../commands/open.ts'
+import { withStore, type Invocation } from '../commands/open.ts'
 import { DATABASE } from '../store/open.ts'
 import { db } from '../store/query.ts'
 import { fileSystemOf, lostWith, type FileSystem } from '../store/volume.ts'
@@ -33,7 +33,7 @@ export function judgeFileSystem(
 export async function judgeClients(asked: Invocation, { data_dir }: Pick<Config, 'data_dir'>): Promise<Finding[]> {
   const gateway = defaultGateway()
   if (!inContainer() || gateway === undefined || !existsSync(join(data_dir, DATABASE))) return []
-  const clients = await withDeps(asked, ({ store }) =>
+  const clients = await withStore(asked, (store) =>
     store
       .all(db.selectFrom('inbound_messages').select('client').orderBy('key', 'desc').limit(LOOKED_AT))
       .map(({ client }) => client),

@@ -8,7 +8,7 @@ import { listDomains } from '../domains/find.ts'
 import { isOfHost, lookUp, wantedRecords } from '../domains/records.ts'
 import { DATABASE } from '../store/open.ts'
 import { bad, unasked, well, type Finding } from './doctor-machine.ts'
-import { withDeps, type Invocation } from '../commands/open.ts'
+import { withStore, type Invocation } from '../commands/open.ts'
 
 /** The most domains that are checked; the rest are only counted. */
 const AT_MOST = 50
@@ -17,7 +17,7 @@ const AT_MOST = 50
 export async function judgeDomains(invocation: Invocation, config: Config, resolver: Resolver): Promise<Finding[]> {
   const check = 'published names'
   if (!existsSync(join(config.data_dir, DATABASE))) return []
-  return withDeps(invocation, async ({ store }) => {
+  return withStore(invocation, async (store) => {
     const domains = listDomains(store)
     const found = await Promise.all(
       domains.slice(0, AT_MOST).map(async (domain) => {

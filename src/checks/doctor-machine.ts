@@ -13,6 +13,8 @@ import { unusable, whyUnusable } from '../base/unusable.ts'
 import { Shelf } from '../acme/certificate-files.ts'
 import { sizeOf } from './figures.ts'
 import { holdersOf, holderText, LONG_LOG, spanOf } from '../store/log.ts'
+import type { Store } from '../store/database.ts'
+import { keyFaultBeside } from '../store/instance.ts'
 import { DATABASE } from '../store/open.ts'
 import { certificateFiles } from '../acme/certificates.ts'
 import { clockOffset } from '../net/time-server.ts'
@@ -101,11 +103,16 @@ export function judgeDataDir({ data_dir }: Config): Finding {
 
 /** Whether the key's file is still the one that the server runs with. */
 export function judgeKey({ data_dir }: Config, keyring: Keyring): Finding {
+  return keyFinding(keyFault(data_dir, keyring), 'the file holds the key that the server runs with')
+}
+
+/** As `judgeKey`, without a server: whether the key belongs to the database beside it. */
+export const judgeKeyBeside = (store: Store, { data_dir }: Config): Finding =>
+  keyFinding(keyFaultBeside(store, data_dir), 'it belongs to the database')
+
+function keyFinding(fault: string | undefined, fine: string): Finding {
   const check = 'installation key'
-  const fault = keyFault(data_dir, keyring)
-  return fault === undefined
-    ? well(check, 'the file holds the key that the server runs with')
-    : bad(check, fault, FIXES.key)
+  return fault === undefined ? well(check, fine) : bad(check, fault, FIXES.key)
 }
 
 export async function judgeClock(clock: Clock, server: { host: string; port: number }): Promise<Finding> {

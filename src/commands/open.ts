@@ -1,6 +1,7 @@
 // The data and services that a command works with. Commands open the data directory themselves, also while a server
 // runs; the server notices their changes within a second.
 import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { forTerminalJson } from '../base/clean-text.ts'
 import { systemClock, type Clock } from '../base/clock.ts'
 import { findConfig, HERE } from '../base/config-file.ts'
@@ -13,7 +14,7 @@ import { asCallerAt, becomeOwner, refuseAnothers } from '../base/ownership.ts'
 import { createResolver, type Resolver } from '../net/resolver.ts'
 import type { Store } from '../store/database.ts'
 import { openInstance, type Instance } from '../store/instance.ts'
-import { explained } from '../store/open.ts'
+import { DATABASE, explained, openStore } from '../store/open.ts'
 import { Spool } from '../store/spool.ts'
 import { Prompt } from './prompt.ts'
 import { serverNames } from './server-names.ts'
@@ -92,6 +93,25 @@ export async function withDeps<T>(invocation: Invocation, work: (deps: Deps) => 
     throw explained(thrown, config.data_dir)
   } finally {
     store.close()
+  }
+}
+
+/**
+ * Opens the database alone, for what must also work while the key is missing, and closes it afterwards; a data
+ * directory without a database is opened as `withDeps` does. Throws an OperatorError.
+ */
+export async function withStore<T>(invocation: Invocation, work: (store: Store) => Promise<T> | T): Promise<T> {
+  const { data_dir } = configOf(invocation)
+  if (!existsSync(join(data_dir, DATABASE))) return withDeps(invocation, ({ store }) => work(store))
+  try {
+    const store = openStore(data_dir)
+    try {
+      return await work(store)
+    } finally {
+      store.close()
+    }
+  } catch (thrown) {
+    throw explained(thrown, data_dir)
   }
 }
 

@@ -2,11 +2,10 @@
 // with what to do. What judges is what `postrider doctor` asks, and the troubles of /health.
 import { HOUR, MINUTE } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import type { Keyring } from '../base/keyring.ts'
 import type { Trouble, Troubles } from '../base/trouble.ts'
 import type { LastingProblem } from '../accounts/operator-notices.ts'
 import { graveBackups } from '../checks/doctor-backups.ts'
-import { graveCertificates, judgeDisk, judgeKey, FIXES, type Finding } from '../checks/doctor-machine.ts'
+import { graveCertificates, judgeDisk, FIXES, type Finding } from '../checks/doctor-machine.ts'
 import type { Reader } from '../store/database.ts'
 
 /** What is judged beside the troubles: `about` is always in the same words for the same failure. */
@@ -23,7 +22,6 @@ interface Grave {
 
 export interface GraveParts {
   config: Config
-  keyring: Keyring
   store: Reader
   troubles: Pick<Troubles, 'list'>
 }
@@ -55,12 +53,6 @@ const GRAVE: readonly Grave[] = [
     lasts: HOUR,
     judge: ({ config }, now) => reported(graveCertificates(config, now)),
   },
-  {
-    thing: 'key',
-    every: MINUTE,
-    lasts: MINUTE,
-    judge: ({ config, keyring }) => failures([judgeKey(config, keyring)]),
-  },
 ]
 
 /** The troubles of /health by their name; another one is a thing of its own. */
@@ -68,6 +60,7 @@ const TROUBLES: Readonly<Record<string, Pick<LastingProblem, 'thing' | 'about' |
   storage: { thing: 'disk', about: 'room', mend: FIXES.disk },
   store: { thing: 'database', about: 'the database', mend: FIXES.database },
   damage: { thing: 'database', about: 'damaged mail', mend: FIXES.damage },
+  key: { thing: 'key', about: 'installation key', mend: FIXES.key },
   clock: { thing: 'clock', about: 'the date', mend: FIXES.date },
 }
 

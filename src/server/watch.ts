@@ -2,8 +2,9 @@
 // changes of the database by commands.
 import { join } from 'node:path'
 import { sizeOf } from '../checks/figures.ts'
-import { SECOND } from '../base/clock.ts'
+import { MINUTE, SECOND } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
+import { keyFault } from '../base/keyring.ts'
 import { noteSpace } from '../base/space.ts'
 import { holdersOf, holderText, LONG_LOG } from '../store/log.ts'
 import { DATABASE } from '../store/open.ts'
@@ -29,12 +30,31 @@ function watchWrites(store: Store, troubles: Troubles): () => void {
   }
 }
 
+/** Reports whether the file of the key is still the one that the server runs with. Returns the function to call. */
+function watchKey({ clock, config, keyring, troubles }: ServerParts): () => void {
+  let judged = -Infinity
+  return () => {
+    // By the time that passes, not by the date.
+    if (clock.elapsed() - judged < MINUTE) return
+    judged = clock.elapsed()
+    const fault = keyFault(config.data_dir, keyring)
+    if (fault === undefined) troubles.clear('key')
+    else
+      troubles.report(
+        'key',
+        `The file of the key of this installation is gone or not as it was: backups fail, and after a stop no DKIM key can be opened.`,
+        new Error(fault),
+      )
+  }
+}
+
 const EVERY = SECOND
 
 /** Checks until the returned function is called. `end` is called once, when the server cannot continue. */
 export function startWatch(parts: ServerParts, end: (reason: OperatorError) => void): () => void {
   const { clock, deps, inbound, letters, loops, operator, store, time, troubles } = parts
   const lookAtLog = watchLog(parts)
+  const lookAtKey = watchKey(parts)
   const lookAtWrites = watchWrites(store, troubles)
   const lookAtWarmup = followSettings(parts, () => loops.engine.allowancesChanged())
   let cancel = clock.wake(clock.now() + EVERY, watch)
@@ -59,6 +79,7 @@ export function startWatch(parts: ServerParts, end: (reason: OperatorError) => v
       .catch((thrown: unknown) => troubles.report('store', 'The database cannot be written.', thrown))
     deps.samples.look()
     lookAtLog()
+    lookAtKey()
     lookAtWarmup()
     if (store.changedOutside()) lookAgain()
   }

@@ -1,10 +1,11 @@
 // Loads the native part of better-sqlite3. From node_modules it loads by itself. Package and image install it as a file
 // beside the executable (D167). A bare executable has it as an asset alone, which is written to a temporary file,
 // because the system can load a library only from a file.
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { singleExecutable } from '../base/threads/pool.ts'
+import { HOUR, systemClock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { installed } from '../base/installed.ts'
 import { asCaller, worksAsOwner } from '../base/ownership.ts'
@@ -38,10 +39,27 @@ function loadInstalled(asset: Buffer): unknown {
   return open(file)
 }
 
+/** How the name of a folder with a copy begins; six characters follow. */
+const COPY = '.addon-'
+/** A copy is there for the moment in which it is loaded; one that is older was left by a process that was killed. */
+const LEFT_AFTER = HOUR
+
+/** Removes what killed processes of this user left in a folder. */
+export function removeLeftCopies(parent: string, now: number): void {
+  for (const name of readdirSync(parent)) {
+    if (!/^\.addon-[\w-]{6}$/.test(name)) continue
+    const place = join(parent, name)
+    const found = lstatSync(place, { throwIfNoEntry: false })
+    if (found?.isDirectory() && found.uid === process.geteuid?.() && now - found.mtimeMs > LEFT_AFTER)
+      rmSync(place, { recursive: true, force: true })
+  }
+}
+
 function loadCopy(asset: Buffer, parent: string): unknown {
   let directory: string | undefined
   try {
-    directory = mkdtempSync(join(parent, '.addon-'))
+    removeLeftCopies(parent, systemClock.now())
+    directory = mkdtempSync(join(parent, COPY))
     const file = join(directory, NAME)
     writeFileSync(file, asset, { mode: 0o700 })
     return open(file)

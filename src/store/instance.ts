@@ -70,19 +70,37 @@ export function openInstance(dataDir: string, options: InstanceOptions = {}): In
   reportDamage(dataDir, options)
   const store = openStore(dataDir, { ...options, newBeside: () => belongings(dataDir, [KEY_FILE, LEDGER]) })
   try {
-    const key = join(dataDir, KEY_FILE)
-    if (sealedKeys(store).length > 0 && !existsSync(key))
-      throw new OperatorError(
-        `${key} is missing, and without it no mail can be signed; put it back from a backup ("postrider restore FILE" puts all of it back), or begin again with "postrider init --new".`,
-      )
-    const keyring = openKeyring(dataDir)
-    if (!keyFits(store, keyring))
-      throw new OperatorError(
-        `${key} does not belong to the database beside it; put the two files of one installation together, from the same backup ("postrider restore FILE"), or begin again with "postrider init --new".`,
-      )
-    return { store, keyring }
+    return { store, keyring: keyOf(store, dataDir) }
   } catch (thrown) {
     store.close()
+    throw thrown
+  }
+}
+
+/** The key of a data directory, which fits its database; made where nothing needs one yet. Throws an OperatorError. */
+function keyOf(store: Store, dataDir: string): Keyring {
+  const key = join(dataDir, KEY_FILE)
+  if (sealedKeys(store).length > 0 && !existsSync(key))
+    throw new OperatorError(
+      `${key} is missing, and without it no mail can be signed; put it back from a backup ("postrider restore FILE" puts all of it back), or begin again with "postrider init --new".`,
+    )
+  const keyring = openKeyring(dataDir)
+  if (!keyFits(store, keyring))
+    throw new OperatorError(
+      `${key} does not belong to the database beside it; put the two files of one installation together, from the same backup ("postrider restore FILE"), or begin again with "postrider init --new".`,
+    )
+  return keyring
+}
+
+/** What is wrong with the key beside a database; undefined: nothing. It makes none. */
+export function keyFaultBeside(store: Store, dataDir: string): string | undefined {
+  const file = join(dataDir, KEY_FILE)
+  if (!existsSync(file)) return `${file} is gone: a running server goes on until it stops, and backups fail`
+  try {
+    keyOf(store, dataDir)
+    return undefined
+  } catch (thrown) {
+    if (thrown instanceof OperatorError) return thrown.message.replace(/(?:;.*)?\.$/s, '')
     throw thrown
   }
 }

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
 import { syncPath } from '../base/durable.ts'
 import { codeOf, messageOf, OperatorError, failedCall } from '../base/errors.ts'
+import { diskFaultOf } from '../base/file-faults.ts'
 import { isNoFile } from '../base/plain-file.ts'
 import { unusableError, unusableSentence, whyUnusable } from '../base/unusable.ts'
 import { sqliteAddon } from './addon.ts'
@@ -119,6 +120,12 @@ export function explainedFile(thrown: unknown): unknown {
       { cause: thrown },
     )
   const { path, syscall } = failedCall(thrown)
+  const disk = diskFaultOf(thrown)
+  // A call on an open file names none.
+  if (path === undefined && disk !== undefined)
+    return new OperatorError(`A file cannot be read or written (${syscall}: ${code}): ${disk.what}; ${disk.fix}.`, {
+      cause: thrown,
+    })
   if (!/^E[A-Z]+$/.test(code) || path === undefined) return thrown
   const unusable = unusableError(thrown, path)
   if (unusable) return unusable

@@ -1,14 +1,15 @@
 // Backups and restores that are killed at each of their steps, and disks without room: nothing is lost, and the next
 // run goes on.
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import Database from 'better-sqlite3'
 import { newIdentity, recipientOf } from '../../src/archive/seal.ts'
 import { Commands, start } from '../commands/command.ts'
-import { until } from '../kit/until.ts'
+import { isOver, until } from '../kit/until.ts'
+import { keepScript } from './place-suite.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'postrider-killed-'))
 const commands = new Commands(folder)
@@ -115,6 +116,44 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const)
       [],
     )
   })
+
+/** Begins a backup to a command, a script of sh with a folder, the action and the name, and waits until that runs. */
+async function toCommand(script: string) {
+  const own = mkdtempSync(join(folder, 'command-'))
+  const [pid, file] = [join(own, 'pid'), join(own, 'keep.sh')]
+  const kept = join(own, 'kept')
+  mkdirSync(kept)
+  writeFileSync(file, script)
+  const line = `exec:/bin/sh -c 'test $2 != put || echo $$ >${pid}; exec /bin/sh ${file} "$@"' sh ${kept} {action} {name} {from}`
+  const backup = start(['backup', 'now'], folder, {
+    ...env,
+    POSTRIDER_BACKUP_TO: line,
+    POSTRIDER_BACKUP_RECIPIENTS: recipientOf(newIdentity()),
+    POSTRIDER_BACKUP_BANDWIDTH: '1MB',
+  })
+  await until(() => existsSync(pid) && readFileSync(pid, 'utf8').endsWith('\n'), 'the command')
+  return { ...backup, kept, command: Number(readFileSync(pid, 'utf8')) }
+}
+
+for (const signal of ['SIGTERM', 'SIGINT'] as const)
+  test(`ended by ${signal}, a backup ends its command with all that it started (B8)`, async () => {
+    const { child, command, ended } = await toCommand('test "$2" != put || exec sleep 333\n')
+    child.kill(signal)
+    assert.equal(await ended, signal)
+    await until(() => isOver(command), 'the end of the command')
+  })
+
+test('a command of docs/backup.md stores nothing of a backup that was killed, though its stdin ends (B8)', async () => {
+  const { child, command, ended, kept } = await toCommand(keepScript)
+  await until(() => names(kept).some((name) => name.endsWith('.part')), 'the part')
+  child.kill('SIGKILL')
+  assert.equal(await ended, 'SIGKILL')
+  await until(() => isOver(command), 'the end of the command')
+  assert.deepEqual(
+    names(kept).filter((name) => !name.endsWith('.part')),
+    [],
+  )
+})
 
 test('an object without a manifest is told and chosen by nobody, and restored by its name (B10)', async () => {
   const complete = names(to).filter(isObject)

@@ -1,6 +1,7 @@
 // What every place for backups does, whatever keeps the objects: one suite for all kinds (B8).
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { buffer } from 'node:stream/consumers'
 import { test } from 'node:test'
 import type { BackupPlace } from '../../src/archive/places/place.ts'
@@ -35,16 +36,10 @@ export const faultOf =
     return true
   }
 
-/** A script of sh that keeps objects in a folder, for "exec:/bin/sh SCRIPT FOLDER {action} {name} {from}". */
-export const keepScript = `set -eu
-cd "$1"
-case $2 in
-put) cat > "$3.tmp"; mv "$3.tmp" "$3" ;;
-list) stat -c '%n %s %Y' -- * 2>/dev/null || : ;;
-get) tail -c "+$(($4 + 1))" "$3" ;;
-remove) rm -f "$3" ;;
-esac
-`
+const DOCUMENT = readFileSync(new URL('../../docs/backup.md', import.meta.url), 'utf8')
+/** The script of docs/backup.md, for "exec:/bin/sh SCRIPT FOLDER {action} {name} {from}". */
+export const keepScript =
+  /<!-- run by test\/archive\/places\.test\.ts -->\n```sh\n(.*?)```/s.exec(DOCUMENT)?.[1] ?? 'exit 64'
 
 const MB = 1024 * 1024
 

@@ -1,24 +1,15 @@
 import assert from 'node:assert/strict'
-import {
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  utimesSync,
-  writeFileSync,
-} from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { after, describe, test } from 'node:test'
-import { wordsOf } from '../../src/archive/places/exec.ts'
 import { openPlace, type PlaceOptions } from '../../src/archive/places/place.ts'
 import { DAY, systemClock } from '../../src/base/clock.ts'
+import { targetOf } from '../../src/base/backup-target.ts'
 import { OperatorError } from '../../src/base/errors.ts'
 import { ManualClock } from '../kit/clock.ts'
-import { until } from '../kit/until.ts'
+import { isOver, until } from '../kit/until.ts'
 import { faultOf, keepScript, namesIn, pieces, placeSuite } from './place-suite.ts'
 
 const room = mkdtempSync(join(tmpdir(), 'postrider-places-'))
@@ -59,16 +50,6 @@ describe('a directory', () => {
   })
 })
 
-/** Whether a process is gone, or (Linux) only waits for its parent to look at its end. */
-function isOver(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return /\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
-  } catch {
-    return true
-  }
-}
-
 describe('a command', () => {
   const kept = folder('command')
   const script = join(room, 'keep.sh')
@@ -78,7 +59,7 @@ describe('a command', () => {
     place: () => openPlace(line, {}, deps),
     everything: () => {
       // What a killed command left behind is its own affair.
-      const names = readdirSync(kept).filter((name) => !name.endsWith('.tmp'))
+      const names = readdirSync(kept).filter((name) => !name.endsWith('.part'))
       return names.sort()
     },
   })
@@ -90,7 +71,13 @@ describe('a command', () => {
       assert.ok(!thrown.message.includes('hidden'))
       return faultOf('command', /^exec:\/bin\/sh: the command ended with 3 and said "no room for secret"/)(thrown)
     })
-    await assert.rejects(put('exec:/no/such/program'), faultOf('command', /cannot be started \(ENOENT\)/))
+    await assert.rejects(
+      put('exec:/no/such/program'),
+      faultOf('command', /cannot be started \(ENOENT\): it is not there;/),
+    )
+    const closed = join(room, 'closed')
+    writeFileSync(closed, '')
+    await assert.rejects(put(`exec:${closed}`), faultOf('command', /\(EACCES\): .* this user may not run it;/))
     await assert.rejects(put("exec:/bin/sh -c 'kill -9 $$'"), faultOf('command', /ended with SIGKILL/))
     // One that ends well without having read the backup has not stored it.
     for (const early of ['exec:/bin/true', 'exec:/usr/bin/head -c 100'])
@@ -124,6 +111,10 @@ describe('a command', () => {
   })
 
   test('is cut into words by quotes and backslashes, and no shell reads it (B8)', () => {
+    const wordsOf = (line: string): unknown => {
+      const target = targetOf(`exec:${line}`)
+      return target.kind === 'exec' && target.words
+    }
     assert.deepEqual(wordsOf(` a 'b c'"d" e\\ f "g\\"h" '\\' "" $HOME;ls `), [
       'a',
       'b cd',
@@ -163,13 +154,13 @@ describe('a wrong target is refused with the field and what fixes it (B8)', () =
   const sftp = { password_file: dav.password_file, host_keys: [`host ssh-ed25519 ${hostKey}`] }
 
   const CASES: [target: string, options: PlaceOptions, sentence: RegExp][] = [
-    ['backups', {}, /"backup\.to" has "backups", .*absolute path/],
-    ['ftp://host/path', {}, /"backup\.to".*s3:\/\//],
-    ['s3://b', { s3 }, /"backup\.to".*s3:\/\/BUCKET/],
+    ['backups', {}, /^"backups" is not a target; .*absolute path/],
+    ['ftp://host/path', {}, /is not a target; .*s3:\/\//],
+    ['s3://b', { s3 }, /is not s3:\/\/BUCKET/],
     ['s3://bucket:80/a', { s3 }, /s3:\/\/BUCKET/],
-    ['s3://key:hush@bucket', { s3 }, /has "s3:\/\/key:…@bucket", with a password/],
-    ['s3://bucket/a%20b', { s3 }, /prefix may have letters/],
-    ['s3://bucket?colour=red', { s3 }, /with "colour"; it takes endpoint, region, style, key_file/],
+    ['s3://key:hush@bucket', { s3 }, /^"s3:\/\/key@bucket" has a password/],
+    ['s3://bucket/a%20b', { s3 }, /prefix that is not of letters/],
+    ['s3://bucket?colour=red', { s3 }, /has "colour"; it takes endpoint, region, style, key_file/],
     ['s3://bucket', {}, /"backup\.s3\.key_file" is missing/],
     ['s3://bucket', { s3: { key_file: 'key' } }, /absolute path/],
     ['s3://bucket', { s3: { key_file: join(room, 'none') } }, /cannot be read \(ENOENT\)/],
@@ -190,7 +181,7 @@ describe('a wrong target is refused with the field and what fixes it (B8)', () =
     ['http+dav://user@host/', { dav }, /without TLS/],
     ['https+dav://host/', { dav }, /USER@HOST/],
     ['https+dav://user@host/', {}, /"backup\.dav\.password_file" is missing/],
-    ['https+dav://user:hush@host/', { dav }, /with a password in it/],
+    ['https+dav://user:hush@host/', { dav }, /has a password in it/],
     ['sftp://host/', { sftp }, /USER@HOST/],
     ['sftp://user@host/', { sftp: { host_keys: sftp.host_keys } }, /"backup\.sftp\.key_file" is missing/],
     ['sftp://user@host/', { sftp: { ...sftp, key_file: dav.password_file } }, /not a private key/],

@@ -106,6 +106,21 @@ for (const [name, octets, sentence] of [
   ['not-packed.deb', packageOf(Buffer.from('nothing')), /^not-packed\.deb cannot be unpacked: .*; fetch it again\.$/],
   ['cut.tar.gz', gzipSync(dataOf(PROGRAM)).subarray(0, 120), /^cut\.tar\.gz cannot be unpacked: .*; fetch it again\.$/],
   [
+    'cut-at-its-end.tar.gz',
+    gzipSync(Buffer.concat([dataOf(PROGRAM), Buffer.alloc(1_000_000)])).subarray(0, -20),
+    'cannot be unpacked: it is cut off; fetch it again.',
+  ],
+  [
+    'cut-checksum.tar.gz',
+    gzipSync(dataOf(PROGRAM)).subarray(0, -4),
+    'cannot be unpacked: it is cut off; fetch it again.',
+  ],
+  [
+    'cut-in-its-package.deb',
+    packageOf(zstdCompressSync(dataOf(PROGRAM)).subarray(0, -3)),
+    'cannot be unpacked: it is cut off; fetch it again.',
+  ],
+  [
     'cut-inside.deb',
     packageOf(zstdCompressSync(dataOf(PROGRAM).subarray(0, 5000))),
     'cannot be unpacked: it is cut off; fetch it again.',

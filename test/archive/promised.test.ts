@@ -178,6 +178,11 @@ for (const [what, files, said] of [
     /its instance\.key would have 67108864 octets/,
   ],
   [
+    'a name that no file system takes',
+    () => ({ 'postrider.db': database, 'instance.key': key(), [`spool/${'x'.repeat(300)}`]: Buffer.from('x') }),
+    /^\S+ is not a backup of Postrider: it holds "spool\/x+"\.$/,
+  ],
+  [
     'a file of the spool that is larger than its name says',
     () => ({ 'postrider.db': database, 'instance.key': key(), [`spool/x~5-${'A'.repeat(43)}`]: zeros(64) }),
     /its spool\/x~5-A+ would have 67108864 octets/,

@@ -104,7 +104,7 @@ test('what chooses among the backups of a target is refused beside a file', asyn
 })
 
 test('a time has its zone, an installation its digits, and digits of two installations are not enough', async () => {
-  for (const time of ['1', 'Jan 5', '2026-01-15T12:00:00', '2026-13-01', ''])
+  for (const time of ['1', 'Jan 5', '2026-01-15T12:00:00', '2026-13-01', '2026-02-30', '2026-04-31T00:00:00Z', ''])
     assert.match(await refused('restore', '--check', '--at', time, to), /cannot be read as a time/)
   for (const digits of ['', 'zzzz', 'abc', 'a'.repeat(33)])
     assert.match(await refused('restore', '--check', '--installation', digits, to), /is not an installation/)
@@ -121,7 +121,10 @@ test('a time has its zone, an installation its digits, and digits of two install
     await refused('restore', '--check', '--installation', own.slice(0, 8), twins),
     /2 installations that begin with/,
   )
-  assert.match(await well(['restore', '--check', '--installation', own.toUpperCase(), twins]), /was put back in/)
+  assert.match(
+    await well(['restore', '--check', '--installation', own.toUpperCase(), twins]),
+    /was put back in a temporary folder in/,
+  )
 })
 
 test('a file or a folder that is named by an empty text is refused: it would be another one, or none', async () => {
@@ -150,12 +153,18 @@ test('a trial beside no data directory says where it is made, and takes another 
   const empty = { POSTRIDER_DATA_DIR: place() }
   const scratch = place()
   mkdirSync(scratch)
-  assert.match(await well(['restore', '--check', zip], empty), /was put back in \/\S+ and verified in/)
+  assert.match(
+    await well(['restore', '--check', zip], empty),
+    /was put back in a temporary folder in \/\S+ and verified in/,
+  )
   for (const words of [
     ['restore', '--check'],
     ['backup', 'drill'],
   ]) {
-    assert.match(await well([...words, '--scratch', scratch, zip]), new RegExp(`was put back in ${scratch} and`))
+    assert.match(
+      await well([...words, '--scratch', scratch, zip]),
+      new RegExp(`was put back in a temporary folder in ${scratch} and`),
+    )
     assert.deepEqual(readdirSync(scratch), [])
   }
   assert.match(

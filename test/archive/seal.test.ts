@@ -214,8 +214,11 @@ describe('sealing in the format of age (B7)', () => {
   })
 
   test('an identity file is that of age-keygen', () => {
-    assert.deepEqual(identitiesIn(`# created: 2026-01-15\n# public key: ${recipient}\n${identity}\n`), [identity])
-    assert.throws(() => identitiesIn('# nothing\n'), /no key/)
-    assert.throws(() => identitiesIn('password\n'), /not a secret key/)
+    assert.deepEqual(identitiesIn(`# created: 2026-01-15\n# public key: ${recipient}\n${identity}\n`, '/k'), [identity])
+    assert.throws(() => identitiesIn('# nothing\n', '/k'), /^OperatorError: \/k holds no secret key; name/)
+    assert.throws(
+      () => identitiesIn('password\n', '/k'),
+      /^OperatorError: \/k has a line that is not a secret key of age.*; name/,
+    )
   })
 })

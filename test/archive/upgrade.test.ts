@@ -162,8 +162,12 @@ test('a file without a signature is refused, and so is one that is not a program
     await commands.fails('upgrade', '--check', program('unsigned-program')),
     /SHA256SUMS cannot be read \(ENOENT\).*--unsigned/,
   )
-  assert.match(await commands.fails('upgrade', '--check', join(folder, 'nowhere')), /is not a file/)
   assert.match(await commands.fails('upgrade', '--check', folder), /is not a file; name the executable/)
+  for (const more of [[], ['--unsigned']])
+    assert.match(
+      await commands.fails('upgrade', '--check', join(folder, 'none'), ...more),
+      /none is not there; name the/,
+    )
   const text = join(folder, 'text')
   writeFileSync(text, 'nothing')
   // As one types it who was told to add the option.

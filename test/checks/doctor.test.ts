@@ -1,6 +1,6 @@
 // `postrider doctor` on a server that is well, and on one of which everything is wrong.
 import assert from 'node:assert/strict'
-import { chmodSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdtempSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { createSocket, type Socket } from 'node:dgram'
 import { once } from 'node:events'
 import { tmpdir } from 'node:os'
@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { DAY } from '../../src/base/clock.ts'
+import { KEY_FILE } from '../../src/base/keyring.ts'
 import { judgeSetUp } from '../../src/checks/doctor-set-up.ts'
 import { judgeLog } from '../../src/checks/doctor-machine.ts'
 import type { Reader } from '../../src/store/database.ts'
@@ -104,12 +105,32 @@ ${certificate(HOST, Date.now())}`)
     Object.entries(rest).filter(([, { mend, status }]) => status !== 'ok' || mend !== null),
     [],
   )
-  assert.equal(Object.keys(rest).length, 12)
+  assert.equal(Object.keys(rest).length, 13)
   assert.match(wayIn!.detail, new RegExp(`127\\.0\\.0\\.1:${port}`))
   assert.match(disk!.detail, /free at/)
   assert.equal(code, disk!.status === 'fail' ? 1 : 0)
   assert.match(text, /^ok {4}port \d+ out +mx\.probe\.test \(127\.0\.0\.1\) answers$/m)
   assert.match(text, /\d+ ok, \d+ to look at, \d+ to fix\.\n$/)
+})
+
+test('without its key doctor and notices run, and doctor says what to do (M3)', async () => {
+  const key = join(postrider.dataDir, KEY_FILE)
+  const toml = `hostname = "${HOST}"\ndata_dir = ${JSON.stringify(postrider.dataDir)}`
+  await postrider.activeDomain('sealed.test')
+  renameSync(key, `${key}.away`)
+  try {
+    const { found } = await examine(toml)
+    assert.equal(found['installation key']?.status, 'fail')
+    assert.match(found['installation key']?.detail ?? '', /instance\.key is gone: .* backups fail$/)
+    assert.match(found['installation key']?.mend ?? '', /^Put instance\.key back from a backup/)
+    assert.deepEqual(await commands.json('notices'), [])
+    assert.match(await commands.fails('user', 'list'), /instance\.key is missing/)
+    writeFileSync(key, Buffer.alloc(32, 7).toString('base64'))
+    const { detail } = (await examine(toml)).found['installation key']!
+    assert.match(detail, /instance\.key does not belong to the database beside it$/)
+  } finally {
+    renameSync(`${key}.away`, key)
+  }
 })
 
 test('a write-ahead log past 256 MB is named with its fix, and for how long it is held where that is known (D118, B3)', () => {

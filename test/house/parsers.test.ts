@@ -53,6 +53,7 @@ const REASONS: Record<string, readonly string[]> = {
     'acme/certificate-files.ts',
     'http/places.ts',
     'base/config-environment.ts',
+    'base/backup-target.ts',
     'base/config-values.ts',
     'base/config-file.ts',
     'base/cron.ts',
@@ -100,6 +101,7 @@ const REASONS: Record<string, readonly string[]> = {
     'server/sandbox/receiver.ts',
   ],
   'one pattern from the beginning to the end of a short header field, path or answer': [
+    'archive/look.ts',
     'archive/places/web.ts',
     'inbound/messages.ts',
     'webui/fields.ts',

@@ -18,6 +18,7 @@ import { Commands } from '../commands/command.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { testExchanger } from '../kit/exchanger.ts'
+import { parseToml } from '../../src/base/toml.ts'
 import { until } from '../kit/until.ts'
 import type { TestDns } from '../kit/zone.ts'
 import { startAllPlaces, type AllPlaces } from './rig/all-places.ts'
@@ -167,7 +168,9 @@ ${all.toml.backup}
       exchanger,
       clock: new ManualClock(Date.now()),
       routes: ['there.test'],
-      config: { backup: { to: all.places.map(({ target }) => target), ...wishes } },
+      config: {
+        backup: { ...parseToml(all.toml.backup, 'the places'), to: all.places.map(({ target }) => target), ...wishes },
+      },
     })
     if (listDomains(postrider.appliance.deps.store).length === 0) await postrider.activeDomain('here.test')
     return { postrider, ended, peak: () => peak, sent: () => exchanger.heard.length }

@@ -62,7 +62,7 @@ withPrograms("Debian's age", absentOf([AGE, KEYGEN]), () => {
   test('keys are the same for both (B7)', () => {
     assert.equal(execFileSync(KEYGEN, ['-y', file], { encoding: 'utf8' }).trim(), recipient)
     const theirs = execFileSync(KEYGEN, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
-    const [own = ''] = identitiesIn(theirs)
+    const [own = ''] = identitiesIn(theirs, 'theirs')
     assert.equal(recipientOf(own), /public key: (\S+)/.exec(theirs)?.[1])
   })
 

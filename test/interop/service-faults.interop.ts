@@ -1,7 +1,7 @@
 // What the service manager hears of a server with data of a released version, on a disk that is slow or hangs:
 // strace(1) delays each sync of the real program (N1, N2).
 import assert from 'node:assert/strict'
-import { existsSync } from 'node:fs'
+import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -34,6 +34,50 @@ async function post(said: { out: string }, { token }: Released): Promise<number>
   })
   return status
 }
+
+/** strace's options for a disk that fails each fsync(2) of a file whose name ends so. */
+const failingAt = (...names: string[]): string[] => [
+  '-f',
+  '-o',
+  '/dev/null',
+  '-e',
+  'trace=fsync,fdatasync',
+  '-e',
+  'inject=fsync,fdatasync:error=EIO',
+  ...names.flatMap((name) => ['-P', name]),
+]
+
+withPrograms('a backup on a disk that fails', absent, () => {
+  test('each failed sync is one sentence with what fixes it, for a backup and for a drill (B13)', async () => {
+    const dataDir = join(folder, 'fails')
+    releasedData('0.1.0', dataDir)
+    const to = join(folder, 'fails-to')
+    mkdirSync(to)
+    const environment = { POSTRIDER_BACKUP_TO: to }
+    const words = (...command: string[]): string[] => [
+      process.execPath,
+      PROGRAM,
+      '--config',
+      configured('fails'),
+      ...command,
+    ]
+    const whole = (...command: string[]) => run(process.execPath, words(...command).slice(1), environment)
+    assert.equal(await whole('upgrade').ended, 0)
+    assert.equal(await whole('backup', 'now').ended, 0)
+    for (const [names, command] of [
+      [[join(dataDir, 'erasures.ledger')], ['backup', 'now']],
+      [[], ['backup', 'now']],
+      [[], ['backup', 'drill']],
+      [[], ['backup', join(folder, 'fails.zip')]],
+    ] as const) {
+      const failed = run('strace', [...failingAt(...names), ...words(...command)], environment)
+      assert.equal(await failed.ended, 1, command.join(' '))
+      const said = `${failed.said.err}${failed.said.out}`
+      assert.match(said, /(?:see|choose) [^\n]*\.$/m, said)
+      assert.doesNotMatch(said, /^ +at |the log says more|node:/m, said)
+    }
+  })
+})
 
 withPrograms('a service with a slow disk', absent, () => {
   test('a migration asks for more time, with what is done, until it is ready (N1)', async () => {

@@ -1,6 +1,7 @@
 // Waits for a result that arrives at an unknown time (sockets, worker threads): it checks again at once, then every few
 // milliseconds, so that other threads and processes get the CPU. It ends as soon as the result is there. The limit is
 // only for a result that never arrives; it is not a test of the machine's speed.
+import { readFileSync } from 'node:fs'
 import { inspect } from 'node:util'
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 
@@ -28,5 +29,15 @@ export async function until<T>(
       throw new Error(`${what} did not come within ${LIMIT} ms${instead}`)
     }
     await (looks < AT_ONCE ? turn() : pause(Math.min(Math.ceil((looks - AT_ONCE + 1) / 5), LONGEST_PAUSE)))
+  }
+}
+
+/** Whether a process is gone, or (Linux) only waits for its parent to look at its end. */
+export function isOver(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return /\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+  } catch {
+    return true
   }
 }

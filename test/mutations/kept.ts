@@ -45,7 +45,7 @@ export const KEPT: Record<string, Parser> = {
       // What is read is what was written, in one form.
       if (octets) assert.equal(recipientFault(line), undefined)
       try {
-        identitiesIn(line)
+        identitiesIn(line, 'a file')
       } catch (thrown) {
         assert.ok(thrown instanceof OperatorError)
       }

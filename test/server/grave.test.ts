@@ -99,7 +99,7 @@ const TABLE: readonly Row[] = [
     thing: 'key',
     begin: (postrider) => renameSync(keyOf(postrider), `${keyOf(postrider)}.away`),
     end: (postrider) => renameSync(`${keyOf(postrider)}.away`, keyOf(postrider)),
-    says: /^Installation key: \S+ is gone: the server goes on until it stops/m,
+    says: /^Installation key: The file of the key of this installation is gone or not as it was: backups fail/m,
     mend: /^What to do: Put instance\.key back from a backup before the server is stopped/m,
   },
 ]
@@ -178,6 +178,21 @@ test('what was told and is over after a restart is told as over; what lasts is n
     told(postrider).map(({ subject }) => subject),
     ['Trouble on mx.postrider.test: key', 'Over on mx.postrider.test: key'],
   )
+})
+
+test('a key whose file is gone is a trouble of /health and of the metrics until it is back (M3)', async () => {
+  await using postrider = await startTestAppliance()
+  const health = async (): Promise<{ status: string; reasons?: string[] }> =>
+    (await (await fetch(`${postrider.url}/health`)).json()) as { status: string }
+  assert.deepEqual(await health(), { status: 'ok' })
+  renameSync(keyOf(postrider), `${keyOf(postrider)}.away`)
+  postrider.clock.leap(MINUTE)
+  const { reasons, status } = await health()
+  assert.equal(status, 'degraded')
+  assert.match(reasons?.join() ?? '', /^The file of the key of this installation is gone/)
+  renameSync(`${keyOf(postrider)}.away`, keyOf(postrider))
+  postrider.clock.leap(MINUTE)
+  assert.deepEqual(await health(), { status: 'ok' })
 })
 
 test('a second failure of the same thing is told at once, and not again that day (M3)', async () => {

@@ -1,12 +1,17 @@
-// A command as a place for backups. Its line is cut into words here and no shell reads it, for the names of a shell's
+// A command as a place for backups. Its line is cut into words and no shell reads it, for the names of a shell's
 // language would be octets of others, and the image has none: who needs one names it ("exec:/bin/sh -c '…'"). {name},
 // {action} and {from} are filled into its words. A command without {action} only stores what comes to its stdin, and
 // keeps, lists and removes by itself.
+//
+// Guarantees: a command ends with the process that started it. When that is killed by SIGKILL, a command sees the end
+// of its stdin, but no count of octets on file descriptor 3, which follows a backup that is whole.
 import type { ChildProcess } from 'node:child_process'
+import type { Socket } from 'node:net'
 import { HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 import { storesOnly } from '../../base/backup-target.ts'
 import { forLog } from '../../base/clean-text.ts'
-import { codeOf, OperatorError } from '../../base/errors.ts'
+import { clearOnSignal } from '../../base/clear-on-signal.ts'
+import { codeOf } from '../../base/errors.ts'
 import { spawnAsOwner } from '../../base/ownership.ts'
 import { whileMoving, type Movement } from '../../net/https.ts'
 import { heldWhile } from '../octets.ts'
@@ -23,51 +28,32 @@ const PATIENCE = HOUR
 
 type ExecTask = 'put' | 'list' | 'get' | 'remove'
 
-/** The words of a command line; '…' and "…" keep blanks together, a backslash keeps the next character. */
-export function wordsOf(line: string): string[] {
-  const words: string[] = []
-  let word: string | undefined
-  let quote = ''
-  for (let at = 0; at < line.length; at++) {
-    const character = line.charAt(at)
-    if (quote !== '' && character === quote) quote = ''
-    else if (character === '\\' && quote !== "'" && at + 1 < line.length) word = (word ?? '') + line.charAt(++at)
-    else if (quote === '' && (character === '"' || character === "'")) {
-      quote = character
-      word ??= ''
-    } else if (quote === '' && /\s/.test(character)) {
-      if (word !== undefined) words.push(word)
-      word = undefined
-    } else word = (word ?? '') + character
-  }
-  if (quote !== '') throw new OperatorError(`The command of "backup.to" has a ${quote} that is not closed.`)
-  if (word !== undefined) words.push(word)
-  if (words.length === 0) throw new OperatorError('"backup.to" has exec: without a command; give one, "exec:COMMAND".')
-  return words
-}
-
 export class ExecBackend implements Backend {
   readonly title: string
   readonly writesOnly?: true
   readonly #words: readonly string[]
   readonly #patience: number
 
-  constructor(line: string, { patience = PATIENCE }: PlaceDeps) {
-    this.#words = wordsOf(line)
+  constructor(words: readonly string[], target: string, { patience = PATIENCE }: PlaceDeps) {
+    this.#words = words
     // The rest of the line may hold a secret.
-    this.title = `exec:${this.#words[0]}`
+    this.title = `exec:${words[0]}`
     this.#patience = patience
-    if (storesOnly(`exec:${line}`)) this.writesOnly = true
+    if (storesOnly(target)) this.writesOnly = true
   }
 
   async put(name: string, octets: AsyncIterable<Uint8Array>): Promise<void> {
     let taken = false
     await this.#run({ action: 'put', name }, async (child, movement) => {
       child.stdout?.resume()
+      let size = 0
       for await (const piece of heldWhile(octets, movement.held)) {
         if (!(await written(child, piece))) return
         movement.moved(piece.length)
+        size += piece.length
       }
+      // First the count: who has seen the end of stdin need not wait for it.
+      wholeOf(child).end(`${size}\n`)
       taken = await allWritten(child)
     })
     // It ended well all the same.
@@ -166,12 +152,23 @@ export class ExecBackend implements Backend {
     const words = this.#words.map((word) => word.replace(/\{(?:action|name|from)\}/g, (mark) => values[mark] ?? mark))
     const [program = '', ...rest] = words
     // A group of its own, so that what it starts ends with it.
-    return spawnAsOwner(program, rest, { stdio: ['pipe', 'pipe', 'pipe'], detached: true })
+    const child = spawnAsOwner(program, rest, { stdio: ['pipe', 'pipe', 'pipe', 'pipe'], detached: true })
+    const unheard = clearOnSignal(() => kill(child))
+    child.once('close', unheard).once('error', unheard)
+    // Of no use to most commands.
+    wholeOf(child)
+      .on('error', () => {})
+      .resume()
+    if (filled.action !== 'put') wholeOf(child).end()
+    return child
   }
 
   #judge({ code, error, said, signal }: Ended): void {
     const words = forLog(said, 200)
-    if (error !== undefined) throw this.#fault(`the command cannot be started (${error})`)
+    if (error !== undefined) {
+      const why = error === 'ENOENT' ? 'it is not there' : 'it is not there, or this user may not run it'
+      throw this.#fault(`the command cannot be started (${error}): ${why}`)
+    }
     if (code !== 0)
       throw this.#fault(`the command ended with ${signal ?? code}${words === '' ? '' : ` and said "${words}"`}`)
   }
@@ -206,6 +203,9 @@ function endOf(child: ChildProcess): Promise<Ended> {
     child.on('close', (code, signal) => done({ code, signal, said }))
   })
 }
+
+/** File descriptor 3 of a command, which is told how many octets the backup has when all were given. */
+const wholeOf = ({ stdio }: ChildProcess): Socket => stdio[3] as Socket
 
 /** What a command says on stdout; it ends too when the command cannot be started. */
 async function* octetsOf({ stdout }: ChildProcess): AsyncIterable<Buffer> {

@@ -1,7 +1,8 @@
-// The targets of "backup.to": what their texts mean, and what the configuration says of them beside. One that is wrong
-// is refused with the field that is wrong and what fixes it.
+// The targets of "backup.to", opened with what the configuration says of them beside. A field that is wrong is refused
+// with its name and what fixes it.
 import { isIP } from 'node:net'
 import { isAbsolute } from 'node:path'
+import { isPrivate, targetOf } from '../../base/backup-target.ts'
 import { OperatorError } from '../../base/errors.ts'
 import { whyUnread } from '../../base/file-faults.ts'
 import { readNamed } from '../../base/plain-file.ts'
@@ -47,46 +48,30 @@ export interface DavOptions {
   password_file?: string | undefined
 }
 
-type TargetFields = Record<string, string | undefined>
-
-/** A wrong target or a wrong field beside it; `what` ends the sentence. */
+/** A wrong field beside a target; `what` ends the sentence. */
 const refused = (field: string, what: string): OperatorError => new OperatorError(`"backup.${field}" ${what}`)
 
-const wrongTarget = (target: string, what: string): OperatorError =>
-  refused('to', `has "${target.slice(0, 100)}", ${what}`)
-
 /** Opens what a target names. Throws an OperatorError. */
-export function backendOf(target: string, options: TargetOptions, deps: PlaceDeps): Backend {
-  if (isAbsolute(target)) return new DirectoryBackend(target)
-  if (target.startsWith('exec:')) return new ExecBackend(target.slice('exec:'.length), deps)
-  if (target.startsWith('s3://')) return s3Of(target, options.s3, deps)
-  if (target.startsWith('sftp://')) return sftpOf(target, options.sftp, deps)
-  if (/^https?\+dav:\/\//.test(target)) return davOf(target, options.dav, deps)
-  throw wrongTarget(
-    target,
-    'which is not a target; give an absolute path, or what begins with s3://, sftp://, https+dav:// or exec:.',
-  )
+export function backendOf(text: string, options: TargetOptions, deps: PlaceDeps): Backend {
+  const target = targetOf(text)
+  if (target.kind === 'directory') return new DirectoryBackend(target.path)
+  if (target.kind === 'exec') return new ExecBackend(target.words, text, deps)
+  const { given, kind, url } = target
+  const beside: Record<string, unknown> = { ...options[kind] }
+  const field: FieldOf = (name) => given.get(name) || (beside[name] as string | undefined) || undefined
+  if (kind === 's3') return s3Of({ title: text, url, field }, deps)
+  return kind === 'sftp'
+    ? sftpOf({ title: text, url, field }, options.sftp?.host_keys ?? [], deps)
+    : davOf({ title: text, url, field }, deps)
 }
 
-/** A target as a URL, and the fields that stand in it over those beside it. Throws an OperatorError. */
-function urlOf(
-  target: string,
-  text: string,
-  kind: string,
-  fields: TargetFields,
-  names: readonly string[],
-): { url: URL; field: (name: string) => string | undefined } {
-  const url = URL.parse(text)
-  if (!url || url.hostname === '') throw wrongTarget(target, 'which is not a URL with a host; correct it.')
-  // The target is shown, and stands in the log.
-  if (url.password !== '')
-    throw wrongTarget(target.replace(/:[^:@/]*@/, ':…@'), 'with a password in it; put that into a file.')
-  if (url.hash !== '') throw wrongTarget(target, 'with a "#" in it; leave that out.')
-  for (const name of url.searchParams.keys())
-    if (!names.includes(name)) throw wrongTarget(target, `with "${name}"; it takes ${names.join(', ')}.`)
-  const found = new Map(names.map((name) => [name, url.searchParams.get(name) ?? fields[name]]))
-  url.search = ''
-  return { url, field: (name) => found.get(name) || undefined }
+/** The value of a field: what stands in the target, over what stands beside it. */
+type FieldOf = (name: string) => string | undefined
+
+interface UrlTarget {
+  title: string
+  url: URL
+  field: FieldOf
 }
 
 /** What a file holds that the operator named. Throws an OperatorError. */
@@ -111,19 +96,12 @@ function passwordIn(field: string, path: string | undefined): string {
   return password
 }
 
-const BUCKET = /^[A-Za-z0-9][A-Za-z0-9._-]{1,62}$/
 /** A bucket that can stand in a host name. */
 const LABEL = /^[a-z0-9](?:[a-z0-9-]{1,61}[a-z0-9])$/
-const PREFIX = /^(?:[A-Za-z0-9._-]+\/)*$/
 
-function s3Of(target: string, options: S3Options = {}, deps: PlaceDeps): Backend {
-  const { url, field } = urlOf(target, target, 's3', { ...options }, ['endpoint', 'region', 'style', 'key_file'])
+function s3Of({ field, title, url }: UrlTarget, deps: PlaceDeps): Backend {
   const bucket = url.hostname
-  if (!BUCKET.test(bucket) || url.port !== '' || url.username !== '')
-    throw wrongTarget(target, 'which is not s3://BUCKET or s3://BUCKET/PREFIX; correct it.')
   const prefix = url.pathname.replace(/^\/|\/$/g, '')
-  const folder = prefix === '' ? '' : `${prefix}/`
-  if (!PREFIX.test(folder)) throw wrongTarget(target, 'whose prefix may have letters, digits, ".", "_", "-" and "/".')
   const region = field('region') ?? 'us-east-1'
   if (!/^[\w-]{1,50}$/.test(region))
     throw refused('s3.region', `is "${region}"; give the region's name, such as us-east-1.`)
@@ -160,42 +138,35 @@ function s3Of(target: string, options: S3Options = {}, deps: PlaceDeps): Backend
     base.hostname = `${bucket}.${base.hostname}`
   }
   base.pathname = `${base.pathname.replace(/\/$/, '')}/${style === 'path' ? `${bucket}/` : ''}`
-  return new S3Backend({ title: target, bucket: base, prefix: folder, region, accessKeyId, secretAccessKey }, deps)
+  return new S3Backend(
+    { title, bucket: base, prefix: prefix === '' ? '' : `${prefix}/`, region, accessKeyId, secretAccessKey },
+    deps,
+  )
 }
 
-/** Whether nobody between can read what is sent: by TLS, or because it does not leave the machine. */
-const isPrivate = ({ hostname, protocol }: URL): boolean =>
-  protocol === 'https:' || (protocol === 'http:' && /^(?:localhost|127\.[\d.]+|\[::1\])$/.test(hostname))
-
-function davOf(target: string, options: DavOptions = {}, deps: PlaceDeps): Backend {
-  const { field, url } = urlOf(target, target.replace('+dav:', ':'), 'dav', { ...options }, ['password_file'])
-  if (!isPrivate(url)) throw wrongTarget(target, 'without TLS; give https+dav://.')
-  if (url.username === '') throw wrongTarget(target, 'without a user; give https+dav://USER@HOST/PATH.')
+function davOf({ field, title, url }: UrlTarget, deps: PlaceDeps): Backend {
   const user = decodeURIComponent(url.username)
   const password = passwordIn('dav.password_file', field('password_file'))
   url.username = ''
   if (!url.pathname.endsWith('/')) url.pathname += '/'
-  return new DavBackend({ title: target, folder: url, user, password }, deps)
+  return new DavBackend({ title, folder: url, user, password }, deps)
 }
 
-function sftpOf(target: string, options: SftpOptions = {}, deps: PlaceDeps): Backend {
-  const { key_file, password_file } = options
-  const { field, url } = urlOf(target, target, 'sftp', { key_file, password_file }, ['key_file', 'password_file'])
-  if (url.username === '') throw wrongTarget(target, 'without a user; give sftp://USER@HOST/PATH.')
+function sftpOf({ field, title, url }: UrlTarget, pinned: readonly string[], deps: PlaceDeps): Backend {
   const host = url.hostname.replace(/^\[|\]$/g, '')
   const port = url.port === '' ? 22 : Number(url.port)
   const name = port === 22 ? host : `[${host}]:${port}`
   // "/~/" is the folder of the user, where a server does not begin at its root.
   const path = decodeURIComponent(url.pathname).replace(/^\/~(?:\/|$)/, '')
   const folder = path === '' ? './' : path.endsWith('/') ? path : `${path}/`
-  const hostKeys = pinnedFor(name, options.host_keys ?? [])
+  const hostKeys = pinnedFor(name, pinned)
   return new SftpBackend(
-    { title: target, host, port, user: decodeURIComponent(url.username), folder, secret: secretOf(field), hostKeys },
+    { title, host, port, user: decodeURIComponent(url.username), folder, secret: secretOf(field), hostKeys },
     deps,
   )
 }
 
-function secretOf(field: (name: string) => string | undefined): SftpAccess['secret'] {
+function secretOf(field: FieldOf): SftpAccess['secret'] {
   const file = field('key_file')
   if (file === undefined && field('password_file') !== undefined)
     return { password: passwordIn('sftp.password_file', field('password_file')) }
