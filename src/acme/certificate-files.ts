@@ -2,10 +2,10 @@
 // with the time of renewal. The account is stored there too, and wanted.json, the names at the server's last check. A
 // name keeps its key across renewals, and the next key is made in advance, so that TLSA records can contain both.
 import { createPrivateKey, generateKeyPairSync, X509Certificate, type KeyObject } from 'node:crypto'
-import { linkSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { linkSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Certificate } from '../base/certificate.ts'
-import { syncPath } from '../base/durable.ts'
+import { makeDirectory, syncPath } from '../base/durable.ts'
 import { codeOf, must } from '../base/errors.ts'
 import { pemOf } from '../base/certificate.ts'
 import { readPlain, replacePlain } from '../base/plain-file.ts'
@@ -172,7 +172,7 @@ export class Shelf {
 
   /** Writes a file completely and durably, or not at all. */
   #write(file: string, text: string): void {
-    mkdirSync(this.#directory, { recursive: true, mode: 0o700 })
+    makeDirectory(this.#directory)
     replacePlain(this.#path(file), text)
   }
 }

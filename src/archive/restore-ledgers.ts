@@ -10,6 +10,7 @@ import { KEY_FILE, openKeyring } from '../base/keyring.ts'
 import { asCallerAt } from '../base/ownership.ts'
 import { fingerprintOf, isMark, LEDGER, readContent, textOf, type Line, type Mark } from '../privacy/ledger.ts'
 import { holdsUser } from '../store/copy.ts'
+import { isAside } from '../store/exchange.ts'
 import { DATABASE } from '../store/open.ts'
 
 export interface LedgerWishes {
@@ -72,7 +73,7 @@ export function mergeLedgers(dataDir: string, place: string, wishes: LedgerWishe
 /** The ledgers in the folders of earlier data that was moved aside in a data directory. */
 function setAsides(dataDir: string): string[] {
   const names = existsSync(dataDir) ? readdirSync(dataDir) : []
-  return names.filter((name) => name.startsWith('set-aside-')).map((name) => join(dataDir, name, LEDGER))
+  return names.filter(isAside).map((name) => join(dataDir, name, LEDGER))
 }
 
 function unknown(dataDir: string, judged: readonly { path: string; lacks?: string }[]): string {

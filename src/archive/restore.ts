@@ -1,15 +1,15 @@
 // `postrider restore`: puts a backup into the data directory, completely or not at all. The backup is checked, and is
 // durable on the disk before the command reports success. Erasures since the backup are repeated, from every ledger
 // that has them (D67).
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmdirSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, rmdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import { forTerminal } from '../base/clean-text.ts'
 import { systemClock } from '../base/clock.ts'
 import { syncPath } from '../base/durable.ts'
-import { codeOf, OperatorError } from '../base/errors.ts'
+import { OperatorError } from '../base/errors.ts'
 import { asCaller, becomeOwner, makeForService } from '../base/ownership.ts'
-import { asideText, setAside } from '../store/instance.ts'
+import { asideText, exchange, isAside } from '../store/exchange.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
 import { FILES } from './backup-archive.ts'
@@ -112,14 +112,9 @@ function clearRemains(dataDir: string, tell: (sentence: string) => void): void {
     tell(`${join(dataDir, name)} is left of a restore that was ended before its time; it is removed.`)
     clear(join(dataDir, name))
   }
-  const aside = names
-    .filter((name) => name.startsWith('set-aside-'))
-    .toSorted()
-    .at(-1)
-  if (aside !== undefined && !names.includes(DATABASE))
-    tell(
-      `There is no database in ${dataDir}; the former installation is whole in ${join(dataDir, aside)}, and stays there.`,
-    )
+  const aside = names.filter(isAside).map((name) => join(dataDir, name))
+  if (aside.length > 0 && !names.includes(DATABASE))
+    tell(`There is no database in ${dataDir}; what was moved aside there before stays: ${listed(aside.toSorted())}.`)
 }
 
 /** Puts a backup in place as a whole, or changes nothing. */
@@ -130,7 +125,6 @@ async function putBack(
   tell: (sentence: string) => void,
 ): Promise<Restored> {
   const { data_dir: dataDir } = deps.config
-  const there = existsSync(join(dataDir, DATABASE))
   const made = existsSync(dataDir) ? undefined : dataDir
   let done = false
   makeForService(dataDir)
@@ -147,17 +141,10 @@ async function putBack(
     place = mkdtempSync(join(dataDir, RESTORING))
     const { faults, files } = await bring(deps, source, { folder: place, keep: 0, force: wishes.force })
     const erasures = mergeLedgers(dataDir, place, wishes, copiesOf(deps.config))
-    // From here on files are only renamed. The database is last: until it is in place, the server refuses to start and
-    // names this command.
-    const aside = there ? setAside(dataDir, `set-aside-${systemClock.now()}`, [place]) : undefined
-    mkdirSync(join(dataDir, 'spool'), { recursive: true, mode: 0o700 })
-    for (const name of readdirSync(join(place, 'spool')))
-      renameSync(join(place, 'spool', name), join(dataDir, 'spool', name))
-    syncPath(join(dataDir, 'spool'))
-    for (const name of [...FILES, DATABASE])
-      if (existsSync(join(place, name))) renameSync(join(place, name), join(dataDir, name))
+    settle(place)
+    // From here on files are only renamed, and the next command finishes that where this one cannot.
     done = true
-    confirm(dataDir, place)
+    const aside = exchange(dataDir, String(systemClock.now()), place)
     return { files, erasures, faults, set_aside: aside ?? null }
   } finally {
     release()
@@ -165,6 +152,13 @@ async function putBack(
     unheard()
     if (!done && made !== undefined) removeMade(made)
   }
+}
+
+/** What was brought is durable, and nothing is beside it: neither the archive nor what SQLite leaves. */
+function settle(place: string): void {
+  const belongs = [...FILES, DATABASE, 'spool']
+  for (const name of readdirSync(place)) if (!belongs.includes(name)) rmSync(join(place, name), { recursive: true })
+  for (const folder of [join(place, 'spool'), place]) syncPath(folder)
 }
 
 /** Removes a data directory that this command made: its content as its owner, then the directory itself. */
@@ -179,32 +173,5 @@ function clear(place: string): void {
     rmSync(place, { recursive: true, force: true })
   } catch {
     // The error of the disk was reported already, or the next command reports it.
-  }
-}
-
-/** A full disk may refuse to rename a file, but still allow its removal; the backup contains all of the file's data. */
-function takeAway(file: string, to: string): void {
-  try {
-    renameSync(file, to)
-  } catch {
-    rmSync(file)
-  }
-}
-
-/**
- * Makes the restored files durable. When the disk does not confirm this, the database is moved back to the folder that
- * is removed: without a database the server refuses to start, and the restore can be repeated.
- */
-function confirm(dataDir: string, place: string): void {
-  try {
-    syncPath(dataDir)
-  } catch (thrown) {
-    const why = `The disk of ${dataDir} did not confirm that what was restored lasts (${codeOf(thrown)})`
-    try {
-      takeAway(join(dataDir, DATABASE), join(place, DATABASE))
-    } catch {
-      throw new OperatorError(`${why}; see to the disk and run "postrider verify" before you start.`)
-    }
-    throw new OperatorError(`${why}; its database was taken away again. See to the disk, and restore once more.`)
   }
 }

@@ -10,13 +10,13 @@ import {
   createWriteStream,
   existsSync,
   linkSync,
-  mkdirSync,
   readdirSync,
   statSync,
   writeFileSync,
 } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
+import { makeDirectory } from '../base/durable.ts'
 import { forTerminal } from '../base/clean-text.ts'
 import { SECOND, systemClock } from '../base/clock.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
@@ -158,7 +158,7 @@ export async function signedVersion(file: string, copy: string, publicKey: strin
 
 /** A snapshot of the database, the small files, and links to those of the spool: nobody writes into them. */
 async function copyInstallation(dataDir: string, data: string, tell: (line: string) => void): Promise<void> {
-  mkdirSync(join(data, 'spool'), { recursive: true, mode: 0o700 })
+  makeDirectory(join(data, 'spool'))
   let told = systemClock.elapsed()
   await copyDatabase(join(dataDir, DATABASE), join(data, DATABASE), undefined, (done, of) => {
     if (systemClock.elapsed() - told < SECOND) return

@@ -103,9 +103,10 @@ export const mailbox = () =>
     }, 'must be an address such as "postrider@example.org" or "Postrider <postrider@example.org>"')
     .default('')
 
-/** The base URL under which clients reach this server, without a final slash. */
+/** The base URL under which clients reach this server, without a final slash; '' means that none is set. */
 export const publicUrl = () =>
   z.string().transform((value, context) => {
+    if (value === '') return ''
     const url = URL.canParse(value) ? new URL(value) : undefined
     const fits =
       url && /^https?:$/.test(url.protocol) && url.pathname === '/' && !url.search && !url.hash && !url.username

@@ -28,6 +28,7 @@ import { whyUnread } from './file-faults.ts'
 import { readNamed } from './plain-file.ts'
 import { firstIssue, issueWords } from './issues.ts'
 import { LEVELS } from './log.ts'
+import { formatEndpoint, reachedAt } from './network.ts'
 import { repeatedSource } from './sources.ts'
 import { parseToml } from './toml.ts'
 
@@ -95,7 +96,7 @@ export const schema = z.strictObject({
   http: section({
     listen: endpoint().prefault('127.0.0.1:8025'),
     tls_listen: z.array(endpoint()).default([]),
-    public_url: publicUrl().prefault('http://127.0.0.1:8025'),
+    public_url: publicUrl().prefault(''),
     trusted_proxies: z.array(network()).default([]),
   }),
   smtp: section({
@@ -269,9 +270,14 @@ export function parseConfig(
       `${where(twice.path)}: the source address ${twice.address} stands twice; remove one of the two.`,
     )
   const names = known(config.data_dir)
-  const { http } = input as ConfigInput
-  if (http?.public_url === undefined && names.public_url !== undefined) config.http.public_url = names.public_url
+  config.http.public_url ||= names.public_url ?? urlOf(config.http.listen)
   return { ...config, hostname: (config.hostname || names.hostname || hostname()).toLowerCase() }
+}
+
+/** Where a browser on this machine reaches what listens there; a port that the system chooses is not known yet. */
+function urlOf({ host, port: at }: Config['http']['listen']): string {
+  const reached = formatEndpoint(reachedAt(host), at === 0 ? 8025 : at)
+  return new URL(`http://${reached}`).origin
 }
 
 /** Throws an OperatorError when a route can never be used. */

@@ -133,6 +133,10 @@ export function parseEndpoint(text: string): { host: string; port: number } | un
   return { host: v6 ?? host ?? '', port: Number(port) }
 }
 
+/** Where this machine reaches what listens on an address: what listens on every address, on loopback. */
+export const reachedAt = (host: string): string =>
+  ({ '': '127.0.0.1', '0.0.0.0': '127.0.0.1', '::': '::1' })[host] ?? host
+
 /** The text of an endpoint: `host:port`, for IPv6 `[v6]:port`. */
 export function formatEndpoint(host: string, port: number): string {
   return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`

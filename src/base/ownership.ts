@@ -8,13 +8,13 @@ import {
   fchownSync,
   fstatSync,
   lstatSync,
-  mkdirSync,
   openSync,
   readFileSync,
   readlinkSync,
   statSync,
 } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
+import { makeDirectory } from './durable.ts'
 import { OperatorError } from './errors.ts'
 
 /** The user that the package creates and the systemd unit names. */
@@ -214,7 +214,7 @@ export function refuseAnothers(file: string, dataDir: string): void {
 export function makeForService(dataDir: string): void {
   const service = isRoot() ? serviceUser() : undefined
   if (!service || lookAt(dataDir)) return
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+  makeDirectory(dataDir)
   giveDirectory(dataDir, service)
 }
 

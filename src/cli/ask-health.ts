@@ -4,7 +4,7 @@ import { get as getPlain, type IncomingMessage } from 'node:http'
 import { placeOfServer, type NamedConfig } from '../base/config-file.ts'
 import { codeOf } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
-import { formatEndpoint, parseEndpoint } from '../base/network.ts'
+import { formatEndpoint, parseEndpoint, reachedAt } from '../base/network.ts'
 import { servedAt } from '../base/served.ts'
 import { answer, complain, type Terminal } from '../commands/terminal.ts'
 
@@ -32,8 +32,7 @@ export function healthUrl(base: string | undefined, named: NamedConfig): URL | u
 function addressOf(named: NamedConfig): string {
   const { data_dir = DATA_DIR, listen = LISTEN } = placeOfServer(named)
   const { host, port } = servedAt(data_dir) ?? parseEndpoint(listen) ?? parseEndpoint(LISTEN)!
-  // What listens on every address is asked on this machine's own.
-  return formatEndpoint(({ '': '127.0.0.1', '0.0.0.0': '127.0.0.1', '::': '::1' } as const)[host] ?? host, port)
+  return formatEndpoint(reachedAt(host), port)
 }
 
 export async function askHealth(url: URL): Promise<Health> {

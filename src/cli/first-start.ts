@@ -2,8 +2,10 @@
 // do what `postrider init` does, once (D170). It is a part of the start of the server: the data directory is locked and
 // the ports are open before anything is made, and what is to be done is told when the server is ready (D189). Later
 // starts tell it again until somebody has come in, for nobody can be sure to have seen it.
+import { existsSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { HOUR, iso } from '../base/clock.ts'
-import { findConfig, inImage } from '../base/config-file.ts'
+import { findConfig, inImage, namedConfig } from '../base/config-file.ts'
 import { variable } from '../base/config-environment.ts'
 import { configFrom, type Config } from '../base/config.ts'
 import { execLine } from '../base/container.ts'
@@ -11,7 +13,7 @@ import { OperatorError } from '../base/errors.ts'
 import { configAsset } from '../base/assets.ts'
 import type { Log } from '../base/log.ts'
 import { formatEndpoint } from '../base/network.ts'
-import type { Invocation } from '../commands/open.ts'
+import { ownConfigOf, type Invocation } from '../commands/open.ts'
 import { makeKeyPair, type KeyPair } from '../domains/keys.ts'
 import { listDomains } from '../domains/find.ts'
 import { recordsToCopy, zoneText, type DomainRecords } from '../domains/command-text.ts'
@@ -78,7 +80,8 @@ export class FirstStartByEnvironment implements FirstStart {
   prepare(store: Reader): void {
     const domain = store.first(db.selectFrom('domains').select('key').limit(1))
     // A user without a domain is what a first start has left that was cut off.
-    if (domain !== undefined || (listUsers(store).length > 0 && this.#soleUser(store) === undefined)) return
+    if (domain !== undefined || (listUsers(store).length > 0 && this.#soleUser(store) === undefined))
+      return this.#demandNamed()
     const config = this.#config
     this.#names = namesOf(this.#given, config, this.#now)
     this.#keys = [makeKeyPair(), makeKeyPair()]
@@ -86,6 +89,8 @@ export class FirstStartByEnvironment implements FirstStart {
     for (const key of this.#keys) key.catch(() => {})
     const path = findConfig(this.#now) ?? configPlace(this.#now)
     if (settingsIn(path) !== undefined) return
+    if (namedConfig(this.#now) !== undefined && !existsSync(dirname(path)))
+      throw new OperatorError(`The configuration file ${path} cannot be made: ${dirname(path)} is not there.`)
     this.#file = { path, text: textFor(this.#names, config) }
     Object.assign(config, configFrom(this.#file.text, path, this.#now.environment))
   }
@@ -101,6 +106,12 @@ export class FirstStartByEnvironment implements FirstStart {
   #soleUser(store: Reader): User | undefined {
     const named = findUser(store, this.#given.email)
     return listUsers(store).length === 1 ? named : undefined
+  }
+
+  /** Nothing is to be made: a named file that is missing is missing, as for any start. */
+  #demandNamed(): void {
+    const named = namedConfig(this.#now)
+    if (named !== undefined && !existsSync(named)) ownConfigOf(this.#now)
   }
 
   async setUp(deps: Parameters<FirstStart['setUp']>[0]): Promise<void> {

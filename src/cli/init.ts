@@ -33,7 +33,7 @@ import { inImage, SYSTEM_CONFIG } from '../base/config-file.ts'
 import { checkNames, firstParts, hasty, recordsFor, type FirstNames } from './set-up.ts'
 import { configOf, withDeps, type Deps, type Invocation } from '../commands/open.ts'
 import { Prompt } from '../commands/prompt.ts'
-import { asideText, setAside } from '../store/instance.ts'
+import { asideText, exchange } from '../store/exchange.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
 import { answer, type Terminal } from '../commands/terminal.ts'
@@ -82,7 +82,10 @@ export function initCommand(program: Command, invocation: () => Invocation): voi
         const written = settings
           ? change(configFile, settings, { answers, from: known?.hostname, owner })
           : write(configFile, answers, owner, acceptTerms === true)
-        await withDeps(now, (deps) => install(deps, { answers, aside, configFile, terminal: now.terminal, written }))
+        const { terminal } = now
+        await withDeps(now, (deps) => install(deps, { answers, aside, configFile, terminal, written }), {
+          begins: true,
+        })
         done = true
       } finally {
         // A failed installation must leave nothing that would bind the next try.
@@ -147,7 +150,10 @@ function person(shown: InitSettings, done: FileStep, records: string): string {
     done.verb === 'Changed'
       ? `Changed hostname from ${done.from || 'nothing'} to ${shown.hostname} in ${shown.config}.`
       : `${done.verb} ${shown.config} (data in ${shown.data_dir}).`
-  const moved = shown.set_aside === null ? '' : `${asideText(shown.set_aside)}
+  const moved =
+    shown.set_aside === null
+      ? ''
+      : `${asideText(shown.set_aside)}
 `
   return `${first}
 ${moved}${shown.warnings.map((warning) => `Warning: ${warning}\n`).join('')}
@@ -183,7 +189,7 @@ function beginAgain(dir: string): string | undefined {
   const release = takeLock(dir)
   if (!release) throw new OperatorError(`A Postrider serves ${dir}; "systemctl stop postrider" first.`)
   try {
-    return setAside(dir, `set-aside-${iso(systemClock.now()).replaceAll(':', '-')}`)
+    return exchange(dir, iso(systemClock.now()).replaceAll(':', '-'))
   } finally {
     release()
   }

@@ -28,6 +28,7 @@ import { readNamed } from '../base/plain-file.ts'
 import { KEY_FILE } from '../base/keyring.ts'
 import { unusableError, whyUnusable } from '../base/unusable.ts'
 import { asCaller, asCallerAt, giveDirectory, SERVICE_USER, serviceUser, type Owner } from '../base/ownership.ts'
+import { isAside, isExchange } from '../store/exchange.ts'
 import { DATABASE, demandClosed } from '../store/open.ts'
 import { ROOM_FILE } from '../store/room.ts'
 import { inImage, namedConfig, SYSTEM_CONFIG, VOLUME_CONFIG } from '../base/config-file.ts'
@@ -216,7 +217,7 @@ export function prepareDataDir(dir: string, owner: Owner | undefined): () => voi
     )
   const entries = entriesOf(dir)
   const ours = entries.some((name) => OURS.includes(name))
-  if (entries.length > 0 && !ours && !entries.some((name) => name.startsWith('set-aside-')))
+  if (entries.length > 0 && !ours && !entries.some((name) => isAside(name) || isExchange(name)))
     throw new OperatorError(`${dir} holds files that are not Postrider's; choose an empty directory with --data.`)
   demandClosed(dir)
   // Files of an earlier installation are never touched.

@@ -13,9 +13,9 @@ function asked([command, ...rest]: readonly string[]): { json: boolean; url: URL
   return url && { json, url }
 }
 
-// A signal to the first process of a container is lost while nothing hears it. From here on `serve` hears it, once it
-// has been loaded (serve.ts).
-if (process.argv[2] === 'serve') for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => {})
+// A signal to the first process of a container is lost while nothing hears it, and SIGHUP ends any other. From here on
+// `serve` hears it, once it has been loaded (serve.ts).
+if (process.argv[2] === 'serve') for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.on(signal, () => {})
 
 const question = asked(process.argv.slice(2))
 if (question) process.exit(tellHealth(standardTerminal(question.json), await askHealth(question.url)))

@@ -108,8 +108,8 @@ async function run(now: Invocation, { config, ending, first, log }: ServeRun): P
       manager.ready()
     }
   }
-  // First: whoever reads that it is ready may send it, and it would end the process as a kill does.
-  process.on('SIGHUP', () => void readAgain())
+  // First: whoever reads that it is ready may send it.
+  ending.onHangUp(() => void readAgain())
   keepRoom(config.data_dir, reserveOf(config))
   const { deps } = appliance
   manager.follow({ status: () => statusOf(deps), slowestCommit: () => deps.store.slowestCommit() })
@@ -139,8 +139,8 @@ const DEADLINE = 14 * SECOND
 const START = 5 * SECOND
 
 /**
- * Hears SIGTERM and SIGINT from the moment that it is made. A second signal, at least a second after the first, ends
- * the process at once, and so does the end of the deadline.
+ * Hears SIGTERM, SIGINT and SIGHUP from the moment that it is made. A second signal to end, at least a second after the
+ * first, ends the process at once, and so does the end of the deadline.
  */
 export class Ending {
   readonly #clock: Clock
@@ -148,11 +148,25 @@ export class Ending {
   readonly #heard = Promise.withResolvers<void>()
   #at: number | undefined
   #cancel = (): void => {}
+  /** What SIGHUP does; until that is known, it is remembered. */
+  #hungUp: (() => void) | undefined
+  #remembered = false
 
   constructor(clock: Clock = systemClock, exit: (status: number) => void = exitAtOnce) {
     this.#clock = clock
     this.#exit = exit
-    process.on('SIGTERM', this.#hear).on('SIGINT', this.#hear)
+    process.on('SIGTERM', this.#hear).on('SIGINT', this.#hear).on('SIGHUP', this.#hangUp)
+  }
+
+  readonly #hangUp = (): void => {
+    if (this.#hungUp) this.#hungUp()
+    else this.#remembered = true
+  }
+
+  /** What SIGHUP does from here on, and now where one came during the start: it may be of a change since then. */
+  onHangUp(work: () => void): void {
+    this.#hungUp = work
+    if (this.#remembered) work()
   }
 
   readonly #hear = (): void => {
@@ -167,7 +181,7 @@ export class Ending {
   /** There is nothing to stop: from here on a signal does what it does to any process. */
   over(): void {
     this.#cancel()
-    process.off('SIGTERM', this.#hear).off('SIGINT', this.#hear)
+    process.off('SIGTERM', this.#hear).off('SIGINT', this.#hear).off('SIGHUP', this.#hangUp)
   }
 
   /** What is being started; a signal meanwhile leaves it a moment, and then ends the process. */

@@ -13,7 +13,8 @@ import { createLog, silentLog, type Log } from '../base/log.ts'
 import { asCallerAt, becomeOwner, refuseAnothers } from '../base/ownership.ts'
 import { createResolver, type Resolver } from '../net/resolver.ts'
 import type { Store } from '../store/database.ts'
-import { openInstance, type Instance } from '../store/instance.ts'
+import { settleExchange } from '../store/exchange.ts'
+import { openInstance, type Instance, type InstanceOptions } from '../store/instance.ts'
 import { DATABASE, explained, openStore } from '../store/open.ts'
 import { Spool } from '../store/spool.ts'
 import { Prompt } from './prompt.ts'
@@ -57,6 +58,8 @@ function read(invocation: Invocation, file: string | undefined, known?: typeof s
   const config = file === undefined ? load() : asCallerAt(file, load)
   if (file === HERE) refuseAnothers(HERE, config.data_dir)
   becomeOwner(config.data_dir)
+  const settled = settleExchange(config.data_dir)
+  if (settled !== undefined) tell(invocation, settled)
   if (invocation.verbose) tell(invocation, `configuration ${file ?? '(defaults)'}, data directory ${config.data_dir}`)
   else if (file === HERE) tell(invocation, `using ${HERE}`)
   return config
@@ -75,9 +78,13 @@ export interface Deps {
 }
 
 /** Opens the data directory for one command and closes it afterwards. Throws an OperatorError. */
-export async function withDeps<T>(invocation: Invocation, work: (deps: Deps) => Promise<T> | T): Promise<T> {
+export async function withDeps<T>(
+  invocation: Invocation,
+  work: (deps: Deps) => Promise<T> | T,
+  options: Pick<InstanceOptions, 'begins'> = {},
+): Promise<T> {
   const config = configOf(invocation)
-  const { keyring, store } = opened(config.data_dir)
+  const { keyring, store } = opened(config.data_dir, options)
   try {
     return await work({
       config,
@@ -115,9 +122,9 @@ export async function withStore<T>(invocation: Invocation, work: (store: Store) 
   }
 }
 
-function opened(dataDir: string): Instance {
+function opened(dataDir: string, options: InstanceOptions): Instance {
   try {
-    return openInstance(dataDir)
+    return openInstance(dataDir, options)
   } catch (thrown) {
     throw explained(thrown, dataDir)
   }

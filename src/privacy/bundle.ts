@@ -2,13 +2,13 @@
 // records.json with every record, and each received mail as it arrived (D57).
 import { must } from '../base/errors.ts'
 import { comparable } from '../base/recipient-hash.ts'
-import { createWriteStream, lstatSync, mkdirSync } from 'node:fs'
+import { createWriteStream, lstatSync } from 'node:fs'
 import { rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { ZipFile } from 'yazl'
 import { iso } from '../base/clock.ts'
-import { syncPath } from '../base/durable.ts'
+import { makeDirectory, syncPath } from '../base/durable.ts'
 import { jsonOf } from '../base/json.ts'
 import { isObject } from '../base/json.ts'
 import { openPlainHandle } from '../base/plain-file.ts'
@@ -124,7 +124,7 @@ export async function writeBundle(
   address: string,
 ): Promise<string> {
   const directory = join(config.data_dir, EXPORTS)
-  mkdirSync(directory, { recursive: true, mode: 0o700 })
+  makeDirectory(directory)
   const zip = new ZipFile()
   // For an unreadable file the zip emits an error event; without a listener, this event would end the process.
   const failed = Promise.withResolvers<never>()

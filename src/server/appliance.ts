@@ -1,4 +1,6 @@
 // The whole server: starts and stops all its parts, and gives each part what it needs.
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { schedule } from 'node-cron'
 import { SECOND, iso } from '../base/clock.ts'
 import { becomeOwner, remainOwner } from '../base/ownership.ts'
@@ -26,31 +28,40 @@ import { keepServed } from '../base/served.ts'
 import { singleExecutable } from '../base/threads/pool.ts'
 import { fingerprintOf, keepCopy, keepLedger } from '../privacy/ledger.ts'
 import { openUpgraded, undoNew, type Instance } from '../store/instance.ts'
-import { takeLock } from '../store/lock.ts'
+import { takeLock, type LockName } from '../store/lock.ts'
 import { useShaping } from '../smtp/shaping-file.ts'
 import { beginSources } from '../warmup/begin.ts'
 import type { LogDamage } from '../store/log-scan.ts'
 import { demandRoomForNew, giveUpRoom } from '../store/room.ts'
 
+const LOCK: LockName = 'serve.lock'
+
 // The data directory of a server: its lock, its installation and its ledger, opened together.
+
+interface OpenedData extends Instance {
+  release: () => void
+  /** Removes a new installation again; nobody was promised anything by it. */
+  takeBack: () => void
+}
 
 /** Opens the data directory and its lock. Throws an OperatorError with one sentence. */
 async function openData(
   { data_dir, privacy }: Config,
   { clock, first, log, upgrading }: Pick<ApplianceOptions, 'clock' | 'first' | 'log' | 'upgrading'>,
-): Promise<Instance & { release: () => void }> {
+): Promise<OpenedData> {
   let release: (() => void) | undefined
   let takeBack = (): void => {}
   try {
     giveUpRoom(data_dir)
     demandRoomForNew(data_dir)
     // The lock comes first: while a server runs, nothing may be opened, created or migrated.
+    const locked = existsSync(join(data_dir, LOCK))
     release = takeLock(data_dir)
     if (!release)
       throw new OperatorError(
         `Another Postrider serves ${data_dir} already; stop it, or give this one another data_dir.`,
       )
-    takeBack = undoNew(data_dir)
+    takeBack = undoNew(data_dir, locked ? undefined : LOCK)
     const migrating = (from: number, to: number): void => log.info('database upgraded', { from, to })
     const logDamaged = ({ lost, readable }: LogDamage): void =>
       log.error('the write-ahead log is damaged: transactions at its end are lost', {
@@ -65,7 +76,7 @@ async function openData(
       instance.store.close()
       throw thrown
     }
-    return { ...instance, release }
+    return { ...instance, release, takeBack }
   } catch (thrown) {
     takeBack()
     release?.()
@@ -108,11 +119,13 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
   becomeOwner(config.data_dir)
   // From sources the experimental module would print a warning.
   if (singleExecutable()) giveLargeBlocksBack(memoryHere() < FEW_ARENAS_BELOW ? 2 : undefined)
-  const { keyring, release, store } = await openData(config, options)
-  const undo: (() => unknown)[] = [release, () => store.close()]
+  const { keyring, release, store, takeBack } = await openData(config, options)
+  let isOpen = false
+  const opened = (): void => void (isOpen = true)
+  const undo: (() => unknown)[] = [release, () => isOpen || takeBack(), () => store.close()]
   try {
     const parts = await buildParts(options, { keyring, store }, undo)
-    return await start(parts, options, release, undo)
+    return await start(parts, { ...options, opened }, release, undo)
   } catch (thrown) {
     for (const step of undo.reverse()) await step()
     throw explained(thrown, config.data_dir)
@@ -122,7 +135,7 @@ export async function startAppliance(options: ApplianceOptions): Promise<Applian
 /** Recovers work that an earlier process left unfinished, opens the listeners, starts every loop. */
 async function start(
   parts: ServerParts,
-  { everyHour: repeat = everyHour, fatal, first, keys, sockets = new PassedSockets() }: ApplianceOptions,
+  { everyHour: repeat = everyHour, fatal, first, opened, ...own }: ApplianceOptions & { opened: () => void },
   release: () => void,
   undo: (() => unknown)[],
 ): Promise<Appliance> {
@@ -141,8 +154,10 @@ async function start(
   const app = createApp(deps)
   const pages = createConsole(deps, apiInside(deps))
   app.route('/', pages.app)
-  const doors = await openDoors(doorsOf(parts, app, { keys, sockets }))
+  const doors = await openDoors(doorsOf(parts, app, own))
   undo.push(() => doors.stop(0))
+  // Until here a new installation had no user whose mail could be accepted.
+  opened()
   await first?.setUp(deps)
   // The ports are open, and nothing else needs root.
   remainOwner()
@@ -224,7 +239,7 @@ function tidyHourly(
 const doorsOf = (
   { acme, certificates, config, deps, inbound }: ServerParts,
   app: ReturnType<typeof createApp>,
-  { keys, sockets }: Pick<DoorParts, 'keys' | 'sockets'>,
+  { keys, sockets = new PassedSockets() }: Pick<ApplianceOptions, 'keys' | 'sockets'>,
 ): DoorParts => ({
   ...deps,
   app,

@@ -1,12 +1,13 @@
 // One installation: a database, the key that seals its secrets, and the spool. They belong together: when one is
 // missing, the start is refused, because a disk that is not mounted yet looks like a new installation.
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { OperatorError } from '../base/errors.ts'
 import { KEY_FILE, openKeyring, type Keyring } from '../base/keyring.ts'
 import type { Store, Tx } from './database.ts'
 import { digestNumber, isIntact } from './digests.ts'
 import { scanLog, type LogDamage } from './log-scan.ts'
+import { isAside, isExchange } from './exchange.ts'
 import { DATABASE, openStore, type OpenOptions } from './open.ts'
 import { QUARANTINE } from './spool.ts'
 import { upgradeDatabase, type Upgrading } from './upgrade.ts'
@@ -23,6 +24,8 @@ export interface InstanceOptions extends OpenOptions {
    * set it, because no other process may write meanwhile.
    */
   logDamaged?: (damage: LogDamage) => void
+  /** A new installation is wanted, also beside one that was moved aside. */
+  begins?: boolean
 }
 
 export interface Instance {
@@ -45,11 +48,11 @@ export async function openUpgraded(
 
 /**
  * For the holder of the lock, before anything is opened: a function that removes what is made from now on in a
- * directory without an installation. A start that fails has then changed nothing.
+ * directory without an installation, and the `made` file of the lock. A start that fails has then changed nothing.
  */
-export function undoNew(dataDir: string): () => void {
+export function undoNew(dataDir: string, made: string | undefined): () => void {
   if (existsSync(join(dataDir, DATABASE))) return () => {}
-  const before = new Set(readdirSync(dataDir))
+  const before = new Set(readdirSync(dataDir).filter((name) => name !== made))
   return () => {
     for (const name of readdirSync(dataDir))
       if (!before.has(name)) rmSync(join(dataDir, name), { recursive: true, force: true })
@@ -66,7 +69,7 @@ function reportDamage(dataDir: string, { logDamaged }: Pick<InstanceOptions, 'lo
  * Throws an OperatorError that says what to do.
  */
 export function openInstance(dataDir: string, options: InstanceOptions = {}): Instance {
-  refuseRemains(dataDir)
+  refuseRemains(dataDir, options.begins)
   reportDamage(dataDir, options)
   const store = openStore(dataDir, { ...options, newBeside: () => belongings(dataDir, [KEY_FILE, LEDGER]) })
   try {
@@ -106,11 +109,15 @@ export function keyFaultBeside(store: Store, dataDir: string): string | undefine
 }
 
 /**
- * The files of an installation whose database is missing or empty; none when there is a database, or no file at all.
+ * The files of an installation whose database is missing or empty, and folders of what was moved aside there; none when
+ * there is a database, or nothing at all.
  */
-function remains(dataDir: string): string[] {
+function remains(dataDir: string, begins: boolean): string[] {
   const database = statSync(join(dataDir, DATABASE), { throwIfNoEntry: false })
-  return database && database.size > 0 ? [] : belongings(dataDir, BELONGINGS)
+  if (database && database.size > 0) return []
+  const names = existsSync(dataDir) ? readdirSync(dataDir) : []
+  const moved = names.filter((name) => isExchange(name) || (!begins && isAside(name)))
+  return [...belongings(dataDir, BELONGINGS), ...moved]
 }
 
 /** The names among these, and 'spool', that exist and are not empty. */
@@ -126,33 +133,13 @@ function spooled(dataDir: string): boolean {
   return existsSync(spool) && readdirSync(spool).some((name) => name !== QUARANTINE)
 }
 
-function refuseRemains(dataDir: string): void {
-  const left = remains(dataDir)
+function refuseRemains(dataDir: string, begins = false): void {
+  const left = remains(dataDir, begins)
   if (left.length === 0) return
   throw new OperatorError(
     `${dataDir} holds ${left.join(', ')} but no database (${DATABASE}). Is its disk mounted? If the database is lost, put a backup back with "postrider restore FILE", or begin again with "postrider init --new", which moves what is there aside.`,
   )
 }
-
-/** Moves an installation into the folder `name` beside it, which must not exist, so that a new installation can begin;
- *  the paths in `but` are not moved. Returns the folder, undefined when there was nothing to move. */
-export function setAside(dataDir: string, name: string, but: readonly string[] = []): string | undefined {
-  const names = existsSync(dataDir)
-    ? readdirSync(dataDir).filter(
-        (each) =>
-          !/^(?:(?:serve|backup)\.lock|postrider\.toml$|set-aside-)/.test(each) && !but.includes(join(dataDir, each)),
-      )
-    : []
-  if (names.length === 0) return undefined
-  const aside = join(dataDir, name)
-  mkdirSync(aside, { mode: 0o700 })
-  for (const each of names) renameSync(join(dataDir, each), join(aside, each))
-  return aside
-}
-
-/** Says where an installation went that was moved aside, and that it does not clear itself away. */
-export const asideText = (folder: string): string =>
-  `What was there before is in ${folder}, where no erasure reaches it: remove it once the new installation is as it should be.`
 
 /** The most sealed keys that are tried; most installations have fewer. */
 const TRIED = 100

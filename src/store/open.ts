@@ -1,8 +1,8 @@
 // Opens the database of a data directory: settings, the schema, and a clear sentence for every obstacle.
-import { mkdirSync, statSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
 import Database from 'better-sqlite3'
-import { syncPath } from '../base/durable.ts'
+import { makeDirectory } from '../base/durable.ts'
 import { codeOf, messageOf, OperatorError, failedCall } from '../base/errors.ts'
 import { diskFaultOf } from '../base/file-faults.ts'
 import { isNoFile } from '../base/plain-file.ts'
@@ -23,8 +23,7 @@ export const DATABASE = 'postrider.db'
  */
 export function makeDataDir(dataDir: string): void {
   try {
-    const made = mkdirSync(dataDir, { recursive: true, mode: 0o700 })
-    if (made !== undefined) syncPath(dirname(made))
+    makeDirectory(dataDir)
   } catch (thrown) {
     throw (
       unusableError(thrown, dataDir) ??

@@ -2,10 +2,10 @@
 // mail is accepted. The row of the mail holds the name of the file. A file without a row is moved into the quarantine
 // at the start and removed 30 days later. When a row refers to it at a later start, the file is moved back.
 import { createHash, hash as digestOf } from 'node:crypto'
-import { closeSync, fdatasync, fsync, mkdirSync, openSync, writeSync } from 'node:fs'
-import { open, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
-import { syncPath } from '../base/durable.ts'
+import { closeSync, fdatasync, fsync, openSync, writeSync } from 'node:fs'
+import { open, readdir, rename, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { makeDirectory, syncPath } from '../base/durable.ts'
 import { Damaged, isSpoolName, openSpooled, provenName } from '../base/spooled.ts'
 import { codeOf, codeOrMessage } from '../base/errors.ts'
 import { silentLog, type Log } from '../base/log.ts'
@@ -91,15 +91,9 @@ export class Spool {
     } catch (thrown) {
       if (codeOf(thrown) === 'EEXIST') return undefined
       if (codeOf(thrown) !== 'ENOENT') throw thrown
-      this.#makeDirectory()
+      makeDirectory(this.#directory)
       return openSync(path, 'wx', 0o600)
     }
-  }
-
-  /** The entry of a new directory must be made durable too. */
-  #makeDirectory(): void {
-    const made = mkdirSync(this.#directory, { recursive: true, mode: 0o700 })
-    if (made !== undefined) syncPath(dirname(made))
   }
 
   /** Makes the entries of all files made until now durable; calls of the same moment share a sync. */
@@ -132,7 +126,7 @@ export class Spool {
 
   /** A file written piece by piece; only `keep` makes it durable and gives it its name. */
   async draft(name: string): Promise<Draft> {
-    this.#makeDirectory()
+    makeDirectory(this.#directory)
     const path = this.path(`${name}.part`)
     const file = await open(path, 'wx', 0o600)
     const hash = createHash('sha256')
@@ -207,7 +201,7 @@ export class Spool {
     const here = await filesIn(this.#directory)
     const unknown = here.filter((name) => !known(name))
     const back = (await this.quarantined()).filter((name) => known(name) && !here.includes(name))
-    if (unknown.length > 0) await mkdir(this.#quarantine, { recursive: true, mode: 0o700 })
+    if (unknown.length > 0) makeDirectory(this.#quarantine)
     await Promise.all([
       ...unknown.map((name) => rename(this.path(name), join(this.#quarantine, name))),
       ...back.map((name) => rename(join(this.#quarantine, name), this.path(name))),

@@ -8,6 +8,7 @@ import { after, before, test } from 'node:test'
 import Database from 'better-sqlite3'
 import { newIdentity, recipientOf } from '../../src/archive/seal.ts'
 import { Commands, start } from '../commands/command.ts'
+import { SERVER_ENVIRONMENT } from '../kit/environment.ts'
 import { isOver, until } from '../kit/until.ts'
 import { keepScript } from './place-suite.ts'
 
@@ -188,6 +189,64 @@ test('a restore that is killed while it brings and unpacks leaves the old instal
     false,
   )
 })
+
+/** A module that kills its process after the nth rename in the data directory. */
+function killing(nth: number): string {
+  const file = join(folder, `kill-${nth}.mjs`)
+  writeFileSync(
+    file,
+    `import fs from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+const rename = fs.renameSync
+let left = ${nth}
+fs.renameSync = (from, to) => {
+  rename(from, to)
+  if (String(to).startsWith(${JSON.stringify(dataDir)}) && --left === 0) process.kill(process.pid, 'SIGKILL')
+}
+syncBuiltinESMExports()
+`,
+  )
+  return `--import=${file}`
+}
+
+const setAsides = (): string[] => names(dataDir).filter((name) => name.startsWith('set-aside-'))
+const key = (dir: string): string => readFileSync(join(dir, 'instance.key'), 'utf8')
+const spoolOf = (dir: string): string[] => names(join(dir, 'spool')).toSorted()
+
+// 1: nothing is moved yet; 2: the database is aside; then more of it, all of it, and a part of the restored one is in.
+for (const nth of [1, 2, 3, 4, 6, 8])
+  test(`a restore that is killed at rename ${nth} is finished by the next command, and nothing is mixed (B14)`, async () => {
+    for (const name of setAsides()) rmSync(join(dataDir, name), { recursive: true })
+    const former = `former-${nth}`
+    mkdirSync(join(dataDir, 'spool'), { recursive: true })
+    writeFileSync(join(dataDir, 'spool', former), 'a mail')
+    const own = key(dataDir)
+    const restore = start(['restore', '--replace', to], folder, { ...env, NODE_OPTIONS: killing(nth) })
+    assert.equal(await restore.ended, 'SIGKILL', restore.stderr())
+    if (nth === 4) {
+      // As systemd does by itself.
+      const server = start(['serve'], folder, { ...env, ...SERVER_ENVIRONMENT })
+      await server.said(/"event":"ready"/)
+      server.child.kill('SIGTERM')
+      assert.equal(await server.ended, 0)
+      assert.match(server.stderr(), /is in its place now; what was there before is in .*set-aside-\d+\.\n/)
+    } else if (nth === 6) {
+      const { code, stderr } = await commands.run(['restore', to], { env, bare: true })
+      assert.equal(code, 1)
+      assert.match(stderr, /what was there before is in .*set-aside-\d+\.\n.*holds a database; add --replace/)
+    } else assert.match(await well({}, 'verify'), /sound[^]*is in its place now/)
+    const [aside = '', ...more] = setAsides()
+    assert.deepEqual(more, [])
+    assert.deepEqual(spoolOf(join(dataDir, aside)).includes(former), true)
+    assert.deepEqual(spoolOf(dataDir).includes(former), false)
+    assert.deepEqual([key(dataDir), key(join(dataDir, aside))], [own, own])
+    assert.ok(existsSync(join(dataDir, aside, 'postrider.db')))
+    assert.match(await well({}, 'verify'), /^Database and spool are sound\.(?![^]*in its place now)/)
+    assert.deepEqual(
+      names(dataDir).filter((name) => /^\.(?:restore|exchange)-/.test(name)),
+      [],
+    )
+  })
 
 test('a disk without room beside the reserve is said before anything is copied, and becomes a row (B5)', async () => {
   const { code, stderr } = await commands.run(['backup', 'now'], {

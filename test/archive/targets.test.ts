@@ -361,7 +361,7 @@ test('a restore that was killed leaves the installation as it was, and the next 
   rmSync(join(dataDir, 'postrider.db'))
   const again = await run(at(dataDir), 'restore', '--without-ledger', to)
   assert.equal(again.code, 0, again.stderr)
-  assert.match(again.stderr, /the former installation is whole in .*set-aside-\d+, and stays there/)
+  assert.match(again.stderr, /There is no database in .*; what was moved aside there before stays: .*set-aside-\d+\.\n/)
   assert.match(await well(at(dataDir), 'verify'), /sound/)
 })
 

@@ -273,6 +273,22 @@ describe('what may be written', () => {
     assert.equal(config.http.public_url, 'https://mail.example.org')
   })
 
+  test('without a public URL, that of the address where HTTP listens', () => {
+    const urlOf = (http: Record<string, string>): string => parseConfig({ http }).http.public_url
+    for (const [listen, url] of [
+      ['127.0.0.1:8045', 'http://127.0.0.1:8045'],
+      ['0.0.0.0:8045', 'http://127.0.0.1:8045'],
+      ['[::]:8045', 'http://[::1]:8045'],
+      ['192.0.2.1:80', 'http://192.0.2.1'],
+      // The system chooses one.
+      ['127.0.0.1:0', 'http://127.0.0.1:8025'],
+    ] as const) {
+      assert.equal(urlOf({ listen }), url)
+      assert.equal(urlOf({ listen, public_url: '' }), url)
+      assert.equal(urlOf({ listen, public_url: 'https://mail.example.org' }), 'https://mail.example.org')
+    }
+  })
+
   test('plans of the operator, with either member left out', () => {
     const { plans } = loadConfig(
       file('[plans.scale]', 'included_volume = 5', '[plans.open]', 'branded_tracking = true'),
@@ -407,7 +423,10 @@ describe('environment', () => {
       const config = loadConfig(undefined, { [variableOf(key)]: text })
       assert.deepEqual(valueAt(config, key), value)
       assert.notDeepEqual(valueAt(plain, key), value)
-      const others = (tree: object) => leaves(tree).filter(([name]) => name !== key && !name.startsWith(`${key}.`))
+      // The public URL that nothing says follows the listener.
+      const own = key === 'http.listen' ? [key, 'http.public_url'] : [key]
+      const others = (tree: object) =>
+        leaves(tree).filter(([name]) => !own.some((each) => name === each || name.startsWith(`${each}.`)))
       assert.deepEqual(others(config), others(plain))
     })
 

@@ -12,7 +12,7 @@ import { createProgram } from '../../src/cli/main.ts'
 import { SHORTEST_PASSWORD } from '../../src/identity/users.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
-import { Commands, start } from '../commands/command.ts'
+import { Commands, sentenceOf, start } from '../commands/command.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'postrider-cli-'))
 const config = join(folder, 'conf', 'here.toml')
@@ -205,8 +205,12 @@ describe('usage', () => {
 
   test('a configuration that is missing or wrong is one sentence', async () => {
     const missing = join(folder, 'missing.toml')
-    const said = await commands.fails('--config', missing, 'user', 'list')
-    assert.ok(said.includes(missing), said)
+    for (const words of [['user', 'list'], ['serve', '--check'], ['serve']]) {
+      const said = await commands.run(['--config', missing, ...words])
+      assert.ok(sentenceOf(said).includes(missing), said.stderr)
+      const named = await commands.run(words, { env: { POSTRIDER_CONFIG: missing }, bare: true })
+      assert.ok(sentenceOf(named).includes(missing), named.stderr)
+    }
     const wrong = fileURLToPath(new URL('../bad-config/endpoint-without-port.toml', import.meta.url))
     assert.ok((await commands.fails('--config', wrong, 'user', 'list')).startsWith(`${wrong}:3: "http.listen" `))
   })

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { once } from 'node:events'
@@ -193,7 +193,8 @@ describe('a first start by the environment alone (C4)', () => {
       const ran = await commands.run(['--json', 'serve'], { env })
       assert.match(sentenceOf(ran), /is in use by another program, which "ss -ltnp" names/)
       assert.doesNotMatch(ran.stdout, /"set up"/)
-      assert.equal(existsSync(env['POSTRIDER_CONFIG']!), false)
+      // Neither a database nor a key, a lock or a configuration.
+      assert.deepEqual(readdirSync(env['POSTRIDER_DATA_DIR']!), [])
       taken.close()
       assert.equal(setUpIn(await served(env)).length, 1)
     } finally {
@@ -339,11 +340,51 @@ describe('a first start by the environment alone (C4)', () => {
       try {
         assert.match(sentenceOf(await commands.run(['--json', 'serve'], { env })), words)
         assert.equal(existsSync(env['POSTRIDER_CONFIG']!), false)
-        assert.equal(existsSync(join(env['POSTRIDER_DATA_DIR']!, 'postrider.db')), false)
+        assert.deepEqual(readdirSync(env['POSTRIDER_DATA_DIR']!), [])
       } finally {
         await commands.close()
       }
     })
+
+  test('the link leads to the port where HTTP listens', async () => {
+    const holder = createServer().listen(0, '127.0.0.1')
+    await once(holder, 'listening')
+    const { port } = holder.address() as AddressInfo
+    await new Promise((resolve) => holder.close(resolve))
+    let text = ''
+    const lines = await served(given('port', { POSTRIDER_HTTP_LISTEN: `127.0.0.1:${port}` }), (server) => {
+      text = server.stderr()
+    })
+    const link = setUpIn(lines)[0]!['sign_in'] as string
+    assert.ok(link.startsWith(`http://127.0.0.1:${port}/join?link=`), link)
+    assert.ok(text.includes(`ssh -L ${port}:127.0.0.1:${port} SERVER`), text)
+  })
+
+  test('the file that is named may be missing only where it is made, and its directory must be there', async () => {
+    const commands = new Commands(folder)
+    const refused = async (env: Record<string, string>): Promise<string> =>
+      sentenceOf(await commands.run(['--json', 'serve'], { env }))
+    try {
+      const nowhere = join(folder, 'nowhere', 'postrider.toml')
+      const fresh = given('named', { POSTRIDER_CONFIG: nowhere })
+      assert.equal(
+        await refused(fresh),
+        `The configuration file ${nowhere} cannot be made: ${join(folder, 'nowhere')} is not there.`,
+      )
+      assert.deepEqual(
+        [existsSync(join(folder, 'nowhere')), existsSync(join(folder, 'named', 'postrider.db'))],
+        [false, false],
+      )
+      const env = given('named')
+      await served(env)
+      // What was set up is there: a file that is missing now was not read.
+      rmSync(env['POSTRIDER_CONFIG']!)
+      assert.match(await refused(env), /named\/postrider\.toml cannot be read \(ENOENT\)/)
+      assert.equal(existsSync(env['POSTRIDER_CONFIG']!), false)
+    } finally {
+      await commands.close()
+    }
+  })
 
   test('a variable that means nothing ends the start of a server (C1)', async () => {
     const commands = new Commands(folder)

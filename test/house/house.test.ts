@@ -515,6 +515,11 @@ describe('time and network', () => {
   })
 })
 
+test('directories are made with their parents by base/durable.ts alone: the recursive mkdir of Node may never end', () => {
+  const recursive = /\bmkdir(?:Sync)?\([^;]*?recursive: true/
+  assertNone(sources.filter(({ code }) => recursive.test(code)).map(({ file }) => file))
+})
+
 test('docs/logs.md names every event that is logged, and no other', () => {
   const page = readFileSync(new URL('../../docs/logs.md', import.meta.url), 'utf8')
   const named = new Set([...page.matchAll(/^\| `([^`]+)` \|/gm)].map((row) => row[1]!))

@@ -1,9 +1,16 @@
 import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterEach, test } from 'node:test'
 import { Ending } from '../../src/cli/serve.ts'
+import { start } from '../commands/command.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { SERVER_ENVIRONMENT } from '../kit/environment.ts'
 
-afterEach(() => process.removeAllListeners('SIGTERM').removeAllListeners('SIGINT'))
+afterEach(() => {
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.removeAllListeners(signal)
+})
 
 /** What waits for the signal goes on. */
 const ticks = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
@@ -73,12 +80,58 @@ test('a signal during the start stops what has started, and ends a start that ta
 })
 
 test('where there was nothing to stop, no signal is heard any more', () => {
-  const before = process.listeners('SIGTERM').length
+  const listening = (): number[] => ['SIGTERM', 'SIGINT', 'SIGHUP'].map((signal) => process.listenerCount(signal))
+  const before = listening()
   const clock = new ManualClock()
   const exits: unknown[] = []
   const ending = new Ending(clock, (code) => exits.push(code))
   process.emit('SIGTERM')
   ending.over()
   clock.advance(60_000)
-  assert.deepEqual([process.listeners('SIGTERM').length, exits], [before, []])
+  assert.deepEqual([listening(), exits], [before, []])
+})
+
+test('a SIGHUP during the start, also during a long upgrade, is remembered and done when the server is there (N1)', () => {
+  const ending = new Ending(new ManualClock(), () => {})
+  process.emit('SIGHUP')
+  process.emit('SIGHUP')
+  let read = 0
+  ending.onHangUp(() => read++)
+  assert.equal(read, 1)
+  process.emit('SIGHUP')
+  assert.equal(read, 2)
+  ending.over()
+})
+
+test('a SIGHUP to a server whose modules are still being loaded does not end it', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'postrider-hang-up-'))
+  const sender = join(folder, 'sender.mjs')
+  // As soon as the process hears signals at all, before another module is evaluated.
+  writeFileSync(
+    sender,
+    `const send = (name) => {
+  if (name !== 'SIGTERM') return
+  process.off('newListener', send)
+  queueMicrotask(() => process.kill(process.pid, 'SIGHUP'))
+}
+process.on('newListener', send)
+`,
+  )
+  const server = start(['serve'], folder, {
+    ...SERVER_ENVIRONMENT,
+    NODE_OPTIONS: `--import=${sender}`,
+    POSTRIDER_DATA_DIR: join(folder, 'data'),
+    POSTRIDER_HOSTNAME: 'mx.here.test',
+    POSTRIDER_HTTP_LISTEN: '127.0.0.1:0',
+    POSTRIDER_SMTP_LISTEN: '127.0.0.1:0',
+    POSTRIDER_DNS_SERVERS: '127.0.0.1:9',
+  })
+  try {
+    await server.said(/"event":"ready"[^]*"event":"configuration read again"/)
+    server.child.kill('SIGTERM')
+    assert.equal(await server.ended, 0)
+  } finally {
+    server.child.kill('SIGKILL')
+    rmSync(folder, { recursive: true, force: true })
+  }
 })

@@ -23,7 +23,8 @@ import { addUser } from '../../src/identity/users.ts'
 import { makeKeyPair } from '../../src/domains/keys.ts'
 import { DOMAIN_FOLLOWERS } from '../../src/server/domain-followers.ts'
 import { registerDomain } from '../../src/domains/lifecycle.ts'
-import { openInstance, openUpgraded, setAside, type Instance } from '../../src/store/instance.ts'
+import { exchange } from '../../src/store/exchange.ts'
+import { openInstance, openUpgraded, type Instance, type InstanceOptions } from '../../src/store/instance.ts'
 import { takeLock } from '../../src/store/lock.ts'
 import { explainedFile } from '../../src/store/open.ts'
 import { migrations } from '../../src/schema/migrations.ts'
@@ -42,8 +43,8 @@ const dataDir = (): string => {
   made.push(dir)
   return dir
 }
-const opened = (dir: string): Instance => {
-  const instance = openInstance(dir)
+const opened = (dir: string, options: InstanceOptions = {}): Instance => {
+  const instance = openInstance(dir, options)
   open.push(instance)
   return instance
 }
@@ -137,10 +138,13 @@ test('no key beside sealed rows, or another one: refused, and no key is made', a
 test('to begin again, everything is moved aside and nothing deleted', async () => {
   const dir = await installation()
   unlinkSync(join(dir, 'postrider.db'))
-  const aside = setAside(dir, 'set-aside-1')
+  const aside = exchange(dir, '1')
   assert.deepEqual(readdirSync(aside!).toSorted(), ['erasures.ledger', 'instance.key'])
-  opened(dir)
-  assert.equal(setAside(dataDir(), 'set-aside-1'), undefined)
+  // By itself nothing begins again there.
+  assert.match(refused(dir), /holds set-aside-1 but no database/)
+  assert.deepEqual(readdirSync(dir), ['set-aside-1'])
+  opened(dir, { begins: true })
+  assert.equal(exchange(dataDir(), '1'), undefined)
 })
 
 test('a directory that everybody may read is refused, with the command that closes it', async () => {

@@ -2,8 +2,9 @@
 // and a token. Only `postrider dev` loads this file, because the libraries that check received mail are a third of the
 // program.
 import { createServer } from 'node:net'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { makeDirectory } from '../../base/durable.ts'
 import type { Clock } from '../../base/clock.ts'
 import { parseConfig, type Config } from '../../base/config.ts'
 import { OperatorError } from '../../base/errors.ts'
@@ -90,7 +91,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     undo.push(() => exchanger.close())
     const receiver = await startReceiver(RECEIVER, clock, (event) => log.info('webhook received', { ...event }))
     undo.push(() => receiver.close())
-    mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+    makeDirectory(dataDir)
     const caFile = join(dataDir, 'sandbox-ca.pem')
     writeFileSync(caFile, receiver.certificate)
     const config = await configFor(options, exchanger.port, caFile)
