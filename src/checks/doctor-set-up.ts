@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import type { Config } from '../base/config.ts'
 import { inImage } from '../base/config-file.ts'
 import { execLine } from '../base/container.ts'
-import { withDeps, type Invocation } from '../commands/open.ts'
+import { withStore, type Invocation } from '../commands/open.ts'
 import type { Reader } from '../store/database.ts'
 import { DATABASE } from '../store/open.ts'
 import { db } from '../store/query.ts'
@@ -38,4 +38,4 @@ export function judgeSetUp(store: Reader, { hostname }: Pick<Config, 'hostname'>
 
 /** The same for a command; a data directory without a database is judged elsewhere. */
 export const lookAtSetUp = async (asked: Invocation, config: Config): Promise<Finding[]> =>
-  existsSync(join(config.data_dir, DATABASE)) ? withDeps(asked, ({ store }) => judgeSetUp(store, config)) : []
+  existsSync(join(config.data_dir, DATABASE)) ? withStore(asked, (store) => judgeSetUp(store, config)) : []

@@ -580,8 +580,10 @@ test('doctor: validating, not validating, not local, failing at TLSA, and how to
   assert.equal((await judged()).mend, null)
   const far = await judged({ dns: { servers: [`127.0.0.1:${dns.port}`, '192.0.2.1:53'] } })
   assert.equal(far.status, 'ok')
-  assert.match(far.detail, /^not local: what 192\.0\.2\.1:53 says/)
-  assert.match(far.mend!, /apt install unbound.*dns\.servers = \["127\.0\.0\.1:53"\]/)
+  assert.match(
+    far.detail,
+    /^not local: what 192\.0\.2\.1:53 says.*apt install unbound.*dns\.servers = \["127\.0\.0\.1:53"\]/,
+  )
   assert.match((await judged({ delivery: { dane: false } })).detail, /^off/)
   dns.fails.set('TLSA _25._tcp', 'SERVFAIL')
   const failing = await judged()
@@ -589,8 +591,8 @@ test('doctor: validating, not validating, not local, failing at TLSA, and how to
   dns.fails.clear()
   dns.zones.clear()
   const not = await judged()
-  assert.deepEqual([not.status, not.detail], ['ok', `not validating: 127.0.0.1:${dns.port}`])
-  assert.match(not.mend!, /apt install unbound/)
+  assert.equal(not.status, 'ok')
+  assert.match(not.detail, /^not validating: 127\.0\.0\.1:\d+\. .*apt install unbound/)
   dns.fails.set('NS ', 'drop')
   assert.equal((await judged()).status, 'warn')
 })
