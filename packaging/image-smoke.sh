@@ -123,8 +123,8 @@ said 'user invite' three
 [ "$(grep -c '"event":"set up"' "$place/log")" = 1 ] || fail 'the first start did not say what it made'
 if grep '"event":"set up"' "$place/log" | grep -q sign_in; then fail 'the event repeats the text that follows it'; fi
 # What a person sees: each record on a line of its own, the link, and commands as they are typed outside.
-grep -q '^   TXT  *[a-z0-9]*\._domainkey\.third\.test  *v=DKIM1; k=rsa; p=' "$place/log" || fail 'the log has no record to copy'
-grep -q '^   A  *mx\.third\.test  *' "$place/log" || fail 'the log has no record of the address'
+grep -q '^   DKIM  *TXT  *[a-z0-9]*\._domainkey\.third\.test  *v=DKIM1; k=rsa; p=' "$place/log" || fail 'the log has no record to copy'
+grep -q '^   address  *A  *mx\.third\.test  *' "$place/log" || fail 'the log has no record of the address'
 grep -q 'reverse entry (PTR)' "$place/log" || fail 'the log does not name the reverse entry'
 grep -q '^   http://127\.0\.0\.1:8025/join?link=' "$place/log" || fail 'the log has no link'
 grep -q 'podman exec CONTAINER postrider domain check third\.test' "$place/log" || fail 'a command is not named as it is typed'
@@ -136,6 +136,7 @@ echo 'correct horse battery' | engine exec -i three /usr/bin/postrider user pass
 ends three
 say 'SIGTERM in the moment of ready ends the server with 0 (C6)'
 start five -v third:/var/lib/postrider "$image"
+logs five
 until grep -q '"event":"ready"' "$place/log"; do logs five; done
 ends five
 [ "$took" -lt 2000 ] || fail "a server that had just started took $took ms"

@@ -119,7 +119,7 @@ mount -t tmpfs -o size=64k none "$(at /mnt/full)"
 dd if=/dev/zero of="$(at /mnt/full/filler)" bs=4k 2>/dev/null || true
 inside postrider --config /mnt/full/postrider.toml init --domain a.test --hostname mx.a.test --email me@a.test --data /var/lib/postrider 2>"$place/out" && fail 'init wrote on a full disk'
 expect "$(wc -l <"$place/out")" 1 'lines on a full disk'
-grep -q 'full.*make room' "$place/out" || fail "on a full disk it says $(cat "$place/out")"
+grep -q 'is full: free some space' "$place/out" || fail "on a full disk it says $(cat "$place/out")"
 rm "$(at /mnt/full/filler)"
 inside postrider --config /tmp/full.toml init --domain a.test --hostname mx.a.test --email me@a.test --data /mnt/full/data 2>"$place/out" && fail 'init made data on a full disk'
 expect "$(wc -l <"$place/out")" 1 'lines on a full data disk'

@@ -9,18 +9,25 @@ export type BuiltFrom = 'package' | 'image' | 'bare'
 
 const OTHERS_WRITE = 0o022
 
-/** The path of an installed file, with the real path of the executable; undefined where there is none to trust. */
+/**
+ * The path of an installed file, with the real path of the executable; undefined where there is none to trust. What
+ * this user may not look at is not trusted: root works as the owner of the data, who may not reach the executable.
+ */
 export function installed(name: string, executable = process.execPath): string | undefined {
   const lib = join(dirname(dirname(executable)), 'lib')
   const folder = join(lib, 'postrider')
   const file = join(folder, name)
-  const owners = [0, lstatSync(executable).uid]
-  const trusted = [lib, folder, file].every((path) => {
-    const found = lstatSync(path, { throwIfNoEntry: false })
-    if (!found || !(path === file ? found.isFile() : found.isDirectory())) return false
-    return owners.includes(found.uid) && (found.mode & OTHERS_WRITE) === 0
-  })
-  return trusted ? file : undefined
+  try {
+    const owners = [0, lstatSync(executable).uid]
+    const trusted = [lib, folder, file].every((path) => {
+      const found = lstatSync(path)
+      if (!(path === file ? found.isFile() : found.isDirectory())) return false
+      return owners.includes(found.uid) && (found.mode & OTHERS_WRITE) === 0
+    })
+    return trusted ? file : undefined
+  } catch {
+    return undefined
+  }
 }
 
 /** Where this executable comes from, as the installed file `built-from` says; null when it runs from its sources. */

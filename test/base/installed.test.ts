@@ -35,6 +35,12 @@ describe('a file that is installed beside the executable (E7)', () => {
     assert.equal(installed('addon', executable()), file())
   })
 
+  test('is not taken where the executable cannot be looked at, and ends nothing', () => {
+    rmSync(executable())
+    assert.equal(installed('addon', executable()), undefined)
+    assert.equal(installed('addon', join(executable(), 'below/a/file')), undefined)
+  })
+
   test('is not taken through a link', () => {
     rmSync(file())
     writeFileSync(join(place, 'elsewhere'), 'x')

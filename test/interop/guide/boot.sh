@@ -52,6 +52,9 @@ for device in null zero full random urandom tty; do
   : >"$root/dev/$device"
   mount --bind "/dev/$device" "$root/dev/$device"
 done
+# A disk without an overlay, for programs that refuse to keep data on one.
+mkdir "$place/disk" "$root/disk"
+mount --bind "$place/disk" "$root/disk"
 mkdir "$root/dev/pts" "$root/dev/shm"
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
 mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"

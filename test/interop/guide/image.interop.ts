@@ -71,8 +71,9 @@ if (within)
       world = await startWorld()
       server = await Server.boot(root, 'engine')
       const { machine } = server
-      // No data may lie on an overlay.
-      await machine.must('mount -t tmpfs tmpfs /var/lib/containers && mount -t tmpfs tmpfs /srv')
+      // No data may lie on an overlay or in memory.
+      for (const at of ['/var/lib/containers', '/srv'])
+        await machine.must(`mkdir -p /disk${at} ${at} && mount --bind /disk${at} ${at}`)
       machine.write('/etc/containers/storage.conf', STORAGE)
       machine.write('/etc/containers/containers.conf', ENGINE)
       machine.copyIn(await built('image', IMAGE), `${HOME}/${IMAGE}`)
