@@ -1,7 +1,7 @@
 // Why a place on a disk cannot be used, and what its operator does about it: the only sentences of that kind. In the
 // image a path is not the one of the host, and there is neither sudo nor a shell: there it is the mount that is named
 // (C5).
-import { accessSync, constants, existsSync, statSync } from 'node:fs'
+import { accessSync, constants, existsSync, statSync, type Stats } from 'node:fs'
 import { dirname } from 'node:path'
 import { inImage } from './config-file.ts'
 import { codeOf, OperatorError } from './errors.ts'
@@ -52,7 +52,16 @@ export function whyUnusable(thrown: unknown, path: string): Unusable | undefined
   return obstacle(path) ?? (code.startsWith('SQLITE') ? undefined : 'not ours')
 }
 
-const isDirectory = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() !== false
+/** What the system says of a path; undefined where there is nothing, or where this user may not look. */
+function found(path: string): Stats | undefined {
+  try {
+    return statSync(path)
+  } catch {
+    return undefined
+  }
+}
+
+const isDirectory = (path: string): boolean => found(path)?.isDirectory() !== false
 
 export interface PlaceOwner {
   image?: boolean
@@ -64,11 +73,7 @@ export interface PlaceOwner {
 export function unusable(
   why: Unusable,
   path: string,
-  {
-    image = inImage(),
-    user = process.geteuid?.() ?? 0,
-    owner = statSync(existing(path), { throwIfNoEntry: false })?.uid ?? 0,
-  }: PlaceOwner = {},
+  { image = inImage(), user = process.geteuid?.() ?? 0, owner = found(existing(path))?.uid ?? 0 }: PlaceOwner = {},
 ): { what: string; mend: string } {
   const mounted = `the directory mounted at ${isDirectory(path) ? path : dirname(path)}`
   const own = `"chown -R ${user}:${user}"`

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
@@ -53,6 +53,13 @@ describe('why a place cannot be used (C5)', () => {
     writeFileSync(file, '')
     const said = unusableSentence('not ours', file, { image: true, user: 10025, owner: 0 })
     assert.ok(said.startsWith(`${file} belongs to user 0, and Postrider runs as user 10025: on the host, `), said)
+  })
+
+  test('a path that cannot be looked at has its sentence too', () => {
+    const circle = join(dir, 'circle')
+    symlinkSync(circle, circle)
+    for (const image of [false, true])
+      assert.match(unusableSentence('not ours', circle, { image }), /circle|mounted at/)
   })
 
   test('a data directory that is mounted read-only is called so by serve and by commands', async (t) => {
