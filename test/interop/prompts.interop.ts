@@ -74,7 +74,7 @@ withPrograms(
     test('two different ones, a short one and Ctrl-C change nothing, each in a sentence', () => {
       for (const [answers, sentence] of [
         [['a long secret', 'another secret'], /These are two passwords; nothing was changed\./],
-        [['short', 'short'], /The password must have at least 8 characters\./],
+        [['short', 'short'], /The password must have at least 10 characters\./],
         [['^C'], /Nothing was changed\./],
       ] as const) {
         const { code, shown } = on([...answers], ...passwd)
