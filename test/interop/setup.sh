@@ -95,8 +95,7 @@ for service in $(for each in $fresh; do echo "$each"; case $each in swift-*) ls 
   update-rc.d "$service" disable
 done
 
-# What would start a service is unpacked and not installed: of Prometheus the tests want promtool, of the registry the
-# program alone.
+# What would start a service is unpacked and not installed: the tests want a single program of each.
 unpacked() { # FOLDER PROGRAM PACKAGE
   [ ! -x "$1/usr/bin/$2" ] || return 0
   say "unpack $3 in $1"
@@ -105,14 +104,7 @@ unpacked() { # FOLDER PROGRAM PACKAGE
 }
 unpacked "${POSTRIDER_PROMETHEUS:-/var/tmp/postrider-prometheus}" promtool prometheus
 unpacked "${POSTRIDER_REGISTRY:-/var/tmp/postrider-registry}" docker-registry docker-registry
-
-# fail2ban would start a service; its fail2ban-regex alone is wanted.
-fail2ban=${POSTRIDER_FAIL2BAN:-/var/tmp/postrider-fail2ban}
-if [ ! -x "$fail2ban/usr/bin/fail2ban-regex" ]; then
-  say "unpack fail2ban in $fail2ban"
-  mkdir -p "$fail2ban"
-  (cd "$fail2ban" && apt-get -q download fail2ban && dpkg-deb -x fail2ban_*.deb . && rm -f fail2ban_*.deb)
-fi
+unpacked "${POSTRIDER_FAIL2BAN:-/var/tmp/postrider-fail2ban}" fail2ban-regex fail2ban
 
 # Exim cannot be installed beside Postfix: it is unpacked, and run from where it lies.
 exim=${POSTRIDER_EXIM:-/var/tmp/postrider-exim}
