@@ -1,4 +1,4 @@
-// The texts of an apt repository: its indexes, and what a machine needs to use it. Nothing here reads or runs anything.
+// The texts of an apt repository: its indexes, and the files that a machine needs to use it.
 import { createHash } from 'node:crypto'
 
 export const ORIGIN = 'Postrider'
@@ -6,10 +6,10 @@ export const SUITE = 'stable'
 export const COMPONENT = 'main'
 export const DEBIAN_ARCHITECTURES = ['amd64', 'arm64'] as const
 
-export const sha256 = (octets: string | Buffer): string => createHash('sha256').update(octets).digest('hex')
+export const sha256 = (bytes: string | Buffer): string => createHash('sha256').update(bytes).digest('hex')
 
 export interface PooledPackage {
-  /** The control file of the package, as dpkg-deb prints it. */
+  /** The control file of the package, as printed by dpkg-deb. */
   control: string
   /** Its path below the root of the repository. */
   path: string
@@ -17,11 +17,11 @@ export interface PooledPackage {
   sha256: string
 }
 
-/** A field of a control file; '' when it is not there. */
+/** Returns a field of a control file, or '' if it is absent. */
 export const fieldOf = (control: string, name: string): string =>
   new RegExp(`^${name}: *(.*)$`, 'm').exec(control)?.[1] ?? ''
 
-/** The Packages file of an architecture, the oldest version first. */
+/** Returns the Packages file of an architecture, oldest version first. */
 export function packagesIndex(packages: readonly PooledPackage[], architecture: string): string {
   return packages
     .filter(({ control }) => fieldOf(control, 'Architecture') === architecture)
@@ -33,12 +33,12 @@ export function packagesIndex(packages: readonly PooledPackage[], architecture: 
     .join('\n')
 }
 
-/** As RFC 5322 writes it, which apt asks for. */
+/** A date in the format of RFC 5322, which apt requires. */
 const written = (date: Date): string => date.toUTCString().replace('GMT', 'UTC')
 
-/** The Release file. `indexes` are the octets of the other files, by their path beside it. */
+/** Returns the Release file. `indexes` are the contents of the other files, by relative path. */
 export function releaseIndex(indexes: ReadonlyMap<string, Buffer>, date: Date, validUntil: Date): string {
-  const sums = [...indexes].map(([path, octets]) => ` ${sha256(octets)} ${octets.length} ${path}\n`)
+  const sums = [...indexes].map(([path, bytes]) => ` ${sha256(bytes)} ${bytes.length} ${path}\n`)
   return [
     `Origin: ${ORIGIN}\n`,
     `Label: ${ORIGIN}\n`,
@@ -54,7 +54,7 @@ export function releaseIndex(indexes: ReadonlyMap<string, Buffer>, date: Date, v
   ].join('')
 }
 
-/** postrider.sources: where the repository is, and the only key that may have signed it. */
+/** Returns postrider.sources: the URL of the repository and its signing key. */
 export const sourcesFile = (url: string, key: string): string =>
   `Types: deb
 URIs: ${url}
@@ -67,7 +67,7 @@ ${key
   .map((line) => ` ${line === '' ? '.' : line}\n`)
   .join('')}`
 
-/** install.sh: writes that file and reads the indexes. It is one block, which a shell runs only when all of it came. */
+/** Returns install.sh, which writes that file and updates the indexes. A shell runs its block only if complete. */
 export const installScript = (sources: string): string => `#!/bin/sh
 # Adds the apt repository of Postrider to this machine. It installs nothing: apt-get install postrider does that.
 {

@@ -1,5 +1,5 @@
 // npm run build [-- --arch x64|arm64] [--unstripped]: dist/postrider, one executable file for this machine, or
-// dist/postrider-linux-ARCH. Prints what is inside: the bundles and the ten heaviest packages.
+// dist/postrider-linux-ARCH. Prints its contents: the bundles and the ten largest packages.
 import { statSync } from 'node:fs'
 import { relative } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -10,10 +10,10 @@ import { ARCHITECTURES, isArchitecture, isNative, ROOT, type Architecture } from
 const HEAVIEST = 10
 
 function tell(arch: Architecture, { bundles, packages }: Built): void {
-  const kb = (octets: number): string => `${Math.round(octets / 1000)} KB`
-  for (const [name, { octets }] of Object.entries(bundles)) console.log(`  ${name} ${kb(octets)}`)
+  const kb = (bytes: number): string => `${Math.round(bytes / 1000)} KB`
+  for (const [name, { bytes }] of Object.entries(bundles)) console.log(`  ${name} ${kb(bytes)}`)
   console.log('The heaviest packages, in all bundles and assets together:')
-  for (const [folder, octets] of [...packages].slice(0, HEAVIEST)) console.log(`  ${folder} ${kb(octets)}`)
+  for (const [folder, bytes] of [...packages].slice(0, HEAVIEST)) console.log(`  ${folder} ${kb(bytes)}`)
   const file = executableFor(arch)
   const platform = isNative(arch) ? process.platform : 'linux'
   console.log(`${relative(ROOT, file)} for ${platform}-${arch}, ${(statSync(file).size / 1e6).toFixed(1)} MB`)

@@ -1,8 +1,8 @@
 // The bundles of the executable: one for the program and one for each kind of worker thread.
 //
-// They are ASCII: V8 keeps a source with one other character with two octets for each. And they hold nothing that the
-// program never runs: parts of libraries are replaced (packaging/stand-ins), and a package that lies in several folders
-// in one version is taken once.
+// They are ASCII, because V8 stores a source with any other character in two bytes per character. They contain only
+// code that the program uses: parts of libraries are replaced (packaging/stand-ins), and a package that is installed
+// several times in the same version is included once.
 import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
@@ -14,40 +14,38 @@ export const ENTRIES: Record<string, string> = {
   'main.mjs': 'bin/postrider.ts',
   'worker.mjs': 'src/delivery/wire/worker.ts',
   'reader.mjs': 'src/inbound/reader.ts',
-  'apart-worker.mjs': 'src/webui/apart-worker.ts',
+  'apart-worker.mjs': 'src/views/html/apart-worker.ts',
   'list-worker.mjs': 'src/lists/list-worker.ts',
   'report-worker.mjs': 'src/reports/reading/report-worker.ts',
   'upgrade-worker.mjs': 'src/store/upgrade-worker.ts',
   'source-worker.mjs': 'src/mail/source-worker.ts',
+  'content-worker.mjs': 'src/campaigns/content-worker.ts',
 }
 
-// CommonJS dependencies ask for builtins through require, which an ES module does not have. The main module of an
-// executable gets its import.meta at the first look, and an empty one when that look comes late, from a part that is
-// loaded by import(): so it is looked at here.
+// CommonJS dependencies use require for builtins, which an ES module does not have. The main module of an executable
+// gets its import.meta at the first access, and an empty one if that access is late, in a part that is loaded by
+// import(). Therefore it is accessed here.
 const BANNER =
   "import{createRequire as __cr}from'node:module';const require=__cr(process.execPath);" +
   'const __filename=process.execPath,__dirname=process.cwd();void import.meta.url;'
 
-/** Files that are not bundled, and what is bundled in their place. */
+/** Files that are replaced in bundles, and their replacements. */
 const STAND_INS: Record<string, string> = {
   'node_modules/mailauth/lib/bimi/index.js': 'bimi.ts',
   'node_modules/mailauth/lib/bimi/validate-svg.js': 'bimi-svg.ts',
   'node_modules/joi/lib/index.js': 'joi.ts',
 }
 
-/** Addons that are looked for and are not there: ssh2 goes on without them. */
-const ADDONS = /^cpu-features$|\/sshcrypto\.node$/
-
-/** The package of a file in node_modules: the innermost, for one may lie in the node_modules of another. */
+/** The package of a file in node_modules: the innermost one, because packages can be nested. */
 const PACKAGE = /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//
 
-/** A bundle: its size in octets, and the octets in it by the file that they come from, below the project. */
+/** A bundle: its size in bytes, and the bytes from each source file. */
 export interface Bundle {
-  octets: number
+  bytes: number
   parts: Record<string, number>
 }
 
-/** The commit that is built, as "postrider version" says it; undefined outside a checkout. */
+/** The commit that is built, for "postrider version", or undefined outside a checkout. */
 function commit(): string | undefined {
   try {
     return execFileSync('git', ['rev-parse', '--short=12', 'HEAD'], {
@@ -60,7 +58,7 @@ function commit(): string | undefined {
   }
 }
 
-/** The folder to take a package from, by the folder of a further copy of the same version. */
+/** The directory of the first copy of a package, by the directory of another copy of the same version. */
 function copies(): Map<string, string> {
   const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, { version?: string }>
@@ -75,7 +73,7 @@ function copies(): Map<string, string> {
   return others
 }
 
-/** Replaces files by their stand-ins, and further copies of a package by the first. */
+/** Replaces files by their stand-ins, and further copies of a package by the first one. */
 function leaner(): Plugin {
   const once = copies()
   const replaced = (path: string): string => {
@@ -91,7 +89,6 @@ function leaner(): Plugin {
     setup(builder) {
       builder.onResolve({ filter: /./ }, async ({ importer, kind, path, pluginData, resolveDir }) => {
         if (pluginData === 'asked' || kind === 'entry-point') return undefined
-        if (ADDONS.test(path)) return { path: join(ROOT, 'packaging/stand-ins/no-addon.ts') }
         const found = await builder.resolve(path, { importer, kind, resolveDir, pluginData: 'asked' })
         if (found.external || found.errors.length > 0 || found.namespace !== 'file') return found
         return { ...found, path: replaced(found.path) }
@@ -101,20 +98,20 @@ function leaner(): Plugin {
 }
 
 /**
- * The text of a bundle in ASCII. An escape means the same as its character in texts, regular expressions and comments,
- * which is where esbuild leaves them. Throws where it does not: in a raw template.
+ * Returns the text of a bundle in ASCII. An escape means the same as its character in strings, regular expressions and
+ * comments, where esbuild leaves them. Throws for a raw template, where it does not.
  */
 export function ascii(code: string): string {
   // oxlint-disable-next-line no-control-regex
   const others = /[^\0-\x7f]+/g
   const raw = /\braw`[^`]*[^\0-\x7f`]/.exec(code)
-  if (raw) throw new Error(`A raw template holds more than ASCII: ${raw[0].slice(0, 80)}`)
+  if (raw) throw new Error(`A raw template contains characters outside ASCII: ${raw[0].slice(0, 80)}`)
   return code.replace(others, (run) =>
     Array.from({ length: run.length }, (_, at) => `\\u${run.charCodeAt(at).toString(16).padStart(4, '0')}`).join(''),
   )
 }
 
-/** Writes the bundle of an entry. Throws when more than ASCII is left in it. */
+/** Writes the bundle of an entry. Throws if it is not ASCII. */
 export async function bundle(entry: string, outfile: string): Promise<Bundle> {
   const { metafile } = await build({
     entryPoints: [join(ROOT, entry)],
@@ -128,38 +125,37 @@ export async function bundle(entry: string, outfile: string): Promise<Bundle> {
     minify: true,
     keepNames: true,
     metafile: true,
-    // It makes the console's scripts where the program runs from its sources.
+    // Builds the scripts of the console if the program runs from its sources.
     external: ['esbuild'],
-    // The builtin of that name is deprecated and would print a warning.
+    // The builtin with this name is deprecated and would print a warning.
     alias: { punycode: 'punycode.js' },
     banner: { js: BANNER },
     define: {
       POSTRIDER_COMMIT: JSON.stringify(commit()) ?? 'undefined',
-      POSTRIDER_CHANGELOG: JSON.stringify(readFileSync(join(ROOT, 'CHANGELOG.md'), 'utf8')),
     },
     plugins: [leaner()],
     logLevel: 'warning',
   })
   const code = ascii(readFileSync(outfile, 'utf8'))
   writeFileSync(outfile, code)
-  const octets = readFileSync(outfile)
-  if (octets.some((octet) => octet > 0x7f)) throw new Error(`${entry}: the bundle holds more than ASCII`)
-  return { octets: octets.length, parts: partsOf(metafile) }
+  const bytes = readFileSync(outfile)
+  if (bytes.some((byte) => byte > 0x7f)) throw new Error(`${entry}: the bundle contains characters outside ASCII`)
+  return { bytes: bytes.length, parts: partsOf(metafile) }
 }
 
 function partsOf({ inputs, outputs }: Metafile): Record<string, number> {
   const [output] = Object.values(outputs)
-  // A file of which nothing is left counts too: its package has a licence.
+  // Files without remaining code count too, because their packages have a licence.
   return Object.fromEntries(Object.keys(inputs).map((file) => [file, output!.inputs[file]?.bytesInOutput ?? 0]))
 }
 
-/** The octets of each npm package in bundles and assets, by its folder below the project, the heaviest first. */
+/** Returns the bytes of each npm package in bundles and assets, by its directory, largest first. */
 export function packagesIn(bundles: readonly Pick<Bundle, 'parts'>[]): Map<string, number> {
   const sums = new Map<string, number>()
   for (const { parts } of bundles)
-    for (const [file, octets] of Object.entries(parts)) {
+    for (const [file, bytes] of Object.entries(parts)) {
       const folder = PACKAGE.exec(file)?.[1]
-      if (folder !== undefined) sums.set(folder, (sums.get(folder) ?? 0) + octets)
+      if (folder !== undefined) sums.set(folder, (sums.get(folder) ?? 0) + bytes)
     }
   return new Map([...sums].sort(([a, one], [b, other]) => other - one || (a < b ? -1 : 1)))
 }

@@ -1,4 +1,4 @@
-// CHANGELOG.md, as Debian writes changes.
+// Converts CHANGELOG.md to a Debian changelog.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ROOT } from './node.ts'
@@ -10,7 +10,7 @@ export interface Release {
   changes: string[]
 }
 
-/** The releases, the newest first. Throws when the file does not begin with one of that version. */
+/** Returns the releases, newest first. Throws unless the first one has this version. */
 export function readChangelog(version: string, text = readFileSync(join(ROOT, 'CHANGELOG.md'), 'utf8')): Release[] {
   const releases = text
     .split(/^## /m)
@@ -24,11 +24,11 @@ export function readChangelog(version: string, text = readFileSync(join(ROOT, 'C
       return { version: heading[1]!, date: heading[2]!, changes }
     })
   if (releases[0]?.version !== version)
-    throw new Error(`CHANGELOG.md begins with ${releases[0]?.version ?? 'nothing'}, the version is ${version}`)
+    throw new Error(`CHANGELOG.md begins with ${releases[0]?.version ?? 'no version'}, but the version is ${version}`)
   return releases
 }
 
-/** Lines of at most 80 columns, the first after "  * ". */
+/** Wraps a change to 80 columns, with "  * " before the first line. */
 function wrapped(change: string): string {
   const lines = ['']
   for (const word of change.replaceAll('`', '').split(' '))

@@ -1,37 +1,42 @@
-// Writes the documents that are made from the code: docs/states.md (the state tables) and docs/rfc.md (where each RFC
-// is held). `npm run docs` writes them; a test holds that they are what the code says.
+// Writes the documents that are generated from the code: docs/development/states.md (the state tables),
+// docs/development/rfc.md (where each RFC is implemented), docs/commands.md (the help), docs/configuration.md
+// (config/postrider.toml) and docs/roles.md (what each role may do). Run it with `npm run docs`. A test fails if one is
+// out of date.
 import { globSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { agentMachine } from '../src/states/agent.ts'
-import { campaignMachine } from '../src/states/campaign.ts'
-import { deliveryMachine } from '../src/states/delivery.ts'
-import { domainMachine } from '../src/states/domain.ts'
-import type { Machine } from '../src/states/machine.ts'
-import { emailMachine } from '../src/states/outbound-email.ts'
-import { warmupMachine } from '../src/states/warmup.ts'
-import { watchMachine } from '../src/states/watch.ts'
-import { receiverAlarmMachine } from '../src/states/receiver-alarm.ts'
-import { webhookDeliveryMachine } from '../src/states/webhook-delivery.ts'
-import { webhookMachine } from '../src/states/webhook.ts'
+import { commandsPage } from './docs-commands.ts'
+import { rolesPage } from './docs-roles.ts'
+import { configurationPage } from './docs-configuration.ts'
+import { agentMachine } from '../src/store/states/agent.ts'
+import { campaignMachine } from '../src/store/states/campaign.ts'
+import { deliveryMachine } from '../src/store/states/delivery.ts'
+import { domainMachine } from '../src/store/states/domain.ts'
+import type { Machine } from '../src/store/states/machine.ts'
+import { emailMachine } from '../src/store/states/outbound-email.ts'
+import { warmupMachine } from '../src/store/states/warmup.ts'
+import { watchMachine } from '../src/store/states/watch.ts'
+import { receiverAlarmMachine } from '../src/store/states/receiver-alarm.ts'
+import { webhookDeliveryMachine } from '../src/store/states/webhook-delivery.ts'
+import { webhookMachine } from '../src/store/states/webhook.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 
 type Table = Pick<Machine<string, string>, 'rows' | 'table'>
 
 const MACHINES: readonly [title: string, file: string, machine: Table][] = [
-  ['A mail', 'outbound-email', emailMachine],
-  ['The delivery to one recipient', 'delivery', deliveryMachine],
-  ['A campaign', 'campaign', campaignMachine],
-  ['A sending domain', 'domain', domainMachine],
-  ['A webhook', 'webhook', webhookMachine],
-  ['The delivery of one event', 'webhook-delivery', webhookDeliveryMachine],
-  ['An agent', 'agent', agentMachine],
-  ['The warm-up of a pair', 'warmup', warmupMachine],
-  ['What is watched', 'watch', watchMachine],
-  ['An alarm of a receiver', 'receiver-alarm', receiverAlarmMachine],
+  ['Outbound email', 'outbound-email', emailMachine],
+  ['Delivery to one recipient', 'delivery', deliveryMachine],
+  ['Campaign', 'campaign', campaignMachine],
+  ['Sending domain', 'domain', domainMachine],
+  ['Webhook', 'webhook', webhookMachine],
+  ['Webhook delivery', 'webhook-delivery', webhookDeliveryMachine],
+  ['Agent', 'agent', agentMachine],
+  ['Warm-up of a sending IP address at a receiver', 'warmup', warmupMachine],
+  ['Blocklist and reverse DNS check', 'watch', watchMachine],
+  ['Receiver alarm', 'receiver-alarm', receiverAlarmMachine],
 ]
 
-/** docs/states.md. */
+/** docs/development/states.md. */
 export function statesPage(): string {
   const sections = MACHINES.map(([title, file, { rows, table }]) => {
     const edges = rows.map(({ from, on, to }) => `  ${from} --> ${to}: ${on}`)
@@ -41,32 +46,34 @@ export function statesPage(): string {
     )
     return `## ${title}
 
-\`${table}\`, [src/states/${file}.ts](../src/states/${file}.ts)
+\`${table}\`, [src/store/states/${file}.ts](../../src/store/states/${file}.ts)
 
 \`\`\`mermaid
 stateDiagram-v2
 ${edges.join('\n')}
 \`\`\`
 
-| from | on | to | by | tells |
+| from | event | to | by | emits |
 |---|---|---|---|---|
 ${lines.join('\n')}
 `
   })
   return `# State machines
 
-Made from the tables in \`src/states\` by \`npm run docs\`; a test holds that it is what they say. "by": the owner through the API, the operator at
-the command line, or Postrider by itself (\`auto\`). "tells": the event of the log and of webhooks; empty: nobody is told.
+Generated from the tables in \`src/states\` by \`npm run docs\`. A test fails if this page is out of date.
+
+- **by:** who causes the change: the \`owner\` through the API, the \`operator\` at the command line, or Postrider automatically (\`auto\`).
+- **emits:** the webhook event that the change sends. Empty if the change sends none.
 
 ${sections.join('\n')}`
 }
 
-/** What the RFCs that the code names are about. */
+/** Titles of the RFCs that the code cites, by number. */
 export const TITLES: Record<string, string> = JSON.parse(
   readFileSync(join(ROOT, 'packaging/rfc-titles.json'), 'utf8'),
 ) as Record<string, string>
 
-/** RFC numbers with the files of src/ that name them. */
+/** Returns the RFC numbers that src/ cites, each with the files that cite it. */
 export function rfcPlaces(): Map<string, string[]> {
   const places = new Map<string, Set<string>>()
   for (const file of globSync('src/**/*.ts', { cwd: ROOT }).toSorted())
@@ -75,23 +82,26 @@ export function rfcPlaces(): Map<string, string[]> {
   return new Map([...places].toSorted(([a], [b]) => Number(a) - Number(b)).map(([rfc, files]) => [rfc, [...files]]))
 }
 
-/** docs/rfc.md. */
+/** docs/development/rfc.md. */
 export function rfcPage(): string {
   const lines = [...rfcPlaces()].map(
     ([number, files]) =>
       `| [${number}](https://www.rfc-editor.org/rfc/rfc${number}) | ${TITLES[number] ?? '?'} | ${files.map((file) => `\`${file}\``).join(', ')} |`,
   )
-  return `# Where each RFC is held
+  return `# RFCs and the files that implement them
 
-Made from the RFCs that the files of \`src\` name, by \`npm run docs\`; a test holds that it is up to date.
+Generated from the RFC numbers in the comments of \`src\` by \`npm run docs\`. A test fails if this page is out of date.
 
-| RFC | about | files |
+| RFC | title | files |
 |---|---|---|
 ${lines.join('\n')}
 `
 }
 
 if (import.meta.main) {
-  writeFileSync(join(ROOT, 'docs/states.md'), statesPage())
-  writeFileSync(join(ROOT, 'docs/rfc.md'), rfcPage())
+  writeFileSync(join(ROOT, 'docs/development/states.md'), statesPage())
+  writeFileSync(join(ROOT, 'docs/development/rfc.md'), rfcPage())
+  writeFileSync(join(ROOT, 'docs/commands.md'), commandsPage())
+  writeFileSync(join(ROOT, 'docs/configuration.md'), configurationPage())
+  writeFileSync(join(ROOT, 'docs/roles.md'), await rolesPage())
 }

@@ -1,11 +1,10 @@
-// Makes one executable with Node, the program, its workers, the SQLite addon and the assets inside.
+// Builds one executable that contains Node, the program, its workers, the SQLite addon and the assets.
 //
 //   bundle (esbuild) -> the Node of the architecture, stripped -> node --build-sea
 //
 // The order matters: a binary that is stripped after the injection no longer runs. The Node of the architecture
-// injects, with V8's code cache of the program; where it does not run, this machine's Node injects, without a cache. An
-// executable that rejects its cache is none.
-// The same commit gives the same octets in each folder.
+// injects the program with V8's code cache. If it cannot run here, this machine's Node injects it without a cache. If
+// V8 rejects the cache, the build fails. The same commit results in the same bytes in every directory.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -20,7 +19,7 @@ export const DIST = join(ROOT, 'dist')
 
 const MAIN = 'main.mjs'
 
-/** Scripts, styles and fonts of the console, as files by the name of their asset; and what each is made of. */
+/** Writes the scripts, styles and fonts of the console as files. Returns them by asset name, and their sources. */
 async function consoleAssets(folder: string): Promise<{ files: Record<string, string>; made: MadeAsset[] }> {
   const files: Record<string, string> = {}
   const made: MadeAsset[] = []
@@ -38,19 +37,18 @@ async function consoleAssets(folder: string): Promise<{ files: Record<string, st
 export const executableFor = (arch: Architecture): string =>
   join(DIST, isNative(arch) ? 'postrider' : `postrider-linux-${arch}`)
 
-/** The SQLite addon, which the executable holds and the package and the image install as a file too. */
+/** The SQLite addon. The executable contains it, and the package and the image also install it as a file. */
 export const addonFor = (arch: Architecture): string =>
   join(ROOT, `node_modules/better-sqlite3/prebuilds/${isNative(arch) ? process.platform : 'linux'}-${arch}.node`)
 
 export interface Built {
   bundles: Record<string, Bundle>
-  /** The octets of the npm packages inside, by their folders below the project, the heaviest first. */
+  /** The bytes of each npm package inside, by its directory below the project, largest first. */
   packages: Map<string, number>
 }
 
 /**
- * Builds it. `unstripped`: where no strip is installed, Node keeps its symbols. Throws when it is not installed
- * otherwise.
+ * Builds the executable. Throws if strip is not installed, unless `unstripped`: Node then keeps its symbols.
  */
 export async function buildExecutable(arch: Architecture, unstripped = false): Promise<Built> {
   const output = executableFor(arch)
@@ -62,13 +60,15 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
     for (const [name, entry] of Object.entries(ENTRIES)) bundles[name] = await bundle(entry, join(folder, name))
     const runner = runnerFor(arch, folder)
     if (!runner)
-      console.log(`${arch}: its Node does not run here (qemu-user-static): no code cache, so it starts more slowly`)
+      console.log(
+        `${arch}: its Node does not run here, so the executable has no code cache and starts more slowly (install qemu-user-static)`,
+      )
     const assets = await consoleAssets(folder)
     const workers = Object.keys(ENTRIES).filter((name) => name !== MAIN)
     const sources = workers.map((name) => [name, readFileSync(join(folder, name), 'utf8')] as const)
     writeFileSync(join(folder, SOURCES), packSources(Object.fromEntries(sources)))
     const sea = {
-      // Relative: the executable keeps this path, and would differ with the folder.
+      // A relative path, because the executable contains it and must not depend on the directory.
       main: MAIN,
       mainFormat: 'module',
       executable: 'node',
@@ -76,20 +76,21 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
       disableExperimentalSEAWarning: true,
       useCodeCache: runner !== undefined,
       useSnapshot: false,
-      // Of the algorithms that passkeys may be of.
+      // The warning is about algorithms of passkeys.
       execArgv: ['--disable-warning=ExperimentalWarning'],
       execArgvExtension: 'none',
       assets: {
         'better_sqlite3.node': addonFor(arch),
         [SOURCES]: SOURCES,
         ...assets.files,
+        'webhooks.md': join(ROOT, 'docs/webhooks.md'),
         ...Object.fromEntries(readdirSync(join(ROOT, 'config')).map((name) => [name, join(ROOT, 'config', name)])),
       },
     }
     writeFileSync(join(folder, 'sea.json'), JSON.stringify(sea, null, 2))
     rmSync(output, { force: true })
     const [program, ...args] = runner ? [...runner, join(folder, 'node')] : [process.execPath]
-    // With a fixed seed the code cache is the same octets in each build.
+    // With a fixed seed the code cache has the same bytes in every build.
     execFileSync(program!, [...args, '--random-seed=1', '--build-sea', 'sea.json'], { cwd: folder, stdio: 'ignore' })
     chmodSync(output, 0o755)
     if (runner) requireCodeCache(runner, output)
@@ -100,8 +101,8 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
 }
 
 /**
- * What stands before a program of the architecture to run it here; undefined when it cannot run. One of another
- * architecture finds the libraries of the image.
+ * Returns the command that runs a program of the architecture here, or undefined if that is not possible. A program of
+ * another architecture uses the libraries of the image.
  */
 function runnerFor(arch: Architecture, folder: string): string[] | undefined {
   if (isNative(arch)) return []
@@ -111,14 +112,14 @@ function runnerFor(arch: Architecture, folder: string): string[] | undefined {
   try {
     unpackBase(arch === 'arm64' ? 'arm64' : 'amd64', libraries)
   } catch (thrown) {
-    console.log(`${arch}: the libraries of the image are not to be had: ${messageOf(thrown)}`)
+    console.log(`${arch}: the libraries of the image are not available: ${messageOf(thrown)}`)
     return undefined
   }
   const runner = [emulator, '-L', libraries]
   return spawnSync(emulator, [...runner.slice(1), join(folder, 'node'), '--version']).status === 0 ? runner : undefined
 }
 
-/** V8 takes a code cache only from its own architecture, and says at each start that it rejects another. */
+/** V8 accepts a code cache only from its own architecture, and otherwise logs at each start that it rejects it. */
 function requireCodeCache(runner: readonly string[], file: string): void {
   const [program, ...args] = [...runner, file, '--version']
   const { stderr } = spawnSync(program!, args, { encoding: 'utf8', env: { ...process.env, NODE_DEBUG_NATIVE: 'SEA' } })

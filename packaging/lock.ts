@@ -1,9 +1,9 @@
-// npm run lock [-- --node VERSION]: takes the packages' "engines" out of package-lock.json; run it after every change
-// of the dependencies. With --node the Node that everything runs on changes too: all of its packages or none.
+// npm run lock [-- --node VERSION]: removes the packages' "engines" from package-lock.json. Run it after every change
+// of the dependencies. With --node, it also changes the pinned Node, for all platforms or not at all.
 //
-// npm holds "engines" against the Node that npm runs on, which is not the Node that the packages run on: it would print
-// dozens of warnings, and on Node 18 leave out optional packages that the linter needs. What the machine's own Node
-// must be good enough for is npm, and that the "engines" of package.json says.
+// npm compares "engines" with the Node that npm runs on, which is not the Node that the packages run on: it would print
+// dozens of warnings, and on Node 18 leave out optional packages that the linter needs. The machine's own Node only
+// has to run npm, and the "engines" of package.json contains this requirement.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { messageOf } from '../src/base/errors.ts'
@@ -47,7 +47,7 @@ function takeNode(version: string): void {
     write(PROJECT, project)
     npm('install', '--silent', '--package-lock-only')
   } catch (thrown) {
-    for (const [file, octets] of former) writeFileSync(file, octets)
+    for (const [file, bytes] of former) writeFileSync(file, bytes)
     throw thrown
   }
   console.log(`${PROJECT}, ${LOCK}: Node ${version} of ${names.join(', ')}`)

@@ -8,8 +8,8 @@ export interface Page {
 }
 
 /**
- * Text that roff prints as it is. A line that begins with "." or "'" would be a request, "-" a hyphen that cannot be
- * pasted, and what is not ASCII would be read as Latin-1.
+ * Escapes text for roff. A line that starts with "." or "'" would be a request, "-" a hyphen that cannot be pasted, and
+ * characters outside ASCII would be read as Latin-1.
  */
 const plain = (text: string): string =>
   text
@@ -75,23 +75,22 @@ const leaves = (command: Command): Command[] =>
 const FILES: readonly (readonly [string, string])[] = [
   [
     '/etc/postrider/postrider.toml',
-    'the configuration; all settings with their meaning: /usr/share/doc/postrider/examples/postrider.toml',
+    'configuration; /usr/share/doc/postrider/examples/postrider.toml describes all settings',
   ],
-  [
-    '/var/lib/postrider',
-    'the data directory, where data_dir says nothing else: the database, the spool and instance.key',
-  ],
+  ['/var/lib/postrider', 'default data directory: database, spool and instance.key'],
+  ['/etc/postrider/NAME.toml', 'configuration of the instance NAME, with its data in /var/lib/postrider-NAME'],
 ]
 const EXIT = [
   '.SH EXIT STATUS',
   ...list([
-    ['0', 'done'],
-    ['1', 'one sentence on stderr says what to do'],
-    ['2', 'the command line itself was wrong'],
+    ['0', 'success'],
+    ['1', 'an error; stderr has the reason and a fix'],
+    ['2', 'wrong usage'],
+    ['75', 'a temporary error; try again'],
   ]),
 ]
 
-/** All pages. `version` and `date` ("2026-11-22") stand in their margins. */
+/** All pages. `version` and `date` ("2026-11-22") are in their margins. */
 export function manPages(program: Command, { version, date }: { version: string; date: string }): Page[] {
   const help = program.createHelp()
   const page = (name: string, lines: readonly string[]): Page => ({
@@ -110,15 +109,15 @@ export function manPages(program: Command, { version, date }: { version: string;
     '.SH NAME',
     `postrider \\- ${plain(program.description().replace(/^A /, '').replace(/\.$/, ''))}`,
     '.SH SYNOPSIS',
-    `${bold('postrider')} [${term('--config <file>')}] [${bold('--json')}] \\fICOMMAND\\fR [\\fIARGUMENT\\fR...]`,
+    `${bold('postrider')} [${term('--config <file>')}|${term('--instance <name>')}] [${bold('--json')}] \\fICOMMAND\\fR [\\fIARGUMENT\\fR...]`,
     '.SH DESCRIPTION',
     plain(
-      "Sends transactional mail and campaigns over a JSON:API, signs them with DKIM, delivers them straight to the recipients' mail",
+      'Sends transactional email and campaigns over a JSON:API, signs them with DKIM, delivers them directly to the MX hosts of the',
     ),
-    plain('exchangers, and receives mail for its inboxes.'),
+    plain('recipients, and receives email in inboxes.'),
     '.PP',
     plain(
-      'Commands work on the data directory directly, beside a running server, which notices their changes within a second.',
+      'Commands work directly on the data directory, most of them even while the server runs. The server applies the changes within a second.',
     ),
     '.SH OPTIONS',
     ...list(
@@ -140,8 +139,8 @@ export function manPages(program: Command, { version, date }: { version: string;
     ...list(FILES),
     '.SH ENVIRONMENT',
     ...list([
-      ['POSTRIDER_CONFIG', 'the configuration file, where --config does not name one'],
-      ['POSTRIDER_SECTION_KEY', 'a setting, such as POSTRIDER_HTTP_LISTEN; it counts before the file'],
+      ['POSTRIDER_CONFIG', 'configuration file, if --config is not given'],
+      ['POSTRIDER_SECTION_KEY', 'a setting, such as POSTRIDER_HTTP_LISTEN; overrides the file'],
     ]),
     '.SH SEE ALSO',
     commands.map((command) => `\\fBpostrider\\-${plain(command.name())}\\fR(1)`).join(',\n'),

@@ -1,5 +1,5 @@
-// The Node that goes into an executable: this machine's pinned one, or for another architecture the package of the same
-// version that the lock file names, held to its checksum.
+// The Node in an executable: the pinned one of this machine, or for another architecture the package of the same
+// version in the lock file, whose checksum is verified.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { chmodSync, copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
@@ -18,21 +18,45 @@ export const isArchitecture = (text: string): text is Architecture =>
 /** Whether an executable for it runs here. */
 export const isNative = (arch: Architecture): boolean => process.arch === arch
 
+/** A program that a build runs, and its Debian package. */
+export interface BuildTool {
+  program: string
+  debian: string
+}
+
+/** The strip for an architecture. */
+export function stripFor(arch: Architecture): BuildTool {
+  if (isNative(arch)) return { program: 'strip', debian: 'binutils' }
+  return arch === 'arm64'
+    ? { program: 'aarch64-linux-gnu-strip', debian: 'binutils-aarch64-linux-gnu' }
+    : { program: 'x86_64-linux-gnu-strip', debian: 'binutils-x86-64-linux-gnu' }
+}
+
+const isInstalled = ({ program }: BuildTool): boolean =>
+  spawnSync(program, ['--version'], { stdio: 'ignore' }).status === 0
+
+/** Throws an error that names every missing program with its Debian package. */
+export function demandTools(tools: readonly BuildTool[]): void {
+  const missing = tools.filter((tool) => !isInstalled(tool))
+  if (missing.length === 0) return
+  const named = missing.map(({ debian, program }) => `${program} (${debian})`).join(' and ')
+  const strips = missing.some(({ program }) => program.endsWith('strip'))
+  throw new Error(
+    `${named} ${missing.length === 1 ? 'is' : 'are'} not installed; on Debian run "apt-get install ${missing.map(({ debian }) => debian).join(' ')}"${strips ? ', or give --unstripped, which makes an executable that is 35 MB larger' : ''}.`,
+  )
+}
+
 /**
- * Writes the Node for an architecture to `file`, without its symbols. Throws when no strip for it is installed, unless
- * `unstripped`: the executable is 35 MB larger then, and its octets are others.
+ * Writes the Node of an architecture to `file`, without its symbols. Throws if strip is not installed, unless
+ * `unstripped`: the executable is then 35 MB larger and has different bytes.
  */
 export function placeNode(arch: Architecture, file: string, unstripped = false): void {
-  const tool = isNative(arch) ? 'strip' : { x64: 'x86_64-linux-gnu-strip', arm64: 'aarch64-linux-gnu-strip' }[arch]
-  const there = spawnSync(tool, ['--version'], { stdio: 'ignore' }).status === 0
-  if (!there && !unstripped)
-    throw new Error(
-      `${tool} is not installed (binutils${isNative(arch) ? '' : `-${tool.slice(0, -'-strip'.length)}`}): the executable would be 35 MB larger than it need be; --unstripped makes it so.`,
-    )
+  const strip = stripFor(arch)
+  if (!unstripped) demandTools([strip])
   if (isNative(arch)) copyFileSync(process.execPath, file)
   else fetchNode(`node-linux-${arch}`, file)
   chmodSync(file, 0o755)
-  if (there) execFileSync(tool, ['-s', file], { stdio: 'ignore' })
+  if (isInstalled(strip)) execFileSync(strip.program, ['-s', file], { stdio: 'ignore' })
 }
 
 function fetchNode(name: string, file: string): void {
@@ -56,8 +80,8 @@ function fetchNode(name: string, file: string): void {
 }
 
 /**
- * The npm that started this script, on the Node that it runs on: an older npm may not run on the pinned one. Answers
- * what it printed.
+ * Runs the npm that started this script, with its own Node, because an older npm may not run on the pinned one. Returns
+ * its output.
  */
 export function npm(...args: string[]): string {
   const { npm_node_execpath: node, npm_execpath: cli } = process.env

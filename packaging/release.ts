@@ -1,6 +1,6 @@
-// npm run release -- [--key ID] [--url URL] [--minisign FILE] [--repository DIRECTORY]: everything of a release, in
-// dist/. The packages and their tars, the image, the bills of materials, SHA256SUMS with its signature, and the apt
-// repository with the packages. Where no key is named, one for tests signs.
+// npm run release -- [--key ID] [--url URL] [--minisign FILE] [--repository DIRECTORY]: builds a release in dist/: the
+// packages and their tar archives, the image, the bills of materials, SHA256SUMS with its signature, and the apt
+// repository with the packages. Without a key, a test key signs. .github/workflows/release.yml runs it for a tag.
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -26,10 +26,11 @@ const option = (name: 'key' | 'url'): string[] => (values[name] === undefined ? 
 
 try {
   const { publicKey, secret } = minisignKey(values.minisign)
-  // Before all that takes long: the program is built with the key, or it could not verify its own release.
+  // First, because the program contains the key and must be able to verify its own release.
   if (publicKey === undefined && !/^RW/m.test(releaseKey()))
-    throw new Error('config/release-key.pub holds no key: write the public half of the key into it first.')
-  for (const step of ['package', 'image', 'sbom']) run(step)
+    throw new Error('config/release-key.pub contains no key; write the public key to it first.')
+  run('package', '--all')
+  for (const step of ['image', 'sbom']) run(step)
   const files = writeSums(DIST, version)
   signSums(DIST, version, secret, publicKey ?? releaseKey())
   run('repository', ...option('key'), ...option('url'), values.repository)

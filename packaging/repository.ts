@@ -1,10 +1,10 @@
-// npm run repository -- [--key ID] [--url URL] [--valid DAYS] DIRECTORY [DEB...]: makes or extends a static apt
-// repository there, of the packages in dist/ where none is named; with --sign-only it is signed again as it is. It
-// needs gpg, and dpkg-deb, which made the packages.
+// npm run repository -- [--key ID] [--url URL] [--valid DAYS] DIRECTORY [DEB...]: creates or extends a static apt
+// repository in the directory, with the packages of dist/ by default. With --sign-only, it only signs it again. Needs
+// gpg and dpkg-deb.
 //
-// Any web server that has the files will do. What was in the pool stays, and a version in it never changes. Each file
-// is whole when it has its name, and InRelease comes last: apt takes the indexes that it names by their hashes, of
-// which those of the last time stay too. SOURCE_DATE_EPOCH is another time than now.
+// Any web server can serve the files. Packages stay in the pool, and a version in it never changes. Every file is
+// written completely before it gets its name, and InRelease is written last. apt fetches the indexes by the hashes in
+// InRelease, so those of the previous one are kept. SOURCE_DATE_EPOCH sets the time.
 import { execFileSync } from 'node:child_process'
 import {
   copyFileSync,
@@ -38,7 +38,7 @@ import { gnupgKey, type GnupgKey } from './signing.ts'
 
 const POOL = `pool/${COMPONENT}/p/postrider`
 const DISTS = `dists/${SUITE}`
-/** How long the indexes are believed without being signed again, in days. */
+/** The validity of the indexes in days. They must be signed again before. */
 const VALID = 90
 
 function put(file: string, content: string | Buffer): void {
@@ -49,9 +49,9 @@ function put(file: string, content: string | Buffer): void {
 
 const controlOf = (deb: string): string => execFileSync('dpkg-deb', ['--field', deb], { encoding: 'utf8' })
 
-/** Puts a package into the pool under its own name. Throws when it is not Postrider's, or another has that name. */
+/** Adds a package to the pool. Throws if it is not a package of Postrider, or if its name exists with other content. */
 function pool(directory: string, deb: string): void {
-  if (!existsSync(deb)) throw new Error(`${deb} is not there; npm run package makes the packages.`)
+  if (!existsSync(deb)) throw new Error(`${deb} does not exist; run "npm run package" first.`)
   const control = controlOf(deb)
   const [name, release, architecture] = ['Package', 'Version', 'Architecture'].map((field) => fieldOf(control, field))
   if (name !== 'postrider' || !DEBIAN_ARCHITECTURES.some((each) => each === architecture))
@@ -60,7 +60,7 @@ function pool(directory: string, deb: string): void {
   if (existsSync(file)) {
     if (readFileSync(file).equals(readFileSync(deb))) return
     throw new Error(
-      `${file} is there with other octets: machines that have it would refuse this one. A changed package needs another version; if nobody has it, remove it there.`,
+      `${file} exists with other contents, and machines that installed it would reject this one; give the changed package another version, or delete the file if it was never installed.`,
     )
   }
   mkdirSync(dirname(file), { recursive: true })
@@ -72,12 +72,12 @@ function pooled(directory: string): PooledPackage[] {
   const debs = readdirSync(join(directory, POOL)).filter((name) => name.endsWith('.deb'))
   return debs.map((name) => {
     const file = join(directory, POOL, name)
-    const octets = readFileSync(file)
-    return { control: controlOf(file), path: `${POOL}/${name}`, size: octets.length, sha256: sha256(octets) }
+    const bytes = readFileSync(file)
+    return { control: controlOf(file), path: `${POOL}/${name}`, size: bytes.length, sha256: sha256(bytes) }
   })
 }
 
-/** The hashes that a Release file names. */
+/** The hashes in a Release file. */
 const hashesIn = (file: string): string[] =>
   existsSync(file) ? [...readFileSync(file, 'utf8').matchAll(/^ ([0-9a-f]{64}) /gm)].map(([, hash]) => hash!) : []
 
@@ -92,8 +92,8 @@ function index(directory: string, { fingerprint, gpg }: GnupgKey, date: Date, da
     const folder = `${COMPONENT}/binary-${architecture}`
     indexes.set(`${folder}/Packages`, plain).set(`${folder}/Packages.gz`, gzipSync(plain, { level: 9 }))
   }
-  for (const [path, octets] of indexes) put(join(dists, dirname(path), 'by-hash/SHA256', sha256(octets)), octets)
-  for (const [path, octets] of indexes) put(join(dists, path), octets)
+  for (const [path, bytes] of indexes) put(join(dists, dirname(path), 'by-hash/SHA256', sha256(bytes)), bytes)
+  for (const [path, bytes] of indexes) put(join(dists, path), bytes)
   const validUntil = new Date(date.getTime() + days * 86_400_000)
   put(join(dists, 'Release'), releaseIndex(indexes, date, validUntil))
   const sign = (how: readonly string[], name: string): void => {
@@ -119,13 +119,13 @@ function index(directory: string, { fingerprint, gpg }: GnupgKey, date: Date, da
   }
 }
 
-/** Where the repository is, for those who use it: as it is said, else as it was said before, else this folder. */
+/** Returns the public URL of the repository: the given one, the previous one, or this directory. */
 function urlOf(directory: string, given: string | undefined): string {
   const file = join(directory, 'postrider.sources')
   const former = existsSync(file) ? fieldOf(readFileSync(file, 'utf8'), 'URIs') : ''
   const url = (given ?? (former || `file:${resolve(directory)}`)).replace(/\/+$/, '')
-  if (!/^(?:https?:\/\/|file:\/)\S+$/.test(url)) throw new Error(`"${url}" is not a URL of http, https or file.`)
-  if (url.startsWith('file:')) console.log(`${url} is in postrider.sources; --url names the place that others reach.`)
+  if (!/^(?:https?:\/\/|file:\/)\S+$/.test(url)) throw new Error(`"${url}" is not an http, https or file URL.`)
+  if (url.startsWith('file:')) console.log(`${url} is in postrider.sources; set the public address with --url.`)
   return url
 }
 
@@ -147,10 +147,12 @@ if (directory === undefined || !Number.isInteger(days) || days < 1) {
 try {
   const epoch = process.env['SOURCE_DATE_EPOCH']
   const date = epoch === undefined ? new Date() : new Date(Number(epoch) * 1000)
-  const built = DEBIAN_ARCHITECTURES.map((name) => join(DIST, `postrider_${version}_${name}.deb`))
+  const all = DEBIAN_ARCHITECTURES.map((name) => join(DIST, `postrider_${version}_${name}.deb`))
+  const there = all.filter((file) => existsSync(file))
+  const built = there.length > 0 ? there : all
   const url = urlOf(directory, values.url)
   if (!values['sign-only']) for (const deb of debs.length > 0 ? debs : built) pool(directory, deb)
-  else if (!existsSync(join(directory, POOL))) throw new Error(`There is no repository in ${directory} to sign again.`)
+  else if (!existsSync(join(directory, POOL))) throw new Error(`${directory} contains no repository; create one first.`)
   const key = gnupgKey(values.key)
   try {
     index(directory, key, date, days)
@@ -161,7 +163,7 @@ try {
     key.close()
   }
   const names = pooled(directory).map(({ path }) => basename(path))
-  console.log(`${directory} has ${names.join(', ')}; apt believes it for ${days} days, then it has to be signed again.`)
+  console.log(`${directory} has ${names.join(', ')}; apt accepts its signature for ${days} days; then sign it again.`)
 } catch (thrown) {
   console.error(`repository: ${messageOf(thrown)}`)
   process.exitCode = 1

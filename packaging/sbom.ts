@@ -1,5 +1,5 @@
-// npm run sbom: dist/postrider_VERSION_ARCH.cdx.json and .spdx.json, what is inside the executable of each
-// architecture, and the same of the image. The same sources give the same octets.
+// npm run sbom: dist/postrider_VERSION_ARCH.cdx.json, the contents of the executable of each architecture, and of the
+// image.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { DIST } from './executable.ts'

@@ -1,5 +1,5 @@
-// The keys that sign releases: those that are given, else keys for tests, which are made once and stay in
-// dist/test-keys. Nobody else's machine takes what a test key signed.
+// The keys that sign releases: the given ones, otherwise test keys, which are created once in dist/test-keys. Other
+// machines do not trust test keys.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,26 +12,26 @@ function need(program: string, answers: string): void {
   if (spawnSync(program, [answers], { stdio: 'ignore' }).error) throw new Error(`${program} is not installed.`)
 }
 
-/** A folder for keys that others cannot look into. */
+/** Creates a private directory for keys. */
 function keyFolder(name: string): string {
   const folder = join(TEST_KEYS, name)
   mkdirSync(folder, { recursive: true, mode: 0o700 })
   return folder
 }
 
-/** Says that a test key signs; `option` is what names a key of one's own. */
-const tell = (program: string, option: string): void =>
-  console.log(`A test key of ${program} in dist/test-keys signs, which nobody trusts; ${option} names another.`)
+/** Prints that a test key is used. `option` sets a real key. */
+const warn = (program: string, option: string): void =>
+  console.log(`Signed with an untrusted test key of ${program} in dist/test-keys; use ${option} for a real key.`)
 
 export interface GnupgKey {
-  /** Runs gpg where the key is; answers what it prints. */
+  /** Runs gpg with the key. Returns its output. */
   gpg: (args: readonly string[]) => string
   fingerprint: string
-  /** Ends the agent that gpg left running, for a key that was made here. */
+  /** Stops the agent that gpg started for a test key. */
   close: () => void
 }
 
-/** The key of the repository. Throws when gpg has not exactly one secret key of that id. */
+/** Returns the key of the repository. Throws unless gpg has exactly one secret key with this id. */
 export function gnupgKey(id: string | undefined): GnupgKey {
   need('gpg', '--version')
   const home = id === undefined ? keyFolder('gnupg') : undefined
@@ -45,11 +45,11 @@ export function gnupgKey(id: string | undefined): GnupgKey {
   const found = (): string[] => {
     const args = ['--batch', '--with-colons', '--list-secret-keys', '--', name]
     const { stdout } = spawnSync('gpg', args, { env, encoding: 'utf8' })
-    // The fingerprint of a key stands in the line after it; those of its subkeys follow lines of their own.
+    // The fingerprint of a key is in the next line. Subkeys have their own lines.
     return [...stdout.matchAll(/^sec:.*\n(?:fpr|fp2):{9}([0-9A-F]+):/gm)].map(([, fingerprint]) => fingerprint!)
   }
   if (id === undefined) {
-    tell('gpg', '--key')
+    warn('gpg', '--key')
     if (found().length === 0) gpg(['--passphrase', '', '--quick-gen-key', name, 'ed25519', 'sign', 'never'])
   }
   const [fingerprint, ...others] = found()
@@ -60,14 +60,14 @@ export function gnupgKey(id: string | undefined): GnupgKey {
   return { gpg, fingerprint, close }
 }
 
-/** The secret key file of minisign, and the text of the public key where it is one for tests. */
+/** Returns the secret key file of minisign, and the text of the public key if it is a test key. */
 export function minisignKey(given: string | undefined): { secret: string; publicKey: string | undefined } {
   need('minisign', '-v')
   if (given !== undefined) {
-    if (!existsSync(given)) throw new Error(`There is no secret key of minisign at ${given}.`)
+    if (!existsSync(given)) throw new Error(`The minisign secret key ${given} does not exist.`)
     return { secret: given, publicKey: undefined }
   }
-  tell('minisign', '--minisign')
+  warn('minisign', '--minisign')
   const folder = keyFolder('minisign')
   const [publicKey, secret] = [join(folder, 'test.pub'), join(folder, 'test.sec')]
   if (!existsSync(secret)) execFileSync('minisign', ['-G', '-W', '-p', publicKey, '-s', secret], { stdio: 'ignore' })

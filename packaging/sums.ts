@@ -1,19 +1,17 @@
-// The files of a release: those of its version in a folder, a tar beside each package, and SHA256SUMS with its
+// The files of a release in a directory: those of its version, a tar archive for each package, and SHA256SUMS with its
 // signature.
 import { execFileSync } from 'node:child_process'
-import { createHash } from 'node:crypto'
 import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { verifySums } from '../src/archive/signature.ts'
+import { sha256 } from './apt.ts'
 
 const SUMS = 'SHA256SUMS'
-/** What a release consists of. */
-const RELEASED = /\.(?:deb|tar|tar\.gz|cdx\.json|spdx\.json)$/
+/** The files of a release. */
+const RELEASED = /\.(?:deb|tar|tar\.gz|cdx\.json)$/
 
-const sha256 = (octets: Buffer): string => createHash('sha256').update(octets).digest('hex')
-
-/** Makes a tar of what a package installs, with one folder, for machines without dpkg; answers the program in it. */
+/** Creates a tar archive of the files of a package, for machines without dpkg. Returns the executable in it. */
 function makeTar(folder: string, deb: string): { program: string; sum: string } {
   const name = basename(deb, '.deb')
   const place = mkdtempSync(join(folder, 'tar-'))
@@ -31,8 +29,8 @@ function makeTar(folder: string, deb: string): { program: string; sum: string } 
 }
 
 /**
- * Writes the tars and SHA256SUMS of a version in the folder; answers the names in it. It names the programs in the tars
- * too, so that an unpacked one can be verified.
+ * Writes the tar archives and SHA256SUMS of a version. Returns the names of the files. SHA256SUMS also contains the
+ * executables in the archives, so that an unpacked one can be verified.
  */
 export function writeSums(folder: string, version: string): string[] {
   const released = (): string[] =>
@@ -46,15 +44,15 @@ export function writeSums(folder: string, version: string): string[] {
   return files.map(([name]) => name).toSorted()
 }
 
-/** Signs SHA256SUMS, and verifies that as the program does. Throws when it would refuse this release. */
+/** Signs SHA256SUMS, and verifies the signature as the program does. Throws if the program would reject it. */
 export function signSums(folder: string, version: string, secret: string, publicKey: string): void {
   const file = join(folder, SUMS)
-  // minisign asks for the password of the key, where it has one.
+  // minisign prompts for the password of the key, if it has one.
   execFileSync('minisign', ['-S', '-s', secret, '-m', file, '-t', `postrider ${version}`], {
     stdio: ['inherit', 'ignore', 'inherit'],
   })
   const sums = readFileSync(file)
   const [, sum, name] = /^(\S+) {2}(.*)$/m.exec(sums.toString()) ?? []
-  if (sum === undefined || name === undefined) throw new Error(`${file} names no file of version ${version}.`)
+  if (sum === undefined || name === undefined) throw new Error(`${file} contains no file of version ${version}.`)
   verifySums({ sums, signature: readFileSync(`${file}.minisig`), publicKey, file: { name, sha256: sum } })
 }

@@ -1,4 +1,4 @@
-// The licences of what is inside the executable: Node, and every npm package that the bundles take.
+// The licences of the contents of the executable: Node and every npm package in the bundles.
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ROOT } from './node.ts'
@@ -11,7 +11,7 @@ export interface Manifest {
   peerDependencies?: Record<string, string>
 }
 
-/** The package.json of a package folder below the project; the older form of a licence (`licenses`) is read too. */
+/** Returns the package.json of a package directory. It also supports the older form of a licence (`licenses`). */
 export function manifestOf(folder: string): Manifest {
   const { licenses, ...manifest } = JSON.parse(readFileSync(join(ROOT, folder, 'package.json'), 'utf8')) as Manifest & {
     licenses?: readonly { type: string }[]
@@ -22,7 +22,7 @@ export function manifestOf(folder: string): Manifest {
 
 const RULE = `${'-'.repeat(80)}\n`
 
-/** `folders` are package folders below the project, such as "node_modules/kysely". Throws when one has no licence. */
+/** Returns the licences of package directories such as "node_modules/kysely". Throws if one has no licence. */
 export function thirdParty(folders: readonly string[]): string {
   const node = readdirSync(join(ROOT, 'node_modules')).find((name) =>
     /^node-(bin-)?(linux|darwin)-(x64|arm64)$/.test(name),
@@ -32,7 +32,7 @@ export function thirdParty(folders: readonly string[]): string {
     const files = readdirSync(join(ROOT, folder)).filter((file) =>
       /^(licen[cs]e|copying|notice)(?!.*\.(js|ts)$)/i.test(file),
     )
-    if (license === undefined && files.length === 0) throw new Error(`${folder} says nothing of its licence`)
+    if (license === undefined && files.length === 0) throw new Error(`${folder} has no licence`)
     const texts = files.map((file) => readFileSync(join(ROOT, folder, file), 'utf8').trim())
     return `${name} ${version}, licence ${license ?? 'as follows'}\n\n${texts.join('\n\n')}\n`
   })

@@ -1,8 +1,7 @@
-// The system of the image: single files of Debian packages, each of which base.json names with its version and the
-// SHA-256 of its octets.
+// The base of the image: files of Debian packages, which base.json lists with their versions and SHA-256.
 import { execFileSync } from 'node:child_process'
-import { createHash } from 'node:crypto'
 import {
+  chmodSync,
   existsSync,
   lstatSync,
   mkdirSync,
@@ -12,14 +11,15 @@ import {
   readlinkSync,
   renameSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
+import { sha256 } from '../apt.ts'
 import { ROOT } from '../node.ts'
-import type { Tree } from './tar.ts'
 
-/** The architectures by the names that Debian and OCI have for them. */
+/** The architectures, as Debian and OCI name them. */
 export const ARCHITECTURES = ['amd64', 'arm64'] as const
 export type Debian = (typeof ARCHITECTURES)[number]
 
@@ -29,56 +29,62 @@ interface Package {
 }
 
 const LIST = join(ROOT, 'packaging/image/base.json')
-/** Packages that were fetched, by their SHA-256. */
+/** The cache of packages, by SHA-256. */
 const KEPT = join(ROOT, 'node_modules/.cache/image')
 const SUITES = ['debian bookworm', 'debian-security bookworm-security']
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg'
-/** gcc-12-base holds the copyright of the libraries of GCC. */
+/** gcc-12-base contains the copyright of the GCC libraries. */
 const PACKAGES = ['ca-certificates', 'gcc-12-base', 'libatomic1', 'libc6', 'libgcc-s1', 'libstdc++6']
 
-/** What the image takes: the libraries that the executable and its addon are linked with, and the licences. */
+/** The files in the image: the libraries that the executable and its addon are linked with, and the licences. */
 const TAKEN =
   /^(?:(?:usr\/)?lib\/[^/]+\/(?:lib(?:c|m|dl|pthread|atomic|stdc\+\+|gcc_s)\.so\.[\d.]+|ld-linux[^/]*)|lib(?:64)?\/ld-linux[^/]*|usr\/share\/doc\/[^/]+(?:\/copyright)?)$/
 const AUTHORITIES = /^usr\/share\/ca-certificates\/.*\.crt$/
-
-const sha256 = (octets: Buffer): string => createHash('sha256').update(octets).digest('hex')
 
 /** The packages of the image for an architecture, by name. */
 export const basePackages = (arch: Debian): Record<string, Package> =>
   (JSON.parse(readFileSync(LIST, 'utf8')) as Record<Debian, Record<string, Package>>)[arch]
 
-/** The files of the system for an architecture. Throws when a package is not to be had. */
-export function baseTree(arch: Debian): Tree {
+/** Writes a file with this mode, independent of the umask. */
+export function writeFile(file: string, content: string | Buffer, mode = 0o644): void {
+  mkdirSync(dirname(file), { recursive: true, mode: 0o755 })
+  writeFileSync(file, content)
+  chmodSync(file, mode)
+}
+
+/** Writes the files of the base for an architecture. Throws if a package is not available. */
+export function writeBase(arch: Debian, to: string): void {
   const folder = mkdtempSync(join(tmpdir(), 'postrider-base-'))
   try {
     unpackBase(arch, folder)
     const paths = readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort()
-    const tree: Tree = new Map()
     for (const path of paths.filter((each) => TAKEN.test(each))) {
       const file = join(folder, path)
       const found = lstatSync(file)
-      if (found.isSymbolicLink()) tree.set(path, { kind: 'link', target: readlinkSync(file) })
-      else if (found.isFile())
-        tree.set(path, { kind: 'file', content: readFileSync(file), mode: found.mode & 0o111 ? 0o755 : 0o644 })
+      mkdirSync(dirname(join(to, path)), { recursive: true })
+      if (found.isSymbolicLink()) symlinkSync(readlinkSync(file), join(to, path))
+      else if (found.isFile()) writeFile(join(to, path), readFileSync(file), found.mode & 0o111 ? 0o755 : 0o644)
     }
     // As update-ca-certificates writes them.
     const authorities = paths.filter((path) => AUTHORITIES.test(path)).map((path) => readFileSync(join(folder, path)))
-    tree.set('etc/ssl/certs/ca-certificates.crt', { kind: 'file', content: Buffer.concat(authorities.map(ending)) })
-    return tree
+    writeFile(join(to, 'etc/ssl/certs/ca-certificates.crt'), Buffer.concat(authorities.map(ending)))
+    writeFile(join(to, 'etc/nsswitch.conf'), 'hosts: files dns\n')
+    mkdirSync(join(to, 'tmp'))
+    chmodSync(join(to, 'tmp'), 0o1777)
   } finally {
     rmSync(folder, { recursive: true })
   }
 }
 
-/** A text that ends with the end of a line. */
+/** Adds a line end if it is missing. */
 const ending = (text: Buffer): Buffer => (text.at(-1) === 10 ? text : Buffer.concat([text, Buffer.from('\n')]))
 
-/** Unpacks all packages of an architecture into a folder. Throws when a package is not to be had. */
+/** Unpacks all packages of an architecture into a directory. Throws if a package is not available. */
 export function unpackBase(arch: Debian, folder: string): void {
   for (const deb of fetched(arch)) execFileSync('dpkg-deb', ['-x', deb, folder])
 }
 
-/** The packages of an architecture as files, held to their checksums. */
+/** Returns the files of the packages of an architecture, with verified checksums. */
 function fetched(arch: Debian): string[] {
   const wanted = Object.entries(basePackages(arch))
   const missing = wanted.filter(([, { sha256: sum }]) => !existsSync(join(KEPT, `${sum}.deb`)))
@@ -101,7 +107,7 @@ function fetchPackage([name, { sha256: sum, version }]: [string, Package], apt: 
   const found = sha256(readFileSync(file))
   if (found !== sum) throw new Error(`${name} ${version} has the checksum ${found}, packaging/image/base.json ${sum}`)
   mkdirSync(KEPT, { recursive: true })
-  // Complete or not at all.
+  // Atomic: the file is complete when it has its name.
   const draft = join(KEPT, `${sum}.part`)
   writeFileSync(draft, readFileSync(file))
   renameSync(draft, join(KEPT, `${sum}.deb`))
@@ -110,8 +116,8 @@ function fetchPackage([name, { sha256: sum, version }]: [string, Package], apt: 
 type Apt = (program: string, ...args: string[]) => string
 
 /**
- * Runs `work` with an apt of its own, which knows one architecture, Debian's mirrors, and no package as installed; it
- * downloads into the folder that `work` is given.
+ * Runs `work` with a separate apt, for one architecture and Debian's mirrors, without installed packages. It downloads
+ * into the directory that `work` gets.
  */
 function withApt(arch: Debian, work: (apt: Apt, folder: string) => void): void {
   if (!existsSync(KEYRING)) throw new Error(`${KEYRING} is missing: install debian-archive-keyring.`)
@@ -145,7 +151,7 @@ function withApt(arch: Debian, work: (apt: Apt, folder: string) => void): void {
   }
 }
 
-/** Writes what Debian offers now into base.json. */
+/** Writes the current versions in Debian to base.json. */
 export function updateBase(): void {
   const list: Record<string, Record<string, Package>> = {}
   for (const arch of ARCHITECTURES)

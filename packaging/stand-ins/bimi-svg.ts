@@ -1,4 +1,4 @@
-// In the place of mailauth's check of SVG files inside the executable; see bimi.ts.
+// Replaces mailauth's check of SVG files in the executable (bimi.ts).
 
 export const validateSvg = (): never => {
   throw new Error('Logos are not checked.')

@@ -1,7 +1,7 @@
-// In the place of mailauth's BIMI part inside the executable. The program asks for no logos (`disableBimi`), and the
-// part brings an HTTP client, a parser of XML and one of certificates along: a megabyte.
+// Replaces mailauth's BIMI part in the executable. Postrider requests no logos (`disableBimi`), and the part would add
+// an HTTP client, an XML parser and a certificate parser: a megabyte.
 
-/** No verdict about a logo: mailauth takes false for "not checked". */
+/** Returns no verdict about a logo: mailauth treats false as "not checked". */
 export const bimi = async (): Promise<false> => false
 
 export const validateVMC = (): never => {

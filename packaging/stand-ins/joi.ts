@@ -1,8 +1,8 @@
-// In the place of joi inside the executable, of which mailauth uses two rules: a domain (for SPF) and base64 (for
-// keys). The rule for domains is joi's own, from the package that joi takes it from; a test compares both with joi.
+// Replaces joi in the executable, of which mailauth uses two rules: a domain (for SPF) and base64 (for
+// keys). The rule for domains is joi's own, from the package that joi takes it from. A test compares both with joi.
 import { isDomainValid, type DomainOptions } from '@hapi/address'
 
-/** What `validate` answers: `error` is there when the value breaks the rule. */
+/** The result of `validate`. `error` is set if the value breaks the rule. */
 interface Validation {
   value: unknown
   error?: Error
@@ -18,7 +18,7 @@ const rule = (holds: (text: string) => boolean, name: string) => ({
       : { value, error: new Error(`"value" must be a valid ${name}`) },
 })
 
-/** joi's `string()` with the rules that mailauth uses, for its options of them alone. */
+/** joi's `string()` with only the rules and options that mailauth uses. */
 export const string = () => ({
   domain: (options: { allowUnicode: false; tlds: false }) => {
     if (options.tlds) throw new Error('Only for tlds: false.')

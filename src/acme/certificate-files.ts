@@ -13,7 +13,7 @@ import type { AcmeAccount } from './client.ts'
 
 /** The progress of a name's renewals. Times in ms. */
 export interface RenewalState {
-  /** The time of renewal; null: not known yet. */
+  /** The time of renewal, or null if it is not known yet. */
   renewAt: number | null
   /** The time of the last question to the authority about the renewal time. */
   askedAt: number | null
@@ -25,14 +25,14 @@ export interface RenewalState {
 
 const NEW: RenewalState = { renewAt: null, askedAt: null, failures: 0, retryAt: 0, error: null }
 
-export class Shelf {
+export class CertificateStore {
   readonly #directory: string
 
   constructor(dataDir: string) {
     this.#directory = join(dataDir, 'acme')
   }
 
-  /** The path of a name's chain; the file may not exist. */
+  /** The path of a name's chain. The file may not exist. */
   chainFile(name: string): string {
     return this.#path(`${name}.crt`)
   }
@@ -41,7 +41,6 @@ export class Shelf {
     return this.#path(`${name}.key`)
   }
 
-  /** Names that have a certificate. */
   names(): string[] {
     try {
       return readdirSync(this.#directory).flatMap((file) => (file.endsWith('.crt') ? [file.slice(0, -4)] : []))
@@ -63,7 +62,7 @@ export class Shelf {
     if (JSON.stringify(names) !== JSON.stringify(this.wanted())) this.#write('wanted.json', JSON.stringify(names))
   }
 
-  /** Undefined: there is none, it cannot be read, or it does not match its key. */
+  /** Returns a certificate, or undefined if it is missing, cannot be read, or does not match its key. */
   certificate(name: string): (Certificate & { read: X509Certificate }) | undefined {
     const [cert, key] = [this.#text(`${name}.crt`), this.#text(`${name}.key`)]
     if (cert === undefined || key === undefined) return undefined
@@ -80,18 +79,18 @@ export class Shelf {
     this.#make(`${name}.next.key`, fresh)
   }
 
-  /** The key for a name's next certificate. It is made when there is none, with the key after it. */
+  /** The key for a name's next certificate. If it is missing, it is created, together with the key after it. */
   key(name: string): KeyObject {
     this.begin(name)
     return must(this.madeKey(name), 'The key that was made')
   }
 
-  /** The key for a name's next certificate; undefined before the first order. */
+  /** The key for a name's next certificate, or undefined before the first order. */
   madeKey(name: string): KeyObject | undefined {
     return this.#key(`${name}.key`)
   }
 
-  /** The key after the present one; undefined before the first order. */
+  /** The key after the present one, or undefined before the first order. */
   nextKey(name: string): KeyObject | undefined {
     return this.#key(`${name}.next.key`)
   }
@@ -113,7 +112,7 @@ export class Shelf {
     this.#write(`${name}.json`, JSON.stringify(progress))
   }
 
-  /** Undefined: there is none, or its file is damaged; then a new account is created. */
+  /** Returns the account, or undefined if its file is missing or corrupt. Then a new account is created. */
   account(): AcmeAccount | undefined {
     const { directory, key, url } = (this.#json('account.json') ?? {}) as Partial<Record<string, unknown>>
     if (typeof directory !== 'string' || typeof key !== 'string' || typeof url !== 'string') return undefined
@@ -154,7 +153,7 @@ export class Shelf {
     }
   }
 
-  /** Writes a file unless it exists. A command and the server may do this at the same time; the first one wins. */
+  /** Writes a file unless it exists. A command and the server may do this at the same time. The first one wins. */
   #make(file: string, text: () => string): void {
     if (this.#text(file) !== undefined) return
     const own = `${file}.${process.pid}`
@@ -179,7 +178,7 @@ export class Shelf {
 
 const fresh = (): string => pemOf(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey)
 
-/** The certificate, read; undefined when it cannot be read, or does not match its key. */
+/** The certificate, read, or undefined if it cannot be read, or does not match its key. */
 export function readMatching({ cert, key }: Certificate): X509Certificate | undefined {
   try {
     const read = new X509Certificate(cert)

@@ -4,7 +4,7 @@
 import { X509Certificate, createPrivateKey } from 'node:crypto'
 import { join } from 'node:path'
 import { createSecureContext, type SecureContext } from 'node:tls'
-import { isFor, readMatching, type Shelf } from './certificate-files.ts'
+import { isFor, readMatching, type CertificateStore } from './certificate-files.ts'
 import { makeCertificate, type Certificate } from '../base/certificate.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
@@ -21,8 +21,8 @@ export interface CertificateDeps {
   clock: Clock
   log: Log
   config: Config
-  /** The certificates from ACME; undefined when ACME is off. */
-  shelf: Pick<Shelf, 'begin' | 'certificate' | 'names'> | undefined
+  /** The certificates from ACME, or undefined if ACME is off. */
+  certificateStore: Pick<CertificateStore, 'begin' | 'certificate' | 'names'> | undefined
 }
 
 /** The file of the certificate that the server made, in the data directory. */
@@ -54,18 +54,17 @@ export class Certificates {
       return this.#read(door)
     } catch (thrown) {
       if (!(thrown instanceof Unreadable)) throw thrown
-      // Logged once, not once for each listener with this certificate.
-      if (!this.#told.has(thrown.message))
-        log.error('certificate cannot be read, a self-made one is shown', { error: thrown.message })
+      // Logged once, not for each listener with this certificate.
+      if (!this.#told.has(thrown.message)) log.error('certificate_not_readable', { error: thrown.message })
       this.#told.add(thrown.message)
       return this.#selfMade()
     }
   }
 
-  /** The certificate that is there for a door. Undefined: there is none, or it cannot be read at present. */
+  /** Returns the available certificate of a listener, or undefined if it is missing or cannot be read at present. */
   known(door: Door): Certificate | undefined {
     try {
-      return this.#configured(door) ?? this.#brought(door) ?? this.#found()
+      return configured(this.#deps.config, door) ?? this.#brought(door) ?? this.#found()
     } catch (thrown) {
       if (thrown instanceof Unreadable) return undefined
       throw thrown
@@ -77,7 +76,7 @@ export class Certificates {
     this.#shown.push({ door, renew })
   }
 
-  /** Loads all certificates again. When it throws an OperatorError, nothing has changed. */
+  /** Loads all certificates again. If it throws an OperatorError, all certificates stay unchanged. */
   renew(): void {
     const fresh = this.#shown.map(({ door, renew }) => ({ certificate: this.#read(door), renew }))
     this.#contexts.clear()
@@ -86,33 +85,25 @@ export class Certificates {
   }
 
   #read(door: Door): Certificate {
-    return this.#configured(door) ?? this.#brought(door) ?? this.#selfMade()
-  }
-
-  #configured(door: Door): Certificate | undefined {
-    const { smtp, tls } = this.#deps.config
-    if (door === 'smtp' && (smtp.tls_cert !== '' || smtp.tls_key !== ''))
-      return checked(['smtp.tls_cert', smtp.tls_cert], ['smtp.tls_key', smtp.tls_key])
-    if (tls.cert !== '' || tls.key !== '') return checked(['tls.cert', tls.cert], ['tls.key', tls.key])
-    return undefined
+    return configured(this.#deps.config, door) ?? this.#brought(door) ?? this.#selfMade()
   }
 
   /** Clients of HTTPS that name no host get the certificate of the public name. */
   #brought(door: Door): Certificate | undefined {
-    const { config, shelf } = this.#deps
+    const { config, certificateStore } = this.#deps
     const names = door === 'https' ? [new URL(config.http.public_url).hostname, config.hostname] : [config.hostname]
-    return names.map((name) => shelf?.certificate(name)).find((certificate) => certificate !== undefined)
+    return names.map((name) => certificateStore?.certificate(name)).find((certificate) => certificate !== undefined)
   }
 
   /**
-   * The certificate for a host that a client names (SNI, RFC 6066 §3); undefined: the listener's certificate is used.
+   * The certificate for a host that a client names (SNI, RFC 6066 §3). Undefined: the listener's certificate is used.
    */
   contextOf(host: string): SecureContext | undefined {
-    const { shelf } = this.#deps
+    const { certificateStore } = this.#deps
     const name = host.toLowerCase()
-    if (!shelf || this.#deps.config.tls.cert !== '') return undefined
+    if (!certificateStore || this.#deps.config.tls.cert !== '') return undefined
     if (!this.#contexts.has(name)) {
-      const certificate = shelf.names().includes(name) ? shelf.certificate(name) : undefined
+      const certificate = certificateStore.names().includes(name) ? certificateStore.certificate(name) : undefined
       if (!certificate) return undefined
       this.#contexts.set(name, createSecureContext({ cert: certificate.cert, key: certificate.key, ...TLS_POLICY }))
     }
@@ -120,10 +111,10 @@ export class Certificates {
   }
 
   #selfMade(): Certificate {
-    const { config, shelf } = this.#deps
+    const { config, certificateStore } = this.#deps
     const shown = this.#kept()
     // The later ACME certificate has the same key, so TLSA records are valid from the start.
-    shelf?.begin(config.hostname, shown.key)
+    certificateStore?.begin(config.hostname, shown.key)
     return shown
   }
 
@@ -131,7 +122,7 @@ export class Certificates {
     return join(this.#deps.config.data_dir, SELF_MADE)
   }
 
-  /** The self-made certificate that was kept, if it can still be shown. */
+  /** Returns the stored self-signed certificate, if it is still usable. */
   #found(): Certificate | undefined {
     const { clock, config } = this.#deps
     const kept = readKept(this.#file)
@@ -173,6 +164,30 @@ export function certificateFiles({ acme, data_dir, hostname, smtp, tls }: Naming
 /** A configured file that cannot be read at present. For invalid content there is a plain OperatorError. */
 class Unreadable extends OperatorError {}
 
+/** Returns the certificate of the configuration, or undefined without one. Throws an OperatorError. */
+function configured({ smtp, tls }: Pick<Config, 'smtp' | 'tls'>, door: Door): Certificate | undefined {
+  if (door === 'smtp' && (smtp.tls_cert !== '' || smtp.tls_key !== ''))
+    return checked(['smtp.tls_cert', smtp.tls_cert], ['smtp.tls_key', smtp.tls_key])
+  if (tls.cert !== '' || tls.key !== '') return checked(['tls.cert', tls.cert], ['tls.key', tls.key])
+  return undefined
+}
+
+/**
+ * Returns why certificates of the configuration cannot be read at present, each reason once. Throws an OperatorError
+ * for an error that keeps listeners from starting.
+ */
+export function certificatesIn(config: Pick<Config, 'http' | 'smtp' | 'tls'>): OperatorError[] {
+  const unreadable = new Map<string, OperatorError>()
+  for (const door of config.http.tls_listen.length > 0 ? (['smtp', 'https'] as const) : (['smtp'] as const))
+    try {
+      configured(config, door)
+    } catch (thrown) {
+      if (!(thrown instanceof Unreadable)) throw thrown
+      unreadable.set(thrown.message, thrown)
+    }
+  return [...unreadable.values()]
+}
+
 /** A key of the configuration and its value, which is a path. */
 type Named = readonly [key: string, path: string]
 
@@ -187,7 +202,7 @@ function checked(cert: Named, key: Named): Certificate {
   } catch (thrown) {
     const named = [cert, key].map(([name, path]) => `"${name}" (${path})`).join(' and ')
     throw new OperatorError(
-      `The certificate and key of ${named} cannot be used: ${reasonOf(thrown)}; name a PEM certificate and the key that belongs to it, ECDSA or RSA of 2048 bits or more.`,
+      `The certificate and key of ${named} cannot be used: ${reasonOf(thrown)}; use a PEM certificate and its key, ECDSA or RSA with at least 2048 bits.`,
     )
   }
 }
@@ -204,9 +219,9 @@ function readPem([key, path]: Named, [cert, secret]: readonly [Named, Named]): s
   try {
     return readNamed(path).toString()
   } catch (thrown) {
-    if (path === '') throw new OperatorError(`"${key}" is empty; give both ${cert[0]} and ${secret[0]}, or neither.`)
+    if (path === '') throw new OperatorError(`"${key}" is empty; set both "${cert[0]}" and "${secret[0]}", or neither.`)
     throw new Unreadable(
-      `"${key}" (${path}) cannot be read (${whyUnread(thrown)}); let the user of the service read it, such as by "setfacl -m u:postrider:rX" on it and the directories above it, then reload.`,
+      `"${key}" (${path}) cannot be read (${whyUnread(thrown)}); give the service user read access, for example with "setfacl -m u:postrider:rX" on the file and its parent directories, then reload.`,
     )
   }
 }

@@ -1,5 +1,6 @@
 // An ACME client (RFC 8555) for one account: gets a certificate for one name by HTTP-01 or TLS-ALPN-01, and the time to
-// renew it (ARI, RFC 9773). It tries everything once; the caller (renewals.ts) repeats.
+// renew it (ARI, RFC 9773). It tries everything once. The caller (renewals.ts) repeats.
+import { retryAfter } from '../base/retry.ts'
 import {
   createHash,
   createHmac,
@@ -10,7 +11,7 @@ import {
   type KeyObject,
 } from 'node:crypto'
 import { must } from '../base/errors.ts'
-import { SECOND, type Clock } from '../base/clock.ts'
+import { type Clock, DAY, SECOND } from '../base/clock.ts'
 import { pemOf } from '../base/certificate.ts'
 import { NoAnswer, type CaAnswer, type Fetch } from './http.ts'
 import {
@@ -31,7 +32,7 @@ import { certificateRequest } from './request.ts'
  */
 export class AcmeRefusal extends Error {
   readonly kind: string
-  /** Milliseconds from now; undefined when the authority gives no time. */
+  /** Milliseconds from now, or undefined if the authority gives no time. */
   readonly retryAfter: number | undefined
 
   constructor(kind: string, detail: string, retryAfter?: number) {
@@ -71,7 +72,7 @@ export interface Proof {
   keyAuthorization: string
 }
 
-/** How often a request is repeated after its nonce was refused (RFC 8555 §6.5). */
+/** How often a request is repeated after its nonce was rejected (RFC 8555 §6.5). */
 const NONCES = 20
 /** The interval at which a pending order or authorization is polled, and the most polls. */
 const POLL = 2 * SECOND
@@ -88,7 +89,7 @@ export class AcmeClient {
     if (account?.directory === options.directory) this.#account = account
   }
 
-  /** The account; it is created when there is none, or when the authority has deleted it. */
+  /** Returns the account. Creates it if it is missing, or if the authority has deleted it. */
   async account(): Promise<AcmeAccount> {
     if (this.#account) return this.#account
     const { binding, directory, email } = this.#options
@@ -101,14 +102,14 @@ export class AcmeClient {
     }
     const answer = await this.#post(newAccount, payload, { key })
     const url = answer.headers['location']
-    if (!isAddress(url)) throw new NoAnswer(`${directory} gave the account no address`)
+    if (!isAddress(url)) throw new NoAnswer(`${directory} returned no URL of the account`)
     this.#account = { directory, url, key: pemOf(key) }
     return this.#account
   }
 
   /**
    * Gets a certificate chain (PEM) for a name with this key. `ways`: the challenge types that are possible, the
-   * preferred one first. `show` publishes the proof; it returns a function that removes the proof.
+   * preferred one first. `show` publishes the proof. It returns a function that removes the proof.
    */
   async certificate(
     name: string,
@@ -120,18 +121,18 @@ export class AcmeClient {
     const { newOrder } = await this.#index()
     const made = await this.#post(newOrder, { identifiers: [{ type: 'dns', value: name }] })
     const url = made.headers['location']
-    if (!isAddress(url)) throw new NoAnswer('the order has no address')
+    if (!isAddress(url)) throw new NoAnswer('the order has no URL')
     const order = read(made, isOrder)
     for (const authorization of order.authorizations) await this.#prove(name, authorization, ways, show)
     await this.#until(url, isOrder, ({ status }) => status !== 'pending')
     await this.#post(order.finalize, { csr: certificateRequest(name, key).toString('base64url') })
     const done = await this.#until(url, isOrder, ({ status }) => status === 'valid' || status === 'invalid')
-    if (done.certificate === undefined) throw refusalOf(done.error, `The order for ${name} was refused.`)
+    if (done.certificate === undefined) throw refusalOf(done.error, `The CA rejected the order for ${name}.`)
     const { text } = await this.#post(done.certificate, '')
     return text
   }
 
-  /** The period in which the authority asks for renewal; undefined without one. `id` is that of RFC 9773 §4.1. */
+  /** Returns the period in which the CA suggests a renewal (ARI), or undefined. `id` is that of RFC 9773 §4.1. */
   async renewalWindow(id: string): Promise<{ start: number; end: number } | undefined> {
     const { renewalInfo } = await this.#index()
     if (renewalInfo === undefined) return undefined
@@ -156,7 +157,7 @@ export class AcmeClient {
     if (!way || !challenge)
       throw new AcmeRefusal(
         'unsupported',
-        `${name} cannot be proven: the authority offers ${challenges.map(({ type }) => type).join(', ')}; open here is ${ways.join(', ') || 'nothing ("acme.listen", "http.tls_listen")'}.`,
+        `The CA cannot validate ${name}: it offers ${challenges.map(({ type }) => type).join(', ')}, but this server supports ${ways.join(', ') || 'no challenge ("acme.listen", "http.tls_listen")'}.`,
       )
     const keyAuthorization = `${challenge.token}.${thumbprint(this.#key())}`
     const hide = show({ way, name, token: challenge.token, keyAuthorization })
@@ -165,7 +166,7 @@ export class AcmeClient {
       const judged = await this.#until(url, isAuthorization, ({ status }) => status !== 'pending')
       if (judged.status === 'valid') return
       const failed = judged.challenges.find(({ error }) => error !== undefined)
-      throw refusalOf(failed?.error, `${name} could not be proven (${judged.status}).`)
+      throw refusalOf(failed?.error, `The CA could not validate ${name} (${judged.status}).`)
     } finally {
       hide()
     }
@@ -177,10 +178,10 @@ export class AcmeClient {
       const answer = await this.#post(url, '')
       const state = read(answer, is)
       if (over(state)) return state
-      const wait = Math.min(waitOf(answer) ?? POLL, 10 * POLL)
+      const wait = Math.min(waitOf(answer, clock.now()) ?? POLL, 10 * POLL)
       await new Promise<void>((resolve) => clock.wake(clock.now() + wait, resolve))
     }
-    throw new NoAnswer('the authority takes too long')
+    throw new NoAnswer('the CA takes too long')
   }
 
   get #known() {
@@ -195,14 +196,14 @@ export class AcmeClient {
     if (this.#directory) return this.#directory
     const answer = await this.#options.fetch(this.#options.directory)
     if (answer.status !== 200)
-      throw new NoAnswer(`${this.#options.directory} answers ${answer.status}; is it an ACME directory?`)
+      throw new NoAnswer(`${this.#options.directory} returns ${answer.status}; is it an ACME directory?`)
     const index = jsonOf(answer)
     if (!isDirectory(index)) throw new NoAnswer(`${this.#options.directory} is not an ACME directory`)
     this.#directory = index
     return index
   }
 
-  /** Sends a signed request (RFC 8555 §6.2); the payload `''` only reads (POST-as-GET). */
+  /** Sends a signed request (RFC 8555 §6.2). The payload `''` only reads (POST-as-GET). */
   async #post(url: string, payload: object | '', by?: { key: KeyObject }): Promise<CaAnswer> {
     for (let tries = 1; ; tries++) {
       const nonce = this.#nonce ?? (await this.#freshNonce())
@@ -215,7 +216,7 @@ export class AcmeClient {
       const answer = await this.#options.fetch(url, { method: 'POST', body: JSON.stringify(body) })
       this.#nonce = nonceIn(answer)
       if (answer.status < 400) return answer
-      const refusal = refusalFrom(answer)
+      const refusal = refusalFrom(answer, this.#options.clock.now())
       if (refusal.kind === 'accountDoesNotExist') this.#account = undefined
       if (refusal.kind !== 'badNonce' || tries === NONCES) throw refusal
     }
@@ -224,7 +225,7 @@ export class AcmeClient {
   async #freshNonce(): Promise<string> {
     const { newNonce } = await this.#index()
     const nonce = nonceIn(await this.#options.fetch(newNonce, { method: 'HEAD' }))
-    if (nonce === undefined) throw new NoAnswer('the authority gave no nonce')
+    if (nonce === undefined) throw new NoAnswer('the CA returned no nonce')
     return nonce
   }
 }
@@ -257,24 +258,22 @@ const bound = ({ id, key }: { id: string; key: string }, url: string, account: K
 /** The document in an answer. Throws NoAnswer when it has another form. */
 function read<T>(answer: CaAnswer, is: (value: unknown) => value is T): T {
   const document = jsonOf(answer)
-  if (!is(document)) throw new NoAnswer('its answer has another form than RFC 8555 gives it')
+  if (!is(document)) throw new NoAnswer('its response does not have the form of RFC 8555')
   return document
 }
 
 /** The nonce for the next request (RFC 8555 §6.5). */
 const nonceIn = ({ headers }: CaAnswer): string | undefined => headers['replay-nonce']?.toString()
 
-/** The Retry-After of an answer in ms (RFC 9110 §10.2.3). */
-function waitOf({ headers }: CaAnswer): number | undefined {
-  const value = headers['retry-after']
-  return value !== undefined && /^\d{1,7}$/.test(value) ? Number(value) * SECOND : undefined
-}
+/** A CA can request waits longer than a day. */
+const waitOf = ({ headers }: CaAnswer, now: number): number | undefined =>
+  retryAfter(headers['retry-after']?.toString(), now, 100 * DAY)
 
 function refusalOf(error: AcmeProblem | undefined, otherwise: string): AcmeRefusal {
   return new AcmeRefusal((error?.type ?? '').replace(/^urn:ietf:params:acme:error:/, ''), error?.detail ?? otherwise)
 }
 
-function refusalFrom(answer: CaAnswer): AcmeRefusal {
-  const { kind, message } = refusalOf(problemOf(answer), `The authority answers ${answer.status}.`)
-  return new AcmeRefusal(kind, message, waitOf(answer))
+function refusalFrom(answer: CaAnswer, now: number): AcmeRefusal {
+  const { kind, message } = refusalOf(problemOf(answer), `The CA returns ${answer.status}.`)
+  return new AcmeRefusal(kind, message, waitOf(answer, now))
 }

@@ -1,5 +1,5 @@
-// The documents of a certificate authority (RFC 8555 §7.1). The members that this program uses are checked first,
-// because the authority, or an attacker on the path, may send anything.
+// The documents of a certificate authority (RFC 8555 §7.1). The members that Postrider uses are checked first, because
+// the authority, or an attacker on the path, may send anything.
 import type { CaAnswer } from './http.ts'
 
 /** The error of an order, a challenge or an answer (RFC 7807). */
@@ -42,7 +42,7 @@ interface Renewal {
 type Is<T> = (value: unknown) => value is T
 type Shape<T> = { [K in keyof T]-?: Is<T[K]> }
 
-/** Whether a value is an object whose members pass the checks of the shape; other members are ignored. */
+/** Whether a value is an object whose members pass the checks of the shape. Other members are ignored. */
 const object =
   <T>(shape: Shape<T>): Is<T> =>
   (value): value is T =>
@@ -91,7 +91,7 @@ export const isRenewal = object<Renewal>({
   suggestedWindow: maybe(object({ start: maybe(isText), end: maybe(isText) })),
 })
 
-/** The JSON of an answer, without members that are null; undefined when it is not JSON. */
+/** The JSON of an answer, without members that are null, or undefined if it is not JSON. */
 export function jsonOf({ text }: CaAnswer): unknown {
   try {
     return JSON.parse(text, (_, value: unknown) => value ?? undefined)
@@ -100,7 +100,7 @@ export function jsonOf({ text }: CaAnswer): unknown {
   }
 }
 
-/** The error in an answer; undefined when there is none. */
+/** Returns the error in a response, or undefined. */
 export function problemOf(answer: CaAnswer): AcmeProblem | undefined {
   const document = jsonOf(answer)
   return isProblem(document) ? document : undefined

@@ -1,6 +1,6 @@
-// Keeps a certificate for each wanted name. It is ordered when it is missing, renewed after two thirds of its lifetime
-// or when the authority asks for it (ARI, RFC 9773), and retried after a failure. The present certificate is used until
-// the new one is stored.
+// Keeps a certificate for each wanted name. It is ordered if it is missing, renewed after two thirds of its lifetime or
+// when the CA suggests it (ARI, RFC 9773), and retried after a failure. The present certificate is used until the new
+// one is stored.
 import { X509Certificate } from 'node:crypto'
 import { stepOf } from '../base/retry.ts'
 import type { Certificate } from '../base/certificate.ts'
@@ -11,23 +11,23 @@ import type { Log } from '../base/log.ts'
 import { proofCertificate } from './alpn.ts'
 import { AcmeClient, AcmeRefusal, type AcmeOptions, type Proof, type ChallengeType } from './client.ts'
 import { NoAnswer } from './http.ts'
-import type { Shelf } from './certificate-files.ts'
+import type { CertificateStore } from './certificate-files.ts'
 
 export interface RenewalDeps {
   clock: Clock
   log: Log
-  shelf: Shelf
-  /** The wanted names; read each hour and at each wake-up. */
+  certificateStore: CertificateStore
+  /** The wanted names. They are read each hour and at each wake-up. */
   names: () => Promise<readonly string[]>
   client: Omit<AcmeOptions, 'clock'>
   /** The possible challenge types, the preferred one first. */
   ways: readonly ChallengeType[]
-  /** Called when a new certificate has been stored. */
-  renewed: () => void
+  /** Called when a new certificate for a name has been stored. */
+  renewed: (name: string) => void
 }
 
 /**
- * Delays between tries for a name; the last one repeats. This is far below the authorities' limits for failed
+ * Delays between tries for a name. The last one repeats. This is far below the authorities' limits for failed
  * validations.
  */
 const RETRY = [10 * MINUTE, 30 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY]
@@ -36,7 +36,7 @@ const CLOCK = 2 * DAY
 /** The interval of the check of all names, and that of the question to the authority about one certificate. */
 const LOOK = HOUR
 const ASK = 6 * HOUR
-/** The most names of one account: it limits the effect of domains that strangers add. */
+/** The most names of one account: it limits the effect of domains of untrusted users. */
 const MAX_NAMES = 200
 
 /** Error types (RFC 8555 §6.7) after which another challenge type may succeed. */
@@ -44,7 +44,7 @@ const UNPROVEN = new Set(['connection', 'incorrectResponse', 'tls', 'unauthorize
 
 export class Renewals {
   readonly #deps: RenewalDeps
-  /** Proofs by token; and certificates for proofs in the handshake, by name. */
+  /** Proofs by token, and certificates for proofs in the handshake by name. */
   readonly #proofs = new Map<string, Proof>()
   readonly #handshakes = new Map<string, Certificate>()
   #client: AcmeClient | undefined
@@ -63,12 +63,12 @@ export class Renewals {
     return this.#handshakes.get(name.toLowerCase())
   }
 
-  /** Does all due work; returns the time of the next call. */
+  /** Does all due work. Returns the time of the next call. */
   async run(): Promise<number> {
-    const { clock, names, shelf } = this.#deps
+    const { clock, names, certificateStore } = this.#deps
     let next = clock.now() + LOOK
     const wanted = (await names()).slice(0, MAX_NAMES)
-    shelf.keepWanted(wanted)
+    certificateStore.keepWanted(wanted)
     for (const name of wanted) {
       const due = await this.#dueAt(name)
       if (due > clock.now()) {
@@ -84,9 +84,9 @@ export class Renewals {
   }
 
   async #dueAt(name: string): Promise<number> {
-    const { clock, log, shelf } = this.#deps
-    const progress = shelf.progress(name)
-    const certificate = shelf.certificate(name)
+    const { clock, log, certificateStore } = this.#deps
+    const progress = certificateStore.progress(name)
+    const certificate = certificateStore.certificate(name)
     if (!certificate) return progress.retryAt
     const { read } = certificate
     const now = clock.now()
@@ -97,39 +97,39 @@ export class Renewals {
       const window = await this.#clientNow()
         .renewalWindow(id)
         .catch((thrown: unknown) => {
-          log.info('renewal information not had', { name, error: messageOf(thrown) })
+          log.info('renewal_info_unavailable', { name, error: messageOf(thrown) })
           return undefined
         })
       // A random time in the window, so that not all clients renew at once (RFC 9773 §4.2).
       if (window && !(renewAt >= window.start && renewAt <= window.end))
         renewAt = window.start + Math.random() * (window.end - window.start)
-      shelf.note(name, { ...progress, renewAt, askedAt: now })
+      certificateStore.note(name, { ...progress, renewAt, askedAt: now })
     }
     return Math.max(renewAt, progress.retryAt)
   }
 
-  /** Renews one certificate; false when the authority does not answer. */
+  /** Renews one certificate, or false if the authority does not answer. */
   async #renew(name: string): Promise<boolean> {
-    const { clock, log, renewed, shelf } = this.#deps
-    const progress = shelf.progress(name)
+    const { clock, log, renewed, certificateStore } = this.#deps
+    const progress = certificateStore.progress(name)
     try {
       const client = this.#clientNow()
-      shelf.keepAccount(await client.account())
+      certificateStore.keepAccount(await client.account())
       const chain = await this.#ordered(client, name, progress.failures)
       const read = new X509Certificate(chain)
-      shelf.keep(name, chain)
+      certificateStore.keep(name, chain)
       const [from, to] = [read.validFromDate.getTime(), read.validToDate.getTime()]
       const renewAt = from + ((to - from) * 2) / 3
       const now = clock.now()
       // The new certificate is due for renewal already, so the clock of this machine is wrong.
       const early = renewAt <= now
       const error = early
-        ? `The certificate is from ${iso(from)} to ${iso(to)}, and this machine says that it is ${iso(now)}; set its clock (timedatectl).`
+        ? `The certificate is valid from ${iso(from)} to ${iso(to)}, but the clock of this machine shows ${iso(now)}; set it (timedatectl).`
         : null
-      shelf.note(name, { renewAt, askedAt: now, failures: 0, retryAt: now + (early ? CLOCK : HOUR), error })
-      if (error !== null) log.error('certificate of another time', { name, error })
-      log.info('certificate renewed', { name, until: iso(to) })
-      renewed()
+      certificateStore.note(name, { renewAt, askedAt: now, failures: 0, retryAt: now + (early ? CLOCK : HOUR), error })
+      if (error !== null) log.error('certificate_clock_mismatch', { name, error })
+      log.info('certificate_issued', { name, until: iso(to) })
+      renewed(name)
       return true
     } catch (thrown) {
       const failures = progress.failures + 1
@@ -137,19 +137,19 @@ export class Renewals {
       const asked = thrown instanceof AcmeRefusal ? (thrown.retryAfter ?? 0) : 0
       const retryAt = clock.now() + Math.max(wait, asked)
       const error = messageOf(thrown)
-      shelf.note(name, { ...progress, failures, retryAt, error })
+      certificateStore.note(name, { ...progress, failures, retryAt, error })
       counters.certificates.add({ name })
-      log.error('certificate not had', { name, error, retry_at: iso(retryAt) })
+      log.error('certificate_order_failed', { name, error, retry_at: iso(retryAt) })
       // The account may be the cause: the next try reads it again, or creates a new one.
-      if (thrown instanceof AcmeRefusal && thrown.kind === 'accountDoesNotExist') shelf.forgetAccount()
+      if (thrown instanceof AcmeRefusal && thrown.kind === 'accountDoesNotExist') certificateStore.forgetAccount()
       this.#client = undefined
       return !(thrown instanceof NoAnswer)
     }
   }
 
   #clientNow(): AcmeClient {
-    const { client, clock, shelf } = this.#deps
-    this.#client ??= new AcmeClient({ ...client, clock }, shelf.account())
+    const { client, clock, certificateStore } = this.#deps
+    this.#client ??= new AcmeClient({ ...client, clock }, certificateStore.account())
     return this.#client
   }
 
@@ -158,19 +158,19 @@ export class Renewals {
    * authorities count failed validations.
    */
   async #ordered(client: AcmeClient, name: string, failures: number): Promise<string> {
-    const { shelf, ways } = this.#deps
+    const { certificateStore, ways } = this.#deps
     const turn = ways.length > 0 ? failures % ways.length : 0
     const left = new Set([...ways.slice(turn), ...ways.slice(0, turn)])
     for (;;)
       try {
-        return await client.certificate(name, shelf.key(name), [...left], (proof) => {
+        return await client.certificate(name, certificateStore.key(name), [...left], (proof) => {
           left.delete(proof.way)
           return this.#show(proof)
         })
       } catch (thrown) {
         const unproven = thrown instanceof AcmeRefusal && UNPROVEN.has(thrown.kind)
         if (!unproven || failures > 0 || left.size === 0) throw thrown
-        this.#deps.log.info('name not proven, another way is tried', { name, error: thrown.message })
+        this.#deps.log.info('certificate_challenge_switched', { name, error: thrown.message })
       }
   }
 
@@ -186,11 +186,11 @@ export class Renewals {
 }
 
 /**
- * The certificate's id: authority key identifier and serial number (RFC 9773 §4.1); undefined without an authority key
- * identifier.
+ * The certificate's id: authority key identifier and serial number (RFC 9773 §4.1), or undefined without an authority
+ * key identifier.
  */
 export function renewalId({ raw, serialNumber }: X509Certificate): string | undefined {
-  // 2.5.29.35 with a key identifier: OCTET STRING { SEQUENCE { [0] … } }.
+  // 2.5.29.35 with a key identifier: `OCTET STRING { SEQUENCE { [0] … } }`.
   const at = raw.indexOf(Buffer.from([0x06, 0x03, 0x55, 0x1d, 0x23]))
   if (at < 0) return undefined
   const value = raw.subarray(at + 5)
@@ -198,7 +198,7 @@ export function renewalId({ raw, serialNumber }: X509Certificate): string | unde
   if (tag < 0 || tag > 8) return undefined
   const identifier = value.subarray(tag + 2, tag + 2 + (value[tag + 1] ?? 0))
   const even = serialNumber.length % 2 === 0 ? serialNumber : `0${serialNumber}`
-  // DER adds a zero octet before a number whose first bit is set.
+  // DER adds a zero byte before a number whose first bit is set.
   const serial = Buffer.from(parseInt(even.slice(0, 2), 16) > 127 ? `00${even}` : even, 'hex')
   return `${identifier.toString('base64url')}.${serial.toString('base64url')}`
 }

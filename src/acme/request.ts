@@ -5,7 +5,7 @@ import { bits, der, ECDSA_SHA256, octets, oid, sequence, SUBJECT_ALT_NAME } from
 /** pkcs-9-at-extensionRequest (RFC 2985 §5.4.2). */
 const EXTENSION_REQUEST = oid(0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e)
 
-/** The request as DER; `key` is a private key of P-256. */
+/** Returns the request as DER. `key` is a P-256 private key. */
 export function certificateRequest(name: string, key: KeyObject): Buffer {
   const extensions = sequence(sequence(SUBJECT_ALT_NAME, octets(sequence(der(0x82, Buffer.from(name))))))
   const attributes = der(0xa0, sequence(EXTENSION_REQUEST, der(0x31, extensions)))

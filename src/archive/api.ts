@@ -1,34 +1,36 @@
-// What became of backups and drills, for operators (B13).
+// The results of backups and drills, for operators.
 import { z } from 'zod'
 import { define } from '../jsonapi/define.ts'
-import { EXTENSION, time, words } from '../jsonapi/fields.ts'
+import { time, words } from '../jsonapi/fields.ts'
 import { field } from '../jsonapi/resource.ts'
-import { valuesOf } from '../schema/tables.ts'
+import { valuesOf } from '../store/schema/tables.ts'
 import { db } from '../store/query.ts'
 
-/** Two months of a daily backup to three targets with its drills. */
+/** Two months of daily backups to three destinations, with drills. */
 const SHOWN = 200
 
 const figure = (about: string) => field(z.int().nullable(), { about })
 
 export const serverBackups = define('server-backups', {
   table: 'backup_runs',
-  about: `What became of a backup at one target, or of a drill; for operators who are signed in. ${EXTENSION}`,
+  about: 'Results of backups and restore tests, by destination. For operators who are signed in to the console.',
+  extension: true,
   attributes: {
     kind: field(z.enum(valuesOf('backup_runs', 'kind')), {
-      about: 'A backup, or a drill that puts one back on trial.',
+      about: 'Kind of run: a backup, or a drill (a restore test).',
     }),
-    target: words('Where to, as the configuration names it, without secrets.'),
-    name: field(z.string().nullable(), { about: 'The name of the backup there; null when it came to none.' }),
-    started_at: time('When it began.'),
-    ended_at: time('When it ended.'),
-    octets: figure('Octets of the object at the target.'),
-    files: figure('Files in the backup.'),
-    rows: figure('Rows of all tables in the backup.'),
+    target: words('Destination as configured, without secrets.'),
+    name: field(z.string().nullable(), { about: 'Name of the backup at the destination. Null if none was created.' }),
+    started_at: time('Time when the run started. For a backup, the time of its data.'),
+    ended_at: time('Time when the run finished.'),
+    octets: figure('Bytes that a backup sent, or that a restore test read. Null if unknown.'),
+    files: figure('Number of files in the backup. Null if unknown.'),
+    rows: figure('Number of rows of all tables in the backup. Null if unknown.'),
     way: field(z.enum(valuesOf('backup_runs', 'way')).nullable(), {
-      about: 'How a drill looked: the data were put back (restored), or the octets alone were read (read).',
+      about:
+        'Depth of a drill. `restored`: the data was restored. `read`: the stored object was only read. Null for a backup.',
     }),
-    fault: field(z.string().nullable(), { about: 'Why it failed, with what to do; null: it did not.' }),
+    fault: field(z.string().nullable(), { about: 'Reason for the failure and what to do. Null if the run succeeded.' }),
   },
   actions: [
     {
@@ -36,9 +38,10 @@ export const serverBackups = define('server-backups', {
       path: '/server/backups',
       id: 'listServerBackups',
       scope: 'tokens:write',
-      operator: 'person',
+      operator: true,
+      person: true,
       params: ['page'],
-      about: `List the last ${SHOWN} backups and drills, the newest first. ${EXTENSION}`,
+      about: `List the last ${SHOWN} backups and drills, newest first.`,
       run: ({ parts }) => parts.store.all(db.selectFrom('backup_runs').selectAll().orderBy('key', 'desc').limit(SHOWN)),
     },
   ],

@@ -1,42 +1,48 @@
-// `postrider verify`: reads every octet of the database and the spool, and reports damaged or missing data in
-// sentences.
+// `postrider verify`: reads the whole database and spool, and reports corrupt or missing data.
 import { join } from 'node:path'
 import type { Command } from 'commander'
-import { TABLES } from '../schema/tables.ts'
+import { counted } from '../base/text.ts'
+import { TABLES } from '../store/schema/tables.ts'
 import type { Store } from '../store/database.ts'
 import { takeLock } from '../store/lock.ts'
-import { scanLog } from '../store/log-scan.ts'
+import { scanLog } from '../store/log.ts'
 import { DATABASE } from '../store/open.ts'
+import { foreignSchema, quickFaults } from '../store/integrity.ts'
 import { raw } from '../store/query.ts'
 import { LEDGER, readContent } from '../privacy/ledger.ts'
-import { configOf, withDeps, type Invocation } from '../commands/open.ts'
+import { configOf, withDeps, type Deps, type Invocation } from '../views/command/open.ts'
 import { faultsOf } from './integrity.ts'
-import { answer } from '../commands/terminal.ts'
+import { answer } from '../views/command/terminal.ts'
+
+/** The exit code for a corrupt database. */
+export const DAMAGED_EXIT = 3
 
 export function verifyCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('verify')
-    .description('read the database and every file of the spool, and say what is damaged or missing')
-    .action(async () => {
+    .description('verify the database and the spool')
+    .option('--quick', 'check the database pages only (exit code 3 if corrupt)')
+    .action(async ({ quick }: { quick?: true }) => {
+      if (quick) return verifyQuickly(invocation())
       // Before the database is opened: SQLite would treat damage in the write-ahead log as the log's end.
       const log = logFaults(configOf(invocation()).data_dir)
       await withDeps(invocation(), async (deps) => {
-        const faults = [...log, ...ledgerFaults(deps.config.data_dir), ...(await faultsOf(deps))]
-        const told = faults.join()
-        const quarantine = (await deps.spool.quarantined()).filter((name) => !told.includes(name))
+        const faults = [...log, ...ledgerFaults(deps.config.data_dir), ...schemaFaults(deps), ...(await faultsOf(deps))]
+        const named = faults.join()
+        const quarantine = (await deps.spool.quarantined()).filter((name) => !named.includes(name))
         const foreign = foreignTables(deps.store)
         answer(invocation().terminal, { sound: faults.length === 0, faults, quarantine, foreign_tables: foreign }, () =>
           [
-            ...(faults.length === 0 ? ['Database and spool are sound.'] : faults),
+            ...(faults.length === 0 ? ['Database and spool are consistent.'] : faults),
             ...(quarantine.length === 0
               ? []
               : [
-                  `${quarantine.length} files that no mail names are in the spool's quarantine: ${quarantine.join(', ')}`,
+                  `${counted(quarantine.length, 'unreferenced file')} in the spool's quarantine: ${quarantine.join(', ')}`,
                 ]),
             ...(foreign.length === 0
               ? []
               : [
-                  `${foreign.length} tables are of another program, and go into backups as they are: ${foreign.join(', ')}`,
+                  `${counted(foreign.length, 'table')} of another application, included in backups unchanged: ${foreign.join(', ')}`,
                 ]),
           ].join('\n'),
         )
@@ -45,7 +51,18 @@ export function verifyCommand(program: Command, invocation: () => Invocation): v
     })
 }
 
-/** Tables of other programs, such as Litestream's: harmless (B15). */
+function verifyQuickly(asked: Invocation): void {
+  const faults = quickFaults(configOf(asked).data_dir)
+  if (faults.length === 0)
+    return answer(asked.terminal, { consistent: true }, () => 'The database pages are consistent.')
+  asked.terminal.err(`${faults.join('; ')}\n`)
+  process.exitCode = DAMAGED_EXIT
+}
+
+/** Parts of the database with which `restore` would reject a backup. */
+const schemaFaults = ({ config }: Deps): string[] => foreignSchema(join(config.data_dir, DATABASE))
+
+/** Tables of other applications, such as Litestream, which are harmless. */
 const foreignTables = (store: Store): string[] =>
   store
     .all(raw<{ name: string }>(`select name from sqlite_schema where type = 'table' order by name`))
@@ -55,7 +72,7 @@ const foreignTables = (store: Store): string[] =>
 /** After a restore, erasures are repeated from the ledger: if a line is lost, that address is not erased again. */
 function ledgerFaults(dataDir: string): string[] {
   const { foreign } = readContent(join(dataDir, LEDGER))
-  return foreign === undefined ? [] : [`The ledger of erasures (${LEDGER}) is damaged: line ${foreign}.`]
+  return foreign === undefined ? [] : [`The erasure log (${LEDGER}) is corrupt at line ${foreign}.`]
 }
 
 /** The log of a running server is not checked, because it changes during the check. */
@@ -63,9 +80,7 @@ function logFaults(dataDir: string): string[] {
   const release = takeLock(dataDir)
   try {
     const damage = release && scanLog(join(dataDir, DATABASE))
-    return damage
-      ? [`The end of the write-ahead log is damaged: ${damage.lost} pages that were committed are lost.`]
-      : []
+    return damage ? [`The end of the write-ahead log is corrupt: ${counted(damage.lost, 'committed page')} lost.`] : []
   } finally {
     release?.()
   }

@@ -1,13 +1,12 @@
-// Whether all data is intact: `verify` checks a data directory, `backup` and `restore` check the copy that they make.
-// Each fault is a sentence.
+// Verifies all data: `verify` checks a data directory, `backup` and `restore` their copy. Each fault is a sentence.
+import { counted } from '../base/text.ts'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { codeOf } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { bufferCollector } from '../base/native.ts'
 import { isNoFile, openPlainHandle } from '../base/plain-file.ts'
-import { isSpoolName, proofOf } from '../base/spooled.ts'
-import { filesOf, isWholeSpool } from '../base/spooled.ts'
+import { filesOf, isSpoolName, isWholeSpool, proofOf } from '../base/spooled.ts'
 import { withCopy } from '../store/copy.ts'
 import type { Store } from '../store/database.ts'
 import { keyFits } from '../store/instance.ts'
@@ -21,61 +20,64 @@ export interface Whole {
   spool: Spool
 }
 
-/** Reads every octet of the database and of every file that its rows name; returns damaged and missing data. */
-export async function faultsOf({ keyring, spool, store }: Whole): Promise<string[]> {
+/**
+ * Reads the whole database and every file that its rows name, except the contents of files that are verified. Returns
+ * corrupt and missing data.
+ */
+export async function faultsOf({ keyring, spool, store }: Whole, verified?: ReadonlySet<string>): Promise<string[]> {
   const damaged = store.verify()
   try {
-    return [...damaged, ...keyFaults(store, keyring), ...(await spoolFaults(store, spool))]
+    return [...damaged, ...keyFaults(store, keyring), ...(await spoolFaults(store, spool, verified))]
   } catch (thrown) {
-    // The damage that caused this error is in the list already.
+    // The corruption that caused this error is in the list already.
     if (damaged.length > 0 && codeOf(thrown).startsWith('SQLITE_')) return damaged
     throw thrown
   }
 }
 
-/** The faults of a copy: a folder with a database and its spool, in use by no process. */
-export const faultsOfCopy = (place: string, keyring: Keyring): Promise<string[]> =>
-  withCopy(join(place, DATABASE), (store) => faultsOf({ store, keyring, spool: new Spool(place) }))
+/** The faults of a copy: a folder with a database and its spool that no process uses. */
+export const faultsOfCopy = (place: string, keyring: Keyring, verified?: ReadonlySet<string>): Promise<string[]> =>
+  withCopy(join(place, DATABASE), (store) => faultsOf({ store, keyring, spool: new Spool(place) }, verified))
 
-/** Faults as a part of a sentence. */
+/** The spool files of a copy that do not expire with the body of an email. */
+export const lastingFiles = (place: string): Promise<Set<string>> =>
+  withCopy(join(place, DATABASE), async (store) => new Set(spoolNames(store).lasting))
+
+/** Faults as part of a sentence. */
 export function listed(faults: readonly string[]): string {
-  const said = faults.slice(0, 20).map((fault) => fault.replace(/\.$/, ''))
-  return [...said, ...(faults.length > 20 ? [`${faults.length - 20} more`] : [])].join('; ')
+  const shown = faults.slice(0, 20).map((fault) => fault.replace(/\.$/, ''))
+  return [...shown, ...(faults.length > 20 ? [`${faults.length - 20} more`] : [])].join('; ')
 }
 
 function keyFaults(store: Store, keyring: Keyring): string[] {
-  return keyFits(store, keyring) ? [] : ['The key instance.key does not open the DKIM keys of the database.']
+  return keyFits(store, keyring) ? [] : ['instance.key does not decrypt the DKIM keys of the database.']
 }
 
 /** The names of all spool files in the rows, and a fault for each row with an impossible name. */
-function spoolNames(store: Pick<Store, 'all'>): { names: string[]; faults: string[] } {
+function spoolNames(store: Pick<Store, 'all'>): { expiring: string[]; lasting: string[]; faults: string[] } {
   const faults: string[] = []
   const named = (table: string, read: (spool: string) => string[], isWhole: (spool: string) => boolean): string[] =>
     store
       .all(raw<{ row: number; spool: string }>(`select rowid as row, spool from ${table} where spool is not null`))
       .flatMap(({ row, spool }) => {
-        if (!isWhole(spool)) faults.push(`Row ${row} of ${table} names what is not a file of the spool.`)
+        if (!isWhole(spool)) faults.push(`Row ${row} of ${table} has an invalid spool file name.`)
         return read(spool)
       })
   const one = (spool: string): string[] => [spool].filter(isSpoolName)
-  const names = [
-    ...named('outbound_bodies', filesOf, isWholeSpool),
-    ...named('inbound_messages', one, isSpoolName),
-    ...named('images', one, isSpoolName),
-  ]
-  return { names, faults }
+  const expiring = named('outbound_bodies', filesOf, isWholeSpool)
+  const lasting = [...named('inbound_messages', one, isSpoolName), ...named('images', one, isSpoolName)]
+  return { expiring, lasting, faults }
 }
 
 /** Faults of files that a row names: missing files, and files with other content than was written. */
-async function spoolFaults(store: Store, spool: Spool): Promise<string[]> {
+async function spoolFaults(store: Store, spool: Spool, verified?: ReadonlySet<string>): Promise<string[]> {
   const quarantine = new Set(await spool.quarantined())
-  const { faults, names } = spoolNames(store)
+  const { expiring, faults, lasting } = spoolNames(store)
   const collect = bufferCollector()
-  for (const name of names) {
-    const fault = await faultOf(spool.path(name), collect)
-    const place =
-      fault === MISSING && quarantine.has(name) ? 'lies in its quarantine; the next start brings it back' : fault
-    if (place) faults.push(`The file ${name} of the spool ${place}.`)
+  for (const name of [...expiring, ...lasting]) {
+    const fault = await faultOf(spool.path(name), verified?.has(name) ? undefined : collect)
+    const place = fault === MISSING && quarantine.has(name) ? 'is in quarantine; the next start restores it' : fault
+    if (place) faults.push(`The spool file ${name} ${place}.`)
   }
   return faults
 }
@@ -83,13 +85,15 @@ async function spoolFaults(store: Store, spool: Spool): Promise<string[]> {
 /** The end of the fault for a missing file. */
 export const MISSING = 'is missing'
 
-async function faultOf(path: string, collect: (octets: number) => void): Promise<string | undefined> {
+/** Reads the file if there is a `collect`. */
+async function faultOf(path: string, collect?: (bytes: number) => void): Promise<string | undefined> {
   const proof = proofOf(path)
   const hash = createHash('sha256')
   try {
     await using file = await openPlainHandle(path)
     const { size } = await file.stat()
-    if (proof && size !== proof.octets) return `has ${size} octets and should have ${proof.octets}`
+    if (proof && size !== proof.octets) return `has ${counted(size, 'byte')} instead of ${proof.octets}`
+    if (!collect) return undefined
     for await (const chunk of file.createReadStream({ autoClose: false }) as AsyncIterable<Buffer>) {
       hash.update(chunk)
       collect(chunk.length)
@@ -98,7 +102,5 @@ async function faultOf(path: string, collect: (octets: number) => void): Promise
     if (codeOf(thrown) === 'ENOENT') return MISSING
     return isNoFile(thrown) ? `is not a file (${codeOf(thrown)})` : `cannot be read (${codeOf(thrown)})`
   }
-  return proof && hash.digest('base64url') !== proof.digest
-    ? 'is damaged: its octets are not those that were written'
-    : undefined
+  return proof && hash.digest('base64url') !== proof.digest ? 'is corrupt: it differs from what was written' : undefined
 }

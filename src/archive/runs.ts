@@ -1,11 +1,11 @@
-// The rows about backups and drills.
+// Stores the results of backups and drills.
 import { DAY } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
-import type { NewRow } from '../schema/tables.ts'
+import type { NewRow } from '../store/schema/tables.ts'
 import type { Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 
-/** How long a row is kept. */
+/** How long results are kept. */
 const KEPT = 400 * DAY
 
 export type Run = Pick<NewRow<'backup_runs'>, 'kind' | 'target' | 'started_at' | 'ended_at'> &

@@ -1,27 +1,27 @@
-// Backups and drills by the schedule of the configuration (B5, B11). Each runs in a process of its own with low
-// priority, which writes the rows of what became of it; this loop starts it.
+// Starts backups and drills by the configured schedule. Each runs in its own process with low priority, which stores
+// the results.
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { titlesOf } from '../base/backup-target.ts'
 import type { Config } from '../base/config.ts'
 import { nextRun, parseCron } from '../base/cron.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
-import { DRILLED_EVERY, lateAfter, targetStates, type BackupRun, type TargetState } from '../checks/backups.ts'
+import { DRILLED_EVERY, longestRun, targetStates, type BackupRun, type TargetState } from '../checks/backups.ts'
 import type { Store } from '../store/database.ts'
-import { isBeingCopied } from '../store/leavings.ts'
+import { isBeingCopied } from '../store/leftovers.ts'
 import { raw } from '../store/query.ts'
 import { recordRuns } from './runs.ts'
 
-/** A command of ours that runs beside the server. */
+/** A command that runs next to the server. */
 export interface BesideProcess {
   pid: number | undefined
-  /** How it ended: the exit code, or the signal that ended it, and what it said on stderr. */
+  /** The exit code or signal, and its stderr. */
   ended: Promise<{ how: number | NodeJS.Signals; said: string }>
-  /** Ends it; it leaves nothing behind. */
+  /** Stops it. It leaves no files. */
   end(): void
 }
 
-/** Starts `postrider` with these words in a process of its own. */
+/** Starts `postrider` with these arguments in its own process. */
 export type Beside = (words: readonly string[]) => BesideProcess
 
 export interface ScheduleDeps {
@@ -29,35 +29,36 @@ export interface ScheduleDeps {
   clock: Clock
   log: Log
   config: Pick<Config, 'backup' | 'data_dir'>
-  /** undefined: nothing is started, as in the sandbox. */
+  /** Undefined in the sandbox, which starts no processes. */
   beside: Beside | undefined
 }
 
-/** A process of this schedule. */
 interface Running extends BesideProcess {
   kind: BackupRun['kind']
-  /** By the time that passes, not by the date. */
+  /** Elapsed time, because the date can change. */
   since: number
-  /** Whether it was ended because it took too long. */
+  /** Whether it was stopped because it took too long. */
   overdue: boolean
 }
 
-/** A drill that failed is made again after so long; the schedule is looked at at least so often. */
+/** When a failed drill is repeated, and how often the schedule is checked at least. */
 const AGAIN = DAY
 const LOOKED = HOUR
-/** How often it is looked for targets that have ended, while others are still under way. */
+/** How often finished destinations are logged while others are in progress. */
 const HEARD = 5 * SECOND
 
 export class BackupSchedule {
   readonly #deps: ScheduleDeps
   readonly #loop: Loop
-  /** When each was begun last by this process: a row may fail to be written, and nothing is begun again at once. */
+  /** The last starts of this process, so that a run is not repeated at once if its row cannot be stored. */
   readonly #begun: Record<BackupRun['kind'], number>
   #running: Running | undefined
+  /** No backup starts before, because erasures wait during one. */
+  #rest = 0
   /** The last row of a run that was logged. */
   #logged = 0
   #done: Promise<void> = Promise.resolve()
-  /** Whether this process has begun a backup. */
+  /** Whether this process has started a backup. */
   #tried = false
   #stopping = false
 
@@ -71,17 +72,17 @@ export class BackupSchedule {
     this.#loop.start()
   }
 
-  /** What it does now. */
+  /** The run in progress. */
   get running(): BackupRun['kind'] | undefined {
     return this.#running?.kind
   }
 
-  /** The configuration was read again, or the date was set. */
+  /** Called after the configuration was reloaded or the date was set. */
   ring(): void {
     this.#loop.ring()
   }
 
-  /** Ends a backup under way; it is made again after the next start. */
+  /** Stops a backup in progress, which is repeated after the next start. */
   async stop(): Promise<void> {
     this.#stopping = true
     await this.#loop.stop()
@@ -94,19 +95,20 @@ export class BackupSchedule {
     if (beside === undefined || config.backup.to.length === 0) return null
     const running = this.#running
     if (running) {
-      // What hangs would keep every later one from being made.
-      if (clock.elapsed() - running.since > lateAfter(config.backup, now)) {
+      // A process that hangs would prevent all later runs.
+      if (clock.elapsed() - running.since > longestRun(config.backup, now)) {
         running.overdue = true
         running.end()
       }
       this.#logEnded()
       return now + HEARD
     }
-    // The clock may have been ahead when they were begun.
+    // The clock may have been ahead.
     for (const kind of ['backup', 'drill'] as const) this.#begun[kind] = Math.min(this.#begun[kind], now)
-    const backup = this.#nextBackup()
+    this.#rest = Math.min(this.#rest, now + MINUTE)
+    const backup = Math.max(this.#nextBackup(), this.#rest)
     const drill = this.#nextDrill()
-    // One by hand, or of a server that was killed: two at once are refused, which would be told as a failure.
+    // A manual one, or one of a killed server. A second one would be rejected and reported as a failure.
     if (Math.min(backup, drill) <= now && isBeingCopied(config.data_dir)) return now + MINUTE
     if (backup <= now) this.#begin(beside, 'backup', now)
     else if (drill <= now) this.#begin(beside, 'drill', now)
@@ -119,8 +121,8 @@ export class BackupSchedule {
   }
 
   /**
-   * The first time of the schedule since the last try: that of this process, else the oldest of a target, for a server
-   * that is ended may have come to the first ones alone. It has passed when the server was down then.
+   * The next scheduled time since the last attempt: of this process, else the oldest of all destinations, because an
+   * interrupted run may have reached only some. It is in the past if the server was down.
    */
   #nextBackup(): number {
     const { clock, config, store } = this.#deps
@@ -142,7 +144,7 @@ export class BackupSchedule {
   /** The first drill follows the first backup. */
   #nextDrill(): number {
     const { clock, config, store } = this.#deps
-    const states = targetStates(store, config.backup, clock.now()).filter(({ givesBack }) => givesBack)
+    const states = targetStates(store, config.backup, clock.now())
     const every = DRILLED_EVERY[config.backup.drill]
     return Math.max(Math.min(...states.map((state) => nextDrillOf(state, every))), this.#begun.drill + AGAIN)
   }
@@ -154,12 +156,13 @@ export class BackupSchedule {
     const before = (this.#logged = lastKey(this.#deps.store))
     const child = beside(kind === 'backup' ? ['backup', 'now'] : ['backup', 'drill'])
     const running = (this.#running = { ...child, kind, since: clock.elapsed(), overdue: false })
-    log.info('backup begun', { kind })
+    log.info('backup_started', { kind })
     this.#done = running.ended
       .then(({ how, said }) => this.#ended({ kind, began: now, before, how, said, overdue: running.overdue }))
-      .catch((thrown: unknown) => void log.fault('a backup', thrown))
+      .catch((thrown: unknown) => void log.fault('backup', thrown))
       .finally(() => {
         this.#running = undefined
+        this.#rest = clock.now() + MINUTE
         this.#loop.ring()
       })
   }
@@ -168,36 +171,33 @@ export class BackupSchedule {
     const { clock, config, store } = this.#deps
     if (this.#stopping) return
     const now = clock.now()
-    // What was killed, or could not begin, says nothing of the targets that it did not come to.
-    const told = new Set(runsSince(store, before).map(({ target }) => target))
-    const silent = targetStates(store, config.backup, now).filter(
-      ({ givesBack, target }) => how !== 0 && !told.has(target) && (kind === 'backup' || givesBack),
-    )
+    // A process that was killed or not started has stored no results for the remaining destinations.
+    const recorded = new Set(runsSince(store, before).map(({ target }) => target))
+    const silent = targetStates(store, config.backup, now).filter(({ target }) => how !== 0 && !recorded.has(target))
     const fault = overdue
-      ? `The ${kind} was ended, for it stood still or took too long; see what holds its targets up.`
-      : (saidLast(said) ?? `The process of the ${kind} was ended (${how}); see that the machine has memory.`)
+      ? `The ${kind} was stopped because it made no progress or took too long; check its destinations.`
+      : (lastError(said) ?? `The process of the ${kind} was killed (${how}); check that the machine has enough memory.`)
     const runs = silent.map(({ target }) => ({ kind, target, started_at: began, ended_at: now, fault }))
     if (runs.length > 0) await recordRuns(store, runs, now)
     this.#logEnded()
   }
 
-  /** Logs what ended since: each target as it ends, not all when the last one has (B13). */
+  /** Logs each destination as soon as it is finished. */
   #logEnded(): void {
     const { log, store } = this.#deps
     for (const { ended_at, fault, key, kind, name, octets, started_at, target } of runsSince(store, this.#logged)) {
       this.#logged = key
-      const fields = { kind, target, name, octets, seconds: (ended_at - started_at) / 1000 }
-      if (fault === null) log.info('backup ended', fields)
-      else log.error('backup failed', { ...fields, error: fault })
+      const fields = { kind, target, name, bytes: octets, seconds: (ended_at - started_at) / 1000 }
+      if (fault === null) log.info('backup_finished', fields)
+      else log.error('backup_failed', { ...fields, error: fault })
     }
   }
 }
 
 interface EndedProcess {
   kind: BackupRun['kind']
-  /** When it was begun. */
   began: number
-  /** The last row before it. */
+  /** The key of the last row before it. */
   before: number
   how: number | NodeJS.Signals
   said: string
@@ -211,8 +211,8 @@ function nextDrillOf({ drillFailed, drilled, last }: TargetState, every: number)
   return every === Infinity ? Infinity : Math.max(due, (drillFailed?.ended_at ?? -Infinity) + AGAIN)
 }
 
-/** The last sentence of a command on stderr. */
-function saidLast(said: string): string | undefined {
+/** The last sentence on stderr. */
+function lastError(said: string): string | undefined {
   const lines = said.split('\n').flatMap((line) => /^(?:<3>)?postrider: (.*[.])$/.exec(line)?.[1] ?? [])
   return lines.at(-1)
 }

@@ -1,102 +1,149 @@
-// Where a restore or a drill takes its backup from: a file, a directory, or another target.
-import { closeSync, fstatSync, readSync, rmSync, statSync } from 'node:fs'
+// The source of a restore or a restore test: a file, standard input, or a destination. Fetched bytes are compared with
+// the manifest.
+import { createHash } from 'node:crypto'
+import { closeSync, fstatSync, existsSync, readSync, rmSync, statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { whyUnread } from '../base/file-faults.ts'
-import { asCallerAt } from '../base/ownership.ts'
+import { bufferCollector } from '../base/native.ts'
 import { openPlain, readNamed } from '../base/plain-file.ts'
+import { counted } from '../base/text.ts'
 import { openArchive, type Archive } from './backup-archive.ts'
-import { manifestName, MOST_MANIFEST, parseManifest, readName, type Manifest } from './catalog.ts'
-import { fetchTo, findBackup, fingerprintIn, tooNew, type FetchWishes } from './fetch.ts'
+import {
+  findBackup,
+  fingerprintIn,
+  manifestName,
+  MOST_MANIFEST,
+  parseManifest,
+  readName,
+  tooNew,
+  type Manifest,
+  type BackupSelection,
+  type SentObject,
+} from './catalog.ts'
 import { unpackTo } from './pack.ts'
-import { isTarget, placeOf } from './place-of.ts'
-import type { BackupPlace } from './places/place.ts'
-import type { Room } from './room.ts'
+import { destinationOf, isTarget, type Destination } from './destinations/destination.ts'
+import { DestinationFault } from './destinations/fault.ts'
 import { transferOn, type Transfer } from './transfer.ts'
-import { migrations } from '../schema/migrations.ts'
-import type { Terminal } from '../commands/terminal.ts'
+import type { UnpackSpace } from './unpack-space.ts'
+import { migrations } from '../store/schema/migrations.ts'
+import type { Terminal } from '../views/command/terminal.ts'
 
 export interface Source extends AsyncDisposable {
-  /** Names the backup in sentences. */
+  /** The name of the backup in messages. */
   shown: string
   manifest: Manifest | undefined
-  /** Brings the archive into a folder; what it leaves there is part of no restore. */
-  open: (room: Room) => Promise<Archive>
+  /**
+   * Fetches the backup's own object into a folder, or the shared object of this name. Its file there is not part of the
+   * restored data.
+   */
+  open: (space: UnpackSpace, name?: string) => Promise<Archive>
 }
 
-export interface BackupSourceDeps {
+export interface RestoreDeps {
   config: Config
   clock: Clock
   terminal: Terminal
-  /** Secret keys of age. */
+  /** age secret keys. */
   identities: readonly string[]
 }
 
-/** What a backup is brought as. */
+/** The file name of a fetched backup. */
 const FETCHED = '.fetched.zip'
 
-/** Opens the file inside the folder, and takes its name away: its space goes with its last reader. */
-async function archiveIn({ folder }: Room, shown: string, get: (file: string) => Promise<void>): Promise<Archive> {
+/** Opens the file in the folder, and unlinks it: its space is freed when it is closed. */
+async function archiveIn(
+  { folder }: UnpackSpace,
+  shown: string,
+  get: (file: string) => Promise<void>,
+): Promise<Archive> {
   const file = join(folder, FETCHED)
-  await get(file)
-  const archive = await openArchive(file, shown)
-  rmSync(file)
-  return archive
+  try {
+    await get(file)
+    return await openArchive(file, shown)
+  } finally {
+    rmSync(file, { force: true })
+  }
 }
 
-/** Whether a command was given a target or a directory, and no file. */
-export const isPlace = (from: string): boolean =>
-  isTarget(from) ||
-  (asCallerAt(resolve(from), () => statSync(resolve(from), { throwIfNoEntry: false }))?.isDirectory() ?? false)
+/** Whether an argument is a destination: a target or a directory. */
+export const isDestination = (from: string): boolean =>
+  isTarget(from) || (existsSync(resolve(from)) && statSync(resolve(from)).isDirectory())
 
-/** The place that a command was given. */
-export const placeFrom = ({ clock, config }: Pick<BackupSourceDeps, 'clock' | 'config'>, from: string): BackupPlace =>
-  placeOf(config, isTarget(from) ? from : resolve(from), clock)
+export const destinationFrom = ({ clock, config }: Pick<RestoreDeps, 'clock' | 'config'>, from: string): Destination =>
+  destinationOf(config, isTarget(from) ? from : resolve(from), clock)
 
-/** Finds the backup that is meant; nothing is fetched yet. Throws an OperatorError. */
-export async function sourceOf(deps: BackupSourceDeps, from: string, wishes: FetchWishes): Promise<Source> {
-  if (!isPlace(from)) {
-    const chosen = wishes.at === undefined ? (wishes.installation === undefined ? undefined : '--installation') : '--at'
+/** Selects a backup, without fetching it. Throws an OperatorError. */
+export async function sourceOf(deps: RestoreDeps, from: string, selection: BackupSelection): Promise<Source> {
+  if (!isDestination(from)) {
+    const chosen =
+      selection.at === undefined ? (selection.installation === undefined ? undefined : '--installation') : '--at'
     if (chosen !== undefined)
       throw new OperatorError(
-        `${chosen} chooses among the backups of a directory or a target, and ${from.slice(0, 200)} is neither; leave it out.`,
+        `${chosen} needs a directory or destination, but ${from.slice(0, 200)} is a file; remove the option.`,
       )
     return from === '-' ? inputSource(deps) : fileSource(deps, resolve(from))
   }
-  const place = placeFrom(deps, from)
-  const find = (): Promise<Manifest> => findBackup(place, fingerprintIn(deps.config.data_dir), wishes, deps.clock.now())
-  const manifest = await (isTarget(from) ? find() : asCallerAt(resolve(from), find)).catch(async (thrown: unknown) => {
-    await place.close()
-    throw thrown
-  })
-  // A file of a directory is opened as who called, and read as the owner of the data directory.
+  const destination = destinationFrom(deps, from)
+  const here = fingerprintIn(deps.config.data_dir)
+  const skipped = (name: string): void =>
+    deps.terminal.err(
+      `postrider: ${name} is newer, but its manifest or its own object is missing at ${destination.title}, so an older backup is used.\n`,
+    )
+  const manifest = await findBackup(destination, here, selection, deps.clock.now(), skipped).catch(
+    async (thrown: unknown) => {
+      await destination.close()
+      throw thrown
+    },
+  )
   if (!isTarget(from)) return fileSource(deps, join(resolve(from), manifest.name))
-  return placeSource(deps, place, manifest)
+  return sourceAt(deps, destination, manifest)
 }
 
-export const placeSource = (deps: BackupSourceDeps, place: BackupPlace, manifest: Manifest): Source => ({
+export const sourceAt = (deps: RestoreDeps, destination: Destination, manifest: Manifest): Source => ({
   shown: manifest.name,
   manifest,
-  open: (room) =>
-    archiveIn(room, manifest.name, (file) =>
-      fetchTo(file, place, manifest, {
-        identities: deps.identities,
-        room,
-        transfer: transferOn(deps.terminal, deps.clock, manifest.size),
-      }),
-    ),
-  [Symbol.asyncDispose]: () => place.close(),
+  open: openerOf(deps, destination, manifest),
+  [Symbol.asyncDispose]: () => destination.close(),
 })
 
-/** Standard input, for a file that the user of this command may not read, or that lies outside of its container. */
-function inputSource({ identities }: BackupSourceDeps): Source {
+/** Fetches objects. Compares them with the manifest if there is one. Without it, the name of an object is needed. */
+function openerOf(deps: RestoreDeps, destination: ReadOnly, manifest: Manifest | undefined): Source['open'] {
+  const { clock, identities, terminal } = deps
+  return (space, name = manifest?.name ?? '') => {
+    const object = manifest && [manifest, ...manifest.objects].find((each) => each.name === name)
+    if (manifest && !object)
+      throw new OperatorError(`The manifest of ${manifest.name} does not list ${name}; use another backup.`)
+    return archiveIn(space, name, (file) =>
+      object
+        ? fetchTo(
+            file,
+            destination,
+            { ...object, recipients: manifest.recipients },
+            {
+              identities,
+              space,
+              transfer: transferOn(terminal, clock, object.size),
+            },
+          )
+        : unpackTo(file, destination.get(name), { shown: name, identities, space }),
+    )
+  }
+}
+
+/** Standard input, for a file that this user cannot read, or that is outside of the container. */
+function inputSource({ identities }: RestoreDeps): Source {
   const shown = 'standard input'
   return {
     shown,
     manifest: undefined,
-    open: (room) => archiveIn(room, shown, (target) => unpackTo(target, given(), { shown, identities, room })),
+    open: async (space, name) => {
+      if (name === undefined)
+        return archiveIn(space, shown, (target) => unpackTo(target, given(), { shown, identities, space }))
+      throw new OperatorError(`The backup also needs ${name}; restore from the directory with all of its objects.`)
+    },
     [Symbol.asyncDispose]: async () => {},
   }
 }
@@ -110,51 +157,75 @@ async function* given(): AsyncIterable<Uint8Array> {
     }
   if (!came)
     throw new OperatorError(
-      'Nothing came on standard input: give it the backup, as in "postrider restore - <FILE"; a container takes it with "-i".',
+      'Standard input is empty; pipe the backup into it, as in "postrider restore - <FILE" (in a container, with "-i").',
     )
 }
 
-/** A file: a zip of `postrider backup FILE`, or an object of a place that was copied here. */
-async function fileSource(deps: BackupSourceDeps, file: string): Promise<Source> {
+/** A file: the zip of `postrider backup FILE`, or a backup's own object with its other objects in the same folder. */
+async function fileSource(deps: RestoreDeps, file: string): Promise<Source> {
+  const known = readName(basename(file))
+  if (known?.shared)
+    throw new OperatorError(
+      `${file} is only a part of backups; use a file next to it without ".db-" and ".files-" in its name.`,
+    )
   const handle = opened(file)
-  if (readName(basename(file)) === undefined && !isPacked(handle)) {
-    closeSync(handle)
-    // Before anything is made for it.
-    const archive = await openArchive(file)
-    return { shown: file, manifest: undefined, open: async () => archive, [Symbol.asyncDispose]: async () => {} }
-  }
+  const shown = file
   const manifest = manifestBeside(file)
   if (manifest && manifest.schema > migrations.length) throw tooNew(file, manifest.schema, manifest.version)
-  const octets = (): AsyncIterable<Uint8Array> => octetsOf(handle)
-  const transfer = transferOn(deps.terminal, deps.clock, fstatSync(handle).size)
-  const { identities } = deps
+  if (manifest) return handlesSource(deps, shown, manifest, handle)
+  const others = openerOf(deps, destinationFrom(deps, dirname(file)), undefined)
+  if (known === undefined && !isObject(handle)) {
+    closeSync(handle)
+    const archive = await openArchive(file)
+    const open: Source['open'] = async (space, name) => (name === undefined ? archive : others(space, name))
+    return { shown, manifest, open, [Symbol.asyncDispose]: async () => {} }
+  }
+  const { clock, identities, terminal } = deps
+  const bytes = tracked(bytesOf(handle), transferOn(terminal, clock, fstatSync(handle).size))
   return {
-    shown: file,
+    shown,
     manifest,
-    open: (room) =>
-      archiveIn(room, file, (target) =>
-        manifest
-          ? fetchTo(target, { title: dirname(file), get: octets }, manifest, { identities, room, transfer })
-          : unpackTo(target, counted(octets(), transfer), { shown: file, identities, room }),
-      ),
+    open: (space, name) =>
+      name === undefined
+        ? archiveIn(space, file, (target) => unpackTo(target, bytes, { shown, identities, space }))
+        : others(space, name),
     [Symbol.asyncDispose]: async () => closeSync(handle),
   }
 }
 
-/** How an object of a place begins: in age's format, or packed by zstd alone. */
-const BEGINNINGS = [Buffer.from('age-encryption.org/'), Buffer.from([0x28, 0xb5, 0x2f, 0xfd])]
+/** All objects are opened now, because a command of root changes its user before it reads them. */
+function handlesSource(deps: RestoreDeps, file: string, manifest: Manifest, own: number): Source {
+  const handles = new Map([[manifest.name, own]])
+  for (const { name } of manifest.objects)
+    if (existsSync(join(dirname(file), name))) handles.set(name, opened(join(dirname(file), name)))
+  const title = dirname(file)
+  const get = (name: string): AsyncIterable<Uint8Array> => {
+    const handle = handles.get(name)
+    if (handle === undefined) throw new DestinationFault('missing', title, `${name} does not exist`)
+    return bytesOf(handle)
+  }
+  return {
+    shown: file,
+    manifest,
+    open: openerOf(deps, { title, get }, manifest),
+    [Symbol.asyncDispose]: async () => handles.forEach((handle) => closeSync(handle)),
+  }
+}
 
-/** Whether an open file is an object of a place, whatever its name: a command that only stores chose one. */
-function isPacked(handle: number): boolean {
+/** The first bytes of an object at a destination: age, or zstd if it is not encrypted. */
+const STARTS = [Buffer.from('age-encryption.org/'), Buffer.from([0x28, 0xb5, 0x2f, 0xfd])]
+
+/** Whether an open file is an object of a destination under another name. */
+function isObject(handle: number): boolean {
   const found = Buffer.alloc(32)
   readSync(handle, found, 0, found.length, 0)
-  return BEGINNINGS.some((beginning) => found.subarray(0, beginning.length).equals(beginning))
+  return STARTS.some((start) => found.subarray(0, start.length).equals(start))
 }
 
 const PIECE = 256 * 1024
 
-/** The octets of an open file, which stays open. */
-async function* octetsOf(handle: number): AsyncIterable<Uint8Array> {
+/** The bytes of an open file, which stays open, unlike with a stream of Node. */
+async function* bytesOf(handle: number): AsyncIterable<Uint8Array> {
   for (let at = 0; ;) {
     const piece = Buffer.allocUnsafe(PIECE)
     const read = readSync(handle, piece, 0, PIECE, at)
@@ -164,8 +235,8 @@ async function* octetsOf(handle: number): AsyncIterable<Uint8Array> {
   }
 }
 
-async function* counted(octets: AsyncIterable<Uint8Array>, transfer: Transfer): AsyncIterable<Uint8Array> {
-  for await (const piece of octets) {
+async function* tracked(bytes: AsyncIterable<Uint8Array>, transfer: Transfer): AsyncIterable<Uint8Array> {
+  for await (const piece of bytes) {
     transfer.add(piece.length)
     yield piece
   }
@@ -174,23 +245,87 @@ async function* counted(octets: AsyncIterable<Uint8Array>, transfer: Transfer): 
 
 function opened(file: string): number {
   try {
-    return asCallerAt(file, () => openPlain(file, { links: true }))
+    return openPlain(file, { links: true })
   } catch (thrown) {
-    throw new OperatorError(`${file} cannot be read (${whyUnread(thrown)}); see that it is there and who may read it.`)
+    throw new OperatorError(
+      `${file} cannot be read (${whyUnread(thrown)}); check its path and permissions, or pass it to standard input ("-").`,
+    )
   }
 }
 
-/** The manifest that lies beside a file; undefined without one. Throws an OperatorError for one that is wrong. */
+/** The manifest next to a file, or undefined. Throws an OperatorError if it belongs to another file. */
 function manifestBeside(file: string): Manifest | undefined {
   const beside = manifestName(file)
   let text: string | undefined
   try {
-    text = asCallerAt(beside, () => readNamed(beside, MOST_MANIFEST).toString())
+    text = readNamed(beside, MOST_MANIFEST).toString()
   } catch (thrown) {
     if (codeOf(thrown) === 'ENOENT') return undefined
-    throw new OperatorError(`${beside} cannot be read (${whyUnread(thrown)}); use another backup, or move it away.`)
+    throw new OperatorError(
+      `${beside} cannot be read (${whyUnread(thrown)}); use another backup, or move that file away.`,
+    )
   }
   const manifest = parseManifest(text, basename(file))
   if (manifest) return manifest
-  throw new OperatorError(`${beside} does not belong to ${basename(file)}; use another backup, or move it away.`)
+  throw new OperatorError(`${beside} does not belong to ${basename(file)}; use another backup, or move that file away.`)
+}
+
+interface Fetching {
+  identities: readonly string[]
+  space: UnpackSpace
+  transfer: Transfer
+}
+
+/** The part of a destination that a backup is read from. */
+type ReadOnly = Pick<Destination, 'title' | 'get'>
+
+/** The bytes of a stored object. Throws an OperatorError at their end if they differ from the manifest. */
+async function* verifiedBytes(
+  destination: ReadOnly,
+  { name, sha256, size }: SentObject,
+  transfer: Transfer,
+): AsyncIterable<Uint8Array> {
+  const hash = createHash('sha256')
+  const collect = bufferCollector()
+  let seen = 0
+  for await (const piece of destination.get(name)) {
+    hash.update(piece)
+    collect(piece.length)
+    seen += piece.length
+    transfer.add(piece.length)
+    yield piece
+  }
+  if (seen !== size)
+    throw new OperatorError(
+      `${destination.title}: ${name} has ${counted(seen, 'byte')} instead of the ${size} in its manifest; use another backup.`,
+    )
+  if (hash.digest('hex') !== sha256)
+    throw new OperatorError(`${destination.title}: ${name} was modified after it was written; use another backup.`)
+}
+
+/** Fetches an object into a new zip file. */
+async function fetchTo(
+  file: string,
+  destination: ReadOnly,
+  object: SentObject & Pick<Manifest, 'recipients'>,
+  fetching: Fetching,
+): Promise<void> {
+  const { identities, space, transfer } = fetching
+  try {
+    await unpackTo(file, verifiedBytes(destination, object, transfer), {
+      shown: object.name,
+      identities,
+      space,
+      manifest: object,
+    })
+  } finally {
+    transfer.end()
+  }
+}
+
+/** Reads a backup without decrypting it. Throws an OperatorError if an object was modified. */
+export async function verifyBytes(destination: ReadOnly, manifest: Manifest, transfer: Transfer): Promise<void> {
+  for (const object of [manifest, ...manifest.objects])
+    for await (const _ of verifiedBytes(destination, object, transfer));
+  transfer.end()
 }

@@ -1,33 +1,41 @@
-// How far a transfer is, with its rate and the time that is left (B14).
+// Messages of a command on stderr, and the progress of a transfer.
+import { forTerminal } from '../base/clean-text.ts'
+import { span } from '../base/text.ts'
 import { SECOND, type Clock } from '../base/clock.ts'
-import { spanOf } from '../store/log.ts'
-import type { Terminal } from '../commands/terminal.ts'
+import type { Terminal } from '../views/command/terminal.ts'
 
-/** A line on a terminal is drawn so often; elsewhere a line is printed so often. */
+export type Tell = (sentence: string) => void
+
+export const tellOn =
+  ({ err }: Terminal): Tell =>
+  (sentence) =>
+    err(`postrider: ${forTerminal(sentence)}\n`)
+
+/** How often a line on a terminal is redrawn, and how often one is printed elsewhere. */
 const DRAWN = SECOND / 2
 const PRINTED = 10 * SECOND
 
-const mb = (octets: number): string =>
-  octets < 1e10 ? `${Math.round(octets / 1e6)} MB` : `${(octets / 1e9).toFixed(1)} GB`
+const mb = (bytes: number): string =>
+  bytes < 1e10 ? `${Math.round(bytes / 1e6)} MB` : `${(bytes / 1e9).toFixed(1)} GB`
 
-const rateOf = (octets: number): string =>
-  octets < 1e6 ? `${Math.round(octets / 1e3)} kB/s` : `${Math.round(octets / 1e6)} MB/s`
+const rateOf = (bytes: number): string =>
+  bytes < 1e6 ? `${Math.round(bytes / 1e3)} kB/s` : `${Math.round(bytes / 1e6)} MB/s`
 
-/** Such as "412 MB of 1200 MB, 96 MB/s, 8 s left". */
+/** The progress, such as "412 MB of 1200 MB, 96 MB/s, 8 s left". */
 export function transferText(done: number, whole: number, ms: number, what = ''): string {
   const rate = ms > 0 ? done / (ms / SECOND) : 0
-  // A stream may be longer than was said.
+  // A stream may be longer than stated.
   const rest = Math.max(0, whole - done)
-  const left = rate > 0 ? `, ${rateOf(rate)}, ${spanOf((rest / rate) * SECOND)} left` : ''
+  const left = rate > 0 ? `, ${rateOf(rate)}, ${span((rest / rate) * SECOND)} left` : ''
   return `${mb(done)} of ${mb(whole)}${what === '' ? '' : ` ${what}`}${left}`
 }
 
 export interface Transfer {
-  add(octets: number): void
+  add(bytes: number): void
   end(): void
 }
 
-/** Shows a transfer of so many octets on stderr; nothing with --json. */
+/** Prints the progress on stderr, except with --json. */
 export function transferOn(
   terminal: Pick<Terminal, 'draw' | 'err' | 'interactive' | 'json'>,
   clock: Clock,
@@ -39,8 +47,8 @@ export function transferOn(
   let shown = began
   let drawn = false
   return {
-    add(octets) {
-      done += octets
+    add(bytes) {
+      done += bytes
       const now = clock.elapsed()
       if (terminal.json || now - shown < (terminal.interactive ? DRAWN : PRINTED)) return
       shown = now

@@ -1,64 +1,65 @@
-// `postrider upgrade --check`: another version is tried on a copy of this installation, beside the running server. The
-// copy is a snapshot of the database with its key, ledger and spool; the other version migrates it, verifies it and
-// answers reads of the API, without a port and without sending anything.
+// `postrider upgrade --check`: another version upgrades and verifies a copy of this installation, next to the running
+// server. The copy is a snapshot of the database, with the key, the erasure log and links to the spool files.
 //
-// Guarantees: what is run is what was verified, for it is copied first; the installation is not changed; the copy is
-// removed, by a signal too.
+// Guarantees: the file that runs is the one that was verified. The installation is not changed. The copy is removed,
+// even after a signal.
+import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import {
-  createReadStream,
-  createWriteStream,
-  existsSync,
-  linkSync,
-  readdirSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { once } from 'node:events'
+import { closeSync, createReadStream, createWriteStream, existsSync, readSync, statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
+import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
 import { pipeline } from 'node:stream/promises'
-import { makeDirectory } from '../base/durable.ts'
-import { forTerminal } from '../base/clean-text.ts'
+import { z } from 'zod'
 import { SECOND, systemClock } from '../base/clock.ts'
+import { findConfig } from '../base/config-file.ts'
+import { makeDirectory } from '../base/durable.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
-import { jsonOf, isObject } from '../base/json.ts'
-import { asCallerAt } from '../base/ownership.ts'
-import { openPlain, readPlain } from '../base/plain-file.ts'
 import { itself, type OwnProgram } from '../base/installed.ts'
+import { isObject, jsonOf } from '../base/json.ts'
+import { exitAtOnce } from '../base/native.ts'
+import { isNoFile, openPlain } from '../base/plain-file.ts'
 import { freeOn, reserveOf } from '../base/space.ts'
 import { version } from '../base/version.ts'
-import { migrations } from '../schema/migrations.ts'
-import { copyDatabase, schemaIn } from '../store/copy.ts'
+import { configOf, type Invocation } from '../views/command/open.ts'
+import { migrations } from '../store/schema/migrations.ts'
+import { copyDatabase } from '../store/copy.ts'
+import { openUpgraded } from '../store/instance.ts'
+import { holdCopies, LEFTOVER, withFolder } from '../store/leftovers.ts'
 import { DATABASE } from '../store/open.ts'
-import { QUARANTINE } from '../store/spool.ts'
-import { configOf, type Invocation } from '../commands/open.ts'
-import { FILES } from './backup-archive.ts'
-import { listed } from './integrity.ts'
-import { holdCopies, withFolder } from '../store/leavings.ts'
-import { beginningOf, programIn } from './program-in.ts'
-import { releaseKey, SIGNATURE_OCTETS, SUMS_OCTETS, verifySums } from './signature.ts'
-import { startTrial, type RunningTrial, type TrialRun } from './trial-run.ts'
-import { isTrial, newerThan, type Trial } from './upgrade-trial.ts'
+import { Spool } from '../store/spool.ts'
+import type { UpgradeProgress } from '../store/upgrade.ts'
+import { faultsOf, listed } from './integrity.ts'
+import { tellOn, type Tell } from './transfer.ts'
+import { keepFiles, keepSmall } from './snapshot.ts'
+import { releaseKey, MAX_SIGNATURE, MAX_SUMS, verifySums } from './signature.ts'
 
 export interface UpgradeCheck {
   ready: boolean
-  /** Why it is not ready; null when it is. */
+  /** Why it is not ready, or null if it is. */
   reason: string | null
-  /** Null where this version tried itself. */
+  /** The file that was checked, or null if this version checked itself. */
   file: string | null
-  /** The version that the signature names; null when none was asked for. */
+  /** The version in the signature, or null if it was not verified. */
   signed: string | null
   version: string | null
   from: number | null
   schema: number | null
   seconds: number | null
-  /** Octets that the upgrade takes for a while beside what is there, and what is free. */
-  room: number
-  free: number
-  /** What its list of changes says of versions that are newer than the one in place. */
-  changes: string[]
 }
 
-/** Tries the version in a file, or without one this version itself: that of a new image, beside the one in place. */
+/** The result of a trial, which a newer version prints for the check of an older one. */
+const trialOf = z.object({
+  version: z.string(),
+  from: z.int(),
+  schema: z.int(),
+  seconds: z.number(),
+  faults: z.array(z.string()),
+})
+type Trial = z.output<typeof trialOf>
+
+/** Checks the executable `given`, or without one this version. */
 export async function checkUpgrade(
   now: Invocation,
   given: string | undefined,
@@ -67,167 +68,246 @@ export async function checkUpgrade(
   const config = configOf(now)
   const { data_dir } = config
   const file = given === undefined ? null : resolve(given)
-  const database = join(data_dir, DATABASE)
-  if (!existsSync(database)) throw new OperatorError(`${data_dir} holds no database (${DATABASE}): nothing to try on.`)
-  const tell = (sentence: string): void => now.terminal.err(`postrider: ${forTerminal(sentence)}\n`)
-  // As a backup does: erasures wait for the end of the copy, and the server removes folders that nobody has locked.
+  const tell = tellOn(now.terminal)
+  // As during a backup, erasures wait, and the server does not remove the temporary directory.
   const release = holdCopies(data_dir)
   let trial: RunningTrial | undefined
-  const endTrial = (): void => trial?.end()
   try {
-    const free = freeOn(data_dir)
-    demandRoom(data_dir, file, Math.max(0, free - reserveOf(config)))
-    const run = async (place: string): Promise<UpgradeCheck> => {
-      const { program, signed } =
-        file === null ? { program: itself(), signed: null } : await programOf(file, place, unsigned)
-      const data = join(place, 'data')
+    demandSpace(data_dir, freeOn(data_dir) - reserveOf(config))
+    const run = async (folder: string): Promise<UpgradeCheck> => {
+      const copy = file === null ? undefined : await copyOf(file, folder)
+      const signed = file === null || !copy || unsigned ? null : await signedVersion(file, copy, releaseKey())
+      const data = join(folder, 'data')
       await copyInstallation(data_dir, data, tell)
-      const before = schemaIn(join(data, DATABASE))
-      // The version in place is this one, unless it has yet to upgrade the database.
-      const inPlace = file !== null && before.schema === migrations.length ? version : (before.version ?? version)
-      trial = startTrial(program, { now, data, named: data_dir, tell })
-      return { file, signed, free, ...judged(await trial.ended, signed, inPlace) }
+      trial = startTrial(copy ? { program: copy, first: [] } : itself(), { now, data, named: data_dir, tell })
+      return { file, signed, ...resultOf(await trial.ended, signed) }
     }
-    return await withFolder(data_dir, run, endTrial)
+    return await withFolder(data_dir, run, () => trial?.kill())
   } finally {
     release()
   }
 }
 
-/** The snapshot, the copy that the other version makes of it, what its migrations write, and the program itself. */
-function demandRoom(dataDir: string, file: string | null, free: number): void {
-  const sizeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0
+/** Requires space for the snapshot, for the copy that the upgrade makes, and for the writes of its migrations. */
+function demandSpace(dataDir: string, free: number): void {
   const database = join(dataDir, DATABASE)
-  const program = file === null ? null : asCallerAt(file, () => statSync(file, { throwIfNoEntry: false }))
-  if (program !== null && !program?.isFile())
+  const sizeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0
+  const needed = 3 * (sizeOf(database) + sizeOf(`${database}-wal`))
+  const mb = (bytes: number): number => Math.ceil(Math.max(0, bytes) / 1e6)
+  if (needed > free)
     throw new OperatorError(
-      `${file} ${program ? 'is not a file' : 'is not there'}; name the executable, the package or the tar to try.`,
-    )
-  // A package holds four times its own size.
-  const need = 3 * (sizeOf(database) + sizeOf(`${database}-wal`)) + 6 * (program?.size ?? 0)
-  if (need > free)
-    throw new OperatorError(
-      `The check needs ${shown(need)} for a while on the disk of ${dataDir}, and ${shown(free)} are free beside the reserve ("storage.reserve"); make room first. Nothing was changed.`,
+      `The check temporarily needs ${mb(needed)} MB on the disk of ${dataDir}, which has ${mb(free)} MB free in addition to "storage.reserve"; free some space first.`,
     )
 }
 
-/** The program in a file: what is verified is what is run, for it is copied first. */
-async function programOf(
-  file: string,
-  place: string,
-  unsigned: boolean,
-): Promise<Pick<UpgradeCheck, 'signed'> & { program: OwnProgram }> {
-  const copy = join(place, basename(file))
-  await take(file, copy)
-  const signed = unsigned ? null : await signedVersion(file, copy, releaseKey())
-  return { signed, program: { program: await programIn(copy, place), first: [] } }
-}
-
-/** Copies the file that was named. */
-async function take(file: string, copy: string): Promise<void> {
+/** Copies the executable into the temporary directory. Throws an OperatorError if it is not one. */
+async function copyOf(file: string, folder: string): Promise<string> {
+  const copy = join(folder, 'postrider')
+  const start = Buffer.alloc(4)
   try {
-    const fd = asCallerAt(file, () => openPlain(file, { links: true }))
-    await pipeline(createReadStream(file, { fd }), createWriteStream(copy, { mode: 0o700, flags: 'wx' }))
+    const fd = openPlain(file, { links: true })
+    readSync(fd, start, 0, start.length, 0)
+    await pipeline(createReadStream(file, { fd, start: 0 }), createWriteStream(copy, { mode: 0o700, flags: 'wx' }))
   } catch (thrown) {
-    throw new OperatorError(`${file} cannot be read (${codeOf(thrown)}).`, { cause: thrown })
+    const why = isNoFile(thrown) && existsSync(file) ? 'is not a regular file' : `cannot be read (${codeOf(thrown)})`
+    throw new OperatorError(`${file} ${why}; use the path of an executable.`, {
+      cause: thrown,
+    })
   }
+  // The system would run any other file as a shell script.
+  if (!/^(?:\x7fELF|#!)/.test(start.toString('latin1')))
+    throw new OperatorError(
+      `${file} is not an executable; unpack the release with "dpkg-deb -x FILE new" or "tar -xf FILE", and use its usr/bin/postrider.`,
+    )
+  return copy
 }
 
 /**
- * The version that SHA256SUMS beside the file was signed for; `copy` is what is compared with it. Throws an
- * OperatorError when nothing is signed there, or something else.
+ * The version in the signature of SHA256SUMS, which is next to the file or in the working directory. `copy` is compared
+ * with it. Throws an OperatorError if the copy is not a file of a signed release.
  */
 export async function signedVersion(file: string, copy: string, publicKey: string): Promise<string> {
-  const beside = (name: string, most: number): Buffer => {
-    const path = join(dirname(file), name)
+  const has = (folder: string): boolean => existsSync(join(folder, 'SHA256SUMS'))
+  const folder = [dirname(file), process.cwd()].find(has) ?? dirname(file)
+  const read = (name: string, most: number): Buffer => {
+    const path = join(folder, name)
     try {
-      return asCallerAt(path, () => beginningOf(path, most + 1))
+      return startOf(path, most + 1)
     } catch (thrown) {
       throw new OperatorError(
-        `${path} cannot be read (${codeOf(thrown)}); fetch it beside the file, or add --unsigned where you know the file otherwise.`,
+        `${path} cannot be read (${codeOf(thrown)}); download it to the same directory, or add --unsigned if you trust the file.`,
       )
     }
   }
-  const sums = beside('SHA256SUMS', SUMS_OCTETS)
-  const signature = beside('SHA256SUMS.minisig', SIGNATURE_OCTETS)
+  const sums = read('SHA256SUMS', MAX_SUMS)
+  const signature = read('SHA256SUMS.minisig', MAX_SIGNATURE)
   const hash = createHash('sha256')
   for await (const chunk of createReadStream(copy) as AsyncIterable<Buffer>) hash.update(chunk)
-  const named = { name: basename(file), sha256: hash.digest('hex') }
-  return verifySums({ sums, signature, publicKey, file: named }).version
+  return verifySums({ sums, signature, publicKey, file: { name: basename(file), sha256: hash.digest('hex') } }).version
 }
 
-/** A snapshot of the database, the small files, and links to those of the spool: nobody writes into them. */
-async function copyInstallation(dataDir: string, data: string, tell: (line: string) => void): Promise<void> {
+function startOf(path: string, bytes: number): Buffer {
+  const handle = openPlain(path, { links: true })
+  try {
+    const buffer = Buffer.alloc(bytes)
+    return buffer.subarray(0, readSync(handle, buffer, 0, bytes, 0))
+  } finally {
+    closeSync(handle)
+  }
+}
+
+/** Copies the database and the small files, and links the spool files, which are never modified. */
+async function copyInstallation(dataDir: string, data: string, tell: Tell): Promise<void> {
   makeDirectory(join(data, 'spool'))
-  let told = systemClock.elapsed()
+  let printedAt = systemClock.elapsed()
   await copyDatabase(join(dataDir, DATABASE), join(data, DATABASE), undefined, (done, of) => {
-    if (systemClock.elapsed() - told < SECOND) return
-    told = systemClock.elapsed()
-    tell(`a snapshot of the database: ${Math.floor((done / of) * 100)} %`)
+    if (systemClock.elapsed() - printedAt < SECOND) return
+    printedAt = systemClock.elapsed()
+    tell(`copying the database: ${Math.floor((done / of) * 100)} %`)
   })
-  for (const name of FILES)
-    if (existsSync(join(dataDir, name)))
-      writeFileSync(join(data, name), readPlain(join(dataDir, name)), { mode: 0o600 })
-  const spool = join(dataDir, 'spool')
-  for (const name of existsSync(spool) ? readdirSync(spool) : []) {
-    if (name === QUARANTINE || name.endsWith('.part')) continue
+  keepSmall(dataDir, data)
+  keepFiles({ dataDir, folder: data, spool: join(dataDir, 'spool') })
+}
+
+interface TrialOptions {
+  now: Invocation
+  data: string
+  /** The directory to name in messages, because the copy is deleted. */
+  named: string
+  tell: Tell
+}
+
+interface TrialEnd {
+  code: number | null
+  output: string
+  /** The last line on stderr. */
+  last: string
+}
+
+interface RunningTrial {
+  ended: Promise<TrialEnd>
+  kill(): void
+}
+
+function startTrial({ first, program }: OwnProgram, { data, named, now, tell }: TrialOptions): RunningTrial {
+  const config = findConfig(now)
+  const words = [
+    ...first,
+    ...(config === undefined ? [] : ['--config', resolve(config)]),
+    '--json',
+    'upgrade',
+    '--trial',
+  ]
+  const child = spawn(program, words, {
+    env: { ...now.environment, POSTRIDER_DATA_DIR: data, POSTRIDER_DATA_DIR_FILE: undefined },
+    // It exits when its stdin closes, so it does not outlive this process.
+    stdio: ['pipe', 'pipe', 'pipe'],
+    // A process group, so that its children can be killed with it.
+    detached: true,
+  })
+  let last = ''
+  createInterface({ input: child.stderr }).on('line', (line) => {
+    last = line.replace(/^postrider: /, '').replaceAll(data, named)
+    tell(last)
+  })
+  const ended = Promise.all([once(child, 'close'), text(child.stdout)]).then(
+    ([[code], output]) => ({ code: code as number | null, output: output.replaceAll(data, named), last }),
+    (thrown: unknown) => {
+      throw new OperatorError(
+        `The file cannot be executed (${codeOf(thrown)}); check that it is for this machine and that ${named} is not mounted noexec.`,
+        { cause: thrown },
+      )
+    },
+  )
+  const kill = (): void => {
+    if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
     try {
-      linkSync(join(spool, name), join(data, 'spool', name))
-    } catch (thrown) {
-      // Its mail was deleted meanwhile.
-      if (codeOf(thrown) !== 'ENOENT') throw thrown
+      process.kill(-child.pid, 'SIGKILL')
+    } catch {
+      // It has just exited.
     }
   }
+  return { ended, kill }
 }
 
-type TrialFound = Omit<UpgradeCheck, 'file' | 'signed' | 'free'>
-
-function judged({ code, grown, last, output }: TrialRun, signed: string | null, inPlace: string): TrialFound {
-  const said = jsonOf(output)
-  const room = Math.max(0, grown)
-  const nothing = { version: null, from: null, schema: null, seconds: null, room, changes: [] }
-  if (code !== 0 || !isTrial(said)) {
-    const error = isObject(said) && isObject(said['error']) ? said['error']['message'] : undefined
-    const why = typeof error === 'string' ? error : last
-    const older = /unknown option '?--trial/.test(why)
-    return {
-      ...nothing,
-      ready: false,
-      reason: older
-        ? 'It is older than 0.3.0, which is the first that can be tried.'
-        : why || `It gave no answer of Postrider and ended with ${code}.`,
-    }
+function resultOf({ code, last, output }: TrialEnd, signed: string | null): Omit<UpgradeCheck, 'file' | 'signed'> {
+  const document = jsonOf(output)
+  const { data: trial } = trialOf.safeParse(document)
+  if (code === 0 && trial) {
+    const { faults, ...found } = trial
+    const reason =
+      signed !== null && signed !== trial.version
+        ? `It is version ${trial.version}, but its signature is for ${signed}.`
+        : faults.length > 0
+          ? `The upgraded copy is corrupt: ${listed(faults)}.`
+          : null
+    return { ready: reason === null, reason, ...found }
   }
-  const reason = troubleOf(said, signed)
-  const { from, schema, seconds, version: tried } = said
-  const changes = newerThan(inPlace, said.releases)
-  return { ready: reason === null, reason, version: tried, from, schema, seconds, room, changes }
+  const error = isObject(document) && isObject(document['error']) ? document['error']['message'] : undefined
+  const why = typeof error === 'string' ? error : last
+  const reason = /unknown option '?--trial/.test(why)
+    ? 'Only version 0.3.0 and newer can be checked.'
+    : why || `It exited with code ${code} and printed no result.`
+  return { ready: false, reason, version: null, from: null, schema: null, seconds: null }
 }
 
-function troubleOf({ failed, faults, version: tried }: Trial, signed: string | null): string | null {
-  if (signed !== null && signed !== tried) return `It says that it is ${tried}, and was signed as ${signed}.`
-  if (faults.length > 0) return `After the upgrade this is damaged: ${listed(faults)}.`
-  return failed.length > 0 ? `After the upgrade the API does not answer: ${failed.join('; ')}.` : null
-}
-
-function shown(octets: number): string {
-  const mb = octets / 1e6
-  return mb >= 1000 ? `${(mb / 1000).toFixed(1)} GB` : `${Math.max(1, Math.round(mb))} MB`
-}
-
-/** What was found, for a person. */
-export function summaryOf(found: UpgradeCheck): string {
-  const { changes, file, free, from, ready, reason, room, schema, seconds, signed, version: tried } = found
+export function summaryOf({
+  file,
+  from,
+  ready,
+  reason,
+  schema,
+  seconds,
+  signed,
+  version: tried,
+}: UpgradeCheck): string {
   const how = file === null ? '' : signed === null ? ' (unsigned)' : ' (signed)'
   const about = tried === null ? (file ?? 'this version') : `Postrider ${tried}${how}`
-  const head = ready ? `Ready: ${about} opens a copy of this installation.` : `Not ready: ${about}. ${reason}`
+  const head = ready ? `Ready: ${about} works with a copy of this installation.` : `Not ready: ${about}. ${reason}`
   if (schema === null) return head
   return [
     head,
     from === schema
       ? `The database stays at schema ${schema}.`
-      : `The database goes from schema ${from} to ${schema}, which took ${seconds} s; it needs ${shown(room)} for a while, and ${shown(free)} are free.`,
-    'Nothing of this installation was changed, and nothing was sent.',
-    ...(changes.length === 0 ? [] : ['What changes:', ...changes.map((change) => `  ${change}`)]),
+      : `The upgrade from schema ${from} to ${schema} took ${seconds} s on the copy.`,
+    'The installation is unchanged, and no email was sent.',
   ].join('\n')
 }
+
+/** Runs in the version that is checked: upgrades and verifies the copy. */
+export async function runTrial(now: Invocation): Promise<Trial> {
+  const { data_dir } = configOf(now)
+  if (!basename(dirname(data_dir)).startsWith(LEFTOVER))
+    throw new OperatorError(`${data_dir} is not a copy; use "postrider upgrade --check FILE", which makes one.`)
+  exitWithCheck()
+  const began = systemClock.elapsed()
+  let from = migrations.length
+  const { keyring, store } = await openUpgraded(data_dir, {
+    clock: systemClock,
+    migrating: (found) => (from = found),
+    progress: (progress) => now.terminal.err(`postrider: ${progressLine(progress)}\n`),
+  })
+  const seconds = Math.round((systemClock.elapsed() - began) / SECOND)
+  try {
+    const faults = await faultsOf({ store, keyring, spool: new Spool(data_dir) })
+    return { version, from, schema: migrations.length, seconds, faults }
+  } finally {
+    store.close()
+  }
+}
+
+/** If the check was killed, its end of stdin closes: then the copy is deleted, and the result is not needed. */
+function exitWithCheck(): void {
+  const exit = (): never => exitAtOnce(1)
+  process.stdin.on('end', exit).on('error', exit).resume()
+  // It must not keep the process running.
+  if ('unref' in process.stdin) process.stdin.unref()
+}
+
+/** A line per second on stderr. */
+export const progressLine = ({ doing, done, of, seconds }: UpgradeProgress): string =>
+  doing === 'copy'
+    ? `copying the database: ${of === 0 ? 0 : Math.floor((done / of) * 100)} % (${seconds} s)`
+    : doing === 'migration'
+      ? `step ${done + 1} of ${of} (${seconds} s)`
+      : `rewriting the database to free space (${seconds} s)`

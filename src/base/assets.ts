@@ -1,9 +1,12 @@
-// Files that ship with the program: beside the sources, or inside the single executable.
+// Files that ship with Postrider: next to the sources, or inside the single executable.
 import { readFileSync } from 'node:fs'
 import { singleExecutable } from './threads/pool.ts'
 
-/** The text of a file of config/, by its file name. Throws when there is no such file. */
-export function configAsset(name: string): string {
+/** Returns the text of a file of config/ or docs/, by its file name. Throws if it does not exist. */
+export function shippedText(folder: 'config' | 'docs', name: string): string {
   const sea = singleExecutable()
-  return sea ? sea.getAsset(name, 'utf8') : readFileSync(new URL(`../../config/${name}`, import.meta.url), 'utf8')
+  return sea ? sea.getAsset(name, 'utf8') : readFileSync(new URL(`../../${folder}/${name}`, import.meta.url), 'utf8')
 }
+
+/** Returns the text of a file of config/, by its file name. Throws if it does not exist. */
+export const configAsset = (name: string): string => shippedText('config', name)

@@ -29,9 +29,9 @@ const BASIC_CONSTRAINTS = oid(0x55, 0x1d, 0x13)
  */
 export function makeCertificate(hostname: string, now: number, more: readonly Uint8Array[] = []): Certificate {
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
-  // X.520 limits a common name to 64 characters; the alternative name holds the full name.
+  // X.520 limits a common name to 64 characters. The alternative name holds the full name.
   const name = sequence(der(0x31, sequence(COMMON_NAME, der(0x0c, Buffer.from(hostname.slice(0, 64))))))
-  // A positive number whose first octet is not 0.
+  // A positive number whose first byte is not 0.
   const serial = Buffer.concat([Buffer.from([0x40 | randomInt(0x40)]), randomBytes(15)])
   const extensions = sequence(
     sequence(BASIC_CONSTRAINTS, yes, octets(sequence(yes))),

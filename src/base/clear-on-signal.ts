@@ -1,4 +1,4 @@
-// What a command leaves behind when a signal ends it: nothing.
+// Cleans up after a command that a signal stops.
 
 /**
  * Calls `clear` when SIGINT or SIGTERM comes, and then ends by that signal. Returns the function that no longer hears

@@ -6,13 +6,16 @@ export const MINUTE = 60 * SECOND
 export const HOUR = 60 * MINUTE
 export const DAY = 24 * HOUR
 
-/** Cancels a wake-up; harmless after it happened. */
+/** Cancels a wake-up. Harmless afterwards. */
 export type Cancel = () => void
 
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number
-  /** Milliseconds since a fixed moment, whatever becomes of the date; a suspended machine adds none. */
+  /**
+   * Milliseconds since a fixed moment, independent of changes to the date. Time in which the machine is suspended does
+   * not count.
+   */
   elapsed(): number
   /** Calls `run` once, as soon as `now() >= time`, or when its wait has passed although the date was set back. */
   wake(time: number, run: () => void): Cancel
@@ -33,7 +36,7 @@ export const systemClock: Clock = {
     const left = (): number => {
       const byDate = time - Date.now()
       const byTimer = until - performance.now()
-      // The date was set back: whoever sleeps would sleep longer by as much.
+      // The date was set back, which would make every sleep longer.
       return byDate - byTimer > SET_BACK ? byTimer : byDate
     }
     // Timers use another clock and may fire slightly early.
@@ -51,6 +54,14 @@ export function iso(time: number): string {
   return new Date(time).toISOString()
 }
 
+/** The UTC date of a time, such as "2026-01-31". */
+export const dateOf = (time: number): string => iso(time).slice(0, 10)
+
+/** The number of the UTC day of a time, from 1 January 1970. */
+export const dayOf = (time: number): number => Math.floor(time / DAY)
+
+export const startOfDay = (time: number): number => dayOf(time) * DAY
+
 /**
  * `time` (ms) moved by whole calendar months in UTC.
  * The day is limited to the last of the target month (31 Jan + 1 = 28 Feb).
@@ -65,7 +76,7 @@ export function addMonths(time: number, months: number): number {
   return to.getTime()
 }
 
-/** The last time that a Date can hold (ECMA-262, time values). */
+/** The last time that a Date can represent (ECMA-262, time values). */
 export const LAST_TIME = 8.64e15
 
 /** Whether a value is a time in ms that `iso` can write. */

@@ -8,7 +8,7 @@ import { parseToml } from './toml.ts'
 
 export type Environment = Record<string, string | undefined>
 
-/** Keys whose values are tables; their variables hold TOML. */
+/** Keys whose values are tables. Their variables hold TOML. */
 const TABLES: readonly (readonly [section: string, key: string])[] = [
   ['delivery', 'routes'],
   ['delivery', 'sources'],
@@ -23,7 +23,7 @@ const PREFIX = 'POSTRIDER_'
 const FILE = '_FILE'
 /** Of several variables so many are named. */
 const NAMED = 3
-/** More octets than any value has. */
+/** More bytes than any value has. */
 const MOST = 64 * 1024
 
 const variableOf = (path: readonly string[]): string => PREFIX + path.join('_').toUpperCase()
@@ -41,7 +41,7 @@ export function scalarPaths(defaults: object): string[][] {
     .filter((path) => !tables.has(path.join('.')))
 }
 
-/** The value of a variable, or what is in the file that NAME_FILE names. Throws an OperatorError. */
+/** The value of a variable, or the content of the file that NAME_FILE names. Throws an OperatorError. */
 export function variable(environment: Environment, name: string): string | undefined {
   const value = environment[name]
   const file = environment[name + FILE]
@@ -58,8 +58,8 @@ function readValue(file: string, name: string): string {
   } catch (thrown) {
     throw new OperatorError(
       codeOf(thrown) === 'EFBIG'
-        ? `${name}: ${file} has more than ${MOST / 1024} KB; no value is so long.`
-        : `${name}: ${file} cannot be read (${whyUnread(thrown)}); check that it exists and that this user may read it.`,
+        ? `${name}: ${file} has more than ${MOST / 1024} KB; use a file that contains only the value.`
+        : `${name}: ${file} cannot be read (${whyUnread(thrown)}); check that it exists and that this user can read it.`,
     )
   }
 }
@@ -74,7 +74,7 @@ export function applyEnvironment(
   const put = (path: readonly string[], value: unknown, name: string): void => {
     const key = path.at(-1)
     if (key === undefined) return
-    // The schema refuses a value in the place of a section later.
+    // The schema rejects a value in place of a section later.
     const place = path.slice(0, -1).reduce<unknown>((at, each) => (isObject(at) ? (at[each] ??= {}) : at), tree)
     if (!isObject(place)) return
     place[key] = value
@@ -92,7 +92,7 @@ export function applyEnvironment(
   return origin
 }
 
-/** A variable's text as the type of the default value; lists are separated by commas. */
+/** A variable's text as the type of the default value. Lists are separated by commas. */
 function fromText(raw: string, path: readonly string[], defaults: object): unknown {
   const model = path.reduce<unknown>((tree, key) => (tree as Record<string, unknown>)[key], defaults)
   if (Array.isArray(model))
@@ -105,7 +105,7 @@ function fromText(raw: string, path: readonly string[], defaults: object): unkno
   return raw
 }
 
-/** The tables of a variable that holds TOML as it stands in the file: [[delivery.routes]]. Throws an OperatorError. */
+/** The tables of a variable that holds TOML as in the file: [[delivery.routes]]. Throws an OperatorError. */
 function tables(raw: string, path: readonly string[]): unknown {
   const name = variableOf(path)
   const [section = '', key = ''] = path
@@ -117,11 +117,11 @@ function tables(raw: string, path: readonly string[]): unknown {
     ...Object.keys(isObject(inner) ? inner : {}).filter((each) => each !== key),
   ]
   if (raw.trim() !== '' && (found === undefined || others.length > 0))
-    throw new OperatorError(`${name} must be the tables [[${path.join('.')}]] in TOML, and nothing else.`)
+    throw new OperatorError(`${name} must contain only [[${path.join('.')}]] tables in TOML.`)
   return found ?? []
 }
 
-/** Throws an OperatorError for a variable POSTRIDER_... that has no meaning, and says how what it means is written. */
+/** Throws an OperatorError for a variable POSTRIDER_... without a meaning. The error contains the correct name. */
 export function demandKnown(environment: Environment, defaults: object): void {
   const settings = [...scalarPaths(defaults), ...TABLES]
   const known = [...settings.map(variableOf), ...FIRST]
@@ -132,30 +132,27 @@ export function demandKnown(environment: Environment, defaults: object): void {
   if (strange === undefined) return
   const [bare, end] = strange.endsWith(FILE) ? [strange.slice(0, -FILE.length), FILE] : [strange, '']
   const advice = ofTable(bare) ?? ofSection(bare, settings) ?? nearest(bare, end, [...known, ...OTHERS])
-  throw new OperatorError(`The variable ${strange} is not a setting; ${advice}.`)
+  throw new OperatorError(`The environment variable ${strange} is not a setting; ${advice}.`)
 }
 
 const isBelow = (name: string, above: string): boolean => name === above || name.startsWith(`${above}_`)
 
-/** What to do with a variable for a key of tables, which have none. */
+/** The fix for a variable of a single key in a table. Only the whole table has a variable. */
 function ofTable(name: string): string | undefined {
   if (isBelow(name, variableOf([NAMED_TABLES])))
-    return `[${NAMED_TABLES}.NAME] is written in the configuration file alone, for its names are yours: remove the variable`
+    return `set [${NAMED_TABLES}.NAME] in the configuration file and remove the variable`
   const table = TABLES.find((path) => isBelow(name, variableOf(path)))
-  return (
-    table &&
-    `${variableOf(table)} takes all tables [[${table.join('.')}]] with their keys, in TOML as the file has them`
-  )
+  return table && `use ${variableOf(table)} with all [[${table.join('.')}]] tables in TOML`
 }
 
-/** What to do with a variable for a section, which has none: its keys have. */
+/** The fix for a variable of a section. Only its keys have variables. */
 function ofSection(name: string, settings: readonly (readonly string[])[]): string | undefined {
   const section = settings.flatMap((path) => path.slice(0, -1).map((_, at) => path.slice(0, at + 1)))
   const found = section.find((path) => variableOf(path) === name)
   if (found === undefined) return undefined
   const keys = settings.map(variableOf).filter((each) => each.startsWith(`${name}_`))
   const some = keys.length > NAMED ? ' such as' : ''
-  return `each key of [${found.join('.')}] has a variable of its own,${some} ${listed(keys)}`
+  return `use one variable per key of [${found.join('.')}],${some} ${listed(keys)}`
 }
 
 /** The variables that are nearest to a name: by its spelling, or by its last words, as LISTEN is to HTTP_LISTEN. */
@@ -164,7 +161,7 @@ function nearest(name: string, end: string, known: readonly string[]): string {
   const far = (each: string): number => (words !== '' && each.endsWith(`_${words}`) ? 1 : distance(name, each))
   const least = Math.min(...known.map(far))
   const near = least <= words.length / 3 ? known.filter((each) => far(each) === least) : []
-  if (near.length === 0) return 'remove it, or name a key of config/postrider.toml'
+  if (near.length === 0) return 'remove it, or use one listed in docs/configuration.md'
   return `correct it to ${listed(near.map((each) => each + (OTHERS.includes(each) ? '' : end)))}, or remove it`
 }
 
@@ -174,7 +171,7 @@ const listed = (names: readonly string[]): string =>
     .join(', ')
     .replace(/, (?=[^,]*$)/, ' or ')
 
-/** Kubernetes tells each container of its services in such variables; a service may be named "postrider". */
+/** Kubernetes sets such variables in each container for its services. A service may be named "postrider". */
 function isOfKubernetes(name: string, environment: Environment): boolean {
   const [, service] =
     /^(POSTRIDER(?:_[A-Z0-9]+)*?)_(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)?)$/.exec(
@@ -183,7 +180,7 @@ function isOfKubernetes(name: string, environment: Environment): boolean {
   return service !== undefined && environment[`${service}_SERVICE_HOST`] !== undefined
 }
 
-/** How many characters must be added, removed or changed to make one text of the other. */
+/** The edit distance: how many characters must be added, removed or changed to turn one text into the other. */
 function distance(one: string, other: string): number {
   let row = Array.from({ length: other.length + 1 }, (_, at) => at)
   for (let above = 0; above < one.length; above++) {

@@ -1,4 +1,4 @@
-// Schemas for the values of the configuration; each has a short message that says what the value must be.
+// Schemas for the values of the configuration. Each has a short message with the required form.
 import { z } from 'zod'
 import { targetOf } from './backup-target.ts'
 import { hasControls } from './clean-text.ts'
@@ -12,20 +12,20 @@ import { isNameIn } from './one-of.ts'
 const DURATIONS = { ms: 1, s: SECOND, m: MINUTE, h: HOUR, d: DAY }
 const SIZES = { '': 1, B: 1, KB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
 
-/** Milliseconds of "250ms", "5s", "5m", "2h", "5d" or "0"; undefined for anything else. */
+/** Milliseconds of "250ms", "5s", "5m", "2h", "5d" or "0", or undefined for anything else. */
 export function parseDuration(text: string): number | undefined {
   const [, amount, unit] = /^(\d{1,9})(ms|s|m|h|d)$/.exec(text.trim()) ?? []
   if (unit !== undefined && isNameIn(DURATIONS, unit)) return Number(amount) * DURATIONS[unit]
   return text.trim() === '0' ? 0 : undefined
 }
 
-/** Bytes of "512", "64KB", "40MB", "1GB" (powers of 1024); undefined for anything else. */
+/** Bytes of "512", "64KB", "40MB", "1GB" (powers of 1024), or undefined for anything else. */
 export function parseSize(text: string): number | undefined {
   const [, amount, unit] = /^(\d{1,9})\s*(B|KB|MB|GB|)$/.exec(text.trim().toUpperCase()) ?? []
   return unit !== undefined && isNameIn(SIZES, unit) ? Number(amount) * SIZES[unit] : undefined
 }
 
-/** A duration such as "5m"; the output is in ms. */
+/** A duration such as "5m". The output is in ms. */
 export const duration = () =>
   z.union([z.string(), z.number()], 'must be a duration such as "5m"').transform((text, context) => {
     const value = parseDuration(String(text))
@@ -34,7 +34,7 @@ export const duration = () =>
     return value ?? z.NEVER
   })
 
-/** A size such as "40MB" or a number; the output is in bytes. */
+/** A size such as "40MB" or a number. The output is in bytes. */
 export const size = () =>
   z.union([z.string(), z.int().min(0)]).transform((text, context) => {
     const value = typeof text === 'number' ? text : parseSize(text)
@@ -45,23 +45,46 @@ export const size = () =>
 
 /** A duration or a size that is more than 0. */
 export const more = (unit: ReturnType<typeof duration> | ReturnType<typeof size>) =>
-  unit.refine((value) => value > 0, 'must be more than 0')
+  unit.refine((value) => value > 0, 'must be greater than 0')
 
-/** A schedule of five fields; the text stays, and `parseCron` reads it. */
+/** A schedule of five fields. The text stays, and `parseCron` reads it. */
 export const cron = () =>
   z
     .string()
     .refine(
       (text) => parseCron(text) !== undefined,
-      'must be a schedule of five fields in UTC, such as "0 2 * * *" (minute, hour, day, month, day of the week)',
+      'must be a schedule of five fields in UTC, such as "0 2 * * *" (minute, hour, day of month, month, day of week)',
     )
 
-/** A host and port such as "127.0.0.1:8025"; the output is {host, port}. */
+/** A host and port such as "127.0.0.1:8025". The output is {host, port}. */
 export const endpoint = () =>
   z.string().transform((text, context) => {
     const value = parseEndpoint(text)
     if (!value) context.addIssue({ code: 'custom', message: 'must be host:port, such as "127.0.0.1:8025"' })
     return value ?? z.NEVER
+  })
+
+/** The host of a route, or "mx:NAME" for the MX hosts of a domain. */
+export const mxOrHost = () =>
+  z
+    .string()
+    .min(1)
+    .refine(
+      (value) => !value.startsWith('mx:') || isNameOfHost(value.slice(3)),
+      'must be a host, or "mx:" and a domain, such as "mx:relay.example.org"',
+    )
+
+/** One of several hosts of a route. Without a port, that of the route applies. The output is {host, port}. */
+export const relayHost = () =>
+  z.string().transform((text, context) => {
+    const bare = text.replace(/^\[(.*:.*)\]$/, '$1').toLowerCase()
+    const { host, port } = isAddress(bare) || isNameOfHost(bare) ? { host: bare } : (parseEndpoint(bare) ?? {})
+    if (host !== undefined && (isAddress(host) || isNameOfHost(host))) return { host, port }
+    context.addIssue({
+      code: 'custom',
+      message: 'must be a host with or without a port, such as "mx1.example.org" or "[2001:db8::1]:587"',
+    })
+    return z.NEVER
   })
 
 /** An endpoint with an IP address, for use before names can be looked up. */
@@ -72,10 +95,9 @@ export const addressEndpoint = () =>
 export const network = () => z.string().refine(isNetwork, 'must be an IP network such as "127.0.0.0/8"')
 /** A TCP port, 0 to 65535. */
 export const port = () => z.int('must be a port number').min(0).max(65535)
-/** Any text. */
-export const text = () => z.string('must be a text')
+export const text = () => z.string('must be a string')
 
-/** Where backups go; the text stays, and `targetOf` reads it. */
+/** Where backups go. The text stays, and `targetOf` reads it. */
 export const backupTarget = () =>
   text().superRefine((target, context) => {
     try {
@@ -85,25 +107,25 @@ export const backupTarget = () =>
     }
   })
 
-/** A mail address; '' means that none is set. */
+/** An email address, or '' if unset. */
 export const mailAddress = () =>
   text()
     .refine(
       (value) => value === '' || z.email().safeParse(value).success,
-      'must be an address such as "postrider@example.org"',
+      'must be an email address such as "postrider@example.org"',
     )
     .default('')
 
-/** A mail address with or without a display name; "" for none. */
+/** An email address with or without a display name, or "". */
 export const mailbox = () =>
   text()
     .refine((value) => {
       const [, name, inner] = /^("(?:[^"\\]|\\.)*"|[^"<>,;:@()[\]\\]*?)\s*<([^<>]*)>$/.exec(value) ?? []
       return value === '' || (!hasControls(name ?? '') && z.email().safeParse(inner ?? value).success)
-    }, 'must be an address such as "postrider@example.org" or "Postrider <postrider@example.org>"')
+    }, 'must be an email address such as "postrider@example.org" or "Postrider <postrider@example.org>"')
     .default('')
 
-/** The base URL under which clients reach this server, without a final slash; '' means that none is set. */
+/** The base URL under which clients reach this server, without a final slash, or '' if unset. */
 export const publicUrl = () =>
   z.string().transform((value, context) => {
     if (value === '') return ''
@@ -115,23 +137,27 @@ export const publicUrl = () =>
     return fits ? url.origin : z.NEVER
   })
 
-/** A DNS host name; '' means that none is set. In a zone, from which people copy, it ends with a dot. */
+/** An origin that an application is on: https, or http on loopback (RFC 8252 §7.3). */
+export const redirectOrigin = () =>
+  publicUrl().refine(
+    (origin) => /^https:|^http:\/\/(?:127\.0\.0\.1|localhost|\[::1\])(?::|$)/.test(origin),
+    'must be an https URL without a path, such as "https://app.example.org", or an http URL of a loopback address',
+  )
+
+const isNameOfHost = (value: string): boolean =>
+  /^(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/i.test(value)
+
+/** A DNS host name, or '' if unset. If it is copied from a zone file, it ends with a dot. */
 export const hostName = () =>
   z
     .string()
     .transform((value) => value.replace(/\.$/, ''))
-    .refine(
-      (value) =>
-        value === '' ||
-        /^(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/i.test(value),
-      'must be a host name such as "mx.example.org"',
-    )
+    .refine((value) => value === '' || isNameOfHost(value), 'must be a host name such as "mx.example.org"')
 
-/** An https URL. */
 export const secureUrl = () =>
   z
     .string()
     .refine(
       (value) => URL.canParse(value) && new URL(value).protocol === 'https:',
-      'must be an https address such as "https://acme-v02.api.letsencrypt.org/directory"',
+      'must be an https URL such as "https://acme-v02.api.letsencrypt.org/directory"',
     )

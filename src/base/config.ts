@@ -1,9 +1,10 @@
-// The configuration: one TOML file; every key can also be set by the environment (config-environment.ts), and has a
-// default. An unknown key or a wrong value stops the start with the file, the line and one sentence
-// that says what to write instead.
+// The configuration: one TOML file. Every key can also be set by the environment (config-environment.ts), and has a
+// default. For an unknown key or an invalid value, Postrider does not start. The error has the file, the line and the
+// correction.
 import { hostname } from 'node:os'
+import { resolve } from 'node:path'
 import { z } from 'zod'
-import { neededBeside, titlesOf } from './backup-target.ts'
+import { missingSetting, titlesOf } from './backup-target.ts'
 import {
   addressEndpoint,
   backupTarget,
@@ -14,16 +15,20 @@ import {
   mailAddress,
   mailbox,
   more,
+  mxOrHost,
   network,
   port,
   publicUrl,
+  redirectOrigin,
+  relayHost,
   secureUrl,
   size,
   text,
 } from './config-values.ts'
+import { dataDirBeside, instanceDataDir, instanceOf } from './config-file.ts'
 import { applyEnvironment, demandKnown, type Environment } from './config-environment.ts'
 import { HOUR } from './clock.ts'
-import { OperatorError } from './errors.ts'
+import { codeOf, OperatorError } from './errors.ts'
 import { whyUnread } from './file-faults.ts'
 import { readNamed } from './plain-file.ts'
 import { firstIssue, issueWords } from './issues.ts'
@@ -37,10 +42,15 @@ const section = <T extends z.ZodRawShape>(shape: T) => z.strictObject(shape).pre
 const route = z.strictObject({
   name: z
     .string()
-    .regex(/^[\w.-]{0,64}$/, 'must be letters, digits, dots and hyphens')
+    .regex(/^[\w.-]{0,64}$/, 'must consist of letters, digits, dots and hyphens')
     .default(''),
   domains: z.array(z.string().min(1)).default([]),
-  host: z.string().min(1),
+  host: mxOrHost().default(''),
+  hosts: z
+    .array(relayHost())
+    .max(20, 'must have at most 20 hosts')
+    .refine(({ length }) => length !== 1, 'must have at least 2 hosts; for a single one, use "host"')
+    .default([]),
   port: port().default(25),
   tls: z.enum(['none', 'optional', 'required', 'dane']).default('optional'),
   username: text().default(''),
@@ -50,12 +60,13 @@ const route = z.strictObject({
 
 const sourceAddress = () => z.union([z.ipv4(), z.ipv6()], 'must be an IP address')
 
-/** A local address that mail leaves from (sources.ts). */
+/** A local address that sends mail (sources.ts). */
 const source = z.strictObject({
   address: sourceAddress(),
   role: z.enum(['any', 'transactional', 'bulk']).default('any'),
   hostname: hostName().default(''),
   warmup: z.boolean().default(true),
+  machine: text().default(''),
 })
 
 const plan = z.strictObject({
@@ -68,29 +79,33 @@ const zones = () =>
   z
     .array(
       hostName()
-        .refine((value) => value.includes('.'), 'must be the zone of a list, such as "zen.spamhaus.org"')
+        .refine((value) => value.includes('.'), 'must be a DNS zone such as "zen.spamhaus.org"')
         .transform((value) => value.toLowerCase()),
     )
-    .max(20, 'must be at most 20 lists')
+    .max(20, 'must have at most 20 zones')
     .transform((list) => [...new Set(list)])
 
-/** How many backups stay: the newest of each of so many days, weeks and months. */
+/** How many backups are kept: the newest of each of so many hours, days, weeks and months. */
 const keep = z
   .strictObject({
+    hourly: z.int().min(0).max(1000).default(24),
     daily: z.int().min(0).max(1000).default(7),
     weekly: z.int().min(0).max(1000).default(4),
     monthly: z.int().min(0).max(1000).default(6),
   })
-  .refine(({ daily, monthly, weekly }) => daily + weekly + monthly > 0, 'must keep at least one backup')
+  .refine(
+    ({ daily, hourly, monthly, weekly }) => hourly + daily + weekly + monthly > 0,
+    'must keep at least one backup',
+  )
 
-/** A picture of this size fits a form of the console and, as base64, a request of the API. */
+/** An image of this size fits a form of the console and, as base64, a request of the API. */
 const MOST_OF_A_PICTURE = 7 * 1024 * 1024
 
 export const schema = z.strictObject({
   hostname: hostName().default(''),
   data_dir: z.string().min(1).default('/var/lib/postrider'),
   regions: z
-    .array(z.string().regex(/^[a-z0-9-]{1,32}$/, 'must be lower-case letters, digits and hyphens'))
+    .array(z.string().regex(/^[a-z0-9-]{1,32}$/, 'must consist of lower-case letters, digits and hyphens'))
     .min(1)
     .default(['default']),
   http: section({
@@ -135,7 +150,7 @@ export const schema = z.strictObject({
   }),
   images: section({
     max_bytes: more(size())
-      .refine((value) => value <= MOST_OF_A_PICTURE, 'must be at most "7MB", what a form of the console takes')
+      .refine((value) => value <= MOST_OF_A_PICTURE, 'must be at most "7MB"')
       .prefault('5MB'),
     account_bytes: size().prefault('1GB'),
   }),
@@ -156,9 +171,9 @@ export const schema = z.strictObject({
   }),
   warmup: section({
     enabled: z.boolean().default(true),
-    transactional_over: z.enum(['send', 'relay', 'wait']).default('send'),
-    transactional_most: z.int().min(0).max(1000).default(5),
-    bulk_over: z.enum(['wait', 'relay']).default('wait'),
+    transactional_overflow: z.enum(['send', 'relay', 'wait']).default('send'),
+    transactional_overflow_factor: z.int().min(0).max(1000).default(5),
+    bulk_overflow: z.enum(['wait', 'relay']).default('wait'),
     route: text().default(''),
     private: z.boolean().default(false),
   }),
@@ -174,7 +189,7 @@ export const schema = z.strictObject({
     rate_limit: z.int().min(0).default(20),
     rate_burst: z.int().min(1).default(100),
   }),
-  oauth: section({ redirect_origins: z.array(publicUrl()).default(['http://127.0.0.1', 'http://localhost']) }),
+  oauth: section({ redirect_origins: z.array(redirectOrigin()).default(['http://127.0.0.1', 'http://localhost']) }),
   plans: z
     .record(z.string().regex(/^[a-z0-9_-]{1,32}$/), plan)
     .default({ growth: { included_volume: 100_000, branded_tracking: true } }),
@@ -186,21 +201,21 @@ export const schema = z.strictObject({
     report_messages: duration().prefault('30d'),
   }),
   reports: section({ unauthenticated: z.enum(['keep', 'drop']).default('keep') }),
-  evidence: section({ snds_url_file: text().default('') }),
   backup: section({
     schedule: cron().default('0 2 * * *'),
     to: z
       .array(backupTarget())
-      .max(10, 'must be at most 10 targets')
-      .refine((list) => new Set(list).size === list.length, 'must name each target once')
+      .max(10, 'must have at most 10 destinations')
+      .refine((list) => new Set(list).size === list.length, 'must not repeat a destination')
       .default([]),
     keep: keep.prefault({}),
+    late_after: duration().prefault('0'),
     recipients: z
-      .array(text().regex(/^age1[a-z0-9]{58}$/, 'must be a public key of age, such as "postrider backup key" makes'))
-      .max(20, 'must be at most 20 public keys')
+      .array(text().regex(/^age1[a-z0-9]{58}$/, 'must be an age public key; "postrider backup key" creates one'))
+      .max(20, 'must have at most 20 public keys')
       .default([]),
     bandwidth: size()
-      .refine((value) => value === 0 || value >= 16 * 1024, 'must be "0" (no limit) or at least "16KB" (a second)')
+      .refine((value) => value === 0 || value >= 16 * 1024, 'must be "0" (no limit) or at least "16KB" (per second)')
       .prefault('0'),
     s3: section({
       endpoint: text().default(''),
@@ -208,12 +223,6 @@ export const schema = z.strictObject({
       style: z.enum(['path', 'host']).default('path'),
       key_file: text().default(''),
     }),
-    sftp: section({
-      key_file: text().default(''),
-      password_file: text().default(''),
-      host_keys: z.array(text()).default([]),
-    }),
-    dav: section({ password_file: text().default('') }),
     drill: z.enum(['never', 'daily', 'weekly', 'monthly']).default('weekly'),
     identity_file: text().default(''),
   }),
@@ -222,12 +231,12 @@ export const schema = z.strictObject({
   storage: section({ reserve: size().prefault('500MB') }),
   metrics: section({
     token: text()
-      .refine((value) => value === '' || /^[\w.~+/-]{16,}=*$/.test(value), 'must be 16 or more letters and digits')
+      .refine((value) => value === '' || /^[\w.~+/-]{16,}=*$/.test(value), 'must have at least 16 letters and digits')
       .default(''),
   }),
   notices: section({ from: mailbox(), operator: mailAddress() }),
   watch: section({
-    every: duration()
+    interval: duration()
       .refine((value) => value === 0 || value >= HOUR, 'must be "0" (never) or at least "1h"')
       .prefault('6h'),
     lists: zones().default(['zen.spamhaus.org', 'bl.spamcop.net', 'b.barracudacentral.org', 'psbl.surriel.com']),
@@ -244,11 +253,13 @@ export type Config = z.output<typeof schema>
 /** The configuration as a file or a test gives it: any part of the keys. */
 export type ConfigInput = z.input<typeof schema>
 
-/**
- * The file of extra certificate authorities, '' for none. Its name in 0.1.0 was webhooks.ca_file, which still works.
- */
+/** The file of extra certificate authorities, or ''. Its name in 0.1.0 was webhooks.ca_file, which still works. */
 export const authoritiesOf = ({ tls, webhooks }: Pick<Config, 'tls' | 'webhooks'>): string =>
   tls.ca_file || webhooks.ca_file
+
+/** The hosts of a route with their ports, or "mx:NAME" as the only host. */
+export const hostsOf = ({ host, hosts, port: usual }: Pick<z.output<typeof route>, 'host' | 'hosts' | 'port'>) =>
+  hosts.length === 0 ? [{ host, port: usual }] : hosts.map((each) => ({ host: each.host, port: each.port ?? usual }))
 
 /** Names that are used where the configuration does not set them, by its data directory. */
 type KnownDefaults = (dataDir: string) => { hostname?: string; public_url?: string }
@@ -267,45 +278,58 @@ export function parseConfig(
   const twice = repeatedSource(config.delivery)
   if (twice)
     throw new OperatorError(
-      `${where(twice.path)}: the source address ${twice.address} stands twice; remove one of the two.`,
+      `${where(twice.path)}: the sending IP address ${twice.address} is listed twice; remove one.`,
     )
   const names = known(config.data_dir)
   config.http.public_url ||= names.public_url ?? urlOf(config.http.listen)
   return { ...config, hostname: (config.hostname || names.hostname || hostname()).toLowerCase() }
 }
 
-/** Where a browser on this machine reaches what listens there; a port that the system chooses is not known yet. */
+/** The URL of a listener for a browser on this machine. A port that the system chooses is not known yet. */
 function urlOf({ host, port: at }: Config['http']['listen']): string {
   const reached = formatEndpoint(reachedAt(host), at === 0 ? 8025 : at)
   return new URL(`http://${reached}`).origin
 }
 
-/** Throws an OperatorError when a route can never be used. */
+/** Throws an OperatorError when a route can never be used, or has a host twice. */
 function checkRoutes({ delivery: { routes } }: Config, where: (path: readonly PropertyKey[]) => string): void {
+  for (const [index, route] of routes.entries()) {
+    const path = ['delivery', 'routes', index]
+    if ((route.host === '') === (route.hosts.length === 0))
+      throw new OperatorError(
+        route.host === ''
+          ? `${where([...path, 'host'])}: "delivery.routes.${index}.host" is missing; add it, or "hosts" for several.`
+          : `${where([...path, 'hosts'])}: the route has both "host" and "hosts"; remove one.`,
+      )
+    const names = hostsOf(route).map(({ host, port: at }) => formatEndpoint(host, at))
+    const repeated = names.find((name, at) => names.indexOf(name) < at)
+    if (repeated !== undefined)
+      throw new OperatorError(`${where([...path, 'hosts'])}: the host ${repeated} is listed twice; remove one.`)
+  }
   const idle = routes.findIndex(({ domains, name }) => domains.length === 0 && name === '')
   if (idle >= 0)
     throw new OperatorError(
-      `${where(['delivery', 'routes', idle, 'host'])}: a route needs "domains", or a "name" for "warmup.route".`,
+      `${where(['delivery', 'routes', idle, 'host'])}: the route has neither "domains" nor a "name"; add "domains", or a "name" for "warmup.route".`,
     )
   const twice = routes.findIndex(({ name }, at) => name !== '' && routes.findIndex((other) => other.name === name) < at)
   if (twice >= 0)
     throw new OperatorError(
-      `${where(['delivery', 'routes', twice, 'name'])}: two routes have the name "${routes[twice]?.name}".`,
+      `${where(['delivery', 'routes', twice, 'name'])}: two routes have the name "${routes[twice]?.name}"; rename one.`,
     )
 }
 
 /** Throws an OperatorError when a target for backups can never be opened. */
 function checkTargets({ backup }: Config, where: (path: readonly PropertyKey[]) => string): void {
   for (const [index, target] of backup.to.entries()) {
-    const needed = neededBeside(target, backup)
+    const needed = missingSetting(target, backup.s3)
     if (needed !== undefined)
       throw new OperatorError(
-        `${where(['backup', 'to', index])}: "backup.${needed}" is missing, which "${titlesOf([target])[0]}" needs; docs/backup.md says what it is.`,
+        `${where(['backup', 'to', index])}: "${titlesOf([target])[0]}" needs "backup.${needed}"; set it as described in docs/backup.md.`,
       )
   }
 }
 
-/** The first fault of a file as one sentence with its place. */
+/** The first error of a file as one sentence with its position. */
 export function wrongValue(error: z.ZodError, where: (path: readonly PropertyKey[]) => string): OperatorError {
   const issue = firstIssue(error)
   if (issue.code === 'unrecognized_keys') {
@@ -339,6 +363,15 @@ export function configFrom(
     const [variable] = path.flatMap((_, end) => fromEnvironment.get(path.slice(0, end + 1).join('.')) ?? [])
     return variable ?? (file === undefined ? 'the configuration' : `${file}:${lineOf(source, path)}`)
   }
+  const dataDir = (tree['data_dir'] ??= instanceDataDir(file))
+  if (typeof dataDir === 'string' && dataDir !== '') {
+    const place = dataDirBeside(fromEnvironment.has('data_dir') ? undefined : file, dataDir)
+    if (place === undefined)
+      throw new OperatorError(
+        `${where(['data_dir'])}: "data_dir" must be an absolute path, such as "${resolve(dataDir)}".`,
+      )
+    tree['data_dir'] = place
+  }
   return parseConfig(tree, where, known)
 }
 
@@ -346,15 +379,20 @@ function readConfig(file: string): string {
   try {
     return readNamed(file).toString()
   } catch (thrown) {
+    const instance = instanceOf(file)
+    if (instance !== undefined && codeOf(thrown) === 'ENOENT')
+      throw new OperatorError(
+        `There is no instance "${instance}" (${file} is missing); run "postrider init" to create it.`,
+      )
     throw new OperatorError(
-      `The configuration file ${file} cannot be read (${whyUnread(thrown)}); check that it exists and who may read it.`,
+      `The configuration file ${file} cannot be read (${whyUnread(thrown)}); check its path and permissions.`,
     )
   }
 }
 
 const sentence = (message: string): string => {
   const words = issueWords(message)
-  return (words.startsWith('must ') ? words : `is wrong: ${words}`).replace(/\.$/, '')
+  return (words.startsWith('must ') ? words : `is invalid: ${words}`).replace(/\.$/, '')
 }
 
 const defaults = (): Config => schema.parse({})
@@ -362,11 +400,11 @@ const defaults = (): Config => schema.parse({})
 /** Throws an OperatorError for a variable POSTRIDER_... that has no meaning. */
 export const demandKnownVariables = (environment: Environment): void => demandKnown(environment, defaults())
 
-/** The line (from 1) of a key, else that of its section, else 1. */
+/** The line (from 1) of a key, otherwise of its section, otherwise 1. */
 export function lineOf(source: string, path: readonly PropertyKey[]): number {
   const keys = path.filter((key) => typeof key === 'string')
-  // In an array of tables ([[delivery.routes]]) the path's number selects the table;
-  // an element of a list has the line of its key.
+  // In an array of tables ([[delivery.routes]]) the path's number selects the table. An element of a list has the line
+  // of its key.
   const at = path.findIndex((key) => typeof key === 'number')
   const repeated = at >= 0 && at < path.length - 1 ? path.slice(0, at).join('.') : undefined
   let left = repeated === undefined ? 0 : (path[at] as number)

@@ -1,7 +1,7 @@
-// What a process can see of the container that it runs in: that it is one, and the address that a network bridge gives
-// to all clients.
+// Detects whether the process runs in a container, and the address that a network bridge gives to all clients.
 import { existsSync, readFileSync } from 'node:fs'
 import { builtFrom } from './installed.ts'
+import { forInstance } from './named-instance.ts'
 
 interface Signs {
   image?: boolean
@@ -9,7 +9,7 @@ interface Signs {
   environment?: Record<string, string | undefined>
 }
 
-/** What has left its sign on this process. Memory at /run, as "--read-only" mounts it, hides Podman's file. */
+/** Detects the container engine by its traces. Memory at /run, as "--read-only" mounts it, hides Podman's file. */
 function engineOf({
   exists = existsSync,
   environment = process.env,
@@ -23,7 +23,7 @@ function engineOf({
 export const inContainer = (signs: Signs = {}): boolean =>
   (signs.image ?? builtFrom() === 'image') || engineOf(signs) !== undefined
 
-/** The address of the default gateway in IPv4, as /proc/net/route has it; undefined where there is none. */
+/** The address of the default gateway in IPv4 from /proc/net/route, or undefined. */
 export function defaultGateway(table: string | undefined = routes()): string | undefined {
   for (const line of table?.split('\n').slice(1) ?? []) {
     const [, destination, gateway = ''] = line.trim().split(/\s+/)
@@ -41,22 +41,23 @@ function routes(): string | undefined {
   }
 }
 
-/** What is wrong where all clients come from the gateway, and what helps. */
+/** The problem if all clients have the gateway's address, and its fix. */
 export const BEHIND_NAT = {
-  detail: 'every client of port 25 comes from the default gateway: sender checks and limits see one client',
-  mend: 'Give the container the host\'s network (network_mode: host, "--network host").',
+  detail: 'all clients of port 25 seem to be the default gateway, so sender checks and limits treat them as one',
+  fix: 'Run the container on the host network (network_mode: host, "--network host").',
 }
 
-/** How a container that is refused a port below 1024 gets it. */
+/** How to allow a container to use a port below 1024. */
 export const LOW_PORTS =
-  'with Podman add "--cap-add NET_BIND_SERVICE"; on a bridge network of Docker or Podman every user may open it; with Docker on the network of the host set net.ipv4.ip_unprivileged_port_start=25 in /etc/sysctl.d of the host'
+  'with Podman, add "--cap-add NET_BIND_SERVICE"; with Docker on the host network, set net.ipv4.ip_unprivileged_port_start=25 in /etc/sysctl.d of the host; a bridge network needs neither'
 
 /**
- * A command of Postrider as it is typed: in the image, which has no shell, by the engine's exec, with a terminal where
- * it asks something, and with standard input where it reads that. Nothing inside knows the name of the container.
+ * A Postrider command as the user types it. For the image, which has no shell, it uses the engine's exec, with a
+ * terminal if the command prompts, and with standard input if it reads that. The name of the container is not known
+ * inside.
  */
 export function execLine(command: string, does?: 'asks' | 'reads', signs: Signs = {}): string {
-  if (!(signs.image ?? builtFrom() === 'image')) return `postrider ${command}`
+  if (!(signs.image ?? builtFrom() === 'image')) return forInstance(`postrider ${command}`)
   const engine = engineOf(signs) ?? 'docker'
   const terminal = does === undefined ? '' : does === 'asks' ? '-it ' : '-i '
   if (engine === 'kubernetes') return `kubectl exec ${terminal}POD -- postrider ${command}`

@@ -17,7 +17,7 @@ export class Counter {
     for (const labels of known) this.#sums.set(keyOf(labels), [labels, 0])
   }
 
-  /** Adds to the sum of a set of labels; a new set begins at 0. */
+  /** Adds to the sum of a set of labels. A new set begins at 0. */
   add(labels: MetricLabels = {}, amount = 1): void {
     const key = keyOf(labels)
     const sum = this.#sums.get(key)
@@ -36,7 +36,7 @@ const BOUNDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
 interface Observed {
   labels: MetricLabels
-  /** Counts by bucket, not cumulative; the last is for values above all bounds. */
+  /** Counts by bucket, not cumulative. The last is for values above all bounds. */
   buckets: number[]
   sum: number
 }
@@ -80,39 +80,33 @@ const each = (name: string, values: string): MetricLabels[] => values.split(' ')
 export const counters = {
   mails: new Counter(
     'postrider_mails_total',
-    'What became of recipients: each end, and each attempt that is repeated later (deferred).',
+    'Recipients by result. A delivery attempt that is retried counts as deferred.',
     each('outcome', 'delivered deferred bounced complained failed rejected suppressed'),
   ),
   inbound: new Counter(
     'postrider_inbound_total',
-    'What came in, by what it was: a mail in an inbox, one that was withheld or not readable, a report, an unsubscription, a letter to the owner.',
+    'Received messages by outcome: stored in an inbox, withheld, report, unsubscription, or message to the owner of a domain.',
     each('outcome', 'received oversized virus_detected parse_rejected report unsubscribe notice'),
   ),
-  http: new Counter('postrider_http_requests_total', 'Requests, by the form of their path and by status.'),
+  http: new Counter('postrider_http_requests_total', 'HTTP requests by route and status.'),
   smtp: new Counter(
     'postrider_smtp_replies_total',
-    'Replies of SMTP by their first digit: in is what this server said, out what exchangers said to it.',
+    'SMTP replies by their first digit. in: sent by this server; out: received from receiving servers.',
     ['in', 'out'].flatMap((direction) => ['2xx', '3xx', '4xx', '5xx'].map((code) => ({ direction, class: code }))),
   ),
   webhooks: new Counter(
     'postrider_webhook_attempts_total',
-    'Attempts to reach endpoints, by the class of the answer; error: there was none.',
+    'Webhook delivery attempts by response class. error: no response.',
     each('result', '2xx 3xx 4xx 5xx error'),
   ),
   refused: new Counter(
     'postrider_auth_failures_total',
-    'Credentials that were wrong, expired or missing.',
+    'Requests and sign-ins whose credentials were wrong, expired or missing.',
     each('where', 'api mcp sign_in submission metrics'),
   ),
-  limited: new Counter('postrider_rate_limited_total', 'Requests that came too soon after others (429).', [{}]),
-  certificates: new Counter(
-    'postrider_certificate_failures_total',
-    'Orders of a certificate (ACME) that failed, by the name that it was for.',
-  ),
-  faults: new Counter('postrider_faults_total', 'Faults of this program, which the log describes.', [{}]),
+  limited: new Counter('postrider_rate_limited_total', 'Requests rejected because of a rate limit (429).', [{}]),
+  certificates: new Counter('postrider_certificate_failures_total', 'Certificate orders (ACME) that failed, by name.'),
+  faults: new Counter('postrider_faults_total', 'Internal errors, which the log describes as internal_error.', [{}]),
 }
 
-export const requestSeconds = new Histogram(
-  'postrider_http_request_seconds',
-  'How long requests took, by the form of their path.',
-)
+export const requestSeconds = new Histogram('postrider_http_request_seconds', 'Duration of HTTP requests, by route.')

@@ -1,5 +1,5 @@
 // A schedule as cron writes it: five fields (minute, hour, day of the month, month, day of the week), in UTC.
-import { DAY, HOUR, MINUTE } from './clock.ts'
+import { DAY, HOUR, MINUTE, startOfDay } from './clock.ts'
 
 /** The allowed values of each field. */
 export interface Cron {
@@ -21,7 +21,10 @@ interface CronField {
   names?: readonly string[]
 }
 
-/** A schedule such as "0 2 * * *" or "30 1 * * mon-fri"; undefined when it is none, or a day that never comes. */
+/**
+ * Parses a schedule such as "0 2 * * *" or "30 1 * * mon-fri". Undefined for other texts, and for a day that never
+ * comes.
+ */
 export function parseCron(text: string): Cron | undefined {
   const [minute = '', hour = '', day = '', month = '', weekday = '', ...more] = text.trim().toLowerCase().split(/\s+/)
   const minutes = parseField(minute, { least: 0, most: 59 })
@@ -61,9 +64,9 @@ function isDay({ days, months, weekdays }: Cron, date: Date): boolean {
   return days.size >= 31 || weekdays.size >= 7 ? byMonth && byWeek : byMonth || byWeek
 }
 
-/** The first time of the schedule after `time` (ms); undefined when it never comes. */
+/** The first time of the schedule after `time` (ms), or undefined if it never comes. */
 export function nextRun(cron: Cron, time: number): number | undefined {
-  const today = Math.floor(time / DAY) * DAY
+  const today = startOfDay(time)
   const timesOf = (day: number): number[] =>
     [...cron.hours].flatMap((hour) => [...cron.minutes].map((minute) => day + hour * HOUR + minute * MINUTE))
   for (let day = today; day < today + FARTHEST * DAY; day += DAY) {

@@ -1,11 +1,10 @@
-// Waits that can be cut, for a stop: what they wait for (an answer of DNS, of a web server) may take longer than the
-// process may live.
+// Waits that a stop can cut short: a DNS answer or a web server may take longer than the process has left.
 
 export class Cut {
   #isCut = false
   readonly #waits = new Set<() => void>()
 
-  /** What `work` gives; `instead` when it gave nothing before the cut. */
+  /** Returns the result of `work`, or `instead` if the cut came first. */
   or<T>(work: Promise<T>, instead: T): Promise<T> {
     return new Promise((resolve, reject) => {
       const end = (): void => resolve(instead)
@@ -15,7 +14,7 @@ export class Cut {
     })
   }
 
-  /** Ends all waits, and each further one at once. */
+  /** Cuts all waits short, including later ones. */
   cut(): void {
     this.#isCut = true
     for (const end of this.#waits) end()

@@ -14,11 +14,11 @@ export function der(tag: number, ...parts: Uint8Array[]): Buffer {
 
 /** A SEQUENCE of encoded elements. */
 export const sequence = (...parts: Uint8Array[]): Buffer => der(0x30, ...parts)
-/** An OBJECT IDENTIFIER from its encoded octets. */
+/** An OBJECT IDENTIFIER from its encoded bytes. */
 export const oid = (...bytes: number[]): Buffer => der(0x06, Buffer.from(bytes))
-/** An OCTET STRING. */
+/** An `OCTET STRING`. */
 export const octets = (body: Uint8Array): Buffer => der(0x04, body)
-/** A BIT STRING of whole octets. */
+/** A BIT STRING of whole bytes. */
 export const bits = (body: Uint8Array): Buffer => der(0x03, Buffer.from([0]), body)
 export const yes = der(0x01, Buffer.from([0xff]))
 
@@ -26,11 +26,11 @@ export const yes = der(0x01, Buffer.from([0xff]))
 export const ECDSA_SHA256 = sequence(oid(0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02))
 export const SUBJECT_ALT_NAME = oid(0x55, 0x1d, 0x11)
 
-/** The PEM form of octets: base64 in lines of 64 between BEGIN and END lines. */
+/** The PEM form of bytes: base64 in lines of 64 between BEGIN and END lines. */
 export const pem = (label: string, octets: Uint8Array): string =>
   `-----BEGIN ${label}-----\n${Buffer.from(octets).toString('base64').replace(/.{64}/g, '$&\n').trimEnd()}\n-----END ${label}-----\n`
 
-/** An element that was read: its tag, where its contents begin, and where it ends. */
+/** A parsed element: its tag, and the offsets of its contents. */
 export interface DerElement {
   tag: number
   start: number
@@ -38,7 +38,7 @@ export interface DerElement {
   end: number
 }
 
-/** Reads the element at an offset; undefined when there is none, or it reaches beyond `limit`. */
+/** Reads the element at an offset. Undefined if there is no element, or if it extends beyond `limit`. */
 export function readDer(octets: Uint8Array, start: number, limit = octets.length): DerElement | undefined {
   const [tag, first] = [octets[start], octets[start + 1]]
   if (tag === undefined || first === undefined) return undefined

@@ -1,5 +1,6 @@
-// Whether the date of this machine is believed (D120), and the sign of life that the next start compares it with. The
-// sign is a small file in the data directory, written every minute.
+// Detects a clock that jumped ahead (D120). The server writes the time into a small file in the data directory every
+// minute, and compares it with the clock at the next start.
+import { span } from './text.ts'
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { DAY, iso, MINUTE } from './clock.ts'
@@ -7,21 +8,21 @@ import { readNoted, replacePlain } from './plain-file.ts'
 
 export const SIGN_FILE = 'last-seen'
 
-/** A start this long after the last sign of life says so, and ends nothing until the date is believed. */
+/** A start this long after the last recorded time is reported. Deletions are postponed until the date is accepted. */
 export const GAP = DAY
-/** After this time without being set back the date is believed. */
+/** The date is accepted after this time, unless the clock is set back. */
 export const BELIEVED_AFTER = DAY
-/** systemd-timesyncd touches it each time that a time server has set the clock. */
+/** systemd-timesyncd touches this file whenever it sets the clock from a time server. */
 export const TIME_MARKER = '/run/systemd/timesync/synchronized'
 
 export interface Sign {
-  /** The last sign of life; ms since the epoch. */
+  /** The last time that the server ran, in ms since the epoch. */
   seen: number
-  /** Since when the date is doubted, and the sign of life before that; null: it is believed. */
+  /** Since when the date is doubted, and when the server ran before that, or null if the date is accepted. */
   doubted: { since: number; before: number } | null
 }
 
-/** The sign of life in a data directory; undefined when there is none that can be read. */
+/** Reads the file in a data directory, or undefined if it is missing or unreadable. */
 export function readSign(dataDir: string): Sign | undefined {
   try {
     const { before_at, doubted_since, seen_at } = JSON.parse(readNoted(join(dataDir, SIGN_FILE)).toString()) as Record<
@@ -39,28 +40,24 @@ export function readSign(dataDir: string): Sign | undefined {
   }
 }
 
-/** Writes the sign of life. A disk that takes no file keeps the older one: the next start then only doubts too much. */
+/** Writes the file. If the disk rejects it, the older one stays: the next start then doubts the date needlessly. */
 export function writeSign(dataDir: string, { doubted, seen }: Sign): void {
   const file = join(dataDir, SIGN_FILE)
-  const said = doubted && { doubted_since: iso(doubted.since), before_at: iso(doubted.before) }
+  const state = doubted && { doubted_since: iso(doubted.since), before_at: iso(doubted.before) }
   try {
-    replacePlain(file, `${JSON.stringify({ seen_at: iso(seen), ...said })}\n`, { lasting: false })
+    replacePlain(file, `${JSON.stringify({ seen_at: iso(seen), ...state })}\n`, { lasting: false })
   } catch {
-    // See above.
+    // The older file is good enough.
   }
 }
 
-/** Whether a time server has set the date after the last sign of life, as a marker file of the system says. */
+/** Whether the system’s marker file shows that a time server set the clock after the server last ran. */
 export function isSynchronised(marker: string | undefined, { before }: { before: number }, now: number): boolean {
   if (marker === undefined) return false
   const at = statSync(marker, { throwIfNoEntry: false })?.mtimeMs ?? 0
   return at > before && at <= now + MINUTE
 }
 
-/** How long a span of ms is, for people: days, or hours. */
-export const shownSpan = (ms: number): string =>
-  ms >= 2 * DAY ? `${Math.round(ms / DAY)} days` : `${Math.round(ms / (60 * MINUTE))} hours`
-
-/** What is said of a doubted date in /health, the log and `postrider doctor`. */
+/** The sentence about a doubted date in /health, the log and `postrider doctor`. */
 export const sentenceOf = ({ before, since }: NonNullable<Sign['doubted']>): string =>
-  `The date of this machine is ${shownSpan(since - before)} after the last sign of life: nothing is deleted for its age, and no scheduled campaign begins, until the date is believed.`
+  `The clock is ${span(since - before)} ahead of the last time the server ran. Until the date is accepted, Postrider deletes no expired data and starts no scheduled campaigns.`

@@ -1,4 +1,4 @@
-// Makes files survive a power cut: the octets and, separately, the directory entry must be synced (fsync(2)).
+// Makes files survive a power cut: the bytes and, separately, the directory entry must be synced (fsync(2)).
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { codeOf } from './errors.ts'
@@ -20,9 +20,9 @@ export function syncFile(file: string): void {
 }
 
 /**
- * Makes a directory for its owner alone, and its missing parents, durably; one that is there stays. Throws the system's
- * error. The recursive mkdir of Node tries for ever where a file system says ENOENT below a directory that is there, as
- * /proc does.
+ * Creates a directory that only its owner can access, and its missing parents, durably. An existing directory is not
+ * changed. Throws the system's error. Node's recursive mkdir never returns if a file system reports ENOENT below an
+ * existing directory, as /proc does.
  */
 export function makeDirectory(dir: string): void {
   const missing: string[] = []

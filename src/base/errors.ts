@@ -1,31 +1,32 @@
-// The three kinds of failure (src/README.md). A Refusal is the caller's fault, and the answer says how to correct it.
-// An OperatorError is one sentence for the person who starts or configures Postrider. Any other error is a fault of
-// this program. Answers of other servers (SMTP replies, DNS) are never thrown: they are values, see smtp/verdict.ts.
+// The three kinds of failure (src/README.md). A Refusal is the caller's error, and contains the correction. An
+// OperatorError is one sentence for the administrator who starts or configures Postrider. Any other error is a bug.
+// Answers of other servers (SMTP replies, DNS) are never thrown: they are values (smtp/verdict.ts).
+import { forInstance } from './named-instance.ts'
 
 /** Every machine-readable error code (D7) with its HTTP status and title. */
 export const CODES = {
-  invalid_document: [400, 'The request document is not a JSON:API document'],
+  invalid_document: [400, 'Invalid JSON:API document'],
   invalid_query: [400, 'Unknown or malformed query parameter'],
-  unsupported_include: [400, 'Relationship path cannot be included'],
-  unsupported_fields: [400, 'Unknown type or field in a sparse fieldset'],
-  unsupported_filter: [400, 'Filter is not supported here'],
-  unsupported_sort: [400, 'Sort field is not supported here'],
-  cursor_sort_mismatch: [400, 'The cursor was issued under another sort'],
+  unsupported_include: [400, 'Relationship cannot be included'],
+  unsupported_fields: [400, 'Unknown type or field in fields[…]'],
+  unsupported_filter: [400, 'Filter not supported'],
+  unsupported_sort: [400, 'Sort field not supported'],
+  cursor_sort_mismatch: [400, 'The cursor belongs to another sort order'],
   unknown_page_parameter: [400, 'Unknown page parameter'],
   unauthenticated: [401, 'Authentication required'],
   token_expired: [401, 'The token has expired'],
   insufficient_scope: [403, 'The token lacks the required scope'],
   subscription_inactive: [403, 'No active subscription'],
   client_id_forbidden: [403, 'Client-generated ids are not supported'],
-  relationship_update_forbidden: [403, 'Relationship updates are not supported here'],
+  relationship_update_forbidden: [403, 'Relationship updates are not supported'],
   not_found: [404, 'Not found'],
   method_not_allowed: [405, 'Method not allowed'],
   not_acceptable: [406, 'Not acceptable'],
   type_mismatch: [409, 'Resource type does not match the endpoint'],
   id_mismatch: [409, 'Resource id does not match the URL'],
-  idempotency_conflict: [409, 'Idempotency key reused with a different payload'],
+  idempotency_conflict: [409, 'Idempotency key was used with other content'],
   agent_paused: [409, 'The agent is paused'],
-  changed_meanwhile: [412, 'The resource has changed meanwhile'],
+  changed_meanwhile: [412, 'The resource has been changed by another request'],
   payload_too_large: [413, 'Request body too large'],
   unsupported_media_type: [415, 'Unsupported media type'],
   required: [422, 'Required value is missing'],
@@ -38,22 +39,22 @@ export const CODES = {
   tracking_disabled: [422, 'Tracking is disabled on the domain'],
   address_outside_domain: [422, 'Address is outside the sending domain family'],
   reserved_header: [422, 'Header is reserved'],
-  forbidden_attachment: [422, 'Attachment type is not permitted'],
+  forbidden_attachment: [422, 'Attachment type is not allowed'],
   attachment_unavailable: [422, 'Attachment could not be fetched'],
-  message_too_large: [422, 'Message too large'],
-  transition_not_allowed: [422, 'Status move is not allowed'],
-  not_editable: [422, 'No longer editable'],
+  message_too_large: [422, 'Email too large'],
+  transition_not_allowed: [422, 'Status change is not allowed'],
+  not_editable: [422, 'The resource can no longer be edited'],
   in_use: [422, 'The resource is in use'],
   permanent_suppression: [422, 'The suppression is permanent'],
   ambiguous_address: [422, 'The address is ambiguous'],
   plan_required: [422, 'A higher plan is required'],
-  volume_exceeded: [422, 'The plan volume is used up'],
-  quota_exceeded: [422, 'The space of the account is used up'],
+  volume_exceeded: [422, 'The volume of the plan or the daily limit of the token is used up'],
+  quota_exceeded: [422, 'The storage quota of the account is used up'],
   rate_limited: [429, 'Too many requests'],
   internal: [500, 'Internal error'],
-  teardown_failed: [502, 'Teardown of the sending domain failed'],
-  overloaded: [503, 'Too many requests under way'],
-  insufficient_storage: [507, 'The server is short of storage'],
+  teardown_failed: [502, 'Removing the sending domain failed'],
+  overloaded: [503, 'Too many requests in progress'],
+  insufficient_storage: [507, 'Insufficient storage'],
 } as const satisfies Record<string, readonly [number, string]>
 
 export type Code = keyof typeof CODES
@@ -61,7 +62,7 @@ export type Code = keyof typeof CODES
 /** The HTTP status of a code (RFC 9110 §15). */
 export type Status = (typeof CODES)[Code][0]
 
-/** The place of the fault in the request (D6): one of the three members of JSON:API's error source. */
+/** The position of the error in the request (D6): one of the three members of JSON:API's error source. */
 export interface ProblemSource {
   pointer?: string
   parameter?: string
@@ -75,7 +76,7 @@ export interface Problem {
   meta?: Record<string, unknown>
 }
 
-/** Thrown for the caller's fault. Holds every problem found, each with its place and how to correct it. */
+/** Thrown for a caller's error. Contains every problem found, each with its position and its correction. */
 export class Refusal extends Error {
   readonly problems: readonly Problem[]
   /** Extra response headers, e.g. WWW-Authenticate or Retry-After. */
@@ -100,12 +101,13 @@ export class Refusal extends Error {
 }
 
 /** A refusal with one problem. It is returned, not thrown. */
-export function refuse(code: Code, detail: string, source?: ProblemSource, headers?: Record<string, string>): Refusal {
+export function refuse(code: Code, text: string, source?: ProblemSource, headers?: Record<string, string>): Refusal {
+  const detail = forInstance(text)
   return new Refusal([source ? { code, detail, source } : { code, detail }], headers)
 }
 
 /**
- * A refusal about one attribute of the request document; `path` is a JSON pointer below /data/attributes. Not thrown.
+ * A refusal about one attribute of the request document. `path` is a JSON pointer below /data/attributes. Not thrown.
  */
 export function refuseAttribute(code: Code, path: string, detail: string): Refusal {
   return refuse(code, detail, { pointer: `/data/attributes/${path}` })
@@ -114,16 +116,19 @@ export function refuseAttribute(code: Code, path: string, detail: string): Refus
 /** One sentence for the operator: printed on stderr, exit code 1. */
 export class OperatorError extends Error {
   constructor(sentence: string, options?: ErrorOptions) {
-    super(sentence, options)
+    super(forInstance(sentence), options)
     this.name = 'OperatorError'
   }
 }
 
-/** Whether the message is a sentence for whoever asked, and no fault of this program. */
+/** An OperatorError for a condition that may be temporary: exit code 75. */
+export class TryAgain extends OperatorError {}
+
+/** Whether the message is a sentence for the caller, not a bug. */
 export const isRefused = (thrown: unknown): thrown is OperatorError | Refusal =>
   thrown instanceof OperatorError || thrown instanceof Refusal
 
-/** A value that is always there; when it is not, this program is at fault: `what` names the value. */
+/** Returns a value that must exist. If it is missing, this is a bug: `what` names the value. */
 export function must<Value>(value: Value | null | undefined, what: string): Value {
   if (value === undefined || value === null) throw new Error(`${what} is missing.`)
   return value
@@ -139,7 +144,7 @@ export function codeOf(thrown: unknown): string {
   return textIn(thrown, 'code') ?? ''
 }
 
-/** The code of a thrown value; its text when it has no code. */
+/** The code of a thrown value. Its text when it has no code. */
 export const codeOrMessage = (thrown: unknown): string => codeOf(thrown) || messageOf(thrown)
 
 /** The path and the name of the system call of a failed call on a file, where the error names them. */
@@ -154,5 +159,7 @@ function textIn(thrown: unknown, name: 'code' | 'path' | 'syscall'): string | un
   return typeof value === 'string' ? value : undefined
 }
 
-/** The code of data on this disk that is damaged or gone (base/spooled.ts). */
+/** The code of corrupt or missing data on this disk (base/spooled.ts). */
 export const DAMAGED = 'DAMAGED'
+/** The code of an error about a message that is too large (message/too-large.ts). */
+export const TOO_LARGE_CODE = 'EMSGSIZE'

@@ -4,7 +4,7 @@ import { randomBytes, randomFillSync } from 'node:crypto'
 const POOL = Buffer.alloc(4096)
 let used = POOL.length
 
-/** Random octets, of a few at a time. They are valid until the next call. */
+/** Random bytes, of a few at a time. They are valid until the next call. */
 export function someRandom(count: number): Buffer {
   if (used + count > POOL.length) {
     randomFillSync(POOL)
@@ -55,7 +55,7 @@ export function base32(bytes: Uint8Array): string {
   return bits > 0 ? text + BASE32.charAt((value << (5 - bits)) & 31) : text
 }
 
-/** The bytes of `base32` text in either case; undefined when it has another character. */
+/** The bytes of `base32` text in either case, or undefined if it has another character. */
 export function fromBase32(text: string): Uint8Array | undefined {
   const bytes: number[] = []
   let bits = 0

@@ -1,17 +1,18 @@
-// Files that the package and the image install beside the executable: in /usr/lib/postrider for /usr/bin/postrider
-// (D167). One is taken only where nobody but root and the owner of the executable could have put it there.
+// Files that the package and the image install next to the executable: in /usr/lib/postrider for /usr/bin/postrider
+// (D167). A file is used only if no user except root and the owner of the executable could have put it there.
 import { lstatSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { singleExecutable } from './threads/worker-slot.ts'
 
-/** What installed an executable: the Debian package, the image, or nobody, for it is one file alone. */
+/** The origin of an executable: the Debian package, the image, or a single file. */
 export type BuiltFrom = 'package' | 'image' | 'bare'
 
 const OTHERS_WRITE = 0o022
 
 /**
- * The path of an installed file, with the real path of the executable; undefined where there is none to trust. What
- * this user may not look at is not trusted: root works as the owner of the data, who may not reach the executable.
+ * Returns the path of an installed file, with the real path of the executable, or undefined if no such file is trusted.
+ * A file that this user cannot stat is not trusted: root works as the owner of the data, who may not reach the
+ * executable.
  */
 export function installed(name: string, executable = process.execPath): string | undefined {
   const lib = join(dirname(dirname(executable)), 'lib')
@@ -30,21 +31,21 @@ export function installed(name: string, executable = process.execPath): string |
   }
 }
 
-/** Where this executable comes from, as the installed file `built-from` says; null when it runs from its sources. */
+/** The origin of this executable from the installed file `built-from`, or null if it runs from its sources. */
 export function builtFrom(): BuiltFrom | null {
   if (!singleExecutable()) return null
   const file = installed('built-from')
-  const said = file === undefined ? '' : readFileSync(file, 'utf8').trim()
-  return said === 'package' || said === 'image' ? said : 'bare'
+  const origin = file === undefined ? '' : readFileSync(file, 'utf8').trim()
+  return origin === 'package' || origin === 'image' ? origin : 'bare'
 }
 
-/** A program, and its words before those of a command. */
+/** An executable, and its arguments before those of a command. */
 export interface OwnProgram {
   program: string
   first: readonly string[]
 }
 
-/** How this program is run once more. */
+/** How to run this executable again. */
 export const itself = (): OwnProgram => ({
   program: process.execPath,
   first: singleExecutable() ? [] : [...process.execArgv, process.argv[1] ?? ''],

@@ -4,16 +4,16 @@ import { must } from '../base/errors.ts'
 const KINDS: Record<string, string> = {
   array: 'a list',
   boolean: 'true or false',
-  int: 'a whole number',
+  int: 'an integer',
   number: 'a number',
   object: 'an object',
   record: 'an object',
-  string: 'a text',
+  string: 'a string',
 }
 
 const BOUNDS: Record<string, string> = { '>=': 'at least', '<=': 'at most', '>': 'more than', '<': 'less than' }
 
-/** A message of zod in the words of this program; any other message is returned unchanged. */
+/** Translates a message of zod. Any other message is returned unchanged. */
 export function issueWords(message: string): string {
   const [, kind] = /^Invalid input: expected (\w+)/.exec(message) ?? []
   if (kind !== undefined) return `must be ${KINDS[kind] ?? kind}`
@@ -26,6 +26,6 @@ export function issueWords(message: string): string {
   return message
 }
 
-/** What zod says first about a value that does not fit. */
+/** The first problem that zod reports for a value. */
 export const firstIssue = <Issue>({ issues }: { readonly issues: readonly Issue[] }): Issue =>
   must(issues[0], 'The issue of a value')

@@ -1,12 +1,11 @@
-// The instance key: 32 random bytes in the data directory, readable only by the service. All signing and sealing for
-// Postrider itself uses it, with a separate key derived for each purpose (HKDF, RFC 5869). Without it the sealed DKIM
-// keys cannot be read, so it must be in every backup.
-import { createCipheriv, createDecipheriv, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
+// The instance key: 32 random bytes in the data directory, readable only by the service. All signing and encryption for
+// Postrider itself uses it, with a separate key derived for each purpose (HKDF, RFC 5869). Without it the encrypted
+// DKIM keys cannot be read, so it must be in every backup.
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
 import { closeSync, fsyncSync, linkSync, openSync, unlinkSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { codeOf, OperatorError } from './errors.ts'
 import { whyUnread } from './file-faults.ts'
-import { HmacKey } from './hmac.ts'
 import { someRandom } from './ids.ts'
 import { readNamed } from './plain-file.ts'
 import { unusableError } from './unusable.ts'
@@ -21,7 +20,6 @@ const TAG = 16
 
 export class Keyring {
   readonly #keys = new Map<Purpose, Buffer>()
-  readonly #macs = new Map<Purpose, HmacKey>()
   readonly #root: Buffer
 
   constructor(root: Buffer) {
@@ -42,22 +40,20 @@ export class Keyring {
     return this.#key(purpose)
   }
 
-  /** HMAC-SHA-256, cut to `bytes`. */
+  /** HMAC-SHA-256 (RFC 2104), cut to `bytes`. */
   mac(purpose: Purpose, text: string | Uint8Array, bytes = 32): Buffer {
-    let key = this.#macs.get(purpose)
-    if (!key) this.#macs.set(purpose, (key = new HmacKey(this.#key(purpose))))
-    return Buffer.from(key.of(text, 'latin1'), 'latin1').subarray(0, bytes)
+    return createHmac('sha256', this.#key(purpose)).update(text).digest().subarray(0, bytes)
   }
 
   /**
-   * True when `mac` equals `this.mac` of the text in its full length; a shorter one could be guessed. Constant time.
+   * True when `mac` equals `this.mac` of the text in its full length. A shorter one could be guessed. Constant time.
    */
   proves(purpose: Purpose, text: string | Uint8Array, mac: Uint8Array, bytes = 32): boolean {
     const expected = this.mac(purpose, text, bytes)
     return expected.length === mac.length && timingSafeEqual(expected, mac)
   }
 
-  /** Encrypts with AES-256-GCM; `label` binds the result to its place (the id of a row). */
+  /** Encrypts with AES-256-GCM. `label` binds the result to its row (the id). */
   seal(label: string, plain: string): Buffer {
     const nonce = someRandom(NONCE)
     const cipher = createCipheriv('aes-256-gcm', this.#key('seal'), nonce).setAAD(Buffer.from(label))
@@ -76,12 +72,12 @@ export class Keyring {
   }
 }
 
-/** Reads the instance key of a data directory; creates it when it is missing. Throws an OperatorError. */
+/** Reads the instance key of a data directory, or creates it if it is missing. Throws an OperatorError. */
 export function openKeyring(dataDir: string): Keyring {
   const file = join(dataDir, KEY_FILE)
   const root = readKey(file) ?? makeKey(file)
   if (root.length !== 32)
-    throw new OperatorError(`${file} is damaged: it must hold 32 bytes in base64; put it back from a backup.`)
+    throw new OperatorError(`${file} is corrupt (it must contain 32 bytes in base64); restore it from a backup.`)
   return new Keyring(root)
 }
 
@@ -90,27 +86,29 @@ function readKey(file: string): Buffer | undefined {
     return rootIn(file)
   } catch (thrown) {
     if (codeOf(thrown) === 'ENOENT') return undefined
-    throw unusableError(thrown, file) ?? new OperatorError(`${file} cannot be read (${whyUnread(thrown)}).`)
+    throw (
+      unusableError(thrown, file) ??
+      new OperatorError(`${file} cannot be read (${whyUnread(thrown)}); check its permissions.`)
+    )
   }
 }
 
-/** What is wrong with the file of the key that a server runs with; undefined: nothing. */
+/** Returns the problem of the key file of a running server, or undefined if it has the server's key. */
 export function keyFault(dataDir: string, keyring: Keyring): string | undefined {
   const file = join(dataDir, KEY_FILE)
   try {
     const proof = new Keyring(rootIn(file)).mac('seal', KEY_FILE)
-    return keyring.proves('seal', KEY_FILE, proof) ? undefined : `${file} holds another key than the server runs with`
+    return keyring.proves('seal', KEY_FILE, proof) ? undefined : `${file} does not contain the key that the server uses`
   } catch (thrown) {
     return codeOf(thrown) === 'ENOENT'
-      ? `${file} is gone: the server goes on until it stops, and backups fail`
+      ? `${file} is missing: the server works until it stops, but backups fail`
       : `${file} cannot be read (${whyUnread(thrown)})`
   }
 }
 
 const rootIn = (file: string): Buffer => Buffer.from(readNamed(file).toString().trim(), 'base64')
 
-// Writes a draft beside the file and links it into place, so that two
-// processes that start at once end with the same key.
+// Writes a draft next to the file and links it into place, so that two processes that start at once use the same key.
 function makeKey(file: string): Buffer {
   const draft = `${file}.${randomBytes(6).toString('hex')}`
   try {
@@ -126,7 +124,10 @@ function makeKey(file: string): Buffer {
       unlinkSync(draft)
     }
   } catch (thrown) {
-    throw unusableError(thrown, dirname(file)) ?? new OperatorError(`${file} cannot be written (${codeOf(thrown)}).`)
+    throw (
+      unusableError(thrown, dirname(file)) ??
+      new OperatorError(`${file} cannot be written (${codeOf(thrown)}); check its permissions and the disk.`)
+    )
   }
   return readKey(file) ?? Buffer.alloc(0)
 }

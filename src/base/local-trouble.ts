@@ -1,9 +1,9 @@
-// Which errors are about this machine (D72): its disk, descriptors, memory and threads. Such an error is not a fault of
-// this program, and says nothing about another server.
+// The errors that are about this machine (D72): its disk, descriptors, memory and threads. Such an error is neither a
+// bug nor information about another server.
 import { codeOf, refuse, type Refusal } from './errors.ts'
 import { namesIn } from './one-of.ts'
 
-/** What of this machine may fail (D72). */
+/** The parts of this machine that can fail (D72). */
 export type LocalTrouble = 'full' | 'disk' | 'descriptors' | 'memory' | 'addresses'
 
 /** The only table of the codes of system errors and of SQLite that are about this machine (D72). */
@@ -21,26 +21,26 @@ const LOCAL_CODES = new Map(
   ),
 )
 
-/** What of this machine failed; undefined when the error is not about this machine. */
+/** Returns the part of this machine that failed, or undefined if the error is not about this machine. */
 export const localTrouble = (thrown: unknown): LocalTrouble | undefined =>
   // SQLite's extended codes begin with the primary one: SQLITE_IOERR_WRITE.
   LOCAL_CODES.get(codeOf(thrown).replace(/^(SQLITE_[A-Z]+)_.*/, '$1'))
 
-/** Local trouble in a sentence for everybody: without paths. */
+/** A sentence for each local problem, without paths, so that every client may see it. */
 export const TROUBLE_SENTENCES: Record<LocalTrouble, string> = {
   full: 'The disk is full.',
   disk: 'The disk cannot be used.',
-  descriptors: 'There is no free descriptor.',
-  memory: 'There is too little memory, or there are too many threads.',
-  addresses: 'There is no free local address.',
+  descriptors: 'There are no free file descriptors.',
+  memory: 'There is not enough memory, or there are too many threads.',
+  addresses: 'There are no free local addresses.',
 }
 
 /** Whether a connection failed because of this machine: no descriptor, memory, permission or local address. */
 export const isLocal = (thrown: unknown): boolean => localTrouble(thrown) !== undefined
 
 /**
- * What a client is told when this machine failed: 507 for its disk, 503 for the rest, and to come again. Undefined when
- * the error is not about this machine.
+ * The refusal for a client if this machine failed: 507 for its disk, 503 for the rest, with a time to retry. Undefined
+ * for other errors.
  */
 export function refusalOfTrouble(thrown: unknown): Refusal | undefined {
   const trouble = localTrouble(thrown)

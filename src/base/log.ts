@@ -1,9 +1,10 @@
-// The log: one line per event, JSON for machines, text on a terminal. It holds no secrets and no bodies, and addresses
-// only where an operator needs them to follow a mail.
+// The log: one line per event, as JSON, or as text on a terminal. It contains no secrets and no bodies, and addresses
+// only if an operator needs them to follow an email.
 import { iso, type Clock } from './clock.ts'
 import { counters } from './counters.ts'
 import { codeOf, DAMAGED, messageOf } from './errors.ts'
 import { localTrouble, TROUBLE_SENTENCES } from './local-trouble.ts'
+import { LOG_EVENTS, type LogEvent } from './log-events.ts'
 import { newId } from './ids.ts'
 
 export const LEVELS = ['debug', 'info', 'warn', 'error'] as const
@@ -11,34 +12,56 @@ export type Level = (typeof LEVELS)[number]
 export type LogFields = Record<string, unknown>
 
 export interface Log {
-  debug(event: string, fields?: LogFields): void
-  info(event: string, fields?: LogFields): void
-  warn(event: string, fields?: LogFields): void
-  error(event: string, fields?: LogFields): void
+  debug(event: LogEvent, fields?: LogFields): void
+  info(event: LogEvent, fields?: LogFields): void
+  warn(event: LogEvent, fields?: LogFields): void
+  error(event: LogEvent, fields?: LogFields): void
   /** Logged at every level: the server is ready, stops, or could not start. */
-  always(event: string, fields?: LogFields): void
-  /**
-   * Logs an error of this program with its stack, and trouble of this machine as such (D72). Returns the id under which
-   * it can be found.
-   */
+  always(event: LogEvent, fields?: LogFields): void
+  /** Logs an internal error with its stack, or a problem of this machine as such (D72). Returns the id of the line. */
   fault(where: string, thrown: unknown): string
-  /** The last lines, the oldest first; a log that keeps none has no such function. */
+  /** Returns the last lines, oldest first. Undefined for a log that keeps no lines. */
   recent?(): readonly LogEntry[]
-  /** Changes every text in the lines that are kept, to remove an erased address. */
+  /** Changes every text in the kept lines, to remove an erased address. */
   forget?(change: (text: string) => string): void
 }
 
 /** A line of the log. */
 export interface LogEntry {
+  /** The number of the line since the start. */
+  line: number
   /** ms */
   at: number
   level: Level
-  event: string
+  event: LogEvent
   fields: LogFields
 }
 
-/** The number of lines that are kept in memory, for operators who have no shell. */
+/**
+ * The number of lines kept in memory, for operators without a shell. As many warnings and errors are kept separately,
+ * so that a busy server does not displace them within seconds.
+ */
 const KEPT = 500
+
+/** The last values, up to a number. Adding one takes the same time for every number. */
+class Ring<Value> {
+  readonly #most: number
+  readonly #kept: Value[] = []
+  #added = 0
+
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  add(value: Value): void {
+    this.#kept[this.#added++ % this.#most] = value
+  }
+
+  /** In no order. */
+  all(): readonly Value[] {
+    return this.#kept
+  }
+}
 
 /** Priorities of syslog (RFC 5424 §6.2.1). */
 const PRIORITIES: Record<Level, number> = { debug: 7, info: 6, warn: 4, error: 3 }
@@ -51,18 +74,20 @@ export interface LogOptions {
   write: (line: string) => void
 }
 
-/** A log that passes every event of at least `level` to `write`, as one line with its line end. */
+/** Returns a log that passes every event of at least `level` to `write`, as one line with its line end. */
 export function createLog({ clock, level, form, write }: LogOptions): Log {
   const least = LEVELS.indexOf(level)
-  const kept: LogEntry[] = []
+  const [usual, severe] = [new Ring<LogEntry>(KEPT), new Ring<LogEntry>(KEPT)]
   let lines = 0
-  const say = (at: Level, event: string, fields?: LogFields): void => {
+  const say = (at: Level, event: LogEvent, fields?: LogFields): void => {
     if (LEVELS.indexOf(at) >= least) line(at, event, fields)
   }
-  const line = (at: Level, event: string, fields: LogFields = {}): void => {
+  const line = (at: Level, event: LogEvent, more: LogFields = {}): void => {
     const now = clock.now()
+    const fields = { message: LOG_EVENTS[event], ...more }
     const time = iso(now)
-    kept[lines++ % KEPT] = { at: now, level: at, event, fields }
+    const ring = at === 'warn' || at === 'error' ? severe : usual
+    ring.add({ line: ++lines, at: now, level: at, event, fields })
     if (form === 'text') return write(textLine(time, at, event, fields))
     const priority = form === 'journal' ? `<${PRIORITIES[at]}>` : ''
     write(`${priority}${JSON.stringify({ event, ...fields, level: at, time })}\n`)
@@ -75,14 +100,14 @@ export function createLog({ clock, level, form, write }: LogOptions): Log {
     always: (event, fields) => line('info', event, fields),
     fault(where, thrown) {
       const id = newId(clock.now())
-      // Trouble of this machine is not a fault of the program, wherever it is met.
+      // A problem of this machine is not an internal error, wherever it occurs.
       const reason = reasonOf(thrown)
       if (reason !== undefined) {
-        line('error', 'trouble', { what: where, reason, code: codeOf(thrown), error: messageOf(thrown), id })
+        line('error', 'problem_reported', { what: where, reason, code: codeOf(thrown), error: messageOf(thrown), id })
         return id
       }
       counters.faults.add()
-      line('error', 'fault', {
+      line('error', 'internal_error', {
         where,
         id,
         error: thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown),
@@ -90,20 +115,20 @@ export function createLog({ clock, level, form, write }: LogOptions): Log {
       return id
     },
     forget(change) {
-      for (const entry of kept) entry.fields = changed(entry.fields, change) as LogFields
+      for (const entry of [...usual.all(), ...severe.all()]) entry.fields = changed(entry.fields, change) as LogFields
     },
-    recent: () => (lines <= KEPT ? kept.slice() : [...kept.slice(lines % KEPT), ...kept.slice(0, lines % KEPT)]),
+    recent: () => [...usual.all(), ...severe.all()].toSorted((a, b) => a.line - b.line),
   }
 }
 
-/** What of this machine an error is about, in a sentence: local trouble, or damaged data. */
+/** Returns the local problem as a sentence, or undefined for other errors. Corrupt data counts as one. */
 function reasonOf(thrown: unknown): string | undefined {
   const trouble = localTrouble(thrown)
   if (trouble) return TROUBLE_SENTENCES[trouble]
-  return codeOf(thrown) === DAMAGED ? 'Data on the disk is damaged.' : undefined
+  return codeOf(thrown) === DAMAGED ? 'Stored data is corrupt.' : undefined
 }
 
-/** A value with every text in it changed. */
+/** Returns a copy of a value with every text in it changed. */
 function changed(value: unknown, change: (text: string) => string): unknown {
   if (typeof value === 'string') return change(value)
   if (Array.isArray(value)) return value.map((each) => changed(each, change))
@@ -113,11 +138,11 @@ function changed(value: unknown, change: (text: string) => string): unknown {
 
 export const silentLog: Log = { debug() {}, info() {}, warn() {}, error() {}, always() {}, fault: () => '' }
 
-function textLine(time: string, level: Level, event: string, fields: LogFields): string {
+function textLine(time: string, level: Level, event: LogEvent, { message, ...fields }: LogFields): string {
   const pairs = Object.entries(fields).map(([name, value]) => {
     const text = typeof value === 'string' ? value : JSON.stringify(value)
     return `${name}=${/[\s"]/.test(text ?? '') ? JSON.stringify(text) : text}`
   })
   const mark = level === 'info' ? '' : `${level.toUpperCase()} `
-  return `${time.slice(11, 19)} ${mark}${event}${pairs.length ? ' ' : ''}${pairs.join(' ')}\n`
+  return `${[`${time.slice(11, 19)} ${mark}${event}: ${String(message)}`, ...pairs].join(' ')}\n`
 }

@@ -1,8 +1,11 @@
 // The due-time loop, which runs every queue. A queue is a table whose rows have the time at which they are due. A loop
-// does all work that is due, asks when the next row is due, and sleeps until then or until `ring` is called.
+// does all work that is due, gets the time of the next due row, and sleeps until then or until `ring` is called.
 //
-// Guarantees: a loop never runs twice at the same time; `ring` during a run causes another run; a fault is logged and
-// the loop goes on after a pause that doubles from one second to a minute; stop() waits for the run in progress.
+// Guarantees:
+// - A loop never runs twice at the same time.
+// - `ring` during a run causes another run.
+// - A fault is logged. The loop continues after a pause that doubles from one second to a minute.
+// - stop() waits for the run in progress.
 import { MINUTE, SECOND, type Cancel, type Clock } from './clock.ts'
 import type { Log } from './log.ts'
 
@@ -10,7 +13,7 @@ export interface LoopOptions {
   name: string
   clock: Clock
   log: Log
-  /** Does all work that is due; returns the time at which the next work is due, null when there is none. */
+  /** Does all work that is due. Returns the time at which the next work is due, or null if the queue is empty. */
   run: (now: number) => Promise<number | null> | number | null
 }
 
@@ -26,7 +29,7 @@ export class Loop {
     this.#options = options
   }
 
-  /** Starts the loop; the first run begins at once. Before the start, `ring` does nothing. */
+  /** Starts the loop and its first run. Before the start, `ring` has no effect. */
   start(): void {
     this.#started = true
     this.ring()
@@ -44,7 +47,7 @@ export class Loop {
     }
   }
 
-  /** Ends the loop. Resolves when the run under way has ended. */
+  /** Stops the loop. Resolves after the current run. */
   async stop(): Promise<void> {
     this.#started = false
     this.#cancel?.()

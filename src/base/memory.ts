@@ -1,6 +1,6 @@
-// Memory: how much there is, and what threads and budgets may take of it (D131). Large buffers are freed at once when
-// they are no longer needed: the garbage collector frees memory outside its heap late, when several mails of 40 MB may
-// have gathered.
+// Memory: the amount in this machine, and the limits of threads and budgets (D131). Large buffers are freed as soon as
+// they are no longer needed: the garbage collector frees memory outside its heap late, after several emails of 40 MB
+// may have accumulated.
 
 import { availableParallelism, totalmem } from 'node:os'
 import { refuse } from './errors.ts'
@@ -9,14 +9,14 @@ const LARGE = 1024 * 1024
 /** Seconds to wait after a 503 for lack of memory. */
 const RETRY_AFTER = '5'
 
-/** Below so many octets a pool has one thread. */
+/** Below so many bytes a pool has one thread. */
 const SMALL = 384 * LARGE
 /** The heap of a thread may have this part of the memory, and at least so many MB: its program and one large mail. */
 const HEAP_PART = 8
 const LEAST_HEAP_MB = 64
 
 /**
- * The memory of the process, in octets: that of the machine, or less where its control group is limited (memory.max of
+ * The memory of the process, in bytes: that of the machine, or less where its control group is limited (memory.max of
  * v2, memory.limit_in_bytes of v1).
  */
 export function memoryHere(): number {
@@ -27,7 +27,7 @@ export function memoryHere(): number {
 /** Whether there is so little memory that one large thing is done at a time. */
 export const isSmall = (memory = memoryHere()): boolean => memory < SMALL
 
-/** The size of a pool: a thread for each core and at least `least`; one where there is little memory. */
+/** The size of a pool: a thread for each core and at least `least`, or one thread if there is little memory. */
 export const threadsHere = (least: number, cores = availableParallelism(), memory = memoryHere()): number =>
   isSmall(memory) ? 1 : Math.max(least, cores)
 
@@ -48,8 +48,8 @@ export function release(bytes: Uint8Array): void {
 }
 
 /**
- * A limit in octets for all objects of one kind in memory, such as request bodies under way (D74), with a share that
- * one owner of such objects may hold at most (D112).
+ * A limit in bytes for all objects of one kind in memory, such as current request bodies (D74), with a lower limit for
+ * each owner of such objects (D112).
  */
 export class Budget {
   readonly #most: number
@@ -62,19 +62,19 @@ export class Budget {
     this.#share = share
   }
 
-  /** Reserves octets; false when too few are left, in all or of the owner's share. */
-  take(octets: number, owner = ''): boolean {
-    const owned = (this.#owners.get(owner) ?? 0) + octets
-    if (this.#taken + octets > this.#most || owned > this.#share) return false
-    this.#taken += octets
+  /** Reserves bytes, or false if too few are left, in all or of the owner's share. */
+  take(size: number, owner = ''): boolean {
+    const owned = (this.#owners.get(owner) ?? 0) + size
+    if (this.#taken + size > this.#most || owned > this.#share) return false
+    this.#taken += size
     this.#owners.set(owner, owned)
     return true
   }
 
-  /** Returns octets that `take` reserved. */
-  giveBack(octets: number, owner = ''): void {
-    this.#taken -= octets
-    const left = (this.#owners.get(owner) ?? 0) - octets
+  /** Returns bytes that `take` reserved. */
+  giveBack(size: number, owner = ''): void {
+    this.#taken -= size
+    const left = (this.#owners.get(owner) ?? 0) - size
     if (left > 0) this.#owners.set(owner, left)
     else this.#owners.delete(owner)
   }
@@ -84,31 +84,31 @@ export class Budget {
   }
 }
 
-/** The owner of what an account holds, whichever token or session sends it. */
+/** The owner for an account, the same for all its tokens and sessions. */
 export const ownerOf = (userKey: number): string => `account ${userKey}`
 
-/** What one owner holds of a budget at a moment; `end` gives all of it back. */
+/** The memory that one owner holds of a budget. `end` releases all of it. */
 export class HeldMemory {
   readonly #budget: Budget
   readonly #owner: string
-  #octets = 0
+  #bytes = 0
 
   constructor(budget: Budget, owner: string) {
     this.#budget = budget
     this.#owner = owner
   }
 
-  /** Reserves more octets. Throws a Refusal (503) when too few are left. */
-  more(octets: number): void {
-    if (!this.#budget.take(octets, this.#owner))
-      throw refuse('overloaded', 'Too many large requests are under way; send this one again in a moment.', undefined, {
+  /** Reserves more bytes. Throws a Refusal (503) when too few are left. */
+  more(size: number): void {
+    if (!this.#budget.take(size, this.#owner))
+      throw refuse('overloaded', 'Too many large requests are in progress. Send this one again later.', undefined, {
         'Retry-After': RETRY_AFTER,
       })
-    this.#octets += octets
+    this.#bytes += size
   }
 
   end(): void {
-    this.#budget.giveBack(this.#octets, this.#owner)
-    this.#octets = 0
+    this.#budget.giveBack(this.#bytes, this.#owner)
+    this.#bytes = 0
   }
 }

@@ -1,5 +1,5 @@
-// The addresses that this server may connect to. Strangers choose mail exchangers, attachment URLs and webhook URLs.
-// None of these may lead to this machine or its private network, unless the operator lists the network in
+// The addresses that this server may connect to. Untrusted senders and users choose MX hosts, attachment URLs and
+// webhook URLs. These must not lead to this machine or its private network, unless the operator lists the network in
 // `network.allow_private` (D28, D55).
 import { BlockList, isIP, isIPv6, SocketAddress, type AddressInfo } from 'node:net'
 
@@ -27,7 +27,7 @@ for (const network of [
   addNetwork(SPECIAL_V4, network)
 
 /**
- * Public IPv6 addresses are in 2000::/3 (IANA, "Internet Protocol Version 6 Address Space"); all others are special.
+ * Public IPv6 addresses are in 2000::/3 (IANA, "Internet Protocol Version 6 Address Space"). All others are special.
  */
 const GLOBAL_V6 = new BlockList()
 addNetwork(GLOBAL_V6, '2000::/3')
@@ -64,7 +64,7 @@ export function isPublic(address: string): boolean {
   return GLOBAL_V6.check(target, 'ipv6') && !SPECIAL_V6.check(target, 'ipv6')
 }
 
-/** Whether a connection to an address literal is allowed; see `allowPublicAnd`. */
+/** Whether a connection to an address literal is allowed (`allowPublicAnd`). */
 export type AddressCheck = (address: string) => boolean
 
 export const familyOf = (address: string): 4 | 6 => (isIPv6(address) ? 6 : 4)
@@ -73,19 +73,18 @@ export const familyOf = (address: string): 4 | 6 => (isIPv6(address) ? 6 : 4)
 export const canonical = (address: string): string =>
   new SocketAddress({ address, family: isIPv6(address) ? 'ipv6' : 'ipv4' }).address
 
-/** True for an IP address literal. */
 export const isAddress = (text: string): boolean => isIP(text) !== 0
 
 /** The eight groups of an IPv6 address, in hexadecimal without leading zeros. */
-function groupsOf(address: string): string[] {
-  // The URL parser writes an address in one form; "::" replaces the missing zero groups.
+export function groupsOf(address: string): string[] {
+  // The URL parser writes an address in one form. "::" replaces the missing zero groups.
   const [head = '', tail] = new URL(`http://[${address.replace(/%.*/, '')}]`).hostname.slice(1, -1).split('::')
   const groups = head === '' ? [] : head.split(':')
   const rest = tail ? tail.split(':') : []
   return [...groups, ...Array<string>(8 - groups.length - rest.length).fill('0'), ...rest]
 }
 
-/** The key under which limits count an address: itself, or for IPv6 its /64, which one customer has (RFC 6177 §2). */
+/** The key of an address for limits: the address itself, or for IPv6 its /64, which one customer has (RFC 6177 §2). */
 export function customerOf(address: string): string {
   const [, mapped] = /^::ffff:([\d.]+)$/i.exec(address) ?? []
   if (mapped !== undefined || isIP(address) !== 6) return mapped ?? address
@@ -126,14 +125,14 @@ export function allowPublicAnd(allowed: readonly string[]): AddressCheck {
   }
 }
 
-/** Reads `host:port` or `[v6]:port`; undefined when the text is neither. */
+/** Reads `host:port` or `[v6]:port`, or undefined if the text is neither. */
 export function parseEndpoint(text: string): { host: string; port: number } | undefined {
   const [, v6, host, port] = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]\s]*)):(\d{1,5})$/.exec(text) ?? []
   if (port === undefined || Number(port) > 65535) return undefined
   return { host: v6 ?? host ?? '', port: Number(port) }
 }
 
-/** Where this machine reaches what listens on an address: what listens on every address, on loopback. */
+/** The address at which this machine reaches a listener. For one on all addresses, it is loopback. */
 export const reachedAt = (host: string): string =>
   ({ '': '127.0.0.1', '0.0.0.0': '127.0.0.1', '::': '::1' })[host] ?? host
 

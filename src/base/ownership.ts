@@ -1,7 +1,7 @@
-// Who a command is. A command of root works as the owner of the data directory (D119): the owner could put links
-// there, and root would follow them. What the command line names outside is opened as the caller, where no directory on
-// the way belongs to the owner.
-import { spawn, type SpawnOptions } from 'node:child_process'
+// Which user a command runs as. A command of root becomes the owner of the data directory before it opens a file there
+// (D119), because the owner can put links there that root would follow. A file elsewhere must be accessible to the
+// owner, or is given by standard input and output.
+import { execFileSync } from 'node:child_process'
 import {
   closeSync,
   constants,
@@ -13,212 +13,169 @@ import {
   readlinkSync,
   statSync,
 } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { dirname, resolve, sep } from 'node:path'
 import { makeDirectory } from './durable.ts'
-import { OperatorError } from './errors.ts'
-
-/** The user that the package creates and the systemd unit names. */
-export const SERVICE_USER = 'postrider'
+import { codeOf, messageOf, OperatorError } from './errors.ts'
+import { isInstance, userOf } from './named-instance.ts'
 
 export interface Owner {
   uid: number
   gid: number
 }
 
-/** As whom this process of root works on the data directory; undefined: as who called it. */
-let owner: (Owner & { caller: Owner }) | undefined
-/** The number of `asCaller` that are under way. */
-let calls = 0
+export const isRoot = (): boolean => process.geteuid?.() === 0
 
-const isRoot = (): boolean => process.getuid?.() === 0
-
-/** The users that this machine names: name, password, uid, gid and more of each (passwd(5)). */
+/** Reads the users of this machine: name, password, uid, gid and more of each (passwd(5)). */
 function usersIn(file: string): string[][] {
   const passwd = statSync(file, { throwIfNoEntry: false }) ? readFileSync(file, 'utf8') : ''
   return passwd.split('\n').map((line) => line.split(':'))
 }
 
-/** The ids of the service's user; undefined without such a user. */
+/** Returns the ids of the user that the systemd unit names, or undefined if this machine has no such user. */
 export function serviceUser(users = '/etc/passwd'): Owner | undefined {
-  const [, , uid, gid] = usersIn(users).find(([name]) => name === SERVICE_USER) ?? []
+  const [, , uid, gid] = usersIn(users).find(([name]) => name === userOf()) ?? []
   return uid === undefined || gid === undefined ? undefined : { uid: Number(uid), gid: Number(gid) }
 }
 
-/** As whom `asCaller` failed: the command works as its owner again when the error is told. */
-const failedAs = new WeakMap<Error, number>()
+/** Returns the name of a user, or undefined. */
+export const userName = (uid: number, users = '/etc/passwd'): string | undefined =>
+  usersIn(users).find(([, , other]) => other === String(uid))?.[0]
 
-/** The user who was refused something, in words: "user postrider (10025)", or "user 10025" where it has no name. */
-export function userRefused(thrown: unknown, users = '/etc/passwd'): string {
-  const uid = (thrown instanceof Error ? failedAs.get(thrown) : undefined) ?? process.geteuid?.()
+/** Names the user of this process: "user postrider (10025)", or "user 10025" without a name. */
+export function thisUser(users?: string): string {
+  const uid = process.geteuid?.()
   if (uid === undefined) return 'this user'
-  const [name] = usersIn(users).find(([, , other]) => other === String(uid)) ?? []
+  const name = userName(uid, users)
   return name === undefined ? `user ${uid}` : `user ${name} (${uid})`
 }
 
 /**
- * From here on a process of root works as the owner of the data directory. Does nothing for other users, for a
- * directory of root, and where there is none yet. Throws an OperatorError when root may not change its user.
+ * Permanently gives a process of root the user and the groups of the data directory. Has no effect for other users, for
+ * a directory of root, and for one that does not exist. Throws an OperatorError if root cannot change its user.
  */
 export function becomeOwner(dataDir: string): void {
-  if (!isRoot() || owner !== undefined) return
-  const found = statSync(dataDir, { throwIfNoEntry: false })
-  if (found === undefined) return
-  if (found.uid === 0) return refuseForeignLinks(dataDir)
+  const owner = ownerToBecome(dataDir)
+  if (owner === undefined) return
+  switching(dataDir, owner, () => {
+    process.setgid!(owner.gid)
+    process.setuid!(owner.uid)
+  })
+}
+
+/**
+ * As `becomeOwner`, only while `work` runs: for a command that also changes files of root. The work must start no
+ * process and load no library that the owner could exchange, because these could become root again.
+ */
+export async function asOwner<T>(dataDir: string, work: () => Promise<T>): Promise<T> {
+  const owner = ownerToBecome(dataDir)
+  if (owner === undefined) return work()
+  const [gid, groups] = [process.getegid!(), process.getgroups!()]
+  switching(dataDir, owner, () => {
+    process.setegid!(owner.gid)
+    process.seteuid!(owner.uid)
+  })
   try {
-    setGroups(found)
-    owner = { uid: found.uid, gid: found.gid, caller: { uid: 0, gid: process.getegid!() } }
-    actAs(owner)
+    return await work()
+  } finally {
+    process.seteuid!(0)
+    process.setegid!(gid)
+    process.setgroups!(groups)
+  }
+}
+
+/** Returns the user that a process of root must become, or undefined. */
+function ownerToBecome(dataDir: string): Owner | undefined {
+  const owner = isRoot() ? statSync(dataDir, { throwIfNoEntry: false }) : undefined
+  if (owner?.uid !== 0) return owner
+  refuseForeignLinks(dataDir)
+  return undefined
+}
+
+function switching(dataDir: string, owner: Owner, become: () => void): void {
+  try {
+    setGroups(owner)
+    become()
   } catch (thrown) {
-    owner = undefined
     throw new OperatorError(
-      `${dataDir} belongs to user ${found.uid}, and this root may not work as that user; run the command as the user who owns the directory.`,
+      `${dataDir} belongs to user ${owner.uid}, but this root user cannot switch to it; run the command as the owner of the directory.`,
       { cause: thrown },
     )
   }
 }
 
-/** Whether a process of root works as the owner of its data directory. */
-export const worksAsOwner = (): boolean => owner !== undefined
-
-/** A process of root that serves strangers for long gives root up for good. */
-export function remainOwner(): void {
-  if (owner === undefined) return
-  const { gid, uid } = owner
-  process.seteuid!(0)
-  process.setgid!(gid)
-  process.setuid!(uid)
-  owner = undefined
-}
-
-/** The groups of the user, as systemd gives them to the service. */
+/** Sets the groups that systemd gives to the service. */
 function setGroups({ gid, uid }: Owner): void {
   try {
-    // Its types do not know this function of Node.
+    // The types of Node lack this function.
     ;(process as unknown as { initgroups(user: number, group: number): void }).initgroups(uid, gid)
   } catch {
-    // A user without an entry has no groups but its own.
+    // A user without an entry has no other groups.
     process.setgroups!([gid])
   }
 }
 
-function actAs({ gid, uid }: Owner): void {
-  // Only root may change the group.
-  process.seteuid!(0)
-  process.setegid!(gid)
-  process.seteuid!(uid)
-}
-
-/**
- * Starts a program that is to have no more than the owner. With the effective user alone it would be root as soon as it
- * asks to be, and a shell or a Postrider does.
- */
-export const spawnAsOwner = ((program: string, args: readonly string[], options: SpawnOptions) => {
-  const ids = owner === undefined ? {} : { uid: owner.uid, gid: owner.gid }
-  return asCaller(() => spawn(program, args, { ...options, ...ids }))
-}) as typeof spawn
-
-/** Runs `work` as who called the command; until its promise is settled, when it returns one. */
-export function asCaller<T>(work: () => T): T {
-  if (owner === undefined) return work()
-  const { caller, ...self } = owner
-  if (calls++ === 0) actAs(caller)
-  const back = (): void => void (--calls === 0 && actAs(self))
-  const fail = (thrown: unknown): never => {
-    if (thrown instanceof Error) failedAs.set(thrown, caller.uid)
-    throw thrown
-  }
-  let settles = false
-  try {
-    const result = work()
-    if (!(result instanceof Promise)) return result
-    settles = true
-    return result.catch(fail).finally(back) as T
-  } catch (thrown) {
-    return fail(thrown)
-  } finally {
-    if (!settles) back()
-  }
-}
-
-/**
- * Runs `work`, which uses a path outside the data directory: as the caller, unless the owner of the data directory can
- * lead the path elsewhere; then as the owner, who reaches nothing new.
- */
-export function asCallerAt<T>(path: string, work: () => T): T {
-  if (owner === undefined) return work()
-  const self = owner
-  return asCaller(() => isLedBy(path, self)) ? work() : asCaller(work)
-}
-
-const LINKS = 40
-
-/** Whether a user may change a directory on the way to a path, links included. */
-export function isLedBy(path: string, user: Owner): boolean {
-  return way(path).some((each) => each.isDirectory() && mayWrite(each, user))
-}
-
-type FoundOwner = NonNullable<ReturnType<typeof lookAt>>
-const lookAt = (path: string) => lstatSync(path, { throwIfNoEntry: false })
-
-/** Everything on the way to a path, links and what they lead to included, as far as it exists. */
-function way(path: string): FoundOwner[] {
-  const names = resolve(path).split('/').filter(Boolean)
-  const passed: FoundOwner[] = [lstatSync('/')]
-  let at = '/'
-  for (let links = 0, name = names.shift(); name !== undefined; name = names.shift()) {
-    const next = name === '..' ? dirname(at) : join(at, name)
-    const found = lookAt(next)
-    if (!found) break
-    passed.push(found)
-    if (!found.isSymbolicLink()) {
-      at = next
-      continue
-    }
-    if (++links > LINKS) throw new OperatorError(`${path} leads through too many links.`)
-    const target = readlinkSync(next)
-    if (target.startsWith('/')) at = '/'
-    names.unshift(...target.split('/').filter((each) => each !== '' && each !== '.'))
-  }
-  return passed
-}
-
-function mayWrite({ gid, mode, uid }: FoundOwner, user: Owner): boolean {
-  if (uid === user.uid) return true
-  // In a directory such as /tmp nobody can rename or remove what is another's; root's new files are safe there.
-  if ((mode & 0o1000) !== 0) return false
-  return (mode & 0o002) !== 0 || ((mode & 0o020) !== 0 && gid === user.gid)
-}
-
-/** A data directory of root must be root's on the whole way: else another user could lead root anywhere. */
+/** Rejects a data directory of root whose path has a link of another user, who could lead root anywhere. */
 function refuseForeignLinks(dataDir: string): void {
-  const foreign = way(dataDir).find((each) => each.isSymbolicLink() && each.uid !== 0)
-  if (foreign)
+  const foreign = foreignLink(resolve(dataDir))
+  if (foreign !== undefined)
     throw new OperatorError(
-      `The way to the data directory ${dataDir} has a link of user ${foreign.uid}, and root does not follow it; set data_dir to where the link leads.`,
+      `The path of the data directory ${dataDir} has a symbolic link of user ${foreign}, which root does not follow; set "data_dir" to the target of the link.`,
     )
 }
 
+/** Returns the user of the first link on the path that is not root's, also within the targets of root's links. */
+function foreignLink(path: string): number | undefined {
+  const names = path.split(sep)
+  for (let length = 2; length <= names.length; length++) {
+    const part = names.slice(0, length).join(sep)
+    const found = lstatSync(part)
+    if (!found.isSymbolicLink()) continue
+    if (found.uid !== 0) return found.uid
+    const within = foreignLink(resolve(dirname(part), readlinkSync(part)))
+    if (within !== undefined) return within
+  }
+  return undefined
+}
+
 /**
- * Root takes no configuration from its working directory that another user has put there, unless the data are that
- * user's too. Throws an OperatorError.
+ * Root uses no configuration from its working directory that another user has put there, unless the data belongs to
+ * that user too. Throws an OperatorError.
  */
 export function refuseAnothers(file: string, dataDir: string): void {
   const uid = isRoot() ? (statSync(file, { throwIfNoEntry: false })?.uid ?? 0) : 0
   if (uid === 0 || statSync(dataDir, { throwIfNoEntry: false })?.uid === uid) return
   throw new OperatorError(
-    `${file} belongs to user ${uid}, and root does not take it by itself; name it with --config if it is meant.`,
+    `${file} belongs to user ${uid}, so root does not use it automatically; add --config ${file} to use it.`,
   )
 }
 
-/** Makes a missing data directory of root's that belongs to the service's user, when there is one. */
+/**
+ * As root, creates the user of an instance, as sysusers.d(5) does for the installation without a name. A user for each
+ * instance keeps the data of one from the processes of another. Throws an OperatorError.
+ */
+export function makeInstanceUser(): void {
+  if (!isRoot() || !isInstance() || serviceUser()) return
+  const name = userOf()
+  try {
+    const line = `u ${name} - "Postrider instance" /var/lib/${name}`
+    execFileSync('systemd-sysusers', ['--inline', line], { stdio: 'pipe' })
+  } catch (thrown) {
+    throw new OperatorError(
+      `The user ${name} cannot be created by systemd-sysusers (${codeOf(thrown) || messageOf(thrown).trim()}); create it with "useradd --system ${name}".`,
+    )
+  }
+}
+
+/** As root, creates a missing data directory for the service's user, if there is one. */
 export function makeForService(dataDir: string): void {
+  makeInstanceUser()
   const service = isRoot() ? serviceUser() : undefined
-  if (!service || lookAt(dataDir)) return
+  if (!service || lstatSync(dataDir, { throwIfNoEntry: false })) return
   makeDirectory(dataDir)
   giveDirectory(dataDir, service)
 }
 
-/** Gives a directory of root to a user; never what somebody put in its place. */
+/** Gives a directory of root to a user. A link or file that another user put in its place is never changed. */
 export function giveDirectory(dir: string, { gid, uid }: Owner): void {
   const handle = openSync(dir, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW)
   try {

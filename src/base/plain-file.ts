@@ -1,8 +1,9 @@
-// Opens and reads files whose kind is not certain: those of the data directory, and those that a person names. A pipe,
-// a socket, a device or a link may be in the place of a file: to open a pipe waits for its other end for ever, a device
-// may have no end, and a link may lead to a file of somebody else. So nothing is waited for, and only a regular file is
-// read: everything else fails with EFTYPE, which counts as a missing file (`isNoFile`). In the data directory no link
-// is followed. A file that a person names (`readNamed`) may be a link, and is read within a bound: EFBIG past it.
+// Opens and reads files whose type is not certain: those of the data directory, and those that a user names. Instead of
+// a file there may be a pipe, a socket, a device or a link. Opening a pipe blocks until its other end is opened, a
+// device may be endless, and a link may lead to a file of another user. So files are opened without blocking, and only
+// a regular file is read. Other types fail with EFTYPE, which counts as a missing file (`isNoFile`). In the data
+// directory links are not followed. A file that a user names (`readNamed`) may be a link, and is read up to a limit,
+// beyond which it fails with EFBIG.
 import {
   closeSync,
   constants,
@@ -25,17 +26,17 @@ import { codeOf } from './errors.ts'
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY } = constants
 const READ = O_RDONLY | O_NONBLOCK
 
-/** The most octets of a file that a person names, where nothing else is said: keys, authorities, configurations. */
+/** The default limit in bytes for a file that a user names: keys, authorities, configurations. */
 const MOST_NAMED = 4 * 1024 * 1024
-/** The most octets of what this program notes in a small file of the data directory. */
+/** The limit in bytes for a small file that Postrider writes into the data directory. */
 const MOST_NOTED = 64 * 1024
 
 export interface PlainOptions {
-  /** A link is followed, for a file that an operator may keep elsewhere; what it leads to must be a regular file. */
+  /** Whether a link is followed, for a file that an operator may keep elsewhere. Its target must be a regular file. */
   links?: boolean
 }
 
-/** The code of the C library of other systems (EFTYPE) for a file of the wrong type; Linux has none. */
+/** EFTYPE is the code of other systems' C libraries for a wrong file type. Linux has no such code. */
 const notAFile = (path: string): Error =>
   Object.assign(new Error(`EFTYPE: not a regular file, open '${path}'`), { code: 'EFTYPE', syscall: 'open', path })
 
@@ -74,7 +75,7 @@ export function readPlain(path: string): Buffer {
   }
 }
 
-/** Reads a file that a person names, of at most so many octets. Throws the system's error, EFTYPE and EFBIG. */
+/** Reads a file that a user names, of at most so many bytes. Throws the system's error, EFTYPE and EFBIG. */
 export function readNamed(path: string, most = MOST_NAMED): Buffer {
   const file = openPlain(path, { links: true })
   try {
@@ -85,8 +86,8 @@ export function readNamed(path: string, most = MOST_NAMED): Buffer {
 }
 
 /**
- * Reads a small file that this program wrote into its data directory. What belongs neither to the owner of the
- * directory nor to root was put there by somebody else, and is none. Throws the system's error, EFTYPE and EFBIG.
+ * Reads a small file that Postrider wrote into its data directory. A file of any user except root and the owner of the
+ * directory is untrusted, and counts as missing. Throws the system's error, EFTYPE and EFBIG.
  */
 export function readNoted(path: string): Buffer {
   const file = openPlain(path)
@@ -99,21 +100,21 @@ export function readNoted(path: string): Buffer {
   }
 }
 
-/** Files of the system say that they have no octets, and files grow: so what is read is counted. */
+/** Files in /proc report a size of 0, and files grow, so the limit applies to the bytes read. */
 function readBounded(file: number, path: string, most: number): Buffer {
   const { size } = fstatSync(file)
   const pieces: Buffer[] = []
   let length = 0
-  for (let room = Math.min(size, most) + 1; size <= most && length <= most; room = PIECE) {
-    const piece = Buffer.allocUnsafe(room)
-    const read = readSync(file, piece, 0, room, length)
+  for (let chunk = Math.min(size, most) + 1; size <= most && length <= most; chunk = PIECE) {
+    const piece = Buffer.allocUnsafe(chunk)
+    const read = readSync(file, piece, 0, chunk, length)
     if (read === 0) return Buffer.concat(pieces, length)
     pieces.push(piece.subarray(0, read))
     length += read
   }
   const shown = most < 1024 * 1024 ? `${most / 1024} KB` : `${most / 1024 / 1024} MB`
-  const said = `EFBIG: larger than ${shown}, read '${path}'`
-  throw Object.assign(new Error(said), { code: 'EFBIG', syscall: 'read', path, shown })
+  const message = `EFBIG: larger than ${shown}, read '${path}'`
+  throw Object.assign(new Error(message), { code: 'EFBIG', syscall: 'read', path, shown })
 }
 
 const PIECE = 64 * 1024
@@ -122,9 +123,9 @@ const PIECE = 64 * 1024
 export const openToAppend = (path: string): number =>
   checked(openSync(path, O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK, 0o600), path)
 
-/** Writes a whole file, which only its owner may read. Throws the system's error, and EFTYPE. */
-export function writePlain(path: string, content: string): void {
-  // Without O_TRUNC: nothing is changed before it is known to be a file.
+/** Writes a complete file that only its owner may read. Throws the system's error, and EFTYPE. */
+export function writePlain(path: string, content: string | Uint8Array): void {
+  // Without O_TRUNC: the content stays until the type of the file is checked.
   const file = checked(openSync(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600), path)
   try {
     ftruncateSync(file)
@@ -135,15 +136,31 @@ export function writePlain(path: string, content: string): void {
 }
 
 /**
- * Puts a file in the place of another one, or of none, which only its owner may read: whoever reads it finds one of
- * them whole. `lasting`: after a power cut too. Throws the system's error, and EFTYPE.
+ * Replaces or creates a file that only its owner may read. Readers see either the old or the new file, complete.
+ * `lasting`: even after a power failure. Throws the system's error, and EFTYPE.
  */
-export function replacePlain(path: string, content: string, { lasting = true } = {}): void {
+export function replacePlain(path: string, content: string | Uint8Array, { lasting = true } = {}): void {
   const next = `${path}.new`
   writePlain(next, content)
   if (lasting) syncPath(next)
   renameSync(next, path)
   if (lasting) syncPath(dirname(path))
+}
+
+/**
+ * Writes over the content of a file that exists, durably: it takes no new space on the disk. Throws the system's error,
+ * and EFTYPE.
+ */
+export async function overwritePlain(path: string, content: string): Promise<void> {
+  demandFile(await lstat(path), path)
+  const handle = await open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK)
+  try {
+    const { bytesWritten } = await handle.write(content, 0)
+    await handle.truncate(bytesWritten)
+    await handle.datasync()
+  } finally {
+    await handle.close()
+  }
 }
 
 function checked(file: number, path: string): number {
@@ -158,5 +175,5 @@ function checked(file: number, path: string): number {
 
 const NO_FILE = new Set(['ENOENT', 'ENOTDIR', 'EISDIR', 'EFTYPE', 'ELOOP', 'ENXIO'])
 
-/** Whether a call failed because there is no regular file at its path: none at all, or something else. */
+/** Whether a call failed because its path is missing or not a regular file. */
 export const isNoFile = (thrown: unknown): boolean => NO_FILE.has(codeOf(thrown))

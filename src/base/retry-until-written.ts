@@ -1,7 +1,7 @@
-// Repeats writes that must not be lost: until the store has the result of a mail, only this process knows it.
+// Repeats writes that must not be lost: until the store has the result of an email, only this process knows it.
 //
 // Guarantees: a failed write is tried again after a second, doubling to half a minute, as long as the process runs.
-// After `tryOften` it is tried every quarter of a second until `giveUp`. A write that is given up is logged by name; it
+// After `tryOften` it is tried every quarter of a second until `giveUp`. A write that is given up is logged by name. It
 // is not thrown.
 import { SECOND, type Clock } from './clock.ts'
 import type { Log } from './log.ts'
@@ -25,9 +25,9 @@ export class PersistentWrites {
   }
 
   /**
-   * Runs `write` until it succeeds. Resolves with its value, or with undefined when the write was given up; `what` then
-   * gives the name of the lost write for the log. `waits` is called with true when the first try fails, and with false
-   * when a later try succeeds or the write is given up.
+   * Runs `write` until it succeeds. Resolves with its value, or with undefined after `giveUp`: `what` then returns the
+   * name of the lost write for the log. `waits` is called with true when the first try fails, and with false when a
+   * later try succeeds or the write is given up.
    */
   async write<T>(
     what: () => string,
@@ -46,14 +46,14 @@ export class PersistentWrites {
       } catch (thrown) {
         this.#troubles.report(
           'store',
-          'The database cannot be written. The results of sent mail are kept in memory until it can be written.',
+          'The database cannot be written. Delivery results are kept in memory until it can be.',
           thrown,
         )
         if (!failed) waits(true)
         failed = true
         if (this.#over) {
           waits(false)
-          this.#log.error('not written down', { what: what() })
+          this.#log.error('result_not_stored', { what: what() })
           return undefined
         }
         await this.#sleep(pause)
@@ -67,7 +67,7 @@ export class PersistentWrites {
     this.#wake()
   }
 
-  /** Waiting writes are tried once more and then given up. */
+  /** Tries pending writes once more, and then gives them up. */
   giveUp(): void {
     this.#over = true
     this.tryOften()
@@ -84,7 +84,7 @@ export class PersistentWrites {
         this.#sleepers.delete(end)
         resolve()
       }
-      // At the end real time counts, not the clock that tests turn.
+      // At shutdown, real time counts, not the clock that tests set.
       const timer = this.#ending ? setTimeout(end, PAUSE_AT_END) : undefined
       const cancel = timer ? () => clearTimeout(timer) : this.#clock.wake(this.#clock.now() + pause, end)
       this.#sleepers.add(end)

@@ -1,9 +1,9 @@
-// Limits how many tasks run at once.
+// Limits the number of concurrent tasks.
 
 /** Runs tasks in turns. Results and errors are passed on. */
 export type TaskTurns = <T>(work: () => Promise<T>) => Promise<T>
 
-/** Runs at most `most` tasks at once; the others wait in order. */
+/** Runs at most `most` tasks at once. The others wait in order. */
 export function semaphore(most: number): TaskTurns {
   let busy = 0
   const waiting: (() => void)[] = []

@@ -1,4 +1,5 @@
-// serve.json in the data directory: the address at which the running server answers HTTP, for `postrider health`.
+// serve.json in the data directory: data about the running server for commands. It contains its HTTP address, for
+// `postrider health`, and the settings that have changed in the configuration since the start, for `postrider doctor`.
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { isObject } from './json.ts'
@@ -12,20 +13,32 @@ interface Endpoint {
 
 const fileIn = (dataDir: string): string => join(dataDir, 'serve.json')
 
-/** Writes the address; the answer removes it. Throws the system's error. */
-export function keepServed(dataDir: string, { host, port }: Endpoint): () => void {
+/** Writes the file. The answer removes it. `restart`: settings that need a restart. Throws the system's error. */
+export function keepServed(dataDir: string, { host, port }: Endpoint, restart: readonly string[] = []): () => void {
   const file = fileIn(dataDir)
-  replacePlain(file, `${JSON.stringify({ http: formatEndpoint(host, port) })}\n`, { lasting: false })
+  const text = JSON.stringify({ http: formatEndpoint(host, port), restart_needed: restart })
+  replacePlain(file, `${text}\n`, { lasting: false })
   return () => rmSync(file, { force: true })
 }
 
-/** The address; undefined without a server, or when the file cannot be read or says something else. */
+/** The address, or undefined without a server, or when the file cannot be read or has no address. */
 export function servedAt(dataDir: string): Endpoint | undefined {
+  const { http } = readServed(dataDir)
+  const at = typeof http === 'string' ? parseEndpoint(http) : undefined
+  return at && isAddress(at.host) ? at : undefined
+}
+
+/** The settings that the running server reads at its next start, such as "smtp.listen". */
+export function restartNeeded(dataDir: string): string[] {
+  const { restart_needed: names } = readServed(dataDir)
+  return Array.isArray(names) ? names.filter((name) => typeof name === 'string') : []
+}
+
+function readServed(dataDir: string): Record<string, unknown> {
   try {
     const read: unknown = JSON.parse(readNoted(fileIn(dataDir)).toString())
-    const at = isObject(read) && typeof read['http'] === 'string' ? parseEndpoint(read['http']) : undefined
-    return at && isAddress(at.host) ? at : undefined
+    return isObject(read) ? read : {}
   } catch {
-    return undefined
+    return {}
   }
 }

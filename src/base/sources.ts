@@ -1,5 +1,5 @@
-// Sources: the local addresses that mail leaves from ("delivery.source", and "delivery.sources" with more about each).
-import { networkInterfaces } from 'node:os'
+// Sources: the local addresses that send mail ("delivery.source", and "delivery.sources" with more settings for each).
+import { hostname as hostNameHere, networkInterfaces } from 'node:os'
 import { OperatorError } from './errors.ts'
 import { canonical, familyOf } from './network.ts'
 
@@ -14,15 +14,35 @@ export interface SourceAddress {
   address: string
   family: 4 | 6
   role: 'any' | 'transactional' | 'bulk'
-  /** The name that it says in EHLO. */
+  /** The host name for EHLO. */
   hostname: string
   /** Whether its mail has a warm-up. */
   warmup: boolean
+  /** The host name of the machine of a failover pair that has the address, or '' for an address that moves. */
+  machine: string
 }
 
-/** Every source, in the order of the configuration; none: the system chooses the address. */
-export function sourcesOf({ delivery, hostname }: { delivery: SourceSettings; hostname: string }): SourceAddress[] {
-  const plain = delivery.source.map((address) => ({ address, role: 'any' as const, hostname: '', warmup: true }))
+type SourceConfig = { delivery: SourceSettings; hostname: string }
+
+/** The sources that this machine can use. If the list is empty, the system chooses the address. */
+export const sourcesHere = (config: SourceConfig, here = hostNameHere()): SourceAddress[] =>
+  sourcesOf(config).filter(({ machine }) => machine === '' || isSameMachine(machine, here))
+
+/** A host name with or without its domain. */
+const isSameMachine = (machine: string, here: string): boolean => {
+  const [name, own] = [machine.toLowerCase(), here.toLowerCase()]
+  return name === own || name === own.split('.')[0] || name.split('.')[0] === own
+}
+
+/** Every source, in the order of the configuration: those of both machines of a failover pair. */
+export function sourcesOf({ delivery, hostname }: SourceConfig): SourceAddress[] {
+  const plain = delivery.source.map((address) => ({
+    address,
+    role: 'any' as const,
+    hostname: '',
+    warmup: true,
+    machine: '',
+  }))
   return [...plain, ...delivery.sources].map((each) => ({
     ...each,
     address: canonical(each.address),
@@ -31,7 +51,7 @@ export function sourcesOf({ delivery, hostname }: { delivery: SourceSettings; ho
   }))
 }
 
-/** The first address that stands twice: the place of its second mention. */
+/** The first address that is listed twice, with the position of the second entry. */
 export function repeatedSource({
   source,
   sources,
@@ -45,8 +65,8 @@ export function repeatedSource({
 }
 
 /**
- * Throws an OperatorError when a source is of a family of which this machine has no address at all. A process that may
- * not ask for them, as under a unit without AF_NETLINK, learns it at the first connection.
+ * Throws an OperatorError if this machine has no address of a source's family. A process that cannot list addresses, as
+ * in a unit without AF_NETLINK, only sees this at the first connection.
  */
 export function checkFamilies(sources: readonly SourceAddress[], ask = networkInterfaces): void {
   let interfaces: ReturnType<typeof ask>
@@ -59,6 +79,6 @@ export function checkFamilies(sources: readonly SourceAddress[], ask = networkIn
   const strange = sources.find(({ family }) => !here.has(`IPv${family}`))
   if (strange)
     throw new OperatorError(
-      `Mail cannot leave from ${strange.address} ("delivery.source" or "delivery.sources"): this machine has no IPv${strange.family}; remove the address or give the machine one.`,
+      `${strange.address} ("delivery.source" or "delivery.sources") cannot be used, because this machine has no IPv${strange.family}; remove the address, or configure IPv${strange.family}.`,
     )
 }

@@ -1,5 +1,5 @@
-// Free space on the disk of the data directory. When less than a reserve is free, nothing new is accepted (D73): the
-// delivery, the settling and the erasure of mail that was accepted before still need to write.
+// Free space on the disk of the data directory. If less than a reserve is free, new mail is not accepted (D73): the
+// delivery and the erasure of mail that was accepted before still need space.
 import { statfsSync } from 'node:fs'
 import type { Config } from './config.ts'
 import type { Troubles } from './trouble.ts'
@@ -8,33 +8,33 @@ export class Space {
   readonly #dataDir: string
   readonly #reserve: () => number
 
-  /** `reserve` gives the reserve in octets at each check; 0 turns it off. */
+  /** `reserve` returns the reserve in bytes for each check. 0 disables it. */
   constructor({ dataDir, reserve }: { dataDir: string; reserve: () => number }) {
     this.#dataDir = dataDir
     this.#reserve = reserve
   }
 
-  /** Free octets for this user, Infinity when the system gives no answer. Read each time; it takes microseconds. */
+  /** Free bytes for this user, or Infinity if the system does not report them. Read each time, in microseconds. */
   get free(): number {
-    return spaceOn(this.#dataDir).octets
+    return spaceOn(this.#dataDir).bytes
   }
 
   get reserve(): number {
     return this.#reserve()
   }
 
-  /** Whether nothing new may be accepted now: too few octets, or too few inodes for new files. */
+  /** Whether the disk is too full to accept mail: too few free bytes, or too few inodes for new files. */
   get low(): boolean {
     const reserve = this.#reserve()
     if (reserve === 0) return false
-    const { inodes, octets } = spaceOn(this.#dataDir)
-    return octets < reserve || inodes < FEW_INODES
+    const { inodes, bytes } = spaceOn(this.#dataDir)
+    return bytes < reserve || inodes < FEW_INODES
   }
 }
 
-/** Reports or clears the trouble of a disk below its reserve. */
+/** Reports or clears the problem of a disk below its reserve. */
 export function noteSpace({ space, troubles }: { space: Pick<Space, 'low'>; troubles: Troubles }): void {
-  if (space.low) troubles.report('storage', 'The disk is nearly full: nothing new is accepted until there is room.')
+  if (space.low) troubles.report('storage', 'The disk is nearly full: nothing new is accepted until space is free.')
   else troubles.clear('storage')
 }
 
@@ -42,23 +42,21 @@ export function noteSpace({ space, troubles }: { space: Pick<Space, 'low'>; trou
 export const FEW_INODES = 1000
 
 /**
- * What is free on the disk that holds a directory; Infinity when the system gives no answer, and for the inodes of a
- * file system that makes them as needed.
+ * The free space on the disk of a directory. Infinity if the system does not report it, and for inodes of a file system
+ * that creates them as needed.
  */
-function spaceOn(directory: string): { octets: number; inodes: number } {
+function spaceOn(directory: string): { bytes: number; inodes: number } {
   try {
     const { bavail, bsize, ffree, files } = statfsSync(directory)
-    return { octets: bavail * bsize, inodes: files > 0 ? ffree : Infinity }
+    return { bytes: bavail * bsize, inodes: files > 0 ? ffree : Infinity }
   } catch {
-    return { octets: Infinity, inodes: Infinity }
+    return { bytes: Infinity, inodes: Infinity }
   }
 }
 
-/** Free inodes of a directory's disk. */
 export const freeInodesOn = (directory: string): number => spaceOn(directory).inodes
 
-/** Free octets of the disk that holds a directory. */
-export const freeOn = (directory: string): number => spaceOn(directory).octets
+export const freeOn = (directory: string): number => spaceOn(directory).bytes
 
 /** Magic numbers of statfs(2): tmpfs and ramfs. */
 const MEMORY = [0x01021994, 0x858458f6]
@@ -72,7 +70,7 @@ export function isMemory(directory: string): boolean {
   }
 }
 
-/** The reserve in octets: as configured, at least twice the largest message; 0 when it is turned off. */
+/** The reserve in bytes: as configured, at least twice the largest message, or 0 if it is turned off. */
 export function reserveOf({ inbound, storage }: Pick<Config, 'inbound' | 'storage'>): number {
   return storage.reserve === 0 ? 0 : Math.max(storage.reserve, 2 * inbound.max_message_bytes)
 }

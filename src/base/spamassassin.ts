@@ -1,5 +1,5 @@
-// SpamAssassin as a judge of one mail, where it is installed. It asks no server (-L): it judges the words and the form
-// of the mail, not the reputation of the sender.
+// Rates an email with SpamAssassin, if it is installed. It works offline (-L): it rates text and form, not the
+// reputation of the sender.
 import { execFile } from 'node:child_process'
 import { accessSync, constants } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -9,12 +9,12 @@ import { must } from './errors.ts'
 
 export const SPAMASSASSIN = '/usr/bin/spamassassin'
 const MAX_OUTPUT = 64 * 1024 * 1024
-/** SpamAssassin takes a second or two of CPU time for each mail. */
+/** SpamAssassin needs one or two seconds of CPU time per email. */
 const oneAtATime = semaphore(1)
 
 export interface SpamVerdict {
   score: number
-  /** From this score on, receivers that use its rules call a mail spam. */
+  /** From this score on, receivers that use its rules call an email spam. */
   required: number
   /** The rules that fired. */
   rules: string[]
@@ -30,7 +30,7 @@ export function hasSpamAssassin(program: string): boolean {
   }
 }
 
-/** The verdict on a message; undefined when SpamAssassin is not installed, or failed. */
+/** The verdict on a message, or undefined if SpamAssassin is not installed, or failed. */
 export function judgeSpam(message: string | Buffer, program: string): Promise<SpamVerdict | undefined> {
   if (!hasSpamAssassin(program)) return Promise.resolve(undefined)
   const args = ['-L', '-x', '-p', '/dev/null', '--cf=use_bayes 0', '--cf=fold_headers 0', '--cf=report_safe 0']

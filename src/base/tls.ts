@@ -23,10 +23,12 @@ export const TLS_POLICY = {
   // RFC 7627: OpenSSL always offers the Extended Master Secret.
 } as const satisfies SecureContextOptions
 
-/** The certificate authorities (PEM) in a file that the operator names; undefined for ''. Throws the system's error. */
+/**
+ * The certificate authorities (PEM) in a file that the operator names, or undefined for ''. Throws the system's error.
+ */
 export const readAuthorities = (file: string): string | undefined =>
   file === '' ? undefined : readNamed(file).toString()
 
-/** The options of a client that trusts further authorities (PEM) beside the well-known ones. */
+/** The options of a client that trusts these authorities (PEM) in addition to the well-known ones. */
 export const trusting = (further: string | undefined): { ca?: string[] } =>
   further ? { ca: [...rootCertificates, further] } : {}

@@ -10,6 +10,6 @@ export function parseToml(source: string, file: string): Record<string, unknown>
   } catch (thrown) {
     if (!(thrown instanceof TomlError)) throw thrown
     const reason = upTo(thrown.message, '\n').replace(/^Invalid TOML document: /, '')
-    throw new OperatorError(`${file}:${thrown.line}: this is not TOML: ${reason}.`)
+    throw new OperatorError(`${file}:${thrown.line}: invalid TOML (${reason}); correct the line.`)
   }
 }

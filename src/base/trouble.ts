@@ -1,6 +1,6 @@
-// Local trouble: a failure of this machine (disk, descriptors, memory, threads, keys, an error of this program) that is
-// not the fault of any mail (D72). The code that meets the failure reports it here and tries again. The log, /health,
-// /metrics and the operator's notices show it.
+// A local problem is one of this machine (disk, descriptors, memory, threads, keys, an internal error) that no email
+// caused (D72). The code that meets the problem reports it here and retries. The log, /health, /metrics and the alert
+// emails to the operator show it.
 import { MINUTE, type Clock } from './clock.ts'
 import { codeOf, messageOf } from './errors.ts'
 import type { Log } from './log.ts'
@@ -8,16 +8,16 @@ import type { Log } from './log.ts'
 export interface Trouble {
   /** The part that fails: "store", "spool", "compose", "storage" … */
   name: string
-  /** One sentence for readers of /health: without paths and addresses. */
+  /** A sentence for /health, without paths and addresses. */
   sentence: string
-  /** The time of the first report and of the last; ms since the epoch. */
+  /** The times of the first and the last report, in ms since the epoch. */
   since: number
   at: number
 }
 
-/** Trouble counts as over when it was not reported for this long. */
+/** A problem that was not reported for this long counts as solved. */
 const MEMORY = 15 * MINUTE
-/** Lasting trouble is logged again after this long. */
+/** A problem that persists is logged again after this long. */
 const LOG_AGAIN = 5 * MINUTE
 
 export class Troubles {
@@ -30,7 +30,7 @@ export class Troubles {
     this.#log = log
   }
 
-  /** Reports a failure. The first report is logged with its cause; lasting trouble is logged every five minutes. */
+  /** Reports a problem. The first report is logged with its cause, and again every five minutes while it persists. */
   report(name: string, sentence: string, thrown?: unknown): void {
     const at = this.#clock.now()
     const known = this.#current(name, at)
@@ -38,7 +38,7 @@ export class Troubles {
     this.#known.set(name, { name, sentence, since: known?.since ?? at, at, logged: again ? at : known.logged })
     if (!again) return
     const cause = thrown === undefined ? {} : { code: codeOf(thrown) || undefined, error: messageOf(thrown) }
-    this.#log.error('trouble', { what: name, reason: sentence, ...cause })
+    this.#log.error('problem_reported', { what: name, reason: sentence, ...cause })
   }
 
   /** Reports that the part works again. */
@@ -46,10 +46,10 @@ export class Troubles {
     const known = this.#known.get(name)
     if (!known) return
     this.#known.delete(name)
-    this.#log.warn('trouble over', { what: name, seconds: Math.round((this.#clock.now() - known.since) / 1000) })
+    this.#log.warn('problem_cleared', { what: name, seconds: Math.round((this.#clock.now() - known.since) / 1000) })
   }
 
-  /** The present troubles, the oldest first. */
+  /** Returns the present problems, oldest first. */
   list(): Trouble[] {
     const now = this.#clock.now()
     return [...this.#known.values()]

@@ -1,16 +1,14 @@
-// Why a place on a disk cannot be used, and what its operator does about it: the only sentences of that kind. In the
-// image a path is not the one of the host, and there is neither sudo nor a shell: there it is the mount that is named
-// (C5).
+// Why a path on a disk cannot be used, and how the operator fixes it: the only sentences of that kind. In the image, a
+// path differs from that on the host, and there is neither sudo nor a shell. So the sentence names the mount.
 import { accessSync, constants, existsSync, statSync, type Stats } from 'node:fs'
 import { dirname } from 'node:path'
 import { inImage } from './config-file.ts'
 import { codeOf, OperatorError } from './errors.ts'
-import { worksAsOwner } from './ownership.ts'
 
-/** `not ours`: its owner is another user; `open`: other users may read it. */
+/** `not ours`: another user owns it. `open`: other users can read it. */
 export type Unusable = 'read-only' | 'not ours' | 'open' | 'full'
 
-/** The codes of the system and of SQLite. SQLite says of each obstacle of rights that it cannot open or write. */
+/** Codes of the system and of SQLite. SQLite reports every permission problem as "cannot open" or "cannot write". */
 const CODES: Record<string, Unusable | 'rights'> = {
   EROFS: 'read-only',
   EACCES: 'rights',
@@ -30,7 +28,7 @@ function existing(path: string): string {
   return at
 }
 
-/** What the system says to one who wants to read and write there; undefined: nothing stands in the way. */
+/** The system's obstacle to reading and writing at a path, or undefined. */
 function obstacle(path: string): 'read-only' | 'not ours' | undefined {
   try {
     accessSync(existing(path), constants.R_OK | constants.W_OK)
@@ -40,10 +38,10 @@ function obstacle(path: string): 'read-only' | 'not ours' | undefined {
   }
 }
 
-/** Whether a path lies on a file system that is mounted read-only, whoever asks. */
+/** Whether a path is on a file system that is mounted read-only. */
 export const isReadOnly = (path: string): boolean => obstacle(path) === 'read-only'
 
-/** What an error about a path says of its place; undefined for errors of another kind. */
+/** The problem with the path of an error, or undefined for errors of another kind. */
 export function whyUnusable(thrown: unknown, path: string): Unusable | undefined {
   const code = codeOf(thrown)
   const why = CODES[code.split('_').slice(0, 2).join('_')]
@@ -52,7 +50,7 @@ export function whyUnusable(thrown: unknown, path: string): Unusable | undefined
   return obstacle(path) ?? (code.startsWith('SQLITE') ? undefined : 'not ours')
 }
 
-/** What the system says of a path; undefined where there is nothing, or where this user may not look. */
+/** The attributes of a path, or undefined if it does not exist or this user has no access. */
 function found(path: string): Stats | undefined {
   try {
     return statSync(path)
@@ -69,55 +67,49 @@ export interface PlaceOwner {
   owner?: number | undefined
 }
 
-/** What is wrong with a place, and what to do about it. */
+/** The problem with a path and its fix. */
 export function unusable(
   why: Unusable,
   path: string,
   { image = inImage(), user = process.geteuid?.() ?? 0, owner = found(existing(path))?.uid ?? 0 }: PlaceOwner = {},
-): { what: string; mend: string } {
+): { what: string; fix: string } {
   const mounted = `the directory mounted at ${isDirectory(path) ? path : dirname(path)}`
   const own = `"chown -R ${user}:${user}"`
-  const [what, mend, inside] = {
+  const [what, fix, inside] = {
     'read-only': [
-      `${path} lies on a file system that is mounted read-only`,
-      'see why ("dmesg": a failing disk becomes so), then "mount -o remount,rw" on it; under systemd its unit needs the path in "ReadWritePaths="',
-      'start the container without ":ro", "readonly" or "read_only" on this mount; if it has none, see on the host whether the disk became read-only ("dmesg")',
+      `${path} is on a file system that is mounted read-only`,
+      'check "dmesg" for disk errors, then run "mount -o remount,rw"; under systemd, add the path to "ReadWritePaths=" of the unit',
+      'start the container without ":ro", "readonly" or "read_only" on this mount; if it has none, check the disk of the host ("dmesg")',
     ],
     'not ours': [
-      `${path} may not be used by this user`,
-      worksAsOwner()
-        ? 'root works as the owner of the data directory, so give it to that user with chown'
-        : 'run this with sudo, or as the user who owns it',
-      `on the host, give it with ${own} and close it with "chmod 700"`,
+      `${path} is not accessible to this user`,
+      'run the command with sudo or as the owner; if it has, give the path to the owner of the data directory with chown',
+      `on the host, run ${own} and "chmod 700" on it`,
     ],
-    open: [
-      `Other users may read ${path}`,
-      `close it with "chmod 700 ${path}"`,
-      'on the host, close it with "chmod 700"',
-    ],
+    open: [`Other users can read ${path}`, `run "chmod 700 ${path}"`, 'on the host, close it with "chmod 700"'],
     full: [
       `The disk that holds ${path} is full`,
       'free some space ("df -h" shows the disks) and run it again',
       'free some space on the host ("df -h" shows its disks) and start again',
     ],
   }[why] as [string, string, string]
-  if (!image) return { what, mend }
+  if (!image) return { what, fix }
   const named = {
     'read-only': `The ${mounted.slice(4)} is mounted read-only`,
     'not ours': `${isDirectory(path) ? `The ${mounted.slice(4)}` : path} belongs to user ${owner}, and Postrider runs as user ${user}`,
-    open: `Other users may read ${mounted}`,
+    open: `Other users can read ${mounted}`,
     full: `The disk of ${mounted} is full`,
   }[why]
-  return { what: named, mend: inside }
+  return { what: named, fix: inside }
 }
 
 /** The two as one sentence. */
 export function unusableSentence(why: Unusable, path: string, whose?: PlaceOwner): string {
-  const { mend, what } = unusable(why, path, whose)
-  return `${what}: ${mend}.`
+  const { fix, what } = unusable(why, path, whose)
+  return `${what}: ${fix}.`
 }
 
-/** The OperatorError for an error about a path; undefined for errors of another kind. */
+/** The OperatorError for an error about a path, or undefined for errors of another kind. */
 export function unusableError(thrown: unknown, path: string): OperatorError | undefined {
   const why = whyUnusable(thrown, path)
   return why && new OperatorError(unusableSentence(why, path), { cause: thrown })

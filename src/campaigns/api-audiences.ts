@@ -3,84 +3,71 @@ import { z } from 'zod'
 import { firstIssue } from '../base/issues.ts'
 import { newId } from '../base/ids.ts'
 import { isObject } from '../base/json.ts'
-import { refuse } from '../base/errors.ts'
 import { schemaOf } from '../jsonapi/openapi-schemas.ts'
-import { field, parentOf, type Call } from '../jsonapi/resource.ts'
+import { relatedIn } from '../jsonapi/related.ts'
+import { field, parentOf } from '../jsonapi/resource.ts'
 import { addAudience, audienceById, changeAudience, removeAudience } from './audiences.ts'
 import { addContact, changeContact, removeContact } from './contacts.ts'
 import { importContacts, LONE_SURROGATE, MAX_KEYS, MAX_OBJECT, type ImportItem } from './import-with-status.ts'
-import { nameOfCaller } from '../identity/users.ts'
+import { nameOfCaller } from '../users/users.ts'
 import { normalised } from '../suppressions/stops.ts'
-import { findOwned, type ListedRow } from '../store/list.ts'
-import { holding } from '../jsonapi/fields.ts'
-import { define, type ApiDeps } from '../jsonapi/define.ts'
-import { line, text, nameField } from '../jsonapi/schemas.ts'
-import { valuesOf } from '../schema/tables.ts'
+import { holding, selected } from '../jsonapi/fields.ts'
+import { define } from '../jsonapi/define.ts'
+import { line, text, nameField, unlessBlank, visibleLine } from '../jsonapi/schemas.ts'
+import { valuesOf } from '../store/schema/tables.ts'
 
 const time = (about: string) => field(z.iso.datetime(), { kind: 'time', sort: true, about })
-const params = ['filter', 'sort', 'include', 'fields', 'page'] as const
 export const MAX_IMPORT = 1000
 
-/** The domain that a new audience belongs to. Throws 404. */
-function domainOf({
-  caller,
-  parts,
-  related,
-}: Pick<Call<ApiDeps>, 'caller' | 'parts' | 'related'>): ListedRow | undefined {
-  const id = related['domain']
-  if (id === undefined) return undefined
-  const row = findOwned(parts.store, 'domains', caller.userKey, id, 'deleted_at is null')
-  if (!row) throw refuse('not_found', 'There is no such sending domain.', { pointer: '/data/relationships/domain' })
-  return row
-}
+const domain = relatedIn('domain', 'domains')
 
 export const audiences = define('audiences', {
   table: 'audiences',
+  path: '/audiences/:audience',
+  scope: 'contacts',
   only: 'deleted_at is null',
-  about: 'Lists of contacts, each for one sending domain.',
+  about: 'Lists of contacts. Each audience belongs to one sending domain.',
   attributes: {
     name: nameField('Readers'),
-    description: field(text(10_000).nullable(), { create: 'optional', update: true, about: 'What it is for.' }),
-    contacts_count: field(z.int(), { about: 'How many contacts it holds.' }),
-    created_at: time('When it was made.'),
-    updated_at: time('When it last changed.'),
+    description: field(text(10_000).nullable(), {
+      create: 'optional',
+      update: true,
+      about: 'Description of the audience. Null if absent.',
+    }),
+    title: field(unlessBlank(visibleLine(100, 'characters')), {
+      create: 'optional',
+      update: true,
+      about:
+        'Name that subscribers see, for example on the unsubscribe page. If null, they see the sender name of the brand or the sending domain. They never see the attribute `name`.',
+      example: 'Acme News',
+      extension: true,
+    }),
+    contacts_count: field(z.int(), { about: 'Number of contacts, including unsubscribed ones.' }),
+    created_at: time('Time when the audience was created.'),
+    updated_at: time('Time of the last change.'),
   },
   relationships: { domain: { type: 'domains', column: 'domain_key', create: true } },
   actions: [
     {
       kind: 'create',
-      path: '/audiences',
-      scope: 'contacts:write',
       refuses: ['not_found'],
-      about: 'Make an audience for a sending domain.',
-      before: (call) => void domainOf(call),
+      about: 'Create an audience for a sending domain.',
+      before: domain.before,
       run: async (call) => {
-        const domain = domainOf(call)
-        if (!domain) throw refuse('required', 'Name the sending domain in relationships.domain.', { pointer: '/data' })
-        const owner = { key: domain.key, user_key: call.caller.userKey }
+        const owner = { key: domain.of(call).key, user_key: call.caller.userKey }
         return { row: { ...(await addAudience(call.parts, owner, call.attributes)) } }
       },
     },
-    {
-      kind: 'list',
-      path: '/audiences',
-      scope: 'contacts:read',
-      params: ['sort', 'include', 'fields', 'page'],
-      about: 'List your audiences.',
-    },
-    { kind: 'show', path: '/audiences/:audience', scope: 'contacts:read', about: 'Show an audience.' },
+    { kind: 'list', about: 'List audiences.' },
+    { kind: 'show', about: 'Get an audience.' },
     {
       kind: 'update',
-      path: '/audiences/:audience',
-      scope: 'contacts:write',
-      about: 'Rename an audience.',
+      about: 'Update an audience.',
       run: async ({ parts, row, attributes }) => ({ row: { ...(await changeAudience(parts, row.key, attributes)) } }),
     },
     {
       kind: 'delete',
-      path: '/audiences/:audience',
-      scope: 'contacts:write',
-      about: 'Remove an audience with its contacts.',
+      about: 'Delete an audience and its contacts.',
       run: async ({ parts, row }) => {
         await removeAudience(parts, row.key)
         parts.bells.campaigns()
@@ -118,84 +105,85 @@ const contactFields = {
 
 export const contacts = define('contacts', {
   table: 'contacts',
+  path: '/contacts/:contact',
+  scope: 'contacts',
   only: 'audience_key in (select key from audiences where deleted_at is null)',
-  about: 'The people of an audience. An address is in an audience once.',
+  about: 'Recipients in an audience. Each email address occurs once per audience.',
   attributes: {
     email: field(contactFields.email, {
       create: 'required',
       update: true,
       sort: true,
-      about: 'The address, kept trimmed and in lower case.',
+      about: 'Email address. Spaces around it are removed, and it is stored in lower case.',
       example: 'ann@example.net',
     }),
     name: field(contactFields.name, {
       create: 'optional',
       update: true,
       sort: true,
-      about: 'The name of the person: {{name}}.',
+      about: 'Name of the contact, for the merge tag {{name}}. Null if unknown.',
       example: 'Ann',
     }),
     preferences: field(contactFields.preferences, {
       create: 'optional',
       update: true,
       kind: 'json',
-      about: 'Your own notes about the person.',
+      about: 'Arbitrary data about the contact, for your own use. Null if absent.',
     }),
     custom_fields: field(contactFields.custom_fields, {
       create: 'optional',
       update: true,
       kind: 'json',
-      about: 'Values for merge tags of these names.',
+      about: 'Values for merge tags, by the name of the tag. Null if absent.',
       example: { city: 'Ghent' },
     }),
     status: field(z.enum(valuesOf('contacts', 'status')), {
       update: true,
       sort: true,
-      about: 'Only subscribed contacts receive campaigns.',
+      about: 'Subscription status. Only subscribed contacts receive campaigns.',
     }),
-    created_at: time('When they were added.'),
-    updated_at: time('When they last changed.'),
+    created_at: time('Time when the contact was added.'),
+    updated_at: time('Time of the last change.'),
   },
   relationships: { audience: { type: 'audiences', column: 'audience_key' } },
   filters: {
     status: { column: 'status' },
     email: { column: 'email', forms: (value) => [normalised(value)] },
     search: holding('email', 'name'),
+    id: selected,
   },
   actions: [
     {
       kind: 'list',
       path: '/audiences/:audience/contacts',
-      scope: 'contacts:read',
-      params,
       within: { type: 'audiences', column: 'audience_key' },
       about: 'List the contacts of an audience.',
     },
     {
       kind: 'create',
       path: '/audiences/:audience/contacts',
-      scope: 'contacts:write',
       within: { type: 'audiences', column: 'audience_key' },
       refuses: ['already_exists'],
-      about: 'Add a contact.',
+      // Applications that keep an audience up to date would fill the log.
+      audit: 'people',
+      about: 'Create a contact.',
       run: async (call) => ({ row: { ...(await addContact(call.parts, parentOf(audiences, call), call.attributes)) } }),
     },
-    { kind: 'show', path: '/contacts/:contact', scope: 'contacts:read', about: 'Show a contact.' },
+    { kind: 'show', about: 'Get a contact.' },
     {
       kind: 'update',
-      path: '/contacts/:contact',
-      scope: 'contacts:write',
+      audit: 'people',
       refuses: ['already_exists', 'permanent_suppression'],
-      about: 'Change a contact; a status of unsubscribed adds a suppression for campaigns, subscribed takes it back.',
+      about:
+        'Update a contact. The status `unsubscribed` adds a suppression for campaigns. The status `subscribed` removes it.',
       run: async ({ parts, row, attributes }) => ({
         row: { ...(await changeContact(parts, row.key, attributes)) },
       }),
     },
     {
       kind: 'delete',
-      path: '/contacts/:contact',
-      scope: 'contacts:write',
-      about: 'Remove a contact from its audience; no suppression is added.',
+      audit: 'people',
+      about: 'Delete a contact. This adds no suppression.',
       run: ({ parts, row }) => removeContact(parts, row.key),
     },
   ],
@@ -217,42 +205,46 @@ const importItem = z
     if (result.success) return { contact: result.data }
     const { message, path } = firstIssue(result.error)
     const email = isObject(value) && typeof value['email'] === 'string' ? value['email'].slice(0, 320) : null
-    return { problem: `${path.join('.') || 'the item'}: ${message}`, email }
+    return { problem: `${path.join('.') || 'item'}: ${message}`, email }
   })
 
 export const contactImports = define('contact-imports', {
   table: 'audiences',
-  about: 'The result of an import of many contacts.',
+  scope: 'contacts',
+  about: 'Result of importing many contacts.',
   attributes: {
     contacts: field(
       z
         .array(importItem, 'must be a list of contacts')
-        .min(1, 'must hold at least one contact')
-        .max(MAX_IMPORT, `must hold at most ${MAX_IMPORT} contacts`),
+        .min(1, 'must contain at least one contact')
+        .max(MAX_IMPORT, `must contain at most ${MAX_IMPORT} contacts`),
       {
         create: 'required',
         read: 'never',
-        about: `1 to ${MAX_IMPORT} contacts: email, name, preferences, custom_fields.`,
+        about: `1 to ${MAX_IMPORT} contacts, each with email and optionally name, preferences and custom_fields.`,
         example: [{ email: 'ann@example.net', name: 'Ann' }],
       },
     ),
-    created: field(z.int(), { about: 'How many were added.' }),
-    skipped: field(z.int(), { about: 'How many were not added: they existed, were twice in the list, or were wrong.' }),
+    created: field(z.int(), { about: 'Number of contacts that were created.' }),
+    skipped: field(z.int(), {
+      about:
+        'Number of items that were skipped because the contact exists, the address occurs twice in the list, or the item is invalid.',
+    }),
     errors: field(z.array(z.object({ index: z.int(), email: z.string().nullable(), detail: z.string() })), {
-      about: 'What was wrong, by the place in the list from 0.',
+      about: 'Invalid items, each with its position in the list (from 0) and the reason.',
     }),
   },
   actions: [
     {
       kind: 'create',
       path: '/audiences/:audience/contacts/import',
-      scope: 'contacts:write',
       within: { type: 'audiences', column: 'audience_key' },
       id: 'importContacts',
+      audit: 'people',
       accepts: 'contacts',
       status: 200,
       bodyLimit: 25 * 1024 * 1024,
-      about: 'Add many contacts; those that are there already are skipped.',
+      about: 'Import contacts. Existing contacts are skipped.',
       run: async (call) => {
         const { contacts: items } = call.attributes
         const audience = parentOf(audiences, call)

@@ -1,13 +1,13 @@
-// What merge tags can say: the fields of an audience's contacts, and how many have a value (D147).
+// The fields of an audience's contacts for merge tags, and how many contacts have a value (D147).
 import { parentOf } from '../jsonapi/resource.ts'
 import { define } from '../jsonapi/define.ts'
-import { count, EXTENSION, words } from '../jsonapi/fields.ts'
+import { count, words } from '../jsonapi/fields.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import { audiences } from './api-audiences.ts'
 
-/** The newest contacts that are looked at, and the most fields that are told. */
-const MOST_CONTACTS = 5000
+/** How many of the newest contacts are sampled, and the maximum number of returned fields. */
+export const MOST_CONTACTS = 5000
 const MOST_FIELDS = 200
 
 interface FieldCount {
@@ -19,10 +19,10 @@ interface FieldCount {
 const NEWEST = `select name, custom_fields from contacts
   where audience_key = ? and status = 'subscribed' order by key desc limit ${MOST_CONTACTS}`
 
-function fieldsWithValues(reader: Reader, audience: number): { asked: number; fields: FieldCount[] } {
+function fieldsWithValues(reader: Reader, audience: number): { sampled: number; fields: FieldCount[] } {
   const [all] = reader.all(
-    raw<{ asked: number; named: number }>(
-      `select count(*) as asked, count(nullif(name, '')) as named from (${NEWEST})`,
+    raw<{ sampled: number; named: number }>(
+      `select count(*) as sampled, count(nullif(name, '')) as named from (${NEWEST})`,
       [audience],
     ),
   )
@@ -34,17 +34,19 @@ function fieldsWithValues(reader: Reader, audience: number): { asked: number; fi
       [audience],
     ),
   )
-  const { asked, named } = all ?? { asked: 0, named: 0 }
-  return { asked, fields: [{ name: 'name', contacts: named }, ...own.filter(({ name }) => name !== 'name')] }
+  const { sampled, named } = all ?? { sampled: 0, named: 0 }
+  return { sampled, fields: [{ name: 'name', contacts: named }, ...own.filter(({ name }) => name !== 'name')] }
 }
 
 export const audienceFields = define('audience-fields', {
   table: 'audiences',
-  about: `Fields of an audience’s contacts, each a merge tag. ${EXTENSION}`,
+  scope: 'contacts',
+  about: 'Custom fields of the contacts in an audience. Each is available as a merge tag.',
+  extension: true,
   attributes: {
-    name: words('The name of the field, and of its merge tag.'),
-    contacts: count('How many of these contacts have a value.'),
-    asked: count(`How many contacts were looked at: the newest subscribed ones, at most ${MOST_CONTACTS}.`),
+    name: words('Name of the field and of its merge tag.'),
+    contacts: count('Number of contacts in the sample that have a value for this field.'),
+    sampled: count(`Number of contacts in the sample: the newest subscribed contacts, at most ${MOST_CONTACTS}.`),
   },
   actions: [
     {
@@ -53,11 +55,10 @@ export const audienceFields = define('audience-fields', {
       within: { type: 'audiences', column: 'audience_key' },
       params: ['page'],
       id: 'listAudienceFields',
-      scope: 'contacts:read',
-      about: `The fields that merge tags of a campaign to this audience can have, the commonest first. ${EXTENSION}`,
+      about: 'List the custom fields of an audience, most frequent first. Campaigns can use them as merge tags.',
       run(call) {
-        const { asked, fields } = fieldsWithValues(call.parts.store, parentOf(audiences, call).key)
-        return fields.map((each, at) => ({ key: at + 1, id: `field-${at + 1}`, ...each, asked }))
+        const { sampled, fields } = fieldsWithValues(call.parts.store, parentOf(audiences, call).key)
+        return fields.map((each, at) => ({ key: at + 1, id: `field-${at + 1}`, ...each, sampled }))
       },
     },
   ],

@@ -1,8 +1,8 @@
-// How an audience stands: its contacts by status, and how the number of subscribers has grown (D143).
+// Audience statistics: contacts by status, and the growth of the number of subscribers (D143).
 import { z } from 'zod'
-import { DAY, iso } from '../base/clock.ts'
+import { DAY, dayOf, iso } from '../base/clock.ts'
 import { define } from '../jsonapi/define.ts'
-import { count, EXTENSION, time } from '../jsonapi/fields.ts'
+import { count, time, wordsOrNull } from '../jsonapi/fields.ts'
 import { field } from '../jsonapi/resource.ts'
 import { audienceById, growthOf } from './audiences.ts'
 
@@ -11,29 +11,33 @@ const DAYS = 90
 
 const point = z.object({ at: z.iso.datetime(), subscribed: z.int() })
 
-export const audienceFigures = define('audience-figures', {
+export const audienceStatistics = define('audience-statistics', {
   table: 'audiences',
+  path: '/audience-statistics/:audience',
+  scope: 'contacts',
   only: 'deleted_at is null',
-  about: `How audiences stand. The id is the audience's. ${EXTENSION}`,
+  about: 'Statistics of an audience. The id is that of the audience.',
+  extension: true,
   attributes: {
-    name: field(z.string(), { about: 'The name of the audience.' }),
-    contacts_count: count('How many contacts it holds.'),
+    name: field(z.string(), { about: 'Name of the audience.' }),
+    title: wordsOrNull('Name that subscribers see. Null if absent.'),
+    contacts_count: count('Number of contacts.'),
     subscribed_count: count(
-      'How many are subscribed. One whom a suppression stops by hand or by an import is among them.',
+      'Number of subscribed contacts. It includes contacts whose address is suppressed manually or by an import.',
     ),
-    unsubscribed_count: count('How many left.'),
-    bounced_count: count('How many have an address that does not exist.'),
-    complained_count: count('How many called a mail spam.'),
+    unsubscribed_count: count('Number of unsubscribed contacts.'),
+    bounced_count: count('Number of contacts whose address bounced permanently.'),
+    complained_count: count('Number of contacts who complained about an email.'),
     growth: field(z.array(point), {
       read: 'single',
-      about: `How many were subscribed at the end of each of the last ${DAYS} days (UTC), from the first day that is known; the last is today.`,
+      about: `Number of subscribed contacts at the end of each of the last ${DAYS} days (UTC), starting with the first recorded day. The last entry is today.`,
     }),
-    created_at: time('When the audience was made.'),
+    created_at: time('Time when the audience was created.'),
   },
   relationships: { domain: { type: 'domains', column: 'domain_key' } },
   extend(rows, { parts, reader, single }) {
     if (!single) return
-    const last = Math.floor(parts.clock.now() / DAY)
+    const last = dayOf(parts.clock.now())
     for (const row of rows) {
       const audience = audienceById(reader, String(row['id']))
       const growth = audience ? growthOf(reader, audience, { days: DAYS, last }) : []
@@ -41,18 +45,7 @@ export const audienceFigures = define('audience-figures', {
     }
   },
   actions: [
-    {
-      kind: 'list',
-      path: '/audience-figures',
-      scope: 'contacts:read',
-      params: ['sort', 'include', 'fields', 'page'],
-      about: `List your audiences with their contacts by status. ${EXTENSION}`,
-    },
-    {
-      kind: 'show',
-      path: '/audience-figures/:audience',
-      scope: 'contacts:read',
-      about: `Show how an audience stands. ${EXTENSION}`,
-    },
+    { kind: 'list', about: 'List statistics of all audiences.' },
+    { kind: 'show', about: 'Get the statistics of an audience.' },
   ],
 })

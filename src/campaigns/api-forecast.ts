@@ -1,14 +1,13 @@
-// How many days a campaign takes: before its start (DV12), and what is left of one that has begun (DV13).
+// The duration of a campaign in days: before its start, and the remaining days after it.
 import { z } from 'zod'
-import { field, parentOf } from '../jsonapi/resource.ts'
-import { define } from '../jsonapi/define.ts'
-import { count, EXTENSION, timeOrNull, wordsOrNull } from '../jsonapi/fields.ts'
+import { definer, field, parentOf } from '../jsonapi/resource.ts'
+import type { ApiDeps } from '../jsonapi/define.ts'
+import { count, timeOrNull, wordsOrNull } from '../jsonapi/fields.ts'
 import { knownAddress } from '../message/address.ts'
-import { forecast } from '../warmup/forecast.ts'
+import type { DeliveryGate } from '../parts/gate.ts'
 import { campaigns } from './api.ts'
 import type { Campaign } from './edit.ts'
-import { reachOf } from './reach.ts'
-import { queuedOf } from './waiting.ts'
+import { queuedOf, reachOf } from './reach.ts'
 
 /** Receivers that an answer names, those with most recipients. */
 const MOST = 100
@@ -23,21 +22,31 @@ async function domainsBefore(
   return new Map(email === null ? [] : [[knownAddress(email).domain, 1]])
 }
 
-export const campaignForecasts = define('campaign-forecasts', {
+export const campaignForecasts = definer<ApiDeps & { gate: DeliveryGate }>()('campaign-forecasts', {
   table: 'campaigns',
-  about: `How many days a campaign takes, because receivers take only so much from an address that is new to them: if it starts now, or from now on when it has begun. ${EXTENSION}`,
+  scope: 'campaigns',
+  about:
+    'Number of days that a campaign needs because of warm-up limits: if it starts now, or from now on if it has started.',
+  extension: true,
   attributes: {
-    recipients: count('How many get it; of a campaign that has begun, how many are still in the queue.'),
-    waiting_for_warmup: count('How many of its mails wait because a receiver takes no more of them today.'),
-    days: field(z.int().nullable(), { about: 'On how many days (UTC); null: it would not end.' }),
-    ends_at: timeOrNull('When it ends; null: it would not end.'),
-    relayed: count('How many a relay takes over.'),
+    recipients: count('Number of recipients. If the campaign has started, the number that is still queued.'),
+    waiting_for_warmup: count('Number of emails of this campaign that are queued because a daily limit is reached.'),
+    days: field(z.int().nullable(), {
+      about: 'Number of days (UTC) on which emails are sent. Null if the campaign would never finish.',
+    }),
+    ends_at: timeOrNull('Expected time of completion. Null if the campaign would never finish.'),
+    relayed: count('Number of emails that a relay sends.'),
     receivers: field(
       z.array(z.object({ receiver: z.string(), recipients: z.int(), today: z.int(), days: z.int().nullable() })),
-      { about: 'The receivers with most recipients, at most 100: how many today, and on how many days.' },
+      {
+        about:
+          'Receivers with most recipients, at most 100, each with its recipients today and in total, and its number of days.',
+      },
     ),
-    exact: field(z.boolean(), { about: 'False while the receiver of a recipient is not known.' }),
-    reason: wordsOrNull('Why it is not exact, or why nothing is held back.'),
+    exact: field(z.boolean(), {
+      about: 'Whether the forecast is exact. False while the receiver of a recipient is unknown.',
+    }),
+    reason: wordsOrNull('Reason why the forecast is not exact, or why no email is delayed. Null if neither applies.'),
   },
   actions: [
     {
@@ -47,15 +56,15 @@ export const campaignForecasts = define('campaign-forecasts', {
       within: { type: 'campaigns', column: 'key' },
       params: [],
       id: 'getCampaignForecast',
-      scope: 'campaigns:read',
-      about: `How many days a campaign takes, from now on, if all days are good. ${EXTENSION}`,
+      about:
+        'Get the sending forecast of a campaign. It is the number of days that the campaign needs if every day goes well.',
       async run(call) {
         const campaign = parentOf(campaigns, call)
         const { domains, waiting } =
           campaign.started_at !== null
             ? await queuedOf(call.parts, campaign.key)
             : { domains: await domainsBefore(call.parts, campaign), waiting: 0 }
-        const { receivers, ...rest } = forecast(call.parts, domains, call.now)
+        const { receivers, ...rest } = call.parts.gate.forecast(call.parts.store, domains, call.now)
         return [{ key: 0, id: campaign.id, ...rest, waiting_for_warmup: waiting, receivers: receivers.slice(0, MOST) }]
       },
     },

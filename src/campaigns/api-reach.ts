@@ -1,26 +1,33 @@
-// Whom a campaign or an audience reaches: the recipients before a start, and who gets no mail and why.
+// The reach of a campaign or an audience: recipients before a start, and excluded contacts per reason.
 import { field, parentOf } from '../jsonapi/resource.ts'
 import { define } from '../jsonapi/define.ts'
-import { count, EXTENSION, words } from '../jsonapi/fields.ts'
+import { count, words, wordsOrNull } from '../jsonapi/fields.ts'
 import { db, sql } from '../store/query.ts'
 import { z } from 'zod'
 import { audiences } from './api-audiences.ts'
 import { campaigns } from './api.ts'
-import { reachOf } from './reach.ts'
+import { oversizeOf, reachOf } from './reach.ts'
 
 const reach = {
-  contacts: count('The contacts of the audience.'),
-  gets: count('How many get it, if it starts now.'),
-  unsubscribed: count('How many get none because they have left.'),
-  bounced: count('How many get none because mail to them bounced.'),
-  complained: count('How many get none because they complained.'),
-  suppressed: count('How many are subscribed and get none because their address is suppressed.'),
+  contacts: count('Number of contacts in the audience.'),
+  recipients: count('Number of contacts who receive the campaign if it starts now.'),
+  unsubscribed: count('Number of contacts who are skipped because they have unsubscribed.'),
+  bounced: count('Number of contacts who are skipped because email to them bounced.'),
+  complained: count('Number of contacts who are skipped because they complained.'),
+  suppressed: count('Number of subscribed contacts who are skipped because their address is suppressed.'),
 }
 
-export const campaignReaches = define('campaign-reaches', {
+export const campaignReach = define('campaign-reach', {
   table: 'campaigns',
-  about: `Whom a campaign reaches, counted as at its start. ${EXTENSION}`,
-  attributes: reach,
+  scope: 'campaigns',
+  about: 'Number of contacts who receive a campaign, counted in the same way as at its start.',
+  extension: true,
+  attributes: {
+    ...reach,
+    oversize: wordsOrNull(
+      'Reason why the emails would be too large, so that the campaign cannot start. Null if they are not.',
+    ),
+  },
   actions: [
     {
       kind: 'view',
@@ -29,22 +36,24 @@ export const campaignReaches = define('campaign-reaches', {
       within: { type: 'campaigns', column: 'key' },
       params: [],
       id: 'getCampaignReach',
-      scope: 'campaigns:read',
-      about: `How many contacts get a campaign if it starts now, and how many do not and why. ${EXTENSION}`,
+      about:
+        'Get the reach of a campaign. It is the number of contacts who receive the campaign if it starts now, and the number who are skipped, by reason.',
       async run(call) {
         const campaign = parentOf(campaigns, call)
-        const about = { key: 0, id: campaign.id }
+        const about = { key: 0, id: campaign.id, oversize: await oversizeOf(call.parts, campaign) }
         if (campaign.test_mode === 1)
-          return [{ ...about, contacts: 0, gets: 1, unsubscribed: 0, bounced: 0, complained: 0, suppressed: 0 }]
+          return [{ ...about, contacts: 0, recipients: 1, unsubscribed: 0, bounced: 0, complained: 0, suppressed: 0 }]
         return [{ ...about, ...(await reachOf(call.parts, campaign)) }]
       },
     },
   ],
 })
 
-export const audienceReaches = define('audience-reaches', {
+export const audienceReach = define('audience-reach', {
   table: 'audiences',
-  about: `Whom a campaign to an audience would reach. ${EXTENSION}`,
+  scope: 'contacts',
+  about: 'Number of contacts who would receive a campaign to an audience.',
+  extension: true,
   attributes: reach,
   actions: [
     {
@@ -54,8 +63,8 @@ export const audienceReaches = define('audience-reaches', {
       within: { type: 'audiences', column: 'key' },
       params: [],
       id: 'getAudienceReach',
-      scope: 'contacts:read',
-      about: `How many contacts would get a campaign to this audience now, and how many not and why. ${EXTENSION}`,
+      about:
+        'Get the reach of an audience. It is the number of contacts who would receive a campaign now, and the number who would be skipped, by reason.',
       async run(call) {
         const { domain_key, id, key } = parentOf(audiences, call)
         return [{ key: 0, id, ...(await reachOf(call.parts, { audience_key: key, domain_key })) }]
@@ -66,10 +75,12 @@ export const audienceReaches = define('audience-reaches', {
 
 export const suppressedContacts = define('suppressed-contacts', {
   table: 'contacts',
-  about: `Contacts that are subscribed, and get no campaign because their address is suppressed. ${EXTENSION}`,
+  scope: 'contacts',
+  about: 'Subscribed contacts who receive no campaign because their address is suppressed.',
+  extension: true,
   attributes: {
-    email: words('The address.'),
-    name: field(z.string().nullable(), { about: 'The name of the person.' }),
+    email: words('Email address.'),
+    name: field(z.string().nullable(), { about: 'Name of the contact. Null if absent.' }),
   },
   actions: [
     {
@@ -78,8 +89,8 @@ export const suppressedContacts = define('suppressed-contacts', {
       within: { type: 'audiences', column: 'audience_key' },
       params: ['page'],
       id: 'listSuppressedContacts',
-      scope: 'contacts:read',
-      about: `The first 1,000 subscribed contacts whose address is suppressed; the id is that of the contact. ${EXTENSION}`,
+      about:
+        'List subscribed contacts whose address is suppressed. At most 1,000 are returned. The id is that of the contact.',
       async run(call) {
         const { domain_key, key } = parentOf(audiences, call)
         const { suppressed_contacts } = await reachOf(call.parts, { audience_key: key, domain_key })

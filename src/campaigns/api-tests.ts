@@ -1,23 +1,26 @@
-// Test mails of a campaign, before its start (D81). The campaign itself does not change.
+// Test emails of a campaign, before its start (D81). The campaign itself does not change.
 import { field, parentOf } from '../jsonapi/resource.ts'
 import { campaigns } from './api.ts'
-import { exampleContact, render, valuesOf } from './render.ts'
+import { contentApart } from './content-apart.ts'
+import { exampleContact, valuesOf } from './render.ts'
 import { knownAddress } from '../message/address.ts'
 import { campaignSender } from '../message/identity.ts'
 import { requireSubscription } from '../mail/accept/admit.ts'
 import { submitEmail } from '../mail/accept/submit.ts'
 import { knownDomain } from '../domains/find.ts'
 import { define } from '../jsonapi/define.ts'
-import { EXTENSION, words } from '../jsonapi/fields.ts'
+import { words } from '../jsonapi/fields.ts'
 import { address } from '../jsonapi/schemas.ts'
 import { textsOf } from '../base/json.ts'
 
 export const campaignTests = define('campaign-tests', {
   table: 'outbound_emails',
-  about: `Tests of campaigns. ${EXTENSION}`,
+  scope: 'campaigns',
+  about: 'Test emails of campaigns.',
+  extension: true,
   attributes: {
-    email: field(address(), { create: 'required', about: 'Who gets the test.', example: 'ann@example.net' }),
-    outbound_email_id: words('The id of the mail that was made: GET /outbound-emails/ID tells what becomes of it.'),
+    email: field(address(), { create: 'required', about: 'Recipient of the test email.', example: 'ann@example.net' }),
+    outbound_email_id: words('Id of the test email. `GET /outbound-emails/{id}` returns its status.'),
   },
   actions: [
     {
@@ -25,7 +28,6 @@ export const campaignTests = define('campaign-tests', {
       path: '/campaigns/:campaign/test',
       within: { type: 'campaigns', column: 'campaign_key' },
       id: 'testCampaign',
-      scope: 'campaigns:write',
       refuses: [
         'not_found',
         'subscription_inactive',
@@ -33,18 +35,23 @@ export const campaignTests = define('campaign-tests', {
         'recipient_suppressed',
         'domain_not_active',
         'volume_exceeded',
+        'message_too_large',
+        'overloaded',
       ],
-      about: `Send one mail of a campaign to an address, with the name and the fields of the audience’s newest contact when the token has contacts:read, without ways to leave and without tracking; the campaign stays as it is. ${EXTENSION}`,
+      about:
+        'Send a test email of a campaign. It has the name and the fields of the newest contact of the audience if the token has the scope `contacts:read`. It has no unsubscribe links and no tracking. The campaign does not change.',
       async run(call) {
         const { attributes, caller, parts } = call
         const campaign = parentOf(campaigns, call)
         requireSubscription(parts.store, caller.userKey)
         const to = knownAddress(attributes.email)
         const domain = knownDomain(parts.store, campaign.domain_key)
-        // The test may go to anybody: it shows a contact's data only to who may see contacts.
+        // A test can be sent to any address, so it contains a contact's data only if the caller can read contacts.
         const example = caller.scopes.has('contacts:read') && exampleContact(parts.store, campaign.audience_key)
-        const mail = render(
-          campaign,
+        const { body_html, body_text, subject } = campaign
+        const mail = await contentApart(
+          'render',
+          { subject, body_html, body_text },
           valuesOf({
             email: to.address,
             name: to.name || (example ? example.name : null),

@@ -1,123 +1,131 @@
-// Campaigns and their figures.
+// Campaigns and their statistics.
 import { z } from 'zod'
 import { refuse } from '../base/errors.ts'
-import { CAMPAIGN_STATUSES, type CampaignStatus } from '../states/campaign.ts'
-import { field, parentOf, type Call, type Caller } from '../jsonapi/resource.ts'
-import { audienceById, type Audience } from './audiences.ts'
+import { CAMPAIGN_STATUSES, type CampaignStatus } from '../store/states/campaign.ts'
+import { relatedIn } from '../jsonapi/related.ts'
+import { definer, field, parentOf, type Caller } from '../jsonapi/resource.ts'
 import { addCampaign, changeCampaign, changeSchedule, removeCampaign, type CampaignDeps } from './edit.ts'
-import { campaignCounts, concludedOf } from './stats.ts'
-import { db } from '../store/query.ts'
-import { EXTENSION, holding } from '../jsonapi/fields.ts'
-import { define, type ApiDeps } from '../jsonapi/define.ts'
-import { address, addresses, line, text, nameField } from '../jsonapi/schemas.ts'
+import { db, raw } from '../store/query.ts'
+import { holding } from '../jsonapi/fields.ts'
+import type { ApiDeps } from '../jsonapi/define.ts'
+import type { ServerPart } from '../parts/part.ts'
+import { address, addresses, line, someMoment, text, nameField } from '../jsonapi/schemas.ts'
+import { keptPerReader } from './kept.ts'
+import type { Reader } from '../store/database.ts'
+import { countedEvents } from '../store/events.ts'
 
 const MEGABYTE = 1024 * 1024
 export const MAX_ADDRESSES = 10
-const depsOf = ({ bells, clock, store }: ApiDeps): CampaignDeps => ({ clock, store, ring: bells.campaigns })
+
+export interface CampaignParts {
+  /** The parts that follow the HTML of campaigns. */
+  subjects: readonly Pick<ServerPart, 'campaignWritten'>[]
+}
+
+export const depsOf = ({ bells, clock, keyring, store, subjects }: ApiDeps & CampaignParts): CampaignDeps => ({
+  clock,
+  keyring,
+  store,
+  ring: bells.campaigns,
+  written(tx, campaign, html) {
+    for (const { campaignWritten } of subjects) campaignWritten?.(tx, campaign, html)
+  },
+})
+
+export const define = definer<ApiDeps & CampaignParts>()
 const both = { create: 'optional', update: true } as const
 const choice = (about: string) =>
   field(z.boolean('must be true, false or null').nullable(), { ...both, kind: 'flag', about })
 const count = (about: string) => field(z.int(), { about })
 const tracked = (about: string) =>
-  field(z.int().nullable(), { about: `${about} Null when the campaign is not tracked for it.` })
+  field(z.int().nullable(), { about: `${about} Null if the campaign is not tracked for it.` })
 const timeOrNull = (about: string) => field(z.iso.datetime().nullable(), { kind: 'time', about })
 
-/** A point in time; answers show milliseconds. */
-const someMoment = z
-  .string('must be a timestamp such as "2026-01-31T09:00:00Z"')
-  .refine(
-    (value) => z.iso.datetime({ offset: true }).safeParse(value).success,
-    'must be a timestamp such as "2026-01-31T09:00:00Z"',
-  )
-  .meta({ format: 'date-time' })
-  .transform((value) => Date.parse(value))
 const moment = someMoment.nullable()
 
-/** The audience that a new campaign is for. Throws 404. */
-function audienceOf({
-  caller,
-  parts,
-  related,
-}: Pick<Call<ApiDeps>, 'caller' | 'parts' | 'related'>): Audience | undefined {
-  const id = related['audience']
-  if (id === undefined) return undefined
-  const audience = audienceById(parts.store, id)
-  if (audience?.user_key !== caller.userKey)
-    throw refuse('not_found', 'There is no such audience.', { pointer: '/data/relationships/audience' })
-  return audience
-}
+const audience = relatedIn('audience', 'audiences')
 
 export const campaigns = define('campaigns', {
   table: 'campaigns',
+  path: '/campaigns/:campaign',
+  scope: 'campaigns',
   only: 'deleted_at is null',
-  about: 'Mail to the contacts of an audience. A campaign is edited as a draft and then moved by its status.',
+  about: 'Emails to the contacts of an audience. A campaign is edited as a draft and then controlled by its status.',
   attributes: {
     name: nameField('Spring'),
     subject: field(line(998), {
       create: 'required',
       update: true,
       sort: true,
-      about: 'The subject, with merge tags.',
+      about: 'Subject. It can contain merge tags.',
       example: 'News for {{name}}',
     }),
     body_html: field(text(5 * MEGABYTE), {
       create: 'required',
       update: true,
       read: 'single',
-      about: 'The HTML body, with merge tags.',
+      about: 'HTML body. It can contain merge tags.',
       example: '<p>Hello {{name}}</p><p><a href="{{unsubscribe_url}}">Unsubscribe</a></p>',
     }),
     body_text: field(text(5 * MEGABYTE).nullable(), {
       ...both,
       read: 'single',
-      about: 'The plain text body, with merge tags; made from the HTML when absent or blank.',
+      about: 'Plain text body. It can contain merge tags. Generated from the HTML body if null, absent or blank.',
     }),
     from_address: field(address().nullable(), {
       ...both,
-      about: 'The sender; noreply@ on the sending domain when null.',
+      about:
+        'Sender. If null, noreply@ on the sending domain. A new campaign without it has the default sender of the brand.',
     }),
     reply_to: field(addresses(MAX_ADDRESSES).nullable(), {
       ...both,
       kind: 'json',
       answer: z.array(z.string()).nullable(),
-      about: 'Where replies go.',
+      about: 'Address for replies. If null, replies go to the sender.',
     }),
     test_mode: field(z.boolean('must be true or false'), {
       ...both,
       kind: 'flag',
-      about: 'True sends to test_recipient_email alone.',
+      about: 'Whether the campaign is sent only to `test_recipient_email`.',
     }),
     require_unsubscribe_link: field(z.boolean('must be true or false'), {
       ...both,
       kind: 'flag',
-      about: 'True refuses to start without {{unsubscribe_url}} in body_html; false adds a small footer with the link.',
+      about:
+        'Whether `body_html` must contain {{unsubscribe_url}}. If true, a campaign without it does not start. If false, a footer with an unsubscribe link is added.',
     }),
-    test_recipient_email: field(address().nullable(), { ...both, about: 'Who gets a test.' }),
+    test_recipient_email: field(address().nullable(), {
+      ...both,
+      about: 'Recipient of the campaign in test mode. Null if absent.',
+    }),
     scheduled_at: field(moment, {
       update: true,
       kind: 'time',
       answer: z.iso.datetime().nullable(),
-      about: 'When it starts; null or past: at once.',
+      about: 'Time when the campaign starts. If null or in the past, it starts immediately.',
       example: '2026-01-31T09:00:00Z',
     }),
     status: field(z.enum(CAMPAIGN_STATUSES, { error: `must be one of ${CAMPAIGN_STATUSES.join(', ')}` }), {
       update: true,
       sort: true,
       about:
-        'The state of the campaign. A PATCH may schedule and cancel a draft, cancel what is scheduled or paused, pause and resume.',
+        'Status of the campaign. An update can schedule or cancel a draft, cancel a scheduled or paused campaign, pause a campaign that is being sent, and resume a paused one.',
     }),
-    track_opens: choice('Whether opens are tracked; null follows the domain.'),
-    track_clicks: choice('Whether clicks are tracked; null follows the domain.'),
-    recipients: field(z.int().nullable(), { about: 'How many it goes to; known once it is sending.' }),
+    track_opens: choice('Whether opens are tracked. If null, the setting of the domain applies.'),
+    track_clicks: choice('Whether clicks are tracked. If null, the setting of the domain applies.'),
+    recipients: field(z.int().nullable(), { about: 'Number of recipients. Null until the campaign has started.' }),
     concluded: field(z.int(), {
       read: 'single',
-      about: `Recipients whose mail has reached a final state, each counted once. ${EXTENSION}`,
+      about: 'Number of recipients with a final status.',
+      extension: true,
     }),
-    failure: field(z.string().nullable(), { about: 'Why it failed, or why this server paused it.' }),
-    started_at: timeOrNull('When it began to send.'),
-    finished_at: timeOrNull('When it was sent, cancelled or failed.'),
-    created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it was made.' }),
-    updated_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it last changed.' }),
+    failure: field(z.string().nullable(), {
+      about: 'Reason why the campaign failed or was paused by the server. Null if neither happened.',
+    }),
+    started_at: timeOrNull('Time when sending started. Null if it has not.'),
+    finished_at: timeOrNull('Time when the campaign was sent, cancelled or failed. Null until then.'),
+    created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'Time when the campaign was created.' }),
+    updated_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'Time of the last change.' }),
   },
   relationships: { audience: { type: 'audiences', column: 'audience_key', create: true } },
   filters: {
@@ -131,29 +139,18 @@ export const campaigns = define('campaigns', {
   actions: [
     {
       kind: 'create',
-      path: '/campaigns',
-      scope: 'campaigns:write',
       refuses: ['not_found', 'address_outside_domain', 'tracking_disabled'],
-      about: 'Make a draft for an audience; nothing is sent yet.',
-      before: (call) => void audienceOf(call),
-      run: async (call) => {
-        const audience = audienceOf(call)
-        if (!audience) throw refuse('required', 'Name the audience in relationships.audience.', { pointer: '/data' })
-        return { row: { ...(await addCampaign(depsOf(call.parts), audience, call.attributes)) } }
-      },
+      about: 'Create a draft campaign for an audience. It is not sent until its status is set to `scheduled`.',
+      before: audience.before,
+      run: async (call) => ({
+        row: { ...(await addCampaign(depsOf(call.parts), audience.of(call), call.attributes)) },
+      }),
     },
-    {
-      kind: 'list',
-      path: '/campaigns',
-      scope: 'campaigns:read',
-      params: ['filter', 'sort', 'include', 'fields', 'page'],
-      about: 'List your campaigns.',
-    },
-    { kind: 'show', path: '/campaigns/:campaign', scope: 'campaigns:read', about: 'Show a campaign.' },
+    { kind: 'list', about: 'List campaigns.' },
+    { kind: 'show', about: 'Get a campaign.' },
     {
       kind: 'update',
-      path: '/campaigns/:campaign',
-      scope: 'campaigns:write',
+      audit: 'merge',
       refuses: [
         'subscription_inactive',
         'required',
@@ -161,8 +158,10 @@ export const campaigns = define('campaigns', {
         'tracking_disabled',
         'transition_not_allowed',
         'not_editable',
+        'message_too_large',
+        'overloaded',
       ],
-      about: 'Edit a draft, or move a campaign by its status.',
+      about: 'Update a draft campaign, or change the status of a campaign.',
       run: async ({ caller, parts, row, attributes }) => {
         if (attributes.status === 'scheduled' || attributes.status === 'sending') refuseBound(caller)
         return { row: { ...(await changeCampaign(depsOf(parts), row.key, attributes)) } }
@@ -170,18 +169,16 @@ export const campaigns = define('campaigns', {
     },
     {
       kind: 'delete',
-      path: '/campaigns/:campaign',
-      scope: 'campaigns:write',
-      about: 'Remove a campaign; what it has sent stays on record.',
+      about: 'Delete a campaign. The emails that it has sent stay on record.',
       run: ({ parts, row }) => removeCampaign(depsOf(parts), row.key),
     },
     {
       kind: 'act',
-      path: '/campaigns/:campaign/unschedule',
+      path: 'unschedule',
       id: 'unscheduleCampaign',
-      scope: 'campaigns:write',
       refuses: ['transition_not_allowed'],
-      about: `Take back the start of a scheduled campaign: it is a draft again. ${EXTENSION}`,
+      about: 'Cancel the start of a scheduled campaign. It becomes a draft again.',
+      extension: true,
       run: async ({ parts, row }) => ({ row: { ...(await changeSchedule(depsOf(parts), row.key, null)) } }),
     },
   ],
@@ -189,16 +186,18 @@ export const campaigns = define('campaigns', {
 
 export const campaignSchedules = define('campaign-schedules', {
   table: 'campaigns',
-  about: `When a scheduled campaign starts. ${EXTENSION}`,
+  scope: 'campaigns',
+  about: 'Start time of a scheduled campaign.',
+  extension: true,
   attributes: {
     scheduled_at: field(someMoment, {
       create: 'required',
       kind: 'time',
       answer: z.iso.datetime(),
-      about: 'When it starts; a past time: at once.',
+      about: 'New start time. If it is in the past, the campaign starts immediately.',
       example: '2026-01-31T09:00:00Z',
     }),
-    status: field(z.enum(CAMPAIGN_STATUSES), { about: 'The state of the campaign.' }),
+    status: field(z.enum(CAMPAIGN_STATUSES), { about: 'Status of the campaign.' }),
   },
   actions: [
     {
@@ -206,10 +205,9 @@ export const campaignSchedules = define('campaign-schedules', {
       path: '/campaigns/:campaign/reschedule',
       within: { type: 'campaigns', column: 'key' },
       id: 'rescheduleCampaign',
-      scope: 'campaigns:write',
       status: 200,
       refuses: ['not_found', 'transition_not_allowed'],
-      about: `Change the time at which a scheduled campaign starts. ${EXTENSION}`,
+      about: 'Update the start time of a scheduled campaign.',
       async run(call) {
         refuseBound(call.caller)
         const { key } = parentOf(campaigns, call)
@@ -219,31 +217,35 @@ export const campaignSchedules = define('campaign-schedules', {
   ],
 })
 
-/** A campaign has neither agent nor daily limit: a token with one of them prepares it, and starts none (D117). */
+/**
+ * Campaigns have no agent and no daily limit, so a token with either can prepare a campaign but not start it (D117).
+ */
 function refuseBound({ agentId, maker }: Caller): void {
   if (agentId === undefined && (maker?.daily ?? null) === null) return
   throw refuse(
     'insufficient_scope',
-    'This token has an agent or a daily limit, which campaigns do not have; a person, or a token without them, starts this campaign.',
+    'This token has an agent or a daily limit, which do not apply to campaigns. Start the campaign with a token that has neither, or in the console.',
   )
 }
 
 export const campaignStats = define('campaign-stats', {
   table: 'campaigns',
+  path: '/campaigns/:campaign/stats',
+  scope: 'campaigns',
   only: 'deleted_at is null',
-  about: 'What became of a campaign, in figures.',
+  about: 'Statistics of a campaign.',
   attributes: {
-    recipients: field(z.int().nullable(), { about: 'How many it goes to.' }),
-    deliveries: count('Mails that were accepted by the recipients’ exchangers, also those that bounced later.'),
-    opens: tracked('Times it was opened by people.'),
-    clicks: tracked('Times a link was followed by people.'),
-    bounces: count('Recipients that refused it for good.'),
-    complaints: count('Recipients that complained.'),
-    unsubscribes: count('Recipients that unsubscribed by it.'),
-    unique_opens: tracked('Recipients that opened it.'),
-    unique_clicks: tracked('Recipients that followed a link.'),
-    machine_opens: tracked('Times a machine fetched the pixel.'),
-    machine_clicks: tracked('Times a machine followed a link.'),
+    recipients: field(z.int().nullable(), { about: 'Number of recipients. Null until the campaign has started.' }),
+    deliveries: count('Emails that the receiving servers accepted, including those that bounced later.'),
+    opens: tracked('Opens, without those by machines.'),
+    clicks: tracked('Clicks on links, without those by machines.'),
+    bounces: count('Recipients whose email was permanently rejected.'),
+    complaints: count('Recipients who complained.'),
+    unsubscribes: count('Recipients who unsubscribed through this campaign.'),
+    unique_opens: tracked('Recipients who opened the email.'),
+    unique_clicks: tracked('Recipients who clicked a link.'),
+    machine_opens: tracked('Opens by machines, such as image proxies and scanners.'),
+    machine_clicks: tracked('Clicks by machines, such as link scanners.'),
   },
   extend(rows, { reader }) {
     for (const row of rows) {
@@ -252,24 +254,18 @@ export const campaignStats = define('campaign-stats', {
       if (row['clicks_tracked'] === 0) Object.assign(row, { clicks: null, unique_clicks: null, machine_clicks: null })
     }
   },
-  actions: [
-    {
-      kind: 'show',
-      path: '/campaigns/:campaign/stats',
-      scope: 'campaigns:read',
-      params: [],
-      about: 'The figures of a campaign.',
-    },
-  ],
+  actions: [{ kind: 'show', params: [], about: 'Get the statistics of a campaign.' }],
 })
 
 const TOTALS = Object.fromEntries(
-  CAMPAIGN_STATUSES.map((status) => [status, count(`Campaigns that are ${status}.`)]),
+  CAMPAIGN_STATUSES.map((status) => [status, count(`Number of campaigns with the status \`${status}\`.`)]),
 ) as Record<CampaignStatus, ReturnType<typeof count>>
 
 export const campaignTotals = define('campaign-totals', {
   table: 'campaigns',
-  about: `How many campaigns there are in each state. ${EXTENSION}`,
+  scope: 'campaigns',
+  about: 'Number of campaigns in each status.',
+  extension: true,
   attributes: TOTALS,
   actions: [
     {
@@ -278,8 +274,7 @@ export const campaignTotals = define('campaign-totals', {
       path: '/campaign-totals',
       params: [],
       id: 'getCampaignTotals',
-      scope: 'campaigns:read',
-      about: `How many campaigns you have in each state. ${EXTENSION}`,
+      about: 'Get the number of campaigns in each status.',
       run({ caller, parts }) {
         const counted = parts.store.all(
           db
@@ -296,3 +291,96 @@ export const campaignTotals = define('campaign-totals', {
     },
   ],
 })
+
+// A campaign's statistics: emails by status, counted at each request, and the events of readers (D37). Events are
+// counted again only after one was added or removed, because a campaign of 100,000 emails has tens of thousands of
+// events and its page is loaded often.
+
+interface ReaderCounts {
+  unsubscribes: number
+  opens: number
+  clicks: number
+  unique_opens: number
+  unique_clicks: number
+  machine_opens: number
+  machine_clicks: number
+}
+
+export interface CampaignCounts extends ReaderCounts {
+  deliveries: number
+  bounces: number
+  complaints: number
+}
+
+/** The last counts of one campaign, and the state of the events from which they were counted (`sourceOf`). */
+interface CountedSince {
+  from: string
+  counts: ReaderCounts
+}
+
+const kept = keptPerReader<CountedSince>(100)
+
+export function campaignCounts(reader: Reader, key: number): CampaignCounts {
+  const mails = reader.one(
+    raw<Record<'deliveries' | 'bounces' | 'complaints', number>>(
+      `select
+         count(delivered_at) as deliveries,
+         count(*) filter (where status = 'bounced') as bounces,
+         count(*) filter (where status = 'complained') as complaints
+       from outbound_emails where campaign_key = ?`,
+      [key],
+    ),
+  )
+  return { ...mails, ...readerCounts(reader, key) }
+}
+
+function readerCounts(reader: Reader, key: number): ReaderCounts {
+  const known = kept(reader)
+  const from = sourceOf(reader, key)
+  const last = known.get(key)
+  if (last?.from === from) return last.counts
+  const counts = countEvents(reader, key)
+  known.set(key, { from, counts })
+  return counts
+}
+
+/** A text that changes when a reader's event of the campaign was added, or any event was removed or summed up. */
+function sourceOf(reader: Reader, key: number): string {
+  const newest = (type: string): string =>
+    `coalesce((select max(key) from events where campaign_key = ? and type = '${type}'), 0)`
+  const { at } = reader.one(
+    raw<{ at: number }>(
+      `select max(${['email.opened', 'email.clicked', 'email.unsubscribed'].map(newest).join(', ')}) as at`,
+      [key, key, key],
+    ),
+  )
+  return `${at} ${reader.generation('events', 'removed')} ${reader.generation('event_sums', 'changed')}`
+}
+
+function countEvents(reader: Reader, key: number): ReaderCounts {
+  return reader.one(
+    raw<ReaderCounts>(
+      `with countedEvents as (
+         ${countedEvents(`campaign_key = ? and type in ('email.opened', 'email.clicked', 'email.unsubscribed')`)})
+       select
+         total(times) filter (where type = 'email.opened' and not machine) as opens,
+         total(times) filter (where type = 'email.clicked' and not machine) as clicks,
+         count(distinct iif(type = 'email.opened' and not machine, email_key, null)) as unique_opens,
+         count(distinct iif(type = 'email.clicked' and not machine, email_key, null)) as unique_clicks,
+         total(times) filter (where type = 'email.opened' and machine) as machine_opens,
+         total(times) filter (where type = 'email.clicked' and machine) as machine_clicks,
+         count(distinct iif(type = 'email.unsubscribed', email_key, null)) as unsubscribes
+       from countedEvents`,
+      [key, key],
+    ),
+  )
+}
+
+/** The number of a campaign's emails with a final result. An email that bounced after its delivery is counted once. */
+export const concludedOf = (reader: Reader, key: number): number =>
+  reader.one(
+    raw<{ count: number }>(
+      `select count(*) as count from outbound_emails where campaign_key = ? and status not in ('queued', 'sent')`,
+      [key],
+    ),
+  ).count

@@ -1,10 +1,10 @@
 // Audiences (D40): lists of contacts, each for one sending domain. A removed audience disappears at once. Its contacts
-// are deleted later, a few at a time, so that a list of a million delays nothing else.
+// are deleted later in small batches, so that a list of a million does not block other work.
 import type { Clock } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 
 export type Audience = RowOf<'audiences'>
 
@@ -16,13 +16,14 @@ export interface AudienceDeps {
 interface AudienceText {
   name: string
   description?: string | null | undefined
+  title?: string | null | undefined
 }
 
 /** Creates an audience for one of the user's sending domains. */
 export function addAudience(
   { clock, store }: AudienceDeps,
   domain: { key: number; user_key: number },
-  { name, description = null }: AudienceText,
+  { name, description = null, title = null }: AudienceText,
 ): Promise<Audience> {
   const now = clock.now()
   const row = {
@@ -31,6 +32,7 @@ export function addAudience(
     domain_key: domain.key,
     name,
     description,
+    title,
     contacts_count: 0,
     subscribed_count: 0,
     unsubscribed_count: 0,
@@ -61,7 +63,7 @@ export function removeAudience({ clock, store }: AudienceDeps, key: number): Pro
   })
 }
 
-/** How many contacts of an audience have each status. Triggers keep the numbers, so that nobody counts contacts. */
+/** The number of contacts per status. Triggers update the numbers, so that counting needs no scan. */
 export type AudienceCounts = Pick<
   Audience,
   'subscribed_count' | 'unsubscribed_count' | 'bounced_count' | 'complained_count'
@@ -76,7 +78,9 @@ export function countsOf(reader: Reader, audienceKey: number): AudienceCounts {
   )
 }
 
-/** How many were subscribed at the end of each of these days (UTC, days since the epoch), the last one included. */
+/**
+ * The number of subscribed contacts at the end of each of these days (UTC, days since the epoch), including the last.
+ */
 export function growthOf(
   reader: Reader,
   { key, subscribed_count }: Pick<Audience, 'key' | 'subscribed_count'>,
@@ -99,7 +103,7 @@ export function growthOf(
     subscribed = by.get(day) ?? subscribed
     points.push({ day, subscribed })
   }
-  // Contacts that are deleted change the number without a time; the present number is right all the same.
+  // Deleting contacts changes the number without adding a point, so today's number is appended.
   return [...points, { day: last, subscribed: subscribed_count }]
 }
 
@@ -113,9 +117,9 @@ const AT_ONCE = 500
 /** An audience that is removed and still has contacts. */
 const REMOVED = 'a.deleted_at > 0 and a.deleted_at <= ? and a.contacts_count > 0'
 
-/** Deletes some contacts of removed audiences; returns how many, 0 when none is left. */
+/** Deletes some contacts of removed audiences. Returns how many, or 0 when all are deleted. */
 export async function sweepContacts(store: Store, now: number): Promise<number> {
-  // Asked while a campaign runs, with each commit of results: mostly there is nothing to write.
+  // This query runs with each commit of results during a campaign, so it avoids an unnecessary write.
   if (!store.first(raw(`select 1 from audiences a where ${REMOVED} limit 1`, [now]))) return 0
   return store.write(
     (tx) =>

@@ -1,6 +1,6 @@
-// The HTML of a campaign in its parts, as the editor shows them: the text, the preview text that inboxes show beside
-// the subject, and the design around it. The parts are found only where joining them gives the same HTML again: other
-// HTML is one text without a design, so that nothing of it is lost.
+// Splits the HTML of a campaign into the parts that the editor shows: text, preview text (shown by inboxes next to the
+// subject) and design. It is split only if joining the parts returns the same HTML. Other HTML is one text without a
+// design, so that no content is lost.
 import { isObject, jsonOf } from '../base/json.ts'
 import { isOneOf } from '../base/one-of.ts'
 import { escapeHtml } from '../message/template.ts'
@@ -10,18 +10,18 @@ export interface BodyParts {
   /** '': the text is the whole HTML. */
   design: Design | ''
   look: Look
-  /** The preview text; '': none. */
+  /** The preview text. May be empty. */
   preview: string
   text: string
 }
 
-/** Mail programs do not show it in the mail, and inboxes show it beside the subject. */
+/** Hidden in the email itself. Inboxes show it next to the subject. */
 const HIDDEN = '<div data-preview="" style="display:none;max-height:0;overflow:hidden;mso-hide:all">'
 const HIDDEN_END = '</div>\n'
 /** The characters at the beginning in which the preview text and the design are looked for. */
 const HEAD = 20_000
-const MAX_LOOK = { brand: 100, logo: 2000, postal: 500, colour: 7 } as const
-/** The most characters of a preview text; inboxes show about 100. */
+export const MAX_LOOK = { brand: 100, logo: 2000, postal: 500, colour: 7 } as const
+/** The maximum length of a preview text. Inboxes show about 100 characters. */
 export const MAX_PREVIEW = 300
 
 const REFERENCES = { '&lt;': '<', '&gt;': '>', '&quot;': '"', '&#39;': "'", '&amp;': '&' } as const
@@ -30,7 +30,7 @@ const unescaped = (text: string): string =>
 
 const hiddenOf = (preview: string): string => (preview === '' ? '' : `${HIDDEN}${escapeHtml(preview)}${HIDDEN_END}`)
 
-/** A look from its values; what is none is left out. */
+/** Returns the valid values as a look. */
 export function lookOf(given: Readonly<Record<string, unknown>>): Look {
   const value = (name: keyof Look): string => {
     const text = given[name]

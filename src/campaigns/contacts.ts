@@ -9,7 +9,7 @@ import { comparableOf } from '../message/address.ts'
 import { suppress, takeAll } from '../suppressions/suppressions.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import type { Audience } from './audiences.ts'
 
 export type Contact = RowOf<'contacts'>
@@ -29,7 +29,7 @@ export interface NewContact {
 
 export type ContactChange = Partial<NewContact> & { status?: Contact['status'] | undefined }
 
-/** The address trimmed, in lower case, with the domain as A-label; undefined when the text is not an address. */
+/** Returns the trimmed address in lower case, with the domain as A-label, or undefined if it is invalid. */
 export function contactAddress(text: string): string | undefined {
   return comparableOf(text.trim())
 }
@@ -90,7 +90,8 @@ const json = (value: Record<string, unknown> | null | undefined): string | null 
   value === null || value === undefined ? null : JSON.stringify(value)
 
 /**
- * Adds one contact; undefined when its address is in the audience already. `email` is in the form of `contactAddress`.
+ * Adds one contact. Returns undefined if its address is already in the audience. `email` must be in the form of
+ * `contactAddress`.
  */
 export function insert(
   tx: Tx,
@@ -123,7 +124,12 @@ export function addContact(
   const email = keptAddress(given.email)
   return store.write((tx) => {
     const contact = insert(tx, keyring, audience, { ...given, email }, clock.now())
-    if (!contact) throw refuseAttribute('already_exists', 'email', `${email} is in this audience already.`)
+    if (!contact)
+      throw refuseAttribute(
+        'already_exists',
+        'email',
+        `${email} is already in this audience. Update the existing contact instead.`,
+      )
     return contact
   })
 }
@@ -131,7 +137,11 @@ export function addContact(
 function keptAddress(text: string): string {
   const email = contactAddress(text)
   if (email === undefined)
-    throw refuseAttribute('invalid', 'email', `"${text}" is not an email address such as ann@example.org.`)
+    throw refuseAttribute(
+      'invalid',
+      'email',
+      `"${text}" is not an email address. Use an address such as ann@example.org.`,
+    )
   return email
 }
 
@@ -146,7 +156,7 @@ export function changeContact(
     const now = clock.now()
     const before = contactByKey(tx, key)
     const audience = before && tx.first(db.selectFrom('audiences').selectAll().where('key', '=', before.audience_key))
-    if (!audience) throw refuse('not_found', 'No such resource exists.')
+    if (!audience) throw refuse('not_found', 'No such resource exists. Check the id in the URL.')
     const moved = email !== undefined && email !== before.email
     try {
       tx.run(
@@ -163,7 +173,7 @@ export function changeContact(
       )
     } catch (thrown) {
       if (codeOf(thrown) !== 'SQLITE_CONSTRAINT_UNIQUE') throw thrown
-      throw refuseAttribute('already_exists', 'email', `${email} is in this audience already.`)
+      throw refuseAttribute('already_exists', 'email', `${email} is already in this audience. Use another address.`)
     }
     if (change.status !== undefined)
       setStatus(tx, audience, must(contactByKey(tx, key), 'The contact'), change.status, now)
@@ -175,12 +185,12 @@ export function changeContact(
 function setStatus(tx: Tx, audience: Audience, contact: Contact, status: Contact['status'], now: number): void {
   if (contact.status === status) return
   if (status !== 'subscribed' && status !== 'unsubscribed')
-    throw refuseAttribute('invalid', 'status', `"status" can be set to subscribed or unsubscribed, not to ${status}.`)
+    throw refuseAttribute('invalid', 'status', `"status" cannot be set to ${status}. Use subscribed or unsubscribed.`)
   if (contact.status === 'bounced' || contact.status === 'complained')
     throw refuseAttribute(
       'permanent_suppression',
       'status',
-      `${contact.email} has ${contact.status}; that is permanent and cannot be set to ${status}.`,
+      `${contact.email} has ${contact.status}, which is permanent. It cannot be set to ${status}.`,
     )
   const { domain_key, user_key } = audience
   if (status === 'subscribed') takeAll(tx, domain_key, contact.email, now, 'unsubscribe')
@@ -190,7 +200,7 @@ function setStatus(tx: Tx, audience: Audience, contact: Contact, status: Contact
   }
 }
 
-/** Removes the contact from its audience; no suppression is added. */
+/** Removes the contact from its audience without adding a suppression. */
 export function removeContact({ store }: Pick<ContactDeps, 'store'>, key: number): Promise<void> {
   return store.write((tx) => void tx.run(db.deleteFrom('contacts').where('key', '=', key)))
 }

@@ -1,22 +1,22 @@
-// The designs of a campaign's mail: what stands around its text. A design is written as mail programs need it: tables,
-// and styles in the elements. What it shows of the sender (name, logo, colour, postal address) is the look.
+// The designs of campaign emails: the HTML around the text. Email clients require tables and inline styles. The look is
+// the part that identifies the sender (name, logo, colour, postal address).
 import { escapeHtml } from '../message/template.ts'
+import { inkOn } from '../views/html/colours.ts'
 
 export const DESIGNS = ['letter', 'newsletter', 'notice'] as const
 export type Design = (typeof DESIGNS)[number]
 
-/** The name of each design, and what it is good for. */
+/** The name of each design, and its purpose. */
 export const DESIGN_WORDS: Readonly<Record<Design, readonly [name: string, about: string]>> = {
-  letter: ['Letter', 'Plain text on white, as from a person.'],
-  newsletter: ['Newsletter', 'Logo, picture, text and a button.'],
-  notice: ['Announcement', 'One message under a band in your colour: news, a receipt, a change.'],
+  letter: ['Letter', 'Simple text on white, like a personal email.'],
+  newsletter: ['Newsletter', 'Logo, image, text and a button.'],
+  notice: ['Announcement', 'One message under a coloured header: news, a receipt, a change.'],
 }
 
 /** How the sender looks in a design. */
 export interface Look {
-  /** The name of the sender: in place of a logo, and for those who do not see it. */
+  /** The sender's name. Replaces a missing logo and is its alternative text. */
   brand: string
-  /** The web address of a picture. */
   logo: string
   /** #rrggbb */
   colour: string
@@ -26,32 +26,23 @@ export interface Look {
 
 export const PLAIN_LOOK: Look = { brand: '', logo: '', colour: '#1d5bd8', postal: '' }
 
-/** Where the text of the mail begins and ends in a design. */
+/** The markers of the start and the end of the text in a design. */
 export const BEGIN = '<!--text-->\n'
 export const END = '\n<!--/text-->'
 
 const FONT = "font-family:-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif"
 const TABLE = 'role="presentation" width="100%" cellpadding="0" cellspacing="0" border="0"'
 
-/** Black or white, whichever is read better on a colour (WCAG 2.2, relative luminance). */
-export function inkOn(colour: string): '#ffffff' | '#000000' {
-  const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) => {
-    const share = Number.parseInt(colour.slice(at, at + 2), 16) / 255
-    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4
-  })
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? '#000000' : '#ffffff'
-}
-
 const lines = (text: string): string => escapeHtml(text.trim()).replace(/\n+/g, '<br>')
 
-/** The logo, or the name in its place; '' without either. */
+/** The logo, or the name if there is no logo, or '' if both are missing. */
 function sign({ brand, logo }: Look, style: string): string {
   if (logo !== '')
     return `<img src="${escapeHtml(logo)}" alt="${escapeHtml(brand || 'Logo')}" height="40" style="display:inline-block;height:40px;max-width:240px;border:0">`
   return brand === '' ? '' : `<span style="${style}">${escapeHtml(brand)}</span>`
 }
 
-/** Postal address, or the name in its place, and the way out, at the end of each design. */
+/** The footer of each design: the postal address, or else the name, and the unsubscribe link. */
 const foot = ({ brand, postal }: Look): string =>
   `${postal === '' && brand === '' ? '' : `${lines(postal || brand)}<br>`}<a href="{{unsubscribe_url}}" style="color:#5f5f68;text-decoration:underline">Unsubscribe</a>`
 
@@ -109,7 +100,7 @@ const ROWS: Readonly<
   },
 }
 
-/** The HTML of a mail around its text: what stands before, with `hidden` at the beginning of the body, and behind. */
+/** The HTML before and after an email's text. `hidden` is inserted at the start of the body. */
 export function around(design: Design, look: Look, hidden: string): { before: string; behind: string } {
   const { align, foot: below, ground, head, text } = ROWS[design](look)
   const meta = escapeHtml(JSON.stringify({ design, ...look }))
@@ -137,14 +128,14 @@ ${below}</table>
   }
 }
 
-/** The place of a picture that is not chosen yet: the editor shows it as a place, mail programs show nothing. */
+/** A placeholder for an image that is not selected yet. The editor displays it, email clients do not. */
 const PICTURE = '<div data-picture=""></div>'
 
 /** A link that looks like a button, as the editor writes it (console/browser/editor-nodes.ts). */
 export const buttonStyle = (colour: string): string =>
   `display:inline-block;padding:12px 20px;border-radius:6px;background:${colour};color:${inkOn(colour)};text-decoration:none`
 
-/** Where a mail leads from its first text: the sender's own site, so that no link of it leads nowhere. */
+/** The initial content of an email. Its links lead to the sender's own site, so that every link works. */
 interface Beginning {
   colour: string
   link: string
@@ -153,18 +144,18 @@ interface Beginning {
 const button = ({ colour, link }: Beginning, label: string): string =>
   `<p data-button=""><a href="${escapeHtml(link)}" style="${buttonStyle(colour)}">${label}</a></p>`
 
-/** What the first texts say in place of the sender's own words: none of it is meant to be sent. */
+/** The sample texts of a new email, which the sender replaces before sending. */
 export const FIRST_WORDS = {
   headline: 'The headline of this issue',
-  news: 'what is new, in two or three sentences.',
-  more: 'A shorter piece of news.',
-  happened: 'What has happened, in one line',
-  means: 'what it means for you, and what you can do.',
+  news: 'here is our news, in two or three sentences.',
+  more: 'A shorter story.',
+  happened: 'Your announcement in one line',
+  means: 'here is how it affects you, and the steps to take.',
 } as const
-/** The words of the buttons in the first texts. */
-export const FIRST_BUTTONS = { newsletter: 'Read more', notice: 'See the details' } as const
+/** The labels of the buttons in the sample texts. */
+export const FIRST_BUTTONS = { newsletter: 'Read more', notice: 'View details' } as const
 
-/** The text that a new campaign of a design begins with. */
+/** The sample text of a new campaign with this design. */
 export const FIRST_TEXT: Readonly<Record<Design, (given: Beginning) => string>> = {
   letter: () => '<p>Hello {{name|friend}},</p><p></p><p>Kind regards</p>',
   newsletter: (given) =>

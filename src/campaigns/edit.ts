@@ -4,17 +4,18 @@ import type { Clock } from '../base/clock.ts'
 import { must, Refusal, refuse, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { textsOf } from '../base/json.ts'
-import { hasUnsubscribeLink } from '../message/leave-link.ts'
-import { noteUses } from '../images/uses.ts'
-import { requireSubscription, strangers, untracked } from '../mail/accept/admit.ts'
-import { listed, type OneOrMore } from '../mail/accept/recipients.ts'
-import { CAMPAIGN_STATUSES, campaignMachine, ownersMove, type CampaignStatus } from '../states/campaign.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { requireSubscription, strangers, untracked, listed, type OneOrMore } from '../mail/accept/admit.ts'
+import { CAMPAIGN_STATUSES, campaignMachine, ownersMove, type CampaignStatus } from '../store/states/campaign.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import type { Audience } from './audiences.ts'
+import { brandOf, defaultSender } from './brand.ts'
+import { contentApart } from './content-apart.ts'
+import { oversizeOf } from './reach.ts'
 import { dropQueued, holdQueued, releaseQueued } from '../mail/bulk.ts'
 
 export type Campaign = RowOf<'campaigns'>
@@ -22,8 +23,11 @@ export type Campaign = RowOf<'campaigns'>
 export interface CampaignDeps {
   store: Store
   clock: Clock
+  keyring: Keyring
   /** Wakes the runner, because a campaign's status or time has changed. */
   ring: () => void
+  /** Notifies the parts of new HTML of a campaign. */
+  written: (tx: Tx, campaign: Pick<Campaign, 'key' | 'user_key'>, html: string) => void
 }
 
 export interface CampaignContent {
@@ -46,13 +50,14 @@ export type CampaignChange = Partial<CampaignContent> & {
 }
 
 export function addCampaign(
-  { clock, store }: CampaignDeps,
+  { clock, store, written }: CampaignDeps,
   audience: Audience,
   given: CampaignContent,
 ): Promise<Campaign> {
   return store.write((tx) => {
     const now = clock.now()
     check(tx, audience.domain_key, given)
+    const from_address = given.from_address === undefined ? senderFor(tx, audience) : given.from_address
     const campaign = tx.one(
       db
         .insertInto('campaigns')
@@ -64,6 +69,7 @@ export function addCampaign(
           test_mode: 0,
           require_unsubscribe_link: 0,
           ...columns(given),
+          from_address,
           name: given.name,
           subject: given.subject,
           body_html: given.body_html,
@@ -78,9 +84,15 @@ export function addCampaign(
         })
         .returningAll(),
     )
-    noteUses(tx, campaign, campaign.body_html)
+    written(tx, campaign, campaign.body_html)
     return campaign
   })
+}
+
+/** The default sender of a new campaign. */
+function senderFor(reader: Reader, { domain_key, user_key }: Audience): string | null {
+  const { name } = reader.one(db.selectFrom('domains').select('name').where('key', '=', domain_key))
+  return defaultSender(brandOf(reader, user_key), name)
 }
 
 const bit = (value: boolean): 0 | 1 => (value ? 1 : 0)
@@ -125,16 +137,21 @@ function check(reader: Reader, domainKey: number, given: Partial<CampaignContent
  * Changes and moves a campaign.
  * Throws 422 for edits of a campaign that is not a draft, and for moves that are not in the table.
  */
-export function changeCampaign(
-  { clock, ring, store }: CampaignDeps,
-  key: number,
-  change: CampaignChange,
-): Promise<Campaign> {
+export async function changeCampaign(deps: CampaignDeps, key: number, change: CampaignChange): Promise<Campaign> {
+  const { clock, ring, store, written } = deps
   const { status, ...edits } = change
+  // Read in a worker thread before the transaction: the text may be long.
+  const found = status === 'scheduled' ? campaignByKey(store, key) : undefined
+  const ready = found && (await readyToStart(deps, { ...found, ...columns(edits) }))
   return store.write((tx) => {
     const now = clock.now()
     const before = campaignByKey(tx, key)
-    if (!before) throw refuse('not_found', 'No such resource exists.')
+    if (!before) throw refuse('not_found', 'No such resource exists. Check the id in the URL.')
+    if (found && found.updated_at !== before.updated_at)
+      throw refuse(
+        'changed_meanwhile',
+        'The campaign has been changed by another request. Read it again, then start it.',
+      )
     const edited = Object.entries(edits).filter(([, value]) => value !== undefined)
     if (edited.length > 0) {
       if (before.status !== 'draft')
@@ -149,18 +166,17 @@ export function changeCampaign(
           .set({ ...columns(edits), updated_at: now })
           .where('key', '=', key),
       )
-      if (edits.body_html !== undefined) noteUses(tx, before, edits.body_html)
+      if (edits.body_html !== undefined) written(tx, before, edits.body_html)
     }
-    if (status !== undefined) moveByOwner(tx, must(campaignByKey(tx, key), 'The campaign'), status, now)
+    if (status !== undefined) moveByOwner(tx, must(campaignByKey(tx, key), 'The campaign'), { to: status, ready, now })
     tx.afterCommit(ring)
     return must(campaignByKey(tx, key), 'The campaign')
   })
 }
 
 /**
- * Gives a draft another audience of its owner, with the sending domain of that audience. What stays must fit the
- * domain: throws 422 for addresses outside its family and for tracking that it does not allow, and for a campaign
- * that is not a draft any more.
+ * Moves a draft to another audience of its owner and to the sending domain of that audience. Throws 422 if the campaign
+ * is not a draft, if an address is outside the new domain, or if the domain does not allow its tracking.
  */
 export function readdressCampaign(
   { clock, ring, store }: CampaignDeps,
@@ -170,7 +186,7 @@ export function readdressCampaign(
 ): Promise<Campaign> {
   return store.write((tx) => {
     const before = campaignByKey(tx, key)
-    if (!before) throw refuse('not_found', 'No such resource exists.')
+    if (!before) throw refuse('not_found', 'No such resource exists. Check the id in the URL.')
     if (before.status !== 'draft') throw notEditable(before.status, ['audience_id'])
     const set = { ...columns(edits), audience_key: audience.key, domain_key: audience.domain_key }
     const after = { ...before, ...set }
@@ -198,36 +214,58 @@ function notEditable(status: CampaignStatus, names: readonly string[]): Refusal 
   return new Refusal(
     names.map((name) => ({
       code: 'not_editable',
-      detail: `The campaign is ${status}; only a draft can be edited. Another draft is made with POST /campaigns.`,
+      detail: `The campaign is ${status}, and only drafts can be edited. To create another draft, use POST /campaigns.`,
       source: { pointer: `/data/attributes/${name}` },
     })),
   )
 }
 
-/** The moves that the owner may request instead, as the end of a sentence. */
+/** The moves that the owner can request instead, as a sentence. */
 function movesOf(from: CampaignStatus): string {
   const moves = CAMPAIGN_STATUSES.filter((to) => ownersMove(from, to) !== undefined)
-  return moves.length === 0 ? '; nothing moves it any more' : `, only to ${moves.join(' or ')}`
+  return moves.length === 0 ? ' Its status is final.' : ` Possible: ${moves.join(', ')}.`
 }
 
-const BACK = ' POST /campaigns/ID/unschedule makes it a draft again.'
+const BACK = ' To make it a draft again, use POST /campaigns/{id}/unschedule.'
 
-function moveByOwner(tx: Tx, campaign: Campaign, to: CampaignStatus, now: number): void {
+/** Slow checks before a start. */
+interface StartFacts {
+  linked: boolean
+  oversize: string | null
+}
+
+const readyToStart = async (deps: CampaignDeps, campaign: Campaign): Promise<StartFacts> => ({
+  linked: campaign.require_unsubscribe_link === 0 || (await contentApart('hasUnsubscribeLink', campaign.body_html)),
+  oversize: await oversizeOf(deps, campaign),
+})
+
+interface OwnersMove {
+  to: CampaignStatus
+  ready: StartFacts | undefined
+  now: number
+}
+
+function moveByOwner(tx: Tx, campaign: Campaign, { now, ready, to }: OwnersMove): void {
   const on = ownersMove(campaign.status, to)
   if (!on)
     throw refuseAttribute(
       'transition_not_allowed',
       'status',
-      `A campaign that is ${campaign.status} cannot be set to ${to}${movesOf(campaign.status)}.${campaign.status === 'scheduled' && to === 'draft' ? BACK : ''}`,
+      `A campaign with the status ${campaign.status} cannot be set to ${to}.${movesOf(campaign.status)}${campaign.status === 'scheduled' && to === 'draft' ? BACK : ''}`,
     )
   if (on === 'schedule' && campaign.test_mode === 1 && campaign.test_recipient_email === null)
-    throw refuseAttribute('required', 'status', 'A test needs "test_recipient_email" before it is scheduled.')
-  if (on === 'schedule' && campaign.require_unsubscribe_link === 1 && !hasUnsubscribeLink(campaign.body_html))
     throw refuseAttribute(
       'required',
       'status',
-      'This campaign needs an unsubscribe link: put {{unsubscribe_url}} into "body_html", or set "require_unsubscribe_link" to false.',
+      '"test_recipient_email" is missing. Set it before you schedule a campaign in test mode.',
     )
+  if (on === 'schedule' && ready?.linked === false)
+    throw refuseAttribute(
+      'required',
+      'status',
+      'The campaign has no unsubscribe link. Add {{unsubscribe_url}} to "body_html", or set "require_unsubscribe_link" to false.',
+    )
+  if (on === 'schedule' && ready?.oversize) throw refuseAttribute('message_too_large', 'status', ready.oversize)
   if (on === 'resume') requireSubscription(tx, campaign.user_key)
   if (on === 'pause') return pauseCampaign(tx, campaign, on, now)
   const set = {
@@ -241,8 +279,8 @@ function moveByOwner(tx: Tx, campaign: Campaign, to: CampaignStatus, now: number
 }
 
 /**
- * Changes the time of a scheduled campaign, or makes it a draft again (null). It begins in a transaction of its own: of
- * the two exactly one happens. Throws 422 when it has begun, or was never scheduled.
+ * Changes the time of a scheduled campaign, or makes it a draft again (null). The start is a separate transaction, so
+ * exactly one of the two happens. Throws 422 if it has started or was never scheduled.
  */
 export function changeSchedule(
   { clock, ring, store }: CampaignDeps,
@@ -252,19 +290,21 @@ export function changeSchedule(
   return store.write((tx) => {
     const now = clock.now()
     const campaign = campaignByKey(tx, key)
-    if (!campaign) throw refuse('not_found', 'No such resource exists.')
+    if (!campaign) throw refuse('not_found', 'No such resource exists. Check the id in the URL.')
     const [on, at] = scheduledAt === null ? (['unschedule', null] as const) : (['reschedule', scheduledAt] as const)
     if (!moveCampaign(tx, campaign, on, now, { scheduled_at: at === null ? null : Math.max(at, now) }))
       throw refuse(
         'transition_not_allowed',
-        `The campaign is ${campaign.status}: only one that is scheduled has a time.`,
+        `The campaign is ${campaign.status} and has no start time to change. Only scheduled campaigns have one.`,
       )
     tx.afterCommit(ring)
     return must(campaignByKey(tx, key), 'The campaign')
   })
 }
 
-/** sending -> paused; the queued mail is held. `failure` is the reason when the owner did not ask for the pause. */
+/**
+ * sending -> paused, and the queued emails are held. `failure` is the reason if the owner did not request the pause.
+ */
 export function pauseCampaign(
   tx: Tx,
   campaign: Campaign,
@@ -302,7 +342,7 @@ export function moveCampaign(
   return row !== undefined
 }
 
-/** Removes a campaign. Its sent mails stay on record; mails that were not sent yet are never sent. */
+/** Removes a campaign. Its sent emails stay on record, and unsent ones are never sent. */
 export function removeCampaign({ clock, ring, store }: CampaignDeps, key: number): Promise<void> {
   return store.write((tx) => {
     const now = clock.now()

@@ -1,5 +1,5 @@
 // Erases the contacts with an address, and the address from senders of campaigns. Marks in the other texts of contacts,
-// audiences and campaigns follow from their description (schema/campaigns.ts).
+// audiences and campaigns follow from their description (store/schema/campaigns.ts).
 import type { Tx } from '../store/database.ts'
 import { names, sliceEnd, type Erasing, type ErasingStep } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'

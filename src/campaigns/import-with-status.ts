@@ -1,48 +1,50 @@
-// Imports contacts. With their status in another program (D71): an import subscribes nobody who has unsubscribed, and
-// removes no suppression; unsubscribed contacts are kept as unsubscribed; blocked, bounced and complained contacts get
-// a suppression. And as the specification has it (D42): valid contacts are added, contacts that are in the audience
-// already or occur twice are skipped, invalid contacts are skipped and listed. A lot is one transaction, so that none
-// is half imported.
+// Imports contacts, optionally with their status in another application (D71): an import never resubscribes an
+// unsubscribed contact and never removes a suppression. Unsubscribed contacts stay unsubscribed. Blocked, bounced and
+// complained contacts get a suppression. As the specification requires (D42), valid contacts are added, duplicates are
+// skipped, and invalid contacts are skipped and listed. Each batch is one transaction, so a contact is never half
+// imported.
 import type { Keyring } from '../base/keyring.ts'
 import { importSuppression } from '../suppressions/import-with-status.ts'
 import { normalised } from '../suppressions/stops.ts'
 import { keptForm, type Reason } from '../suppressions/suppressions.ts'
-import type { Tx } from '../store/database.ts'
-import { db, statement } from '../store/query.ts'
+import type { Tx, Reader, Store } from '../store/database.ts'
+import { db, statement, raw } from '../store/query.ts'
 import type { Audience } from './audiences.ts'
-import { noteImport, type ImportNote, type PastImport, type RefusedLine } from './import-history.ts'
 import { contactAddress, insert, type Contact, type ContactDeps, type NewContact } from './contacts.ts'
+import { DAY } from '../base/clock.ts'
+import { forLine } from '../base/clean-text.ts'
+import { newId } from '../base/ids.ts'
+import { jsonOf } from '../base/json.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 
-/** What a list says of a contact (D71), in order: each stops at least as much mail as the one before it. */
+/** The status of a contact in an imported list (D71). Each blocks at least as much mail as the one before it. */
 export const STANDINGS = ['subscribed', 'unconfirmed', 'unsubscribed', 'blocked', 'bounced', 'complained'] as const
 export type Standing = (typeof STANDINGS)[number]
 
-/** The standing that blocks more mail. */
-export const graver = (one: Standing, other: Standing): Standing =>
+/** The status that blocks more mail. */
+export const stricter = (one: Standing, other: Standing): Standing =>
   STANDINGS.indexOf(one) < STANDINGS.indexOf(other) ? other : one
 
 /** `email` is in the form of `contactAddress`. */
 export interface ContactWithStatus extends NewContact {
-  standing: Standing
+  status: Standing
 }
 
-/** The counts of an import; each contact is counted once. */
+/** The counts of an import. Each contact is counted once. */
 export interface ImportCounts {
-  /** Added as subscribed. */
   created: number
-  /** In the audience already; the name or a field was changed. */
+  /** Already in the audience, with a changed name or field. */
   updated: number
   /** Added or kept as unsubscribed. */
   unsubscribed: number
   /** Got a suppression: blocked, bounced or complained. */
   suppressed: number
-  /** Nothing changed. */
   skipped: number
 }
 
 export const noCounts = (): ImportCounts => ({ created: 0, updated: 0, unsubscribed: 0, suppressed: 0, skipped: 0 })
 
-/** What is written for who must not get mail. */
+/** The suppression that each status adds. */
 export const SUPPRESSIONS: Partial<Record<Standing, { reason: Reason; scope: 'all' | 'marketing' }>> = {
   unsubscribed: { reason: 'unsubscribe', scope: 'marketing' },
   blocked: { reason: 'list_import', scope: 'all' },
@@ -52,18 +54,17 @@ export const SUPPRESSIONS: Partial<Record<Standing, { reason: Reason; scope: 'al
 
 export interface ImportedLot {
   counts: ImportCounts
-  /** The contacts that could not be imported, by their index in the lot. */
+  /** The contacts that could not be imported, by their index in the batch. */
   problems: { index: number; reason: string }[]
-  /** What the history says of the import. */
   past?: PastImport
 }
 
 export interface ImportWays {
-  /** Nothing is written: the counts are those that an import would give. */
+  /** Only returns the counts that an import would have. */
   dry?: boolean
-  /** Contacts that are there keep their name and fields; who left is suppressed all the same. */
+  /** Existing contacts keep their name and fields. Their suppressions are added nevertheless. */
   keep?: boolean
-  /** What the history notes; nothing without it. */
+  /** Written to the history, if present. */
   note?: ImportNote | undefined
 }
 
@@ -81,7 +82,7 @@ class Undone extends Error {
   }
 }
 
-/** Imports a lot in one transaction. `dry` rolls it back, so that the preview is exactly what an import would do. */
+/** Imports a batch in one transaction. `dry` rolls it back, so the preview equals the import. */
 export async function importContactsWithStatus(
   { clock, keyring, store }: ContactDeps,
   audience: Audience,
@@ -99,8 +100,8 @@ export async function importContactsWithStatus(
       }
       if (dry) throw new Undone(done)
       if (note) {
-        const told = { counts: done.counts, problems: refusedIn(lot, done, note) }
-        done.past = noteImport(tx, audience, note, told, now)
+        const noted = { counts: done.counts, problems: refusedIn(lot, done, note) }
+        done.past = noteImport(tx, audience, note, noted, now)
       }
       return done
     })
@@ -110,7 +111,7 @@ export async function importContactsWithStatus(
   }
 }
 
-/** The problems of a lot as refused lines. */
+/** The problems of a batch as rejected lines. */
 const refusedIn = (
   lot: readonly ContactWithStatus[],
   { problems }: ImportedLot,
@@ -119,7 +120,7 @@ const refusedIn = (
   problems.map(({ index, reason }) => ({
     line: lines?.[index] ?? index + 1,
     detail: reason,
-    cells: [lot[index]!.email],
+    row: [lot[index]!.email],
   }))
 
 interface Importing {
@@ -132,7 +133,7 @@ interface Importing {
 function importOne(
   tx: Tx,
   { audience, keep, keyring, now }: Importing,
-  { standing, ...contact }: ContactWithStatus,
+  { status: standing, ...contact }: ContactWithStatus,
 ): keyof ImportCounts | { reason: string } {
   const { domain_key, user_key } = audience
   const { email } = contact
@@ -162,7 +163,7 @@ const byAddress = statement<{ audience_key: number; email: string }>()((arg) =>
     .where('email', '=', arg.email),
 )
 
-/** Values of the file replace values of the contact; all other values stay. False when nothing changed. */
+/** Overwrites the contact's values with those of the file and keeps the others. Returns false if no value changed. */
 function renew(tx: Tx, audience: Audience, given: NewContact, now: number): boolean | { reason: string } {
   const there = tx.one(byAddress({ audience_key: audience.key, email: given.email }))
   const name = given.name?.trim()
@@ -216,7 +217,7 @@ interface ImportResult {
 /** One item as it was sent, or the reason why it is invalid. */
 export type ImportItem = { contact: NewContact } | { problem: string; email: string | null }
 
-/** The most errors that an answer lists. */
+/** The maximum number of errors in a response. */
 const MAX_ERRORS = 1000
 
 export function importContacts(
@@ -236,13 +237,134 @@ export function importContacts(
         else result.skipped++
         continue
       }
-      const told = 'contact' in item ? item.contact.email : item.email
+      const given = 'contact' in item ? item.contact.email : item.email
       const detail = 'contact' in item ? 'is not an email address' : item.problem
-      if (result.errors.length < MAX_ERRORS) result.errors.push({ index, email: told, detail })
-      refused.push({ line: index + 1, detail, cells: [told ?? ''] })
+      if (result.errors.length < MAX_ERRORS) result.errors.push({ index, email: given, detail })
+      refused.push({ line: index + 1, detail, row: [given ?? ''] })
     }
     const counts = { ...noCounts(), created: result.created, skipped: result.skipped }
     noteImport(tx, audience, { by, file: '' }, { counts, problems: refused }, now)
     return { ...result, skipped: result.skipped + refused.length }
   })
+}
+
+// The history of imports into an audience: the user, the results of the rows, and the rejected lines. It is written in
+// the transaction that writes the contacts, so that both always agree.
+//
+// Guarantees: an audience keeps at most 500 imports for 30 days, each with at most 1,000 rejected lines and 256 KB of
+// them. Rejected lines are personal data: they are deleted with their audience, and an erasure marks the address in
+// them.
+
+export type PastImport = RowOf<'list_imports'>
+
+/** A row of a list that was not imported. */
+export interface RefusedLine {
+  line: number
+  detail: string
+  /** The original cells, or an empty array if they are unknown. */
+  row: string[]
+}
+
+/** The data that an import writes to the history. */
+export interface ImportNote {
+  by: string
+  file: string
+  /** The import to which this batch belongs, or undefined for a new import. */
+  continues?: number | undefined
+  /** Rows that were skipped before the batch was created, and how many of them were rejected. */
+  passed?: number | undefined
+  refusedCount?: number | undefined
+  /** The known rejected rows, and the titles of their cells. */
+  refused?: readonly RefusedLine[] | undefined
+  titles?: readonly string[] | undefined
+  /** The line of each entry of the batch, which identifies a problem. */
+  lines?: readonly number[] | undefined
+}
+
+const KEPT_IMPORTS = 500
+const MAX_LINES = 1000
+const MAX_BYTES = 256 * 1024
+const KEPT = 30 * DAY
+
+const COUNTS = ['created', 'updated', 'unsubscribed', 'suppressed', 'skipped'] as const
+export type NotedCounts = Record<(typeof COUNTS)[number], number>
+
+/** The lines as JSON, up to the limits, or null if there are no lines. */
+function keptLines(before: string | null, lines: readonly RefusedLine[]): string | null {
+  const kept = ((before === null ? undefined : jsonOf(before)) ?? []) as RefusedLine[]
+  let bytes = Buffer.byteLength(before ?? '')
+  for (const line of lines) {
+    bytes += Buffer.byteLength(JSON.stringify(line)) + 1
+    if (kept.length >= MAX_LINES || bytes > MAX_BYTES) break
+    kept.push(line)
+  }
+  return kept.length === 0 ? null : JSON.stringify(kept)
+}
+
+const byKey = statement<{ key: number }>()((arg) =>
+  db.selectFrom('list_imports').selectAll().where('key', '=', arg.key),
+)
+
+export const pastByKey = (reader: Reader, key: number): PastImport | undefined => reader.first(byKey({ key }))
+
+/** A file name without characters that do not fit on one line. */
+export const nameForHistory = (name: string): string => forLine(name).slice(0, MAX_NAME)
+const MAX_NAME = 255
+
+/** Records a batch: creates a new import, or adds to the one that it continues. `problems` are those of the batch. */
+export function noteImport(
+  tx: Tx,
+  { key: audience_key, user_key }: { key: number; user_key: number },
+  note: ImportNote,
+  { counts, problems }: { counts: NotedCounts; problems: readonly RefusedLine[] },
+  now: number,
+): PastImport {
+  const { by, continues, file, refused = [], titles } = note
+  const { passed = refused.length, refusedCount = refused.length } = note
+  const before = continues === undefined ? undefined : pastByKey(tx, continues)
+  const lines = keptLines(before?.rejected ?? null, [...refused, ...problems])
+  const sums = Object.fromEntries(COUNTS.map((name) => [name, (before?.[name] ?? 0) + counts[name]])) as NotedCounts
+  const set = {
+    ...sums,
+    skipped: sums.skipped + passed + problems.length,
+    rejected_count: (before?.rejected_count ?? 0) + refusedCount + problems.length,
+    titles: before?.titles ?? (lines === null ? null : JSON.stringify(titles ?? ['email'])),
+    rejected: lines,
+    rejected_until: lines === null ? null : (before?.rejected_until ?? now + KEPT),
+    updated_at: now,
+  }
+  if (before) return tx.one(db.updateTable('list_imports').set(set).where('key', '=', before.key).returningAll())
+  const row = { id: newId(now), user_key, audience_key, created_by: by, file, ...set, created_at: now }
+  const made = tx.one(db.insertInto('list_imports').values(row).returningAll())
+  tx.run(
+    raw(
+      `delete from list_imports where audience_key = ? and key <=
+         (select key from list_imports where audience_key = ? order by key desc limit 1 offset ${KEPT_IMPORTS})`,
+      [audience_key, audience_key],
+    ),
+  )
+  return made
+}
+
+/** Deletes rejected lines after their retention time. */
+export const forgetRefused = (store: Store, now: number): Promise<unknown> =>
+  store.write((tx) =>
+    tx.run(
+      db
+        .updateTable('list_imports')
+        .set({ rejected: null, titles: null, rejected_until: null })
+        .where('rejected_until', '<=', now),
+    ),
+  )
+
+/** The rejected lines that an import still keeps, with the titles of their cells. */
+export function refusedOf({ rejected, titles }: Pick<PastImport, 'rejected' | 'titles'>): {
+  titles: string[]
+  lines: RefusedLine[]
+} {
+  const read = (text: string | null): unknown[] => {
+    const value = text === null ? undefined : jsonOf(text)
+    return Array.isArray(value) ? value : []
+  }
+  return { titles: read(titles) as string[], lines: read(rejected) as RefusedLine[] }
 }

@@ -1,5 +1,5 @@
-// The source of campaign mail: it gives the composer the content of a mail, and decides whether the mail is still sent.
-// The decision is made just before a mail is sent, not when it is queued.
+// The source of campaign emails: gives the composer the content of an email, and decides whether it is still sent. The
+// decision is made just before an email is sent, not when it is queued.
 import { must } from '../base/errors.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
@@ -8,15 +8,13 @@ import type { Log } from '../base/log.ts'
 import { textsOf } from '../base/json.ts'
 import { parseAddress, type Address } from '../message/address.ts'
 import { campaignSender } from '../message/identity.ts'
-import { withFooter } from '../message/footer.ts'
 import type { CampaignRecipient, CampaignTemplate } from '../message/campaign.ts'
 import { returnPathToken, unsubscribeLocalPart } from '../message/return-path.ts'
 import { textOfValue } from '../message/template.ts'
 import type { UnsignedJob } from '../message/unsigned.ts'
 import { settleBulk, settlePage, withdraw } from '../mail/bulk.ts'
 import { claimBulk } from '../delivery/queue/claim.ts'
-import { damaged } from '../delivery/wire/intact.ts'
-import { trackingBase } from '../delivery/wire/letter.ts'
+import { damaged, trackingBase } from '../delivery/wire/letter.ts'
 import { domainStop, stopsNow, type KnownStops, type DomainRecipient } from '../suppressions/stops.ts'
 import {
   firstOf,
@@ -32,9 +30,10 @@ import type { Reader, Store, Tx } from '../store/database.ts'
 import { Gathered } from '../store/gathered.ts'
 import { isIntact, storedDigest } from '../store/digests.ts'
 import { db, sql, statement } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
+import { brandOf } from './brand.ts'
 import type { QueuedAhead } from './queued-ahead.ts'
-import { unsubscribeUrl } from './unsubscribe-token.ts'
+import { unsubscribeUrl } from './unsubscribe.ts'
 
 export interface LettersDeps {
   store: Store
@@ -70,17 +69,17 @@ const contactsByKey = statement<{ keys: string }>()((arg) =>
 const audienceByKey = statement<{ key: number }>()((arg) =>
   db
     .selectFrom('audiences as a')
-    .select(['a.id', 'a.name', 'a.user_key', 'a.domain_key', 'a.description'])
+    .select(['a.id', 'a.name', 'a.user_key', 'a.domain_key', 'a.description', 'a.title'])
     .select(storedDigest('audiences', 'a.key').as('digest'))
     .where('a.key', '=', arg.key),
 )
 
 /** How long (ms) the results of campaign mail wait for each other. */
 const PATIENCE = 20
-/** The most campaigns that are kept in memory. */
+/** The maximum number of cached campaigns. */
 const MAX_KNOWN = 50
 const MAX_LIST_NAME = 60
-/** Stands in place of what proves that somebody is the recipient of a mail. */
+/** Replaces the token that identifies the recipient. */
 const HIDDEN = 'known-to-the-recipient'
 
 /** Campaign, domain, mail_from_prefix, host of tracked links, user. */
@@ -98,7 +97,7 @@ export class CampaignLetters implements MailSource {
   readonly settle = settleBulk
   readonly #deps: LettersDeps
   readonly #known = new Map<number, KnownCampaign>()
-  /** The contacts of claimed mails, with the generation of the table from which they were read. */
+  /** The contacts of claimed emails, with the generation of the table when they were read. */
   readonly #contacts = new WeakMap<
     MailTransaction['email'],
     { generation: number; contact: LetterContact | undefined }
@@ -111,7 +110,7 @@ export class CampaignLetters implements MailSource {
     this.results = new Gathered(deps.store, PATIENCE, settlePage)
   }
 
-  /** The template with a name that `letter` returned; workers ask for it. */
+  /** Returns the template for a name from `letter`. Workers request it. */
   template(name: string): CampaignTemplate | undefined {
     const [key, domain, prefix, base, user] = JSON.parse(name) as TemplateName
     const known = this.#know(key)
@@ -123,7 +122,9 @@ export class CampaignLetters implements MailSource {
       from: address(campaignSender(campaign.from_address, domain)),
       replyTo: campaign.reply_to === null ? [] : textsOf(campaign.reply_to).map(address),
       subject: campaign.subject,
-      ...withFooter({ html: campaign.body_html, text: campaign.body_text }, campaign.test_mode === 0),
+      html: campaign.body_html,
+      text: campaign.body_text,
+      footer: campaign.test_mode === 0 ? 'link' : 'words',
       extra: [
         ...(campaign.test_mode === 1
           ? []
@@ -170,7 +171,7 @@ export class CampaignLetters implements MailSource {
     const delivery = firstOf(work)
     const campaign = campaignOf(work)
     if (delivery.attempts === 1) this.#deps.ahead.attempted(campaign)
-    if (this.#isHalted(campaign)) return withdrawalOf(work)
+    if (this.#isHalted(work)) return withdrawalOf(work)
     const known = must(this.#know(campaign), 'The campaign of a mail')
     const contact = this.#contactOf(email)
     const harm = known.damage ?? (contact && damageIn('contacts', contact))
@@ -190,8 +191,8 @@ export class CampaignLetters implements MailSource {
   }
 
   /**
-   * What a mail is composed from, whether or not it may still be sent; undefined when its campaign is gone. Its link
-   * and its address to unsubscribe do nothing: who only reads the mail must not unsubscribe the recipient by a click.
+   * Returns the content of an email whether or not it may still be sent, or undefined if its campaign was removed. Its
+   * unsubscribe link and address have no effect, because a click of another viewer must not unsubscribe the recipient.
    */
   unsigned(work: Pick<MailTransaction, 'deliveries' | 'email'>): UnsignedJob | undefined {
     const known = this.#know(campaignOf(work))
@@ -200,16 +201,16 @@ export class CampaignLetters implements MailSource {
   }
 
   unwanted(work: MailTransaction): Verdict | Withdrawal | undefined {
-    if (this.#isHalted(campaignOf(work))) return withdrawalOf(work)
+    if (this.#isHalted(work)) return withdrawalOf(work)
     return domainStop(this.#deps.store, work.email)
   }
 
   #templateName({ key }: Campaign, email: MailTransaction['email']): string {
-    const base = trackingBase(this.#deps.config, email)
+    const base = trackingBase(this.#deps, email)
     return JSON.stringify([key, email.domain, email.mail_from_prefix, base, email.user_id] satisfies TemplateName)
   }
 
-  /** The parts of a mail that only this recipient's mail has. */
+  /** The parts that differ for each recipient. */
   #recipient(
     campaign: Campaign,
     contact: LetterContact | undefined,
@@ -233,8 +234,16 @@ export class CampaignLetters implements MailSource {
     }
   }
 
+  /**
+   * Whether an email must not be sent now: its campaign is not sending, or the daily limit for the receiver is reached.
+   */
+  #isHalted(work: MailTransaction): boolean {
+    const { clock, store } = this.#deps
+    return this.#isPaused(campaignOf(work)) || work.slot?.isClosed(store, clock.now()) === true
+  }
+
   /** Whether a campaign may not send now, or never again. */
-  #isHalted(key: number): boolean {
+  #isPaused(key: number): boolean {
     const known = this.#halted.get(key)
     if (known !== undefined) return known
     const state = this.#deps.store.first(stateOf({ key }))
@@ -243,14 +252,14 @@ export class CampaignLetters implements MailSource {
     return halted
   }
 
-  /** Call it when a campaign's status may have changed. */
+  /** Must be called when a campaign's status may have changed. */
   lookAgain(): void {
     this.#halted.clear()
   }
 
   /**
-   * A contact that was removed, unsubscribed or suppressed since the
-   * campaign began gets no mail. A test has no contact.
+   * A contact that was removed, unsubscribed or suppressed since the campaign started gets no email. A test has no
+   * contact.
    */
   #unwanted(
     campaign: Campaign,
@@ -262,7 +271,7 @@ export class CampaignLetters implements MailSource {
     const at = { stage: 'compose' } as const
     const test = campaign.test_mode === 1
     if (!test && contact?.audience_key !== campaign.audience_key)
-      return ownVerdict('suppressed', '5.7.1', 'The contact was removed after the campaign had begun.', at)
+      return ownVerdict('suppressed', '5.7.1', 'The contact was removed after the campaign started.', at)
     if (contact && contact.status !== 'subscribed')
       return ownVerdict('suppressed', '5.7.1', `The contact is ${contact.status}.`, at)
     const [entry] = stopsNow(known, store, keyring, [to], clock.now(), 'marketing')
@@ -301,22 +310,22 @@ export class CampaignLetters implements MailSource {
     const campaign = store.first(campaignByKey({ key }))
     if (!campaign) return undefined
     const audience = store.first(audienceByKey({ key: campaign.audience_key }))
-    const name = (audience?.name ?? '')
+    // The internal name of an audience is not for its subscribers.
+    const name = (audience?.title ?? brandOf(store, campaign.user_key).sender_name ?? '')
       .replace(/[^\x20-\x7e]|["\\<>]/g, '')
       .trim()
       .slice(0, MAX_LIST_NAME)
     const listId = `${name === '' ? '' : `"${name}" `}<${audience?.id ?? campaign.id}.{domain}>`
     const damage = damageIn('campaigns', campaign) ?? (audience && damageIn('audiences', audience))
-    // A damaged campaign is not kept in memory: it is read again with the next mail, and may be repaired by then.
+    // A corrupt campaign is not cached. It is read again for the next email, and may be repaired by then.
     if (damage !== undefined) return { campaign, listId, damage }
-    // Kept without a time limit: a campaign that has begun does not change.
+    // Cached without expiry, because a started campaign does not change.
     if (this.#known.size >= MAX_KNOWN) this.#known.clear()
     this.#known.set(key, { campaign, listId })
     return { campaign, listId }
   }
 }
 
-/** Contacts by their keys; one statement reads all of them. */
 function readContacts(reader: Reader, keys: readonly (number | null)[]): Map<number, LetterContact> {
   const wanted = keys.filter((key) => key !== null)
   if (wanted.length === 0) return new Map()
@@ -330,7 +339,7 @@ const withdrawalOf = (work: MailTransaction): Withdrawal => ({
   putBack: (tx, now) => withdraw(tx, firstOf(work).key, campaignOf(work), now),
 })
 
-/** A sentence about a damaged row; undefined when the row is intact. */
+/** Describes a corrupt row. Returns undefined if the row is intact. */
 const damageIn = (table: string, row: Digest): string | undefined =>
   isIntact(table, { ...row }, row.digest) ? undefined : `its row of ${table} in the database is not what was written.`
 

@@ -1,18 +1,20 @@
-// The page on which a campaign is written: its fields and text at the left, the mail as a contact gets it at the right.
-// With a script it is saved and shown while somebody writes (console/browser/editor.ts); without one, when it is saved.
+// The campaign editor's page: fields and text on the left, the preview on the right. The script
+// (console/browser/editor.ts) saves and updates the preview as the user types. Without it, both happen when the user
+// saves.
 import { html } from 'hono/html'
 import { isOneOf, namesIn } from '../base/one-of.ts'
-import { page } from '../webui/frame.ts'
-import { field, fieldMaker, form, type FormField } from '../webui/forms.ts'
-import { time, type Html } from '../webui/widgets.ts'
-import { done, type Form } from '../webui/place.ts'
-import { faultIn, relatedId, text, those, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { page } from '../views/html/frame.ts'
+import { field, fieldMaker, form, type FormField } from '../views/html/forms.ts'
+import { time, type Html } from '../views/html/widgets.ts'
+import { done, type Form } from '../views/html/place.ts'
+import { faultIn, relatedId, text, those, type Answer, type Thing, type Visit } from '../views/html/visit.ts'
 import { domains } from '../domains/api.ts'
 import { campaignSender } from '../message/identity.ts'
 import { audiences, contacts } from './api-audiences.ts'
 import { campaigns } from './api.ts'
 import { lookOf, MAX_PREVIEW, partsOf, type BodyParts } from './body-parts.ts'
-import { DESIGN_WORDS, DESIGNS, inkOn, PLAIN_LOOK, type Design, type Look } from './designs.ts'
+import { inkOn } from '../views/html/colours.ts'
+import { DESIGN_WORDS, DESIGNS, PLAIN_LOOK, type Design, type Look } from './designs.ts'
 import { tagsOfAudience, tagWarnings, type Tags } from './page-tags.ts'
 
 export type CampaignResource = Thing<typeof campaigns>
@@ -22,12 +24,12 @@ export const LABELS = {
   audience: 'Audience',
   subject: 'Subject',
   preview_text: 'Preview text',
-  body_html: 'Text',
-  body_text: 'Plain text',
+  body_html: 'Content',
+  body_text: 'Plain-text version',
   from_address: 'From',
-  reply_to: 'Replies go to',
+  reply_to: 'Reply-to',
   design: 'Design',
-  brand: 'Name of the sender',
+  brand: 'Sender name',
   logo: 'Logo',
   colour: 'Colour',
   postal: 'Postal address',
@@ -46,10 +48,10 @@ export function partsIn(given: Form): BodyParts {
 }
 
 export interface Composing {
-  /** The edited campaign; undefined for one that has to be made again. */
+  /** The edited campaign, or undefined if the form creates a new one. */
   campaign?: CampaignResource | undefined
   errors?: Answer['errors']
-  /** Somebody else has saved another version. */
+  /** Another user has saved another version. */
   clash?: true
   extra?: Html | ''
   /** The ETag of the version that the form shows. */
@@ -57,7 +59,7 @@ export interface Composing {
   typed?: Form | undefined
 }
 
-/** The values of the form: as typed in a form that failed, else as stored. */
+/** The values of the form: the input of a rejected form, or else the stored values. */
 interface ComposedValues {
   name: string
   subject: string
@@ -118,7 +120,7 @@ export async function composer(visit: Visit, composing: Composing): Promise<Resp
   })
 }
 
-/** The sending domain of an audience; '' when it is gone. */
+/** The sending domain of an audience, or '' if the audience was removed. */
 export async function siteOf(visit: Visit, audience: string): Promise<string> {
   if (audience === '') return ''
   const { included } = await visit.get(audiences, `/audiences/${encodeURIComponent(audience)}?include=domain`)
@@ -133,7 +135,7 @@ export async function peopleOf(visit: Visit, audience: string): Promise<string[]
   return (await visit.get(contacts, path)).many.map((each) => text(each, 'email'))
 }
 
-/** Audiences with their words; one that is gone is not replaced by the first of the list, but chosen by the person. */
+/** The audiences to choose from. If the chosen one was removed, the user must choose again. */
 export const choiceOf = (options: readonly AudienceOption[], chosen: string): readonly AudienceOption[] => [
   ...(options.some(([id]) => id === chosen) ? [] : [['', 'Choose …'] as const]),
   ...options,
@@ -158,19 +160,19 @@ async function composerForm(
   ): Html => entry(name, { value: values[name], ...more })
   const { look, preview, text: body } = values.parts
   const site = await siteOf(visit, values.audience)
-  const warnings = tagWarnings({ subject: values.subject, body_html: body, body_text: values.body_text }, tags)
+  const warnings = await tagWarnings({ subject: values.subject, body_html: body, body_text: values.body_text }, tags)
   return form(
     visit,
     'save',
     html`${tag === '' ? '' : html`<input type="hidden" name="tag" value="${tag}" />`}
       <div class="pair">
-        ${shown('name', { required: true, hint: 'What you call it; nobody else sees it.' })}
-        ${shown('audience', { required: true, options: choiceOf(namedAudiences(all), values.audience), hint: tags.reach === '' ? 'Who gets it.' : tags.reach, error: fault('audience') ?? fault('audience_id') })}
-        ${shown('from_address', { hint: `When it is empty: ${campaignSender(null, site || 'the sending domain of the audience')}` })}
-        ${shown('reply_to', { hint: 'When it is empty: to the sender.' })}
+        ${shown('name', { required: true, hint: 'For your reference. Recipients do not see it.' })}
+        ${shown('audience', { required: true, options: choiceOf(namedAudiences(all), values.audience), hint: tags.reach === '' ? 'The contacts to send to.' : tags.reach, error: fault('audience') ?? fault('audience_id') })}
+        ${shown('from_address', { hint: `Defaults to ${campaignSender(null, site || 'the audience’s sending domain')}.` })}
+        ${shown('reply_to', { hint: 'Defaults to the From address.' })}
       </div>
       ${shown('subject', { required: true })}
-      ${entry('preview_text', { value: preview, hint: 'Inboxes show it beside the subject: one sentence that makes somebody open the mail.' })}
+      ${entry('preview_text', { value: preview, hint: 'Shown next to the subject in the inbox. One sentence is enough.' })}
       <div class="field">
         <label for="body_html">${LABELS.body_html}</label>
         <div
@@ -193,14 +195,14 @@ async function composerForm(
       </details>
       <details ${values.body_text === '' ? '' : html`open`}>
         <summary>${LABELS.body_text}</summary>
-        ${shown('body_text', { lines: 8, hint: 'Made from the text above when it is empty.' })}
+        ${shown('body_text', { lines: 8, hint: 'Leave empty to generate it from the content above.' })}
       </details>
-      <button>Save the draft</button>`,
+      <button>Save draft</button>`,
     { kind: 'wide', ...(campaign ? {} : { to: '/campaigns/new' }) },
   )
 }
 
-/** The design can be changed at any time: it stands around the text. */
+/** The design can be changed at any time, because it is separate from the text. */
 export const designChoice = (chosen: BodyParts['design']): Html =>
   field({
     name: 'design',
@@ -208,11 +210,11 @@ export const designChoice = (chosen: BodyParts['design']): Html =>
     value: chosen,
     options: [
       ...DESIGNS.map((each) => [each, `${DESIGN_WORDS[each][0]}: ${DESIGN_WORDS[each][1]}`] as const),
-      ['', 'None: the text is the whole HTML'],
+      ['', 'None: the content is the complete HTML'],
     ],
   })
 
-/** What each design looks like, on a sheet of 96 by 72. */
+/** A sketch of each design, 96 by 72 pixels. */
 const SKETCHES: Readonly<Record<Design, string>> = {
   letter: 'M16 16h26M16 26h56M16 32h60M16 38h48M16 48h58M16 54h30',
   newsletter: 'M28 16h18M28 38h40M28 44h36M28 50h40',
@@ -238,22 +240,18 @@ export const designCards = (chosen: BodyParts['design'], colour: string): Html =
     )}
   </fieldset>`
 
-/** The look of the sender, asked once: a new campaign begins with that of the last one. */
-export const brandFields = (look: Look): Html =>
+/** The sender's look. A new campaign copies it from the brand. */
+const brandFields = (look: Look): Html =>
   html`<div class="pair">
-    ${field({ name: 'brand', label: LABELS.brand, value: look.brand, hint: 'Stands in place of the logo where there is none.' })}
-    <div class="field">
-      <label for="colour">${LABELS.colour}</label>
-      <input id="colour" name="colour" type="color" value="${look.colour}" />
-      <p class="soft">Of the band at the top, and of buttons.</p>
-    </div>
-    ${field({ name: 'logo', label: LABELS.logo, type: 'url', value: look.logo, hint: 'The web address of a picture, about 80 pixels high.' })}
-    ${field({ name: 'postal', label: LABELS.postal, value: look.postal, lines: 2, hint: 'Stands at the end. Many countries demand it in a newsletter.' })}
+    ${field({ name: 'brand', label: LABELS.brand, value: look.brand, hint: 'Shown if there is no logo.' })}
+    ${field({ name: 'colour', label: LABELS.colour, type: 'color', value: look.colour, hint: 'For the header band and buttons.' })}
+    ${field({ name: 'logo', label: LABELS.logo, type: 'url', value: look.logo, hint: 'URL of an image about 80 pixels high.' })}
+    ${field({ name: 'postal', label: LABELS.postal, value: look.postal, lines: 2, hint: 'Shown in the footer. Many countries require it in newsletters.' })}
   </div>`
 
-/** The forms in which the preview shows a mail. */
+/** The display sizes of the preview. */
 const FORMS = [
-  ['', 'Desk'],
+  ['', 'Desktop'],
   ['phone', 'Phone'],
   ['dark', 'Dark'],
   ['plain', 'Plain text'],
@@ -263,15 +261,15 @@ function previewPane(visit: Visit, { id }: CampaignResource, people: readonly st
   const as = FORMS.find(([each]) => each === visit.query('as'))?.[0] ?? ''
   return html`<section class="seen" id="preview" aria-label="Preview">
     <div class="row">
-      <nav class="segments" aria-label="Show it as">
+      <nav class="segments" aria-label="Preview as">
         ${FORMS.map(([each, words]) => html`<a href="?as=${each}#preview" data-as="${each}" ${each === as ? html`aria-current="true"` : ''}>${words}</a>`)}
       </nav>
       <input
         type="email"
         data-contact
         hidden
-        aria-label="The contact who gets it"
-        placeholder="As the newest contact"
+        aria-label="Preview with the data of this contact"
+        placeholder="Newest contact"
         list="people"
         autocomplete="off"
       />
@@ -282,7 +280,7 @@ function previewPane(visit: Visit, { id }: CampaignResource, people: readonly st
         <iframe
           sandbox="allow-same-origin allow-popups allow-popups-to-escape-sandbox"
           src="/campaigns/${id}/preview?head=yes&as=${as}"
-          title="The mail as a contact gets it"
+          title="Email preview"
           data-as="${as}"
         ></iframe>
       </div>
@@ -290,8 +288,8 @@ function previewPane(visit: Visit, { id }: CampaignResource, people: readonly st
     <p class="soft">
       ${
         as === 'dark'
-          ? 'As programs show it that turn the colours of every mail round.'
-          : 'With the data of one contact. Links to unsubscribe are made when it is sent.'
+          ? 'As shown by email clients that invert colours.'
+          : 'Uses the data of one contact. Unsubscribe links are created when the email is sent.'
       }
     </p>
   </section>`

@@ -1,14 +1,16 @@
 // One contact: its data, and each mail to its address.
 import { html } from 'hono/html'
-import { page } from '../webui/frame.ts'
-import { button, dangers, field, form } from '../webui/forms.ts'
-import { badge, facts, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
-import { done, found, tagIn, type Form, type Place } from '../webui/place.ts'
+import { refuse } from '../base/errors.ts'
+import { page } from '../views/html/frame.ts'
+import { button, dangers, field, form } from '../views/html/forms.ts'
+import { badge, facts, table, time, type Html } from '../views/html/widgets.ts'
+import { done, found, tagIn, type Form, type Place } from '../views/html/place.ts'
 import { outboundEmails } from '../mail/api.ts'
 import { suppressions } from '../suppressions/api.ts'
 import { audiences, contacts } from './api-audiences.ts'
 import { reasonWord, sourceWord, statusWord } from './page-words.ts'
-import { faultIn, record, relatedId, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { faultIn, record, relatedId, text, type Answer, type Thing, type Visit } from '../views/html/visit.ts'
+import { listOf, type ListView } from '../views/list.ts'
 
 type ContactResource = Thing<typeof contacts>
 
@@ -23,7 +25,7 @@ const fieldsOf = (contact: ContactResource): readonly (readonly [string, string]
     ([name, value]) => [name, typeof value === 'string' ? value : JSON.stringify(value)] as const,
   )
 
-/** The choice of a status; what bounced or complained is not chosen away here. */
+/** The status field. It is omitted for bounced and complained contacts, which cannot be changed here. */
 const statusField = (status: string, error: string | undefined): Html | '' =>
   status !== 'subscribed' && status !== 'unsubscribed'
     ? ''
@@ -34,29 +36,29 @@ const statusField = (status: string, error: string | undefined): Html | '' =>
           status === 'subscribed'
             ? [
                 ['', 'Keep subscribed'],
-                ['unsubscribed', 'Unsubscribe: no campaigns any more'],
+                ['unsubscribed', 'Unsubscribe from campaigns'],
               ]
             : [
-                ['', 'Keep as left'],
+                ['', 'Keep unsubscribed'],
                 ['subscribed', 'Subscribe again'],
               ],
         error,
       })
 
-/** What is known of a person over time: when they came, and why they do not get mail. */
+/** The history of a contact: when it was added, and why it gets no emails. */
 async function historyOf(visit: Visit, one: ContactResource, domain: string | undefined): Promise<Html> {
   const email = encodeURIComponent(text(one, 'email'))
   const where = `filter%5Bemail%5D=${email}${domain === undefined ? '' : `&filter%5Bdomain%5D=${domain}`}`
   const { many } = await visit.get(suppressions, `/suppressions?${where}&page%5Bsize%5D=100`)
   const rows = many.map((each) => ({
     at: text(each, 'created_at'),
-    what: `${text(each, 'scope') === 'all' ? 'Gets no mail' : 'Gets no campaigns'}: ${reasonWord(text(each, 'reason'))}`,
+    what: `${text(each, 'scope') === 'all' ? 'Suppressed' : 'Suppressed for campaigns'}: ${reasonWord(text(each, 'reason'))}`,
     how: sourceWord(text(each, 'source')),
   }))
   const all = [...rows, { at: text(one, 'created_at'), what: 'Added to the audience', how: '' }]
   return table(
     'History',
-    [{ title: 'When', kind: 'time' }, { title: 'What', width: 40 }, 'Known by'],
+    [{ title: 'Date', kind: 'time' }, { title: 'Event', width: 40 }, 'Source'],
     all.toSorted((a, b) => b.at.localeCompare(a.at)).map(({ at, how, what }) => [time(at), what, how]),
     '',
   )
@@ -78,27 +80,50 @@ function contactForm(
       />${field({ name: 'name', label: LABELS.name, value: text(one, 'name'), error: fault('name') })}
       <fieldset id="custom_fields">
         <legend>${LABELS.custom_fields}</legend>
-        <p class="soft">A field that is left empty is removed.</p>
+        <p class="soft">Empty fields are deleted.</p>
         ${fault('custom_fields') === undefined ? '' : html`<p class="bad">${fault('custom_fields')!}</p>`}
         ${fieldsOf(one).map(([name, value], at) => field({ id: `field-${at}`, name: `field:${name}`, label: name, value, ...(value.includes('\n') ? { lines: 3 } : {}) }))}
-        ${field({ name: 'new-name', label: 'Name of a new field', hint: 'Such as "city".' })}
-        ${field({ name: 'new-value', label: 'Its value' })}
+        ${field({ name: 'new-name', label: 'New field name', hint: 'For example "city".' })}
+        ${field({ name: 'new-value', label: 'New field value' })}
       </fieldset>
       ${statusField(text(one, 'status'), fault('status'))} <button>Save</button>`,
   )} `
 }
 
+const emailsTo = (one: ContactResource): ListView<typeof outboundEmails> => ({
+  of: outboundEmails,
+  from: `/outbound-emails?filter%5Bsearch%5D=${encodeURIComponent(`to:${text(one, 'email')}`)}`,
+  caption: 'Emails',
+  size: 25,
+  columns: [
+    { title: 'Date', kind: 'time', of: 'created_at' },
+    {
+      title: 'Subject',
+      width: 40,
+      of: (mail) => text(mail, 'subject') || '(no subject)',
+      to: ({ id }) => `/mail/${id}`,
+    },
+    { title: 'Status', kind: 'status', of: 'status' },
+    { title: 'Opened', kind: 'time', of: 'first_opened_at' },
+    { title: 'Clicked', kind: 'time', of: 'first_clicked_at' },
+  ],
+  empty: 'No emails yet.',
+})
+
+/** The contact of a page. Throws 404 if it is not in the audience of the path. */
+async function contactOf(visit: Visit) {
+  const { audience, id } = visit.context.req.param() as { audience: string; id: string }
+  const answer = found(await visit.get(contacts, `/contacts/${id}`))
+  if (relatedId(answer.one, 'audience') !== audience) throw refuse('not_found', 'Page not found.')
+  return { ...answer, id, list_id: audience }
+}
+
 async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
-  const { audience: list_id, id } = visit.context.req.param() as { audience: string; id: string }
-  const { headers, one } = found(await visit.get(contacts, `/contacts/${id}`))
+  const { headers, list_id, one } = await contactOf(visit)
   const audience = await visit.get(audiences, `/audiences/${list_id}`)
-  const mails = await visit.get(
-    outboundEmails,
-    `/outbound-emails?filter%5Bsearch%5D=${encodeURIComponent(`to:${text(one, 'email')}`)}&${pageOf(visit, 25)}`,
-  )
   return page(visit, {
     title: text(one, 'email'),
-    about: 'What is known of this person, and all mail that went there.',
+    about: 'The contact’s data, and every email to this address.',
     crumbs: [
       ['/audiences', 'Audiences'],
       [`/audiences/${list_id}`, audience.one ? text(audience.one, 'name') : 'Audience'],
@@ -114,32 +139,15 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
       ${visit.reading ? '' : contactForm(visit, one, { errors, tag: headers.get('etag') ?? '' })}
       <h2>History</h2>
       ${await historyOf(visit, one, audience.one && relatedId(audience.one, 'domain'))}
-      <h2>Mail</h2>
-      ${table(
-        'Mail',
-        [
-          { title: 'When', kind: 'time' },
-          { title: 'Subject', width: 40 },
-          { title: 'Status', kind: 'status' },
-          { title: 'Opened', kind: 'time' },
-          { title: 'Clicked', kind: 'time' },
-        ],
-        mails.many.map((mail) => [
-          time(mail.attributes.created_at),
-          html`<a href="/mail/${mail.id}">${text(mail, 'subject') || '(no subject)'}</a>`,
-          badge(text(mail, 'status')),
-          time(mail.attributes.first_opened_at),
-          time(mail.attributes.first_clicked_at),
-        ]),
-        'Nothing was sent there yet.',
-      )}
-      ${pager(visit, mails)}
+      <h2>Emails</h2>
+      ${(await listOf(visit, emailsTo(one))).body}
       ${dangers(visit, [
         [
-          html`The contact is removed from this audience. <a href="/privacy">Privacy</a> forgets a person everywhere.`,
-          button(visit, 'remove', 'Remove the contact', {
+          html`Removes the contact from this audience only. To erase all data of a person, use
+          ${visit.opens('/privacy') ? html`<a href="/privacy">Privacy</a>` : 'Privacy'}.`,
+          button(visit, 'remove', 'Remove contact', {
             danger: true,
-            confirm: 'The contact is removed from this audience. Privacy forgets a person everywhere.',
+            confirm: 'This removes the contact from this audience only. To erase all data of a person, use Privacy.',
           }),
         ],
       ])}`,
@@ -159,23 +167,21 @@ function fieldsIn(given: Form, contact: ContactResource): Record<string, unknown
 
 const HALF = 'A new field needs a name and a value.'
 const CHANGED =
-  'Somebody has changed this contact since you opened it: below is what it holds now. Nothing of yours was saved.'
+  'This contact was changed after you opened it. Your changes were not saved. The current values are below.'
 
 export const contact: Place = {
   path: '/audiences/:audience/contacts/:id',
   show: (visit) => showContact(visit),
   async act(visit, given) {
-    const { audience: list_id, id } = visit.context.req.param() as { audience: string; id: string }
+    const { id, list_id, one } = await contactOf(visit)
     if (given.action === 'remove') {
-      const known = found(await visit.get(contacts, `/contacts/${id}`))
       const gone = await visit.ask('DELETE', `/contacts/${id}`)
       return gone.status === 204
-        ? visit.say(`/audiences/${list_id}`, `${text(known.one, 'email')} is removed from this audience.`)
+        ? visit.say(`/audiences/${list_id}`, `Removed ${text(one, 'email')} from this audience.`)
         : showContact(visit, gone.errors)
     }
     if ((given.get('new-name').trim() === '') !== (given.get('new-value') === ''))
       return showContact(visit, [{ code: 'invalid', field: 'custom_fields', detail: HALF }])
-    const { one } = found(await visit.get(contacts, `/contacts/${id}`))
     const attributes = {
       name: given.get('name') || null,
       custom_fields: fieldsIn(given, one),
@@ -190,7 +196,7 @@ export const contact: Place = {
     if (answer.errors.some(({ code }) => code === 'changed_meanwhile'))
       return showContact(visit, [{ code: 'changed_meanwhile', field: undefined, detail: CHANGED }])
     return answer.one
-      ? visit.say(`/audiences/${list_id}/contacts/${id}`, `${text(one, 'email')} is saved.`)
+      ? visit.say(`/audiences/${list_id}/contacts/${id}`, `Saved ${text(one, 'email')}.`)
       : showContact(visit, answer.errors)
   },
 }

@@ -1,17 +1,17 @@
-// Where campaigns are written: a new one begins with a design, a draft is changed and saved. Nothing is sent from here.
+// The campaign editor: creates a campaign from a design, and changes and saves drafts. This page never sends.
 import { html } from 'hono/html'
-import { guard, page } from '../webui/frame.ts'
-import { fieldMaker, form } from '../webui/forms.ts'
-import type { Html } from '../webui/widgets.ts'
-import { done, found, tagIn, type Form, type Place } from '../webui/place.ts'
-import { faultIn, relatedId, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { guard, page } from '../views/html/frame.ts'
+import { fieldMaker, form } from '../views/html/forms.ts'
+import type { Html } from '../views/html/widgets.ts'
+import { done, found, tagIn, type Form, type Place } from '../views/html/place.ts'
+import { faultIn, relatedId, text, type Answer, type Thing, type Visit } from '../views/html/visit.ts'
 import { audiences } from './api-audiences.ts'
+import { brands } from './api-brand.ts'
 import { audienceOptions } from './page-reach.ts'
 import { campaigns } from './api.ts'
-import { bodyOf, partsOf } from './body-parts.ts'
-import { FIRST_TEXT, PLAIN_LOOK, type Look } from './designs.ts'
+import { bodyOf, lookOf } from './body-parts.ts'
+import { FIRST_TEXT, type Look } from './designs.ts'
 import {
-  brandFields,
   choiceOf,
   composer,
   designCards,
@@ -43,31 +43,13 @@ const senderOf = (given: Form) => ({
           .map((each) => each.trim()),
 })
 
-/** How many of the last campaigns are looked at for the look of a new one. */
-const LAST = 4
-
-/** The look of the last campaign of this audience that has one, else of any audience; with its sender. */
-async function lastLook(visit: Visit, audience: string): Promise<{ look: Look; from: string; replies: string }> {
-  for (const filter of [...(audience === '' ? [] : [`&filter%5Baudience%5D=${encodeURIComponent(audience)}`]), '']) {
-    const { many } = await visit.get(campaigns, `/campaigns?page%5Bsize%5D=${LAST}${filter}`)
-    for (const { id } of many) {
-      const { one } = await visit.get(campaigns, `/campaigns/${id}`)
-      const parts = one && partsOf(text(one, 'body_html'))
-      if (!one || !parts || parts.design === '') continue
-      // The sender belongs to the sending domain of the audience.
-      const own = relatedId(one, 'audience') === audience
-      const replies: unknown = one.attributes.reply_to
-      return {
-        look: parts.look,
-        from: own ? text(one, 'from_address') : '',
-        replies: own && Array.isArray(replies) ? replies.join(', ') : '',
-      }
-    }
-  }
-  return { look: PLAIN_LOOK, from: '', replies: '' }
+/** The look of the brand. */
+async function brandLook(visit: Visit): Promise<Look> {
+  const { colour, logo, postal_address, sender_name } = found(await visit.get(brands, '/brand')).one.attributes
+  return lookOf({ brand: sender_name, logo, colour, postal: postal_address })
 }
 
-/** The page on which a campaign begins. */
+/** The page that creates a campaign. */
 async function beginning(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
   const all = await visit.all(audiences, '/audiences?sort=name')
   const asked = typed?.get('audience') || visit.query('audience')
@@ -75,14 +57,16 @@ async function beginning(visit: Visit, errors: Answer['errors'] = [], typed?: Fo
   return page(visit, {
     title: 'New campaign',
     crumbs: [['/campaigns', 'Campaigns']],
-    about: 'Nothing is sent from here: you write it on the next page, and start it when it is reviewed.',
+    about: 'Nothing is sent yet. You write the email on the next page, then review and send it.',
     status: errors.length > 0 ? 422 : 200,
     errors,
     labels: LABELS,
     done: done(visit),
     body:
       all.length === 0
-        ? html`<div class="empty">A campaign goes to an audience: <a href="/audiences/new">make one first</a>.</div>`
+        ? html`<div class="empty">
+            A campaign is sent to an audience. <a href="/audiences/new">Create an audience first</a>.
+          </div>`
         : await beginningForm(visit, all, { audience, errors, typed }),
   })
 }
@@ -93,31 +77,18 @@ async function beginningForm(
   { audience, errors, typed }: { audience: string; errors: Answer['errors']; typed: Form | undefined },
 ): Promise<Html> {
   const entry = fieldMaker(LABELS, errors, typed)
-  const { from, look, replies } = await lastLook(visit, audience)
-  const parts = typed ? partsIn(typed) : { design: 'letter' as const, look, preview: '', text: '' }
+  const { colour } = await brandLook(visit)
   return form(
     visit,
     'save',
-    html`${entry('name', { required: true, hint: 'What you call it; nobody else sees it.' })}
+    html`${entry('name', { required: true, hint: 'For your reference. Recipients do not see it.' })}
       ${entry('subject', { required: true, hint: 'You can change it later.' })}
-      <div
-        hx-get="/campaigns/new"
-        hx-trigger="change from:#audience"
-        hx-include="#audience"
-        hx-select="#look"
-        hx-target="#look"
-        hx-swap="outerHTML"
-      >
-        ${entry('audience', { required: true, value: audience, options: choiceOf(await audienceOptions(visit, all), audience) })}
-      </div>
-      ${designCards(parts.design, parts.look.colour)}
-      <fieldset id="look">
-        <legend>Logo, colour and postal address</legend>
-        <p class="soft">Asked once: the next campaign begins with the same.</p>
-        ${brandFields(parts.look)}
-        <input type="hidden" name="from_address" value="${typed?.get('from_address') ?? from}" />
-        <input type="hidden" name="reply_to" value="${typed?.get('reply_to') ?? replies}" />
-      </fieldset>
+      ${entry('audience', { required: true, value: audience, options: choiceOf(await audienceOptions(visit, all), audience) })}
+      ${designCards(typed ? partsIn(typed).design : 'letter', colour)}
+      <p class="soft">
+        The sender, the logo, the colour and the postal address come from your <a href="/brand">brand</a>. You can
+        change them for this campaign on the next page.
+      </p>
       <button>Create draft</button>`,
   )
 }
@@ -127,53 +98,54 @@ const fresh: Place = {
   changes: true,
   show: (visit) => beginning(visit),
   async act(visit, given) {
-    // The page on which a campaign begins has no text yet.
+    // The page that creates a campaign has no text yet. Without a sender, the API takes that of the brand.
     const begins = given.get('body_html') === ''
-    const parts = partsIn(given)
-    const site = await siteOf(visit, given.get('audience'))
-    const first = FIRST_TEXT[parts.design || 'letter']({ colour: parts.look.colour, link: `https://${site}/` })
+    const parts = begins ? { ...partsIn(given), look: await brandLook(visit) } : partsIn(given)
+    const link = `https://${await siteOf(visit, given.get('audience'))}/`
+    const first = FIRST_TEXT[parts.design || 'letter']({ colour: parts.look.colour, link })
+    const { from_address, ...typed } = attributesOf(given)
     const answer = await visit.ask('POST', '/campaigns', {
       type: 'campaigns',
-      attributes: { ...attributesOf(given), ...(begins ? { body_html: bodyOf({ ...parts, text: first }) } : {}) },
+      attributes: begins ? { ...typed, body_html: bodyOf({ ...parts, text: first }) } : { ...typed, from_address },
       relationships: { audience: { data: { type: 'audiences', id: given.get('audience') } } },
     })
     if (answer.one)
       return begins
         ? visit.context.redirect(`/campaigns/${answer.one.id}/edit`, 303)
-        : visit.say(`/campaigns/${answer.one.id}`, `“${given.get('name')}” is saved as a draft.`)
+        : visit.say(`/campaigns/${answer.one.id}`, `Saved “${given.get('name')}” as a draft.`)
     return begins ? beginning(visit, answer.errors, given) : composer(visit, { errors: answer.errors, typed: given })
   },
 }
 
-const REMOVED = 'Somebody has removed this campaign meanwhile.'
+const REMOVED = 'This campaign was deleted in the meantime.'
 
-/** Why a campaign cannot be changed any more; undefined for a draft. */
+/** Why a campaign cannot be changed, or undefined for a draft. */
 function ended(campaign: CampaignResource): string | undefined {
   const status = text(campaign, 'status')
   switch (status) {
     case 'draft':
       return undefined
     case 'scheduled':
-      return 'The campaign is scheduled: unschedule it to change it.'
+      return 'The campaign is scheduled. Unschedule it to edit it.'
     case 'sending':
-      return 'The campaign is being sent: it cannot be changed any more.'
+      return 'The campaign is being sent and can no longer be edited.'
     default:
-      return `The campaign is ${status}: it cannot be changed any more.`
+      return `The campaign is ${status} and can no longer be edited.`
   }
 }
 
-/** Nothing that was typed is lost: the form makes a new campaign. */
+/** Shows the form again as a new campaign, so that no input is lost. */
 const again = (visit: Visit, typed: Form, why: string): Promise<Response> =>
   composer(visit, {
     typed,
     extra: html`<div class="alert" role="alert">
-      <p>${why} Your text is below: choose the audience; saving makes a new draft.</p>
+      <p>${why} Your content is below. Choose an audience and save it as a new draft.</p>
     </div>`,
   })
 
 interface Saved {
   answer: Answer
-  /** Somebody else has saved another version. */
+  /** Another user has saved another version. */
   clash: boolean
 }
 
@@ -199,7 +171,7 @@ async function save(visit: Visit, id: string, given: Form): Promise<Saved> {
   return { answer: moved, clash: false }
 }
 
-/** What a script is told that saves while somebody writes. */
+/** Responds to the autosave of the editor's script. */
 async function savedInPassing(visit: Visit, id: string, given: Form): Promise<Response> {
   guard(visit.context)
   const known = await visit.get(campaigns, `/campaigns/${id}`)
@@ -217,12 +189,12 @@ async function savedInPassing(visit: Visit, id: string, given: Form): Promise<Re
   }
   return visit.context.json(
     {
-      // Of this version: a newer one of somebody else must not be replaced by the next.
+      // The ETag of this version: the next save must not replace a newer version of another user.
       tag: answer.headers.get('etag') ?? now.headers.get('etag') ?? '',
       tags: tags.names,
       reach: tags.reach,
       people: await peopleOf(visit, relatedId(now.one, 'audience') ?? ''),
-      warnings: tagWarnings(content, tags),
+      warnings: await tagWarnings(content, tags),
       errors: answer.one
         ? []
         : answer.errors.map((error) => ({
@@ -237,16 +209,16 @@ async function savedInPassing(visit: Visit, id: string, given: Form): Promise<Re
 /** Both versions after a conflict. */
 const bothVersions = (id: string, theirs: CampaignResource): Html =>
   html`<div class="alert" role="alert">
-    <p>Somebody has saved another version meanwhile. Yours is in the form below; theirs is:</p>
+    <p>Another version was saved in the meantime. Yours is in the form below. The other version:</p>
     <p><strong>${text(theirs, 'subject')}</strong></p>
     <div class="previews">
-      <iframe sandbox src="/campaigns/${id}/preview" title="Their version" class="desk"></iframe>
+      <iframe sandbox src="/campaigns/${id}/preview" title="Other version" class="desk"></iframe>
     </div>
     <details>
-      <summary>Its HTML source</summary>
+      <summary>HTML source</summary>
       <pre tabindex="0">${text(theirs, 'body_html')}</pre>
     </details>
-    <p>Save once more to replace theirs, or <a href="/campaigns/${id}/edit" data-theirs>take theirs</a>.</p>
+    <p>Save again to replace it, or <a href="/campaigns/${id}/edit" data-theirs>use the other version</a>.</p>
   </div>`
 
 const edit: Place = {
@@ -264,14 +236,14 @@ const edit: Place = {
     const known = await visit.get(campaigns, `/campaigns/${id}`)
     if (!known.one) return again(visit, given, REMOVED)
     const { answer, clash } = await save(visit, id, given)
-    if (answer.one) return visit.say(`/campaigns/${id}`, `“${given.get('name')}” is saved.`)
+    if (answer.one) return visit.say(`/campaigns/${id}`, `Saved “${given.get('name')}”.`)
     const now = found(await visit.get(campaigns, `/campaigns/${id}`))
     const why = ended(now.one)
     if (why !== undefined) return again(visit, given, why)
     return composer(visit, {
       campaign: now.one,
       typed: given,
-      // The two versions say what the API's sentence about ETags says to a program.
+      // The two versions replace the API's error about ETags, which is meant for applications.
       errors: clash ? [] : answer.errors,
       ...(clash ? { clash } : {}),
       // The form then has the ETag of the present version, so a second save replaces it.

@@ -1,20 +1,21 @@
 // The recipients of a campaign, each with the state of the mail, as a page and as a file.
 import { html } from 'hono/html'
 import { isOneOf } from '../base/one-of.ts'
-import { csv } from '../webui/csv.ts'
-import { badge, pageOf, pager, segments, table, time, type Html } from '../webui/widgets.ts'
-import { found, type Place } from '../webui/place.ts'
+import { csv } from '../views/html/csv.ts'
+import { badge, pageOf, pager, segments, table, time, type Html } from '../views/html/widgets.ts'
+import { found, type Place } from '../views/html/place.ts'
 import { outboundEmails } from '../mail/api.ts'
 import { contacts } from './api-audiences.ts'
 import { campaigns } from './api.ts'
-import { answerOf, objects, relatedId, text, thingOf, type Thing, type Visit } from '../webui/visit.ts'
+import { objects, relatedId, text, thingOf, type Thing, type Visit } from '../views/html/visit.ts'
+import { answerOf, replyParts } from '../views/html/reply.ts'
 import type { ShownCampaign } from './page-frame.ts'
 
 /** The states of a recipient's mail by which the page and the file can be filtered. */
 const STATUSES = ['queued', 'delivered', 'bounced', 'complained', 'suppressed', 'failed'] as const
 
 /** A state as the page names it. */
-const wordOf = (status: string): string => (status === 'queued' || status === 'sent' ? 'waiting' : status)
+const wordOf = (status: string): string => (status === 'sent' ? 'queued' : status)
 
 const filterOf = (visit: Visit): string => {
   const status = visit.query('status')
@@ -23,7 +24,6 @@ const filterOf = (visit: Visit): string => {
 const pathOf = (id: string, filter: string): string =>
   `/outbound-emails?filter%5Bcampaign%5D=${id}${filter === '' ? '' : `&filter%5Bstatus%5D=${filter === 'queued' ? 'queued,sent' : filter}`}`
 
-/** The body of the page of recipients. */
 export async function recipients(visit: Visit, { campaign: { id } }: ShownCampaign): Promise<Html> {
   const filter = filterOf(visit)
   const mails = await visit.get(outboundEmails, `${pathOf(id, filter)}&${pageOf(visit)}`)
@@ -47,7 +47,7 @@ export async function recipients(visit: Visit, { campaign: { id } }: ShownCampai
         { title: 'Status', kind: 'status' },
         { title: 'Delivered', kind: 'time' },
         { title: 'Opened', kind: 'time' },
-        'Answer',
+        'Details',
       ],
       mails.many.map((mail) => {
         const [recipient] = objects(mail, 'recipients')
@@ -56,10 +56,10 @@ export async function recipients(visit: Visit, { campaign: { id } }: ShownCampai
           badge(wordOf(text(mail, 'status'))),
           time(mail.attributes.delivered_at),
           time(mail.attributes.first_opened_at),
-          recipient ? answerOf(recipient) : '',
+          recipient ? (recipient.waiting_reason ?? answerOf(recipient)) : '',
         ]
       }),
-      'Nobody with that status.',
+      'No recipients with this status.',
     )}
     ${pager(visit, mails)}`
 }
@@ -74,22 +74,6 @@ export function fileName(campaign: Thing<typeof campaigns>, part: string): strin
     .replaceAll(/^-|-$/g, '')
     .slice(0, 60)
   return `${name === '' ? 'campaign' : name}-${part}.csv`
-}
-
-/** What a server answered, in its parts; the text of an answer often begins with its codes. */
-function partsOf({
-  enhanced_code,
-  response,
-  smtp_code,
-}: {
-  enhanced_code?: string | null
-  response?: string | null
-  smtp_code?: number | null
-}): [code: string, enhanced: string, text: string] {
-  const words = response ?? ''
-  const [lead = '', code = '', enhanced = ''] =
-    /^(?:(\d{3})(?:[ -]+|$))?(?:(\d\.\d{1,3}\.\d{1,3})(?:\s+|$))?/.exec(words) ?? []
-  return [String(smtp_code ?? code), enhanced_code ?? enhanced, words.slice(lead.length)]
 }
 
 const TITLES =
@@ -119,7 +103,7 @@ export const recipientsFile: Place = {
           text(mail, 'first_opened_at'),
           text(mail, 'first_clicked_at'),
           contact && text(contact, 'status') === 'unsubscribed' ? text(contact, 'updated_at') : '',
-          ...(recipient ? partsOf(recipient) : ['', '', '']),
+          ...(recipient ? replyParts(recipient) : ['', '', '']),
         ]
       },
     })

@@ -1,39 +1,38 @@
-// The report of a campaign that has begun: five figures beside those of the campaign before, opens and clicks in its
-// first two days, and its links by clicks. All figures are also a file.
+// The report of a started campaign: five statistics next to those of the previous campaign, opens and clicks in the
+// first two days, and links by clicks. All statistics are also available as a file.
 import { html } from 'hono/html'
 import { HOUR } from '../base/clock.ts'
-import { barChart, type Bars } from '../webui/chart.ts'
-import { csvFile } from '../webui/csv.ts'
-import { count, figures, percent, table, tile, time, type Cell, type Html } from '../webui/widgets.ts'
+import { barChart, type Bars } from '../views/html/chart.ts'
+import { csvFile } from '../views/html/csv.ts'
+import { count, counted, figures, percent, table, tile, time, type Cell, type Html } from '../views/html/widgets.ts'
 import type { AttributesOf, NamesOf } from '../jsonapi/shown.ts'
-import { found, type Place } from '../webui/place.ts'
+import { found, type Place } from '../views/html/place.ts'
 import { campaignActivity } from './api-activity.ts'
 import { campaigns, campaignStats } from './api.ts'
-import { number, objects, relatedId, text, type Thing, type Visit } from '../webui/visit.ts'
-import { progress } from './page-figures.ts'
+import { number, objects, relatedId, text, type Thing, type Visit } from '../views/html/visit.ts'
+import { progress, type ShownCampaign } from './page-frame.ts'
 import { fileName } from './page-recipients.ts'
 import { forecastOf, waitsPart } from './page-forecast.ts'
-import type { ShownCampaign } from './page-frame.ts'
 
 type CampaignFigures = Thing<typeof campaignStats>
 type StatsFigure = NamesOf<AttributesOf<typeof campaignStats>, number>
 
-/** The figures of the report, each with its name and the status of mail that it counts. */
+/** The statistics of the report, each with its label and the email status that it counts. */
 const FIGURES: readonly (readonly [label: string, name: StatsFigure, status?: string])[] = [
   ['Delivered', 'deliveries', 'delivered'],
   ['Opened', 'unique_opens'],
   ['Clicked', 'unique_clicks'],
   ['Bounced', 'bounces', 'bounced'],
-  ['Left', 'unsubscribes'],
+  ['Unsubscribed', 'unsubscribes'],
 ]
 
-/** The share of a figure in the recipients; undefined when it was not tracked, or there are none. */
+/** A statistic as a fraction of the recipients, or undefined if it was not tracked or there are no recipients. */
 function shareOf(stats: CampaignFigures, name: StatsFigure): number | undefined {
   const all = number(stats, 'recipients')
   return stats.attributes[name] === null || all === 0 ? undefined : number(stats, name) / all
 }
 
-/** The campaign to the same audience that began before this one, with its figures. */
+/** The previous campaign to the same audience, with its statistics. */
 async function before(
   visit: Visit,
   campaign: ShownCampaign['campaign'],
@@ -60,7 +59,7 @@ function tiles(id: string, stats: CampaignFigures, last: CampaignFigures | undef
       const former = last && shareOf(last, name)
       const notes = [
         stats.attributes[name] === null ? 'not tracked' : share === undefined ? '' : percent(share),
-        former === undefined ? '' : `before ${percent(former)}`,
+        former === undefined ? '' : `previous ${percent(former)}`,
         name === 'unsubscribes' && number(stats, 'complaints') > 0
           ? `${count(number(stats, 'complaints'))} complained`
           : '',
@@ -73,13 +72,13 @@ function tiles(id: string, stats: CampaignFigures, last: CampaignFigures | undef
   </div>`
 }
 
-/** How many hours the chart shows: the first two days, in which people read. */
+/** The hours in the chart: most recipients read within the first two days. */
 const SHOWN = 48
 
 type Point = Readonly<{ at: string; opens: number; clicks: number }>
 
-/** The hours from the start on as bars, those without opens and clicks too, so that the bars stand at their time. */
-function hours(series: readonly Point[], started: number): Pick<Bars, 'at' | 'series'> {
+/** One bar per hour from the start, including empty hours, so that the time axis is linear. */
+function hours(visit: Visit, series: readonly Point[], started: number): Bars {
   const by = new Map(series.map((each) => [Date.parse(each.at), each]))
   const begin = Math.floor(started / HOUR) * HOUR
   const last = Math.max(...by.keys())
@@ -87,10 +86,14 @@ function hours(series: readonly Point[], started: number): Pick<Bars, 'at' | 'se
   const shown = Math.min(SHOWN, Math.max((last - first) / HOUR + 1, 12))
   const at = Array.from({ length: shown }, (_, index) => first + index * HOUR)
   return {
+    title: `Opens and clicks per hour, ${first === begin ? `first ${shown} hours` : `${shown} hours, not from the start`}`,
+    place: visit.place,
     at,
+    // Recipients who clicked also opened, so a sum of both has no meaning.
+    grouped: true,
     series: [
-      { name: 'Clicks', tone: 'good', values: at.map((each) => by.get(each)?.clicks ?? 0) },
       { name: 'Opens', tone: 'one', values: at.map((each) => by.get(each)?.opens ?? 0) },
+      { name: 'Clicks', tone: 'good', values: at.map((each) => by.get(each)?.clicks ?? 0) },
     ],
   }
 }
@@ -98,16 +101,12 @@ function hours(series: readonly Point[], started: number): Pick<Bars, 'at' | 'se
 function chart(visit: Visit, campaign: ShownCampaign['campaign'], series: readonly Point[], tracked: boolean): Html {
   if (series.length === 0)
     return html`<div class="empty">
-      ${tracked ? 'Nobody has opened it yet.' : 'Opens and clicks are not tracked: the settings of the domain turn it on for the next campaign.'}
+      ${tracked ? 'No opens yet.' : 'Opens and clicks were not tracked. To track your next campaign, turn on tracking in the settings of the domain.'}
     </div>`
   const busy = series.filter(({ clicks, opens }) => clicks + opens > 0)
-  return html`${barChart({
-      title: 'Opens and clicks in the first 48 hours',
-      zone: visit.zone,
-      ...hours(series, Date.parse(text(campaign, 'started_at'))),
-    })}
+  return html`${barChart(hours(visit, series, Date.parse(text(campaign, 'started_at'))))}
     <details>
-      <summary>The figures as a table</summary>
+      <summary>Show as table</summary>
       ${table(
         'Opens and clicks',
         [{ title: 'Hour', kind: 'time' }, ...figures('Opens', 'Clicks')],
@@ -124,20 +123,19 @@ function links(list: readonly Followed[]): Html {
   return html`<h2>Links</h2>
     ${table(
       'Links',
-      ['Leads to', ...figures('Clicks', 'Share')],
+      ['URL', ...figures('Clicks', 'Share')],
       list.map(({ clicks, url }): Cell[] => [url, count(clicks), percent(clicks / all)]),
-      'No link was followed yet.',
+      'No clicks yet.',
     )}`
 }
 
-/** The body of the report. */
 export async function report(visit: Visit, { campaign, state }: ShownCampaign): Promise<{ live: Html; body: Html }> {
   const { id } = campaign
   const open = ['sending', 'paused'].includes(text(campaign, 'status'))
   const [stats, activity, last, forecast] = await Promise.all([
     visit.get(campaignStats, `/campaigns/${id}/stats`),
     visit.get(campaignActivity, `/campaigns/${id}/activity`),
-    // Half of a campaign is not compared with a whole one; and the page is drawn often meanwhile.
+    // An unfinished campaign is not compared with a finished one, and its page is reloaded often.
     open ? undefined : before(visit, campaign),
     open ? forecastOf(visit, id) : undefined,
   ])
@@ -145,18 +143,18 @@ export async function report(visit: Visit, { campaign, state }: ShownCampaign): 
   const readers = found(activity).one
   const followed: readonly Followed[] = objects(readers, 'links')
   const tracked = one.attributes.unique_opens !== null || one.attributes.unique_clicks !== null
-  const waits = waitsPart(forecast)
+  const waits = waitsPart(forecast, visit.allows('emails:read'))
   return {
     live: html`${open ? progress(campaign, state, visit.now(), waits !== '') : ''} ${waits}
       ${tiles(id, one, last?.stats)}
       <p class="soft">
-        Of ${count(number(one, 'recipients'))} recipients. A mail that bounced later was delivered before; opens and
-        clicks are those of people, machines left out.
-        ${last ? `“Before” is ${last.name}, the last campaign to this audience.` : ''}
+        Percentages of ${counted(number(one, 'recipients'), 'recipient')}. Emails that bounced later also count as
+        delivered. Opens and clicks exclude bots.
+        ${last ? `“Previous” is ${last.name}, the previous campaign to this audience.` : ''}
       </p>`,
     body: html`${chart(visit, campaign, objects(readers, 'series'), tracked)}
       ${followed.length === 0 && one.attributes.unique_clicks === null ? '' : links(followed)}
-      <p class="apart"><a class="button plain" href="/campaigns/${id}/figures.csv">Export all figures</a></p>`,
+      <p class="apart"><a class="button plain" href="/campaigns/${id}/figures.csv">Export report</a></p>`,
   }
 }
 
@@ -175,7 +173,7 @@ export const figuresFile: Place = {
     const followed = objects(readers, 'links')
     const all = followed.reduce((sum, { clicks }) => sum + clicks, 0)
     const share = (value: number | undefined): string => (value === undefined ? '' : percent(value))
-    return csvFile(visit, fileName(found(campaign).one, 'figures'), [
+    return csvFile(visit, fileName(found(campaign).one, 'report'), [
       ['part', 'name', 'value', 'share'],
       ...(Object.keys(one.attributes) as StatsFigure[]).map((name) => [
         'total',

@@ -1,35 +1,22 @@
-// Campaigns: their list, and the pages of one with what moves it. Writing is in page-editor.ts, the start in
-// page-send.ts.
+// Pages: the list of campaigns, and their actions. The editor is in page-editor.ts, the start in page-send.ts.
 import { html } from 'hono/html'
-import { page } from '../webui/frame.ts'
-import {
-  count,
-  badge,
-  live,
-  pageOf,
-  pager,
-  percent,
-  search,
-  table,
-  tabs,
-  time,
-  type Cell,
-  type TableColumn,
-} from '../webui/widgets.ts'
-import { done, found, type Place } from '../webui/place.ts'
-import { CAMPAIGN_STATUSES, type CampaignStatus } from '../states/campaign.ts'
-import { isOneOf } from '../base/one-of.ts'
+import { badge, count, percent, time, type Cell, facts, type Html } from '../views/html/widgets.ts'
+import { found, type Place } from '../views/html/place.ts'
+import { CAMPAIGN_STATUSES, type CampaignStatus } from '../store/states/campaign.ts'
 import { campaigns, campaignStats, campaignTotals } from './api.ts'
-import { campaignReaches } from './api-reach.ts'
-import { namesOf, number, relatedId, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
-import { copyOf } from './page-copy.ts'
-import { content, settings } from './page-content.ts'
-import { leftOf, standing } from './page-figures.ts'
-import { campaignPage, hasBegun, shownOf } from './page-frame.ts'
+import { campaignReach } from './api-reach.ts'
+import { number, text, type Answer, type Thing, type Visit, texts } from '../views/html/visit.ts'
+import type { Bulk } from '../views/bulk.ts'
+import type { ListView } from '../views/list.ts'
+import { listPlaces } from '../views/pages.ts'
+import { relatedName, type ViewColumn } from '../views/table.ts'
+import { leftOf, standing, campaignPage, hasBegun, shownOf, type ShownCampaign } from './page-frame.ts'
 import { reachWords, suppressedPlace } from './page-reach.ts'
 import { recipients, recipientsFile } from './page-recipients.ts'
 import { figuresFile, report } from './page-report.ts'
 import { send } from './page-send.ts'
+import { campaignSender } from '../message/identity.ts'
+import { button, dangers } from '../views/html/forms.ts'
 
 const NAMES: Record<CampaignStatus, string> = {
   draft: 'Drafts',
@@ -46,112 +33,129 @@ function timeOf({ attributes }: Thing<typeof campaigns>): Cell {
   const { finished_at, scheduled_at, started_at, status, updated_at } = attributes
   if (status === 'scheduled') return html`Starts ${time(scheduled_at)}`
   if (status === 'sent') return html`Sent ${time(finished_at)}`
-  return started_at === null ? html`Changed ${time(updated_at)}` : html`Started ${time(started_at)}`
+  return started_at === null ? html`Edited ${time(updated_at)}` : html`Started ${time(started_at)}`
 }
 
-/** A campaign as a row of the list; what readers did is shown as shares of its recipients. */
-async function rowOf(
+/** The state of a campaign, and its statistics if it has started. */
+async function moreOf(
   visit: Visit,
   campaign: Thing<typeof campaigns>,
-  audience: string,
-): Promise<{ state: string; cells: Cell[] }> {
-  const begun = hasBegun(campaign)
+): Promise<{ state: string; stats: Thing<typeof campaignStats> | undefined }> {
   const path = `/campaigns/${campaign.id}`
   const [stats, whole] = await Promise.all([
-    begun ? visit.get(campaignStats, `${path}/stats`) : undefined,
+    hasBegun(campaign) ? visit.get(campaignStats, `${path}/stats`) : undefined,
     text(campaign, 'status') === 'sending' ? visit.get(campaigns, path) : undefined,
   ])
-  const all = number(campaign, 'recipients')
-  const share = (name: 'unique_opens' | 'unique_clicks' | 'bounces'): Cell =>
-    stats?.one && all > 0 && stats.one.attributes[name] !== null ? percent(number(stats.one, name) / all) : '–'
   const state = whole?.one ? await standing(visit, whole.one) : text(campaign, 'status')
-  const cells = [
-    html`<a href="${path}">${text(campaign, 'name')}</a>`,
-    badge(state),
-    campaign.attributes.recipients === null ? audience : `${count(all)} · ${audience}`,
-    share('unique_opens'),
-    share('unique_clicks'),
-    share('bounces'),
-    timeOf(campaign),
-  ]
-  return { state, cells }
+  return { state, stats: stats?.one }
 }
 
-/** The columns; a campaign that is finishing needs more room for its state. */
-const columnsFor = (rows: readonly { state: string }[]): TableColumn[] => [
-  { title: 'Name' },
-  { title: 'Status', kind: 'status', ...(rows.some(({ state }) => state.includes('(')) ? { width: 20 } : {}) },
-  { title: 'To', width: 15 },
-  ...['Opened', 'Clicked', 'Bounced'].map((title): TableColumn => ({ title, kind: 'share' })),
-  { title: 'When', kind: 'time', width: 20 },
-]
+type Share = 'unique_opens' | 'unique_clicks' | 'bounces'
 
-const list: Place = {
-  path: '/campaigns',
-  async show(visit) {
-    const q = visit.query('q')
-    const status = isOneOf(CAMPAIGN_STATUSES, visit.query('status')) ? visit.query('status') : ''
-    const filters = `${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}${status === '' ? '' : `&filter%5Bstatus%5D=${status}`}`
-    const [answer, totals] = await Promise.all([
-      visit.get(campaigns, `/campaigns?include=audience&${pageOf(visit, 25)}${filters}`),
-      visit.get(campaignTotals, '/campaign-totals'),
-    ])
-    const names = namesOf(answer.included)
-    const rows = await Promise.all(
-      answer.many.map((campaign) => rowOf(visit, campaign, names.get(relatedId(campaign, 'audience') ?? '') ?? '')),
-    )
-    const sums = found(totals).one
-    const some = CAMPAIGN_STATUSES.filter((each) => number(sums, each) > 0 || each === status)
-    const to = (each: string): string => {
-      const query = new URLSearchParams({ ...(each === '' ? {} : { status: each }), ...(q === '' ? {} : { q }) })
-      return `/campaigns${query.size === 0 ? '' : `?${query.toString()}`}`
-    }
-    const all = some.reduce((sum, each) => sum + number(sums, each), 0)
-    return page(visit, {
-      title: 'Campaigns',
-      about: 'One mail to an audience: written as a draft, tried, and started by a person.',
-      errors: answer.errors,
-      done: done(visit),
-      actions: visit.reading ? '' : html`<a class="button" href="/campaigns/new">New campaign</a>`,
-      body: html`${search(visit, 'Search a name or a subject', '', status === '' ? {} : { status })}
-      ${live(
-        visit,
-        html`${
-          all === 0
-            ? ''
-            : tabs('Status', [
-                { to: to(''), name: 'All', count: all, here: status === '' },
-                ...some.map((each) => ({
-                  to: to(each),
-                  name: NAMES[each],
-                  count: number(sums, each),
-                  here: each === status,
-                })),
-              ])
-        }
-        ${table(
-          'Campaigns',
-          columnsFor(rows),
-          rows.map(({ cells }) => cells),
-          q === '' && status === ''
-            ? html`<p>No campaign yet. It goes to an audience: the people who asked for your news.</p>
-                ${visit.reading ? '' : html`<a class="button plain" href="/audiences">Audiences</a>`}`
-            : 'Nothing fits.',
-        )}
-        ${pager(visit, answer)}`,
-      )}`,
-    })
+/** The columns of the list. Opens and clicks are fractions of the recipients. */
+async function columnsFor(
+  visit: Visit,
+  answer: Answer<typeof campaigns>,
+): Promise<readonly ViewColumn<typeof campaigns>[]> {
+  const all = await Promise.all(answer.many.map(async (each) => [each.id, await moreOf(visit, each)] as const))
+  const more = new Map(all)
+  const audience = relatedName(answer, 'audience')
+  const share = (title: string, name: Share): ViewColumn<typeof campaigns> => ({
+    title,
+    kind: 'share',
+    of(campaign) {
+      const [stats, recipients] = [more.get(campaign.id)?.stats, number(campaign, 'recipients')]
+      return stats && recipients > 0 && stats.attributes[name] !== null
+        ? percent(number(stats, name) / recipients)
+        : '–'
+    },
+  })
+  // A finishing campaign needs more space for its state.
+  const wide = all.some(([, { state }]) => state.includes('('))
+  return [
+    { title: 'Name', of: 'name', to: ({ id }) => `/campaigns/${id}` },
+    {
+      title: 'Status',
+      kind: 'status',
+      sort: 'status',
+      of: ({ id }) => badge(more.get(id)?.state ?? ''),
+      ...(wide ? { width: 20 } : {}),
+    },
+    {
+      title: 'To',
+      width: 15,
+      of: (each) =>
+        each.attributes.recipients === null
+          ? audience(each)
+          : `${count(number(each, 'recipients'))} · ${audience(each)}`,
+    },
+    share('Opened', 'unique_opens'),
+    share('Clicked', 'unique_clicks'),
+    share('Bounced', 'bounces'),
+    { title: 'Date', kind: 'time', width: 20, of: timeOf },
+  ]
+}
+
+const BULK: Bulk<typeof campaigns> = {
+  of: campaigns,
+  named: (campaign) => text(campaign, 'name'),
+  noun: 'campaign',
+  actions: {
+    pause: { label: 'Pause', said: 'Paused', ask: { attributes: { status: 'paused' } } },
+    resume: {
+      label: 'Resume',
+      said: 'Resumed',
+      confirm: 'The remaining emails will be sent.',
+      ask: { attributes: { status: 'sending' } },
+    },
+    remove: {
+      label: 'Delete',
+      said: 'Deleted',
+      danger: true,
+      confirm: 'This deletes the campaigns and their reports. The emails that they sent are kept.',
+    },
   },
 }
+
+async function listView(visit: Visit): Promise<ListView<typeof campaigns>> {
+  const sums = found(await visit.get(campaignTotals, '/campaign-totals')).one
+  const some = CAMPAIGN_STATUSES.filter((each) => number(sums, each) > 0 || each === visit.query('status'))
+  const all = some.reduce((sum, each) => sum + number(sums, each), 0)
+  const options = some.map((value) => ({ value, name: NAMES[value], count: number(sums, value) }))
+  return {
+    of: campaigns,
+    from: '/campaigns?include=audience',
+    caption: 'Campaigns',
+    live: true,
+    size: 25,
+    search: 'Search names and subjects',
+    ...(all > 0 && {
+      tabs: { label: 'Status', name: 'status', options: [{ value: '', name: 'All', count: all }, ...options] },
+    }),
+    columns: (answer) => columnsFor(visit, answer),
+    empty: html`<p>No campaigns yet. A campaign is sent to an audience: a list of your subscribers.</p>
+      ${visit.reading ? '' : html`<a class="button plain" href="/audiences">Audiences</a>`}`,
+    noMatch: 'No campaigns match.',
+  }
+}
+
+const list = listPlaces({
+  path: '/campaigns',
+  title: 'Campaigns',
+  about: 'One email to an audience. Write a draft, test it, then send it.',
+  head: (visit) => (visit.reading ? '' : html`<a class="button" href="/campaigns/new">New campaign</a>`),
+  list: listView,
+  bulk: () => BULK,
+})
 
 async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const shown = await shownOf(visit)
   if (!hasBegun(shown.campaign)) {
     const scheduled = text(shown.campaign, 'status') === 'scheduled'
-    const reach = scheduled && (await visit.get(campaignReaches, `/campaigns/${shown.campaign.id}/reach`)).one
+    const reach = scheduled && (await visit.get(campaignReach, `/campaigns/${shown.campaign.id}/reach`)).one
     return campaignPage(visit, shown, {
       tab: 'Content',
-      live: reach ? html`<p>If it started now: ${reachWords(reach)}</p>` : '',
+      live: reach ? html`<p>If sent now: ${reachWords(reach)}</p>` : '',
       body: content(shown),
       errors,
     })
@@ -159,7 +163,36 @@ async function showOne(visit: Visit, errors: Answer['errors'] = []): Promise<Res
   return campaignPage(visit, shown, { tab: 'Report', ...(await report(visit, shown)), errors })
 }
 
-/** What is done with a campaign, and the sentence that confirms it. */
+/** The attributes that a copy takes over: all but the time and the status. */
+const COPIED = [
+  'subject',
+  'body_html',
+  'body_text',
+  'from_address',
+  'reply_to',
+  'test_mode',
+  'test_recipient_email',
+  'require_unsubscribe_link',
+  'track_opens',
+  'track_clicks',
+] as const
+const MAX_NAME = 255
+
+/**
+ * The document of a new draft from a campaign. A started campaign cannot become a draft again, so a copy is the way to
+ * change it.
+ */
+function copyOf(campaign: Thing<typeof campaigns>) {
+  const own = Object.fromEntries(COPIED.map((name) => [name, campaign.attributes[name]]))
+  const audience = campaign.relationships?.audience?.data
+  return {
+    type: 'campaigns',
+    attributes: { ...own, name: `Copy of ${text(campaign, 'name')}`.slice(0, MAX_NAME).toWellFormed() },
+    relationships: audience ? { audience: { data: audience } } : {},
+  }
+}
+
+/** Runs an action on a campaign, and shows its confirmation. */
 async function move(visit: Visit, action: string): Promise<Response> {
   const id = visit.context.req.param('id')!
   const here = `/campaigns/${id}`
@@ -169,17 +202,17 @@ async function move(visit: Visit, action: string): Promise<Response> {
     case 'copy': {
       const answer = await visit.ask('POST', '/campaigns', copyOf(before))
       return answer.one
-        ? visit.say(`/campaigns/${answer.one.id}`, `This is a copy of ${name}, a draft.`)
+        ? visit.say(`/campaigns/${answer.one.id}`, `Copied ${name} as a new draft.`)
         : showOne(visit, answer.errors)
     }
     case 'remove': {
       const gone = await visit.ask('DELETE', here)
-      return gone.status === 204 ? visit.say('/campaigns', `${name} is removed.`) : showOne(visit, gone.errors)
+      return gone.status === 204 ? visit.say('/campaigns', `Deleted ${name}.`) : showOne(visit, gone.errors)
     }
     case 'unschedule': {
       const answer = await visit.ask('POST', `${here}/unschedule`)
       return answer.one
-        ? visit.say(here, `${name} is a draft again, and does not start.`)
+        ? visit.say(here, `${name} is a draft again and will not start.`)
         : showOne(visit, answer.errors)
     }
     default: {
@@ -192,7 +225,7 @@ async function move(visit: Visit, action: string): Promise<Response> {
   }
 }
 
-/** "Paused. 1,974 of 1,994 not sent yet." */
+/** "Paused. 1,974 of 1,994 still to send." */
 function movedWords(campaign: Thing<typeof campaigns>): string {
   const status = text(campaign, 'status')
   const word = status === 'sending' ? 'Resumed' : NAMES[status as CampaignStatus]
@@ -200,7 +233,7 @@ function movedWords(campaign: Thing<typeof campaigns>): string {
   const [all, left] = [number(campaign, 'recipients'), leftOf(campaign)]
   return status === 'cancelled'
     ? `${word}. ${count(all - left)} of ${count(all)} were sent.`
-    : `${word}. ${count(left)} of ${count(all)} not sent yet.`
+    : `${word}. ${count(left)} of ${count(all)} still to send.`
 }
 
 const one: Place = {
@@ -241,6 +274,85 @@ export const campaignPlaces = [
   ofSettings,
   send,
   one,
-  list,
+  ...list,
   suppressedPlace,
 ]
+
+// The content of a campaign as readers see it, and its settings with the actions that end, copy or remove it.
+
+export const content = ({ campaign: { id } }: ShownCampaign): Html =>
+  html`<p class="soft">
+      Uses the data of the audience’s newest contact. Unsubscribe links are created when the email is sent. Style blocks
+      (&lt;style&gt;) are not shown in this preview.
+    </p>
+    <div class="previews">
+      ${(['desk', 'phone'] as const).map(
+        (size) =>
+          html`<iframe
+            sandbox="allow-same-origin"
+            src="/campaigns/${id}/preview"
+            title="${size === 'desk' ? 'Desktop' : 'Phone'} preview"
+            class="${size} fit"
+          ></iframe>`,
+      )}
+    </div>`
+
+/** The tracking of opens and clicks, as text. */
+const tracked = (wanted: boolean | null | undefined): string =>
+  wanted === null || wanted === undefined ? 'domain default' : wanted ? 'on' : 'off'
+
+export function settings(visit: Visit, { audience, campaign, domain }: ShownCampaign): Html {
+  const { attributes, id } = campaign
+  const status = text(campaign, 'status')
+  const replies = texts(campaign, 'reply_to')
+  const at = (name: string, value: unknown): [string, Cell][] => (value === null ? [] : [[name, time(value)]])
+  const here = { to: `/campaigns/${id}` }
+  const sent = hasBegun(campaign) ? 'The remaining emails will not be sent.' : 'The campaign will not start.'
+  return html`${facts([
+    ['Name', text(campaign, 'name')],
+    ['Subject', text(campaign, 'subject')],
+    ['Audience', audience ? html`<a href="/audiences/${audience.id}">${text(audience, 'name')}</a>` : 'deleted'],
+    ['From', campaignSender(text(campaign, 'from_address') || null, domain)],
+    ['Reply-to', replies.length === 0 ? 'From address' : replies.join(', ')],
+    ['Open tracking', tracked(attributes.track_opens)],
+    ['Click tracking', tracked(attributes.track_clicks)],
+    ...(attributes.test_mode
+      ? ([['Test mode', `sends only to ${text(campaign, 'test_recipient_email') || '(no address)'}`]] as const)
+      : []),
+    ['Created', time(attributes.created_at)],
+    ...at('Starts', status === 'scheduled' ? attributes.scheduled_at : null),
+    ...at('Started', attributes.started_at),
+    ...at('Finished', attributes.finished_at),
+  ])}
+  ${
+    status === 'draft' && !visit.reading
+      ? html`<p><a class="button plain" href="/campaigns/${id}/edit">Edit</a></p>`
+      : ''
+  }
+  ${dangers(visit, [
+    ...(['scheduled', 'paused'].includes(status)
+      ? [
+          [
+            sent,
+            button(visit, 'cancel', 'Cancel campaign', {
+              ...here,
+              danger: true,
+              confirm: `${sent} This cannot be undone.`,
+            }),
+          ] as const,
+        ]
+      : []),
+    ...(['draft', 'cancelled', 'sent', 'failed'].includes(status)
+      ? [
+          [
+            'Deletes the campaign and its report. The emails that it sent are kept.',
+            button(visit, 'remove', 'Delete campaign', {
+              ...here,
+              danger: true,
+              confirm: `This deletes “${text(campaign, 'name')}” and its report. The emails that it sent are kept.`,
+            }),
+          ] as const,
+        ]
+      : []),
+  ])}`
+}

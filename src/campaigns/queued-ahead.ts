@@ -1,13 +1,13 @@
-// Counts for each campaign the mails that are queued and not attempted yet. The runner (run.ts) reports queued mails,
-// and the letters (letters.ts) report first attempts.
+// Counts the queued emails of each campaign that were not attempted yet. The runner (run.ts) reports queued emails, and
+// the composer's source (letters.ts) reports first attempts.
 import { must } from '../base/errors.ts'
 import { SECOND, type Clock } from '../base/clock.ts'
 
-/** The most mails of a campaign that wait for their first attempt. */
+/** The maximum number of a campaign's emails that wait for their first attempt. */
 const MOST = 1000
 /**
- * When no mail was attempted for this time (ms), the exchangers
- * of the waiting mails are slow, and more mails are queued.
+ * If no email was attempted for this time (ms), the receiving servers of the queued emails are slow, so more emails are
+ * queued.
  */
 const STUCK = SECOND / 4
 
@@ -22,7 +22,7 @@ export class QueuedAhead {
     this.#clock = clock
   }
 
-  /** Calls `half` when half of the mails that may wait were attempted. */
+  /** Calls `half` when half of the maximum was attempted. */
   onHalf(half: () => void): void {
     this.#half = half
   }
@@ -32,7 +32,7 @@ export class QueuedAhead {
     this.#moved.set(campaign, this.#clock.now())
   }
 
-  /** Call it when a mail was attempted for the first time. */
+  /** Must be called at the first attempt of each email. */
   attempted(campaign: number): void {
     const ahead = (this.#ahead.get(campaign) ?? 1) - 1
     this.#ahead.set(campaign, ahead)
@@ -40,7 +40,7 @@ export class QueuedAhead {
     if (ahead === MOST / 2) this.#half()
   }
 
-  /** The time at which more mails are queued although none was attempted; null when there is room for more mails. */
+  /** The time at which more emails are queued without an attempt, or null if the maximum is not reached. */
   stuckAt(campaign: number): number | null {
     return (this.#ahead.get(campaign) ?? 0) < MOST
       ? null

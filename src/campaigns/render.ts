@@ -1,10 +1,11 @@
-// What a campaign will look like: the contact whose data fills its tags (message/rendered.ts), and tags that would be
-// empty.
+// Previews a campaign: selects the contact whose data fills its tags (message/rendered.ts), and finds tags that would
+// be empty.
 import type { RenderedContent } from '../message/rendered.ts'
-import { cutTemplate, strayBraces, valueOf, type TemplateValues } from '../message/template.ts'
+import { cutHtml } from '../message/html-tags.ts'
+import { cutTemplate, strayBraces, valueOf, type Piece, type TemplateValues } from '../message/template.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 
 export { valuesOf } from '../message/identity.ts'
 
@@ -14,7 +15,7 @@ export { render, type Rendered } from '../message/rendered.ts'
 const LEAVE = ['unsubscribe_url', 'unsubscribe_mailto']
 export const COMMON = ['name', 'email', ...LEAVE]
 
-/** The contact whose data shows how a campaign will look: the newest one that can get it, else the newest of all. */
+/** The contact for the preview: the newest one that can get the campaign, or else the newest of all. */
 export function exampleContact(
   reader: Reader,
   audience: number | null,
@@ -28,19 +29,21 @@ export function exampleContact(
   return reader.first(newest.where('status', '=', 'subscribed')) ?? reader.first(newest)
 }
 
-const textsIn = ({ body_html, body_text, subject }: RenderedContent): string[] => [subject, body_html, body_text ?? '']
+const piecesIn = ({ body_html, body_text, subject }: RenderedContent): Piece[] => [
+  ...cutTemplate(subject),
+  ...cutHtml(body_html),
+  ...cutTemplate(body_text ?? ''),
+]
 
-/** The most tags that the checks of a campaign look at; nobody reads more of them. */
+/** The maximum number of tags that the checks of a campaign examine. */
 const MOST_TAGS = 200
 
-/** The tags that say nothing for contacts without a value. */
+/** The tags without a fallback. */
 export const bareTags = (content: RenderedContent): string[] =>
   [
     ...new Set(
-      textsIn(content).flatMap((text) =>
-        cutTemplate(text).flatMap((piece) =>
-          typeof piece === 'string' || piece.otherwise !== undefined ? [] : [piece.tag],
-        ),
+      piecesIn(content).flatMap((piece) =>
+        typeof piece === 'string' || piece.otherwise !== undefined ? [] : [piece.tag],
       ),
     ),
   ].slice(0, MOST_TAGS)
@@ -49,7 +52,7 @@ export const bareTags = (content: RenderedContent): string[] =>
 export const unknownTags = (content: RenderedContent, fields: readonly string[]): string[] =>
   bareTags(content).filter((tag) => !COMMON.includes(tag) && !fields.includes(tag))
 
-/** The tags that are empty for some of these contacts and say nothing for this case, with the number of contacts. */
+/** The tags that are empty for some of these contacts and have no fallback, with the number of contacts. */
 export function emptyTags(
   content: RenderedContent,
   contacts: readonly TemplateValues[],
@@ -61,6 +64,5 @@ export function emptyTags(
   })
 }
 
-/** Braces that look like the beginning of a tag but are none, as they were written. */
-export const brokenTags = (content: RenderedContent): string[] =>
-  textsIn(content).flatMap((text) => strayBraces(cutTemplate(text)))
+/** Malformed tags, as they were typed. */
+export const brokenTags = (content: RenderedContent): string[] => strayBraces(piecesIn(content)).slice(0, MOST_TAGS)

@@ -1,15 +1,15 @@
-// Runs campaigns: starts due campaigns, queues the mails of campaigns that are sending, page by page and only a little
-// ahead of delivery, and ends finished campaigns.
+// Runs campaigns: starts due campaigns, queues the emails of sending campaigns page by page and only slightly ahead of
+// delivery, and completes finished campaigns.
 //
 // The recipients are fixed at the start: contacts that were subscribed and not suppressed at that moment. The position
-// in the list is written in the same transaction as the mails, so that a crash neither loses nor repeats a recipient. A
-// campaign is `sent` when all its mails are decided.
+// in the list is written in the same transaction as the emails, so that a crash neither loses nor repeats a recipient.
+// A campaign is `sent` when every email has a result.
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { must, Refusal } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { isSubscribed, UNSUBSCRIBED } from '../mail/accept/admit.ts'
-import { useVolume } from '../accounts/usage.ts'
+import { useVolume } from '../users/plan.ts'
 import type { Space } from '../base/space.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
@@ -20,7 +20,7 @@ import { db, raw } from '../store/query.ts'
 import { sweepContacts } from './audiences.ts'
 import { campaignByKey, moveCampaign, pauseCampaign, type Campaign } from './edit.ts'
 import type { QueuedAhead } from './queued-ahead.ts'
-import { countReach } from './reach.ts'
+import { oversizeOf, countReach } from './reach.ts'
 import { lastContact, nextPage, walked } from './walk.ts'
 
 export interface RunDeps {
@@ -31,21 +31,21 @@ export interface RunDeps {
   config: Pick<Config, 'delivery' | 'plans'>
   space: Pick<Space, 'low'>
   ahead: QueuedAhead
-  /** Whether the date is in doubt: a scheduled campaign does not begin by it (D120). */
+  /** Whether the system clock is unreliable, so that scheduled campaigns do not start (D120). */
   doubtful: () => boolean
   /** Wakes the queue, because a lane has new mail. */
   ringLane: (lane: string) => void
 }
 
-/** While the disk is nearly full, campaigns check for room this often. */
+/** While the disk is nearly full, campaigns check for space this often. */
 const ROOM_AGAIN = 5 * SECOND
-/** A campaign is tried again this long after a fault. */
+/** The delay until a campaign is retried after an error. */
 const AFTER_FAULT = MINUTE
 
 export class CampaignRunner {
   readonly #deps: RunDeps
   readonly #loop: Loop
-  /** A campaign has queued all its mails: it ends when they are decided. */
+  /** A campaign has queued all its emails and ends when they have results. */
   #ending = false
 
   constructor(deps: RunDeps) {
@@ -64,7 +64,7 @@ export class CampaignRunner {
     this.#loop.ring()
   }
 
-  /** Wakes the loop, because a mail of a campaign is decided. */
+  /** Wakes the loop, because an email of a campaign got its result. */
   settled(): void {
     if (this.#ending) this.#loop.ring()
   }
@@ -84,7 +84,7 @@ export class CampaignRunner {
     let again = true
     while (again) {
       again = false
-      // Each campaign queues one page in turn. A fault of one does not stop the others.
+      // Each campaign queues one page in turn. An error in one does not stop the others.
       for (const { key } of underWay(store, 'sending', now)) {
         if (broken.has(key)) continue
         try {
@@ -103,7 +103,7 @@ export class CampaignRunner {
     )
   }
 
-  /** scheduled -> sending, or at once to failed when domain, audience or subscription forbids it. */
+  /** scheduled -> sending, or at once to failed if domain, audience or subscription forbids it. */
   #begin(tx: Tx, key: number, now: number): void {
     const campaign = campaignByKey(tx, key)
     // Its owner may have put it off, or taken it back, after it was found due.
@@ -128,7 +128,7 @@ export class CampaignRunner {
     if (failure) moveCampaign(tx, campaign, 'fail', now, { failure, finished_at: now })
   }
 
-  /** One step of a campaign; true when there is more to do at once. */
+  /** Runs one step of a campaign. Returns true if there is more to do at once. */
   async #advance(key: number): Promise<boolean> {
     const { ahead, clock, space, store } = this.#deps
     const campaign = campaignByKey(store, key)
@@ -150,27 +150,31 @@ export class CampaignRunner {
     return false
   }
 
-  /** Without a subscription the campaign is paused; its owner can resume it with one. */
+  /** Pauses a campaign without a subscription. Its owner can resume it after subscribing. */
   async #stop(key: number): Promise<boolean> {
     const { clock, log, store } = this.#deps
     await store.write((tx) => {
       const campaign = campaignByKey(tx, key)
       if (campaign?.status === 'sending') pauseCampaign(tx, campaign, 'lapse', clock.now(), UNSUBSCRIBED)
     })
-    log.warn('campaign paused without a subscription', { campaign: key })
+    log.warn('campaign_paused', { campaign: key })
     return false
   }
 
   /** Counts the recipients, a part at a time. */
   async #count(campaign: Campaign): Promise<boolean> {
     const { clock, config, keyring, store } = this.#deps
+    const oversize = await oversizeOf(this.#deps, campaign)
+    if (oversize !== null) {
+      await store.write((tx) => fail(tx, campaign.key, oversize, clock.now()))
+      return false
+    }
     // The one mail of a test counts against the plan like any other.
-    const count = campaign.test_mode === 1 ? 1 : (await countReach(store, keyring, campaign)).gets
+    const count = campaign.test_mode === 1 ? 1 : (await countReach(store, keyring, campaign)).recipients
     await store.write((tx) => reserve(tx, config, campaign, count, clock.now()))
     return true
   }
 
-  /** Queues one page of mails. */
   async #page({ key }: Campaign): Promise<boolean> {
     const { ahead, clock, config, keyring, ringLane, store } = this.#deps
     return store.write((tx) => {
@@ -236,8 +240,8 @@ function nextDue(reader: Reader): number | null {
 }
 
 /**
- * Sets the number of recipients and counts it against the plan.
- * Without room in the plan the campaign fails before any mail.
+ * Sets the number of recipients and counts it against the plan. If the plan's limit is too low, the campaign fails
+ * before any email is sent.
  */
 function reserve(tx: Tx, config: Pick<Config, 'plans'>, { key, user_key }: Campaign, count: number, now: number): void {
   const campaign = campaignByKey(tx, key)
@@ -251,7 +255,13 @@ function reserve(tx: Tx, config: Pick<Config, 'plans'>, { key, user_key }: Campa
   }
 }
 
-/** sending -> sent, or failed when no mail left this server. */
+/** sending -> failed, before the first mail. */
+function fail(tx: Tx, key: number, failure: string, now: number): void {
+  const campaign = campaignByKey(tx, key)
+  if (campaign?.status === 'sending') moveCampaign(tx, campaign, 'fail', now, { failure, finished_at: now })
+}
+
+/** sending -> sent, or failed if no email was sent. */
 function finish(tx: Tx, key: number, now: number): void {
   const campaign = campaignByKey(tx, key)
   if (campaign?.status !== 'sending') return

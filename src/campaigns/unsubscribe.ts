@@ -13,7 +13,7 @@ import {
 } from '../suppressions/suppressions.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import type { Leaving } from './unsubscribe-token.ts'
+import { brandOf } from './brand.ts'
 
 /** Unsubscribes the recipient of a delivery. False when the recipient was unsubscribed already. */
 export function unsubscribe(
@@ -66,15 +66,69 @@ export function rejoin({ clock, keyring, store }: LeaveDeps, leaving: Leaving): 
   })
 }
 
-/** Whether the recipient is unsubscribed. */
 export function hasLeft({ keyring, store }: LeaveDeps, leaving: Leaving): boolean {
   const domain = livingDomain(store, leaving.domain)
   return marketingSuppressed(store, domain, keptForm(store, keyring, domain, leaving.email))
 }
 
-/** The names of the sender as the unsubscribe page shows them. */
-export function senderOf(reader: Reader, { domain, audience }: Leaving): { domain: string; audience: string | null } {
-  const sender = reader.first(db.selectFrom('domains').select('name').where('key', '=', domain))
-  const list = reader.first(db.selectFrom('audiences').select('name').where('key', '=', audience))
-  return { domain: sender?.name ?? '', audience: list?.name ?? null }
+/** The sender as the unsubscribe page shows it: the name, the title of the audience (may be null), and the brand. */
+export function senderOf(reader: Reader, { domain, audience }: Leaving) {
+  const sender = reader.first(db.selectFrom('domains').select(['name', 'user_key']).where('key', '=', domain))
+  const list = reader.first(db.selectFrom('audiences').select('title').where('key', '=', audience))
+  const brand = brandOf(reader, sender?.user_key ?? 0)
+  return { name: brand.sender_name ?? sender?.name ?? '', title: list?.title ?? null, brand }
+}
+
+// The token of an unsubscribe link. It holds all data for unsubscribing, so that a link still works when contact,
+// campaign and mail are deleted (D45). It is encrypted: recipient, list, domain and the length of the address cannot be
+// read from it (D60).
+
+export interface Leaving {
+  /** Keys of the delivery, the sending domain and the audience. */
+  delivery: number
+  domain: number
+  audience: number
+  email: string
+}
+
+const MAC_BYTES = 12
+const LABEL = 'unsubscribe'
+/** The content is padded to a multiple of this many bytes. */
+const BLOCK = 48
+
+export function unsubscribeUrl(
+  keyring: Keyring,
+  publicUrl: string,
+  { delivery, domain, audience, email }: Leaving,
+): string {
+  const content = JSON.stringify([delivery, domain, audience, email])
+  const over = Buffer.byteLength(content) % BLOCK
+  const padded = content + ' '.repeat(over === 0 ? 0 : BLOCK - over)
+  return `${publicUrl}/u/${keyring.seal(LABEL, padded).toString('base64url')}`
+}
+
+/** Returns the content of a token, or undefined if this server did not issue it. */
+export function readUnsubscribeToken(keyring: Keyring, token: string): Leaving | undefined {
+  const bytes = Buffer.from(token, 'base64url')
+  // The decoder ignores foreign characters and unused bits of the last character: only the exact form is accepted.
+  if (bytes.toString('base64url') !== token) return undefined
+  const content = opened(keyring, bytes) ?? signed(keyring, bytes)
+  if (content === undefined) return undefined
+  const [delivery, domain, audience, email] = JSON.parse(content) as [number, number, number, string]
+  return { delivery, domain, audience, email }
+}
+
+function opened(keyring: Keyring, bytes: Buffer): string | undefined {
+  try {
+    return keyring.open(LABEL, bytes)
+  } catch {
+    return undefined
+  }
+}
+
+/** Reads the first token format: not encrypted, with a signature in front. Links in sent emails must keep working. */
+function signed(keyring: Keyring, bytes: Buffer): string | undefined {
+  const body = bytes.subarray(MAC_BYTES)
+  const holds = body.length > 0 && keyring.proves('unsubscribe', body, bytes.subarray(0, MAC_BYTES), MAC_BYTES)
+  return holds ? body.toString() : undefined
 }

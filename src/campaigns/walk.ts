@@ -1,6 +1,6 @@
-// Selects the recipients of a campaign, page by page: first the contacts who opened or clicked lately, then all others
-// in the order of their keys. Where an allowance spreads a campaign over days, the first days reach those who read
-// (DV13). Each query reads a bounded number of rows.
+// Selects the recipients of a campaign, page by page: first active readers (recent opens or clicks), then the others in
+// the order of their keys. If a daily limit spreads a campaign over days, they get it on the first days. Each query
+// reads a bounded number of rows.
 import { DAY } from '../base/clock.ts'
 import { must } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -9,20 +9,21 @@ import { knownAddress } from '../message/address.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import { hasErased } from '../suppressions/stops.ts'
-import type { Campaign } from './edit.ts'
+import type { RowOf } from '../store/schema/tables.ts'
+
+type Campaign = RowOf<'campaigns'>
 
 /** Contacts of one page: few enough that one transaction does not delay others. */
 const PAGE = 100
 
-/** Contacts who opened or clicked within this time are written to first. */
+/** An open or click within this time makes a contact an active reader. */
 const LATELY = 90 * DAY
 
-/** How far a walk is. */
+/** The position of a walk. */
 type Position = Pick<Campaign, 'readers_to' | 'walked_to'>
 
 export interface PageOfMails {
   mails: { email: string; contact: number | null }[]
-  /** The position after this page. */
   to: Position
 }
 
@@ -35,7 +36,10 @@ const testPage = ({ test_recipient_email }: Campaign): PageOfMails => ({
   to: { readers_to: DONE, walked_to: DONE },
 })
 
-/** The next page of a campaign. What it writes holds when the mails of the page are queued in the same transaction. */
+/**
+ * Returns the next page of a campaign. The caller must queue the emails in the same transaction, which also writes the
+ * position.
+ */
 export const nextPage = (tx: Tx, keyring: Keyring, campaign: Campaign): PageOfMails =>
   campaign.test_mode === 1
     ? testPage(campaign)
@@ -46,7 +50,7 @@ export const nextPage = (tx: Tx, keyring: Keyring, campaign: Campaign): PageOfMa
 /** The address without its display name, which may be stored with it. */
 const parseTestAddress = (text: string): string => knownAddress(text).address
 
-/** A moment at which a campaign goes, or would go, to the contacts of an audience. */
+/** The time at which a campaign is sent, or would be sent, to the contacts of an audience. */
 export interface WalkOf {
   audience_key: number
   domain_key: number
@@ -61,14 +65,16 @@ export type LeftOut = (typeof LEFT_OUT)[number]
 interface WalkedContact {
   key: number
   email: string
-  /** When it last opened or clicked; of readers alone. */
+  /** The size of its name and its fields. */
+  bytes: number
+  /** The last open or click. Only set for active readers. */
   seen_at: number | null
-  /** Null: the campaign goes to it. */
+  /** Null if the campaign is sent to the contact. */
   left_out: LeftOut | null
 }
 
 /**
- * Contacts that were subscribed and not suppressed when the campaign began are its recipients. Changes since then are
+ * Contacts that were subscribed and not suppressed when the campaign started are its recipients. Changes since then are
  * checked when the mail is sent.
  */
 const REASON = `case
@@ -77,9 +83,10 @@ const REASON = `case
   when exists (select 1 from suppressions s where s.domain_key = ? and s.email = c.email
     and s.created_at <= ? and (s.expires_at is null or s.expires_at > ?)) then 'suppressed' end`
 
-const IN_ORDER = `select key, email, status, status_at, null as seen_at from contacts
+const BYTES = 'ifnull(octet_length(name), 0) + ifnull(octet_length(custom_fields), 0) as bytes'
+const IN_ORDER = `select key, email, status, status_at, ${BYTES}, null as seen_at from contacts
   where audience_key = ? and key > ? and key <= ? order by key limit ?`
-const READERS = `select k.key, k.email, k.status, k.status_at, r.seen_at
+const READERS = `select k.key, k.email, k.status, k.status_at, 0 as bytes, r.seen_at
   from (select contact_key, seen_at from readers
     where audience_key = ? and contact_key > ? and contact_key <= ? order by contact_key limit ?) r
   join contacts k on k.key = r.contact_key order by k.key`
@@ -93,7 +100,7 @@ export function nextContacts(
 ) {
   const { audience_key, domain_key, last_contact, started_at } = walk
   const rows = reader.all(
-    raw<WalkedContact>(`select c.key, c.email, c.seen_at, ${REASON} as left_out from (${among}) c`, [
+    raw<WalkedContact>(`select c.key, c.email, c.seen_at, c.bytes, ${REASON} as left_out from (${among}) c`, [
       started_at,
       started_at,
       domain_key,
@@ -109,7 +116,7 @@ export function nextContacts(
   return rows
 }
 
-/** A suppression stays when its address is erased; it then holds a hash. */
+/** An erasure keeps the suppression and replaces its address with a hash. */
 function leaveOutErased(reader: Reader, keyring: Keyring, walk: WalkOf, rows: readonly WalkedContact[]): void {
   const { domain_key, started_at } = walk
   const forms = new Map(
@@ -128,7 +135,10 @@ function leaveOutErased(reader: Reader, keyring: Keyring, walk: WalkOf, rows: re
 const asMails = (rows: readonly WalkedContact[]): PageOfMails['mails'] =>
   rows.filter(({ left_out }) => left_out === null).map(({ key, email }) => ({ email, contact: key }))
 
-/** The next contacts who read lately. They are noted: who begins to read meanwhile is neither doubled nor left out. */
+/**
+ * The next active readers. They are recorded, so that a contact that opens an email during the campaign is neither
+ * repeated nor skipped.
+ */
 function readersPage(tx: Tx, keyring: Keyring, campaign: Campaign): PageOfMails {
   const { key, readers_to, started_at, walked_to } = campaign
   const rows = nextContacts(tx, keyring, campaign, { from: readers_to, limit: PAGE, among: READERS })

@@ -1,4 +1,4 @@
-// Figures for a monitoring system, read from indexes and stored sums. Figures that are expensive to compute are left
+// Metrics for a monitoring system, read from indexes and stored sums. Metrics that are expensive to compute are left
 // out, or computed at intervals.
 import { X509Certificate } from 'node:crypto'
 import { statfsSync, statSync } from 'node:fs'
@@ -6,72 +6,49 @@ import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { titlesOf } from '../base/backup-target.ts'
-import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
+import { DAY, HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import type { MetricLabels } from '../base/counters.ts'
-import type { Troubles } from '../base/trouble.ts'
 import type { Config } from '../base/config.ts'
 import { readNamed, readNoted } from '../base/plain-file.ts'
 import { version } from '../base/version.ts'
-import { Shelf } from '../acme/certificate-files.ts'
+import { CertificateStore } from '../acme/certificate-files.ts'
 import { certificateFiles, SELF_MADE } from '../acme/certificates.ts'
-import { planNameOf, planOf } from '../identity/plan.ts'
-import { monthOf } from '../accounts/usage.ts'
+import { planNameOf, planOf, monthOf } from '../users/plan.ts'
 import { DRILLED_EVERY, lateAfter, targetStates, type TargetState } from './backups.ts'
-import { warmupFigures } from '../warmup/shown.ts'
-import type { Store } from '../store/database.ts'
+import type { Metric, MetricDeps, MetricValues } from '../parts/part.ts'
 import { dueGroups } from '../store/due.ts'
+import { PROBE_FROM } from '../webhooks/settle.ts'
 import { raw } from '../store/query.ts'
+import { readServing } from '../store/serving.ts'
 
-export interface FiguresDeps {
-  store: Store
-  clock: Clock
-  config: Pick<Config, 'acme' | 'backup' | 'data_dir' | 'hostname' | 'plans' | 'smtp' | 'tls' | 'warmup'>
-  troubles: Pick<Troubles, 'list'>
-}
-
-export interface Figure {
-  name: string
-  help: string
-  type: 'gauge' | 'counter'
-  /** Each value with its labels. */
-  values: (deps: FiguresDeps) => FigureValues | Promise<FigureValues>
-}
-
-type FigureValues = readonly (readonly [MetricLabels, number])[]
-
-const gauge = (name: string, help: string, values: Figure['values']): Figure => ({ name, help, type: 'gauge', values })
-const single = (value: number): FigureValues => [[{}, value]]
-const counted = ({ store }: FiguresDeps, from: string): number =>
+const gauge = (name: string, help: string, values: Metric['values']): Metric => ({ name, help, type: 'gauge', values })
+const single = (value: number): MetricValues => [[{}, value]]
+const counted = ({ store }: MetricDeps, from: string): number =>
   store.one(raw<{ n: number }>(`select count(*) as n from ${from}`)).n
-const by = (deps: FiguresDeps, label: string, from: string): FigureValues =>
+const by = (deps: MetricDeps, label: string, from: string): MetricValues =>
   deps.store
     .all(raw<{ name: string; n: number }>(`select ${label} as name, count(*) as n from ${from} group by 1 order by 1`))
     .map(({ n, name }) => [{ [label]: name }, n] as const)
 
-/** Seconds since the earliest of these times; 0 when all are in the future. */
-const lateness = ({ clock }: FiguresDeps, moments: readonly (number | null)[]): number => {
+/** Seconds since the earliest of these times, or 0 if all are in the future. */
+const lateness = ({ clock }: MetricDeps, moments: readonly (number | null)[]): number => {
   const passed = moments.filter((at) => at !== null && at < clock.now()) as number[]
   return passed.length === 0 ? 0 : (clock.now() - Math.min(...passed)) / SECOND
 }
-
-/**
- * An endpoint with this many failures in a row, or more, gets one delivery at a time (D54): this server does not cause
- * its backlog.
- */
-const FAILING_FROM = 3
 
 interface EndpointFigures {
   key: number
   status: string
   consecutive_failures: number
 }
-const endpoints = ({ store }: FiguresDeps): EndpointFigures[] =>
+const endpoints = ({ store }: MetricDeps): EndpointFigures[] =>
   store.all(raw<EndpointFigures>('select key, status, consecutive_failures from webhooks where deleted_at is null'))
+/** The backlog of a failing endpoint is not caused by this server. */
 const stateOf = ({ consecutive_failures, status }: EndpointFigures): string =>
-  status === 'active' && consecutive_failures >= FAILING_FROM ? 'failing' : status
+  status === 'active' && consecutive_failures >= PROBE_FROM ? 'failing' : status
 
-/** The times from which on deliveries have been due, for endpoints in this state. */
-function waitingSince(deps: FiguresDeps, state: string): number[] {
+/** Returns the times since which deliveries have been due, for endpoints in this state. */
+function waitingSince(deps: MetricDeps, state: string): number[] {
   const wanted = new Set(
     endpoints(deps)
       .filter((endpoint) => stateOf(endpoint) === state)
@@ -85,14 +62,14 @@ export const sizeOf = (file: string): number => statSync(file, { throwIfNoEntry:
 
 /** The spool's size is computed at most this often. */
 const WALK_EVERY = 5 * MINUTE
-const walked = new Map<string, { at: number; octets: Promise<number> }>()
+const walked = new Map<string, { at: number; size: Promise<number> }>()
 
-export function spoolOctets({ clock, config }: Pick<FiguresDeps, 'clock' | 'config'>): Promise<number> {
+export function spoolBytes({ clock, config }: Pick<MetricDeps, 'clock' | 'config'>): Promise<number> {
   const folder = join(config.data_dir, 'spool')
   const known = walked.get(folder)
   const now = clock.now()
-  if (known && now - known.at < WALK_EVERY) return known.octets
-  const octets = (async () => {
+  if (known && now - known.at < WALK_EVERY) return known.size
+  const total = (async () => {
     let sum = 0
     for (const name of await readdir(folder).catch(() => []))
       sum += await stat(join(folder, name)).then(
@@ -101,12 +78,12 @@ export function spoolOctets({ clock, config }: Pick<FiguresDeps, 'clock' | 'conf
       )
     return sum
   })()
-  walked.set(folder, { at: now, octets })
-  return octets
+  walked.set(folder, { at: now, size: total })
+  return total
 }
 
-/** When the certificate of SMTP expires, in Unix seconds; empty when the file cannot be read. */
-export function certificateEnd({ config }: Pick<FiguresDeps, 'config'>): FigureValues {
+/** Returns when the SMTP certificate expires, in Unix seconds, or an empty value if the file cannot be read. */
+export function certificateEnd({ config }: Pick<MetricDeps, 'config'>): MetricValues {
   const file = certificateFiles(config).cert || join(config.data_dir, SELF_MADE)
   try {
     const read = new X509Certificate(readNamed(file))
@@ -116,18 +93,18 @@ export function certificateEnd({ config }: Pick<FiguresDeps, 'config'>): FigureV
   }
 }
 
-/** The same for each name that ACME must get a certificate for; 0: it has none yet. */
-function certificateEnds(deps: FiguresDeps): FigureValues {
+/** The same for each name that ACME orders a certificate for, or 0 until it is issued. */
+function certificateEnds(deps: MetricDeps): MetricValues {
   const { acme, data_dir } = deps.config
-  const shelf = new Shelf(data_dir)
-  const named = (acme.enabled ? shelf.wanted() : []).map((name) => {
-    const end = shelf.certificate(name)?.read.validToDate.getTime() ?? 0
+  const certificateStore = new CertificateStore(data_dir)
+  const named = (acme.enabled ? certificateStore.wanted() : []).map((name) => {
+    const end = certificateStore.certificate(name)?.read.validToDate.getTime() ?? 0
     return [{ name }, end / SECOND] as const
   })
   return [...certificateEnd(deps), ...named]
 }
 
-/** The name of a file in the data directory; `postrider backup` writes its time there. */
+/** A file in the data directory, to which `postrider backup` writes its time. */
 export const LAST_BACKUP = 'last-backup'
 
 export function lastBackup({ config }: { config: Pick<Config, 'data_dir'> }): number {
@@ -147,7 +124,7 @@ interface AccountFigures {
 }
 
 /** Used and included volume of this month, for users whose plan has a limit. */
-function planUse({ clock, config, store }: FiguresDeps, of: 'used' | 'included'): FigureValues {
+function planUse({ clock, config, store }: MetricDeps, of: 'used' | 'included'): MetricValues {
   const now = clock.now()
   return store
     .all(
@@ -164,11 +141,11 @@ function planUse({ clock, config, store }: FiguresDeps, of: 'used' | 'included')
     })
 }
 
-/** Receivers with figures of their own; the rest are counted together. */
+/** Receivers with metrics of their own. The rest are counted together. */
 const MAX_RECEIVERS = 50
 
 /** Open alarms by receiver and kind, those of most accounts first. */
-function receiverAlarms({ store }: FiguresDeps): FigureValues {
+function receiverAlarms({ store }: MetricDeps): MetricValues {
   const open = store.all(
     raw<{ receiver: string; kind: string; n: number }>(
       `select receiver, kind, count(*) as n, sum(count(*)) over (partition by receiver) as whole from receiver_alarms
@@ -185,29 +162,49 @@ function receiverAlarms({ store }: FiguresDeps): FigureValues {
   return [...sums.values()].map(({ labels, n }) => [labels, n])
 }
 
-const backupFigure = (name: string, help: string, value: (state: TargetState) => number): Figure =>
-  gauge(`postrider_backup_${name}`, help, ({ clock, config, store }) =>
-    targetStates(store, config.backup, clock.now()).map((state) => [{ target: state.target }, value(state)]),
+const backupFigure = (name: string, help: string, value: (state: TargetState, deps: MetricDeps) => number): Metric =>
+  gauge(`postrider_backup_${name}`, help, (deps) =>
+    targetStates(deps.store, deps.config.backup, deps.clock.now()).map((state) => [
+      { target: state.target },
+      value(state, deps),
+    ]),
   )
 
-/** A span (ms) that holds for each target. */
-const dated = ({ config }: FiguresDeps, span: number): FigureValues =>
+/** Returns a duration (ms) that is the same for each target. */
+const dated = ({ config }: MetricDeps, span: number): MetricValues =>
   span === Infinity ? [] : titlesOf(config.backup.to).map((target) => [{ target }, span / SECOND])
 
-export const FIGURES: readonly Figure[] = [
-  gauge('postrider_build_info', 'The version, as a label.', () => [[{ version }, 1]]),
-  gauge('postrider_troubles', 'Troubles of this machine that /health names; 0: it says ok.', ({ troubles }) =>
+export const FIGURES: readonly Metric[] = [
+  gauge('postrider_build_info', 'Version of Postrider, as a label.', () => [[{ version }, 1]]),
+  gauge(
+    'postrider_serving_since_timestamp_seconds',
+    'When the machine of the labels took over (Unix time).',
+    ({ config }) => {
+      const serving = readServing(config.data_dir)
+      return serving
+        ? [[{ machine: serving.name, term: String(serving.term) }, Date.parse(serving.since) / SECOND]]
+        : []
+    },
+  ),
+  gauge('postrider_problems', 'Present problems of this server, as in /health.', ({ troubles }) =>
     single(troubles.list().length),
   ),
-  gauge('postrider_queue_deliveries', 'Recipients whose mail has no final state yet, by state.', (deps) => [
+  gauge('postrider_findings', 'Problems that checks found, as in "postrider doctor".', ({ operations }) => {
+    const problems = operations.findings().filter(({ severity }) => severity !== 'ok')
+    const alike = Map.groupBy(problems, ({ id, severity }) => `${severity} ${id}`).values()
+    return [...alike].flatMap(([first, ...more]) =>
+      first ? [[{ check: first.id, severity: first.severity }, 1 + more.length] as const] : [],
+    )
+  }),
+  gauge('postrider_queue_deliveries', 'Recipients in the queue, by delivery status.', (deps) => [
     [{ status: 'queued' }, counted(deps, `deliveries where status = 'queued'`)],
     [{ status: 'active' }, counted(deps, `deliveries where status = 'active'`)],
   ]),
-  gauge('postrider_queue_late_seconds', 'How long due mail has waited for delivery.', (deps) => {
+  gauge('postrider_queue_late_seconds', 'Time since the oldest queued delivery became due.', (deps) => {
     const query = `select min(next_attempt_at) as at from deliveries where status = 'queued'`
     return single(lateness(deps, [deps.store.one(raw<{ at: number | null }>(query)).at]))
   }),
-  gauge('postrider_outcomes_week', 'What became of mail in the last seven days.', ({ clock, store }) => {
+  gauge('postrider_outcomes_week', 'Recipients by result in the last seven days.', ({ clock, store }) => {
     const { bounces, complaints, deliveries } = store.one(
       raw<{ deliveries: number; bounces: number; complaints: number }>(
         `select coalesce(sum(deliveries), 0) as deliveries, coalesce(sum(bounces), 0) as bounces,
@@ -221,113 +218,115 @@ export const FIGURES: readonly Figure[] = [
       [{ outcome: 'complained' }, complaints],
     ]
   }),
-  ...(
-    [
-      ['allowance', 'Recipients that the warm-up of a pair allows today; pairs without an allowance count as 0.'],
-      ['used', 'Recipients of a pair that were tried today.'],
-      ['waiting', 'Recipients whose mail waits for the warm-up of its receiver.'],
-      ['relayed', 'Recipients that a relay took over today because the warm-up had no room.'],
-    ] as const
-  ).map(([measure, help]) =>
-    gauge(`postrider_warmup_${measure}`, help, (deps) => warmupFigures(deps, deps.clock.now(), measure)),
-  ),
-  gauge('postrider_inbound_unread', 'Received messages that wait to be read.', (deps) =>
+  gauge('postrider_inbound_unread', 'Received messages that are not processed yet.', (deps) =>
     single(counted(deps, 'inbound_waiting')),
   ),
-  gauge('postrider_webhook_deliveries', 'Events that have not reached their endpoint, by state.', (deps) => [
+  gauge('postrider_webhook_deliveries', 'Webhook deliveries in the queue, by status.', (deps) => [
     [{ status: 'pending' }, counted(deps, `outbound_webhooks where status = 'pending'`)],
     [{ status: 'active' }, counted(deps, `outbound_webhooks where status = 'active'`)],
   ]),
-  gauge('postrider_webhook_endpoints', 'Endpoints by state; failing: probed by one delivery at a time.', (deps) =>
-    ['active', 'failing', 'paused', 'disabled'].map((state) => [
-      { state },
-      endpoints(deps).filter((endpoint) => stateOf(endpoint) === state).length,
-    ]),
+  gauge(
+    'postrider_webhook_endpoints',
+    'Webhooks by state. A failing one receives a single delivery at a time.',
+    (deps) =>
+      ['active', 'failing', 'paused', 'disabled'].map((state) => [
+        { state },
+        endpoints(deps).filter((endpoint) => stateOf(endpoint) === state).length,
+      ]),
   ),
   gauge(
     'postrider_webhook_late_seconds',
-    'How long a due event has waited for an endpoint that answers: this server is slow.',
+    'Time since the oldest webhook delivery to a working endpoint became due.',
     (deps) => single(lateness(deps, waitingSince(deps, 'active'))),
   ),
   gauge(
     'postrider_webhook_failing_late_seconds',
-    'The same for endpoints that do not answer: the endpoint is at fault.',
+    'Time since the oldest webhook delivery to a failing endpoint became due.',
     (deps) => single(lateness(deps, waitingSince(deps, 'failing'))),
   ),
-  gauge('postrider_campaigns_sending', 'Campaigns that are being sent.', (deps) =>
+  gauge('postrider_campaigns_sending', 'Campaigns with the status sending.', (deps) =>
     single(counted(deps, `campaigns where status = 'sending' and deleted_at is null`)),
   ),
   gauge('postrider_domains', 'Sending domains by status.', (deps) =>
     by(deps, 'status', 'domains where deleted_at is null'),
   ),
-  gauge('postrider_receiver_alarm', 'Accounts for which an alarm of a receiver is open, by kind.', receiverAlarms),
-  gauge('postrider_privacy_requests_pending', 'Erasures and exports that are not done.', (deps) =>
+  gauge('postrider_receiver_alarms', 'Accounts with an open alarm, by receiver and kind.', receiverAlarms),
+  gauge('postrider_privacy_requests_pending', 'Erasures and exports that are not complete.', (deps) =>
     single(counted(deps, 'privacy_requests where next_attempt_at is not null')),
   ),
-  gauge('postrider_plan_used_recipients', 'Recipients of this month, of users whose plan has a limit.', (deps) =>
+  gauge('postrider_plan_used_recipients', 'Recipients this month, for users whose plan has a limit.', (deps) =>
     planUse(deps, 'used'),
   ),
-  gauge('postrider_plan_included_recipients', 'Recipients that their plan includes in a month.', (deps) =>
+  gauge('postrider_plan_included_recipients', 'Recipients per month that the plan of a user includes.', (deps) =>
     planUse(deps, 'included'),
   ),
   gauge(
     'postrider_storage_bytes',
-    'Octets of the database, its log, and the spool (walked every five minutes).',
+    'Size of the database, its write-ahead log and the spool (measured every five minutes).',
     async (deps) => {
       const file = join(deps.config.data_dir, 'postrider.db')
       return [
         [{ kind: 'database' }, sizeOf(file)],
         [{ kind: 'log' }, sizeOf(`${file}-wal`)],
-        [{ kind: 'spool' }, await spoolOctets(deps)],
+        [{ kind: 'spool' }, await spoolBytes(deps)],
       ]
     },
   ),
   gauge(
-    'postrider_log_held_seconds',
-    'How long another process has read an older state of the database and so kept its log from beginning again; 0: none does.',
+    'postrider_wal_held_seconds',
+    'Time for which another process has kept the write-ahead log from being reset. 0 if it is not.',
     ({ clock, store }) => single(store.logHeldFor(clock.now()) / SECOND),
   ),
-  gauge('postrider_disk_free_bytes', 'Free space where the data directory is.', ({ config }) => {
+  gauge('postrider_disk_free_bytes', 'Free space on the disk of the data directory.', ({ config }) => {
     const { bavail, bsize } = statfsSync(config.data_dir)
     return single(bavail * bsize)
   }),
-  gauge(
-    'postrider_certificate_end_seconds',
-    'When a certificate ends, in Unix time: that of SMTP, and that of each name that ACME is to bring one for (0: none yet).',
-    certificateEnds,
+  // The names of 0.2.0 stay next to those with the suffix that Prometheus recommends.
+  ...['postrider_certificate_expiry_timestamp_seconds', 'postrider_certificate_end_seconds'].map((name) =>
+    gauge(
+      name,
+      'Unix time when a certificate expires: the SMTP certificate, and one per name that ACME orders (0 until it is issued).',
+      certificateEnds,
+    ),
   ),
-  gauge('postrider_last_backup_seconds', 'When "postrider backup" last made one, in Unix time; 0: never.', (deps) =>
-    single(lastBackup(deps)),
+  ...['postrider_last_backup_timestamp_seconds', 'postrider_last_backup_seconds'].map((name) =>
+    gauge(name, 'Unix time when "postrider backup" last created a backup. 0 if it never did.', (deps) =>
+      single(lastBackup(deps)),
+    ),
   ),
-  backupFigure('last_success_seconds', 'When a target last got a backup, in Unix time; 0: never.', ({ last }) =>
-    last ? last.ended_at / SECOND : 0,
+  backupFigure(
+    'last_success_timestamp_seconds',
+    'Unix time of the data in the last backup to a destination. 0 if there is no backup.',
+    ({ last }) => (last ? last.started_at / SECOND : 0),
   ),
-  backupFigure('last_drill_seconds', 'When a drill last went well with a target, in Unix time; 0: never.', (state) =>
-    state.drilled ? state.drilled.ended_at / SECOND : 0,
+  backupFigure(
+    'last_drill_timestamp_seconds',
+    'Unix time of the last successful restore test of a destination. 0 before the first one.',
+    (state) => (state.drilled ? state.drilled.ended_at / SECOND : 0),
   ),
-  gauge('postrider_backup_failed', 'Whether the last backup, or drill, with a target failed.', (deps) =>
+  gauge('postrider_backup_failed', '1 if the last backup to a destination, or its last restore test, failed.', (deps) =>
     targetStates(deps.store, deps.config.backup, deps.clock.now()).flatMap(({ drillFailed, failed, target }) => [
       [{ target, kind: 'backup' }, failed ? 1 : 0] as const,
       [{ target, kind: 'drill' }, drillFailed ? 1 : 0] as const,
     ]),
   ),
-  gauge(
-    'postrider_backup_late_after_seconds',
-    'The age of the last backup at a target from which on it is late.',
-    (deps) => dated(deps, lateAfter(deps.config.backup, deps.clock.now())),
+  backupFigure(
+    'late_after_seconds',
+    'Age from which the last backup to a destination is late.',
+    ({ last }, deps) => lateAfter(deps.config.backup, last?.started_at ?? deps.clock.now()) / SECOND,
   ),
   gauge(
-    'postrider_backup_drill_every_seconds',
-    'How often a backup at a target is restored as a test; absent when never.',
+    'postrider_backup_drill_interval_seconds',
+    'Interval of the restore tests of a destination. Absent if they are off.',
     (deps) => dated(deps, DRILLED_EVERY[deps.config.backup.drill]),
   ),
-  backupFigure('octets', 'The size of the last backup at a target.', ({ last }) => last?.octets ?? 0),
-  backupFigure('duration_seconds', 'How long the last backup to a target took.', ({ last }) =>
+  backupFigure('size_bytes', 'Bytes that the last backup sent to a destination.', ({ last }) => last?.octets ?? 0),
+  backupFigure('duration_seconds', 'Duration of the last backup to a destination.', ({ last }) =>
     last ? (last.ended_at - last.started_at) / SECOND : 0,
   ),
   {
     name: 'postrider_backup_failures_total',
-    help: 'Backups to a target that failed, in the last 400 days.',
+    help: 'Backups to a destination that failed in the last 400 days.',
     type: 'counter',
     values: (deps) =>
       targetStates(deps.store, deps.config.backup, deps.clock.now()).map(({ failures, target }) => [
@@ -337,7 +336,7 @@ export const FIGURES: readonly Figure[] = [
   },
   {
     name: 'postrider_event_loop_seconds_total',
-    help: 'What the main thread did with its time.',
+    help: 'Time that the main thread was active or idle.',
     type: 'counter',
     values: () => {
       const { active, idle } = performance.eventLoopUtilization()
@@ -349,12 +348,12 @@ export const FIGURES: readonly Figure[] = [
   },
   {
     name: 'process_cpu_seconds_total',
-    help: 'Processor time of all threads.',
+    help: 'CPU time of all threads.',
     type: 'counter',
     values: () => {
       const { system, user } = process.cpuUsage()
       return single((system + user) / 1e6)
     },
   },
-  gauge('process_resident_memory_bytes', 'Memory that the process holds.', () => single(process.memoryUsage.rss())),
+  gauge('process_resident_memory_bytes', 'Resident memory of the process.', () => single(process.memoryUsage.rss())),
 ]

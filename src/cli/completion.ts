@@ -1,150 +1,143 @@
-// `postrider completion bash|zsh|fish`: a completion script, made from the command table. It completes subcommands,
-// options, the values of options with a list, files and directories.
+// `postrider completion bash|zsh|fish`: a completion script. On each Tab, the script runs this program with the words
+// of the command line, and gets the completions of the last word: subcommands, options and values from the command
+// table. Files and directories are left to the shell.
 import { Argument, type Command } from 'commander'
-import { must } from '../base/errors.ts'
-import { fish } from './completion-fish.ts'
-import { placesOf, type Choice, type ArgumentKind, type CompletionPlace } from './completion-places.ts'
-import type { Invocation } from '../commands/open.ts'
+import { instances } from '../base/config-file.ts'
+import type { Invocation } from '../views/command/open.ts'
 
-const written = (kind: ArgumentKind): string => (typeof kind === 'string' ? kind : `words:${kind.join(' ')}`)
-
-/** The part that bash and zsh share: finds the place from the words before the cursor, and its possible values. */
-function parser(places: readonly CompletionPlace[]): string {
-  const root = must(places[0], 'The program itself')
-  const global = root.options.map(({ kind, name }) =>
-    kind ? `    *"|${name}") echo "${written(kind)}" ;;` : undefined,
-  )
-  const own = places
-    .slice(1)
-    .flatMap(({ options, path }) =>
-      options.flatMap(({ kind, name }) => (kind ? [`    "${path}|${name}") echo "${written(kind)}" ;;`] : [])),
-    )
-  const positions = places.flatMap(({ path, places: kinds }) =>
-    kinds.map((kind, index) => `    "${path}|${index}") echo "${written(kind)}" ;;`),
-  )
-  const paths = places.slice(1).map(({ path }) => `"${path}"`)
-  return `_postrider_is() { case "$1" in ${paths.join(' | ')}) return 0 ;; *) return 1 ;; esac; }
-_postrider_value() {
-  case "$1|$2" in
-${[...own, ...global.filter((line) => line !== undefined)].join('\n')}
-  esac
-}
-_postrider_position() {
-  case "$1|$2" in
-${positions.join('\n')}
-  esac
-}`
+interface Completion {
+  name: string
+  about: string
 }
 
-const names = (choices: readonly Choice[]): string => choices.map(({ name }) => name).join(' ')
+/** Values that the shell completes, by their name in the usage line: the line that the program prints instead. */
+const BY_SHELL: Record<string, string> = { file: ':file', dir: ':dir' }
 
-/** The part of the loop over the words that bash and zsh share: moves to the next place for each word. */
-const WALK = `    if [[ -n $kind ]]; then
-      kind=""
-    elif [[ $word == -?* ]]; then
-      kind="$(_postrider_value "$at" "$word")"
-    else
-      next="\${at:+$at }$word"
-      if _postrider_is "$next"; then at="$next" count=0; else count=$((count + 1)); fi
-    fi`
-
-function bash(places: readonly CompletionPlace[]): string {
-  const root = must(places[0], 'The program itself')
-  const cases = places.map(
-    ({ commands, options, path }) =>
-      `    "${path}") commands="${names(commands)}" options="${names(path === '' ? options : [...options, ...root.options.slice(0, -1)])}" ;;`,
-  )
-  return `# postrider completion for bash: source <(postrider completion bash)
-${parser(places)}
+const BASH = `# postrider completion for bash: source <(postrider completion bash)
 _postrider() {
-  local current="\${COMP_WORDS[COMP_CWORD]}" at="" kind="" word next commands="" options="" count=0 i
-  for ((i = 1; i < COMP_CWORD; i++)); do
-    word="\${COMP_WORDS[i]}"
-    if [[ $word == "=" ]]; then continue; fi
-${WALK}
-  done
+  local IFS=$'\\n' current="\${COMP_WORDS[COMP_CWORD]}"
   if [[ $current == "=" ]]; then current=""; fi
-  case "$at" in
-${cases.join('\n')}
+  COMPREPLY=($("$1" completion bash -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+  case "\${COMPREPLY[0]}" in
+    :file) COMPREPLY=($(compgen -f -- "$current")) ;;
+    :dir) COMPREPLY=($(compgen -d -- "$current")) ;;
+    *) return ;;
   esac
-  if [[ -z $kind ]]; then
-    if [[ $current == -* ]]; then kind="words:$options"
-    elif [[ -n $commands ]]; then kind="words:$commands"
-    else kind="$(_postrider_position "$at" "$count")"
-    fi
-  fi
-  local IFS=$'\\n'
-  COMPREPLY=()
-  case "$kind" in
-    file) COMPREPLY=($(compgen -f -- "$current")) ;;
-    dir) COMPREPLY=($(compgen -d -- "$current")) ;;
-    words:*) IFS=$' \\n'; COMPREPLY=($(compgen -W "\${kind#words:}" -- "$current")) ;;
-  esac
-  case "$kind" in file | dir) compopt -o filenames 2>/dev/null ;; esac
-  return 0
+  compopt -o filenames 2>/dev/null
 }
 complete -F _postrider postrider
 `
-}
 
-const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
-
-function zsh(places: readonly CompletionPlace[]): string {
-  const root = must(places[0], 'The program itself')
-  const list = (choices: readonly Choice[]): string =>
-    choices.map(({ about, name }) => quoted(`${name}:${about}`)).join(' ')
-  const cases = places.map(
-    ({ commands, options, path }) =>
-      `    "${path}")
-      commands=(${list(commands)})
-      options=(${list(path === '' ? options : [...options, ...root.options.slice(0, -1)])}) ;;`,
-  )
-  return `#compdef postrider
+const ZSH = `#compdef postrider
 # postrider completion for zsh: source <(postrider completion zsh), or as _postrider in a directory of $fpath
-${parser(places)}
 _postrider() {
-  local current="$words[CURRENT]" at="" kind="" word next count=0 i
-  local -a commands options
-  for ((i = 2; i < CURRENT; i++)); do
-    word="\${(Q)words[i]}"
-${WALK}
-  done
-  case "$at" in
-${cases.join('\n')}
-  esac
-  if [[ -z $kind && $current == --*=* ]]; then
-    kind="$(_postrider_value "$at" "\${current%%=*}")"
-    compset -P '*='
-  elif [[ -z $kind && $current == -* ]]; then
-    _describe -o option options
-    return
-  elif [[ -z $kind && $#commands -gt 0 ]]; then
-    _describe command commands
-    return
-  elif [[ -z $kind ]]; then
-    kind="$(_postrider_position "$at" "$count")"
-  fi
-  case "$kind" in
-    file) _files ;;
-    dir) _files -/ ;;
-    words:*) compadd -- \${=kind#words:} ;;
-    *) _message 'a value' ;;
+  local -a found
+  found=("\${(@f)$("\${(Q)words[1]}" completion zsh -- "\${(@Q)words[2,CURRENT]}" 2>/dev/null)}")
+  case "$words[CURRENT]" in --*=*) compset -P '*=' ;; esac
+  case "$found[1]" in
+    :file) _files ;;
+    :dir) _files -/ ;;
+    -*) _describe -o option found ;;
+    ?*) _describe completion found ;;
   esac
 }
 if [[ $funcstack[1] == _postrider ]]; then _postrider "$@"; else compdef _postrider postrider; fi
 `
+
+const FISH = `# postrider completion for fish: postrider completion fish | source
+function __postrider_completions
+    set -l words (commandline -opc) (commandline -ct)
+    set -l found ($words[1] completion fish -- $words[2..] 2>/dev/null)
+    switch "$found[1]"
+        case ':file'
+            __fish_complete_path (commandline -ct)
+        case ':dir'
+            __fish_complete_directories (commandline -ct)
+        case '*'
+            printf '%s\\n' $found
+    end
+end
+complete -c postrider -f -a '(__postrider_completions)'
+`
+
+/** The script of each shell, and a completion as a line for it. */
+const SHELLS = {
+  bash: { script: BASH, line: ({ name }: Completion) => name },
+  zsh: { script: ZSH, line: ({ about, name }: Completion) => `${name.replaceAll(':', '\\:')}:${about}` },
+  fish: { script: FISH, line: ({ about, name }: Completion) => `${name}\t${about}` },
+}
+type Shell = keyof typeof SHELLS
+
+export const completionScript = (shell: Shell): string => SHELLS[shell].script
+
+/** Returns the completions of the last word, or a text of BY_SHELL. `words` are those after "postrider". */
+function completionsOf(program: Command, words: readonly string[]): Completion[] | string {
+  // bash splits "--option=value" at the sign.
+  const [, given, typed = ''] = /^(?:(--[\w-]+)=)?(.*)$/.exec(words.at(-1) ?? '') ?? []
+  const { command, count, option } = positionOf(program, [
+    ...words.slice(0, -1),
+    ...(given === undefined ? [] : [given]),
+  ])
+  const found =
+    option !== undefined
+      ? valuesOf(/[<[](\w+)/.exec(option.flags)?.[1], option.long === '--instance' ? instances() : option.argChoices)
+      : typed.startsWith('-')
+        ? [...optionsOf(command), ...(command === program ? [] : optionsOf(program)), HELP]
+        : command.commands.length > 0
+          ? commandsOf(command)
+          : argumentOf(program, command, count)
+  return typeof found === 'string' ? found : found.filter(({ name }) => name.startsWith(typed === '=' ? '' : typed))
 }
 
-const SHELLS = { bash, zsh, fish }
+const HELP: Completion = { name: '--help', about: 'show the help' }
 
-/** The completion script of a shell. */
-export const completionScript = (program: Command, shell: keyof typeof SHELLS): string =>
-  SHELLS[shell](placesOf(program))
+const commandsOf = ({ commands }: Command): Completion[] =>
+  commands.map((each) => ({ name: each.name(), about: each.description() }))
+
+const optionsOf = ({ options }: Command): Completion[] =>
+  options.flatMap(({ description, hidden, long }) =>
+    typeof long === 'string' && !hidden ? [{ name: long, about: description }] : [],
+  )
+
+/** The command that these words name, the number of its arguments so far, and the option whose value follows. */
+function positionOf(program: Command, words: readonly string[]) {
+  let command = program
+  let count = 0
+  let option: Command['options'][number] | undefined
+  for (const word of words.filter((each) => each !== '=')) {
+    const next = command.commands.find((each) => each.name() === word)
+    if (option !== undefined) option = undefined
+    else if (/^-./.test(word))
+      option = [...command.options, ...program.options].find(
+        ({ long, optional, required }) => long === word && (required || optional),
+      )
+    else if (next) [command, count] = [next, 0]
+    else count += 1
+  }
+  return { command, count, option }
+}
+
+function argumentOf(program: Command, command: Command, at: number): Completion[] | string {
+  const argument = command.registeredArguments[at]
+  if (argument === undefined) return []
+  return command.name() === 'help' ? commandsOf(program) : valuesOf(argument.name(), argument.argChoices)
+}
+
+const valuesOf = (name = '', choices: readonly string[] | undefined): Completion[] | string =>
+  choices?.map((each) => ({ name: each, about: '' })) ?? BY_SHELL[name] ?? []
 
 export function completionCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('completion')
-    .description('print a completion script for your shell')
-    .addArgument(new Argument('<shell>', 'your shell').choices(Object.keys(SHELLS)))
-    .action((shell: keyof typeof SHELLS) => invocation().terminal.out(completionScript(program, shell)))
+    .description('print a shell completion script')
+    .addArgument(new Argument('<shell>', 'shell').choices(Object.keys(SHELLS)))
+    .argument('[words...]', 'used by the script: print the completions of these words')
+    .action((shell: Shell, words: string[]) => {
+      const { out, raw } = invocation().terminal
+      if (words.length === 0) return out(completionScript(shell))
+      const found = completionsOf(program, words)
+      return raw(
+        typeof found === 'string' ? `${found}\n` : found.map((each) => `${SHELLS[shell].line(each)}\n`).join(''),
+      )
+    })
 }

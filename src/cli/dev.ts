@@ -1,5 +1,5 @@
-// `postrider dev`: the sandbox. API, queue, DKIM, SMTP and store are real. DNS and the receiving exchangers are
-// simulated inside the program, so that a first mail needs no domain and no port 25.
+// `postrider dev`: the sandbox. API, queue, DKIM, SMTP and store are real. DNS and the receiving servers are simulated
+// in the process, so a first email needs no domain and no port 25.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -8,27 +8,34 @@ import { systemClock } from '../base/clock.ts'
 import { loadConfig } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { becomeOwner } from '../base/ownership.ts'
-import { parseEndpoint } from '../base/network.ts'
+import { formatEndpoint, parseEndpoint, reachedAt } from '../base/network.ts'
 import { namedConfig } from '../base/config-file.ts'
-import { serverLog, type Invocation } from '../commands/open.ts'
+import { serverLog, type Invocation } from '../views/command/open.ts'
 import type { Sandbox } from '../server/sandbox/start.ts'
 import { Ending } from './serve.ts'
-import { answer } from '../commands/terminal.ts'
+import { answer } from '../views/command/terminal.ts'
+
+const ADDRESSES = {
+  http: '127.0.0.1:8025',
+  smtp: '127.0.0.1:2525',
+  submission: '127.0.0.1:2587',
+  submissions: '127.0.0.1:2465',
+}
+type Addresses = Record<keyof typeof ADDRESSES, string>
+type DevOptions = Addresses & { data?: string }
+
+const FORM = '(host:port or a local port)'
 
 export function devCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('dev')
-    .description(
-      'the sandbox: everything real, DNS and receiving exchangers built in; of the configuration it uses only [storage]',
-    )
-    .option('--http <address>', 'where the API listens; a port alone is one of 127.0.0.1', '127.0.0.1:8025')
-    .option(
-      '--smtp <address>',
-      'where mail for the sandbox is received; a port alone is one of 127.0.0.1',
-      '127.0.0.1:2525',
-    )
-    .option('--data <dir>', 'keep the data in this directory (else a temporary one, removed at the end)')
-    .action(async ({ http, smtp, data }: { http: string; smtp: string; data?: string }) => {
+    .description('run the sandbox, with simulated DNS and recipients')
+    .option('--http <address>', `listening address of the API ${FORM}`, ADDRESSES.http)
+    .option('--smtp <address>', `listening address for received email ${FORM}`, ADDRESSES.smtp)
+    .option('--submission <address>', `address for submission with STARTTLS ${FORM}`, ADDRESSES.submission)
+    .option('--submissions <address>', `address for submission with TLS ${FORM}`, ADDRESSES.submissions)
+    .option('--data <dir>', 'data directory to keep (default: a temporary one, deleted at exit)')
+    .action(async ({ data, ...addresses }: DevOptions, command: Command) => {
       const asked = invocation()
       const { terminal } = asked
       const { storage } = loadConfig(namedConfig(asked), asked.environment)
@@ -45,8 +52,10 @@ export function devCommand(program: Command, invocation: () => Invocation): void
       try {
         const { startSandbox } = await import('../server/sandbox/start.ts')
         const starting = startSandbox({
-          http: endpoint('--http', http),
-          smtp: endpoint('--smtp', smtp),
+          http: endpoint(command, addresses, 'http'),
+          smtp: endpoint(command, addresses, 'smtp'),
+          submission: endpoint(command, addresses, 'submission'),
+          submissions: endpoint(command, addresses, 'submissions'),
           dataDir,
           storage,
           clock: systemClock,
@@ -63,6 +72,10 @@ export function devCommand(program: Command, invocation: () => Invocation): void
     })
 }
 
+/** Returns the address at which an application on this machine reaches a listener. */
+const reached = (endpoints: readonly { host: string; port: number }[]): string =>
+  endpoints.map(({ host, port }) => formatEndpoint(reachedAt(host), port)).join()
+
 /** The output of the command for a sandbox, with the member names of its JSON. */
 const shownOf = ({ domain, inbox, receiver, token, url, user, ...sandbox }: Sandbox, dataDir: string) => ({
   url,
@@ -75,6 +88,8 @@ const shownOf = ({ domain, inbox, receiver, token, url, user, ...sandbox }: Sand
   from: inbox,
   to: 'reply@friend.example',
   smtp_port: sandbox.smtpPort,
+  submission: reached(sandbox.appliance.submission),
+  submissions: reached(sandbox.appliance.submissions),
   submission_port: sandbox.submissionPort,
   submissions_port: sandbox.submissionsPort,
   exchanger_port: sandbox.exchangerPort,
@@ -82,12 +97,19 @@ const shownOf = ({ domain, inbox, receiver, token, url, user, ...sandbox }: Sand
   data_dir: dataDir,
 })
 
-/** A port without a host is a port of this machine. */
-function endpoint(option: string, text: string): { host: string; port: number } {
+/** A port without a host is a port of this machine. A default port that is in use is replaced by the next free one. */
+function endpoint(
+  command: Command,
+  given: Addresses,
+  name: keyof Addresses,
+): { host: string; port: number; next: boolean } {
+  const text = given[name]
   const parsed = parseEndpoint(/^\d+$/.test(text) ? `127.0.0.1:${text}` : text)
   if (!parsed)
-    throw new OperatorError(`${option} must be host:port or a port, such as 127.0.0.1:8025 or 8025, not "${text}".`)
-  return parsed
+    throw new OperatorError(
+      `--${name} "${text}" is not an address; use host:port or a port, such as ${ADDRESSES[name]} or 8025.`,
+    )
+  return { ...parsed, next: command.getOptionValueSource(name) === 'default' }
 }
 
 type DevSettings = ReturnType<typeof shownOf>
@@ -96,7 +118,7 @@ function curl({ api, token, from, to }: DevSettings): string {
   const body = {
     data: {
       type: 'outbound-emails',
-      attributes: { from, to, subject: 'First mail', html: '<p>It works.</p>', text: 'It works.' },
+      attributes: { from, to, subject: 'First email', html: '<p>It works.</p>', text: 'It works.' },
     },
   }
   return `curl -s ${api}/outbound-emails -H 'Authorization: Bearer ${token}' -H 'Content-Type: application/vnd.api+json' -d '${JSON.stringify(body)}'`
@@ -106,25 +128,32 @@ const received = ({ api, token }: DevSettings): string =>
   `curl -s ${api}/inbound-emails -H 'Authorization: Bearer ${token}'`
 
 const welcome = (shown: DevSettings): string => `
-Postrider sandbox: the API, the queue, DKIM, SMTP and the store are real; DNS and the receiving exchangers are built in.
+Postrider sandbox: the real server with simulated DNS and simulated recipients. No email leaves this machine.
 
-  console  ${shown.console} (signs you in, once)
+  console  ${shown.console} (signs you in; works once)
   API      ${shown.api}
   token    ${shown.token}
-  domain   ${shown.domain} (active; mail from anybody@${shown.domain} is signed with its key)
-  inbox    ${shown.inbox} (mail for it is received on port ${shown.smtp_port})
-  SMTP     127.0.0.1:${shown.submission_port} (STARTTLS) and 127.0.0.1:${shown.submissions_port} (TLS) for programs that send; any user, the token as password
+  domain   ${shown.domain} (active; email from any address @${shown.domain} is signed)
+  inbox    ${shown.inbox} (receives email on port ${shown.smtp_port})
+  SMTP     ${shown.submission} (STARTTLS) and ${shown.submissions} (TLS); any user name, the token as the password
 
-Send a first mail from another terminal:
+Send a first email from another terminal:
 
 ${curl(shown)}
 
-A webhook receiver is at ${shown.receiver}/ (a path of /500, /410, /429 or /slow makes it answer so).
-${shown.to} answers it. A few seconds later the reply is in the inbox:
+${shown.to} replies. A few seconds later the reply is in the inbox:
 
 ${received(shown)}
 
-Every address receives, whatever its domain. Some do something on purpose, at any domain: reply@ answers, bounce@ sends a delivery
-report, complain@ a spam complaint, refuse@ says no at once, defer@ not now, and slow@ takes its time; a tag (bounce+1@) changes nothing.
-What arrives is logged here with its DKIM verdict. Ctrl-C ends it.
+Every address at every domain accepts email. Some simulate something else (a tag such as bounce+1@ changes nothing):
+
+  reply@     replies to the email
+  bounce@    returns a bounce message after the delivery
+  complain@  returns a spam complaint after the delivery
+  refuse@    rejects permanently (550)
+  defer@     rejects temporarily (451)
+  slow@      responds after 10 seconds
+
+To test webhooks, post them to ${shown.receiver}/ (/500, /410, /429 and /slow return such responses).
+Each delivery is logged here with its DKIM result. Press Ctrl-C to stop.
 `

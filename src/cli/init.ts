@@ -1,99 +1,103 @@
 // `postrider init`: creates a configuration, a data directory, a first user and a domain, all owned by the service's
-// user. It can be repeated: existing parts are kept and shown again; a different host name is written into the
-// configuration.
+// user. It can be repeated: existing parts are kept and shown again. A different hostname is written into the
+// configuration, and --accept-terms enables settings that the configuration does not have.
 import { existsSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import type { Command } from 'commander'
-import { configAsset } from '../base/assets.ts'
+import { configFrom } from '../base/config.ts'
+import { sets, withSetting, writeConfig } from '../base/config-edit.ts'
 import { variable } from '../base/config-environment.ts'
 import { iso, systemClock } from '../base/clock.ts'
 import { must, OperatorError } from '../base/errors.ts'
-import { asCaller, becomeOwner, type Owner } from '../base/ownership.ts'
+import { isInstance, userOf } from '../base/named-instance.ts'
+import { isAddress } from '../base/network.ts'
+import { asOwner, isRoot, makeInstanceUser } from '../base/ownership.ts'
+import { demandMarkedData, keepMark } from '../base/set-up-mark.ts'
 import { storedName } from '../message/address.ts'
-import { listUsers } from '../identity/users.ts'
+import { listUsers } from '../users/users.ts'
 import { listDomains } from '../domains/find.ts'
 import { recordsText, zoneText } from '../domains/command-text.ts'
-import { hostRecords, hostText, hostZone, reverseZone } from './host-records.ts'
+import { reverseZone } from '../domains/host-records.ts'
 import {
   configPlace,
   giveDataDir,
   hasUnit,
-  keepConfig,
   prepareDataDir,
   serviceOwner,
-  sets,
   startLine,
   settingsIn,
   withFrontDoor,
-  withSetting,
-  writeConfig,
 } from './installation.ts'
+import { canBind } from '../net/bindable.ts'
 import { execLine } from '../base/container.ts'
 import { inImage, SYSTEM_CONFIG } from '../base/config-file.ts'
-import { checkNames, firstParts, hasty, recordsFor, type FirstNames } from './set-up.ts'
-import { configOf, withDeps, type Deps, type Invocation } from '../commands/open.ts'
-import { Prompt } from '../commands/prompt.ts'
+import { checkNames, firstParts, hasty, newConfig, recordsFor, type FirstNames } from './set-up.ts'
+import { asConfiguredOwner, settingsOf, withDeps, type Deps, type Invocation } from '../views/command/open.ts'
+import { Prompt } from '../views/command/prompt.ts'
+import { sqliteAddon } from '../store/addon.ts'
 import { asideText, exchange } from '../store/exchange.ts'
+import { isVacant } from '../store/instance.ts'
 import { takeLock } from '../store/lock.ts'
 import { DATABASE } from '../store/open.ts'
-import { answer, type Terminal } from '../commands/terminal.ts'
+import { answer, type Terminal } from '../views/command/terminal.ts'
 
 interface Answers extends FirstNames {
   data: string
+  /** The IP addresses of this installation, separated by commas, or '' for all of the machine. */
+  address: string
 }
 
-/** The change of the configuration file. */
-type FileStep = { verb: 'Wrote' | 'Kept' } | { verb: 'Changed'; from: string }
+interface FileStep {
+  text: string
+  verb: 'Wrote' | 'Kept' | 'Changed'
+  /** The replaced hostname, or ''. */
+  from?: string
+  /** Whether HTTPS, submission and certificates were enabled in an existing file. */
+  opened?: boolean
+}
 
 export function initCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('init')
-    .description('write the configuration, make the data directory, the first user and domain')
-    .option('--domain <name>', 'the first sending domain, such as example.org')
-    .option('--hostname <name>', 'the name of this server in DNS, such as mx.example.org')
-    .option('--email <address>', 'the address of the first user')
-    .option('--data <dir>', 'the data directory')
-    .option('--new', 'begin again: move aside what the data directory holds')
-    .option(
-      '--accept-terms',
-      'accept the terms of Let’s Encrypt: certificates by themselves, HTTPS on 443, submission on 465 and 587',
-    )
+    .description('set up a server: configuration, data directory, user, domain')
+    .option('--domain <name>', 'first sending domain, such as example.org')
+    .option('--hostname <name>', 'DNS name of this server, such as mx.example.org')
+    .option('--email <address>', 'email address of the first user')
+    .option('--data <dir>', 'data directory (default: /var/lib/postrider as root)')
+    .option('--address <ip>', 'own IP addresses, by commas (required with --instance)')
+    .option('--new', 'start over and move existing data aside')
+    .option('--accept-terms', 'accept Let’s Encrypt’s terms; enables HTTPS and submission')
     .action(async ({ acceptTerms, new: fresh, ...given }: Partial<Answers> & { new?: true; acceptTerms?: true }) => {
       const asked = invocation()
       const configFile = configPlace(asked)
       const now = { ...asked, configFile }
       const settings = settingsIn(configFile)
-      if (acceptTerms && settings !== undefined)
-        throw new OperatorError(
-          `${configFile} is there already: set "enabled" and "accept_terms" to true in its [acme], and "tls_listen" in [http] and [submission].`,
-        )
-      const known = settings === undefined ? undefined : await knownAnswers(now, settings, fresh)
+      const open = acceptTerms === true
+      // Loaded by root from a copy that the owner of the data directory cannot replace.
+      if (isRoot()) sqliteAddon(tmpdir())
+      const known = settings === undefined ? undefined : await knownAnswers(now, settings, fresh === true)
       const answers = await ask(given, known, now)
       heedEnvironment(now, answers)
       if (known) sameData(configFile, answers, known)
+      if (!fresh) demandMarkedData(configFile, answers.data, isVacant(answers.data))
+      const file = await fileStep(now, settings, answers, known?.hostname, open)
+      makeInstanceUser()
       const owner = serviceOwner()
-      const putBack = keepConfig(configFile, owner)
-      const clear = prepareDataDir(answers.data, owner)
-      let done = false
-      try {
-        if (owner) asCaller(() => giveDataDir(answers.data, owner))
-        becomeOwner(answers.data)
+      prepareDataDir(answers.data, owner)
+      const write = (): void => (file.verb === 'Kept' ? undefined : writeConfig(configFile, file.text, owner))
+      // Root follows no links of the owner.
+      const isWithData = resolve(configFile).startsWith(`${answers.data}/`)
+      if (!isWithData) write()
+      if (owner) giveDataDir(answers.data, owner)
+      await asOwner(answers.data, async () => {
+        if (isWithData) write()
         const aside = fresh ? beginAgain(answers.data) : undefined
-        const written = settings
-          ? change(configFile, settings, { answers, from: known?.hostname, owner })
-          : write(configFile, answers, owner, acceptTerms === true)
-        const { terminal } = now
-        await withDeps(now, (deps) => install(deps, { answers, aside, configFile, terminal, written }), {
+        await withDeps(now, (deps) => install(deps, { answers, aside, configFile, terminal: now.terminal, file }), {
           begins: true,
         })
-        done = true
-      } finally {
-        // A failed installation must leave nothing that would bind the next try.
-        if (!done) {
-          putBack()
-          clear()
-        }
-      }
+      })
+      keepMark(configFile, answers.data)
     })
 }
 
@@ -102,14 +106,13 @@ interface Installation {
   aside: string | undefined
   configFile: string
   terminal: Terminal
-  written: FileStep
+  file: FileStep
 }
 
 /** Creates the first user and domain, and prints the next steps. */
-async function install(deps: Deps, { answers, aside, configFile, terminal, written }: Installation): Promise<void> {
+async function install(deps: Deps, { answers, aside, configFile, terminal, file }: Installation): Promise<void> {
   const user = await firstParts(deps, answers)
   const all = must(await recordsFor(deps, user, answers.domain), 'The domain that was set up')
-  const host = await hostRecords({ config: deps.config, resolver: hasty(deps) })
   const { domain } = all
   answer(
     terminal,
@@ -120,12 +123,12 @@ async function install(deps: Deps, { answers, aside, configFile, terminal, writt
       user: user.email,
       domain: domain.name,
       status: domain.status,
-      zone: [...hostZone(host), zoneText(all)].join('\n'),
-      reverse: reverseZone(host),
+      zone: zoneText(all),
+      reverse: reverseZone(all.advised),
       warnings: await warnings(deps),
       set_aside: aside ?? null,
     },
-    (shown) => person(shown, written, `${recordsText(all)}\n${hostText(host)}`),
+    (shown) => person(shown, file, recordsText(all)),
   )
 }
 
@@ -141,14 +144,21 @@ interface InitSettings {
   set_aside: string | null
 }
 
-/** The output for a person: the results, and the next steps with commands to copy. */
+/** The text output: the results, and the next steps with commands to copy. */
 function person(shown: InitSettings, done: FileStep, records: string): string {
-  const service = shown.config === SYSTEM_CONFIG && hasUnit()
+  const isSystem = shown.config === SYSTEM_CONFIG || isInstance()
+  const service = isSystem && hasUnit()
   const image = inImage()
-  const run = image || shown.config === SYSTEM_CONFIG ? 'postrider' : `postrider --config ${shown.config}`
+  const run = image || isSystem ? 'postrider' : `postrider --config ${shown.config}`
+  const changes = [
+    ...(done.from === undefined
+      ? []
+      : [`Changed hostname ${done.from ? `from ${done.from} ` : ''}to ${shown.hostname}`]),
+    ...(done.opened ? ['Enabled HTTPS, SMTP submission and automatic certificates'] : []),
+  ]
   const first =
     done.verb === 'Changed'
-      ? `Changed hostname from ${done.from || 'nothing'} to ${shown.hostname} in ${shown.config}.`
+      ? changes.map((change) => `${change} in ${shown.config}.`).join('\n')
       : `${done.verb} ${shown.config} (data in ${shown.data_dir}).`
   const moved =
     shown.set_aside === null
@@ -157,37 +167,43 @@ function person(shown: InitSettings, done: FileStep, records: string): string {
 `
   return `${first}
 ${moved}${shown.warnings.map((warning) => `Warning: ${warning}\n`).join('')}
-1. Publish these records for ${shown.domain}:
+1. Publish these DNS records for ${shown.domain}:
 
 ${records}
 
-2. Start it:            ${image ? 'restart the container; what follows are commands in it' : service ? startLine() : `${run} serve`}
-3. See it verified:     ${run} domain check ${shown.domain}
-4. Make an API token:   ${run} token create --user ${shown.user} --name first --scopes all --duration 12_months
-5. Send a test mail:    ${run} send --from hello@${shown.domain} --to you@elsewhere.example --subject Hello
+2. Start the server:    ${image ? 'restart the container, then run the following commands in it' : service ? startLine() : `${run} serve`}
+3. Verify the domain:   ${run} domain check ${shown.domain}
+4. Create an API token: ${run} token create --user ${shown.user} --name first --scopes all --duration 12_months
+5. Send a test email:   ${run} send --from hello@${shown.domain} --to you@elsewhere.example --subject Hello
 `
 }
 
 /** Answers from an existing installation: from its configuration, and its first user and domain. */
-async function knownAnswers(now: Invocation, settings: string, fresh = false): Promise<Partial<Answers>> {
-  const { hostname, data_dir: data } = configOf(now)
+function knownAnswers(now: Invocation, settings: string, fresh: boolean): Promise<Partial<Answers>> {
+  return asConfiguredOwner(now, () => answersOf(now, settings, fresh))
+}
+
+async function answersOf(now: Invocation, settings: string, fresh: boolean): Promise<Partial<Answers>> {
+  const { acme, hostname, data_dir: data } = settingsOf(now)
+  // The addresses that are already public for HTTP.
+  const address = acme.listen.map(({ host }) => host).join()
   const named = sets(settings, 'hostname') || variable(now.environment, 'POSTRIDER_HOSTNAME') ? { hostname } : {}
   // Reading must not create a database, and must not fail because of a database that will be moved aside.
-  if (fresh || !existsSync(join(data, DATABASE))) return { ...named, data }
+  if (fresh || !existsSync(join(data, DATABASE))) return { ...named, data, address }
   return withDeps(now, ({ store }) => {
     const [user] = listUsers(store)
     const [domain] = listDomains(store)
-    return { ...named, data, ...(user && { email: user.email }), ...(domain && { domain: domain.name }) }
+    return { ...named, data, address, ...(user && { email: user.email }), ...(domain && { domain: domain.name }) }
   })
 }
 
 /**
- * Moves the contents of the data directory into a folder in it; returns the folder.
+ * Moves the contents of the data directory into a folder in it. Returns the folder.
  * Throws an OperatorError while a server runs.
  */
 function beginAgain(dir: string): string | undefined {
   const release = takeLock(dir)
-  if (!release) throw new OperatorError(`A Postrider serves ${dir}; "systemctl stop postrider" first.`)
+  if (!release) throw new OperatorError(`A running Postrider uses ${dir}; run "systemctl stop postrider" first.`)
   try {
     return exchange(dir, iso(systemClock.now()).replaceAll(':', '-'))
   } finally {
@@ -212,40 +228,69 @@ export function heedEnvironment(
     ] as const
   ).find(([name, same]) => set(name) !== '' && !same)?.[0]
   if (clash === undefined) return
-  const wins = `${clash} is "${set(clash)}" and counts before the configuration`
+  const wins = `${clash} is "${set(clash)}" and overrides the configuration file`
   throw new OperatorError(
     image
-      ? `${wins}: make the container again with the value that you want, on the same volume, in place of this command.`
-      : `${wins}: unset it first.`,
+      ? `${wins}; recreate the container with the value that you want, on the same volume, instead of running this command.`
+      : `${wins}; unset it first.`,
   )
 }
 
 function sameData(file: string, answers: Answers, known: Partial<Answers>): void {
   if (known.data === undefined || resolve(known.data) === answers.data) return
   throw new OperatorError(
-    `${file} has its data in ${known.data}: to move it, stop the service, "mv ${known.data} ${answers.data}" and change data_dir in the file.`,
+    `${file} sets data_dir to ${known.data}; to move the data, stop the service, run "mv ${known.data} ${answers.data}" and change data_dir in the file.`,
   )
 }
 
-function write(file: string, answers: Answers, owner: Owner | undefined, open: boolean): FileStep {
-  const { data, hostname } = answers
-  const text = withSetting(withSetting(configAsset('postrider.toml'), 'hostname', hostname), 'data_dir', data)
-  writeConfig(file, open ? withFrontDoor(text, answers) : text, owner)
-  return { verb: 'Wrote' }
+const addressesOf = ({ address }: Pick<Answers, 'address'>): string[] =>
+  address.split(',').flatMap((each) => each.trim() || [])
+
+/**
+ * Returns the text of the configuration. Files are written only when it is valid and its listeners do not collide with
+ * those of another installation. Throws an OperatorError.
+ */
+async function fileStep(
+  { configFile, environment }: Invocation & { configFile: string },
+  settings: string | undefined,
+  answers: Answers,
+  from: string | undefined,
+  open: boolean,
+): Promise<FileStep> {
+  // Loaded here, because it loads all listeners of the server.
+  const { collisions, httpPort, neighbours } = await import('./neighbours.ts')
+  const others = neighbours(configFile)
+  const file: FileStep =
+    settings === undefined
+      ? { verb: 'Wrote', text: newConfig(answers, answers.data, open, addressesOf(answers), httpPort(others)) }
+      : changed(settings, answers, from, open)
+  const [collision] = collisions(configFrom(file.text, configFile, environment), others)
+  if (collision !== undefined && (settings === undefined || file.opened)) throw new OperatorError(collision)
+  return file
 }
 
-/** Changes only the host name in the operator's file. */
-function change(
-  file: string,
-  settings: string,
-  { answers, from, owner }: { answers: Answers; from: string | undefined; owner: Owner | undefined },
-): FileStep {
-  if (answers.hostname === from) return { verb: 'Kept' }
-  writeConfig(file, withSetting(settings, 'hostname', answers.hostname), owner)
-  return { verb: 'Changed', from: from ?? '' }
+/** Throws an OperatorError for a text that is not a list of IP addresses of this machine. */
+async function checkAddresses(answers: Answers): Promise<void> {
+  for (const address of addressesOf(answers)) {
+    if (!isAddress(address))
+      throw new OperatorError(`--address "${address}" is not an IP address; use one such as 192.0.2.25.`)
+    if (!(await canBind(address)))
+      throw new OperatorError(
+        `--address ${address} is not an address of this machine; add it to a network interface first.`,
+      )
+  }
 }
 
-/** Missing DNS records stop nothing, but receivers will refuse the mail. */
+/** Changes the hostname in the operator's file, and with `open` adds missing settings of HTTPS and certificates. */
+function changed(settings: string, answers: Answers, from: string | undefined, open: boolean): FileStep {
+  const isNamed = answers.hostname === from
+  const named = isNamed ? settings : withSetting(settings, 'hostname', answers.hostname)
+  const text = open ? withFrontDoor(named, answers, addressesOf(answers)) : named
+  if (text === settings) return { verb: 'Kept', text }
+  return { verb: 'Changed', text, opened: text !== named, ...(!isNamed && { from: from ?? '' }) }
+}
+
+/** Warns about missing DNS records: the setup continues, but receiving servers will reject email. */
 async function warnings(deps: Deps): Promise<string[]> {
   const { config } = deps
   const resolver = hasty(deps)
@@ -254,13 +299,13 @@ async function warnings(deps: Deps): Promise<string[]> {
   const unknown = answers.every(({ kind }) => kind === 'failed')
   return [
     unknown
-      ? `DNS could not be asked for ${config.hostname}; "postrider doctor" looks at this server's DNS.`
-      : `${config.hostname} has no address in DNS yet; others refuse mail from a server whose name does not resolve.`,
+      ? `DNS did not answer for ${config.hostname}; run "postrider doctor" to check this server's DNS.`
+      : `${config.hostname} has no address in DNS yet; publish it, because many servers reject email from a host name that does not resolve.`,
   ]
 }
 
 /**
- * Asks on a terminal for answers that are not given as options; without a terminal, one sentence names the missing
+ * Prompts on a terminal for answers that are not given as options. Without a terminal, the error names the missing
  * options.
  */
 async function ask(
@@ -270,14 +315,18 @@ async function ask(
 ): Promise<Answers> {
   const questions: [keyof Answers, string, (answers: Partial<Answers>) => string][] = [
     ['domain', 'Your first sending domain', () => ''],
-    ['hostname', 'The name of this server in DNS', ({ domain }) => (domain ? `mx.${domain}` : '')],
+    ['hostname', 'DNS name of this server', ({ domain }) => (domain ? `mx.${domain}` : '')],
     ['email', 'Your email address', () => ''],
-    [
-      'data',
-      'Where the data lives',
-      () => (process.getuid?.() === 0 || inImage() ? '/var/lib/postrider' : resolve('./postrider-data')),
-    ],
+    ['data', 'Data directory', () => (isRoot() || inImage() ? `/var/lib/${userOf()}` : resolve('./postrider-data'))],
+    // An installation without a name has all addresses by default.
+    ...(isInstance()
+      ? [['address', 'IP address of this instance', () => ''] as [keyof Answers, string, () => string]]
+      : []),
   ]
+  if (known && given.address !== undefined)
+    throw new OperatorError(
+      '--address is only for a new configuration; change "listen" and "source" in the existing one.',
+    )
   const answers: Partial<Answers> = { ...known, ...given }
   const prompts = terminal.interactive && process.stdin.isTTY && !terminal.json ? new Prompt() : undefined
   try {
@@ -293,8 +342,13 @@ async function ask(
   const missing = questions.filter(([key]) => answers[key] === undefined).map(([key]) => `--${key}`)
   if (missing.length > 0)
     throw new OperatorError(
-      `Say more: "postrider init" needs ${missing.join(' and ')}, or a terminal to ask on ("${execLine('init', 'asks')}").`,
+      `${missing.join(' and ')} ${missing.length === 1 ? 'is' : 'are'} missing; add ${missing.length === 1 ? 'it' : 'them'}, or run "${execLine('init', 'asks')}" on a terminal to be prompted.`,
     )
-  const checked = checkNames(answers as Answers, { domain: '--domain', hostname: '--hostname', email: '--email' })
+  const checked = checkNames({ address: '', ...answers } as Answers, {
+    domain: '--domain',
+    hostname: '--hostname',
+    email: '--email',
+  })
+  if (!known) await checkAddresses(checked)
   return { ...checked, data: resolve(checked.data) }
 }

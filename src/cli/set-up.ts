@@ -1,5 +1,6 @@
-// What makes an installation of an empty data directory: the first user and the first domain, for `postrider init` and
-// for a server that is told both by its environment (first-start.ts).
+// Sets up an installation: its configuration, its first user and its first domain, for `postrider init` and for a
+// server whose environment names both (first-start.ts).
+import { configAsset } from '../base/assets.ts'
 import { createResolver, type Resolver } from '../net/resolver.ts'
 import { advisedFor } from '../domains/command-policies.ts'
 import type { DomainRecords } from '../domains/command-text.ts'
@@ -7,10 +8,12 @@ import { listDomains, type Domain } from '../domains/find.ts'
 import { followConfig } from '../domains/issue.ts'
 import { registerDomain, type RegisterDeps } from '../domains/lifecycle.ts'
 import { recordsOf } from '../domains/records.ts'
-import { addUser, findUser, type User } from '../identity/users.ts'
+import { addUser, findUser, type User } from '../users/users.ts'
 import { givenName, organisationalDomain, parseAddress } from '../message/address.ts'
 import { DOMAIN_FOLLOWERS } from '../server/domain-followers.ts'
-import type { Deps } from '../commands/open.ts'
+import { withSetting } from '../base/config-edit.ts'
+import { withAddresses, withFrontDoor } from './installation.ts'
+import type { Deps } from '../views/command/open.ts'
 import { OperatorError } from '../base/errors.ts'
 import type { Reader } from '../store/database.ts'
 
@@ -24,21 +27,39 @@ export interface FirstNames {
   email: string
 }
 
-/** The names as they are stored. `by`: what gave each. Throws an OperatorError for one that is none. */
+/** Returns the names in their stored form. `by`: the source of each. Throws an OperatorError for an invalid name. */
 export function checkNames<T extends FirstNames>(given: T, by: FirstNames): T {
   const domain = givenName(given.domain)
   if (!domain || !organisationalDomain(domain))
-    throw new OperatorError(`${by.domain}: "${given.domain}" is not a domain name such as example.org.`)
+    throw new OperatorError(`${by.domain} "${given.domain}" is not a domain name; use one such as example.org.`)
   const hostname = givenName(given.hostname)
   if (!hostname?.includes('.'))
-    throw new OperatorError(`${by.hostname}: "${given.hostname}" is not a full host name such as mx.example.org.`)
+    throw new OperatorError(
+      `${by.hostname} "${given.hostname}" is not a fully qualified host name; use one such as mx.example.org.`,
+    )
   const email = parseAddress(given.email)?.address
   if (email === undefined)
-    throw new OperatorError(`${by.email}: "${given.email}" is not an email address such as you@example.org.`)
+    throw new OperatorError(`${by.email} "${given.email}" is not an email address; use one such as you@example.org.`)
   return { ...given, domain, hostname, email }
 }
 
-/** Creates the user and the domain, or takes those that are there. */
+/**
+ * Returns the text of a new configuration file. `open`: with HTTPS, submission and automatic certificates. `addresses`:
+ * the IP addresses of an installation that does not use all of the machine. `httpPort`: its port for plain HTTP.
+ */
+export function newConfig(
+  names: FirstNames,
+  dataDir: string,
+  open: boolean,
+  addresses: readonly string[] = [],
+  httpPort = 8025,
+): string {
+  const bare = withSetting(withSetting(configAsset('postrider.toml'), 'hostname', names.hostname), 'data_dir', dataDir)
+  const text = addresses.length > 0 ? withAddresses(bare, addresses, httpPort) : bare
+  return open ? withFrontDoor(text, names, addresses) : text
+}
+
+/** Creates the user and the domain, or uses existing ones. */
 export async function firstParts(
   deps: Omit<RegisterDeps, 'followers'>,
   { domain: name, email }: Omit<FirstNames, 'hostname'>,
@@ -54,7 +75,7 @@ export async function firstParts(
 const domainOf = (store: Reader, { key }: User, name: string): Domain | undefined =>
   listDomains(store, name).find(({ user_key }) => user_key === key)
 
-/** The records to publish for a domain of a user; undefined where the user has no such domain. */
+/** Returns the records to publish for a domain, or undefined if the user does not have it. */
 export async function recordsFor(
   deps: Pick<Deps, 'clock' | 'config' | 'store'>,
   user: User,

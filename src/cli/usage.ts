@@ -1,31 +1,32 @@
-// `postrider usage`: the space in the data directory by table and kind, and the space for a thousand mails.
+// `postrider usage`: the space in the data directory by table and kind, and the space per 1,000 emails.
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
-import { TABLES, type TableName } from '../schema/tables.ts'
+import { TABLES, type TableName } from '../store/schema/tables.ts'
 import type { Reader } from '../store/database.ts'
 import { DATABASE } from '../store/open.ts'
 import { raw } from '../store/query.ts'
 import { DAY, systemClock } from '../base/clock.ts'
 import { livesOnFor } from '../checks/backups.ts'
-import { withDeps, type Invocation } from '../commands/open.ts'
-import { answer, table } from '../commands/terminal.ts'
+import { withDeps, type Invocation } from '../views/command/open.ts'
+import { answer, table } from '../views/command/terminal.ts'
 import { isNameIn } from '../base/one-of.ts'
+import { countedGrouped } from '../base/text.ts'
 
 interface TableUsage {
   table: string
   kind: string
   rows: number
   octets: number
-  /** The octets of the indexes, as a part of all. */
+  /** The bytes of the indexes, included in the total. */
   index_octets: number
 }
 
 export function usageCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('usage')
-    .description('where the octets of the data directory are, and what a thousand mails cost')
-    .option('--all', 'tables without a row, too')
+    .description('show disk usage, in total and per 1,000 emails')
+    .option('--all', 'include empty tables')
     .action(({ all }: { all?: true }) =>
       withDeps(invocation(), ({ config, store }) => {
         const tables = tablesOf(store)
@@ -60,19 +61,19 @@ export function usageCommand(program: Command, invocation: () => Invocation): vo
           () =>
             [
               table(
-                ['KIND', 'OCTETS', 'PER 1,000 MAILS'],
+                ['KIND', 'BYTES', 'PER 1,000 EMAILS'],
                 kinds.map((row) => [row.kind, size(row.octets), optional(row.per_thousand_mails)]),
               ),
               table(
-                ['TABLE', 'KIND', 'ROWS', 'OCTETS', 'OF THEM INDEXES'],
+                ['TABLE', 'KIND', 'ROWS', 'BYTES', 'INDEX BYTES'],
                 tables
                   .filter(({ rows }) => all || rows > 0)
                   .map((row) => [row.table, row.kind, number(row.rows), size(row.octets), size(row.index_octets)]),
               ),
-              `${size(total)} in ${config.data_dir}: ${number(mails)} mails sent, ${number(received)} received. "[retention]" of the configuration says what goes when.`,
+              `${size(total)} in ${config.data_dir}: ${countedGrouped(mails, 'email')} sent, ${number(received)} received. "[retention]" sets how long they are kept.`,
               days === null
-                ? 'No backup is made by itself ("backup.to" is empty). An address that is erased stays in backups that were made by hand until you remove them; "restore" erases it again.'
-                : `An address that is erased stays in older backups for up to ${days} days ("backup.keep"), and is erased again by "restore".`,
+                ? 'Automatic backups are off ("backup.to" is empty). An erased address stays in backups that you made yourself until you delete them; "postrider restore" erases it again.'
+                : `An erased address stays in older backups for up to ${countedGrouped(days, 'day')} ("backup.keep"); "postrider restore" erases it again.`,
             ].join('\n\n'),
         )
       }),
@@ -81,22 +82,22 @@ export function usageCommand(program: Command, invocation: () => Invocation): vo
 
 const FREE = `select freelist_count * page_size as free from pragma_freelist_count, pragma_page_size`
 
-/** The kind of data in a table, in words of the configuration; for other tables the source folder that owns them. */
+/** The kind of data in a table, in words of the configuration. Other tables have the source folder that owns them. */
 const KINDS: Partial<Record<TableName, string>> = {
-  outbound_emails: 'mails',
-  deliveries: 'mails',
-  outbound_bodies: 'bodies of mails',
-  digests: 'bodies of mails',
+  outbound_emails: 'emails',
+  deliveries: 'emails',
+  outbound_bodies: 'email bodies',
+  digests: 'email bodies',
   events: 'events',
   event_sums: 'events',
   outbound_webhooks: 'webhook deliveries',
   webhook_attempts: 'webhook deliveries',
   contacts: 'contacts',
   suppressions: 'suppressions',
-  inbound_messages: 'received mail',
-  inbound_emails: 'received mail',
-  inbound_bodies: 'received mail',
-  inbound_waiting: 'received mail',
+  inbound_messages: 'received email',
+  inbound_emails: 'received email',
+  inbound_bodies: 'received email',
+  inbound_waiting: 'received email',
 }
 
 function tablesOf(reader: Reader): TableUsage[] {
@@ -111,7 +112,7 @@ function tablesOf(reader: Reader): TableUsage[] {
   )
   return rows.map(({ index_octets, octets, owner }) => ({
     table: owner,
-    kind: (isNameIn(TABLES, owner) ? KINDS[owner] : undefined) ?? 'else',
+    kind: (isNameIn(TABLES, owner) ? KINDS[owner] : undefined) ?? 'other',
     rows: isNameIn(TABLES, owner) ? countOf(reader, owner) : 0,
     octets,
     index_octets,
@@ -127,27 +128,27 @@ function byKind(tables: readonly TableUsage[]): Record<string, number> {
   return sums
 }
 
-/** The size of a file, or of all files below a directory; 0 when it does not exist. */
+/** The size of a file, or of all files below a directory. 0 if it does not exist. */
 function sizeOf(path: string): number {
   const found = statSync(path, { throwIfNoEntry: false })
   if (!found?.isDirectory()) return found?.size ?? 0
   return readdirSync(path).reduce((sum, name) => sum + sizeOf(join(path, name)), 0)
 }
 
-/** Below a thousand mails the empty tables count more than the mails. */
-const perThousand = (octets: number, mails: number): number | null =>
-  mails < 1000 ? null : Math.round((octets * 1000) / mails)
+/** Below a thousand emails, the empty tables take more space than the emails. */
+const perThousand = (bytes: number, mails: number): number | null =>
+  mails < 1000 ? null : Math.round((bytes * 1000) / mails)
 
 const number = (value: number): string => value.toLocaleString('en')
-const optional = (octets: number | null): string => (octets === null ? '-' : size(octets))
+const optional = (bytes: number | null): string => (bytes === null ? '-' : size(bytes))
 
-function size(octets: number): string {
+function size(bytes: number): string {
   const [unit, divisor] = (
     [
       ['GB', 1e9],
       ['MB', 1e6],
       ['KB', 1e3],
     ] as const
-  ).find(([, each]) => octets >= each) ?? ['', 1]
-  return unit === '' ? number(octets) : `${(octets / divisor).toFixed(1)} ${unit}`
+  ).find(([, each]) => bytes >= each) ?? ['', 1]
+  return unit === '' ? number(bytes) : `${(bytes / divisor).toFixed(1)} ${unit}`
 }

@@ -5,19 +5,19 @@ import type { Command } from 'commander'
 import { builtFrom } from '../base/installed.ts'
 import { commit, version } from '../base/version.ts'
 import { sqliteVersion } from '../store/copy.ts'
-import { migrations } from '../schema/migrations.ts'
+import { migrations } from '../store/schema/migrations.ts'
 import { DATABASE } from '../store/open.ts'
 import { findConfig } from '../base/config-file.ts'
-import { configOf, type Invocation } from '../commands/open.ts'
-import { answer } from '../commands/terminal.ts'
+import { settingsOf, type Invocation } from '../views/command/open.ts'
+import { answer } from '../views/command/terminal.ts'
 
 export function versionCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('version')
-    .description('the version of the program, of what is inside it, and the files it uses')
+    .description('show the version of Postrider, its components and its files')
     .action(() => {
       const now = invocation()
-      const { data_dir } = configOf(now)
+      const { data_dir } = settingsOf(now)
       const there = statSync(join(data_dir, DATABASE), { throwIfNoEntry: false }) !== undefined
       answer(
         now.terminal,
@@ -34,8 +34,8 @@ export function versionCommand(program: Command, invocation: () => Invocation): 
         },
         (shown) => `postrider ${shown.version}${shown.commit === null ? '' : ` (${shown.commit})`}
 Node ${shown.node}, SQLite ${shown.sqlite}, schema ${shown.schema}, ${shown.arch}${shown.built_from === null ? '' : `, ${shown.built_from}`}
-configuration: ${shown.config ?? 'defaults (no file was found)'}
-data directory: ${shown.data_dir}${there ? '' : ' (no database there yet)'}`,
+configuration: ${shown.config ?? 'defaults (no configuration file found)'}
+data directory: ${shown.data_dir}${there ? '' : ' (no database yet)'}`,
       )
     })
 }

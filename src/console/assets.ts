@@ -1,5 +1,5 @@
-// Scripts and styles of the console. The single executable contains them as assets; from the sources, they are bundled
-// at the first request. Nothing is loaded from another host.
+// Scripts and styles of the console. The single executable contains them as assets. If the console runs from the
+// sources, they are bundled at the first request. All of them come from this server.
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -9,6 +9,7 @@ import { brotliCompressSync, constants } from 'node:zlib'
 import type { Context } from 'hono'
 import { must } from '../base/errors.ts'
 import { singleExecutable } from '../base/threads/pool.ts'
+import { assetPath, nameAsset } from '../views/html/assets.ts'
 
 /** Each asset and the source that it is made from: a file, or a package by its name. */
 export const ASSETS: Readonly<Record<string, string>> = {
@@ -28,25 +29,24 @@ const TYPES: Readonly<Record<string, string>> = {
   css: 'text/css; charset=utf-8',
   woff2: 'font/woff2',
 }
-/** Fonts are compressed already. */
+/** Fonts are already compressed. */
 const isPacked = (name: string): boolean => name.endsWith('.woff2')
 
 interface Asset {
   type: string
   octets: Uint8Array<ArrayBuffer>
-  /** Absent when the asset is compressed itself. */
-  brotli: Uint8Array<ArrayBuffer> | undefined
+  /** Absent if the asset itself is compressed. */
+  brotli: () => Uint8Array<ArrayBuffer> | undefined
   tag: string
 }
 
 const known = new Map<string, Promise<Asset>>()
 
-/** The folder of the project. */
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 export interface MadeAsset {
   octets: Uint8Array
-  /** How many octets of it come from each file, by the path of the file below the project. */
+  /** Bytes from each file, by the path of the file below the project. */
   parts: Record<string, number>
 }
 
@@ -81,33 +81,65 @@ export async function makeAsset(name: string): Promise<MadeAsset> {
   }
 }
 
-async function load(name: string): Promise<Asset> {
-  const inside = singleExecutable()
-  const octets = inside ? new Uint8Array(inside.getRawAsset(`console/${name}`)) : (await makeAsset(name)).octets
+/** An asset of these bytes. Styles get the paths of their fonts, which must be named first. */
+function assetOf(name: string, bytes: Uint8Array): Asset {
+  const withFonts = (css: string): string =>
+    css.replaceAll(/\/assets\/([\w-]+\.woff2)/g, (_, font: string) => assetPath(font))
+  const octets = name.endsWith('.css')
+    ? new TextEncoder().encode(withFonts(String(Buffer.from(bytes))))
+    : new Uint8Array(bytes)
+  const hash = createHash('sha256').update(octets).digest('base64url').slice(0, 22)
+  nameAsset(name, hash)
   const quick = { params: { [constants.BROTLI_PARAM_QUALITY]: 5 } }
+  let packed: Uint8Array<ArrayBuffer> | undefined
   return {
     type: must(TYPES[name.slice(name.lastIndexOf('.') + 1)], `The type of ${name}`),
-    octets: new Uint8Array(octets),
-    brotli: isPacked(name) ? undefined : new Uint8Array(brotliCompressSync(octets, quick)),
-    tag: `"${createHash('sha256').update(octets).digest('base64url').slice(0, 22)}"`,
+    octets,
+    brotli: () => (isPacked(name) ? undefined : (packed ??= new Uint8Array(brotliCompressSync(octets, quick)))),
+    tag: `"${hash}"`,
   }
 }
 
-/** Answers with an asset, compressed when the browser accepts it; 404 for an unknown name. */
-export async function serveAsset(context: Context, name: string): Promise<Response> {
-  if (!Object.hasOwn(ASSETS, name)) return context.text('There is nothing here.\n', 404)
+async function load(name: string): Promise<Asset> {
+  if (!isPacked(name)) await Promise.all(FONTS.map((font) => assetNamed(font)))
+  return assetOf(name, (await makeAsset(name)).octets)
+}
+
+const FONTS = Object.keys(ASSETS).filter(isPacked)
+
+function assetNamed(name: string): Promise<Asset> {
   const loading = known.get(name) ?? load(name)
   known.set(name, loading)
-  const { brotli, octets, tag, type } = await loading
+  return loading
+}
+
+/** Names the assets that the single executable contains, so that its first page has their paths. */
+export function nameAssets(): void {
+  const inside = singleExecutable()
+  for (const name of inside ? [...FONTS, ...Object.keys(ASSETS)] : [])
+    if (inside && !known.has(name))
+      known.set(name, Promise.resolve(assetOf(name, new Uint8Array(inside.getRawAsset(`console/${name}`)))))
+}
+
+/**
+ * Responds with an asset, compressed if the browser accepts it, or with 404 for an unknown name. Under the path of its
+ * content, it never changes.
+ */
+export async function serveAsset(context: Context, asked: string): Promise<Response> {
+  const name = asked.replace(/\.[\w-]{22}(?=\.\w+$)/, '')
+  if (!Object.hasOwn(ASSETS, name)) return context.text('Not found.\n', 404)
+  const { brotli, octets, tag, type } = await assetNamed(name)
   const headers = {
     'Content-Type': type,
     ETag: tag,
-    'Cache-Control': 'no-cache',
+    // A page of an earlier version may ask for content that is no longer there.
+    'Cache-Control': assetPath(name) === `/assets/${asked}` ? 'public, max-age=31536000, immutable' : 'no-cache',
     'X-Content-Type-Options': 'nosniff',
     Vary: 'Accept-Encoding',
   }
   if (context.req.header('if-none-match') === tag) return context.body(null, 304, headers)
-  return brotli !== undefined && /\bbr\b/.test(context.req.header('accept-encoding') ?? '')
-    ? context.body(brotli, 200, { ...headers, 'Content-Encoding': 'br' })
+  const packed = /\bbr\b/.test(context.req.header('accept-encoding') ?? '') ? brotli() : undefined
+  return packed
+    ? context.body(packed, 200, { ...headers, 'Content-Encoding': 'br' })
     : context.body(octets, 200, headers)
 }

@@ -1,26 +1,25 @@
-// A campaign's mail as one contact would get it, for sandboxed frames: made by the code that also makes the mail that
-// is sent, with the data of a contact and without a working way to leave.
-//
-// `?as=` dark: as programs show it that darken every mail; plain: its text part. `?contact=` an address of the
-// audience in place of its newest contact. `?head=yes`: the sender, the subject and the preview text stand above.
+// A campaign's email as one contact would receive it, for sandboxed frames. It is made by the code that makes the sent
+// emails, with the data of a contact and without a working unsubscribe link. In the query, `as` is dark (as mail
+// clients show it that darken every email) or plain (its text part). `contact` is an address of the audience in place
+// of its newest contact. `head=yes` adds the sender, the subject and the preview text above it.
 import { html } from 'hono/html'
 import { partsOf } from '../campaigns/body-parts.ts'
 import { audiences, contacts } from '../campaigns/api-audiences.ts'
 import { campaigns } from '../campaigns/api.ts'
-import { domainOf } from '../campaigns/page-figures.ts'
+import { domainOf } from '../campaigns/page-frame.ts'
 import { valuesOf } from '../campaigns/render.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import { campaignSender } from '../message/identity.ts'
-import { cutTemplate, fill } from '../message/template.ts'
-import { found } from '../webui/place.ts'
-import { framed } from '../webui/shown-html.ts'
-import { record, relatedId, text, those, type Thing, type Visit } from '../webui/visit.ts'
-import type { Html } from '../webui/widgets.ts'
+import { cutTemplate, startOfFilled } from '../message/template.ts'
+import { found } from '../views/html/place.ts'
+import { framed } from '../views/html/shown-html.ts'
+import { record, relatedId, text, those, type Thing, type Visit } from '../views/html/visit.ts'
+import type { Html } from '../views/html/widgets.ts'
 import { sayingAddress } from './pictures.ts'
 
 type SeenContact = Thing<typeof contacts>
 
-/** The contact whose data fills the mail: the one asked for, else the newest that can get it, else the newest. */
+/** The contact whose data fills the email: the requested one, else the newest that can receive it, else the newest. */
 async function contactOf(visit: Visit, audience: string | undefined): Promise<{ contact?: SeenContact; note?: Html }> {
   if (audience === undefined) return {}
   const first = async (filter: string): Promise<SeenContact | undefined> =>
@@ -48,8 +47,8 @@ export async function preview(deps: ApiDeps, visit: Visit, id: string): Promise<
   })
   const as = visit.query('as')
   const { preview: hidden } = partsOf(content.body_html)
-  // These are short: the mail itself is made in a worker thread.
-  const filled = (template: string): string => fill(cutTemplate(template), values)
+  // The email itself is made in a worker thread.
+  const filled = (template: string): string => startOfFilled(cutTemplate(template), values)
   const [audience] = those(audiences, included)
   const from = campaignSender(text(one, 'from_address') || null, await domainOf(visit, audience))
   const head = html`<header>

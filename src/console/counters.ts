@@ -1,22 +1,20 @@
-// The counters beside the places of the menu: what waits for somebody, or fails.
-import { domains } from '../domains/api.ts'
+// The counters next to the menu entries: unread messages, and problems.
+import { presentFindings } from '../checks/api.ts'
 import { inboxCounts } from '../inbound/api-messages.ts'
 import { MOST_UNREAD } from '../inbound/messages.ts'
-import { webhooks } from '../webhooks/api.ts'
-import { isFailing } from '../webhooks/page.ts'
-import { number, type MenuCounter, type Visit } from '../webui/visit.ts'
-import { count, counted } from '../webui/widgets.ts'
+import { number, text, type MenuCounter, type Visit } from '../views/html/visit.ts'
+import { count, counted } from '../views/html/widgets.ts'
 
-/** The counters of a person's menu, by the paths of their places; a place without one has nothing to count. */
+/** The counters of a user's menu by path. A path without a counter is omitted. */
 export async function countersOf(visit: Visit): Promise<Record<string, MenuCounter>> {
-  const [boxes, endpoints, senders] = await Promise.all([
-    visit.get(inboxCounts, '/inbox-counts?page%5Bsize%5D=100'),
-    visit.get(webhooks, '/webhooks?page%5Bsize%5D=100'),
-    visit.get(domains, '/domains?filter%5Bstatus%5D=suspended,failed&page%5Bsize%5D=100'),
+  const [boxes, problems] = await Promise.all([
+    visit.allows('inbound:read') ? visit.get(inboxCounts, '/inbox-counts?page%5Bsize%5D=100') : undefined,
+    visit.allows('emails:read') ? visit.get(presentFindings, '/findings?page%5Bsize%5D=100') : undefined,
   ])
-  const unread = boxes.many.reduce((sum, each) => sum + number(each, 'unread'), 0)
-  const failing = endpoints.many.filter(isFailing).length
-  const stopped = senders.many.length
+  const unread = (boxes?.many ?? []).reduce((sum, each) => sum + number(each, 'unread'), 0)
+  const open = problems?.many ?? []
+  const failing = open.filter((each) => text(each, 'check') === 'webhook').length
+  const stopped = open.filter((each) => text(each, 'check') === 'domain' && text(each, 'status') === 'fail').length
   return {
     ...(unread > 0 && {
       '/inboxes': { shown: unread < MOST_UNREAD ? count(unread) : `${count(MOST_UNREAD)}+`, means: 'unread' },

@@ -1,16 +1,16 @@
-// The API reference at /docs, made on the server from the OpenAPI document of this program. Public. A page does not
-// change while the process runs: it is made once for each look and kept compressed.
+// The public API reference at /docs, rendered from the OpenAPI document. A page changes only with the public URL, so it
+// is rendered once per theme and cached compressed.
 import { createHash } from 'node:crypto'
 import { brotliCompressSync, brotliDecompressSync, constants } from 'node:zlib'
 import type { Context } from 'hono'
 import { html } from 'hono/html'
-import type { Config } from '../base/config.ts'
+import type { AppDeps } from '../http/app-deps.ts'
 import { must, refuse } from '../base/errors.ts'
-import { openApi } from '../http/server.ts'
-import { guard, head } from '../webui/frame.ts'
-import { icon, mark } from '../webui/icons.ts'
-import { chosenLook } from '../webui/look.ts'
-import type { Html } from '../webui/widgets.ts'
+import { openApi, resourcesOf } from '../http/server.ts'
+import { guard, head } from '../views/html/frame.ts'
+import { icon, mark } from '../views/html/icons.ts'
+import { chosenLook } from '../views/html/look.ts'
+import type { Html } from '../views/html/widgets.ts'
 import { Reference, type Operation, type ReferencePage } from './reference/document.ts'
 import { call } from './reference/pieces.ts'
 import { quickStart, SECTIONS } from './reference/quick-start.ts'
@@ -21,14 +21,14 @@ interface KeptPage {
   packed: Uint8Array<ArrayBuffer>
 }
 
-/** What the list of pages and the search need to know of a page. */
+/** A page, as the list of pages and the search need it. */
 interface ListedPage extends Pick<ReferencePage, 'group' | 'name' | 'title'> {
   operations: Pick<Operation, 'id' | 'method' | 'path' | 'summary'>[]
 }
 
-/** A page of the reference. */
+/** A page to render. */
 interface Shown {
-  /** '' for the first page, undefined for what is found. */
+  /** '' for the first page, undefined for search results. */
   name: string | undefined
   title: string
   about: string
@@ -37,36 +37,36 @@ interface Shown {
 }
 
 const FIRST = 'Quick start'
-/** The indents of the templates are half of a page; those of programs stay. */
+/** The indentation of the templates, which is half of a page. That of code samples is kept. */
 const INDENTS = /(<pre[^]*?<\/pre>)|\n\s+/g
 
-/** The pages of the reference, by the look that the person chose and their address. */
+/** The pages of the reference, by theme and name. */
 export class Docs {
-  readonly #config: Config
+  readonly #deps: Pick<AppDeps, 'config' | 'subjects'>
   #url = ''
   #kept = new Map<string, KeptPage>()
-  /** What pages there are. The document itself is not kept: it is large, and not needed once the pages are made. */
+  /** The document itself is not kept, because it is large and only needed to render a page. */
   #pages: readonly ListedPage[] = []
 
-  constructor(config: Config) {
-    this.#config = config
+  constructor(deps: Pick<AppDeps, 'config' | 'subjects'>) {
+    this.#deps = deps
   }
 
-  /** A page by the last part of its address; the first page without one. Throws a refusal (404) when there is none. */
+  /** Returns a page by the last part of its path, '' for the first page. Throws 404 if it does not exist. */
   async show(context: Context, name: string): Promise<Response> {
     const key = `${chosenLook(context, 'theme')} ${name}`
     const pages = this.#list()
     if (name !== '' && !pages.some((page) => page.name === name))
-      throw refuse('not_found', 'The reference has no page of this name.')
+      throw refuse('not_found', 'The reference has no page with this name. Open /docs for the list of pages.')
     const all = this.#kept
     const kept = all.get(key) ?? (await this.#make(context, name))
     all.set(key, kept)
     return answer(context, kept)
   }
 
-  /** What pages there are, for the public URL of now: it may be set after the start. */
+  /** The pages for the current public URL, which can change after the start. */
   #list(): readonly ListedPage[] {
-    const url = this.#config.http.public_url
+    const url = this.#deps.config.http.public_url
     if (this.#url !== url) {
       this.#url = url
       this.#kept = new Map()
@@ -80,7 +80,7 @@ export class Docs {
     return this.#pages
   }
 
-  /** The pages and operations whose names have all of the words. */
+  /** Returns the search results: pages and operations that contain all words. */
   async find(context: Context, asked: string): Promise<Response> {
     const pages = this.#list()
     const words = asked.toLowerCase().split(/\s+/).filter(Boolean)
@@ -93,7 +93,7 @@ export class Docs {
       .filter(({ operations }) => operations.length > 0)
     const body = html`${
       found.length === 0
-        ? html`<p class="empty">No page or operation has these words. The list at the side has all pages.</p>`
+        ? html`<p class="empty">No page or operation matches. Try other words, or choose a page from the list.</p>`
         : found.map(
             ({ operations, page }) =>
               html`<section>
@@ -109,32 +109,38 @@ export class Docs {
           )
     }`
     guard(context)
-    const shown = { name: undefined, title: 'Search', about: `What has “${asked}”.`, group: '', body }
+    const shown = {
+      name: undefined,
+      title: `Results for “${asked}”`,
+      about: `Pages and operations that contain “${asked}”.`,
+      group: '',
+      body,
+    }
     return context.html(framed(context, pages, shown, asked))
   }
 
   #reference(): Reference {
-    return new Reference(openApi(this.#config.http.public_url))
+    return new Reference(openApi(resourcesOf(this.#deps.subjects), this.#deps.config.http.public_url))
   }
 
   async #make(context: Context, name: string): Promise<KeptPage> {
     const reference = this.#reference()
     const text = String(await framed(context, reference.pages, this.#shown(reference, name), ''))
-    const octets = Buffer.from(text.replaceAll(INDENTS, (_, program?: string) => program ?? '\n'))
+    const bytes = Buffer.from(text.replaceAll(INDENTS, (_, program?: string) => program ?? '\n'))
     return {
-      tag: `"${createHash('sha256').update(octets).digest('base64url').slice(0, 22)}"`,
-      packed: new Uint8Array(brotliCompressSync(octets, { params: { [constants.BROTLI_PARAM_QUALITY]: 5 } })),
+      tag: `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"`,
+      packed: new Uint8Array(brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 5 } })),
     }
   }
 
   #shown(reference: Reference, name: string): Shown {
-    const { rate_burst, rate_limit } = this.#config.api
+    const { rate_burst, rate_limit } = this.#deps.config.api
     if (name === '')
       return {
         name,
         title: FIRST,
         group: '',
-        about: 'From a token to the first mail, and what holds for every request.',
+        about: 'From a token to your first email, and the conventions of all requests.',
         body: quickStart(reference, { rate_burst, rate_limit }),
       }
     const page = must(
@@ -145,7 +151,7 @@ export class Docs {
   }
 }
 
-/** The place of an operation on its page. */
+/** The anchor of an operation on its page. */
 const anchorOf = (page: ListedPage, { id, path }: ListedPage['operations'][number]): string =>
   page.name === 'events' ? path : id
 
@@ -153,7 +159,7 @@ function answer(context: Context, { packed, tag }: KeptPage): Response {
   guard(context)
   context.header('Cache-Control', 'no-cache')
   context.header('ETag', tag)
-  // The look is in a cookie.
+  // The theme is in a cookie.
   context.header('Vary', 'Accept-Encoding, Cookie')
   context.header('Content-Type', 'text/html; charset=UTF-8')
   if (context.req.header('if-none-match') === tag) return context.body(null, 304)
@@ -163,12 +169,12 @@ function answer(context: Context, { packed, tag }: KeptPage): Response {
   return context.body(packed)
 }
 
-/** The pages at the side, in groups. */
+/** The list of pages, in groups. */
 function sidebar(pages: readonly ListedPage[], here: string | undefined): Html {
   const link = (to: string, name: string, current: boolean): Html =>
     html`<li><a href="${to}" ${current ? html`aria-current="page"` : ''}>${name}</a></li>`
   const groups = [...Map.groupBy(pages, ({ group }) => group)]
-  return html`<nav aria-label="Pages of the reference">
+  return html`<nav aria-label="Reference pages">
     <details class="menu" open>
       <summary>${icon('menu')} Pages</summary>
       <ul>
@@ -184,20 +190,20 @@ function sidebar(pages: readonly ListedPage[], here: string | undefined): Html {
   </nav>`
 }
 
-/** The pages before and after a page. */
+/** Links to the previous and the next page. */
 function neighbours(pages: readonly ListedPage[], here: string | undefined): Html | '' {
   const order = [{ name: '', title: FIRST }, ...pages]
   const at = order.findIndex(({ name }) => name === here)
   if (at < 0) return ''
   const [before, after] = [order[at - 1], order[at + 1]]
   const to = (name: string): string => (name === '' ? '/docs' : `/docs/${name}`)
-  return html`<nav class="neighbours" aria-label="Pages before and after">
+  return html`<nav class="neighbours" aria-label="Previous and next page">
     ${before ? html`<a class="button plain" rel="prev" href="${to(before.name)}">← ${before.title}</a>` : html`<span></span>`}
     ${after ? html`<a class="button plain" rel="next" href="${to(after.name)}">${after.title} →</a>` : ''}
   </nav>`
 }
 
-/** The theme that the person chose, as an attribute of the page. */
+/** The theme that the user chose, as an attribute of the page. */
 function themed(context: Context): Html | '' {
   const theme = chosenLook(context, 'theme')
   return theme === '' ? '' : html`data-theme="${theme}"`
@@ -213,7 +219,7 @@ const framed = (
     <html lang="en" ${themed(context)}>
       ${head(`${title} · API reference`, ['docs.js'], ['docs.css'])}
       <body>
-        <a class="skip" href="#main">To the content</a>
+        <a class="skip" href="#main">Skip to content</a>
         <header class="bar">
           <a class="brand" href="/docs" aria-label="Postrider, API reference">${mark()} <span>Postrider API</span></a>
           <form class="find" method="get" action="/docs" role="search" aria-label="Reference">
@@ -224,12 +230,12 @@ const framed = (
               type="search"
               value="${asked}"
               aria-label="Search the reference"
-              placeholder="Search: page, path or action"
+              placeholder="Search pages and operations"
               autocomplete="off"
             />
             <kbd aria-hidden="true">/</kbd>
           </form>
-          <nav class="ways" aria-label="Elsewhere">
+          <nav class="ways" aria-label="Other pages">
             <a href="/api/v1/openapi.json">OpenAPI</a> <a href="/">Console</a>
           </nav>
         </header>

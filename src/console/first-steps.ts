@@ -1,20 +1,20 @@
-// The first steps on the overview, until all are done: each with its state, why it is needed, and the way to do it.
+// The first steps on the overview, until all are done: each with its state, its reason, and a link.
 import { html } from 'hono/html'
-import { grants } from '../accounts/api-grants.ts'
-import { tokens } from '../accounts/api.ts'
+import { grants } from '../users/oauth/api-grants.ts'
+import { tokens } from '../users/api-tokens.ts'
 import type { serverState } from '../checks/api.ts'
 import type { domains } from '../domains/api.ts'
 import { outboundEmails } from '../mail/api.ts'
-import { button } from '../webui/forms.ts'
-import { icon } from '../webui/icons.ts'
-import { text, type Thing, type Visit } from '../webui/visit.ts'
-import type { Cell, Html } from '../webui/widgets.ts'
+import { button } from '../views/html/forms.ts'
+import { icon } from '../views/html/icons.ts'
+import { text, type Thing, type Visit } from '../views/html/visit.ts'
+import type { Cell, Html } from '../views/html/widgets.ts'
 
 export interface Known {
   senders: readonly Thing<typeof domains>[]
-  /** Only operators see it. */
+  /** Only for operators. */
   server: Thing<typeof serverState> | undefined
-  /** The person has a second factor or a passkey. */
+  /** The user has a second factor or a passkey. */
   strong: boolean
 }
 
@@ -22,17 +22,19 @@ interface Step {
   name: string
   why: string
   done: boolean
+  /** A sentence about the finished step. */
+  said?: Cell
   way: Cell
 }
 
 const link = (path: string, words: string): Html => html`<a class="button plain small" href="${path}">${words}</a>`
 
-/** The domain that is shown next: the first that cannot send yet, or the page that adds one. */
+/** The domain of the next step: the first one that cannot send yet, or the page that adds one. */
 function domainWay(senders: Known['senders']): Html {
   const [waiting] = senders
   return waiting === undefined
     ? link('/domains/new', 'Add domain')
-    : link(`/domains/${text(waiting, 'name')}`, `Records of ${text(waiting, 'name')}`)
+    : link(`/domains/${text(waiting, 'name')}`, 'DNS records')
 }
 
 async function stepsOf(visit: Visit, { senders, server, strong }: Known): Promise<Step[]> {
@@ -45,25 +47,26 @@ async function stepsOf(visit: Visit, { senders, server, strong }: Known): Promis
   const steps: Step[] = [
     {
       name: 'Verify a domain',
-      why: 'Publish a few records, so that receivers believe your mail.',
+      why: 'Publish a few DNS records so that receiving servers can verify your email.',
       done: active,
       way: domainWay(senders),
     },
     {
-      name: 'Connect a program',
-      why: 'Create a token; the page shows what WordPress, Nextcloud or your own code needs.',
+      name: 'Connect an application',
+      why: 'Create a token. The page then shows the settings for WordPress, Nextcloud or your own code.',
       done: made.many.length + programs.many.length > 0,
       way: link('/tokens/new', 'New token'),
     },
     {
-      name: 'Deliver a first mail',
-      why: 'Send one to yourself and see each step of its delivery.',
+      name: 'Send your first email',
+      why: 'Send one to yourself and follow each step of the delivery.',
       done: delivered.many.length > 0,
-      way: active ? button(visit, 'test', 'Send me a test mail') : '',
+      said: html`Delivered. <a href="/mail/${delivered.many[0]?.id ?? ''}">See what happened on its way</a>.`,
+      way: active ? button(visit, 'test', 'Send me a test email') : '',
     },
     {
       name: 'Protect your sign-in',
-      why: 'A passkey or a second factor: who reads your mail could sign in otherwise.',
+      why: 'Add a passkey or two-factor authentication. Without one, anyone who can read your email can sign in.',
       done: strong,
       way: link('/account', 'Set up'),
     },
@@ -74,29 +77,29 @@ async function stepsOf(visit: Visit, { senders, server, strong }: Known): Promis
         ...steps,
         {
           name: 'Make a backup',
-          why: 'One mail server is one disk. Whoever runs this server makes a backup of it every night, with postrider backup.',
+          why: 'Set up nightly backups, so that a failed disk does not cost you your data.',
           done: server.attributes.last_backup_at !== null,
-          way: link('/server', 'About this server'),
+          way: link('/server/settings#backup', 'Add destination'),
         },
       ]
 }
 
-/** The steps that are left and those that are done; nothing when all are. */
+/** Returns the open and the finished steps, or '' if all are finished. */
 export async function firstSteps(visit: Visit, known: Known): Promise<Html | ''> {
-  if (visit.reading || visit.elsewhere) return ''
+  if (!visit.allows('domains:write') || visit.elsewhere) return ''
   const steps = await stepsOf(visit, known)
   const ended = steps.filter(({ done }) => done).length
   if (ended === steps.length) return ''
   return html`<section class="panel steps">
-    <h2>First steps <span class="soft">${ended} of ${steps.length} done</span></h2>
+    <h2>Getting started <span class="soft">${ended} of ${steps.length} done</span></h2>
     <ol>
       ${steps.map(
-        ({ done, name, way, why }) =>
-          html`<li class="${done ? 'done-step' : ''}">
+        ({ done, name, said = '', way, why }, at) =>
+          html`<li id="step-${at}" class="${done ? 'done-step' : ''}">
             ${icon(done ? 'done' : 'open')}
             <div>
               <strong>${name}</strong
-              >${done ? html`<span class="hidden">, done</span>` : html`<span class="soft">${why}</span>`}
+              >${done ? html`<span class="hidden">, done</span> <span class="soft">${said}</span>` : html`<span class="soft">${why}</span>`}
             </div>
             ${done ? '' : way}
           </li>`,

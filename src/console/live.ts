@@ -1,23 +1,20 @@
-// Live pages: one stream of server-sent events for each browser. It only says that something has changed in the account
-// that the person sees; the page then requests its live part again. An operator hears of every account.
-//
-// A stream ends with its session, and one person has a share of all streams.
-//
-// Guarantees: streams are notified one after the other, each at most once a second. The pauses between them grow with
-// the time that pages take to draw, so that open pages take only a small share of the main thread from mail.
+// Live pages: one stream of server-sent events for each browser. An event contains only that data has changed in the
+// account that the user views, and the page then requests its live part again. An operator receives events of every
+// account. A stream ends with its session, and the streams of one user are limited. Streams are notified one after the
+// other, each at most once per second. The pauses between them grow with the time that pages take to draw, so that open
+// pages take only a small part of the main thread from email.
 import type { Context } from 'hono'
 import { SECOND, type Clock } from '../base/clock.ts'
-import { SESSIONS } from '../identity/sessions.ts'
-import type { Person } from '../webui/browser-session.ts'
+import { SESSIONS } from '../users/sessions.ts'
+import type { Person } from '../users/browser-session.ts'
 import { CAMPAIGN_MAIL } from '../delivery/results/settle.ts'
 import { EVENTS } from '../store/events.ts'
 import type { Store } from '../store/database.ts'
-import { shownTo } from '../webui/visit.ts'
 
 const MAX_STREAMS = 200
-/** The streams of one person; a browser needs one for all its pages. */
+/** The maximum number of streams for one user. A browser needs one for all its pages. */
 const MAX_OF_PERSON = 10
-/** Proxies end a silent connection, so something is written after this time. */
+/** Proxies close an idle connection, so a keep-alive is written after this time. */
 const SILENCE = 25 * SECOND
 /** After a page that took n ms, the next stream is notified n times this many ms later. */
 const PAUSE = 40
@@ -26,22 +23,22 @@ const WEIGHT = 0.2
 
 interface Stream {
   controller: ReadableStreamDefaultController<Uint8Array>
-  /** Who follows; undefined once the session has ended. */
+  /** Returns the user of the stream, or undefined after the session has ended. */
   who: () => Person | undefined
-  /** The key of the person. */
+  /** The key of the user. */
   person: number
-  /** The key of the account whose news are told; undefined: of every account. */
+  /** The key of the account whose changes are notified, or undefined for every account. */
   account: number | undefined
   /** The time of the last notification. */
-  told: number
-  /** Whether something has happened since then that concerns the stream. */
+  notifiedAt: number
+  /** Whether there was a change for this stream since then. */
   news: boolean
   /** The time of the last write. */
   written: number
 }
 
-/** The account whose news a person hears; undefined: an operator hears those of every account. */
-const accountOf = (person: Person): number | undefined => (person.user.operator === 1 ? undefined : shownTo(person))
+/** The account whose changes a user receives. Undefined: an operator receives those of every account. */
+const accountOf = (person: Person): number | undefined => (person.user.operator === 1 ? undefined : person.account.key)
 
 export class Live {
   readonly #clock: Clock
@@ -49,7 +46,7 @@ export class Live {
   readonly #streams = new Set<Stream>()
   readonly #encoder = new TextEncoder()
   #cancel: (() => void) | undefined
-  /** Whether the next wake-up is for news, not for silence. */
+  /** Whether the next wake-up is for a change rather than a keep-alive. */
   #awaited = false
   /** The average time to draw a page (ms), and the earliest time of the next notification. */
   #cost = 0
@@ -63,19 +60,30 @@ export class Live {
     })
   }
 
-  /** Answers with an event stream; 401 when nobody is signed in, 503 when there are too many, in all or of a person. */
+  /**
+   * Responds with an event stream, with 401 without a session, or with 503 if there are too many, in total or of one
+   * user.
+   */
   stream(context: Context, who: () => Person | undefined): Response {
     const follower = who()
     if (!follower) return context.text('Sign in first.\n', 401)
     const person = follower.user.key
     const own = [...this.#streams].filter((each) => each.person === person).length
     if (this.#streams.size >= MAX_STREAMS || own >= MAX_OF_PERSON)
-      return context.text('Too many pages follow what happens.\n', 503, { 'Retry-After': '30' })
+      return context.text('Too many pages are open.\n', 503, { 'Retry-After': '30' })
     const now = this.#clock.now()
     let mine: Stream
     const body = new ReadableStream<Uint8Array>({
       start: (controller) => {
-        mine = { controller, who, person, account: accountOf(follower), told: now - SECOND, news: false, written: now }
+        mine = {
+          controller,
+          who,
+          person,
+          account: accountOf(follower),
+          notifiedAt: now - SECOND,
+          news: false,
+          written: now,
+        }
         this.#streams.add(mine)
         controller.enqueue(this.#encoder.encode('retry: 5000\n\n'))
         this.#schedule()
@@ -111,7 +119,7 @@ export class Live {
     this.#schedule()
   }
 
-  /** Whether somebody still follows a stream, and which account; a stream whose session has ended ends too. */
+  /** Whether the session of a stream still exists, and which account it views. Otherwise the stream is closed. */
   #present(stream: Stream): boolean {
     const person = stream.who()
     stream.account = person && accountOf(person)
@@ -121,7 +129,7 @@ export class Live {
     return false
   }
 
-  /** The stream with news whose last notification is the oldest. */
+  /** The stream with a pending change whose last notification is the oldest. */
   #waiting(): Stream | undefined {
     for (const stream of this.#streams) if (stream.news) return stream
     return undefined
@@ -132,7 +140,7 @@ export class Live {
     const now = this.#clock.now()
     const first = this.#waiting()
     this.#awaited = first !== undefined
-    const at = first ? Math.max(now, this.#next, first.told + SECOND) : now + SILENCE
+    const at = first ? Math.max(now, this.#next, first.notifiedAt + SECOND) : now + SILENCE
     this.#cancel = this.#clock.wake(at, () => {
       this.#cancel = undefined
       this.#tell()
@@ -145,7 +153,7 @@ export class Live {
     const first = this.#waiting()
     if (first && this.#present(first)) {
       this.#streams.delete(first)
-      this.#streams.add(Object.assign(first, { told: now, news: false }))
+      this.#streams.add(Object.assign(first, { notifiedAt: now, news: false }))
       this.#write(first, 'event: changed\ndata: 1\n\n')
       this.#next = now + this.#cost * PAUSE
     }
@@ -156,7 +164,7 @@ export class Live {
   #write(stream: Stream, text: string): void {
     stream.written = this.#clock.now()
     try {
-      // A client that does not read is dropped, so that its unsent data does not fill the memory.
+      // A client that does not read is disconnected, so that its unsent data does not fill the memory.
       if ((stream.controller.desiredSize ?? 0) < -100) throw new Error('The stream is not read.')
       stream.controller.enqueue(this.#encoder.encode(text))
     } catch {

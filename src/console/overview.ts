@@ -1,26 +1,28 @@
-// Overview: the figures of the account's mail, and problems that need attention.
+// Overview: the statistics of the account's email, and problems that need attention.
 import { must } from '../base/errors.ts'
-import { passkeysOf } from '../identity/passkeys.ts'
+import { hasStrongSignIn } from '../users/passkeys.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
-import { button } from '../webui/forms.ts'
-import { firstSteps } from './first-steps.ts'
+import { button } from '../views/html/forms.ts'
+import type { AttributesOf } from '../jsonapi/shown.ts'
+import { firstSteps, type Known } from './first-steps.ts'
 import { DAY } from '../base/clock.ts'
-import { attention, LIMITS } from './attention.ts'
+import { RATE_LIMITS, rateSeverity } from '../reputation/findings.ts'
 import { html } from 'hono/html'
-import { DAYS, periodOf, periods } from '../webui/period.ts'
-import { page } from '../webui/frame.ts'
-import { barChart } from '../webui/chart.ts'
-import { badge, count, figures, live, percent, table, tile, time, type Html } from '../webui/widgets.ts'
-import { done, type Place } from '../webui/place.ts'
-import { serverState } from '../checks/api.ts'
+import { inUtc, oldDays, periodFilters, periodName, periodOf, periods } from '../views/html/period.ts'
+import { page } from '../views/html/frame.ts'
+import { barChart, dayWriter } from '../views/html/chart.ts'
+import { badge, count, figures, live, percent, table, tile, time, type Html } from '../views/html/widgets.ts'
+import { done, type Place } from '../views/html/place.ts'
+import { presentFindings, serverState } from '../checks/api.ts'
+import { troubles, type NeedsLook } from '../views/html/troubles.ts'
 import { campaigns } from '../campaigns/api.ts'
 import { domains } from '../domains/api.ts'
 import { statistics } from '../reputation/api-statistics.ts'
-import { flag, number, objects, text, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { flag, number, objects, text, texts, type Answer, type Thing, type Visit } from '../views/html/visit.ts'
 
 type Stats = Thing<typeof statistics>
 
-/** A bar for a rate, with marks where receivers begin to distrust and to refuse. */
+/** A bar for a rate, with marks from which providers may throttle and block. */
 function limits(value: number, [warn, bad]: readonly [number, number], state: string): Html {
   const x = (share: number): number => Math.round(Math.min(share / (bad * 1.5), 1) * 1000) / 10
   return html`<svg class="limits" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
@@ -30,50 +32,87 @@ function limits(value: number, [warn, bad]: readonly [number, number], state: st
   </svg>`
 }
 
-const rate = (stats: Stats, name: keyof typeof LIMITS, label: string, since: string): Html => {
+const TONES = { ok: 'good', warn: 'waits', fail: 'bad' } as const
+
+/** The change of a figure or a rate against the previous period. Screen readers read it in words. */
+function change(value: number, before: number | undefined, period: string, kind: 'figure' | 'rate'): Html | '' {
+  if (before === undefined || (kind === 'figure' && before === 0)) return ''
+  const by = kind === 'rate' ? Math.round((value - before) * 1e4) / 100 : Math.round((value / before - 1) * 100)
+  const size = count(Math.abs(by))
+  const sign = by === 0 ? '±' : by > 0 ? '+' : '−'
+  const words =
+    by === 0 ? 'unchanged' : `${by > 0 ? 'up' : 'down'} ${size}${kind === 'rate' ? ' percentage points' : '%'}`
+  return html`<small class="change"
+    ><span aria-hidden="true">${sign}${size}${kind === 'rate' ? ' pp' : '%'}</span
+    ><span class="hidden">, ${words} from the previous ${periodName(period)}</span></small
+  >`
+}
+
+interface ShownStats {
+  stats: Stats
+  period: string
+  /** The start of the period, as a word of the search. */
+  since: string
+}
+
+const rate = ({ period, since, stats }: ShownStats, name: keyof typeof RATE_LIMITS, label: string): Html => {
   const value = number(stats, name)
-  const [warn, bad] = LIMITS[name]
-  const state = value >= bad ? 'bad' : value >= warn ? 'waits' : 'good'
-  return tile(label, html`<b class="${value < warn ? '' : state}">${percent(value)}</b>`, {
+  const [warn, bad] = RATE_LIMITS[name]
+  const state = TONES[rateSeverity(name, value)]
+  const before = stats.attributes.previous ?? undefined
+  // A rate of no emails is not a rate.
+  const former = before?.sent ? before[name] : undefined
+  const shown = html`<b class="${state === 'good' ? '' : state}">${percent(value)}</b
+    >${change(value, former, period, 'rate')}`
+  return tile(label, shown, {
     to: mailOf(name === 'bounce_rate' ? 'bounced' : 'complained', since),
     note: html`${limits(value, [warn, bad], state)}<span
-        >receivers distrust from ${percent(warn)}, refuse from ${percent(bad)}</span
+        >warning at ${percent(warn)}, blocking at ${percent(bad)}</span
       >`,
   })
 }
 
-/** The mail of a period, with a status, as the list shows it. */
+/** The path of the email list for a period and a status. */
 const mailOf = (status: string, since: string): string =>
   `/mail?q=${encodeURIComponent(`${status === '' ? '' : `status:${status} `}after:${since}`)}`
 
 /**
- * The figures above the chart. "Delivered" is what the chart calls so, by construction: what receivers took. How much
- * of it bounced later is said beside it.
+ * The figures above the chart. "Delivered" has the meaning that it has in the chart: accepted by receiving servers. The
+ * recipients of these that bounced later are shown next to it.
  */
 function tiles(visit: Visit, stats: Stats, period: string): Html {
-  const since = `${new Date(visit.now() - DAYS[period]! * DAY).toISOString().slice(0, 16)}Z`
-  const taken = objects(stats, 'series').reduce((sum, { delivered }) => sum + delivered, 0)
-  const later = taken - number(stats, 'delivered')
-  return html`${tile('Sent', count(number(stats, 'sent')), {
-    to: mailOf('', since),
+  const series = objects(stats, 'series')
+  const start = period === '24h' ? new Date(visit.now() - DAY).toISOString() : (series[0]?.at ?? '')
+  const shown: ShownStats = { stats, period, since: `${start.slice(0, 16)}Z` }
+  const before = stats.attributes.previous ?? undefined
+  const acceptedOf = (points: readonly { delivered: number }[]): number =>
+    points.reduce((sum, { delivered }) => sum + delivered, 0)
+  const [sent, accepted] = [number(stats, 'sent'), acceptedOf(series)]
+  const later = accepted - number(stats, 'delivered')
+  return html`${tile('Sent', html`${count(sent)}${change(sent, before?.sent, period, 'figure')}`, {
+    to: mailOf('', shown.since),
     note: html`<span>delivered or bounced</span>`,
   })}
-  ${tile('Delivered', count(taken), {
-    to: mailOf('delivered', since),
-    note: html`<span>taken by the receivers${later > 0 ? `, ${count(later)} bounced later` : ''}</span>`,
-  })}
-  ${rate(stats, 'bounce_rate', 'Bounce rate', since)} ${rate(stats, 'complaint_rate', 'Complaint rate', since)}`
+  ${tile(
+    'Delivered',
+    html`${count(accepted)}${change(accepted, before && acceptedOf(before.series), period, 'figure')}`,
+    {
+      to: mailOf('delivered', shown.since),
+      note: html`<span>accepted by the receiving server${later > 0 ? `, ${count(later)} bounced later` : ''}</span>`,
+    },
+  )}
+  ${rate(shown, 'bounce_rate', 'Bounce rate')} ${rate(shown, 'complaint_rate', 'Complaint rate')}`
 }
 
-/** How many campaigns the first page names. */
+/** The maximum number of campaigns on the overview. */
 const NEWEST = 3
 
 const newest = (some: readonly Thing<typeof campaigns>[]): Html | '' =>
   some.length === 0
     ? ''
-    : html`<h2>Newest campaigns</h2>
+    : html`<h2>Recent campaigns</h2>
         ${table(
-          'Newest campaigns',
+          'Recent campaigns',
           ['Name', { title: 'Status', kind: 'status' }, { title: 'Started', kind: 'time' }],
           some.map((each) => [
             html`<a href="/campaigns/${each.id}">${text(each, 'name')}</a>`,
@@ -83,34 +122,40 @@ const newest = (some: readonly Thing<typeof campaigns>[]): Html | '' =>
           '',
         )}`
 
-/** The chart, and a table of the same figures for people who cannot use a chart. */
-function chart(visit: Visit, period: string, series: NonNullable<Stats['attributes']['series']>): Html {
-  // Past days are stored as days of UTC.
-  const zone = period === '24h' ? visit.zone : 'UTC'
+/** The attempts of a period in a chart, and in a table of the same figures for users who cannot use a chart. */
+function chart(visit: Visit, stats: Stats, period: string): Html {
+  const series = objects(stats, 'series')
+  const attempts = stats.attributes.previous?.series.map(
+    ({ deferred, delivered, refused }) => delivered + deferred + refused,
+  )
+  const day = dayWriter(visit.place)
   return html`${barChart({
-      title: period === '24h' ? 'Mail by hour' : 'Mail by day (UTC)',
-      zone,
+      title: `${period === '24h' ? 'Emails per hour' : 'Emails per day'}${inUtc(visit, period)}`,
+      place: visit.place,
       at: series.map(({ at }) => Date.parse(at)),
       series: [
         { name: 'Delivered', tone: 'good', values: series.map(({ delivered }) => delivered) },
-        { name: 'Waiting', tone: 'waits', values: series.map(({ deferred }) => deferred) },
-        { name: 'Bounced at once', tone: 'bad', values: series.map(({ refused }) => refused) },
+        { name: 'Deferred', tone: 'waits', values: series.map(({ deferred }) => deferred) },
+        { name: 'Rejected', tone: 'bad', values: series.map(({ refused }) => refused) },
       ],
+      line: attempts && { name: `Previous ${periodName(period)}`, values: attempts },
     })}
+    ${oldDays(visit, text(stats, 'utc_days_before'))}
     <p class="soft">
-      By the answers of the receivers, recipient by recipient. Delivered: the receiver took it; a bounce that came later
-      counts in the bounce rate. Waiting: the receiver asked to come back later, and it is tried again.
+      Counted per recipient. Delivered: the receiving server accepted the email. Deferred: it was temporarily rejected
+      and is retried. Rejected: it bounced at once. Later bounces count only in the bounce rate.
     </p>
     <details>
-      <summary>The figures as a table</summary>
+      <summary>Show as table</summary>
       ${table(
-        'Figures over time',
-        ['From (UTC)', ...figures('Delivered', 'Waiting', 'Bounced at once')],
-        series.map((each) => [
-          each.at.slice(0, 16).replace('T', ' '),
-          count(each.delivered),
-          count(each.deferred),
-          count(each.refused),
+        'Results over time',
+        [
+          { title: period === '24h' ? 'Hour' : `Day${inUtc(visit, period)}`, kind: 'time' },
+          ...figures('Delivered', 'Deferred', 'Rejected', ...(attempts ? ['Previous'] : [])),
+        ],
+        series.map(({ at, deferred, delivered, refused }, index) => [
+          period === '24h' ? time(at) : day(at),
+          ...[delivered, deferred, refused, ...(attempts ? [attempts[index] ?? 0] : [])].map(count),
         ]),
         '',
       )}
@@ -119,25 +164,70 @@ function chart(visit: Visit, period: string, series: NonNullable<Stats['attribut
 
 const sandboxPanel = (visit: Visit): Html =>
   html`<section class="panel">
-    <h2>This is the sandbox</h2>
+    <h2>Sandbox</h2>
     <p>
-      Everything is real but DNS and the receivers: mail reaches an exchanger that is built in. Addresses that begin
-      with bounce, defer, refuse, complain or reply behave so.
+      Everything works as in production, except that DNS and the receiving servers are simulated. Addresses that start
+      with bounce, defer, refuse, complain or reply trigger that result.
     </p>
-    ${button(visit, 'test', 'Send me a test mail')}
+    ${button(visit, 'test', 'Send me a test email')}
   </section>`
 
-/** A mail to the person from a domain that may send: the first one, or a try in the sandbox. */
+/** Sends an email to the user from the first active domain, or from the sandbox. */
 async function sendTest(visit: Visit): Promise<Answer> {
-  const [first] = await visit.names('/domains?filter%5Bstatus%5D=active')
+  const [first] = await visit.names('/sender-domains?filter%5Bstatus%5D=active')
   const attributes = {
     from: `Postrider <hello@${first?.[1] ?? ''}>`,
     to: visit.person.user.email,
-    subject: 'A first mail from Postrider',
-    html: '<h1>It works</h1><p>This mail was signed by your server and delivered to the exchanger of your address.</p>',
-    text: 'It works. This mail was signed by your server and delivered to the exchanger of your address.',
+    subject: 'Your first email from Postrider',
+    html: '<h1>It works</h1><p>Your server signed this email with DKIM and delivered it to the mail server of your address.</p>',
+    text: 'It works. Your server signed this email with DKIM and delivered it to the mail server of your address.',
   }
   return visit.ask('POST', '/outbound-emails', { type: 'outbound-emails', attributes })
+}
+
+type ShownFinding = NonNullable<AttributesOf<typeof serverState>['findings']>[number]
+
+const ACTION = 'See details'
+
+const ofServer = ({ check, detail, effect, href, status }: ShownFinding): NeedsLook[] =>
+  status === 'ok'
+    ? []
+    : [
+        {
+          weight: status === 'fail' ? 'bad' : 'waits',
+          what:
+            effect === null ? html`<b>${check}</b>: ${detail}` : html`${effect} <span class="soft">${detail}</span>`,
+          to: href,
+          action: 'How to fix it',
+        },
+      ]
+
+function group(name: string, found: readonly NeedsLook[]): Html | '' {
+  if (found.length === 0) return ''
+  const ranked = [
+    ...found.filter(({ weight }) => weight === 'bad'),
+    ...found.filter(({ weight }) => weight === 'waits'),
+  ]
+  return html`<h3>${name}</h3>
+    ${troubles(ranked)}`
+}
+
+/** Shows the problems, those with the greatest effect first. */
+async function attention(visit: Visit, { server }: Known): Promise<Html> {
+  const { many } = await visit.get(presentFindings, '/findings?page%5Bsize%5D=100')
+  const delivery = many.map((each): NeedsLook => ({
+    weight: text(each, 'status') === 'fail' ? 'bad' : 'waits',
+    what: `${text(each, 'detail')}.`,
+    to: text(each, 'href'),
+    action: ACTION,
+  }))
+  const problems = server ? texts(server, 'troubles') : []
+  const machine = [
+    ...problems.map((what): NeedsLook => ({ weight: 'bad', what, to: '/server', action: 'How to fix it' })),
+    ...(server ? objects(server, 'findings').flatMap(ofServer) : []),
+  ]
+  return html`<h2>Needs attention</h2>
+    ${delivery.length + machine.length === 0 ? html`<p>All clear.</p>` : html`${group('Delivery', delivery)} ${group('Server', machine)}`}`
 }
 
 export const overview = (deps: Pick<ApiDeps, 'store'>): Place => ({
@@ -145,45 +235,46 @@ export const overview = (deps: Pick<ApiDeps, 'store'>): Place => ({
   async act(visit) {
     const answer = await sendTest(visit)
     return answer.one
-      ? visit.say(`/mail/${answer.one.id}`, `A test mail is on its way to ${visit.person.user.email}.`)
+      ? visit.say(`/mail/${answer.one.id}`, `A test email to ${visit.person.user.email} was queued.`)
       : show(deps, visit, answer.errors)
   },
   show: (visit) => show(deps, visit),
 })
 
 async function show(deps: Pick<ApiDeps, 'store'>, visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
+  // The figures of an account include its transactional email.
+  if (visit.rights.marketing) return visit.context.redirect(`/campaigns${new URL(visit.context.req.url).search}`, 303)
   const period = periodOf(visit)
   const [{ one }, latest] = await Promise.all([
-    visit.get(statistics, `/statistics?filter%5Bperiod%5D=${period}`),
+    visit.get(statistics, `/statistics?${periodFilters(visit, period)}`),
     visit.get(campaigns, `/campaigns?page%5Bsize%5D=${NEWEST}`),
   ])
   const stats = must(one, 'The statistics')
-  const { user } = visit.person
   const [senders, state] = await Promise.all([
     visit.get(domains, '/domains?page%5Bsize%5D=100'),
     visit.operator && !visit.elsewhere ? visit.get(serverState, '/server') : undefined,
   ])
-  const strong = user.sealed_totp !== null || passkeysOf(deps.store, user.key).length > 0
+  const strong = hasStrongSignIn(deps.store, visit.person.user.key)
   const known = { senders: senders.many, server: state?.one, strong }
   const sandbox = known.server !== undefined && flag(known.server, 'sandbox')
   const [open, steps] = await Promise.all([
-    attention(visit, stats, known),
+    attention(visit, known),
     sandbox ? sandboxPanel(visit) : firstSteps(visit, known),
   ])
   const series = objects(stats, 'series')
   const quiet = series.every(({ deferred, delivered, refused }) => delivered + deferred + refused === 0)
   return page(visit, {
     title: 'Overview',
-    about: 'How your mail is doing, and what needs attention.',
+    about: 'Delivery results, and problems that need your attention.',
     done: done(visit),
     errors,
     actions: periods(visit, period),
     body: live(
       visit,
-      html`${visit.reading ? html`<div class="alert">You look at the account of <strong>${visit.account.email}</strong>.</div>` : ''}
+      html`${visit.person.role === 'reader' ? html`<div class="alert">You are viewing the account of <strong>${visit.account.email}</strong>. Your access is read-only.</div>` : ''}
         ${steps}
-        <section class="tiles" aria-label="Figures">${tiles(visit, stats, period)}</section>
-        ${quiet ? html`<div class="empty">No mail in this time.</div>` : chart(visit, period, series)} ${open}
+        <section class="tiles" aria-label="Statistics">${tiles(visit, stats, period)}</section>
+        ${quiet ? html`<div class="empty">No emails in this period.</div>` : chart(visit, stats, period)} ${open}
         ${newest(latest.many)}`,
     ),
   })

@@ -2,57 +2,38 @@
 import { html } from 'hono/html'
 import { HOUR, SECOND } from '../base/clock.ts'
 import { capital } from '../base/text.ts'
-import { barChart, lineChart } from '../webui/chart.ts'
-import { page } from '../webui/frame.ts'
-import {
-  badge,
-  count,
-  exactTime,
-  facts,
-  figures,
-  live,
-  octets,
-  table,
-  tabs,
-  time,
-  type Html,
-} from '../webui/widgets.ts'
-import { found, type Place } from '../webui/place.ts'
+import { barChart, lineChart } from '../views/html/chart.ts'
+import { page, serverTabs } from '../views/html/frame.ts'
+import { badge, count, counted, facts, figures, live, octets, table, time, type Html } from '../views/html/widgets.ts'
+import { found, type Place } from '../views/html/place.ts'
 import { serverBackups } from '../archive/api.ts'
 import { serverState } from '../checks/api.ts'
-import { logLines, serverSamples } from '../http/api-log.ts'
+import { serverSamples } from '../http/api-log.ts'
+import { logPage } from './page-log.ts'
+import { settingsPage } from './page-settings.ts'
 import type { AttributesOf, NamesOf } from '../jsonapi/shown.ts'
-import { watchPlace } from '../watch/page.ts'
-import { number, objects, record, text, texts, type Thing, type Visit } from '../webui/visit.ts'
+import { number, objects, text, texts, type Thing, type Visit } from '../views/html/visit.ts'
 
 type SampleResource = Thing<typeof serverSamples>
 type Targets = NonNullable<AttributesOf<typeof serverState>['backups']>
 type SampleFigure = NamesOf<AttributesOf<typeof serverSamples>, number>
 
-/** The parts of the server's page. */
-const PARTS = [
-  ['/server', 'Health'],
-  ['/server/load', 'Load'],
-  ['/server/warmup', 'Warm-up'],
-  ['/server/watch', 'Watch'],
-  ['/server/log', 'Log'],
-] as const
-
-export const serverTabs = (here: string): Html =>
-  tabs(
-    'Server',
-    PARTS.map(([to, name]) => ({ to, name, here: to === here })),
-  )
-
 /** Findings are shown in this order. */
 const ORDER = ['fail', 'warn', 'ok']
 
-/** What takes room on the disk, in words. */
+/** The buttons of findings that a form of the settings page can fix, by its id. */
+const FORMS: Readonly<Record<string, string>> = {
+  hostname: 'Set hostname',
+  acme: 'Turn on certificates',
+  backup: 'Add destination',
+}
+
+/** Labels for the use of disk space. */
 const STORED: Record<string, string> = {
-  database: 'Mail, contacts and settings (database)',
-  log: 'Changes not yet in the database (log)',
-  spool: 'Mail on its way (spool)',
-  free: 'Free',
+  database: 'Database: email, contacts, settings',
+  log: 'Write-ahead log of the database',
+  spool: 'Spool: queued email',
+  free: 'Free disk space',
 }
 
 const health: Place = {
@@ -67,69 +48,106 @@ const health: Place = {
     const backups = await visit.all(serverBackups, '/server/backups', SHOWN_RUNS)
     return page(visit, {
       title: 'Server',
-      about: 'Whether this server can send and receive. It is checked in the background, every ten minutes.',
-      body: html`${serverTabs('/server')}
+      about: 'Checks whether this server can send and receive email. They run every 10 minutes.',
+      body: html`${serverTabs(visit, '/server')}
       ${live(
         visit,
         html`${troubles.length === 0 ? '' : html`<div class="alert" role="alert">${troubles.map((each) => html`<p>${each}</p>`)}</div>`}
           ${facts([
             ['Version', text(one, 'version')],
-            ['Host name', text(one, 'hostname')],
+            ['Hostname', text(one, 'hostname')],
+            ['Machine', html`${text(one, 'machine')}, since ${time(one.attributes.serving_since)}`],
             ['Running since', time(one.attributes.started_at)],
             ['Last backup', time(one.attributes.last_backup_at)],
-            ['Mail certificate valid until', time(one.attributes.certificate_ends_at)],
+            ['Certificate expires', time(one.attributes.certificate_ends_at)],
           ])}
-          <h2>Findings</h2>
-          ${table(
-            'Findings',
-            [
-              { title: 'State', kind: 'status' },
-              { title: 'What', width: 15 },
-              { title: 'Found', wraps: true },
-              { title: 'What to do', wraps: true },
-            ],
-            findings.map(({ check, detail, mend, status }) => [badge(status), check, detail, mend ?? '']),
-            'The checks have not run yet. They run every ten minutes.',
-          )}
+          <h2>Checks</h2>
+          ${checks(findings)}
           ${
             backups.length + targets.length === 0
               ? html`<h2>Backups</h2>
-                  <p>None is made by itself: no place is set. Set <code>backup.to</code> in the configuration.</p>`
+                  <p>
+                    No automatic backups: no destination is set.
+                    <a class="button plain small" href="/server/settings#backup">Add destination</a>
+                  </p>`
               : html`<h2>Backups</h2>
                   ${targets.length === 0 ? '' : kept(targets)}
                   ${
                     backups.length === 0
                       ? ''
-                      : html`<h3>Last runs</h3>
+                      : html`<h3>Recent runs</h3>
                           ${runs(backups)}`
                   }`
           }
           <h2>Storage</h2>
           ${table(
             'Storage',
-            ['What', ...figures('Size')],
+            ['Item', ...figures('Size')],
             storage.map(({ kind, octets: size }) => [STORED[kind] ?? kind, octets(size)]),
             '',
           )}
-          <p class="soft">/metrics gives figures to Prometheus.</p>`,
+          <p class="soft">Prometheus metrics are available at /metrics.</p>`,
       )}`,
     })
   },
 }
 
-/** What the drill of a target came to, before its time. */
-const DRILLS: Readonly<Record<string, string>> = { failed: 'Failed', running: 'Running', pending: 'None yet' }
+type ServerFindings = NonNullable<AttributesOf<typeof serverState>['findings']>
 
-/** Each place of scheduled backups; the findings say what fixes it. */
+/** The results of all checks. A problem has its consequence, its fix, and a button if the console can fix it. */
+function checks(findings: ServerFindings): Html {
+  const [well, wrong] = [true, false].map((isOk) => findings.filter(({ status }) => (status === 'ok') === isOk)) as [
+    ServerFindings,
+    ServerFindings,
+  ]
+  const columns = [
+    { title: 'Status', kind: 'status' },
+    { title: 'Check', width: 15 },
+    { title: 'Result', wraps: true },
+  ] as const
+  return html`${table(
+    'Checks',
+    [...columns, { title: 'Fix', wraps: true }],
+    wrong.map(({ check, detail, effect, fix, href, status }) => [
+      badge(status),
+      check,
+      effect === null
+        ? detail
+        : html`${detail}<br />
+            <span class="soft">${effect}</span>`,
+      html`${fix ?? ''}
+      ${href === '/server' ? '' : html`<a class="button plain small" href="${href}">${FORMS[href.split('#')[1] ?? ''] ?? 'See details'}</a>`}`,
+    ]),
+    findings.length === 0 ? 'The checks have not run yet. They run every 10 minutes.' : 'All checks passed.',
+  )}
+  ${
+    well.length === 0
+      ? ''
+      : html`<details>
+          <summary>${counted(well.length, 'check')} passed</summary>
+          ${table(
+            'Passed checks',
+            columns,
+            well.map(({ check, detail, status }) => [badge(status), check, detail]),
+            '',
+          )}
+        </details>`
+  }`
+}
+
+/** The labels of restore tests without a success. The time of the last success follows. */
+const DRILLS: Readonly<Record<string, string>> = { failed: 'Failed', running: 'Running', pending: 'Not run yet' }
+
+/** The destinations of scheduled backups. The findings contain the fixes. */
 const kept = (targets: Targets): Html =>
   table(
-    'Places of backups',
+    'Backup destinations',
     [
-      { title: 'State', kind: 'status' },
-      { title: 'Where', wraps: true, width: 30 },
+      { title: 'Status', kind: 'status' },
+      { title: 'Destination', wraps: true, width: 30 },
       { title: 'Last backup', kind: 'time' },
-      ...figures('Size', 'Took', 'Failures'),
-      { title: 'Last drill', kind: 'time' },
+      ...figures('Size', 'Duration', 'Failures'),
+      { title: 'Last restore test', kind: 'time' },
     ],
     targets.map(({ drill, failures, last_drill_at, last_success_at, octets: size, seconds, status, target }) => [
       badge(status),
@@ -143,18 +161,18 @@ const kept = (targets: Targets): Html =>
     '',
   )
 
-/** So many backups and drills are shown. */
+/** The number of backups and restore tests that are shown. */
 const SHOWN_RUNS = 10
 
 const runs = (all: readonly Thing<typeof serverBackups>[]): Html =>
   table(
     'Backups',
     [
-      { title: 'State', kind: 'status' },
-      { title: 'What', wraps: true, width: 25 },
-      { title: 'When', kind: 'time' },
-      ...figures('Size', 'Took'),
-      { title: 'More', wraps: true, width: 30 },
+      { title: 'Status', kind: 'status' },
+      { title: 'Run', wraps: true, width: 25 },
+      { title: 'Finished', kind: 'time' },
+      ...figures('Size', 'Duration'),
+      { title: 'Details', wraps: true, width: 30 },
     ],
     all.map((run) => {
       const { ended_at, fault, octets: size, way } = run.attributes
@@ -162,14 +180,14 @@ const runs = (all: readonly Thing<typeof serverBackups>[]): Html =>
       const took = Math.ceil((Date.parse(text(run, 'ended_at')) - Date.parse(text(run, 'started_at'))) / SECOND)
       return [
         badge(fault === null ? 'ok' : 'fail'),
-        `${text(run, 'kind') === 'drill' ? 'Drill of' : 'Backup to'} ${target}`,
+        `${text(run, 'kind') === 'drill' ? 'Restore test of' : 'Backup to'} ${target}`,
         time(ended_at),
         typeof size === 'number' ? octets(size) : '',
         `${took} s`,
         typeof fault === 'string'
           ? capital(fault.replace(`${target}: `, ''))
           : way === 'read'
-            ? 'Sealed: its octets were read, not opened.'
+            ? 'Encrypted: read in full, not decrypted.'
             : '',
       ]
     }),
@@ -183,21 +201,8 @@ const load: Place = {
     const samples = await visit.all(serverSamples, '/server/samples', 360)
     return page(visit, {
       title: 'Server',
-      about: 'The last hour: mail, the queue, memory and work.',
-      body: html`${serverTabs('/server/load')} ${live(visit, hour(visit, samples.toReversed()))}`,
-    })
-  },
-}
-
-const logPage: Place = {
-  path: '/server/log',
-  operator: true,
-  async show(visit) {
-    const lines = await visit.all(logLines, '/server/log', 500)
-    return page(visit, {
-      title: 'Server',
-      about: 'What the server wrote since it began, the newest first.',
-      body: html`${serverTabs('/server/log')} ${live(visit, log(visit, lines))}`,
+      about: 'Email, queue, memory and CPU use in the last hour.',
+      body: html`${serverTabs(visit, '/server/load')} ${live(visit, hour(visit, samples.toReversed()))}`,
     })
   },
 }
@@ -219,12 +224,12 @@ function minutes(
 
 function hour(visit: Visit, samples: readonly SampleResource[]): Html {
   if (samples.length === 0)
-    return html`<div class="empty">The server has just begun; figures come every ten seconds.</div>`
+    return html`<div class="empty">The server has just started. Metrics appear every 10 seconds.</div>`
   const line = (title: string, unit: string, value: (sample: SampleResource) => number): Html =>
     lineChart({
       title,
       unit,
-      zone: visit.zone,
+      place: visit.place,
       span: HOUR,
       points: samples.map((sample) => [Date.parse(text(sample, 'at')), value(sample)]),
     })
@@ -235,67 +240,31 @@ function hour(visit: Visit, samples: readonly SampleResource[]): Html {
   const rows = samples.filter((_, index) => index % 30 === samples.length % 30 || index === samples.length - 1)
   const mail = minutes(samples)
   return html`${barChart({
-      title: 'Mail a minute',
-      zone: visit.zone,
+      title: 'Emails per minute',
+      place: visit.place,
       at: mail.map(({ at }) => Date.parse(at)),
       series: [
         { name: 'Delivered', tone: 'good', values: mail.map(({ delivered }) => delivered) },
-        { name: 'Waiting', tone: 'waits', values: mail.map(({ deferred }) => deferred) },
-        { name: 'Bounced at once', tone: 'bad', values: mail.map(({ refused }) => refused) },
+        { name: 'Deferred', tone: 'waits', values: mail.map(({ deferred }) => deferred) },
+        { name: 'Rejected', tone: 'bad', values: mail.map(({ refused }) => refused) },
       ],
     })}
-    ${line('Recipients whose mail waits', '', rounded('waiting'))} ${line('Memory', 'MB', rounded('memory', 1_000_000))}
-    ${line('Server busy', '% of the time', rounded('busy', 0.01))}
+    ${line('Recipients in the queue', '', rounded('waiting'))} ${line('Memory', 'MB', rounded('memory', 1_000_000))}
+    ${line('Server busy', '%', rounded('busy', 0.01))}
     <details>
-      <summary>The figures as a table</summary>
+      <summary>Show as table</summary>
       ${table(
         'The last hour',
-        [{ title: 'At', kind: 'time' }, ...figures('Waiting', 'Memory', 'Busy')],
+        [{ title: 'Time', kind: 'time' }, ...figures('Queued', 'Memory', 'Busy')],
         rows.map((sample) => [
           time(sample.attributes.at),
           count(number(sample, 'waiting')),
           octets(number(sample, 'memory')),
-          `${rounded('busy', 0.01)(sample)} %`,
+          `${rounded('busy', 0.01)(sample)}%`,
         ]),
         '',
       )}
     </details>`
 }
 
-const pairs = (fields: Record<string, unknown>): Html =>
-  html`${Object.entries(fields).map(
-    ([name, value]) =>
-      html`<span class="soft">${name}</span> ${typeof value === 'string' ? value : JSON.stringify(value)} `,
-  )}`
-
-const SHOWN_LINES = 100
-
-/** The log since the start of the server, newest line first; `?level=error` shows lines of this level or worse. */
-function log(visit: Visit, lines: readonly Thing<typeof logLines>[]): Html {
-  const least = (['info', 'warn', 'error'] as const).find((level) => level === visit.query('level')) ?? 'info'
-  const grave = { debug: 0, info: 1, warn: 2, error: 3 }
-  const shown = lines
-    .filter((each) => grave[text(each, 'level') as keyof typeof grave] >= grave[least])
-    .slice(0, SHOWN_LINES)
-  return html`<nav class="segments" aria-label="Level">
-      ${(['info', 'warn', 'error'] as const).map((level) => html`<a href="?level=${level}" ${level === least ? html`aria-current="true"` : ''}>${level === 'info' ? 'All' : level === 'warn' ? 'Warnings' : 'Errors'}</a>`)}
-    </nav>
-    ${table(
-      'Log',
-      [
-        { title: 'At', kind: 'time' },
-        { title: 'Level', kind: 'status' },
-        { title: 'Event', width: 20 },
-        { title: 'More', wraps: true },
-      ],
-      shown.map((each) => [
-        exactTime(each.attributes.at),
-        badge(text(each, 'level')),
-        text(each, 'event'),
-        pairs(record(each, 'fields')),
-      ]),
-      'Nothing was written.',
-    )}`
-}
-
-export const serverPlaces = [health, load, watchPlace(serverTabs), logPage]
+export const serverPlaces = [health, load, logPage, settingsPage]

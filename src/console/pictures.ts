@@ -1,23 +1,23 @@
-// Remote pictures in mails from strangers. They are shown only when a person asks for them. Then this server fetches
-// them, so that the picture's host learns neither the person's IP address nor the browser. The frame that shows a mail
-// has no cookies; therefore a picture's address is signed, and valid for a few minutes.
+// Remote images in received emails, which are shown only on request. This server fetches them, so that their host does
+// not learn the IP address or browser of the user. The frame of an email has no cookies, so the URL of an image is
+// signed and valid for a few minutes.
 import type { Context } from 'hono'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import { forLog } from '../base/clean-text.ts'
 import { semaphore } from '../base/semaphore.ts'
-import { IMAGES_PATH } from '../images/uses.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import { escapeHtml } from '../message/template.ts'
+import { IMAGES_PATH } from '../message/html-tokens.ts'
 import { fetchFile } from '../net/fetch.ts'
-import { guard } from '../webui/frame.ts'
+import { guard } from '../views/html/frame.ts'
 
 const LIFE = 10 * MINUTE
 const MAC_BYTES = 16
 const MB = 1024 * 1024
 const RULES = { timeout: 10 * SECOND, maxBytes: 10 * MB, redirects: 3 }
-/** The most fetches at once; a page shows a hundred pictures. */
+/** The maximum number of fetches at once. A page can show a hundred images. */
 const AT_ONCE = 6
-/** Types of pictures that cannot contain a script; SVG can. */
+/** Image types that cannot contain scripts. SVG can. */
 const TYPES = /^image\/(?:png|jpe?g|gif|webp|avif|bmp)$/i
 
 const oneOf = semaphore(AT_ONCE)
@@ -26,8 +26,8 @@ const said = (url: string, until: number): string => `picture ${until} ${url}`
 type PictureDeps = Pick<ApiDeps, 'clock' | 'config' | 'keyring'>
 
 /**
- * The path on this server that shows a picture: of one that is stored here its own, else one that fetches it, always
- * over https.
+ * Returns the path of an image on this server: its own path if it is stored here, otherwise one that fetches it, always
+ * by https.
  */
 export function pictureAddress({ clock, config, keyring }: PictureDeps, url: string): string {
   const own = `${config.http.public_url}${IMAGES_PATH}/`
@@ -38,18 +38,17 @@ export function pictureAddress({ clock, config, keyring }: PictureDeps, url: str
   return `/picture?${new URLSearchParams({ u: secure, t: String(until), p: proof }).toString()}`
 }
 
-/** The same path; when the picture cannot be fetched, the answer is a picture that says why. */
+/** Returns the same path. If the image cannot be fetched, the response is an image with the reason. */
 export function sayingAddress(deps: PictureDeps, url: string): string {
   const address = pictureAddress(deps, url)
   return address.includes('?') ? `${address}&say=yes` : address
 }
 
-/** The most characters of a line in a picture of words. */
+/** The maximum number of characters per line in an image of text. */
 const LINE = 46
 
 /**
- * A picture of words: why there is no picture, and at which address. A program that shows pictures has no other place
- * to say it.
+ * An image of text: the reason why an image is missing, and its URL. The editor has no other place to show it.
  */
 function saying(context: Context, why: string, url: string): Response {
   const lines = [why, url].flatMap((text) => {
@@ -66,18 +65,18 @@ function saying(context: Context, why: string, url: string): Response {
   )
 }
 
-/** Leads a signed-in person's browser to a picture, for the editor, whose pictures have no signed addresses. */
+/** Redirects a signed-in browser to an image, for the editor, whose images have no signed URLs. */
 export function leadToPicture(context: Context, deps: PictureDeps): Response {
   const { say, u: url = '' } = context.req.query()
   guard(context, "default-src 'none'; sandbox")
   if (/^https?:\/\//i.test(url) && URL.canParse(url))
     return context.redirect(say === 'yes' ? sayingAddress(deps, url) : pictureAddress(deps, url), 302)
   return say === 'yes'
-    ? saying(context, 'This picture has no web address.', url)
-    : context.text('There is no such picture.\n', 404)
+    ? saying(context, 'This image has no web address.', url)
+    : context.text('Image not found.\n', 404)
 }
 
-/** Fetches a picture and sends it to the browser; 404 when the address is not signed by this server or has expired. */
+/** Fetches an image and returns it. Returns 404 if the URL is not signed by this server or has expired. */
 export async function servePicture(context: Context, deps: ApiDeps): Promise<Response> {
   const { u = '', t = '', p = '' } = context.req.query()
   const until = Number(t)
@@ -85,11 +84,11 @@ export async function servePicture(context: Context, deps: ApiDeps): Promise<Res
     /^\d{1,15}$/.test(t) && deps.keyring.proves('session', said(u, until), Buffer.from(p, 'base64url'), MAC_BYTES)
   guard(context, "default-src 'none'; sandbox")
   context.header('Cross-Origin-Resource-Policy', 'cross-origin')
-  if (!proven || deps.clock.now() >= until) return context.text('There is no such picture.\n', 404)
+  if (!proven || deps.clock.now() >= until) return context.text('Image not found.\n', 404)
   const fetched = await oneOf(() => fetchFile(deps.fetching, u, RULES))
   const [type = ''] = 'refused' in fetched ? [] : (fetched.contentType ?? '').split(';')
   if ('refused' in fetched || !TYPES.test(type.trim())) {
-    const why = 'refused' in fetched ? `The picture ${fetched.refused}.` : 'That is not a picture.'
+    const why = 'refused' in fetched ? `The image ${fetched.refused}.` : 'This file is not an image.'
     return context.req.query('say') === 'yes' ? saying(context, why, u) : context.text(`${why}\n`, 404)
   }
   context.header('Cache-Control', 'private, max-age=600')

@@ -1,4 +1,4 @@
-// Each attempt to deliver a mail, with the exchanger's reply (D81).
+// Each attempt to deliver an email, with the receiving server's reply (D81).
 import { z } from 'zod'
 import { field } from '../jsonapi/resource.ts'
 import { attemptsOf, type Attempt } from './results/attempt-log.ts'
@@ -6,8 +6,8 @@ import { reasonOf } from '../smtp/reply-reason.ts'
 import { providerOf } from '../smtp/shaping.ts'
 import { DNS_STATES, readSecurity, TLS_POLICIES, TLS_PROOFS } from '../smtp/security.ts'
 import { define } from '../jsonapi/define.ts'
-import { count, EXTENSION, time, words, wordsOrNull } from '../jsonapi/fields.ts'
-import { valuesOf } from '../schema/tables.ts'
+import { count, time, words, wordsOrNull } from '../jsonapi/fields.ts'
+import { valuesOf } from '../store/schema/tables.ts'
 
 const OUTCOMES = ['under way', 'deferred', 'delivered', 'bounced', 'failed', 'rejected', 'suppressed'] as const
 
@@ -21,48 +21,65 @@ function reasonFor({ enhanced_code, outcome, remote_mta, response, smtp_code }: 
 }
 
 const tls = z.object({
-  protocol: z.string().nullable().describe('The version of TLS; null in clear text.'),
+  protocol: z.string().nullable().describe('TLS version. Null if the connection was not encrypted.'),
   cipher: z.string().nullable(),
-  policy: z.enum(TLS_POLICIES).nullable().describe('What asked for TLS; null where it is not known.'),
-  proof: z.enum(TLS_PROOFS).nullable().describe('What proved the exchanger; null where it is not known.'),
+  policy: z
+    .enum(TLS_POLICIES)
+    .nullable()
+    .describe(
+      'Policy that determined the use of TLS. `required`: the setting of the domain or the relay. `sts`: MTA-STS. Null if unknown.',
+    ),
+  verified_by: z
+    .enum(TLS_PROOFS)
+    .nullable()
+    .describe('Method that authenticated the receiving server. Null if unknown.'),
 })
 const states = z.enum(DNS_STATES)
 const dnssec = z.object({ mx: states, address: states, tlsa: states })
 
-/** Attempts of before know the protocol alone. */
+/** Attempts of earlier versions have only the protocol. */
 function protectionOf({ security, tls: protocol }: Pick<Attempt, 'security' | 'tls'>) {
   const known = readSecurity(security)
   if (!known)
-    return { tls: protocol === null ? null : { protocol, cipher: null, policy: null, proof: null }, dnssec: null }
+    return { tls: protocol === null ? null : { protocol, cipher: null, policy: null, verified_by: null }, dnssec: null }
   const { cipher, policy, proof } = known
-  return { tls: { protocol, cipher, policy, proof }, dnssec: known.dnssec }
+  return { tls: { protocol, cipher, policy, verified_by: proof }, dnssec: known.dnssec }
 }
 
 export const attempts = define('attempts', {
   table: 'attempts',
-  about: `Attempts to deliver a mail to its recipients. ${EXTENSION}`,
+  scope: 'emails',
+  // The email that the path names decides.
+  marketing: 'true',
+  about: 'Delivery attempts for the recipients of an email.',
+  extension: true,
   attributes: {
-    address: words('The recipient.'),
-    role: field(z.enum(valuesOf('deliveries', 'role')), { about: 'How the mail is addressed to it.' }),
-    number: count('The first attempt is 1.'),
-    at: time('When it ended.'),
-    outcome: field(z.enum(OUTCOMES), { about: 'The outcome of the attempt.' }),
-    smtp_code: field(z.int().nullable(), { about: 'The reply’s code; null when no server replied.' }),
-    enhanced_code: wordsOrNull('The reply’s enhanced status code (RFC 3463).'),
-    response: wordsOrNull('The text of the reply.'),
-    reason: wordsOrNull('What the reply means and what to do, where that is known; null after a delivery.'),
-    remote_mta: wordsOrNull('The exchanger that was reached.'),
+    address: words('Email address of the recipient.'),
+    role: field(z.enum(valuesOf('deliveries', 'role')), { about: 'Field of the email that contains the address.' }),
+    number: count('Number of the attempt, from 1.'),
+    at: time('Time when the attempt finished.'),
+    outcome: field(z.enum(OUTCOMES), { about: 'Outcome of the attempt.' }),
+    smtp_code: field(z.int().nullable(), { about: 'SMTP reply code. Null if no server replied.' }),
+    enhanced_code: wordsOrNull('Enhanced status code of the reply (RFC 3463). Null if absent.'),
+    response: wordsOrNull('Text of the reply. Null if absent.'),
+    reason: wordsOrNull(
+      'Meaning of the reply and what to do about it. Null if it is unknown or the email was delivered.',
+    ),
+    remote_mta: wordsOrNull('Receiving server. Null if no server was reached.'),
     tls: field(tls.nullable(), {
-      about: 'How the connection was protected, and what proved the exchanger; null when none was reached.',
+      about: 'Encryption of the connection and authentication of the receiving server. Null if no server was reached.',
     }),
     dnssec: field(dnssec.nullable(), {
-      about: 'Whether the answers of DNS that led to the exchanger were validated; null in attempts of before.',
+      about:
+        'Whether the DNS answers about the receiving server were validated with DNSSEC. Null in attempts of earlier versions.',
     }),
-    source: wordsOrNull('The address of this server that it came from; null where there is no choice of them.'),
-    route: wordsOrNull('The relay that it went to because warm-up had no room; null when it went to the exchangers.'),
-    dialogue: wordsOrNull('The SMTP dialogue, of the last attempt alone.'),
+    source: wordsOrNull('Sending IP address. Null if the operating system selected it.'),
+    route: wordsOrNull(
+      'Relay that the email was sent through because a daily limit was reached. Null if it was delivered directly.',
+    ),
+    dialogue: wordsOrNull('SMTP transcript. Null except for the last attempt.'),
     reported: field(z.boolean(), {
-      about: 'True when a report that came later says this, and not the exchanger’s reply to the attempt.',
+      about: 'Whether the outcome is from a bounce message that arrived later, not from a reply to the attempt.',
     }),
   },
   actions: [
@@ -72,8 +89,7 @@ export const attempts = define('attempts', {
       within: { type: 'outbound-emails', column: 'key' },
       params: ['page'],
       id: 'listDeliveryAttempts',
-      scope: 'emails:read',
-      about: `List the attempts to deliver a mail, recipient by recipient. They are kept as long as its body. ${EXTENSION}`,
+      about: 'List the delivery attempts for an email, by recipient. They are stored as long as its body.',
       run: ({ parent, parts }) =>
         attemptsOf(parts.store, parent.key).map((attempt, index) => ({
           ...attempt,

@@ -1,19 +1,29 @@
-// `postrider queue …`: the operator's commands for waiting mail, one by one or by receiving domain.
+// `postrider queue …`: the operator's commands for waiting mail, one by one or by recipient domain.
 import { Option, type Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import { listDomains } from '../domains/find.ts'
 import { givenName, storedName } from '../message/address.ts'
 import { domainOf } from '../message/lane-names.ts'
 import { count } from '../base/maps.ts'
-import { detail, isOnHold, lanesText, listing, pausedText, recipients, showLane, showMail } from './command-text.ts'
+import {
+  detail,
+  isOnHold,
+  lanesText,
+  listing,
+  pausedText,
+  recipients,
+  showLane,
+  showMail,
+  showMails,
+} from './command-text.ts'
 import { LANE_ACTIONS, listQueue, moveQueued, retryNow, showQueued, type QueuedMail } from './queue/operator.ts'
-import { shownLane, shownLanes } from './shown-lanes.ts'
-import { asks, confirm, type Sure } from '../commands/confirm.ts'
-import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
-import { answer } from '../commands/terminal.ts'
+import { shownLane, shownLanes } from './api.ts'
+import { asks, confirm, type Sure } from '../views/command/confirm.ts'
+import { withDeps, type Deps, type Invocation } from '../views/command/open.ts'
+import { answer } from '../views/command/terminal.ts'
 
 export function queueCommand(program: Command, invocation: () => Invocation): void {
-  const queue = program.command('queue').description('see and control the mail that waits for delivery')
+  const queue = program.command('queue').description('view and manage the queue')
   list(queue, invocation)
   lanes(queue, invocation)
   show(queue, invocation)
@@ -21,24 +31,24 @@ export function queueCommand(program: Command, invocation: () => Invocation): vo
   move(queue, invocation)
 }
 
-/** The receiving domains with the members of the API. */
+/** The recipient domains with the attributes of the API. */
 const allLanes = ({ clock, store }: Pick<Deps, 'clock' | 'store'>) =>
   shownLanes(store, clock.now()).map((lane) => showLane(store, lane))
 
 function list(queue: Command, invocation: () => Invocation): void {
   queue
     .command('list')
-    .description('list mails with undecided recipients, oldest first')
-    .option('--domain <name>', 'of this sending domain only')
+    .description('list emails with queued recipients, oldest first')
+    .option('--domain <name>', 'only email from this sending domain')
     .action(({ domain }: { domain?: string }) =>
       withDeps(invocation(), (deps) => {
         const { store } = deps
         const mails = listQueue(store, domain && storedName(domain))
-        // A removed domain may still have waiting mail, so a name without a domain is not an error when there is mail.
+        // A removed domain may still have queued mail, so an unknown name is not an error if there is mail.
         if (mails.length === 0 && domain !== undefined && listDomains(store, domain).length === 0)
-          throw new OperatorError(`There is no domain ${domain}; "postrider domain list" shows all.`)
-        // The JSON answer has only the list of mails; "queue lanes" has the rest.
-        answer(invocation().terminal, mails.map(showMail), (shown) => {
+          throw new OperatorError(`There is no domain ${domain}; run "postrider domain list" to see all domains.`)
+        // The JSON answer has only the list of emails. "queue lanes" has the rest.
+        answer(invocation().terminal, showMails(deps, mails), (shown) => {
           const special = allLanes(deps).filter(
             ({ connections, held_by, hold, paused_until, per_second }) =>
               hold || held_by.length > 0 || (connections ?? per_second ?? paused_until) !== null,
@@ -55,12 +65,12 @@ function list(queue: Command, invocation: () => Invocation): void {
 function lanes(queue: Command, invocation: () => Invocation): void {
   queue
     .command('lanes')
-    .description('list the receiving domains with waiting mail, on hold, or with limits learned in the last hour')
+    .description('list recipient domains with queued email, a hold or a learned limit')
     .action(() =>
       withDeps(invocation(), (deps) =>
         answer(invocation().terminal, allLanes(deps), (shown) =>
           shown.length === 0
-            ? 'No mail waits, no domain is on hold, and no limit of a receiving domain was met in the last hour.'
+            ? 'The queue is empty. No recipient domain is on hold or had a limit in the last hour.'
             : lanesText(shown),
         ),
       ),
@@ -70,35 +80,38 @@ function lanes(queue: Command, invocation: () => Invocation): void {
 function show(queue: Command, invocation: () => Invocation): void {
   queue
     .command('show <id>')
-    .description('show a mail with its recipients and the last SMTP dialogue')
+    .description('show an email, its recipients and the last SMTP transcript')
     .action((id: string) =>
-      withDeps(invocation(), ({ store }) => {
-        const mail = showQueued(store, id)
-        if (!mail)
-          throw new OperatorError(
-            `There is no mail ${id}; its id stands in the API's answer and in "postrider queue list".`,
-          )
-        answer(invocation().terminal, showMail(mail), detail)
+      withDeps(invocation(), (deps) => {
+        const mail = showQueued(deps.store, id)
+        if (!mail) throw new OperatorError(`There is no email ${id}; run "postrider queue list" to see the ids.`)
+        answer(invocation().terminal, showMail(deps, mail), detail)
       }),
     )
 }
 
-const ofLane = (): Option => new Option('--lane <domain>', 'all mail for this receiving domain')
+const ofLane = (): Option => new Option('--lane <domain>', 'all email to this recipient domain')
 
-/** The receiving domain of --lane in the form of the store. Throws an OperatorError. */
+/** The recipient domain of --lane in the form of the store. Throws an OperatorError. */
 function laneNamed(name: string): string {
   const domain = givenName(name)
-  if (domain === undefined) throw new OperatorError(`"${name}" is not a receiving domain such as example.net.`)
+  if (domain === undefined)
+    throw new OperatorError(`--lane "${name}" is not a recipient domain; use one such as example.net.`)
   return domain
 }
 
-/** The one mail or the one domain that a command is about; ends with exit code 2 when it is neither, or both. */
+/** The email or the domain that a command is about. Exits with code 2 if neither or both are given. */
 function whichOf(queue: Command, name: string, id: string | undefined, lane: string | undefined): Which {
   if (id !== undefined && lane === undefined) return { id }
   if (lane !== undefined && id === undefined) return { domain: laneNamed(lane) }
-  return queue.error(`Say which: "postrider queue ${name} ID" or "postrider queue ${name} --lane DOMAIN".`, {
-    exitCode: 2,
-  })
+  return queue.error(
+    `Give either an id or a domain; use "postrider queue ${name} ID" or "postrider queue ${name} --lane DOMAIN"${
+      name === 'retry' ? ', or "postrider queue retry --all" for the whole queue' : ''
+    }.`,
+    {
+      exitCode: 2,
+    },
+  )
 }
 
 type Which = { id: string; domain?: undefined } | { id?: undefined; domain: string }
@@ -106,14 +119,16 @@ type Which = { id: string; domain?: undefined } | { id?: undefined; domain: stri
 function retry(queue: Command, invocation: () => Invocation): void {
   queue
     .command('retry [id]')
-    .description('try a mail again now, or with --lane or --all many; what is on hold stays so')
-    .option('--all', 'every queued mail')
+    .description('retry an email now, unless it is on hold')
+    .option('--all', 'all queued email')
     .addOption(ofLane())
     .action((id: string | undefined, { all, lane }: { all?: true; lane?: string }) =>
       withDeps(invocation(), async (deps) => {
         const { store } = deps
         if (all && (id !== undefined || lane !== undefined))
-          queue.error('Say which: "postrider queue retry ID", "--lane DOMAIN" or "--all".', { exitCode: 2 })
+          queue.error('Give only one of ID, --lane and --all; use "postrider queue retry --all" for the whole queue.', {
+            exitCode: 2,
+          })
         const which: Partial<Which> = all ? {} : whichOf(queue, 'retry', id, lane)
         const due =
           which.domain === undefined ? await retryNow(deps, which.id) : await LANE_ACTIONS.retry(deps, which.domain)
@@ -123,18 +138,21 @@ function retry(queue: Command, invocation: () => Invocation): void {
         answer(invocation().terminal, { retried: due - on_hold, on_hold }, ({ retried }) =>
           [
             ...(retried > 0 || on_hold === 0
-              ? [`${recipients(retried)} due now; a running server begins within a second.`]
+              ? [`${recipients(retried)} due now. A running server retries within a second.`]
               : []),
-            ...waiting.map(([domain, times]) => `${recipients(times)} at ${domain} not tried: ${letGo(domain)}`),
+            ...waiting.map(([domain, times]) => `${recipients(times)} at ${domain} not retried: ${letGo(domain)}`),
           ].join('\n'),
         )
       }),
     )
 }
 
-const letGo = (domain: string): string => `mail for it is on hold until "postrider queue release --lane ${domain}".`
+const letGo = (domain: string): string =>
+  `the domain is on hold until you run "postrider queue release --lane ${domain}".`
 
-/** Queued recipients that are not tried, because mail for their domain is on hold: of a mail, of a domain, or all. */
+/**
+ * Queued recipients that are not attempted, because mail for their domain is on hold: of an email, of a domain, or all.
+ */
 function onHold({ clock, store }: Pick<Deps, 'clock' | 'store'>, { domain, id }: Partial<Which>): [string, number][] {
   if (id === undefined)
     return shownLanes(store, clock.now())
@@ -147,42 +165,45 @@ function onHold({ clock, store }: Pick<Deps, 'clock' | 'store'>, { domain, id }:
   return [...waiting]
 }
 
-/** Why no recipient of a mail could be moved. */
+/** Why no recipient of an email could be moved. */
 function whyNothing(past: string, id: string, mail: QueuedMail | undefined): string {
-  if (!mail) return `There is no mail ${id}.`
+  if (!mail) return `There is no email ${id}; run "postrider queue list" to see the ids.`
   const has = (wanted: string): boolean => mail.deliveries.some(({ status }) => status === wanted)
   if (past === 'retried' && has('held') && mail.paused_campaign !== null)
-    return `The mail ${id} is held by ${pausedText(mail.paused_campaign)}; it goes on with it.`
-  if (past === 'retried' && has('held')) return `The mail ${id} is held; "postrider queue release ${id}" lets it go.`
+    return `The email ${id} is held by ${pausedText(mail.paused_campaign)}; resume the campaign to send it.`
+  if (past === 'retried' && has('held')) return `The email ${id} is held; run "postrider queue release ${id}" first.`
   const under = mail.deliveries.find(({ status }) => status === 'active')
   if (under && past !== 'released')
     return (
-      `The mail ${id} is being delivered, or is next in the memory of the server. It can be ${past} when it waits again: ` +
-      `after this attempt, or within a second after "postrider queue hold --lane ${domainOf(under.lane)}".`
+      `The email ${id} is being delivered or is next in line; it can be ${past} after this attempt, ` +
+      `or one second after you run "postrider queue hold --lane ${domainOf(under.lane)}".`
     )
-  return `The mail ${id} has no recipient that could be ${past}; "postrider queue show ${id}" shows its state.`
+  return `The email ${id} has no recipient that can be ${past}; run "postrider queue show ${id}" to see their status.`
 }
 
-/** Asks before a mail is given up. For a mail without waiting recipients there is no question; it is refused later. */
+/**
+ * Asks for confirmation before an email is dropped. An email without waiting recipients needs no confirmation, because
+ * the action is rejected later.
+ */
 async function sureToDrop(asked: Invocation, sure: Sure, { clock, store }: Deps, which: Which): Promise<void> {
   if (which.domain !== undefined) {
     const { domain, held, queued } = shownLane(store, clock.now(), which.domain)
-    return confirm(asked, sure, `The mail to ${recipients(held + queued)} at ${domain} is never sent.`)
+    return confirm(asked, sure, `The email to ${recipients(held + queued)} at ${domain} will never be sent.`)
   }
   const mail = showQueued(store, which.id)
   const open = mail?.deliveries.filter(({ status }) => status === 'queued' || status === 'held') ?? []
   if (!mail || open.length === 0) return
   const shown = open.slice(0, 3).map(({ address }) => address)
   const more = open.length > shown.length ? ` and ${open.length - shown.length} more` : ''
-  await confirm(asked, sure, `The mail "${mail.subject}" is never sent to ${shown.join(', ')}${more}.`)
+  await confirm(asked, sure, `The email "${mail.subject}" will never be sent to ${shown.join(', ')}${more}.`)
 }
 
-/** Hold, release and drop, of one mail or of a receiving domain. */
+/** Adds the commands that hold, release and drop an email or the mail for a recipient domain. */
 function move(queue: Command, invocation: () => Invocation): void {
   for (const [on, past, about] of [
-    ['hold', 'held', 'keep a mail back until it is released; with --lane all mail for a domain, new mail too'],
-    ['release', 'released', 'let a held mail go, or with --lane a held domain'],
-    ['drop', 'dropped', 'give mail up: its undecided recipients fail'],
+    ['hold', 'held', 'hold an email, or all email to a domain, until it is released'],
+    ['release', 'released', 'release a held email, or a recipient domain on hold'],
+    ['drop', 'dropped', 'drop queued email; its recipients get the status failed'],
   ] as const) {
     const command = queue.command(`${on} [id]`).addOption(ofLane())
     ;(on === 'drop' ? asks(command) : command)
@@ -198,8 +219,8 @@ function move(queue: Command, invocation: () => Invocation): void {
           answer(invocation().terminal, { id: which.id, [past]: moved }, () =>
             [
               `${recipients(moved)} ${past}.`,
-              ...(campaign === null ? [] : [`A running server holds the mail again for ${pausedText(campaign)}.`]),
-              ...onHold(deps, which).map(([domain]) => `At ${domain} ${letGo(domain)}`),
+              ...(campaign === null ? [] : [`A running server holds the email again for ${pausedText(campaign)}.`]),
+              ...onHold(deps, which).map(([domain]) => `${domain}: ${letGo(domain)}`),
             ].join('\n'),
           )
         }),
@@ -207,7 +228,6 @@ function move(queue: Command, invocation: () => Invocation): void {
   }
 }
 
-/** Holds, releases or drops all mail for a receiving domain. */
 async function moveDomain(
   deps: Deps,
   { terminal }: Invocation,
@@ -217,12 +237,16 @@ async function moveDomain(
   const { clock, store } = deps
   const before = shownLane(store, clock.now(), domain)
   const moved = await LANE_ACTIONS[on](deps, domain)
-  if (moved === 0 && on === 'drop') throw new OperatorError(`No mail for ${domain} waits.`)
-  if (moved === 0 && on === 'release' && !before.hold) throw new OperatorError(`Mail for ${domain} is not on hold.`)
+  if (moved === 0 && on === 'drop')
+    throw new OperatorError(
+      `The queue has no email to ${domain}; run "postrider queue lanes" to see all recipient domains.`,
+    )
+  if (moved === 0 && on === 'release' && !before.hold)
+    throw new OperatorError(`${domain} is not on hold; run "postrider queue lanes" to see all recipient domains.`)
   const lane = showLane(store, shownLane(store, clock.now(), domain))
   const said = {
-    hold: () => `Mail for ${domain} is on hold: ${recipients(lane.queued)} waiting, and new mail waits too.`,
-    release: () => `Mail for ${domain} is no longer on hold: ${recipients(lane.queued)} waiting for a running server.`,
+    hold: () => `${domain} is on hold, with ${recipients(lane.queued)} queued. New email to it is held as well.`,
+    release: () => `${domain} is no longer on hold. ${recipients(lane.queued)} queued for a running server.`,
     drop: () => `${recipients(moved)} at ${domain} dropped.`,
   }
   answer(terminal, lane, said[on])

@@ -1,9 +1,9 @@
-// Erases an address from a recipient of a mail; the row stays, so that figures stay correct.
+// Erases an address from a recipient of an email. The row stays, so that statistics stay correct.
 import type { Tx } from '../store/database.ts'
 import { names, redact, type Erasing } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 
-/** What of a recipient may name a person. */
+/** The columns of a recipient that may contain personal data. */
 export interface NamedDelivery {
   key: number
   role: string
@@ -14,7 +14,9 @@ export interface NamedDelivery {
   remote_mta: string | null
 }
 
-/** `whole`: the dialogue goes even where it does not name the address, because the mail is the person's. */
+/**
+ * `whole`: the SMTP transcript is deleted even if it does not contain the address, because the email is to this person.
+ */
 export function forgetInDelivery(tx: Tx, erasing: Erasing, delivery: NamedDelivery, whole: boolean): void {
   tx.run(
     raw('update deliveries set address = ?, response = ?, remote_mta = ?, dialogue = ? where key = ?', [

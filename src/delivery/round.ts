@@ -1,33 +1,33 @@
-// One round of claiming: it finds the lanes with room and due mail, and limits the mail that each may claim, so that no
-// lane, provider or campaign fills the memory that others need.
+// One round of claiming: it finds the lanes with capacity and due mail, and limits the mail that each may claim, so
+// that no lane, provider or campaign fills the memory that others need.
 import { groupDue } from '../store/due.ts'
 import type { Store } from '../store/database.ts'
 import { count } from '../base/maps.ts'
 import { LANES } from './queue/claim.ts'
 import { heldByProvider, providerShareOf, shareOf, type Lane } from './pacing/lanes.ts'
 import type { MailTransaction, Sources } from './queue/transaction.ts'
-import type { Warming } from './warming.ts'
+import { claimWithin, relayFor, type LimitDeps } from './within-limits.ts'
 
 export interface Round {
   claimed: MailTransaction[]
   /** Lanes that were served: they are last in the next round. */
   served: Lane[]
-  /** The time of the next round; null when none is known. */
+  /** The time of the next round, or null if unknown. */
   next: number | null
-  /** Lanes with due mail that is not claimed before it is known where it counts. */
+  /** Lanes with due mail that is not claimed until its receiver is known. */
   unknown: Lane[]
 }
 
-/** What a round needs of the lanes. */
+/** The functions of the lanes that a round needs. */
 export interface RoundLanes {
-  /** The lanes by which mail of a lane may go out now, the first choice first. */
+  /** The lanes by which mail of a lane may be sent now, the first choice first. */
   targetsOf(lane: Lane): [Lane, ...Lane[]]
   named(name: string): Lane
 }
 
-/** Claims due mail. At most `window` mail transactions may be in memory; `inMemory` of them are there already. */
+/** Claims due mail. At most `window` mail transactions may be in memory. `inMemory` of them are there already. */
 export async function claimRound(
-  { sources, store, warming }: { sources: Sources; store: Store; warming: Warming },
+  deps: LimitDeps & { sources: Sources; store: Store },
   lanes: readonly Lane[],
   { window, inMemory, ...of }: RoundLanes & { window: number; inMemory: number },
   now: number,
@@ -36,11 +36,11 @@ export async function claimRound(
   const taken = new Map<Lane, number>()
   const targetOf = (lane: Lane): Lane => of.targetsOf(lane)[0]
   const mostOf = (to: Lane): number =>
-    Math.min(to.room(now) - (taken.get(to) ?? 0), providerShareOf(to) - (held.get(to.limits.name) ?? 0))
+    Math.min(to.capacity(now) - (taken.get(to) ?? 0), providerShareOf(to) - (held.get(to.limits.name) ?? 0))
   const roomOf = (lane: Lane): number => mostOf(targetOf(lane))
   const wakeOf = (lane: Lane): number | null => (lane.due === null ? null : lane.wakeAt(targetOf(lane)))
   const due = lanes.filter((lane) => (wakeOf(lane) ?? Infinity) <= now && roomOf(lane) > 0)
-  const unknown = due.filter((lane) => warming.countedOf(targetOf(lane), now) === undefined)
+  const unknown = due.filter((lane) => deps.gate.slotFor(targetOf(lane), now) === undefined)
   const ready = due
     .filter((lane) => !unknown.includes(lane))
     .sort((one, other) => Number(one.bulk) - Number(other.bulk))
@@ -50,12 +50,12 @@ export async function claimRound(
   const spaceOf = (lane: Lane): number => space - (window - shareOf(window, lane.bulk))
   if (ready.some((lane) => spaceOf(lane) > 0)) {
     const share = Math.max(1, Math.floor(space / ready.length))
-    claimed = await store.write((tx) =>
+    claimed = await deps.store.write((tx) =>
       ready.flatMap((lane) => {
         const limit = Math.min(roomOf(lane), share, spaceOf(lane))
         if (limit <= 0) return []
         served.push(lane)
-        const relay = warming.relayFor(lane)
+        const relay = relayFor(deps, lane)
         const wanted = {
           lane,
           lanes: of.targetsOf(lane),
@@ -63,7 +63,7 @@ export async function claimRound(
           mostOf,
           relay: relay === undefined ? undefined : of.named(relay),
         }
-        const found = warming.claim(tx, lane.bulk ? sources.campaign : sources.submitted, wanted, now)
+        const found = claimWithin(deps, tx, deps.sources[lane.bulk ? 'campaign' : 'submitted'], wanted, now)
         const next = groupDue(tx, LANES, lane.name)
         // Set after the commit: when the commit fails, the lane keeps its old due time.
         tx.afterCommit(() => void (lane.due = next))
@@ -81,7 +81,7 @@ export async function claimRound(
   for (const lane of lanes) {
     if (unknown.includes(lane)) continue
     const wake = wakeOf(lane)
-    // A lane without room gets no wake time: the next round comes when it has room.
+    // A lane without capacity gets no wake time: the next round starts when it has capacity.
     if (wake !== null && (wake > now || (roomOf(lane) > 0 && spaceOf(lane) > 0))) next = Math.min(next ?? wake, wake)
   }
   return { claimed, served, next, unknown }

@@ -9,12 +9,12 @@ import { conclude, putBack, withdraw, type ConcludeDeps } from './wire/finish-at
 import type { Lane } from './pacing/lanes.ts'
 import type { MailTransaction, Withdrawal } from './queue/transaction.ts'
 
-/** What the writer needs of the lanes. */
+/** The functions of the lanes that the writer needs. */
 export interface LaneKnowledge {
   /** Wakes the queue when a lane may claim again, or has mail that is due at another time. */
   ring(): void
   of(name: string): Lane
-  /** The lane to which untried mail of a lane goes back; undefined when that is the lane itself. */
+  /** The lane to which untried mail of a lane goes back, or undefined if that is the lane itself. */
   unboundOf(lane: Lane): Lane | undefined
 }
 
@@ -40,8 +40,8 @@ export class ResultWriter {
   }
 
   /**
-   * Call it when the time for stopping is over: mails whose results cannot be written are named in the log.
-   * They may be sent again after the next start.
+   * Call it when the time for stopping is over: emails whose results cannot be written are logged. They may be sent
+   * again after the next start.
    */
   giveUp(): void {
     this.#writes.giveUp()
@@ -49,12 +49,12 @@ export class ResultWriter {
 
   async settle(lane: Lane, work: MailTransaction, verdicts: readonly Verdict[]): Promise<void> {
     await this.#write(lane, [work], () => conclude(this.#deps, work, verdicts, this.#stopping))
-    // Deferred mail becomes due again: the lane must know when.
+    // The lane must know when deferred mail is due again.
     if (verdicts.some(({ kind }) => kind === 'deferred' || kind === 'waiting')) this.#lookAgain(lane)
     this.#lanes.ring()
   }
 
-  /** Settles several mails with the same verdict. */
+  /** Settles several emails with the same verdict. */
   async settleAll(lane: Lane, works: readonly MailTransaction[], verdict: Verdict): Promise<void> {
     await Promise.all(
       works.map((work) =>
@@ -67,7 +67,7 @@ export class ResultWriter {
     )
   }
 
-  /** Puts back a mail that its source withdraws, for now or for ever. */
+  /** Puts back an email that its source withdraws, temporarily or permanently. */
   async withdraw(lane: Lane, work: MailTransaction, withdrawal: Withdrawal): Promise<void> {
     await this.#write(lane, [work], () => withdraw(this.#deps, work, withdrawal))
     // A campaign may have resumed by now.
@@ -75,7 +75,7 @@ export class ResultWriter {
     this.#lanes.ring()
   }
 
-  /** Puts claimed mail that was not tried back into the queue. */
+  /** Puts claimed mail without an attempt back into the queue. */
   async release(lane: Lane, waiting: readonly MailTransaction[]): Promise<void> {
     // The mail is due when the lane's pause ends. Set before the write: otherwise the lane, which has no mail now,
     // could be dropped during the write.
@@ -87,7 +87,7 @@ export class ResultWriter {
   }
 
   /**
-   * Reads when mail of a lane is due; also of the lane that untried mail goes back to. A lane without mail may have
+   * Reads when mail is due for a lane, and for the lane that untried mail goes back to. A lane without mail may have
    * been forgotten during the write, so that it is another object by now.
    */
   #lookAgain(lane: Lane): void {

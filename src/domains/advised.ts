@@ -1,52 +1,24 @@
-// Optional records, besides the required ones, that make a domain's mail safer and that mail graders check (D78): SPF
-// of the domain itself and of this server's HELO name, CAA, TLSA of this server's certificates, MTA-STS and TLS
-// reports.
+// Records in addition to those that a domain needs: of the server itself (host-records.ts), and optional ones that make
+// a domain's mail safer and that mail graders check (D78): SPF of the domain itself and of this server's HELO name,
+// CAA, TLSA of this server's certificates, MTA-STS and TLS reports.
 import { createHash, X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'
 import { sole } from '../base/lists.ts'
 import type { Config } from '../base/config.ts'
 import { sourcesOf } from '../base/sources.ts'
-import type { Resolver, ResolverAnswer } from '../net/resolver.ts'
+import type { Resolver } from '../net/resolver.ts'
 import type { Domain } from './find.ts'
+import { answerOf, type AdvisedAnswer, type AdvisedRecord } from './advised-record.ts'
+import { hostRecords } from './host-records.ts'
 import { stsHost, stsRecord } from './inbound-sts.ts'
-import { withReportsTo } from './report-addresses.ts'
+import { withReportsTo } from './dmarc.ts'
 import { sendersIn, TTL } from './records.ts'
 
-export interface AdvisedRecord {
-  record_type: 'FROM_SPF' | 'HELO_SPF' | 'CAA' | 'TLSA' | 'MTA_STS' | 'TLS_RPT'
-  name: string
-  /** DNS type. */
-  type: 'TXT' | 'CAA' | 'TLSA' | 'CNAME'
-  value: string
-  ttl: number
-  /** The domain's present record, when the advice depends on it; null: there is none, or DNS did not answer. */
-  observed: string | null
-  /** False when the advice depends on the present record and DNS did not answer. */
-  answered: boolean
-  /** How DNS stands to it. */
-  state: AdvisedState
-  /** Which of several records of one type it is. */
-  which?: string
-}
-
-export const ADVISED_STATES = ['ok', 'missing', 'to change', 'no answer', 'not asked'] as const
-export type AdvisedState = (typeof ADVISED_STATES)[number]
-
-/** What DNS says of an advised record. */
-type AdvisedAnswer = Pick<AdvisedRecord, 'answered' | 'observed' | 'state'>
-
-const NOT_ASKED: AdvisedAnswer = { answered: true, observed: null, state: 'not asked' }
-
-/** `failed`: DNS did not answer; then advice that depends on the present record is none. */
-const answerOf = (kind: ResolverAnswer<never>['kind'], observed: string | null, wanted: string): AdvisedAnswer => ({
-  answered: kind !== 'failed',
-  observed,
-  state: kind === 'failed' ? 'no answer' : observed === null ? 'missing' : observed === wanted ? 'ok' : 'to change',
-})
+const NOT_ASKED: AdvisedAnswer = { answered: true, observed: null, state: 'not_checked' }
 
 export interface AdvisedDeps {
   config: Pick<Config, 'hostname' | 'acme' | 'notices' | 'delivery'>
-  resolver: Pick<Resolver, 'cname' | 'tlsa' | 'txt'>
+  resolver: Pick<Resolver, 'a' | 'aaaa' | 'cname' | 'ptr' | 'tlsa' | 'txt'>
   /** SubjectPublicKeyInfo (DER) of the keys on port 25: the present one, and the next one when it is known. */
   publicKeys: readonly Uint8Array[]
   /** Names with a certificate from the authority. */
@@ -63,7 +35,7 @@ const ISSUERS: Record<string, string> = {
   'acme.ssl.com': 'ssl.com',
 }
 
-/** The advised records for a domain and this host. `reports`: the address for TLS reports. */
+/** The records of this server, and those advised for a domain. `reports`: the address for TLS reports. */
 export async function advisedRecords(
   deps: AdvisedDeps,
   domain: Pick<Domain, 'name' | 'sts_mode' | 'sts_changed_at'>,
@@ -82,7 +54,8 @@ export async function advisedRecords(
   const caa = acme.enabled && issuer !== undefined ? [...new Set([hostname, ...certified])] : []
   const sources = [hostname, ...sourcesOf(config).map((source) => source.hostname)]
   const names = [...new Set(sources)].filter((name) => isIP(name) === 0)
-  const [spf, helos, keys, sts, tlsReports] = await Promise.all([
+  const [own, spf, helos, keys, sts, tlsReports] = await Promise.all([
+    hostRecords(deps),
     spfFor(deps, domain.name, sendersIn(config), '~all'),
     Promise.all(names.map(async (name) => [name, await spfFor(deps, name, ['a'], '-all')] as const)),
     publishedKeys(deps, `_25._tcp.${hostname}`),
@@ -90,6 +63,7 @@ export async function advisedRecords(
     reportRecord(deps, domain.name, reports),
   ])
   return [
+    ...own,
     record('FROM_SPF', 'TXT', domain.name, spf.value, spf),
     ...helos.map(([name, helo]) => record('HELO_SPF', 'TXT', name, helo.value, helo)),
     ...caa.map((name) => record('CAA', 'CAA', name, `0 issue "${issuer}"`)),
@@ -104,7 +78,7 @@ export async function advisedRecords(
   ]
 }
 
-/** The records of the keys on port 25. Others may stand beside them, so none is to be changed. */
+/** The TLSA records of the keys on port 25. Other records at the name are kept. */
 async function publishedKeys({ publicKeys, resolver }: AdvisedDeps, name: string) {
   if (publicKeys.length === 0) return []
   const answer = await resolver.tlsa(name)
@@ -126,7 +100,7 @@ const tlsaValue = (publicKey: Uint8Array): string => `3 1 1 ${createHash('sha256
 export const publicKeyOf = (chain: string): Uint8Array =>
   new X509Certificate(chain).publicKey.export({ type: 'spki', format: 'der' })
 
-/** The present value of _mta-sts of a domain: when its id differs, it must be changed; and the host of its policy. */
+/** The present value of a domain's _mta-sts record, which must change if its id differs, and the host of its policy. */
 async function publishedSts(
   { config: { hostname }, resolver }: AdvisedDeps,
   { name, sts_mode }: Pick<Domain, 'name' | 'sts_mode'>,
@@ -142,7 +116,7 @@ async function publishedSts(
   }
 }
 
-/** The record for TLS reports: ours, or a published one with our address beside its own (RFC 8460 §3). */
+/** The record for TLS reports: a new one, or the published one with this server's address added (RFC 8460 §3). */
 async function reportRecord(
   { resolver }: AdvisedDeps,
   domain: string,
@@ -150,13 +124,13 @@ async function reportRecord(
 ): Promise<AdvisedAnswer & { value: string }> {
   const answer = await resolver.txt(`_smtp._tls.${domain}`)
   const found = answer.kind === 'found' ? answer.records.filter((text) => /^v=TLSRPTv1\s*;/.test(text)) : []
-  // Several records are as good as none.
+  // Receivers ignore multiple records.
   const present = sole(found)
   const value = present === undefined ? `v=TLSRPTv1; rua=mailto:${reports}` : withReportsTo(present, reports)
   return { value, ...answerOf(answer.kind, found.join('\n') || null, value) }
 }
 
-/** SPF of a name: a new record when it has none, else its record with these mechanisms added. */
+/** The SPF record of a name: a new record, or the present one with these mechanisms added. */
 async function spfFor(
   { resolver }: AdvisedDeps,
   name: string,

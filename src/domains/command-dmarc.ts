@@ -5,29 +5,30 @@ import type { Resolver } from '../net/resolver.ts'
 import {
   dmarcHost,
   isWeaker,
-  judgeDmarc,
   nextPolicy,
   observedDmarc,
   policyOf,
   publishedDmarc,
   withPolicy,
   type DmarcPolicy,
+  reportsTo,
+  withReportsTo,
 } from './dmarc.ts'
 import type { Domain } from './find.ts'
-import { reportsTo, withReportsTo } from './report-addresses.ts'
+import { wantedDmarc } from './records.ts'
+import type { Reader } from '../store/database.ts'
 
 export interface DmarcAdvice {
   /** The DNS name of the record to publish. */
   record: string
-  /** The DNS name of the record that applies; null: there is none, or several at one name. */
+  /** The DNS name of the record that applies, or null if there is not exactly one. */
   published_at: string | null
   published: string | null
-  /** The policy of the published record; null when no record applies. */
+  /** The policy of the published record, or null if no record applies. */
   policy: DmarcPolicy | null
   wanted: DmarcPolicy
-  /** The value to publish at `record`. */
   value: string
-  /** The next stricter policy; null while the wanted policy is not published, and after the strictest. */
+  /** The next stricter policy. Null while the wanted policy is not published, and for the strictest. */
   next: DmarcPolicy | null
   warning: string | null
   /** The reason when no record applies or DNS did not answer. */
@@ -37,21 +38,22 @@ export interface DmarcAdvice {
 /** `asked`: the user named the policy in this command, so that a weaker policy than the published one is intended. */
 export async function dmarcAdvice(
   resolver: Pick<Resolver, 'txt'>,
-  given: Pick<Domain, 'mail_from_prefix' | 'name'>,
+  reader: Reader,
+  given: Domain,
   wanted: DmarcPolicy,
   asked: boolean,
 ): Promise<DmarcAdvice> {
   const domain = given.name
   const own = `_dmarc.${domain}`
   const found = await publishedDmarc(resolver, own)
-  const { fits, value } = judgeDmarc(wanted, found ? observedDmarc(found) : null, reportsTo('dmarc', given))
+  const { fits, value } = wantedDmarc(reader, { ...given, dmarc_policy: wanted }, found ? observedDmarc(found) : null)
   const nothing = { published_at: null, published: null, policy: null, wanted, value, next: null }
   if (!found || found.records.length > 1) {
     const trouble =
       found === undefined
         ? `DNS does not answer for ${own}`
         : found
-          ? `${found.host} has ${found.records.length} DMARC records, which is as good as none`
+          ? `${found.host} has ${found.records.length} DMARC records, so receiving servers ignore all of them`
           : `${dmarcHost(domain, wanted)} has no DMARC record`
     const record = found?.inherited === false ? own : dmarcHost(domain, wanted)
     return { ...nothing, record, warning: isWeaker('none', wanted) ? refusedBy(domain, wanted) : null, trouble }
@@ -79,17 +81,16 @@ export async function dmarcAdvice(
 }
 
 const refusedBy = (name: string, policy: DmarcPolicy): string =>
-  `With p=${policy}, receivers ${policy === 'reject' ? 'refuse' : 'put aside'} mail in the name of ${name} that neither this server nor another with an aligned DKIM key or SPF sends: look at your DMARC reports first.`
+  `With p=${policy}, receiving servers ${policy === 'reject' ? 'reject' : 'move to spam'} all email from ${name} that has neither an aligned DKIM signature nor aligned SPF. Check your DMARC reports first.`
 
-/** The advice in sentences. */
 export function dmarcText(domain: string, advice: DmarcAdvice): string {
   const { published, published_at, record, trouble, value, warning } = advice
   return [
-    trouble === null ? `${published_at} says: ${published}` : `${trouble}.`,
+    trouble === null ? `Published at ${published_at}: ${published}` : `${trouble}.`,
     ...(published_at === null || published_at === `_dmarc.${domain}`
       ? []
-      : [`That counts for ${domain}, which has no record of its own.`]),
-    ...(value === published && record === published_at ? [] : [`${record} should say: ${value}`]),
+      : [`It applies to ${domain}, which has no record of its own.`]),
+    ...(value === published && record === published_at ? [] : [`Publish at ${record}: ${value}`]),
     ...(warning === null ? [] : [warning]),
   ].join('\n')
 }

@@ -1,21 +1,22 @@
-// `postrider domain sts`: a domain's policy for servers that send mail to it; and the records that are advised for it.
+// `postrider domain sts`: a domain's policy for servers that send mail to it, and its advised records.
 import { createPublicKey, X509Certificate, type KeyObject } from 'node:crypto'
 import { Option, type Command } from 'commander'
 import { DAY, iso, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { readNamed } from '../base/plain-file.ts'
-import { advisedRecords, publicKeyOf, type AdvisedRecord } from './advised.ts'
+import { advisedRecords, publicKeyOf } from './advised.ts'
 import type { Domain } from './find.ts'
 import { setStsMode, stsHost, stsRecord, type StsMode } from './inbound-sts.ts'
-import { isFor, Shelf } from '../acme/certificate-files.ts'
-import { answer } from '../commands/terminal.ts'
+import { isFor, CertificateStore } from '../acme/certificate-files.ts'
+import { answer } from '../views/command/terminal.ts'
 import { silentLog } from '../base/log.ts'
 import { certificateFiles, Certificates } from '../acme/certificates.ts'
-import type { Deps, Invocation } from '../commands/open.ts'
+import type { Deps, Invocation } from '../views/command/open.ts'
 import type { Whose } from './find-domain.ts'
 import { zoneLine } from './zone-lines.ts'
-import { reportsTo } from './report-addresses.ts'
+import { reportsTo } from './dmarc.ts'
+import type { AdvisedRecord } from './advised-record.ts'
 
 type WithDomain = (
   name: string,
@@ -31,13 +32,13 @@ export function policyCommands(
   invocation: () => Invocation,
   withDomain: WithDomain,
 ): void {
-  one('sts <name>', 'the MTA-STS policy of a domain that receives mail here: senders must use TLS')
+  one('sts <name>', 'set the MTA-STS policy of a domain (TLS for received email)')
     .addOption(
-      new Option('--mode <mode>', 'testing first, enforce after a week without trouble, none to take it back')
+      new Option('--mode <mode>', 'testing first, enforce after a week, none to remove the policy')
         .choices(['none', 'testing', 'enforce'])
         .makeOptionMandatory(),
     )
-    .option('--force', 'enforce although it was not tried for a week, or its host has no certificate')
+    .option('--force', 'enforce without a week of testing or a certificate')
     .action((name: string, options: Whose & { mode: StsMode; force?: true }) =>
       withDomain(name, options, async (deps, found) => {
         const { config } = deps
@@ -45,7 +46,9 @@ export function policyCommands(
         const host = stsHost(found.name)
         const missing = [...(mode === 'enforce' ? untried(deps, found) : []), ...uncertified(deps, host)]
         if (mode === 'enforce' && !force && missing.length > 0)
-          throw new OperatorError(`Not enforced: ${missing.join('; ')}; --force enforces it all the same.`)
+          throw new OperatorError(
+            `The policy is not enforced yet: ${missing.join(', and ')}; add --force to enforce it anyway.`,
+          )
         const warnings = missing.map(sentence)
         await setStsMode(deps, found.key, mode)
         const records = [
@@ -54,11 +57,11 @@ export function policyCommands(
         ]
         answer(invocation().terminal, { name: found.name, mode, records, warnings }, () =>
           [
-            `${found.name} has the MTA-STS policy ${mode}.`,
+            `The MTA-STS policy of ${found.name} is ${mode}.`,
             ...warnings,
             '',
             ...(mode === 'none'
-              ? ['Senders forget the policy within a day; then both records can go.']
+              ? ['Sending servers forget the policy within a day. After that you can delete both records.']
               : ['Publish:', '', ...records.map((each) => zoneLine({ ...each, ttl: 3600 }))]),
           ].join('\n'),
         )
@@ -66,24 +69,28 @@ export function policyCommands(
     )
 }
 
-/** Reasons not to enforce a policy yet; none when it is enforced already. */
+/** Reasons not to enforce a policy yet. Empty if it is already enforced. */
 function untried({ clock }: Pick<Deps, 'clock'>, { name, sts_changed_at, sts_mode }: Domain): string[] {
   if (sts_mode === 'enforce') return []
   if (sts_mode !== 'testing' || sts_changed_at === null)
-    return [`${name} has not been in testing for a week ("--mode testing"), and senders without TLS would not reach it`]
+    return [
+      `${name} has not been in testing for a week ("--mode testing"), so sending servers without TLS could fail unnoticed`,
+    ]
   return clock.now() - sts_changed_at >= TRIED
     ? []
-    : [`${name} has to be in testing until ${iso(sts_changed_at + TRIED)}, and senders without TLS would not reach it`]
+    : [
+        `${name} is in testing until ${iso(sts_changed_at + TRIED)}, so sending servers without TLS could fail unnoticed`,
+      ]
 }
 
 /** Senders read a policy only from a host whose certificate names it (RFC 8461 §3.3). */
 function uncertified({ clock, config }: Pick<Deps, 'clock' | 'config'>, host: string): string[] {
-  const brought = new Shelf(config.data_dir).certificate(host)?.read
-  const configured = new Certificates({ clock, log: silentLog, config, shelf: undefined }).known('https')
+  const brought = new CertificateStore(config.data_dir).certificate(host)?.read
+  const configured = new Certificates({ clock, log: silentLog, config, certificateStore: undefined }).known('https')
   const read = config.tls.cert === '' ? brought : configured && new X509Certificate(configured.cert)
   return read && isFor(read, host, clock.now())
     ? []
-    : [`there is no certificate for ${host} (its CNAME and "[acme]", or one in "[tls]" that names it)`]
+    : [`there is no certificate for ${host} (publish its CNAME and enable "[acme]", or set one in "[tls]")`]
 }
 
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
@@ -94,13 +101,13 @@ export async function advisedFor(
   domain: Domain,
   { makes }: { makes: boolean } = { makes: true },
 ): Promise<AdvisedRecord[]> {
-  const shelf = new Shelf(config.data_dir)
+  const certificateStore = new CertificateStore(config.data_dir)
   return advisedRecords(
     {
       config,
       resolver,
       publicKeys: keysOf(config, clock, makes),
-      certified: config.acme.enabled ? shelf.wanted() : [],
+      certified: config.acme.enabled ? certificateStore.wanted() : [],
     },
     domain,
     reportsTo('tls', domain),
@@ -119,15 +126,15 @@ function keysOf(config: Config, clock: Clock, makes: boolean): Uint8Array[] {
     } catch {
       return []
     }
-  const shelf = config.acme.enabled ? new Shelf(config.data_dir) : undefined
-  const certificates = new Certificates({ clock, log: silentLog, config, shelf })
+  const certificateStore = config.acme.enabled ? new CertificateStore(config.data_dir) : undefined
+  const certificates = new Certificates({ clock, log: silentLog, config, certificateStore })
   const certificate = makes ? certificates.first('smtp') : certificates.known('smtp')
   if (!certificate) return []
   const shown = publicKeyOf(certificate.cert)
-  const octets = (key: KeyObject): Buffer => createPublicKey(key).export({ type: 'spki', format: 'der' })
+  const derOf = (key: KeyObject): Buffer => createPublicKey(key).export({ type: 'spki', format: 'der' })
   // Before the first order there is no other key, and the present one will be taken over.
-  const made = shelf?.madeKey(config.hostname)
-  if (made && !octets(made).equals(shown)) return []
-  const next = shelf?.nextKey(config.hostname)
-  return [shown, ...(next ? [octets(next)] : [])]
+  const made = certificateStore?.madeKey(config.hostname)
+  if (made && !derOf(made).equals(shown)) return []
+  const next = certificateStore?.nextKey(config.hostname)
+  return [shown, ...(next ? [derOf(next)] : [])]
 }

@@ -1,5 +1,5 @@
-// What a downgrade of a user's plan does to the user's domains.
-import { applyDowngrades } from '../identity/subscription.ts'
+// Applies a plan downgrade to the user's domains.
+import { applyDowngrades } from '../users/plan.ts'
 import { leaveBranded, type DomainsDeps } from './lifecycle.ts'
 
 /** Applies the downgrades whose date has come, and turns off features that the new plan lacks. */

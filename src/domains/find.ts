@@ -3,7 +3,7 @@ import { must } from '../base/errors.ts'
 import type { Reader } from '../store/database.ts'
 import { storedName } from '../message/address.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 
 export type Domain = RowOf<'domains'>
 
@@ -19,7 +19,7 @@ export const knownDomain = (reader: Reader, key: number): Domain => must(domainB
 export const domainById = (reader: Reader, id: string): Domain | undefined =>
   reader.first(db.selectFrom('domains').selectAll().where('id', '=', id))
 
-/** The domains of all users that are not removed; with `name`, only the domains of this name. */
+/** The domains of all users that are not removed. `name` filters by the domain name. */
 export function listDomains(reader: Reader, name?: string): (Domain & { email: string })[] {
   const all = db
     .selectFrom('domains')

@@ -24,15 +24,15 @@ export const stsPolicy = (mode: StsMode, hostname: string): string =>
 const ID_LENGTH = 32
 
 /**
- * The value of _mta-sts.<domain>. Its id is a hash of the policy's text, so that senders notice every change of the
+ * The value of _mta-sts.<domain>. Its id is a hash of the policy's text, so that senders detect every change of the
  * policy.
  */
 export const stsRecord = (mode: StsMode, hostname: string): string =>
   `v=STSv1; id=${createHash('sha256').update(stsPolicy(mode, hostname)).digest('hex').slice(0, ID_LENGTH)};`
 
 /**
- * The domain of a policy host; undefined when there is none. When several accounts have registered the domain, the one
- * with a policy is used.
+ * The domain of a policy host, or undefined. If several accounts have registered the domain, the one with a policy is
+ * used.
  */
 export function domainOfStsHost(reader: Reader, host: string): Domain | undefined {
   if (!host.startsWith('mta-sts.')) return undefined

@@ -1,5 +1,6 @@
 // Updates the DNS records of a domain after a change of its settings or of the configuration, and schedules a check.
 import type { Clock } from '../base/clock.ts'
+import type { Log } from '../base/log.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { domainByKey, listDomains } from './find.ts'
@@ -35,6 +36,16 @@ export async function followConfig(deps: {
       for (const { key } of behind) reissueRecords(tx, deps, key, clock.now())
     })
   return behind.map(({ name }) => name)
+}
+
+/** Schedules an immediate check of the domains whose branded links lead to a host: it has a new certificate. */
+export function checkLinksOf(deps: { store: Store; clock: Clock; log: Log; ring: () => void }, host: string): void {
+  const { clock, log, store } = deps
+  const written = store.write((tx) => {
+    const of = db.selectFrom('records').select('domain_key').where('record_type', '=', 'TRACKING')
+    for (const { domain_key } of tx.all(of.where('name', '=', host))) checkSoon(tx, deps, domain_key, clock.now())
+  })
+  written.catch((thrown: unknown) => log.fault('branded links of a new certificate', thrown))
 }
 
 /** Schedules an immediate check of a domain's records. */

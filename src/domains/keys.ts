@@ -10,15 +10,15 @@ import type { Keyring } from '../base/keyring.ts'
 import { pemOf } from '../base/certificate.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 
 export type DkimKey = RowOf<'dkim_keys'>
 export const KEY_RETENTION = 7 * DAY
-/** The most decrypted keys in memory. */
+/** The maximum number of decrypted keys in memory. */
 const MAX_OPEN = 1000
 
-/** The octets that a selector and `._domainkey.` add before a domain's name. */
-export const SELECTOR_OCTETS = 'prxxxxxxxx._domainkey.'.length
+/** The number of bytes that a selector and `._domainkey.` add before a domain's name. */
+export const SELECTOR_BYTES = 'prxxxxxxxx._domainkey.'.length
 
 export interface KeyPair {
   selector: string
@@ -43,7 +43,7 @@ export async function makeKeyPair(modulusLength = 2048): Promise<KeyPair> {
   }
 }
 
-/** Adds a key to a domain; the private key is encrypted. */
+/** Adds a key to a domain, with an encrypted private key. */
 export function insertKey(
   tx: Tx,
   keyring: Keyring,
@@ -107,7 +107,7 @@ export function scheduleErasure(tx: Tx, domainKey: number, now: number): void {
   )
 }
 
-/** Erases private keys that have been retired long enough; returns their number. */
+/** Erases private keys that have been retired long enough. Returns their number. */
 export function eraseKeys(store: Store, now: number): Promise<number> {
   return store.write(
     (tx) =>
@@ -120,7 +120,7 @@ export function eraseKeys(store: Store, now: number): Promise<number> {
   )
 }
 
-// The newest key, without the standby key, whose record the last check found; else the signing key (D68).
+// The newest key, except the standby key, whose record the last check found, or else the signing key (D68).
 const forSigning = statement<{ domain_key: number }>()((arg) =>
   db
     .selectFrom('dkim_keys as k')
@@ -156,7 +156,7 @@ export function signingKeyOf(reader: Reader, domainKey: number): SignedWith {
   return verified_at === null && checked_at !== null ? { unseen: `${selector}._domainkey.${name}` } : { key }
 }
 
-/** Decrypts keys and keeps them in memory. A key itself never changes; only the choice of the key does. */
+/** Decrypts keys and caches them in memory. Keys never change, only the selection of the signing key does. */
 export class OpenKeys {
   readonly #reader: Reader
   readonly #keyring: Keyring
@@ -172,7 +172,7 @@ export class OpenKeys {
     this.#open.clear()
   }
 
-  /** The private key with a public id; undefined when it cannot be decrypted. */
+  /** The private key with a public id, or undefined if it cannot be decrypted. */
   pem(id: string): string | undefined {
     for (const opened of this.#open.values()) if (opened.keyId === id) return opened.privateKey
     const row = this.#reader.first(db.selectFrom('dkim_keys').select('key').where('id', '=', id))

@@ -10,15 +10,15 @@ import { givenName, organisationalDomain } from '../message/address.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
-import { planOf } from '../identity/plan.ts'
+import type { RowOf } from '../store/schema/tables.ts'
+import { planOf } from '../users/plan.ts'
 import { moveDomain } from './check.ts'
 import { domainByKey, knownDomain, type Domain } from './find.ts'
 import { checkSoon } from './issue.ts'
-import { insertKey, makeKeyPair, rotateKeys, scheduleErasure, SELECTOR_OCTETS, type KeyPair } from './keys.ts'
-import { refuseSharedName, syncRecords, type RecordsConfig } from './records.ts'
+import { insertKey, makeKeyPair, rotateKeys, scheduleErasure, SELECTOR_BYTES, type KeyPair } from './keys.ts'
+import { refuseSharedName, syncRecords, syncSharedDmarc, type RecordsConfig } from './records.ts'
 
-/** What other subjects write in the transactions that create and remove a domain. */
+/** Steps of other modules in the transactions that create and remove a domain. */
 export interface DomainFollowers {
   registered: (tx: Tx, domain: Domain) => void
   removed: (tx: Tx, domainKey: number, now: number) => void
@@ -54,22 +54,31 @@ export interface DomainChange {
   tracking_redirect_mode?: Domain['tracking_redirect_mode'] | undefined
 }
 
-/** A DNS name has at most 253 octets (RFC 1035 §2.3.4). */
-const LONGEST_NAME = 253 - SELECTOR_OCTETS
+/** A DNS name has at most 253 bytes (RFC 1035 §2.3.4). */
+const LONGEST_NAME = 253 - SELECTOR_BYTES
+
+/** Why a text is not a domain. The domain of a pasted web or email address is named. */
+function nameFault(text: string): string {
+  const [, named = ''] = /^(?:[a-z]+:\/\/)?(?:[^\s/@]+@)?(?:www\.)?([^\s/:?#@]+)/i.exec(text.trim()) ?? []
+  const domain = named === text ? undefined : givenName(named)
+  return domain?.includes('.')
+    ? `is an address. Use only its domain: ${domain}.`
+    : 'is not a fully qualified domain name. Use a name such as mail.example.org.'
+}
 
 /** The stored name: A-label, lower case, not a public suffix (D17). Throws 422. */
 function canonicalName(name: string): string {
   const ascii = givenName(name)
   if (ascii === undefined || !ascii.includes('.'))
-    throw refuseAttribute('invalid', 'name', `"${name}" is not a fully qualified domain name such as mail.example.org.`)
+    throw refuseAttribute('invalid', 'name', `${JSON.stringify(name)} ${nameFault(name)}`)
   if (ascii.length > LONGEST_NAME)
     throw refuseAttribute(
       'too_long',
       'name',
-      `"${ascii}" leaves no room for the DKIM record's name; at most ${LONGEST_NAME} octets.`,
+      `"${ascii}" is too long for a DKIM record name. Use at most ${LONGEST_NAME} bytes.`,
     )
   if (organisationalDomain(ascii) === undefined)
-    throw refuseAttribute('invalid', 'name', `"${ascii}" is a public suffix; register a name below it.`)
+    throw refuseAttribute('invalid', 'name', `"${ascii}" is a public suffix. Use a domain below it.`)
   return ascii
 }
 
@@ -85,7 +94,7 @@ export async function registerDomain(deps: RegisterDeps, userKey: number, given:
     throw refuseAttribute(
       'invalid',
       'region',
-      `"${region}" is not a region of this server; it has ${config.regions.join(', ')}.`,
+      `"${region}" is not a region of this server. Use one of: ${config.regions.join(', ')}.`,
     )
   refuseKnown(store, userKey, name, region)
   const { makeKeys = makeKeyPair } = deps
@@ -119,6 +128,7 @@ export async function registerDomain(deps: RegisterDeps, userKey: number, given:
     insertKey(tx, keyring, { domainKey: key, role: 'standby', pair: standby, now })
     const domain = knownDomain(tx, key)
     syncRecords(tx, domain, config, now)
+    syncSharedDmarc(tx, domain, config, now)
     deps.followers.registered(tx, domain)
     tx.afterCommit(deps.ring)
     return domain
@@ -135,22 +145,23 @@ function refuseKnown(reader: Reader, userKey: number, name: string, region: stri
       .where('region', '=', region)
       .where('deleted_at', 'is', null),
   )
-  if (known) throw refuseAttribute('already_exists', 'name', `You have registered ${name} already (region: ${region}).`)
+  if (known)
+    throw refuseAttribute('already_exists', 'name', `${name} already exists in your account (region: ${region}).`)
 }
 
-/** Changes a domain, as the specification says for each member. Throws 422. */
+/** Changes a domain according to the specification of each attribute. Throws 422. */
 export async function changeDomain(deps: DomainsDeps, domainKey: number, change: DomainChange): Promise<Domain> {
   const { clock, config, keyring, log, makeKeys = makeKeyPair, store } = deps
   const fresh = change.rotate_dkim_key ? await makeKeys() : undefined
   return store.write((tx) => {
     const now = clock.now()
     const before = domainByKey(tx, domainKey)
-    if (!before) throw refuse('not_found', 'No such resource exists.')
+    if (!before) throw refuse('not_found', 'No such resource exists. Check the id in the URL.')
     if (change.tracking_redirect_mode === 'branded' && !planOfOwner(tx, config, before, now).branded_tracking)
       throw refuseAttribute(
         'plan_required',
         'tracking_redirect_mode',
-        'Branded tracking needs the plan "growth" or above.',
+        'Branded tracking requires the plan "growth" or a higher one. Use "shared", or change the plan.',
       )
     refuseSharedName(before, change)
     const moved = change.mail_from_prefix !== undefined && change.mail_from_prefix !== before.mail_from_prefix
@@ -177,6 +188,7 @@ export async function changeDomain(deps: DomainsDeps, domainKey: number, change:
       change.tracking_redirect_mode !== undefined && change.tracking_redirect_mode !== before.tracking_redirect_mode
     if (moved || fresh || redirected) {
       syncRecords(tx, knownDomain(tx, domainKey), config, now)
+      if (moved) syncSharedDmarc(tx, knownDomain(tx, domainKey), config, now)
       if (moved) moveDomain(tx, log, before, 'prefix', now)
       if (fresh) moveDomain(tx, log, knownDomain(tx, domainKey), 'rotate', now)
       checkSoon(tx, deps, domainKey, now)
@@ -217,15 +229,15 @@ export function resumeDomain(deps: DomainsDeps, domain: Domain): Promise<boolean
 }
 
 /**
- * Removes a domain (D23). First it is suspended durably, so that it sends no more mail, even after a crash; then it is
- * removed. When the removal fails, the domain stays suspended, there is an event, and this throws 502. The keys are
- * erased 7 days later; the row stays, because other rows refer to it.
+ * Removes a domain (D23). It is first suspended durably, so that it sends no more mail even after a crash, and then
+ * removed. If the removal fails, the domain stays suspended, an event is written, and this throws 502. The keys are
+ * erased 7 days later. The row stays, because other rows refer to it.
  */
 export async function removeDomain(deps: RegisterDeps, domainKey: number): Promise<void> {
   const { clock, log, store } = deps
   const previous = await store.write((tx) => {
     const domain = domainByKey(tx, domainKey)
-    if (!domain) throw refuse('not_found', 'No such resource exists.')
+    if (!domain) throw refuse('not_found', 'No such resource exists. Check the id in the URL.')
     moveDomain(tx, log, domain, 'teardown', clock.now())
     tx.run(db.updateTable('domains').set({ next_check_at: null }).where('key', '=', domainKey))
     return domain
@@ -250,7 +262,7 @@ export async function removeDomain(deps: RegisterDeps, domainKey: number): Promi
       )
     throw refuse(
       'teardown_failed',
-      `The domain ${previous.name} could not be removed. It is suspended and sends nothing; delete it again.`,
+      `The domain ${previous.name} could not be removed. It is suspended and cannot send. Delete it again.`,
     )
   }
 }

@@ -1,102 +1,65 @@
 // Domains: each record with its required and its present value in DNS, and the problems that prevent sending.
 import { html } from 'hono/html'
 import { refuse } from '../base/errors.ts'
-import { page } from '../webui/frame.ts'
-import { button, dangers, fieldMaker, form } from '../webui/forms.ts'
-import { badge, count, facts, live, pageOf, pager, table, time, type Html } from '../webui/widgets.ts'
-import { advisedRecords } from './api-advised.ts'
-import { domains, records } from './api.ts'
+import type { DomainPanel } from '../parts/part.ts'
+import { badge, count, facts, live, time, type Html } from '../views/html/widgets.ts'
+import { advisedRecords, domains, records } from './api.ts'
 import { advisedTable, isAnswered, recordCards } from './page-records.ts'
-import { done, type Form, type Place } from '../webui/place.ts'
-import { flag, text, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import type { Place } from '../views/html/place.ts'
+import { flag, text, type Thing, type Visit } from '../views/html/visit.ts'
+import type { Actions } from '../views/actions.ts'
+import type { ListView } from '../views/list.ts'
+import { listPlaces, onePlace, type ShownOne } from '../views/pages.ts'
 
 type DomainResource = Thing<typeof domains>
 type RecordResource = Thing<typeof records>
-/** The part of a domain's page that another subject shows. */
-type Panel = (visit: Visit, domainId: string, name: string) => Promise<Html>
+/** The sections of other modules. */
+type Panels = readonly DomainPanel[]
 
-/** What other subjects show of a domain. */
-interface Panels {
-  reputation: Panel
-  reports: Panel
-}
-
-const LABELS = { name: 'Domain', purpose: 'Used for' } as const
+const PURPOSE = 'Used for'
 
 const PURPOSES = [
-  ['both', 'all mail'],
-  ['transactional', 'mail of programs only'],
-  ['marketing', 'campaigns only'],
+  ['both', 'Transactional and marketing'],
+  ['transactional', 'Transactional'],
+  ['marketing', 'Marketing'],
 ] as const
 
-/** What a domain is used for, in the words of its form. */
+/** The purpose of a domain, in the words of its form. */
 const purposeOf = (domain: DomainResource): string =>
   PURPOSES.find(([name]) => name === text(domain, 'purpose'))?.[1] ?? text(domain, 'purpose')
 
-const ADD = html`<a class="button" href="/domains/new">Add domain</a>`
-
-async function showAll(visit: Visit): Promise<Response> {
-  const answer = await visit.get(domains, `/domains?${pageOf(visit)}`)
-  const rows = answer.many.map((domain) => [
-    html`<a href="/domains/${text(domain, 'name')}">${text(domain, 'name')}</a>`,
-    badge(text(domain, 'status')),
-    purposeOf(domain),
-    time(domain.attributes.checked_at),
-  ])
-  return page(visit, {
-    title: 'Domains',
-    about: 'Mail leaves from a domain once its records are in DNS.',
-    actions: visit.reading ? '' : ADD,
-    done: done(visit),
-    body: html`${live(
-      visit,
-      html`${table(
-        'Domains',
-        ['Domain', { title: 'Status', kind: 'status' }, LABELS.purpose, { title: 'Last checked', kind: 'time' }],
-        rows,
-        html`<p>No domain yet. Add the one that your mail comes from.</p>
-          ${visit.reading ? '' : ADD}`,
-      )}
-      ${pager(visit, answer)}`,
-    )}`,
-  })
-}
-
-/** The form for a new domain, empty or as it was refused. */
-function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Response | Promise<Response> {
-  const entry = fieldMaker(LABELS, errors, typed)
-  return page(visit, {
-    title: 'Add domain',
-    about: 'You get records to add where the domain was bought. Mail leaves once the required ones are found.',
-    crumbs: [['/domains', 'Domains']],
-    errors,
-    labels: LABELS,
-    body: form(
-      visit,
-      'add',
-      html`${entry('name', { required: true, hint: 'Such as example.org: the part after the @ in your sender address.' })}
-        ${entry('purpose', { options: PURPOSES, value: 'both' })} <button>Add domain</button>`,
-      { to: '/domains' },
-    ),
-  })
-}
-
-const fresh: Place = { path: '/domains/new', changes: true, show: (visit) => showNew(visit) }
-
-const list: Place = {
+const list = listPlaces({
   path: '/domains',
-  show: (visit) => showAll(visit),
-  async act(visit, given) {
-    const answer = await visit.ask('POST', '/domains', {
-      type: 'domains',
-      attributes: { name: given.get('name').trim(), purpose: given.get('purpose') },
-    })
-    return answer.one ? added(visit, text(thingOf(domains, answer.one), 'name')) : showNew(visit, answer.errors, given)
+  title: 'Domains',
+  about: 'You can send from a domain when its DNS records are verified.',
+  add: { label: 'Add domain' },
+  form: {
+    title: 'Add domain',
+    about:
+      'Next, you get the DNS records to add at your DNS provider. You can send when the required ones are verified.',
+    of: domains,
+    fields: {
+      name: { label: 'Domain', hint: 'For example example.org: the part after @ in your From address.' },
+      purpose: { label: PURPOSE, options: PURPOSES, value: 'both' },
+    },
+    button: 'Add domain',
+    // The next step depends on DNS, which may have the records already: the live line of the page has it.
+    done: (visit, one) => visit.say(`/domains/${text(one, 'name')}`, `${text(one, 'name')} was added.`),
   },
-}
-
-/** What is to do next depends on DNS, which may have the records already: the page's live line says it. */
-const added = (visit: Visit, name: string): Response => visit.say(`/domains/${name}`, `${name} is added.`)
+  list: (): ListView<typeof domains> => ({
+    of: domains,
+    from: '/domains',
+    caption: 'Domains',
+    live: true,
+    columns: [
+      { title: 'Domain', of: 'name', to: (each) => `/domains/${text(each, 'name')}` },
+      { title: 'Status', kind: 'status', of: 'status' },
+      { title: PURPOSE, of: purposeOf },
+      { title: 'Last checked', kind: 'time', of: 'checked_at' },
+    ],
+    empty: 'No domains yet. Add the domain you want to send from.',
+  }),
+})
 
 /** The domain that the path names. Throws 404. */
 export async function domainNamed(visit: Visit): Promise<DomainResource> {
@@ -109,124 +72,124 @@ export async function domainNamed(visit: Visit): Promise<DomainResource> {
 /** The problem that prevents sending, in one sentence. */
 function wayOf(domain: DomainResource, all: readonly RecordResource[]): string {
   const needed = all.filter((record) => flag(record, 'required') && !flag(record, 'verified'))
-  const missing = needed.filter((record) => isAnswered(record, domain)).length
+  const addressless = needed.some((record) => flag(record, 'missing_address'))
+  const missing = needed.filter((record) => isAnswered(record, domain) && !flag(record, 'missing_address')).length
+  const lacksKey = needed.some((record) => text(record, 'record_type') === 'DKIM' && isAnswered(record, domain))
   const silent = all.filter((record) => !isAnswered(record, domain)).length
-  const unasked = `DNS could not be asked about ${count(silent)} of ${count(all.length)} records: nothing is known of them, and nothing was changed for it.`
+  const unasked = `The DNS lookup of ${count(silent)} of ${count(all.length)} records failed. Their last known status was kept.`
   if (text(domain, 'status') === 'active')
-    return missing === 0
-      ? silent > 0
-        ? `Mail goes out. ${unasked}`
-        : 'All required records are in DNS; mail goes out.'
-      : `Mail goes out, but ${count(missing)} required records are no longer seen.`
-  if (text(domain, 'status') === 'suspended') return 'It is suspended; ask the operator of this server.'
-  if (text(domain, 'checked_at') === '') return 'DNS has not been asked yet; this page follows.'
-  if (missing === 0 && silent > 0) return `${unasked} This page follows.`
-  return `${count(missing)} required ${missing === 1 ? 'record is' : 'records are'} not in DNS yet. Publish them with your DNS provider; this page follows.`
+    return addressless
+      ? 'Sending, but the hostname of this server has no A or AAAA record: SPF fails and bounce messages do not arrive. Publish the address record below.'
+      : missing === 0
+        ? silent > 0
+          ? `Sending. ${unasked}`
+          : 'All required records are verified. You can send.'
+        : lacksKey
+          ? 'The DKIM record of the signing key is missing. If the next check in a minute does not find it either, email is held until it is back.'
+          : `Sending, but ${count(missing)} required ${missing === 1 ? 'record is' : 'records are'} missing.`
+  if (text(domain, 'status') === 'suspended') return 'This domain is suspended. Contact the operator of this server.'
+  if (text(domain, 'checked_at') === '') return 'DNS has not been checked yet. This page updates automatically.'
+  if (missing === 0 && addressless)
+    return 'SPF and MX point to this server, but it has no A or AAAA record. Publish the address record below. This page updates automatically.'
+  if (missing === 0 && silent > 0) return `${unasked} This page updates automatically.`
+  return `${count(missing)} required ${missing === 1 ? 'record is' : 'records are'} missing. Add ${missing === 1 ? 'it' : 'them'} at your DNS provider. This page updates automatically.`
 }
 
-async function showOne(visit: Visit, panels: Panels, errors: Answer['errors'] = []): Promise<Response> {
-  const domain = await domainNamed(visit)
-  const [all, advised, days, seen] = await Promise.all([
-    visit.all(records, `/domains/${domain.id}/records`),
-    visit.all(advisedRecords, `/domains/${domain.id}/advised-records`),
-    panels.reputation(visit, domain.id, text(domain, 'name')),
-    panels.reports(visit, domain.id, text(domain, 'name')),
-  ])
-  return page(visit, {
-    title: text(domain, 'name'),
-    crumbs: [['/domains', 'Domains']],
-    actions: html`<a class="button plain" href="/why/${text(domain, 'name')}">Why?</a>
-      ${button(visit, 'check', 'Check now')}`,
-    errors,
-    done: done(visit),
-    body: html`${live(
-        visit,
-        html`<p>${badge(text(domain, 'status'))} ${wayOf(domain, all)}</p>
-          ${text(domain, 'checked_at') === '' ? '' : html`<p class="soft">DNS was asked ${time(domain.attributes.checked_at)}; this page follows.</p>`}
-          ${recordCards(domain, all)}`,
-      )}
-      ${advisedTable(advised)}
-      <h2>Reputation</h2>
-      ${days}
-      <h2>What others report</h2>
-      ${seen}
-      <h2>Settings</h2>
-      ${settings(visit, domain)}
-      <p>
-        ${button(visit, 'rotate', 'Rotate the DKIM key', { confirm: 'The standby key signs from now on, and a new standby record is to be published.' })}
-      </p>
-      ${dangers(visit, [
-        [
-          'Nothing is sent from the domain any more, and its key is erased after seven days.',
-          button(visit, 'remove', 'Remove the domain', {
-            danger: true,
-            confirm: 'Nothing is sent from it any more, and its key is erased after seven days.',
-          }),
-        ],
-      ])}`,
-  })
-}
+/** Whether opens or clicks are tracked, with the button that changes it. */
+const tracking = ({ button: act, one }: ShownOne<typeof domains>, name: 'open' | 'click'): Html =>
+  html`${flag(one, `${name}_tracking_enabled`) ? 'tracked' : 'not tracked'} ${act(`${name}-on`)} ${act(`${name}-off`)}`
 
-function settings(visit: Visit, domain: DomainResource): Html {
-  const yes = (name: string, label: string, on: boolean): Html | '' =>
-    button(visit, 'set', on ? `Stop tracking ${label}` : `Track ${label}`, { fields: { name, value: String(!on) } })
+function settings(shown: ShownOne<typeof domains>): Html {
+  const { one: domain } = shown
   return facts([
-    [LABELS.purpose, purposeOf(domain)],
+    [PURPOSE, purposeOf(domain)],
     ['Return path', `${text(domain, 'mail_from_prefix')}.${text(domain, 'name')}`],
     [
       'Encryption (TLS)',
       text(domain, 'tls_policy') === 'Require'
-        ? 'always encrypted: else nothing is delivered'
-        : 'encrypted where the receiver can',
+        ? 'required: email is not delivered without TLS'
+        : 'opportunistic: used if the receiving server supports it',
     ],
-    [
-      'Opens',
-      html`${flag(domain, 'open_tracking_enabled') ? 'tracked' : 'not tracked'}
-      ${yes('open_tracking_enabled', 'opens', flag(domain, 'open_tracking_enabled'))}`,
-    ],
-    [
-      'Clicks',
-      html`${flag(domain, 'click_tracking_enabled') ? 'tracked' : 'not tracked'}
-      ${yes('click_tracking_enabled', 'clicks', flag(domain, 'click_tracking_enabled'))}`,
-    ],
+    ['Opens', tracking(shown, 'open')],
+    ['Clicks', tracking(shown, 'click')],
   ])
 }
 
-const one = (panels: Panels): Place => ({
-  path: '/domains/:name',
-  show: (visit) => showOne(visit, panels),
-  async act(visit, given) {
-    const domain = await domainNamed(visit)
-    const name = text(domain, 'name')
-    const here = `/domains/${name}`
-    const patch = (attributes: Record<string, unknown>) =>
-      visit.ask('PATCH', `/domains/${domain.id}`, { type: 'domains', id: domain.id, attributes })
-    switch (given.action) {
-      case 'check':
-        await visit.ask('POST', `/domains/${domain.id}/check`)
-        return visit.say(here, `DNS was asked about ${name} just now.`)
-      case 'remove': {
-        const gone = await visit.ask('DELETE', `/domains/${domain.id}`)
-        return gone.status === 204
-          ? visit.say('/domains', `${name} is removed: nothing is sent from it any more.`)
-          : showOne(visit, panels, gone.errors)
-      }
-      case 'rotate': {
-        const answer = await patch({ rotate_dkim_key: true })
-        return answer.one
-          ? visit.say(here, 'The standby key signs from now on. Publish the record of the next one below.')
-          : showOne(visit, panels, answer.errors)
-      }
-      default: {
-        const on = given.get('value') === 'true'
-        const tracked = given.get('name') === 'open_tracking_enabled' ? 'Opens' : 'Clicks'
-        const answer = await patch({ [given.get('name')]: on })
-        return answer.one
-          ? visit.say(here, `${tracked} of mail from ${name} are ${on ? 'tracked' : 'not tracked'} from now on.`)
-          : showOne(visit, panels, answer.errors)
-      }
-    }
-  },
-})
+/** The actions that track opens or clicks, or stop it. */
+function trackingActions(name: 'open' | 'click', tracked: string): Actions<typeof domains> {
+  const attribute = `${name}_tracking_enabled` as const
+  return {
+    [`${name}-on`]: {
+      label: `Track ${name}s`,
+      when: (one) => !flag(one, attribute),
+      ask: { attributes: { [attribute]: true } },
+      said: (one) => `${tracked} of email from ${text(one, 'name')} are now tracked.`,
+    },
+    [`${name}-off`]: {
+      label: `Stop tracking ${name}s`,
+      when: (one) => flag(one, attribute),
+      ask: { attributes: { [attribute]: false } },
+      said: (one) => `${tracked} of email from ${text(one, 'name')} are no longer tracked.`,
+    },
+  }
+}
 
-export const domainPlaces = (panels: Panels): Place[] => [fresh, list, one(panels)]
+const ACTIONS: Actions<typeof domains> = {
+  check: {
+    label: 'Check now',
+    ask: 'check',
+    said: (one) => `The DNS records of ${text(one, 'name')} were checked.`,
+  },
+  rotate: {
+    label: 'Rotate DKIM key',
+    confirm: 'The standby key becomes the signing key. You must publish a new standby record.',
+    ask: { attributes: { rotate_dkim_key: true } },
+    said: 'The DKIM key was rotated. Publish the new standby record below.',
+  },
+  ...trackingActions('open', 'Opens'),
+  ...trackingActions('click', 'Clicks'),
+  remove: {
+    label: 'Remove domain',
+    confirm: 'Sending from this domain stops. Its DKIM keys are erased after 7 days.',
+    danger: true,
+    deletes: true,
+    said: (one) => `${text(one, 'name')} was removed.`,
+  },
+}
+
+const one = (panels: Panels): Place =>
+  onePlace({
+    path: '/domains/:name',
+    of: domains,
+    list: ['/domains', 'Domains'],
+    find: domainNamed,
+    title: 'name',
+    actions: ACTIONS,
+    head: ({ button: act, one: domain }) =>
+      html`<a class="button plain" href="/why/${text(domain, 'name')}">Why?</a> ${act('check')}`,
+    async body(shown) {
+      const { one: domain, visit } = shown
+      const [all, advised, ...sections] = await Promise.all([
+        visit.all(records, `/domains/${domain.id}/records`),
+        visit.all(advisedRecords, `/domains/${domain.id}/advised-records`),
+        ...panels.map(({ show }) => show(visit, domain.id, text(domain, 'name'))),
+      ])
+      return html`${live(
+          visit,
+          html`<p>${badge(text(domain, 'status'))} ${wayOf(domain, all)}</p>
+            ${text(domain, 'checked_at') === '' ? '' : html`<p class="soft">Last checked ${time(domain.attributes.checked_at)}. Updates automatically.</p>`}
+            ${recordCards(domain, all, advised)}`,
+        )}
+        ${advisedTable(advised)}
+        ${panels.map(
+          ({ title }, index) =>
+            html`<h2>${title}</h2>
+              ${sections[index]}`,
+        )}
+        <h2>Settings</h2>
+        ${settings(shown)}
+        <p>${shown.button('rotate')}</p>`
+    },
+  })
+
+export const domainPlaces = (panels: Panels): Place[] => [...list, one(panels)]

@@ -9,16 +9,19 @@ import { newId } from '../base/ids.ts'
 import type { ResolverAnswer, Mx, Resolver } from '../net/resolver.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
-import { dmarcHost, judgeDmarc, observedDmarc, policyOf, publishedDmarc } from './dmarc.ts'
+import type { RowOf } from '../store/schema/tables.ts'
+import { dmarcHost, judgeDmarc, observedDmarc, policyOf, publishedDmarc, reportsTo, stronger } from './dmarc.ts'
 import { publishedKeys, retiredKeys, type DkimKey } from './keys.ts'
-import { reportsTo } from './report-addresses.ts'
 
 export type DnsRecord = RowOf<'records'>
 type WantedRecord = Pick<DnsRecord, 'record_type' | 'name' | 'value' | 'required'>
 
 /** Whether a record names hosts that send or receive mail. */
 export const isOfHost = ({ record_type }: { record_type: string }): boolean => /SPF|MX/.test(record_type)
+
+/** Whether DNS lacks a record or has another one: only then is its zone line of use. */
+export const isToPublish = ({ missing_address, verified }: Pick<DnsRecord, 'missing_address' | 'verified'>): boolean =>
+  verified === 0 && missing_address === 0
 
 export const TTL = 3600
 const MX_PREFERENCE = 10
@@ -88,6 +91,36 @@ export function wantedRecords(reader: Reader, domain: RowOf<'domains'>, config: 
   ]
 }
 
+/** The domains of the account with the same DMARC record as this one, with it: a subdomain uses that of its parent. */
+function sharingDmarc(reader: Reader, domain: RowOf<'domains'>): RowOf<'domains'>[] {
+  const host = dmarcHost(domain.name, domain.dmarc_policy)
+  const all = db.selectFrom('domains').selectAll().where('user_key', '=', domain.user_key)
+  return reader
+    .all(all.where('deleted_at', 'is', null).orderBy('key'))
+    .map((each) => (each.key === domain.key ? domain : each))
+    .filter((each) => dmarcHost(each.name, each.dmarc_policy) === host)
+}
+
+/**
+ * The value of a domain's DMARC record, and whether the published one fits. Only one record may have its name, so it
+ * has the strictest policy and the addresses of all domains that share it.
+ */
+export function wantedDmarc(
+  reader: Reader,
+  domain: RowOf<'domains'>,
+  observed: string | null,
+): ReturnType<typeof judgeDmarc> {
+  const all = sharingDmarc(reader, domain)
+  const policy = all.reduce((strictest, each) => stronger(strictest, each.dmarc_policy), domain.dmarc_policy)
+  const reports = all.map((each) => reportsTo('dmarc', each))
+  return judgeDmarc(policy, observed, reports)
+}
+
+/** Updates the DMARC records that a domain shares, because its address for reports is new. */
+export function syncSharedDmarc(tx: Tx, domain: RowOf<'domains'>, config: RecordsConfig, now: number): void {
+  for (const other of sharingDmarc(tx, domain)) if (other.key !== domain.key) syncRecords(tx, other, config, now)
+}
+
 /** A published record keeps its other tags, so that reports go to the same addresses as before. */
 function dmarcRecord(reader: Reader, domain: RowOf<'domains'>): WantedRecord {
   const { dmarc_policy, key, name } = domain
@@ -96,7 +129,7 @@ function dmarcRecord(reader: Reader, domain: RowOf<'domains'>): WantedRecord {
   return {
     record_type: 'DMARC',
     name: host,
-    value: judgeDmarc(dmarc_policy, observed ?? null, reportsTo('dmarc', domain)).value,
+    value: wantedDmarc(reader, domain, observed ?? null).value,
     required: 0,
   }
 }
@@ -129,11 +162,10 @@ export function refuseSharedName(
   throw refuseAttribute(
     'invalid',
     prefix === undefined ? 'tracking_redirect_mode' : 'mail_from_prefix',
-    `Branded links live at ${TRACKING_LABEL}.${name}, where a return path cannot be as well; use another mail_from_prefix.`,
+    `${TRACKING_LABEL}.${name} is used for branded links and cannot be the return path too. Use another mail_from_prefix.`,
   )
 }
 
-/** Whether the domain has an inbox. */
 function receives(reader: Reader, domainKey: number): boolean {
   const inbox = db
     .selectFrom('inboxes')
@@ -171,7 +203,7 @@ export function inLine(reader: Reader, domain: RowOf<'domains'>, config: Records
   )
 }
 
-/** Updates a domain's record rows: deletes old ones, adds new ones; the others keep their state. */
+/** Updates a domain's record rows: deletes old ones and adds new ones. The others keep their state. */
 export function syncRecords(tx: Tx, domain: RowOf<'domains'>, config: RecordsConfig, now: number): void {
   const wanted = wantedRecords(tx, domain, config)
   const present = recordsOf(tx, domain.key)
@@ -188,13 +220,14 @@ export function syncRecords(tx: Tx, domain: RowOf<'domains'>, config: RecordsCon
           ...record,
           ttl: TTL,
           verified: 0,
+          missing_address: 0,
           created_at: now,
           updated_at: now,
         }),
       )
     else if (row.required !== record.required || row.value !== record.value) {
       const { required, value } = record
-      const fits = row.record_type === 'DMARC' ? judgeDmarc(domain.dmarc_policy, row.observed).fits : row.verified === 1
+      const fits = row.record_type === 'DMARC' ? wantedDmarc(tx, domain, row.observed).fits : row.verified === 1
       const verified = fits ? 1 : 0
       tx.run(db.updateTable('records').set({ required, value, verified, updated_at: now }).where('key', '=', row.key))
     }
@@ -204,6 +237,36 @@ export function syncRecords(tx: Tx, domain: RowOf<'domains'>, config: RecordsCon
 export function recordsOf(reader: Reader, domainKey: number): DnsRecord[] {
   return reader.all(db.selectFrom('records').selectAll().where('domain_key', '=', domainKey).orderBy('key'))
 }
+
+/** The first domain of this server with its DMARC record at the same name, or undefined if it is this one. */
+export function dmarcSharedWith(reader: Reader, { key, name }: RowOf<'domains'>): string | undefined {
+  const own = recordsOf(reader, key).find(({ record_type }) => record_type === 'DMARC')
+  const first = reader.first(
+    db
+      .selectFrom('records as r')
+      .innerJoin('domains as d', 'd.key', 'r.domain_key')
+      .select('d.name')
+      .where('r.record_type', '=', 'DMARC')
+      .where('r.name', '=', own?.name ?? '')
+      .where('d.deleted_at', 'is', null)
+      .orderBy('d.key')
+      .limit(1),
+  )
+  return first?.name === name ? undefined : first?.name
+}
+
+/** Whether an active domain has SPF or MX whose host has no address. */
+export const lacksAddress = (reader: Reader): boolean =>
+  reader.first(
+    db
+      .selectFrom('records as r')
+      .innerJoin('domains as d', 'd.key', 'r.domain_key')
+      .select('r.key')
+      .where('r.missing_address', '=', 1)
+      .where('d.status', '=', 'active')
+      .where('d.deleted_at', 'is', null)
+      .limit(1),
+  ) !== undefined
 
 /** Whether DNS answered for a record at the last check of its domain. */
 export const isAnswered = (record: Pick<DnsRecord, 'checked_at'>, domain: { checked_at: number | null }): boolean =>
@@ -221,7 +284,7 @@ function alone(texts: readonly string[], fits: (text: string) => boolean): boole
   return text !== undefined && fits(text)
 }
 
-/** Looks up one record and compares the answer. */
+/** Looks up one record and compares the response. */
 export async function lookUp(
   resolver: Resolver,
   record: Pick<DnsRecord, 'record_type' | 'name' | 'value'>,
@@ -243,6 +306,29 @@ export async function lookUp(
     case 'TRACKING':
       return judge(await resolver.cname(record.name), (names) => names.includes(record.value))
   }
+}
+
+/**
+ * Of several records at a name that may have one (SPF, DMARC, DKIM), those to remove: all but the one that fits, else
+ * all but the first. Empty when there is one.
+ */
+function tooMany({ observed, record_type, value }: DnsRecord): string[] {
+  const found = observed?.split('\n').filter((text) => /^\s*v\s*=/.test(text)) ?? []
+  const fitting = found.findIndex((text) =>
+    record_type === 'DKIM' ? sameKey(text, value) : record_type === 'SPF' && includesTerms(text, value),
+  )
+  return found.toSpliced(Math.max(fitting, 0), 1)
+}
+
+/** What to do about several records at a name that may have one, or null. */
+export function conflictOf(record: DnsRecord): string | null {
+  const { name, record_type, verified } = record
+  const more = verified === 1 ? [] : tooMany(record)
+  if (more.length === 0) return null
+  const many = `${name} has ${more.length + 1} ${record_type} records, but only one is allowed`
+  return record_type === 'DMARC'
+    ? `${many}, so receiving servers ignore all of them. Delete all but one, and set it to the value in the list of DNS records.`
+    : `${many}; remove ${more.map((text) => `"${text}"`).join(' and ')}.`
 }
 
 async function lookUpDmarc(resolver: Resolver, record: Pick<DnsRecord, 'name' | 'value'>): Promise<RecordFinding> {
@@ -271,28 +357,37 @@ function showMx(answer: ResolverAnswer<Mx>): ResolverAnswer<string> {
 const isSpf = (text: string): boolean => /^v=spf1(\s|$)/i.test(text)
 
 /**
- * DKIM key records are equal when their keys are equal: white space, tag order and defaults are ignored (RFC 6376
- * §3.6.1).
+ * DKIM key records are equal when their keys are equal and the found one permits our signatures, which are by SHA-256
+ * and for email: white space, tag order and defaults are ignored (RFC 6376 §3.6.1).
  */
 function sameKey(found: string, wanted: string): boolean {
   const tags = dkimTags(found)
-  // A list with a repeated tag is invalid (RFC 6376 §3.2).
   if (tags === undefined) return false
   const version = /^\s*v\s*=/.test(found) || !tags.has('v')
   return (
     version &&
     (tags.get('v') ?? 'DKIM1') === 'DKIM1' &&
     (tags.get('k') ?? 'rsa') === 'rsa' &&
+    lists(tags.get('h') ?? 'sha256', 'sha256') &&
+    lists(tags.get('s') ?? '*', '*', 'email') &&
     tags.get('p') === dkimTags(wanted)?.get('p')
   )
 }
 
+/** Whether a list with colons has one of these words. */
+const lists = (list: string, ...words: string[]): boolean =>
+  list
+    .toLowerCase()
+    .split(':')
+    .some((word) => words.includes(word))
+
+/** The tags of a record, or undefined for an invalid list (RFC 6376 §3.2). */
 function dkimTags(text: string): Map<string, string> | undefined {
   const tags = new Map<string, string>()
   for (const tag of text.split(';').filter((each) => each.trim() !== '')) {
     const at = tag.indexOf('=')
     const name = tag.slice(0, at).trim()
-    if (tags.has(name)) return undefined
+    if (at < 1 || tags.has(name)) return undefined
     tags.set(name, tag.slice(at + 1).replace(/\s+/g, ''))
   }
   return tags

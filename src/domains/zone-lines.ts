@@ -7,7 +7,7 @@ type Issued = Pick<DnsRecord, 'record_type' | 'value'>
 export const typeOf = ({ record_type }: Pick<Issued, 'record_type'>): 'MX' | 'CNAME' | 'TXT' =>
   record_type === 'MAIL_FROM_MX' || record_type === 'INBOUND_MX' ? 'MX' : record_type === 'TRACKING' ? 'CNAME' : 'TXT'
 
-/** The value of a record as the forms of DNS providers ask for it: an MX record's priority stands apart. */
+/** The value of a record in the fields of DNS providers, with a separate priority for MX. */
 export function partsOf(record: Issued): { priority: string | undefined; value: string } {
   const [, priority, host] = /^(\d+) (.+)$/.exec(record.value) ?? []
   return typeOf(record) === 'MX' && host !== undefined
@@ -15,7 +15,7 @@ export function partsOf(record: Issued): { priority: string | undefined; value: 
     : { priority: undefined, value: record.value }
 }
 
-/** A text in strings of at most 255 octets (RFC 1035 §3.3). */
+/** A text in strings of at most 255 bytes (RFC 1035 §3.3). */
 const quoted = (text: string): string =>
   (text.match(/.{1,255}/gs) ?? ['']).map((part) => `"${part.replace(/[\\"]/g, '\\$&')}"`).join(' ')
 
@@ -26,9 +26,8 @@ interface ZoneRecord {
   value: string
 }
 
-/** A record as a line of a zone file. */
 export const zoneLine = ({ name, ttl, type, value }: ZoneRecord): string =>
-  `${name}. ${ttl} IN ${type} ${type === 'TXT' ? quoted(value) : type === 'CNAME' || type === 'MX' ? `${value}.` : value}`
+  `${name}. ${ttl} IN ${type} ${type === 'TXT' ? quoted(value) : ['CNAME', 'MX', 'PTR'].includes(type) ? `${value}.` : value}`
 
 /** The records that a domain needs as lines of a zone file. */
 export const zoneFile = (records: readonly (Issued & Pick<DnsRecord, 'name' | 'ttl'>)[]): string =>

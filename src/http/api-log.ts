@@ -1,32 +1,76 @@
 // The server's log, and samples of its activity in the last hour, for operators (D76).
 import { z } from 'zod'
-import { LEVELS } from '../base/log.ts'
+import { refuse } from '../base/errors.ts'
+import { LEVELS, type LogEntry } from '../base/log.ts'
+import { isOneOf } from '../base/one-of.ts'
 import { definer, field } from '../jsonapi/resource.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
-import { count, EXTENSION, time, words } from '../jsonapi/fields.ts'
+import { count, MOST_SEARCHED, time, words } from '../jsonapi/fields.ts'
 import type { Samples } from './samples.ts'
+
+const wrong = (name: string, detail: string) => refuse('unsupported_filter', detail, { parameter: `filter[${name}]` })
+
+/** The texts of a line that a search looks at. */
+const searched = ({ event, fields }: LogEntry): string =>
+  Object.entries({ event, ...fields })
+    .map(([name, value]) => `${name} ${typeof value === 'string' ? value : JSON.stringify(value)}`)
+    .join(' ')
+
+/** Returns whether a line matches all filters. Throws 400 for an invalid filter. */
+function matching(filters: ReadonlyMap<string, string[]>): (entry: LogEntry) => boolean {
+  const valueOf = (name: string): string | undefined => filters.get(name)?.join(',')
+  const point = (name: string): number | undefined => {
+    const value = valueOf(name)
+    const at = value === undefined ? undefined : Date.parse(value)
+    if (Number.isNaN(at)) throw wrong(name, 'The time is not valid. Use ISO 8601, such as 2026-01-31T12:00:00Z.')
+    return at
+  }
+  const [level = 'debug', search = '', from = -Infinity, to = Infinity] = [
+    valueOf('level'),
+    valueOf('search')?.toLowerCase(),
+    point('from'),
+    point('to'),
+  ]
+  if (!isOneOf(LEVELS, level)) throw wrong('level', `The level is not supported. Use ${LEVELS.join(', ')}.`)
+  const least = LEVELS.indexOf(level)
+  return (entry) =>
+    entry.at >= from &&
+    entry.at <= to &&
+    LEVELS.indexOf(entry.level) >= least &&
+    (search === '' || searched(entry).toLowerCase().includes(search))
+}
 
 export const logLines = define('log-lines', {
   table: 'users',
-  about: `The last lines of the log; for operators who are signed in. ${EXTENSION}`,
+  about: 'Lines of the server log. For operators who are signed in to the console.',
+  extension: true,
   attributes: {
-    at: time('When it was written.'),
-    level: field(z.enum(LEVELS), { about: 'The level of the line.' }),
-    event: words('What happened, as docs/logs.md lists it.'),
-    fields: field(z.record(z.string(), z.unknown()), { about: 'The fields of the line.' }),
+    at: time('Time of the line.'),
+    level: field(z.enum(LEVELS), { about: 'Level of the line.' }),
+    event: words('Event. `docs/logs.md` lists all events.'),
+    fields: field(z.record(z.string(), z.unknown()), { about: 'Fields of the line.' }),
+  },
+  filters: {
+    level: { column: 'level', about: 'Filter by this level or a higher one.' },
+    search: { column: 'event', whole: MOST_SEARCHED, about: 'Filter by text in the event or the fields.' },
+    from: { column: 'at', about: 'Filter by time: at or after this time.' },
+    to: { column: 'at', about: 'Filter by time: at or before this time.' },
   },
   actions: [
     {
       kind: 'view',
       scope: 'tokens:write',
-      operator: 'person',
-      params: ['page'],
+      operator: true,
+      person: true,
+      params: ['filter', 'page'],
       path: '/server/log',
       id: 'listLogLines',
-      about: `List the last 500 lines of the log since the server began, the newest first. ${EXTENSION}`,
-      run: ({ parts }) =>
+      about:
+        'List the last 500 warnings and errors and the last 500 other lines of the log since the server started, newest first.',
+      run: ({ filters, parts }) =>
         (parts.log.recent?.() ?? [])
-          .map((entry, index) => ({ ...entry, key: index + 1, id: `line-${entry.at}-${index + 1}` }))
+          .filter(matching(filters))
+          .map((entry) => ({ ...entry, key: entry.line, id: `line-${entry.at}-${entry.line}` }))
           .reverse(),
     },
   ],
@@ -34,26 +78,28 @@ export const logLines = define('log-lines', {
 
 export const serverSamples = definer<ApiDeps & { samples: Samples }>()('server-samples', {
   table: 'users',
-  about: `What the server did, in steps of ten seconds; for operators who are signed in. ${EXTENSION}`,
+  about: 'Activity of the server in intervals of ten seconds. For operators who are signed in to the console.',
+  extension: true,
   attributes: {
-    at: time('The end of the step.'),
-    waiting: count('Recipients whose mail waits; counted up to 10,000.'),
-    delivered: count('Recipients whose mail was delivered in the step.'),
-    deferred: count('Attempts that are repeated later.'),
-    refused: count('Recipients whose mail found another end.'),
-    received: count('Messages that came into inboxes.'),
-    memory: count('Octets that the process occupies.'),
-    busy: field(z.number(), { about: 'The share of the step in which the main thread worked, from 0 to 1.' }),
+    at: time('End of the interval.'),
+    waiting: count('Number of queued recipients. Counting stops at 10,000.'),
+    delivered: count('Number of recipients whose email was delivered in the interval.'),
+    deferred: count('Number of attempts that were deferred in the interval.'),
+    refused: count('Number of recipients with another final status in the interval.'),
+    received: count('Number of messages that arrived in inboxes in the interval.'),
+    memory: count('Memory of the process in bytes.'),
+    busy: field(z.number(), { about: 'Share of the interval in which the main thread was busy, from 0 to 1.' }),
   },
   actions: [
     {
       kind: 'view',
       scope: 'tokens:write',
-      operator: 'person',
+      operator: true,
+      person: true,
       params: ['page'],
       path: '/server/samples',
       id: 'listServerSamples',
-      about: `List what the server did in the last hour, the newest first. ${EXTENSION}`,
+      about: "List samples of the server's activity in the last hour, newest first.",
       run: ({ parts }) =>
         parts.samples
           .all()

@@ -2,7 +2,7 @@
 import { Hono } from 'hono'
 
 export interface ClearTextDeps {
-  /** The answer to a challenge token; undefined: there is none for this token. */
+  /** Returns the answer to a challenge token, or undefined if the token is unknown. */
   proofOf: (token: string) => string | undefined
   /** Whether we have a certificate for a host. */
   serves: (host: string) => boolean
@@ -14,9 +14,11 @@ export function createClearText({ origin, proofOf, serves }: ClearTextDeps): Hon
   const app = new Hono()
   app.get('/.well-known/acme-challenge/:token', (context) => {
     const proof = proofOf(context.req.param('token'))
-    return proof === undefined ? context.text('There is nothing here.\n', 404) : context.text(proof)
+    return proof === undefined ? context.text('Not found. Check the URL.\n', 404) : context.text(proof)
   })
-  app.get('/.well-known/mta-sts.txt', (context) => context.text('MTA-STS policies are read over HTTPS.\n', 404))
+  app.get('/.well-known/mta-sts.txt', (context) =>
+    context.text('MTA-STS policies are available over HTTPS only.\n', 404),
+  )
   app.all('*', (context) => {
     const { pathname, search } = new URL(context.req.url)
     const host = (context.req.header('host') ?? '').replace(/:\d+$/, '').toLowerCase()

@@ -1,17 +1,18 @@
-// What a connection is answered beside its requests. A broken request waits for the answers to the whole ones before
-// it: a mail that was stored is never answered by the error of what came after it. "100 Continue" is said when a body
-// is asked for, so that a refused request is refused first. A connection that ends is read for a while after its last
-// answer, because a reset would take the answer from a client that still sends (RFC 9112 §9.6).
+// Answers that belong to a connection rather than to a request. An invalid request waits for the answers to the valid
+// ones before it, so that the client of a stored email does not receive the error of a later request. "100 Continue" is
+// sent when the body is first read, so that a refused request is refused before its body. After its last answer, a
+// connection is read for a while, because a reset would discard the answer at a client that still sends (RFC 9112
+// §9.6).
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { SECOND, type Clock } from '../base/clock.ts'
 import { codeOf } from '../base/errors.ts'
 
-/** The most octets of a request's header. */
+/** The maximum size of a request's header in bytes. */
 export const MOST_HEADER = 16 * 1024
-/** How long a connection is read after its last answer. */
+/** Milliseconds for which a connection is read after its last answer. */
 const LINGER = 5 * SECOND
-/** How long a broken request waits for the answers before it. */
+/** Milliseconds for which an invalid request waits for the answers before it. */
 const LONGEST_ANSWER = 60 * SECOND
 
 interface Exchange {
@@ -19,13 +20,12 @@ interface Exchange {
   outgoing: ServerResponse
 }
 
-/** Requests whose client waits for "100 Continue" before it sends the body. */
 const waiting = new WeakSet<IncomingMessage>()
 
-/** Whether the client of a request waits to be asked for the body. */
+/** Whether the client of a request waits for "100 Continue" before it sends the body. */
 export const waitsForContinue = (incoming: IncomingMessage): boolean => waiting.has(incoming)
 
-/** Says "100 Continue" when the body is read first, unless the request is answered before (RFC 9110 §10.1.1). */
+/** Sends "100 Continue" when the body is first read, unless the request is answered before (RFC 9110 §10.1.1). */
 export function continueWhenRead(incoming: IncomingMessage, outgoing: ServerResponse): void {
   waiting.add(incoming)
   const read = incoming._read.bind(incoming)
@@ -36,25 +36,23 @@ export function continueWhenRead(incoming: IncomingMessage, outgoing: ServerResp
   }
 }
 
-/**
- * Whether the body of a request has not arrived yet. Of the last octets of a body Node tells first, and later that they
- * were the last.
- */
+/** Whether the body of a request has not arrived yet. Node emits the last bytes of a body before it sets `complete`. */
 export const isUnfinished = ({ complete, headers, readableLength }: IncomingMessage): boolean =>
   !complete && readableLength !== Number(headers['content-length'])
 
-/** The answers to what the parser of Node cannot read (HPE_…), and to what does not arrive in time. */
+/** The answers to requests that Node's parser rejects (HPE_…), and to those that do not arrive in time. */
 function answerTo(code: string): string | undefined {
-  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return text('408 Request Timeout', 'The request did not arrive in time.')
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT')
+    return text('408 Request Timeout', 'The request did not arrive in time. Send it again.')
   if (code === 'HPE_HEADER_OVERFLOW')
     return text(
       '431 Request Header Fields Too Large',
-      `The header fields of a request may have at most ${MOST_HEADER} bytes together.`,
+      `The request headers are too large. The limit is ${MOST_HEADER} bytes.`,
     )
   return code.startsWith('HPE_')
     ? text(
         '400 Bad Request',
-        'This is not a request of HTTP/1.1; send requests one after the other, each of one length.',
+        'This is not a valid HTTP/1.1 request. Send requests one after the other, each with one length.',
       )
     : undefined
 }
@@ -73,7 +71,7 @@ export class Connections {
     this.#clock = clock
   }
 
-  /** Notes a request. False: its connection ends, so that it could not be answered. */
+  /** Records a request. Returns false if its connection is being closed, so that the request cannot be answered. */
   begin(incoming: IncomingMessage, outgoing: ServerResponse): boolean {
     const { socket } = incoming
     if (this.#ending.has(socket)) return false
@@ -88,30 +86,30 @@ export class Connections {
     if (known) return known
     const made = new Set<Exchange>()
     this.#open.set(socket, made)
-    // Node ends a connection by this after the last answer.
+    // Node calls this to end a connection after the last answer.
     socket.destroySoon = () => this.#end(socket)
     return made
   }
 
-  /** Answers what could not be read as a request, after the whole requests before it, and ends the connection. */
+  /** Answers an invalid request after the valid requests before it, and ends the connection. */
   refuse(error: Error, socket: Socket): void {
-    // Whatever follows on the connection is an error, too.
+    // All later bytes on the connection are errors, too.
     if (this.#broken.has(socket) || this.#ending.has(socket)) return
-    const said = answerTo(codeOf(error))
-    if (said === undefined || !socket.writable) return void socket.destroy(error)
+    const reply = answerTo(codeOf(error))
+    if (reply === undefined || !socket.writable) return void socket.destroy(error)
     this.#broken.add(socket)
     const before = [...(this.#open.get(socket) ?? [])].filter(({ incoming }) => incoming.complete)
     const late = this.#clock.wake(this.#clock.now() + LONGEST_ANSWER, () => socket.destroy(error))
     socket.once('close', late)
     void Promise.all(before.map(({ outgoing }) => closed(outgoing))).then(() => {
       late()
-      // A request that broke in its own body may have been answered.
+      // A request with an invalid body may have been answered.
       const answered = [...(this.#open.get(socket) ?? [])].some(({ outgoing }) => outgoing.headersSent)
-      this.#end(socket, answered ? undefined : said)
+      this.#end(socket, answered ? undefined : reply)
     })
   }
 
-  /** Ends a connection after its last octets, and drops what still arrives. */
+  /** Ends a connection after its last bytes, and discards later input. */
   #end(socket: Socket, last?: string): void {
     if (this.#ending.has(socket)) return
     this.#ending.add(socket)

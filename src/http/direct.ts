@@ -1,7 +1,6 @@
-// Requests of the API that need nothing of the application but their route, on Node's own messages: POST to an address
-// without parameters, of usual form. Hono's layers and the objects Request, Response and Headers cost as much as the
-// checks. The checks, the handlers and their order are those of every route (jsonapi/routes.ts); whatever is unusual
-// is left to the application.
+// A fast path for POST requests to API routes without parameters, on Node's own messages. Hono's layers and the objects
+// Request, Response and Headers cost as much as the checks. The checks, the handlers and their order are those of every
+// route (jsonapi/routes.ts). The application handles all other requests.
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Config } from '../base/config.ts'
 import { codeOf } from '../base/errors.ts'
@@ -10,9 +9,9 @@ import type { ApiAnswer, ApiCall } from '../jsonapi/exchange.ts'
 import type { ApiRoute } from '../jsonapi/routes.ts'
 import { waitsForContinue } from './connection.ts'
 import { countRequest } from './metrics.ts'
-import type { WrongTokens } from './wrong-tokens.ts'
+import type { WrongTokens } from '../users/wrong-tokens.ts'
 
-/** Takes a request, and answers it later; false: it is not of the usual form, and nothing was read of it. */
+/** Accepts a request and answers it later. Returns false, and has read no body, if the application has to handle it. */
 export type Direct = (incoming: IncomingMessage, outgoing: ServerResponse) => boolean
 
 export interface DirectDeps extends ErrorDeps {
@@ -20,7 +19,7 @@ export interface DirectDeps extends ErrorDeps {
 }
 
 export interface DirectParts {
-  /** The path below which the routes are. */
+  /** The path prefix of the routes. */
   path: string
   routes: readonly ApiRoute[]
   wrongTokens: WrongTokens
@@ -31,11 +30,13 @@ export const API_HEADERS = { 'api-version': '1', Vary: 'Accept' }
 /** HTTPS only, for a year (RFC 6797). */
 export const STRICT = ['Strict-Transport-Security', 'max-age=31536000'] as const
 
-/** The most octets of a body that is taken here: what a refused request has not read yet is read and dropped. */
+/** The maximum size of a body here, in bytes. After a refusal, the rest of the body is read and discarded. */
 const MOST = 1024 * 1024
-/** Of several fields, Node gives the first and the application all: then it is asked. */
+/**
+ * If one of these is sent several times, Node returns the first and the application all, so the application handles it.
+ */
 const ONCE = ['host', 'authorization', 'content-type']
-/** A Host header that names a host and nothing else. */
+/** A Host header with a host name and an optional port. */
 const HOST = /^[a-z0-9._-]+(?::\d{1,5})?$/
 
 export function createDirect(deps: DirectDeps, { path, routes, wrongTokens }: DirectParts): Direct {
@@ -52,7 +53,7 @@ export function createDirect(deps: DirectDeps, { path, routes, wrongTokens }: Di
   }
 }
 
-/** Whether a request has what every request has, once, and a body whose small size it tells. */
+/** Whether a request has each of the required headers once, and announces a small body. */
 function isUsual(incoming: IncomingMessage): boolean {
   const { headers } = incoming
   if (!HOST.test(headers.host ?? '') || !(Number(headers['content-length']) <= MOST)) return false
@@ -71,30 +72,34 @@ async function answer(deps: DirectDeps, { incoming, outgoing, route, wrongTokens
   const path = incoming.url ?? ''
   const header = (name: string): string | undefined => incoming.headers[name] as string | undefined
   const env = { incoming }
-  const told: Record<string, string> = { ...API_HEADERS }
+  const commonHeaders: Record<string, string> = { ...API_HEADERS }
   const asked: ApiCall = { path, params: {}, query: [], header, env, incoming }
   let made: Pick<ApiAnswer, 'status' | 'headers' | 'body'>
   try {
-    made = await route.answer(asked, told)
+    made = await route.answer(asked, commonHeaders)
   } catch (thrown) {
-    // The client disconnected during the request: not an error of this program.
+    // The client disconnected during the request, which is not an internal error.
     made = codeOf(thrown) === 'ECONNRESET' ? { status: 400, headers: {}, body: null } : answerError(thrown, deps)
   }
   if (made.status === 401) {
     const slowly = wrongTokens.judge({ env, req: { header } }, path)
     if (slowly) made = { status: 429, ...slowly }
   }
-  if (isStrict(incoming, deps.config)) told[STRICT[0]] = STRICT[1]
-  // A client that was not asked for the body does not send it: what it sends next is a request, and not read as one.
-  if (waitsForContinue(incoming)) told['Connection'] = 'close'
+  if (isStrict(incoming, deps.config)) commonHeaders[STRICT[0]] = STRICT[1]
+  // A client that waits for 100 Continue does not send the body. Its next bytes are a request, but Node would read them
+  // as the body.
+  if (waitsForContinue(incoming)) commonHeaders['Connection'] = 'close'
   const body = made.body as string | null
-  outgoing.writeHead(made.status, { ...told, ...made.headers, 'Content-Length': Buffer.byteLength(body ?? '') })
+  outgoing.writeHead(made.status, {
+    ...commonHeaders,
+    ...made.headers,
+    'Content-Length': Buffer.byteLength(body ?? ''),
+  })
   outgoing.end(body ?? '')
   if (!incoming.readableEnded) incoming.resume()
   countRequest('POST', path, made.status, deps.clock.now() - began)
 }
 
-/** How often a header was sent. */
 export function timesSent({ rawHeaders }: IncomingMessage, name: string): number {
   let times = 0
   for (let at = 0; at < rawHeaders.length; at += 2) {
@@ -107,8 +112,8 @@ export function timesSent({ rawHeaders }: IncomingMessage, name: string): number
 let known = { url: '', host: '', isHttps: false }
 
 /**
- * Whether the answer says that this name is reached by HTTPS only: over TLS, and for the public name. Other names of
- * this machine may be in use by another program that speaks plain HTTP.
+ * Whether the answer contains Strict-Transport-Security: over TLS, and for the public name. Other names of this machine
+ * may be in use by another application that speaks plain HTTP.
  */
 export function isStrict({ headers, socket }: IncomingMessage, { http }: Pick<Config, 'http'>): boolean {
   if (!('encrypted' in socket) || socket.encrypted !== true) return false

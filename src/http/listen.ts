@@ -10,7 +10,6 @@ import { SECOND, type Clock } from '../base/clock.ts'
 import { inContainer, LOW_PORTS } from '../base/container.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { formatEndpoint, portOf } from '../base/network.ts'
-import { asCaller } from '../base/ownership.ts'
 import { TLS_POLICY } from '../base/tls.ts'
 import { Connections, continueWhenRead, MOST_HEADER } from './connection.ts'
 import type { Places } from './places.ts'
@@ -19,15 +18,15 @@ import type { App } from './server.ts'
 export interface HttpListener {
   host: string
   port: number
-  /** Uses another certificate for new connections; for HTTPS. */
+  /** Uses another certificate for new connections over HTTPS. */
   renew(certificate: Certificate): void
-  /** Accepts no new connections; waits at most `patience` ms for requests in progress. */
+  /** Accepts no new connections, and waits at most `patience` ms for requests in progress. */
   close(patience: number): Promise<void>
 }
 
 /**
  * Milliseconds for a request's header, from the moment that the connection is accepted (so a silent one is closed), and
- * for the whole request with its body; how often Node looks.
+ * for the whole request with its body. The third is the interval of Node's check.
  */
 const HEADER_TIME = 15 * SECOND
 const REQUEST_TIME = 600 * SECOND
@@ -39,22 +38,22 @@ const LIMITS = {
   connectionsCheckingInterval: CHECK_EVERY,
   keepAliveTimeout: 65 * SECOND,
 }
-/** The least rate of a request: so many octets in so many milliseconds, or the connection is closed. */
-const LEAST_OCTETS = 10_000
-const LEAST_TIME = 20 * SECOND
+/** The minimum rate of a request. The connection is closed if fewer bytes arrive in this time (ms). */
+const RATE_BYTES = 10_000
+const RATE_TIME = 20 * SECOND
 
 /** The certificates for TLS handshakes. */
 export interface ShownCertificate {
   certificate: Certificate
-  /** The certificate for a host that the client names (SNI); undefined: the default certificate. */
+  /** Returns the certificate for the host in the SNI of a client, or undefined for the default certificate. */
   contextOf: (host: string) => SecureContext | undefined
   /** The certificate that proves a name to a certificate authority (RFC 8737). */
   proofFor?: (host: string) => Certificate | undefined
 }
 
 /**
- * Only a client that offers acme-tls/1 and nothing else gets the proof certificate. All other clients get HTTP/1.1 or
- * no protocol (RFC 7301 §3.2).
+ * The proof certificate is only for clients that offer acme-tls/1 alone. All other clients get HTTP/1.1 or no protocol
+ * (RFC 7301 §3.2).
  */
 const protocolOf = ({ proofFor }: ShownCertificate): TlsOptions['ALPNCallback'] =>
   function agree(this: TLSSocket, { protocols, servername }) {
@@ -64,31 +63,31 @@ const protocolOf = ({ proofFor }: ShownCertificate): TlsOptions['ALPNCallback'] 
   }
 
 /**
- * Closes the connection of a request whose body arrives slower than the least rate, or not at all. A busy server is not
- * a slow client: what has arrived meanwhile is read, and looked at, before the connection is closed.
+ * Closes the connection of a request whose body arrives slower than the minimum rate. A busy server must not close the
+ * connection of a fast client, so it first reads the bytes that have already arrived.
  */
 function holdToRate(request: IncomingMessage, clock: Clock): void {
   if (request.headers['content-length'] === undefined && request.headers['transfer-encoding'] === undefined) return
   const { socket } = request
   let seen = socket.bytesRead
-  const isSlow = (): boolean => !request.complete && socket.bytesRead - seen < LEAST_OCTETS
+  const isSlow = (): boolean => !request.complete && socket.bytesRead - seen < RATE_BYTES
   const look = (): void => {
-    // Two turns of the event loop: what has arrived while this process was busy is read first.
+    // Two turns of the event loop, so that bytes which arrived while this process was busy are read first.
     if (isSlow()) return void setImmediate(() => setImmediate(close))
     seen = socket.bytesRead
-    if (!request.complete) next = clock.wake(clock.now() + LEAST_TIME, look)
+    if (!request.complete) next = clock.wake(clock.now() + RATE_TIME, look)
   }
   const close = (): void => {
     if (isSlow()) socket.destroy()
     else look()
   }
-  let next = clock.wake(clock.now() + LEAST_TIME, look)
+  let next = clock.wake(clock.now() + RATE_TIME, look)
   const end = (): void => next()
   request.once('end', end)
   request.once('close', end)
 }
 
-/** How a listener serves. `key` is the setting of its address; without `tls` it speaks plain HTTP. */
+/** How a listener serves. `key` is the setting of its address. Without `tls` it speaks plain HTTP. */
 export interface ServingOptions {
   clock: Clock
   key?: string
@@ -98,12 +97,12 @@ export interface ServingOptions {
 }
 
 /**
- * Makes the application listen on a socket, over TLS when there is a certificate. Throws an OperatorError when it
- * cannot listen on the address.
+ * Makes the application listen on a socket, over TLS if there is a certificate. Throws an OperatorError if it cannot
+ * listen on the address.
  */
 export async function listen(
   app: { fetch: App['fetch']; direct?: App['direct'] },
-  { host, ipv6Only = false, opened, port }: { host: string; port: number; ipv6Only?: boolean; opened?: Socket },
+  { host, ipv6Only = false, port }: { host: string; port: number; ipv6Only?: boolean },
   { clock, key = 'http.listen', places, tls }: ServingOptions,
 ): Promise<HttpListener> {
   const whole = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0])
@@ -136,10 +135,10 @@ export async function listen(
   server.on('connection', (socket: Socket) => {
     if (places && !places.take(socket)) socket.destroy()
   })
-  // As the caller, because ports below 1024 are root's to open (D119).
   const opening = Promise.withResolvers<void>()
   server.once('error', (thrown) => opening.reject(listenError(thrown, key, { host, port })))
-  await asCaller(() => (server.listen(opened ?? { port, host, ipv6Only }, opening.resolve), opening.promise))
+  server.listen({ port, host, ipv6Only }, opening.resolve)
+  await opening.promise
   return {
     host,
     port: portOf(server),
@@ -156,7 +155,9 @@ export async function listen(
   }
 }
 
-/** An error with one sentence about an address on which the server cannot listen; the system's error is its cause. */
+/**
+ * An error with one sentence about an address on which the server cannot listen, with the system's error as its cause.
+ */
 export function listenError(
   thrown: unknown,
   key: string,
@@ -164,20 +165,20 @@ export function listenError(
   contained = inContainer(),
 ): OperatorError {
   const where = formatEndpoint(host, port)
-  const said = (sentence: string): OperatorError => new OperatorError(sentence, { cause: thrown })
+  const failure = (sentence: string): OperatorError => new OperatorError(sentence, { cause: thrown })
   switch (codeOf(thrown)) {
     case 'EADDRINUSE':
-      return said(
-        `${where} is in use by another program, which "ss -ltnp" names to root; end it or choose another "${key}".`,
+      return failure(
+        `${where} ("${key}") is used by another process; find it with "ss -ltnp" as root and stop it, or change "${key}" to another address or port.`,
       )
     case 'EACCES':
-      return said(
-        `${where} ("${key}") needs rights that this user lacks: ${contained ? LOW_PORTS : 'choose a port above 1023, or let the service have AmbientCapabilities=CAP_NET_BIND_SERVICE, as the unit of the package does'}.`,
+      return failure(
+        `${where} ("${key}") needs privileges that this user does not have; ${contained ? LOW_PORTS : 'choose a port above 1023, or set AmbientCapabilities=CAP_NET_BIND_SERVICE in the systemd unit, as the package does'}.`,
       )
     case 'EADDRNOTAVAIL':
     case 'ENOTFOUND':
-      return said(`${where} is not an address of this machine; correct "${key}".`)
+      return failure(`${where} is not an address of this machine; correct "${key}".`)
     default:
-      return said(`${where} cannot be listened on (${codeOf(thrown)}); correct "${key}".`)
+      return failure(`${where} cannot be listened on (${codeOf(thrown)}); correct "${key}".`)
   }
 }

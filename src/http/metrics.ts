@@ -1,16 +1,15 @@
-// /metrics in Prometheus' text format 0.0.4, for programs on this machine, and for others that send `metrics.token`.
+// /metrics in Prometheus' text format 0.0.4, for clients on this machine, and for others that send `metrics.token`.
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { Hono, type Context, type MiddlewareHandler } from 'hono'
 import { routePath } from 'hono/route'
 import { SECOND, type Clock } from '../base/clock.ts'
 import { counters, requestSeconds, type MetricLabels } from '../base/counters.ts'
-import type { Config } from '../base/config.ts'
+import type { AppDeps } from './app-deps.ts'
 import { clientAddress } from '../net/client-address.ts'
-import { FIGURES, type FiguresDeps } from '../checks/figures.ts'
+import type { MetricDeps } from '../parts/part.ts'
 
-export type MetricsDeps = FiguresDeps & { config: Pick<Config, 'metrics'> }
+export type MetricsDeps = MetricDeps & Pick<AppDeps, 'subjects'>
 
-/** Escapes backslash, quote and line end, as the format demands. */
 const escaped = (text: string): string => text.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')
 
 const labelled = (labels: MetricLabels): string => {
@@ -22,7 +21,7 @@ async function text(deps: MetricsDeps): Promise<string> {
   const lines: string[] = []
   const head = (name: string, help: string, type: string): void =>
     void lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`)
-  for (const { help, name, type, values } of FIGURES) {
+  for (const { help, name, type, values } of deps.subjects.flatMap(({ figures = [] }) => figures)) {
     head(name, help, type)
     for (const [labels, value] of await values(deps)) lines.push(`${name}${labelled(labels)} ${value}`)
   }
@@ -36,7 +35,7 @@ async function text(deps: MetricsDeps): Promise<string> {
 }
 
 const LOOPBACK = /^(?:127\.|::1$)/
-/** A Host header of a request that was made for this machine; a proxy that sets nothing else keeps its public name. */
+/** The Host header of a request to this machine. Proxies that set no other header keep the public name. */
 const LOCAL_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])?(?::\d+)?$/i
 /** Fields that a proxy adds (RFC 9110 §7.6.3, RFC 7239), the usual ones and those of the large providers. */
 const PASSED_ON =
@@ -45,7 +44,7 @@ const digest = (secret: string): Buffer => createHash('sha256').update(secret).d
 
 export function createMetrics(deps: MetricsDeps): Hono {
   const app = new Hono()
-  // A request through a proxy comes from another machine, even when the proxy is on this machine.
+  // A request through a proxy comes from another machine, even if the proxy is on this machine.
   const isHere = (context: Context): boolean =>
     LOOPBACK.test(clientAddress(context)) &&
     LOCAL_HOST.test(context.req.header('host') ?? '') &&
@@ -55,7 +54,7 @@ export function createMetrics(deps: MetricsDeps): Hono {
     const [, given] = /^bearer +(\S+)$/i.exec(context.req.header('authorization') ?? '') ?? []
     const known = token !== '' && given !== undefined && timingSafeEqual(digest(given), digest(token))
     if (!known && !isHere(context)) {
-      if (token === '') return context.text('There is nothing here.\n', 404)
+      if (token === '') return context.text('Not found.\n', 404)
       counters.refused.add({ where: 'metrics' })
       return context.text('Send the token of metrics.token.\n', 401, { 'WWW-Authenticate': 'Bearer' })
     }
@@ -70,7 +69,8 @@ export function createMetrics(deps: MetricsDeps): Hono {
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE', 'OPTIONS'])
 
 /**
- * Counts every request under the pattern of its route, not its path: strangers can send any number of different paths.
+ * Counts every request under the pattern of its route instead of its path, because untrusted clients can send any
+ * number of different paths.
  */
 export function countRequests({ clock }: { clock: Clock }): MiddlewareHandler {
   return async (context, next) => {
@@ -83,7 +83,7 @@ export function countRequests({ clock }: { clock: Clock }): MiddlewareHandler {
   }
 }
 
-/** Counts a request that took so many milliseconds. */
+/** Counts a request with its duration in ms. */
 export function countRequest(method: string, route: string, status: number, took: number): void {
   counters.http.add({ method, route, status: String(status) })
   requestSeconds.observe({ method, route }, took / SECOND)

@@ -1,7 +1,8 @@
 // The events in the OpenAPI document, as requests to a client: one webhook for each type, with its headers and data.
 import type { JsonObject } from '../jsonapi/openapi-examples.ts'
+import { upTo } from '../base/text.ts'
 import { schemaOf, type Schemas } from '../jsonapi/openapi-schemas.ts'
-import { EVENT_TYPES } from '../states/events.ts'
+import { EVENT_TYPES } from '../store/states/events.ts'
 import { CATALOGUE } from '../webhooks/catalogue.ts'
 import { SAMPLES } from '../webhooks/samples.ts'
 
@@ -14,11 +15,19 @@ const header = (name: string, description: string, example: string): JsonObject 
 })
 
 const HEADERS = [
-  header('webhook-id', 'The same over retries: process each once.', '019bc186-de00-738a-a9ec-e0b19577265d'),
-  header('webhook-timestamp', 'Unix time in seconds; refuse what is older than five minutes.', '1768478400'),
+  header(
+    'webhook-id',
+    'Id of the event. It is the same in retries, so that you can process each event once.',
+    '019bc186-de00-738a-a9ec-e0b19577265d',
+  ),
+  header(
+    'webhook-timestamp',
+    'Time of the attempt, in Unix seconds. Reject requests that are older than five minutes.',
+    '1768478400',
+  ),
   header(
     'webhook-signature',
-    'One or more of `v1,` and a base64 HMAC-SHA256, separated by spaces: one that verifies is enough.',
+    'One or more signatures, separated by spaces: `v1,` and an HMAC-SHA256 in base64. One valid signature is enough.',
     'v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=',
   ),
 ]
@@ -36,7 +45,7 @@ export function eventRequests(schemas: Schemas): Record<string, JsonObject> {
         required: ['type', 'timestamp', 'data'],
         properties: {
           type: { type: 'string', const: type },
-          timestamp: { type: 'string', format: 'date-time', description: 'When it happened.' },
+          timestamp: { type: 'string', format: 'date-time', description: 'Time when the event happened.' },
           data: schemaOf(data, 'output'),
         },
       }))
@@ -46,17 +55,17 @@ export function eventRequests(schemas: Schemas): Record<string, JsonObject> {
         {
           post: {
             operationId: `on${nameOf(type)}`,
-            summary: about.replace(/\.$/, ''),
-            description: `${about} ${to === 'domain' ? 'It goes to webhooks of that domain.' : 'It goes to all of your webhooks.'} Signed after Standard Webhooks.`,
+            summary: upTo(about, /[.;:] /).replace(/\.$/, ''),
+            description: `${about} Sent to ${to === 'domain' ? 'the webhooks of the domain' : 'all webhooks'}, signed according to Standard Webhooks.`,
             tags: ['events'],
             security: [],
             parameters: HEADERS,
             requestBody: { required: true, content: { 'application/json': { schema, example } } },
             responses: {
-              '2XX': { description: 'Taken. Answer within 15 seconds.' },
-              '410': { description: 'The endpoint is gone: the webhook is disabled at once.' },
-              '429': { description: 'Not now: `Retry-After` is heeded.' },
-              default: { description: 'Tried again, ten times in all.' },
+              '2XX': { description: 'The event was accepted. Respond within 15 seconds.' },
+              '410': { description: 'The endpoint no longer exists. The webhook is disabled immediately.' },
+              '429': { description: 'The endpoint is not available now. `Retry-After` is respected.' },
+              default: { description: 'The event is retried, up to ten attempts in total.' },
             },
           },
         },

@@ -2,16 +2,16 @@
 import { createOpenApi } from '../jsonapi/openapi.ts'
 import type { Resource } from '../jsonapi/resource.ts'
 import { eventRequests } from './openapi-events.ts'
-import { OAUTH_TAG, oauthPaths } from './openapi-oauth.ts'
+import { OAUTH_TAG, oauthPaths } from '../users/oauth/openapi.ts'
 
-const ABOUT = `Sending, campaigns and inbound mail over JSON:API 1.1.
+const ABOUT = `Postrider sends, receives and tracks email over a JSON:API 1.1 interface.
 
-Requests with a body are \`application/vnd.api+json\` without parameters. Every request names a token (\`Authorization: Bearer pr_…\`) whose scopes are among those that the operation takes. What is not yours is 404. Times are UTC with milliseconds, ids are opaque. Answers may get more members; requests are strict: what is not known is refused and named. Every refusal is a list of errors, each with a machine-readable \`code\`, a sentence and the place of the fault in the request.`
+Every request needs a token (\`Authorization: Bearer pr_…\`) with the scope that the operation requires. Requests with a body need \`Content-Type: application/vnd.api+json\` without parameters other than \`profile\`. Times are in UTC with milliseconds, and ids are opaque strings. Resources of other accounts return 404. Later versions can add members to responses, so ignore those that you do not know. Requests are strict: an unknown member is an error. Error responses list all problems, each with a machine-readable \`code\`, an explanation in \`detail\`, and its location in the request.`
 
 export function openApiOf(resources: readonly Resource<never>[], publicUrl: string, apiPath: string): object {
-  // What no token reaches is for pages of the console alone (D116).
+  // Actions for signed-in operators only are used by the console, and no token can call them (D116).
   const reached = resources
-    .map((resource) => ({ ...resource, actions: resource.actions.filter(({ operator }) => operator !== 'person') }))
+    .map((resource) => ({ ...resource, actions: resource.actions.filter(({ person }) => !person) }))
     .filter(({ actions }) => actions.length > 0)
   return createOpenApi({
     resources: reached,
@@ -25,6 +25,6 @@ export function openApiOf(resources: readonly Resource<never>[], publicUrl: stri
     },
     paths: oauthPaths(publicUrl),
     webhooks: eventRequests,
-    tags: [OAUTH_TAG, { name: 'events', description: 'What webhooks are told, as signed requests to their URL.' }],
+    tags: [OAUTH_TAG, { name: 'events', description: 'Events, as signed requests to the URL of a webhook.' }],
   })
 }

@@ -1,16 +1,16 @@
-// The places for HTTP connections, of all listeners together and of one address (D113). They are a part of the
-// descriptors that the process has, so that SMTP, deliveries and the store keep theirs.
+// The connection slots for HTTP, of all listeners together and of one address (D113). They are limited to a part of the
+// process's file descriptors, so that SMTP, deliveries and the store keep theirs.
 import { readFileSync } from 'node:fs'
 import { BlockList, isIP, type Socket } from 'node:net'
 import { count } from '../base/maps.ts'
 import type { Config } from '../base/config.ts'
 import { addNetwork, customerOf } from '../base/network.ts'
 
-/** The descriptors of a process for which the system tells no limit. */
+/** The limit of open files if the system does not report one. */
 const USUAL_DESCRIPTORS = 1024
 const MOST = 4096
 
-/** The descriptors that this process may have open. */
+/** Returns the limit of open file descriptors of this process. */
 export function descriptors(): number {
   try {
     const [, soft] = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
@@ -28,8 +28,8 @@ export class Places {
   #taken = 0
 
   /**
-   * A quarter of the descriptors for all connections, and a quarter of these for one address. This machine and trusted
-   * proxies are one address for many people: only the limit of all holds for them.
+   * A quarter of the descriptors for all connections, and a quarter of these for one address. Many users share the
+   * address of this machine and of trusted proxies, so only the total limit applies to these.
    */
   constructor({ trusted_proxies }: Pick<Config['http'], 'trusted_proxies'>, available = descriptors()) {
     this.#most = Math.min(MOST, Math.floor(available / 4))
@@ -37,7 +37,7 @@ export class Places {
     for (const network of ['127.0.0.0/8', '::1/128', ...trusted_proxies]) addNetwork(this.#trusted, network)
   }
 
-  /** Gives a connection a place until it closes; false when there is none. */
+  /** Reserves a slot for a connection until it closes. Returns false if all are in use. */
   take(socket: Pick<Socket, 'remoteAddress' | 'once'>): boolean {
     const address = (socket.remoteAddress ?? '').replace(/^::ffff:/i, '')
     const customer = customerOf(address)

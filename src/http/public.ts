@@ -1,4 +1,4 @@
-// The URLs that recipients' mail programs use without a token: the tracking pixel and tracked links (D38).
+// The URLs that recipients' mail clients use without a token: the tracking pixel and tracked links (D38).
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { Hono, type Context } from 'hono'
@@ -9,16 +9,11 @@ import { openPlainHandle } from '../base/plain-file.ts'
 import { domainOfStsHost, stsPolicy } from '../domains/inbound-sts.ts'
 import { readClickToken, readOpenToken } from '../message/tracking.ts'
 import { noteVisit } from '../mail/tracking.ts'
-import { imageResponse } from '../images/serve.ts'
-import { IMAGES_PATH } from '../images/uses.ts'
-import { EXPORTS } from '../privacy/bundle.ts'
-import { exportFile } from '../privacy/export-link.ts'
+import { EXPORTS, exportFile } from '../privacy/requests.ts'
 import type { Store } from '../store/database.ts'
-import type { Spool } from '../store/spool.ts'
 
 export interface PublicDeps {
   store: Store
-  spool: Spool
   clock: Clock
   keyring: Keyring
   log: Log
@@ -34,20 +29,20 @@ export function createPublic(deps: PublicDeps): Hono {
   const app = new Hono()
   const key = deps.keyring.derive('tracking')
   const visit = (context: Context) => ({ method: context.req.method, userAgent: context.req.header('user-agent') })
-  // The reader gets the page even when the visit cannot be recorded.
+  // The reader gets the page even if the visit cannot be recorded.
   const note = async (work: Promise<void>): Promise<void> =>
     void (await work.catch((thrown: unknown) => deps.log.fault('tracking', thrown)))
 
   app.get('/.well-known/mta-sts.txt', (context) => {
     const host = (context.req.header('host') ?? '').replace(/:\d+$/, '').toLowerCase()
     const domain = domainOfStsHost(deps.store, host)
-    if (!domain) return context.text('There is nothing here.\n', 404)
+    if (!domain) return context.text('Not found.\n', 404)
     return context.body(stsPolicy(domain.sts_mode, deps.config.hostname), 200, { 'Content-Type': 'text/plain' })
   })
   app.get('/t/o/:file', async (context) => {
     const [, token] = /^([\w-]+)\.gif$/.exec(context.req.param('file')) ?? []
     const delivery = token !== undefined && token.length < MAX_TOKEN ? readOpenToken(key, token) : undefined
-    if (delivery === undefined) return context.text('There is nothing here.\n', 404)
+    if (delivery === undefined) return context.text('Not found.\n', 404)
     await note(noteVisit(deps, 'opened', delivery, visit(context)))
     return context.body(PIXEL, 200, { 'Content-Type': 'image/gif', ...PRIVATE })
   })
@@ -63,10 +58,10 @@ export function createPublic(deps: PublicDeps): Hono {
   app.get('/exports/:id/:until/:mac', async (context) => {
     const { id, mac, until } = context.req.param()
     const file = exportFile(deps, { id, until, mac }, deps.clock.now())
-    // Opened before the answer begins: an open file can be read to its end even after it is deleted.
+    // Opened before the answer starts, because an open file can be read to its end even after it is deleted.
     const opened = file && (await openPlainHandle(join(deps.config.data_dir, EXPORTS, file)).catch(() => undefined))
     if (!opened) return context.text('This link does not work, or its time is over.\n', 404)
-    // Nobody would read the file of an answer that is a header alone, nor close it.
+    // The response to HEAD has no body, so the file would never be read or closed.
     const headerAlone = context.req.method === 'HEAD'
     if (headerAlone) await opened.close()
     const bytes = headerAlone ? null : (Readable.toWeb(opened.createReadStream()) as ReadableStream)
@@ -75,14 +70,6 @@ export function createPublic(deps: PublicDeps): Hono {
       'Content-Disposition': `attachment; filename="${file}"`,
       ...PRIVATE,
     })
-  })
-  app.get(`${IMAGES_PATH}/:file`, async (context) => {
-    const asked = {
-      file: context.req.param('file'),
-      method: context.req.method,
-      known: context.req.header('if-none-match'),
-    }
-    return (await imageResponse(deps, asked)) ?? context.text('There is no such picture.\n', 404, PRIVATE)
   })
   return app
 }

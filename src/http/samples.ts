@@ -1,28 +1,28 @@
-// Samples of the server's activity in the last hour, one for each ten seconds: kept in memory, drawn by the console.
+// Samples of the server's activity in the last hour, one per ten seconds, which the console draws. Kept in memory.
 import { performance, type EventLoopUtilization } from 'node:perf_hooks'
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'
 import { counters, type Counter } from '../base/counters.ts'
 import type { Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 
-/** The length of a step in ms. */
+/** Milliseconds. */
 export const STEP = 10 * SECOND
 const KEPT = HOUR / STEP
-/** Waiting mail is counted up to this number: a full count would block the event loop. */
+/** The queue is counted up to this number, because a full count would block the event loop. */
 const MOST_WAITING = 10_000
 
 export interface Sample {
-  /** When the step ended (ms). */
+  /** The end of the step (ms). */
   at: number
-  /** Recipients whose mail waits, up to 10,000. */
+  /** Queued recipients, up to 10,000. */
   waiting: number
   delivered: number
   deferred: number
   refused: number
   received: number
-  /** Octets of memory that the process uses. */
+  /** Bytes of memory that the process uses. */
   memory: number
-  /** The share of the step in which the main thread worked, 0 to 1. */
+  /** The fraction of the step in which the main thread worked, 0 to 1. */
   busy: number
 }
 
@@ -54,7 +54,7 @@ export class Samples {
     this.#next = clock.now() + STEP
   }
 
-  /** Ends the step when its time is over; may be called more often. */
+  /** Ends the step when its time is over. Further calls have no effect. */
   look(): void {
     const at = this.#clock.now()
     if (at < this.#next) return

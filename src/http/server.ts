@@ -1,4 +1,4 @@
-// The HTTP application as one function Request -> Response; http/listen.ts serves it on sockets.
+// The HTTP application as one function Request -> Response. http/listen.ts serves it on sockets.
 import { createHash } from 'node:crypto'
 import type { HttpBindings } from '@hono/node-server'
 import { Hono, type Handler, type MiddlewareHandler } from 'hono'
@@ -7,143 +7,60 @@ import { noteSpace } from '../base/space.ts'
 import { answerError } from '../jsonapi/errors.ts'
 import type { Resource } from '../jsonapi/resource.ts'
 import { createRouter, routesOf, type RouterOptions } from '../jsonapi/routes.ts'
-import { advisedRecords } from '../domains/api-advised.ts'
-import { aggregateReports } from '../reports/api.ts'
-import { dmarcEvidences, dmarcSourceFigures, knownSources, tlsFigures } from '../reports/api-figures.ts'
-import { agents } from '../reputation/api.ts'
-import { attempts } from '../delivery/api-attempts.ts'
-import { campaignLinks, spamVerdicts } from '../campaigns/api-checks.ts'
-import { campaignActivity } from '../campaigns/api-activity.ts'
-import { audienceReaches, campaignReaches, suppressedContacts } from '../campaigns/api-reach.ts'
-import { campaignAudiences } from '../campaigns/api-addressing.ts'
-import { audienceFields } from '../campaigns/api-fields.ts'
-import { campaignForecasts } from '../campaigns/api-forecast.ts'
-import { campaignTests } from '../campaigns/api-tests.ts'
-import { grants } from '../accounts/api-grants.ts'
-import { lanes } from '../delivery/api.ts'
-import { sources } from '../delivery/api-sources.ts'
-import { people } from './api-people.ts'
-import { privacyRequests } from '../privacy/api-requests.ts'
+import { grants } from '../users/oauth/api-grants.ts'
+import { auditEntries } from '../users/api-audit.ts'
+import { members } from '../users/api-members.ts'
+import { people } from '../users/api-people.ts'
 import { logLines, serverSamples } from './api-log.ts'
 import { serverBackups } from '../archive/api.ts'
-import { serverState } from '../checks/api.ts'
-import { explanations } from '../why/api.ts'
-import { receiverAlarms } from '../reputation/api-alarms.ts'
-import { receivers } from '../reputation/api-receivers.ts'
-import { statistics } from '../reputation/api-statistics.ts'
-import { audienceFigures } from '../campaigns/api-figures.ts'
-import { audiences, contactImports, contacts } from '../campaigns/api-audiences.ts'
-import { listImports } from '../lists/api-contacts.ts'
-import { suppressionImports } from '../lists/api.ts'
-import { createAuthorize } from './authorize.ts'
+import { isSetUp } from '../checks/machine.ts'
+import { createAuthorize } from '../users/oauth/authorize.ts'
 import { isUnfinished } from './connection.ts'
 import { API_HEADERS, createDirect, isStrict, STRICT, timesSent, type Direct } from './direct.ts'
-import { createGate } from '../jsonapi/gate.ts'
-import { campaigns, campaignSchedules, campaignStats, campaignTotals } from '../campaigns/api.ts'
+import { createGate } from '../users/gate.ts'
 import type { AppDeps } from './app-deps.ts'
-import { domainReputation } from '../reputation/api-domain.ts'
-import { domains, records } from '../domains/api.ts'
-import { images } from '../images/api.ts'
-import { inboundEmails } from '../inbound/api-emails.ts'
-import { inboxCounts, inboxMessages } from '../inbound/api-messages.ts'
-import { inboxes } from '../inbound/api.ts'
 import { createInside, type Inside } from '../jsonapi/in-process-api.ts'
-import { createMcp } from './mcp/mcp.ts'
 import { countRequests, createMetrics } from './metrics.ts'
-import { createOauth } from './oauth.ts'
+import { createOauth } from '../users/oauth/endpoints.ts'
 import { openApiOf } from './openapi.ts'
-import { outboundEmails } from '../mail/api.ts'
 import { refuseWhenFull } from '../jsonapi/storage-left.ts'
-import { outboundEmailCounts } from '../mail/api-counts.ts'
-import { outboundEmailStats } from '../mail/api-stats.ts'
 import { createPublic } from './public.ts'
-import { recipientErasures, recipientExports } from '../privacy/api.ts'
-import { suppressions } from '../suppressions/api.ts'
 import { createUnsubscribe } from './unsubscribe.ts'
-import { watchChanges, watches } from '../watch/api.ts'
-import { tokens } from '../accounts/api.ts'
-import { warmups } from '../warmup/api.ts'
-import { outboundWebhooks, webhooks } from '../webhooks/api.ts'
-import { WrongTokens } from './wrong-tokens.ts'
+import { tokenRequests, tokens } from '../users/api-tokens.ts'
+import { WrongTokens } from '../users/wrong-tokens.ts'
 
 export const API_PATH = '/api/v1'
 
-/** Every resource of the API, in the order of its documentation. */
-export const resources: readonly Resource<AppDeps>[] = [
+/** The resources of the server itself, and of its users. */
+const OWN: readonly Resource<AppDeps>[] = [
   tokens,
-  outboundEmails,
-  outboundEmailStats,
-  outboundEmailCounts,
-  campaigns,
-  campaignStats,
-  audiences,
-  contacts,
-  contactImports,
-  listImports,
-  domains,
-  records,
-  inboxes,
-  inboundEmails,
-  inboxCounts,
-  inboxMessages,
-  suppressions,
-  webhooks,
-  outboundWebhooks,
-  recipientErasures,
-  recipientExports,
-  attempts,
-  statistics,
-  receivers,
-  explanations,
-  receiverAlarms,
-  suppressionImports,
-  audienceFigures,
-  campaignTests,
-  campaignAudiences,
-  audienceFields,
-  campaignLinks,
-  spamVerdicts,
-  campaignActivity,
-  images,
-  campaignSchedules,
-  campaignTotals,
-  campaignReaches,
-  campaignForecasts,
-  audienceReaches,
-  suppressedContacts,
-  agents,
-  advisedRecords,
-  domainReputation,
-  aggregateReports,
-  dmarcSourceFigures,
-  dmarcEvidences,
-  tlsFigures,
-  knownSources,
-  privacyRequests,
+  tokenRequests,
   grants,
-  lanes,
-  warmups,
-  sources,
+  members,
   people,
-  serverState,
+  auditEntries,
   serverBackups,
   logLines,
   serverSamples,
-  watches,
-  watchChanges,
 ]
 
-export const openApi = (publicUrl: string): object =>
+export const openApi = (resources: readonly Resource<AppDeps>[], publicUrl: string): object =>
   openApiOf(resources as readonly Resource<never>[], publicUrl, API_PATH)
 
-/** The application; `direct` takes the requests that need nothing of it but their route. */
+/** Every resource of the API. */
+export const resourcesOf = (subjects: AppDeps['subjects']): readonly Resource<AppDeps>[] => [
+  ...OWN,
+  ...subjects.flatMap(({ resources = [] }) => resources),
+]
+
+/** The application. `direct` is the fast path for requests that need only their route. */
 export type App = Hono<{ Bindings: HttpBindings }> & { direct: Direct }
 
 /** The API inside the process, without a socket. */
 export const apiInside = (deps: AppDeps): Inside =>
-  createInside(deps, () => deps.config.http.public_url + API_PATH, resources)
+  createInside(deps, () => deps.config.http.public_url + API_PATH, resourcesOf(deps.subjects))
 
-/** The whole HTTP application without the console; tests use `app.request(…)`, without a socket. */
+/** The whole HTTP application without the console. Tests use `app.request(…)`, without a socket. */
 export function createApp(deps: AppDeps): App {
   const app = new Hono<{ Bindings: HttpBindings }>()
   app.use(countRequests(deps))
@@ -155,21 +72,26 @@ export function createApp(deps: AppDeps): App {
   app.use('*', keepToTls(deps))
   app.get('/health', (context) => {
     noteSpace(deps)
-    const troubles = deps.troubles.list()
-    if (troubles.length === 0) return context.json({ status: 'ok' })
-    return context.json({ status: 'degraded', reasons: troubles.map(({ sentence }) => sentence) })
+    const reasons = [
+      ...deps.troubles.list().map(({ sentence }) => sentence),
+      ...(isSetUp(deps.store) ? [] : ['This server is not set up: it has no user and no domain.']),
+    ]
+    const restart = deps.restart.size > 0 ? { restart_needed: [...deps.restart] } : {}
+    if (reasons.length === 0) return context.json({ status: 'ok', ...restart })
+    return context.json({ status: 'degraded', reasons, ...restart })
   })
   app.use(`${API_PATH}/*`, beginAnswer)
   app.get(`${API_PATH}/openapi.json`, describe(deps))
   const options: RouterOptions<AppDeps> = {
     parts: deps,
     reader: deps.store,
+    store: deps.store,
     clock: deps.clock,
     log: deps.log,
     keyring: deps.keyring,
-    gate: createGate(deps),
+    gate: createGate(deps, resourcesOf(deps.subjects) as readonly Resource<never>[]),
     base: () => deps.config.http.public_url + API_PATH,
-    resources,
+    resources: resourcesOf(deps.subjects),
     bodies: deps.bodies,
     refuseWhenFull: () => refuseWhenFull(deps),
   }
@@ -180,27 +102,28 @@ export function createApp(deps: AppDeps): App {
   app.route('/', createUnsubscribe(deps))
   app.route('/', createOauth(deps))
   app.route('/', createAuthorize(deps))
-  app.route('/', createMcp(deps, apiInside(deps)))
+  const inside = apiInside(deps)
+  for (const { routes } of deps.subjects) if (routes) app.route('/', routes(deps, inside))
   app.onError((thrown, context) => {
-    // The client disconnected during the request: not an error of this program, and no answer can be sent.
+    // The client disconnected during the request: not an internal error, and no answer can be sent.
     if (codeOf(thrown) === 'ECONNRESET') return context.body(null, 400)
     const { status, headers, body } = answerError(thrown, deps)
     return context.body(body, status, headers)
   })
-  app.notFound((context) => context.text('There is nothing here.\n', 404))
+  app.notFound((context) => context.text('Not found.\n', 404))
   return Object.assign(app, { direct: createDirect(deps, { path: API_PATH, routes, wrongTokens }) })
 }
 
 /**
- * Answers with the OpenAPI document. It is made once for each public URL, which may be set after the start; a client
- * that has it already gets 304 (RFC 9110 §13.1.2).
+ * Responds with the OpenAPI document. It is generated once per public URL, which may be set after the start. If the
+ * client already has it, the response is 304 (RFC 9110 §13.1.2).
  */
-function describe({ config }: AppDeps): Handler {
+function describe({ config, subjects }: AppDeps): Handler {
   let made = { url: '', body: '', tag: '' }
   return (context) => {
     const url = config.http.public_url
     if (made.url !== url) {
-      const body = JSON.stringify(openApi(url))
+      const body = JSON.stringify(openApi(resourcesOf(subjects), url))
       made = { url, body, tag: `"${createHash('sha256').update(body).digest('base64url')}"` }
     }
     const headers = { 'Content-Type': 'application/json', 'Cache-Control': 'public, max-age=300', ETag: made.tag }
@@ -212,13 +135,13 @@ function describe({ config }: AppDeps): Handler {
 
 type Middleware = MiddlewareHandler<{ Bindings: HttpBindings }>
 
-/** HEAD is answered as GET is, without the body: what was opened for it, such as a file or a live stream, is closed. */
+/** HEAD is answered like GET, but without the body. A file or a live stream that was opened for it is closed. */
 const closeUnsent: Middleware = async (context, next) => {
   await next()
   if (context.req.method === 'HEAD') await context.res.body?.cancel()
 }
 
-/** The answer to a request whose body has not arrived is the last one of its connection: the body is not waited for. */
+/** Closes the connection after the answer to a request whose body has not arrived, instead of waiting for the body. */
 const endUnread: Middleware = async (context, next) => {
   await next()
   const { incoming } = (context.env as Partial<HttpBindings> | undefined) ?? {}
@@ -226,12 +149,12 @@ const endUnread: Middleware = async (context, next) => {
 }
 
 /**
- * RFC 9112 §3.2. A proxy in front may have routed by the other Host header; on a shared connection, later requests can
+ * RFC 9112 §3.2. A proxy in front may have routed by the other Host header. On a shared connection, later requests can
  * belong to other clients.
  */
 const refuseTwoHosts: Middleware = async (context, next) => {
   if (timesSentIn(context.env, 'host') > 1)
-    return context.text('Send one Host header, not several.\n', 400, { Connection: 'close' })
+    return context.text('The request has several Host headers. Send one.\n', 400, { Connection: 'close' })
   return next()
 }
 
@@ -250,13 +173,13 @@ const beginAnswer: Middleware = (context, next) => {
   if (timesSentIn(context.env, 'authorization') > 1)
     throw refuse(
       'unauthenticated',
-      'Send one Authorization header, not several.',
+      'The request has several Authorization headers. Send one.',
       { header: 'Authorization' },
       { 'WWW-Authenticate': 'Bearer error="invalid_request"' },
     )
   return next()
 }
 
-/** How often a header was sent. A request inside the process has no bindings. */
+/** How often a header was sent. Undefined bindings are those of a request inside the process. */
 const timesSentIn = (bindings: Partial<HttpBindings> | undefined, name: string): number =>
   bindings?.incoming ? timesSent(bindings.incoming, name) : 0

@@ -1,15 +1,15 @@
 // Unsubscribe links (RFC 8058, D45, D60). GET shows a page and changes nothing, because scanners follow links. A POST
-// unsubscribes at once, without a redirect, when it is a mail program's one-click request or comes from the page's
-// button; any other POST shows the page. The page can also undo it.
+// unsubscribes immediately, without a redirect, if it is the one-click request of a mail client or comes from the
+// page's button. Any other POST shows the page. The page can also undo it.
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
 import type { Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { readUnsubscribeToken, type Leaving } from '../campaigns/unsubscribe-token.ts'
-import { hasLeft, leave, rejoin, senderOf } from '../campaigns/unsubscribe.ts'
+import { readUnsubscribeToken, type Leaving, hasLeft, leave, rejoin, senderOf } from '../campaigns/unsubscribe.ts'
 import type { Store } from '../store/database.ts'
-import { withOctets } from '../jsonapi/body.ts'
-import { page, strangers, withinMost, type PlainPageDeps } from '../webui/plain-page.ts'
+import { withBytes } from '../jsonapi/body.ts'
+import { IMAGES_PATH } from '../message/html-tokens.ts'
+import { page, strangers, withinMost, type PlainPageDeps } from '../views/html/plain-page.ts'
 
 export interface UnsubscribeDeps extends PlainPageDeps {
   store: Store
@@ -30,10 +30,10 @@ export function createUnsubscribe(deps: UnsubscribeDeps): Hono {
     page(
       context,
       404,
-      'This link does not work',
+      'Invalid link',
       html`<p>
-        It is not one of ours, or was cut on its way. Copy the whole link from the mail, or reply to the mail and say
-        that you want no more.
+        The link is incomplete or was not created by this server. Copy the whole link from the email, or reply to the
+        email and ask to be unsubscribed.
       </p>`,
     )
   app.get('/u/:token', (context) => {
@@ -51,14 +51,14 @@ export function createUnsubscribe(deps: UnsubscribeDeps): Hono {
   return app
 }
 
-/** The request in a form, urlencoded or multipart: RFC 8058's one click, or `action` of the page's own form. */
+/** The action of a form, urlencoded or multipart: RFC 8058's one click, or `action` of the page's own form. */
 async function wishOf(deps: UnsubscribeDeps, context: Context): Promise<'subscribe' | 'unsubscribe' | undefined> {
   const { raw } = context.req
-  const octets = await withinMost(withOctets(raw, strangers(context, deps, MAX_BODY), (read) => read))
-  if (octets === undefined) return undefined
+  const body = await withinMost(withBytes(raw, strangers(context, deps, MAX_BODY), (read) => read))
+  if (body === undefined) return undefined
   const type = raw.headers.get('content-type') ?? ''
   try {
-    const form = await new Response(octets, { headers: { 'Content-Type': type } }).formData()
+    const form = await new Response(body, { headers: { 'Content-Type': type } }).formData()
     if (form.get('List-Unsubscribe') === 'One-Click') return 'unsubscribe'
     const action = form.get('action')
     return action === 'subscribe' || action === 'unsubscribe' ? action : undefined
@@ -68,29 +68,35 @@ async function wishOf(deps: UnsubscribeDeps, context: Context): Promise<'subscri
 }
 
 function show(deps: UnsubscribeDeps, context: Context, leaving: Leaving): Response | Promise<Response> {
-  const { audience, domain } = senderOf(deps.store, leaving)
-  const list =
-    audience === null
-      ? html`mail from <strong>${domain}</strong>`
-      : html`<strong>${audience}</strong> from <strong>${domain}</strong>`
+  const { brand, name, title } = senderOf(deps.store, leaving)
+  const from = html`<strong>${name}</strong>`
+  const sender = { name, colour: brand.colour, logo: ownImage(deps, brand.logo) }
   if (hasLeft(deps, leaving))
     return page(
       context,
       200,
       'You are unsubscribed',
-      html`<p role="status">${leaving.email} gets no more newsletters from <strong>${domain}</strong>.</p>
-        <p class="soft">Mail that you ask for yourself, such as receipts, may still come.</p>
+      html`<p role="status">${leaving.email} will no longer receive newsletters from ${from}.</p>
+        <p class="soft">You may still receive transactional email, such as receipts.</p>
         <form method="post">
-          <input type="hidden" name="action" value="subscribe" /><button class="plain">
-            That was a mistake: subscribe again
-          </button>
+          <input type="hidden" name="action" value="subscribe" /><button class="plain">Subscribe again</button>
         </form>`,
+      { sender },
     )
   return page(
     context,
     200,
     'Unsubscribe?',
-    html`<p>${leaving.email} is subscribed to ${list}.</p>
+    html`<p>
+        ${leaving.email} is subscribed to ${title === null ? 'email' : html`<strong>${title}</strong>`} from ${from}.
+      </p>
       <form method="post"><input type="hidden" name="action" value="unsubscribe" /><button>Unsubscribe</button></form>`,
+    { sender },
   )
+}
+
+/** The path of an image that this server stores. Images of other hosts are not shown: they could track the reader. */
+function ownImage({ config }: UnsubscribeDeps, url: string | null): string | undefined {
+  const images = `${config.http.public_url}${IMAGES_PATH}/`
+  return url?.startsWith(images) ? url.slice(config.http.public_url.length) : undefined
 }

@@ -1,48 +1,54 @@
-// Pictures for campaigns: stored here, and served to the readers of mail under the public address (D141).
+// The API resource of images for campaigns, which are stored here and served at the public URL (D141).
 import { z } from 'zod'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
-import { count, EXTENSION, holding, words } from '../jsonapi/fields.ts'
+import { count, holding, words } from '../jsonapi/fields.ts'
 import { field } from '../jsonapi/resource.ts'
 import { base64, name } from '../jsonapi/schemas.ts'
-import { valuesOf } from '../schema/tables.ts'
+import { valuesOf } from '../store/schema/tables.ts'
 import { addImage, addressOf, removeImage, type StoredImage } from './images.ts'
-import { IS_USED, usesOf } from './uses.ts'
+import { IS_USED, isLogo, usesOf } from './uses.ts'
 
-/** A picture of the greatest size that the configuration may allow, as base64 in JSON. */
+/** The maximum request body, for an image of the maximum size that the configuration permits. */
 const MOST = 10 * 1024 * 1024
-/** The campaigns that an answer names. */
+/** The number of campaigns that a response names. */
 const MOST_NAMED = 5
 const time = (about: string) => field(z.iso.datetime(), { kind: 'time', sort: true, about })
 const use = z.object({ id: z.string(), name: z.string(), status: z.string(), removed: z.boolean() })
-/** A picture of one pixel, for the documentation. */
+/** An image of one pixel, for the documentation. */
 const EXAMPLE = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
 
 export const images = define('images', {
   table: 'images',
-  about: `Pictures for campaigns, which mail programs load from this server. ${EXTENSION}`,
+  path: '/images/:image',
+  scope: 'campaigns',
+  about: 'Images for campaigns. Email clients load them from this server.',
+  extension: true,
   attributes: {
     content: field(base64, {
       create: 'required',
       read: 'never',
       about:
-        'The file as base64: PNG, JPEG, GIF or WebP. It is stored without texts, Exif and XMP. The same picture again is the one that is there.',
+        'File in base64: PNG, JPEG, GIF or WebP. It is stored without embedded texts, Exif and XMP data. If the same image exists, it is returned.',
       example: EXAMPLE,
     }),
     name: field(name(), {
       create: 'required',
       sort: true,
-      about: 'What you call it, such as the name of its file.',
+      about: 'A name to recognise the image by, such as its file name.',
       example: 'logo.png',
     }),
-    url: words('Its public address, for the HTML of a campaign; it never changes.'),
-    content_type: field(z.enum(valuesOf('images', 'content_type')), { about: 'Its kind, by its content.' }),
-    width: count('Its width in pixels, as it is shown.'),
-    height: count('Its height in pixels, as it is shown.'),
-    size: field(z.int(), { sort: true, about: 'The bytes of its file.' }),
-    campaigns_count: count('How many campaigns use it; drafts that were removed are not counted.'),
-    campaigns: field(z.array(use), { about: `The newest ${MOST_NAMED} campaigns that use it.` }),
-    created_at: time('When it was uploaded.'),
-    updated_at: time('When it last changed.'),
+    url: words('Public URL, for the HTML body of a campaign. It never changes.'),
+    content_type: field(z.enum(valuesOf('images', 'content_type')), {
+      about: 'Media type, detected from the content.',
+    }),
+    width: count('Width in pixels, as displayed.'),
+    height: count('Height in pixels, as displayed.'),
+    size: field(z.int(), { sort: true, about: 'File size in bytes.' }),
+    campaigns_count: count('Number of campaigns that use the image, without deleted drafts.'),
+    campaigns: field(z.array(use), { about: `Newest ${MOST_NAMED} campaigns that use the image.` }),
+    logo: field(z.boolean(), { about: 'Whether the image is the logo of the brand.' }),
+    created_at: time('Time when the image was uploaded.'),
+    updated_at: time('Time of the last change.'),
   },
   filters: {
     search: holding('name'),
@@ -50,7 +56,7 @@ export const images = define('images', {
       column: 'key',
       flag: true,
       sql: (value) => ({ sql: value === 'true' ? IS_USED : `not ${IS_USED}`, parameters: [] }),
-      about: `Only those that a campaign uses, or that none uses. ${EXTENSION}`,
+      about: 'Filter by use: true for images that a campaign or the brand uses, false for all others.',
     },
   },
   extend(rows, { parts, reader }) {
@@ -61,50 +67,29 @@ export const images = define('images', {
         url: addressOf(http.public_url, row as unknown as StoredImage),
         campaigns_count: uses.count,
         campaigns: uses.newest,
+        logo: isLogo(reader, row.key),
       })
     }
   },
   actions: [
     {
       kind: 'create',
-      path: '/images',
-      scope: 'campaigns:write',
       bodyLimit: MOST,
       refuses: ['quota_exceeded'],
-      about: `Upload a picture. ${EXTENSION}`,
+      about: 'Create an image by uploading its file.',
       run: async ({ attributes: { content, name: called }, caller, parts }) => ({
         row: { ...(await addImage(parts, caller.userKey, { bytes: Buffer.from(content, 'base64'), name: called })) },
       }),
     },
-    {
-      kind: 'list',
-      path: '/images',
-      scope: 'campaigns:read',
-      params: ['filter', 'sort', 'fields', 'page'],
-      about: `List your pictures. ${EXTENSION}`,
-    },
-    { kind: 'show', path: '/images/:image', scope: 'campaigns:read', about: `Show a picture. ${EXTENSION}` },
+    { kind: 'list', params: ['filter', 'sort', 'fields', 'page'], about: 'List images.' },
+    { kind: 'show', about: 'Get an image.' },
     {
       kind: 'delete',
-      path: '/images/:image',
-      scope: 'campaigns:write',
       refuses: ['in_use'],
-      about: `Remove a picture that no campaign uses. ${EXTENSION}`,
-      run: ({ parts, row }) => removeImage(parts, row, false),
-    },
-    {
-      kind: 'act',
-      method: 'DELETE',
-      path: '/images/:image/forced',
-      id: 'deleteUsedImage',
-      scope: 'campaigns:write',
-      about: `Remove a picture although campaigns use it: their mail shows a gap in its place. ${EXTENSION}`,
-      run: async ({ parts, row }) => {
-        // As it was: what used it is known no more once it is gone.
-        const before = { ...row }
-        await removeImage(parts, row, true)
-        return { row: before }
-      },
+      params: ['force'],
+      about:
+        'Delete an image. If campaigns or the brand use it, `force=true` is required. The image is then missing in their emails.',
+      run: ({ force, parts, row }) => removeImage(parts, row, force),
     },
   ],
 })

@@ -1,31 +1,31 @@
-// Pictures for campaigns: uploaded, seen, their addresses copied, and removed. A script (the editor of campaigns, files
-// that are dropped) sends and reads the same address with JSON.
+// Console page of images: upload, view, copy the URL, delete. Scripts (the campaign editor, dropped files) use the same
+// URL with JSON.
 import { html } from 'hono/html'
 import { forLine } from '../base/clean-text.ts'
-import { guard, page } from '../webui/frame.ts'
-import { gallery, uploadForm, type GalleryPicture } from '../webui/gallery.ts'
-import { button } from '../webui/forms.ts'
-import { count, counted, octets, pageOf, pager, search, tabs, type Cell } from '../webui/widgets.ts'
-import { done, type Form, type Place } from '../webui/place.ts'
-import { number, objects, text, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+import { guard, page } from '../views/html/frame.ts'
+import { gallery, uploadForm, type GalleryPicture } from '../views/html/gallery.ts'
+import { button } from '../views/html/forms.ts'
+import { count, counted, octets, pageOf, pager, search, tabs, type Cell } from '../views/html/widgets.ts'
+import { done, type Form, type Place } from '../views/html/place.ts'
+import { flag, number, objects, text, thingOf, type Answer, type Thing, type Visit } from '../views/html/visit.ts'
 import { images } from './api.ts'
 import { TYPES } from './read.ts'
 
 const PATH = '/pictures'
 const LABELS = { content: 'File', name: 'Name' } as const
-/** Pictures on a page: each is loaded, and may be large. */
+/** Images per page. Each is loaded, and can be large. */
 const ON_A_PAGE = 48
-/** The octets of a name that the API takes. */
+/** The maximum length of a name in the API, in bytes. */
 const MOST_OF_A_NAME = 255
 const KINDS = { 'image/png': 'PNG', 'image/jpeg': 'JPEG', 'image/gif': 'GIF', 'image/webp': 'WebP' } as const
 
 type ImageThing = Thing<typeof images>
 
-/** Its path, which a page of this server shows; its address may have another name of the server. */
+/** The path of an image. Its URL can contain another host name of this server. */
 const pathOf = (image: ImageThing): string => new URL(text(image, 'url')).pathname
 
-/** What a script is told of a picture. */
-const told = (image: ImageThing): object => ({
+/** An image as JSON for scripts. */
+const shownImage = (image: ImageThing): object => ({
   id: image.id,
   url: text(image, 'url'),
   path: pathOf(image),
@@ -43,24 +43,23 @@ function json({ context }: Visit, status: 200 | 201 | 422, body: object): Respon
   return context.json(body, status)
 }
 
-/** The campaigns that use a picture. */
 function usesOf(image: ImageThing): Cell {
   const sum = number(image, 'campaigns_count')
-  if (sum === 0) return 'Not used'
+  if (sum === 0) return flag(image, 'logo') ? 'Logo of your brand' : 'Not used'
   const [newest] = objects(image, 'campaigns')
   const name = forLine(newest?.name ?? '')
   return html`In
   ${newest && !newest.removed ? html`<a href="/campaigns/${newest.id}">${name}</a>` : name}${sum > 1 ? ` and ${count(sum - 1)} more` : ''}`
 }
 
-/** What becomes of mail when a picture is removed. */
+/** The confirmation before an image is deleted. */
 function question(image: ImageThing): string {
   const name = `“${forLine(text(image, 'name'))}”`
   const names = objects(image, 'campaigns').map((each) => `“${forLine(each.name)}”`)
   const more = number(image, 'campaigns_count') - names.length
-  if (names.length === 0) return `${name} is removed for good. No campaign uses it.`
+  if (names.length === 0) return `This deletes ${name} permanently. No campaign uses it.`
   const all = more > 0 ? `${names.join(', ')} and ${count(more)} more` : names.join(', ')
-  return `${all} ${names.length + more === 1 ? 'uses' : 'use'} ${name}. Mail that was sent, and mail that will be, shows a gap in its place.`
+  return `${all} ${names.length + more === 1 ? 'uses' : 'use'} ${name}. If you delete it, the image is missing in emails already sent and in emails sent later.`
 }
 
 function shown(visit: Visit, image: ImageThing): GalleryPicture {
@@ -76,7 +75,7 @@ function shown(visit: Visit, image: ImageThing): GalleryPicture {
       usesOf(image),
     ],
     actions: html`<span class="hidden" id="${address}">${text(image, 'url')}</span
-      ><button class="plain small" type="button" data-copy="${address}">Copy address</button>
+      ><button class="plain small" type="button" data-copy="${address}">Copy URL</button>
       ${button(visit, 'delete', 'Delete', { confirm: question(image), fields: { id: image.id, used: number(image, 'campaigns_count') > 0 ? 'yes' : '' } })}`,
   }
 }
@@ -92,36 +91,36 @@ async function list(visit: Visit): Promise<Answer<typeof images>> {
 
 async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
   const answer = await list(visit)
-  if (isScript(visit)) return json(visit, 200, { pictures: answer.many.map(told), next: answer.next })
+  if (isScript(visit)) return json(visit, 200, { pictures: answer.many.map(shownImage), next: answer.next })
   const unused = visit.query('used') === 'no'
   return page(visit, {
-    title: 'Pictures',
-    about: 'For campaigns. They are stored on this server, and mail programs load them from it.',
+    title: 'Images',
+    about: 'Images for campaigns. This server stores them, and email clients load them from it.',
     errors: [...errors, ...answer.errors],
     labels: LABELS,
     done: done(visit),
     status: errors.length > 0 ? 422 : 200,
-    body: html`${visit.reading ? '' : uploadForm(visit, { label: 'Upload pictures, or drop them here', accept: Object.keys(TYPES).join(','), hint: 'PNG, JPEG, GIF or WebP. Where and when a photo was taken is not stored.' })}
-    ${tabs('Pictures', [
+    body: html`${visit.reading ? '' : uploadForm(visit, { label: 'Upload images, or drop them here', accept: Object.keys(TYPES).join(','), hint: 'PNG, JPEG, GIF or WebP. Photo metadata (location, time) is removed.' })}
+    ${tabs('Images', [
       { to: PATH, name: 'All', here: !unused },
       { to: `${PATH}?used=no`, name: 'Not used', here: unused },
     ])}
-    ${search(visit, 'Search a name', '', unused ? { used: 'no' } : {})}
+    ${search(visit, 'Search names', '', unused ? { used: 'no' } : {})}
     ${gallery(
       answer.many.map((image) => shown(visit, image)),
       visit.query('q') !== '' || unused
-        ? 'Nothing fits.'
-        : 'No picture yet. Upload one above, and use it in a campaign.',
+        ? 'No images match.'
+        : 'No images yet. Upload one above to use it in a campaign.',
     )}
     ${pager(visit, answer)}`,
   })
 }
 
-/** The name of a file as the name of a picture: one line, no folders, and not longer than names are. */
+/** The name of an image from a file name: one line, without directories, and within the limit. */
 function nameOf(given: string): string {
   let name = forLine(given.replace(/^.*[/\\]/s, '').slice(0, MOST_OF_A_NAME))
   while (Buffer.byteLength(name) > MOST_OF_A_NAME) name = name.slice(0, -1)
-  return name.toWellFormed() || 'picture'
+  return name.toWellFormed() || 'image'
 }
 
 async function add(visit: Visit, file: File): Promise<Answer> {
@@ -139,28 +138,28 @@ async function upload(visit: Visit, given: Form): Promise<Response> {
     const [file] = files
     const { errors, one } = file ? await add(visit, file) : { errors: NO_FILE, one: undefined }
     return one
-      ? json(visit, 201, told(thingOf(images, one)))
+      ? json(visit, 201, shownImage(thingOf(images, one)))
       : json(visit, 422, { errors: errors.map(({ detail }) => detail) })
   }
   const names: string[] = []
   const errors = files.length === 0 ? [...NO_FILE] : []
-  // One after the other: each is in memory several times while it is read.
+  // One at a time, because each is in memory several times while it is read.
   for (const file of files) {
     const answer = await add(visit, file)
     if (answer.one) names.push(text(thingOf(images, answer.one), 'name'))
     errors.push(...answer.errors)
   }
   if (errors.length > 0) return show(visit, errors)
-  const what = names.length === 1 ? `“${names[0]}” is stored.` : `${counted(names.length, 'picture')} are stored.`
+  const what = names.length === 1 ? `Uploaded “${names[0]}”.` : `Uploaded ${counted(names.length, 'image')}.`
   return visit.say(PATH, what)
 }
 
 async function remove(visit: Visit, given: Form): Promise<Response> {
   const path = `/images/${encodeURIComponent(given.get('id'))}`
   const { one } = await visit.get(images, path)
-  const answer = await visit.ask('DELETE', given.get('used') === 'yes' ? `${path}/forced` : path)
+  const answer = await visit.ask('DELETE', given.get('used') === 'yes' ? `${path}?force=true` : path)
   if (answer.errors.length > 0) return show(visit, answer.errors)
-  return visit.say(PATH, `“${one ? forLine(text(one, 'name')) : 'The picture'}” is removed.`)
+  return visit.say(PATH, one ? `Deleted “${forLine(text(one, 'name'))}”.` : 'Image deleted.')
 }
 
 export const picturesPlace: Place = {

@@ -1,13 +1,14 @@
-// Pictures as the readers of mail load them: at an address that nobody can guess, without a token, and with headers
-// that let no browser take them for anything else. A picture never changes, so that it may be kept for a year.
+// Serves images to the recipients of email: at a URL that cannot be guessed, without a token, and with headers that
+// prevent browsers from treating them as another type. An image never changes, so it can be cached for a year.
+import { Hono, type Context } from 'hono'
 import { openSpooled, proofOf } from '../base/spooled.ts'
-import type { Reader } from '../store/database.ts'
-import type { Spool } from '../store/spool.ts'
-import { imageById } from './images.ts'
+import { IMAGES_PATH } from '../message/html-tokens.ts'
+import { imageById, type ImageDeps } from './images.ts'
 import { TYPES } from './read.ts'
 
+const MISSING = { 'Cache-Control': 'no-store', 'Referrer-Policy': 'no-referrer', 'X-Robots-Tag': 'noindex' }
 const KEPT = 'public, max-age=31536000, immutable'
-/** A mail program, a browser, and a page of any other site may show it; no browser runs anything in it. */
+/** Email clients and pages of any site can show the image. Browsers do not run scripts in it. */
 const INERT = {
   'X-Content-Type-Options': 'nosniff',
   'Content-Security-Policy': "default-src 'none'; sandbox",
@@ -16,18 +17,19 @@ const INERT = {
   'X-Robots-Tag': 'noindex',
 }
 
-/** A picture of up to this many octets is read at once, a larger one in pieces of as many. */
+/** Images up to this size are read at once, larger ones in pieces of this size. */
 const AT_ONCE = 64 * 1024
 
-export interface ImageRequest {
-  /** The last part of the path: the id, a dot, and the ending of its type. */
-  file: string
-  method: string
-  /** The header If-None-Match. */
-  known: string | undefined
-}
+type ServeDeps = Pick<ImageDeps, 'spool' | 'store'>
 
-/** A name for whoever saves the picture: letters, digits and little else, with the ending of its true type. */
+/** The public URLs of images. */
+export const imageRoutes = (deps: ServeDeps): Hono =>
+  new Hono().get(
+    `${IMAGES_PATH}/:file`,
+    async (context) => (await imageResponse(deps, context)) ?? context.text('Image not found.\n', 404, MISSING),
+  )
+
+/** The file name for a download: letters, digits, spaces and hyphens, with the extension of its type. */
 function savedAs(name: string, ending: string): string {
   const plain = name
     .replace(/\.[A-Za-z0-9]{1,5}$/, '')
@@ -38,8 +40,8 @@ function savedAs(name: string, ending: string): string {
 }
 
 /**
- * A file, piece by piece: a slow reader holds a piece in memory, not a picture. It is opened when the first piece is
- * wanted, and closed when no more are: an answer that nobody reads opens none.
+ * Reads a file in pieces, so that a slow client holds only one piece in memory. The file is opened for the first piece
+ * and closed after the last one. A response that is never read opens no file.
  */
 async function* piecesOf(path: string): AsyncGenerator<Uint8Array> {
   await using file = await openSpooled(path)
@@ -51,17 +53,14 @@ async function* piecesOf(path: string): AsyncGenerator<Uint8Array> {
   }
 }
 
-/** Answers with a picture; undefined when there is none. Throws Damaged when its file is. */
-export async function imageResponse(
-  { spool, store }: { spool: Spool; store: Reader },
-  { file, known = '', method }: ImageRequest,
-): Promise<Response | undefined> {
-  const [, id = '', ending] = /^([0-9a-f-]{36})\.([a-z]{3,4})$/.exec(file) ?? []
+/** Returns the response with an image, or undefined if it does not exist. Throws Damaged if its file is corrupt. */
+async function imageResponse({ spool, store }: ServeDeps, { req }: Context): Promise<Response | undefined> {
+  const [, id = '', ending] = /^([0-9a-f-]{36})\.([a-z]{3,4})$/.exec(req.param('file') ?? '') ?? []
   const image = id === '' ? undefined : imageById(store, id)
   if (!image || TYPES[image.content_type] !== ending) return undefined
   const tag = `"${proofOf(image.spool)?.digest ?? image.id}"`
   const headers = { ...INERT, 'Cache-Control': KEPT, ETag: tag }
-  const tags = known.split(',').map((each) => each.trim().replace(/^W\//, ''))
+  const tags = (req.header('if-none-match') ?? '').split(',').map((each) => each.trim().replace(/^W\//, ''))
   if (tags.includes(tag) || tags.includes('*')) return new Response(null, { status: 304, headers })
   const described = {
     ...headers,
@@ -69,10 +68,10 @@ export async function imageResponse(
     'Content-Length': String(image.size),
     'Content-Disposition': `inline; filename="${savedAs(image.name, ending)}"`,
   }
-  if (method === 'HEAD') return new Response(null, { headers: described })
+  if (req.method === 'HEAD') return new Response(null, { headers: described })
   if (image.size <= AT_ONCE) return new Response(new Uint8Array(await spool.read(image.spool)), { headers: described })
   const path = spool.path(image.spool)
-  // A file that is gone or damaged is an error, not an answer that ends too early.
+  // A missing or corrupt file is an error, not a truncated response.
   await (await openSpooled(path)).close()
   return new Response(ReadableStream.from(piecesOf(path)), { headers: described })
 }

@@ -1,6 +1,6 @@
-// Received mail: listed, shown, downloaded.
+// Received email: list, show, download.
 import { z } from 'zod'
-import { INBOUND_STATUSES } from '../states/inbound-email.ts'
+import { INBOUND_STATUSES } from '../store/states/inbound-email.ts'
 import { definer, field } from '../jsonapi/resource.ts'
 import { attachmentOf, bodiesOf, rawOf, type StoredDeps } from './stored.ts'
 import { holding } from '../jsonapi/fields.ts'
@@ -12,51 +12,58 @@ const time = (about: string) => field(z.iso.datetime(), { kind: 'time', sort: tr
 const single = { read: 'single' } as const
 
 const attachment = z.object({
-  id: z.string().describe('For the address of its download.'),
-  filename: z.string().nullable().describe('The name that the sender gave it.'),
-  content_type: z.string().describe('The media type that the sender named.'),
-  size: z.int().describe('Its size in bytes.'),
-  content_id: z.string().nullable().describe('What the HTML names it by, as cid:ID.'),
-  disposition: z.enum(['attachment', 'inline']).describe('A file, or a part of the HTML.'),
+  id: z.string().describe('Id, for the download URL.'),
+  filename: z.string().nullable().describe('File name that the sender gave it. Null if absent.'),
+  content_type: z.string().describe('Media type that the sender gave it.'),
+  size: z.int().describe('Size in bytes.'),
+  content_id: z.string().nullable().describe('Id that the HTML body refers to as `cid:ID`. Null if absent.'),
+  disposition: z
+    .enum(['attachment', 'inline'])
+    .describe('Whether it is a separate file or displayed within the HTML body.'),
 })
-const verdict = (about: string) => z.string().describe(`${about}: pass, fail, none and so on (RFC 8601).`)
+const verdict = (about: string) =>
+  z.string().describe(`${about} Values: \`pass\`, \`fail\`, \`none\` and others (RFC 8601).`)
 const verdicts = z.object({
-  spf: verdict('Whether the sending host may send for the domain of the envelope'),
-  dkim: verdict('Whether a signature is right'),
-  dmarc: verdict('Whether the domain of From: stands behind it'),
-  arc: verdict('Whether the chain of forwarders is right'),
+  spf: verdict('SPF result: whether the sending host is authorised by the domain of the envelope sender.'),
+  dkim: verdict('DKIM result: whether a signature is valid.'),
+  dmarc: verdict('DMARC result: whether SPF or DKIM passes for the domain of the From header.'),
+  arc: verdict('ARC result: whether the chain of forwarders is valid.'),
 })
 const params = ['filter', 'sort', 'include', 'fields', 'page'] as const
 
 export const inboundEmails = definer<ApiDeps & Pick<StoredDeps, 'inboundReader'>>()('inbound-emails', {
   table: 'inbound_emails',
-  about: 'Mail that came to your inboxes.',
+  scope: 'inbound',
+  about: 'Emails that arrived in your inboxes.',
   attributes: {
-    status: field(z.enum(INBOUND_STATUSES), { sort: true, about: 'What came of it.' }),
-    reason: text('Why its status is not received.'),
-    sender: field(z.string(), { about: 'The sender of the envelope; empty for a bounce.', example: 'ann@example.net' }),
-    recipients: list('The addresses of the envelope that led it here.'),
-    subject: { ...text('The Subject header.'), sort: true },
-    from: text('The From header.'),
-    to: list('The To header.'),
-    cc: list('The Cc header.'),
-    reply_to: list('The Reply-To header.'),
-    message_id: text('The Message-ID header, for replies.'),
-    in_reply_to: text('The In-Reply-To header.'),
-    references: list('The References header.'),
+    status: field(z.enum(INBOUND_STATUSES), { sort: true, about: 'Processing status.' }),
+    reason: text('Reason if the status is not `received`. Null otherwise.'),
+    sender: field(z.string(), { about: 'Envelope sender. Empty for a bounce message.', example: 'ann@example.net' }),
+    recipients: list('Envelope recipients that belong to the inbox.'),
+    subject: { ...text('Subject header. Null if absent.'), sort: true },
+    from: text('From header. Null if absent.'),
+    to: list('Addresses in the To header.'),
+    cc: list('Addresses in the Cc header.'),
+    reply_to: list('Addresses in the Reply-To header.'),
+    message_id: text('Message-ID header, for replies. Null if absent.'),
+    in_reply_to: text('In-Reply-To header. Null if absent.'),
+    references: list('Ids in the References header.'),
     headers: field(z.record(z.string(), z.union([z.string(), z.array(z.string())])), {
       ...single,
       kind: 'json',
-      about: 'Every header by its lower-case name, decoded; a list where it is repeated.',
+      about: 'All headers, decoded, by name in lower case. The value is a list if a header occurs several times.',
     }),
-    text: field(z.string().nullable(), { ...single, about: 'The plain text body.' }),
-    html: field(z.string().nullable(), { ...single, about: 'The HTML body, as it came: treat it as hostile.' }),
-    attachments: field(z.array(attachment), { kind: 'json', about: 'What is attached.' }),
-    authentication: field(verdicts, { kind: 'json', about: 'The verdicts of SPF, DKIM, DMARC and ARC.' }),
-    size: field(z.int(), { about: 'Octets of the message as it came.' }),
-    received_at: time('When it was received.'),
-    created_at: time('When it was read.'),
-    updated_at: time('When it last changed.'),
+    text: field(z.string().nullable(), { ...single, about: 'Plain text body. Null if absent.' }),
+    html: field(z.string().nullable(), {
+      ...single,
+      about: 'HTML body, unchanged. Treat it as untrusted. Null if absent.',
+    }),
+    attachments: field(z.array(attachment), { kind: 'json', about: 'Attachments.' }),
+    authentication: field(verdicts, { kind: 'json', about: 'Results of SPF, DKIM, DMARC and ARC.' }),
+    size: field(z.int(), { about: 'Size of the message in bytes.' }),
+    received_at: time('Time when the message was received.'),
+    created_at: time('Time when the message was parsed.'),
+    updated_at: time('Time of the last change.'),
   },
   relationships: { inbox: { type: 'inboxes', column: 'inbox_key' } },
   filters: {
@@ -81,37 +88,27 @@ export const inboundEmails = definer<ApiDeps & Pick<StoredDeps, 'inboundReader'>
     }
   },
   actions: [
-    {
-      kind: 'list',
-      path: '/inbound-emails',
-      scope: 'inbound:read',
-      params: [...params, 'inbox'],
-      about: 'List received mail.',
-    },
+    { kind: 'list', path: '/inbound-emails', params: [...params, 'inbox'], about: 'List received emails.' },
     {
       kind: 'list',
       path: '/inboxes/:inbox/inbound-emails',
-      scope: 'inbound:read',
       id: 'listInboxInboundEmails',
-      params,
       within: { type: 'inboxes', column: 'inbox_key', removed: true },
-      about: 'List the mail of an inbox, also of a deleted one.',
+      about: 'List the received emails of an inbox. This includes deleted inboxes.',
     },
-    { kind: 'show', path: '/inbound-emails/:inboundEmail', scope: 'inbound:read', about: 'Show a received mail.' },
+    { kind: 'show', path: '/inbound-emails/:inboundEmail', about: 'Get a received email.' },
     {
       kind: 'download',
       path: '/inbound-emails/:inboundEmail/raw',
-      scope: 'inbound:read',
       id: 'downloadInboundEmail',
-      about: 'The message as it came, with our trace headers in front.',
+      about: 'Download a received email as a MIME message. Trace headers of this server are added at the top.',
       run: ({ parts, row }) => rawOf(parts, row.message_key),
     },
     {
       kind: 'download',
       path: '/inbound-emails/:inboundEmail/attachments/:attachment',
-      scope: 'inbound:read',
       id: 'downloadInboundAttachment',
-      about: 'The bytes of an attachment.',
+      about: 'Download an attachment.',
       run: ({ parts, row, params: { attachment: id } }) => attachmentOf(parts, row.message_key, id!),
     },
   ],

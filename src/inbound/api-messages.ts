@@ -1,10 +1,10 @@
-// The messages of an inbox as a mail program lists them. What the specification has of received mail is in
-// api-emails.ts; a message has the same id there.
+// The messages of an inbox as an email client lists them. The received emails of the specification are in
+// api-emails.ts. A message has the same id there.
 import { z } from 'zod'
 import type { ApiDeps } from '../jsonapi/define.ts'
-import { count, EXTENSION, holding, words, wordsOrNull } from '../jsonapi/fields.ts'
+import { count, holding, words, wordsOrNull } from '../jsonapi/fields.ts'
 import { definer, field } from '../jsonapi/resource.ts'
-import { INBOUND_STATUSES } from '../states/inbound-email.ts'
+import { INBOUND_STATUSES } from '../store/states/inbound-email.ts'
 import type { Spool } from '../store/spool.ts'
 import { answeredMail, glancesOf, MOST_UNREAD, removeMessage, setSeen, unreadIn } from './messages.ts'
 import { takesMail } from './recipients.ts'
@@ -13,26 +13,30 @@ const define = definer<ApiDeps & { spool: Spool }>()
 
 export const inboxMessages = define('inbox-messages', {
   table: 'inbound_emails',
-  about: `The messages of an inbox as a mail program lists them; each has the id of its inbound-email. ${EXTENSION}`,
+  path: '/inbox-messages/:inboxMessage',
+  scope: 'inbound',
+  about: 'Messages of an inbox, as an email client lists them. The id is that of the received email.',
+  extension: true,
   attributes: {
     seen: field(z.boolean(), {
       kind: 'flag',
       update: true,
-      about: 'Whether somebody has read it in the console, or it was marked so.',
+      about: 'Whether the message was read in the console or marked as read.',
     }),
-    from: wordsOrNull('The From header.'),
-    sender: words('The sender of the envelope; empty for a bounce.'),
-    subject: wordsOrNull('The Subject header.'),
-    snippet: words('How its text begins, in one line.'),
-    attachments: count('How many files are attached.'),
-    status: field(z.enum(INBOUND_STATUSES), { about: 'What came of it.' }),
-    answers: field(z.string().nullable(), {
+    from: wordsOrNull('From header. Null if absent.'),
+    sender: words('Envelope sender. Empty for a bounce message.'),
+    subject: wordsOrNull('Subject header. Null if absent.'),
+    snippet: words('Beginning of the text, in one line.'),
+    attachments: count('Number of attachments.'),
+    status: field(z.enum(INBOUND_STATUSES), { about: 'Processing status.' }),
+    in_reply_to_email_id: field(z.string().nullable(), {
       read: 'single',
-      about: 'The id of the mail of this account that it answers, by its In-Reply-To and References.',
+      about:
+        'Id of the email of this account that the message replies to, according to In-Reply-To and References. Null if absent.',
     }),
-    received_at: field(z.iso.datetime(), { kind: 'time', about: 'When it was received.' }),
-    created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it was read by the server.' }),
-    updated_at: field(z.iso.datetime(), { kind: 'time', about: 'When it last changed.' }),
+    received_at: field(z.iso.datetime(), { kind: 'time', about: 'Time when the message was received.' }),
+    created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'Time when the message was parsed.' }),
+    updated_at: field(z.iso.datetime(), { kind: 'time', about: 'Time of the last change.' }),
   },
   relationships: { inbox: { type: 'inboxes', column: 'inbox_key' } },
   filters: { seen: { column: 'seen', flag: true }, search: holding('subject', 'sender', 'from') },
@@ -44,29 +48,24 @@ export const inboxMessages = define('inbox-messages', {
     for (const row of rows) {
       const { attachments = 0, snippet = '' } = glances.get(row['message_key'] as number) ?? {}
       Object.assign(row, { attachments, snippet })
-      if (single) row['answers'] = answeredMail(reader, row as never)
+      if (single) row['in_reply_to_email_id'] = answeredMail(reader, row as never)
     }
   },
   actions: [
     {
       kind: 'list',
       path: '/inboxes/:inbox/messages',
-      scope: 'inbound:read',
       params: ['filter', 'sort', 'fields', 'page'],
       within: { type: 'inboxes', column: 'inbox_key', removed: true },
-      about: `List the messages of an inbox, also of a deleted one. ${EXTENSION}`,
+      about: 'List the messages of an inbox. This includes deleted inboxes.',
     },
-    {
-      kind: 'show',
-      path: '/inbox-messages/:inboxMessage',
-      scope: 'inbound:read',
-      about: `Show a message of an inbox. ${EXTENSION}`,
-    },
+    { kind: 'show', about: 'Get a message of an inbox.' },
     {
       kind: 'update',
-      path: '/inbox-messages/:inboxMessage',
       scope: 'domains:write',
-      about: `Mark a message as read or not read. ${EXTENSION}`,
+      about: 'Mark a message as read or unread.',
+      // Opening a message in the console marks it.
+      audit: 'never',
       async run({ attributes: { seen }, parts, row }) {
         if (seen === undefined) return { row }
         await setSeen(parts.store, row.key, seen)
@@ -75,9 +74,8 @@ export const inboxMessages = define('inbox-messages', {
     },
     {
       kind: 'delete',
-      path: '/inbox-messages/:inboxMessage',
       scope: 'domains:write',
-      about: `Remove a message for good: it can no longer be read, also not by its inbound-email. ${EXTENSION}`,
+      about: 'Delete a message permanently, including the received email.',
       run: ({ parts, row }) => removeMessage(parts, row),
     },
   ],
@@ -85,12 +83,16 @@ export const inboxMessages = define('inbox-messages', {
 
 export const inboxCounts = define('inbox-counts', {
   table: 'inboxes',
+  path: '/inbox-counts/:inbox',
+  scope: 'inbound',
   only: 'deleted_at is null',
-  about: `How many messages of an inbox nobody has read yet, and whether it receives; the id is that of the inbox. ${EXTENSION}`,
+  about: 'Number of unread messages in an inbox, and whether the inbox receives email. The id is that of the inbox.',
+  extension: true,
   attributes: {
-    unread: count(`Messages that nobody has read yet, at most ${MOST_UNREAD}.`),
+    unread: count(`Number of unread messages. Counting stops at ${MOST_UNREAD}.`),
     receives: field(z.boolean(), {
-      about: 'Whether its mail is taken now. While its domain is not verified, senders are told to try again later.',
+      about:
+        'Whether email to the inbox is accepted. Until its domain is verified, email is deferred and the sending server tries again later.',
     }),
   },
   extend(rows, { reader }) {
@@ -100,18 +102,10 @@ export const inboxCounts = define('inbox-counts', {
     }
   },
   actions: [
-    {
-      kind: 'list',
-      path: '/inbox-counts',
-      scope: 'inbound:read',
-      params: ['fields', 'page'],
-      about: `List the unread messages of your inboxes. ${EXTENSION}`,
-    },
+    { kind: 'list', params: ['fields', 'page'], about: 'List the number of unread messages of each inbox.' },
     {
       kind: 'show',
-      path: '/inbox-counts/:inbox',
-      scope: 'inbound:read',
-      about: `Show how many messages of an inbox are unread, and whether it receives. ${EXTENSION}`,
+      about: 'Get the number of unread messages of an inbox. The response also shows whether the inbox receives email.',
     },
   ],
 })

@@ -9,45 +9,37 @@ const depsOf = ({ bells, clock, config, store }: ApiDeps): InboxDeps => ({ clock
 
 export const inboxes = define('inboxes', {
   table: 'inboxes',
+  path: '/inboxes/:inbox',
+  scope: 'domains',
   only: 'deleted_at is null',
-  about: 'Addresses on your sending domains whose mail is kept and shown.',
+  about: 'Addresses on your sending domains whose email is received and stored.',
   attributes: {
     name: nameField('Support'),
     address: field(line(254), {
       create: 'required',
       update: true,
-      about: 'The address, on one of your sending domains; it cannot be changed afterwards.',
+      about: 'Email address on one of your sending domains. It cannot be changed later.',
       example: 'support@example.org',
     }),
-    created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it was made.' }),
-    updated_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'When it last changed.' }),
+    created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'Time when the inbox was created.' }),
+    updated_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'Time of the last change.' }),
   },
   relationships: { domain: { type: 'domains', column: 'domain_key' } },
   actions: [
     {
       kind: 'create',
-      path: '/inboxes',
-      scope: 'domains:write',
       refuses: ['already_exists', 'ambiguous_address'],
       about:
-        'Make an inbox. It receives once its domain is verified; until then senders are told to try again later. The first one of a domain adds an INBOUND_MX record to be published.',
+        'Create an inbox. It receives email when its domain is verified. Until then, email is deferred and the sending server tries again later. The first inbox of a domain adds an INBOUND_MX record, which you have to publish.',
       run: async ({ parts, caller, attributes }) => ({
         row: { ...(await addInbox(depsOf(parts), caller.userKey, attributes)) },
       }),
     },
-    {
-      kind: 'list',
-      path: '/inboxes',
-      scope: 'domains:read',
-      params: ['sort', 'include', 'fields', 'page'],
-      about: 'List your inboxes.',
-    },
-    { kind: 'show', path: '/inboxes/:inbox', scope: 'domains:read', about: 'Show an inbox.' },
+    { kind: 'list', about: 'List inboxes.' },
+    { kind: 'show', about: 'Get an inbox.' },
     {
       kind: 'update',
-      path: '/inboxes/:inbox',
-      scope: 'domains:write',
-      about: 'Rename an inbox.',
+      about: 'Update the name of an inbox.',
       run: async ({ parts, row, attributes }) => ({
         row: {
           ...(await changeInbox(parts, { key: row.key, address: row.address }, attributes)),
@@ -56,9 +48,7 @@ export const inboxes = define('inboxes', {
     },
     {
       kind: 'delete',
-      path: '/inboxes/:inbox',
-      scope: 'domains:write',
-      about: 'Stop receiving; what was received stays.',
+      about: 'Delete an inbox. It stops receiving. Emails that it has received stay available.',
       run: ({ parts, row }) => removeInbox(depsOf(parts), row.key),
     },
   ],

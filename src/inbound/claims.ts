@@ -1,19 +1,17 @@
 // The statements that claim received messages for examination. A claim counts as an attempt and holds the message for
-// the length of a lease. New messages have 0 attempts; only messages that an ended process had claimed have more.
-//
+// the length of a lease. New messages have 0 attempts. Only messages that an ended process had claimed have more.
 // A message that waits in the memory of this process is leased too, without a claim: so a message is due only while no
 // process knows it.
 import { HOUR } from '../base/clock.ts'
 import { must } from '../base/errors.ts'
 import type { Tx } from '../store/database.ts'
 import { db, raw, statement } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import type { InboundMessage, WaitingMessage } from './queue.ts'
 
 /** Longer than a message waits in memory. A start ends all leases. */
 export const LEASE = HOUR
 
-/** Puts a new message among those that wait. */
 export const insertWaiting = statement<RowOf<'inbound_waiting'>>()((arg) =>
   db.insertInto('inbound_waiting').values({
     message_key: arg.message_key,
@@ -22,7 +20,6 @@ export const insertWaiting = statement<RowOf<'inbound_waiting'>>()((arg) =>
   }),
 )
 
-/** Removes a message from those that wait. */
 export const endWait = statement<{ key: number }>()((arg) =>
   db.deleteFrom('inbound_waiting').where('message_key', '=', arg.key),
 )
@@ -62,7 +59,7 @@ export const named = (tx: Tx, now: number, keys: readonly number[]): InboundMess
     ),
   )
 
-/** As `named`, for messages that memory holds and that are leased: only their keys are returned. */
+/** Like `named`, for messages in memory that are leased: only their keys are returned. */
 export const leased = (keys: readonly number[]) =>
   raw<Pick<ClaimedKey, 'key'>>(
     `update inbound_waiting set attempts = attempts + 1 where ${UNCLAIMED} returning message_key as key`,
@@ -82,7 +79,6 @@ export const suspected = (tx: Tx, now: number, key: number): InboundMessage | un
     ),
   )[0]
 
-/** The messages of claims. */
 function messagesOf(tx: Tx, claims: readonly ClaimedKey[]): InboundMessage[] {
   if (claims.length === 0) return []
   const keys = JSON.stringify(claims.map(({ key }) => key))
@@ -108,7 +104,7 @@ export const earliest = raw<{ at: number | null }>(
 /** Makes every message due that was claimed, leased or waited when the last process ended. */
 export const release = (now: number) => raw('update inbound_waiting set next_attempt_at = ?', [now])
 
-/** Ends a claim as if it had not been made; the message is due at `at`. */
+/** Ends a claim as if it had not been made. The message is due at `at`. */
 export const unclaim = (key: number, at: number) =>
   raw('update inbound_waiting set next_attempt_at = ?, attempts = max(attempts - 1, 0) where message_key = ?', [
     at,

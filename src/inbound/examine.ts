@@ -1,5 +1,5 @@
-// Reads and judges a received message in worker threads. A fault that the message causes becomes its result. After a
-// fault of this machine (no thread, no descriptor, an unreadable file) the message is examined later.
+// Reads and evaluates a received message in worker threads. An error that the message causes becomes its result. After
+// a problem of this machine (no thread, no descriptor, an unreadable file) the message is examined later.
 import { keepNewest } from '../base/maps.ts'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
@@ -21,26 +21,26 @@ export interface ExamineDeps {
   config: Pick<Config, 'hostname'>
   troubles: Troubles
   workers: Pick<Pool<InboundJob, InboundResult>, 'run' | 'size'>
-  /** CPU time in ms for reading and for judging a small message. */
+  /** CPU time in ms for reading and evaluating a small message. */
   budget?: number
 }
 
-/** Many times the CPU time for normal mail, even on a slow machine; and the addition for each megabyte. */
+/** Many times the CPU time for normal mail, even on a slow machine, and the additional time per megabyte. */
 const BUDGET = 10 * SECOND
 const BUDGET_PER_MB = SECOND
 /** A message of this size may take long without being suspect, and much memory. */
 export const LARGE = 1024 * 1024
-/** The most slow messages at once; others are tried later. */
+/** The most slow messages at once. Others are retried later. */
 const MAX_SLOW = 64
 /** After a small message that took long, all mail of its client uses the slow lane for this time. */
 const MEMORY = 10 * MINUTE
 const MAX_CLIENTS = 10_000
 const NO_MEMORY = 'Reading it takes more memory than the server may use.'
 
-/** The message must be examined later; nothing is known about it yet. */
+/** The message must be examined later, because there is no result yet. */
 export class Later extends Error {}
 
-/** DNS gave no answer about a report, which may prove its author later: after `wait` ms. */
+/** DNS did not answer about a report, whose author may be authenticated later: after `wait` ms. */
 export class Unproven extends Later {
   readonly wait: number
 
@@ -50,13 +50,13 @@ export class Unproven extends Later {
   }
 }
 
-/** The message must be examined later, because too many slow messages are examined at present. */
-export class NoRoom extends Later {}
+/** Too many slow messages are being examined at present. */
+export class NoCapacity extends Later {}
 
-/** The reading of a message ended with the death of its thread: the message must be read alone. */
+/** The thread ended while it read a message, which must be read alone. */
 export class Killed extends Error {}
 
-/** Whether an earlier reading of a message ended with the death of its thread or of the process. */
+/** Whether the thread or the process ended during an earlier reading of a message. */
 export const isSuspect = ({ attempts }: InboundMessage): boolean => attempts > 1
 
 export class Examiner {
@@ -69,24 +69,24 @@ export class Examiner {
     this.#deps = deps
   }
 
-  /** Resolves when a worker thread runs, or none can be started now. */
+  /** Resolves when a worker thread runs, or if no thread can be started now. */
   async warm(): Promise<void> {
     const content = Buffer.from('\r\n')
-    await this.#deps.workers.run({ task: 'read', content, headerOnly: true }).catch(() => undefined)
+    await this.#deps.workers.run({ task: 'read', content, headerOnly: true, mailFrom: '' }).catch(() => undefined)
   }
 
   /** How many more slow messages can be examined at present. */
-  get slowRoom(): number {
+  get slowCapacity(): number {
     return MAX_SLOW - this.#slow.size
   }
 
-  /** Reads and judges a message. Throws Later or Killed. */
+  /** Reads and evaluates a message. Throws Later or Killed. */
   async examine(message: InboundMessage): Promise<JudgedReading> {
     const effort = this.#effort(message)
     try {
       const examined = message.cut === 1 || isSuspect(message) ? undefined : await this.#examined(message, effort)
       if (examined) return { ...examined.reading, judgement: examined.judgement }
-      // One after the other: each may take as much memory as there is.
+      // One after the other, because each may use all of the memory.
       const read = await this.#reading(message, effort)
       return { ...read, judgement: await this.#judged(message, effort) }
     } finally {
@@ -120,7 +120,10 @@ export class Examiner {
     return content ?? { file: this.#deps.spool.path(must(spool, 'The file of a message')) }
   }
 
-  /** Reads and judges in one job; undefined when that failed: then each is tried by itself, to find out which fails. */
+  /**
+   * Reads and evaluates in one job, or undefined if that failed: then each is tried separately, to find out which
+   * fails.
+   */
   async #examined(message: InboundMessage, effort: Effort): Promise<Examined | undefined> {
     const { log, workers } = this.#deps
     const { client, id } = message
@@ -130,8 +133,8 @@ export class Examiner {
       this.#noteBeyond(message, examined.judgement)
       return examined
     } catch (thrown) {
-      if (thrown instanceof PutBack) throw new NoRoom(messageOf(thrown), { cause: thrown })
-      log.warn('message not examined', { id, client, error: messageOf(thrown) })
+      if (thrown instanceof PutBack) throw new NoCapacity(messageOf(thrown), { cause: thrown })
+      log.warn('message_examination_failed', { id, client, error: messageOf(thrown) })
       if (thrown instanceof OutOfMemory) throw new Killed(messageOf(thrown), { cause: thrown })
       return undefined
     }
@@ -145,11 +148,12 @@ export class Examiner {
   }
 
   #contents(message: InboundMessage) {
-    return { content: this.#content(message), headerOnly: message.cut === 1 || message.virus !== null }
+    const headerOnly = message.cut === 1 || message.virus !== null
+    return { content: this.#content(message), headerOnly, mailFrom: message.mail_from }
   }
 
   #noteBeyond({ client, id }: InboundMessage, { beyond }: Judgement): void {
-    if (beyond !== null) this.#deps.log.warn('message beyond limits', { id, client, beyond })
+    if (beyond !== null) this.#deps.log.warn('message_limits_exceeded', { id, client, beyond })
   }
 
   async #reading(message: InboundMessage, effort: Effort): Promise<Reading> {
@@ -161,7 +165,7 @@ export class Examiner {
     }
   }
 
-  /** The results of SPF, DKIM, DMARC and ARC; null when the whole message was not kept. */
+  /** The results of SPF, DKIM, DMARC and ARC, or null if the whole message was not kept. */
   async #judged(message: InboundMessage, effort: Effort): Promise<Judgement | null> {
     const { workers } = this.#deps
     if (message.cut === 1) return null
@@ -182,16 +186,20 @@ export class Examiner {
   }
 
   /**
-   * Why a message is not read or judged, as text for its recipient. Throws Later when the message is not the reason.
+   * Why a message is not read or evaluated, as text for its recipient. Throws Later if the message is not the reason.
    */
   #reason({ client, id }: InboundMessage, what: string, thrown: unknown): string {
     const { log, troubles } = this.#deps
     // For a malformed message the reader returns a result and does not throw.
     const ofMachine = thrown instanceof JobFailed ? what === 'read' || thrown.code !== '' : thrown instanceof NoWorker
-    log.warn(`message not ${what}`, { id, client, error: messageOf(thrown) })
-    if (ofMachine) troubles.report('reading', 'Received mail cannot be read; it waits.', thrown)
+    log.warn(what === 'read' ? 'message_read_failed' : 'message_evaluation_failed', {
+      id,
+      client,
+      error: messageOf(thrown),
+    })
+    if (ofMachine) troubles.report('reading', 'Received messages cannot be parsed. They stay in the queue.', thrown)
     if (ofMachine) throw new Later(messageOf(thrown), { cause: thrown })
-    if (thrown instanceof PutBack) throw new NoRoom(messageOf(thrown), { cause: thrown })
+    if (thrown instanceof PutBack) throw new NoCapacity(messageOf(thrown), { cause: thrown })
     if (thrown instanceof OutOfMemory) return what === 'read' ? NO_MEMORY : 'judging took too much memory'
     if (thrown instanceof TookTooLong) return what === 'read' ? 'Reading it took too long.' : 'judging took too long'
     return what === 'read' ? 'It cannot be read.' : 'it cannot be judged'

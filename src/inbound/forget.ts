@@ -1,4 +1,4 @@
-// Erases an address from received mail: the octets, text and header of a message that names it are deleted; its rows
+// Erases an address from received mail: the bytes, text and header of a message that names it are deleted. Its rows
 // stay. When the message belongs to other accounts too, their copy stays, and this account gets an empty copy.
 import { newId } from '../base/ids.ts'
 import type { Reader, Tx } from '../store/database.ts'
@@ -21,10 +21,10 @@ interface InboundToForget {
 const OWNED = `? in (select e.user_key from inbound_emails e where e.message_key = inbound_messages.key
   union all select r.user_key from aggregate_reports r where r.message_key = inbound_messages.key)`
 
-/** Erases the addresses of removed inboxes; the address of an active inbox belongs to the account itself. */
+/** Erases the addresses of removed inboxes. The address of an active inbox belongs to the account itself. */
 export const forgetInOldInboxes = redacting('inboxes', ['address'], 'deleted_at is not null and user_key = ?')
 
-/** Erases in some messages; `read` gives a file of the spool. Returns the key from which to go on, null at the end. */
+/** Erases in some messages. `read` gives a file of the spool. Returns the key to continue from, or null at the end. */
 export function forgetInInbound(
   tx: Tx,
   erasing: Erasing,
@@ -57,7 +57,7 @@ export function forgetInInbound(
   return { next: end, files }
 }
 
-/** Whether a message that is not parsed yet names the address; then the erasure must run again. */
+/** Whether a message that is not parsed yet names the address. Then the erasure must run again. */
 export function unreadNames(reader: Reader, { address }: Erasing, read: (file: string) => Uint8Array): boolean {
   return reader
     .all(

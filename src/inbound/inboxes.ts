@@ -1,5 +1,5 @@
 // Inboxes: addresses on a sending domain whose mail is kept and shown (specification "Inboxes", D46, D49). The first
-// inbox of a domain adds the MX record that the domain needs; removing the last one drops it.
+// inbox of a domain adds the MX record that the domain needs. Removing the last one removes the record.
 import type { Clock } from '../base/clock.ts'
 import { refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -7,7 +7,7 @@ import { reissueRecords } from '../domains/issue.ts'
 import type { RecordsConfig } from '../domains/records.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import { inboxAddress } from './recipients.ts'
 
 export type Inbox = RowOf<'inboxes'>
@@ -16,11 +16,11 @@ export interface InboxDeps {
   store: Store
   clock: Clock
   config: RecordsConfig
-  /** Rings the domains loop. */
+  /** Wakes the domains loop. */
   ring: () => void
 }
 
-/** Creates an inbox. Throws 422 when the address is on no domain of the user, on several domains, or exists already. */
+/** Creates an inbox. Throws 422 if the address is on no domain of the user, on several domains, or exists already. */
 export function addInbox(
   { clock, config, ring, store }: InboxDeps,
   userKey: number,
@@ -28,14 +28,15 @@ export function addInbox(
 ): Promise<Inbox> {
   return store.write((tx) => {
     const now = clock.now()
-    const { address: whole, domain: domainKey } = placeOf(tx, userKey, address)
+    const { address: whole, domain: domainKey } = addressAndDomain(tx, userKey, address)
     const taken = db
       .selectFrom('inboxes')
       .select('key')
       .where('domain_key', '=', domainKey)
       .where('address', '=', whole)
       .where('deleted_at', 'is', null)
-    if (tx.first(taken)) throw refuseAttribute('already_exists', 'address', `You have an inbox ${whole} already.`)
+    if (tx.first(taken))
+      throw refuseAttribute('already_exists', 'address', `You already have an inbox ${whole}. Use the existing one.`)
     const inbox = tx.one(
       db
         .insertInto('inboxes')
@@ -56,10 +57,14 @@ export function addInbox(
 }
 
 /** The address in its stored form, and its domain. Throws 422. */
-function placeOf(reader: Reader, userKey: number, text: string): { address: string; domain: number } {
+function addressAndDomain(reader: Reader, userKey: number, text: string): { address: string; domain: number } {
   const parsed = inboxAddress(text)
   if (!parsed)
-    throw refuseAttribute('invalid', 'address', `"${text}" is not an email address such as support@example.org.`)
+    throw refuseAttribute(
+      'invalid',
+      'address',
+      `"${text}" is not an email address. Use an address such as support@example.org.`,
+    )
   const domains = reader.all(
     db
       .selectFrom('domains')
@@ -73,13 +78,13 @@ function placeOf(reader: Reader, userKey: number, text: string): { address: stri
     throw refuseAttribute(
       'invalid',
       'address',
-      `${parsed.domain} is not one of your sending domains; register it first.`,
+      `${parsed.domain} is not one of your sending domains. Create the domain first.`,
     )
   if (another)
     throw refuseAttribute(
       'ambiguous_address',
       'address',
-      `${parsed.domain} stands in several regions (${domains.map(({ region }) => region).join(', ')}); register a subdomain of its own for the inbox.`,
+      `${parsed.domain} exists in several regions (${domains.map(({ region }) => region).join(', ')}). Create a separate subdomain for the inbox.`,
     )
   return { address: parsed.address, domain: domain.key }
 }
@@ -101,7 +106,11 @@ export function changeInbox(
   { name, address }: { name?: string | undefined; address?: string | undefined },
 ): Promise<Inbox> {
   if (address !== undefined && inboxAddress(address)?.address !== inbox.address)
-    throw refuseAttribute('immutable', 'address', `The address stays ${inbox.address}; make another inbox instead.`)
+    throw refuseAttribute(
+      'immutable',
+      'address',
+      `The address of the inbox ${inbox.address} cannot be changed. Create another inbox.`,
+    )
   return store.write((tx) =>
     tx.one(
       db
@@ -113,7 +122,7 @@ export function changeInbox(
   )
 }
 
-/** Removes an inbox: it receives no more mail; received mail stays. */
+/** Removes an inbox: it no longer receives mail, and received mail stays. */
 export function removeInbox({ clock, config, ring, store }: InboxDeps, key: number): Promise<void> {
   return store.write((tx) => {
     const now = clock.now()

@@ -1,6 +1,6 @@
-// Judges a received message in a worker thread: SPF, DKIM, DMARC and ARC, by mailauth. The library gets only the parts
-// that the results can depend on (message/evidence.ts). Parts beyond the limits are left out, and the
-// Authentication-Results field says so: "policy" for signatures (RFC 8601 §2.7.1), "permerror" for DMARC without an
+// Evaluates a received message in a worker thread: SPF, DKIM, DMARC and ARC, by mailauth. The library gets only the
+// parts that the results can depend on (message/evidence.ts). Parts beyond the limits are left out, and the
+// Authentication-Results field reports it: "policy" for signatures (RFC 8601 §2.7.1), "permerror" for DMARC without an
 // author, "fail" for a chain.
 import { Readable } from 'node:stream'
 import { authenticate, type AuthenticateResult } from 'mailauth'
@@ -13,14 +13,14 @@ import { evidenceOf, type Beyond } from '../message/evidence.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
 import { organisationalDomain } from '../message/address.ts'
 
-// Whether a message surely comes from the domain of its From field (D62): by a valid DKIM signature, or by SPF for the
-// envelope sender, of the same organisation. Unlike DMARC, this needs no published policy.
+// Whether a message provably comes from the domain of its From field (D62): by a valid DKIM signature, or by SPF for
+// the envelope sender, of the same organisation. Unlike DMARC, this does not need a published policy.
 export function isProven({ dkim, dmarc, spf }: AuthenticateResult): boolean {
-  // Without a From field of exactly one domain there is nothing to compare with.
+  // Without a From field of exactly one domain, alignment cannot be checked.
   const from = dmarc ? dmarc.status.header?.from : undefined
   if (from === undefined) return false
   const signed = dkim.results.some(
-    // A signature over only a part of the body does not cover appended text; a signature in test mode does not count.
+    // A signature over only a part of the body does not cover appended text. A signature in test mode does not count.
     ({ status }) => status.result === 'pass' && status.aligned && !status.underSized && !status.testing,
   )
   return (
@@ -33,7 +33,7 @@ function authorOf({ dmarc }: AuthenticateResult): string | null {
   return from === undefined ? null : organisationOf(from)
 }
 
-/** Whether a signature of the author's domain covers the whole message, as TLS reports need it (RFC 8460 §3). */
+/** Whether a signature of the author's domain covers the whole message, as required for TLS reports (RFC 8460 §3). */
 const isSigned = ({ dkim }: AuthenticateResult): boolean =>
   dkim.results.some(
     ({ canonBodyLengthLimited, status }) =>
@@ -45,23 +45,23 @@ const organisationOf = (domain: string): string => {
   return organisationalDomain(name) ?? name
 }
 
-/** The content of a message: its octets, or the file that holds them. */
+/** The content of a message: its bytes, or the file that holds them. */
 export type MessageContent = Uint8Array | { file: string }
 
 export interface JudgeJob {
   task: 'judge'
-  /** Null: only SPF, which needs no message. */
+  /** Null to check only SPF, which does not need the message. */
   content: MessageContent | null
-  /** Why the message is not judged, when `content` is null. */
+  /** The reason why the message is not evaluated, if `content` is null. */
   unjudged?: string
   client: string
   helo: string
   mailFrom: string
   /** Our own host name: the authserv-id. */
   hostname: string
-  /** The time in epoch ms: DNS answers are kept for a while. */
+  /** The time in epoch ms, because DNS answers are cached. */
   now: number
-  /** Keys are judged for TLS reports, which may have keys of their own (RFC 8460 §3), and not for mail. */
+  /** Checks the keys for TLS reports, which may have their own keys (RFC 8460 §3), and not for email. */
   forTlsReports?: boolean
   /** Milliseconds for all DNS answers together. */
   dnsTime?: number | undefined
@@ -80,36 +80,36 @@ export interface Judgement {
   field: string | null
   /** The parts of the message that exceed the limits. */
   beyond: string | null
-  /** True when the mail surely comes from the domain of its From field (D62). */
+  /** True if the message provably comes from the domain of its From field (D62). */
   proven: boolean
-  /** The organisational domain of the only author; null: there is none, or several. */
+  /** The organisational domain of the only author, or null if there is no author, or several. */
   author: string | null
   /** A signature of the author's domain covers the whole message. */
   signed: boolean
 }
 
 /**
- * The most DNS questions for one message: SPF has 10 terms with 10 hosts each (RFC 7208 §4.6.4), then keys of
- * signatures and seals, and DMARC.
+ * The most DNS queries for one message: SPF has 10 terms with 10 hosts each (RFC 7208 §4.6.4), then keys of signatures
+ * and seals, and DMARC.
  */
 export const MAX_QUESTIONS = 100
-/** The most time for all DNS answers together (RFC 7208 §4.6.4 asks for at least 20 seconds). */
+/** The most time for all DNS answers together (RFC 7208 §4.6.4 requires at least 20 seconds). */
 const DNS_PATIENCE = 20 * SECOND
 /** The most records of an answer, and characters of one: four times the longest key in use. */
 const MAX_RECORDS = 50
 const MAX_RECORD = 4096
-/** The most octets of one line of a signed body. */
+/** The most bytes of one line of a signed body. */
 export const MAX_LINE = 1024 * 1024
 const BLOCK = 256 * 1024
 
-/** The answers that this thread has had from the server. */
+/** The answers that this thread has got from the server. */
 const memory = new AnswerMemory<ResolverAnswer<string | Mx>>()
 
 type DnsFunction = (name: string, type: string) => Promise<string[] | string[][]>
 
 /**
- * The library takes keys whose services (`s=`) allow email. For TLS reports the service is tlsrpt: so its name becomes
- * email, and email becomes another one.
+ * The library accepts keys whose services (`s=`) allow email. For TLS reports the service is tlsrpt, so its name is
+ * replaced by email, and email by another one.
  */
 const forTlsReports =
   (resolve: DnsFunction): DnsFunction =>
@@ -194,7 +194,7 @@ async function verdictsOf(
     mta: hostname,
     resolver: job.forTlsReports ? forTlsReports(resolver(dnsTime, now)) : resolver(dnsTime, now),
     disableBimi: true,
-    // Results as the RFCs define them; without this setting the library guesses the meaning of malformed fields.
+    // Results as the RFCs define them. Without this setting the library guesses the meaning of malformed fields.
     strict: true,
   })
   const signatures = result.dkim?.results ?? []
@@ -202,7 +202,7 @@ async function verdictsOf(
   const dkim = passed?.status.result ?? 'none'
   const dmarc = result.dmarc ? result.dmarc.status.result : 'none'
   const arc = result.arc ? (result.arc.status?.result ?? 'none') : 'none'
-  // Whatever the library makes of such a From: a domain that is not the only author proves nothing.
+  // The library may accept such a From, but a domain that is not the only author does not prove the message.
   const author = unusable ?? (result.dmarc ? undefined : 'From without one domain')
   const lacks = lackingOf(beyond, author)
   const verdicts = {
@@ -246,13 +246,13 @@ const LIBRARY = ['dmarc', 'arc'] as const
 /** Our Authentication-Results field with these results. */
 function marked(field: string, lacks: Lacks): string {
   // The library did not get this evidence, so that its own results would be wrong.
-  const told = field
+  const results = field
     .trimEnd()
     .split(/;\r\n[ \t]+/)
     .filter((each) => !LIBRARY.some((method) => lacks[method] && each.startsWith(`${method}=`)))
     .filter((each) => !lacks.dkim || !each.startsWith('dkim=none'))
   const own = Object.entries(lacks).map(([name, { result, why }]) => `${name}=${result} (${why})`)
-  return `${[...told, ...own].join(';\r\n ')}\r\n`
+  return `${[...results, ...own].join(';\r\n ')}\r\n`
 }
 
 /** The header in latin1, its last line end included, and the offset of the body. */
@@ -275,7 +275,7 @@ async function beginning(file: string): Promise<Buffer> {
   }
 }
 
-/** The message in blocks of whole lines: the library would join a divided line again for each piece of the line. */
+/** The message in blocks of whole lines, because the library would join a divided line again for each piece of it. */
 async function* signedMessage(header: string, content: MessageContent, start: number): AsyncIterable<Buffer> {
   yield whole(header)
   let rest: Buffer[] = []

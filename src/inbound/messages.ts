@@ -1,5 +1,5 @@
-// The messages of an inbox as a mail program lists them: whether a message was read, how its text begins, which mail of
-// ours it answers; and the removal of one message.
+// The messages of an inbox as an email client lists them: whether a message was read, the start of its text, and the
+// email of ours that it answers. Also removes a message.
 import { forLine } from '../base/clean-text.ts'
 import { plainText } from '../message/compose.ts'
 import { storedText } from '../message/part-text.ts'
@@ -22,7 +22,7 @@ interface BodyStart {
   content: Uint8Array | null
 }
 
-/** What a row of a list shows of a message's contents. */
+/** The contents of a message that a row of a list shows. */
 export interface Glance {
   snippet: string
   attachments: number
@@ -44,27 +44,27 @@ export function glancesOf(reader: Reader, keys: readonly number[]): Map<number, 
 }
 
 function snippetOf({ content, html, html_part, text, text_part }: BodyStart): string {
-  const octets = (): Uint8Array => content ?? new Uint8Array()
-  const words = storedText(text, text_part, octets)
+  const bytes = (): Uint8Array => content ?? new Uint8Array()
+  const words = storedText(text, text_part, bytes)
   if (words !== null && words.trim() !== '') return shortened(words.slice(0, READ_TEXT))
-  const page = storedText(html, html_part, octets)?.slice(0, READ_HTML) ?? ''
-  // What stands before the body is for programs.
+  const page = storedText(html, html_part, bytes)?.slice(0, READ_HTML) ?? ''
+  // The part before the body is not visible text.
   const body = Math.max(0, page.search(/<body/i))
   return shortened(plainText(page.slice(body, body + 4 * READ_TEXT)))
 }
 
 const shortened = (text: string): string => forLine(text.replace(/\s+/g, ' ')).slice(0, SNIPPET).trim().toWellFormed()
 
-/** How many of the ids that a message refers to are looked at: the newest ones stand last. */
+/** How many of the ids that a message refers to are checked, from the end, where the newest ones are. */
 const MOST_REFERENCES = 20
 
-/** The id of the account's mail that a message answers; null when it answers none of them. */
+/** The id of the account's email that a message answers, or null if it does not answer one of them. */
 export function answeredMail(
   reader: Reader,
   { in_reply_to, references, user_key }: { in_reply_to: string | null; references: string; user_key: number },
 ): string | null {
   const named = [in_reply_to ?? '', ...(JSON.parse(references) as string[]).slice(-MOST_REFERENCES).toReversed()]
-  // The Message-ID of a mail begins with its id (message/identity.ts).
+  // The Message-ID of an email begins with its id (message/identity.ts).
   for (const id of named.flatMap((each) => /^<?([0-9a-f-]{36})@/.exec(each)?.[1] ?? [])) {
     const mail = reader.first(
       raw<{ id: string }>('select id from outbound_emails where id = ? and user_key = ?', [id, user_key]),
@@ -77,7 +77,7 @@ export function answeredMail(
 /** The most messages that are counted. */
 export const MOST_UNREAD = 1000
 
-/** How many messages of an inbox nobody has read yet, at most MOST_UNREAD. */
+/** How many messages of an inbox are unread, at most MOST_UNREAD. */
 export const unreadIn = (reader: Reader, inboxKey: number): number =>
   reader.one(
     raw<{ unread: number }>(
@@ -90,7 +90,7 @@ export const unreadIn = (reader: Reader, inboxKey: number): number =>
 export const setSeen = (store: Store, key: number, seen: boolean): Promise<void> =>
   store.write((tx) => void tx.run(raw('update inbound_emails set seen = ? where key = ?', [seen ? 1 : 0, key])))
 
-/** Removes a message from its inbox. Its octets go with the last inbox that has it. */
+/** Removes a message from its inbox. Its bytes are deleted with the last inbox that has it. */
 export async function removeMessage(
   { spool, store }: { store: Store; spool: Spool },
   { key, message_key }: { key: number; message_key: number },

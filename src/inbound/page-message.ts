@@ -1,12 +1,14 @@
-// A received message as a mail program shows it: what it says, whether its sender is proven, the mail that it answers;
-// an answer to it, and the message sent on to somebody else.
+// A received message as an email client shows it: its contents, whether its sender is authenticated, and the email that
+// it answers. Also the forms to reply to it and to forward it.
 import { html } from 'hono/html'
 import { semaphore } from '../base/semaphore.ts'
 import { outboundEmails } from '../mail/api.ts'
-import { button, dangers, fieldMaker, form } from '../webui/forms.ts'
-import { documentWithFile } from '../webui/document-with-file.ts'
-import { page } from '../webui/frame.ts'
-import { found, done, type Form, type Place } from '../webui/place.ts'
+import { parseAddrSpec } from '../message/address.ts'
+import { mailboxesOf, shownMailbox } from '../message/mailboxes.ts'
+import { button, dangers, fieldMaker, form } from '../views/html/forms.ts'
+import { documentWithFile } from '../views/html/document-with-file.ts'
+import { page } from '../views/html/frame.ts'
+import { found, done, type Form, type Place } from '../views/html/place.ts'
 import {
   flag,
   objects,
@@ -19,8 +21,8 @@ import {
   type Thing,
   type Visit,
   wholeOf,
-} from '../webui/visit.ts'
-import { badge, facts, looks, octets, time, type Cell, type Html } from '../webui/widgets.ts'
+} from '../views/html/visit.ts'
+import { badge, facts, looks, octets, time, type Cell, type Html } from '../views/html/widgets.ts'
 import { inboundEmails } from './api-emails.ts'
 import { inboxMessages } from './api-messages.ts'
 import { inboxes } from './api.ts'
@@ -28,31 +30,38 @@ import { inboxes } from './api.ts'
 type Message = Thing<typeof inboundEmails>
 
 /** The name in a From field, or its address when it has no name. */
-export function nameOf(from: string): string {
-  const [name, address] = from.split(/<(?=[^<]*$)/)
-  return name!.trim().replaceAll('"', '') || (address ?? '').replace(/>\s*$/, '')
+export const nameOf = (from: string): string =>
+  mailboxesOf(from)
+    .map(({ address, name }) => name || address)
+    .join(', ')
+
+/** The address for a reply: the first one that email can be sent to. */
+function answerTo(one: Message): string {
+  const given = [...texts(one, 'reply_to'), text(one, 'from'), text(one, 'sender')].flatMap((each) => mailboxesOf(each))
+  const mailbox = given.find(({ address }) => parseAddrSpec(address))
+  return mailbox ? shownMailbox(mailbox) : ''
 }
 
 const MEANING: Record<string, string> = {
   received: '',
-  virus_detected: 'A virus was found in it; its text is not shown.',
-  oversized: 'It was larger than this server takes; only its header was kept.',
-  parse_rejected: 'It could not be read within the limits; its bytes are kept.',
+  virus_detected: 'A virus was found. The content is not shown.',
+  oversized: 'The message exceeded the size limit. Only its header is stored.',
+  parse_rejected: 'The message exceeded the parsing limits. Its source is stored.',
 }
 
-/** Whether the domain of the From field is proven, in words, and by what. */
+/** Whether the domain of the From field is proven, in words, and by which methods. */
 function senderCheck(given: Record<string, string>): Html {
   const all = Object.entries(given).filter(([, value]) => typeof value === 'string')
   const proven = given['dmarc'] === 'pass'
-  return html`<span class="badge ${proven ? 'good' : 'waits'}">${proven ? 'sender proven' : 'sender not proven'}</span>
+  return html`<span class="badge ${proven ? 'good' : 'waits'}">${proven ? 'authenticated' : 'not authenticated'}</span>
     <span class="soft">${all.map(([name, value]) => `${name.toUpperCase()} ${value}`).join(', ')}</span>`
 }
 
 const idOf = (visit: Visit): string => visit.context.req.param('id')!
 const inboxOf = (visit: Visit): string => visit.context.req.param('inbox')!
-const placeOf = (visit: Visit): string => `/inboxes/${inboxOf(visit)}/mail/${idOf(visit)}`
+const pathOf = (visit: Visit): string => `/inboxes/${inboxOf(visit)}/mail/${idOf(visit)}`
 
-/** Opening a message marks it as read, but not for who only looks at the account. */
+/** Opening a message marks it as read, except for visitors with read-only access. */
 async function marked(visit: Visit): Promise<Thing<typeof inboxMessages>> {
   const path = `/inbox-messages/${idOf(visit)}`
   const { one } = found(await visit.get(inboxMessages, path))
@@ -62,7 +71,7 @@ async function marked(visit: Visit): Promise<Thing<typeof inboxMessages>> {
   return one
 }
 
-/** The mail that a message answers, as a link. */
+/** The email that a message answers, as a link. */
 async function answeredBy(visit: Visit, id: string): Promise<Cell> {
   if (id === '') return ''
   const { one } = await visit.get(outboundEmails, `/outbound-emails/${id}`)
@@ -75,7 +84,7 @@ function contentsOf(visit: Visit, one: Message): Html {
   const files = objects(one, 'attachments')
   const headers = Object.entries(record(one, 'headers'))
   const plain = html`<pre tabindex="0">${words}</pre>`
-  return html`${text(one, 'html') === '' ? (words === '' ? '' : plain) : looks(visit, text(one, 'html'), `/inbound/${id}/html`, 'The message as it looks')}
+  return html`${text(one, 'html') === '' ? (words === '' ? '' : plain) : looks(visit, text(one, 'html'), `/inbound/${id}/html`, 'Message preview')}
     ${
       files.length === 0
         ? ''
@@ -103,9 +112,9 @@ async function showMessage(visit: Visit, errors: Answer['errors'] = []): Promise
   const id = idOf(visit)
   const message = await marked(visit)
   const { one, included } = found(await visit.get(inboundEmails, `/inbound-emails/${id}?include=inbox`))
-  const answered = await answeredBy(visit, text(message, 'answers'))
+  const answered = await answeredBy(visit, text(message, 'in_reply_to_email_id'))
   const meaning = MEANING[text(one, 'status')] ?? ''
-  const here = placeOf(visit)
+  const here = pathOf(visit)
   const inbox = those(inboxes, included).find((each) => each.id === relatedId(one, 'inbox'))
   return page(visit, {
     title: text(one, 'subject') || '(no subject)',
@@ -125,19 +134,19 @@ async function showMessage(visit: Visit, errors: Answer['errors'] = []): Promise
     body: html`${meaning === '' ? '' : html`<div class="alert">${meaning} ${text(one, 'reason')}</div>`}
     ${facts([
       ['From', text(one, 'from') || text(one, 'sender')],
-      ['Sender check', senderCheck(record(one, 'authentication'))],
+      ['Sender', senderCheck(record(one, 'authentication'))],
       ['To', texts(one, 'recipients').join(', ')],
       ['Received', time(one.attributes.received_at)],
-      ...(answered === '' ? [] : [['Answers', answered] as const]),
+      ...(answered === '' ? [] : [['In reply to', answered] as const]),
       ...(text(one, 'status') === 'received' ? [] : [['Status', badge(text(one, 'status'))] as const]),
     ])}
     ${contentsOf(visit, one)}
     ${dangers(visit, [
       [
-        'The message is deleted for good, for programs too.',
-        button(visit, 'remove', 'Delete the message', {
+        'Deletes the message permanently, in the console and in the API.',
+        button(visit, 'remove', 'Delete message', {
           danger: true,
-          confirm: 'The message is deleted for good, for programs too.',
+          confirm: 'This deletes the message permanently, in the console and in the API.',
         }),
       ],
     ])}`,
@@ -152,23 +161,23 @@ const message: Place = {
     if (given.action === 'remove') {
       const gone = await visit.ask('DELETE', path)
       return gone.status === 204
-        ? visit.say(`/inboxes/${inboxOf(visit)}`, 'The message is deleted.')
+        ? visit.say(`/inboxes/${inboxOf(visit)}`, 'Message deleted.')
         : showMessage(visit, gone.errors)
     }
     const unseen = { type: 'inbox-messages', id: idOf(visit), attributes: { seen: false } }
     const answer = await visit.ask('PATCH', path, unseen)
     return answer.errors.length === 0
-      ? visit.say(`/inboxes/${inboxOf(visit)}`, 'The message is unread again.')
+      ? visit.say(`/inboxes/${inboxOf(visit)}`, 'Marked as unread.')
       : showMessage(visit, answer.errors)
   },
 }
 
 const LABELS = { to: 'To', subject: 'Subject', text: 'Message' } as const
 
-/** The lines of a text, each marked as somebody else's. */
+/** The lines of a text, each marked as quoted. */
 const quoted = (words: string): string => words.replace(/\n$/, '').replace(/^/gm, '> ')
 
-/** The most characters that an answer quotes. */
+/** The most characters that a reply quotes. */
 const QUOTED = 20_000
 
 /** A subject with its prefix, once. */
@@ -180,16 +189,16 @@ interface DraftFields {
   to: string
   subject: string
   text: string
-  /** What is said below the fields. */
+  /** The text below the fields. */
   note: string
 }
 
 const replyTo = (one: Message): DraftFields => ({
   title: 'Reply',
-  to: texts(one, 'reply_to')[0] ?? (text(one, 'from') || text(one, 'sender')),
+  to: answerTo(one),
   subject: prefixed('Re:', text(one, 'subject')),
   text: `\n\n${nameOf(text(one, 'from'))} wrote:\n${quoted(text(one, 'text').slice(0, QUOTED))}\n`,
-  note: 'It goes out from the address of the inbox, as a mail of yours.',
+  note: 'Sent from the address of the inbox.',
 })
 
 const forwardOf = (one: Message): DraftFields => ({
@@ -197,7 +206,7 @@ const forwardOf = (one: Message): DraftFields => ({
   to: '',
   subject: prefixed('Fwd:', text(one, 'subject')),
   text: '',
-  note: 'The message travels with it as a file, whole.',
+  note: 'The original message is attached as a file.',
 })
 
 async function showDraft(
@@ -212,10 +221,10 @@ async function showDraft(
   const sender = await visit.get(inboxes, `/inboxes/${inboxOf(visit)}`)
   return page(visit, {
     title,
-    about: sender.one ? `From ${text(sender.one, 'address')}.` : 'The inbox was removed: nothing can be sent from it.',
+    about: sender.one ? `From ${text(sender.one, 'address')}.` : 'This inbox was deleted, so you cannot send from it.',
     crumbs: [
       ['/inboxes', 'Inboxes'],
-      [placeOf(visit), text(one, 'subject') || '(no subject)'],
+      [pathOf(visit), text(one, 'subject') || '(no subject)'],
     ],
     errors,
     labels: LABELS,
@@ -230,10 +239,10 @@ async function showDraft(
   })
 }
 
-/** A message on its way to somebody else takes several times its size in memory: they go one after the other. */
+/** Forwarding a message takes several times its size in memory, so messages are forwarded one after the other. */
 const oneOf = semaphore(1)
 
-/** A mail with the message as its file. */
+/** An email with the message as an attachment. */
 async function withMessage(visit: Visit, attributes: Record<string, unknown>): Promise<MailDocument> {
   const response = await visit.download(`/inbound-emails/${idOf(visit)}/raw`)
   if (response.status !== 200 || !response.body) return mailOf(attributes)
@@ -264,14 +273,14 @@ async function send(
   }
   const answer = await visit.ask('POST', '/outbound-emails', await made(attributes, one))
   return answer.one
-    ? visit.say(placeOf(visit), `Your mail to ${given.get('to').trim()} is on its way.`)
+    ? visit.say(pathOf(visit), `Your email to ${given.get('to').trim()} is on its way.`)
     : showDraft(visit, draftOf, answer.errors, given)
 }
 
-/** The longest value of a header field of one's own that surely fits (message/custom-headers.ts). */
+/** The longest value of a custom header field that always fits (message/headers.ts). */
 const MAX_THREAD = 900
 
-/** The fields that make a mail program show the answer below what it answers (RFC 5322 §3.6.4). */
+/** The fields that make an email client show the reply below the message (RFC 5322 §3.6.4). */
 function threadOf(one: Message): Record<string, string> {
   const usable = (id: string): boolean => /^<[!-~]+>$/.test(id) && id.length <= MAX_THREAD
   const id = text(one, 'message_id')

@@ -1,12 +1,18 @@
-// The worker thread that reads received messages (structure within limits, header, body, report) and judges them
+// The worker thread that reads received messages (structure within limits, header, body, report) and evaluates them
 // (judge.ts). A message that crashes or exceeds its time costs one thread, not the server.
 import { messageOf } from '../base/errors.ts'
 import { release } from '../base/memory.ts'
 import { serveJobs } from '../base/threads/jobs.ts'
 import { readProven } from '../base/spooled.ts'
-import { refusalOf } from '../message/file-type.ts'
 import { MalformedMessage, parseTree, type MimePart } from '../message/mime-tree.ts'
-import { attachmentOf, parseBody, parseHeader, type ParsedBody, type ParsedHeader } from '../message/parse.ts'
+import {
+  attachmentOf,
+  parseBody,
+  parseHeader,
+  type InboundAttachment,
+  type ParsedBody,
+  type ParsedHeader,
+} from '../message/parse.ts'
 import { referTo, type MailText } from '../message/part-text.ts'
 import { withShortLines } from '../message/reencode.ts'
 import { programIn } from '../message/programs.ts'
@@ -20,9 +26,11 @@ export interface ReadJob {
   content: MessageContent
   /** The body was not kept, or is withheld. */
   headerOnly: boolean
+  /** '' for the null sender. */
+  mailFrom: string
 }
 
-/** Reads and judges in one job: a message between threads costs as much as a small job. */
+/** Reads and evaluates in one job, because a message between threads costs as much as a small job. */
 export interface ExamineJob extends Omit<ReadJob, 'task'>, Omit<JudgeJob, 'task' | 'content' | 'unjudged'> {
   task: 'examine'
 }
@@ -36,20 +44,24 @@ export interface Examined {
 export interface AttachmentJob {
   task: 'attachment'
   content: MessageContent
-  id: string
+  /** The parsed contents. */
+  attachment: InboundAttachment
 }
 
-/** A text that stands in the message as it is, is named by its part, unless the message is a file or is rewritten. */
+/**
+ * A text that is contained in the message unchanged is referred to by its part, unless the message is a file or is
+ * rewritten.
+ */
 export interface ReadBody extends Omit<ParsedBody, 'html' | 'text'> {
   html: MailText
   text: MailText
 }
 
-/** A mail from SMTP submission: its contents, and whether it has an attachment of a refused type. */
+/** An email from SMTP submission: its contents, and whether it has an attachment of a refused type. */
 export interface SubmittedJob {
   task: 'submitted'
   content: MessageContent
-  /** The mail has lines that are too long: its parts must be re-encoded. */
+  /** The email has lines that are too long: its parts must be re-encoded. */
   longLines: boolean
 }
 
@@ -58,10 +70,10 @@ export interface SubmittedReading {
   body: ReadBody
   /** `"a.exe" is of a type …`, for the first refused attachment. */
   refused: string | null
-  /** Why its content cannot be read, in a sentence; null when it was read. */
+  /** The reason why its content cannot be read, as a sentence, or null if it was read. */
   unreadable: string | null
-  /** The octets with shorter lines, if these were requested; null: not requested, or impossible. */
-  octets: Uint8Array | null
+  /** The bytes with shorter lines, or null if they were not requested or this is impossible. */
+  bytes: Uint8Array | null
 }
 
 export type Reading =
@@ -71,38 +83,38 @@ export type Reading =
 export type InboundJob = ReadJob | JudgeJob | ExamineJob | AttachmentJob | SubmittedJob
 export type InboundResult = Reading | Examined | SubmittedReading | Judgement | Uint8Array | null
 
-/** The octets themselves, without a copy; each job has its own. */
+/** The bytes themselves, without a copy. Each job has its own. */
 const bytesOf = (content: MessageContent): Buffer =>
   'file' in content ? readProven(content.file) : Buffer.from(content.buffer, content.byteOffset, content.byteLength)
 
-async function read({ content, headerOnly }: Omit<ReadJob, 'task'>): Promise<Reading> {
-  // Outside the try: an unreadable file is not a fault of the message.
+async function read({ content, headerOnly, mailFrom }: Omit<ReadJob, 'task'>): Promise<Reading> {
+  // Outside the try, because an unreadable file is not an error of the message.
   const message = bytesOf(content)
   let header: ParsedHeader | null = null
   try {
     const tree = parseTree(message)
     header = parseHeader(tree)
     if (headerOnly) return { kind: 'read', header, body: null, report: undefined }
-    const parsed = await parseBody(message)
+    const parsed = parseBody(message, tree)
     const body = 'file' in content ? parsed : referTo(message, tree, parsed)
-    return { kind: 'read', header, body, report: readReport(message, tree) }
+    return { kind: 'read', header, body, report: readReport(message, tree, mailFrom === '') }
   } catch (thrown) {
     if (thrown instanceof MalformedMessage)
       return { kind: 'rejected', reason: thrown.message, header: header ?? headerAlone(message) }
     return { kind: 'rejected', reason: `It cannot be read: ${messageOf(thrown)}`, header }
   } finally {
-    // Judging needs memory too, and reads the file by itself.
+    // Evaluation needs memory too, and reads the file again.
     if ('file' in content) release(message)
   }
 }
 
-/** Reads a submitted mail. A mail that exceeds the limits of MIME cannot be checked, and so is not accepted (D77). */
+/** Reads a submitted email. An email that exceeds the limits of MIME cannot be checked, and is rejected (D77). */
 async function readSubmitted({ content, longLines }: SubmittedJob): Promise<SubmittedReading> {
   const given = bytesOf(content)
   const short = longLines ? withShortLines(given) : undefined
-  const octets = short ? new Uint8Array(short) : null
+  const bytes = short ? new Uint8Array(short) : null
   const message = short ?? given
-  const reading = { kind: 'submitted', body: NO_BODY, refused: null, unreadable: null, octets } as const
+  const reading = { kind: 'submitted', body: NO_BODY, refused: null, unreadable: null, bytes } as const
   let refused: string | undefined
   let tree: MimePart
   try {
@@ -114,27 +126,17 @@ async function readSubmitted({ content, longLines }: SubmittedJob): Promise<Subm
   }
   if (refused !== undefined) return { ...reading, refused }
   try {
-    // The library may find an attachment that the tree does not have.
-    const body = await parseBody(message, ({ filename }, head) => {
-      const why = refusalOf(filename ?? '', head)
-      if (why !== undefined) refused ??= `"${filename ?? 'A file without a name'}" ${why}.`
-    })
-    return {
-      ...reading,
-      body: 'file' in content || short ? body : referTo(message, tree, body),
-      refused: refused ?? null,
-    }
+    const body = parseBody(message, tree)
+    return { ...reading, body: 'file' in content || short ? body : referTo(message, tree, body) }
   } catch {
-    // When the library cannot read the message, there is no body to show; its parts were checked above.
-    return { ...reading, refused: refused ?? null }
+    // A text that cannot be read is not shown. All parts were checked above.
+    return reading
   }
 }
 
 const NO_BODY: ParsedBody = { text: null, html: null, attachments: [] }
 
-/**
- * The header of a message whose structure exceeds the limits; null when the header itself exceeds them.
- */
+/** The header of a message whose structure exceeds the limits, or null if the header itself exceeds them. */
 function headerAlone(message: Buffer): ParsedHeader | null {
   const end = message.indexOf('\r\n\r\n')
   try {
@@ -151,6 +153,11 @@ const examine = async (job: ExamineJob): Promise<Examined> => ({
   judgement: await judge({ ...job, task: 'judge' }),
 })
 
+function attachment({ attachment: known, content }: AttachmentJob): Uint8Array | null {
+  const message = bytesOf(content)
+  return attachmentOf(message, parseTree(message), known) ?? null
+}
+
 function perform(job: InboundJob): Promise<InboundResult> {
   switch (job.task) {
     case 'read':
@@ -162,7 +169,7 @@ function perform(job: InboundJob): Promise<InboundResult> {
     case 'submitted':
       return readSubmitted(job)
     case 'attachment':
-      return attachmentOf(bytesOf(job.content), job.id).then((bytes) => bytes ?? null)
+      return Promise.resolve(attachment(job))
   }
 }
 

@@ -1,14 +1,14 @@
-// Processes received messages: claim -> read and judge (examine.ts, workers) -> record. The claim is written as an
-// attempt before the work: so a message that makes the process crash is found by its attempts. Messages that an ended
+// Processes received messages: claim -> read and evaluate (examine.ts, workers) -> record. The claim is written as an
+// attempt before the work, so that a message that crashes the process is found by its attempts. Messages that an ended
 // process had claimed, or that filled the heap of their thread, are suspects: they are read one at a time, those of an
-// ended process alone; what ends in the same way again is kept unread as parse_rejected (D139).
+// ended process alone. If a message ends the process or thread again, it is kept unread as parse_rejected (D139).
 //
-// A new message is handed over from memory (`take`): already claimed when the readers take it next, else leased, which
-// means that it waits in a queue of this process. The database is asked only for messages that memory does not know:
+// A new message is handed over from memory (`take`). It is either claimed already, if the readers can take it next, or
+// leased while it waits in a queue of this process. The database is read only for messages that are not in memory:
 // after a start, after a wait, and beyond the bounds of the queue.
 //
-// After a fault of this machine a message is tried again, first after 10 seconds, at most after 10 minutes (D72).
-// Results that cannot be written are kept in memory and written later; until then nothing more is claimed.
+// After a problem of this machine a message is retried, first after 10 seconds, at most after 10 minutes (D72). Results
+// that cannot be written are kept in memory and written later. No message is claimed until then.
 import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf, must } from '../base/errors.ts'
@@ -18,47 +18,46 @@ import { Loop } from '../base/loop.ts'
 import { customerOf } from '../base/network.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { due, earliest, lease, leased, named, release, suspected, suspects, unclaim } from './claims.ts'
-import { Examiner, isSuspect, Killed, LARGE, Later, NoRoom, Unproven, type ExamineDeps } from './examine.ts'
-import type { ReportFigures } from '../reports/pieces.ts'
+import { Examiner, isSuspect, Killed, LARGE, Later, NoCapacity, Unproven, type ExamineDeps } from './examine.ts'
+import type { ReportReceiver } from '../parts/received.ts'
 import { MessageQueue, type InboundMessage, type WaitingMessage } from './queue.ts'
 import { isForReports } from './recipients.ts'
 import { record, type JudgedReading, type RecordDeps } from './record.ts'
 import { ReportTurns, type ReportTurnsDeps } from './report-turns.ts'
 
 export interface ReadDeps extends ExamineDeps, ReportTurnsDeps {
-  config: ExamineDeps['config'] & Pick<Config, 'reports' | 'retention'>
-  /** Counts what they say. */
-  figures: ReportFigures
+  config: ExamineDeps['config'] & Pick<Config, 'retention'>
+  reports: ReportReceiver
   store: Store
   keyring: Keyring
-  warmup: RecordDeps['warmup']
+  gate: RecordDeps['gate']
 }
 
-/** The most messages in readers at once. Messages under way for more than a second (DNS, slow lane) do not count. */
+/** The most messages in readers at once. Messages in progress for more than a second (DNS, slow lane) do not count. */
 const WINDOW = 32
 const YOUNG = SECOND
 /**
- * The most of these from one customer: for each reader, and in all where there is one reader. A job may use a quarter
- * of a second before it moves to the slow lane: behind four of them another customer's message waits for a second.
+ * The most of these from one customer: for each reader, and in all if there is one reader. A job may use a quarter of a
+ * second before it moves to the slow lane: behind four of them another customer's message waits for a second.
  */
 const OF_ONE_PER_READER = 4
 const YOUNG_OF_ONE = 8
 /** The most claimed messages that wait for a reader, of all customers and of one: readers never wait for a commit. */
 const MAX_READY = 64
 const READY_OF_ONE = 16
-/** The most messages examined or recorded at once, the most octets of them in memory, and the most of one customer. */
+/** The most messages examined or recorded at once, the most bytes of them in memory, and the most of one customer. */
 const MAX_HELD = 512
-const MAX_OCTETS = 64 * 1024 * 1024
+const MAX_BYTES = 64 * 1024 * 1024
 const MAX_OF_ONE = MAX_HELD / 8
-/** The most octets of messages that wait in memory without a claim. */
-const WAITING_OCTETS = { all: 16 * 1024 * 1024, ofOne: 4 * 1024 * 1024 }
+/** The most bytes of messages that wait in memory without a claim. */
+const WAITING_BYTES = { all: 16 * 1024 * 1024, ofOne: 4 * 1024 * 1024 }
 /** The most due messages that one query reads. */
 const LOOKED_AT = 2000
 
 /**
- * How often the process may end while it reads the same message. The first end may have another reason; the second time
- * the message was read alone. A small message takes little memory: only many ends make it the reason, so that kills and
- * power cuts leave no mail unread.
+ * How often the process may end while it reads the same message. The first end may have another reason. The second time
+ * the message was read alone. A small message takes little memory: it is the reason only after many ends, so that mail
+ * is read despite kills and power cuts.
  */
 const mostClaims = ({ size }: InboundMessage): number => (size >= LARGE ? 2 : 10)
 const FIRST_WAIT = 10 * SECOND
@@ -69,9 +68,9 @@ interface ReadingInHand {
   /** The message may take much memory. */
   large: boolean
   alone: boolean
-  octets: number
+  bytes: number
   customer: string
-  /** False when the message was examined and its result is written. */
+  /** False if the message was examined and its result is being written. */
   inReader: boolean
   done: Promise<void>
 }
@@ -79,7 +78,10 @@ interface ReadingInHand {
 interface Suspect {
   key: number
   at: number
-  /** Nothing is read beside it: the process ended while it was read. A heap that is full harms its thread alone. */
+  /**
+   * No other message is read at the same time: the process ended while this one was read. A full heap ends only its own
+   * thread.
+   */
   alone: boolean
 }
 
@@ -90,12 +92,14 @@ export class InboundEngine {
   readonly #deps: ReadDeps
   readonly #loop: Loop
   readonly #examiner: Examiner
-  /** Messages that wait for a claim; claimed messages that wait for a reader; messages that wait for the slow lane. */
-  readonly #waiting = new MessageQueue(WAITING_OCTETS)
+  /**
+   * Messages that wait for a claim, claimed messages that wait for a reader, and messages that wait for the slow lane.
+   */
+  readonly #waiting = new MessageQueue(WAITING_BYTES)
   readonly #ready = new MessageQueue()
-  readonly #slowed = new MessageQueue(WAITING_OCTETS)
+  readonly #slowed = new MessageQueue(WAITING_BYTES)
   readonly #held = new Map<number, ReadingInHand>()
-  /** The keys in `#waiting` that were due in the database: while there are any, no others are read. */
+  /** The keys in `#waiting` that were due in the database. No others are read while there are any. */
   readonly #found = new Set<number>()
   /** From this time on the database may have due messages. */
   #due = 0
@@ -105,9 +109,9 @@ export class InboundEngine {
   #suspects: Suspect[] = []
   /** One of them while it is examined. */
   #suspect: ReadingInHand | undefined
-  /** Until then others have their turn. */
+  /** Other messages have their turn until this time. */
   #turnOfOthers = 0
-  /** Messages in no queue, because their claim is being written. */
+  /** Messages outside all queues, because their claim is being written. */
   #claiming = 0
   #warm = false
   readonly #writes: PersistentWrites
@@ -133,7 +137,6 @@ export class InboundEngine {
     await store.write((tx) => tx.run(release(now)))
     this.#suspects = store.all(suspects).map(({ key }) => ({ key, at: now, alone: true }))
     this.#started = true
-    this.#deps.figures.start()
     this.#loop.start()
   }
 
@@ -143,19 +146,19 @@ export class InboundEngine {
     this.#loop.ring()
   }
 
-  /** The place of a new message of this client. Call it in the transaction that stores the message. */
-  placeFor(client: string): StoredAs {
+  /** How to store a new message of this client. Call it in the transaction that stores the message. */
+  storageFor(client: string): StoredAs {
     const customer = customerOf(client)
-    if (!this.#started || this.#stopping || !this.#waiting.hasRoom) return 'due'
+    if (!this.#started || this.#stopping || !this.#waiting.hasCapacity) return 'due'
     const claimable = this.#waiting.sizeOf(customer) === 0 && !this.#isAlone(this.#deps.clock.now())
-    return claimable && this.#roomToClaim() > 0 && this.#readyRoomOf(customer) > 0 ? 'claimed' : 'leased'
+    return claimable && this.#capacityToClaim() > 0 && this.#readyCapacityOf(customer) > 0 ? 'claimed' : 'leased'
   }
 
-  /** Takes a new message that was stored at this place. Call it after the commit. */
-  take(message: InboundMessage, place: StoredAs): void {
-    if (place === 'due' || this.#stopping) return this.ring()
+  /** Takes a new message that was stored as `storedAs`. Call it after the commit. */
+  take(message: InboundMessage, storedAs: StoredAs): void {
+    if (storedAs === 'due' || this.#stopping) return this.ring()
     const { client, key } = message
-    if (place === 'leased') {
+    if (storedAs === 'leased') {
       this.#waiting.add({ key, client, message })
       return this.#loop.ring()
     }
@@ -170,8 +173,7 @@ export class InboundEngine {
     const cut = setTimeout(() => this.#writes.giveUp(), patience)
     await this.#loop.stop()
     await Promise.all([...this.#held.values()].map(({ done }) => done))
-    await this.#deps.figures.stop()
-    // No reader has seen these: the next process must not take them for the reason of an end.
+    // These were not read, so the next process must not treat them as suspects.
     const unread = this.#ready.take(Infinity, () => Infinity)
     const { clock } = this.#deps
     if (unread.length > 0)
@@ -182,7 +184,7 @@ export class InboundEngine {
   }
 
   async #run(now: number): Promise<number | null> {
-    // The loop is rung when a write ends.
+    // The end of a write wakes the loop.
     if (this.#unwritten > 0) return null
     await this.#find(now)
     const next = this.#dueSuspect(now)
@@ -203,7 +205,7 @@ export class InboundEngine {
   /** Puts due messages of the database into the queue. */
   async #find(now: number): Promise<void> {
     const { store } = this.#deps
-    if (now < this.#due || this.#found.size > 0 || !this.#waiting.hasRoom) return
+    if (now < this.#due || this.#found.size > 0 || !this.#waiting.hasCapacity) return
     const found = store.all(due(now, LOOKED_AT))
     if (found.length === 0) {
       this.#due = store.first(earliest)?.at ?? Infinity
@@ -225,28 +227,28 @@ export class InboundEngine {
 
   /** Removes from the queues the messages to claim next. */
   #wanted(): WaitingMessage[] {
-    const room = this.#roomToClaim()
-    const roomOf = (customer: string): number => this.#readyRoomOf(customer)
-    const wanted = room > 0 ? this.#waiting.take(room, roomOf) : []
+    const capacity = this.#capacityToClaim()
+    const capacityOf = (customer: string): number => this.#readyCapacityOf(customer)
+    const wanted = capacity > 0 ? this.#waiting.take(capacity, capacityOf) : []
     for (const { key } of wanted) this.#found.delete(key)
-    const slowRoom = Math.min(room - wanted.length, this.#examiner.slowRoom)
-    return slowRoom > 0 ? [...wanted, ...this.#slowed.take(slowRoom, roomOf)] : wanted
+    const slowCapacity = Math.min(capacity - wanted.length, this.#examiner.slowCapacity)
+    return slowCapacity > 0 ? [...wanted, ...this.#slowed.take(slowCapacity, capacityOf)] : wanted
   }
 
-  #roomToClaim(): number {
-    let octets = this.#ready.octets
-    for (const held of this.#held.values()) octets += held.octets
-    return octets >= MAX_OCTETS || this.#held.size >= MAX_HELD || this.#unwritten > 0 ? 0 : MAX_READY - this.#ready.size
+  #capacityToClaim(): number {
+    let bytes = this.#ready.bytes
+    for (const held of this.#held.values()) bytes += held.bytes
+    return bytes >= MAX_BYTES || this.#held.size >= MAX_HELD || this.#unwritten > 0 ? 0 : MAX_READY - this.#ready.size
   }
 
-  #readyRoomOf(customer: string): number {
+  #readyCapacityOf(customer: string): number {
     return READY_OF_ONE - this.#ready.sizeOf(customer)
   }
 
   async #claim(wanted: WaitingMessage[], suspect: Suspect | undefined, now: number): Promise<void> {
     const { store } = this.#deps
-    // When a process ends before its first thread runs, a message cannot be the reason: so before that, none of the
-    // messages of an ended process is claimed.
+    // If a process ends before its first thread runs, a message cannot be the reason. So messages of an ended process
+    // are only claimed after that.
     if (!this.#warm && this.#suspects.length > 0) await this.#examiner.warm()
     this.#warm = true
     const held = new Map(wanted.flatMap(({ key, message }) => (message ? [[key, message] as const] : [])))
@@ -273,7 +275,7 @@ export class InboundEngine {
     }
   }
 
-  /** The next suspect, when none is in hand. */
+  /** The next suspect, if no suspect is being read. */
   #dueSuspect(now: number): Suspect | undefined {
     if (this.#suspect || now < this.#turnOfOthers) return undefined
     const due = this.#suspects.filter(({ at }) => at <= now)
@@ -285,12 +287,12 @@ export class InboundEngine {
     return this.#suspect ? this.#suspect.alone && works(this.#suspect, now) : this.#dueSuspect(now)?.alone === true
   }
 
-  /** Whether no reader works. A small message that has been under way for longer waits for DNS. */
+  /** Whether no reader works. A small message that has been in progress for longer waits for DNS. */
   #isQuiet(now: number): boolean {
     return ![...this.#held.values()].some((held) => works(held, now))
   }
 
-  /** Gives claimed messages to readers. False: some wait until others have been under way for longer. */
+  /** Gives claimed messages to readers. Returns false if some wait until others have been in progress for longer. */
   #pump(now: number): boolean {
     if (this.#unwritten > 0 || this.#stopping) return true
     if (this.#isAlone(now)) return this.#ready.size + this.#waiting.size === 0
@@ -303,13 +305,14 @@ export class InboundEngine {
       counts.set(customer, { all: own.all + 1, young: own.young + (isYoung ? 1 : 0) })
     }
     const ofOne = Math.max(YOUNG_OF_ONE, OF_ONE_PER_READER * this.#deps.workers.size)
-    const roomOf = (customer: string): number => {
+    const capacityOf = (customer: string): number => {
       const own = counts.get(customer)
       return own ? Math.min(MAX_OF_ONE - own.all, ofOne - own.young) : ofOne
     }
-    const room = Math.min(Math.max(WINDOW, 2 * ofOne) - young, MAX_HELD - this.#held.size)
-    if (room > 0)
-      for (const { message } of this.#ready.take(room, roomOf)) this.#begin(must(message, 'A claimed message'), now)
+    const capacity = Math.min(Math.max(WINDOW, 2 * ofOne) - young, MAX_HELD - this.#held.size)
+    if (capacity > 0)
+      for (const { message } of this.#ready.take(capacity, capacityOf))
+        this.#begin(must(message, 'A claimed message'), now)
     return this.#ready.size === 0
   }
 
@@ -320,7 +323,7 @@ export class InboundEngine {
       since: now,
       large: size >= LARGE,
       alone,
-      octets: content?.length ?? 0,
+      bytes: content?.length ?? 0,
       customer,
       inReader: true,
       done: Promise.resolve(),
@@ -343,7 +346,7 @@ export class InboundEngine {
     if (alone && others > 0) this.#turnOfOthers = this.#deps.clock.now() + YOUNG
   }
 
-  /** Call it when a message is ready, or when a reader or the room of a message is free. */
+  /** Call it when a message is ready, or when a reader or the capacity of a message is free. */
   #next(): void {
     const now = this.#deps.clock.now()
     const blocked = !this.#pump(now)
@@ -356,7 +359,7 @@ export class InboundEngine {
     inHand.inReader = false
     this.#next()
     if (read === 'later') return this.#putBack(message)
-    if (read === 'no room') return this.#putBack(message, this.#slowed)
+    if (read === 'no capacity') return this.#putBack(message, this.#slowed)
     if (read === 'killed') return void this.#suspects.push({ key: message.key, at: 0, alone: false })
     this.#waits.delete(message.key)
     const { clock, spool } = this.#deps
@@ -372,7 +375,7 @@ export class InboundEngine {
     if (typeof dropped === 'string') await spool.remove(dropped)
   }
 
-  async #examined(message: InboundMessage): Promise<JudgedReading | 'later' | 'no room' | 'killed'> {
+  async #examined(message: InboundMessage): Promise<JudgedReading | 'later' | 'no capacity' | 'killed'> {
     if (message.attempts > mostClaims(message))
       return { kind: 'rejected', reason: 'The server ended each time while it read it.', header: null, judgement: null }
     try {
@@ -381,7 +384,7 @@ export class InboundEngine {
         ? { ...judged, aggregate: await this.#reports.read(message, judged.judgement) }
         : judged
     } catch (thrown) {
-      if (thrown instanceof NoRoom) return 'no room'
+      if (thrown instanceof NoCapacity) return 'no capacity'
       if (thrown instanceof Killed) return 'killed'
       if (thrown instanceof Unproven) this.#waits.set(message.key, thrown.wait)
       if (!(thrown instanceof Later)) this.#deps.log.fault(`examining message ${message.id}`, thrown)
@@ -389,8 +392,10 @@ export class InboundEngine {
     }
   }
 
-  /** Releases a message as if it had not been claimed. It is tried again when `list` has room for it. Without list, or
-   *  when an ended process had claimed the message, it is tried again after a wait that doubles each time. */
+  /**
+   * Releases a message as if it had not been claimed. It is retried when `list` has capacity for it. Without list, or
+   * if an ended process had claimed the message, it is retried after a wait that doubles each time.
+   */
   async #putBack(message: InboundMessage, list?: MessageQueue): Promise<void> {
     const { clock, log } = this.#deps
     const { client, id, key } = message
@@ -399,7 +404,7 @@ export class InboundEngine {
     const last = this.#waits.get(key) ?? FIRST_WAIT / 2
     const wait = listed ? LAST_WAIT : Math.min(last * 2, Math.max(last, LAST_WAIT))
     if (!listed) this.#waits.set(key, wait)
-    log.warn('message waits', { id, wait })
+    log.warn('message_processing_delayed', { id, wait })
     const at = clock.now() + (this.#stopping ? 0 : wait)
     await this.#written(`inbound message ${id}`, (tx) => tx.run(unclaim(key, at)))
     listed?.add({ key, client })
@@ -408,7 +413,10 @@ export class InboundEngine {
     this.#loop.ring()
   }
 
-  /** Writes as soon as the store can; undefined when the process stops first. Throws the errors of `work` itself. */
+  /**
+   * Writes as soon as the store can. Resolves with undefined if the process stops first. Throws the errors of `work`
+   * itself.
+   */
   async #written<T>(what: string, work: (tx: Tx) => T): Promise<T | undefined> {
     const { store } = this.#deps
     const tried = await this.#writes.write(
@@ -431,7 +439,7 @@ export class InboundEngine {
 const works = ({ inReader, large, since }: ReadingInHand, now: number): boolean =>
   inReader && (large || since > now - YOUNG)
 
-/** Whether the store can write nothing at all at present. */
+/** Whether the store cannot write at present. */
 const isTrouble = (thrown: unknown): boolean =>
   /^(?:SQLITE_(?:FULL|IOERR|BUSY|LOCKED|READONLY|CANTOPEN|NOMEM|CORRUPT|NOTADB|PROTOCOL|PERM|AUTH)|E[A-Z]+$)/.test(
     codeOf(thrown),

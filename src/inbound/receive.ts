@@ -1,5 +1,5 @@
-// Receives a message: writes it to memory or, when it is large, to the spool, has it scanned, and writes its row. When
-// `message` resolves with undefined the message is on the disk and will be processed (RFC 5321 §6.1).
+// Receives a message: writes it to memory or, if it is large, to the spool, has it scanned, and writes its row. When
+// `message` resolves with undefined, the message is on the disk and will be processed (RFC 5321 §6.1).
 import { sole } from '../base/lists.ts'
 import { forLog } from '../base/clean-text.ts'
 import type { Clock } from '../base/clock.ts'
@@ -14,9 +14,9 @@ import type { SmtpRefusal } from '../smtp/answers.ts'
 import type { InboundEnvelope } from '../smtp/listener.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import { Intake, type HeldOctets } from '../store/intake.ts'
+import { Intake, type HeldBytes } from '../store/intake.ts'
 import type { Spool } from '../store/spool.ts'
-import type { NewRow } from '../schema/tables.ts'
+import type { NewRow } from '../store/schema/tables.ts'
 import { insertWaiting, LEASE } from './claims.ts'
 import type { InboundEngine } from './reading.ts'
 import type { InboundMessage } from './queue.ts'
@@ -30,18 +30,27 @@ export interface ReceiveDeps {
   keyring: Keyring
   log: Log
   config: Pick<Config, 'hostname' | 'inbound'>
-  /** Examines what was stored (reading.ts). */
-  engine: Pick<InboundEngine, 'placeFor' | 'take'>
+  /** Examines stored messages (reading.ts). */
+  engine: Pick<InboundEngine, 'storageFor' | 'take'>
+  /** The number of clients at work (listener.ts). */
+  clientsAtWork: () => number
 }
 
-/** When this many messages or more arrive at once, their rows wait to share a commit. */
-const MANY = 4
+/**
+ * While fewer clients than this are at work, the row of a message is written immediately. With more, it waits a while
+ * for each of them, so that their rows share its commit: about as long as they need to send their messages. Counting
+ * the messages that arrive is not enough: of twenty clients that connect for each message, most are at their greeting
+ * or at an address at any moment, and each message would have its own commit.
+ */
+const FEW = 3
+const MS_PER_CLIENT = 0.25
+const MAX_WAIT_MS = 5
 /** The most servers that a message may pass (RFC 5321 §6.3). */
 const MAX_RECEIVED = 100
 
-const TOO_LARGE: SmtpRefusal = { code: 552, text: '5.3.4 The message is larger than this server takes' }
-const LOOP: SmtpRefusal = { code: 554, text: '5.4.6 Too many hops: the message goes round in circles' }
-const UNSCANNED: SmtpRefusal = { code: 451, text: '4.7.1 The message cannot be scanned now; try again later' }
+const TOO_LARGE: SmtpRefusal = { code: 552, text: '5.3.4 The message exceeds the size limit' }
+const LOOP: SmtpRefusal = { code: 554, text: '5.4.6 Too many hops; mail loop detected' }
+const UNSCANNED: SmtpRefusal = { code: 451, text: '4.7.1 Message scanner unavailable; try again later' }
 
 const insert = statement<NewRow<'inbound_messages'> & { key?: never }>()((arg) =>
   db.insertInto('inbound_messages').values({
@@ -63,20 +72,19 @@ const insert = statement<NewRow<'inbound_messages'> & { key?: never }>()((arg) =
 
 export class Reception {
   readonly #deps: ReceiveDeps
-  readonly #held: HeldOctets = { octets: 0 }
-  #open = 0
+  readonly #held: HeldBytes = { octets: 0 }
 
   constructor(deps: ReceiveDeps) {
     this.#deps = deps
   }
 
-  /** Refuses an address; undefined: accepted. */
+  /** The refusal of an address, or undefined if it is accepted. */
   recipient(address: string): SmtpRefusal | undefined {
     const judged = judgeRecipient(this.#deps, address)
     return isRefusal(judged) ? judged : undefined
   }
 
-  /** Keeps a message, or returns the refusal. */
+  /** Stores a message, or returns the refusal. */
   async message(
     bytes: AsyncIterable<Buffer>,
     envelope: InboundEnvelope,
@@ -86,7 +94,6 @@ export class Reception {
     const id = newId(now)
     const intake = new Intake(this.#deps.spool, id, this.#held)
     let name: string | null = null
-    this.#open++
     try {
       const { head, size } = await this.#collect(bytes, intake)
       const refusal = sound()
@@ -108,19 +115,18 @@ export class Reception {
       if (unwanted && name !== null) await this.#deps.spool.remove(name)
       return cut ? TOO_LARGE : unwanted
     } catch (thrown) {
-      // A commit whose sync failed may exist after a restart: then its file is needed. If it does not exist, the file
-      // is moved into quarantine.
+      // A commit whose sync failed may exist after a restart. In that case its file is needed. If it does not exist,
+      // the file is moved into quarantine.
       if (name !== null && !codeOf(thrown).startsWith('SQLITE_IOERR')) await this.#deps.spool.remove(name)
       throw thrown
     } finally {
-      this.#open--
       await intake.close()
     }
   }
 
   /**
-   * Reads to the end. Returns the beginning, for its header, and the number of octets.
-   * Octets beyond the limit are discarded.
+   * Reads to the end. Returns the beginning, for its header, and the number of bytes. Bytes beyond the limit are
+   * discarded.
    */
   async #collect(bytes: AsyncIterable<Buffer>, intake: Intake): Promise<{ head: Buffer[]; size: number }> {
     const head: Buffer[] = []
@@ -133,18 +139,18 @@ export class Reception {
     return { head, size }
   }
 
-  /** The name of a virus, null when there is none, or a refusal when the scanner gives no result. */
+  /** The name of a virus, null if the content is clean, or a refusal if the scanner has no result. */
   async #scan(content: Uint8Array | { file: string }): Promise<string | SmtpRefusal | null> {
     const { config, log } = this.#deps
     if (config.inbound.clamav === '') return null
     const result = await scan(config.inbound.clamav, content)
     if (result.kind === 'found') return result.name
     if (result.kind === 'clean') return null
-    log.warn('virus scanner', { address: config.inbound.clamav, error: result.reason })
+    log.warn('virus_scanner_unavailable', { address: config.inbound.clamav, error: result.reason })
     return UNSCANNED
   }
 
-  /** Writes the row; or nothing, when no recipient is left or one has to wait, and returns the refusal. */
+  /** Writes the row, or returns the refusal if no recipient is left or one is deferred. */
   #write(
     id: string,
     envelope: InboundEnvelope,
@@ -152,17 +158,18 @@ export class Reception {
     stored: Pick<InboundMessage, 'size' | 'content' | 'spool' | 'cut' | 'virus'>,
   ): Promise<SmtpRefusal | undefined> {
     const { clock, config, engine, keyring, store } = this.#deps
+    const clients = this.#deps.clientsAtWork()
     const write = <T>(work: (tx: Tx) => T): Promise<T> =>
-      this.#open < MANY ? store.write(work) : store.writeSoon(work)
+      clients < FEW ? store.write(work) : store.writeSoon(work, Math.min(clients * MS_PER_CLIENT, MAX_WAIT_MS))
     return write((tx) => {
       const [refusals, recipients] = parted(
         envelope.to.map((address) => judgeRecipient({ store: tx, keyring }, address)),
       )
-      // Recipients deleted since RCPT are dropped; the others get their mail. When the domain of one must be verified
-      // again, the sender is told to try again, with the whole message.
+      // Recipients deleted since RCPT are dropped. The others get their mail. If the domain of one must be verified
+      // again, the whole message is deferred.
       const refusal = refusals.find(({ code }) => code < 500) ?? refusals[0]
       if (refusal && (refusal.code < 500 || recipients.length === 0)) return refusal
-      const place = engine.placeFor(envelope.client)
+      const storedAs = engine.storageFor(envelope.client)
       const message = {
         id,
         mail_from: envelope.from,
@@ -175,16 +182,15 @@ export class Reception {
         ...stored,
       }
       const { key } = tx.run(insert(message))
-      const attempts = place === 'claimed' ? 1 : 0
-      const at = clock.now() + (place === 'due' ? 0 : LEASE)
+      const attempts = storedAs === 'claimed' ? 1 : 0
+      const at = clock.now() + (storedAs === 'due' ? 0 : LEASE)
       tx.run(insertWaiting({ message_key: key, attempts, next_attempt_at: at }))
-      tx.afterCommit(() => engine.take({ ...message, key, attempts }, place))
+      tx.afterCommit(() => engine.take({ ...message, key, attempts }, storedAs))
       return undefined
     })
   }
 }
 
-/** Refusals and recipients, each in their order. */
 const parted = (judged: readonly (InboundRecipient | SmtpRefusal)[]): [SmtpRefusal[], InboundRecipient[]] => [
   judged.filter(isRefusal),
   judged.filter((each): each is InboundRecipient => !isRefusal(each)),

@@ -1,9 +1,9 @@
 // The recipients that this server accepts (D46): inboxes (with +tags), return paths and unsubscribe addresses by their
-// signed token, the addresses for reports, postmaster and abuse of hosted domains. All other addresses are refused at
-// RCPT: nothing is relayed and nothing is bounced later. The refusal is temporary while no domain is set up, and for a
-// domain of an account while it waits for its verification (D197).
+// signed token, the addresses for reports, postmaster and abuse of hosted domains. All other addresses are rejected at
+// RCPT, so that this server never relays and never bounces later. The rejection is temporary while no domain is set up,
+// and for a domain of an account while it waits for its verification (D197).
 import type { Keyring } from '../base/keyring.ts'
-import { reportsAbout } from '../domains/report-addresses.ts'
+import { reportsAbout } from '../domains/dmarc.ts'
 import { parseAddrSpec, toAscii } from '../message/address.ts'
 import { readReturnPathToken, readUnsubscribeLocalPart } from '../message/return-path.ts'
 import type { SmtpRefusal } from '../smtp/answers.ts'
@@ -19,11 +19,14 @@ export type InboundRecipient =
   /** Reports of other servers about the mail of a domain. */
   | { kind: 'reports'; address: string; domain: number; about: 'dmarc' | 'tls' }
 
-/** Domains in use whose ownership was proven once: DNS has shown a key of theirs. */
+/** Domains in use whose ownership was verified once. */
 const HOSTED = `d.deleted_at is null and d.status in ('active', 'verifying')
   and exists (select 1 from dkim_keys k where k.domain_key = d.key and k.verified_at is not null)`
 
-/** Of several accounts with a domain of one name, first the one whose records DNS shows now: the name may be sold. */
+/**
+ * If several accounts have a domain with this name, the first is the one whose records are in DNS now, because the name
+ * may have been sold.
+ */
 const FIRST = `d.status <> 'active', d.key`
 
 const inboxesAt = (address: string) =>
@@ -57,7 +60,7 @@ const isUnverified = (store: Reader, host: string): boolean =>
     ),
   ) !== undefined
 
-/** Whether a domain takes mail now; another account may have one of the same name that does. */
+/** Whether a domain accepts mail now. Another account may have a domain with the same name that does. */
 export const takesMail = (store: Reader, domainKey: number): boolean =>
   store.fact(raw(`select 1 from domains d where d.key = ? and ${HOSTED}`, [domainKey])) !== undefined
 
@@ -70,11 +73,11 @@ const domainOfDelivery = statement<{ key: number }>()((arg) =>
 )
 
 const ROLES = ['postmaster', 'abuse']
-const UNKNOWN: SmtpRefusal = { code: 550, text: '5.1.1 There is no such mailbox here' }
-const FOREIGN: SmtpRefusal = { code: 554, text: '5.7.1 This server does not take mail for that domain' }
-/** The data of a server without any domain may still be missing: such a server refuses nothing permanently. */
-const UNSET: SmtpRefusal = { code: 451, text: '4.3.0 This server has no domains yet' }
-const UNVERIFIED: SmtpRefusal = { code: 451, text: '4.3.0 This server takes mail for that domain once it is verified' }
+const UNKNOWN: SmtpRefusal = { code: 550, text: '5.1.1 No such mailbox' }
+const FOREIGN: SmtpRefusal = { code: 554, text: '5.7.1 This server does not accept mail for that domain' }
+/** The data of a server without any domain may still be missing, so such a server does not reject permanently. */
+const UNSET: SmtpRefusal = { code: 451, text: '4.3.0 This server has no domains yet; try again later' }
+const UNVERIFIED: SmtpRefusal = { code: 451, text: '4.3.0 This domain is not verified yet; try again later' }
 
 const anyDomain = raw<{ key: number }>('select key from domains limit 1')
 
@@ -83,7 +86,7 @@ export interface RecipientDeps {
   keyring: Keyring
 }
 
-/** The recipient behind an envelope address, or why it is refused. */
+/** The recipient behind an envelope address, or its refusal. */
 export function judgeRecipient({ store, keyring }: RecipientDeps, address: string): InboundRecipient | SmtpRefusal {
   const at = address.lastIndexOf('@')
   if (at < 0) return address.toLowerCase() === 'postmaster' ? { kind: 'role', address, domain: null } : FOREIGN
@@ -115,15 +118,17 @@ export function judgeRecipient({ store, keyring }: RecipientDeps, address: strin
 }
 
 /**
- * Whether mail to an address comes to an inbox of this server, or to the people of a domain (postmaster, abuse). Others
- * may read that mail, so it must hold no secret of the address's owner.
+ * Whether mail to an address arrives at an inbox of this server, or is shown to a domain's owner (postmaster, abuse).
+ * Others may read that mail, so it must not contain secrets of the address's owner.
  */
 export const isReadHere = (deps: RecipientDeps, address: string): boolean => {
   const judged = judgeRecipient(deps, address)
   return !isRefusal(judged) && (judged.kind === 'inbox' || judged.kind === 'role')
 }
 
-/** Whether a message came to an address for reports. With `only`: to no other address than of these reports. */
+/**
+ * Whether a message was sent to an address for reports. With `only`: to no other address than that of these reports.
+ */
 export const isForReports = ({ recipients }: { recipients: string }, only?: 'tls' | 'all'): boolean => {
   const all = JSON.parse(recipients) as InboundRecipient[]
   return only === undefined
@@ -140,7 +145,7 @@ function findInboxes(store: Reader, local: string, host: string): number[] {
   return exact.length > 0 || plus < 1 ? exact : at(local.slice(0, plus))
 }
 
-/** A token is valid at hosts below the domain of its mail; when the mail was deleted, below any domain of ours. */
+/** A token is valid at hosts below the domain of its email, or below any hosted domain if the email was deleted. */
 function isBelow(store: Reader, host: string, delivery: number): boolean {
   const domain = store.first(domainOfDelivery({ key: delivery }))
   return domain ? host.endsWith(`.${domain.name}`) : parentOf(store, host)
@@ -159,7 +164,7 @@ function parentsOf(host: string): string[] {
   return labels.slice(1, -1).map((_, index) => labels.slice(index + 1).join('.'))
 }
 
-/** The stored form of an inbox address; undefined when the text is not an address. */
+/** The stored form of an inbox address, or undefined if the text is not an address. */
 export function inboxAddress(text: string): { address: string; domain: string } | undefined {
   const parsed = parseAddrSpec(text.trim())
   return parsed && { address: `${parsed.local.toLowerCase()}@${parsed.domain}`, domain: parsed.domain }

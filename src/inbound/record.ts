@@ -1,42 +1,47 @@
 // Records a processed message in one transaction: a row in each inbox, the effects of a report on its mail, an
-// unsubscription. A message that no row refers to afterwards is deleted.
+// unsubscription. A message without a row is deleted.
+import type { Config } from '../base/config.ts'
 import { counters } from '../base/counters.ts'
 import { must } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
-import { addNotice } from '../accounts/notices.ts'
+import { afterLast } from '../base/text.ts'
+import { addNotice, countInNotice } from '../users/notices.ts'
 import { unsubscribe } from '../campaigns/unsubscribe.ts'
 import { withoutForgedField } from '../message/authentication.ts'
+import { mailboxesOf } from '../message/mailboxes.ts'
 import { mailText, partOf, textOf } from '../message/part-text.ts'
 import type { Report } from '../message/report.ts'
-import { recordReport, type ReceiptDeps, type ReportMail } from '../reports/receipt.ts'
-import type { ReportReading } from '../reports/reading/report.ts'
-import { settleReturned } from '../delivery/results/returned.ts'
-import type { Warmup } from '../warmup/places.ts'
+import type { ReceivedReport, ReportReceiver } from '../parts/received.ts'
+import { settleReturned, recipientMeant, settleComplaint } from '../delivery/results/returned.ts'
+import type { DeliveryGate } from '../parts/gate.ts'
 import type { Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { db, raw, statement } from '../store/query.ts'
-import type { NewRow } from '../schema/tables.ts'
-import type { InboundStatus } from '../states/inbound-email.ts'
+import type { NewRow } from '../store/schema/tables.ts'
+import type { InboundStatus } from '../store/states/inbound-email.ts'
 import { endWait } from './claims.ts'
 import type { InboundMessage } from './queue.ts'
-import { heedComplaint, type Complaint, type ComplaintReport } from './complaint.ts'
 import type { InboundRecipient } from './recipients.ts'
 import type { Judgement, Reading, Verdicts } from './reader.ts'
 import { nameOfVirus } from './scan.ts'
+import { readReturnPathToken, readUnsubscribeLocalPart } from '../message/return-path.ts'
+import { countUnmatched, receiverOf } from '../reputation/receivers.ts'
 
-/** The facts about a message after it was read and judged; `aggregate`: what it says as an aggregate report. */
-export type JudgedReading = Reading & { judgement: Judgement | null; aggregate?: ReportReading | undefined }
+/** The facts about a message after it was read and evaluated. `aggregate`: its contents as an aggregate report. */
+export type JudgedReading = Reading & { judgement: Judgement | null; aggregate?: unknown }
 
-export interface RecordDeps extends Pick<ReceiptDeps, 'config' | 'figures'> {
+export interface RecordDeps {
+  config: Pick<Config, 'hostname'>
+  reports: Pick<ReportReceiver, 'received'>
   keyring: Keyring
   log: Log
-  warmup: Warmup
+  gate: Pick<DeliveryGate, 'returned'>
 }
 
 const NO_VERDICTS: Verdicts = { spf: 'none', dkim: 'none', dmarc: 'none', arc: 'none' }
-/** The results when the judge failed. */
+/** The results if the evaluation failed. */
 const UNKNOWN: Verdicts = { spf: 'temperror', dkim: 'temperror', dmarc: 'temperror', arc: 'none' }
 const MAX_NOTICE = 8 * 1024
 
@@ -90,8 +95,8 @@ const insertEmail = statement<NewRow<'inbound_emails'> & { key?: never }>()((arg
 )
 
 /**
- * Records a processed message, once: a commit that was said to have failed may be on the disk all the same. Returns the
- * name of its file in the spool when no row refers to it any more.
+ * Records a processed message, once: a commit that failed with an error may be on the disk nevertheless. Returns the
+ * name of its file in the spool if no row refers to it any more.
  */
 export function record(
   tx: Tx,
@@ -120,25 +125,25 @@ function recordWaiting(
       for (const inbox of recipient.inboxes) inboxes.set(inbox, [...(inboxes.get(inbox) ?? []), recipient.address])
     else if (message.cut === 1) continue
     else if (recipient.kind === 'reports')
-      kept = recordReport(tx, deps, reportMail(recipient, message, reading), now) || kept
+      kept = deps.reports.received(tx, reportMail(recipient, message, reading), now) || kept
     else if (isFeedback(report)) continue
     else if (recipient.kind === 'return') {
       count(tx, 'report')
-      heedReport(tx, deps, recipient.delivery, report, now)
+      applyReport(tx, deps, recipient.delivery, report, now)
     } else if (recipient.kind === 'role') {
       count(tx, 'notice')
-      tellOwner(tx, recipient, message, reading, now)
+      notifyOwner(tx, recipient, message, reading, now)
     } else {
       count(tx, 'unsubscribe')
-      // A mail without a sender comes from a program, not from a person.
-      if (message.mail_from !== '') heedUnsubscription(tx, recipient.delivery, report, now)
+      // A message with the null sender is automatic.
+      if (message.mail_from !== '') applyUnsubscription(tx, recipient.delivery, report, now)
     }
   }
-  // Feedback loops of mailbox providers send complaints to ordinary addresses;
-  // a token in the copy of our mail names the mail.
+  // Feedback loops of mailbox providers send complaints to ordinary addresses. A token in the copy of our email
+  // identifies it.
   if (isFeedback(report)) {
     count(tx, 'report')
-    heedComplaint(tx, deps, complaintOf(message, recipients, report, reading), now)
+    applyComplaint(tx, deps, complaintOf(message, recipients, report, reading), now)
   }
   const stored =
     [...inboxes].filter(([key, addresses]) => deliverTo(tx, { key, addresses }, message, reading, now)).length > 0
@@ -164,12 +169,12 @@ function recordWaiting(
   return null
 }
 
-/** What the receipt of a report needs of its message. */
+/** The fields of a message that the receipt of a report needs. */
 const reportMail = (
   { about, domain }: Extract<InboundRecipient, { kind: 'reports' }>,
   message: InboundMessage,
   { aggregate, judgement }: JudgedReading,
-): ReportMail => ({
+): ReceivedReport => ({
   messageKey: message.key,
   domain,
   about,
@@ -183,7 +188,7 @@ const reportMail = (
 /** Counts the message, after the commit. */
 const count = (tx: Tx, outcome: string): void => tx.afterCommit(() => counters.inbound.add({ outcome }))
 
-/** Writes the row of one inbox and its event. False when the inbox was deleted meanwhile. */
+/** Writes the row of one inbox and its event. Returns false if the inbox was deleted in the meantime. */
 function deliverTo(
   tx: Tx,
   to: { key: number; addresses: string[] },
@@ -223,7 +228,7 @@ function deliverTo(
       updated_at: now,
     }),
   )
-  // An oversized message was refused, so there is no event.
+  // An oversized message was rejected, so there is no event.
   if (status !== 'oversized')
     appendEvent(tx, {
       type: 'inbound_email.received',
@@ -239,7 +244,7 @@ function statusOf(
   { cut, virus }: InboundMessage,
   reading: JudgedReading,
 ): { status: InboundStatus; reason: string | null } {
-  if (cut === 1) return { status: 'oversized', reason: 'It is larger than this server takes.' }
+  if (cut === 1) return { status: 'oversized', reason: 'It is larger than this server accepts.' }
   if (virus !== null) return { status: 'virus_detected', reason: nameOfVirus(virus) }
   return reading.kind === 'rejected'
     ? { status: 'parse_rejected', reason: reading.reason }
@@ -260,33 +265,31 @@ function complaintOf(
     returned: recipients.flatMap((each) => (each.kind === 'return' ? each.delivery : [])),
     proven: judgement?.proven === true,
     domain: recipients.find((each) => each.kind === 'role')?.domain ?? null,
-    from: /@([^\s<>@]{1,255})/.exec(header?.from ?? mail_from)?.[1]?.toLowerCase() ?? '',
+    from: afterLast(mailboxesOf(header?.from ?? mail_from)[0]?.address ?? '', '@').toLowerCase(),
     client,
   }
 }
 
 /** Handles mail to a return path. Automatic answers and notifications have no effect. */
-function heedReport(tx: Tx, { log, warmup }: RecordDeps, token: number, report: Report | undefined, now: number): void {
+function applyReport(tx: Tx, { gate, log }: RecordDeps, token: number, report: Report | undefined, now: number): void {
   const bounced =
     report?.kind === 'bounce'
       ? report.recipients
-          .map((told) => settleReturned(tx, token, told, report.spared, { now, warmup }))
+          .map((returned) => settleReturned(tx, token, returned, report.spared, { gate, now }))
           .filter((address) => address !== undefined)
       : []
-  log.info('report', { kind: report?.kind ?? 'none', bounced: bounced.join(',') })
+  log.info('feedback_received', { kind: report?.kind ?? 'none', bounced: bounced.join(',') })
 }
 
-/**
- * Handles mail to an unsubscribe address from a person or their mail program; not from a program that answers all mail.
- */
-function heedUnsubscription(tx: Tx, token: number, report: Report | undefined, now: number): void {
+/** Handles mail to an unsubscribe address from a person or their email client. Ignores automatic replies. */
+function applyUnsubscription(tx: Tx, token: number, report: Report | undefined, now: number): void {
   if (report) return
   const delivery = tx.first(db.selectFrom('deliveries').selectAll().where('key', '=', token))
   if (delivery) unsubscribe(tx, delivery, 'unsubscribe_mail', now)
 }
 
-/** Mail to postmaster or abuse without an inbox is shown to the domain's owner as a notice. */
-function tellOwner(
+/** Mail to postmaster or abuse without an inbox becomes a notice of the domain's owner. */
+function notifyOwner(
   tx: Tx,
   { address, domain: domainKey }: Extract<InboundRecipient, { kind: 'role' }>,
   message: InboundMessage,
@@ -302,17 +305,97 @@ function tellOwner(
   if (!domain) return
   const { header } = reading
   const body = message.virus === null && reading.kind === 'read' ? reading.body : null
-  const octets = (): Buffer => Buffer.from(must(message.content, 'The content of a message'))
-  const text = mailText(body?.text ?? body?.html ?? null, octets) ?? ''
+  const bytes = (): Buffer => Buffer.from(must(message.content, 'The content of a message'))
+  const text = mailText(body?.text ?? body?.html ?? null, bytes) ?? ''
   addNotice(
     tx,
     {
       user_key: domain.user_key,
       domain_key: domain.key,
-      subject: `Mail for ${address}: ${header?.subject ?? ''}`.slice(0, 255).toWellFormed(),
+      subject: `Message for ${address}: ${header?.subject ?? ''}`.slice(0, 255).toWellFormed(),
       text: `From: ${header?.from ?? message.mail_from}\nClient: ${message.client}\n\n${text.slice(0, MAX_NOTICE).toWellFormed()}`,
     },
     now,
     2,
+  )
+}
+
+// Handles complaints (D62). A proven complaint whose token names an email of ours is applied to that email. A complaint
+// that is not proven, or names no email, has no effect and is listed among the notices of its domain.
+
+export type ComplaintReport = Extract<Report, { kind: 'complaint' | 'opt-out' }>
+
+export interface Complaint {
+  report: ComplaintReport
+  /** Keys of the deliveries whose return path received it. */
+  returned: number[]
+  proven: boolean
+  /** The hosted domain whose address received the complaint, or null. */
+  domain: number | null
+  /** The domain of the complaint's From field. */
+  from: string
+  client: string
+}
+
+export const UNPROVEN = 'Unauthenticated complaint'
+export const UNMATCHED = 'Complaint about an unknown email'
+const MAX_ENTRY = 500
+
+export function applyComplaint(
+  tx: Tx,
+  { gate, keyring, log }: { keyring: Keyring; log: Log; gate: Pick<DeliveryGate, 'returned'> },
+  complaint: Complaint,
+  now: number,
+): void {
+  const { proven, report, returned } = complaint
+  const named = report.tokens.flatMap(
+    (token) => readReturnPathToken(keyring, token) ?? readUnsubscribeLocalPart(keyring, token) ?? [],
+  )
+  const meant = [...new Set([...returned, ...named])].flatMap((token) => {
+    const delivery = recipientMeant(tx, token, report.recipient)
+    return delivery ? [{ token, delivery }] : []
+  })
+  const { kind } = report
+  log.info('feedback_received', { kind, proven, matched: meant.length, from: complaint.from, client: complaint.client })
+  if (!proven || meant.length === 0) return tell(tx, complaint, meant[0]?.delivery ?? mailOf(tx, returned, named), now)
+  for (const { delivery, token } of meant)
+    if (kind === 'complaint') settleComplaint(tx, token, report.recipient, report.feedbackType, { gate, now })
+    else unsubscribe(tx, delivery, 'unsubscribe_mail', now)
+}
+
+/** The email of the tokens, without its recipient. */
+function mailOf(tx: Tx, ...tokens: number[][]): { domain_key: number; email_key: number } | undefined {
+  const keys = tokens.flat()
+  return keys.length === 0
+    ? undefined
+    : tx.first(db.selectFrom('deliveries').select(['domain_key', 'email_key']).where('key', 'in', keys).limit(1))
+}
+
+/** Writes the notice, without a recipient's address, because a notice is kept when the address is erased. */
+function tell(
+  tx: Tx,
+  { client, domain, from, proven, report }: Complaint,
+  mail: { domain_key: number; email_key: number } | undefined,
+  now: number,
+): void {
+  const key = mail?.domain_key ?? domain
+  const owner =
+    key === null ? undefined : tx.first(db.selectFrom('domains').select(['key', 'user_key']).where('key', '=', key))
+  if (!owner) return
+  if (proven && report.kind === 'complaint') countUnmatched(tx, owner.user_key, receiverOf(from, from), now)
+  const sent = mail && tx.first(db.selectFrom('outbound_emails').select('message_id').where('key', '=', mail.email_key))
+  const about = sent?.message_id ? ` about ${sent.message_id}` : ''
+  countInNotice(
+    tx,
+    {
+      user_key: owner.user_key,
+      domain_key: owner.key,
+      subject: proven ? UNMATCHED : UNPROVEN,
+      text: proven
+        ? 'No matching email or recipient was found. No suppression was added.'
+        : 'The report passed neither DKIM nor SPF. No suppression was added.',
+    },
+    `${report.feedbackType} from ${from} (client ${client})${about}`.slice(0, MAX_ENTRY).toWellFormed(),
+    now,
   )
 }

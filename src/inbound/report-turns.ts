@@ -1,9 +1,8 @@
-// Reads what came to an address for reports as a report, one after the other.
+// Reads messages to a report address as reports, one after the other.
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { messageOf, must } from '../base/errors.ts'
-import type { ReportReader } from '../reports/reading/readers.ts'
-import type { ReportReading } from '../reports/reading/report.ts'
+import type { ReportReceiver } from '../parts/received.ts'
 import type { Spool } from '../store/spool.ts'
 import { Later, Unproven } from './examine.ts'
 import type { InboundMessage } from './queue.ts'
@@ -13,22 +12,22 @@ import { isForReports } from './recipients.ts'
 export interface ReportTurnsDeps {
   clock: Clock
   config: Pick<Config, 'retention'>
-  reports: Pick<ReportReader, 'read'>
+  reports: Pick<ReportReceiver, 'read'>
   spool: Spool
 }
 
-/** How long DNS is asked again about the author of a report; each wait doubles the age of its message: ten times. */
+/** How long DNS is queried again about the author of a report. Each wait doubles the age of its message: ten times. */
 const PATIENCE = 8 * HOUR
 const FIRST_WAIT = 30 * SECOND
 
-/** Whether an author that is not proven might be, if DNS answered. */
+/** Whether an author that is not authenticated might be, if DNS answered. */
 const isUnproven = (judgement: Judgement | null): boolean => {
   if (judgement === null || judgement.beyond !== null) return false
   const { dkim, dmarc, spf } = judgement.verdicts
   return dmarc !== 'pass' && [dkim, dmarc, spf].includes('temperror')
 }
 
-/** The most reports that wait for their reader, which reads one after the other; others are tried later. */
+/** The most reports that wait for their reader, which reads one after the other. Others are retried later. */
 const MOST = 16
 
 export class ReportTurns {
@@ -41,10 +40,10 @@ export class ReportTurns {
   }
 
   /**
-   * What a message says as a report; undefined when nothing of it may be read. Throws Later, for a while also when DNS
-   * gave no answer that its author needs: otherwise a true report would count in nothing for ever.
+   * The contents of a message as a report, or undefined if the message must not be read. Throws Later, for a limited
+   * time even if DNS did not answer about the author: otherwise a genuine report would be lost.
    */
-  async read(message: InboundMessage, judgement: Judgement | null): Promise<ReportReading | undefined> {
+  async read(message: InboundMessage, judgement: Judgement | null): Promise<unknown> {
     const { clock, config, reports, spool } = this.#deps
     if (message.cut === 1 || message.virus !== null) return undefined
     const age = clock.now() - message.received_at

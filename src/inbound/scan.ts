@@ -1,5 +1,5 @@
-// Asks the virus scanner, clamd, over its socket by INSTREAM (clamd(8)).
-// No answer does not mean "clean": the message is refused for now (D47).
+// Sends content to the virus scanner, clamd, over its socket by INSTREAM (clamd(8)). No answer does not mean "clean":
+// the message is deferred (D47).
 import { connect, type Socket } from 'node:net'
 import { upTo } from '../base/text.ts'
 import { MINUTE } from '../base/clock.ts'
@@ -25,7 +25,7 @@ export async function scan(
   }
 }
 
-/** The name of a virus from the database, for people; "a virus" when the stored name is damaged. */
+/** The name of a virus from the database, as text, or "a virus" if the stored name is corrupt. */
 export const nameOfVirus = (kept: string): string => (/^[\x20-\x7e]{1,200}$/.test(kept) ? kept : 'a virus')
 
 function judge(answer: string): ScanResult {
@@ -46,7 +46,7 @@ async function ask(clamd: string, content: Uint8Array | { file: string }, patien
     })
     socket.on('error', reject).on('close', () => reject(new Error('clamd closed the connection')))
   })
-  // clamd may answer and close before all octets are sent (its size limit).
+  // clamd may answer and close before all bytes are sent (its size limit).
   answered.catch(() => {})
   try {
     socket.write('zINSTREAM\0')
@@ -64,7 +64,7 @@ function* slices(bytes: Uint8Array): Iterable<Uint8Array> {
   for (let at = 0; at < bytes.length; at += CHUNK) yield bytes.subarray(at, at + CHUNK)
 }
 
-/** Sends one chunk with its length in front; false when the scanner has stopped reading. */
+/** Sends one chunk with its length in front. Returns false if the scanner has stopped reading. */
 async function put(socket: Socket, chunk: Uint8Array): Promise<boolean> {
   if (!socket.writable) return false
   const length = Buffer.alloc(4)

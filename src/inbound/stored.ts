@@ -8,11 +8,10 @@ import type { Pool } from '../base/threads/pool.ts'
 import { withoutForged } from '../message/authentication.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
 import { storedText } from '../message/part-text.ts'
-import type { Reader, Store } from '../store/database.ts'
-import { releaseMessages } from '../reports/retention.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw, statement } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import type { InboundAttachment } from '../message/parse.ts'
 import type { InboundJob, InboundResult } from './reader.ts'
 import { nameOfVirus } from './scan.ts'
@@ -32,16 +31,19 @@ const authenticationOf = statement<{ key: number }>()((arg) =>
   db.selectFrom('inbound_bodies').select('authentication').where('message_key', '=', arg.key),
 )
 
-/** The message of an inbound email. Throws 404 when it was deleted or is withheld. */
+/** The message of an inbound email. Throws 404 if it was deleted or is withheld. */
 function messageOf(reader: Reader, key: number): RowOf<'inbound_messages'> {
   const message = reader.first(messageByKey({ key }))
-  if (!message) throw refuse('not_found', 'The message is no longer kept.')
+  if (!message) throw refuse('not_found', 'The message is no longer stored. Only its attributes are available.')
   if (message.virus !== null)
-    throw refuse('not_found', `The message is withheld: ${nameOfVirus(message.virus)} was found in it.`)
+    throw refuse(
+      'not_found',
+      `The message is withheld because it contains ${nameOfVirus(message.virus)}. It cannot be downloaded.`,
+    )
   return message
 }
 
-/** The whole message as a stream, so that a message of 40 MB is never whole in memory. Throws 404. */
+/** The whole message as a stream, so that a message of 40 MB is never in memory as a whole. Throws 404. */
 export async function rawOf(
   { config, spool, store }: Pick<StoredDeps, 'config' | 'spool' | 'store'>,
   messageKey: number,
@@ -71,7 +73,7 @@ async function* join(first: Buffer, rest: Readable): AsyncIterable<Buffer> {
   yield* rest as AsyncIterable<Buffer>
 }
 
-/** The beginning of a file. When it cannot be read, the file is closed. */
+/** The beginning of a file. If it cannot be read, the file is closed. */
 async function beginning(file: FileHandle): Promise<Buffer> {
   try {
     const { buffer, bytesRead } = await file.read(Buffer.alloc(MAX_HEADER), 0, MAX_HEADER, 0)
@@ -90,9 +92,9 @@ export async function attachmentOf(
 ): Promise<Response> {
   const message = messageOf(store, messageKey)
   const known = attachmentsOf(store, messageKey).find((each) => each.id === id)
-  if (!known) throw refuse('not_found', 'The message has no such attachment.')
+  if (!known) throw refuse('not_found', 'The message has no such attachment. Check the id in "attachments".')
   const content = message.content ?? { file: spool.path(must(message.spool, 'The file of a message')) }
-  const bytes = (await inboundReader.run({ task: 'attachment', content, id })) as Uint8Array | null
+  const bytes = (await inboundReader.run({ task: 'attachment', content, attachment: known })) as Uint8Array | null
   const name = encodeURIComponent(known.filename ?? `attachment-${id}`).replace(
     /['()*]/g,
     (mark) => `%${mark.charCodeAt(0).toString(16)}`,
@@ -116,11 +118,11 @@ interface StoredTexts {
   message_key: number
   text_part: number | null
   html_part: number | null
-  /** The octets, where a text stands in them. */
+  /** The bytes, if a text refers to them. */
   content: Uint8Array | null
 }
 
-/** The parsed contents of some messages, by key; without `whole` only the attachments, because texts may be large. */
+/** The parsed contents of some messages, by key. Without `whole` only the attachments, because texts may be large. */
 export function bodiesOf(reader: Reader, keys: readonly number[], whole: boolean): Map<number, Partial<InboundBody>> {
   const list = JSON.stringify(keys)
   if (!whole) {
@@ -142,8 +144,8 @@ export function bodiesOf(reader: Reader, keys: readonly number[], whole: boolean
   )
   return new Map(
     rows.map(({ attachments, content, headers, html, html_part, message_key, text, text_part }) => {
-      const octets = (): Uint8Array => must(content, 'The content of a message')
-      const texts = { text: storedText(text, text_part, octets), html: storedText(html, html_part, octets) }
+      const bytes = (): Uint8Array => must(content, 'The content of a message')
+      const texts = { text: storedText(text, text_part, bytes), html: storedText(html, html_part, bytes) }
       return [message_key, { attachments, headers, ...texts }]
     }),
   )
@@ -155,37 +157,25 @@ const attachmentsOf = (reader: Reader, messageKey: number): InboundAttachment[] 
 /** Whether a file of the spool belongs to a message. */
 export function ownsFile(reader: Reader, name: string): boolean {
   return (
-    // Names begin with the message's id.
     reader.first(
       db.selectFrom('inbound_messages').select('key').where('spool', '=', name).where('id', '=', name.slice(0, 36)),
     ) !== undefined
   )
 }
 
-/**
- * Deletes the messages of reports received before a time (ms), a bounded number at once; returns how many. A message
- * that an inbox has too stays in the inbox.
- */
-export async function removeOldReports(
-  { spool, store }: Pick<StoredDeps, 'spool' | 'store'>,
-  before: number,
-): Promise<number> {
-  const { files, released } = await store.write((tx) => {
-    const keys = releaseMessages(tx, before, 500)
-    const gone = tx.all(
+/** Deletes messages that no inbox has. Returns their files in the spool. */
+export const deleteUnfiled = (tx: Tx, keys: readonly number[]): string[] =>
+  tx
+    .all(
       raw<{ spool: string | null }>(
         `delete from inbound_messages where key in (select value from json_each(?))
            and not exists (select 1 from inbound_emails e where e.message_key = inbound_messages.key) returning spool`,
         [JSON.stringify(keys)],
       ),
     )
-    return { files: gone.flatMap((each) => each.spool ?? []), released: keys.length }
-  })
-  await Promise.all(files.map((name) => spool.remove(name)))
-  return released
-}
+    .flatMap(({ spool }) => spool ?? [])
 
-/** Deletes messages received before a time (ms), a bounded number at once; returns how many. */
+/** Deletes messages received before a time (ms), a bounded number at once. Returns how many. */
 export async function removeOld(
   { spool, store }: Pick<StoredDeps, 'spool' | 'store'>,
   before: number,

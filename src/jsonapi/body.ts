@@ -1,45 +1,45 @@
-// Reads the body of a request within limits: one of its route, one for all bodies under way, and one for each owner
-// (D74, D112). Memory is reserved for what has arrived, not for what was announced. JSON is checked while it arrives.
+// Reads the body of a request within limits: one of its route, one for all bodies in progress, and one for each owner
+// (D74, D112). Memory is reserved for bytes that have arrived, because a client can announce any length. JSON is
+// checked while it arrives.
 import { isAscii } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import { codeOf, refuse, Refusal } from '../base/errors.ts'
 import { HeldMemory, release, type Budget } from '../base/memory.ts'
 import { JsonGuard } from './json-guard.ts'
 
-/** The most octets of a body, unless the route says otherwise (D74). */
+/** The maximum size of a body in bytes, unless the route has another limit (D74). */
 export const USUAL_BODY = 1024 * 1024
-/** A mail of 40 MB, as base64 in JSON (D5). */
+/** An email of 40 MB, as base64 in JSON (D5). */
 export const MAIL_BODY = 60 * 1024 * 1024
-/** A body of this announced length is put together once, when it has arrived. */
+/** A body up to this announced length is assembled once, after it has arrived. */
 const SMALL_BODY = 1024 * 1024
-/** The first buffer of a larger body; each later one has twice the octets. */
+/** Bytes of the first buffer for a larger body. Each later one is twice as large. */
 const FIRST_BUFFER = 16 * 1024
-/** While it is parsed, a body is in memory twice: as octets and as text. */
+/** While it is parsed, a body is in memory twice: as bytes and as text. */
 const COPIES = 2
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
-/** The octets of the budget that one owner may hold: a sixteenth, and at least one mail of the greatest length. */
+/** Bytes of the budget that one owner can hold: a sixteenth, and at least one email of the maximum size. */
 export const shareOf = (budget: number): number => Math.max(budget / 16, MAIL_BODY * COPIES)
 
 export interface BodyLimits {
-  /** Octets. */
   most: number
   /** Shared by all requests in progress. */
   budget: Budget
-  /** Whose share of the budget is used: an account, or the address of somebody who is not signed in. */
+  /** The owner whose part of the budget is used: an account, or the IP address of a client that is not signed in. */
   owner?: string
   /**
-   * The message of Node that the request stands for, when it came from a socket: the body is read from it, which costs
-   * much less than a Request.
+   * Node's message behind the request, if it came from a socket. The body is read from it, which costs much less than a
+   * Request.
    */
   incoming?: IncomingMessage | undefined
 }
 
 /**
- * Runs `use` with the text of a JSON body; its part of the budget is reserved until `use` ends. Throws a Refusal: 413
- * beyond the limit (with or without Content-Length), 503 when too many bodies are in progress, 400 when the body is not
- * UTF-8, has too many values, or ends early.
+ * Runs `use` with the text of a JSON body. Its part of the budget is reserved until `use` returns. Throws a Refusal:
+ * 413 beyond the limit (with or without Content-Length), 503 if too many bodies are in progress, 400 if the body is not
+ * UTF-8, has too many values, or is incomplete.
  */
 export function withBody<T>(
   request: Request | undefined,
@@ -47,13 +47,13 @@ export function withBody<T>(
   use: (text: string) => Promise<T> | T,
 ): Promise<T> {
   const guard = new JsonGuard()
-  return withOctets(
+  return withBytes(
     request,
     limits,
     (bytes) => {
       const text = decoded(bytes)
       release(bytes)
-      // A small body was not looked at while it arrived: its text is, which is there anyway.
+      // A small body is not checked while it arrives, so its text is.
       if (!guard.begun) guard.read(text)
       return use(text)
     },
@@ -61,33 +61,34 @@ export function withBody<T>(
   )
 }
 
-/** Runs `use` with the octets of a body, as `withBody`; what they mean is not looked at, except by `guard`. */
-export async function withOctets<T>(
+/** Runs `use` with the bytes of a body, as `withBody`. Only `guard` checks their content. */
+export async function withBytes<T>(
   request: Request | undefined,
   { budget, incoming, most, owner = '' }: BodyLimits,
-  use: (octets: Buffer<ArrayBuffer>) => Promise<T> | T,
+  use: (bytes: Buffer<ArrayBuffer>) => Promise<T> | T,
   guard?: JsonGuard,
 ): Promise<T> {
-  const tooLarge = () => refuse('payload_too_large', `The request body may be at most ${most} bytes here.`)
+  const tooLarge = () =>
+    refuse('payload_too_large', `The request body is too large. The limit of this endpoint is ${most} bytes.`)
   const announced = incoming ? incoming.headers['content-length'] : request?.headers.get('content-length')
   const length = Number(announced ?? Number.NaN)
   if (length > most) throw tooLarge()
   const held = new HeldMemory(budget, owner)
   try {
-    const hold = (octets: number): void => held.more(octets * COPIES)
+    const hold = (bytes: number): void => held.more(bytes * COPIES)
     return await use(await whole(collect(request, { incoming, most, expected: length, tooLarge, hold, guard })))
   } finally {
     held.end()
   }
 }
 
-/** A client that disconnects before its body is whole is not a fault of this program. */
+/** A client that disconnects before its body is complete causes a refusal instead of an internal error. */
 async function whole<T>(reading: Promise<T>): Promise<T> {
   try {
     return await reading
   } catch (thrown) {
     if (thrown instanceof Refusal || !isCut(thrown)) throw thrown
-    throw refuse('invalid_document', 'The request ended before its body was whole.')
+    throw refuse('invalid_document', 'The request body is incomplete. Send the request again.')
   }
 }
 
@@ -100,20 +101,20 @@ function decoded(bytes: Buffer): string {
   try {
     return utf8.decode(bytes)
   } catch {
-    throw refuse('invalid_document', 'The request body is not UTF-8.', { pointer: '' })
+    throw refuse('invalid_document', 'The request body is not valid UTF-8. Encode it as UTF-8.', { pointer: '' })
   }
 }
 
 interface Collecting extends Pick<BodyLimits, 'incoming'> {
   most: number
-  /** Content-Length; NaN when the client sends none. */
+  /** Content-Length, or NaN if the client does not send it. */
   expected: number
   tooLarge: () => Error
-  hold: (octets: number) => void
+  hold: (bytes: number) => void
   guard: JsonGuard | undefined
 }
 
-/** Reads a body piece by piece; a large one into one buffer, so that it is in memory only once. */
+/** Reads a body piece by piece. A large one is read into one buffer, so that it is in memory only once. */
 async function collect(request: Request | undefined, reading: Collecting): Promise<Buffer<ArrayBuffer>> {
   const { expected, guard, hold, incoming, most, tooLarge } = reading
   if (expected <= SMALL_BODY) {
@@ -141,14 +142,14 @@ async function collect(request: Request | undefined, reading: Collecting): Promi
   return buffer.subarray(0, size)
 }
 
-/** The pieces of a body. What a refused request has not read yet is left to the server, which still has to answer. */
+/** The pieces of a body. After a refusal, the server reads the rest, because it still has to answer. */
 const piecesOf = (request: Request | undefined, incoming: IncomingMessage | undefined): AsyncIterable<Uint8Array> =>
   incoming && !incoming.readableDidRead
     ? (incoming.iterator({ destroyOnReturn: false }) as AsyncIterable<Uint8Array>)
     : (request?.body ?? new Blob().stream())
 
-/** The whole of a small body. A refusal in between leaves the rest to the server, too. */
-function small(incoming: IncomingMessage, hold: (octets: number) => void): Promise<Buffer<ArrayBuffer>> {
+/** Reads a small body. After a refusal in between, the server reads the rest, too. */
+function small(incoming: IncomingMessage, hold: (bytes: number) => void): Promise<Buffer<ArrayBuffer>> {
   return new Promise((resolve, reject) => {
     const pieces: Buffer<ArrayBuffer>[] = []
     const take = (piece: Buffer<ArrayBuffer>): void => {
@@ -164,7 +165,7 @@ function small(incoming: IncomingMessage, hold: (octets: number) => void): Promi
     incoming.on('data', take)
     incoming.once('end', () => resolve(pieces.length === 1 && pieces[0] ? pieces[0] : Buffer.concat(pieces)))
     incoming.once('error', reject)
-    // A connection that ended before an error could be seen; after the end of the body it changes nothing.
+    // The connection closed early, without an error event. After the end of the body, this has no effect.
     incoming.once('close', () => reject(Object.assign(new Error('The request was cut.'), { code: 'ECONNRESET' })))
   })
 }

@@ -1,11 +1,11 @@
-// Two people may edit one resource at the same time (RFC 9110 §13.1.1): the ETag names the state that a client read,
-// and with If-Match the change applies to that state alone.
+// Two users may edit one resource at the same time (RFC 9110 §13.1.1). The ETag names the state that a client read, and
+// with If-Match the change applies only to that state.
 import { createHash } from 'node:crypto'
 import { refuse } from '../base/errors.ts'
 import type { ListedRow } from '../store/list.ts'
 import type { Resource } from './resource.ts'
 
-/** Whether a resource has an ETag: only resources that can be edited have one. */
+/** Whether a resource has an ETag, which only editable resources have. */
 export const hasTag = ({ actions }: Pick<Resource<never>, 'actions'>): boolean =>
   actions.some(({ kind }) => kind === 'update')
 
@@ -17,19 +17,19 @@ export function tagOf({ attributes }: Pick<Resource<never>, 'attributes'>, row: 
   return `"${createHash('sha256').update(JSON.stringify(state)).digest('base64url').slice(0, 22)}"`
 }
 
-/** Throws 412 when If-Match does not name the present state. Weak tags never match (RFC 9110 §13.1.1). */
+/** Throws 412 if If-Match does not name the current state. Weak tags never match (RFC 9110 §13.1.1). */
 export function checkMatch(header: string | null, present: string): void {
   if (header === null || header.trim() === '*') return
   const tags = header.split(',').map((tag) => tag.trim())
   if (!tags.includes(present))
     throw refuse(
       'changed_meanwhile',
-      'Somebody has changed this since you read it; read it again, and send your change with the new ETag.',
+      'The resource has been changed since you read it. Read it again and send your change with the new ETag.',
       { header: 'If-Match' },
     )
 }
 
-/** Runs the changes of one row one after the other, when they depend on the row's state. */
+/** Runs the changes of one row one after the other, if they depend on the row's state. */
 export class Turns {
   readonly #last = new Map<string, Promise<unknown>>()
 

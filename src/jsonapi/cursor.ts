@@ -1,6 +1,6 @@
-// Cursors: opaque, encrypted, bound to the user, the collection, its filters and its sort (D9). A cursor gives the
-// first page when it was changed, is more than a week old, or is for another collection. A cursor for another sort is
-// refused with 400.
+// Cursors: opaque, encrypted, bound to the user, the collection, its filters and its sort (D9). A cursor returns the
+// first page if it was changed, is more than a week old, or is for another collection. A cursor for another sort is
+// rejected with 400.
 import { DAY } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { ListPosition } from '../store/list.ts'
@@ -20,7 +20,6 @@ export type ReadCursor = { place: ListPosition; direction: Direction } | 'first 
 
 const labelOf = ({ userKey, collection }: CursorScope): string => `cursor ${userKey} ${collection}`
 
-/** The cursor for a position, as base64url text; `now` in ms. */
 export function writeCursor(
   keyring: Keyring,
   scope: CursorScope,
@@ -34,7 +33,7 @@ export function writeCursor(
 }
 
 /**
- * Reads a cursor. Never throws. 'first page': it is for another collection, changed or old; 'other sort': it is for
+ * Reads a cursor. Never throws. 'first page': it is for another collection, changed or old. 'other sort': it is for
  * another sort.
  */
 export function readCursor(keyring: Keyring, scope: CursorScope, text: string, now: number): ReadCursor {

@@ -1,11 +1,10 @@
-// The objects that the API's actions work with. An action passes them to functions; each function declares the ones
-// that it needs. A subject that needs more defines its resources by `definer<ApiDeps & ItsParts>()`.
-import type { SignIns } from '../identity/sign-in.ts'
+// The dependencies of the API's actions. An action passes them to functions, and each function declares the ones that
+// it needs. A subject that needs more defines its resources by `definer<ApiDeps & ItsParts>()`.
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
-import type { RateLimit } from '../identity/rates.ts'
+import type { RateLimit } from '../base/rates.ts'
 import type { Budget } from '../base/memory.ts'
 import type { Space } from '../base/space.ts'
 import type { Troubles } from '../base/trouble.ts'
@@ -24,12 +23,10 @@ export interface ApiDeps {
   fetching: FetchDeps
   troubles: Troubles
   space: Space
-  /** The path or name of SpamAssassin's program; it need not be installed. */
+  /** The path or name of SpamAssassin's client, which may not be installed. */
   spamAssassin: string
   /** Requests of each token, by HTTP and SMTP together. */
   rates: RateLimit
-  /** The brakes of all ways to sign in together: console, OAuth, and the proof for a change of a credential. */
-  signIns: SignIns
   /** The ports on which submission listens, once it does. */
   ports: { starttls: number[]; tls: number[] }
   /** The limit for all request bodies in memory. */
@@ -38,12 +35,12 @@ export interface ApiDeps {
   bells: {
     domains: () => void
     deliveries: (lane: string) => void
-    /** Anything in the queue may have changed. */
+    /** The queue may have changed. */
     queue: () => void
     webhooks: () => void
     campaigns: () => void
     privacy: () => void
-    /** A notice waits to be mailed. */
+    /** A notification is queued. */
     notices: () => void
   }
 }

@@ -16,13 +16,13 @@ export interface ResourceObject {
   attributes?: Record<string, unknown>
   relationships?: Record<string, { data: { type: string; id: string } | null }>
   links?: { self: string }
-  /** The attributes whose values the database has lost; they are shown as null. */
+  /** The attributes whose stored values are corrupt, and therefore null here. */
   meta?: { damaged: string[] }
 }
 
 export interface Writer {
   reader: Reader
-  /** Gets a line for each damaged row. */
+  /** Logs each corrupt row. */
   log: Log
   types: Types
   /** The API's base URL, without final slash. */
@@ -35,10 +35,9 @@ export interface Writer {
 
 type Fieldset = Pick<RequestQuery, 'include' | 'fields'>
 
-/** The names of an enumeration, by its schema; undefined for other schemas. */
 const NAMES = new WeakMap<z.ZodType, ReadonlySet<unknown> | null>()
 
-/** Whether a text is one of the names in its enumeration; true when the schema has no names. */
+/** Whether a text is one of the names in its enumeration. True for a schema without names. */
 function isNamed(schema: z.ZodType, text: string): boolean {
   let names = NAMES.get(schema)
   if (names === undefined) {
@@ -49,7 +48,7 @@ function isNamed(schema: z.ZodType, text: string): boolean {
   return names === null || names.has(text)
 }
 
-/** The value of a column as answers show it. Undefined: the column holds no valid value, so it is damaged. */
+/** The value of a column as answers show it, or undefined if the stored value is corrupt. */
 const SHOW: Record<FieldKind, (value: unknown) => unknown> = {
   plain: (value) => value,
   time: (value) => (value === null ? null : isTime(value) ? iso(value) : undefined),
@@ -78,7 +77,7 @@ export interface ApiDocument {
   included?: ResourceObject[]
 }
 
-/** An unfinished document: rows are added a few at a time. */
+/** An unfinished document, to which rows are added a few at a time. */
 interface DocumentDraft {
   writer: Writer
   query: Fieldset
@@ -116,7 +115,7 @@ export function buildDocument(
   return finished(draft)
 }
 
-/** The most JSON text of bodies in one list; a page that reaches it ends early. */
+/** Characters of JSON text for the bodies in one list. A page that reaches the limit ends early. */
 const MAX_BODIES = 16 * 1024 * 1024
 
 /**
@@ -136,13 +135,13 @@ export function buildPage(
     return { document: buildDocument(writer, resource, rows, query), page }
   const draft = draftOf(writer, rows, query)
   const order = direction === 'after' ? rows : rows.toReversed()
-  let octets = 0
+  let size = 0
   for (const row of order) {
-    if (octets > MAX_BODIES) break
+    if (size > MAX_BODIES) break
     const before = draft.included.size
     join(draft, resource, [row])
     const fresh = [draft.data.at(-1), ...[...draft.included.values()].slice(before)]
-    octets += JSON.stringify(fresh).length
+    size += JSON.stringify(fresh).length
   }
   const taken = draft.data.length
   if (direction === 'before') draft.data.reverse()
@@ -153,7 +152,6 @@ export function buildPage(
     : { document, page: { ...page, rows: rows.slice(-taken), hasPrevious: true } }
 }
 
-/** Adds rows and their included resources to a document. */
 function join(draft: DocumentDraft, resource: Resource<never>, rows: ListedRow[]): void {
   const { included, primary, query, related, writer } = draft
   complete(writer, resource, rows, query)
@@ -174,7 +172,7 @@ function join(draft: DocumentDraft, resource: Resource<never>, rows: ListedRow[]
       )
       if (fresh.length > 0) complete({ ...writer, single: false }, target, fresh, query)
       if (level.length > 0) loadRelated(draft, target, level)
-      // Added even when a sparse fieldset omits the relationship: the client asked for it.
+      // Added even if a sparse fieldset omits the relationship, because the client requested it with `include`.
       for (const row of fresh) included.set(nameOf(row), resourceObject(draft, target, row, false))
     }
   }
@@ -205,7 +203,7 @@ function loadRelated(
     const target = typeNamed(types, type)
     const [only] = keys
     if (keys.size === 1 && typeof only === 'number' && query.include === undefined) {
-      // A link needs only the id. In the common case all mails of a page have the same domain.
+      // A link needs only the id. Usually all emails of a page have the same domain.
       const row = findId(reader, target.table, only)
       if (row) known.set(row.key, row)
     } else if (keys.size > 0)
@@ -248,8 +246,8 @@ function resourceObject(
   if (Object.keys(attributes).length > 0) object.attributes = attributes
   if (Object.keys(relationships).length > 0) object.relationships = relationships
   if (damaged.length > 0) {
-    // One damaged row must not prevent the other rows of its page from being shown.
-    writer.log.error('row is damaged', { id: object.id, type: resource.type, columns: damaged })
+    // One corrupt row must not hide the other rows of its page.
+    writer.log.error('row_corrupt', { id: object.id, type: resource.type, columns: damaged })
     object.meta = { damaged }
   }
   if (resource.self) object.links = { self: writer.base + resource.self.replace(/:\w+/, object.id) }

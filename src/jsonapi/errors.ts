@@ -1,7 +1,7 @@
 // The only code that answers errors. Every thrown value becomes an ErrorDocument (D6): a refusal with all its problems,
-// an error of this program with only an id, which the log has too.
+// or an internal error with only the id of its log entry.
 import type { Clock } from '../base/clock.ts'
-import { CODES, Refusal, type Problem, type Status } from '../base/errors.ts'
+import { CODES, Refusal, type Code, type Problem, type Status } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { refusalOfTrouble } from '../base/local-trouble.ts'
 import type { Log } from '../base/log.ts'
@@ -20,22 +20,30 @@ export interface ErrorDeps {
   troubles: Pick<Troubles, 'report'>
 }
 
+/** The status and the first code of the answer to a thrown value. */
+export function errorOf(thrown: unknown): { status: Status; error: Code } {
+  const { code, status } = (thrown instanceof Refusal ? thrown : refusalOfTrouble(thrown)) ?? INTERNAL
+  return { status, error: code }
+}
+
+const INTERNAL = { status: 500, code: 'internal' } as const
+
 /**
- * The HTTP answer to a thrown value: a Refusal has its own status, trouble of this machine gives 507 or 503 (D72), all
- * others give 500 and a line in the log.
+ * The HTTP answer to a thrown value. A Refusal has its own status, a problem of this machine is 507 or 503 (D72), and
+ * all other errors are 500 with a log entry.
  */
 export function answerError(thrown: unknown, { clock, log, troubles }: ErrorDeps): ErrorAnswer {
   const refusal = thrown instanceof Refusal ? thrown : refusalOfTrouble(thrown)
   if (refusal !== undefined && refusal !== thrown)
-    troubles.report('requests', 'Requests are refused because of trouble on this server.', thrown)
+    troubles.report('requests', 'Requests are rejected because of a problem on this server.', thrown)
   if (refusal) return respond(refusal.problems, refusal.status, refusal.headers, clock.now())
   const id = log.fault('http', thrown)
   const detail =
-    'Something went wrong on our side; nothing was accepted. The operator finds it in the log under this id.'
+    'Internal error. Nothing was stored. Report the id of this error to the operator, who finds it in the log.'
   return respond([{ code: 'internal', detail }], 500, {}, clock.now(), id)
 }
 
-/** The most errors in a document. Code that finds problems one by one stops there. */
+/** The maximum number of errors in a document. Code that finds problems one by one stops there. */
 export const MAX_ERRORS = 100
 
 function respond(

@@ -1,4 +1,4 @@
-// A request and its answer as the checks and handlers know them, whoever carries them: Hono, or Node itself.
+// A request and its answer as the checks and handlers use them, independent of Hono and Node.
 import type { IncomingMessage } from 'node:http'
 
 /** A request as the checks read it: from Hono's context, or from a message of Node (http/direct.ts). */
@@ -9,12 +9,12 @@ export interface ApiCall {
   header(name: string): string | undefined
   /** Hono's environment: a request inside the process carries its caller there. */
   env: unknown
-  /** Where the body is read; one of the two is there. */
+  /** The source of the body. One of the two is set. */
   request?: Request
   incoming?: IncomingMessage | undefined
 }
 
-/** An answer, however it is sent. */
+/** An answer, independent of the way it is sent. */
 export interface ApiAnswer {
   status: number
   headers: Record<string, string>

@@ -1,11 +1,10 @@
-// The API inside the process, for MCP and the console. These have authenticated their request already: it uses no
-// socket, and has the rights of the caller that they name. Routes, rules and refusals are the same as over HTTP.
+// The API inside the process, for MCP and the console, which have already authenticated their request. It uses no
+// socket and has the rights of the named caller. Routes, rules and refusals are the same as over HTTP.
 import { Hono } from 'hono'
 import { Budget } from '../base/memory.ts'
 import { answerError } from './errors.ts'
 import type { Caller, Resource } from './resource.ts'
 import { createRouter, routesOf, type RouterOptions } from './routes.ts'
-import { createGate } from './gate.ts'
 import type { ApiDeps } from './define.ts'
 import { refuseWhenFull } from './storage-left.ts'
 
@@ -17,18 +16,17 @@ export function createInside<Deps extends ApiDeps>(
   base: () => string,
   resources: readonly Resource<Deps>[],
 ): Inside {
-  const gate = createGate(deps)
   const app = new Hono()
   const options: RouterOptions<Deps> = {
     parts: deps,
     reader: deps.store,
+    store: deps.store,
     clock: deps.clock,
     log: deps.log,
     keyring: deps.keyring,
     gate: {
       authenticate: ({ env }) => (env as { caller: Caller }).caller,
       admit: () => ({ headers: {} }),
-      permit: (caller, scope) => gate.permit(caller, scope),
     },
     base,
     resources,

@@ -1,6 +1,6 @@
 // Counts the values of a JSON text while it arrives, before it is parsed: a few megabytes of brackets or commas would
-// need a hundred times as much memory, and block the event loop for seconds. The text may be invalid; JSON.parse finds
-// that later.
+// need a hundred times as much memory, and block the event loop for seconds. The text may be invalid, which JSON.parse
+// finds later.
 import { refuse } from '../base/errors.ts'
 
 /**
@@ -15,10 +15,10 @@ const QUOTE = 0x22
 const COMMA = 0x2c
 const BACKSLASH = 0x5c
 const OPENS_OBJECT = 0x7b
-/** Marks a list; its commas are not counted, because a list may be longer than an object. */
+/** Marks a list. Its commas are not counted, because a list may be longer than an object. */
 const UNCOUNTED = -1
 
-/** Octets that are looked at as one string: a larger one would be in memory twice. */
+/** Bytes that are read as one string. A larger one would be in memory twice. */
 const STEP = 64 * 1024
 
 export class JsonGuard {
@@ -28,24 +28,24 @@ export class JsonGuard {
   readonly #members = new Int32Array(MAX_LEVELS + 1).fill(UNCOUNTED)
   #inString = false
   #escaped = false
-  /** Whether something was read. */
+  /** Whether any input was read. */
   begun = false
 
-  /** Reads the next octets. Throws 400 beyond the limits. */
+  /** Reads the next bytes. Throws 400 beyond the limits. */
   push(bytes: Uint8Array): void {
-    const octets = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-    // One character for each octet. Strings are searched natively, so that the end of a long text is found at once.
-    for (let at = 0; at < octets.length; at += STEP) this.read(octets.toString('latin1', at, at + STEP))
+    const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+    // latin1 is one character per byte. Strings are searched natively, so that the end of a long text is found fast.
+    for (let at = 0; at < buffer.length; at += STEP) this.read(buffer.toString('latin1', at, at + STEP))
   }
 
-  /** The same for text: only ASCII is looked at, so that a character may be an octet or more. */
+  /** Reads text. All syntax of JSON is ASCII, so a character may be one or more bytes. */
   read(text: string): void {
     this.begun = true
     for (let at = this.#inString ? this.#string(text, 0) : 0; at < text.length; at++) {
       const code = text.charCodeAt(at)
       if (code === QUOTE) {
         this.#inString = true
-        // The position behind the string's end; the loop adds one.
+        // The position behind the string. The loop adds one.
         at = this.#string(text, at + 1) - 1
       } else if (code === COMMA) this.#comma()
       // [ and { differ in one bit, and so do ] and }.
@@ -58,7 +58,11 @@ export class JsonGuard {
     this.#count()
     this.#level++
     if (this.#level > MAX_LEVELS)
-      throw refuse('invalid_document', `The request document may be nested ${MAX_LEVELS} levels deep.`, { pointer: '' })
+      throw refuse(
+        'invalid_document',
+        `The request document is nested too deeply. The limit is ${MAX_LEVELS} levels.`,
+        { pointer: '' },
+      )
     // In invalid JSON with too many closing brackets the level is 0 or less.
     if (this.#level > 0) this.#members[this.#level] = code === OPENS_OBJECT ? 0 : UNCOUNTED
   }
@@ -69,19 +73,25 @@ export class JsonGuard {
     if (members === UNCOUNTED) return
     this.#members[this.#level] = members + 1
     if (members + 2 > MAX_MEMBERS)
-      throw refuse('invalid_document', `An object of the request document may have ${MAX_MEMBERS} members.`, {
-        pointer: '',
-      })
+      throw refuse(
+        'invalid_document',
+        `An object in the request document has too many members. The limit is ${MAX_MEMBERS}.`,
+        {
+          pointer: '',
+        },
+      )
   }
 
   #count(): void {
     if (++this.#values > MAX_VALUES)
-      throw refuse('invalid_document', `The request document may hold ${MAX_VALUES} values.`, { pointer: '' })
+      throw refuse('invalid_document', `The request document has too many values. The limit is ${MAX_VALUES}.`, {
+        pointer: '',
+      })
   }
 
   /** The position behind the end of the string that is open at `from`, or of the text when the string goes on. */
   #string(text: string, from: number): number {
-    // The last octet of the text before was a backslash: the first one is escaped, so it does not end the string.
+    // The previous text ended with a backslash: the first character is escaped, so it does not end the string.
     const start = this.#escaped ? from + 1 : from
     this.#escaped = false
     for (let at = start; ; at++) {

@@ -1,5 +1,5 @@
 // Media types (specification "Wire conventions", D4). One parser reads Accept and Content-Type (RFC 9110 §8.3.1,
-// §12.5.1): parameter values may be quoted and contain commas and semicolons; `q` is a weight, not a parameter of the
+// §12.5.1). Parameter values may be quoted and contain commas and semicolons. `q` is a weight, not a parameter of the
 // type.
 import { refuse } from '../base/errors.ts'
 
@@ -50,23 +50,31 @@ function parseMediaType(text: string, weighted: boolean): MediaType {
 
 const onlyProfile = ({ parameters }: MediaType): boolean => [...parameters.keys()].every((key) => key === 'profile')
 
-/** Throws 406 when Accept names the JSON:API type, but only with parameters that this server does not support. */
+/** Throws 406 if Accept names the JSON:API type, but only with parameters that this server does not support. */
 export function checkAccept(accept: string | undefined): void {
   if (!accept) return
   const instances = split(accept, ',')
     .map((instance) => parseMediaType(instance, true))
     .filter(({ name }) => name === JSON_API)
   if (instances.length === 0 || instances.some((instance) => onlyProfile(instance) && instance.q > 0)) return
-  throw refuse('not_acceptable', `Accept must name ${JSON_API} at least once without parameters other than profile.`, {
-    header: 'Accept',
-  })
+  throw refuse(
+    'not_acceptable',
+    `The Accept header does not allow ${JSON_API} without parameters other than profile. Add it.`,
+    {
+      header: 'Accept',
+    },
+  )
 }
 
 /** Throws 415 unless the body is JSON:API with no media type parameter but profile. */
 export function checkContentType(contentType: string | undefined): void {
   const type = parseMediaType(contentType ?? '', false)
   if (type.name === JSON_API && onlyProfile(type)) return
-  throw refuse('unsupported_media_type', `Content-Type must be ${JSON_API}, without parameters other than profile.`, {
-    header: 'Content-Type',
-  })
+  throw refuse(
+    'unsupported_media_type',
+    `The Content-Type is not supported. Send ${JSON_API} without parameters other than profile.`,
+    {
+      header: 'Content-Type',
+    },
+  )
 }

@@ -1,4 +1,4 @@
-// The error codes of an action, from its kind, its parameters and its own list, grouped by status; and the schemas of
+// The error codes of an action, from its kind, its parameters and its own list, grouped by status, and the schemas of
 // refusals.
 import { CODES, type Code } from '../base/errors.ts'
 import { namesIn } from '../base/one-of.ts'
@@ -17,6 +17,7 @@ const ALWAYS: readonly Code[] = [
 const OF_PARAMS: Record<Param, readonly Code[]> = {
   filter: ['unsupported_filter'],
   inbox: ['unsupported_filter'],
+  force: [],
   sort: ['unsupported_sort', 'cursor_sort_mismatch'],
   include: ['unsupported_include'],
   fields: ['unsupported_fields'],
@@ -50,11 +51,11 @@ export function refusalsOf(action: ActionOf<never>): Map<string, Code[]> {
 
 const SOURCE: JsonObject = {
   type: 'object',
-  description: 'Where in the request the fault lies: one of these.',
+  description: 'Part of the request that caused the error. It has one of these members.',
   properties: {
-    pointer: { type: 'string', description: 'A JSON pointer (RFC 6901) into the request document.' },
-    parameter: { type: 'string', description: 'The name of a query parameter.' },
-    header: { type: 'string', description: 'The name of a header.' },
+    pointer: { type: 'string', description: 'JSON pointer (RFC 6901) to the value in the request document.' },
+    parameter: { type: 'string', description: 'Name of the query parameter.' },
+    header: { type: 'string', description: 'Name of the header.' },
   },
 }
 
@@ -65,13 +66,18 @@ function errorSchema(codes: readonly Code[], code: Code, detail: string, source:
     type: 'object',
     required: ['id', 'status', 'code', 'title', 'detail'],
     properties: {
-      id: { type: 'string', description: 'The id of this occurrence; for a 500 the log has more under this id.' },
-      status: { type: 'string', description: 'The HTTP status.', examples: [String(CODES[code][0])] },
-      code: { type: 'string', enum: codes, description: 'What is wrong, for programs.', examples: [code] },
-      title: { type: 'string', description: 'What the code means.', examples: [CODES[code][1]] },
-      detail: { type: 'string', description: 'What is wrong here, and how to correct it.', examples: [detail] },
+      id: { type: 'string', description: 'Id of this error. For a 500, the server log has details under this id.' },
+      status: { type: 'string', description: 'HTTP status code.', examples: [String(CODES[code][0])] },
+      code: {
+        type: 'string',
+        enum: codes,
+        description: 'Error code. It never changes, so use it in your application.',
+        examples: [code],
+      },
+      title: { type: 'string', description: 'Meaning of the code.', examples: [CODES[code][1]] },
+      detail: { type: 'string', description: 'Problem and how to fix it.', examples: [detail] },
       source: { ...SOURCE, examples: [source] },
-      meta: { type: 'object', description: 'More about this occurrence.' },
+      meta: { type: 'object', description: 'Additional information about the error.' },
     },
   }
 }
@@ -87,16 +93,16 @@ export function errorDocument(schemas: Schemas, status: string): JsonObject {
       properties: { errors: { type: 'array', minItems: 1, items: schemas.component(`${name}Object`, error) } },
     }))
   return status === '422'
-    ? document('ValidationError', 'Every problem of the request, each with its place.', () =>
+    ? document('ValidationError', 'All problems of the request, each with its location.', () =>
         errorSchema(all.filter(isValidation), 'invalid', '"name" must be a string.', {
           pointer: '/data/attributes/name',
         }),
       )
-    : document('Error', 'Why the request was refused.', () =>
+    : document('Error', 'Reason why the request failed.', () =>
         errorSchema(
           all.filter((code) => !isValidation(code)),
           'not_found',
-          'No such resource exists.',
+          'No such resource exists. Check the id in the URL.',
           {},
         ),
       )

@@ -9,7 +9,7 @@ export const ID_EXAMPLE = '019bc186-de00-738a-a9ec-e0b19577265d'
 const TIME_EXAMPLE = '2026-01-15T12:00:00.000Z'
 const URL_EXAMPLE = 'https://mail.example.org/api/v1'
 
-/** A value that is valid for a schema; `components` are the targets of its references. */
+/** Returns a value that is valid for a schema. `components` are the targets of its references. */
 export function exampleOf(schema: JsonObject, components: JsonObject = {}): unknown {
   if (typeof schema['$ref'] === 'string')
     return exampleOf(components[afterLast(schema['$ref'], '/')] as JsonObject, components)
@@ -37,7 +37,7 @@ export function exampleOf(schema: JsonObject, components: JsonObject = {}): unkn
       const properties = (schema['properties'] ?? {}) as Record<string, JsonObject>
       const required = (schema['required'] ?? []) as string[]
       return Object.fromEntries(
-        required.map((name) => [name, exampleOf(must(properties[name], `The property ${name}`), components)]),
+        required.map((name) => [name, exampleOf(must(properties[name], `Property ${name}`), components)]),
       )
     }
   }

@@ -10,7 +10,6 @@ import { paramsOf, sortable, type ActionOf, type Param, type Resource } from './
 
 // Parameters of the OpenAPI document: in the path, in the query, and the header If-Match.
 
-/** An optional query parameter. */
 export const query = (name: string, description: string, example?: string): JsonObject => ({
   name,
   in: 'query',
@@ -19,13 +18,16 @@ export const query = (name: string, description: string, example?: string): Json
   schema: { type: 'string', ...(example === undefined ? {} : { examples: [example] }) },
 })
 
+/** The mark of extensions to the interface specification. */
+export const marked = (extension: true | undefined): JsonObject => (extension ? { 'x-postrider-extension': true } : {})
+
 /** The header If-Match of an update (RFC 9110 §13.1.1). */
 export const IF_MATCH: JsonObject = {
   name: 'If-Match',
   in: 'header',
   required: false,
-  description:
-    'The ETag of the state that the change is for; 412 when it is another by now. An extension of the interface.',
+  description: 'ETag of the version that you read. If the resource has been changed since, the response is 412.',
+  'x-postrider-extension': true,
   schema: { type: 'string' },
 }
 
@@ -35,34 +37,37 @@ export const pathParametersOf = ({ path }: ActionOf<never>): JsonObject[] =>
     name,
     in: 'path',
     required: true,
-    description: PATH[name] ?? `The id of one of ${idOf(name)}.`,
+    description: PATH[name] ?? `Id of the ${inWords(name)}.`,
     schema: { type: 'string' },
   }))
 
 /** The parameters filter[…] of a resource. */
 export const filtersOf = (resource: Resource<never>): JsonObject[] =>
-  Object.entries(resource.filters ?? {}).map(([name, { about, flag, type }]) =>
-    query(
+  Object.entries(resource.filters ?? {}).map(([name, { about, extension, flag, type }]) => ({
+    ...query(
       `filter[${name}]`,
       about !== undefined
         ? about
         : type === undefined
-          ? `Only those with this \`${name}\`; commas mean any of${flag ? '; true or false' : ''}.`
-          : `Only those of this one of ${type}, by its id; commas mean any of.`,
+          ? `Filter by \`${name}\`${flag ? ': true or false.' : '. Commas mean "or".'}`
+          : `Filter by the id of the ${name}. Commas mean "or".`,
     ),
-  )
+    ...marked(extension),
+  }))
 
 /** Path parameters that do not name a resource by its id. */
 const PATH: Record<string, string> = {
-  recipient: 'An email address.',
-  attachment: 'The id of an attachment of this mail.',
-  outboundWebhook: 'The id of a delivery.',
+  recipient: 'Email address of the recipient.',
+  agent: 'Name of the agent.',
+  lane: 'Recipient domain.',
+  receiver: 'Receiver, as in the list.',
+  person: 'Id of the user.',
+  warmup: 'Id of the warm-up.',
+  attachment: 'Id of the attachment.',
+  outboundWebhook: 'Id of the webhook delivery.',
 }
-/** "outboundEmail" -> "outbound-emails". */
-const idOf = (name: string): string => {
-  const words = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
-  return words.endsWith('x') ? `${words}es` : `${words}s`
-}
+/** "outboundEmail" -> "outbound email". */
+const inWords = (name: string): string => name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
 
 const SUCCESS = {
   list: '200',
@@ -85,11 +90,18 @@ const METHODS = {
   download: 'get',
 } as const
 
+const DONE: Record<string, string> = {
+  200: 'Success.',
+  201: 'Created.',
+  202: 'Accepted.',
+  204: 'Deleted. The response has no body.',
+}
+
 /** The HTTP method of an action, in lower case. */
 export const methodOf = (action: ActionOf<never>): string =>
   (action.kind === 'act' ? action.method?.toLowerCase() : undefined) ?? METHODS[action.kind]
 
-/** The name of the operation in generated clients: createInbox, listOutboundEmails, replayDelivery. */
+/** The name of the operation in generated clients, such as createInbox, listOutboundEmails or replayDelivery. */
 export function operationId({ type }: Resource<never>, action: ActionOf<never>): string {
   if (action.id !== undefined) return action.id
   const { one, many } = namesOf(type)
@@ -122,9 +134,10 @@ export class Operations {
     return {
       operationId: id,
       summary: upTo(action.about, /[.;:] /).replace(/\.$/, ''),
-      description: `${action.about} Takes a token with the scope \`${action.scope}\`.`,
+      description: `${action.about} Requires the scope \`${action.scope}\`.`,
       tags: [resource.type],
       'x-scope': action.scope,
+      ...marked(action.extension ?? resource.extension),
       parameters: this.#parametersOf(resource, action),
       ...(writes
         ? {
@@ -138,7 +151,7 @@ export class Operations {
         : {}),
       responses: {
         [success]: {
-          description: success === '204' ? 'Done; no body.' : success === '202' ? 'Accepted.' : 'Done.',
+          description: DONE[success],
           headers: Object.fromEntries(headers.map((name) => [name, this.#header(name)])),
           ...(success === '204' ? {} : { content: this.#answer(resource, action) }),
         },
@@ -184,14 +197,14 @@ export class Operations {
       status === '401' || status === '403' ? ['WWW-Authenticate'] : [],
       ['429', '503', '507'].includes(status) ? ['Retry-After'] : [],
     )
-    const code = must(codes[0], 'The code of a refusal')
+    const code = must(codes[0], 'Code of a refusal')
     const schema = errorDocument(this.#schemas, status)
     const error = { id: '019bc186-e4d8-7a35-9c55-1f2e3d4c5b6a', status, code, title: CODES[code][1], detail: '…' }
     this.responses[name] ??= {
       description: `${capital(words)}.`,
       'x-error-codes': codes,
       headers: Object.fromEntries(
-        // A 429 may also go to a client address that sent wrong tokens; it has no RateLimit headers.
+        // A client IP address that sent wrong tokens also gets 429, but without RateLimit headers.
         headers.map((header) => [header, this.#header(header, status === '429' && header !== 'Retry-After')]),
       ),
       content: { [JSON_API]: { schema, example: { errors: [error] } } },
@@ -213,7 +226,7 @@ export class Operations {
   }
 
   #header(name: string, sometimes = false): JsonObject {
-    const [type, description, always] = must(HEADERS[name], `The header ${name}`)
+    const [type, description, always] = must(HEADERS[name], `Header ${name}`)
     if (sometimes) return { description, schema: { type } }
     this.headers[name] ??= { description, ...(always ? { required: true } : {}), schema: { type } }
     return { $ref: `#/components/headers/${name}` }
@@ -226,8 +239,8 @@ export class Operations {
       sort: () => [
         query(
           'sort',
-          `Comma-separated, "-" for descending; newest first when absent. One or more of ${sortable(resource).join(', ')}.`,
-          'created_at',
+          `Fields to sort by, separated by commas. A leading "-" means descending order.${action.kind === 'list' ? ' The default is newest first.' : ''}${sortable(resource).length === 0 ? '' : ` Fields: ${sortable(resource).join(', ')}.`}`,
+          action.kind === 'list' ? 'created_at' : sortable(resource)[0],
         ),
       ],
       // Without relationships the parameter has no valid value.
@@ -237,24 +250,36 @@ export class Operations {
           : [
               query(
                 'include',
-                `Related resources that come along, comma-separated, at most two steps deep, each with the scope that reads it: ${related.join(', ')}.`,
+                `Related resources to include in the response, separated by commas, at most two levels deep. Each requires the scope that reads it. Relationships: ${related.join(', ')}.`,
                 related[0],
               ),
             ],
       fields: () => [
         query(
           `fields[${resource.type}]`,
-          `Comma-separated: only these attributes and relationships are shown, and the schema’s \`required\` is about answers without this parameter. The same for each included type.${action.kind === 'list' ? ' What a list leaves out is shown when it is named here.' : ''}`,
+          `Attributes and relationships to return, separated by commas. All others are left out, including those that the schema lists as \`required\`. Included types have the same parameter.${action.kind === 'list' ? ' Attributes that a list leaves out by default are returned if named here.' : ''}`,
         ),
       ],
-      inbox: () => [query('inbox', 'The same as filter[inbox].')],
+      inbox: () => [query('inbox', 'Alias of filter[inbox].')],
+      force: () => [
+        {
+          ...query('force', 'Whether to delete it even if it is in use.'),
+          schema: { type: 'boolean', default: false },
+        },
+      ],
       page: () => [
         this.#shared(
           'PageCursor',
-          query('page[cursor]', 'An opaque cursor from links or meta; absent: the first page.'),
+          query(
+            'page[cursor]',
+            'Opaque cursor of a page, from `links` or `meta` of another page. The default is the first page.',
+          ),
         ),
         this.#shared('PageSize', {
-          ...query('page[size]', '25 when absent or out of range, at most 100.'),
+          ...query(
+            'page[size]',
+            'Number of resources per page, at most 100. The default, including for values out of range, is 25.',
+          ),
           schema: { type: 'integer', minimum: 1, maximum: 100, default: 25 },
         }),
       ],
@@ -298,14 +323,18 @@ const RATES = ['RateLimit-Limit', 'RateLimit-Remaining', 'RateLimit-Reset']
 const HEADERS: Record<string, [type: 'integer' | 'string' | 'boolean', about: string, always: boolean]> = {
   'RateLimit-Limit': [
     'integer',
-    'How many requests this token may make at once; absent where the server has no limit.',
+    'Number of requests that the token can make at once. Absent if there is no limit.',
     false,
   ],
-  'RateLimit-Remaining': ['integer', 'How many of them are left.', false],
-  'RateLimit-Reset': ['integer', 'Seconds until all are back; of a 429 until one is.', false],
-  'Retry-After': ['integer', 'Seconds to wait before the next request.', true],
-  'WWW-Authenticate': ['string', 'The scheme, the error and the scope (RFC 6750).', false],
-  ETag: ['string', 'Which state this is, for If-Match. An extension of the interface.', true],
-  Location: ['string', 'The URL of what was created, where it has one.', false],
-  'Idempotent-Replayed': ['boolean', 'True where the request had been made before and nothing was done again.', false],
+  'RateLimit-Remaining': ['integer', 'Number of requests that remain.', false],
+  'RateLimit-Reset': [
+    'integer',
+    'Number of seconds until the full number of requests is available. In a 429, until the next request is.',
+    false,
+  ],
+  'Retry-After': ['integer', 'Number of seconds to wait before the next request.', true],
+  'WWW-Authenticate': ['string', 'Authentication scheme, error and required scope (RFC 6750).', false],
+  ETag: ['string', 'Version of the resource, for If-Match.', true],
+  Location: ['string', 'URL of the created resource. Absent if it has no URL.', false],
+  'Idempotent-Replayed': ['boolean', 'Whether the request was made before. If true, it was not executed again.', false],
 }

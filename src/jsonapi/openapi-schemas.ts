@@ -17,11 +17,11 @@ function plain(schema: JsonObject, io: 'input' | 'output'): void {
   if (schema['minimum'] === Number.MIN_SAFE_INTEGER) delete schema['minimum']
   if (schema['maximum'] === Number.MAX_SAFE_INTEGER) delete schema['maximum']
   delete schema['propertyNames']
-  // Later versions may add members to answers (D2); requests are strict.
+  // Later versions may add members to answers (D2). Requests are strict.
   if (io === 'output' && schema['additionalProperties'] === false) delete schema['additionalProperties']
   const either = schema['anyOf'] as JsonObject[] | undefined
   const [first, second] = either ?? []
-  // Writes "X or null" as one schema when X has one type.
+  // Writes "X or null" as one schema if X has one type.
   if (either?.length === 2 && first && second?.['type'] === 'null' && typeof first['type'] === 'string') {
     delete schema['anyOf']
     Object.assign(schema, first, { type: [first['type'], 'null'] })
@@ -42,9 +42,21 @@ export function schemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonObject 
 /** The schema of an attribute's value in requests (`input`) or answers (`output`). */
 export function valueSchema({ about, answer, example, schema }: Field, io: 'input' | 'output'): JsonObject {
   const { description: _, ...rest } = schemaOf(io === 'output' ? (answer ?? schema) : schema, io)
-  // An example has the form of requests; when answers have another form, they get no example.
+  // An example has the form of requests. If answers have another form, they get no example.
   const fits = example !== undefined && !(io === 'output' && answer !== undefined && answer !== schema)
   return { ...rest, description: about, ...(fits ? { examples: [example] } : {}) }
+}
+
+/** Names without a singular of their own. Only the type `statistics` has had one since 0.2.0 ("Statistic"). */
+const UNCOUNTABLE = /(?:Evidence|Reach|Stats|.Statistics)$/
+/** English plurals whose singular lacks "es", and not only "s". */
+const ES = /(?:ch|sh|ss|x|z)es$/
+
+/** Returns the singular of a name: "Watches" -> "Watch", "Entries" -> "Entry", "Statistics" as it is. */
+export function singular(many: string): string {
+  if (UNCOUNTABLE.test(many)) return many
+  if (many.endsWith('ies')) return many.replace(/ies$/, 'y')
+  return many.replace(ES.test(many) ? /es$/ : /s$/, '')
 }
 
 /** "outbound-emails" -> "OutboundEmails" and "OutboundEmail". */
@@ -53,8 +65,7 @@ export const namesOf = (type: string): { one: string; many: string } => {
     .split('-')
     .map((word) => word.charAt(0).toUpperCase() + word.slice(1))
     .join('')
-  const one = many.endsWith('Stats') ? many : many.replace(/ies$/, 'y').replace(/xes$/, 'x').replace(/s$/, '')
-  return { one, many }
+  return { one: singular(many), many }
 }
 
 const hasRead = ({ attributes }: Resource<never>, read: Field['read']): boolean =>
@@ -109,6 +120,7 @@ export class Schemas {
     return {
       type: 'object',
       description: resource.about,
+      ...(resource.extension ? { 'x-postrider-extension': true } : {}),
       required: [
         'type',
         'id',
@@ -118,7 +130,7 @@ export class Schemas {
       ],
       properties: {
         type: { type: 'string', const: resource.type },
-        id: { type: 'string', description: 'Opaque.', examples: [ID_EXAMPLE] },
+        id: { type: 'string', description: 'Id of the resource. Treat it as opaque.', examples: [ID_EXAMPLE] },
         attributes: {
           type: 'object',
           required: always.map(([name]) => name),
@@ -127,12 +139,12 @@ export class Schemas {
         ...(relationships.length > 0 ? { relationships: this.relationships(resource) } : {}),
         meta: this.component('ResourceMeta', () => ({
           type: 'object',
-          description: 'There only where the database of this server is damaged.',
+          description: 'Present only if data of the resource is corrupt.',
           properties: {
             damaged: {
               type: 'array',
               items: { type: 'string' },
-              description: 'Attributes whose values are lost; they are shown as null.',
+              description: 'Attributes whose values are lost. They are returned as null.',
             },
           },
         })),
@@ -142,14 +154,14 @@ export class Schemas {
               links: this.component('ResourceLinks', () => ({
                 type: 'object',
                 required: ['self'],
-                properties: { self: { type: 'string', format: 'uri', description: 'The URL of the resource.' } },
+                properties: { self: { type: 'string', format: 'uri', description: 'URL of the resource.' } },
               })),
             }),
       },
     }
   }
 
-  /** The relationships of a resource with full linkage; `given`: only those of a create request. */
+  /** The relationships of a resource with full linkage, or only those of a create request (`given`). */
   relationships(resource: Resource<never>, given?: 'given'): JsonObject {
     const each = Object.entries(resource.relationships ?? {}).filter(([, { create }]) => create || !given)
     return {
@@ -169,7 +181,7 @@ export class Schemas {
   identifier(type: string): JsonObject {
     return this.component(`${namesOf(type).one}Identifier`, () => ({
       type: 'object',
-      description: `Names one of ${type}.`,
+      description: `A reference to a resource of type \`${type}\`.`,
       required: ['type', 'id'],
       properties: { type: { type: 'string', const: type }, id: { type: 'string', examples: [ID_EXAMPLE] } },
     }))
@@ -188,7 +200,13 @@ export class Schemas {
     const items = includes ? this.#includable(resource).map((each) => this.resource(each, 'listed')) : []
     if (items.length === 0) return {}
     const one = sole(items) ?? { anyOf: items }
-    return { included: { type: 'array', description: 'Only where the request sent `include`.', items: one } }
+    return {
+      included: {
+        type: 'array',
+        description: 'Related resources. Present only if the request has the parameter `include`.',
+        items: one,
+      },
+    }
   }
 
   /** The schema of a document about one resource. */
@@ -217,8 +235,7 @@ export class Schemas {
   }
 
   /**
-   * The schema of a create or update request. `type` is the request document's type when it differs from the
-   * resource's.
+   * The schema of a create or update request. `type` is the request document's type if it differs from the resource's.
    */
   request(name: string, resource: Resource<never>, kind: 'create' | 'update', type = resource.type): JsonObject {
     const fields = Object.entries(resource.attributes).filter(([, field]) => field[kind])
@@ -237,7 +254,7 @@ export class Schemas {
           ],
           properties: {
             type: { type: 'string', const: type },
-            ...(kind === 'update' ? { id: { type: 'string', description: 'The id in the path.' } } : {}),
+            ...(kind === 'update' ? { id: { type: 'string', description: 'Id of the resource, as in the URL.' } } : {}),
             attributes: {
               type: 'object',
               ...(kind === 'create' ? { additionalProperties: false } : { description: UPDATED }),
@@ -263,22 +280,22 @@ export class Schemas {
 }
 
 const UPDATED =
-  'What is not named keeps its value. Attributes that cannot be changed are taken with the value that they have; with another they are 422, like names that are not known.'
-const LINKED = 'Taken as they are, so that what was read can be sent back; changes are 403.'
+  'Attributes to change. Others keep their value. Read-only attributes are accepted if their value is unchanged. A changed read-only attribute or an unknown attribute is an error (422).'
+const LINKED =
+  'Relationships, unchanged. They are accepted so that you can send back a resource as you read it. A change is an error (403).'
 
 const cursor = (about: string): JsonObject => ({ type: ['string', 'null'], description: about })
 const link = (about: string): JsonObject => ({ type: ['string', 'null'], format: 'uri', description: about })
 
 const COLLECTION_LINKS: JsonObject = {
   type: 'object',
-  description:
-    'URLs of pages, to be asked for with the same headers. They keep filter, sort, include, fields and size.',
+  description: 'URLs of other pages, with the same filter, sort, include, fields and page size. Send the same headers.',
   required: ['first', 'last', 'prev', 'next'],
   properties: {
-    first: { type: 'string', format: 'uri', description: 'The first page.' },
+    first: { type: 'string', format: 'uri', description: 'First page.' },
     last: { type: 'null', description: 'Always null.' },
-    prev: link('The previous page; null on the first.'),
-    next: link('The next page; null on the last.'),
+    prev: link('Previous page. Null on the first page.'),
+    next: link('Next page. Null on the last page.'),
   },
 }
 export const COLLECTION_META: JsonObject = {
@@ -286,8 +303,8 @@ export const COLLECTION_META: JsonObject = {
   required: ['has_more', 'next_cursor', 'prev_cursor', 'per_page'],
   properties: {
     has_more: { type: 'boolean', description: 'Whether there is a next page.' },
-    next_cursor: cursor('For page[cursor] of the next page.'),
-    prev_cursor: cursor('For page[cursor] of the page before.'),
-    per_page: { type: 'integer', description: 'The page size in use. A page of large bodies may hold fewer.' },
+    next_cursor: cursor('Value of page[cursor] for the next page. Null on the last page.'),
+    prev_cursor: cursor('Value of page[cursor] for the previous page. Null on the first page.'),
+    per_page: { type: 'integer', description: 'Page size. A page with large bodies can have fewer resources.' },
   },
 }

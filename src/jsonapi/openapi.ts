@@ -32,7 +32,7 @@ export function createOpenApi({ info, paths: more, resources, server, tags, webh
   return {
     openapi: '3.1.0',
     info,
-    servers: [{ url: server, description: 'This server.' }],
+    servers: [{ url: server, description: 'This server' }],
     security: [{ bearer: [] }],
     tags: [...resources.map(({ about, type }) => ({ name: type, description: about })), ...tags],
     paths: { ...paths, ...more },

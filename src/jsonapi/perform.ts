@@ -6,25 +6,27 @@ import { must, refuse } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { findOwned, type ListedRow } from '../store/list.ts'
-import type { Reader } from '../store/database.ts'
+import type { Reader, Store } from '../store/database.ts'
+import { audit, namedUser, type NamedUser } from './audit.ts'
 import { checkMatch, hasTag, tagOf, type Turns } from './changed.ts'
 import { buildDocument, type ResourceObject, type Writer } from './document.ts'
 import type { ApiAnswer, ApiCall } from './exchange.ts'
-import { findParent, list } from './listing.ts'
+import { findParent, list, viewPage } from './listing.ts'
 import { JSON_API } from './media.ts'
 import type { RequestQuery, Types } from './query.ts'
 import * as request from './request.ts'
 import type { ActionOf, Call, Caller, Resource, Within } from './resource.ts'
+import { visibleTo } from './roles.ts'
 import { checkLinkage, withoutUnchanged } from './unchanged.ts'
-import { viewPage } from './view.ts'
 
 export interface PerformDeps<Parts> {
   parts: Parts
   reader: Reader
+  store: Store
   clock: Clock
   log: Log
   keyring: Keyring
-  /** The API's absolute base URL; read at each request, because a listener's port may not be known at the start. */
+  /** The API's absolute base URL. Read at each request, because a listener's port may not be known at the start. */
   base: () => string
   types: Types
   /** Runs changes with If-Match one after the other. */
@@ -36,8 +38,8 @@ type ActionOfKind<Parts, Kind> = Extract<ActionOf<Parts>, { kind: Kind }>
 /** A request that has passed authentication and the scope check. */
 export interface ApiRequest {
   asked: ApiCall
-  /** Headers of the answer, whatever it is. */
-  told: Record<string, string>
+  /** Headers of the answer, including errors. */
+  commonHeaders: Record<string, string>
   self: Resource<never>
   caller: Caller
   query: RequestQuery
@@ -46,7 +48,6 @@ export interface ApiRequest {
 
 const WHOLE = { include: undefined, fields: new Map() }
 
-/** One request while its handler works on it. */
 class RequestContext<Parts> {
   readonly deps: PerformDeps<Parts>
   readonly asked: ApiRequest
@@ -81,32 +82,32 @@ class RequestContext<Parts> {
   /** The row that the path names. Throws 404. */
   row(): ListedRow {
     const row = this.find()
-    if (!row) throw refuse('not_found', 'No such resource exists.')
+    if (!row) throw refuse('not_found', 'No such resource exists. Check the id in the URL.')
     return row
   }
 
-  get #named(): string {
-    return must(this.id, 'The id in the path')
+  /** The id of the resource: that in the path, or that of the account if there is one per account. */
+  get named(): string {
+    return this.id ?? this.asked.caller.userId
   }
 
   find(): ListedRow | undefined {
     const { caller, self } = this.asked
-    if (self.find) return self.find(this.#named, this.deps.parts as never)
-    return findOwned(this.deps.reader, self.table, caller.userKey, this.#named, self.only)
+    if (self.find) return self.find(this.named, this.deps.parts as never, caller)
+    return findOwned(this.deps.reader, self.table, caller.userKey, this.named, visibleTo(caller, self))
   }
 
   parent(within: Within): Pick<Call<Parts>, 'parent' | 'within'> {
     const { reader, types } = this.deps
-    return { parent: findParent(reader, types, this.asked.caller, within, this.#named), within: within.type }
+    return { parent: findParent(reader, types, this.asked.caller, within, this.named), within: within.type }
   }
 
-  /** The resource that the path names, as it is at present. */
+  /** The current resource that the path names. */
   readonly present = (): ResourceObject | undefined => {
     const row = this.find()
     return row && buildDocument(this.writer, this.asked.self, [row], WHOLE).data[0]
   }
 
-  /** Sends the document of one resource. */
   one(status: 200 | 201 | 202, row: ListedRow, once?: Record<string, unknown>): ApiAnswer {
     const { query, self } = this.asked
     return this.send(status, buildDocument(this.writer, self, [row], query, once), true)
@@ -117,12 +118,22 @@ class RequestContext<Parts> {
     return { status, headers: { 'Content-Type': JSON_API }, body: JSON.stringify(body) }
   }
 
+  /** Adds a change to the audit log. The change is stored already, so an error is only logged. */
+  async audited(action: ActionOf<Parts>, row: ListedRow, user?: NamedUser): Promise<void> {
+    const { caller, self } = this.asked
+    const { clock, log, store } = this.deps
+    try {
+      await audit(store, { caller, resource: self, action: action as ActionOf<never>, row, user }, clock.now())
+    } catch (thrown) {
+      log.fault('audit log', thrown)
+    }
+  }
+
   header(headers: Record<string, string>): void {
-    Object.assign(this.asked.told, headers)
+    Object.assign(this.asked.commonHeaders, headers)
   }
 }
 
-/** Performs an action and answers. */
 export async function perform<Parts>(
   deps: PerformDeps<Parts>,
   action: ActionOf<Parts>,
@@ -141,8 +152,7 @@ export async function perform<Parts>(
     case 'update':
       return updated(one, action)
     case 'delete':
-      await action.run(one.call({ row: one.row() }) as Call<Parts>)
-      return { status: 204, headers: {}, body: null }
+      return deleted(one, action)
     case 'act':
       return acted(one, action)
     case 'download':
@@ -170,12 +180,12 @@ async function viewed<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Pa
 
 function shown<Parts>(one: RequestContext<Parts>): ApiAnswer {
   const row = one.row()
-  tell(one, row)
+  addTag(one, row)
   return one.one(200, row)
 }
 
 /** Sends the ETag of a row's state. Called before `extend` adds data to the row. */
-function tell<Parts>(one: RequestContext<Parts>, row: ListedRow): void {
+function addTag<Parts>(one: RequestContext<Parts>, row: ListedRow): void {
   if (hasTag(one.asked.self)) one.header({ ETag: tagOf(one.asked.self, row) })
 }
 
@@ -189,7 +199,7 @@ async function created<Parts>(one: RequestContext<Parts>, action: ActionOfKind<P
     request.checkIdentity(document, type)
     call.attributes = request.validate(self, 'create', document)
   } catch (refusal) {
-    // A 404 for a resource that the request refers to comes before other problems (D3). When the document is valid, the
+    // A 404 for a resource that the request refers to comes before other problems (D3). If the document is valid, the
     // action itself throws that 404.
     action.before?.({ ...call, attributes: document.attributes })
     throw refusal
@@ -203,6 +213,7 @@ async function created<Parts>(one: RequestContext<Parts>, action: ActionOfKind<P
   })
   one.header(headers)
   const result = buildDocument(one.writer, self, [row], one.asked.query, once)
+  await one.audited(action, row)
   const location = result.data[0]?.links?.self
   if (location !== undefined) one.header({ Location: location })
   return one.send(action.status ?? 201, result, true)
@@ -215,7 +226,7 @@ async function updated<Parts>(one: RequestContext<Parts>, action: ActionOfKind<P
   checkLinkage(document, one.present)
   const change = async (): Promise<ApiAnswer> => {
     const row = one.row()
-    request.checkIdentity(document, self.type, one.id)
+    request.checkIdentity(document, self.type, one.named)
     checkMatch(match, tagOf(self, row))
     const attributes = request.validate(self, 'update', withoutUnchanged(document, self, one.present))
     const written = await action.run(one.call({ row, attributes })).catch((thrown: unknown) => {
@@ -223,16 +234,31 @@ async function updated<Parts>(one: RequestContext<Parts>, action: ActionOfKind<P
     })
     one.header(written.headers ?? {})
     const after = one.find()
-    if (after) tell(one, after)
-    return one.one(200, written.row, written.once)
+    if (after) addTag(one, after)
+    const answer = one.one(200, written.row, written.once)
+    await one.audited(action, written.row)
+    return answer
   }
-  return match === null ? change() : one.deps.turns.take(`${self.type} ${one.id}`, change)
+  return match === null ? change() : one.deps.turns.take(`${self.type} ${one.named}`, change)
+}
+
+async function deleted<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'delete'>): Promise<ApiAnswer> {
+  const row = one.row()
+  const named = { ...row }
+  // The name of a row may be in another table.
+  one.asked.self.extend?.([named], { reader: one.deps.reader, parts: one.deps.parts as never, single: false })
+  const user = namedUser(one.deps.reader, named['email'])
+  await action.run({ ...(one.call({ row }) as Call<Parts>), force: one.asked.query.force })
+  await one.audited(action, named, user)
+  return { status: 204, headers: {}, body: null }
 }
 
 async function acted<Parts>(one: RequestContext<Parts>, action: ActionOfKind<Parts, 'act'>): Promise<ApiAnswer> {
   const row = one.id !== undefined && !action.free ? { row: one.row() } : {}
   const written = await action.run(one.call(row) as Call<Parts>)
-  return one.one(202, written.row)
+  const answer = one.one(202, written.row)
+  await one.audited(action, written.row)
+  return answer
 }
 
 const INERT = {
@@ -246,7 +272,7 @@ async function downloaded<Parts>(
   action: ActionOfKind<Parts, 'download'>,
 ): Promise<ApiAnswer> {
   const response = await action.run(one.call({ row: one.row() }) as Call<Parts>)
-  // Downloads come from strangers: a browser must not run them on this server's origin.
+  // Downloads contain untrusted content: a browser must not run it on this server's origin.
   one.header({ ...Object.fromEntries(response.headers), ...INERT })
   return { status: 200, headers: {}, body: response.body as ReadableStream }
 }

@@ -1,5 +1,5 @@
 // Query parameters. A parameter that is unknown or not allowed on an endpoint gets 400 with its full name (D9). A
-// repeated parameter is refused, because two programs that read one URL may disagree about which value counts.
+// repeated parameter is refused, because two applications that read one URL may use different values.
 import { must, refuse, type Code, type Refusal } from '../base/errors.ts'
 import type { Order } from '../store/list.ts'
 import { sortable, type Param, type Relationship, type Resource } from './resource.ts'
@@ -7,10 +7,8 @@ import { sortable, type Param, type Relationship, type Resource } from './resour
 export const DEFAULT_SIZE = 25
 export const MAX_SIZE = 100
 const MAX_DEPTH = 2
-/** The most values of one filter; more would make the query slow. */
+/** The maximum number of values in one filter, because more would make the query slow. */
 const MAX_VALUES = 50
-/** The most characters of a value that is not split at commas. */
-const MAX_WHOLE = 500
 
 export interface RequestQuery {
   /** The parameters as the client sent them, without the cursor: the page links repeat them. */
@@ -18,11 +16,12 @@ export interface RequestQuery {
   filters: Map<string, string[]>
   sort: string
   order: Order[]
-  /** Paths such as ['webhook', 'domain']; undefined when there is no `include`. */
+  /** Paths such as ['webhook', 'domain'], or undefined without `include`. */
   include: string[][] | undefined
   fields: Map<string, Set<string>>
   size: number
   cursor: string | undefined
+  force: boolean
 }
 
 export type Types = ReadonlyMap<string, Resource<never>>
@@ -52,14 +51,16 @@ export function parseQuery(
     fields: new Map(),
     size: DEFAULT_SIZE,
     cursor: undefined,
+    force: false,
   }
   const seen = new Set<string>()
   for (const [name, value] of search) {
     const [, family, member] = /^([a-z_]+)(?:\[([^[\]]*)\])?$/.exec(name) ?? []
     const nested = family === 'filter' || family === 'fields' || family === 'page'
     if (family === undefined || !params.includes(family as Param) || nested !== (member !== undefined))
-      throw wrong('invalid_query', name, `The parameter "${name}" is not supported here.`)
-    if (seen.has(name)) throw wrong('invalid_query', name, `The parameter "${name}" is given more than once.`)
+      throw wrong('invalid_query', name, `The parameter "${name}" is not supported here. Remove it.`)
+    if (seen.has(name))
+      throw wrong('invalid_query', name, `The parameter "${name}" occurs more than once. Send it once.`)
     seen.add(name)
     if (name !== 'page[cursor]') query.kept.push([name, value])
     readParam(query, { name, family: family as Param, member: member ?? name, value }, resource, types)
@@ -86,7 +87,11 @@ function readParam(
     case 'filter':
     case 'inbox':
       if (query.filters.has(member))
-        throw wrong('invalid_query', member, `"${member}" and "filter[${member}]" are the same; give one.`)
+        throw wrong(
+          'invalid_query',
+          member,
+          `"${member}" and "filter[${member}]" are the same parameter. Send only one of them.`,
+        )
       query.filters.set(member, parseFilter(name, member, value, resource))
       break
     case 'fields':
@@ -99,8 +104,13 @@ function readParam(
         throw wrong(
           'unknown_page_parameter',
           name,
-          `Pages are asked for with page[cursor] and page[size], not "${name}".`,
+          `The parameter "${name}" is not supported. Use page[cursor] and page[size].`,
         )
+      break
+    case 'force':
+      if (value !== 'true' && value !== 'false')
+        throw wrong('invalid_query', name, 'The parameter "force" must be true or false.')
+      query.force = value === 'true'
       break
     case 'sort':
       query.sort = value
@@ -124,20 +134,22 @@ export function includedTypes(query: RequestQuery, resource: Resource<never>, ty
 
 function parseFilter(name: string, member: string, value: string, resource: Resource<never>): string[] {
   const filter = resource.filters && Object.hasOwn(resource.filters, member) ? resource.filters[member] : undefined
-  if (!filter) throw wrong('unsupported_filter', name, `${resource.type} cannot be filtered by "${member}".`)
-  // SQLite ends a text at NUL: a search would use only the text before it.
-  if (value.includes('\0')) throw wrong('invalid_query', name, `The parameter "${name}" holds a NUL character.`)
-  const values = filter.sql ? [value] : value.split(',')
-  if (filter.sql && value.length > MAX_WHOLE)
-    throw wrong('unsupported_filter', name, `This filter takes at most ${MAX_WHOLE} characters.`)
+  if (!filter)
+    throw wrong('unsupported_filter', name, `${resource.type} cannot be filtered by "${member}". Remove the filter.`)
+  // SQLite ends a text at NUL, so a search would use only the text before it.
+  if (value.includes('\0'))
+    throw wrong('invalid_query', name, `The parameter "${name}" contains a NUL character. Remove it.`)
+  const values = filter.whole === undefined ? value.split(',') : [value]
+  if (value.length > (filter.whole ?? Infinity))
+    throw wrong('unsupported_filter', name, `"filter[${member}]" is too long. The limit is ${filter.whole} characters.`)
   if (values.length > MAX_VALUES)
-    throw wrong('unsupported_filter', name, `A filter takes at most ${MAX_VALUES} values.`)
+    throw wrong('unsupported_filter', name, `"filter[${member}]" has too many values. The limit is ${MAX_VALUES}.`)
   if (filter.flag && values.some((text) => text !== 'true' && text !== 'false'))
-    throw wrong('unsupported_filter', name, `"${member}" is true or false.`)
+    throw wrong('unsupported_filter', name, `"filter[${member}]" is not valid. Use true or false.`)
   return values
 }
 
-/** The page size. An invalid number or 0 becomes 25; a size above 100 becomes 100 (specification "Limits"). */
+/** The page size. An invalid number or 0 becomes 25, and a size above 100 becomes 100 (specification "Limits"). */
 function parseSize(value: string): number {
   const size = /^\d+$/.test(value) ? Number(value) : 0
   return size < 1 || !Number.isSafeInteger(size) ? DEFAULT_SIZE : Math.min(size, MAX_SIZE)
@@ -153,14 +165,16 @@ function parseSort(value: string, resource: Resource<never>): Order[] {
       throw wrong(
         'unsupported_sort',
         'sort',
-        `${resource.type} cannot be sorted by "${column}"; use ${allowed.join(', ')}.`,
+        `${resource.type} cannot be sorted by "${column}". Use ${allowed.join(', ')}.`,
       )
     if (order.findIndex((other) => other.column === column) !== index)
-      throw wrong('unsupported_sort', 'sort', `"${column}" is named more than once.`)
+      throw wrong('unsupported_sort', 'sort', `"sort" contains "${column}" more than once. Name it once.`)
   }
-  for (const part of order)
-    if (must(resource.attributes[part.column], 'The attribute of a sort').schema.safeParse(null).success)
-      part.nullable = true
+  for (const part of order) {
+    const { schema, sort } = must(resource.attributes[part.column], 'The attribute of a sort')
+    if (sort === 'key') part.column = 'key'
+    else if (schema.safeParse(null).success) part.nullable = true
+  }
   return order
 }
 
@@ -168,13 +182,21 @@ function parseInclude(value: string, resource: Resource<never>, types: Types): s
   const paths = value === '' ? [] : [...new Set(value.split(','))].map((path) => path.split('.'))
   for (const path of paths) {
     if (path.length > MAX_DEPTH)
-      throw wrong('unsupported_include', 'include', `"${path.join('.')}" is deeper than ${MAX_DEPTH}.`)
+      throw wrong(
+        'unsupported_include',
+        'include',
+        `"${path.join('.')}" has too many levels. "include" allows ${MAX_DEPTH}.`,
+      )
     let at: Resource<never> | undefined = resource
     for (const name of path) {
       const relationship: { type: string } | undefined =
         at?.relationships && Object.hasOwn(at.relationships, name) ? at.relationships[name] : undefined
       if (!relationship)
-        throw wrong('unsupported_include', 'include', `"${path.join('.')}" is not a relationship of ${resource.type}.`)
+        throw wrong(
+          'unsupported_include',
+          'include',
+          `"${path.join('.')}" is not a relationship of ${resource.type}. Remove it from "include".`,
+        )
       at = types.get(relationship.type)
     }
   }
@@ -186,10 +208,19 @@ function checkFields(query: RequestQuery, resource: Resource<never>, types: Type
   for (const [type, names] of query.fields) {
     const parameter = `fields[${type}]`
     const shown = present.get(type)
-    if (!shown) throw wrong('unsupported_fields', parameter, `The document holds no resources of type "${type}".`)
+    if (!shown)
+      throw wrong(
+        'unsupported_fields',
+        parameter,
+        `The response contains no resources of type "${type}". Remove "fields[${type}]", or include the type.`,
+      )
     for (const name of names)
       if (!readable(shown).has(name))
-        throw wrong('unsupported_fields', parameter, `"${name}" is not a field of ${type}.`)
+        throw wrong(
+          'unsupported_fields',
+          parameter,
+          `"${name}" is not a field of ${type}. Remove it from "fields[${type}]".`,
+        )
   }
 }
 

@@ -28,19 +28,20 @@ export function parseDocument(text: string): RequestDocument {
   try {
     body = JSON.parse(text)
   } catch {
-    throw malformed('The request body is not valid JSON.', '')
+    throw malformed('The request body is not valid JSON. Check its syntax.', '')
   }
-  if (!isObject(body)) throw malformed('The request body must be a JSON object with a "data" member.', '')
+  if (!isObject(body))
+    throw malformed('The request body is not a JSON:API document. Send a JSON object with the member "data".', '')
   for (const member of Object.keys(body))
     if (!TOP_MEMBERS.has(member))
-      throw malformed(`"${member}" is not a member of a request document.`, pointerTo(member))
+      throw malformed(`"${member}" is not allowed in a request document. Remove it.`, pointerTo(member))
   const { data } = body
-  if (data === undefined) throw malformed('The request document has no "data" member.', '')
+  if (data === undefined) throw malformed('The request document has no member "data". Add it.', '')
   if (!isObject(data)) throw malformed('"data" must be an object with "type" and "attributes".', '/data')
   for (const member of Object.keys(data))
     if (!DATA_MEMBERS.has(member))
-      throw malformed(`"${member}" is not a member of a resource object.`, pointerTo('data', member))
-  if (data['type'] === undefined) throw malformed('"data" has no "type".', '/data')
+      throw malformed(`"${member}" is not allowed in a resource object. Remove it.`, pointerTo('data', member))
+  if (data['type'] === undefined) throw malformed('"data" has no member "type". Add it.', '/data')
   if (typeof data['type'] !== 'string') throw malformed('"type" must be a string.', '/data/type')
   const { attributes = {}, relationships } = data
   if (!isObject(attributes)) throw malformed('"attributes" must be an object.', '/data/attributes')
@@ -58,32 +59,36 @@ export function parseDocument(text: string): RequestDocument {
 /** Throws 403 for an id chosen by the client, or for relationships that a create request must not have. */
 export function checkForbidden(document: RequestDocument, resource: Resource<never>): void {
   if (document.id !== undefined)
-    throw refuse('client_id_forbidden', 'The server chooses the id; remove "id" from the document.', {
+    throw refuse('client_id_forbidden', 'The id is chosen by the server. Remove "id" from the document.', {
       pointer: '/data/id',
     })
   const known = Object.entries(resource.relationships ?? {}).flatMap(([name, { create }]) => (create ? [name] : []))
   for (const name of Object.keys(document.relationships ?? {}))
     if (!known.includes(name))
-      throw refuse('relationship_update_forbidden', `The relationship "${name}" cannot be set here.`, {
+      throw refuse('relationship_update_forbidden', `The relationship "${name}" cannot be set here. Remove it.`, {
         pointer: pointerTo('data', 'relationships', name),
       })
 }
 
-/** Throws 409 when type or id differ from the endpoint's, 400 when an update has no id. */
+/** Throws 409 if type or id differ from the endpoint's, and 400 if an update has no id. */
 export function checkIdentity(document: RequestDocument, type: string, id?: string): void {
   if (document.type !== type)
-    throw refuse('type_mismatch', `This endpoint takes resources of type "${type}".`, {
+    throw refuse('type_mismatch', `The type is not allowed here. This endpoint accepts resources of type "${type}".`, {
       pointer: '/data/type',
     })
   if (id === undefined) return
   if (document.id !== id)
-    throw refuse('id_mismatch', 'The id in the document is not the id in the URL.', { pointer: '/data/id' })
+    throw refuse('id_mismatch', 'The id in the document does not match the id in the URL. Send the same id in both.', {
+      pointer: '/data/id',
+    })
 }
 
-/** Throws 400 when an update document has no id, or one that is not a string. */
+/** Throws 400 if an update document has no id, or one that is not a string. */
 export function checkHasId(document: RequestDocument): void {
   if (document.id === undefined)
-    throw refuse('invalid_document', 'An update names the resource: "data" has no "id".', { pointer: '/data' })
+    throw refuse('invalid_document', '"data" has no member "id". Add the id of the resource to update.', {
+      pointer: '/data',
+    })
   if (typeof document.id !== 'string')
     throw refuse('invalid_document', '"id" must be a string.', { pointer: '/data/id' })
 }
@@ -104,7 +109,9 @@ function validatorsOf(resource: Resource<never>): Record<'create' | 'update', z.
   return pair
 }
 
-/** The attributes in their checked form. Throws 422 with the problems, up to the number that an answer shows. */
+/**
+ * Returns the attributes in their checked form. Throws 422 with the problems, up to the number that an answer shows.
+ */
 export function validate(
   resource: Resource<never>,
   kind: 'create' | 'update',
@@ -115,7 +122,7 @@ export function validate(
   throw new Refusal(firstProblems(result.error.issues, resource, document))
 }
 
-/** A request may have as many mistakes as values; only as many as an answer shows are put into words. */
+/** A request can contain as many mistakes as values. Only as many as an answer shows are formatted. */
 function firstProblems(
   issues: readonly z.core.$ZodIssue[],
   resource: Resource<never>,
@@ -135,7 +142,9 @@ function problemsOf(issue: z.core.$ZodIssue, resource: Resource<never>, document
       const known = issue.path.length === 0 && Object.hasOwn(resource.attributes, key)
       return problem(
         known ? 'immutable' : 'invalid',
-        known ? `"${key}" cannot be set here; leave it out.` : `"${key}" is not an attribute of ${resource.type}.`,
+        known
+          ? `"${key}" cannot be set here. Remove it.`
+          : `"${key}" is not an attribute of ${resource.type}. Remove it.`,
         [...issue.path, key],
       )
     })
@@ -210,7 +219,6 @@ export function anchored(thrown: unknown, document: RequestDocument): unknown {
   )
 }
 
-/** A parameter of the path of a call, by its name. */
 export const pathParameter = ({ params }: Pick<Call<never>, 'params'>, name: string): string =>
   must(params[name], `The parameter ${name} of the path`)
 

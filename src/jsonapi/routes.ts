@@ -5,25 +5,34 @@
 //   -> 409 type and id -> 422 attributes -> the action
 import { Hono, type Context } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
-import { refuse, type Refusal } from '../base/errors.ts'
+import { codeOf, refuse, type Refusal } from '../base/errors.ts'
 import { ownerOf, type Budget } from '../base/memory.ts'
 import { USUAL_BODY, withBody, type BodyLimits } from './body.ts'
 import { Turns } from './changed.ts'
+import { errorOf } from './errors.ts'
 import type { ApiAnswer, ApiCall } from './exchange.ts'
 import { checkAccept, checkContentType } from './media.ts'
 import { perform, type PerformDeps } from './perform.ts'
 import { includedTypes, parseQuery, type Types } from './query.ts'
 import * as request from './request.ts'
+import { permits } from './roles.ts'
 import { paramsOf, type ActionOf, type Caller, type Resource } from './resource.ts'
 
-/** The checks before every route. `authenticate` and `permit` throw a Refusal. */
+/** The checks of a caller before every route. */
 export interface Gate {
-  /** Finds the caller (401). A request inside the process carries its caller in Hono's environment. */
+  /** Finds the caller, or throws a Refusal (401). A request inside the process has its caller in Hono's environment. */
   authenticate(asked: Pick<ApiCall, 'header' | 'env'>): Caller
-  /** Checks the rate limit (429); returns the RateLimit headers, none where the server has no limit. */
+  /** Checks the rate limit (429). Returns the RateLimit headers, or no headers if the server has no limit. */
   admit(caller: Caller): { headers: Record<string, string>; refusal?: Refusal }
-  /** Throws 403 when the caller lacks the scope. */
-  permit(caller: Caller, scope: string): void
+  /** Called with the result of each request whose caller is known. */
+  note?(caller: Caller, request: RequestNote): void
+}
+
+/** A request and its result. `error`: the code of the first error. */
+export interface RequestNote extends Pick<ApiCall, 'path' | 'query'> {
+  method: string
+  status: number
+  error?: string
 }
 
 export interface RouterOptions<Parts> extends Omit<PerformDeps<Parts>, 'types' | 'turns'> {
@@ -52,10 +61,24 @@ const methodOf = <Parts>(action: ActionOf<Parts>): string =>
 export interface ApiRoute {
   method: string
   path: string
-  /** GET without effects: HEAD may use it, too (RFC 9110 §9.2.1). */
+  /** GET without effects, for which HEAD is allowed, too (RFC 9110 §9.2.1). */
   safe: boolean
-  /** Checks and performs a request. `told` gets the headers that hold for a refusal too. Throws a Refusal. */
-  answer(asked: ApiCall, told: Record<string, string>): Promise<ApiAnswer>
+  /**
+   * Checks and performs a request. Adds the headers of all answers, including refusals, to `commonHeaders`. Throws a
+   * Refusal.
+   */
+  answer(asked: ApiCall, commonHeaders: Record<string, string>): Promise<ApiAnswer>
+}
+
+/** Throws 403 if the caller may not use the scope of a resource (RFC 6750). */
+function requireScope(caller: Caller, scope: string, resource: Resource<never>): void {
+  if (!permits(caller, scope, resource))
+    throw refuse(
+      'insufficient_scope',
+      `The token lacks the scope ${scope}. Use a token that has it.`,
+      { header: 'Authorization' },
+      { 'WWW-Authenticate': `Bearer error="insufficient_scope", scope="${scope}"` },
+    )
 }
 
 /** A route for every action. */
@@ -69,7 +92,7 @@ export function routesOf<Parts>(given: RouterOptions<Parts>): ApiRoute[] {
         method,
         path: action.path,
         safe: method === 'GET' && action.kind !== 'act',
-        answer: (asked, told) => answer(options, resource, action, { asked, told }),
+        answer: (asked, commonHeaders) => answer(options, resource, action, { asked, commonHeaders }),
       } satisfies ApiRoute
     }),
   )
@@ -88,28 +111,49 @@ export function createRouter({ gate }: { gate: Gate }, routes: readonly ApiRoute
     methods.set(path, allowed.add(method))
     if (safe) allowed.add('HEAD')
   }
-  const enter = (context: Context): void => {
-    const caller = gate.authenticate(callIn(context))
-    const { headers, refusal } = gate.admit(caller)
-    setHeaders(context, headers)
-    checkAccept(context.req.header('accept'))
-    if (refusal) throw refusal
+  const refuseAfterGate = (context: Context, why: Refusal): never => {
+    const asked = callIn(context)
+    const caller = gate.authenticate(asked)
+    try {
+      const { headers, refusal } = gate.admit(caller)
+      setHeaders(context, headers)
+      checkAccept(context.req.header('accept'))
+      throw refusal ?? why
+    } catch (thrown) {
+      noteError(gate, caller, { ...asked, method: context.req.method }, thrown)
+      throw thrown
+    }
   }
-  router.on(['POST', 'PATCH', 'DELETE'], '/:type/:id/relationships/:name', (context) => {
-    enter(context)
-    throw refuse('relationship_update_forbidden', 'Relationships cannot be changed through relationship URLs here.')
-  })
+  router.on(['POST', 'PATCH', 'DELETE'], '/:type/:id/relationships/:name', (context) =>
+    refuseAfterGate(
+      context,
+      refuse(
+        'relationship_update_forbidden',
+        'Relationships cannot be changed through relationship URLs. Update the resource itself.',
+      ),
+    ),
+  )
   for (const [path, allowed] of methods)
     router.all(path, (context) => {
-      enter(context)
       const list = [...allowed].join(', ')
-      throw refuse('method_not_allowed', `This URL takes ${list}.`, undefined, { Allow: list })
+      const headers = { Allow: list }
+      return refuseAfterGate(
+        context,
+        refuse('method_not_allowed', `This endpoint does not support the method. Use ${list}.`, undefined, headers),
+      )
     })
-  router.all('*', (context) => {
-    enter(context)
-    throw refuse('not_found', 'There is nothing at this URL.')
-  })
+  router.all('*', (context) => refuseAfterGate(context, refuse('not_found', 'No such endpoint exists. Check the URL.')))
   return router
+}
+
+/** Notes a request that failed, unless its client disconnected. */
+function noteError(
+  gate: Gate,
+  caller: Caller,
+  { method, path, query }: Pick<RequestNote, 'method' | 'path' | 'query'>,
+  thrown: unknown,
+): void {
+  if (codeOf(thrown) !== 'ECONNRESET') gate.note?.(caller, { method, path, query, ...errorOf(thrown) })
 }
 
 function setHeaders(context: Context, headers: Record<string, string>): void {
@@ -131,13 +175,13 @@ function callIn({ env, req }: Context): ApiCall {
 }
 
 async function answerIn(context: Context, route: ApiRoute): Promise<Response> {
-  const told: Record<string, string> = {}
+  const commonHeaders: Record<string, string> = {}
   try {
-    const { body, headers, status } = await route.answer(callIn(context), told)
-    setHeaders(context, told)
+    const { body, headers, status } = await route.answer(callIn(context), commonHeaders)
+    setHeaders(context, commonHeaders)
     return context.body(body as string, status as ContentfulStatusCode, headers)
   } catch (thrown) {
-    setHeaders(context, told)
+    setHeaders(context, commonHeaders)
     throw thrown
   }
 }
@@ -146,12 +190,30 @@ async function answer<Parts>(
   options: RouterOptions<Parts> & PerformDeps<Parts>,
   resource: Resource<Parts>,
   action: ActionOf<Parts>,
-  { asked, told }: { asked: ApiCall; told: Record<string, string> },
+  { asked, commonHeaders }: { asked: ApiCall; commonHeaders: Record<string, string> },
+): Promise<ApiAnswer> {
+  const { gate } = options
+  const caller = gate.authenticate(asked)
+  const request = { method: methodOf(action), path: asked.path, query: asked.query }
+  try {
+    const made = await answerCaller(options, resource, action, { asked, caller, commonHeaders })
+    gate.note?.(caller, { ...request, status: made.status })
+    return made
+  } catch (thrown) {
+    noteError(gate, caller, request, thrown)
+    throw thrown
+  }
+}
+
+async function answerCaller<Parts>(
+  options: RouterOptions<Parts> & PerformDeps<Parts>,
+  resource: Resource<Parts>,
+  action: ActionOf<Parts>,
+  { asked, caller, commonHeaders }: { asked: ApiCall; caller: Caller; commonHeaders: Record<string, string> },
 ): Promise<ApiAnswer> {
   const { gate, types } = options
-  const caller = gate.authenticate(asked)
   const rate = gate.admit(caller)
-  Object.assign(told, rate.headers)
+  Object.assign(commonHeaders, rate.headers)
   checkAccept(asked.header('accept'))
   const writes = action.kind === 'create' || action.kind === 'update'
   if (writes) checkContentType(asked.header('content-type'))
@@ -160,14 +222,18 @@ async function answer<Parts>(
   const self = resource as Resource<never>
   const query = parseQuery(asked.query, self, paramsOf(action), types)
 
-  gate.permit(caller, action.scope)
-  if (action.operator && !caller.operator) throw refuse('not_found', 'There is nothing at this URL.')
-  if (action.operator === 'person' && !caller.person)
-    throw refuse('not_found', 'No token reaches this: sign in to the console, or use the command line.')
+  requireScope(caller, action.scope, self)
+  if (action.operator && !caller.operator) throw refuse('not_found', 'No such endpoint exists. Check the URL.')
+  if (action.person && !caller.person)
+    throw refuse(
+      'not_found',
+      'This endpoint is not available with a token. Sign in to the console, or use the command line.',
+    )
   // An included resource needs the same scope as a request for that resource.
-  for (const { reads } of includedTypes(query, self, types)) if (reads !== undefined) gate.permit(caller, reads)
+  for (const included of includedTypes(query, self, types))
+    if (included.reads !== undefined) requireScope(caller, included.reads, included)
   if (action.kind === 'create') options.refuseWhenFull()
-  if (!writes) return perform(options, action, { asked, told, self, caller, query, document: undefined })
+  if (!writes) return perform(options, action, { asked, commonHeaders, self, caller, query, document: undefined })
   const limits: BodyLimits = {
     most: action.bodyLimit ?? USUAL_BODY,
     budget: options.bodies,
@@ -178,6 +244,6 @@ async function answer<Parts>(
     const document = request.parseDocument(text)
     if (action.kind === 'update') request.checkHasId(document)
     if (action.kind === 'create') request.checkForbidden(document, self)
-    return perform(options, action, { asked, told, self, caller, query, document })
+    return perform(options, action, { asked, commonHeaders, self, caller, query, document })
   })
 }

@@ -1,33 +1,110 @@
 // Schemas of values that several resources have. A message continues the attribute's name: "subject" must be …
 import { z } from 'zod'
-import { hasControls } from '../base/clean-text.ts'
+import { hasControls, hidesInName } from '../base/clean-text.ts'
+import { DAY, HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import { parseAddress } from '../message/address.ts'
-import { headerFault, MAX_HEADERS } from '../message/custom-headers.ts'
+import { headerFault, MAX_HEADERS } from '../message/headers.ts'
 import { field } from './resource.ts'
 
-const octets = (text: string): number => Buffer.byteLength(text)
+const bytes = (text: string): number => Buffer.byteLength(text)
 const code = (name: string) => ({ params: { code: name } })
 
-/** Text of one line: no control characters, at most `max` octets or characters. */
-export const line = (max: number, unit: 'octets' | 'characters' = 'octets') =>
+/** Text of one line: no control characters, at most `max` bytes or characters. */
+export const line = (max: number, unit: 'bytes' | 'characters' = 'bytes') =>
   z
     .string('must be a string')
     .refine((text) => text.isWellFormed(), 'must be Unicode text without lone surrogates')
     .refine((text) => !hasControls(text), 'must not contain line breaks or control characters')
-    .refine((text) => (unit === 'octets' ? octets(text) : Array.from(text).length) <= max, {
+    .refine((text) => (unit === 'bytes' ? bytes(text) : Array.from(text).length) <= max, {
       message: `must be at most ${max} ${unit} long`,
       ...code('too_long'),
     })
     .meta({ maxLength: max })
 
-/** Free text of any number of lines, at most `max` octets. */
+/** Text of one line that is shown as a name: it contains no invisible characters and does not reverse other text. */
+export const visibleLine = (...size: Parameters<typeof line>) =>
+  line(...size).refine(
+    (text) => !hidesInName(text),
+    'must not contain invisible characters or controls of the text direction',
+  )
+
+/** Free text of any number of lines, at most `max` bytes. */
 export const text = (max: number) =>
   z
     .string('must be a string')
     .refine((value) => value.isWellFormed(), 'must be Unicode text without lone surrogates')
-    .refine((value) => !value.includes('\0'), 'must be text without NUL')
-    .refine((value) => octets(value) <= max, { message: `must be at most ${max} octets long`, ...code('too_long') })
+    .refine((value) => !value.includes('\0'), 'must not contain NUL characters')
+    .refine((value) => bytes(value) <= max, { message: `must be at most ${max} bytes long`, ...code('too_long') })
     .meta({ maxLength: max })
+
+const MOMENT = 'must be a timestamp such as "2026-01-31T09:00:00Z"'
+const isMoment = (value: string): boolean => z.iso.datetime({ offset: true }).safeParse(value).success
+
+/** A timestamp, as ms. Responses contain milliseconds. */
+export const someMoment = z
+  .string(MOMENT)
+  .refine(isMoment, MOMENT)
+  .meta({ format: 'date-time' })
+  .transform((value) => Date.parse(value))
+
+const MOMENT_OR_DURATION = 'must be a timestamp such as "2026-01-31T09:00:00Z", or a duration such as "PT5M"'
+
+/** A timestamp (ms), or an ISO 8601 duration in days, hours, minutes and seconds (ms) from now. */
+export const momentOrDuration = z
+  .string(MOMENT_OR_DURATION)
+  .refine((value) => isMoment(value) || durationOf(value) !== undefined, MOMENT_OR_DURATION)
+  .transform((value) => {
+    const after = durationOf(value)
+    return after === undefined ? Date.parse(value) : { after }
+  })
+
+function durationOf(value: string): number | undefined {
+  const found = /^P(?=.)(?:(\d{1,6})D)?(?:T(?=.)(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,6})S)?)?$/.exec(value)
+  if (!found) return undefined
+  const [days, hours, minutes, seconds] = found.slice(1).map((part) => Number(part ?? 0)) as [
+    number,
+    number,
+    number,
+    number,
+  ]
+  return days * DAY + hours * HOUR + minutes * MINUTE + seconds * SECOND
+}
+
+const LABEL = 'must be 1 to 128 characters without line breaks or control characters'
+const label = () =>
+  z
+    .string('must be a string')
+    .refine(
+      (value) => value !== '' && Array.from(value).length <= 128 && !hasControls(value) && value.isWellFormed(),
+      LABEL,
+    )
+
+/** A Message-ID in angle brackets (RFC 5322 §3.6.4), without comments and quoted strings. */
+export const messageIdText = () =>
+  z
+    .string('must be a string')
+    .max(250, { error: 'must be at most 250 characters long', ...code('too_long') })
+    .regex(
+      /^<[\w!#$%&'*+/=?^`{|}~.-]{1,200}@[a-z0-9.-]{1,200}>$/i,
+      'must be a Message-ID in angle brackets, such as <order-1017@example.org>',
+    )
+
+/** Up to 10 labels. */
+export const tagList = () =>
+  z
+    .array(label())
+    .max(10, { error: 'must contain at most 10 tags' })
+    .transform((tags) => [...new Set(tags)])
+
+/** Up to 50 texts of the sender by name, together at most 4 KB. */
+export const metadataObject = () =>
+  z
+    .record(label(), text(4096), 'must be an object of strings')
+    .refine((value) => Object.keys(value).length <= 50, 'must contain at most 50 members')
+    .refine((value) => bytes(JSON.stringify(value)) <= 4096, {
+      message: 'must be at most 4096 bytes long as JSON',
+      ...code('too_long'),
+    })
 
 /** One address, with or without display name. */
 export const address = () =>
@@ -40,11 +117,11 @@ export const address = () =>
 
 /** One address or a list of up to `max`. */
 export const addresses = (max: number) =>
-  z.union([address(), z.array(address()).max(max, { error: `must hold at most ${max} addresses` })], {
+  z.union([address(), z.array(address()).max(max, { error: `must contain at most ${max} addresses` })], {
     error: 'must be an email address or a list of email addresses',
   })
 
-/** Custom header fields as name and value pairs; each problem names its field. */
+/** Custom header fields as name and value pairs. Each problem names its field. */
 export const headerFields = () =>
   z
     .custom<Record<string, string>>(
@@ -55,12 +132,12 @@ export const headerFields = () =>
     .transform((fields, context) => {
       const entries = Object.entries(fields)
       if (entries.length > MAX_HEADERS)
-        context.addIssue({ code: 'custom', message: `must hold at most ${MAX_HEADERS} headers`, input: fields })
+        context.addIssue({ code: 'custom', message: `must contain at most ${MAX_HEADERS} headers`, input: fields })
       const seen = new Set<string>()
       for (const [name, value] of entries) {
         const repeated = seen.has(name.toLowerCase()) && {
           code: 'invalid',
-          message: 'is given more than once; names compare without case',
+          message: 'must occur only once (header names are not case-sensitive)',
         }
         const fault = headerFault(name, value) || repeated
         seen.add(name.toLowerCase())
@@ -81,43 +158,53 @@ export const base64 = z
   .string('must be a string')
   .refine((text) => text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text), 'must be base64')
 
-/** A media type with its parameters (RFC 2045 §5.1), but no file name: only the attribute `filename` sets it. */
+/**
+ * A media type with its parameters (RFC 2045 §5.1), but without a file name, which only the attribute `filename` sets.
+ */
 const MEDIA_TYPE = /^[\w.+-]+\/[\w.+-]+(?: *; *(?!(?:file)?name=)[\w-]+=(?:[\w.+-]+|"[\x20!#-[\]-~]*"))*$/i
 
 /** One attachment: inline or by URL, exactly one of the two. */
 export const attachment = () =>
   z
     .strictObject({
-      content: base64.optional().describe('The file as base64; this or `path`.'),
-      path: line(2000).optional().describe('An https URL that the file is fetched from before the answer.'),
+      content: base64.optional().describe('File in base64. Required without `path`.'),
+      path: line(2000)
+        .optional()
+        .describe(
+          'An HTTPS URL. The file is downloaded from it before the response is sent. Required without `content`.',
+        ),
       filename: line(255)
         .refine((name) => name.trim() !== '' && !/[/\\]/.test(name), 'must be a file name without a path')
-        .describe('Its name, without a path.'),
+        .describe('File name, without a path.'),
       content_type: line(127)
         .regex(MEDIA_TYPE, 'must be a media type such as "application/pdf" or "text/calendar; method=REQUEST"')
         .optional()
-        .describe('Its media type; found out from the file when absent.'),
+        .describe('Media type. Detected from the file if absent.'),
       content_id: line(78)
         .regex(/^[\w.!#$%&'*+/=?^`{|}~@-]+$/, 'must be letters, digits and . _ - @ without spaces or angle brackets')
         .optional()
-        .describe('What the HTML names it by, as cid:ID.'),
+        .describe('Id for references from the HTML body, as `cid:ID`.'),
       disposition: z
         .enum(['attachment', 'inline'], { error: 'must be attachment or inline' })
         .optional()
-        .describe('A file, or a part of the HTML.'),
+        .describe('Whether it is a separate file or displayed within the HTML body.'),
     })
     .superRefine(({ content, path }, context) => {
       if ((content === undefined) === (path === undefined))
         context.addIssue({
           code: 'custom',
-          message: 'must have exactly one of "content" (base64) and "path" (https URL)',
+          message: 'must have exactly one of "content" (base64) and "path" (HTTPS URL)',
           input: content,
         })
     })
 
+/** A text that is null instead of blank. */
+export const unlessBlank = (schema: z.ZodType<string, string>) =>
+  schema.refine((value) => value.trim() !== '', 'must not be empty. Use null instead').nullable()
+
 /** A name for a resource. */
-export const name = () => line(255).refine((value) => value.trim() !== '', 'must not be empty')
+export const name = () => visibleLine(255).refine((value) => value.trim() !== '', 'must not be empty')
 
 /** The attribute `name` of a resource that its owner names. */
 export const nameField = (example: string) =>
-  field(name(), { create: 'required', update: true, sort: true, about: 'What you call it.', example })
+  field(name(), { create: 'required', update: true, sort: true, about: 'A name to recognise it by.', example })

@@ -1,4 +1,4 @@
-// What answers show of a resource: names and types that follow from its description.
+// The types of a resource in answers: names and values that follow from its description.
 import type { z } from 'zod'
 import type { Field, Resource } from './resource.ts'
 
@@ -11,7 +11,7 @@ type ValueOf<F extends Field> = F extends { answer: infer Answer extends z.ZodTy
 
 /**
  * The attributes of a resource in answers. Each may be absent (lists omit some, and some are shown only once), and each
- * may be null: the stored value may be damaged.
+ * may be null, because the stored value may be corrupt.
  */
 export type AttributesOf<R extends Resource> = {
   [Name in keyof R['attributes'] as R['attributes'][Name] extends { read: 'never' } ? never : Name]?: ValueOf<

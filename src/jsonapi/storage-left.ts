@@ -2,12 +2,14 @@
 import { refuse } from '../base/errors.ts'
 import type { ApiDeps } from './define.ts'
 
-/** Throws 507 while the free space on the disk is below its reserve: accepted mail could not be stored (D73). */
+/**
+ * Throws 507 while the free space on the disk is below its reserve, because accepted email could not be stored (D73).
+ */
 export function refuseWhenFull({ space }: Pick<ApiDeps, 'space'>): void {
   if (space.low)
     throw refuse(
       'insufficient_storage',
-      'The server is short of storage and takes nothing new until its operator has made room; send this again later.',
+      'The server has too little storage and accepts no new data. Try again later, or ask the operator to free space.',
       undefined,
       { 'Retry-After': '60' },
     )

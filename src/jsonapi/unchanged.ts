@@ -1,4 +1,4 @@
-// Unchanged members of an update (D70): a client may read a resource, change a part of it and send all of it back. A
+// Unchanged members of an update (D70): a client may read a resource, change a part of it and send the whole back. A
 // value of a read-only member that cannot have been shown is refused as usual.
 import { isDeepStrictEqual } from 'node:util'
 import { must, refuse } from '../base/errors.ts'
@@ -6,22 +6,26 @@ import type { ResourceObject } from './document.ts'
 import { pointerTo, type RequestDocument } from './request.ts'
 import type { Field, Resource } from './resource.ts'
 
-/** The resource as it is at present; undefined when it does not exist. Called only when it is needed. */
+/** Returns the current resource, or undefined if it does not exist. Called only if it is needed. */
 export type Present = () => ResourceObject | undefined
 
-/** Throws 403 for a relationship that differs from the present one. */
+/** Throws 403 for a relationship that differs from the current one. */
 export function checkLinkage(document: RequestDocument, present: Present): void {
   const given = Object.entries(document.relationships ?? {})
   if (given.length === 0) return
   const shown: Record<string, unknown> = present()?.relationships ?? {}
   for (const [name, value] of given)
     if (!Object.hasOwn(shown, name) || !isDeepStrictEqual(linkage(value), linkage(shown[name])))
-      throw refuse('relationship_update_forbidden', `The relationship "${name}" cannot be set here.`, {
-        pointer: pointerTo('data', 'relationships', name),
-      })
+      throw refuse(
+        'relationship_update_forbidden',
+        `The relationship "${name}" cannot be changed here. Send its present value, or remove it.`,
+        {
+          pointer: pointerTo('data', 'relationships', name),
+        },
+      )
 }
 
-/** The target of a relationship, without links and meta. Undefined: there is none. */
+/** The target of a relationship, without links and meta, or undefined. */
 function linkage(relationship: unknown): unknown {
   const { data } = Object(relationship) as { data?: unknown }
   if (data === null || data === undefined) return data
@@ -54,8 +58,8 @@ export function withoutUnchanged(
 }
 
 /**
- * Whether a read-only value can have been shown before: times, counts and a status move by themselves, while the client
- * edits. A time of creation does not, and the time of the last change only goes forward.
+ * Whether a read-only value can have been shown before. Times, counts and a status change while the client edits. A
+ * time of creation does not, and the time of the last change only increases.
  */
 function stale(name: string, field: Field, given: unknown, shown: unknown): boolean {
   if (name === 'created_at' || !(field.answer ?? field.schema).safeParse(given).success) return false
@@ -63,7 +67,7 @@ function stale(name: string, field: Field, given: unknown, shown: unknown): bool
   return field.kind === 'time' || name === 'status' || typeof given === 'number'
 }
 
-/** Whether two values are equal; times are compared in any form that clients write. */
+/** Whether two values are equal. Times are compared in any form that clients write. */
 function same({ kind }: Field, given: unknown, shown: unknown): boolean {
   if (kind === 'time' && typeof given === 'string' && typeof shown === 'string')
     return given === shown || Date.parse(given) === Date.parse(shown)

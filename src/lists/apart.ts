@@ -1,20 +1,23 @@
-// Uploaded lists, read in a worker thread: the work and memory of reading grow with what is in them (D125, D126).
-import { reasonIn, workersOf } from '../webui/apart.ts'
-import type { Form } from '../webui/place.ts'
+// Uploaded lists, read in a worker thread: work and memory grow with their contents.
+import { reasonIn, workersOf } from '../views/html/apart.ts'
+import type { Form } from '../views/html/place.ts'
 import type { ImportWishes } from './contact-columns.ts'
 import type { SuppressionWishes } from './suppression-columns.ts'
-import type { HeldContacts, HeldLook, HeldSuppressions, ListJob, ListReadApart, Upload } from './upload.ts'
+import type { HeldContacts, HeldSuppressions, ListJob, ListReadApart, Upload } from './upload.ts'
 
 const MAX_FILE = 5 * 1024 * 1024
-const LARGER = 'the import of "postrider contacts" or "postrider suppression" takes larger ones.'
+const LARGER = 'import larger files with "postrider contacts import" or "postrider suppression import".'
 
-const TOO_LARGE = `The file has more than 5 MB; ${LARGER}`
+const TOO_LARGE = `The file is larger than 5 MB; ${LARGER}`
 
-/** The file of a form, a pasted list, or the list that an earlier form held; otherwise a sentence about the error. */
+/**
+ * Returns the file of a form, a pasted list, or the list that an earlier form contained. Returns an error sentence
+ * otherwise.
+ */
 export async function uploadIn(given: Form): Promise<Upload | string> {
   const file = given.file('file')
   const text = given.get('held') || given.get('pasted')
-  if (!file && text.trim() === '') return 'Choose a file, or paste its lines.'
+  if (!file && text.trim() === '') return 'Choose a file or paste its rows.'
   if (file && file.size > MAX_FILE) return TOO_LARGE
   if (file) return { file: file.name, bytes: new Uint8Array(await file.arrayBuffer()) }
   const bytes = new TextEncoder().encode(text)
@@ -23,17 +26,13 @@ export async function uploadIn(given: Form): Promise<Upload | string> {
 
 const read = workersOf<ListJob, ListReadApart>(new URL('./list-worker.ts', import.meta.url))
 const failed = (thrown: unknown): string =>
-  reasonIn(thrown, `Reading the file takes too much time or memory; ${LARGER}`)
+  reasonIn(thrown, `The file takes too much time or memory to read; ${LARGER}`)
 
-/** A list of people; otherwise a sentence about the error. */
+/** Returns a contact list, or an error sentence. */
 export const contactsApart = (upload: Upload, contacts: ImportWishes): Promise<HeldContacts | string> =>
   (read({ ...upload, contacts }) as Promise<HeldContacts | string>).catch(failed)
 
-/** The columns of a list of people; otherwise a sentence about the error. */
-export const lookApart = (upload: Upload, contacts: ImportWishes): Promise<HeldLook | string> =>
-  (read({ ...upload, contacts, look: true }) as Promise<HeldLook | string>).catch(failed)
-
-/** A list of suppressions; otherwise a sentence about the error. */
+/** Returns a suppression list, or an error sentence. */
 export const suppressionsApart = (
   upload: Upload,
   suppressions: SuppressionWishes,

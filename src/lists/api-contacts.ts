@@ -1,26 +1,28 @@
-// Lists of people over the API (D71, D127, D143): contacts with their standing in another program's list, or rows whose
-// columns are read by their titles or as the request says; what an import would do; and the history of imports. The
-// specification's import of contacts knows no standing.
+// Contact lists in the API (D71, D127, D143): contacts with their status in another system, or rows whose columns are
+// mapped by their titles or by the request, the preview of an import, and the import history. The import of the
+// specification has no status.
 import { z } from 'zod'
 import { refuse, type Refusal } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { contactItem, audiences, MAX_IMPORT } from '../campaigns/api-audiences.ts'
 import { audienceById } from '../campaigns/audiences.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
-import { nameForHistory, refusedOf, type ImportNote } from '../campaigns/import-history.ts'
 import {
+  nameForHistory,
+  refusedOf,
+  type ImportNote,
   importContactsWithStatus,
   STANDINGS,
   type ContactWithStatus,
   type Standing,
 } from '../campaigns/import-with-status.ts'
-import { nameOfCaller } from '../identity/users.ts'
+import { nameOfCaller } from '../users/users.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
-import { count, EXTENSION, time, timeOrNull, words } from '../jsonapi/fields.ts'
+import { count, time, timeOrNull, words } from '../jsonapi/fields.ts'
 import { field, parentOf, type Call } from '../jsonapi/resource.ts'
 import { findOwned } from '../store/list.ts'
-import { csvLine } from '../webui/csv.ts'
-import { USE } from './chosen-columns.ts'
+import { csvLine } from '../base/csv.ts'
+import { USE, USES } from './columns.ts'
 import { contactsIn } from './contact-columns.ts'
 import { checkOneOf, givenIn, listed, understood, type GivenRows } from './given-rows.ts'
 import { PRESETS } from './programs.ts'
@@ -28,53 +30,59 @@ import { plain } from './words.ts'
 
 const item = contactItem.extend({
   email: contactItem.shape.email.refine((email) => contactAddress(email) !== undefined, 'is not an email address'),
-  standing: z.enum(STANDINGS, { error: `must be one of ${STANDINGS.join(', ')}` }).optional(),
-  // Its line in the list, by which the history names what is wrong with it.
+  status: z.enum(STANDINGS, { error: `must be one of ${STANDINGS.join(', ')}` }).optional(),
+  // Its line in the list, for the errors in the import history.
   line: z.int().min(1).optional(),
 })
 
-/** The most columns and words of a request, and refused lines with their cells. */
+/** The maximum number of columns and status values in a request, and of rejected lines with their cells. */
 const MAX_COLUMNS = 200
 const MAX_WORDS = 100
 const MAX_REFUSED = 1000
 const MAX_CELL = 2000
-/** The most rows that a list may have left out: the sums of the history stay whole numbers. */
+/** The maximum number of skipped rows, so that the sums in the history stay exact integers. */
 const MAX_ROWS = 1_000_000_000
 
 const named = <Value extends z.ZodType>(value: Value, most: number, what: string) =>
   z
     .record(z.string().max(MAX_CELL), value)
-    .refine((all) => Object.keys(all).length <= most, `must name at most ${most} ${what}`)
+    .refine((all) => Object.keys(all).length <= most, `must have at most ${most} ${what}`)
 
 const ways = {
   columns: field(
     named(
-      z.string().max(MAX_CELL).regex(USE, 'must be email, name, first_name, last_name, status, none or field:NAME'),
+      z
+        .string()
+        .max(MAX_CELL)
+        .regex(USE, `must be ${USES.join(', ')} or field:NAME`),
       MAX_COLUMNS,
       'columns',
     ),
     {
       create: 'optional',
       read: 'never',
-      about: `With rows: what each column is, by its title, in place of what the titles say: email, name, first_name, last_name, status, none, or field:NAME for a custom field. A column that is not named is left out. ${EXTENSION}`,
+      about:
+        'With `rows`: the meaning of each column, by its title. It replaces the meaning that the title suggests: `email`, `name`, `first_name`, `last_name`, `status` (a text), `subscribed` or `unsubscribed` (yes or no), `none`, or `field:NAME` for a custom field. Columns without an entry are ignored, except that a column that looks like a status is an error.',
+      extension: true,
       example: { 'E-Mail': 'email', Ort: 'field:city', Zustand: 'status' },
     },
   ),
-  words: field(named(z.enum(STANDINGS), MAX_WORDS, 'words'), {
+  statuses: field(named(z.enum(STANDINGS), MAX_WORDS, 'statuses'), {
     create: 'optional',
     read: 'never',
-    about: `With rows: what words of a status column mean that are not known: ${STANDINGS.join(', ')}.`,
+    about: `With \`rows\`: the meaning of texts in a status column that Postrider does not recognise: ${STANDINGS.join(', ')}.`,
     example: { pending: 'unconfirmed' },
   }),
   existing: field(z.enum(['update', 'keep']), {
     create: 'optional',
     read: 'never',
-    about: 'update (the default): contacts that are there get the new name and fields; keep: they stay as they are.',
+    about:
+      'Handling of existing contacts. `update` (the default) changes their name and fields, `keep` leaves them unchanged.',
   }),
   dry_run: field(z.boolean(), {
     create: 'optional',
     read: 'never',
-    about: 'Answer what the import would do, and write nothing.',
+    about: 'Whether to return the result without importing anything.',
   }),
 }
 
@@ -83,33 +91,34 @@ const history = {
     create: 'optional',
     read: 'never',
     about:
-      'The id of the import to which these contacts belong, when a list is sent in parts: the history has one entry.',
+      'Id of the import that these contacts belong to, if a list is sent in several requests. The history then has one entry for all of them.',
   }),
-  titles: field(z.array(z.string().max(MAX_CELL)).max(MAX_COLUMNS), {
+  headers: field(z.array(z.string().max(MAX_CELL)).max(MAX_COLUMNS), {
     create: 'optional',
     read: 'never',
-    about: 'The titles of the cells of the refused lines.',
+    about: 'Column titles for the `row` of each rejected line.',
   }),
-  refused: field(
+  rejected: field(
     z
       .array(
         z.strictObject({
           line: z.int().min(1),
           detail: z.string().max(MAX_CELL),
-          cells: z.array(z.string().max(MAX_CELL)).max(MAX_COLUMNS),
+          row: z.array(z.string().max(MAX_CELL)).max(MAX_COLUMNS),
         }),
       )
-      .max(MAX_REFUSED, `must hold at most ${MAX_REFUSED} lines`),
+      .max(MAX_REFUSED, `must contain at most ${MAX_REFUSED} lines`),
     {
       create: 'optional',
       read: 'never',
-      about: 'With contacts: lines of the list that you left out because they are wrong, for the history.',
+      about: 'With `contacts`: lines of the list that you left out because they are invalid, for the import history.',
     },
   ),
-  left_out: field(z.int().min(0).max(MAX_ROWS), {
+  omitted_count: field(z.int().min(0).max(MAX_ROWS), {
     create: 'optional',
     read: 'never',
-    about: 'With contacts: how many rows of the list you left out, the refused ones included; they are skipped.',
+    about:
+      'With `contacts`: the number of rows that you left out of the list, including rejected ones. They count as skipped.',
   }),
 }
 
@@ -121,17 +130,17 @@ type ContactAttributes = WaysOf<keyof typeof ways | keyof typeof history> & {
   rows?: Record<string, unknown>[]
   file?: string
   from?: keyof typeof PRESETS
-  refused_count?: number
+  rejected_count?: number
 }
 
 function contactsOf(
   attributes: ContactAttributes,
 ): GivenRows<ContactWithStatus> | Promise<GivenRows<ContactWithStatus>> {
   checkOneOf('contacts', attributes)
-  const { columns, contacts = [], file = '', from, rows, words: said } = attributes
+  const { columns, contacts = [], file = '', from, rows, statuses: said } = attributes
   const preset = from === undefined ? undefined : PRESETS[from]
   if (rows) {
-    const meanings = Object.entries(said ?? {}).map(([word, standing]) => [plain(word), standing] as const)
+    const meanings = Object.entries(said ?? {}).map(([word, status]) => [plain(word), status] as const)
     return givenIn(
       rows,
       file,
@@ -145,42 +154,44 @@ function contactsOf(
     )
   }
   return understood(
-    contacts.map(({ custom_fields, email, name, preferences, standing = 'subscribed' }) => ({
+    contacts.map(({ custom_fields, email, name, preferences, status = 'subscribed' }) => ({
       email: contactAddress(email)!,
       name,
       preferences,
       custom_fields,
-      standing,
+      status,
     })),
   )
 }
 
 const unknownImport = (): Refusal =>
-  refuse('not_found', 'This audience has no such import.', { pointer: '/data/attributes/continues' })
+  refuse('not_found', 'This audience has no such import. Check the id in "continues".', {
+    pointer: '/data/attributes/continues',
+  })
 
-/** What the history notes of a request. Throws 404 for an import that it cannot continue. */
+/** The history entry of a request. Throws 404 for an import that it cannot continue. */
 function noteOf(
   { attributes, caller, parts }: Call<ApiDeps, ContactAttributes>,
   audienceKey: number,
   { errors, items, skipped }: GivenRows<ContactWithStatus>,
 ): ImportNote {
-  const { continues, file = '', left_out, refused = [], refused_count = refused.length, titles } = attributes
+  const { continues, file = '', omitted_count, rejected = [], rejected_count = rejected.length, headers } = attributes
   const before = continues === undefined ? undefined : findOwned(parts.store, 'list_imports', caller.userKey, continues)
   if (continues !== undefined && before?.audience_key !== audienceKey) throw unknownImport()
   const rows = attributes.rows ?? []
   const wrong = errors.map(({ detail, index }) => ({
     line: index + 1,
     detail,
-    cells: Object.values(rows[index] ?? {}).map((cell) => (typeof cell === 'string' ? cell : JSON.stringify(cell))),
+    row: Object.values(rows[index] ?? {}).map((cell) => (typeof cell === 'string' ? cell : JSON.stringify(cell))),
   }))
   return {
     by: nameOfCaller(parts.store, caller),
     file: nameForHistory(file),
     continues: before?.key,
-    refused: [...refused, ...wrong],
-    refusedCount: refused_count + wrong.length,
-    passed: Math.max(left_out ?? 0, refused_count) + skipped + wrong.length,
-    titles: attributes.rows ? Object.keys(rows[0] ?? {}) : titles,
+    refused: [...rejected, ...wrong],
+    refusedCount: rejected_count + wrong.length,
+    passed: Math.max(omitted_count ?? 0, rejected_count) + skipped + wrong.length,
+    titles: attributes.rows ? Object.keys(rows[0] ?? {}) : headers,
     lines: items.map(({ line }, at) => attributes.contacts?.[at]?.line ?? line),
   }
 }
@@ -189,9 +200,12 @@ async function bring(call: Call<ApiDeps, ContactAttributes>) {
   const { attributes, caller, parts } = call
   const given = await contactsOf(attributes)
   const contacts = given.items.map(({ item: contact }) => contact)
-  const suppresses = contacts.some(({ standing }) => standing !== 'subscribed' && standing !== 'unconfirmed')
+  const suppresses = contacts.some(({ status }) => status !== 'subscribed' && status !== 'unconfirmed')
   if (suppresses && !caller.scopes.has('suppressions:write'))
-    throw refuse('insufficient_scope', 'People who left get a suppression, which needs suppressions:write.')
+    throw refuse(
+      'insufficient_scope',
+      'Importing contacts with this status adds suppressions. Use a token with the scope suppressions:write.',
+    )
   const parent = parentOf(audiences, call)
   const audience = audienceById(parts.store, parent.id) ?? parent
   const note = noteOf(call, audience.key, given)
@@ -207,98 +221,100 @@ async function bring(call: Call<ApiDeps, ContactAttributes>) {
       detail: reason,
     })),
   ]
-  // The history counts an import of several parts; an answer, what became of its own part.
+  // The history counts all parts of an import, the response only its own part.
   const skipped = counts.skipped + given.skipped + errors.length
   const row = past ?? {
     id: newId(call.now),
     audience_key: audience.key,
-    made_by: note.by,
+    created_by: note.by,
     file: note.file,
     created_at: call.now,
-    refused_until: null,
+    rejected_until: null,
   }
-  return { row: { ...row, key: 0, ...counts, skipped, refused_count: errors.length }, once: { errors } }
+  return { row: { ...row, key: 0, ...counts, skipped, rejected_count: errors.length }, once: { errors } }
 }
 
 const { errors, file, from, rows } = listed('contacts', PRESETS)
 
 export const listImports = define('list-imports', {
   table: 'list_imports',
-  about: `Imports of lists of people, with those who left them, and their history. ${EXTENSION}`,
+  scope: 'contacts',
+  about: 'Imports of contacts, including unsubscribed ones, with their history.',
+  extension: true,
   attributes: {
     contacts: field(
       z
         .array(item)
-        .min(1, 'must hold at least one contact')
-        .max(MAX_IMPORT, `must hold at most ${MAX_IMPORT} contacts`),
+        .min(1, 'must contain at least one contact')
+        .max(MAX_IMPORT, `must contain at most ${MAX_IMPORT} contacts`),
       {
         create: 'optional',
         read: 'never',
-        about: `1 to ${MAX_IMPORT} contacts, each with its standing (subscribed when absent): ${STANDINGS.join(', ')}.`,
-        example: [{ email: 'ann@example.net', standing: 'unsubscribed' }],
+        about: `1 to ${MAX_IMPORT} contacts, each with its \`status\` (subscribed if absent): ${STANDINGS.join(', ')}.`,
+        example: [{ email: 'ann@example.net', status: 'unsubscribed' }],
       },
     ),
-    made_by: words('Who imported: the address of a person, the name of a token, or "the command line".'),
-    created: count('How many were added as subscribed.'),
-    updated: count('How many were there already and have a new name or field.'),
-    unsubscribed: count('How many were added or kept as unsubscribed.'),
-    suppressed: count('How many got a suppression: blocked, bounced or complained.'),
-    skipped: count('How many changed nothing, never confirmed that they want mail, or were refused.'),
-    refused_count: field(z.int().min(0).max(MAX_ROWS), {
+    created_by: words('Importer: the email address of a user, the name of a token, or "the command line".'),
+    created: count('Number of contacts that were created as subscribed.'),
+    updated: count('Number of existing contacts whose name or fields were changed.'),
+    unsubscribed: count('Number of contacts that were created or kept as unsubscribed.'),
+    suppressed: count('Number of contacts whose address was suppressed because it was blocked, bounced or complained.'),
+    skipped: count('Number of rows without effect: unchanged contacts, unconfirmed contacts, and rejected rows.'),
+    rejected_count: field(z.int().min(0).max(MAX_ROWS), {
       create: 'optional',
       about:
-        'How many rows were refused. In a request with contacts: how many you refused, when you give not all of them.',
+        'Number of rejected rows. In a request with `contacts`: the number that you rejected, if `rejected` does not list all of them.',
     }),
-    refused_until: timeOrNull('Until when the refused lines can be had; null: there are none.'),
+    rejected_until: timeOrNull('Time until which the rejected lines can be downloaded. Null if absent.'),
     ...ways,
     ...history,
     rows,
     from,
     file: { ...file, read: 'always' as const },
     errors: { ...errors, read: 'once' as const },
-    created_at: time('When it began.'),
+    created_at: time('Time when the import started.'),
   },
   relationships: { audience: { type: 'audiences', column: 'audience_key' } },
   actions: [
     {
       kind: 'create',
       path: '/audiences/:audience/list-imports',
-      scope: 'contacts:write',
       within: { type: 'audiences', column: 'audience_key' },
       accepts: 'contacts',
       status: 200,
       bodyLimit: 25 * 1024 * 1024,
       refuses: ['insufficient_scope', 'not_found'],
-      about: `Add many contacts as another program had them; nobody who left is subscribed. ${EXTENSION}`,
+      about:
+        'Import contacts with their subscription status from another system. Unsubscribed contacts are never subscribed again.',
       run: bring,
     },
     {
       kind: 'list',
       path: '/audiences/:audience/list-imports',
-      scope: 'contacts:read',
       params: ['sort', 'fields', 'page'],
       within: { type: 'audiences', column: 'audience_key' },
-      about: `List the imports of an audience; an audience keeps the last 500. ${EXTENSION}`,
+      about: 'List the imports of an audience. The last 500 are kept.',
     },
-    { kind: 'show', path: '/list-imports/:import', scope: 'contacts:read', about: `Show an import. ${EXTENSION}` },
+    { kind: 'show', path: '/list-imports/:import', about: 'Get an import.' },
     {
       kind: 'download',
-      path: '/list-imports/:import/refused',
-      scope: 'contacts:read',
-      id: 'downloadRefusedLines',
-      about: `The refused lines of an import as CSV, with the reason of each; kept for 30 days, at most 1,000 lines and 256 KB. ${EXTENSION}`,
+      path: '/list-imports/:import/rejected',
+      id: 'downloadRejectedRows',
+      about:
+        'Download the rejected lines of an import as CSV. Each line has its reason. They are kept for 30 days, up to 1,000 lines and 256 KB.',
       run: ({ row }) => {
         const { lines, titles } = refusedOf(row)
-        if (lines.length === 0) throw refuse('not_found', 'No refused line of this import is kept.')
+        if (lines.length === 0)
+          throw refuse('not_found', 'No rejected lines of this import are stored. They are deleted after 30 days.')
         const text = [
           ['line', 'reason', ...titles],
-          ...lines.map(({ cells, detail, line }) => [String(line), detail, ...cells]),
+          ...lines.map(({ detail, line, row }) => [String(line), detail, ...row]),
         ]
         return Promise.resolve(
           new Response(text.map(csvLine).join(''), {
             headers: {
               'Content-Type': 'text/csv; charset=utf-8',
-              'Content-Disposition': 'attachment; filename="refused.csv"',
+              'Content-Disposition': 'attachment; filename="rejected.csv"',
               'X-Content-Type-Options': 'nosniff',
             },
           }),

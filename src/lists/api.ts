@@ -1,17 +1,16 @@
-// Suppressions over the API (D81, D127): entries that are understood already, or rows with the titles of any program.
+// Suppressions over the API (D81, D127): entries in Postrider's format, or rows with the column titles of any system.
 // The specification's /suppressions is read and delete only.
 import { z } from 'zod'
-import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { namesIn } from '../base/one-of.ts'
-import { domainById } from '../domains/find.ts'
 import { parseAddress } from '../message/address.ts'
 import { importSuppressions, type Entry } from '../suppressions/import-with-status.ts'
-import { define, type ApiDeps } from '../jsonapi/define.ts'
-import { count, EXTENSION, words } from '../jsonapi/fields.ts'
-import { field, type Call } from '../jsonapi/resource.ts'
+import { define } from '../jsonapi/define.ts'
+import { count, words } from '../jsonapi/fields.ts'
+import { relatedIn } from '../jsonapi/related.ts'
+import { field } from '../jsonapi/resource.ts'
 import { address } from '../jsonapi/schemas.ts'
-import { valuesOf } from '../schema/tables.ts'
+import { valuesOf } from '../store/schema/tables.ts'
 import { checkOneOf, givenIn, listed, understood, type GivenRows } from './given-rows.ts'
 import { SUPPRESSORS } from './programs.ts'
 import { scopeOf, suppressionsIn } from './suppression-columns.ts'
@@ -26,16 +25,6 @@ const row = z.strictObject({
   reason: z.enum(REASONS, { error: `must be one of ${REASONS.join(', ')}` }).optional(),
   scope: z.enum(valuesOf('suppressions', 'scope'), { error: 'must be marketing or all' }).optional(),
 })
-
-/** The sending domain that the entries are for. Throws 404. */
-function domainOf({ caller, parts, related }: Pick<Call<ApiDeps>, 'caller' | 'parts' | 'related'>): number | undefined {
-  const id = related['domain']
-  if (id === undefined) return undefined
-  const found = domainById(parts.store, id)
-  if (found?.user_key !== caller.userKey || found.deleted_at !== null)
-    throw refuse('not_found', 'There is no such domain.', { pointer: '/data/relationships/domain' })
-  return found.key
-}
 
 type SuppressionAttributes = Partial<Record<'file', string>> & {
   suppressions?: z.output<typeof row>[]
@@ -57,49 +46,57 @@ function entriesOf(attributes: SuppressionAttributes, now: number): GivenRows<En
   )
 }
 
+const domain = relatedIn('domain', 'domains')
+
 export const suppressionImports = define('suppression-imports', {
   table: 'suppressions',
-  about: `Suppressions that are brought in. ${EXTENSION}`,
+  scope: 'suppressions',
+  marketing: `scope = 'marketing'`,
+  about: 'Suppressions imported from another system.',
+  extension: true,
   attributes: {
-    suppressions: field(z.array(row).min(1, 'must not be empty').max(MAX_ROWS, `must hold at most ${MAX_ROWS} rows`), {
-      create: 'optional',
-      read: 'never',
-      about: 'Addresses with a reason (manual when absent) and a scope (marketing for unsubscribe, else all).',
-      example: [{ email: 'ann@example.net', reason: 'manual' }],
-    }),
-    created: count('How many entries are new.'),
-    updated: count('How many entries were widened.'),
-    skipped: count('How many were there already.'),
+    suppressions: field(
+      z.array(row).min(1, 'must contain at least one row').max(MAX_ROWS, `must contain at most ${MAX_ROWS} rows`),
+      {
+        create: 'optional',
+        read: 'never',
+        about:
+          'Addresses, each with a reason (`manual` if absent) and a scope (`marketing` for the reason `unsubscribe`, otherwise `all`, if absent).',
+        example: [{ email: 'ann@example.net', reason: 'manual' }],
+      },
+    ),
+    created: count('Number of suppressions that were created.'),
+    updated: count('Number of existing suppressions whose scope was widened.'),
+    skipped: count('Number of rows that were invalid or already covered by an existing suppression.'),
     ...listed('suppressions', SUPPRESSORS),
-    domain_name: words('The sending domain that they are for.'),
+    domain_name: words('Sending domain that the suppressions apply to.'),
   },
   relationships: { domain: { type: 'domains', column: 'domain_key', create: true } },
   actions: [
     {
       kind: 'create',
       path: '/suppression-imports',
-      scope: 'suppressions:write',
       bodyLimit: 2 * 1024 * 1024,
       refuses: ['not_found'],
-      about: `Add suppressions for a sending domain; an entry that is there is never weakened. ${EXTENSION}`,
-      before: (call) => void domainOf(call),
+      about:
+        'Import suppressions for a sending domain. Existing suppressions are never weakened. Those of a marketer always have the scope `marketing`.',
+      before: domain.before,
       async run(call) {
         const { attributes, caller, now, parts } = call
-        const domain = domainOf(call)
-        if (domain === undefined)
-          throw refuse('required', 'Name the sending domain in relationships.domain.', { pointer: '/data' })
+        const { key, name } = domain.of(call)
         const { errors, items, skipped } = await entriesOf(attributes, now)
-        const entries = items.map(({ item: entry }) => entry)
+        const entries = items.map(({ item: entry }): Entry =>
+          caller.marketing ? { ...entry, scope: 'marketing' } : entry,
+        )
         const counts = { created: 0, updated: 0, skipped: skipped + errors.length }
-        const owner = { key: domain, user_key: caller.userKey }
-        // What a person typed is not an import (D36).
+        const owner = { key, user_key: caller.userKey }
+        // Addresses that a user typed are not an import (D36).
         const source = ({ reason }: Entry) => (caller.person && reason !== 'list_import' ? 'manual' : 'import')
         for (let at = 0; at < entries.length; at += AT_ONCE) {
           const brought = await importSuppressions(parts, owner, entries.slice(at, at + AT_ONCE), source)
-          for (const name of namesIn(counts)) counts[name] += brought[name]
+          for (const each of namesIn(counts)) counts[each] += brought[each]
         }
-        const found = domainById(parts.store, call.related['domain']!)!
-        return { row: { key: 0, id: newId(now), ...counts, errors, domain_name: found.name, domain_key: domain } }
+        return { row: { key: 0, id: newId(now), ...counts, errors, domain_name: name, domain_key: key } }
       },
     },
   ],

@@ -3,23 +3,27 @@ import { basename } from 'node:path'
 import { Option, type Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import type { Audience } from '../campaigns/audiences.ts'
-import { nameForHistory, noteImport, pastByKey, type ImportNote } from '../campaigns/import-history.ts'
-import type { Reader } from '../store/database.ts'
-import { db } from '../store/query.ts'
 import {
+  nameForHistory,
+  noteImport,
+  pastByKey,
+  type ImportNote,
   importContactsWithStatus,
   noCounts,
   type ContactWithStatus,
   type ImportCounts,
 } from '../campaigns/import-with-status.ts'
+import type { Reader } from '../store/database.ts'
+import { db } from '../store/query.ts'
 import { theDomain, whose, type Whose } from '../domains/find-domain.ts'
 import { importSuppressions } from '../suppressions/import-with-status.ts'
 import { forTerminal } from '../base/clean-text.ts'
-import { withDeps, type Deps, type Invocation } from '../commands/open.ts'
-import { answer, progress, table, type Terminal } from '../commands/terminal.ts'
-import type { Columns } from './chosen-columns.ts'
-import { contactsIn, readMap } from './contact-columns.ts'
-import { openSource } from './csv-source.ts'
+import { counted } from '../base/text.ts'
+import { withDeps, type Deps, type Invocation } from '../views/command/open.ts'
+import { answer, progress, table, type Terminal } from '../views/command/terminal.ts'
+import type { Columns } from './columns.ts'
+import { contactsIn, readMap, readWords } from './contact-columns.ts'
+import { openNamed, openSource } from './csv-source.ts'
 import { exportContacts, exportSuppressions } from './export.ts'
 import { checkErrors, importList, judge, tooWrong, type Imported, type Judged, type ListImport } from './import.ts'
 import { PRESETS, SUPPRESSORS, type Preset, type PresetName } from './programs.ts'
@@ -29,42 +33,57 @@ import { REASONS, suppressionsIn, type SuppressionWishes } from './suppression-c
 interface ImportOptions {
   from?: PresetName
   map?: string[]
+  status?: string[]
   dryRun?: true
   force?: true
 }
 
 const CONTACTS_HELP = `
-Columns are found by their titles: email, name (or first and last name), a JSON object "attributes"; all others become custom fields.
-Columns of status (status, subscription status, unsubscribed, email_blacklist …) are obeyed: who unsubscribed is kept as unsubscribed, who
-is blocked, bounced or complained gets a suppression, and nobody who left is subscribed again. "--map status=" says that there are none.
-Who has a time in the column UNSUB_TIME or CLEAN_TIME left; a file called unsubscribed_… or cleaned_…, as Mailchimp calls it, holds such
-people alone.
-More than a tenth of rows in error stop the import before anything is written.`
+Columns are matched by title: email, name (or first and last name), and "attributes", a JSON object. All other columns become custom fields.
+
+Status columns (status, subscription status, unsubscribed, email_blacklist, …) are applied: unsubscribed contacts stay unsubscribed, and
+blocked, bounced or complained addresses are suppressed. An import never resubscribes a contact. If a column looks like a status but is
+unknown, the import stops until you map it:
+
+  --map status=COLUMN         a column of status values; --status pending=unconfirmed maps one
+  --map subscribed=COLUMN     yes, no or a date
+  --map unsubscribed=COLUMN   yes, no or a date
+  --map COLUMN=COLUMN         a custom field
+  --map status=               no status
+
+Contacts with a time in UNSUB_TIME or CLEAN_TIME, and all contacts of files named unsubscribed_… or cleaned_… (Mailchimp), are imported as
+unsubscribed or suppressed. If more than 10 % of the rows are invalid, the import stops before it writes anything.`
 
 const EXPORT_HELP = `
-The columns are email, name, status and one for each custom field; what is not plain text stands in "attributes" and "preferences" as JSON.
-"postrider contacts import" reads it back.`
+The columns are email, name, status, and one per custom field. Values that are not plain text are JSON in "attributes" and "preferences".
+"postrider contacts import" reads this format.`
 
 const SUPPRESSIONS_HELP = `
-The file has a column of addresses and one of reasons (hard_bounce, complaint, unsubscribe, manual, list_import); a bare list of addresses is
-suppressed as list_import. --from knows what the columns of a program mean, and takes the JSON of Amazon SES and Postmark as well. An entry
-that is there is never removed or weakened.`
+The file has a column of addresses and a column of reasons (hard_bounce, complaint, unsubscribe, manual or list_import). A file with addresses
+only gets the reason list_import. --from selects the format of another service, including the JSON of Amazon SES and Postmark. An import never
+removes or weakens an existing suppression.`
 
-/** Imports a file, or standard input for "-". `or` says what else can be done when too many of its rows are wrong. */
+interface NamedFile {
+  file: string
+  /** undefined: standard input. */
+  fd: number | undefined
+}
+
+/** Imports a file, or standard input for "-". `or` adds alternatives to the error for too many invalid rows. */
 async function importFile<Columns extends { headless: boolean }, Item, Outcome extends string>(
   deps: Deps,
   terminal: Terminal,
-  file: string,
+  { fd, file }: NamedFile,
   {
     force,
     or,
     ...how
-  }: Pick<ListImport<Columns, Item, Outcome>, 'bring' | 'counts' | 'kind'> & {
+  }: Pick<ListImport<Columns, Item, Outcome>, 'importBatch' | 'counts' | 'kind'> & {
     force: boolean
     or: string
   },
 ) {
-  const source = await openSource(file, deps.config.data_dir, deps.clock.now())
+  const source = await openSource(file, deps.config.data_dir, deps.clock.now(), fd)
   try {
     const list = Object.assign(await listIn(source), { source })
     const judged = await judge(list, how.kind)
@@ -79,36 +98,45 @@ async function importFile<Columns extends { headless: boolean }, Item, Outcome e
 }
 
 export function contactsCommand(program: Command, invocation: () => Invocation): void {
-  const contacts = program.command('contacts').description('the contacts of audiences')
+  const contacts = program.command('contacts').description('import and export the contacts of audiences')
   contacts
     .command('import <audience> <file>')
-    .description('bring people in from a CSV or JSON file ("-": standard input); who has left stays out')
-    .addOption(new Option('--from <program>', 'whose export it is').choices(Object.keys(PRESETS)))
-    .option('--map <field=column>', 'which column a field is taken from; may be repeated', collected)
-    .option('--dry-run', 'show the first rows and what would be done; write nothing')
-    .option('--force', 'import the sound rows, however many are in error')
+    .description('import contacts from CSV or JSON ("-": standard input)')
+    .addOption(new Option('--from <service>', 'service that exported the file').choices(Object.keys(PRESETS)))
+    .option('--map <field=column>', 'column of a field (repeatable)', collected)
+    .option('--status <value=status>', 'meaning of a value in a status column (repeatable)', collected)
+    .option('--dry-run', 'preview the first rows and the result without changes')
+    .option('--force', 'import the valid rows, however many are invalid')
     .addHelpText('after', CONTACTS_HELP)
-    .action((name: string, file: string, { dryRun, force, from, map = [] }: ImportOptions) =>
-      withDeps(invocation(), async (deps) => {
+    .action(async (name: string, file: string, { dryRun, force, from, map = [], status = [] }: ImportOptions) => {
+      // Before root becomes the owner of the data directory.
+      const opened = { file, fd: await openNamed(file) }
+      return withDeps(invocation(), async (deps) => {
         const { terminal } = invocation()
         const audience = theAudience(deps.store, name, deps.config.http.public_url)
-        const wishes = { preset: from === undefined ? undefined : PRESETS[from], map: readMap(map) }
+        const wishes = {
+          preset: from === undefined ? undefined : PRESETS[from],
+          map: readMap(map),
+          words: readWords(status),
+        }
         const history = commandHistory(deps, audience, file)
-        const { judged, result } = await importFile(deps, terminal, file, {
+        const { judged, result } = await importFile(deps, terminal, opened, {
           kind: contactsIn(wishes),
           counts: noCounts(),
-          bring: dryRun ? (lot) => importContactsWithStatus(deps, audience, lot, { dry: true }) : history.bring,
+          importBatch: dryRun
+            ? (lot) => importContactsWithStatus(deps, audience, lot, { dry: true })
+            : history.importBatch,
           force: force === true || dryRun === true,
-          or: ', name the right columns with --map, or import the others with --force',
+          or: ', choose the columns with --map, or import the valid rows with --force',
         })
         if (!dryRun) await history.end(result)
         if (dryRun) answer(terminal, foretold(result, judged), (shown) => preview(shown, audience, wishes.preset))
-        else answer(terminal, result, (shown) => told(shown, audience, 'were', silence(judged, wishes.preset)))
-      }),
-    )
+        else answer(terminal, result, (shown) => summary(shown, audience, 'were', silence(judged, wishes.preset)))
+      })
+    })
   contacts
     .command('export <audience>')
-    .description('write the contacts of an audience to standard output as CSV')
+    .description('export the contacts of an audience to standard output as CSV')
     .addHelpText('after', EXPORT_HELP)
     .action((name: string) =>
       withDeps(invocation(), ({ config, store }) =>
@@ -117,12 +145,12 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
     )
 }
 
-/** Imports the lots of a file as one import of the history, and adds the lines that were refused at the end. */
+/** Imports the batches of a file as one import of the history, and adds the rejected lines at the end. */
 function commandHistory(deps: Deps, audience: Audience, file: string) {
   const note: ImportNote = { by: 'the command line', file: file === '-' ? '' : nameForHistory(basename(file)) }
   const noted = new Set<number>()
   return {
-    bring: async (lot: ContactWithStatus[], lines: number[]) => {
+    importBatch: async (lot: ContactWithStatus[], lines: number[]) => {
       const done = await importContactsWithStatus(deps, audience, lot, { note: { ...note, lines } })
       note.continues = done.past?.key
       for (const { index } of done.problems) noted.add(lines[index] ?? 0)
@@ -131,7 +159,7 @@ function commandHistory(deps: Deps, audience: Audience, file: string) {
     end: ({ errors, more_errors = 0, skipped }: ImportedContacts): Promise<unknown> => {
       const refused = errors
         .filter(({ line }) => !noted.has(line))
-        .map(({ line, reason }) => ({ line, detail: reason, cells: [] }))
+        .map(({ line, reason }) => ({ line, detail: reason, row: [] }))
       return deps.store.write((tx) => {
         const before = note.continues === undefined ? undefined : pastByKey(tx, note.continues)
         const rest = {
@@ -146,7 +174,7 @@ function commandHistory(deps: Deps, audience: Audience, file: string) {
   }
 }
 
-/** So many audiences are named where the one that was meant is not there. */
+/** The maximum number of audiences in the error for an unknown one. */
 const NAMED = 5
 
 const collected = (value: string, before: string[] = []): string[] => [...before, value]
@@ -163,8 +191,8 @@ function theAudience(reader: Reader, text: string, publicUrl: string): Audience 
   if (found.length === 1) return found[0]!
   throw new OperatorError(
     found.length === 0
-      ? `There is no audience "${text}"; make it in the console ("New audience" at ${publicUrl}/audiences/new), or give the id or name of one that is there${named(reader)}.`
-      : `${found.length} audiences are called "${text}"; give the id of one.`,
+      ? `There is no audience "${text}"; create it at ${publicUrl}/audiences/new, or use the id or name of an existing one${named(reader)}.`
+      : `${counted(found.length, 'audience')} have the name "${text}"; use the id of one.`,
   )
 }
 
@@ -176,7 +204,7 @@ function named(reader: Reader): string {
   return some.length === 0 ? '' : `, such as ${some.map(({ name }) => `"${name}"`).join(', ')}`
 }
 
-/** A warning for a file without information about unsubscribed people. */
+/** A warning for a file without information about unsubscribed contacts. */
 function silence({ columns: { standings } }: JudgedContacts, preset: Preset | undefined): string[] {
   if (standings.columns.length > 0 || standings.whole !== 'subscribed') return []
   return preset?.silent === undefined ? [] : [preset.silent]
@@ -189,25 +217,25 @@ type ImportedContacts = Imported<keyof ImportCounts>
 const faults = ({ errors, incomplete, more_errors = 0 }: Imported<never>): string[] => [
   ...errors.map(({ line, reason }) => `  line ${line}: ${forTerminal(reason)}`),
   ...(more_errors > 0 ? [`  and ${more_errors} more`] : []),
-  ...(incomplete ? ['This file is one page of several: it says so itself. Export and import the next pages too.'] : []),
+  ...(incomplete ? ['This file is one page of several. Export and import the next pages as well.'] : []),
 ]
 
 /** How many rows were skipped, and how many of them are in error. */
 const passedOver = ({ errors, more_errors = 0, skipped }: Imported<never>): string => {
   const failed = errors.length + more_errors
-  return `${skipped} skipped${failed > 0 ? `, ${failed} of them in error` : ''}`
+  return `${skipped} skipped${failed > 0 ? ` (${failed} invalid)` : ''}`
 }
 
-function told(imported: ImportedContacts, { name }: Audience, were: string, more: readonly string[]): string {
+function summary(imported: ImportedContacts, { name }: Audience, were: string, more: readonly string[]): string {
   const { created, suppressed, unsubscribed, updated } = imported
   const parts = [
     ...(updated > 0 ? [`${updated} updated`] : []),
-    ...(unsubscribed > 0 ? [`${unsubscribed} kept as unsubscribed`] : []),
+    ...(unsubscribed > 0 ? [`${unsubscribed} unsubscribed`] : []),
     ...(suppressed > 0 ? [`${suppressed} suppressed`] : []),
     passedOver(imported),
   ]
   return [
-    `${created} contacts ${were} added to ${forTerminal(name)}, ${parts.join(', ')}.`,
+    `${counted(created, 'contact')} ${were === 'were' && created === 1 ? 'was' : were} added to ${forTerminal(name)}, ${parts.join(', ')}.`,
     ...faults(imported),
     ...more,
   ].join('\n')
@@ -230,7 +258,7 @@ function foretold(result: ImportedContacts, judged: JudgedContacts) {
       line,
       email: contact.email,
       name: contact.name ?? null,
-      status: contact.standing,
+      status: contact.status,
       custom_fields: contact.custom_fields ?? null,
     })),
   }
@@ -255,41 +283,44 @@ function preview(shown: ReturnType<typeof foretold>, audience: Audience, preset:
     ),
     '',
     `Address: ${forTerminal(columns.email ?? 'the only column')}. Name: ${forTerminal(columns.name.join(' + ')) || 'none'}. Status: ${forTerminal(columns.status.join(', ')) || 'no column'}.`,
-    told(shown, audience, 'would be', silent && preset?.silent !== undefined ? [preset.silent] : []),
+    summary(shown, audience, 'would be', silent && preset?.silent !== undefined ? [preset.silent] : []),
     stops
-      ? 'Nothing was written. More than a tenth of the rows are in error: the import would stop, unless with --force.'
-      : 'Nothing was written.',
+      ? 'This was a dry run. More than 10 % of the rows are invalid, so the import would stop; fix the rows or add --force.'
+      : 'This was a dry run; remove --dry-run to import.',
   ].join('\n')
 }
 
 /** Adds both to the commands of `suppression`. */
 export function suppressionListCommands(program: Command, invocation: () => Invocation): void {
   const suppression = program.commands.find((command) => command.name() === 'suppression')!
-  type Options = Whose & SuppressionWishes & { domain: string; force?: true }
+  type Options = Whose & Pick<SuppressionWishes, 'from' | 'reason'> & { domain: string; map?: string[]; force?: true }
   whose(suppression.command('import <file>'))
-    .description('bring suppressions in from a CSV or JSON file ("-": standard input)')
-    .requiredOption('--domain <name>', 'the sending domain')
-    .addOption(new Option('--from <program>', 'whose export it is').choices(Object.keys(SUPPRESSORS)))
-    .addOption(new Option('--reason <reason>', 'why all of them are suppressed').choices(REASONS))
-    .option('--force', 'import the sound rows, however many are in error')
+    .description('import suppressions from CSV or JSON ("-": standard input)')
+    .requiredOption('--domain <name>', 'sending domain')
+    .addOption(new Option('--from <service>', 'service that exported the file').choices(Object.keys(SUPPRESSORS)))
+    .addOption(new Option('--reason <reason>', 'reason of all suppressions in the file').choices(REASONS))
+    .option('--map <field=column>', 'column of a field: email, reason or status (repeatable)', collected)
+    .option('--force', 'import the valid rows, however many are invalid')
     .addHelpText('after', SUPPRESSIONS_HELP)
-    .action((file: string, { domain: name, force, from, reason, ...which }: Options) =>
-      withDeps(invocation(), async (deps) => {
+    .action(async (file: string, { domain: name, force, from, map = [], reason, ...which }: Options) => {
+      // Before root becomes the owner of the data directory.
+      const opened = { file, fd: await openNamed(file) }
+      return withDeps(invocation(), async (deps) => {
         const { terminal } = invocation()
         const domain = theDomain(deps.store, name, which)
-        const { result } = await importFile(deps, terminal, file, {
-          kind: suppressionsIn({ from, reason }, deps.clock.now()),
+        const { result } = await importFile(deps, terminal, opened, {
+          kind: suppressionsIn({ from, reason, map: readMap(map) }, deps.clock.now()),
           counts: { created: 0, updated: 0, skipped: 0 },
-          bring: async (lot) => ({ counts: await importSuppressions(deps, domain, lot) }),
+          importBatch: async (lot) => ({ counts: await importSuppressions(deps, domain, lot) }),
           force: force === true,
-          or: ', or import the others with --force',
+          or: ', or import the valid rows with --force',
         })
-        answer(terminal, result, (shown) => toldSuppressions(shown, domain.name))
-      }),
-    )
+        answer(terminal, result, (shown) => suppressionSummary(shown, domain.name))
+      })
+    })
   whose(suppression.command('export'))
-    .description('write the suppressions of a domain to standard output as CSV')
-    .requiredOption('--domain <name>', 'the sending domain')
+    .description('export the suppressions of a domain to standard output as CSV')
+    .requiredOption('--domain <name>', 'sending domain')
     .action(({ domain: name, ...which }: Whose & { domain: string }) =>
       withDeps(invocation(), (deps) =>
         exportSuppressions(deps.store, theDomain(deps.store, name, which), invocation().terminal),
@@ -297,11 +328,11 @@ export function suppressionListCommands(program: Command, invocation: () => Invo
     )
 }
 
-function toldSuppressions(imported: Imported<'created' | 'updated'>, domain: string): string {
+function suppressionSummary(imported: Imported<'created' | 'updated'>, domain: string): string {
   const { created, updated } = imported
-  const wider = updated > 0 ? `${updated} more widely than before, ` : ''
+  const wider = updated > 0 ? `${updated} widened in scope, ` : ''
   return [
-    `${created} addresses are suppressed on ${domain} now, ${wider}${passedOver(imported)}.`,
+    `${counted(created, 'address', 'addresses')} added to the suppressions of ${domain}, ${wider}${passedOver(imported)}.`,
     ...faults(imported),
   ].join('\n')
 }

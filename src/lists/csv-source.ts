@@ -1,55 +1,57 @@
-// A file that can be read more than once: a file on the disk, or a copy of standard input in the data directory. The
-// copy has no name in the directory, so that nothing of it remains after a crash.
+// A file that can be read more than once: a file on disk, or a copy of standard input in the data directory. The copy
+// is unlinked when it is created, so that a crash leaves no data.
 import { closeSync, createReadStream, fstatSync, open, openSync, read, unlinkSync, writeSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
 import { execLine } from '../base/container.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
-import { asCallerAt } from '../base/ownership.ts'
 
 export interface ListSource {
   /** Its name in messages. */
   name: string
-  /** The file name without its path; '' for standard input. */
+  /** The file name without its path. '' for standard input. */
   file: string
   size: number
-  /** The contents from the beginning; can be called again. */
+  /** The contents from the start. Can be called again. */
   chunks(): AsyncIterable<Buffer>
   /** Throws an OperatorError when the file has changed since it was opened. */
   checkUnchanged(): void
   close(): void
 }
 
-/** Opens a file, or standard input for "-". Throws an OperatorError. */
-export async function openSource(path: string, dataDir: string, now: number): Promise<ListSource> {
-  if (path === '-') {
+/**
+ * Opens a file before the process switches from root to the owner of the data directory. Returns undefined for "-".
+ * Throws an OperatorError.
+ */
+export async function openNamed(path: string): Promise<number | undefined> {
+  if (path === '-') return undefined
+  try {
+    // Asynchronous, because opening a pipe waits for its writer.
+    return await openFile(path, 'r')
+  } catch (thrown) {
+    const why = codeOf(thrown) === 'ENOENT' ? 'the file does not exist' : codeOf(thrown)
+    throw new OperatorError(`${path} cannot be read (${why}); use a CSV file, or "-" for standard input.`)
+  }
+}
+
+/** Opens a file, unless it is opened, or standard input for "-". Throws an OperatorError. */
+export async function openSource(path: string, dataDir: string, now: number, opened?: number): Promise<ListSource> {
+  const fd = opened ?? (await openNamed(path))
+  if (fd === undefined) {
     const source = await spooled('standard input', '', process.stdin, dataDir, now)
     if (source.size > 0) return source
     source.close()
     throw new OperatorError(
-      `Nothing came on standard input: give it the file, as in "${execLine('… -', 'reads')} <FILE".`,
+      `Standard input is empty; pipe the file into it, as in "${execLine('… -', 'reads')} <FILE".`,
     )
-  }
-  let fd: number
-  try {
-    // Asynchronous, because opening a pipe waits for its writer.
-    fd = await asCallerAt(path, () => openFile(path, 'r'))
-  } catch (thrown) {
-    const why = codeOf(thrown) === 'ENOENT' ? 'there is no such file' : codeOf(thrown)
-    throw new OperatorError(`${path} cannot be read: ${why}; give a CSV file, or "-" for standard input.`)
   }
   const stat = fstatSync(fd)
-  if (stat.isDirectory()) {
-    closeSync(fd)
-    throw new OperatorError(`${path} cannot be read: it is a directory; give a CSV file, or "-" for standard input.`)
-  }
   if (!stat.isFile() && !stat.isFIFO()) {
-    // A device may have no end.
+    // A device can be endless.
     closeSync(fd)
-    throw new OperatorError(
-      `${path} cannot be read: it is not a regular file; give a CSV file, or "-" for standard input.`,
-    )
+    const what = stat.isDirectory() ? 'a directory' : 'not a regular file'
+    throw new OperatorError(`${path} is ${what}; use a CSV file, or "-" for standard input.`)
   }
   if (stat.isFile()) return sourceOf(path, basename(path), fd)
   // A pipe can be read only once, so it is copied.
@@ -73,7 +75,9 @@ async function spooled(
     }
   } catch (thrown) {
     closeSync(fd)
-    throw new OperatorError(`${name} cannot be read to its end (${codeOf(thrown)}); nothing was imported.`)
+    throw new OperatorError(
+      `${name} cannot be read completely (${codeOf(thrown)}); check its disk. Nothing was imported.`,
+    )
   }
   return sourceOf(name, file, fd)
 }
@@ -103,7 +107,7 @@ function sourceOf(name: string, file: string, fd: number): ListSource {
       const now = fstatSync(fd)
       if (now.mtimeMs !== mtimeMs || now.size !== size)
         throw new OperatorError(
-          `${name} changed while it was read; nothing was imported. Try again when it is complete.`,
+          `${name} changed while it was read; try again when it is complete. Nothing was imported.`,
         )
     },
     close: () => closeSync(fd),

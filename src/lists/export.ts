@@ -1,27 +1,38 @@
-// Exports lists as CSV (RFC 4180) or JSON; an import of the file gives the same. Of an audience: email, name, status,
-// and a column for each custom field whose values are all plain text; other values are JSON in "attributes" and
-// "preferences". And the suppressions of a domain.
+// Exports lists as CSV (RFC 4180) or JSON, which can be imported without changes. Audiences: email, name, status, and a
+// column for each custom field whose values are all plain text. Other values are JSON in "attributes" and
+// "preferences". Domains: their suppressions.
 import { hasControls } from '../base/clean-text.ts'
 import { iso } from '../base/clock.ts'
 import { jsonOf } from '../base/json.ts'
 import type { Audience } from '../campaigns/audiences.ts'
-import { contactsAfter, fieldsOf, standing, type AudienceContact } from '../campaigns/audience-pages.ts'
 import { suppressionsAfter, type Suppression } from '../suppressions/suppressions.ts'
-import { csvLine } from './rows.ts'
+import { isPlainStatus, looksLikeStatus } from './status-like.ts'
 import { hasMeaning, plain } from './words.ts'
-import type { Terminal } from '../commands/terminal.ts'
-import type { Store } from '../store/database.ts'
+import type { Terminal } from '../views/command/terminal.ts'
+import type { Store, Reader } from '../store/database.ts'
+import { csvRecord } from '../base/csv.ts'
+import { db, raw } from '../store/query.ts'
+import type { Contact } from '../campaigns/contacts.ts'
+import { stricter, type Standing } from '../campaigns/import-with-status.ts'
 
 /** Whether an import reads this title as a custom field. */
 const titled = (key: string): boolean =>
-  key === key.trim() && key !== '' && !key.includes('@') && !hasMeaning(key) && !NAMED.has(plain(key))
+  key === key.trim() &&
+  key !== '' &&
+  !key.includes('@') &&
+  !hasMeaning(key) &&
+  !looksLikeStatus(key) &&
+  !NAMED.has(plain(key))
 const NAMED = new Set(['attributes', 'preferences'])
-/** The most columns that an import accepts. */
+/** The maximum number of columns that an import accepts. */
 const MAX_COLUMNS = 90
 
-/** Whether every CSV reader returns this text unchanged. */
+/** Whether every CSV reader returns this text unchanged, and an import does not take it for a status. */
 const isPlain = (value: unknown): value is string =>
-  typeof value === 'string' && value !== '' && !hasControls(value.replaceAll(/\r\n|\n|\t/g, ''))
+  typeof value === 'string' &&
+  value !== '' &&
+  !isPlainStatus(value.trim()) &&
+  !hasControls(value.replaceAll(/\r\n|\n|\t/g, ''))
 
 /** Writes a list page by page, as CSV or as JSON. */
 async function writeList<Entry>(
@@ -31,9 +42,9 @@ async function writeList<Entry>(
   shown: { cells: (entry: Entry) => (string | null)[]; json: (entry: Entry) => object },
 ): Promise<void> {
   let before = '['
-  if (!terminal.json) await terminal.raw(csvLine(titles))
+  if (!terminal.json) await terminal.raw(csvRecord(titles))
   for (const page of pages)
-    if (!terminal.json) await terminal.raw(page.map((entry) => csvLine(shown.cells(entry))).join(''))
+    if (!terminal.json) await terminal.raw(page.map((entry) => csvRecord(shown.cells(entry))).join(''))
     else
       for (const entry of page) {
         await terminal.raw(`${before}${JSON.stringify(shown.json(entry))}`)
@@ -60,7 +71,7 @@ export async function exportContacts(store: Store, audience: Audience, terminal:
   )
 }
 
-/** Null also for damaged JSON, which `postrider verify` reports. */
+/** Also returns null for corrupt JSON, which `postrider verify` reports. */
 const objectOf = (text: string | null): Record<string, unknown> | null =>
   text === null ? null : ((jsonOf(text) ?? null) as Record<string, unknown> | null)
 
@@ -95,7 +106,9 @@ const entryOf = ({ created_at, email, expires_at, reason, scope, source }: Suppr
   created_at: iso(created_at),
 })
 
-/** The suppressions of a domain, oldest first. Entries of erased addresses are left out: they have no address. */
+/**
+ * The suppressions of a domain, oldest first. Entries of erased addresses are skipped, because they have no address.
+ */
 export const exportSuppressions = (store: Store, domain: { key: number }, terminal: Terminal): Promise<void> =>
   writeList(
     terminal,
@@ -103,3 +116,57 @@ export const exportSuppressions = (store: Store, domain: { key: number }, termin
     pagesOf((key) => suppressionsAfter(store, domain.key, key)),
     { cells: (entry) => TITLES.map((title) => entryOf(entry)[title]), json: entryOf },
   )
+
+// Reads the contacts of an audience page by page, each with its status. A suppression of the domain takes precedence:
+// an export must not list a contact as "subscribed" if it cannot get emails.
+
+const PAGE = 500
+
+export type AudienceContact = Pick<Contact, 'key' | 'email' | 'name' | 'status' | 'custom_fields' | 'preferences'> & {
+  /**
+   * Suppressed manually or by an import, without expiry: 2 for all mail, 1 for campaigns, 0 if neither. `status`
+   * contains other reasons.
+   */
+  kept_away: 0 | 1 | 2
+}
+
+export function contactsAfter(reader: Reader, { domain_key, key }: Audience, after: number): AudienceContact[] {
+  return reader.all(
+    db
+      .selectFrom('contacts as c')
+      .select(['c.key', 'c.email', 'c.name', 'c.status', 'c.custom_fields', 'c.preferences'])
+      .select((eb) =>
+        eb
+          .selectFrom('suppressions as s')
+          .select((inner) =>
+            inner.fn
+              .coalesce(inner.fn.max(inner.case().when('s.scope', '=', 'all').then(2).else(1).end()), inner.lit(0))
+              .as('kept'),
+          )
+          .whereRef('s.email', '=', 'c.email')
+          .where('s.domain_key', '=', domain_key)
+          .where('s.reason', 'in', ['manual', 'list_import'])
+          .where('s.expires_at', 'is', null)
+          .as('kept_away'),
+      )
+      .where('c.audience_key', '=', key)
+      .where('c.key', '>', after)
+      .orderBy('c.key')
+      .limit(PAGE),
+  ) as AudienceContact[]
+}
+
+export function standing({ kept_away, status }: AudienceContact): Standing {
+  const kept: Standing = kept_away === 2 ? 'blocked' : kept_away === 1 ? 'unsubscribed' : 'subscribed'
+  return stricter(status, kept)
+}
+
+/** The names of custom fields with text values, in alphabetical order, at most `most`. */
+export function fieldsOf(reader: Reader, audienceKey: number, most: number): string[] {
+  const found = raw<{ key: string }>(
+    `select distinct j.key as key from contacts c, json_each(c.custom_fields) j
+     where c.audience_key = ? and c.custom_fields is not null and j.type = 'text' order by j.key limit ?`,
+    [audienceKey, most],
+  )
+  return reader.all(found).map(({ key }) => key)
+}

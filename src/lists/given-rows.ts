@@ -1,5 +1,5 @@
-// The rows of a list as a request over the API has them: entries that are understood already, or rows with the titles
-// of any program, which are read as the commands read a file.
+// The list in an API request: entries in Postrider's format, or rows with the column titles of any system, which are
+// read like a file of the commands.
 import { z } from 'zod'
 import { OperatorError, refuse } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
@@ -10,33 +10,33 @@ import { line } from '../jsonapi/schemas.ts'
 import { judge, type Kind } from './import.ts'
 import { counted, rowsOf } from './rows.ts'
 
-/** Attributes of a list as another program has it. `instead` is the attribute with entries that are understood. */
+/** Attributes for a list from another system. `instead` is the attribute for entries in Postrider's format. */
 export const listed = <const Programs extends object>(instead: string, programs: Programs) => ({
   rows: field(
     z
       .array(z.custom<Record<string, unknown>>(isObject, 'must be an object').meta({ type: 'object' }))
-      .min(1, 'must hold at least one row')
-      .max(MAX_IMPORT, `must hold at most ${MAX_IMPORT} rows`),
+      .min(1, 'must contain at least one row')
+      .max(MAX_IMPORT, `must contain at most ${MAX_IMPORT} rows`),
     {
       create: 'optional',
       read: 'never',
-      about: `In place of ${instead}: 1 to ${MAX_IMPORT} rows by the titles of their columns, which are read as the commands read a file.`,
+      about: `1 to ${MAX_IMPORT} rows, as an alternative to \`${instead}\`. Each is an object with column titles as names. They are interpreted like a CSV file on the command line.`,
       example: [{ 'Email Address': 'ann@example.net', 'Opted out': 'yes' }],
     },
   ),
   file: field(line(255), {
     create: 'optional',
     read: 'never',
-    about: 'The name of the file that the rows are from: some programs say there what a list is.',
+    about: 'Name of the file that the rows are from. Exports of some systems are recognised by it.',
     example: 'unsubscribed_export.csv',
   }),
   from: field(z.enum(namesIn(programs as Record<Extract<keyof Programs, string>, unknown>)), {
     create: 'optional',
     read: 'never',
-    about: 'The program that wrote the rows.',
+    about: 'System that exported the rows.',
   }),
   errors: field(z.array(z.object({ index: z.int(), email: z.string().nullable(), detail: z.string() })), {
-    about: 'What was wrong, by the place in the list from 0.',
+    about: 'Invalid items, each with its position in the list (from 0) and the reason.',
   }),
 })
 
@@ -46,14 +46,14 @@ interface RowFault {
   detail: string
 }
 
-/** The items of a request, the rows that are wrong, and how many rows say nothing. */
+/** The items of a request, its invalid rows, and the number of rows to skip. */
 export interface GivenRows<Item> {
   items: { line: number; item: Item }[]
   errors: RowFault[]
   skipped: number
 }
 
-/** Reads rows as a file. Throws a refusal when their columns are not understood. */
+/** Reads rows like a file. Throws a refusal if their columns cannot be mapped. */
 export async function givenIn<Columns extends { headless: boolean }, Item>(
   list: readonly Record<string, unknown>[],
   file: string,
@@ -74,15 +74,17 @@ export async function givenIn<Columns extends { headless: boolean }, Item>(
   }
 }
 
-/** Items that are understood already. */
+/** Entries in Postrider's format. */
 export const understood = <Item>(items: readonly Item[]): GivenRows<Item> => ({
   items: items.map((item, at) => ({ line: at + 1, item })),
   errors: [],
   skipped: 0,
 })
 
-/** Refuses a request without entries, or with both kinds. */
+/** Throws a refusal for a request with neither kind of entries, or with both. */
 export function checkOneOf(name: string, given: object): void {
   if (name in given === 'rows' in given)
-    throw refuse('required', `Give either ${name} or rows.`, { pointer: '/data/attributes' })
+    throw refuse('required', `The request needs exactly one of "${name}" and "rows". Add one, or remove the other.`, {
+      pointer: '/data/attributes',
+    })
 }

@@ -1,22 +1,25 @@
-// Imports lists of any size and kind. A list is read twice: first to judge all of it, then to bring it in, a thousand
-// entries in each transaction. When more than a tenth of its rows are wrong, nothing is written.
+// Imports lists of any size and kind. A list is read twice: first to check all of it, then to import it with a thousand
+// entries per transaction. If more than a tenth of its rows are invalid, the import is rejected.
+import { counted } from '../base/text.ts'
 import { iso, type Clock } from '../base/clock.ts'
 import { messageOf, OperatorError } from '../base/errors.ts'
 import { namesIn } from '../base/one-of.ts'
-import type { Progress } from '../commands/terminal.ts'
+import type { Progress } from '../views/command/terminal.ts'
 import type { ListSource } from './csv-source.ts'
 import type { ReadableList, ListRow } from './rows.ts'
 import type { Wrong } from './words.ts'
 
 const LOT = 1000
-/** The most errors that an answer lists. */
+/** The maximum number of errors in a result. */
 export const MAX_ERRORS = 1000
 const SAMPLES = 5
 
-/** The columns of a list, and the meaning of its records: an item, or null when there is nothing to bring in. */
+/** The columns of a list, and the meaning of its records: an item, an error, or null for a record to skip. */
 export interface ListReading<Columns, Item> {
   columns: Columns
   read(record: readonly string[]): Item | Wrong | null
+  /** Called after the last record. Throws an OperatorError if a column of the list cannot be mapped. */
+  end?: () => void
 }
 
 /** How a kind of list is read, from its first record. Throws an OperatorError. */
@@ -48,19 +51,31 @@ async function* meaningsOf<Columns extends { headless: boolean }, Item>(
   read?: (bytes: number) => void,
 ): AsyncIterable<{ columns: Columns; row?: ListRow; meaning: Item | Wrong | null }> {
   let reading: ListReading<Columns, Item> | undefined
-  for await (const row of list.rows(read)) {
+  let width = 0
+  for await (const given of list.rows(read)) {
+    // A spreadsheet writes its empty rows as delimiters.
+    if (given.record.every((cell) => cell.trim() === '')) continue
     const titles = reading === undefined
+    if (titles) width = given.record.length
+    const row = { ...given, record: fitted(given.record, width) }
     reading ??= kind(list.source, row.record)
     const { columns } = reading
     if (titles && !columns.headless) yield { columns, meaning: null }
     else yield { columns, row, meaning: reading.read(row.record) }
   }
+  reading?.end?.()
+}
+
+/** Returns a record with a cell for each column: some applications omit empty cells at the end, or add some. */
+function fitted(record: string[], width: number): string[] {
+  if (record.length < width) return [...record, ...Array<string>(width - record.length).fill('')]
+  return record.slice(width).every((cell) => cell.trim() === '') ? record.slice(0, width) : record
 }
 
 const isWrong = (meaning: unknown): meaning is Wrong =>
   typeof meaning === 'object' && meaning !== null && 'problem' in meaning
 
-/** Reads all of a list, and keeps at most so many items and errors of it. Throws an OperatorError. */
+/** Reads a whole list, and keeps at most `most` items and errors. Throws an OperatorError. */
 export async function judge<Columns extends { headless: boolean }, Item>(
   list: ReadableList,
   kind: Kind<Columns, Item>,
@@ -79,14 +94,18 @@ export async function judge<Columns extends { headless: boolean }, Item>(
     } else if (meaning !== null && judged.items.length < most) judged.items.push({ line: row.line, item: meaning })
   }
   if (!found)
-    throw new OperatorError(`${list.source.name} is empty; its first line names the columns, one of them "email".`)
+    throw new OperatorError(
+      `${list.source.name} is empty; its first line must contain the column names, including "email".`,
+    )
   return { ...judged, columns: found }
 }
 
-/** Whether so many rows are wrong that the list is perhaps not understood at all. */
+/** Whether so many rows are invalid that the columns are probably mapped wrongly. */
 export const tooWrong = ({ failed, rows }: { failed: number; rows: number }): boolean => failed * 10 > rows
 
-/** Throws an OperatorError when more than a tenth of the rows are wrong; `what` says what to do then. */
+/**
+ * Throws an OperatorError if more than a tenth of the rows are invalid. The error includes alternatives to fixing them.
+ */
 export function checkErrors(
   name: string,
   judged: Pick<Judged<unknown, unknown>, 'errors' | 'failed' | 'rows'>,
@@ -96,7 +115,7 @@ export function checkErrors(
   if (!tooWrong(judged)) return
   const some = errors.slice(0, 3).map(({ line, reason }) => `line ${line} ${reason}`)
   throw new OperatorError(
-    `${failed} of the ${rows} rows of ${name} are in error (${some.join('; ')}${failed > some.length ? '; …' : ''}), so that nothing was imported; fix them${what}.`,
+    `${name} has ${counted(failed, 'invalid row')} out of ${rows} (${some.join('; ')}${failed > some.length ? '; …' : ''}), so nothing was imported; fix ${failed === 1 ? 'it' : 'them'}${what}.`,
   )
 }
 
@@ -105,8 +124,8 @@ export interface ListImport<Columns, Item, Outcome extends string> {
   kind: Kind<Columns, Item>
   /** Counts that are zero. */
   counts: Record<Outcome | 'skipped', number>
-  /** Brings a lot in; problems are named by their index in the lot. */
-  bring: (
+  /** Imports a batch. Problems have their index in the batch. */
+  importBatch: (
     lot: Item[],
     lines: number[],
   ) => Promise<{ counts: Record<Outcome | 'skipped', number>; problems?: { index: number; reason: string }[] }>
@@ -115,7 +134,7 @@ export interface ListImport<Columns, Item, Outcome extends string> {
 }
 
 export type Imported<Outcome extends string> = Record<Outcome | 'skipped', number> & {
-  /** Rows with errors; the skipped rows include them. */
+  /** Rows with errors. The skipped rows include them. */
   errors: RowError[]
   /** The number of errors that are not listed. */
   more_errors?: number
@@ -123,10 +142,10 @@ export type Imported<Outcome extends string> = Record<Outcome | 'skipped', numbe
   incomplete?: true
 }
 
-/** The second reading. Imported entries stay when it is interrupted, and a second import adds the others. */
+/** Imports a list. If it is interrupted, imported entries stay, and a second import adds the others. */
 export async function importList<Columns extends { headless: boolean }, Item, Outcome extends string>({
   bar,
-  bring,
+  importBatch,
   clock,
   counts: none,
   kind,
@@ -144,12 +163,12 @@ export async function importList<Columns extends { headless: boolean }, Item, Ou
   const flush = async (): Promise<void> => {
     const sent = lot
     lot = []
-    const brought = await bring(
+    const imported = await importBatch(
       sent.map(({ item }) => item),
       sent.map(({ line }) => line),
     )
-    for (const name of namesIn(counts)) counts[name] += brought.counts[name]
-    for (const { index, reason } of brought.problems ?? []) wrong(sent[index]!.line, reason)
+    for (const name of namesIn(counts)) counts[name] += imported.counts[name]
+    for (const { index, reason } of imported.problems ?? []) wrong(sent[index]!.line, reason)
   }
   list.source.checkUnchanged()
   try {
@@ -165,7 +184,7 @@ export async function importList<Columns extends { headless: boolean }, Item, Ou
     const done = namesIn(counts).reduce((sum, name) => sum + (name === 'skipped' ? 0 : counts[name]), 0)
     if (done === 0) throw thrown
     throw new OperatorError(
-      `The import ended at ${iso(clock.now())} after ${done} entries (${messageOf(thrown)}); import the file again, and it goes on with the rest.`,
+      `The import stopped at ${iso(clock.now())} after ${counted(done, 'entry', 'entries')} (${messageOf(thrown)}); import the file again to continue with the rest.`,
       { cause: thrown },
     )
   }

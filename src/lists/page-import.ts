@@ -1,34 +1,33 @@
-// The import of people from a file, in the console: choose a file, say what its columns are, see what would be done,
-// and bring it in. Each step is a form that holds the list, so that nothing is written before the last one and a
-// session that ends leaves nothing behind. The code of the commands says what titles and words mean, and who has left
-// (D71, D127); the API's import writes (D143).
+// The import of contacts in the console: choose a file, map its columns, review, import. Each step is a form that
+// carries the list, so no data is written before the last step and an abandoned session stores no data. Titles and
+// status values are interpreted by the code of the commands (D71, D127), and the import goes through the API (D143).
 import { html, raw } from 'hono/html'
 import { isNameIn, isOneOf } from '../base/one-of.ts'
 import { audiences } from '../campaigns/api-audiences.ts'
-import { graver, STANDINGS, type Standing } from '../campaigns/import-with-status.ts'
-import { field, form } from '../webui/forms.ts'
-import { page } from '../webui/frame.ts'
-import { found, type Form, type Place } from '../webui/place.ts'
-import { counted, count, table, type Html } from '../webui/widgets.ts'
-import { text, type Answer, type Visit } from '../webui/visit.ts'
-import { contactsApart, lookApart, uploadIn } from './apart.ts'
-import { fieldIn, fieldUse } from './chosen-columns.ts'
+import { stricter, STANDINGS, type Standing } from '../campaigns/import-with-status.ts'
+import { field, form } from '../views/html/forms.ts'
+import { page } from '../views/html/frame.ts'
+import { found, type Form, type Place } from '../views/html/place.ts'
+import { counted, count, table, type Html } from '../views/html/widgets.ts'
+import { text, type Answer, type Visit } from '../views/html/visit.ts'
+import { contactsApart, uploadIn } from './apart.ts'
+import { fieldIn, fieldUse } from './columns.ts'
 import { tooWrong } from './import.ts'
-import { bringContacts, wouldDo } from './page-import-run.ts'
+import { importContactList, wouldDo } from './page-import-run.ts'
 import { previewOf } from './page-import-preview.ts'
 import { PRESETS } from './programs.ts'
-import type { HeldContacts, HeldLook, StatusValue, Upload } from './upload.ts'
+import type { HeldContacts, StatusValue, Upload } from './upload.ts'
 import { plain } from './words.ts'
 
-/** What was chosen so far; the forms carry it. */
+/** The choices so far, which the forms carry. */
 interface ImportChoice {
   from: string
-  /** What each column is; none yet in the first step. */
+  /** The use of each column. Empty in the first step. */
   uses: string[]
-  /** What words of status columns mean, in their plain form; REFUSE: their lines are refused. */
+  /** The meanings of status values, in their normalised form. REFUSE rejects their rows. */
   words: Map<string, Standing | typeof REFUSE>
   existing: 'update' | 'keep'
-  /** The others are imported, though more than a tenth of the rows are in error. */
+  /** Whether to import the valid rows although more than a tenth of all rows are invalid. */
   others: boolean
 }
 const REFUSE = 'refuse'
@@ -56,9 +55,9 @@ function choiceIn(given: Form): ImportChoice {
   return { from: given.get('from'), uses, words, existing, others: given.get('others') === 'yes' }
 }
 
-/** What the list is read with. */
+/** The options for reading the list. */
 const wishesOf = ({ from, uses, words }: ImportChoice) => ({
-  map: new Map<string, string>(),
+  map: new Map<string, string[]>(),
   page: true as const,
   preset: isNameIn(PRESETS, from) ? PRESETS[from] : undefined,
   ...(uses.length === 0 ? {} : { uses }),
@@ -68,13 +67,13 @@ const wishesOf = ({ from, uses, words }: ImportChoice) => ({
 const hidden = (name: string, value: string): Html => html`<input type="hidden" name="${name}" value="${value}" />`
 
 /**
- * The list in a form. A browser leaves out the first line end of a text area. The form must be multipart: urlencoded, a
- * letter beyond ASCII takes three times its octets, and the form would be refused.
+ * The list in a form. Browsers drop the first line end of a text area. The form must be multipart: URL-encoded, a
+ * non-ASCII letter takes three times its bytes, and the form would be rejected.
  */
 const heldText = (escaped: string): Html =>
   html`<textarea class="hidden" name="held" aria-hidden="true" tabindex="-1">${raw(`\n${escaped}`)}</textarea>`
 
-/** The fields that carry the list to the next step, and with it what was chosen. */
+/** The fields that carry the list and the choices to the next step. */
 const carried = ({ choice, upload }: ImportStep, escaped: string, chosen: boolean): Html => {
   const { existing, from, uses, words } = choice
   const more: [string, string][] = [
@@ -85,9 +84,9 @@ const carried = ({ choice, upload }: ImportStep, escaped: string, chosen: boolea
   return html`${hidden('from', from)}${hidden('held_name', upload.file)}${heldText(escaped)}${(chosen ? more : []).map(([name, value]) => hidden(name, value))}`
 }
 
-const STEPS = { 1: 'the file', 2: 'what its columns are', 3: 'what will be done' } as const
+const STEPS = { 1: 'choose a file', 2: 'map the columns', 3: 'review' } as const
 
-/** A page of the import, with the place that it has among the steps. */
+/** A page of the import, with the number of its step. */
 const stepPage = (
   visit: Visit,
   { id, name, step, ...shown }: { id: string; name: string; step: 1 | 2 | 3; body: Html; errors?: Answer['errors'] },
@@ -102,12 +101,12 @@ const stepPage = (
     ...shown,
   })
 
-/** Whose export a file is; the titles of most programs need no answer. */
+/** The field for the service that exported a file. Most services are detected by their column titles. */
 export const programField = (names: readonly string[], value = ''): Html =>
   field({
     name: 'from',
-    label: 'Exported by',
-    options: [['', 'Found by its columns'], ...names.map((name) => [name, name] as const)],
+    label: 'Exported from',
+    options: [['', 'Detect automatically'], ...names.map((name) => [name, name] as const)],
     value,
   })
 
@@ -126,15 +125,15 @@ const showFile = (
     body: html`${form(
       visit,
       'columns',
-      html`${field({ name: 'file', label: 'File', type: 'file', accept: '.csv,.tsv,.txt,.json,text/csv,text/tab-separated-values,application/json', hint: 'CSV or JSON of at most 5 MB, as any program exports it. The first line names the columns.' })}
-        ${field({ name: 'pasted', label: 'Or paste lines', lines: 6, value: shown.typed?.get('pasted') ?? '', hint: 'Lines of a file, or cells of a spreadsheet; or addresses alone, one in a line.' })}
+      html`${field({ name: 'file', label: 'File', type: 'file', accept: '.csv,.tsv,.txt,.json,text/csv,text/tab-separated-values,application/json', hint: 'CSV or JSON, up to 5 MB. The first line contains the column names.' })}
+        ${field({ name: 'pasted', label: 'Or paste rows', lines: 6, value: shown.typed?.get('pasted') ?? '', hint: 'Lines of a CSV file, cells of a spreadsheet, or one address per line.' })}
         ${programField(Object.keys(PRESETS), shown.typed?.get('from') ?? '')} <button>Next</button>`,
       { multipart: true, to: `/audiences/${id}/import` },
     )}`,
   })
 
 /** The first two values of a column that are not empty. */
-const samplesOf = (look: HeldLook, at: number): string =>
+const samplesOf = (look: HeldContacts, at: number): string =>
   look.head
     .map((record) => (record[at] ?? '').trim())
     .filter((cell) => cell !== '')
@@ -148,21 +147,24 @@ const USES_SHOWN = [
   ['first_name', 'First name'],
   ['last_name', 'Last name'],
   ['status', 'Status'],
+  ['subscribed', 'Status (yes = subscribed)'],
+  ['unsubscribed', 'Status (yes = unsubscribed)'],
 ] as const
 
-/** The choice of what one column is. */
+/** The field for the use of a column. */
 function useField(title: string, at: number, use: string): Html {
   const own = title === '' ? [] : [fieldUse(title)]
   const fields = [...new Set([...own, ...(fieldIn(use) ? [use] : [])])]
   const options = [
+    ...(use === '' ? [['', 'Choose …'] as const] : []),
     ...USES_SHOWN,
     ...fields.map((each) => [each, `Field “${fieldIn(each) ?? ''}”`] as const),
     ['new', 'New field …'] as const,
-    ['none', 'Leave out'] as const,
+    ['none', 'Skip'] as const,
   ]
   const label = title || `column ${at + 1}`
   return html`<span class="pick"
-    ><select name="use:${at}" aria-label="What ${label} is">
+    ><select name="use:${at}" aria-label="Use of ${label}" ${use === '' ? 'required' : ''}>
       ${options.map(([value, words]) => html`<option value="${value}" ${value === use ? html`selected` : ''}>${words}</option>`)}</select
     ><input
       name="new:${at}"
@@ -175,67 +177,67 @@ function useField(title: string, at: number, use: string): Html {
 
 export const MEANINGS: Record<Standing, string> = {
   subscribed: 'Subscribed',
-  unconfirmed: 'Left out: never confirmed',
-  unsubscribed: 'Left: kept as unsubscribed',
-  blocked: 'Blocked: suppressed',
-  bounced: 'Bounced: suppressed',
-  complained: 'Complained: suppressed',
+  unconfirmed: 'Skip (unconfirmed)',
+  unsubscribed: 'Unsubscribed',
+  blocked: 'Suppress (blocked)',
+  bounced: 'Suppress (bounced)',
+  complained: 'Suppress (complained)',
 }
 
-/** Of a value beside another status column, or in a list of people who left. */
-const NOT_ALONE = 'Subscribed, unless something else says that they left'
+/** For a value next to another status column, or in a list of unsubscribed contacts. */
+const NOT_ALONE = 'Subscribed, unless marked as unsubscribed elsewhere'
 
-/** What a value of a status column does; a value that nobody knows is a question. */
+/** The meaning of a status value, or a field to choose it if it is unknown. */
 function meaningField({ meaning, value }: StatusValue, chosen: ImportChoice['words']): Html | string {
   if (meaning !== undefined) return MEANINGS[meaning]
   const options = [
     ['', 'Choose …'] as const,
     ...STANDINGS.map((each) => [each, MEANINGS[each]] as const),
-    [REFUSE, 'Refuse these lines'] as const,
+    [REFUSE, 'Reject these rows'] as const,
   ]
   const here = chosen.get(plain(value)) ?? ''
-  return html`<select name="${WORD}${plain(value)}" aria-label="What “${value || 'no value'}” means" required>
+  return html`<select name="${WORD}${plain(value)}" aria-label="Meaning of “${value || 'no value'}”" required>
     ${options.map(([each, words]) => html`<option value="${each}" ${each === here ? html`selected` : ''}>${words}</option>`)}
   </select>`
 }
 
-/** The columns, with two examples and the choice of what each is. */
-function columnTable(look: HeldLook): Html {
+/** The columns, each with two examples and the field for its use. */
+function columnTable(look: HeldContacts): Html {
   const { headless, titles, uses } = look.columns
   return table(
     'Columns',
-    [{ title: 'Column', width: 25 }, 'Examples', { title: 'Becomes', width: 40 }],
-    (headless ? ['The only column'] : titles).map((title, at) => [
+    [{ title: 'Column', width: 25 }, 'Examples', { title: 'Import as', width: 40 }],
+    (headless ? ['Column 1'] : titles).map((title, at) => [
       title || html`<span class="soft">no title</span>`,
       samplesOf(look, at),
       useField(headless ? '' : title, at, uses[at] ?? 'none'),
     ]),
-    'No columns.',
+    'The file has no columns.',
   )
 }
 
-/** The standing of all people of a list, by its name or by the one value that all rows have. */
-function standingOfAll({ columns: { values, whole }, rows }: HeldLook): Standing {
+/** The status of all contacts in a list, from its file name or from a single value in all rows. */
+function standingOfAll({ columns: { standings, values }, rows }: HeldContacts): Standing {
   const [only] = values
-  return graver(whole, (only?.rows === rows ? only.meaning : undefined) ?? 'subscribed')
+  return stricter(standings.whole, (only?.rows === rows ? only.meaning : undefined) ?? 'subscribed')
 }
 
-/** What the list says of the standing of its people. */
-function statusTable(look: HeldLook, chosen: ImportChoice['words']): Html {
-  const { values, whole } = look.columns
+/** The status values of the list and their meanings. */
+function statusTable(look: HeldContacts, chosen: ImportChoice['words']): Html {
+  const { standings, values } = look.columns
   const each = standingOfAll(look)
   const all =
     each === 'subscribed'
       ? html``
-      : html`<p class="alert">This is a list of people who are not subscribed. Each: ${MEANINGS[each]}.</p>`
+      : html`<p class="alert">The people in this list are not subscribed. All rows: ${MEANINGS[each]}.</p>`
   if (values.length === 0) return all
-  const alone = whole === 'subscribed' && values.every(({ title }) => title === values[0]?.title)
+  const alone = standings.whole === 'subscribed' && values.every(({ title }) => title === values[0]?.title)
   return html`${all}
     <h2>Status</h2>
-    <p class="soft">Nobody who left is subscribed again.</p>
+    <p class="soft">An import never resubscribes people who unsubscribed.</p>
     ${table(
-      'Values of the status',
-      ['Value', 'Column', { title: 'Rows', kind: 'figure' }, { title: 'What happens', width: 40 }],
+      'Status values',
+      ['Value', 'Column', { title: 'Rows', kind: 'figure' }, { title: 'Import as', width: 40 }],
       values.map((one) => [
         one.value || html`<span class="soft">no value</span>`,
         one.title,
@@ -246,8 +248,12 @@ function statusTable(look: HeldLook, chosen: ImportChoice['words']): Html {
     )}`
 }
 
-/** The second step: what each column is, and what the values of status columns do. */
-function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] = []): Response | Promise<Response> {
+/** The second step: the use of each column, and the meaning of each status value. */
+function showColumns(
+  step: ImportStep,
+  look: HeldContacts,
+  errors: Answer['errors'] = [],
+): Response | Promise<Response> {
   const { choice, id, name, visit } = step
   const from = look.columns.program ?? choice.from
   return stepPage(visit, {
@@ -256,7 +262,7 @@ function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] 
     step: 2,
     errors,
     body: html`<p>
-        ${counted(look.rows, 'row')}${isNameIn(PRESETS, from) ? `, as ${PRESETS[from].called} exports them` : ''}.
+        ${counted(look.rows, 'row')}${isNameIn(PRESETS, from) ? `, in the format of ${PRESETS[from].called}` : ''}.
       </p>
       ${form(
         visit,
@@ -264,50 +270,48 @@ function showColumns(step: ImportStep, look: HeldLook, errors: Answer['errors'] 
         html`${carried(step, look.escaped, false)} ${columnTable(look)} ${statusTable(look, choice.words)}
           ${field({
             name: 'existing',
-            label: 'Who is in this audience already',
+            label: 'Existing contacts',
             options: [
-              ['update', 'Update their name and fields'],
-              ['keep', 'Leave them as they are'],
+              ['update', 'Update name and fields'],
+              ['keep', 'Keep unchanged'],
             ],
             value: choice.existing,
-            hint: 'Who left in the file is not written to any more, either way.',
+            hint: 'Contacts that the file marks as unsubscribed are unsubscribed in both cases.',
           })} <button>Next</button>`,
         { to: `/audiences/${id}/import`, kind: 'wide', multipart: true },
       )}`,
   })
 }
 
-/** The second step again; a sentence when the file cannot be read. */
+/** The second step again, or the first one with an error if the file cannot be read. */
 async function toColumns(step: ImportStep, errors: Answer['errors'] = []): Promise<Response> {
   const { choice, id, name, upload, visit } = step
-  const look = await lookApart(upload, wishesOf(choice))
+  const look = await contactsApart(upload, wishesOf(choice))
   if (typeof look === 'string') return showFile(visit, { id, name, errors: refusal(look) })
   const { problem } = look.columns
   return showColumns(step, look, errors.length > 0 || problem === undefined ? errors : refusal(problem))
 }
 
-const UNDECIDED = 'Say what each value of the status means.'
-const UNNAMED = 'A new field needs a name.'
+const UNDECIDED = 'Choose a meaning for every status value.'
+const UNNAMED = 'Enter a name for the new field.'
+const UNCHOSEN = 'Choose a use for every column.'
 
-/** A list of which more than a tenth is in error is perhaps not understood: its other rows are asked for by name. */
+/** If more than a tenth of the rows are invalid, the user confirms the import of the valid rows explicitly. */
 const importButton = (list: HeldContacts): Html =>
   tooWrong(list)
-    ? html`${hidden('others', 'yes')}<button class="plain">
-          Import the other ${counted(list.items.length, 'row')}
-        </button>`
+    ? html`${hidden('others', 'yes')}<button class="plain">Import ${counted(list.items.length, 'valid row')}</button>`
     : html`<button>Import ${counted(list.items.length, 'row')}</button>`
 
-/** The third step, or the second one again when something has to be said there. */
+/** The third step, or the second one again with an error. */
 async function toPreview(step: ImportStep, errors: Answer['errors'] = []): Promise<Response> {
   const { choice, id, upload, visit } = step
   if (choice.uses.includes(fieldUse(''))) return toColumns(step, refusal(UNNAMED))
-  const look = await lookApart(upload, wishesOf(choice))
-  if (typeof look === 'string') return toColumns(step, refusal(look))
-  if (look.columns.problem !== undefined) return showColumns(step, look, refusal(look.columns.problem))
-  if (look.columns.values.some(({ meaning, value }) => meaning === undefined && !choice.words.has(plain(value))))
-    return showColumns(step, look, refusal(UNDECIDED))
+  if (choice.uses.includes('')) return toColumns(step, refusal(UNCHOSEN))
   const list = await contactsApart(upload, wishesOf(choice))
   if (typeof list === 'string') return toColumns(step, refusal(list))
+  if (list.columns.problem !== undefined) return showColumns(step, list, refusal(list.columns.problem))
+  if (list.columns.values.some(({ meaning, value }) => meaning === undefined && !choice.words.has(plain(value))))
+    return showColumns(step, list, refusal(UNDECIDED))
   const would = await wouldDo(visit, id, { list, existing: choice.existing })
   if ('errors' in would) return toColumns(step, would.errors)
   return stepPage(visit, {
@@ -318,7 +322,7 @@ async function toPreview(step: ImportStep, errors: Answer['errors'] = []): Promi
     body: html`${previewOf(list, would, choice.from)}
       <div class="row">
         ${list.items.length === 0 ? '' : form(visit, 'import', html`${carried(step, list.escaped, true)}${importButton(list)}`, { to: `/audiences/${id}/import`, kind: 'inline', multipart: true })}
-        ${form(visit, 'columns', html`${carried(step, list.escaped, true)}<button class="plain">Back to the columns</button>`, { to: `/audiences/${id}/import`, kind: 'inline', multipart: true })}
+        ${form(visit, 'columns', html`${carried(step, list.escaped, true)}<button class="plain">Back to columns</button>`, { to: `/audiences/${id}/import`, kind: 'inline', multipart: true })}
       </div>`,
   })
 }
@@ -327,9 +331,10 @@ async function bring(step: ImportStep): Promise<Response> {
   const { choice, id, upload, visit } = step
   const list = await contactsApart(upload, wishesOf(choice))
   if (typeof list === 'string') return toColumns(step, refusal(list))
-  // Somebody answered an older page: there is nothing to bring in, and the preview says why.
-  if (list.items.length === 0 || (tooWrong(list) && !choice.others)) return toPreview(step)
-  const done = await bringContacts(visit, id, { list, existing: choice.existing })
+  // The form is from an outdated page: show the preview with the reason.
+  if (list.columns.problem !== undefined || list.items.length === 0 || (tooWrong(list) && !choice.others))
+    return toPreview(step)
+  const done = await importContactList(visit, id, { list, existing: choice.existing })
   return 'errors' in done ? toPreview(step, done.errors) : visit.say(`/audiences/${id}/imports/${done.id}`, done.said)
 }
 

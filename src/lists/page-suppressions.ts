@@ -1,153 +1,160 @@
-// Suppressions: addresses that must not get mail, with reason and date. They are added by hand or from a file.
+// Suppressions: addresses that a domain does not send to, with reason and date. They are added manually or from a file.
 import { isNameIn, isOneOf, namesIn } from '../base/one-of.ts'
 import { iso } from '../base/clock.ts'
 import { html } from 'hono/html'
-import { page } from '../webui/frame.ts'
-import { button, field, fieldMaker, form, type FormField } from '../webui/forms.ts'
-import {
-  badge,
-  count,
-  pageOf,
-  pager,
-  search,
-  table,
-  tabs,
-  time,
-  type Cell,
-  type Html,
-  type TableColumn,
-} from '../webui/widgets.ts'
+import { page } from '../views/html/frame.ts'
+import { field, fieldMaker, form, type FormField } from '../views/html/forms.ts'
+import { badge, count, time, type Cell, type Html } from '../views/html/widgets.ts'
 import { suppressionImports } from './api.ts'
 import { reasonWord } from '../campaigns/page-words.ts'
 import { suppressions } from '../suppressions/api.ts'
-import { done, type Form, type Place } from '../webui/place.ts'
-import { namesOf, number, relatedId, text, thingOf, type Answer, type Thing, type Visit } from '../webui/visit.ts'
-import { csv } from '../webui/csv.ts'
+import type { Form, Place } from '../views/html/place.ts'
+import { number, text, thingOf, type Answer, type Thing, type Visit } from '../views/html/visit.ts'
+import { chosenIn, csv } from '../views/html/csv.ts'
+import { actionButton, type Actions } from '../views/actions.ts'
+import type { Bulk } from '../views/bulk.ts'
+import type { ListView } from '../views/list.ts'
+import { listPlaces, showList, type ResourceList } from '../views/pages.ts'
+import { relatedName } from '../views/table.ts'
 import { suppressionsApart, uploadIn } from './apart.ts'
 import type { RowError } from './import.ts'
 import { programField } from './page-import.ts'
 import { named } from './page-import-preview.ts'
 import { SUPPRESSORS } from './programs.ts'
 
-const LABELS = { domain: 'Sending domain', emails: 'Addresses, one in a line' } as const
+const LABELS = { domain: 'Sending domain', emails: 'Addresses, one per line' } as const
 const REASONS = ['manual', 'list_import', 'unsubscribe', 'hard_bounce', 'complaint'] as const
-/** Reasons that only an operator takes back, with what the person should know before. */
+/** Reasons that only an operator can remove, with the warning about it. */
 const PERMANENT: Readonly<Record<string, string>> = {
-  hard_bounce: 'The receiver said that there is no such address',
-  complaint: 'The person called your mail spam',
+  hard_bounce: 'The receiving server reported that the address does not exist',
+  complaint: 'The recipient marked your email as spam',
 }
-/** Rows in one request; the API's own limit. */
+/** Rows per request, which is the API's limit. */
 const AT_ONCE = 1000
 
 type SuppressionShown = Thing<typeof suppressions>
 
-/** Whom an entry is about. An erased person stays as a hash, which says nothing to anybody. */
+/** The address of an entry. An erased recipient is stored as a hash, which is not shown. */
 function personIn(entry: SuppressionShown): Cell {
   const email = text(entry, 'email')
   if (!email.startsWith('#')) return email
   // An entry that the erasure made, or changed.
   const known = text(entry, 'reason') === 'manual' || text(entry, 'updated_at') > text(entry, 'created_at')
-  return known ? html`Forgotten person (erased ${time(entry.attributes.updated_at)})` : 'Forgotten person'
+  return known ? html`Erased recipient (${time(entry.attributes.updated_at)})` : 'Erased recipient'
 }
 
-/** The button that allows mail again; an operator has it for every entry. */
-function allow(visit: Visit, entry: SuppressionShown): Cell {
-  const why = PERMANENT[text(entry, 'reason')]
-  if (why !== undefined && !visit.operator) return ''
-  const email = text(entry, 'email')
-  const who = email.startsWith('#') ? 'This person' : email
-  const warning = why === undefined ? '' : ` ${why}: receivers distrust a sender who writes there again.`
-  return button(visit, why === undefined ? 'remove' : 'release', 'Allow again', {
-    fields: { id: entry.id, who },
-    confirm: `${who} gets mail again.${warning}`,
-  })
+const whoIn = ({ attributes: { email } }: SuppressionShown): string =>
+  !email || email.startsWith('#') ? 'This recipient' : email
+
+const allowed = (_: SuppressionShown, given: Form): string =>
+  `${given.get('who').slice(0, 320)} can receive your email again.`
+
+const ACTIONS: Actions<typeof suppressions> = {
+  remove: {
+    label: 'Reactivate',
+    when: (entry) => PERMANENT[text(entry, 'reason')] === undefined,
+    confirm: (entry) => `${whoIn(entry)} can receive your email again.`,
+    said: allowed,
+  },
+  release: {
+    label: 'Reactivate',
+    when: (entry, { operator }) => operator && PERMANENT[text(entry, 'reason')] !== undefined,
+    confirm: (entry) =>
+      `${whoIn(entry)} can receive your email again. ${PERMANENT[text(entry, 'reason')]}. Sending to this address again can harm your reputation.`,
+    ask: 'release',
+    said: allowed,
+  },
 }
+
+/** A signed-in operator can reactivate addresses with any reason. */
+const bulkOf = ({ operator }: Visit): Bulk<typeof suppressions> => ({
+  of: suppressions,
+  named: whoIn,
+  noun: 'address',
+  file: '/suppressions/export.csv',
+  actions: {
+    reactivate: {
+      label: 'Reactivate',
+      said: 'Reactivated',
+      confirm: 'They can receive your email again. Sending to addresses that bounced can harm your reputation.',
+      ...(operator && { ask: 'release' }),
+    },
+  },
+})
 
 const FILTERS = ['unsubscribe', 'hard_bounce', 'complaint', 'manual', 'list_import'] as const
 
 const capital = (words: string): string => words.slice(0, 1).toUpperCase() + words.slice(1)
 
-const reasonTabs = (reason: string): Html =>
-  tabs(
-    'Reason',
-    ['', ...FILTERS].map((each) => ({
-      to: `/suppressions${each === '' ? '' : `?reason=${each}`}`,
-      name: each === '' ? 'All' : capital(reasonWord(each)),
-      here: each === reason,
-    })),
-  )
+const listView = (visit: Visit): ListView<typeof suppressions> => ({
+  of: suppressions,
+  from: '/suppressions?include=domain',
+  caption: 'Suppressions',
+  search: 'Search addresses',
+  tabs: {
+    label: 'Reason',
+    name: 'reason',
+    options: [{ value: '', name: 'All' }, ...FILTERS.map((value) => ({ value, name: capital(reasonWord(value)) }))],
+  },
+  columns: (answer) => [
+    {
+      title: 'Address',
+      sort: 'email',
+      of: (each) =>
+        html`${personIn(each)}
+        ${each.attributes.expires_at === null ? '' : html`<span class="why"><span>until ${time(each.attributes.expires_at)}</span></span>`}`,
+    },
+    { title: 'Reason', kind: 'status', of: (each) => badge(reasonWord(text(each, 'reason'))) },
+    {
+      title: 'Scope',
+      width: 10,
+      of: (each) => (text(each, 'scope') === 'all' ? 'all email' : 'campaigns'),
+    },
+    { title: 'Domain', width: 15, wide: true, of: relatedName(answer, 'domain') },
+    { title: 'Since', kind: 'time', of: 'created_at' },
+    {
+      title: '',
+      kind: 'action',
+      of: (each) =>
+        html`${['remove', 'release'].map((name) => actionButton(visit, ACTIONS, name, each, { fields: { who: whoIn(each) } }))}`,
+    },
+  ],
+  empty: 'No suppressions. Bounces and complaints are added automatically.',
+  noMatch: 'No addresses match.',
+})
 
-const COLUMNS: readonly (string | TableColumn)[] = [
-  'Address',
-  { title: 'Reason', kind: 'status' },
-  { title: 'Stops', width: 10 },
-  { title: 'Domain', width: 15 },
-  { title: 'Since', kind: 'time' },
-  { title: 'Until', kind: 'time' },
-  { title: '', kind: 'action' },
-]
-
-/** What to do about an address that was suppressed and is right. */
-const mistaken = ({ operator }: Visit): Html =>
+/** Explains how to handle a valid address that was suppressed. */
+const mistaken = ({ visit: { operator } }: { visit: Visit }): Html =>
   html`<details>
-    <summary>An address is right after all</summary>
+    <summary>Reactivate an address</summary>
     <p>
-      Bounces and complaints stay, because receivers distrust a sender who writes to such an address again.
+      Bounces and complaints stay suppressed, because sending to these addresses again harms your reputation.
       ${
         operator
-          ? 'Allow it again only when the address works now, or its owner asks for your mail.'
-          : 'When the address works now, or its owner asks for your mail, the operator of this server can allow it again.'
+          ? 'Reactivate an address only if it works now, or if its owner asks for your email.'
+          : 'If an address works now, or if its owner asks for your email, the operator of this server can reactivate it.'
       }
     </p>
   </details>`
 
-async function show(visit: Visit, errors: Answer['errors'] = [], report: Html | '' = ''): Promise<Response> {
-  const q = visit.query('q')
-  const asked = visit.query('reason')
-  const reason = isOneOf(FILTERS, asked) ? asked : ''
-  const filter = `${q === '' ? '' : `&filter%5Bsearch%5D=${encodeURIComponent(q)}`}${reason === '' ? '' : `&filter%5Breason%5D=${reason}`}`
-  const [answer, options] = await Promise.all([
-    visit.get(suppressions, `/suppressions?include=domain&${pageOf(visit)}${filter}`),
-    visit.names('/domains'),
-  ])
-  const mayAdd = !visit.reading && options.length > 0
-  const names = namesOf(answer.included)
-  const rows = answer.many.map((each) => [
-    personIn(each),
-    badge(reasonWord(text(each, 'reason'))),
-    text(each, 'scope') === 'all' ? 'all mail' : 'campaigns',
-    names.get(relatedId(each, 'domain') ?? '') ?? '',
-    time(each.attributes.created_at),
-    each.attributes.expires_at === null ? 'for good' : time(each.attributes.expires_at),
-    allow(visit, each),
-  ])
-  return page(visit, {
-    title: 'Suppressions',
-    about: 'Addresses that your domains do not write to, and why.',
-    actions: html`<a class="button plain" href="/suppressions/export.csv">Export</a>
-      ${mayAdd ? html`<a class="button" href="/suppressions/new">Add addresses</a>` : ''}`,
-    errors,
-    done: done(visit),
-    body: html`${report} ${reasonTabs(reason)}
-    ${search(visit, 'Search an address', '', reason === '' ? {} : { reason })}
-    ${table(
-      'Suppressions',
-      COLUMNS,
-      rows,
-      q === '' && reason === ''
-        ? 'Nobody is suppressed. Bounces and complaints bring addresses here by themselves.'
-        : 'No address fits.',
-    )}
-    ${pager(visit, answer)} ${mistaken(visit)}`,
-  })
+const suppressionList: ResourceList<typeof suppressions, typeof suppressions> = {
+  path: '/suppressions',
+  title: 'Suppressions',
+  about: 'Addresses that your domains do not send to, with the reasons.',
+  add: { label: 'Add addresses', domain: true },
+  actions: ACTIONS,
+  bulk: bulkOf,
+  head: () => html`<a class="button plain" href="/suppressions/export.csv">Export</a>`,
+  list: listView,
+  below: mistaken,
 }
 
-/** The form that adds addresses, empty or as it was refused. */
+/** The form that adds addresses, empty or with the rejected input. */
 async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
-  const options = await visit.names('/domains')
+  const options = await visit.names('/sender-domains')
   return page(visit, {
     title: 'Add addresses',
-    about: 'Your domains do not write to them any more.',
+    about: `The sending domain no longer sends ${visit.rights.marketing ? 'campaigns ' : ''}to these addresses.`,
     crumbs: [['/suppressions', 'Suppressions']],
     errors,
     labels: LABELS,
@@ -155,7 +162,7 @@ async function showNew(visit: Visit, errors: Answer['errors'] = [], typed?: Form
   })
 }
 
-const fresh: Place = { path: '/suppressions/new', changes: true, show: (visit) => showNew(visit) }
+const fresh: Place = { path: '/suppressions/new', changes: true, show: (visit) => showNew(visit), act: add }
 
 function addition(
   visit: Visit,
@@ -167,23 +174,23 @@ function addition(
     visit,
     'add',
     html`${entry('domain', { options, required: true })} ${entry('emails', { lines: 4 })}
-      ${field({ name: 'file', label: 'Or a CSV file', type: 'file', accept: '.csv,.json,text/csv,application/json', hint: 'A column "email", and if you like "reason".' })}
+      ${field({ name: 'file', label: 'Or a CSV file', type: 'file', accept: '.csv,.json,text/csv,application/json', hint: 'A column "email", and optionally "reason".' })}
       ${programField(Object.keys(SUPPRESSORS), typed?.get('from') ?? '')}
       ${field({ name: 'reason', label: 'Reason', options: REASONS.map((each) => [each, reasonWord(each)] as const), value: typed?.get('reason') || 'manual' })}
       <button>Add</button>`,
-    { multipart: true, to: '/suppressions' },
+    { multipart: true },
   )
 }
 
 interface Entries {
-  /** What the API is given: typed addresses, or entries of a file in rows of titles that it reads. */
+  /** The attribute of the request: typed addresses, or rows of a file with their titles. */
   attribute: 'suppressions' | 'rows'
   rows: { email: string; reason: string }[]
   skipped: number
   errors: RowError[]
 }
 
-/** The typed addresses, or the entries of the file; otherwise a sentence about the error. */
+/** The typed addresses or the entries of the file, or an error sentence. */
 async function entriesOf(visit: Visit, given: Form): Promise<Entries | string> {
   const chosen = given.get('reason')
   const reason = isOneOf(REASONS, chosen) ? chosen : 'manual'
@@ -194,7 +201,7 @@ async function entriesOf(visit: Visit, given: Form): Promise<Entries | string> {
       .map((email) => ({ email: email.trim(), reason }))
       .filter(({ email }) => email !== '')
     return rows.length === 0
-      ? 'Give at least one address.'
+      ? 'Enter at least one address.'
       : { attribute: 'suppressions', rows, skipped: 0, errors: [] }
   }
   const upload = await uploadIn(given)
@@ -210,7 +217,7 @@ async function entriesOf(visit: Visit, given: Form): Promise<Entries | string> {
   return { attribute: 'rows', rows, skipped: list.rows - rows.length, errors: list.errors }
 }
 
-/** The API's refusals of single rows, with the address in place of the row's number. */
+/** The API's errors for single rows, with the address instead of the row number. */
 const addressed = (errors: Answer['errors'], rows: readonly { email: string }[]): Answer['errors'] =>
   errors.map((error) => ({
     ...error,
@@ -233,31 +240,13 @@ async function add(visit: Visit, given: Form): Promise<Response> {
   }
   if (attribute === 'suppressions') return visit.say('/suppressions', said(sums.created + sums.updated))
   const report = html`<div class="done" role="status">
-    <p>${count(sums.created)} added, ${count(sums.updated)} stopped more widely, ${count(sums.skipped)} skipped.</p>
+    <p>${count(sums.created)} added, ${count(sums.updated)} widened in scope, ${count(sums.skipped)} skipped.</p>
     ${errors.length === 0 ? '' : named(errors, 50)}
   </div>`
-  return show(visit, [], report)
+  return showList(visit, suppressionList, { above: report })
 }
 
-const said = (sum: number): string =>
-  sum === 1 ? '1 address is suppressed now.' : `${count(sum)} addresses are suppressed now.`
-const allowed = (given: Form): string => `${given.get('who').slice(0, 320)} gets mail again.`
-
-const list: Place = {
-  path: '/suppressions',
-  show: (visit) => show(visit),
-  async act(visit, given) {
-    if (given.action === 'remove') {
-      const gone = await visit.ask('DELETE', `/suppressions/${given.get('id')}`)
-      return gone.status === 204 ? visit.say('/suppressions', allowed(given)) : show(visit, gone.errors)
-    }
-    if (given.action === 'release') {
-      const { one, errors } = await visit.ask('POST', `/suppressions/${given.get('id')}/release`)
-      return one ? visit.say('/suppressions', allowed(given)) : show(visit, errors)
-    }
-    return add(visit, given)
-  },
-}
+const said = (sum: number): string => (sum === 1 ? '1 address suppressed.' : `${count(sum)} addresses suppressed.`)
 
 const EXPORTED = ['email', 'reason', 'scope', 'created_at', 'expires_at'] as const
 
@@ -266,10 +255,10 @@ const download: Place = {
   show: (visit) =>
     csv(visit, 'suppressions.csv', {
       of: suppressions,
-      path: '/suppressions?',
+      path: `/suppressions?${chosenIn(visit)}`,
       titles: EXPORTED,
       row: (each) => EXPORTED.map((name) => text(each, name)),
     }),
 }
 
-export const suppressionPlaces = [fresh, download, list]
+export const suppressionPlaces = [fresh, download, ...listPlaces(suppressionList)]

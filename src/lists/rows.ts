@@ -1,6 +1,7 @@
-// The one reader of lists. CSV (RFC 4180) in the forms that programs write, in pieces of limited size: UTF-8, UTF-16 or
-// Windows-1252; commas, semicolons, tabs, or the delimiter of a first line "sep=;". JSON, because some programs export
-// only JSON (Amazon SES, Postmark's API): a document that contains one list, a list, or one object per line.
+// Reads all list formats. CSV (RFC 4180) and its common variants, in pieces of limited size: UTF-8, UTF-16 or
+// Windows-1252, separated by commas, semicolons, tabs, or the delimiter in a first line such as `sep=;`. JSON, because
+// some services only export JSON (Amazon SES, Postmark's API): a document that contains one list, a list, or one object
+// per line.
 import { pipeline } from 'node:stream'
 import { CsvError, parse } from 'csv-parse'
 import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
@@ -16,12 +17,12 @@ interface CsvForm {
 
 export interface ListRow {
   record: string[]
-  /** The line on which the record begins; the first is 1. */
+  /** The line on which the record starts, from 1. */
   line: number
 }
 
 const HEAD = 64 * 1024
-/** The most octets of a record; every valid contact is smaller. */
+/** The maximum size of a record in bytes. Valid contacts are smaller. */
 const MAX_RECORD = 1024 * 1024
 
 const ZIP = 'PK\u0003\u0004'
@@ -32,7 +33,7 @@ const MAGIC: readonly [string, string][] = [
   ['%PDF-', 'a PDF. Export the list as CSV.'],
 ]
 
-/** What a file is that is not text; undefined when it may be text. */
+/** Returns the kind of a file that is not text, or undefined if it may be text. */
 function kindOf(head: Buffer): string | undefined {
   const start = head.toString('latin1', 0, HEAD)
   const [mark, what] = MAGIC.find(([each]) => start.startsWith(each)) ?? []
@@ -46,18 +47,18 @@ function kindOf(head: Buffer): string | undefined {
 export interface ReadableList {
   /** Its name in messages, and the name of its file. */
   source: Pick<ListSource, 'name' | 'file'>
-  /** `read` is called with the number of octets that were read. */
+  /** `read` is called with the number of bytes that were read. */
   rows(read?: (bytes: number) => void): AsyncIterable<ListRow> | Iterable<ListRow>
-  /** The encoding of its text, when that is not UTF-8. */
+  /** The encoding of its text if that is not UTF-8. */
   encoding?: string
-  /** The document says that it is one page of several. */
+  /** The document is one page of several. */
   incomplete?: true
 }
 
-/** The most cells of a list that is uploaded or sent: the work and memory grow with them (D126). */
+/** The maximum number of cells in a list that is uploaded or sent: work and memory grow with it (D126). */
 const MOST_CELLS = 500_000
 
-/** Rows up to that many cells. Throws an OperatorError that says what to do with more. */
+/** Yields rows up to the cell limit. Throws an OperatorError with the remedy if there are more. */
 export async function* counted(
   name: string,
   rows: AsyncIterable<ListRow> | Iterable<ListRow>,
@@ -71,7 +72,7 @@ export async function* counted(
   }
 }
 
-/** The rows of a file: JSON when it begins like JSON, else CSV. Throws an OperatorError when it is not text. */
+/** The rows of a file: JSON if it starts like JSON, or else CSV. Throws an OperatorError if it is not text. */
 export async function listIn(source: ListSource): Promise<ReadableList> {
   if (!(await looksLikeJson(source))) {
     const form = await formOf(source)
@@ -119,11 +120,11 @@ function decodes(run: () => void): boolean {
   }
 }
 
-/** UTF-16, found by its byte order mark, or by a zero in every second octet, as in western text. */
+/** Detects UTF-16 by its byte order mark, or by a zero in every second byte, as in western text. */
 function wideOf(head: Buffer): 'utf-16le' | 'utf-16be' | undefined {
   if (head[0] === 0xff && head[1] === 0xfe) return 'utf-16le'
   if (head[0] === 0xfe && head[1] === 0xff) return 'utf-16be'
-  const zeros = (side: 0 | 1): number => head.filter((octet, at) => octet === 0 && at % 2 === side).length
+  const zeros = (side: 0 | 1): number => head.filter((byte, at) => byte === 0 && at % 2 === side).length
   const [even, odd] = [zeros(0), zeros(1)]
   const most = head.length / 4
   return odd > most && even === 0 ? 'utf-16le' : even > most && odd === 0 ? 'utf-16be' : undefined
@@ -176,7 +177,7 @@ async function* csvRows(source: ListSource, form: CsvForm, read?: (bytes: number
   }
 }
 
-const QUOTES = 'its quotes do not match: a cell with quotes stands in quotes, and each quote in it is written twice'
+const QUOTES = 'the quotes do not match: enclose a cell that contains quotes in quotes, and double each quote in it'
 const FAULTS: Record<string, string> = {
   CSV_MAX_RECORD_SIZE: `a row has more than ${MAX_RECORD / 1024 / 1024} MB, perhaps because a quote is never closed`,
   CSV_QUOTE_NOT_CLOSED: 'a quote is never closed',
@@ -189,24 +190,24 @@ function unreadable(source: ListSource, thrown: CsvError): OperatorError {
   const fault = FAULTS[thrown.code] ?? messageOf(thrown)
   const place = line === undefined ? '' : `on line ${line} `
   return new OperatorError(
-    `${source.name} cannot be read as CSV: ${place}${fault}. Fix it and import again, for nothing was imported.`,
+    `${source.name} cannot be read as CSV: ${place}${fault}. Nothing was imported; fix the file and import it again.`,
   )
 }
 
-/** The largest document; it is read as a whole. */
+/** The maximum size of a JSON document: it is read into memory. */
 const MAX_JSON = 128 * 1024 * 1024
-/** The most names of members. */
+/** The maximum number of different member names. */
 const MAX_NAMES = 1000
 
 type Item = Record<string, unknown>
 
-/** Whether the file begins like JSON. */
+/** Whether the file starts like JSON. */
 async function looksLikeJson(source: ListSource): Promise<boolean> {
   for await (const chunk of source.chunks()) return /^(?:\xef\xbb\xbf)?\s*[[{]/.test(chunk.toString('latin1', 0, 1024))
   return false
 }
 
-/** `more` is called when the document says that it is one page of several. */
+/** `more` is called if the document is one page of several. */
 async function* jsonRows(source: ListSource, more: () => void): AsyncIterable<ListRow> {
   const text = await textOf(source)
   const whole = parsed(text)
@@ -215,7 +216,7 @@ async function* jsonRows(source: ListSource, more: () => void): AsyncIterable<Li
   yield* rowsOf(source.name, items)
 }
 
-/** Objects as rows; the first row has the names of their members. Throws an OperatorError. */
+/** Returns objects as rows. The first row has the member names. Throws an OperatorError. */
 export function* rowsOf(name: string, objects: readonly Item[]): Iterable<ListRow> {
   const items = objects.map(flat)
   const names = [...new Set(items.flatMap((item) => Object.keys(item)))]
@@ -227,7 +228,7 @@ export function* rowsOf(name: string, objects: readonly Item[]): Iterable<ListRo
     yield { record: names.map((each) => (Object.hasOwn(item, each) ? textIn(item[each]) : '')), line: index + 1 }
 }
 
-/** Amazon SES has a NextToken; Brevo (count) and others have the number of all items. */
+/** Amazon SES has a NextToken. Brevo (count) and others have the total number of items. */
 const isPage = (whole: Item, items: number): boolean =>
   Object.entries(whole).some(
     ([name, value]) => /^next_?token$/i.test(name) && typeof value === 'string' && value !== '',
@@ -235,7 +236,9 @@ const isPage = (whole: Item, items: number): boolean =>
 
 async function textOf(source: ListSource): Promise<string> {
   if (source.size > MAX_JSON)
-    throw new OperatorError(`${source.name} is over ${MAX_JSON / 1024 / 1024} MB of JSON; convert it to CSV first.`)
+    throw new OperatorError(
+      `${source.name} is larger than ${MAX_JSON / 1024 / 1024} MB, the limit for JSON; convert it to CSV first.`,
+    )
   const chunks: Buffer[] = []
   for await (const chunk of source.chunks()) chunks.push(chunk)
   return Buffer.concat(chunks)
@@ -252,9 +255,7 @@ function itemsOf(source: ListSource, whole: Item | unknown[] | undefined, text: 
       .map(parsed)
   const items = (list ?? lines()) as unknown[]
   if (items.every(isObject)) return items
-  throw new OperatorError(
-    `${source.name} is not JSON that can be read: it must be a list of objects, or an object on each line.`,
-  )
+  throw new OperatorError(`${source.name} is not valid JSON: use a list of objects, or one object per line.`)
 }
 
 function parsed(text: string): Item | unknown[] | undefined {
@@ -277,9 +278,3 @@ const flat = (item: Item): Item =>
 
 const textIn = (value: unknown): string =>
   value === null ? '' : typeof value === 'string' ? value : JSON.stringify(value)
-
-/** One record with its line end (RFC 4180); cells are quoted when necessary. */
-export const csvLine = (cells: readonly (string | null)[]): string =>
-  `${cells.map((cell) => quoted(cell ?? '')).join(',')}\r\n`
-
-const quoted = (cell: string): string => (/[",;\t\r\n]|^\s|\s$/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)

@@ -1,13 +1,14 @@
-// Lists of suppressions: the meaning of the columns of a file, and of a record.
+// Suppression lists: the meaning of each column and of each record.
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
 import type { Entry } from '../suppressions/import-with-status.ts'
 import type { Reason, Suppression } from '../suppressions/suppressions.ts'
 import { forTerminal } from '../base/clean-text.ts'
-import { addressIn } from './addresses.ts'
+import { addressIn, checkStatus, mapColumns, type FieldMap } from './columns.ts'
 import type { Kind } from './import.ts'
 import { SUPPRESSORS, type Suppressor, type SuppressorName } from './programs.ts'
+import { StatusLike } from './status-like.ts'
 import {
   emailColumns,
   plain,
@@ -22,7 +23,7 @@ import {
 
 export const REASONS = ['hard_bounce', 'complaint', 'unsubscribe', 'list_import'] as const
 
-/** What a reason stops, when nothing else is said. */
+/** The default scope of a reason. */
 export const scopeOf = (reason: Reason): Suppression['scope'] => (reason === 'unsubscribe' ? 'marketing' : 'all')
 
 /** Columns of reasons, the clearest first. */
@@ -37,39 +38,58 @@ export interface SuppressionColumns {
   /** Column indexes by simplified title. */
   at: ReadonlyMap<string, number>
   standings: Standings
-  /** Columns with the replies of exchangers; none when --reason gives the reason. */
+  /** Columns with replies of receiving servers. Empty with --reason. */
   replies: readonly number[]
   /** The reason for the whole file. */
   all: Reason | undefined
-  /** The reason of an entry in a file that gives none; a column "type" may still say another. */
+  /** The reason of entries in a file without reasons. A column "type" takes precedence. */
   silent: Reason | undefined
 }
 
 export interface SuppressionWishes {
   from?: SuppressorName | undefined
-  /** The reason of all entries, whatever the file says. */
+  /** The reason of all entries. Overrides the reasons in the file. */
   reason?: (typeof REASONS)[number] | undefined
-  /** The reason of entries in a file that gives none. */
+  /** The reason of entries in a file without reasons. */
   silent?: Reason
-  /** The file came through a page or the API, which have no --reason. */
+  /** Column titles by field: email, reason or status. Other columns are ignored. */
+  map?: FieldMap
+  /** The file came from a page or the API, which have no --reason. */
   page?: true
 }
 
-/** How a list of suppressions is read. */
+/** Reads a suppression list. */
 export const suppressionsIn =
   (wishes: SuppressionWishes, now: number): Kind<SuppressionColumns, Entry> =>
   (source, first) => {
-    const columns = suppressionColumns(source, first, wishes)
-    return { columns, read: (record) => entryOf(record, columns, now) }
+    const titles = mappedTitles(
+      source,
+      first.map((title) => title.trim()),
+      wishes.map ?? new Map(),
+    )
+    const columns = suppressionColumns(source, titles, wishes)
+    const like = new StatusLike(titles, openIn(columns, first), columns.standings.columns.length > 0)
+    return {
+      columns,
+      end: () =>
+        checkStatus(source, like.found, 'status', () =>
+          wishes.page
+            ? 'Rename it to "status", "subscribed" or "unsubscribed", or remove it.'
+            : 'Map it with --map status=COLUMN, subscribed=COLUMN or unsubscribed=COLUMN (note=COLUMN to ignore it), or set --reason.',
+        ),
+      read(record) {
+        like.see(record)
+        return entryOf(record, columns, now)
+      },
+    }
   }
 
 /** The meaning of the columns, from the first record. Throws an OperatorError. */
 function suppressionColumns(
   source: { name: string; file: string },
-  first: readonly string[],
+  titles: string[],
   { from, page, reason, silent }: SuppressionWishes,
 ): SuppressionColumns {
-  const titles = first.map((title) => title.trim())
   const wrong = (sentence: string): never => {
     throw new OperatorError(`${source.name} ${sentence} Nothing was imported.`)
   }
@@ -80,7 +100,7 @@ function suppressionColumns(
   const [email] = emailColumns(titles, [...titles.keys()])
   if (email === undefined)
     return wrong(
-      `has no column of addresses, such as "email"; its first line is: ${forTerminal(titles.slice(0, 8).join(', ')).slice(0, 200)}.`,
+      `has no email address column, such as "email"; its first line is: ${forTerminal(titles.slice(0, 8).join(', ')).slice(0, 200)}.`,
     )
   const at = new Map(words.map((word, index) => [word, index] as const))
   const program: Suppressor = from === undefined ? {} : SUPPRESSORS[from]
@@ -94,12 +114,12 @@ function suppressionColumns(
   const kind = reason ?? whole ?? program.kind?.((title) => words.includes(title), source.file)
   if (typeof kind === 'object')
     return wrong(
-      `is not a list of suppressions: ${kind.no}${page ? '' : '; to suppress them all the same say --reason list_import'}.`,
+      `is not a suppression list: ${kind.no}${page ? '' : '; to suppress them anyway, add --reason list_import'}.`,
     )
   const says = standings.columns.length > 0 || REASON_TITLES.some((title) => at.has(title))
   if (kind === undefined && !says && from !== undefined && silent === undefined)
     return wrong(
-      `does not say why its addresses are suppressed; ${page ? 'add a column "reason"' : 'say it with --reason'} ${REASONS.join('|')}.`,
+      `has no suppression reasons; ${page ? 'add a column "reason" with' : 'set one with --reason'} ${REASONS.join('|')}.`,
     )
   const replies = reason ? [] : words.flatMap((word, index) => (REPLIES.has(word) ? [index] : []))
   return {
@@ -112,6 +132,23 @@ function suppressionColumns(
     all: kind,
     silent: says ? undefined : (silent ?? 'list_import'),
   }
+}
+
+/** The titles, with the field names of --map instead of the titles that it maps. */
+function mappedTitles(source: { name: string }, titles: string[], map: FieldMap): string[] {
+  const places = new Map([...mapColumns(source, titles, map)].flatMap(([field, all]) => all.map((at) => [at, field])))
+  return titles.map((title, index) => places.get(index) ?? title)
+}
+
+/** Returns the columns without a meaning. Empty if each entry has its reason, and without the columns of --map. */
+function openIn(
+  { all, at, email, replies, standings, titles }: SuppressionColumns,
+  first: readonly string[],
+): number[] {
+  if (all !== undefined || REASON_TITLES.some((title) => at.has(title))) return []
+  const used = new Set([email, ...replies, ...standings.columns.map(({ index }) => index)])
+  for (const title of ['type', 'origin', 'scope', 'expiresat']) used.add(at.get(title) ?? email)
+  return titles.flatMap((title, index) => (used.has(index) || title !== first[index]?.trim() ? [] : [index]))
 }
 
 function headless(file: string, columns: number, reason: Reason | undefined, silent: Reason): SuppressionColumns {
@@ -128,7 +165,7 @@ function headless(file: string, columns: number, reason: Reason | undefined, sil
   }
 }
 
-/** One record as an entry; null when it need not be kept; or the error in it. */
+/** Returns a record as an entry, null if it is not to be suppressed, or the error in it. */
 function entryOf(record: readonly string[], columns: SuppressionColumns, now: number): Entry | null | Wrong {
   const { all, at, email: place, replies, silent, standings, titles } = columns
   const email = addressIn(record, place, titles.length)
@@ -136,29 +173,31 @@ function entryOf(record: readonly string[], columns: SuppressionColumns, now: nu
   const cell = (name: string): string => (at.has(name) ? record[at.get(name)!]!.trim() : '')
   const expiry = timeOf(cell('expiresat'))
   if (expiry === undefined)
-    return { problem: `expires_at says "${forTerminal(cell('expiresat'))}", which is not a time such as ${iso(now)}` }
+    return {
+      problem: `has the expires_at "${forTerminal(cell('expiresat'))}", which is not a time such as ${iso(now)}`,
+    }
   const why =
     all ??
     timedReason(record, standings) ??
     (silent ? reasonOf(cell('type')) || silent : saidReason(record, cell, standings))
   if (typeof why === 'object' && why !== null) return why
   if (why === null || (expiry !== null && expiry <= now)) return null
-  // Many programs list blocks and soft bounces among the bounces.
+  // Many services list blocks and soft bounces among the bounces.
   if (why === 'hard_bounce' && replies.some((index) => FOR_NOW.test(record[index]!.trim()))) return null
   if (why === 'soft_bounce' && expiry === null) return null
   const scope = cell('scope')
   if (scope !== '' && scope !== 'all' && scope !== 'marketing')
-    return { problem: `scope says "${forTerminal(scope)}", not all or marketing` }
+    return { problem: `has the scope "${forTerminal(scope)}" instead of all or marketing` }
   return { email, reason: why, scope: scope === '' ? scopeOf(why) : scope, expires_at: expiry }
 }
 
-/** The reason of a record with a time at which somebody left: words beside it do not make it doubtful. */
+/** The reason of a record with an unsubscribe time: unknown values in other status columns do not invalidate it. */
 function timedReason(record: readonly string[], { columns }: Standings): Reason | undefined {
   const standing = standingIn(record, { whole: 'subscribed', columns: columns.filter(({ filled }) => filled) })
   return typeof standing === 'object' ? undefined : (reasonFor(standing) ?? undefined)
 }
 
-/** The reason of a record: from the reason column, else from the status columns. */
+/** The reason of a record: from the reason column, or else from the status columns. */
 function saidReason(
   record: readonly string[],
   cell: (name: string) => string,
@@ -166,19 +205,18 @@ function saidReason(
 ): Reason | null | Wrong {
   const word = REASON_TITLES.map(cell).find((said) => said !== '') ?? ''
   if (word !== '') {
-    // Postmark has one name for recipients who unsubscribed and for recipients whom the sender added.
+    // Postmark uses one name for unsubscribed recipients and for those that the sender added.
     if (plain(word) === 'manualsuppression' && plain(cell('origin')) === 'recipient') return 'unsubscribe'
     const reason = reasonOf(word)
-    return reason === undefined
-      ? { problem: `gives "${forTerminal(word).slice(0, 60)}" as its reason, which is not understood` }
-      : reason
+    return reason === undefined ? { problem: `has the unknown reason "${forTerminal(word).slice(0, 60)}"` } : reason
   }
-  if (standings.columns.length === 0) return { problem: 'gives no reason' }
+  // Every entry of a suppression list is suppressed, even without a reason.
+  if (standings.columns.length === 0) return 'list_import'
   const standing = standingIn(record, standings)
   return typeof standing === 'object' ? standing : reasonFor(standing)
 }
 
-/** null: there is no time. undefined: it is not readable. */
+/** Returns null for no time, undefined for an invalid one. */
 function timeOf(text: string): number | null | undefined {
   if (text === '') return null
   const at = Date.parse(/^\d{4}-\d\d-\d\d \d/.test(text) ? `${text.replace(' ', 'T')}Z` : text)

@@ -1,4 +1,5 @@
-// A mail's body as its owner submitted it, read from the database or the spool; all null when it is no longer kept.
+// An email's body as its owner submitted it, read from the database or the spool. All fields are null if the body is no
+// longer kept.
 import { jsonOf } from '../base/json.ts'
 import { filesOf, readSized } from '../base/spooled.ts'
 import { mailText } from '../message/part-text.ts'
@@ -26,12 +27,12 @@ export function bodyOf(reader: Reader, spool: Spool, emailKey: number): Body {
   const stored = reader.first(bodyByEmail({ email_key: emailKey }))
   const [file] = filesOf(stored?.spool ?? null)
   const json = stored?.content
-  // When the body is damaged or cannot be read, the rest of the mail is still shown.
+  // If the body is corrupt or cannot be read, the rest of the email is still shown.
   const body = json ? (jsonOf(json) as StoredBody | undefined) : file === undefined ? undefined : bodyIn(spool, file)
   return body === undefined ? { html: null, text: null, headers: null, attachments: null } : shownBody(body)
 }
 
-/** What the API shows of a stored body. */
+/** A stored body as the API shows it. */
 export function shownBody(body: StoredBody): Body {
   const { headers = [], attachments = [] } = body
   return {
@@ -47,13 +48,13 @@ export function shownBody(body: StoredBody): Body {
   }
 }
 
-/** The texts of a stored body; those that stand in the octets of a submitted mail are read from there. */
+/** The texts of a stored body. Texts that are part of the bytes of a submitted message are read from there. */
 export function textsOf({ html, raw, text }: StoredBody): Pick<Body, 'html' | 'text'> {
-  const octets = (): Buffer => Buffer.from(raw && 'text' in raw ? raw.text : '', 'latin1')
-  return { html: mailText(html, octets), text: mailText(text, octets) }
+  const bytes = (): Buffer => Buffer.from(raw && 'text' in raw ? raw.text : '', 'latin1')
+  return { html: mailText(html, bytes), text: mailText(text, bytes) }
 }
 
-/** A body from the spool; undefined when it is damaged, or the disk cannot read it now. */
+/** A body from the spool, or undefined if it is corrupt, or the disk cannot read it now. */
 function bodyIn(spool: Spool, file: string): StoredBody | undefined {
   try {
     return readBody(readSized(spool.path(file)))
@@ -71,8 +72,8 @@ const withFile = statement<{ id: string }>()((arg) =>
 )
 
 /**
- * Whether a file of the spool belongs to a mail; a file without a mail was left by a crash.
- * File names begin with the mail's id.
+ * Whether a file of the spool belongs to an email. A file without an email was left by a crash. File names begin with
+ * the email's id.
  */
 export function ownsFile(reader: Reader, name: string): boolean {
   const row = reader.first(withFile({ id: name.slice(0, 36) }))

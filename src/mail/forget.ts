@@ -1,54 +1,55 @@
-// Erases an address from outbound mail: bodies are deleted, recipients become marks, suppressions keep only a hash.
-// Rows stay, so that figures stay correct. Mail that waits for the address is not sent; mail for other recipients is
-// still sent, without the address.
+// Erases an address from outbound mail: bodies are deleted, recipients are replaced by marks, and suppressions keep
+// only a hash. Rows stay, so that statistics stay correct. Mail that waits for the address is not sent. Mail for other
+// recipients is still sent, without the address.
 import { comparable } from '../base/recipient-hash.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { betrays, holds, names, needleOf, redact, redactMailboxes, sliceEnd, type Erasing } from '../store/erasing.ts'
-import { deliveryMachine } from '../states/delivery.ts'
-import { move } from '../store/move.ts'
 import { raw } from '../store/query.ts'
 import { forgetAttempts } from '../delivery/results/attempt-log.ts'
+import type { Forgotten, ReadFile } from '../parts/forget.ts'
 import { filesOf } from '../base/spooled.ts'
-import { CAMPAIGN_MAIL, emailOf, emit, moveEmail } from '../delivery/results/settle.ts'
+import { CAMPAIGN_MAIL, emailOf, suppressRecipient } from '../delivery/results/settle.ts'
 import { forgetInDelivery, type NamedDelivery } from '../delivery/forget.ts'
 
 const AT_ONCE = 200
-const COLUMNS = ['to', 'from', 'cc', 'bcc', 'reply_to', 'subject', 'idempotency_key', 'agent_id'] as const
+const COLUMNS = [
+  'to',
+  'from',
+  'cc',
+  'bcc',
+  'reply_to',
+  'subject',
+  'idempotency_key',
+  'agent_id',
+  'tags',
+  'metadata',
+] as const
 const MAILBOXES = new Set<string>(['to', 'from', 'cc', 'bcc', 'reply_to'])
-const OPEN = ['queued', 'active', 'held']
+const OPEN = ['scheduled', 'queued', 'active', 'held']
 
-type ReadFile = (file: string) => Uint8Array
 type MailToForget = Record<(typeof COLUMNS)[number], string | null> & { key: number; domain: string | null }
 
-export interface Forgotten {
-  next: number | null
-  /** A mail that is being sent to the address now was skipped; the next run processes it. */
-  left?: boolean
-  /** Files of the spool that no row names any more. */
-  files: string[]
-}
-
-/** Erases in some mails. A mail that is being sent to the address now is skipped until that has ended (`underWay`). */
+/** Erases in some emails. An email that is being sent to the address now is skipped until it was sent (`underWay`). */
 export function forgetInMails(tx: Tx, erasing: Erasing, after: number, read: ReadFile): Forgotten {
   const { address, userKey } = erasing
   const end = sliceEnd(tx, { table: 'outbound_emails', userKey, after, most: AT_ONCE })
   if (end === null) return { next: null, files: [] }
   const needle = needleOf(address)
   const quoted = COLUMNS.map((name) => `e."${name}"`)
-  const told = ['v.address', 'v.response', 'v.dialogue', 'v.remote_mta']
+  const columns = ['v.address', 'v.response', 'v.dialogue', 'v.remote_mta']
   const found = tx.all(
     raw<MailToForget>(
       `select e.key, ${quoted.join(', ')}, (select d.name from domains d where d.key = e.domain_key) as domain from outbound_emails e
        where e.user_key = ? and e.key > ? and e.key <= ? and (${quoted.map(holds).join(' or ')}
-         or exists (select 1 from deliveries v where v.email_key = e.key and (${told.map(holds).join(' or ')})))`,
-      [userKey, after, end, ...COLUMNS.map(() => needle), ...told.map(() => needle)],
+         or exists (select 1 from deliveries v where v.email_key = e.key and (${columns.map(holds).join(' or ')})))`,
+      [userKey, after, end, ...COLUMNS.map(() => needle), ...columns.map(() => needle)],
     ),
   )
   const gone = found.map((mail) => forgetMail(tx, erasing, mail, read))
   return { next: end, files: gone.flatMap((files) => files ?? []), left: gone.includes(undefined) }
 }
 
-/** The files to delete; undefined: the mail is being sent to the address now, and is skipped. */
+/** The files to delete, or undefined if the email is being sent to the address now, and is skipped. */
 function forgetMail(tx: Tx, erasing: Erasing, mail: MailToForget, read: ReadFile): string[] | undefined {
   const { address } = erasing
   const deliveries = tx.all(
@@ -62,8 +63,8 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: MailToForget, read: ReadFile
   const named = COLUMNS.some((name) => names(mail[name], address)) || deliveries.some(itsOwn)
   const wanted = deliveries.some((delivery) => !itsOwn(delivery) && OPEN.includes(delivery.status))
   if (named) {
-    // Other recipients still wait: the mail gets a working from address of the domain, because mail cannot come from a
-    // mark.
+    // Other recipients are still queued: the email gets a working from address of the domain, because a mark is not an
+    // address.
     const ours: Partial<MailToForget> = wanted ? { from: `noreply@${mail.domain}`, reply_to: null } : {}
     const clean = COLUMNS.map((name) =>
       name in ours && names(mail[name], address)
@@ -89,19 +90,16 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: MailToForget, read: ReadFile
   return named ? forgetBody(tx, erasing, mail.key, wanted, read) : []
 }
 
-/** Cancels a delivery that waits for the address. */
-function withhold(tx: Tx, emailKey: number, { key, role }: NamedDelivery, { at }: Erasing): void {
-  move(tx, deliveryMachine, key, 'suppress', { next_attempt_at: null, updated_at: at })
+/** Cancels a queued delivery to the address. */
+function withhold(tx: Tx, emailKey: number, delivery: NamedDelivery, { at }: Erasing): void {
   const email = tx.one(emailOf({ key: emailKey }))
   if (email.campaign_key !== null) tx.signal(CAMPAIGN_MAIL, email.user_key)
-  const details = { kind: 'suppressed', response: 'The recipient was erased on request.' }
-  if (role === 'to') moveEmail(tx, { email, delivery: { key }, now: at }, 'suppressed', details)
-  else emit(tx, { email, delivery: { key }, now: at }, 'email.rejected', details)
+  suppressRecipient(tx, { email, delivery, now: at }, 'The recipient was erased on request.')
 }
 
 /**
- * Deletes the body.
- * When other recipients still wait and the address can be removed from it, the body is kept without it.
+ * Deletes the body. If other recipients are still queued and the address can be removed from it, the body is kept
+ * without it.
  */
 function forgetBody(tx: Tx, erasing: Erasing, emailKey: number, wanted: boolean, read: ReadFile): string[] {
   const body = tx.first(
@@ -122,12 +120,12 @@ function forgetBody(tx: Tx, erasing: Erasing, emailKey: number, wanted: boolean,
   return files
 }
 
-/** Erases the address from the bodies of other mails that name it. `read` gives the content of a spool file. */
+/** Erases the address from the bodies of other emails that name it. `read` gives the content of a spool file. */
 export function forgetInBodies(tx: Tx, erasing: Erasing, after: number, read: ReadFile): Forgotten {
   const found = tx.all(
     raw<{ email_key: number; content: string | null; spool: string | null; wanted: 0 | 1 }>(
       `select b.email_key, b.content, b.spool,
-         exists (select 1 from deliveries v where v.email_key = e.key and v.status in ('queued', 'active', 'held')) as wanted
+         exists (select 1 from deliveries v where v.email_key = e.key and v.status in ('scheduled', 'queued', 'active', 'held')) as wanted
        from outbound_bodies b join outbound_emails e on e.key = b.email_key
        where e.user_key = ? and b.email_key > ? order by b.email_key limit ${AT_ONCE}`,
       [erasing.userKey, after],
@@ -141,7 +139,7 @@ export function forgetInBodies(tx: Tx, erasing: Erasing, after: number, read: Re
   return { next: found.length === AT_ONCE ? (found.at(-1)?.email_key ?? null) : null, files }
 }
 
-/** Whether a mail is being sent to the address at this moment: its result is not written yet. */
+/** Whether an email is being sent to the address at this moment: its result is not written yet. */
 export function underWay(reader: Reader, { address, userKey }: Erasing): boolean {
   const found = raw(
     `select 1 from deliveries v join outbound_emails e on e.key = v.email_key

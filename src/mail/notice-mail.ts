@@ -1,6 +1,6 @@
-// Sends notices by mail: mail of the server itself, outside the users' queue (D66). It counts for no volume, and no
-// plan, suppression or agent applies to it. Its return path is empty, so that it cannot bounce back. A notice is tried
-// for seven days, on its own schedule.
+// Sends notices by email: mail of the server itself, outside the users' queue (D66). It is not counted, and plans,
+// suppressions and agents do not apply to it. Its return path is empty, so that it cannot bounce back. A notice is
+// retried for seven days, on its own schedule.
 import { createPrivateKey } from 'node:crypto'
 import { forLine } from '../base/clean-text.ts'
 import type { Clock } from '../base/clock.ts'
@@ -17,7 +17,7 @@ import type { Verdict } from '../smtp/verdict.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { signingKeyOf, type OpenKeys } from '../domains/keys.ts'
-import { beginAttempt, endAttempt, nextNotices, type AddressedNotice } from '../accounts/notices.ts'
+import { beginAttempt, endAttempt, nextNotices, type AddressedNotice } from '../users/notices.ts'
 import type { Ways } from '../delivery/queue/ways.ts'
 import { connectAlong, findRoute, type WayDeps } from '../delivery/wire/connect.ts'
 
@@ -30,10 +30,10 @@ export interface NoticeDeps extends WayDeps {
   config: Pick<Config, 'delivery' | 'hostname' | 'tls' | 'webhooks' | 'notices'>
 }
 
-/** What of a notice is mailed. */
+/** The parts of a notice that are mailed. */
 type Letter = Pick<AddressedNotice, 'id' | 'created_at' | 'email' | 'subject' | 'text'>
 
-/** Notices under way at once. */
+/** Notices in progress at once. */
 const AT_ONCE = 8
 
 export class NoticeMailer {
@@ -56,7 +56,7 @@ export class NoticeMailer {
     this.#loop.ring()
   }
 
-  /** Waits up to `patience` ms for notices under way, then cuts them off; their next attempt is scheduled already. */
+  /** Waits up to `patience` ms for notices in progress, then cuts them off. Their next attempt is scheduled already. */
   async stop(patience: number): Promise<void> {
     await this.#loop.stop()
     const late = setTimeout(() => this.#cut(), patience)
@@ -68,26 +68,26 @@ export class NoticeMailer {
   }
 
   /**
-   * Mails a notice that cannot be stored, once; resolves with whether it was taken. The log is the only other place
-   * that has it.
+   * Emails a notice that cannot be stored, once. Resolves with whether it was accepted. Apart from the email, the
+   * notice is only in the log.
    */
   async mailUnstored(notice: Pick<AddressedNotice, 'email' | 'subject' | 'text'>): Promise<boolean> {
     const { clock, log } = this.#deps
     const { email, subject } = notice
-    log.warn('notice', { user: email, subject })
+    log.warn('notification_queued', { user: email, subject })
     try {
       const created_at = clock.now()
       const { code, enhanced, kind, text } = await this.#send({ ...notice, id: newId(created_at), created_at })
       if (kind === 'delivered') return true
       const response = [code, enhanced, text].filter((part) => part !== null).join(' ')
-      log.warn('notice not mailed', { user: email, subject, error: response, given_up: false })
+      log.warn('notification_failed', { user: email, subject, error: response, given_up: false })
     } catch (thrown) {
-      if (!this.#stopped) log.fault('a notice', thrown)
+      if (!this.#stopped) log.fault('notification', thrown)
     }
     return false
   }
 
-  /** Whether no notice is under way. */
+  /** Whether no notice is in progress. */
   get idle(): boolean {
     return this.#busy.size === 0
   }
@@ -102,7 +102,7 @@ export class NoticeMailer {
   async #run(now: number): Promise<number | null> {
     const { store } = this.#deps
     const free = AT_ONCE - this.#busy.size
-    // `ring` is called when a notice ends.
+    // A notice that ends calls `ring`.
     if (free <= 0) return null
     const next = nextNotices(store, [...this.#busy.keys()], free + 1)
     const due = next.slice(0, free).filter(({ next_attempt_at }) => (next_attempt_at ?? 0) <= now)
@@ -110,7 +110,7 @@ export class NoticeMailer {
     const begun = store.write((tx) => {
       for (const notice of due) beginAttempt(tx, notice, now)
     })
-    // These notices count as under way from now on: while their attempts are being written, they must not begin again.
+    // These notices count as in progress from now on: they must not start again while their attempts are being written.
     for (const notice of due)
       this.#busy.set(
         notice.key,
@@ -131,17 +131,18 @@ export class NoticeMailer {
   async #attempt(notice: AddressedNotice): Promise<void> {
     const { clock, log, store } = this.#deps
     const { attempts, email, subject } = notice
-    if (attempts === 0) log.warn('notice', { user: email, subject })
+    if (attempts === 0) log.warn('notification_queued', { user: email, subject })
     try {
       const verdict = await this.#send(notice)
       if (this.#stopped) return
       const result = verdict.kind === 'delivered' ? 'mailed' : verdict.kind === 'bounced' ? 'refused' : 'later'
       const response = [verdict.code, verdict.enhanced, verdict.text].filter((part) => part !== null).join(' ')
       const over = await store.write((tx) => endAttempt(tx, notice, { result, response }, clock.now()))
-      if (result !== 'mailed') log.warn('notice not mailed', { user: email, subject, error: response, given_up: over })
+      if (result !== 'mailed')
+        log.warn('notification_failed', { user: email, subject, error: response, given_up: over })
     } catch (thrown) {
       // The next attempt is scheduled already.
-      if (!this.#stopped) log.fault(`notice ${notice.id}`, thrown)
+      if (!this.#stopped) log.fault(`notification ${notice.id}`, thrown)
     }
   }
 
@@ -193,11 +194,11 @@ export function noticeSender(reader: Reader, { hostname, notices }: Pick<Config,
   return notices.from === '' ? `postrider@${hostedAbove(reader, hostname)?.name ?? hostname}` : notices.from
 }
 
-/** Whether notices leave from an address that receivers can check: a configured one, or that of a hosted domain. */
+/** Whether notices are sent from an address that receivers can verify: a configured one, or that of a hosted domain. */
 export const hasNoticeSender = (reader: Reader, { hostname, notices }: Pick<Config, 'hostname' | 'notices'>): boolean =>
   notices.from !== '' || hostedAbove(reader, hostname) !== undefined
 
-/** The mail as DATA carries it, signed when its domain is hosted here. */
+/** The message for DATA, signed if its domain is hosted here. */
 function wireOf({ clock, config, keys, store }: NoticeDeps, { created_at, email, id, subject, text }: Letter): string {
   const sender = noticeSender(store, config)
   const from = parseAddress(sender)

@@ -1,8 +1,8 @@
-// The contents of a sent mail, in tabs: as it looks, its text, its headers, its source. Headers and source are those
-// that the API composes again; a large source is shown as far as a page should go, and is a file as a whole.
+// The contents of a sent mail, in tabs: preview, text, headers and source. The API composes headers and source again. A
+// large source is truncated on the page and complete in the download.
 import { html } from 'hono/html'
-import { facts, looks, octets, tabs, type Html } from '../webui/widgets.ts'
-import { objects, relatedId, text, type Thing, type Visit } from '../webui/visit.ts'
+import { facts, looks, octets, tabs, type Html } from '../views/html/widgets.ts'
+import { objects, relatedId, text, type Thing, type Visit } from '../views/html/visit.ts'
 import { isOneOf } from '../base/one-of.ts'
 import type { outboundEmails } from './api.ts'
 
@@ -10,7 +10,7 @@ export type MailResource = Thing<typeof outboundEmails>
 
 const TABS = ['preview', 'text', 'headers', 'source'] as const
 const NAMES = { preview: 'Preview', text: 'Text', headers: 'Headers', source: 'Source' } as const
-/** Characters of a text that a page shows, and of one that HTML makes several times as long. */
+/** Characters of a text that a page shows, and fewer for text that HTML makes several times as long. */
 const MOST = 40_000
 const MOST_ESCAPED = 10_000
 
@@ -19,9 +19,9 @@ const gone = (mail: MailResource): Html => {
   return html`<p class="soft">
     ${
       campaign
-        ? html`The text of a campaign’s mail is on <a href="/campaigns/${campaign}">the page of its campaign</a>; the
-            tabs “Headers” and “Source” show this mail.`
-        : 'The text is no longer kept here.'
+        ? html`The content is on <a href="/campaigns/${campaign}">the campaign’s page</a>. The tabs “Headers” and
+            “Source” show this email.`
+        : 'The content is no longer stored.'
     }
   </p>`
 }
@@ -32,8 +32,8 @@ function preview(visit: Visit, mail: MailResource): Html {
   if (body === '' && text(mail, 'text') === '') return gone(mail)
   return html`${
     body === ''
-      ? html`<p class="soft">This mail has no HTML; its text is in the tab “Text”.</p>`
-      : looks(visit, body, `/mail/${mail.id}/html`, 'The mail as it looks')
+      ? html`<p class="soft">This email has no HTML. See the tab “Text”.</p>`
+      : looks(visit, body, `/mail/${mail.id}/html`, 'Email preview')
   }
   ${
     files.length === 0
@@ -51,7 +51,7 @@ function plain(mail: MailResource): Html {
   return text(mail, 'html') === ''
     ? gone(mail)
     : html`<p class="soft">
-        It was sent without a text; this server made one from the HTML. It stands in the tab “Source”.
+        This email was sent without a text version, so Postrider generated one from the HTML. See the tab “Source”.
       </p>`
 }
 
@@ -74,12 +74,12 @@ const fieldsOf = (header: string): [name: string, value: string][] =>
 async function composed(visit: Visit, mail: MailResource, tab: 'headers' | 'source'): Promise<Html> {
   const response = await visit.download(`/outbound-emails/${mail.id}/raw`)
   if (response.status !== 200)
-    return html`<p class="soft">The text is no longer kept here, so there is no source of it.</p>`
+    return html`<p class="soft">The content is no longer stored, so the source is not available.</p>`
   const whole = await response.text()
   const note = html`<p class="soft">
-    As it is sent, without the DKIM-Signature, which each attempt makes
-    again.${relatedId(mail, 'campaign') ? ' Tags are filled with what is known of the contact now; the link to unsubscribe does nothing here.' : ''}
-    <a href="/mail/${mail.id}/raw" download>Download as .eml</a>
+    The email as it is sent, without the DKIM signature, which is added at each
+    attempt.${relatedId(mail, 'campaign') ? ' Merge tags use the current data of the contact. The unsubscribe link does not work here.' : ''}
+    <a href="/mail/${mail.id}/raw" download>Download .eml</a>
   </p>`
   const end = whole.indexOf('\r\n\r\n')
   const header = end < 0 ? whole : whole.slice(0, end)
@@ -87,7 +87,7 @@ async function composed(visit: Visit, mail: MailResource, tab: 'headers' | 'sour
   if (tab === 'headers') return html`${note} ${facts(fieldsOf(beginning(header)))}`
   return html`${note}
     <pre tabindex="0" class="source">${shown}</pre>
-    ${whole.length > shown.length ? html`<p class="soft">The page shows the first ${octets(shown.length)} of ${octets(whole.length)}; the file has all of it.</p>` : ''}`
+    ${whole.length > shown.length ? html`<p class="soft">Showing the first ${octets(shown.length)} of ${octets(whole.length)}. Download the file to see all of it.</p>` : ''}`
 }
 
 export async function contents(visit: Visit, mail: MailResource): Promise<Html> {

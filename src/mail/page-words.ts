@@ -1,15 +1,19 @@
-// The words of a search over mails, as the filters of the page write them: a filter replaces its own word and leaves
-// the others as they were typed.
-import { DAY } from '../base/clock.ts'
+// The terms of an email search, as the filters of the page write them: a filter replaces its own term and leaves the
+// others as they were typed.
+import { dateOf, DAY } from '../base/clock.ts'
 import { TERM } from './search.ts'
 
-/** The value of a word such as `domain:`; '' when the search has none. */
+/** The value of a search term such as `domain:`, or '' if the search does not contain it. */
 export function wordIn(q: string, name: string): string {
   for (const [, key, quoted, plain] of q.matchAll(TERM)) if (key?.toLowerCase() === name) return quoted ?? plain ?? ''
   return ''
 }
 
-/** The search with these words in place of those with the same names; a word without a value is taken out. */
+/** The number of filters of the page in a search, apart from the status. */
+export const termsIn = (q: string): number =>
+  ['after', 'before', 'domain', 'campaign', 'agent'].filter((name) => wordIn(q, name) !== '').length
+
+/** The search with these terms in place of those with the same names. A term without a value is removed. */
 export function withWords(q: string, words: Readonly<Record<string, string>>): string {
   const kept = [...q.matchAll(TERM)].flatMap(([whole, key]) =>
     key !== undefined && Object.hasOwn(words, key.toLowerCase()) ? [] : [whole],
@@ -21,7 +25,7 @@ export function withWords(q: string, words: Readonly<Record<string, string>>): s
   return [...kept, ...added].join(' ')
 }
 
-/** The name of a thing of another subject; '' when it has none. */
+/** The name of a related resource, or '' if it has none. */
 export const nameOf = (attributes: Readonly<Record<string, unknown>> | undefined): string =>
   typeof attributes?.['name'] === 'string' ? attributes['name'] : ''
 
@@ -44,11 +48,11 @@ export function dayWord(day: string, zone: string): string {
   return offset === '' ? day : `${day}T00:00${offset}`
 }
 
-/** The day so many days later. */
+/** The day this many days later. */
 export const dayAfter = (day: string, days: number): string => {
   const at = Date.parse(`${day}T12:00:00Z`) + days * DAY
-  return Number.isNaN(at) ? '' : new Date(at).toISOString().slice(0, 10)
+  return Number.isNaN(at) ? '' : dateOf(at)
 }
 
-/** The day that a word of the filter was made from; '' when it was typed in another form. */
+/** The day in a search term of the filter, or '' if it was typed in another form. */
 export const dayOf = (word: string): string => /^(\d{4}-\d\d-\d\d)(?:T00:00(?:[+-]\d\d:\d\d)?)?$/.exec(word)?.[1] ?? ''

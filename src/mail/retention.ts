@@ -1,15 +1,14 @@
-// Deletes the bodies of old mails that have ended (setting retention.outbound_bodies).
-// The recipients and the results stay.
+// Deletes the bodies of old emails that have ended (setting retention.outbound_bodies). The recipients and the results
+// stay.
 import type { Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
 import { forgetAttempts } from '../delivery/results/attempt-log.ts'
 import { filesOf } from '../base/spooled.ts'
 
-/** Rows that one transaction reads. */
 const AT_ONCE = 500
 
-/** Deletes the bodies of mails that were accepted before a time (ms) and have no open recipient. Returns how many. */
+/** Deletes the bodies of emails that were accepted before a time (ms) and have no open recipient. Returns how many. */
 export async function removeOldBodies(
   { spool, store }: { spool: Spool; store: Store },
   before: number,
@@ -18,11 +17,11 @@ export async function removeOldBodies(
   for (let after: number | null = 0; after !== null;) {
     const from: number = after
     const { files, gone, next } = await store.writeSoon((tx) => {
-      // Keys rise with time: the first mail that is too young ends the search.
+      // Keys rise with time: the first email that is too young ends the search.
       const rows = tx.all(
         raw<{ key: number; spool: string | null; created_at: number; open: 0 | 1 }>(
           `select e.key, b.spool, e.created_at, exists (select 1 from deliveries v where v.email_key = e.key
-             and v.status in ('queued', 'active', 'held')) as open
+             and v.status in ('scheduled', 'queued', 'active', 'held')) as open
            from outbound_bodies b join outbound_emails e on e.key = b.email_key
            where b.email_key > ? order by b.email_key limit ${AT_ONCE}`,
           [from],

@@ -1,4 +1,4 @@
-// The worker thread that composes a mail for its owner to read (source.ts).
+// The worker thread that composes an email for its owner to read (source.ts).
 import { serveJobs } from '../base/threads/jobs.ts'
 import { unsigned, type UnsignedJob } from '../message/unsigned.ts'
 

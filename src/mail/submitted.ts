@@ -1,4 +1,4 @@
-// The source of mail that was submitted by the API or by SMTP: each mail has its own body and one or more recipients.
+// The source of mail that was submitted by the API or by SMTP: each email has its own body and one or more recipients.
 import type { Clock } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'
 import type { Signing } from '../message/letters.ts'
@@ -47,11 +47,13 @@ export class SubmittedMail implements MailSource {
     const { store } = this.#deps
     const untouched = known.removals === store.generation('outbound_emails', 'removed')
     if (!untouched && !store.first(emailNow({ key: email.key })))
-      return ownVerdict('rejected', '5.7.1', 'The mail was deleted.', { stage: 'compose' })
+      return ownVerdict('rejected', '5.7.1', 'The email was deleted.', { stage: 'compose' })
     return domainStop(store, email)
   }
 
-  /** The exchanger has all octets and may answer late: the status becomes `sent`, so that the owner sees it (D25). */
+  /**
+   * The receiving server has all bytes and may answer late: the status becomes `sent`, so that the owner sees it (D25).
+   */
   handed(deliveries: readonly Delivery[]): void {
     const { clock, log, store } = this.#deps
     const primary = deliveries.find(({ role }) => role === 'to')
@@ -61,13 +63,13 @@ export class SubmittedMail implements MailSource {
         const email = tx.first(emailOf({ key: primary.email_key }))
         if (email) moveEmail(tx, { email, delivery: primary, now: clock.now() }, 'handed')
       })
-      .catch((thrown: unknown) => void log.fault('a mail that was handed over', thrown))
+      .catch((thrown: unknown) => void log.fault('submitted email', thrown))
   }
 }
 
-/** The verdict for an address that was suppressed after the mail was accepted: nothing is sent to it (D25). */
+/** The verdict for an address that was suppressed after the email was accepted: it is not sent (D25). */
 const verdictOf = (stop: Stop | undefined): Verdict | undefined =>
   stop &&
-  ownVerdict('suppressed', '5.7.1', `The address was suppressed after the mail was accepted (${stop.reason}).`, {
+  ownVerdict('suppressed', '5.7.1', `The address was suppressed after the email was accepted (${stop.reason}).`, {
     stage: 'compose',
   })

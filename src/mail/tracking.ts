@@ -1,5 +1,5 @@
-// Records opens and clicks (D38). Opens and clicks of machines (proxies that fetch for people, scanners that check a
-// mail before they deliver it) are marked as such. Neither the address nor the user agent of the visitor is kept.
+// Records opens and clicks (D38). Opens and clicks of machines (proxies that fetch for people, scanners that check an
+// email before they deliver it) are marked as such. Neither the address nor the user agent of the visitor is kept.
 import { DAY, SECOND, type Clock } from '../base/clock.ts'
 import type { Store } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
@@ -10,7 +10,7 @@ export interface TrackedVisit {
   userAgent: string | undefined
 }
 
-/** Visits earlier than this after the delivery come from scanners that open every mail, not from a person. */
+/** The row below the states: time, and the choices. */
 const TOO_SOON = 2 * SECOND
 /** Apple's mail proxy sends the bare user agent "Mozilla/5.0". */
 const MACHINES =
@@ -35,7 +35,7 @@ const known = statement<{ key: number }>()((arg) =>
     .where('d.key', '=', arg.key),
 )
 
-/** Notes that a contact reads; again after a day, because campaigns ask for the last weeks alone. */
+/** Records that a contact reads email, at most once a day, because campaigns only need the last weeks. */
 const seen = (of: { contact: number; now: number }) =>
   raw(
     `insert into readers (audience_key, contact_key, seen_at) select audience_key, key, ? from contacts where key = ?
@@ -43,7 +43,7 @@ const seen = (of: { contact: number; now: number }) =>
     [of.now, of.contact],
   )
 
-/** Records an open or a click; does nothing when the mail was deleted. */
+/** Records an open or a click, unless the email was deleted. */
 export function noteVisit(
   { store, clock }: { store: Store; clock: Clock },
   kind: 'opened' | 'clicked',

@@ -32,7 +32,7 @@ function claims(value: string, hostname: string): boolean {
   return id.toLowerCase().replace(/\.$/, '') === hostname.toLowerCase()
 }
 
-/** The index at which leading white space and comments end; comments nest (RFC 5322 §3.2.2). */
+/** The index after leading white space and comments, which can be nested (RFC 5322 §3.2.2). */
 function commentsEnd(value: string): number {
   let depth = 0
   let at = 0

@@ -1,14 +1,15 @@
-// Reads bounces that servers write in free text (qmail, Exim, older Exchange and many more). The known texts are data:
-// config/bounce-texts.txt. A mail counts as a bounce only when it says both that a mail server wrote it and that a
-// delivery failed permanently. Only the first 64 KB of text before the copy of the mail are read, line by line, so that
-// the time is bounded.
+// Parses bounces in free text (qmail, Exim, older Exchange and many more). The known texts are data:
+// config/bounce-texts.txt. A message is a bounce only if its texts show that a mail server wrote it and that a delivery
+// failed permanently. Only the first 64 KB of text before the copy of the email are read, line by line, so that the
+// time is bounded.
 import { configAsset } from '../base/assets.ts'
 import { isOneOf } from '../base/one-of.ts'
-import { isMessage, partsOf, textOf, type MimePart } from './mime-tree.ts'
+import { fieldOf, isMessage, partsOf, textOf, type MimePart } from './mime-tree.ts'
 import {
   addressIn,
   clean,
   codeIn,
+  isAnswer,
   isAutoReply,
   readable,
   statusIn,
@@ -18,7 +19,6 @@ import {
 
 export const TEXT_RULES = [
   'server',
-  'program',
   'complaint',
   'notice',
   'failed',
@@ -26,6 +26,7 @@ export const TEXT_RULES = [
   'rejected',
   'recipient',
   'reply',
+  'frame',
 ] as const
 export type TextRuleKind = (typeof TEXT_RULES)[number]
 
@@ -37,7 +38,7 @@ export interface TextRule {
 }
 
 // The colon, brackets and comma of East Asian texts are escapes: the executable is ASCII.
-const ADDRESS = String.raw`<?([^\s<>;"(),:\uff1a\uff08\uff09\uff0c]{1,64}@[^\s<>;"(),:@\[\]\uff1a\uff08\uff09\uff0c]{1,255})>?`
+const ADDRESS = String.raw`<?((?:"[^"\\\s]{1,64}"@|[^\s<>;"(),:\uff1a\uff08\uff09\uff0c]{1,64}@)[^\s<>;"(),:@\[\]\uff1a\uff08\uff09\uff0c]{1,255})>?`
 const MAX_TEXT = 64 * 1024
 const MAX_LINE = 500
 const MAX_LINES = 2000
@@ -87,60 +88,96 @@ function found(kind: TextRuleKind, line: string): string | undefined {
 const headerLines = ({ fields }: MimePart): string[] =>
   fields.map(({ name, value }) => `${name}: ${readable(value.slice(0, MAX_LINE))}`)
 
-/** Whether the header says that a recipient reported our mail as spam. */
+/** Whether the header shows that a recipient reported our mail as spam. */
 export const isComplaint = (tree: MimePart): boolean => headerLines(tree).some((line) => fits('complaint', line))
 
 /**
- * Whether the header says that a mail server wrote the mail.
- * In a mail that is not an automatic answer, the name of any mail program (rules of kind "program") is enough.
+ * Whether a mail server wrote the message: its header names one, or it has no sender (MAIL FROM:<> or Return-Path: <>)
+ * and returns an email. Without a returned email, an empty sender proves nothing: people can send such messages, too.
  */
-export function isFromServer(tree: MimePart): boolean {
+export function isFromServer(message: Buffer, tree: MimePart, nullSender = false): boolean {
   const header = headerLines(tree)
+  if (header.some((line) => fits('server', line))) return true
+  return (nullSender || fieldOf(tree, 'return-path')?.startsWith('<>') === true) && isReturned(message, tree, header)
+}
+
+/** A field of our email's header, or of a report, that the text quotes. */
+const QUOTED = /^[ \t|]{0,8}(?:Return-Path|Received|DKIM-Signature|Message-ID|Reporting-MTA|Final-Recipient):/i
+const ENCLOSED = /^(?:message\/(?:rfc822|global|(?:global-)?delivery-status)|text\/rfc822-headers)$/
+
+/**
+ * Whether a message returns our email or contains a report. A message that is marked as automatic counts only if its
+ * header reports a failure and it is not a reply, because absence notices often have no other mark.
+ */
+function isReturned(message: Buffer, tree: MimePart, header: readonly string[]): boolean {
+  if (isAutoReply(tree)) return !isAnswer(tree) && header.some((line) => fits('failed', line))
   return (
-    header.some((line) => fits('server', line)) || (!isAutoReply(tree) && header.some((line) => fits('program', line)))
+    partsOf(tree).some(({ type }) => ENCLOSED.test(type)) || linesOf(message, tree).some((line) => QUOTED.test(line))
   )
 }
 
+/** Words of the reporting server behind a reply to RCPT (Postfix, qmail, Exchange). */
+const TAIL = /\s?(?:\(in reply to RCPT TO command\)|Giving up on \S{1,255}|##)$/i
+
+/** The reply that a reporting server quotes, without its own words around it, which would be read as the reply's. */
+export function quotedReply(given: string): string {
+  const text = given.replace(TAIL, '')
+  // A reply may quote another one: `550 … undeliverable address: host mx.example.org[192.0.2.1] said: 450 …`.
+  if (/^[45](?:[0-5]\d\b|\.\d)/.test(text)) return text
+  for (const pattern of patterns('frame')) {
+    const frame = pattern.exec(text)
+    const reply = frame ? text.slice(frame.index + frame[0].length) : ''
+    if (/^[45](?:[0-5]\d[\s-]|\.\d{1,3}\.\d)/.test(reply)) return reply
+  }
+  return text
+}
+
 /**
- * The recipients that a bounce in free text names; one recipient with address '' when the text names none. Empty when a
- * server reports only a delay or a delivery; undefined when the mail is not a bounce.
+ * Returns the recipients in a server's bounce in free text, or one recipient with address '' if the text names no
+ * address. Empty if a server reports only a delay or a delivery. Undefined if the message is not a bounce.
  */
 export function parseBounceText(message: Buffer, tree: MimePart): ReportedRecipient[] | undefined {
-  if (!isFromServer(tree)) return undefined
   const header = headerLines(tree)
   const lines = wordsOf(message, tree)
   if ([...header, ...lines].some((line) => fits('notice', line))) return []
   if (![...header, ...lines].some((line) => fits('failed', line))) return undefined
   const named = [...new Set(header.map((line) => (fits('rejected', line) ? addressesIn(line) : [])).flat())]
-  const said = sections(lines)
+  const textByAddress = sections(lines)
   const own = addressIn(tree.fields.find(({ name }) => /^to$/i.test(name))?.value)
   // The addressee of the report is not the failed recipient, unless no other address is named.
-  const others = [...said.keys()].filter((address) => address !== own)
-  const addresses = named.length > 0 ? named : others.length > 0 ? others : [...said.keys()]
+  const others = [...textByAddress.keys()].filter((address) => address !== own)
+  const addresses = named.length > 0 ? named : others.length > 0 ? others : [...textByAddress.keys()]
   if (addresses.length === 0) {
     const words = clean(lines.join(' '))
-    // A human postmaster may write about failures too:
-    // without a recipient, the subject must say so or a code must be there.
-    const told = header.some((line) => fits('failed', line)) || (codeIn(words) ?? statusIn(words)) !== null
-    return told ? [recipientFrom('', words)] : undefined
+    // A human postmaster may write about failures, too. So without a recipient, a failure in the subject or a code is
+    // required.
+    const reportsFailure = header.some((line) => fits('failed', line)) || (codeIn(words) ?? statusIn(words)) !== null
+    return reportsFailure ? [recipientFrom('', words)] : undefined
   }
   return addresses.slice(0, MAX_RECIPIENTS).map((address) => {
-    const words = [said.get(address) ?? '', linesAbout(lines, address), addresses.length === 1 ? lines.join(' ') : '']
+    const words = [
+      textByAddress.get(address) ?? '',
+      linesAbout(lines, address),
+      addresses.length === 1 ? lines.join(' ') : '',
+    ]
       .map(clean)
       .filter((each) => each !== '')
-    // Text with a code is the answer of a server; without one the nearest text is taken.
+    // Text with a code is the answer of a server. Without one the nearest text is taken.
     return recipientFrom(address, words.find((each) => codeIn(each) ?? statusIn(each)) ?? words[0] ?? '')
   })
 }
 
-const recipientFrom = (address: string, text: string): ReportedRecipient => ({
-  address,
-  original: null,
-  status: statusIn(text) ?? UNDEFINED_STATUS,
-  code: codeIn(text),
-  text: text === '' ? UNDEFINED_STATUS : text,
-  host: null,
-})
+function recipientFrom(address: string, words: string): ReportedRecipient {
+  const text = quotedReply(words)
+  return {
+    address,
+    original: null,
+    status: statusIn(text) ?? UNDEFINED_STATUS,
+    code: codeIn(text),
+    text: text === '' ? UNDEFINED_STATUS : text,
+    host: null,
+  }
+}
 
 const addressesIn = (line: string): string[] =>
   line
@@ -148,8 +185,14 @@ const addressesIn = (line: string): string[] =>
     .split(/[,;:\s]+/)
     .flatMap((each) => addressIn(each) ?? [])
 
-/** The lines that a person reads, up to the copy of the mail. */
+/** The visible lines, up to the copy of the email. */
 export function wordsOf(message: Buffer, tree: MimePart): string[] {
+  const lines = linesOf(message, tree)
+  const copy = lines.findIndex((line) => fits('copy', line))
+  return copy < 0 ? lines : lines.slice(0, copy)
+}
+
+function linesOf(message: Buffer, tree: MimePart): string[] {
   const leaves = partsOf(tree).filter(({ type, children }) => children.length === 0 && !isMessage(type))
   const part =
     leaves.find(({ type }) => type === 'text/plain' || type.startsWith('multipart/')) ??
@@ -157,9 +200,7 @@ export function wordsOf(message: Buffer, tree: MimePart): string[] {
   if (!part) return []
   const raw = textOf(message, part, MAX_TEXT)
   const text = part.type === 'text/html' ? withoutTags(raw) : raw
-  const lines = text.split(/\r\n?|\n/, MAX_LINES).map((line) => line.slice(0, MAX_LINE).trimEnd())
-  const copy = lines.findIndex((line) => fits('copy', line))
-  return copy < 0 ? lines : lines.slice(0, copy)
+  return text.split(/\r\n?|\n/, MAX_LINES).map((line) => line.slice(0, MAX_LINE).trimEnd())
 }
 
 const withoutTags = (html: string): string =>
@@ -172,12 +213,12 @@ const withoutTags = (html: string): string =>
 
 /** The addresses that the lines name, each with the text after it up to an empty line ('' when there is no text). */
 function sections(lines: string[]): Map<string, string> {
-  const said = new Map<string, string>()
+  const textByAddress = new Map<string, string>()
   const add = (address: string, words: string): void => {
-    if (!said.get(address)) said.set(address, /[a-z]{2}/i.test(words) ? words : '')
+    if (!textByAddress.get(address)) textByAddress.set(address, /[a-z]{2}/i.test(words) ? words : '')
   }
   for (const [index, line] of lines.entries()) {
-    if (said.size > MAX_RECIPIENTS) break
+    if (textByAddress.size > MAX_RECIPIENTS) break
     const replied = found('reply', line)
     if (replied !== undefined) add(replied, line.trim())
     const address = replied === undefined ? found('recipient', line) : undefined
@@ -188,7 +229,7 @@ function sections(lines: string[]): Map<string, string> {
     const end = following.findIndex((next) => next.trim() === '' || other(next, address))
     add(address, [rest, ...(end < 0 ? following : following.slice(0, end))].join(' ').trim())
   }
-  return said
+  return textByAddress
 }
 
 function other(line: string, address: string): boolean {

@@ -1,15 +1,18 @@
-// The mail of a campaign: compiled once, filled and signed for each recipient (D129). What is the same in all mails is
-// encoded at compile time, and brought into the canonical form that DKIM hashes; for each mail only values, links and
-// addresses are. Every encoded piece is whole lines: it ends with a line break, a soft one where the text has none (RFC
-// 2045 §6.7). So pieces can be joined without counting columns, and the canonical form of a body is that of its pieces,
-// one after the other (RFC 6376 §3.4.4 changes white space within lines only, apart from empty lines at the end).
-// No line of a body begins with a dot, because the encoding of a piece allows none.
+// The emails of a campaign: compiled once, then filled and signed for each recipient (D129). The common parts are
+// encoded at compile time, also in the canonical form that DKIM hashes. Only values, links and addresses are encoded
+// per email. Every encoded piece consists of whole lines: it ends with a line break, a soft one if the text has none
+// (RFC 2045 §6.7). So pieces can be joined without counting columns, and the canonical form of a body is that of its
+// pieces, one after the other (RFC 6376 §3.4.4 changes white space within lines only, apart from empty lines at the
+// end). Lines of a body never begin with a dot, because the encoding of a piece avoids it.
 import { hash } from 'node:crypto'
 import { withoutLineEnds } from '../base/clean-text.ts'
 import { must } from '../base/errors.ts'
 import type { Address } from './address.ts'
+import { cutHtml, plainTags } from './html-tags.ts'
+import { endOfBody } from './html-tokens.ts'
 import { isBlank, rfc5322Date, stuffDots, textFor } from './compose.ts'
 import { relaxedLines, signedFieldsOf, signFields, type Signature, type SignedFields } from './dkim.ts'
+import { withFooter } from './footer.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
 import { encodePiece } from './quoted-printable.ts'
 import {
@@ -17,14 +20,16 @@ import {
   escapeHtml,
   fill,
   placesOfTags,
+  tagsOf,
   valueOf,
   type Piece,
   type Tag,
   type TemplateValues,
 } from './template.ts'
-import { endOfBody, isHarmless, pixelOf, readTargets, trackedUrl } from './tracking.ts'
+import { MAX_LINK, MAX_MESSAGE, MAX_SUBJECT, TooLarge } from './too-large.ts'
+import { isHarmless, pixelOf, readTargets, trackedUrl } from './tracking.ts'
 
-/** The parts that all mails of a campaign share. */
+/** The parts that all emails of a campaign share. */
 export interface CampaignTemplate {
   /** Identifies the compiled form. */
   id: string
@@ -33,11 +38,13 @@ export interface CampaignTemplate {
   subject: string
   html: string
   text: string | null
-  /** `Feedback-ID` and other fields that are the same in all mails. */
+  /** A footer is added to a text without a way to unsubscribe: with a working link, or as words only. */
+  footer?: 'link' | 'words'
+  /** `Feedback-ID` and other fields that are the same in all emails. */
   extra: [name: string, value: string][]
   /** Null when neither opens nor clicks are tracked. */
   tracking: { base: string; key: string; opens: boolean; clicks: boolean } | null
-  /** The MIME boundary is made from it; letters and digits. */
+  /** Letters and digits for the MIME boundary. */
   seed: string
 }
 
@@ -55,33 +62,33 @@ export interface CampaignRecipient {
 /** A piece of the html or the text: literal text, a merge tag, a link to fill (tracked or not), the tracking pixel. */
 type BodyPiece = string | Tag | { link: Piece[]; tracked: boolean } | { pixel: true }
 
-/** Lines as they are sent, and in the relaxed form of DKIM; often the same octets. */
+/** Lines as they are sent, and in the relaxed form of DKIM, which often has the same bytes. */
 interface Lines<Octets = string> {
   wire: Octets
   canonical: Octets
 }
 
-/** Lines that are the same in all mails. */
+/** Lines that are the same in all emails. */
 type Segment = Lines<Buffer>
 
-/** Encoded lines that only one recipient's mail has. Equal places of a template have the same one: it is made once. */
+/** Encoded lines of only one recipient's email. Equal tags of a template share one, which is encoded once. */
 type Insert = (recipient: CampaignRecipient) => string
 
 export interface CompiledCampaign {
   subject: Piece[]
-  /** The fields that are the same in all mails, with the empty line that ends the header. */
+  /** The fields that are the same in all emails, with the empty line that ends the header. */
   head: string
   headFields: SignedFields
   body: (Segment | Insert)[]
   inserts: readonly Insert[]
 }
 
-/** A mail to sign; all text is octets as latin1 characters. */
+/** An email to sign. All text is bytes as latin1 characters. */
 export interface FilledCampaign {
   header: string
   fields: readonly SignedFields[]
   body: (Buffer | string)[]
-  /** The body in the relaxed form of DKIM, apart from empty lines at its end; undefined when it is the same. */
+  /** The body in the relaxed form of DKIM, apart from empty lines at its end, or undefined if it is the same. */
   canonical: (Buffer | string)[] | undefined
 }
 
@@ -90,9 +97,11 @@ const SOFT = '=\r\n'
 const [LF, CR] = [10, 13]
 const encoded = (text: string): string => encodePiece(lines(text))
 
-/** Compiles a template: cuts subject and bodies at their merge tags, and encodes what is the same in all mails. */
+/** Compiles a template: cuts subject and bodies at their merge tags, and encodes the common parts. */
 export function compileCampaign(template: CampaignTemplate): CompiledCampaign {
-  const { extra, from, html, replyTo, seed, subject, text, tracking } = template
+  const { extra, footer, from, replyTo, seed, subject, tracking } = template
+  const { html: written, text } = footer ? withFooter(template, footer === 'link') : template
+  const html = plainTags(written)
   const boundary = `=_alt_${seed}`
   const plain = insertsOf(cutTemplate(textFor(html, text)), tracking, (value) => value)
   const [type, body] = isBlank(html)
@@ -107,7 +116,7 @@ export function compileCampaign(template: CampaignTemplate): CompiledCampaign {
           `\r\n--${boundary}--\r\n`,
         ],
       ]
-  const head = octets(
+  const head = utf8AsLatin1(
     addressField('From', [from]) +
       (replyTo.length > 0 ? addressField('Reply-To', replyTo) : '') +
       'MIME-Version: 1.0\r\n' +
@@ -123,8 +132,8 @@ export function compileCampaign(template: CampaignTemplate): CompiledCampaign {
   }
 }
 
-/** Text as its octets in UTF-8, in latin1 characters; only an address may be other than ASCII. */
-const octets = (text: string): string =>
+/** Text as its bytes in UTF-8, in latin1 characters. Only an address may be other than ASCII. */
+const utf8AsLatin1 = (text: string): string =>
   Buffer.byteLength(text) === text.length ? text : Buffer.from(text).toString('latin1')
 
 const partHeader = (subtype: string): string =>
@@ -144,9 +153,10 @@ function insertsOf(
     return found
   }
   const made = pieces.map((piece) => (typeof piece === 'string' ? encoded(piece) : insert(piece)))
-  // A body of tags without any value, or of nothing, has one soft line break.
+  // An empty body, or one of tags without values, has one soft line break.
   if (pieces.some((piece) => typeof piece === 'string' || !('tag' in piece))) return made
-  return [(recipient) => made.map((each) => (typeof each === 'string' ? each : each(recipient))).join('') || SOFT]
+  const values = [...known.values()]
+  return [...made, (recipient) => (values.some((each) => each(recipient) !== '') ? '' : SOFT)]
 }
 
 function insertOf(
@@ -158,15 +168,15 @@ function insertOf(
   if ('pixel' in piece) return ({ delivery }) => encoded(pixelOf(must(tracking, 'Tracking'), delivery))
   const { link, tracked } = piece
   return ({ delivery, values }) => {
-    const url = fill(link, values)
-    // The filled target may not be a web address; it may even be a script URL from a field of the contact.
+    const url = fill(link, values, undefined, MAX_LINK)
+    // The filled target may not be a web address. It may even be a script URL from a field of the contact.
     const web = tracked && tracking !== null && /^https?:/i.test(url) && URL.canParse(url)
     const target = web ? trackedUrl(tracking, delivery, url) : isHarmless(url) ? url : ''
     return encoded(`"${escapeHtml(target)}"`)
   }
 }
 
-/** Joins neighbouring lines that are the same in all mails. */
+/** Joins neighbouring lines that are the same in all emails. */
 function joined(pieces: (string | Insert)[]): (Segment | Insert)[] {
   const body: (Segment | Insert)[] = []
   let text = ''
@@ -190,6 +200,16 @@ function joined(pieces: (string | Insert)[]): (Segment | Insert)[] {
 function htmlPieces(html: string, tracking: CampaignTemplate['tracking']): BodyPiece[] {
   const pieces: BodyPiece[] = []
   let done = 0
+  let pixel = tracking?.opens ? endOfBody(html) : Infinity
+  const literal = (to: number): void => {
+    if (pixel <= to) {
+      const at = Math.max(pixel, done)
+      pieces.push(...cutHtml(html.slice(done, at)), { pixel: true })
+      done = at
+      pixel = Infinity
+    }
+    pieces.push(...cutHtml(html.slice(done, to)))
+  }
   const tags = placesOfTags(html)
   let tag = 0
   for (const { end, start, trackable, url } of readTargets(html)) {
@@ -200,33 +220,39 @@ function htmlPieces(html: string, tracking: CampaignTemplate['tracking']): BodyP
     const first = tag
     while ((tags[tag]?.end ?? Infinity) <= end) tag++
     if (over || (tags[tag]?.start ?? end) < end) continue
+    const link = cutHtml(url)
     // An unsubscribe link is never tracked.
-    const leaves = /\{\{\s*unsubscribe_(?:url|mailto)\s*\}\}/.test(url)
+    const leaves = tagsOf(link).some((name) => /^unsubscribe_(?:url|mailto)$/.test(name))
     const tracked = tracking?.clicks === true && trackable && !leaves
     // Without tags and tracking, the sender's link stays as it is.
     if (!tracked && tag === first) continue
-    pieces.push(...cutTemplate(html.slice(done, start)), { link: cutTemplate(url), tracked })
+    literal(start)
+    pieces.push({ link, tracked })
     done = end
   }
-  const rest = html.slice(done)
-  if (!tracking?.opens) return [...pieces, ...cutTemplate(rest)]
-  const at = endOfBody(rest)
-  return [...pieces, ...cutTemplate(rest.slice(0, at)), { pixel: true }, ...cutTemplate(rest.slice(at))]
+  literal(html.length)
+  return pieces
 }
 
-/** The mail of one recipient (RFC 5322), to be signed by `signCampaign`. */
+/**
+ * The email for one recipient (RFC 5322), to be signed by `signCampaign`. Its size is the sum of its parts, and each
+ * part is created once. Throws TooLarge before the whole email is in memory.
+ */
 export function fillCampaign(compiled: CompiledCampaign, recipient: CampaignRecipient): FilledCampaign {
   const { date, extra, messageId, to, values } = recipient
-  const own = octets(
+  const own = utf8AsLatin1(
     addressField('To', [to]) +
-      unstructured('Subject', fill(compiled.subject, values, withoutLineEnds)) +
+      unstructured('Subject', fill(compiled.subject, values, withoutLineEnds, MAX_SUBJECT)) +
       headerField('Message-ID', messageId) +
       `Date: ${rfc5322Date(date)}\r\n` +
       extra.map(([name, value]) => headerField(name, value)).join(''),
   )
   const made = new Map<Insert, Lines>()
+  let size = own.length + compiled.head.length
   for (const insert of compiled.inserts) {
     const wire = insert(recipient)
+    size += wire.length
+    if (size >= MAX_MESSAGE) throw new TooLarge()
     made.set(insert, { wire, canonical: relaxedLines(wire) })
   }
   const body: (Buffer | string)[] = []
@@ -238,6 +264,7 @@ export function fillCampaign(compiled: CompiledCampaign, recipient: CampaignReci
     body.push(lines.wire)
     canonical.push(lines.canonical)
   }
+  if (own.length + compiled.head.length + sizeOf(body) >= MAX_MESSAGE) throw new TooLarge()
   return {
     header: stuffDots(own) + compiled.head,
     fields: [signedFieldsOf(own), compiled.headFields],
@@ -246,19 +273,15 @@ export function fillCampaign(compiled: CompiledCampaign, recipient: CampaignReci
   }
 }
 
-/** Octets reserved in front of a mail for its DKIM-Signature field, which is computed last. */
+/** Bytes reserved in front of an email for its DKIM-Signature field, which is computed last. */
 const HEADROOM = 2560
 const END = '.\r\n'
 
-/** The octets that follow DATA, final dot included: the signed mail in one buffer, which `room` gives. */
-export function signCampaign(
-  mail: FilledCampaign,
-  signature: Signature,
-  room = (octets: number): Buffer<ArrayBuffer> => Buffer.allocUnsafeSlow(octets),
-): Uint8Array<ArrayBuffer> {
+/** Returns the signed email in one buffer, with the final dot of DATA. */
+export function signCampaign(mail: FilledCampaign, signature: Signature): Uint8Array<ArrayBuffer> {
   const { body, canonical, fields, header } = mail
   const start = HEADROOM + header.length
-  const buffer = room(start + sizeOf(body) + END.length)
+  const buffer = Buffer.allocUnsafeSlow(start + sizeOf(body) + END.length)
   buffer.write(header, HEADROOM, 'latin1')
   const end = put(buffer, start, body)
   buffer.write(END, end, 'latin1')
@@ -273,7 +296,9 @@ export function signCampaign(
 
 const sizeOf = (pieces: readonly (Buffer | string)[]): number => pieces.reduce((sum, { length }) => sum + length, 0)
 
-/** Writes pieces one after the other; returns where they end. */
+export const sizeOfBody = ({ body }: FilledCampaign): number => sizeOf(body)
+
+/** Writes pieces one after the other. Returns where they end. */
 function put(buffer: Buffer, start: number, pieces: readonly (Buffer | string)[]): number {
   let at = start
   for (const piece of pieces) {
@@ -284,7 +309,7 @@ function put(buffer: Buffer, start: number, pieces: readonly (Buffer | string)[]
   return at
 }
 
-/** Lines without the empty ones at their end; a body that has only empty lines counts as empty (RFC 6376 §3.4.4). */
+/** Lines without the empty ones at their end. A body that has only empty lines counts as empty (RFC 6376 §3.4.4). */
 function withoutEmptyEnd(lines: Buffer): Buffer {
   let end = lines.length
   while (end >= 2 && lines[end - 1] === LF && lines[end - 2] === CR) end -= 2

@@ -1,12 +1,12 @@
-// Composes a mail for the wire (RFC 5322, RFC 2045 to 2047): 7-bit clean, CRLF line ends, no line over 998 octets,
+// Composes an email for the wire (RFC 5322, RFC 2045 to 2047): 7-bit clean, CRLF line ends, no line over 998 bytes,
 // exactly one of each required field. The result is within the limits of the DKIM signer (message/dkim.ts).
 import { compile } from 'html-to-text'
 import type { Address } from './address.ts'
-import { isBeyondBounds } from './html-bounds.ts'
 import { addressField, headerField, unstructured } from './headers.ts'
 import { attachmentPart, multipart, textPart, type Attachment, type Part } from './mime.ts'
 import { MAX_CONVERTED } from './size.ts'
-import { track, type Tracking } from './tracking.ts'
+import { asBrowserReads, track, type Tracking } from './tracking.ts'
+import { isBeyondBounds } from './html-bounds.ts'
 
 export interface Mail {
   from: Address
@@ -26,7 +26,7 @@ export interface Mail {
   tracking: Tracking | null
 }
 
-/** The whole message in pieces, each ending with CRLF; ASCII unless an address is not. */
+/** The whole message in pieces, each ending with CRLF. ASCII, unless an address is not. */
 export function* compose(mail: Mail): Iterable<string> {
   const root = structure(mail)
   yield (
@@ -45,16 +45,16 @@ export function* compose(mail: Mail): Iterable<string> {
   yield* root.body()
 }
 
-/** Whether a body shows nothing: mail programs would show an empty page instead of the other body. */
+/** Whether a body is blank: mail clients would show an empty page instead of the other body. */
 export const isBlank = (body: string): boolean => !/\S/.test(body)
 
-/** The plain text of a mail: its own, or made from the html when there is none, or one that shows nothing. */
+/** The plain text of an email: its own, or generated from the html if it is missing or blank. */
 export const textFor = (html: string, text: string | null): string =>
   text === null || isBlank(text) ? plainText(html) : text
 
 /**
- * mixed( alternative( text, related( html, inline files ) ), other files ); a level with one part only is left out, and
- * so is an html part that shows nothing.
+ * mixed( alternative( text, related( html, inline files ) ), other files ). A level with only one part is omitted, and
+ * so is a blank html part.
  */
 function structure({ attachments, html, messageId, text, tracking }: Mail): Part {
   const seed = messageId.replace(/[^A-Za-z0-9]/g, '').slice(0, 32)
@@ -70,6 +70,17 @@ function structure({ attachments, html, messageId, text, tracking }: Mail): Part
   return multipart('mixed', seed, [alternative, ...attached.map(part)])
 }
 
+/**
+ * A link as the text part shows it: as a browser reads it, with blanks inside percent-encoded, so that mail clients
+ * find its end. The library drops "mailto:", and without it an address with a subject is no longer a link.
+ */
+function linkInText(path: string, _: unknown, { attribs }: { attribs?: { href?: string } }): string {
+  const href = asBrowserReads(attribs?.href ?? path)
+  const shown = /^mailto:[^?]*$/i.test(href) ? href.slice('mailto:'.length) : href
+  return shown.replace(TAG_OR_BLANK, (each) => (each.startsWith('{') ? each : '%20'))
+}
+const TAG_OR_BLANK = /\{\{[^{}]{1,400}\}\}| /g
+
 // Compiled once: the library would read its options again for every page.
 const toText = compile({
   wordwrap: 76,
@@ -80,11 +91,12 @@ const toText = compile({
     },
   },
   selectors: [
+    { selector: 'a', options: { pathRewrite: linkInText as (path: string) => string } },
     { selector: 'img', format: 'skip' },
     // The library writes all cells of a table one after the other, without a space.
     { selector: 'tr', format: 'block', options: { leadingLineBreaks: 1, trailingLineBreaks: 1 } },
     ...['td', 'th'].map((selector) => ({ selector, format: 'cell' })),
-    // The preview text that inboxes show beside the subject (campaigns/body-parts.ts).
+    // The preview text that inboxes show next to the subject (campaigns/body-parts.ts).
     { selector: 'div[data-preview]', format: 'skip' },
     // The library writes headings in capitals: {{NAME}} is another merge tag than {{name}}.
     ...['h1', 'h2', 'h3', 'h4', 'h5', 'h6'].map((selector) => ({ selector, options: { uppercase: false } })),
@@ -93,8 +105,8 @@ const toText = compile({
 })
 
 /**
- * The text version of an html page; reads at most MAX_CONVERTED characters of it. Of a page with too many tags, or too
- * many in each other, it is what stands between the tags.
+ * The text version of an html page, from at most MAX_CONVERTED characters. For a page with too many or too deeply
+ * nested tags, it is just the text between the tags.
  */
 export function plainText(html: string): string {
   const page = html.slice(0, MAX_CONVERTED)

@@ -1,16 +1,16 @@
 // DKIM signatures (RFC 6376, RFC 8301): relaxed/relaxed, rsa-sha256, over a fixed list of fields (D32).
 //
-// Each field is listed once more than it occurs, so that nobody can add another one to a signed mail.
+// Each field is listed once more than it occurs, so that another one cannot be added to a signed message.
 //
-// There are two signers, which make the same field. `signFields` signs octets: it takes the canonical fields of the
-// header and the hash of the canonical body, so that a campaign computes most of both once (D129). `sign` is the
-// library dkim-signer, for notices of this server; the tests compare the two. The library is correct only for
-// CRLF messages with an ASCII body that is not empty and holds no form feeds or vertical tabs. compose.ts makes no
-// others, and `sign` refuses them rather than sign wrongly.
-import { createHash, sign as signOctets, type KeyObject } from 'node:crypto'
+// There are two signers, which generate the same field. `signFields` signs bytes: its input is the canonical fields of
+// the header and the hash of the canonical body, so that a campaign computes most of both once (D129). `sign` is the
+// library dkim-signer, for notifications of this server. The tests compare the two. The library is correct only for
+// CRLF messages with an ASCII body that is not empty and has no form feeds or vertical tabs. compose.ts generates only
+// such messages, and `sign` throws for others rather than sign wrongly.
+import { createHash, hash, sign as signBytes, type KeyObject } from 'node:crypto'
 import { DKIMCanonicalizer, DKIMSign } from 'dkim-signer'
 import { foldLines } from 'nodemailer/lib/mime-funcs'
-import { hashOfCanonical } from './body-hash.ts'
+import { scan } from './bytes.ts'
 
 /** The fields that a signature covers, present or not. */
 export const SIGNED_FIELDS = [
@@ -48,9 +48,9 @@ function relaxedValue(raw: string): string {
 }
 
 /**
- * The header text to hash, and the names for `h=`. Each name is listed once more than it occurs: a verifier takes the
- * occurrences from the bottom up, finds none for the last name, and so notices a field that was added later
- * (RFC 6376 §5.4.2, §8.15).
+ * The header text to hash, and the names for `h=`. Each name is listed once more than it occurs: a verifier uses the
+ * occurrences from the bottom up and misses one for the last name. So it detects a field that was added later (RFC 6376
+ * §5.4.2, §8.15).
  */
 function seal(header: string, names: string): Canonical {
   const found = canonicalFields(header, names.toLowerCase().split(':'))
@@ -64,7 +64,7 @@ function seal(header: string, names: string): Canonical {
 /** A name as `h=` lists it: once more than it occurs. */
 const listed = (name: string, count: number): string => `${`${name}:`.repeat(count)}${name}`
 
-/** The canonical fields with these lower-case names; each name is in the result. */
+/** The canonical fields with these lower-case names. Each name is in the result. */
 function canonicalFields(header: string, names: readonly string[]): Map<string, string[]> {
   const found = new Map<string, string[]>(names.map((name) => [name, []]))
   for (const field of header.split(/\r\n(?![ \t])/)) {
@@ -76,11 +76,11 @@ function canonicalFields(header: string, names: readonly string[]): Map<string, 
 }
 
 const NEEDS_WORK = /\t|  | \r| $/
-/** Reduces the white space of whole lines (RFC 6376 §3.4.4). The same text when there is nothing to reduce. */
+/** Reduces the white space of whole lines (RFC 6376 §3.4.4). Returns the same string if it is reduced already. */
 export const relaxedLines = (lines: string): string =>
   NEEDS_WORK.test(lines) ? lines.replace(/[ \t]+/g, ' ').replace(/ (?=\r\n|$)/g, '') : lines
 
-/** The index at which the empty lines at the end begin. */
+/** The index of the empty lines at the end. */
 function endOfText(lines: string): number {
   let end = lines.length
   while (lines.endsWith('\r\n', end)) end -= 2
@@ -111,7 +111,7 @@ export interface Signature {
   time: number
 }
 
-/** The selector, followed by the time in seconds; throws for names that are not A-labels. */
+/** The selector, followed by the time in seconds. Throws for names that are not A-labels. */
 function selectorAndTime({ domain, selector, time }: Signature): string {
   if (!/^[a-z0-9.-]+$/.test(domain) || !/^[a-z0-9.-]+$/i.test(selector))
     throw new Error('DKIM: domain and selector must be A-labels.')
@@ -138,23 +138,22 @@ export function sign(message: string, signature: Signature): string {
 const STEP = 64 * 1024
 
 /**
- * The DKIM-Signature field of a large message, with its line end:
- * the same octets as from `sign`. Throws as `sign` does.
+ * The DKIM-Signature field of a large message, with its line end: the same bytes as from `sign`. Throws as `sign` does.
  */
 export const signLarge = (message: Buffer, signature: Signature): string =>
-  signOctetsOf(message, signature, (body) => hashOfBody(body, true))
+  signBytesOf(message, signature, (body) => hashOfBody(body, true))
 
 /**
- * The DKIM-Signature field of a message from SMTP submission: any octets, in lines that end with CRLF, with or without
- * a body. Throws when a line end is not CRLF.
+ * The DKIM-Signature field of a message from SMTP submission: any bytes, in lines that end with CRLF, with or without a
+ * body. Throws when a line end is not CRLF.
  */
 export const signRelayed = (message: Buffer, signature: Signature): string =>
-  signOctetsOf(message, signature, (body) => hashOfBody(body, false))
+  signBytesOf(message, signature, (body) => hashOfBody(body, false))
 
-function signOctetsOf(message: Buffer, signature: Signature, hashOf: (body: Buffer) => string): string {
+function signBytesOf(message: Buffer, signature: Signature, hashOf: (body: Buffer) => string): string {
   const split = message.indexOf('\r\n\r\n')
   if (split < 0) throw notSignable()
-  // latin1 keeps every octet, so that text other than UTF-8 is signed as it is.
+  // latin1 keeps every byte, so that text other than UTF-8 is signed as it is.
   const fields = signedFieldsOf(message.toString('latin1', 0, split))
   return signFields([fields], hashOf(message.subarray(split + 4)), signature)
 }
@@ -164,7 +163,7 @@ export type SignedFields = ReadonlyMap<string, readonly string[]>
 
 const SIGNED_NAMES = SIGNED_FIELDS.map((name) => name.toLowerCase())
 
-/** The signed fields of a header, whose octets are given as latin1 characters. Throws when a line end is not CRLF. */
+/** The signed fields of a header, whose bytes are given as latin1 characters. Throws if a line end is not CRLF. */
 export function signedFieldsOf(header: string): SignedFields {
   if (BARE_LINE_END.test(header)) throw notSignable()
   return canonicalFields(header, SIGNED_NAMES)
@@ -188,18 +187,18 @@ export function signFields(parts: readonly SignedFields[], bodyHash: string, sig
   }
   const { after, before, canonicalAfter, canonicalBefore } = emptyField(signature, counts)
   const hashed = `${fields}${canonicalBefore}${bodyHash}${canonicalAfter}`
-  const value = signOctets('RSA-SHA256', Buffer.from(hashed, 'latin1'), signature.privateKey).toString('base64')
+  const value = signBytes('RSA-SHA256', Buffer.from(hashed, 'latin1'), signature.privateKey).toString('base64')
   return `${before}${bodyHash}${after}${folded(value)}\r\n`
 }
 
-/** A signature in lines of 75 characters; the first has ` b=` in front. */
+/** A signature in lines of 75 characters. The first has ` b=` in front. */
 function folded(value: string): string {
   let lines = value.slice(0, 73)
   for (let at = 73; at < value.length; at += 75) lines += `\r\n ${value.slice(at, at + 75)}`
   return lines
 }
 
-/** A DKIM-Signature field without the hash and the signature: what is before and after the hash. */
+/** A DKIM-Signature field without the hash and the signature: the texts before and after the hash. */
 interface EmptyField {
   key: string
   before: string
@@ -213,8 +212,8 @@ const NO_HASH = '+'.repeat(44)
 let lastField: EmptyField | undefined
 
 /**
- * The field for a signature and for the number of each signed field in the mail. The last one is kept: the mails of a
- * campaign that are signed within a second have the same. Lines are folded at spaces only, so that the hash does not
+ * The field for a signature and for the number of each signed field in the mail. The last one is kept: the messages of
+ * a campaign that are signed within a second have the same. Lines are folded at spaces only, so that the hash does not
  * change where.
  */
 function emptyField(signature: Signature, counts: string): EmptyField {
@@ -234,44 +233,57 @@ function emptyField(signature: Signature, counts: string): EmptyField {
 }
 
 const [TAB, LF, CR, SPACE] = [9, 10, 13, 32]
-/** Room for the line ends and the space before the first octet of a step. */
-const ROOM = 16
+/** Space for the line ends and the space before the first byte of a step. */
+const RESERVE = 16
 
 /**
- * The hash of the relaxed body (RFC 6376 §3.4.4) in base64. Each octet is looked at once: the canonical form is written
+ * The SHA-256 in base64 of a body of printable ASCII in lines that end with CRLF, without tabs, runs of spaces and
+ * spaces before line ends. Undefined for any other body, and for a blank one.
+ */
+export function hashOfCanonical(body: Buffer): string | undefined {
+  if (scan(body) !== 0) return undefined
+  let end = body.length
+  // Empty lines at the end are ignored. A last line without CRLF gets one.
+  while (end >= 4 && body[end - 1] === LF && body[end - 3] === LF) end -= 2
+  if (end < 3 || body[end - 1] !== LF || body[end - 2] !== CR) return undefined
+  return hash('sha256', body.subarray(0, end), 'base64')
+}
+
+/**
+ * The hash of the relaxed body (RFC 6376 §3.4.4) in base64. Each byte is looked at once: the canonical form is written
  * a step at a time. `plain`: throws for anything but visible ASCII.
  */
 function hashOfBody(body: Buffer, plain: boolean): string {
   const canonical = hashOfCanonical(body)
   if (canonical !== undefined) return canonical
-  const hash = createHash('sha256')
-  const output = Buffer.allocUnsafe(Math.min(body.length, STEP) + ROOM)
+  const digest = createHash('sha256')
+  const output = Buffer.allocUnsafe(Math.min(body.length, STEP) + RESERVE)
   const most = plain ? 126 : 255
   let visible = false
   let space = false
-  // Line ends that are not written yet: empty lines count only when another line follows.
+  // Pending line ends: empty lines count only if another line follows.
   let ends = 0
   for (let from = 0; from < body.length; from += STEP) {
     const to = Math.min(from + STEP, body.length)
     let end = 0
     for (let at = from; at < to; at++) {
-      const octet = body[at]!
-      if (octet <= SPACE || octet > most) {
-        if (octet === SPACE || octet === TAB) {
+      const byte = body[at]!
+      if (byte <= SPACE || byte > most) {
+        if (byte === SPACE || byte === TAB) {
           space = true
           continue
         }
-        if (octet === CR && body[at + 1] === LF) continue
-        if (octet === LF && body[at - 1] === CR) {
+        if (byte === CR && body[at + 1] === LF) continue
+        if (byte === LF && body[at - 1] === CR) {
           ends++
-          // White space at the end of a line does not count.
+          // White space at the end of a line is ignored.
           space = false
           continue
         }
-        if (plain || octet === CR || octet === LF) throw notSignable()
+        if (plain || byte === CR || byte === LF) throw notSignable()
       }
       if (ends > 2) {
-        hash.update(output.subarray(0, end)).update('\r\n'.repeat(ends))
+        digest.update(output.subarray(0, end)).update('\r\n'.repeat(ends))
         end = ends = 0
       }
       for (; ends > 0; ends--) {
@@ -282,12 +294,12 @@ function hashOfBody(body: Buffer, plain: boolean): string {
         output[end++] = SPACE
         space = false
       }
-      output[end++] = octet
+      output[end++] = byte
       visible = true
     }
-    hash.update(output.subarray(0, end))
+    digest.update(output.subarray(0, end))
   }
   if (!visible && plain) throw notSignable()
   // A body that has only empty lines counts as empty.
-  return (visible ? hash.update('\r\n') : hash).digest('base64')
+  return (visible ? digest.update('\r\n') : digest).digest('base64')
 }

@@ -1,22 +1,22 @@
 // Selects the header fields that SPF, DKIM, DMARC and ARC checks may see: those that a result can depend on, unfolded,
-// within limits that no normal mail reaches. The time here is linear in the size of the header; the library's is not
-// (docs/decisions.md).
+// within limits that no normal mail reaches. The time here is linear in the size of the header. The library's is not
+// (docs/development/decisions).
 //
 // Relaxed canonicalisation (RFC 6376 §3.4.2) unfolds fields and reduces white space, so a field in that form keeps its
-// signature. Only a signature with simple canonicalisation needs its fields as received; those have separate limits.
+// signature. Only a signature with simple canonicalisation needs its fields as received. Those have separate limits.
 import { MAX_FIELDS, MAX_HEADER } from './mime-tree.ts'
 
 /** The most signatures that are verified, from the first on (RFC 6376 §6.1 leaves the number to the verifier). */
 export const MAX_SIGNATURES = 10
 /** The most ways of hashing a body for them: canonicalisation, algorithm, length. */
 export const MAX_BODY_HASHES = 4
-/** The most octets of a signature or seal field. */
+/** The most bytes of a signature or seal field. */
 export const MAX_SIGNATURE = 16 * 1024
 /** The most names that a signature may list. */
 export const MAX_SIGNED = 300
 /** RFC 8617 §4.2.1: at most 50 sets of three fields. */
 export const MAX_ARC_FIELDS = 150
-/** The most octets of a From field, and the most From fields. */
+/** The most bytes of a From field, and the most From fields. */
 export const MAX_AUTHOR = 64 * 1024
 export const MAX_AUTHORS = 10
 /** The most lines that a simple signature may cover, and the longest run of white space. */
@@ -36,20 +36,22 @@ export interface Evidence {
   /** Fields with their line ends, without the empty line. */
   header: string
   beyond: Beyond
-  /** Why the header names no author domain, or more than one: then DMARC cannot be judged (RFC 9989 §5.3.1). */
+  /** Why the header has no single author domain, so that DMARC cannot be evaluated (RFC 9989 §5.3.1). */
   unusable: string | undefined
 }
 
 interface EvidenceRow {
   key: string
   lines: string[]
-  octets: number
+  bytes: number
 }
 
 const ARC = new Set(['arc-seal', 'arc-message-signature', 'arc-authentication-results'])
 const SIGNATURES = new Set(['dkim-signature', 'arc-message-signature'])
 
-/** Selects the evidence. `header` is in latin1, up to the empty line. When it exceeds a limit, `beyond` says so. */
+/**
+ * Selects the evidence. `header` is in latin1, up to the empty line. If it exceeds a limit, `beyond` names the limit.
+ */
 export function evidenceOf(header: string): Evidence {
   if (header.length > MAX_HEADER)
     return { header: '', beyond: { header: `header over ${MAX_HEADER / 1024} KB` }, unusable: undefined }
@@ -90,10 +92,10 @@ function rowsOf(header: string): EvidenceRow[] {
   const rows: EvidenceRow[] = []
   for (const [at, line] of lines.entries()) {
     const row = rows.at(-1)
-    if (starts[at] || row === undefined) rows.push({ key: '', lines: [line], octets: line.length + 2 })
+    if (starts[at] || row === undefined) rows.push({ key: '', lines: [line], bytes: line.length + 2 })
     else {
       row.lines.push(line)
-      row.octets += line.length + 2
+      row.bytes += line.length + 2
     }
   }
   for (const row of rows)
@@ -123,7 +125,7 @@ function longestSpace(text: string): number {
   return longest
 }
 
-/** A tag of a signature (RFC 6376 §3.2), without white space; '' when there is none. */
+/** A tag of a signature (RFC 6376 §3.2), without white space, or ''. */
 function tagOf(row: EvidenceRow, wanted: string): string {
   for (const tag of unfolded(row)
     .slice(unfolded(row).indexOf(':') + 1)
@@ -164,7 +166,7 @@ function beyondSignatures(rows: readonly EvidenceRow[], beyond: Beyond): Evidenc
 }
 
 function tooMuch(row: EvidenceRow): string | undefined {
-  if (row.octets > MAX_SIGNATURE) return `signature over ${MAX_SIGNATURE / 1024} KB`
+  if (row.bytes > MAX_SIGNATURE) return `signature over ${MAX_SIGNATURE / 1024} KB`
   return signedBy(row).length > MAX_SIGNED ? `signature of more than ${MAX_SIGNED} fields` : undefined
 }
 
@@ -177,12 +179,12 @@ function beyondChain(rows: readonly EvidenceRow[], beyond: Beyond): EvidenceRow[
 
 function beyondAuthors(rows: readonly EvidenceRow[], beyond: Beyond): EvidenceRow[] {
   const authors = rows.filter(({ key }) => key === 'from')
-  if (authors.length <= MAX_AUTHORS && authors.every(({ octets }) => octets <= MAX_AUTHOR)) return []
+  if (authors.length <= MAX_AUTHORS && authors.every(({ bytes }) => bytes <= MAX_AUTHOR)) return []
   beyond.author = authors.length > MAX_AUTHORS ? `more than ${MAX_AUTHORS} From` : `From over ${MAX_AUTHOR / 1024} KB`
   return authors
 }
 
-/** Why the From fields name no single author domain; undefined when they do. */
+/** Why the From fields name no single author domain, or undefined if they do. */
 function unusableAuthor(rows: readonly EvidenceRow[]): string | undefined {
   const [author, second] = rows.filter(({ key }) => key === 'from')
   if (!author) return 'no From'
@@ -192,7 +194,7 @@ function unusableAuthor(rows: readonly EvidenceRow[]): string | undefined {
   return domains.size === 1 ? undefined : domains.size === 0 ? 'From without an address' : 'From of several domains'
 }
 
-/** The domains of the mailboxes in a From field; '' for a mailbox that cannot be read. */
+/** The domains of the mailboxes in a From field, or '' for a mailbox that cannot be read. */
 function authorDomains(row: EvidenceRow): string[] {
   const value = unfolded(row).slice(unfolded(row).indexOf(':') + 1)
   return Buffer.from(value, 'latin1')

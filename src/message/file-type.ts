@@ -1,4 +1,4 @@
-// Decides which attachments are accepted (D28): no programs, whether the file name or the first bytes show one.
+// Decides which attachments are accepted (D28): no executables, detected by file name or first bytes.
 import { detectMimeType } from 'nodemailer/lib/mime-funcs'
 import { changesDirection } from '../base/clean-text.ts'
 import { configAsset } from '../base/assets.ts'
@@ -27,21 +27,23 @@ const MAGIC: readonly (readonly [name: string, bytes: number[]])[] = [
   ['a script', [0x23, 0x21]],
 ]
 
-/** Why a file with this name and these first bytes is refused, as "is …" or "has …"; undefined when it is accepted. */
+/**
+ * Why a file with this name and these first bytes is rejected, as "is …" or "has …", or undefined if it is accepted.
+ */
 export function refusalOf(filename: string, head: Uint8Array): string | undefined {
-  if (changesDirection(filename)) return 'has a name with characters that change the direction of writing'
+  if (changesDirection(filename)) return 'has a file name with characters that change the text direction'
   const endings = filename
     .toLowerCase()
     .replace(/(?<![. ])[. ]+$/, '')
     .split('.')
     .slice(1)
   const ending = endings.find((each) => refusedEndings().has(each.trim()))
-  if (ending !== undefined) return `is of a type that is not permitted (.${ending.trim()})`
+  if (ending !== undefined) return `has a file type that is not allowed (.${ending.trim()})`
   const magic = MAGIC.find(([, bytes]) => bytes.every((byte, index) => head[index] === byte))
-  return magic && `is ${magic[0]}, whatever its name says`
+  return magic && `is ${magic[0]}, regardless of its name`
 }
 
-/** Octets at fixed places of a file that show its media type, independent of its name. */
+/** Bytes at fixed places of a file that show its media type, independent of its name. */
 const SIGNS: readonly (readonly [type: string, at: number, octets: string])[] = [
   ['application/pdf', 0, '%PDF-'],
   ['image/png', 0, '\x89PNG\r\n'],
@@ -58,14 +60,16 @@ const SIGNS: readonly (readonly [type: string, at: number, octets: string])[] = 
   ['video/mp4', 4, 'ftypmp4'],
   ['application/rtf', 0, '{\\rtf'],
 ]
-/** Containers of many kinds of file: the name's ending says more. */
+/** Containers of many kinds of file: the name's extension is more specific. */
 const WRAPPERS: typeof SIGNS = [
   ['application/zip', 0, 'PK\x03\x04'],
   ['application/gzip', 0, '\x1f\x8b'],
 ]
 const UNKNOWN = 'application/octet-stream'
 
-/** The media type by the first octets, else by the name's ending; application/octet-stream when neither is known. */
+/**
+ * The media type by the first bytes, otherwise by the name's extension, or application/byte-stream if both are unknown.
+ */
 export function typeOf(filename: string, head: Uint8Array): string {
   const text = Buffer.from(head.subarray(0, 16)).toString('latin1')
   const by = (signs: typeof SIGNS): string | undefined =>

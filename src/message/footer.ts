@@ -1,9 +1,9 @@
-// The footer with an unsubscribe link, for a campaign's mail whose author gave it none (D61): a small line at the end
-// of the html, and a last line of the text, in the language of the mail.
+// The footer with an unsubscribe link, for a campaign email without one from its author (D61): a small line at the end
+// of the html, and a last line of the text, in the language of the email.
 import { isBlank, plainText, textFor } from './compose.ts'
 import { hasUnsubscribeLink } from './leave-link.ts'
 import { cutTemplate, tagsOf } from './template.ts'
-import { endOfBody } from './tracking.ts'
+import { endOfBody } from './html-tokens.ts'
 import { namesIn } from '../base/one-of.ts'
 
 interface Words {
@@ -45,7 +45,7 @@ const visible = (html: string): string =>
 
 const links = (text: string): boolean => tagsOf(cutTemplate(text)).includes('unsubscribe_url')
 
-/** The language of a mail: from its lang attribute, else from its frequent words, else English. */
+/** The language of an email: from its lang attribute, otherwise from its frequent words, otherwise English. */
 export function languageOf(html: string): Language {
   const [, said] = /<(?:html|body)\b[^<>]{0,1000}?\slang\s*=\s*["']?([a-z]{2})\b/i.exec(html) ?? []
   if (said !== undefined) return Object.hasOwn(WORDS, said.toLowerCase()) ? (said.toLowerCase() as Language) : 'en'
@@ -71,7 +71,7 @@ export function withFooter(
   live: boolean,
 ): { html: string; text: string } {
   const plain = textFor(html, text)
-  // An html body of nothing but the footer would hide the text.
+  // An html body of only the footer would hide the text.
   const textOnly = isBlank(html)
   const language = languageOf(textOnly ? plain : html)
   const { ask, link } = WORDS[language]

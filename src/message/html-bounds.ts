@@ -1,9 +1,9 @@
-// How much a page of a stranger asks of the libraries that read it: their work grows with the number of tags times the
-// depth of open elements. One linear pass counts both before a library sees the page. It never counts less than a
-// library would: every start tag counts, wherever it stands, and an end tag only where it is surely one.
+// Estimates the work of libraries for an untrusted page: it grows with the number of tags times the depth of open
+// elements. One linear pass counts both before a library parses the page. The count is never below that of a library:
+// every start tag counts, even in a comment, and an end tag counts only if it is certainly one.
 import { must } from '../base/errors.ts'
 import { count } from '../base/maps.ts'
-import { readAttributes } from './tracking.ts'
+import { readAttributes } from './html-tokens.ts'
 
 /** The most elements that may be open at once, and the most tags of a page. */
 export const MOST_OPEN = 500
@@ -26,7 +26,7 @@ export function isBeyondBounds(html: string): boolean {
     count(counts, top, -1)
     return top
   }
-  /** Before this offset an end tag may be text: it stands in a comment, an attribute or an element of text. */
+  /** Before this offset an end tag may be text, in a comment, an attribute or a text element. */
   let unsure = 0
   /** Before this offset everything is surely a comment. */
   let comment = 0
@@ -48,7 +48,7 @@ export function isBeyondBounds(html: string): boolean {
       if (open.at(-1) === name && ENDS_ITS_LIKE.test(name)) pop()
       foreign ||= FOREIGN.test(name)
       const end = index < unsure ? undefined : readAttributes(html, index + 1 + name.length).end
-      // Libraries end `<x/>` at once within foreign elements: no end tag is known to be its own.
+      // Libraries close `<x/>` at once within foreign elements, so an end tag may belong to another element.
       const own = !foreign || (end !== undefined && !/\/\s*>$/.test(html.slice(index, end))) ? name : ''
       if (open.push(own) > MOST_OPEN) return true
       count(counts, own, 1)
@@ -58,14 +58,14 @@ export function isBeyondBounds(html: string): boolean {
   return false
 }
 
-/** The end of a comment, or of another declaration, by the reading that ends latest. */
+/** The end of a comment, or of another declaration, in the interpretation with the latest end. */
 function endOfDeclaration(html: string, at: number): number {
   const comment = html.startsWith('<!--', at)
   const end = html.indexOf(comment ? '-->' : '>', comment ? at + 4 : at)
   return end < 0 ? html.length : end + (comment ? 2 : 1)
 }
 
-/** Whether no library ends a comment before its end. */
+/** Whether every library continues a comment up to its end. */
 const isSurelyComment = (text: string): boolean =>
   text.startsWith('<!--') && text.endsWith('--') && !/^<!--(?:-?>)|--!>/.test(text)
 

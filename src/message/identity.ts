@@ -1,9 +1,8 @@
-// The identity of a mail as it is shown: sender, subject and Message-ID. The mails of a campaign take them from the
-// campaign, and their own columns are empty. The merge tags of the subject are filled with the present data of the
+// The identity of a message as it is shown: sender, subject and Message-ID. The messages of a campaign take them from
+// the campaign, and their own columns are empty. The merge tags of the subject are filled with the present data of the
 // contact. When the contact was removed, the merge tags are shown unfilled.
-import { withoutLineEnds } from '../base/clean-text.ts'
 import { jsonOf } from '../base/json.ts'
-import { cutTemplate, fill, textOfValue, type TemplateValues } from './template.ts'
+import { cutTemplate, startOfFilled, textOfValue, type TemplateValues } from './template.ts'
 
 export interface Identity {
   from: string
@@ -11,7 +10,7 @@ export interface Identity {
   message_id: string
 }
 
-/** The columns that a campaign's mails share. */
+/** The columns that a campaign's messages share. */
 export interface SharedIdentity {
   from_address: string | null
   subject: string
@@ -35,7 +34,9 @@ export function valuesOf({ custom_fields, email, name }: Tagged): TemplateValues
   return values
 }
 
-/** The recipient of a campaign's mail: the contact, in a test (`test_mode`) the address alone; else undefined. */
+/**
+ * The recipient of a campaign's email: the contact, or in a test (`test_mode`) only the address. Otherwise undefined.
+ */
 export const taggedOf = (
   contact: { email: string | null; name: string | null; custom_fields: string | null },
   { test_mode, to }: { test_mode: number | null; to: string },
@@ -46,13 +47,13 @@ export const taggedOf = (
       ? { email: to, name: null, custom_fields: null }
       : undefined
 
-/** The sender of a campaign; `domain` is its sending domain. */
+/** The sender of a campaign. `domain` is its sending domain. */
 export const campaignSender = (from: string | null, domain: string): string => from ?? `noreply@${domain}`
 
-/** The Message-ID of a mail, by its id and its sending domain, with angle brackets (RFC 5322 §3.6.4). */
+/** The Message-ID of a message, by its id and its sending domain, with angle brackets (RFC 5322 §3.6.4). */
 export const messageIdOf = (id: string, domain: string): string => `<${id}@${domain}>`
 
-/** The identity of a campaign's mail. `domain` is the sending domain; `to` is the recipient. */
+/** The identity of a campaign's email. `domain` is the sending domain, `to` is the recipient. */
 export const sharedIdentity = (
   id: string,
   { from_address, subject }: SharedIdentity,
@@ -60,7 +61,7 @@ export const sharedIdentity = (
   to: Tagged | undefined,
 ): Identity => ({
   from: campaignSender(from_address, domain),
-  subject: to && subject.includes('{{') ? fill(cutTemplate(subject), valuesOf(to), withoutLineEnds) : subject,
+  subject: to && subject.includes('{{') ? startOfFilled(cutTemplate(subject), valuesOf(to)) : subject,
   message_id: messageIdOf(id, domain),
 })
 

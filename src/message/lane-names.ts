@@ -1,5 +1,6 @@
-// Names of lanes: the recipient domain; for campaign mail with "~" in front; for mail that is bound to a way (a source,
-// or a relay; delivery/queue/ways.ts) with "|" and that way behind it. No domain name has these characters.
+// Names of lanes. A lane is named after the recipient domain. Campaign mail has "~" in front. Mail bound to a route (a
+// source, or a relay, delivery/queue/ways.ts) has "|" and that route at the end. Domain names never have these
+// characters.
 
 const BULK = '~'
 const BOUND = '|'
@@ -15,7 +16,6 @@ export function unboundLane(lane: string): string {
   return end < 0 ? lane : lane.slice(0, end)
 }
 
-/** The recipient domain of a lane. */
 export function domainOf(lane: string): string {
   const unbound = unboundLane(lane)
   return isBulk(unbound) ? unbound.slice(BULK.length) : unbound
@@ -27,13 +27,13 @@ export const boundLane = (unbound: string, way: string): string => unbound + BOU
 const RELAY = '>'
 export const wayBy = (relay: string): string => RELAY + relay
 
-/** The name of the relay that a lane is bound to; undefined when it is to none. */
+/** The name of the relay to which a lane is bound, or undefined. */
 export function relayIn(lane: string): string | undefined {
   const way = boundTo(lane)
   return way?.startsWith(RELAY) ? way.slice(RELAY.length) : undefined
 }
 
-/** The way that a lane is bound to; undefined when it is to none. */
+/** The route to which a lane is bound, or undefined. */
 export function boundTo(lane: string): string | undefined {
   const end = lane.indexOf(BOUND)
   return end < 0 ? undefined : lane.slice(end + BOUND.length)

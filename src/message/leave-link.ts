@@ -1,37 +1,33 @@
 // Whether a reader of a campaign's html can see an unsubscribe link (D61): the tag as visible text, or as the address
 // of a link with visible content. When html or style is ambiguous, the answer is no: a second unsubscribe link does no
-// harm, but a mail without one does.
+// harm, but a message without one does.
 import { isNameIn } from '../base/one-of.ts'
 import { must } from '../base/errors.ts'
 import { count } from '../base/maps.ts'
-import { cutTemplate, tagsOf } from './template.ts'
-import { readAttributes, readReferences, type Attributes } from './tracking.ts'
+import { cutHtml, plainTags } from './html-tags.ts'
+import { readReferences, tokensOf, type Attributes } from './html-tokens.ts'
+import { tagsOf } from './template.ts'
 
 const TAG = 'unsubscribe_url'
 
-/**
- * Elements whose content is text and not markup (HTML, parsing in the states RAWTEXT, RCDATA and script data); readers
- * do not see this text.
- */
-const RAW = /^(?:style|script|title|textarea|xmp|iframe|noembed|noframes|plaintext)$/
-/** Elements whose content is invisible, in all mail programs or in some. */
+/** Elements whose content is invisible in some or all mail clients. */
 const UNSEEN = /^(?:head|template|noscript|object|svg|math|dialog|details|datalist|select|audio|video|canvas|map)$/
 const VOID = /^(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)$/
-/** The end tags of these close every open element inside. Other misplaced end tags do not end a hidden element. */
+/** The end tags of these close every open element inside. Other misplaced end tags do not close a hidden element. */
 const CELL = /^(?:table|caption|td|th|tr|tbody|thead|tfoot|body|html)$/
 /** The start tags of these end a paragraph (HTML, "has a p element in button scope"). */
 const BLOCK =
   /^(?:address|article|aside|blockquote|center|details|dialog|dir|div|dl|fieldset|figcaption|figure|footer|form|h[1-6]|header|hr|li|main|menu|nav|ol|p|pre|section|table|ul)$/
 
-// Each group of zeros begins at one place only, so that no number of zeros makes a pattern slow.
+// Each group of zeros can match at one position only, so that many zeros do not make a pattern slow.
 const ZERO = /^[-+]?(?:0+(?:\.0+)?|\.0+)(?![\d.])/
-/** Style values that hide an element, by property; text in the colour of its background is not detected. */
+/** Style values that hide an element, by property. Text in the colour of its background is not detected. */
 const HIDES = {
   display: /^none/,
   visibility: /^(?:hidden|collapse)/,
   'content-visibility': /^hidden/,
   opacity: /^(?:0+(?![\d.])|0*\.0)/,
-  // Nobody reads letters of one pixel.
+  // Letters of one pixel are not readable.
   'font-size': /^(?:(?:0+(?:\.0+)?|\.0+)(?![\d.])|0*1?(?:\.\d+)?px)/,
   font: /(?:^|\s)0[a-z%]{0,3}(?:[\s/]|$)/,
   height: ZERO,
@@ -53,7 +49,7 @@ const HIDES = {
 
 function hides(style: string): boolean {
   const plain = style.replace(/\/\*[\s\S]*?(?:\*\/|$)/g, '')
-  // An escape in the style may stand for any of these words.
+  // An escape in the style can represent any of these words.
   if (plain.includes('\\')) return true
   return plain.split(';').some((declaration) => {
     const colon = declaration.indexOf(':')
@@ -73,7 +69,6 @@ function hides(style: string): boolean {
 interface OpenElement {
   name: string
   hidden: boolean
-  /** An unsubscribe link. */
   leaves: boolean
 }
 
@@ -82,7 +77,7 @@ export function hasUnsubscribeLink(html: string): boolean {
   const rules = hidingRules(html)
   const open: OpenElement[] = []
   const counts = new Map<string, number>()
-  /** The number of open elements that are hidden, and of hidden elements whose end is not known. */
+  /** The number of open hidden elements, and of hidden elements with an unknown end. */
   let hidden = 0
   let leaving = 0
   const pop = (): OpenElement => {
@@ -99,7 +94,8 @@ export function hasUnsubscribeLink(html: string): boolean {
     for (; top.name !== name; top = pop()) if (top.hidden && !CELL.test(name)) hidden++
     if (top.hidden && !nested && !CELL.test(name) && !BLOCK.test(name)) hidden++
   }
-  for (const token of tokensOf(html)) {
+  for (const token of tokensOf(plainTags(html))) {
+    if ('open' in token) return false
     if ('text' in token) {
       if (hidden === 0 && isSeen(token.text, leaving > 0)) return true
       continue
@@ -125,45 +121,9 @@ export function hasUnsubscribeLink(html: string): boolean {
   return false
 }
 
-type HtmlToken = { text: string } | { name: string; closing: boolean; attributes: Attributes }
-
-function* tokensOf(html: string): Iterable<HtmlToken> {
-  const tag = /<(\/?)([a-z][^\s/>]*)/iy
-  let text = 0
-  for (let at = html.indexOf('<'); at >= 0; at = html.indexOf('<', at)) {
-    tag.lastIndex = at
-    const [whole = '', slash, name = ''] = tag.exec(html) ?? []
-    const declared = whole === '' && /[!?/]/.test(html[at + 1] ?? '')
-    if (whole === '' && !declared) {
-      at++
-      continue
-    }
-    if (at > text) yield { text: html.slice(text, at) }
-    if (declared) {
-      const [mark, length] = html.startsWith('<!--', at) ? ['-->', 3] : ['>', 1]
-      const end = html.indexOf(mark, length === 3 ? at + 4 : at)
-      if (end < 0) return
-      at = text = end + length
-      continue
-    }
-    const lower = name.toLowerCase()
-    const attributes = readAttributes(html, at + whole.length)
-    yield { name: lower, closing: slash === '/', attributes }
-    at = text = Math.max(attributes.end, at + whole.length)
-    if (slash === '' && RAW.test(lower)) {
-      const rest = new RegExp(`</${lower}(?=[\\s/>])`, 'gi')
-      rest.lastIndex = at
-      const end = rest.exec(html)
-      if (!end) return
-      at = text = end.index
-    }
-  }
-  if (text < html.length) yield { text: html.slice(text) }
-}
-
 /** Whether text shows the tag, or, in an unsubscribe link, characters that do not depend on the fields of a contact. */
 function isSeen(text: string, leaving: boolean): boolean {
-  const pieces = cutTemplate(text)
+  const pieces = cutHtml(text)
   if (tagsOf(pieces).includes(TAG)) return true
   return (
     leaving &&
@@ -179,7 +139,7 @@ const BLANK =
 
 function leads({ values }: Attributes): boolean {
   const href = values.get('href')
-  const [first] = href ? cutTemplate(readReferences(href.value).trim()) : []
+  const [first] = href ? cutHtml(readReferences(href.value).trim()) : []
   return typeof first === 'object' && first.tag === TAG
 }
 

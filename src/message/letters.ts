@@ -1,17 +1,16 @@
-// Composes and signs mail in a worker thread: the input is the data of a mail, the output are the bytes for DATA.
-// Parsed keys and compiled templates are kept; missing ones are requested from the server. Attachments are read from
-// their files one at a time, and a large mail is written into one buffer, so that a mail of 40 MB needs little more
-// memory than 40 MB.
+// Composes and signs emails in a worker thread: the input is the data of an email, the output are the bytes for DATA.
+// Parsed keys and compiled templates are cached, and missing ones are requested from the server. Attachments are read
+// from their files one at a time, and a large email is written into one buffer, so that an email of 40 MB needs little
+// more memory than 40 MB.
 import { createPrivateKey, type KeyObject } from 'node:crypto'
 import { keepNewest } from '../base/maps.ts'
-import { release } from '../base/memory.ts'
-import { ReusedBuffers } from '../base/reused-buffers.ts'
 import { askForAll } from '../base/threads/jobs.ts'
 import { readProven } from '../base/spooled.ts'
 import {
   compileCampaign,
   fillCampaign,
   signCampaign,
+  sizeOfBody,
   type CampaignRecipient,
   type CampaignTemplate,
   type CompiledCampaign,
@@ -21,6 +20,7 @@ import { signLarge } from './dkim.ts'
 import { octetOf } from './reencode.ts'
 import { relayed } from './relay.ts'
 import { readBody, type StoredBody, type StoredText } from './stored-body.ts'
+import { MAX_MESSAGE, TooLarge } from './too-large.ts'
 
 export interface ComposeJob {
   mail: Omit<Mail, 'html' | 'text' | 'attachments'>
@@ -29,13 +29,13 @@ export interface ComposeJob {
   /** Directory of the files that attachments name. */
   spool: string
   signature: Signing
-  /** For a server without 8BITMIME; only mail from SMTP submission has 8-bit text. */
+  /** For a server without 8BITMIME. Only mail from SMTP submission has 8-bit text. */
   sevenBit?: boolean
-  /** For a server that takes no UTF-8 in the header; only mail from SMTP submission has such a header. */
+  /** For a server without UTF-8 in the header. Only mail from SMTP submission has such a header. */
   asciiHeader?: boolean
 }
 
-/** The key to sign with, and the time of signing; a worker asks for a key that it does not have. */
+/** The key to sign with, and the time of signing. A worker requests a key that it does not have. */
 export interface Signing {
   domain: string
   selector: string
@@ -47,9 +47,8 @@ export interface Signing {
 /** The questions of a thread to the server. */
 export type LetterAsks = { key: string } | { campaign: string }
 
-/** One mail of a campaign. */
 export interface CampaignJob {
-  /** The name of the template; the worker asks for one that it does not have. */
+  /** The name of the template. The worker requests one that it does not have. */
   campaign: string
   recipient: CampaignRecipient
   signature: Signing
@@ -74,19 +73,19 @@ function templateOf(id: string): Promise<CompiledCampaign> {
   return compiled
 }
 
-/** The memory of mails of campaigns. */
-const buffers = new ReusedBuffers()
-
-/** Call it when the octets of a letter are no longer read. */
-export function letGo(octets: Uint8Array): void {
-  if (!buffers.giveBack(octets)) release(octets)
-}
+/** Waits until there is enough memory for an email of this size. */
+export type RoomFor = (bytes: number) => Promise<void>
+const noWait: RoomFor = () => Promise.resolve()
 
 /** The bytes that follow DATA, final dot included. */
-async function fillAndSign({ campaign, recipient, signature }: CampaignJob): Promise<Uint8Array<ArrayBuffer>> {
+async function fillAndSign(
+  { campaign, recipient, signature }: CampaignJob,
+  room: RoomFor,
+): Promise<Uint8Array<ArrayBuffer>> {
   const mail = fillCampaign(await templateOf(campaign), recipient)
   const privateKey = await keyOf(signature)
-  return signCampaign(mail, { ...signature, privateKey }, (octets) => buffers.take(octets))
+  await room(sizeOfBody(mail))
+  return signCampaign(mail, { ...signature, privateKey })
 }
 
 /** Beyond this many, all keys are dropped. */
@@ -112,30 +111,30 @@ type SizedMail = Omit<Mail, 'attachments'> & {
 }
 
 /**
- * The bytes that follow DATA, final dot included; a single octet when the mail cannot be made in the required form
+ * The bytes that follow DATA, final dot included. A single byte when the mail cannot be made in the required form
  * (`reasonOf`).
  */
-export async function composeAndSign({
-  mail,
-  content,
-  spool,
-  signature,
-  sevenBit,
-  asciiHeader,
-}: ComposeJob): Promise<Uint8Array<ArrayBuffer>> {
+export async function composeAndSign(
+  { mail, content, spool, signature, sevenBit, asciiHeader }: ComposeJob,
+  room: RoomFor = noWait,
+): Promise<Uint8Array<ArrayBuffer>> {
   const whole = wholeMail({ mail, content, spool })
   if ('octets' in whole) {
+    await room(whole.octets.length)
     const { extra, tracking } = mail
     const relay = { extra, tracking, sevenBit: sevenBit === true, asciiHeader: asciiHeader === true }
     const wire = relayed(whole.octets, relay, { ...signature, privateKey: await keyOf(signature) })
+    // A server that takes only 7 bits may get more, but tracked links may not make a message too large.
+    if (!sevenBit && typeof wire !== 'string' && wire.length >= MAX_MESSAGE + SLACK) throw new TooLarge()
     return typeof wire === 'string' ? octetOf(wire) : wire
   }
   const { attachments, html, text } = whole
   const size = html.length + (text?.length ?? 0) + attachments.reduce((sum, each) => sum + each.size * 1.4, 0)
+  await room(Math.ceil(size))
   return composeInOne(whole, signature, Math.ceil(size))
 }
 
-/** A mail with its stored body; of mail from SMTP submission the octets that came. */
+/** An email with its stored body. For SMTP submission, the body is the received bytes. */
 export function wholeMail({
   content,
   mail,
@@ -156,11 +155,14 @@ export function wholeMail({
   return { ...mail, html: body.html, text: body.text, attachments, extra: [...(body.headers ?? []), ...mail.extra] }
 }
 
-/** Octets reserved in front of a message for the signature, which is computed last, and for its header. */
+/** The bytes that this server may add to a message that was just below the limit when it was accepted. */
+const SLACK = 64 * 1024
+
+/** Bytes reserved in front of a message for the signature, which is computed last, and for its header. */
 const HEADROOM = 4096
 const END = Buffer.from('.\r\n')
 
-/** Composes a mail into one buffer and signs it there. `guess`: the octets of its bodies and files. */
+/** Composes an email into one buffer and signs it there. `guess`: the bytes of its bodies and files. */
 async function composeInOne(mail: Mail, signature: Signing, guess: number): Promise<Uint8Array<ArrayBuffer>> {
   const privateKey = await keyOf(signature)
   // Line ends, boundaries and some quoted-printable are more than the guess.
@@ -168,8 +170,10 @@ async function composeInOne(mail: Mail, signature: Signing, guess: number): Prom
   let end = HEADROOM
   const put = (text: string): void => {
     const octets = Buffer.byteLength(text)
+    // Tracked links are longer than those that were counted when the mail was accepted.
+    if (end + octets >= MAX_MESSAGE + SLACK) throw new TooLarge()
     if (end + octets + END.length > buffer.length) {
-      // Not from the pool: the message begins at a place of the whole memory below.
+      // Not from the pool: the message starts at an offset of the whole buffer below.
       const larger = Buffer.allocUnsafeSlow(2 * buffer.length + octets)
       buffer.copy(larger, 0, 0, end)
       buffer = larger
@@ -180,7 +184,7 @@ async function composeInOne(mail: Mail, signature: Signing, guess: number): Prom
   for (const piece of compose(mail)) put(piece)
   const message = buffer.subarray(HEADROOM, end)
   const field = Buffer.from(signLarge(message, { ...signature, privateKey }))
-  // Only a header field of the sender can begin a line with a dot; in bodies it is encoded.
+  // Only a header field of the sender can begin a line with a dot. In bodies it is encoded.
   if (message.includes('\r\n.'))
     return new Uint8Array(Buffer.concat([field, Buffer.from(stuffDots(message.toString())), END]))
   field.copy(buffer, HEADROOM - field.length)
@@ -188,6 +192,15 @@ async function composeInOne(mail: Mail, signature: Signing, guess: number): Prom
   return new Uint8Array(buffer.buffer, HEADROOM - field.length, end - HEADROOM + field.length)
 }
 
-/** The bytes that follow DATA, final dot included, or one octet (`reasonOf`). Throws when it cannot be made now. */
-export const letterOf = (job: ComposeJob | CampaignJob): Promise<Uint8Array<ArrayBuffer>> =>
-  'campaign' in job ? fillAndSign(job) : composeAndSign(job)
+/** The bytes that follow DATA, final dot included, or one byte (`reasonOf`). Throws when it cannot be made now. */
+export async function letterOf(
+  job: ComposeJob | CampaignJob,
+  room: RoomFor = noWait,
+): Promise<Uint8Array<ArrayBuffer>> {
+  try {
+    return await ('campaign' in job ? fillAndSign(job, room) : composeAndSign(job, room))
+  } catch (thrown) {
+    if (thrown instanceof TooLarge) return octetOf('large')
+    throw thrown
+  }
+}

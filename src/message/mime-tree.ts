@@ -1,7 +1,9 @@
-// The structure of a received message (RFC 2045, RFC 2046) as a tree of byte ranges, with limits that no normal mail
-// reaches. It copies nothing and decodes only the parts asked for, so that a hostile message costs no more than its own
-// size.
-import { upTo } from '../base/text.ts'
+// The structure of a received message (RFC 2045, RFC 2046) as a tree of byte ranges, with limits that normal messages
+// never reach. It copies no bytes and decodes only the requested parts, so that a hostile message costs no more than
+// its own size.
+import { isUtf8 } from 'node:buffer'
+import { textIn } from './charset.ts'
+import { decodeTransfer, transferEncodingOf, type TransferEncoding } from './transfer.ts'
 
 /** The limits of a message (D47). */
 export const MAX_DEPTH = 32
@@ -9,10 +11,10 @@ export const MAX_PARTS = 500
 export const MAX_FIELDS = 1000
 export const MAX_HEADER = 256 * 1024
 
-/** A message that is not MIME or exceeds a limit; the text says how. */
+/** A message that is not MIME or exceeds a limit. The text has the reason. */
 export class MalformedMessage extends Error {}
 
-/** The most boundaries with comments in a message; real mail has none. */
+/** The most boundaries with comments in a message. Real messages never have any. */
 const MAX_COMMENTED = 2
 
 const LF = 0x0a
@@ -20,20 +22,21 @@ const CR = 0x0d
 const TAB = 0x09
 const SPACE = 0x20
 const DASH = 0x2d
+const COLON = 0x3a
 
 export interface HeaderField {
   /** The name in the letter case of the message. */
   name: string
-  /** Unfolded, not decoded; octets as latin1 characters. */
+  /** Unfolded, not decoded: bytes as latin1 characters. */
   value: string
 }
 
 export interface MimePart {
   fields: HeaderField[]
-  /** Lower case; "text/plain" when the part names none. */
+  /** Lower case. The default is "text/plain". */
   type: string
   params: ReadonlyMap<string, string>
-  encoding: string
+  encoding: TransferEncoding
   /** Offset of the header. */
   at: number
   /** Offsets of the body. */
@@ -42,7 +45,7 @@ export interface MimePart {
   children: MimePart[]
 }
 
-/** The value of the first field of that name, trimmed; undefined when there is none. */
+/** The value of the first field of that name, trimmed, or undefined. */
 export function fieldOf({ fields }: Pick<MimePart, 'fields'>, name: string): string | undefined {
   const wanted = name.toLowerCase()
   return fields.find((field) => field.name.toLowerCase() === wanted)?.value.trim()
@@ -62,24 +65,46 @@ const MAX_LOOKALIKES = 1_000_000
 export function parseTree(message: Buffer): MimePart {
   return parseNode(
     message,
-    { start: 0, end: message.length, depth: 0, fallback: 'text/plain' },
+    { start: 0, end: message.length, depth: 0, whole: true, fallback: 'text/plain' },
     { parts: 0, lookalikes: 0, commented: 0 },
   )
 }
 
-/** The offset at which a header's body begins; `end` when there is no empty line. Reads no further than the limit. */
-function bodyStart(message: Buffer, start: number, end: number): number {
+/**
+ * The offset at which a header's body begins: behind the empty line, or at the first line that is not a field (RFC 5322
+ * §2.1), so that a body without an empty line is not lost. In front of a whole message's fields, other lines are
+ * skipped if an empty line follows the fields. `end` when there is no body. Reads no further than the limit.
+ */
+function bodyStart(message: Buffer, { end, start, whole }: PartPlace): number {
   const last = Math.min(end, start + MAX_HEADER + 2)
-  const emptyLine = (at: number): number =>
-    message[at] === LF ? at + 1 : message[at] === CR && message[at + 1] === LF ? at + 2 : 0
+  let fields = 0
+  let skipped = false
   for (let at = start; at < last;) {
-    const body = emptyLine(at)
-    if (body > 0) return Math.min(body, end)
+    const body = message[at] === LF ? at + 1 : message[at] === CR && message[at + 1] === LF ? at + 2 : 0
+    if (body > 0) return skipped && fields === 0 ? start : Math.min(body, end)
+    const folded = fields > 0 && (message[at] === SPACE || message[at] === TAB)
+    if (isField(message, at, last)) fields++
+    else if (!folded) {
+      if (fields > 0 || !whole) return at
+      // Mailboxes have a line "From ann@example.org Thu Jan  1 …" in front of each message.
+      skipped ||= !/^>?From /.test(message.toString('latin1', at, at + 6))
+    }
     const line = message.indexOf(LF, at)
     if (line < 0 || line >= last) break
     at = line + 1
   }
-  return end
+  return skipped ? start : end
+}
+
+/** Whether a line begins with a field's name (RFC 5322 §2.2). A boundary line does not, even with a colon in it. */
+function isField(message: Buffer, start: number, end: number): boolean {
+  let at = start
+  if (message[at] === DASH && message[at + 1] === DASH) return false
+  const isOfName = (byte = 0): boolean => byte > SPACE && byte < 0x7f && byte !== COLON
+  while (at < end && isOfName(message[at])) at++
+  if (at === start) return false
+  while (at < end && (message[at] === SPACE || message[at] === TAB)) at++
+  return message[at] === COLON
 }
 
 /** The fields of a header block (RFC 5322 §2.2), at most 1,001 of them. Lines that are not fields are skipped. */
@@ -94,42 +119,58 @@ export function parseFields(block: string): HeaderField[] {
   return fields
 }
 
-/** The place of a part in its message. */
 interface PartPlace {
   start: number
   end: number
   /** Parts around it. */
   depth: number
+  /** It is a message, whole or inside another one, and no part of a multipart. */
+  whole: boolean
   /** The type of a part that names no type (RFC 2045 §5.2, RFC 2046 §5.1.5). */
   fallback: string
 }
 
-function parseNode(message: Buffer, { depth, end, fallback, start }: PartPlace, budget: ParseBudget): MimePart {
+function parseNode(message: Buffer, place: PartPlace, budget: ParseBudget): MimePart {
+  const { depth, end, fallback, start } = place
   if (depth > MAX_DEPTH) throw new MalformedMessage(`Its parts are nested more than ${MAX_DEPTH} deep.`)
   if (++budget.parts > MAX_PARTS) throw new MalformedMessage(`It has more than ${MAX_PARTS} parts.`)
-  const body = bodyStart(message, start, end)
+  const body = bodyStart(message, place)
   if (body - start > MAX_HEADER) throw new MalformedMessage(`Its header is larger than ${MAX_HEADER / 1024} KB.`)
   const fields = parseFields(message.toString('latin1', start, body))
   if (fields.length > MAX_FIELDS) throw new MalformedMessage(`The header has more than ${MAX_FIELDS} fields.`)
-  const { value, params } = parseParameters(fieldOf({ fields }, 'content-type') ?? fallback)
-  const type = /^[\w.+-]+\/[\w.+-]+$/.test(value) ? value.toLowerCase() : fallback
-  const encoding = upTo(fieldOf({ fields }, 'content-transfer-encoding') ?? '7bit', /[\s;]/).toLowerCase()
+  const { params, type = fallback } = contentTypeOf(fieldOf({ fields }, 'content-type') ?? fallback)
+  const encoding = transferEncodingOf(fieldOf({ fields }, 'content-transfer-encoding') ?? '')
   const node: MimePart = { fields, type, params, encoding, at: start, start: body, end, children: [] }
   if (type.startsWith('multipart/')) {
     const inside = type === 'multipart/digest' ? 'message/rfc822' : 'text/plain'
-    for (const boundary of boundariesOf(params.get('boundary') ?? '', budget))
-      for (const [from, to] of partsBetween(message, body, end, boundary, budget))
-        node.children.push(parseNode(message, { start: from, end: to, depth: depth + 1, fallback: inside }, budget))
+    for (const [from, to] of partsWithin(message, node, budget))
+      node.children.push(
+        parseNode(message, { start: from, end: to, depth: depth + 1, whole: false, fallback: inside }, budget),
+      )
   } else if (isMessage(type) && (encoding === '7bit' || encoding === '8bit' || encoding === 'binary'))
-    node.children.push(parseNode(message, { start: body, end, depth: depth + 1, fallback: 'text/plain' }, budget))
+    node.children.push(
+      parseNode(message, { start: body, end, depth: depth + 1, whole: true, fallback: 'text/plain' }, budget),
+    )
   return node
 }
 
-/** A message inside a message. */
+/**
+ * The type that a Content-Type field names, in lower case, and its parameters. No type if the field is malformed, which
+ * then counts as the default (RFC 2045 §5.2). Tolerated: no semicolon after the type, and a multipart of no kind.
+ */
+function contentTypeOf(value: string): { type?: string; params: ReadonlyMap<string, string> } {
+  const [whole, name] = TYPE.exec(value) ?? []
+  if (whole === undefined || name === undefined) return { params: parseParameters(value).params }
+  const { params } = parseParameters(value.slice(whole.length).replace(/^[\s,]*(?=[\w*-]+\s*=)/, ';'))
+  return { type: name.includes('/') ? name.toLowerCase() : 'multipart/mixed', params }
+}
+
+const TYPE = /^\s*([\w.+-]+\/[\w.+-]+|multipart)(?=\s*(?:$|[;(,])|\s+[\w*-]+\s*=)/i
+
 export const isMessage = (type: string): boolean => type === 'message/rfc822' || type === 'message/global'
 
 /**
- * The readings of a boundary parameter: as written, and without comments (RFC 5322 §3.2.2). Some programs remove
+ * The readings of a boundary parameter: as written, and without comments (RFC 5322 §3.2.2). Some clients remove
  * comments, others treat them as a part of the boundary. Parts are found by both readings.
  */
 function boundariesOf(written: string, budget: ParseBudget): string[] {
@@ -147,7 +188,30 @@ function boundariesOf(written: string, budget: ParseBudget): string[] {
   return [...new Set([written, bare.trim()])].filter((boundary) => boundary !== '')
 }
 
-/** The byte ranges between the boundary lines; a last part without a closing line runs to the end. */
+/**
+ * The byte ranges of a multipart's parts. Without a boundary that matches, the boundary in the body itself is used:
+ * some clients quote or escape it wrongly, or write the field twice.
+ */
+function* partsWithin(message: Buffer, node: MimePart, budget: ParseBudget): Iterable<[number, number]> {
+  const { end, params, start } = node
+  let found = false
+  for (const boundary of boundariesOf(params.get('boundary') ?? '', budget))
+    for (const part of partsBetween(message, start, end, boundary, budget)) {
+      found = true
+      yield part
+    }
+  const used = found ? undefined : usedBoundary(message.toString('latin1', start, Math.min(end, start + PREAMBLE)))
+  if (used !== undefined) yield* partsBetween(message, start, end, used, budget)
+}
+
+/** The first bytes of a body, in which its boundary line is searched. */
+const PREAMBLE = 16 * 1024
+
+/** The boundary of the first line that looks like one, with a field for MIME behind it. */
+const usedBoundary = (body: string): string | undefined =>
+  /^--([\w'()+,./:=?-]{1,70})[ \t]*\r?\nContent-[\w-]{1,40}[ \t]*:/im.exec(body)?.[1]
+
+/** The byte ranges between the boundary lines. A last part without a closing line extends to the end. */
 function* partsBetween(
   message: Buffer,
   start: number,
@@ -155,7 +219,7 @@ function* partsBetween(
   boundary: string,
   budget: ParseBudget,
 ): Iterable<[number, number]> {
-  // The search includes the line end before the boundary: otherwise a body of dashes would match at every octet.
+  // The search includes the line end before the boundary: otherwise a body of dashes would match at every byte.
   const mark = Buffer.from(`\n--${boundary}`, 'latin1')
   const first = mark.subarray(1).compare(message, start, Math.min(end, start + mark.length - 1)) === 0
   let open: number | undefined
@@ -200,7 +264,7 @@ function withoutLineEnd(message: Buffer, start: number, at: number): number {
 export function parseParameters(text: string): { value: string; params: ReadonlyMap<string, string> } {
   const params = new Map<string, string>()
   const [value = ''] = text.split(';', 1)
-  // Text that is not a parameter ("; ;", "; flowed") is skipped.
+  // Text that is not a parameter (`; ;`, `; flowed`) is skipped.
   const parameter = /;\s*(?:([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\[\s\S])*)"?[^;]*|([^;]*))|[^;]*)/y
   parameter.lastIndex = value.length
   for (let match = parameter.exec(text); match; match = parameter.exec(text)) {
@@ -224,37 +288,19 @@ export function* nodesOf(node: MimePart): Iterable<MimePart> {
   for (const child of node.children) yield* nodesOf(child)
 }
 
-/** A part's content, decoded from its transfer encoding or from `as`; made of at most `max` octets of the message. */
-export function octetsOf(message: Buffer, { start, end, encoding }: MimePart, max: number, as = encoding): Buffer {
-  const bytes = message.subarray(start, Math.min(end, start + max))
-  if (as === 'base64') return Buffer.from(bytes.toString('latin1').replace(/[^A-Za-z0-9+/=]/g, ''), 'base64')
-  return as === 'quoted-printable' ? fromQuotedPrintable(bytes.toString('latin1')) : bytes
-}
+/**
+ * A part's content, decoded from its transfer encoding or from `as`. At most `max` bytes of the message are decoded.
+ */
+export const decodedBytes = (message: Buffer, { start, end, encoding }: MimePart, max: number, as = encoding): Buffer =>
+  decodeTransfer(message.subarray(start, Math.min(end, start + max)), as)
 
 /**
- * A part's content as text, its transfer encoding undone; at most `max` octets of the message are decoded. It is read
- * as UTF-8 where possible, else in the charset that the part names.
+ * A part's content as text, its transfer encoding undone. At most `max` bytes of the message are decoded. Reports often
+ * name another charset than theirs: it is read as UTF-8 where possible, else in the charset that the part names.
  */
 export function textOf(message: Buffer, node: MimePart, max: number): string {
-  const { params } = node
-  const decoded = octetsOf(message, node, max)
-  const charset = params.get('charset') ?? 'utf-8'
-  const text = decoded.toString('utf8')
+  const bytes = decodedBytes(message, node, max)
+  const charset = node.params.get('charset')
   // ISO-2022 text is valid ASCII, so it would pass as UTF-8.
-  if (!text.includes('\ufffd') && !/^iso-2022-/i.test(charset)) return text
-  try {
-    return new TextDecoder(charset, { fatal: true }).decode(decoded)
-  } catch {
-    return decoded.toString('latin1')
-  }
+  return textIn(bytes, isUtf8(bytes) && !/^iso-2022-/i.test(charset ?? '') ? undefined : charset)
 }
-
-/** The octets of quoted-printable text (RFC 2045 §6.7); malformed escapes stay as they are. */
-export const fromQuotedPrintable = (text: string): Buffer =>
-  Buffer.from(
-    text
-      .replace(/(?<![ \t])[ \t]+(?=\r?\n)/g, '')
-      .replace(/=\r?\n/g, '')
-      .replace(/=([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(parseInt(hex, 16))),
-    'latin1',
-  )

@@ -1,9 +1,8 @@
 // Writes MIME parts (RFC 2045, RFC 2046, RFC 2183, RFC 2387): a body as a tree of parts, given out as pieces of text.
-// Pieces rather than one string, because a mail may have 40 MB.
+// Pieces rather than one string, because a message may have 40 MB.
 import { release } from '../base/memory.ts'
 import { headerField } from './headers.ts'
-import { CHANGED, encodeBytes, encodingOf, MAX_PLAIN_LINE, type Encoding } from './octets.ts'
-import { scan, TRAILING, WIDE } from './octet-scan.ts'
+import { CHANGED, encodeBytes, encodingOf, MAX_PLAIN_LINE, type Encoding, scan, TRAILING, WIDE } from './bytes.ts'
 import { encodeQuotedPrintable } from './quoted-printable.ts'
 
 /** A part: its header fields and its body, each piece ending with CRLF. The header is read just before the body. */
@@ -27,13 +26,13 @@ export function textPart(subtype: 'plain' | 'html', content: string): Part {
     body() {
       if (plain) return [whole]
       const encoded = encodeQuotedPrintable(whole)
-      // Signers and verifiers disagree about a body without visible characters; a soft line break is visible.
+      // Signers and verifiers disagree about a body without visible characters. A soft line break is visible.
       return [/\S/.test(encoded) ? encoded : `=\r\n${encoded}`]
     },
   }
 }
 
-/** Where a text is looked at as octets: memory of its own for each would cost as much as the look. */
+/** Where a text is looked at as bytes: memory of its own for each would cost as much as the look. */
 const SCRATCH = Buffer.allocUnsafeSlow(128 * 1024)
 
 /** True when text needs no encoding: printable ASCII, short lines, no line that other software would change. */
@@ -52,7 +51,7 @@ function isPlain(text: string): boolean {
 export interface Attachment {
   filename: string
   contentType: string
-  /** Without angle brackets; set for files that the html shows by a cid: URL. */
+  /** Without angle brackets. Set for files that the html shows by a cid: URL. */
   contentId: string | null
   disposition: 'attachment' | 'inline'
 }
@@ -104,7 +103,7 @@ function structuredField(name: string, [value, ...parameters]: readonly string[]
 const isSimple = (value: string): boolean => /^[\x20-\x7e]{0,400}$/.test(value) && !value.includes('=?')
 const quoted = (key: string, value: string): string => `${key}="${value.replace(/["\\]/g, '\\$&')}"`
 
-/** `name="report.pdf"`; characters outside ASCII become "_", for old readers. */
+/** `name="report.pdf"`. Characters outside ASCII become "_", for old clients. */
 const nameFallback = (value: string): string =>
   quoted('name', isSimple(value) ? value : value.replace(/[^\x20-\x7e]|["\\?]/g, '_').slice(0, 60))
 
@@ -131,8 +130,8 @@ function fileName(value: string): string[] {
 }
 
 /**
- * Joins parts into one (RFC 2046 §5.1); a single part is returned as it is.
- * Encoded text cannot hold the boundary's "=_".
+ * Joins parts into one (RFC 2046 §5.1). A single part is returned as it is. Encoded text cannot hold the boundary's
+ * "=_".
  */
 export function multipart(kind: 'alternative' | 'related' | 'mixed', seed: string, parts: readonly Part[]): Part {
   const [only, second] = parts

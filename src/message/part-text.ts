@@ -1,18 +1,18 @@
-// Texts that stand in a message as they are: what the API shows of a received or submitted mail is then not stored a
-// second time, but read from the mail's octets.
+// References to texts in a message. The API's text of a received or submitted email is not stored a second time, but
+// read from the message.
 import { parseTree, partsOf, type MimePart } from './mime-tree.ts'
 
-/** A text that is the content of a part; `part` is its index in `partsOf`. */
+/** A text that is the content of a part. `part` is its index in `partsOf`. */
 export interface PartText {
   part: number
 }
 
-/** A text of a mail: itself, the part that holds it, or none. */
+/** A text of a message: the text itself, the part that contains it, or null. */
 export type MailText = string | PartText | null
 
 const AS_IS = new Set(['7bit', '8bit', 'binary'])
 
-/** The text of a part without a transfer encoding and with ASCII alone, lines ended by LF; undefined for others. */
+/** The text of a part without a transfer encoding and with ASCII alone, lines ended by LF, or undefined for others. */
 function asciiOf(message: Buffer, { encoding, end, start }: MimePart): string | undefined {
   if (!AS_IS.has(encoding)) return undefined
   const text = message.toString('latin1', start, end)
@@ -37,19 +37,22 @@ export function referTo<Texts extends { html: string | null; text: string | null
 export const textOf = (text: MailText): string | null => (typeof text === 'string' ? text : null)
 export const partOf = (text: MailText): number | null => (typeof text === 'object' ? (text?.part ?? null) : null)
 
-/** A text of a received message from its two columns; `message` is asked for only when it stands there. */
+/**
+ * A text of a received message from its two columns. `message` is called only if the text must be read from the
+ * message.
+ */
 export const storedText = (text: string | null, part: number | null, message: () => Uint8Array): string | null =>
   mailText(part === null ? text : { part }, () => Buffer.from(message()))
 
-/** A text itself; null when the message no longer has its part. `message` is asked for only when it is needed. */
+/** The text itself, or null if the message no longer has its part. `message` is called only if it is needed. */
 export function mailText(text: MailText, message: () => Buffer): string | null {
   if (text === null || typeof text === 'string') return text
   try {
-    const octets = message()
-    const node = partsOf(parseTree(octets))[text.part]
-    return (node && asciiOf(octets, node)) ?? null
+    const bytes = message()
+    const node = partsOf(parseTree(bytes))[text.part]
+    return (node && asciiOf(bytes, node)) ?? null
   } catch {
-    // A damaged body: the rest of the mail is still shown.
+    // A corrupt body: the rest of the email is still shown.
     return null
   }
 }

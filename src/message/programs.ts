@@ -1,17 +1,15 @@
 // Finds the parts of a submitted message that would run as programs when they are opened (D28, D77). Each part is
-// checked by every file name that a mail reader may give it, and by its first octets, whether it is declared as an
+// checked by every file name that a message reader may give it, and by its first bytes, whether it is declared as an
 // attachment or as text.
 import { refusalOf } from './file-type.ts'
-import { isMessage, MalformedMessage, MAX_DEPTH, nodesOf, octetsOf, parseTree, type MimePart } from './mime-tree.ts'
-import { decoded } from './parse.ts'
+import { isMessage, MalformedMessage, MAX_DEPTH, nodesOf, decodedBytes, parseTree, type MimePart } from './mime-tree.ts'
+import { decoded } from './charset.ts'
+import { transferEncodingOf } from './transfer.ts'
 
-/** The number of octets at the beginning of a file that show its type. */
+/** The number of bytes at the beginning of a file that show its type. */
 const HEAD = 64
 
-/**
- * `"a.exe" is of a type …` for the first part that is refused; undefined when there is none. Throws MalformedMessage
- * beyond the limits.
- */
+/** `"a.exe" is of a type …` for the first rejected part, or undefined. Throws MalformedMessage beyond the limits. */
 export function programIn(message: Buffer, tree: MimePart, depth = 0): string | undefined {
   if (depth > MAX_DEPTH) throw new MalformedMessage(`Its messages are nested more than ${MAX_DEPTH} deep.`)
   for (const node of nodesOf(tree)) {
@@ -24,7 +22,7 @@ export function programIn(message: Buffer, tree: MimePart, depth = 0): string | 
 /** Checks a message inside a part with a transfer encoding: parseTree skips it, readers open it (RFC 6532 §3.7). */
 function programInside(message: Buffer, node: MimePart, depth: number): string | undefined {
   if (node.children.length > 0 || !isMessage(node.type)) return undefined
-  const inner = octetsOf(message, node, node.end - node.start)
+  const inner = decodedBytes(message, node, node.end - node.start)
   return programIn(inner, parseTree(inner), depth + 1)
 }
 
@@ -54,16 +52,17 @@ const isShown = (node: MimePart): boolean =>
 // oxlint-disable-next-line no-control-regex
 const isText = (head: Buffer): boolean => !/[\0-\x08\x0e-\x1f]/.test(head.toString('latin1'))
 
-/** The first octets in each of the encodings that the part names; mostly one. */
+/** The first bytes, decoded from each encoding that the part names, usually one. */
 function headsOf(message: Buffer, node: MimePart): Buffer[] {
-  const named = valuesOf(node, /^content-transfer-encoding$/i).map((value) =>
-    /base64/i.test(value) ? 'base64' : /quoted/i.test(value) ? 'quoted-printable' : '7bit',
-  )
-  return [...new Set(named.length > 0 ? named : ['7bit'])].map((encoding) => {
-    // White space and soft line breaks decode to nothing: more is read until there is enough.
-    for (let octets = 8 * HEAD; ; octets *= 8) {
-      const head = octetsOf(message, node, octets, encoding)
-      if (head.length >= HEAD || node.start + octets >= node.end) return head.subarray(0, HEAD)
+  // A reader may take the first encoding that a field names, or another one behind it.
+  const named = valuesOf(node, /^content-transfer-encoding$/i)
+    .flatMap((value) => [value, value.replace(/^.*?(?=base64|quoted)/i, '')])
+    .map(transferEncodingOf)
+  return [...new Set([...named, node.encoding])].map((encoding) => {
+    // White space and soft line breaks have no decoded bytes, so more is read until there is enough.
+    for (let bytes = 8 * HEAD; ; bytes *= 8) {
+      const head = decodedBytes(message, node, bytes, encoding)
+      if (head.length >= HEAD || node.start + bytes >= node.end) return head.subarray(0, HEAD)
     }
   })
 }
@@ -71,9 +70,11 @@ function headsOf(message: Buffer, node: MimePart): Buffer[] {
 const NAME = /\b((?:file)?name)(?:\*(\d{1,4}))?(\*?)\s*=\s*(?:"((?:[^"\\]|\\[\s\S])*)"?|([^;]*))/gi
 
 /**
- * Every file name that a reader may take from a part: from all its fields, also from repeated fields and fields without
- * a semicolon; whole names, and names joined from pieces (RFC 2231 §3); with percent encoding (RFC 2231 §4) and encoded
- * words (RFC 2047; not allowed there, but widely used) decoded, and without comments.
+ * Every file name of a part that any client might use:
+ * - from all its fields, including repeated fields and fields without a semicolon
+ * - whole names, and names joined from pieces (RFC 2231 §3)
+ * - with percent encoding (RFC 2231 §4) and encoded words (RFC 2047, not allowed there but widely used) decoded
+ * - without comments
  */
 function namesOf(node: MimePart): string[] {
   const names = new Set<string>()
@@ -97,7 +98,7 @@ function namesOf(node: MimePart): string[] {
   return [...names]
 }
 
-/** The name as a reader shows it: percent encoding and encoded words decoded, octets read as UTF-8 where they are. */
+/** The name as a reader shows it: percent encoding and encoded words decoded, bytes read as UTF-8 where they are. */
 function shownName(value: string): string {
   const name = value.replace(/^[\w.:-]*'[\w-]*'/, '')
   return decoded(name.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(parseInt(hex, 16))))

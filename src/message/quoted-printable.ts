@@ -1,16 +1,16 @@
-// Quoted-printable (RFC 2045 §6.7) over bytes. Written for speed: for most mails only the signature takes more time.
+// Quoted-printable (RFC 2045 §6.7) over bytes. Written for speed: for most messages only the signature takes more time.
 
 const HEX = Buffer.from('0123456789ABCDEF')
 const MAX_LINE = 76
 const [CR, LF, TAB, SPACE, EQUALS, DOT, F] = [13, 10, 9, 32, 61, 46, 70]
 
 /**
- * Encodes text whose line ends are CRLF. Lines are at most 76 octets; octets other than printable ASCII are escaped.
- * 'latin1': each character stands for one octet. With `lines` a soft line break follows each LF that has no CR.
+ * Encodes text whose line ends are CRLF. Lines are at most 76 bytes. Bytes other than printable ASCII are escaped. With
+ * 'latin1' each character is one byte. With `lines` a soft line break follows each LF that has no CR.
  */
 export function encodeQuotedPrintable(text: string, as: 'utf8' | 'latin1' = 'utf8', lines = false): string {
   const input = Buffer.from(text, as)
-  // Every octet may become three, and each 73 a soft line break of three; with `lines` each octet may have one.
+  // Every byte may become three, and each 73 a soft line break of three. With `lines` each byte may have one.
   const room = input.length * (lines ? 6 : 3)
   const output = Buffer.allocUnsafe(room + Math.ceil((input.length * 3) / (MAX_LINE - 3)) * 3 + 3)
   let at = 0
@@ -60,12 +60,40 @@ export function encodeQuotedPrintable(text: string, as: 'utf8' | 'latin1' = 'utf
 const SOFT = '=\r\n'
 
 /**
- * Encodes a piece of a text so that any other piece can follow: the result ends with a line end, a soft one where the
- * text has none.
+ * Encodes a piece of a text so that any other piece can follow: the result ends with a line end, a soft one if the text
+ * has none.
  */
 export function encodePiece(text: string, lines = false): string {
   if (text === '') return ''
-  // The letter at the end keeps room on the last line for the soft line break, which takes its place.
+  // The letter at the end reserves space on the last line for the soft line break, which replaces it.
   const body = encodeQuotedPrintable(`${text}x`, 'utf8', lines).slice(0, -1)
   return body.endsWith(SOFT) ? body : body + SOFT
+}
+
+/** The most bytes of `encodeQuotedPrintable` for a text with any line ends. */
+export function quotedPrintableSize(text: string): number {
+  const input = Buffer.from(text)
+  let size = 3
+  let column = 0
+  for (let i = 0; i < input.length; i++) {
+    const byte = input[i]!
+    if (byte === LF || byte === CR) {
+      size += 2
+      column = 0
+      continue
+    }
+    const next = input[i + 1]
+    const literal =
+      byte > SPACE && byte < 127 && byte !== EQUALS
+        ? column > 0 || (byte !== DOT && byte !== F)
+        : (byte === SPACE || byte === TAB) && next !== undefined && next !== CR && next !== LF
+    const width = literal ? 1 : 3
+    if (column + width >= MAX_LINE) {
+      size += 3
+      column = 0
+    }
+    column += width
+    size += width
+  }
+  return size
 }

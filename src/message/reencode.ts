@@ -1,50 +1,57 @@
 // Changes the transfer encoding of parts of a message (RFC 2045 §6): when lines are too long for SMTP, and when a part
-// has 8-bit octets and the server takes only 7 bits. A message with a signed or encrypted part is not changed.
+// has 8-bit bytes and the server takes only 7 bits. A message with a signed or encrypted part is not changed.
 import { isAscii } from 'node:buffer'
-import {
-  fieldOf,
-  fromQuotedPrintable,
-  isMessage,
-  MalformedMessage,
-  nodesOf,
-  parseTree,
-  type MimePart,
-} from './mime-tree.ts'
-import { MAX_PLAIN_LINE } from './octets.ts'
+import { fieldOf, isMessage, MalformedMessage, nodesOf, parseTree, type MimePart } from './mime-tree.ts'
+import { MAX_PLAIN_LINE } from './bytes.ts'
 import { encodeQuotedPrintable } from './quoted-printable.ts'
+import { fromQuotedPrintable } from './transfer.ts'
+import { TOO_LARGE } from './too-large.ts'
 
 /** A signed or encrypted part must not change (RFC 1847). */
 export const SEALED = /^multipart\/(?:signed|encrypted)$/
 
 /**
- * Why a message cannot be re-encoded: a part is signed or encrypted; the message exceeds the limits; the type of a part
- * allows no encoding (RFC 2045 §6.4); the header has addresses or identifiers that are not ASCII.
+ * Why a message cannot be re-encoded:
+ * - `signed`: a part is signed or encrypted.
+ * - `unreadable`: the message exceeds the limits.
+ * - `whole`: the type of a part allows no encoding (RFC 2045 §6.4).
+ * - `fields`: the header has addresses or identifiers that are not ASCII.
  */
 export type Fixed = 'signed' | 'unreadable' | 'whole' | 'fields'
 
+/** Why a worker thread returns no message. */
+export type Unfit = Fixed | 'large'
+
 /** The answer to the sender for each reason: the enhanced code (RFC 3463, RFC 6531) and a sentence. */
-export const UNFIT: Readonly<Record<Fixed, readonly [enhanced: string, text: string]>> = {
-  signed: ['5.6.3', 'The server takes only 7 bits, and the mail is signed with 8.'],
+export const UNFIT: Readonly<Record<Unfit, readonly [enhanced: string, text: string]>> = {
+  signed: [
+    '5.6.3',
+    'The server does not accept 8-bit data (8BITMIME), and the message is signed, so it cannot be re-encoded.',
+  ],
   unreadable: [
     '5.6.3',
-    'The server takes only 7 bits, and the mail has more parts or levels than can be encoded again.',
+    'The server does not accept 8-bit data (8BITMIME), and the message has too many parts or levels to re-encode.',
   ],
-  whole: ['5.6.3', 'The server takes only 7 bits, and a part holds 8 whose type may not be encoded (RFC 2045 §6.4).'],
+  whole: [
+    '5.6.3',
+    'The server does not accept 8-bit data (8BITMIME), and a part has a type that must not be encoded (RFC 2045 §6.4).',
+  ],
   fields: [
     '5.6.9',
-    'The server takes no header fields with other than ASCII characters (SMTPUTF8), and an address or identifier in one has no other form.',
+    'The server does not accept non-ASCII headers (SMTPUTF8), and an address or identifier in a header has no ASCII form.',
   ],
+  large: ['5.3.4', TOO_LARGE],
 }
 
-/** A worker thread answers in octets. A mail has more than one octet, so that one octet can stand for a reason. */
-const REASONS = ['signed', 'unreadable', 'whole', 'fields'] as const satisfies readonly Fixed[]
-/** The octet that stands for a reason. */
-export const octetOf = (reason: Fixed): Uint8Array<ArrayBuffer> => new Uint8Array([REASONS.indexOf(reason)])
-/** The reason that an octet stands for; undefined for the octets of a mail. */
-export const reasonOf = (octets: Uint8Array): Fixed | undefined =>
-  octets.length === 1 ? REASONS.find((_, octet) => octet === octets[0]) : undefined
+/** A worker thread returns bytes. A message has more than one byte, so a single byte is the code of a reason. */
+const REASONS = ['signed', 'unreadable', 'whole', 'fields', 'large'] as const satisfies readonly Unfit[]
+/** The byte for a reason. */
+export const octetOf = (reason: Unfit): Uint8Array<ArrayBuffer> => new Uint8Array([REASONS.indexOf(reason)])
+/** The reason for a byte, or undefined for the bytes of a message. */
+export const reasonOf = (bytes: Uint8Array): Unfit | undefined =>
+  bytes.length === 1 ? REASONS.find((_, byte) => byte === bytes[0]) : undefined
 
-/** Re-encodes parts with lines longer than 998 octets; undefined when that is impossible or does not help. */
+/** Re-encodes parts with lines longer than 998 bytes, or undefined if that is impossible or does not help. */
 export function withShortLines(message: Buffer): Buffer | undefined {
   const text = reencoded(message, (body) => hasLongLine(body))
   return typeof text === 'object' && !hasLongLine(text.toString('latin1')) ? text : undefined
@@ -112,10 +119,13 @@ function editsOf(
   const quoted = node.encoding === 'quoted-printable'
   const asText = quoted || (node.type.startsWith('text/') && node.encoding !== 'base64')
   const bare = fieldOf(node, 'content-transfer-encoding') === undefined || /^(?:7bit|8bit|binary)$/.test(node.encoding)
-  // A part that is encoded already only gets new line breaks; a part in an unknown encoding is not changed.
+  // A part that is encoded already only gets new line breaks. A part in an unknown encoding is not changed.
   if (!bare && !quoted && node.encoding !== 'base64') return []
   const text = asText
-    ? encodeQuotedPrintable(quoted ? fromQuotedPrintable(content).toString('latin1') : content, 'latin1')
+    ? encodeQuotedPrintable(
+        quoted ? fromQuotedPrintable(Buffer.from(content, 'latin1')).toString('latin1') : content,
+        'latin1',
+      )
     : Buffer.from(content, node.encoding === 'base64' ? 'base64' : 'latin1')
         .toString('base64')
         .replace(/.{76}(?!$)/g, '$&\r\n')

@@ -1,14 +1,16 @@
-// Prepares a mail from SMTP submission for sending: its octets as they arrived, with tracking where the mail allows it,
-// and signed.
-import { withAsciiHeader } from './ascii-header.ts'
+// Prepares a message from SMTP submission for sending: its bytes as they arrived, with tracking where the mail allows
+// it, and signed.
 import { stuffDots } from './compose.ts'
 import { signRelayed, type Signature } from './dkim.ts'
-import { headerField } from './headers.ts'
+import { headerField, encodedWords, unstructured } from './headers.ts'
 import { MalformedMessage, parseTree, partsOf, type MimePart } from './mime-tree.ts'
-import { MAX_PLAIN_LINE } from './octets.ts'
+import { MAX_PLAIN_LINE } from './bytes.ts'
 import { encodeQuotedPrintable } from './quoted-printable.ts'
 import { inSevenBits, SEALED, type Fixed } from './reencode.ts'
 import { track, type Tracking } from './tracking.ts'
+import { fromQuotedPrintable } from './transfer.ts'
+import { isAscii } from 'node:buffer'
+import { decoded, utf8 } from './charset.ts'
 
 export interface RelayChanges {
   tracking: Tracking | null
@@ -20,7 +22,7 @@ export interface RelayChanges {
   asciiHeader: boolean
 }
 
-/** The message with what this server adds, not signed; or why the mail has no form that the server accepts. */
+/** The message with this server's additions, not signed, or the reason if no form of it is acceptable to the server. */
 export function withChanges(message: Buffer, { asciiHeader, extra, sevenBit, tracking }: RelayChanges): Buffer | Fixed {
   const tracked = tracking ? trackMessage(message, tracking) : message
   const plain = asciiHeader ? withAsciiHeader(tracked) : tracked
@@ -31,7 +33,9 @@ export function withChanges(message: Buffer, { asciiHeader, extra, sevenBit, tra
   return fields === '' ? narrow : Buffer.concat([Buffer.from(fields), narrow])
 }
 
-/** The octets that follow DATA, final dot included; or why the mail has no form that the server accepts. */
+/**
+ * The bytes that follow DATA, final dot included, or the reason if no form of the message is acceptable to the server.
+ */
 export function relayed(message: Buffer, changes: RelayChanges, signature: Signature): Uint8Array<ArrayBuffer> | Fixed {
   const whole = withChanges(message, changes)
   if (typeof whole === 'string') return whole
@@ -49,7 +53,7 @@ export function relayed(message: Buffer, changes: RelayChanges, signature: Signa
 const DOT = 0x2e
 const END = Buffer.from('.\r\n')
 
-/** The message with tracking in its html parts; a part in which tracking is impossible stays as it is. */
+/** The message with tracking in its html parts. A part in which tracking is impossible is not changed. */
 function trackMessage(message: Buffer, tracking: Tracking): Buffer {
   const pages = pagesOf(message)
   const pieces: Buffer[] = []
@@ -83,9 +87,9 @@ const isAttachment = ({ fields }: MimePart): boolean =>
 const readsAsAscii = ({ params }: MimePart): boolean =>
   !/^(?:utf-?(?:7|16|32)|iso-2022|ucs)/i.test(params.get('charset') ?? '')
 
-/** A page's body with tracking, in its transfer encoding; undefined when that is impossible. */
+/** A page's body with tracking, in its transfer encoding, or undefined if that is impossible. */
 function trackPage(message: Buffer, { encoding, end, start }: MimePart, tracking: Tracking): Buffer | undefined {
-  // The last line end must stay: the final dot follows it.
+  // The last line end must remain, because the final dot follows it.
   const whole = message.toString('latin1', start, end)
   const last = whole.endsWith('\r\n') ? '\r\n' : ''
   const raw = whole.slice(0, whole.length - last.length)
@@ -103,7 +107,10 @@ function trackBody(raw: string, encoding: string, tracking: Tracking): string | 
         .replace(/.{76}(?!$)/g, '$&\r\n')
     }
     case 'quoted-printable':
-      return encodeQuotedPrintable(track(decodeQuotedPrintable(raw), tracking), 'latin1')
+      return encodeQuotedPrintable(
+        track(fromQuotedPrintable(Buffer.from(raw, 'latin1')).toString('latin1'), tracking),
+        'latin1',
+      )
     case '7bit':
     case '8bit':
     case 'binary': {
@@ -115,8 +122,85 @@ function trackBody(raw: string, encoding: string, tracking: Tracking): string | 
   }
 }
 
-const decodeQuotedPrintable = (text: string): string =>
-  text
-    .replace(/(?<![ \t])[ \t]+(?=\r?\n)/g, '')
-    .replace(/=\r?\n/g, '')
-    .replace(/=([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(parseInt(hex, 16)))
+// The header of a submitted mail for a server without SMTPUTF8 (RFC 6531): raw UTF-8 in free text and in display names
+// becomes encoded words (RFC 2047). Addresses and identifiers cannot be encoded like that.
+
+const ADDRESSES =
+  /^(?:(?:resent-)?(?:from|sender|to|cc|bcc|reply-to)|disposition-notification-to|return-receipt-to|errors-to|mail-followup-to|mail-reply-to)$/
+/** Fields whose syntax does not allow encoded words. */
+const STRUCTURED =
+  /^(?:(?:resent-)?(?:message-id|date)|references|in-reply-to|received|return-path|mime-version|content-(?:type|disposition|id|transfer-encoding|location)|dkim-signature|arc-.*|authentication-results|list-(?:unsubscribe|subscribe|help|owner|archive|post)(?:-post)?|auto-submitted)$/
+
+/** The same message with a header in ASCII, or undefined if that is impossible. */
+export function withAsciiHeader(message: Buffer): Buffer | undefined {
+  const end = message.indexOf('\r\n\r\n') + 2
+  if (end < 2 || isAscii(message.subarray(0, end))) return message
+  const fields = message.toString('latin1', 0, end).split(/(?<=\r\n)(?![ \t])/)
+  const header: string[] = []
+  for (const field of fields) {
+    const narrow = isAscii(Buffer.from(field, 'latin1')) ? field : asciiField(field)
+    if (narrow === undefined) return undefined
+    header.push(narrow)
+  }
+  return Buffer.concat([Buffer.from(header.join(''), 'latin1'), message.subarray(end)])
+}
+
+function asciiField(field: string): string | undefined {
+  const colon = field.indexOf(':')
+  const name = field.slice(0, colon).trim()
+  const value = field
+    .slice(colon + 1)
+    .replace(/\r\n/g, '')
+    .trim()
+  const key = name.toLowerCase()
+  if (!isAscii(Buffer.from(name, 'latin1')) || STRUCTURED.test(key)) return undefined
+  if (!ADDRESSES.test(key)) return unstructured(name, decoded(value))
+  const addresses = asciiAddresses(utf8(value))
+  return addresses === undefined ? undefined : `${name}: ${addresses}\r\n`
+}
+
+/**
+ * A backslash and its next character are part of a word, so that an escaped quote begins no quoted string. Otherwise
+ * the search for a missing closing quote would start again at every escaped quote.
+ */
+const TOKEN = /"(?:[^"\\]|\\[\s\S])*"|\((?:[^()\\]|\\[\s\S])*\)|<[^<>]*>|(?:[^\s"()<>,;:\\]|\\[\s\S])+|\s+|[\s\S]/g
+// oxlint-disable-next-line no-control-regex
+const WIDE = /[^\0-\x7f]/
+
+/**
+ * A list of addresses with its names and comments in encoded words (RFC 2047 §5), or undefined if an address itself is
+ * not ASCII.
+ */
+function asciiAddresses(value: string): string | undefined {
+  const tokens = value.match(TOKEN) ?? []
+  let list = ''
+  for (let at = 0; at < tokens.length; at++) {
+    const token = tokens[at]!
+    if (!WIDE.test(token)) {
+      list += token
+      continue
+    }
+    if (token.startsWith('(')) {
+      list += `\r\n (${encodedWords(token.slice(1, -1).replace(/\\([\s\S])/g, '$1'), 2)})`
+      continue
+    }
+    // Clients drop white space between encoded words (RFC 2047 §6.2), so adjacent words that need encoding become one.
+    let words = wordOf(token)
+    while (words !== undefined && /^\s+$/.test(tokens[at + 1] ?? '')) {
+      const following = tokens[at + 2] ?? ''
+      if (!WIDE.test(following) || /^[<(]/.test(following)) break
+      const next = wordOf(following)
+      words = next === undefined ? undefined : `${words} ${next}`
+      at += 2
+    }
+    if (words === undefined || tokens[at + 1]?.startsWith('@')) return undefined
+    list += `\r\n ${encodedWords(words, 1)} `
+  }
+  return list.trim()
+}
+
+/** A word of a display name, or undefined for an address, and for a character that a display name cannot have. */
+function wordOf(token: string): string | undefined {
+  if (token.startsWith('"') && token.length > 1) return token.slice(1, -1).replace(/\\([\s\S])/g, '$1')
+  return /[<@]/.test(token) ? undefined : token
+}

@@ -2,6 +2,8 @@
 // tracking and no working unsubscribe link. The mail that is really sent is made by campaign.ts.
 import { withoutLineEnds } from '../base/clean-text.ts'
 import { withFooter } from './footer.ts'
+import { cutHtml } from './html-tags.ts'
+import { MAX_SUBJECT } from './too-large.ts'
 import { cutTemplate, escapeHtml, fill, type TemplateValues } from './template.ts'
 
 export interface Rendered {
@@ -20,8 +22,8 @@ export interface RenderedContent {
 export function render({ body_html, body_text, subject }: RenderedContent, values: TemplateValues): Rendered {
   const { html, text } = withFooter({ html: body_html, text: body_text }, false)
   return {
-    subject: fill(cutTemplate(subject), values, withoutLineEnds),
-    html: fill(cutTemplate(html), values, escapeHtml),
+    subject: fill(cutTemplate(subject), values, withoutLineEnds, MAX_SUBJECT),
+    html: fill(cutHtml(html), values, escapeHtml),
     text: text === null ? null : fill(cutTemplate(text), values),
   }
 }

@@ -15,10 +15,10 @@ function deliveryToken(keyring: Keyring, purpose: TokenPurpose, deliveryKey: num
   return base32(Buffer.concat([key, keyring.mac(purpose, key, MAC_BYTES)]))
 }
 
-/** The delivery that a token names; undefined when the token is not one of ours. */
+/** The delivery that a token names, or undefined if the token is not one of ours. */
 function readToken(keyring: Keyring, purpose: TokenPurpose, token: string): number | undefined {
   const bytes = fromBase32(token)
-  // The last character has unused bits: only the spelling that this server makes is accepted.
+  // The last character has unused bits: only this server's spelling is accepted.
   if (bytes?.length !== KEY_BYTES + MAC_BYTES || base32(bytes) !== token.toLowerCase()) return undefined
   const key = Buffer.from(bytes.subarray(0, KEY_BYTES))
   return keyring.proves(purpose, key, bytes.subarray(KEY_BYTES), MAC_BYTES) ? key.readUIntBE(0, KEY_BYTES) : undefined
@@ -28,7 +28,7 @@ function readToken(keyring: Keyring, purpose: TokenPurpose, token: string): numb
 export const returnPathToken = (keyring: Keyring, deliveryKey: number): string =>
   deliveryToken(keyring, 'return-path', deliveryKey)
 
-/** The delivery that a return path's local part names; undefined when the token is not one of ours. */
+/** The delivery that a return path's local part names, or undefined if the token is not one of ours. */
 export const readReturnPathToken = (keyring: Keyring, token: string): number | undefined =>
   readToken(keyring, 'return-path', token)
 
@@ -38,7 +38,7 @@ const UNSUBSCRIBE = 'u-'
 export const unsubscribeLocalPart = (keyring: Keyring, deliveryKey: number): string =>
   UNSUBSCRIBE + deliveryToken(keyring, 'unsubscribe', deliveryKey)
 
-/** The delivery that an unsubscribe address names; undefined when the address is not one of ours. */
+/** The delivery that an unsubscribe address names, or undefined if the address is not one of ours. */
 export const readUnsubscribeLocalPart = (keyring: Keyring, local: string): number | undefined =>
   local.toLowerCase().startsWith(UNSUBSCRIBE)
     ? readToken(keyring, 'unsubscribe', local.slice(UNSUBSCRIBE.length))

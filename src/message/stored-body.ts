@@ -1,11 +1,11 @@
-// The body of a mail as it is stored. As a file of the spool it is one line of JSON, and after it the octets of the
-// texts, so that nobody escapes and parses a large text. A file whose texts stand in the JSON is read too: earlier
-// versions wrote them so, and a text that UTF-8 cannot hold is written so.
+// The body of an email as it is stored. As a file of the spool it is one line of JSON, followed by the bytes of the
+// texts, so that large texts need no escaping and parsing. Files with the texts in the JSON are read, too: earlier
+// versions wrote them, and texts that UTF-8 cannot hold are still written so.
 import { isAscii } from 'node:buffer'
 import type { Attachment } from './mime.ts'
 import type { MailText } from './part-text.ts'
 
-/** The place of a part of the mail: in the job, or in a file. */
+/** The position of a part of the email: in the job, or in a file. */
 export type StoredText = { text: string } | { file: string }
 
 export interface StoredAttachment extends Attachment {
@@ -14,10 +14,9 @@ export interface StoredAttachment extends Attachment {
   size: number
 }
 
-/** The body of a mail as it is stored. */
 export type StoredBody = WrittenBody | SubmittedBody
 
-/** A body from which the mail is composed. */
+/** The body of a composed email. */
 export interface WrittenBody {
   html: string
   text: string | null
@@ -27,35 +26,34 @@ export interface WrittenBody {
   raw?: never
 }
 
-/** The body of a mail from SMTP submission, which is sent as its octets are. */
+/** The body of an email from SMTP submission, which is sent as its bytes are. */
 export interface SubmittedBody {
-  /** What the API shows of the octets. */
+  /** The API's texts of the bytes. */
   html: MailText
   text: MailText
   headers?: never
   attachments?: StoredAttachment[]
-  /** The octets, in the job as latin1 characters. */
+  /** The bytes, in the job as latin1 characters. */
   raw: StoredText
 }
 
 const LF = 10
 
-/** A text behind the line, by the number of its octets. */
+/** A text behind the line, by the number of its bytes. */
 interface Behind {
   octets: number
 }
 
 const isBehind = (text: unknown): text is Behind => typeof text === 'object' && text !== null && 'octets' in text
 
-/** The octets of a body's file. */
 export function writeBody(body: WrittenBody): Buffer<ArrayBuffer> {
   const texts = [body.html, body.text].map((text) =>
     text !== null && text.isWellFormed() ? { text, octets: Buffer.byteLength(text) } : { text, octets: undefined },
   )
   const [html, text] = texts.map((each) => (each.octets === undefined ? each.text : { octets: each.octets }))
   const line = `${JSON.stringify({ ...body, html, text })}\n`
-  const lineOctets = Buffer.byteLength(line)
-  const whole = Buffer.allocUnsafeSlow(texts.reduce((sum, { octets = 0 }) => sum + octets, lineOctets))
+  const lineBytes = Buffer.byteLength(line)
+  const whole = Buffer.allocUnsafeSlow(texts.reduce((sum, { octets = 0 }) => sum + octets, lineBytes))
   let at = whole.write(line)
   // ASCII is copied, not encoded.
   for (const { octets, text: behind } of texts)

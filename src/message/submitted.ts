@@ -1,13 +1,16 @@
-// The header of a mail from SMTP submission, read field by field from its octets: the mail is sent on unchanged, except
-// for the fields that must be removed or added (D75, D77).
+// The header of a message from SMTP submission, read field by field from its bytes: the mail is sent on unchanged,
+// except for the fields that must be removed or added (D75, D77).
+import { sole } from '../base/lists.ts'
+import { isNameIn } from '../base/one-of.ts'
 import { comparable } from '../base/recipient-hash.ts'
 import { rfc5322Date } from './compose.ts'
-import { AI_DISCLOSURE } from './custom-headers.ts'
-import { formatAddress, parseAddress, toAscii, type Address } from './address.ts'
+import { AI_DISCLOSURE } from './headers.ts'
+import { formatAddress, parseAddress, parseAddrSpec, toAscii, type Address } from './address.ts'
 import { MAX_FIELDS } from './mime-tree.ts'
-import { decoded, splitAddresses, utf8 } from './parse.ts'
+import { decoded, utf8 } from './charset.ts'
+import { mailboxesOf } from './mailboxes.ts'
 
-/** Why a header cannot be sent; the text is for the sender. */
+/** Why a header cannot be sent. The text is for the sender. */
 export class UnsendableHeader extends Error {
   /** True when a request to this server is wrong, not the mail itself. */
   readonly wish: boolean
@@ -18,7 +21,7 @@ export class UnsendableHeader extends Error {
   }
 }
 
-/** One field with its line ends, octets as latin1 characters. */
+/** One field with its line ends, bytes as latin1 characters. */
 interface RawField {
   /** Lower case. */
   name: string
@@ -42,12 +45,12 @@ export interface SubmittedHeader {
   to: ReadonlyMap<string, string>
   cc: ReadonlyMap<string, string>
   subject: string
-  /** With its angle brackets, as the sender gave it; null when there was none. */
+  /** With its angle brackets, as the sender gave it, or null without a valid one. */
   messageId: string | null
   wishes: SubmittedWishes
   /**
-   * The header to send, octets as latin1 characters, without the empty line.
-   * `messageId` is used when the mail has none.
+   * The header to send, bytes as latin1 characters, without the empty line. `messageId` and `now` are used when the
+   * mail has no valid Message-ID or Date (RFC 6409 §8.2, §8.3).
    */
   edited: (given: { messageId: string; now: number }) => string
 }
@@ -63,19 +66,39 @@ const WISHES = {
 /** Fields that this server writes itself (composeJob), and fields that are meant only for this server. */
 const OURS = [AI_DISCLOSURE[0], 'Feedback-ID', 'CFBL-Address', 'CFBL-Feedback-ID'].map((name) => name.toLowerCase())
 const GOES = new Set(['bcc', 'resent-bcc', 'return-path', ...Object.keys(WISHES), ...OURS])
-/** Octets of an agent's name and of an idempotency key, the same as in the API. */
+/** Bytes of an agent's name and of an idempotency key, the same as in the API. */
 const MOST = { agent_id: 128, idempotency_key: 256 }
 
-/** Reads a header: the octets before the empty line, each line with its CRLF. Throws UnsendableHeader. */
+/** Fields that must have a value (RFC 5322 §3.6, RFC 2045): an empty one is left out, as if it were not there. */
+const FILLED = new Set(
+  `date sender reply-to to cc message-id in-reply-to references
+  mime-version content-type content-transfer-encoding`.split(/\s+/),
+)
+
+/** Fields that occur once (RFC 5322 §3.6): an equal duplicate is removed. */
+const ONCE = new Set([...FILLED, 'from', 'subject'])
+
+/** A comment without another in it. */
+const COMMENT = '\\([^()]*\\)'
+/** A message identifier (RFC 5322 §3.6.4), tolerant on its left side, as some clients need. */
+const MESSAGE_ID = new RegExp(
+  `^(?:${COMMENT} *)?(<[^<>\\s@]{1,450}@(?:[^<>\\s@.[\\]]+(?:\\.[^<>\\s@.[\\]]+)*|\\[[^<>\\s@[\\]]+\\])>)(?: *${COMMENT})?$`,
+)
+/** A date (RFC 5322 §3.3, §4.3), without its comments. */
+const DATE =
+  /^(?:(?:mon|tue|wed|thu|fri|sat|sun)\s*,)?\s*(?:0?[1-9]|[12]\d|3[01])\s+(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\s+(?:\d{4}|\d\d)\s+(?:[01]?\d|2[0-3])\s*:\s*[0-5]\d(?:\s*:\s*(?:[0-5]\d|60))?\s+(?:[+-]\d{4}|[a-z]{1,5})$/i
+
+const isDate = (value: string): boolean => DATE.test(value.replaceAll(new RegExp(COMMENT, 'g'), ' ').trim())
+
+/** Reads a header: the bytes before the empty line, each line with its CRLF. Throws UnsendableHeader. */
 export function readSubmitted(header: Buffer): SubmittedHeader {
-  const fields = fieldsOf(header.toString('latin1'))
+  const fields = neededOf(fieldsOf(header.toString('latin1')))
   const from = mailboxOf('From', needed(fields, 'from'))
   const sender = only(fields, 'sender')
   if (sender !== undefined && mailboxOf('Sender', sender).domain !== from.domain)
-    throw new UnsendableHeader('The Sender field names another domain than From; leave it out.')
-  const messageId = only(fields, 'message-id')
-  if (messageId !== undefined && !/^<[^<>\s]{1,900}>$/.test(messageId))
-    throw new UnsendableHeader('The Message-ID field must hold one identifier in angle brackets.')
+    throw new UnsendableHeader('The Sender field has a different domain than From. Remove it.')
+  const [, messageId = null] = MESSAGE_ID.exec(sole(valuesOf(fields, 'message-id')) ?? '') ?? []
+  const dated = isDate(sole(valuesOf(fields, 'date')) ?? '')
   const subject = only(fields, 'subject')
   const wishes = wishesOf(fields)
   return {
@@ -84,19 +107,34 @@ export function readSubmitted(header: Buffer): SubmittedHeader {
     to: listed(fields, 'to'),
     cc: listed(fields, 'cc'),
     subject: subject === undefined ? '' : decoded(subject),
-    messageId: messageId ?? null,
+    messageId,
     wishes,
     edited: ({ messageId: made, now }) => {
-      const has = (name: string): boolean => fields.some((field) => field.name === name)
-      const kept = fields.filter((field) => !GOES.has(field.name) && !isOwnSignature(field, from.domain))
+      const goes = new Set([...(dated ? [] : ['date']), ...(messageId === null ? ['message-id'] : [])])
+      const kept = fields.filter(
+        (field) => !GOES.has(field.name) && !goes.has(field.name) && !isOwnSignature(field, from.domain),
+      )
       return [
-        ...(has('date') ? [] : [`Date: ${rfc5322Date(now)}\r\n`]),
-        ...(messageId === undefined ? [`Message-ID: ${made}\r\n`] : []),
-        ...(has('mime-version') ? [] : ['MIME-Version: 1.0\r\n']),
+        ...(dated ? [] : [`Date: ${rfc5322Date(now)}\r\n`]),
+        ...(messageId === null ? [`Message-ID: ${made}\r\n`] : []),
+        ...(fields.some(({ name }) => name === 'mime-version') ? [] : ['MIME-Version: 1.0\r\n']),
         ...kept.map(({ raw }) => raw),
       ].join('')
     },
   }
+}
+
+/** Removes empty fields that must have a value, and duplicates of fields that occur once. */
+function neededOf(fields: readonly RawField[]): RawField[] {
+  const seen = new Set<string>()
+  return fields.filter((field) => {
+    const { name } = field
+    if (!ONCE.has(name)) return true
+    const value = valueOf(field)
+    const isNeeded = (value !== '' || !FILLED.has(name)) && !seen.has(`${name}:${value}`)
+    seen.add(`${name}:${value}`)
+    return isNeeded
+  })
 }
 
 function fieldsOf(header: string): RawField[] {
@@ -106,30 +144,33 @@ function fieldsOf(header: string): RawField[] {
     const [, name] = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:/.exec(raw) ?? []
     if (name === undefined)
       throw new UnsendableHeader(
-        'A line of the header is not a field; a name, a colon and a value make one (RFC 5322 §2.2).',
+        'The header has a line that is not a field. A field is a name, a colon and a value (RFC 5322 §2.2).',
       )
     return { name: name.toLowerCase(), raw }
   })
 }
 
-/** The value of a field on one line; octets that are UTF-8 are decoded. */
+/** The value of a field on one line. Bytes that are UTF-8 are decoded. */
 function valueOf({ raw }: RawField): string {
   return utf8(raw.slice(raw.indexOf(':') + 1).replaceAll('\r\n', '')).trim()
 }
 
 const shownField = (name: string): string => name.replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase())
 
+const valuesOf = (fields: readonly RawField[], name: string): string[] =>
+  fields.filter((field) => field.name === name).map(valueOf)
+
 function only(fields: readonly RawField[], name: string): string | undefined {
-  const [first, second] = fields.filter((field) => field.name === name)
-  if (second)
-    throw new UnsendableHeader(`There are several ${shownField(name)} fields; a mail has one (RFC 5322 §3.6).`)
-  return first && valueOf(first)
+  const [first, second] = valuesOf(fields, name)
+  if (second !== undefined)
+    throw new UnsendableHeader(`The header has several ${shownField(name)} fields. Send only one (RFC 5322 §3.6).`)
+  return first
 }
 
 function needed(fields: readonly RawField[], name: string): string {
   const value = only(fields, name)
   if (value === undefined)
-    throw new UnsendableHeader(`There is no ${shownField(name)} field; it says whose domain sends.`)
+    throw new UnsendableHeader(`The header has no ${shownField(name)} field. Add one with an address in your domain.`)
   return value
 }
 
@@ -137,7 +178,7 @@ function mailboxOf(field: 'From' | 'Sender', value: string): Address {
   const address = parseAddress(value)
   if (!address)
     throw new UnsendableHeader(
-      `The ${field} field must hold one mailbox, such as "Shop <shop@example.org>": no list, group, route or comment.`,
+      `The ${field} field must contain exactly one mailbox, such as "Shop <shop@example.org>", without a list, group, route or comment.`,
     )
   return address
 }
@@ -145,12 +186,12 @@ function mailboxOf(field: 'From' | 'Sender', value: string): Address {
 function listed(fields: readonly RawField[], name: string): Map<string, string> {
   const mailboxes = new Map<string, string>()
   for (const field of fields.filter((each) => each.name === name))
-    for (const text of splitAddresses(valueOf(field))) {
-      const address = parseAddress(text) ?? parseAddress(/<[^<>]*>/.exec(text)?.[0] ?? '')
+    for (const { address: given, name } of mailboxesOf(valueOf(field))) {
+      const address = parseAddrSpec(given)
       if (!address) continue
       const key = comparable(address.address)
       if (key !== undefined && !mailboxes.has(key))
-        mailboxes.set(key, formatAddress({ name: decoded(address.name), address: address.address }))
+        mailboxes.set(key, formatAddress({ name, address: address.address }))
     }
   return mailboxes
 }
@@ -158,30 +199,27 @@ function listed(fields: readonly RawField[], name: string): Map<string, string> 
 function wishesOf(fields: readonly RawField[]): SubmittedWishes {
   const wishes: Record<string, string | boolean> = {}
   for (const field of fields) {
-    const wish = WISHES[field.name as keyof typeof WISHES] as keyof SubmittedWishes | undefined
+    const wish: keyof SubmittedWishes | undefined = isNameIn(WISHES, field.name) ? WISHES[field.name] : undefined
     if (wish === undefined) {
       if (field.name.startsWith('x-postrider-'))
-        throw new UnsendableHeader(
-          `The field ${field.name} is not known here; ${Object.keys(WISHES).join(', ')} are.`,
-          true,
-        )
+        throw new UnsendableHeader(`Unknown field ${field.name}. Supported: ${Object.keys(WISHES).join(', ')}.`, true)
       continue
     }
-    if (wish in wishes) throw new UnsendableHeader(`There are several ${field.name} fields; send one.`, true)
+    if (wish in wishes) throw new UnsendableHeader(`The header has several ${field.name} fields. Send only one.`, true)
     const value = valueOf(field)
     if (wish === 'agent_id' || wish === 'idempotency_key') {
       if (value === '' || value.length > MOST[wish])
         throw new UnsendableHeader(`The field ${field.name} must have 1 to ${MOST[wish]} characters.`, true)
       wishes[wish] = decoded(value)
     } else if (/^(?:yes|no)$/i.test(value)) wishes[wish] = /^yes$/i.test(value)
-    else throw new UnsendableHeader(`The field ${field.name} must say yes or no.`, true)
+    else throw new UnsendableHeader(`The field ${field.name} must be yes or no.`, true)
   }
   return wishes
 }
 
 /**
- * A signature of the sending domain, whoever made it: the mail is changed here and signed again for this domain, so
- * that the old one no longer holds (D123). Signatures of other domains stay.
+ * A signature of the sending domain, by any signer: the message is changed here and signed again for this domain, so
+ * the old signature is no longer valid (D123). Signatures of other domains stay.
  */
 function isOwnSignature({ name, raw }: RawField, domain: string): boolean {
   if (name !== 'dkim-signature') return false

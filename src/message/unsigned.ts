@@ -1,5 +1,5 @@
-// The octets of a mail as they are sent, without the signature of DKIM, which each attempt makes again: for its owner.
-// They are made by the same functions as the letter for the exchanger.
+// The bytes of a sent message, for its owner, without the DKIM signature, which each attempt generates again. The same
+// functions generate the message for the receiving server.
 import { compileCampaign, fillCampaign, type CampaignRecipient, type CampaignTemplate } from './campaign.ts'
 import { compose } from './compose.ts'
 import { wholeMail, type ComposeJob } from './letters.ts'
@@ -12,7 +12,7 @@ export type UnsignedJob =
 export function unsigned(job: UnsignedJob): Buffer {
   if ('template' in job) {
     const { body, header } = fillCampaign(compileCampaign(job.template), job.recipient)
-    // The header is in the form for DATA; lines of a campaign's body never begin with a dot.
+    // The header is in the form for DATA. Lines of a campaign's body never begin with a dot.
     const pieces = [header.replace(/^\.\./gm, '.'), ...body]
     return Buffer.concat(pieces.map((piece) => (typeof piece === 'string' ? Buffer.from(piece, 'latin1') : piece)))
   }

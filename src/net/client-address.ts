@@ -6,22 +6,24 @@ import type { Config } from '../base/config.ts'
 import { customerOf, addNetwork } from '../base/network.ts'
 
 /**
- * The trusted proxies. When none are configured and the public URL is https, a proxy on this machine is assumed,
- * because this listener has no TLS of its own.
+ * The trusted proxies. By default, if the public URL is https, a proxy on this machine is trusted, because this
+ * listener has no TLS of its own.
  */
 const proxiesOf = ({ public_url, trusted_proxies }: Http): readonly string[] =>
   trusted_proxies.length === 0 && public_url.startsWith('https:') ? ['127.0.0.1', '::1'] : trusted_proxies
 
 type Http = Pick<Config['http'], 'public_url' | 'trusted_proxies'>
 
-/** What tells the client of a request: the connection, and what proxies say. Hono's context is one. */
+/**
+ * The facts about a request that identify its client: the connection and the proxies' headers. A Hono context has them.
+ */
 export interface ClientFacts {
   env: Partial<Pick<HttpBindings, 'incoming'>>
   req: { header(name: string): string | undefined }
 }
 
 /**
- * The client's address; '' when the request has no socket (tests). Without `http` it is the peer address of the
+ * The client's address, or '' if the request has no socket (tests). Without `http` it is the peer address of the
  * connection.
  */
 export function clientAddress(context: ClientFacts, http?: Http): string {
@@ -43,5 +45,5 @@ export function clientAddress(context: ClientFacts, http?: Http): string {
   return client
 }
 
-/** The key under which limits count a client. */
+/** The key of a client for limits. */
 export const rateKey = (context: ClientFacts, http: Http): string => customerOf(clientAddress(context, http))

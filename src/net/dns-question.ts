@@ -1,6 +1,5 @@
-// DNS questions with what Node does not give: whether the resolver validated the answer (AD, RFC 4035 §3.2.3), the time
-// to live, aliases, TLSA. An answer counts only when it came from the server that was asked, with the id and the
-// question that it was asked.
+// DNS queries with the data that Node omits: whether the resolver validated the answer (AD, RFC 4035 §3.2.3), the time
+// to live, aliases, TLSA. A response is accepted only from the server that was queried, with the same id and question.
 import { randomInt } from 'node:crypto'
 import { createSocket } from 'node:dgram'
 import { Resolver as NodeResolver } from 'node:dns'
@@ -30,10 +29,6 @@ export interface NoDnsAnswer {
 
 export type DnsQuestion = Readonly<{ name: string; type: RecordType }>
 
-/** Asks and gives the answer; undefined when none came. */
-export type AskDns = (name: string, type: RecordType) => Promise<DnsAnswer | undefined>
-
-const TIMEOUT = 4000
 /** RFC 9715 §3.1: no fragments. */
 const UDP_SIZE = 1232
 const TRUNCATED = 1 << 9
@@ -53,20 +48,8 @@ export function serversOf(configured: readonly DnsServerAddress[]): DnsServerAdd
   )
 }
 
-/** Queries the first server, twice if need be; `timeout` in ms for each. */
-export function dnsOf({ dns }: { dns: { servers: readonly DnsServerAddress[] } }, timeout = TIMEOUT): AskDns {
-  return async (name, type) => {
-    const [server = { host: '127.0.0.1', port: 53 }] = serversOf(dns.servers)
-    for (let tries = 0; tries < 2; tries++) {
-      const answer = await askServer(server, { name, type }, timeout)
-      if ('code' in answer) return answer
-    }
-    return undefined
-  }
-}
-
 /**
- * Asks one server, by TCP when the answer does not fit in UDP. `timeout` in ms for each. `plainly`: as before EDNS.
+ * Queries one server, over TCP if the answer does not fit in UDP. `timeout` in ms for each. `plainly`: without EDNS.
  * Never rejects.
  */
 export async function askServer(
@@ -87,7 +70,7 @@ export async function askServer(
   return read(whole) ?? { failure: 'EBADRESP' }
 }
 
-/** RFC 1035 §2.3.4; the root is ".". */
+/** RFC 1035 §2.3.4. The root is ".". */
 const isName = (name: string): boolean =>
   name === '.' ||
   (Buffer.byteLength(name) <= 254 &&
@@ -118,7 +101,7 @@ const encode = (id: number, question: DnsQuestion, plainly: boolean): Buffer =>
 
 const plain = (name: string): string => name.toLowerCase().replace(/\.$/, '')
 
-/** The content of an answer; undefined when it is malformed, or the answer to another question. */
+/** The content of an answer, or undefined if it is malformed, or the answer to another question. */
 export function readAnswer(packet: Buffer, asked: DnsQuestion & { id: number }): DnsAnswer | undefined {
   try {
     const flags = packet.readUInt16BE(2)
@@ -171,7 +154,7 @@ function byTcp({ host, port }: DnsServerAddress, query: Buffer, timeout: number)
     const length = Buffer.alloc(2)
     length.writeUInt16BE(query.length)
     const received: Buffer[] = []
-    let octets = 0
+    let size = 0
     const socket = connect(port, host, () => socket.write(Buffer.concat([length, query])))
     const end = (result: Buffer | NoDnsAnswer): void => {
       clearTimeout(late)
@@ -182,10 +165,10 @@ function byTcp({ host, port }: DnsServerAddress, query: Buffer, timeout: number)
     socket.on('error', (error) => end(failureOf(error))).on('close', () => end({ failure: 'ECONNRESET' }))
     socket.on('data', (chunk: Buffer) => {
       received.push(chunk)
-      octets += chunk.length
-      if (octets > MAX_TCP) return end({ failure: 'EBADRESP' })
+      size += chunk.length
+      if (size > MAX_TCP) return end({ failure: 'EBADRESP' })
       const whole = Buffer.concat(received)
-      if (octets > 2 && octets >= whole.readUInt16BE(0) + 2) end(whole.subarray(2, whole.readUInt16BE(0) + 2))
+      if (size > 2 && size >= whole.readUInt16BE(0) + 2) end(whole.subarray(2, whole.readUInt16BE(0) + 2))
     })
   })
 }

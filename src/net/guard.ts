@@ -1,4 +1,4 @@
-// Connects to hosts that strangers named. Our resolver looks the addresses up, they are checked, and the socket
+// Connects to hosts from untrusted users. Our resolver looks the addresses up, they are checked, and the socket
 // connects to exactly these, so that a second DNS answer cannot lead elsewhere (D28, D55).
 import { isIP, type LookupFunction } from 'node:net'
 import type { AddressCheck } from '../base/network.ts'
@@ -9,13 +9,13 @@ export interface Guard {
   allowed: AddressCheck
 }
 
-/** The host has no address that we may connect to; the message is the end of a sentence. */
+/** The host has no address that we may connect to. The message is the end of a sentence. */
 export class ForbiddenAddress extends Error {}
 
 const refusedWords = (address: string): string =>
-  `leads to an address that is not connected to (${address}): it is not public, and "network.allow_private" does not list it`
+  `resolves to ${address}, which is not a public address and not in "network.allow_private"`
 
-/** Why a URL with an IP address in place of a name is refused, as the end of a sentence. */
+/** Returns why a URL with an IP address as host is rejected, as the end of a sentence. */
 export function addressRefused({ allowed }: Pick<Guard, 'allowed'>, { hostname }: URL): string | undefined {
   // The URL parser writes every spelling of an IP address in one form.
   const literal = hostname.replace(/^\[|\]$/g, '')
@@ -23,7 +23,15 @@ export function addressRefused({ allowed }: Pick<Guard, 'allowed'>, { hostname }
 }
 
 /**
- * A look-up function for sockets that returns only allowed addresses; fails with ForbiddenAddress when none is allowed.
+ * Whether a URL is plain HTTP to a loopback address that `network.allow_private` lists, as in the sandbox: an endpoint
+ * under development needs no certificate (D233).
+ */
+export const isLocalHttp = ({ allowed }: Pick<Guard, 'allowed'>, { hostname, protocol }: URL): boolean =>
+  protocol === 'http:' && ['127.0.0.1', '[::1]'].includes(hostname) && allowed(hostname.replace(/^\[|\]$/g, ''))
+
+/**
+ * Returns a lookup function for sockets that returns only allowed addresses. It fails with ForbiddenAddress if all are
+ * forbidden.
  */
 export function guardedLookup({ allowed, resolver }: Guard): LookupFunction {
   return (hostname, options, callback) => {

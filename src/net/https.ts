@@ -1,7 +1,7 @@
-// The one client of HTTPS: asks another server, with limited time and octets. An answer that does not come, or is not
-// whole, is a value with a fault in it. Where a stranger named the host, the checked address is the address that the
-// socket connects to, so that a DNS answer cannot change in between (guard.ts).
-import { request as plainRequest, type ClientRequest, type IncomingHttpHeaders } from 'node:http'
+// The only HTTPS client: sends requests to other servers, with limited time and bytes. A failed or incomplete response
+// is returned as a value with a fault. If an untrusted sender chose the host, the socket connects to the address that
+// was checked, so that a DNS answer cannot change in between (guard.ts).
+import { request as plainRequest, type ClientRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import { Agent, request } from 'node:https'
 import { createSecureContext } from 'node:tls'
 import { SECOND } from '../base/clock.ts'
@@ -17,50 +17,53 @@ interface HttpsHead {
 }
 
 export interface HttpsAnswer extends HttpsHead {
-  /** What was kept of the body. */
+  /** The part of the body that was kept. */
   octets: Buffer
-  /** Undefined when the body was read to its end, or was not wanted. */
+  /** Undefined if the body was read completely, or was not requested. */
   fault: HttpsFault | undefined
 }
 
-/** Why there is no whole answer. */
+/** Why there is no complete response. */
 export interface HttpsFault {
   /**
-   * `refused`: the URL is not asked, the error's message is the end of a sentence; `late`: the time was over; `large`:
-   * the body has more octets than `most`; `cut`: it ended before it was whole; `failed`: everything else.
+   * The reason of a failure:
+   * - `refused`: the URL is not allowed. The error's message is the end of a sentence.
+   * - `late`: the request timed out.
+   * - `large`: the body has more bytes than `most`.
+   * - `cut`: the body is incomplete.
+   * - `failed`: any other error.
    */
   kind: 'refused' | 'late' | 'large' | 'cut' | 'failed'
   error: Error
 }
 
 export interface HttpsRequest {
-  method?: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE' | 'PROPFIND' | 'MOVE' | undefined
+  method?: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE' | undefined
   headers: Record<string, string | number>
-  /** A stream is sent as it comes. When it throws, the request is cut off, and `ask` throws the same. */
-  body?: string | Uint8Array | AsyncIterable<Uint8Array> | undefined
+  body?: string | Uint8Array | undefined
   /** The signal of `within`, which limits the time. */
   signal: AbortSignal
-  /** Checks where a host leads that a stranger named. */
+  /** Checks the addresses of a host that an untrusted user chose. */
   guard?: Guard
-  /** The certificate authorities (PEM) beside the well-known ones. */
+  /** The certificate authorities (PEM) in addition to the well-known ones. */
   authorities?: () => string | undefined
-  /** The connections of `keptConnections`; else the request has one of its own. */
+  /** The connections of `keptConnections`. Without it, the request opens its own connection. */
   agent?: Agent
-  /** Whether a URL with http: is asked too. */
+  /** Whether http: URLs are allowed, too. */
   plain?: true
-  /** The most octets of a body. */
+  /** The most bytes of a body. */
   most: number
   /** How many of them are kept, when not all. */
   kept?: number
   /** Whether the body is read. */
-  wanted?: (head: HttpsHead) => boolean
-  /** Is told of octets before they are kept; throws when no more may be kept. */
-  arrived?: ((octets: number) => void) | undefined
-  /** Is told of octets of the body that were handed to the system. */
-  sent?: ((octets: number) => void) | undefined
+  wanted?: (head: HttpsHead, incoming: IncomingMessage) => boolean
+  /** Called with a number of bytes before they are kept. Throws to stop the download. */
+  arrived?: ((bytes: number) => void) | undefined
+  /** Called with the number of bytes of the body that were handed to the system. */
+  sent?: ((bytes: number) => void) | undefined
 }
 
-/** Makes one request. Throws only what `arrived` and the stream of a body throw. */
+/** Makes one request. Only errors of `arrived` are thrown. */
 export function ask(url: URL, asking: HttpsRequest): Promise<HttpsAnswer> {
   const { arrived, body, guard, method, most, kept = most, signal, wanted } = asking
   const forbidden = guard && addressRefused(guard, url)
@@ -82,14 +85,14 @@ export function ask(url: URL, asking: HttpsRequest): Promise<HttpsAnswer> {
       end({ kind, error })
       outgoing.destroy()
     }
-    // Not an option of the request: Node emits nothing then where a server switches protocols and the socket is closed.
+    // Not an option of the request: if a server switches protocols and the socket is closed, Node emits no event then.
     signal.addEventListener('abort', () => fail('late', signal.reason as Error))
-    const tooLarge = (): void => fail('large', new Error('its answer is too large'))
+    const tooLarge = (): void => fail('large', new Error('the response is too large'))
     outgoing.on('error', (error) => fail('failed', error))
     outgoing.on('response', (incoming) => {
       head = { status: incoming.statusCode ?? 0, headers: incoming.headers }
       incoming.on('error', (error) => fail('cut', error))
-      if (wanted?.(head) === false) {
+      if (wanted?.(head, incoming) === false) {
         end()
         return void outgoing.destroy()
       }
@@ -121,26 +124,21 @@ export function ask(url: URL, asking: HttpsRequest): Promise<HttpsAnswer> {
   })
 }
 
-/** Octets that are written before the socket is waited for. */
+/** Bytes that are written before the socket is waited for. */
 const PIECE = 64 * 1024
 
-/** Writes a body as fast as the socket takes it; ends early, without a throw, when the request is over. */
-async function pour(
-  body: Uint8Array | AsyncIterable<Uint8Array>,
-  outgoing: ClientRequest,
-  { sent }: HttpsRequest,
-): Promise<void> {
-  for await (const whole of body instanceof Uint8Array ? [body] : body)
-    for (let at = 0; at < whole.length; at += PIECE) {
-      const piece = whole.subarray(at, at + PIECE)
-      if (outgoing.destroyed) return
-      if (!outgoing.write(piece)) await drained(outgoing)
-      sent?.(piece.length)
-    }
+/** Writes a body as fast as the socket accepts it. Returns early, without an error, when the request is over. */
+async function pour(body: Uint8Array, outgoing: ClientRequest, { sent }: HttpsRequest): Promise<void> {
+  for (let at = 0; at < body.length; at += PIECE) {
+    const piece = body.subarray(at, at + PIECE)
+    if (outgoing.destroyed) return
+    if (!outgoing.write(piece)) await drained(outgoing)
+    sent?.(piece.length)
+  }
   outgoing.end()
 }
 
-/** Waits until a request takes more octets, or is over. */
+/** Waits until a request accepts more bytes, or is over. */
 function drained(outgoing: ClientRequest): Promise<void> {
   return new Promise((done) => {
     const either = (): void => {
@@ -151,7 +149,7 @@ function drained(outgoing: ClientRequest): Promise<void> {
   })
 }
 
-/** Begins a request; its body is not sent yet. Throws for what Node refuses, and where authorities cannot be read. */
+/** Opens a request without its body. Throws if Node rejects the options, or if the authorities cannot be read. */
 function open(url: URL, { agent, authorities, guard, headers, method, plain }: HttpsRequest): ClientRequest {
   const lookup = guard ? { lookup: guardedLookup(guard) } : {}
   const connecting = agent ? { agent } : { agent: false as const, ...lookup, ...trusting(authorities?.()) }
@@ -161,8 +159,8 @@ function open(url: URL, { agent, authorities, guard, headers, method, plain }: H
 
 /** Connections kept for more requests, closed with `destroy`. Where the operator named the host, no guard is needed. */
 export function keptConnections(guard: Guard | LookupFunction | undefined, authorities: string | undefined): Agent {
-  // The context is made once: a context with a list of authorities takes milliseconds, and the list would be part of
-  // every socket's name.
+  // Cached: creating a context with a list of authorities takes milliseconds, and the list would be part of every
+  // socket's name.
   const context = authorities === undefined ? {} : { secureContext: createSecureContext(trusting(authorities)) }
   return new Agent({
     keepAlive: true,
@@ -175,7 +173,7 @@ export function keptConnections(guard: Guard | LookupFunction | undefined, autho
 /** Runs requests with a signal that ends them after `timeout` ms. */
 export async function within<T>(timeout: number, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const abort = new AbortController()
-  const late = (): void => abort.abort(new Error(`no whole answer within ${timeout / SECOND} s`))
+  const late = (): void => abort.abort(new Error(`no complete response within ${timeout / SECOND} s`))
   const timer = setTimeout(late, timeout)
   try {
     return await run(abort.signal)
@@ -184,19 +182,19 @@ export async function within<T>(timeout: number, run: (signal: AbortSignal) => P
   }
 }
 
-/** Octets that must move within the time of `whileMoving`. */
+/** Bytes that must move within the time of `whileMoving`. */
 const LEAST_MOVED = 64 * 1024
 
 export interface Movement {
-  /** Octets that moved. */
-  moved: (octets: number) => void
-  /** Whether it is ourselves that nothing moves for: the time stands still. */
+  /** Bytes that moved. */
+  moved: (bytes: number) => void
+  /** Pauses the timer while this server itself delays the transfer. */
   held: (on: boolean) => void
 }
 
 /**
- * Runs something with a signal that ends it when `timeout` ms pass in which less than 64 KB moved: so it may take long,
- * but not for ever.
+ * Runs a task with a signal that aborts it when less than 64 KB moved in `timeout` ms. So a transfer can take long, but
+ * not stall.
  */
 export async function whileMoving<T>(
   timeout: number,
@@ -204,19 +202,19 @@ export async function whileMoving<T>(
 ): Promise<T> {
   const abort = new AbortController()
   let since = 0
-  let standing = false
+  let paused = false
   const timer = setTimeout(() => {
-    if (standing) timer.refresh()
-    else abort.abort(new Error(`nothing moved for ${timeout / SECOND} s`))
+    if (paused) timer.refresh()
+    else abort.abort(new Error(`no data for ${timeout / SECOND} s`))
   }, timeout)
-  const moved = (octets: number): void => {
-    since += octets
+  const moved = (bytes: number): void => {
+    since += bytes
     if (since < LEAST_MOVED) return
     since = 0
     timer.refresh()
   }
   const held = (on: boolean): void => {
-    standing = on
+    paused = on
     timer.refresh()
   }
   try {
@@ -227,17 +225,15 @@ export async function whileMoving<T>(
 }
 
 export interface Following {
-  /** The most redirects. */
   redirects: number
   /** Milliseconds for all of it. */
   timeout: number
-  /** Why a text is not a URL that is asked, as the end of a sentence. */
+  /** Returns why a text is not an allowed URL, as the end of a sentence. */
   wrong: (text: string) => string | undefined
-  /** Asks one URL. */
   ask: (url: URL, signal: AbortSignal) => Promise<HttpsAnswer>
 }
 
-/** The answer at the end of redirects; each URL on the way is checked. */
+/** The answer at the end of redirects. Each URL on the way is checked. */
 export function follow(text: string, { ask: askOne, redirects, timeout, wrong }: Following): Promise<HttpsAnswer> {
   return within(timeout, async (signal) => {
     let next = text
@@ -254,12 +250,12 @@ export function follow(text: string, { ask: askOne, redirects, timeout, wrong }:
   })
 }
 
-/** Why a text is not a URL with https: and without credentials, as the end of a sentence. */
+/** Returns why a text is not a URL with https: and without credentials, as the end of a sentence. */
 export function httpsUrlFault(text: string): string | undefined {
   const url = URL.parse(text)
   if (!url) return 'is not a URL'
-  if (url.protocol !== 'https:') return 'must be an https URL'
-  return url.username || url.password ? 'must not hold credentials' : undefined
+  if (url.protocol !== 'https:') return 'must be an HTTPS URL'
+  return url.username || url.password ? 'must not contain credentials' : undefined
 }
 
 const unasked = (error: Error, kind: HttpsFault['kind'] = 'refused'): HttpsAnswer => ({
@@ -273,16 +269,19 @@ const WORDS: Record<string, string> = {
   ECONNREFUSED: 'the connection was refused',
   ECONNRESET: 'the connection was reset',
   EPIPE: 'the connection was closed',
-  ETIMEDOUT: 'no connection in time',
+  ETIMEDOUT: 'the connection timed out',
   EHOSTUNREACH: 'there is no route to the host',
   ENETUNREACH: 'there is no route to the network',
   ENOTFOUND: 'the host name has no address',
   DEPTH_ZERO_SELF_SIGNED_CERT: 'the certificate is self-signed',
   SELF_SIGNED_CERT_IN_CHAIN: 'the certificate chain is self-signed',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'the certificate comes from an unknown authority',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'the certificate is not from a trusted CA, or its chain is incomplete',
   CERT_HAS_EXPIRED: 'the certificate has expired',
   ERR_TLS_CERT_ALTNAME_INVALID: 'the certificate is for another host',
 }
 
-/** The reason of a fault in words; the message of an error that has none may repeat what the server sent. */
+/**
+ * The reason of a failure in words. Without known words it is the error's message, which can repeat text from the
+ * server.
+ */
 export const wordsFor = ({ error }: HttpsFault): string => WORDS[codeOf(error)] ?? messageOf(error)

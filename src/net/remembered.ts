@@ -1,15 +1,15 @@
-// Caches DNS answers for a short time: SPF and DMARC ask for the same names with every mail of one sender.
-// A failed question is asked again.
+// Caches DNS answers for a short time: SPF and DMARC look up the same names for each message from a sender. Failed
+// lookups are not cached.
 import { SECOND, type Clock } from '../base/clock.ts'
 import { askType, type ResolverAnswer, type Mx, type Resolver } from './resolver.ts'
 
-/** An answer, and the time in epoch ms from which the question is asked again; in the past for a failed question. */
+/** An answer, and the time in epoch ms at which it expires. A failed lookup has expired already. */
 export interface RememberedAnswer {
   answer: ResolverAnswer<string | Mx>
   until: number
 }
 
-/** Shorter than the usual TTL of mail records, long enough for a burst of mail. */
+/** Shorter than the usual TTL of mail records, but long enough for a burst of mail. */
 const LIFETIME = 30 * SECOND
 /**
  * The most answers kept (the oldest are dropped first), characters of
@@ -52,8 +52,8 @@ export class AnswerMemory<T> {
 const questionOf = (name: string, type: string): string => `${type} ${name.toLowerCase()}`
 
 /**
- * A function that asks `resolver` by type, or returns its answer of the last half minute.
- * Equal questions at once are asked once.
+ * Returns a function that looks up a name by type and caches the answer for half a minute. Equal lookups at the same
+ * time share one query.
  */
 export function remembering(
   resolver: Resolver,

@@ -14,14 +14,11 @@ export type ResolverAnswer<T> =
   | { kind: 'none' }
   /** The name does not exist (NXDOMAIN). */
   | { kind: 'nxdomain' }
-  /**
-   * SERVFAIL, a timeout, a refused query: nothing is known. `local`: this machine had no descriptor or no memory for
-   * the query.
-   */
+  /** SERVFAIL, a timeout or a refused query. `local`: this machine had no descriptor or no memory for the query. */
   | { kind: 'failed'; reason: string; local?: true }
 
 export interface Mx {
-  /** Lower case without final dot; '' is the null MX. */
+  /** Lower case without final dot. '' is the null MX. */
   exchange: string
   priority: number
 }
@@ -35,7 +32,9 @@ export interface Tlsa {
   data: string
 }
 
-/** `secure`: the resolver has validated it. `end`: the name at the end of the aliases, itself without one. */
+/**
+ * `secure`: the resolver has validated it. `end`: the last name of the alias chain, or the name itself without aliases.
+ */
 type AnsweredName = { secure: boolean; end: string }
 
 export type ValidatedAnswer<T> =
@@ -43,13 +42,15 @@ export type ValidatedAnswer<T> =
   | ({ kind: 'none' | 'nxdomain' } & AnsweredName)
   | { kind: 'failed'; reason: string; local?: true }
 
-/** Asks for answers with their DNSSEC state (validated.ts). */
+/** Returns answers with their DNSSEC state (validated.ts). */
 export interface ValidatingResolver {
   mx(name: string): Promise<ValidatedAnswer<Mx>>
   a(name: string): Promise<ValidatedAnswer<string>>
   aaaa(name: string): Promise<ValidatedAnswer<string>>
   cname(name: string): Promise<ValidatedAnswer<string>>
   tlsa(name: string): Promise<ValidatedAnswer<Tlsa>>
+  /** Clears the cache of failed lookups. */
+  forgetFailures(): void
 }
 
 export interface Resolver {
@@ -60,13 +61,13 @@ export interface Resolver {
   aaaa(name: string): Promise<ResolverAnswer<string>>
   cname(name: string): Promise<ResolverAnswer<string>>
   ptr(name: string): Promise<ResolverAnswer<string>>
-  /** What is published, for advice alone: mail by DANE asks `validated`. */
+  /** The published records, only for advice. Delivery with DANE uses `validated`. */
   tlsa(name: string): Promise<ResolverAnswer<Tlsa>>
-  /** The same with DNSSEC; undefined when the answers of the servers cannot be trusted, or nobody wants it. */
+  /** The same with DNSSEC. Undefined if the servers' answers cannot be trusted, or if DNSSEC is not used. */
   readonly validated?: ValidatingResolver | undefined
 }
 
-/** Asks by the name of a record type; a type that mail does not use gives 'none'. Never rejects. */
+/** Looks up records by the name of their type. Returns 'none' for a type that mail does not use. Never rejects. */
 export function askType(resolver: Resolver, name: string, type: string): Promise<ResolverAnswer<string | Mx>> {
   switch (type) {
     case 'TXT':
@@ -96,7 +97,7 @@ export function asNodeDns(answer: ResolverAnswer<string | Mx>, type: string): st
 
 export interface ResolverOptions {
   servers: readonly { host: string; port: number }[]
-  /** Milliseconds for the first try; c-ares doubles them for each further one. */
+  /** Milliseconds for the first try. c-ares doubles them for each further one. */
   timeout?: number
   tries?: number
   /** Gives `validated`. */
@@ -109,11 +110,11 @@ const MAX_RECORDS = 100
 /** The most questions at once: hundreds overflow the socket's buffers, and a lost packet looks like no answer. */
 const MAX_ASKED = 50
 
-/** The addresses that are asked: those of the configuration, else those of the system. */
+/** The servers to query: those of the configuration, otherwise those of the system. */
 export const serversOf = (servers: ResolverOptions['servers']): string[] =>
   servers.length > 0 ? servers.map(({ host }) => host) : getServers()
 
-/** A resolver for these servers; its methods never reject. `timeout` in ms. */
+/** A resolver for these servers. Its methods never reject. `timeout` in ms. */
 export function createResolver({ servers, timeout = 3000, tries = 3, validating }: ResolverOptions): Resolver {
   const resolver = new NodeResolver({ timeout, tries })
   if (servers.length > 0) resolver.setServers(servers.map(({ host, port }) => formatEndpoint(host, port)))
@@ -168,6 +169,7 @@ export function cuttable(resolver: Resolver): { resolver: Resolver; cut: Cut } {
         aaaa: (name) => orFail(validated.aaaa(name)),
         cname: (name) => orFail(validated.cname(name)),
         tlsa: (name) => orFail(validated.tlsa(name)),
+        forgetFailures: () => validated.forgetFailures(),
       }
     },
   }
@@ -184,8 +186,8 @@ async function ask<T>(question: () => Promise<T[]>, again = true): Promise<Resol
     if (code === 'ENOTFOUND' || code === 'EBADNAME') return { kind: 'nxdomain' }
     const want = isLocal(thrown) ? code : wantOfDescriptors()
     if (want) return { kind: 'failed', reason: want, local: true }
-    // A lack of descriptors may have caused the error and be over by now: the query is sent once more. If it is refused
-    // again, a server refused it.
+    // A lack of descriptors may have caused the error and be over by now, so the query is sent once more. If it is
+    // rejected again, the server refused it.
     if (code === 'ECONNREFUSED' && again) return ask(question, false)
     return { kind: 'failed', reason: code || 'unknown' }
   }

@@ -1,4 +1,4 @@
-// Asks a time server for the error of this machine's clock (SNTP, RFC 4330).
+// Queries a time server for the error of this machine's clock (SNTP, RFC 4330).
 import { randomBytes } from 'node:crypto'
 import { createSocket } from 'node:dgram'
 import type { Clock } from '../base/clock.ts'
@@ -9,7 +9,7 @@ const PATIENCE = 3000
 const PACKET = 48
 
 /**
- * Milliseconds that the clock is behind the server's (negative: ahead); undefined when no server answers within 3 s.
+ * Milliseconds that the clock is behind the server's (negative: ahead), or undefined if no server answers within 3 s.
  */
 export function clockOffset(clock: Clock, { host, port }: { host: string; port: number }): Promise<number | undefined> {
   return new Promise((resolve) => {
@@ -27,8 +27,8 @@ export function clockOffset(clock: Clock, { host, port }: { host: string; port: 
     const question = Buffer.alloc(PACKET)
     // Version 4, mode 3: a client.
     question[0] = 0x23
-    // A random value instead of our time, which the server does not need:
-    // only somebody who saw the question can answer it.
+    // A random value instead of our time, which the server does not need. Without seeing the query, an attacker cannot
+    // forge the response.
     const token = randomBytes(8)
     token.copy(question, 40)
     const asked = clock.now()

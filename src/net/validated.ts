@@ -1,6 +1,6 @@
-// DNS answers that say whether the resolver has validated them (DNSSEC), for mail that is sent (RFC 7672). AD is worth
-// something only when nobody can change it on its way: it is believed from servers at loopback addresses and from those
-// that the operator trusts, and only when every server of the list is one, because any of them may answer.
+// DNS answers with their DNSSEC validation status, for outgoing mail (RFC 7672). The AD bit is worth something only if
+// it cannot be changed on its way. So it is trusted from loopback addresses and from servers that the operator trusts,
+// and only if all servers of the list are trusted, because any of them may answer.
 import type { Answer } from 'dns-packet'
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'
 import { semaphore } from '../base/semaphore.ts'
@@ -17,18 +17,18 @@ import { createResolver, type Resolver, type Tlsa, type ValidatedAnswer, type Va
 
 export interface ValidatingOptions {
   clock: Clock
-  /** The servers of the configuration; empty: those of the system. */
+  /** The servers of the configuration. If empty, those of the system. */
   servers: readonly DnsServerAddress[]
-  /** Addresses that are believed beside loopback. */
+  /** Addresses that are trusted in addition to loopback. */
   trusted: readonly string[]
-  /** Milliseconds for the first try; doubled for each further one. */
+  /** Milliseconds for the first try, doubled for each further one. */
   timeout?: number
 }
 
 type DnsSettings = { delivery: { dane: boolean }; dns: Pick<ValidatingOptions, 'servers' | 'trusted'> }
 
 const TRIES = 3
-/** As many as the other questions have (resolver.ts), which do not wait for these. */
+/** The same number as for other queries (resolver.ts), which do not wait for these. */
 const MAX_ASKED = 50
 /** Limits of the memory: answers, characters of an answer, and how long one is kept. */
 const MOST = 8000
@@ -39,7 +39,7 @@ const LONGEST = HOUR
 const LIST_LIFETIME = 30 * SECOND
 /** Records of an answer: one more than DANE accepts, so that it sees that there are too many. */
 const MAX_RECORDS = 101
-/** Aliases that are followed (DV29). */
+/** Aliases that are followed. */
 const MAX_ALIASES = 8
 
 const isLoopback = (host: string): boolean => host === '::1' || /^(?:::ffff:)?127(?:\.\d{1,3}){3}$/i.test(host)
@@ -57,11 +57,12 @@ export const resolverOf = ({ delivery, dns }: DnsSettings, clock: Clock): Resolv
     validating: delivery.dane ? createValidating({ clock, ...dns }) : undefined,
   })
 
-/** A function that gives the resolver; undefined while the answers of the servers cannot be trusted. */
+/** A function that gives the resolver, or undefined while the answers of the servers cannot be trusted. */
 export function createValidating(options: ValidatingOptions): () => ValidatingResolver | undefined {
   const { clock, servers: configured, timeout = 3000, trusted } = options
   const turn = semaphore(MAX_ASKED)
   const memory = new AnswerMemory<Promise<ValidatedAnswer<unknown>>>(MOST)
+  let failures = new AnswerMemory<Promise<ValidatedAnswer<unknown>>>(MOST)
   let list: { servers: DnsServerAddress[]; believed: boolean; until: number } | undefined
   const servers = (): NonNullable<typeof list> => {
     const now = clock.elapsed()
@@ -71,7 +72,7 @@ export function createValidating(options: ValidatingOptions): () => ValidatingRe
     return (list = { servers: found, believed: areTrusted(found, trusted), until: now + LIST_LIFETIME })
   }
   const ask = <T extends AskedType>(type: T, name: string): Promise<ValidatedAnswer<RecordOf<T>>> => {
-    const known = memory.get(name, type, clock.elapsed())
+    const known = memory.get(name, type, clock.elapsed()) ?? failures.get(name, type, clock.elapsed())
     if (known) return known as Promise<ValidatedAnswer<RecordOf<T>>>
     let lifetime = SHORTEST
     const answer = turn(() => askAll(servers().servers, { name, type }, timeout)).then((found) => {
@@ -80,11 +81,11 @@ export function createValidating(options: ValidatingOptions): () => ValidatingRe
       return understand(found, name, type)
     })
     const forget = memory.keep(name, type, answer, clock.elapsed() + LONGEST)
-    answer.then(
-      (found) =>
-        sizeOf(found) <= MAX_LETTERS ? memory.shorten(name, type, answer, clock.elapsed() + lifetime) : forget(),
-      forget,
-    )
+    answer.then((found) => {
+      if (found.kind === 'failed') failures.keep(name, type, answer, clock.elapsed() + SHORTEST)
+      if (found.kind === 'failed' || sizeOf(found) > MAX_LETTERS) return forget()
+      return memory.shorten(name, type, answer, clock.elapsed() + lifetime)
+    }, forget)
     return answer
   }
   const asking: ValidatingResolver = {
@@ -93,14 +94,14 @@ export function createValidating(options: ValidatingOptions): () => ValidatingRe
     aaaa: (name) => ask('AAAA', name),
     cname: (name) => ask('CNAME', name),
     tlsa: (name) => ask('TLSA', name),
+    forgetFailures: () => void (failures = new AnswerMemory(MOST)),
   }
   return () => (servers().believed ? asking : undefined)
 }
 
 type DataOf<T extends AskedType> = Extract<Answer, { type: T }>['data']
 
-/** A TLSA record from its data. */
-export function recordFrom({ certificate, matchingType, selector, usage }: DataOf<'TLSA'>): Tlsa {
+function recordFrom({ certificate, matchingType, selector, usage }: DataOf<'TLSA'>): Tlsa {
   return { usage, selector, matching: matchingType, data: certificate.toString('hex') }
 }
 
@@ -115,7 +116,7 @@ const READ = {
 type AskedType = 'MX' | 'A' | 'AAAA' | 'CNAME' | 'TLSA'
 type RecordOf<T extends AskedType> = ReturnType<(typeof READ)[T]>
 
-/** Asks the servers in turn. A server that refuses is not asked again; one that is silent is. */
+/** Queries the servers in turn until one answers. If one of them timed out, all are queried again with more time. */
 async function askAll(
   servers: readonly DnsServerAddress[],
   question: DnsQuestion,
@@ -128,7 +129,7 @@ async function askAll(
     for (const server of servers) {
       const answer = await askOne(server, question, timeout * 2 ** round)
       if ('failure' in answer) {
-        // No server knows a name that is none.
+        // The name is not valid in DNS, so no server can have it.
         if (answer.failure === 'EBADNAME') return { code: 'NXDOMAIN', secure: false, answers: [], authorities: [] }
         const { failure: reason, local } = answer
         last = { kind: 'failed', reason, ...(local ? { local } : {}) }
@@ -141,7 +142,10 @@ async function askAll(
   return last
 }
 
-/** A server of before EDNS validates nothing: mail goes to it as ever, and a question for TLSA has failed. */
+/**
+ * Queries one server, without EDNS if it is too old for it. Such answers are not validated, so TLSA is not queried this
+ * way.
+ */
 async function askOne(
   server: DnsServerAddress,
   question: DnsQuestion,
@@ -154,7 +158,7 @@ async function askOne(
   return 'code' in plain ? { ...plain, secure: false } : plain
 }
 
-/** What an answer says of the question, with the aliases that lead from its name followed. */
+/** Evaluates a response to a question, and follows aliases. */
 export function understand<T extends AskedType>(
   { answers, code, secure: authentic }: Pick<DnsAnswer, 'answers' | 'code' | 'secure'>,
   name: string,
@@ -178,7 +182,7 @@ export function understand<T extends AskedType>(
   return { kind: code === 'NXDOMAIN' ? 'nxdomain' : 'none', ...known }
 }
 
-/** How long an answer is kept: by its records, or by the zone's SOA where there are none (RFC 2308 §5). */
+/** How long an answer is cached: the TTL of its records, or of the zone's SOA for a negative answer (RFC 2308 §5). */
 function lifetimeOf({ answers, authorities }: DnsAnswer): number {
   const negative = authorities.flatMap((each) => {
     if (each.type !== 'SOA') return []

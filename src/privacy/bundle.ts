@@ -17,11 +17,10 @@ import { bodiesOf } from '../inbound/stored.ts'
 import { textsOf, type StoredBody } from '../mail/body.ts'
 import { ownName, readProven } from '../base/spooled.ts'
 import type { Reader } from '../store/database.ts'
+import { EXPORTS } from './requests.ts'
 import { about, names } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
-
-export const EXPORTS = 'exports'
 
 export interface BundleDeps {
   store: Reader
@@ -34,10 +33,10 @@ const STORED = { compress: false }
 
 type BundleRow = Record<string, unknown>
 
-/** Columns that mean nothing outside, or name others: an SMTP dialogue names every recipient, blind copies too. */
+/** Columns that are internal, or identify others: an SMTP transcript contains all recipients, including Bcc. */
 const HIDDEN = /^(?:key|.*_key|payload_hash|hash|spool|content|dialogue)$/
 
-/** A row for people: without keys, times as timestamps, JSON parsed. */
+/** A readable row: without keys, times as timestamps, JSON parsed. */
 function readable(row: BundleRow): BundleRow {
   const shown: BundleRow = {}
   for (const [name, value] of Object.entries(row)) {
@@ -116,7 +115,7 @@ export function recordsAbout(reader: Reader, userKey: number, address: string): 
   }
 }
 
-/** Writes the bundle; returns the name of its file in the exports directory. */
+/** Writes the bundle. Returns its file name in the exports directory. */
 export async function writeBundle(
   { config, spool, store }: BundleDeps,
   userKey: number,
@@ -126,7 +125,7 @@ export async function writeBundle(
   const directory = join(config.data_dir, EXPORTS)
   makeDirectory(directory)
   const zip = new ZipFile()
-  // For an unreadable file the zip emits an error event; without a listener, this event would end the process.
+  // For an unreadable file the zip emits an error event, which ends the process if it has no listener.
   const failed = Promise.withResolvers<never>()
   failed.promise.catch(() => {})
   zip.on('error', failed.reject)
@@ -150,7 +149,7 @@ export async function writeBundle(
     throw thrown
   }
   await rename(draft, join(directory, name))
-  // Its owner will be told about the file: it must survive a power cut.
+  // The file must survive a power failure, because its owner is notified.
   for (const folder of [directory, config.data_dir]) syncPath(folder)
   return name
 }
@@ -174,7 +173,7 @@ function addReceived(zip: ZipFile, { spool, store }: Read, userKey: number, addr
   }
 }
 
-/** Adds the files of every mail to the address; none for a file that is not there. */
+/** Adds the files of all emails to the address. Skips missing files. */
 function addSent(zip: ZipFile, { spool, store }: Read, userKey: number, address: string): void {
   const large = store.all(
     about<{ id: string; spool: string }>(

@@ -1,9 +1,9 @@
-// The columns in which an account may hold a recipient's address. They show whether an account has data about a
-// recipient, and are searched when a ledger names addresses only by hash. The scrub searches more: files, and names
-// that people chose for audiences, agents and the like.
+// The columns in which an account can have a recipient's address. They determine whether an account has data about a
+// recipient, and are searched if an erasure log contains only hashes. The scrub also searches files, and names that
+// users chose for audiences, agents and the like.
 import { namesIn } from '../base/one-of.ts'
 import { comparableOf } from '../message/address.ts'
-import { columnsOf, ownedBy, TABLES, type TableName } from '../schema/tables.ts'
+import { columnsOf, ownedBy, TABLES, type TableName } from '../store/schema/tables.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { about, names, needleOf } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
@@ -14,11 +14,11 @@ interface HeldTable {
   key: string
   /** SQL for the texts of a row. */
   texts: readonly string[]
-  /** SQL for the account's rows; one parameter, the account's key. */
+  /** SQL for the account's rows. Its parameter is the account's key. */
   owned: string
 }
 
-/** Texts that stand in the octets of a message are searched there (D135). */
+/** Texts inside the bytes of a message are searched there (D135). */
 const IN_OCTETS: Partial<Record<TableName, string>> = {
   inbound_bodies: `iif(coalesce(text_part, html_part) is null, null,
     (select cast(m.content as text) from inbound_messages m where m.key = message_key))`,
@@ -30,12 +30,12 @@ const PLACES: readonly HeldTable[] = namesIn(TABLES).flatMap((table) => {
   return columns.length === 0 ? [] : [{ table, key: TABLES[table].by ?? 'key', texts, owned: ownedBy(table) }]
 })
 
-/** Rows that are read at once, before other work can run. */
+/** The number of rows that are read before other work can run. */
 const AT_ONCE = 1000
 
 interface TextSlice {
   texts: string[]
-  /** The key from which to go on; null at the end. */
+  /** The key from which to continue, or null at the end. */
   next: number | null
 }
 
@@ -59,7 +59,7 @@ function slice(
   return { texts: found.map((row) => row.text), next: end }
 }
 
-/** Whether the account holds the address anywhere. Other work can run meanwhile. */
+/** Whether the account has the address in any column. Yields to other work. */
 export async function holdsAddress(store: Store, userKey: number, address: string): Promise<boolean> {
   const known = about(
     `select 1 where exists (select 1 from contacts where user_key = asked.user and email = asked.address)
@@ -79,6 +79,26 @@ export async function holdsAddress(store: Store, userKey: number, address: strin
   return false
 }
 
+/** The numbers of rows about an address in an account. Mentions in the text of emails are not counted. */
+export const countsOf = (
+  reader: Reader,
+  userKey: number,
+  address: string,
+): Record<'emails' | 'received' | 'contacts' | 'suppressions', number> =>
+  reader.one(
+    about(
+      `select
+         (select count(distinct d.email_key) from deliveries d join outbound_emails e on e.key = d.email_key
+          where lower(d.address) = asked.address and e.user_key = asked.user) as emails,
+         (select count(*) from inbound_emails where user_key = asked.user
+          and (lower(sender) = asked.address or instr(lower("from"), asked.address))) as received,
+         (select count(*) from contacts where user_key = asked.user and email = asked.address) as contacts,
+         (select count(*) from suppressions where user_key = asked.user and email = asked.address) as suppressions`,
+      userKey,
+      address,
+    ),
+  )
+
 /** Every address that an account holds, in lower case. */
 export function addressesOf(reader: Reader, userKey: number): Set<string> {
   const all = new Set<string>()
@@ -91,11 +111,16 @@ export function addressesOf(reader: Reader, userKey: number): Set<string> {
   return all
 }
 
-/** Every address that a text holds, in lower case. It takes linear time for any text, because strangers wrote it. */
+/** A word, or an address with a quoted local part, as it is in text or in JSON. */
+const WORD = /\\?"(?<quoted>[^"\\\s]{1,62})\\?"@(?<domain>[^\s"<>,;:()[\]\\]+)|[^\s"<>,;:()[\]\\]+/g
+
+/** All addresses in a text, in lower case. Takes linear time for any text, because the text is untrusted. */
 export function* addressesIn(text: string): Iterable<string> {
-  for (const [word] of text.matchAll(/[^\s"<>,;:()[\]\\]+/g)) {
+  for (const { 0: word, groups } of text.matchAll(WORD)) {
     if (!word.includes('@')) continue
-    const address = comparableOf(word.replace(/(?<![.'}])[.'}]+$/, ''))
+    const { domain = '', quoted } = groups ?? {}
+    const written = quoted === undefined ? word : `"${quoted}"@${domain}`
+    const address = comparableOf(written.replace(/(?<![.'}])[.'}]+$/, ''))
     if (address !== undefined) yield address
   }
 }

@@ -1,8 +1,7 @@
-// The ledger of erasures: one line for each erasure, in a file beside the database. When a backup from before an
-// erasure is restored, the erasure is made again (D56). The ledger holds only hashes of addresses. Marks between the
-// entries say which installation the ledger belongs to and how far it goes (D67): the server writes a mark when the
-// ledger has none of its installation, each backup writes a mark, and the entries after a mark belong to the
-// installation of the mark.
+// The erasure log: one line per erasure, in a file next to the database. After an older backup is restored, its
+// erasures are repeated (D56). It contains only hashes of addresses. Marks between the entries identify the
+// installation and the position (D67). The server writes a mark if the log has no mark of its installation, and each
+// backup writes a mark. The entries after a mark belong to its installation.
 import { appendFileSync, closeSync, fstatSync, fsyncSync, readSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { syncPath } from '../base/durable.ts'
@@ -13,13 +12,12 @@ import { isObject, jsonOf } from '../base/json.ts'
 import { openToAppend, readNamed } from '../base/plain-file.ts'
 
 export const LEDGER = 'erasures.ledger'
-/** More octets than the ledger of a million erasures has. */
+/** More bytes than the log of a million erasures has. */
 const MOST = 256 * 1024 * 1024
 /** A file with more lines without an entry than this is another file. */
 const MOST_STRANGE = 10_000
 
 export interface LedgerEntry {
-  /** The request's id. */
   id: string
   user: string
   recipient_hash: string
@@ -28,11 +26,11 @@ export interface LedgerEntry {
 }
 
 export interface Mark {
-  /** The installation of the ledger: `fingerprintOf` the instance key. */
+  /** The installation of the log: `fingerprintOf` the instance key. */
   ledger: string
   /** ISO 8601, UTC. */
   at: string
-  /** A backup was restored at this time; the erasures between the backup and this time are unknown. */
+  /** A backup was restored at this time. The erasures since the backup are unknown. */
   gap?: true
 }
 
@@ -47,14 +45,14 @@ export interface LedgerContent {
 export const isMark = (line: Line): line is Mark => 'ledger' in line
 
 /**
- * Identifies the installation of a ledger: 32 hexadecimal digits that only its key gives, and that do not reveal the
- * key.
+ * Identifies the installation of an erasure log: 32 hexadecimal digits that are derived from the instance key and do
+ * not reveal it.
  */
 export const fingerprintOf = (keyring: Keyring): string => keyring.mac('ledger', LEDGER, 16).toString('hex')
 
 /**
- * Makes the ledger of a data directory, or writes the first mark into a ledger without marks (of an older version).
- * `at` is ISO 8601. Throws an OperatorError for the ledger of another installation.
+ * Creates the log of a data directory, or writes the first mark into a log without marks (of an older version). `at` is
+ * ISO 8601. Throws an OperatorError for the log of another installation.
  */
 export function keepLedger(dataDir: string, owner: string, at: string): void {
   const path = join(dataDir, LEDGER)
@@ -62,7 +60,7 @@ export function keepLedger(dataDir: string, owner: string, at: string): void {
   if (marks.some(({ ledger }) => ledger === owner)) return
   if (marks.length > 0)
     throw new OperatorError(
-      `${path} belongs to another installation than the database and the key beside it; put the files of one installation together, from the same backup ("postrider restore FILE"), or begin again with "postrider init --new".`,
+      `${path} does not belong to the database and key next to it; restore all three from the same backup ("postrider restore FILE"), or start over with "postrider init --new".`,
     )
   append(path, [{ ledger: owner, at }])
 }
@@ -81,12 +79,12 @@ export function keepCopy(dataDir: string, copy: string, owner: string, at: strin
   append(copy, [...(marked ? [] : [{ ledger: owner, at }]), ...missing])
 }
 
-/** Appends an entry to the ledger and to its copy ('' = none). The lines are on the disk when the function returns. */
+/** Appends an entry to the log and to its copy, if `copy` is set. The lines are synced to disk before it returns. */
 export function enter(dataDir: string, entry: LedgerEntry, copy = ''): void {
   for (const file of [join(dataDir, LEDGER), ...(copy === '' ? [] : [copy])]) append(file, [entry])
 }
 
-/** Appends a mark to the ledger of a data directory; the mark is on the disk when the function returns. */
+/** Appends a mark to the log of a data directory. It is synced to disk before it returns. */
 export const markLedger = (dataDir: string, mark: Mark): void => append(join(dataDir, LEDGER), [mark])
 
 function append(path: string, lines: readonly Line[]): void {
@@ -109,27 +107,27 @@ function endsOpen(file: number): boolean {
   return size > 0 && readSync(file, last, 0, 1, size - 1) === 1 && last.toString() !== '\n'
 }
 
-/** Every entry; a line that a crash cut off is skipped. */
+/** Returns all entries. Skips a line that a crash cut off. */
 export function readLedger(dataDir: string): LedgerEntry[] {
   return readContent(join(dataDir, LEDGER)).lines.filter((line): line is LedgerEntry => !isMark(line))
 }
 
-/** The content of a ledger; empty when there is no ledger. Throws an OperatorError when it cannot be read. */
+/** The content of a log, empty if the file does not exist. Throws an OperatorError if it cannot be read. */
 export function readContent(path: string): LedgerContent {
   let text: string
   try {
-    // The copy of the ledger may be kept elsewhere.
+    // The copy of the log can be on another file system.
     text = readNamed(path, MOST).toString()
   } catch (thrown) {
     if (codeOf(thrown) === 'ENOENT') return { lines: [], foreign: undefined }
     throw new OperatorError(
-      `The ledger ${path} cannot be read (${whyUnread(thrown)}); see that it is the file erasures.ledger and who may read it.`,
+      `The erasure log ${path} cannot be read (${whyUnread(thrown)}); check that it is an erasures.ledger file and its permissions.`,
     )
   }
   const content: LedgerContent = { lines: [], foreign: undefined }
   let number = 0
   let strange = 0
-  // Not all at once: a file of ends of lines would become many texts.
+  // Split in pieces: a file of only line feeds would become many strings.
   for (const each of linesIn(text)) {
     number++
     if (each === '') continue
@@ -160,6 +158,6 @@ function isLine(value: unknown): value is Line {
   return holds('id', 'user', 'recipient_hash', 'at') || holds('ledger', 'at')
 }
 
-/** Whether a text is the beginning of a line, left by a crash during an append. */
+/** Whether a text is the start of a line that a crash truncated. */
 const isCut = (text: string): boolean =>
   !text.endsWith('}') && ['{"id":"', '{"ledger":"'].some((start) => text.startsWith(start) || start.startsWith(text))

@@ -1,76 +1,89 @@
 // Privacy: the rights of recipients to erasure and to an export of their data.
 import { html } from 'hono/html'
-import { page } from '../webui/frame.ts'
-import { field, form } from '../webui/forms.ts'
-import { badge, live, pageOf, pager, table, time } from '../webui/widgets.ts'
-import { privacyRequests } from './api-requests.ts'
-import { done, type Form, type Place } from '../webui/place.ts'
-import { text, type Answer, type Visit } from '../webui/visit.ts'
+import { button } from '../views/html/forms.ts'
+import { count, counted, facts, search, type Cell, type Html } from '../views/html/widgets.ts'
+import { privacyRequests, recipients } from './api.ts'
+import { number, text, thingOf, type Thing, type Visit } from '../views/html/visit.ts'
+import type { ListView } from '../views/list.ts'
+import { listPlaces, type ShownList } from '../views/pages.ts'
 
-async function show(visit: Visit, errors: Answer['errors'] = [], typed?: Form): Promise<Response> {
-  const answer = await visit.get(privacyRequests, `/privacy-requests?${pageOf(visit)}`)
-  const rows = answer.many.map((each) => [
-    text(each, 'kind') === 'erasure' ? 'Forget' : 'Export',
-    html`<code>${text(each, 'recipient_hash').slice(0, 16)}…</code>`,
-    badge(text(each, 'status')),
-    time(each.attributes.requested_at),
-    time(each.attributes.finished_at),
-  ])
-  return page(visit, {
-    title: 'Privacy',
-    about: 'For people who ask what you know of them, or ask to be forgotten.',
-    errors,
-    done: done(visit),
-    body: html`${
-        visit.reading
-          ? ''
-          : html`<h2>Export</h2>
-              <p class="soft">
-                What is known of a person. A link to the bundle is mailed to the owner of the account, and lasts a day.
-              </p>
-              ${form(
-                visit,
-                'export',
-                html`${field({ name: 'address', label: 'Address', type: 'email', required: true, value: typed?.get('address') ?? '' })}
-                  <button class="plain">Export</button>`,
-              )}
-              <h2>Forget</h2>
-              <p class="soft">Everything that names the address is erased, and it is not written to again.</p>
-              ${form(
-                visit,
-                'forget',
-                html`${field({ name: 'forgotten', label: 'Address to forget', type: 'email', required: true, value: typed?.get('forgotten') ?? '' })}
-                  <button class="danger">Forget this person</button>`,
-                {
-                  confirm:
-                    'Everything that names this address is erased, and it is not written to again. This cannot be taken back.',
-                },
-              )}`
-      }
-      <h2>Requests</h2>
-      ${live(
-        visit,
-        html`${table('Requests', ['What', 'Person', { title: 'Status', kind: 'status' }, { title: 'Requested', kind: 'time' }, { title: 'Finished', kind: 'time' }], rows, 'No request yet.')}
-        ${pager(visit, answer)}`,
-      )}`,
-  })
+/** One form for an address. Its numbers come before the buttons, so that an owner notices a wrong address. */
+async function person({ visit }: ShownList<typeof privacyRequests>): Promise<Cell> {
+  if (visit.reading) return ''
+  const address = visit.query('q').trim()
+  const asked = address === '' ? undefined : await visit.ask('GET', `/recipients/${encodeURIComponent(address)}`)
+  const one = asked?.one && thingOf(recipients, asked.one)
+  return html`${search(visit, 'Email address')}
+    ${asked && !one ? html`<p class="bad" role="alert">${asked.status === 404 ? `No data about “${address}” is stored.` : `“${address}” is not an email address.`}</p>` : ''}
+    ${one === undefined ? '' : found(visit, one)}
+    <h2>Requests</h2>`
 }
 
-export const privacy: Place = {
+function found(visit: Visit, one: Thing<typeof recipients>): Html {
+  const fields = { address: one.id }
+  const mail = `/mail?q=${encodeURIComponent(`to:${one.id}`)}`
+  const numbers = FOUND.map(([name, noun]) => counted(number(one, name), noun))
+  return html`${facts(
+      FOUND.map(([name, , label]) => {
+        const shown = count(number(one, name))
+        return [label, name === 'emails' ? html`<a href="${mail}">${shown}</a>` : shown] as const
+      }),
+    )}
+    <p class="soft">
+      An export collects all data about the person. You receive a download link by email, valid for one day. An erasure
+      removes all data that identifies the address, and suppresses the address.
+    </p>
+    <div class="row">
+      ${button(visit, 'export', 'Export data', { fields })}
+      ${button(visit, 'forget', 'Erase data', {
+        fields,
+        danger: true,
+        confirm: `This removes ${one.id} from ${numbers.join(', ')}, and from texts that mention it. The address is suppressed. This cannot be undone.`,
+      })}
+    </div>`
+}
+
+/** What is counted: the attribute, its words, and its label. */
+const FOUND = [
+  ['emails', 'email', 'Emails'],
+  ['received', 'received message', 'Received messages'],
+  ['contacts', 'audience', 'Audiences'],
+  ['suppressions', 'suppression', 'Suppressions'],
+] as const
+
+const list = (): ListView<typeof privacyRequests> => ({
+  of: privacyRequests,
+  from: '/privacy-requests',
+  caption: 'Requests',
+  live: true,
+  columns: [
+    { title: 'Type', of: (each) => (text(each, 'kind') === 'erasure' ? 'Erasure' : 'Export') },
+    { title: 'Recipient', of: (each) => html`<code>${text(each, 'recipient_hash').slice(0, 16)}…</code>` },
+    { title: 'Status', kind: 'status', of: 'status' },
+    { title: 'Requested', kind: 'time', of: 'requested_at' },
+    { title: 'Finished', kind: 'time', of: 'finished_at' },
+  ],
+  empty: 'No requests yet.',
+})
+
+const pathOf = (address: string, what: string): string => `/recipients/${encodeURIComponent(address)}/${what}`
+
+export const privacyPlaces = listPlaces({
   path: '/privacy',
-  show: (visit) => show(visit),
-  async act(visit, given) {
-    const forgets = given.action === 'forget'
-    const answer = forgets
-      ? await visit.ask('DELETE', `/recipients/${encodeURIComponent(given.get('forgotten'))}/forget`)
-      : await visit.ask('GET', `/recipients/${encodeURIComponent(given.get('address'))}/data`)
-    return answer.status === 202
-      ? visit.say(
-          '/privacy',
-          forgets
-            ? `${given.get('forgotten')} is being forgotten; the list below shows when it is done.`
-            : `The export of ${given.get('address')} is being made; its link is mailed to the owner of the account.`,
-        )
-      : show(visit, answer.errors, given)
+  title: 'Privacy',
+  about: 'Answer requests from people who want their data exported or erased.',
+  above: person,
+  list,
+  actions: {
+    forget: {
+      label: 'Erase data',
+      ask: (_, given) => ({ method: 'DELETE', path: pathOf(given.get('address'), 'forget') }),
+      said: (_, given) => `Erasing the data of ${given.get('address')}. The list below shows when it is finished.`,
+    },
+    export: {
+      label: 'Export data',
+      ask: (_, given) => ({ method: 'GET', path: pathOf(given.get('address'), 'data') }),
+      said: (_, given) => `Exporting the data of ${given.get('address')}. You receive the download link by email.`,
+    },
   },
-}
+})

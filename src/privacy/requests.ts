@@ -1,7 +1,6 @@
 // Requests about a recipient (D56, D57): to erase all data, or to export it.
 // Both are stored at once and carried out soon after.
-import type { Clock } from '../base/clock.ts'
-import { iso } from '../base/clock.ts'
+import { type Clock, iso, DAY } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -10,9 +9,12 @@ import { recipientHash } from '../base/recipient-hash.ts'
 import { comparableOf } from '../message/address.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import { holdsAddress } from './held.ts'
 import { enter } from './ledger.ts'
+
+/** The directory of bundles, within the data directory. */
+export const EXPORTS = 'exports'
 
 export type PrivacyRequest = RowOf<'privacy_requests'>
 
@@ -31,7 +33,7 @@ export function recipientNamed(text: string): string {
   if (address === undefined)
     throw refuse(
       'invalid',
-      `"${text.slice(0, 320)}" is not an email address; put one into the path, percent-encoded.`,
+      `"${text.slice(0, 320)}" is not an email address. Put a percent-encoded address into the path.`,
       {
         parameter: 'recipient',
       },
@@ -39,7 +41,10 @@ export function recipientNamed(text: string): string {
   return address
 }
 
-/** Requests an erasure. Throws 404 when the account never held the address; a repeat returns the existing request. */
+/** The refusal of a request about a recipient of whom the account has no data. */
+export const notHeld = () => refuse('not_found', 'No data about this recipient is stored. Check the address.')
+
+/** Requests an erasure. Throws 404 if the account never held the address. A repeat returns the existing request. */
 export async function requestErasure(
   deps: RequestDeps,
   user: { key: number; id: string },
@@ -53,29 +58,33 @@ export async function requestErasure(
     if (earlier?.status === 'pending') return earlier
     if (!held) {
       if (earlier) return earlier
-      throw refuse('not_found', 'Nothing is known of this recipient.')
+      throw notHeld()
     }
     const now = clock.now()
     const id = newId(now)
-    // The ledger first: its entries are carried out again even when the database is lost or replaced by an older one.
+    // The log is written first: its entries are repeated even if the database is lost or replaced by an older one.
     enter(config.data_dir, { id, user: user.id, recipient_hash: hash, at: iso(now) }, config.privacy.ledger_copy)
     return insert(tx, deps, { userKey: user.key, kind: 'erasure', id, address, hash })
   })
 }
 
-/** Requests an export of all data about an address. Throws 404 when the account never held it. */
+/**
+ * Requests an export of all data about an address. `requester`: the key of the signed-in user who receives the link, or
+ * null for the owner of the account. Throws 404 when the account never held it.
+ */
 export async function requestExport(
   deps: RequestDeps,
-  user: { key: number },
+  user: { key: number; requester: number | null },
   address: string,
 ): Promise<PrivacyRequest> {
   const hash = recipientHash(deps.keyring, address)
   const held = await holdsAddress(deps.store, user.key, address)
   return deps.store.write((tx) => {
     const earlier = requestOf(tx, user.key, 'export', hash)
-    if (earlier?.status === 'pending') return earlier
-    if (!held) throw refuse('not_found', 'Nothing is known of this recipient.')
-    return insert(tx, deps, { userKey: user.key, kind: 'export', id: newId(deps.clock.now()), address, hash })
+    if (earlier?.status === 'pending' && earlier.requester_key === user.requester) return earlier
+    if (!held) throw notHeld()
+    const { key: userKey, requester } = user
+    return insert(tx, deps, { userKey, requester, kind: 'export', id: newId(deps.clock.now()), address, hash })
   })
 }
 
@@ -86,18 +95,20 @@ interface NewRequest {
   /** Null: only the hash of the address is known. */
   address: string | null
   hash: string
+  requester?: number | null
 }
 
-/** Stores a request; a request without an address is done already. */
+/** Stores a request. A request without an address is already done. */
 export function insert(
   tx: Tx,
   { clock, keyring, ring }: Pick<RequestDeps, 'clock' | 'keyring' | 'ring'>,
-  { address, hash, id, kind, userKey }: NewRequest,
+  { address, hash, id, kind, requester = null, userKey }: NewRequest,
 ): PrivacyRequest {
   const now = clock.now()
   const row = {
     id,
     user_key: userKey,
+    requester_key: requester,
     kind,
     recipient_hash: hash,
     sealed_recipient: address === null ? null : keyring.seal(id, address),
@@ -130,7 +141,7 @@ function requestOf(
   )
 }
 
-/** Every request with its owner, newest first; for the operator. */
+/** All requests with their owners, newest first, for the operator. */
 export function listRequests(reader: Reader): (PrivacyRequest & { email: string })[] {
   return reader.all(
     db
@@ -141,4 +152,32 @@ export function listRequests(reader: Reader): (PrivacyRequest & { email: string 
       .orderBy('privacy_requests.key', 'desc')
       .limit(1000),
   )
+}
+
+// The link to an export (D57): signed, valid for 24 hours, and only while the bundle is kept.
+
+const LIFE = DAY
+const MAC_BYTES = 16
+
+const said = (id: string, until: number): string => `export ${id} ${until}`
+
+export function exportUrl(keyring: Keyring, publicUrl: string, id: string, now: number): string {
+  const until = now + LIFE
+  return `${publicUrl}/exports/${id}/${until}/${keyring.mac('session', said(id, until), MAC_BYTES).toString('base64url')}`
+}
+
+/** Returns the file of a link, or undefined if the link is forged or expired, or the bundle was deleted. */
+export function exportFile(
+  { keyring, store }: { keyring: Keyring; store: Reader },
+  { id, mac, until }: { id: string; until: string; mac: string },
+  now: number,
+): string | undefined {
+  const time = Number(until)
+  if (
+    !/^\d{1,15}$/.test(until) ||
+    !keyring.proves('session', said(id, time), Buffer.from(mac, 'base64url'), MAC_BYTES) ||
+    now >= time
+  )
+    return undefined
+  return store.first(db.selectFrom('privacy_requests').select('file').where('id', '=', id))?.file ?? undefined
 }

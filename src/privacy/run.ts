@@ -1,6 +1,7 @@
-// Carries out privacy requests: erasures until nothing is left, exports into a bundle; the owner gets a notice. At the
-// start the ledger is read: an erased address that an older backup brought back is erased again.
-import { existsSync, readdirSync } from 'node:fs'
+// Carries out privacy requests: erasures until all data is deleted, exports into a bundle. The user who asked for an
+// export is notified, or else the account owner. At startup the erasure log is read: if a restored backup contains an
+// erased address, it is erased again.
+import { existsSync, readdirSync, createReadStream, rmSync, statSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { must } from '../base/errors.ts'
@@ -9,24 +10,27 @@ import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
-import { recipientHash } from '../base/recipient-hash.ts'
-import { addNotice } from '../accounts/notices.ts'
-import { userByKey } from '../identity/users.ts'
+import { recipientHash, erasedForm } from '../base/recipient-hash.ts'
+import { roleOf } from '../users/members.ts'
+import { addNotice, ownerAddress } from '../users/notices.ts'
+import { userByKey } from '../users/users.ts'
 import { isReadHere } from '../inbound/recipients.ts'
 import { blockErased } from '../suppressions/forget.ts'
 import type { Store, Tx } from '../store/database.ts'
-import { redact } from '../store/erasing.ts'
-import { isBeingCopied } from '../store/leavings.ts'
+import { redact, betrays, markingSteps, markOf, type Erasing } from '../store/erasing.ts'
+import { isBeingCopied } from '../store/leftovers.ts'
 import { holdersOf, holderText } from '../store/log.ts'
 import { DATABASE } from '../store/open.ts'
 import { db, raw } from '../store/query.ts'
-import type { Spool } from '../store/spool.ts'
-import { EXPORTS, writeBundle } from './bundle.ts'
-import { exportUrl } from './export-link.ts'
+import { type Spool, QUARANTINE } from '../store/spool.ts'
+import { writeBundle } from './bundle.ts'
+import { exportUrl, EXPORTS, insert, type PrivacyRequest } from './requests.ts'
 import { addressesOf } from './held.ts'
 import { readLedger } from './ledger.ts'
-import { insert, type PrivacyRequest } from './requests.ts'
-import { erasingOf, fileHolds, forgetRemains, scrub } from './scrub.ts'
+import { isNoFile, openPlain, readPlain } from '../base/plain-file.ts'
+import type { Forgotten } from '../parts/forget.ts'
+import type { ServerPart } from '../parts/part.ts'
+import { removeCopies } from '../store/way-back.ts'
 
 export interface PrivacyDeps {
   store: Store
@@ -35,29 +39,28 @@ export interface PrivacyDeps {
   keyring: Keyring
   log: Log
   config: Pick<Config, 'data_dir' | 'http'>
+  subjects: ScrubDeps['subjects']
   /** Whether the date is in doubt: no bundle is deleted for its age (D120). */
   doubtful: () => boolean
-  /** Called when notices wait to be mailed. */
+  /** Called when notifications are ready to be emailed. */
   noticed: () => void
 }
 
 const RETRY = 5 * MINUTE
-/** The wait until an erasure runs again. Mail that is being sent to the address should have ended by then. */
+/** The delay until an erasure runs again. Deliveries to the address should have finished by then. */
 const SOON = 5 * SECOND
-/** How long a bundle is kept. */
 const KEPT = 7 * DAY
 
 interface FinishedRequest {
-  /** The bundle. */
   file: string | null
-  /** Tells the owner, in the transaction that marks the request as done. */
+  /** Notifies the owner, in the transaction that completes the request. */
   tell?: (tx: Tx) => void
 }
 
 export class Privacy {
   readonly #deps: PrivacyDeps
   readonly #loop: Loop
-  /** Keys of erasures of which only the octets in the log are left. */
+  /** Keys of erasures whose remaining bytes are only in the WAL. */
   readonly #held = new Set<number>()
 
   constructor(deps: PrivacyDeps) {
@@ -65,7 +68,10 @@ export class Privacy {
     this.#loop = new Loop({ name: 'privacy', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
   }
 
-  /** Must run before anything is served or sent: it erases addresses again that an older backup brought back. */
+  /**
+   * Must run before requests are served and emails are sent: it repeats the erasure of addresses from a restored
+   * backup.
+   */
   async recover(): Promise<void> {
     await this.#sweep()
     for (const request of await this.#eraseAgain()) await this.#perform(request)
@@ -121,7 +127,7 @@ export class Privacy {
         tx.run(db.updateTable('privacy_requests').set(set).where('key', '=', request.key))
         done.tell?.(tx)
       })
-      log.info('privacy request done', { id: request.id, kind: request.kind })
+      log.info('privacy_request_completed', { id: request.id, kind: request.kind })
     } catch (thrown) {
       log.fault(`privacy request ${request.id}`, thrown)
       const later = { next_attempt_at: clock.now() + RETRY, updated_at: clock.now() }
@@ -132,8 +138,8 @@ export class Privacy {
   /** Undefined: mail is being sent to the address now, and its result must be erased as well. */
   async #erase({ key, user_key }: PrivacyRequest, address: string): Promise<FinishedRequest | undefined> {
     const { clock, config, keyring, log, store } = this.#deps
-    // Bundles about the address are copies of the erased data.
-    // A bundle about another recipient may name it too, in a mail to both.
+    // Bundles about the address are copies of the erased data. A bundle about another recipient may name it too, in an
+    // email to both.
     const bundles = db
       .selectFrom('privacy_requests')
       .select(['key', 'file', 'recipient_hash'])
@@ -156,39 +162,45 @@ export class Privacy {
     this.#held.delete(key)
     // Lines of the log that are kept in memory name recipients.
     log.forget?.((text) => redact(text, erasing))
-    // Another account may rightly hold the same address; the operator is told which files do.
-    if (left.length > 0) log.warn('the address is still in the data directory', { files: left.join(',') })
+    // Another account can hold the same address legitimately, so the log contains the files with it.
+    if (left.length > 0) log.warn('erased_address_remains', { files: left.join(',') })
     return { file: null }
   }
 
-  /** Notes that the rest of an erasure waits for another process, and says so once. */
+  /** Records that an erasure waits for another process, and logs the first one. */
   #waitFor(key: number): void {
     if (this.#held.size === 0) {
       const { config, log } = this.#deps
-      const by = [
+      const processes = [
         ...holdersOf(join(config.data_dir, DATABASE)).map(holderText),
-        ...(isBeingCopied(config.data_dir) ? ['a backup under way'] : []),
+        ...(isBeingCopied(config.data_dir) ? ['a backup in progress'] : []),
       ]
-      log.warn('erasures wait: another process reads the database', { by: by.join(', ') || 'unknown' })
+      log.warn('erasure_waiting', { processes: processes.join(', ') || 'unknown' })
     }
     this.#held.add(key)
   }
 
-  async #export({ id, recipient_hash, user_key }: PrivacyRequest, address: string): Promise<FinishedRequest> {
+  async #export(
+    { id, recipient_hash, requester_key, user_key }: PrivacyRequest,
+    address: string,
+  ): Promise<FinishedRequest> {
     const { clock, config, keyring, noticed, store } = this.#deps
     const file = await writeBundle(this.#deps, user_key, id, address)
-    // Others may read mail that comes to this server, so that no link goes there.
-    const owner = userByKey(store, user_key)
+    const requester = requester_key === null ? undefined : userByKey(store, requester_key)
+    const mayHave = requester && (requester.operator === 1 || roleOf(store, user_key, requester.key) === 'owner')
+    const recipient = mayHave ? requester.email : ownerAddress(store, user_key)
+    // Other users can read mail that this server receives, so it never contains the link.
     const way =
-      owner && isReadHere({ store, keyring }, owner.email)
-        ? `is ready. Mail to your address comes to this server, where others may read it, so this mail has no link: whoever runs the server fetches the export within 24 hours with\n\npostrider export fetch ${id}`
-        : `can be fetched for 24 hours:\n\n${exportUrl(keyring, config.http.public_url, id, clock.now())}`
+      recipient !== undefined && isReadHere({ store, keyring }, recipient)
+        ? `is ready. This email contains no link, because your email is delivered to this server, where other users may be able to read it. Ask the operator to fetch the export within 24 hours:\n\npostrider export fetch ${id}`
+        : `is ready. Download it within 24 hours:\n\n${exportUrl(keyring, config.http.public_url, id, clock.now())}`
     const tell = (tx: Tx): void => {
       const notice = {
         user_key,
+        ...(recipient !== undefined && { recipient }),
         domain_key: null,
-        subject: 'An export of a recipient’s data is ready',
-        text: `The export that was asked for (request ${id}, recipient ${recipient_hash.slice(0, 12)}…) ${way}\n\nIt holds personal data: hand it to nobody but the person it is about.\n`,
+        subject: 'A data export is ready',
+        text: `The data export that was requested (request ${id}, recipient ${recipient_hash.slice(0, 12)}…) ${way}\n\nIt contains personal data. Give it only to the person it is about.\n`,
       }
       addNotice(tx, notice, clock.now())
       tx.afterCommit(noticed)
@@ -210,7 +222,7 @@ export class Privacy {
     }
   }
 
-  /** Deletes unfinished files of bundles that a crash left behind. */
+  /** Deletes incomplete bundle files after a crash. */
   async #sweep(): Promise<void> {
     const { config, store } = this.#deps
     const directory = join(config.data_dir, EXPORTS)
@@ -219,7 +231,7 @@ export class Privacy {
         await rm(join(directory, name), { force: true })
   }
 
-  /** Makes requests for the erasures in the ledger that the database does not know, because the database is older. */
+  /** Creates requests for the erasures that are in the log but not in the database, because the database is older. */
   async #eraseAgain(): Promise<PrivacyRequest[]> {
     const back: PrivacyRequest[] = []
     const { config, keyring, log, store } = this.#deps
@@ -232,8 +244,8 @@ export class Privacy {
         new Map([...addressesOf(store, owner.key)].map((each) => [recipientHash(keyring, each), each] as const))
       known.set(owner.key, addresses)
       const address = addresses.get(recipient_hash) ?? null
-      if (address !== null) log.warn('an erasure is done again: the database is older than it', { id })
-      // Stored even when nothing was found: otherwise the entry would erase an address that is added later.
+      if (address !== null) log.warn('erasure_repeated', { id })
+      // Stored even without matches. Otherwise the entry would erase an address that is added later.
       const deps = { ...this.#deps, ring: () => {} }
       const request = await store.write((tx) => {
         blockErased(tx, owner.key, `#${recipient_hash}`, this.#deps.clock.now())
@@ -243,4 +255,148 @@ export class Privacy {
     }
     return back
   }
+}
+
+// Erases an address from every store of an account (D56): rows, bodies, files, payloads, the log, and the places where
+// SQLite keeps deleted data. Afterwards run.ts searches the data directory for the address, and logs a warning for each
+// file that still holds it.
+
+export interface ScrubDeps {
+  store: Store
+  spool: Spool
+  keyring: Keyring
+  config: { data_dir: string }
+  subjects: readonly Pick<ServerPart, 'forget'>[]
+}
+
+const CHUNK = 256 * 1024
+/** Bytes of the database that are read and searched at a time. */
+const SLICE = 4 * 1024 * 1024
+/** Longer than any form of an address. */
+const OVERLAP = 2048
+/** A larger database is not searched, because it would have to fit in memory. SQLite overwrites deleted data anyway. */
+const LOOKED_THROUGH = 256 * 1024 * 1024
+/** A database up to this size can be rewritten without a long delay for other work. */
+const REBUILT_AT_A_GUESS = 16 * 1024 * 1024
+
+export function erasingOf(keyring: Keyring, userKey: number, address: string, at: number): Erasing {
+  const hash = erasedForm(keyring, address)
+  return { userKey, address, hash, mark: markOf(hash), at }
+}
+
+export interface Scrubbed {
+  /** An email or message with the address is being processed, so the erasure must run again afterwards. */
+  busy: boolean
+  /** The rows are erased. The bytes are erased when no other process reads the database or its older state. */
+  held?: true
+  /** The files that still contain the address. */
+  left: string[]
+}
+
+/** Erases the address, some rows in each transaction, so that other writes are not delayed. */
+export async function scrub(deps: ScrubDeps, erasing: Erasing): Promise<Scrubbed> {
+  const { spool, store, subjects } = deps
+  const forgets = subjects.flatMap(({ forget }) => forget ?? [])
+  const read = (file: string): Uint8Array => bytesAt(spool.path(file))
+  const isBusy = (): boolean => forgets.some((each) => each.busy?.(store, erasing, read))
+  await store.write((tx) => {
+    for (const { first } of forgets) first?.(tx, erasing)
+  })
+  // An unparsed message has no rows to search, but can get them before this run finishes.
+  let busy = isBusy()
+  for (const walk of forgets.flatMap(({ walks = [] }) => walks))
+    for (let at: number | null = 0; at !== null;) {
+      const from: number = at
+      const { files, left, next } = await store.writeSoon((tx): Forgotten => walk(tx, erasing, from, read))
+      await Promise.all(files.map((file) => spool.remove(file)))
+      busy ||= left === true
+      at = next
+    }
+  for (const step of [...forgets.flatMap(({ steps = [] }) => steps), ...markingSteps])
+    for (let at: number | null = 0; at !== null;) {
+      const from: number = at
+      at = await store.writeSoon((tx) => step(tx, erasing, from))
+    }
+  if (busy || isBusy()) return { busy: true, left: [] }
+  // An earlier try may have removed rows but not their files.
+  await spool.removeLeft()
+  return forgetRemains(deps, erasing)
+}
+
+/** The bytes of a file, or an empty array if it does not exist. */
+function bytesAt(path: string): Uint8Array {
+  try {
+    return readPlain(path)
+  } catch (thrown) {
+    if (isNoFile(thrown)) return new Uint8Array()
+    throw thrown
+  }
+}
+
+/**
+ * Removes deleted data from SQLite's log and free space:
+ * by a checkpoint, and if that is not enough by rewriting the file.
+ */
+export async function forgetRemains({ config, store }: ScrubDeps, { address }: Erasing): Promise<Scrubbed> {
+  // Copies of the database from before an upgrade still contain the address.
+  removeCopies(config.data_dir)
+  // Another process that reads the database blocks the checkpoint of the WAL, and a process that makes a backup copies
+  // it.
+  if (isBeingCopied(config.data_dir) || !store.checkpoint()) return { busy: true, held: true, left: [] }
+  const size = statSync(join(config.data_dir, 'postrider.db')).size
+  const says = async (loose: boolean): Promise<boolean> =>
+    size <= LOOKED_THROUGH && (await databaseContains(store, store.octets(), address, loose))
+  // `loose` also matches inside longer text, such as another column's bytes. An unnecessary rewrite of a small database
+  // is cheap.
+  if ((await says(size <= REBUILT_AT_A_GUESS)) && !store.rebuild()) return { busy: true, held: true, left: [] }
+  const left = await filesWith(config.data_dir, address, OPENED)
+  return { busy: false, left: (await says(false)) ? [...left, 'postrider.db'] : left }
+}
+
+/** Searches in slices, so that other work can run between them. */
+async function databaseContains(store: Store, bytes: Uint8Array, address: string, loose: boolean): Promise<boolean> {
+  for (let at = 0; at < bytes.length; at += SLICE) {
+    if (betrays(bytes.subarray(at, at + SLICE + OVERLAP), address, loose)) return true
+    await store.writeSoon(() => {})
+  }
+  return false
+}
+
+/**
+ * Files that SQLite has open in this process. They must not be opened a second time: closing any descriptor of a file
+ * drops all locks that the process has on it (fcntl, POSIX), and another process could then delete the log under the
+ * server.
+ */
+const OPENED = /^(?:postrider\.db(?:-wal|-shm)?|serve\.lock.*)$/
+
+/** The files of the data directory that contain the address, in plain text, base64 or quoted-printable. */
+async function filesWith(dataDir: string, address: string, but: RegExp): Promise<string[]> {
+  const found: string[] = []
+  for (const name of readdirSync(dataDir, { recursive: true }) as string[]) {
+    const path = join(dataDir, name)
+    if (but.test(name)) continue
+    if (!(await fileHolds(path, address))) continue
+    // No row names a file in quarantine, so it can be deleted.
+    if (name.startsWith(join('spool', QUARANTINE))) rmSync(path, { force: true })
+    else found.push(name)
+  }
+  return found
+}
+
+/** Whether a file contains the address in any of those forms. */
+export async function fileHolds(path: string, address: string): Promise<boolean> {
+  let tail = Buffer.alloc(0)
+  try {
+    const fd = openPlain(path, { links: true })
+    for await (const chunk of createReadStream('', { fd, highWaterMark: CHUNK }) as AsyncIterable<Buffer>) {
+      const bytes = Buffer.concat([tail, chunk])
+      if (betrays(bytes, address)) return true
+      tail = bytes.subarray(-OVERLAP)
+    }
+  } catch (thrown) {
+    // The file was deleted since it was listed. An unreadable file may contain the address, so the erasure is not
+    // complete.
+    if (!isNoFile(thrown)) throw thrown
+  }
+  return false
 }

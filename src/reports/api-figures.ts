@@ -1,21 +1,21 @@
-// What the reports about a domain say: who sends in its name, what the next DMARC policy would cost, how connections to
-// it did; and the names that its owner gives to addresses.
+// The figures of reports about a domain: its sources, the cost of the next DMARC policy, and the results of TLS
+// connections to it. Also the names that its owner gives to sources.
 import { z } from 'zod'
 import { refuse } from '../base/errors.ts'
-import { DAY, iso } from '../base/clock.ts'
+import { DAY, dateOf, dayOf } from '../base/clock.ts'
 import { domains } from '../domains/api.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
-import { count, EXTENSION, time, words, wordsOrNull } from '../jsonapi/fields.ts'
+import { count, time, words, wordsOrNull } from '../jsonapi/fields.ts'
 import { field, parentOf, type Call } from '../jsonapi/resource.ts'
 import { line } from '../jsonapi/schemas.ts'
 import { raw } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
-import { valuesOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
+import { valuesOf } from '../store/schema/tables.ts'
 import { dmarcEvidence, PERIOD_DAYS } from './evidence.ts'
 import { forgetSource, nameSource } from './known.ts'
-import { dayOfTime, dmarcSources, hostsOf, KNOWN, namesOfSources, type SourcesDeps } from './sources.ts'
+import { dmarcSources, hostsOf, KNOWN, namesOfSources, withOthers, type SourcesDeps } from './sources.ts'
 
-/** The most sources of a list, and those whose names reverse DNS is asked for. */
+/** The most sources of a list, half of them unknown ones, and those with a lookup of the PTR name. */
 const MOST_SOURCES = 1000
 const MOST_HOSTS = 25
 /** The most rows of TLS figures in a list. */
@@ -23,23 +23,25 @@ const MOST_TLS = 5000
 
 const PERIODS: Readonly<Record<string, number>> = { '7d': 7, '30d': 30, '90d': 90 }
 const period = {
-  period: { column: 'period', about: `How far back: 7d, 30d (when absent) or 90d, in days of UTC. ${EXTENSION}` },
+  period: { column: 'period', about: 'Period: 7d, 30d (the default) or 90d. Days are in UTC.' },
 }
 
 type Viewed = Call<ApiDeps> & { filters: ReadonlyMap<string, string[]> }
 
-/** The first day of the period. Throws 400 for an unknown one. */
+/** The first day of the period. Throws 400 for an unknown period. */
 function sinceDay({ filters, now }: Viewed): number {
   const [asked = '30d', ...more] = filters.get('period') ?? []
   const days = more.length === 0 && Object.hasOwn(PERIODS, asked) ? PERIODS[asked] : undefined
   if (days === undefined)
-    throw refuse('unsupported_filter', 'The period is 7d, 30d or 90d.', { parameter: 'filter[period]' })
-  return dayOfTime(now) - days + 1
+    throw refuse('unsupported_filter', 'This period is not supported. Use 7d, 30d or 90d.', {
+      parameter: 'filter[period]',
+    })
+  return dayOf(now) - days + 1
 }
 
 const depsOf = ({ parts }: Viewed): SourcesDeps => ({ ...parts, resolver: parts.fetching.resolver })
 const within = { type: 'domains', column: 'domain_key' } as const
-const day = (at: number): string => iso(at * DAY).slice(0, 10)
+const day = (at: number): string => dateOf(at * DAY)
 const list = (about: string) => field(z.array(z.string()), { about })
 
 async function sourcesShown(call: Viewed) {
@@ -47,8 +49,11 @@ async function sourcesShown(call: Viewed) {
   const since = sinceDay(call)
   const wanted = call.filters.get('known')
   if (wanted?.some((each) => !(KNOWN as readonly string[]).includes(each)))
-    throw refuse('unsupported_filter', `A source is ${KNOWN.join(', ')}.`, { parameter: 'filter[known]' })
-  const all = (await dmarcSources(depsOf(call), domain, since))
+    throw refuse('unsupported_filter', `This kind of source does not exist. Use ${KNOWN.join(', ')}.`, {
+      parameter: 'filter[known]',
+    })
+  const { sources } = await dmarcSources(depsOf(call), domain, since)
+  const all = withOthers(sources, MOST_SOURCES / 2)
     .filter(({ known }) => wanted?.includes(known) ?? true)
     .slice(0, MOST_SOURCES)
   const hosts = await hostsOf(
@@ -67,40 +72,43 @@ async function sourcesShown(call: Viewed) {
       dispositions: { none, quarantine, reject, pass: passed },
       first_seen: day(first_day),
       last_seen: day(last_day),
-      shown: { domainKey: domain.key, since, today: dayOfTime(call.now), address },
+      shown: { domainKey: domain.key, since, today: dayOf(call.now), address },
     }
   })
 }
 
 export const dmarcSourceFigures = define('dmarc-sources', {
   table: 'dmarc_figures',
-  about: `Who sends mail in the name of a domain, as authenticated DMARC reports say. ${EXTENSION}`,
+  about: 'IP addresses that send email with a domain in the From header, according to authenticated DMARC reports.',
+  extension: true,
   attributes: {
     address: words(
-      'The address that the mail came from; others: the sum of strangers that a day has no row for; a named network: the sum of its addresses that a day has no row for.',
+      'Sending IP address. `others`: the sum of unknown addresses beyond the largest. A named network: the sum of its addresses that are not stored one by one.',
     ),
-    addresses: count('How many addresses it stands for; of a sum, at most.'),
-    host: wordsOrNull(`Its name in reverse DNS, for the ${MOST_HOSTS} sources with most mail.`),
+    addresses: count('Number of IP addresses. For a sum, an upper limit.'),
+    host: wordsOrNull(
+      `PTR name. Looked up for the ${MOST_HOSTS} sources with most messages. Null for others, or if absent.`,
+    ),
     known: field(z.enum(KNOWN), {
       about:
-        'this_server; relay: a relay of this server; named: its owner named it; forwarder: our signature passes there, or receivers say that it was forwarded; else unknown.',
+        'Kind of source. `this_server`: this server. `relay`: a relay of this server. `named`: named by you. `forwarder`: our signature passes, or receivers report forwarding. `unknown`: any other.',
     }),
-    name: wordsOrNull('The name that the owner gave it.'),
-    messages: count('Messages.'),
-    pass: count('Those that passed DMARC.'),
-    fail: count('Those that failed it.'),
-    dkim_pass: count('Those with an aligned DKIM signature.'),
-    spf_pass: count('Those with an aligned SPF pass.'),
+    name: wordsOrNull('Name that you gave it. Null if absent.'),
+    messages: count('Number of messages.'),
+    pass: count('Number of messages that passed DMARC.'),
+    fail: count('Number of messages that failed DMARC.'),
+    dkim_pass: count('Number of messages with an aligned DKIM signature.'),
+    spf_pass: count('Number of messages with an aligned SPF pass.'),
     dispositions: field(z.object({ none: z.int(), quarantine: z.int(), reject: z.int(), pass: z.int() }), {
-      about: 'What receivers did with them.',
+      about: 'Number of messages by how receivers handled them.',
     }),
     dkim_domains: list('Domains whose DKIM signature passed.'),
     spf_domains: list('Domains whose SPF passed.'),
-    reporters: list('Who reported it; what one reporter alone says has that name.'),
-    first_seen: words('The first day (UTC) of the period with mail of it.'),
-    last_seen: words('The last one.'),
+    reporters: list('Reporters. For data from only one reporter, the name of that one.'),
+    first_seen: words('First day (UTC) of the period with messages.'),
+    last_seen: words('Last day (UTC) of the period with messages.'),
   },
-  filters: { ...period, known: { column: 'known', about: `Only sources of these kinds. ${EXTENSION}` } },
+  filters: { ...period, known: { column: 'known', about: 'Filter by kind of source. Commas mean "or".' } },
   // Read only for the sources on the requested page.
   extend(rows, { reader }) {
     const all = rows as unknown as (Awaited<ReturnType<typeof sourcesShown>>[number] & Record<string, unknown>)[]
@@ -124,7 +132,7 @@ export const dmarcSourceFigures = define('dmarc-sources', {
       id: 'listDmarcSources',
       scope: 'domains:read',
       params: ['filter', 'page'],
-      about: `List who sends in the name of a domain, those with most mail first. ${EXTENSION}`,
+      about: 'List IP addresses that send email with a domain, most messages first.',
       run: sourcesShown,
     },
   ],
@@ -135,22 +143,25 @@ const policies = valuesOf('domains', 'dmarc_policy')
 export const dmarcEvidences = define('dmarc-evidence', {
   table: 'dmarc_figures',
   called: 'DmarcEvidence',
-  about: `What the next DMARC policy of a domain would cost, by the reports of ${PERIOD_DAYS} days that came in time; of one provider and day at most 10,000 messages count. ${EXTENSION}`,
+  about: `Effect of the next DMARC policy of a domain, according to reports of ${PERIOD_DAYS} days that arrived in time. At most 10,000 messages per provider and day count.`,
+  extension: true,
   attributes: {
-    days: count('Days of which authenticated reports speak; reports that come on one day speak of one.'),
-    reporters: count('Authenticated reporters.'),
-    messages: count('Messages that they saw and that are evidence.'),
-    pass: count('Those that passed DMARC.'),
-    fail: count('Those that failed it.'),
-    known_fail: count('Failing messages of sources that are known, or that pass mail on.'),
-    unknown_sources: count('Addresses that nobody named and that nothing explains.'),
-    policy: field(z.enum(policies).nullable(), { about: 'The policy that DNS showed at the last check.' }),
-    next: field(z.enum(policies).nullable(), { about: 'The next stricter one; null: there is none.' }),
-    next_costs: count('Messages of known sources that it would have kept away.'),
+    days: count('Number of days with authenticated reports. Reports that arrive on the same day count as one day.'),
+    reporters: count('Number of authenticated reporters.'),
+    messages: count('Number of reported messages that count.'),
+    pass: count('Number of messages that passed DMARC.'),
+    fail: count('Number of messages that failed DMARC.'),
+    known_fail: count('Number of failing messages from known sources and forwarders.'),
+    unknown_sources: count('Number of IP addresses that you have not named and that have no other explanation.'),
+    policy: field(z.enum(policies).nullable(), { about: 'Policy at the last DNS check. Null if absent.' }),
+    next: field(z.enum(policies).nullable(), { about: 'Next stricter policy. Null if absent.' }),
+    next_affected: count('Number of messages from known sources that the next policy would have blocked.'),
     ready: field(z.boolean(), { about: 'Whether the evidence for the next policy is complete.' }),
-    because: list('What lacks; when it is ready, what would have been refused.'),
-    record: wordsOrNull('Where the record of the next policy stands in DNS.'),
-    value: wordsOrNull('What it says then; addresses for reports that it names stay.'),
+    reasons: list('Missing evidence. If it is complete, the messages that would have been blocked.'),
+    record: wordsOrNull('Name of the DNS record for the next policy. Null if there is no next policy.'),
+    value: wordsOrNull(
+      'Value of the DNS record for the next policy. Report addresses of the present record are kept. Null if there is no next policy.',
+    ),
   },
   actions: [
     {
@@ -161,7 +172,7 @@ export const dmarcEvidences = define('dmarc-evidence', {
       params: [],
       id: 'getDmarcEvidence',
       scope: 'domains:read',
-      about: `The evidence for the next DMARC policy of a domain. ${EXTENSION}`,
+      about: 'Get the evidence for the next DMARC policy of a domain.',
       async run(call) {
         const domain = parentOf(domains, call)
         return [{ key: 0, id: domain.id, ...(await dmarcEvidence(depsOf(call), domain)) }]
@@ -170,31 +181,32 @@ export const dmarcEvidences = define('dmarc-evidence', {
   ],
 })
 
-export const tlsFigures = define('tls-figures', {
+export const tlsFigures = define('tls-statistics', {
   table: 'tls_figures',
-  about: `How connections with mail to a domain did, as authenticated TLS reports say. ${EXTENSION}`,
+  about: 'Results of TLS connections to a domain, according to authenticated TLS reports.',
+  extension: true,
   attributes: {
-    day: words('The day (UTC).'),
-    reporter: words('Who says it.'),
-    policy_type: field(z.enum(valuesOf('tls_figures', 'policy_type')), { about: 'The kind of the policy.' }),
-    policy_domain: words('The domain of the policy.'),
-    success: count('Connections as the policy asks.'),
-    failure: count('Connections that failed.'),
+    day: words('Day (UTC).'),
+    reporter: words('Reporter.'),
+    policy_type: field(z.enum(valuesOf('tls_figures', 'policy_type')), { about: 'Type of the policy.' }),
+    policy_domain: words('Domain of the policy.'),
+    successful_sessions: count('Number of connections that complied with the policy.'),
+    failed_sessions: count('Number of connections that failed.'),
     results: field(z.record(z.string(), z.int()), {
       kind: 'json',
-      about: 'Failed connections by result, as reported.',
+      about: 'Number of failed connections by reported result.',
     }),
   },
   filters: period,
   actions: [
     {
       kind: 'view',
-      path: '/domains/:domain/tls-figures',
+      path: '/domains/:domain/tls-statistics',
       within,
-      id: 'listTlsFigures',
+      id: 'listTlsStatistics',
       scope: 'domains:read',
       params: ['filter', 'page'],
-      about: `List how connections to a domain did, the newest day first. ${EXTENSION}`,
+      about: 'List TLS connection results for a domain, newest day first.',
       run(call) {
         const domain = parentOf(domains, call)
         return call.parts.store
@@ -210,6 +222,8 @@ export const tlsFigures = define('tls-figures', {
             key,
             id: [domain.id, row.day, row.reporter, row.policy_type, row.policy_domain].join('-'),
             day: day(row.day),
+            successful_sessions: row.success,
+            failed_sessions: row.failure,
           }))
       },
     },
@@ -218,15 +232,20 @@ export const tlsFigures = define('tls-figures', {
 
 export const knownSources = define('known-sources', {
   table: 'known_sources',
-  about: `Addresses that send in a domain's name and that its owner knows. ${EXTENSION}`,
+  about: 'IP addresses and networks that send email with a domain and that you have named.',
+  extension: true,
   attributes: {
     network: field(line(64), {
       create: 'required',
-      about: 'An address, or a network.',
+      about: 'An IP address or a network.',
       example: '198.51.100.0/24',
     }),
-    name: field(line(100, 'characters'), { create: 'required', about: 'Whose it is.', example: 'newsletter service' }),
-    created_at: { ...time('When it was named.'), sort: true },
+    name: field(line(100, 'characters'), {
+      create: 'required',
+      about: 'Name of the source.',
+      example: 'newsletter service',
+    }),
+    created_at: { ...time('Time when the source was named.'), sort: true },
   },
   relationships: { domain: { type: 'domains', column: 'domain_key' } },
   actions: [
@@ -234,9 +253,10 @@ export const knownSources = define('known-sources', {
       kind: 'create',
       path: '/domains/:domain/known-sources',
       within,
-      id: 'nameSource',
+      id: 'createKnownSource',
       scope: 'domains:write',
-      about: `Name an address or a network that sends in the domain's name; a named one gets the new name. ${EXTENSION}`,
+      about:
+        'Create a name for an IP address or a network that sends email with a domain. If it has a name, the name is replaced.',
       run: async (call) => ({ row: await nameSource(call.parts, parentOf(domains, call), call.attributes) }),
     },
     {
@@ -246,14 +266,14 @@ export const knownSources = define('known-sources', {
       id: 'listKnownSources',
       scope: 'domains:read',
       params: ['sort', 'fields', 'page'],
-      about: `List the addresses that are named. ${EXTENSION}`,
+      about: 'List named IP addresses and networks.',
     },
     {
       kind: 'delete',
       path: '/known-sources/:knownSource',
-      id: 'forgetKnownSource',
+      id: 'deleteKnownSource',
       scope: 'domains:write',
-      about: `Take a name back. ${EXTENSION}`,
+      about: 'Delete the name of an IP address or a network.',
       run: ({ parts, row }) => forgetSource(parts, row.key),
     },
   ],

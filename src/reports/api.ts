@@ -1,49 +1,55 @@
-// The aggregate reports that came about a domain, each with what became of it.
+// The received reports about a domain, with their results.
 import { z } from 'zod'
 import { refuse } from '../base/errors.ts'
-import type { ApiDeps } from '../jsonapi/define.ts'
-import { count, EXTENSION, time, timeOrNull, wordsOrNull } from '../jsonapi/fields.ts'
-import { definer, field } from '../jsonapi/resource.ts'
-import { valuesOf } from '../schema/tables.ts'
+import { rawOf } from '../inbound/stored.ts'
+import { define } from '../jsonapi/define.ts'
+import { count, time, timeOrNull, wordsOrNull } from '../jsonapi/fields.ts'
+import { field } from '../jsonapi/resource.ts'
+import { valuesOf } from '../store/schema/tables.ts'
 import type { ReportRow } from './receipt.ts'
+import { shownReport } from './words.ts'
 
 const countOrNull = (about: string) => field(z.int().nullable(), { about })
 
-export interface ReportParts {
-  operations: {
-    /** The message of a report, as it came. Throws 404 when it is no longer kept. */
-    reportMessage(messageKey: number): Promise<Response>
-  }
-}
-
-export const aggregateReports = definer<ApiDeps & ReportParts>()('aggregate-reports', {
+export const aggregateReports = define('aggregate-reports', {
   table: 'aggregate_reports',
-  about: `Reports of others about the mail of a domain (DMARC) and about connections to it (TLS). ${EXTENSION}`,
+  about: 'Reports from receivers: DMARC reports about email from a domain, and TLS reports about connections to it.',
+  extension: true,
   attributes: {
-    kind: field(z.enum(valuesOf('aggregate_reports', 'kind')), { about: 'What it is about.' }),
-    reporter: wordsOrNull('The organisational domain of its author; proven when authenticated.'),
-    org: wordsOrNull('The organisation as the report names it, which proves nothing; else the reporter.'),
-    report_id: wordsOrNull('Its id, as the reporter gave it.'),
-    begin: timeOrNull('The beginning of the time that it is about.'),
-    end: timeOrNull('The end of that time.'),
-    received_at: time('When it came.'),
+    kind: field(z.enum(valuesOf('aggregate_reports', 'kind')), { about: 'Kind of report.' }),
+    reporter: wordsOrNull(
+      "Organisational domain of the report's author. It is proven if `authenticated` is true. Null if unknown.",
+    ),
+    org_name: wordsOrNull(
+      'Organisation as named in the report, which is not proven. The reporter if the report has no name. Null if unknown.',
+    ),
+    report_id: wordsOrNull('Report id, set by the reporter. Null if unknown.'),
+    begin: timeOrNull('Start of the reported period. Null if unknown.'),
+    end: timeOrNull('End of the reported period. Null if unknown.'),
+    received_at: time('Time when the report was received.'),
     authenticated: field(z.boolean(), {
       kind: 'flag',
       about:
-        'Whether its mail proves its author: DMARC passed, or for TLS a DKIM signature of all of it. Others count in nothing.',
+        'Whether the author is proven: DMARC passed, or, for TLS reports, a DKIM signature covers the whole message. Other reports are not counted in statistics.',
     }),
-    outcome: field(z.enum(valuesOf('aggregate_reports', 'outcome')), { about: 'Whether it could be read and counts.' }),
-    why: field(z.enum(valuesOf('aggregate_reports', 'why')).nullable(), { about: 'Why it was refused.' }),
-    form: field(z.enum(valuesOf('aggregate_reports', 'form')).nullable(), { about: 'The form of a DMARC report.' }),
-    records: count('Its records that count; of TLS its policies.'),
-    skipped_records: count('Records without an address or a count; policies of an unknown type.'),
-    messages: countOrNull('Messages that a DMARC report is about.'),
-    pass: countOrNull('Those that passed DMARC.'),
-    fail: countOrNull('Those that failed it.'),
-    success: countOrNull('Connections that a TLS report calls successful.'),
-    failure: countOrNull('Connections that it calls failed.'),
-    faults: field(z.array(z.string()), { about: 'Faults of its form that did not prevent reading it.' }),
-    created_at: { ...time('When it was recorded.'), sort: true },
+    outcome: field(z.enum(valuesOf('aggregate_reports', 'outcome')), { about: 'Processing status.' }),
+    reason: field(z.enum(valuesOf('aggregate_reports', 'why')).nullable(), {
+      about: 'Reason why the report was rejected. Null if it was not.',
+    }),
+    format: field(z.enum(valuesOf('aggregate_reports', 'form')).nullable(), {
+      about: 'Format of a DMARC report. Null if unknown.',
+    }),
+    records: count('Number of records that count. For TLS reports, policies.'),
+    skipped_records: count(
+      'Number of records without IP address or count. For TLS reports, policies of an unknown type.',
+    ),
+    messages: countOrNull('Number of messages in a DMARC report. Null for a TLS report.'),
+    pass: countOrNull('Number of messages that passed DMARC. Null for a TLS report.'),
+    fail: countOrNull('Number of messages that failed DMARC. Null for a TLS report.'),
+    successful_sessions: countOrNull('Number of successful connections in a TLS report. Null for a DMARC report.'),
+    failed_sessions: countOrNull('Number of failed connections in a TLS report. Null for a DMARC report.'),
+    warnings: field(z.array(z.string()), { about: 'Errors in the format that did not prevent parsing.' }),
+    created_at: { ...time('Time when the report was stored.'), sort: true },
   },
   relationships: { domain: { type: 'domains', column: 'domain_key' } },
   filters: {
@@ -63,43 +69,28 @@ export const aggregateReports = definer<ApiDeps & ReportParts>()('aggregate-repo
       id: 'listAggregateReports',
       scope: 'domains:read',
       params: ['filter', 'sort', 'include', 'fields', 'page'],
-      about: `List the reports about a domain, refused ones too. ${EXTENSION}`,
+      about: 'List the reports about a domain, including rejected ones.',
     },
     {
       kind: 'show',
       path: '/aggregate-reports/:aggregateReport',
       scope: 'domains:read',
-      about: `Show a report. ${EXTENSION}`,
+      about: 'Get a report.',
     },
     {
       kind: 'download',
       path: '/aggregate-reports/:aggregateReport/raw',
       id: 'downloadAggregateReport',
       scope: 'domains:read',
-      about: `The message that brought it, as long as it is kept. ${EXTENSION}`,
+      about: 'Download the message that contained a report. Messages are deleted after some time.',
       run({ parts, row }) {
-        if (row.message_key === null) throw refuse('not_found', 'The message is no longer kept.')
-        return parts.operations.reportMessage(row.message_key)
+        if (row.message_key === null)
+          throw refuse(
+            'not_found',
+            'The message that contained this report is no longer stored. Only its results are available.',
+          )
+        return rawOf(parts, row.message_key)
       },
     },
   ],
 })
-
-/** What answers and commands show of a report, beyond its columns. */
-export function shownReport(row: ReportRow) {
-  const { begin_at, created_at, end_at, faults, kind, org, outcome, passed, failed, reporter } = row
-  const [dmarc, tls] = [kind === 'dmarc' && outcome === 'read', kind === 'tls' && outcome === 'read']
-  return {
-    reporter: reporter === '' ? null : reporter,
-    org: org ?? (reporter === '' ? null : reporter),
-    begin: begin_at,
-    end: end_at,
-    received_at: created_at,
-    messages: dmarc ? passed + failed : null,
-    pass: dmarc ? passed : null,
-    fail: dmarc ? failed : null,
-    success: tls ? passed : null,
-    failure: tls ? failed : null,
-    faults: faults.split(' ').filter((fault) => fault !== ''),
-  }
-}

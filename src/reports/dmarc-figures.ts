@@ -1,110 +1,103 @@
-// What authenticated DMARC reports say of a domain, by day, source, header From, results and disposition (DV55). A day
-// has a bounded number of rows. Of strangers, what goes beyond is summed in rows without an address; addresses that are
-// known have room beyond that, and then rows of their network, so that no flood hides them.
+// The contents of authenticated DMARC reports about a domain, by day and source. A report has few rows
+// (reading/fold.ts), and so has a day: unknown sources beyond its limit are summed in a row without an address. Known
+// sources have their own limit, and then a row for their network, so that many unknown ones do not hide them (D234).
 import type { Domain } from '../domains/find.ts'
-import type { Tx } from '../store/database.ts'
+import type { Reader, Tx } from '../store/database.ts'
 import { raw } from '../store/query.ts'
-import { listOf, MAX_NAMES } from './reading/fold.ts'
+import { knownSourcesOf, networksOf } from './known.ts'
+import { ownAddressesHere, type OwnDeps } from './own.ts'
+import { listOf, MAX_NAMES, MESSAGE_SUMS, sumOf } from './reading/fold.ts'
+import type { SourceSums } from './reading/report.ts'
 import { MOST_COUNT } from './reading/values.ts'
 
-/** The most rows of a domain and day, and how many more there may be of addresses that are known. */
-const MOST_ROWS = 5000
-const MOST_KNOWN = 1000
+/** The most rows of unknown sources per domain and day, and the number of further rows for known ones. */
+const MOST_ROWS = 300
+const MOST_KNOWN = 300
 
-/** The names of a list in a row. */
-export const namesOf = (list: string): string[] => list.split(' ').filter((name) => name !== '')
+const COUNTS = MESSAGE_SUMS.filter((name) => name !== 'proven')
+const EVIDENCE = ['evidence', 'evidence_pass', 'evidence_proven']
+const FLAGS = ['forwarded', 'both']
+const NAMES = ['reporters', 'dkim_domains', 'spf_domains']
+const COLUMNS = ['address', 'addresses', ...COUNTS, ...EVIDENCE, ...FLAGS, ...NAMES]
 
-const KEYS = ['address', 'header_from', 'dkim', 'spf', 'disposition', 'forwarded']
-// A row counts no more than one record may, so that the sum of a domain's rows is never larger than a number can hold,
-// however many reports say the most.
-const most = (sum: string): string => `min(${sum}, ${MOST_COUNT})`
-const valueOf = (name: string): string => `e.value ->> ${KEYS.indexOf(name)}`
-const MESSAGES = `e.value ->> ${KEYS.length}`
-const KNOWN = `exists (select 1 from dmarc_figures f where f.domain_key = ? and f.day = ? and ${KEYS.map((name) => `f.${name} = ${valueOf(name)}`).join(' and ')})`
-const added = (list: string): string =>
-  `${list} = case when instr(${list}, excluded.${list}) > 0 or length(${list}) + length(excluded.${list}) > ${MAX_NAMES}
-    then ${list} else ${list} || excluded.${list} end`
-const ADD = `insert into dmarc_figures (user_key, domain_key, day, reporters, ${KEYS.join(', ')}, messages, evidence, dkim_domains, spf_domains, addresses)
-  select ?, ?, ?, ?, ${KEYS.map(valueOf).join(', ')}, ${most(MESSAGES)}, ${most(MESSAGES)} * ?, e.value ->> 7, e.value ->> 8, coalesce(e.value ->> 9, 0)
-  from json_each(?) e where true
-  on conflict do update set messages = ${most('messages + excluded.messages')}, evidence = evidence + excluded.evidence,
-    addresses = addresses + excluded.addresses, ${['reporters', 'dkim_domains', 'spf_domains'].map(added).join(', ')}`
+const ADD = `insert into dmarc_figures (user_key, domain_key, day, ${COLUMNS.join(', ')})
+  select ?, ?, ?, ${COLUMNS.map((name) => `e.value ->> '${name}'`).join(', ')} from json_each(?) e where true
+  on conflict do update set
+    addresses = iif(address = '' or instr(address, '/') > 0, addresses + excluded.addresses, 1),
+    ${[
+      ...COUNTS.map((name) => `${name} = min(${name} + excluded.${name}, ${MOST_COUNT})`),
+      ...EVIDENCE.map((name) => `${name} = ${name} + excluded.${name}`),
+      ...FLAGS.map((name) => `${name} = max(${name}, excluded.${name})`),
+      ...NAMES.map(
+        (list) =>
+          `${list} = iif(instr(${list}, excluded.${list}) > 0 or length(${list}) + length(excluded.${list}) > ${MAX_NAMES},
+            ${list}, ${list} || excluded.${list})`,
+      ),
+    ].join(', ')}`
 
-/** A row as FoldedRecords makes it; a sum of several has the number of their addresses. */
-type FigureRow = [
-  address: string,
-  headerFrom: string,
-  dkim: number,
-  spf: number,
-  disposition: string,
-  forwarded: number,
-  messages: number,
-  dkimDomains: string,
-  spfDomains: string,
-  addresses?: number,
-]
-
-/** What a report says of a day, as rows in JSON; `share`: how much of each count is evidence. */
-export interface RowsSaid {
+/** The figures of a report for a day. `share` is the part of each count that is evidence. */
+export interface ReportedDay {
   day: number
   reporter: string
-  rows: string
+  sources: readonly SourceSums[]
   share: number
 }
 
-/**
- * Adds rows of a report, which FoldedRecords made, as JSON. While there is room they stay one text for SQLite, so that
- * many rows cost few statements. `knownAs` names an address that is known, by its network.
- */
-export function addDmarcRows(
+export function addDmarcFigures(
   tx: Tx,
-  { key: domainKey, user_key }: Pick<Domain, 'key' | 'user_key'>,
-  { day, reporter, rows, share }: RowsSaid,
-  knownAs: () => (address: string) => string | undefined,
+  config: OwnDeps['config'],
+  domain: Pick<Domain, 'key' | 'user_key'>,
+  { day, reporter, share, sources }: ReportedDay,
 ): void {
-  const { count, present } = tx.one(
-    raw<{ count: number; present: number }>(
-      `select json_array_length(?) as count, count(*) as present from dmarc_figures where domain_key = ? and day = ?`,
-      [rows, domainKey, day],
-    ),
-  )
-  const add = (some: string): void => void tx.run(raw(ADD, [user_key, domainKey, day, listOf([reporter]), share, some]))
-  if (present + count <= MOST_ROWS) return add(rows)
-  const there = new Set(
-    tx
-      .all(raw<{ at: number }>(`select e.key as at from json_each(?) e where ${KNOWN}`, [rows, domainKey, day]))
-      .map(({ at }) => at),
-  )
-  add(JSON.stringify(withinRoom(JSON.parse(rows) as FigureRow[], there, present, knownAs())))
+  const rows = withinLimit(tx, config, { domainKey: domain.key, day }, sources).map((source) => {
+    // A row counts at most as much as one record, so that the sum of all rows of a domain is a safe integer.
+    const counts = Object.fromEntries(MESSAGE_SUMS.map((name) => [name, Math.min(source[name], MOST_COUNT)]))
+    const { messages = 0, pass = 0, proven = 0 } = counts
+    const evidence = { evidence: messages * share, evidence_pass: pass * share, evidence_proven: proven * share }
+    return { ...source, ...counts, ...evidence, reporters: listOf([reporter]) }
+  })
+  tx.run(raw(ADD, [domain.user_key, domain.key, day, JSON.stringify(rows)]))
 }
 
-/** The rows that have room as they are, and sums of the others. */
-function withinRoom(
-  rows: readonly FigureRow[],
-  there: ReadonlySet<number>,
-  present: number,
-  knownAs: (address: string) => string | undefined,
-): FigureRow[] {
-  const kept: FigureRow[] = []
-  const sums = new Map<string, FigureRow>()
-  const counted = new Set<string>()
-  let all = present
-  for (const [at, row] of rows.entries()) {
-    const [address, , dkim, spf, disposition, forwarded, messages] = row
-    const network = knownAs(address)
-    if (there.has(at) || all < MOST_ROWS + (network === undefined ? 0 : MOST_KNOWN)) {
-      if (!there.has(at)) all++
-      kept.push(row)
-      continue
-    }
-    const [of, isNew] = [network ?? '', counted.has(address) ? 0 : 1]
-    counted.add(address)
-    const key = JSON.stringify([of, dkim, spf, disposition, forwarded])
-    const sum = sums.get(key)
-    if (sum) {
-      sum[6] += messages
-      sum[9] = (sum[9] ?? 0) + isNew
-    } else sums.set(key, [of, '', dkim, spf, disposition, forwarded, messages, '', '', isNew])
-  }
-  return [...kept, ...sums.values()]
+/** The sources within the limit of a day, and the sums of the others. */
+function withinLimit(
+  reader: Reader,
+  config: OwnDeps['config'],
+  { day, domainKey }: { domainKey: number; day: number },
+  sources: readonly SourceSums[],
+): readonly SourceSums[] {
+  const { rows } = reader.one(
+    raw<{ rows: number }>('select count(*) as rows from dmarc_figures where domain_key = ? and day = ?', [
+      domainKey,
+      day,
+    ]),
+  )
+  if (rows + sources.length <= MOST_ROWS) return sources
+  const present = new Set(
+    reader
+      .all(
+        raw<{ address: string }>(
+          `select address from dmarc_figures where domain_key = ? and day = ?
+             and address in (select value ->> 'address' from json_each(?))`,
+          [domainKey, day, JSON.stringify(sources)],
+        ),
+      )
+      .map(({ address }) => address),
+  )
+  const { own } = ownAddressesHere({ config, store: reader })
+  const networkOf = networksOf(knownSourcesOf(reader, domainKey))
+  let all = rows
+  const placed = Map.groupBy(sources, ({ address }) => {
+    const known = own.has(address) ? address : networkOf(address)
+    if (present.has(address)) return address
+    if (all >= MOST_ROWS + (known === undefined ? 0 : MOST_KNOWN)) return known ?? ''
+    all++
+    return address
+  })
+  return [...placed].map(([address, some]) =>
+    some.length === 1 && some[0]?.address === address ? some[0] : sumOf(some, address),
+  )
 }
+
+/** The names in a list of a row. */
+export const namesOf = (list: string): string[] => list.split(' ').filter((name) => name !== '')

@@ -1,23 +1,24 @@
-// What the next DMARC policy of a domain would cost, by what authenticated reports said in 14 days (DV57). It never
-// says that a policy is safe: only what would have been refused.
-import { DAY } from '../base/clock.ts'
-import { counted } from '../base/text.ts'
-import { dmarcHost, judgeDmarc, nextPolicy, observedPolicy, type DmarcPolicy } from '../domains/dmarc.ts'
+// The cost of the next DMARC policy of a domain, by the authenticated reports of 14 days. It never claims that a policy
+// is safe, only which email the policy would have rejected.
+import { DAY, dayOf, startOfDay } from '../base/clock.ts'
+import { counted, percent } from '../base/text.ts'
+import { dmarcHost, nextPolicy, observedPolicy, type DmarcPolicy } from '../domains/dmarc.ts'
 import type { Domain } from '../domains/find.ts'
-import { recordsOf } from '../domains/records.ts'
-import { reportsTo } from '../domains/report-addresses.ts'
+import { conflictOf, recordsOf, wantedDmarc } from '../domains/records.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
-import { breath, type DaySource } from './days.ts'
 import type { OwnAddresses } from './own.ts'
-import { LATE } from './share.ts'
-import { dayOfTime, dmarcSources, type DmarcSource, type SourcesDeps } from './sources.ts'
+import { dmarcSources, type DmarcSource, type SourcesDeps } from './sources.ts'
 
-/** What is looked at, and what it takes to be ready. */
+/** How long (ms) after the end of its period a report may arrive to be evidence. */
+const LATE = 7 * DAY
+/** The most messages of one provider and day that are evidence, of those reported within a day. */
+const MOST_OF_PROVIDER = 10_000
+/** The period of the evidence, and the minimum for a domain to be ready. */
 export const PERIOD_DAYS = 14
 const LEAST = { days: 10, reporters: 3, messages: 50 }
-const PASSING = 0.995
-/** An unknown source with this share of all messages, whose DKIM or SPF passes, may be a service that was forgotten. */
+export const PASSING = 0.995
+/** An unknown source with this part of all messages, whose DKIM or SPF passes, may be a forgotten service. */
 const FORGOTTEN = 0.02
 
 export interface DmarcEvidence {
@@ -26,18 +27,18 @@ export interface DmarcEvidence {
   messages: number
   pass: number
   fail: number
-  /** Failing messages of sources that are known. */
+  /** Failing messages of known sources. */
   known_fail: number
   unknown_sources: number
-  /** The policy that DNS shows; null: none was seen. */
+  /** The policy in DNS, or null if absent. */
   policy: DmarcPolicy | null
   next: DmarcPolicy | null
-  /** Messages of known sources that the next policy would have kept away. */
-  next_costs: number
+  /** Messages of known sources that the next policy would have blocked. */
+  next_affected: number
   ready: boolean
-  /** What lacks, or what the figures say, in sentences. */
-  because: string[]
-  /** Where the record of the next policy stands in DNS, and what it says; null without a next one. */
+  /** The missing evidence, or the email that the policy would have affected, in sentences. */
+  reasons: string[]
+  /** Name and value of the DNS record for the next policy, or null without a next policy. */
   record: string | null
   value: string | null
 }
@@ -45,54 +46,57 @@ export interface DmarcEvidence {
 const sum = (sources: readonly DmarcSource[], of: (source: DmarcSource) => number): number =>
   Math.round(sources.reduce((all, each) => all + of(each), 0))
 
-/** Who speaks, and what of it cannot be true. */
+/** Days and reporters of the evidence, and the part of it that cannot be true. */
 export interface SpokenEvidence {
   days: number
   reporters: number
-  /** Passing messages of this server beyond those that it sent. */
+  /** Reported passing messages of this server beyond those that it sent. */
   unsent: number
 }
 
-const failing = ({ counted, counted_pass }: DmarcSource): number => counted - counted_pass
+const failing = ({ evidence, evidence_pass }: DmarcSource): number => evidence - evidence_pass
 
-/** The evidence by the sources of the period, and by how many days and reporters speak. */
+/** The evidence from the sources of the period. */
 export function evidenceBy(
   sources: readonly DmarcSource[],
   { unsent, ...spoken }: SpokenEvidence,
   policy: DmarcPolicy | null,
+  conflict: string | null = null,
 ): Omit<DmarcEvidence, 'record' | 'value'> {
   const as = (...kinds: DmarcSource['known'][]) => sources.filter(({ known }) => kinds.includes(known))
   const known = as('this_server', 'relay', 'named')
   const unknown = as('unknown')
-  const messages = Math.max(0, sum(sources, ({ counted }) => counted) - Math.round(unsent))
-  // That mail was passed on is what a reporter says: it may cost something, and it speaks for nothing.
+  const messages = Math.max(0, sum(sources, ({ evidence }) => evidence) - Math.round(unsent))
+  // Forwarding is a claim of the reporter: such messages count if they fail and are ignored if they pass.
   const known_fail = sum([...known, ...as('forwarder')], failing)
   const fail = sum(sources, failing)
-  const knownPass = Math.max(0, sum(known, (each) => each.counted_pass) - Math.round(unsent))
+  const knownPass = Math.max(0, sum(known, (each) => each.evidence_pass) - Math.round(unsent))
   const knownMessages = knownPass + known_fail
   const forgotten = unknown.filter(
-    (each) => each.address !== '' && each.counted_proven > 0 && each.counted >= messages * FORGOTTEN,
+    (each) => each.address !== '' && each.evidence_proven > 0 && each.evidence >= messages * FORGOTTEN,
   )
   const next = policy === null ? 'none' : nextPolicy(policy)
   const lacks = [
-    ...(policy === null ? ['DNS shows no DMARC record: publish the one that the domain’s records name.'] : []),
+    ...(policy === null ? [conflict ?? 'No DMARC record found. Publish the one in the list of DNS records.'] : []),
     ...(next === null ? [`p=${policy} is the strictest policy.`] : []),
-    ...lackOf(spoken.days, LEAST.days, `Reports speak of ${counted(spoken.days, 'day')}`),
+    ...lackOf(spoken.days, LEAST.days, `Reports cover ${counted(spoken.days, 'day')}`),
     ...lackOf(
       spoken.reporters,
       LEAST.reporters,
-      `Reports came from ${counted(spoken.reporters, 'provider')} that proved who they are`,
+      `Authenticated reports came from ${counted(spoken.reporters, 'provider')}`,
     ),
-    ...lackOf(messages, LEAST.messages, `Reports speak of ${counted(messages, 'message')}`),
+    ...lackOf(messages, LEAST.messages, `Reports cover ${counted(messages, 'message')}`),
     ...(messages >= LEAST.messages && knownMessages === 0
-      ? ['None of it came from an address that is known here: send mail, or give your services their names.']
+      ? ['All of them came from unknown sources. Send email, or add your services as known sources.']
       : []),
     ...(known_fail > knownMessages * (1 - PASSING)
-      ? [`${counted(known_fail, 'message')} of ${knownMessages} from known addresses fail; fine is up to 0.5%.`]
+      ? [
+          `${known_fail} of ${counted(knownMessages, 'message')} from known sources failed DMARC. The limit is ${percent(1 - PASSING)}.`,
+        ]
       : []),
     ...forgotten.map(
-      ({ address, counted: many }) =>
-        `${address} is not known here and sent ${counted(Math.round(many), 'message')} that pass for another domain: it may be a service of yours. Set up its DKIM, or give it a name.`,
+      ({ address, evidence }) =>
+        `The unknown source ${address} sent ${counted(Math.round(evidence), 'message')} that pass SPF or DKIM for another domain. If it is a service of yours, set up DKIM there or add it as a known source.`,
     ),
   ]
   const ready = lacks.length === 0
@@ -105,112 +109,124 @@ export function evidenceBy(
     unknown_sources: sum(unknown, ({ addresses }) => addresses),
     policy,
     next,
-    next_costs: known_fail,
+    next_affected: known_fail,
     ready,
-    because: ready ? [costOf(next, known_fail, knownMessages, fail)] : lacks,
+    reasons: ready ? [costOf(next, known_fail, knownMessages, fail)] : lacks,
   }
 }
 
 const lackOf = (there: number, least: number, words: string): string[] =>
-  there >= least ? [] : [`${words}; it takes ${least} in ${PERIOD_DAYS} days.`]
+  there >= least ? [] : [`${words} in the last ${PERIOD_DAYS} days. At least ${least} are needed.`]
 
 const costOf = (next: DmarcPolicy | null, known: number, of: number, all: number): string =>
-  `In the last ${PERIOD_DAYS} days p=${next} would have kept out of the inbox ${counted(known, 'message')} of ${of} from addresses that are known, and ${all - known} from others.`
+  `In the last ${PERIOD_DAYS} days, p=${next} would have affected ${known} of ${counted(of, 'message')} from known sources and ${counted(all - known, 'message')} from other sources.`
 
-/** The evidence of a domain now. */
+/** The part of each count of a report that is evidence. Call it before the report is recorded. */
+export function evidenceShare(
+  reader: Reader,
+  report: Record<'domainKey' | 'begin' | 'end' | 'messages', number> & { reporter: string },
+  now: number,
+): number {
+  const { begin, domainKey, end, messages, reporter } = report
+  if (messages === 0 || end < now - LATE) return 0
+  const day = startOfDay(begin)
+  const { before } = reader.one(
+    raw<{ before: number }>(
+      `select coalesce(sum(passed + failed), 0) as before from aggregate_reports
+       where domain_key = ? and created_at > ? and kind = 'dmarc' and outcome = 'read' and authenticated = 1
+         and begin_at >= ? and begin_at < ? and reporter = ?`,
+      [domainKey, now - DAY, day, day + DAY, reporter],
+    ),
+  )
+  return Math.min(messages, Math.max(0, MOST_OF_PROVIDER - before)) / messages
+}
+
 export async function dmarcEvidence(deps: SourcesDeps, domain: Domain): Promise<DmarcEvidence> {
   const { clock, store } = deps
-  const today = dayOfTime(clock.now())
+  const today = dayOf(clock.now())
   const since = today - PERIOD_DAYS + 1
-  const sent = sentByDay(store, domain, since)
-  let unsent = 0
-  const sources = await dmarcSources(deps, domain, since, (day, all, addresses) => {
-    unsent += unsentOf(all, addresses, sent(day))
-  })
-  const observed = recordsOf(store, domain.key).find(({ record_type }) => record_type === 'DMARC')?.observed ?? null
-  const spoken = { ...(await spokenSince(store, domain.key, { since, today })), unsent }
-  const evidence = evidenceBy(sources, spoken, observedPolicy(observed))
+  const { addresses, sources } = await dmarcSources(deps, domain, since)
+  const dmarc = recordsOf(store, domain.key).find(({ record_type }) => record_type === 'DMARC')
+  const observed = dmarc?.observed ?? null
+  const spoken = { ...spokenSince(store, domain.key, since), unsent: unsentSince(store, domain, since, addresses) }
+  const evidence = evidenceBy(sources, spoken, observedPolicy(observed), dmarc ? conflictOf(dmarc) : null)
   const { next } = evidence
   if (next === null) return { ...evidence, record: null, value: null }
-  const { value } = judgeDmarc(next, observed, reportsTo('dmarc', domain))
+  const { value } = wantedDmarc(store, { ...domain, dmarc_policy: next }, observed)
   return { ...evidence, record: dmarcHost(domain.name, next), value }
 }
 
 /**
- * How many mails this server delivered in the name of a domain and of those below it, by the day of a report. Providers
- * begin their day at other hours, and mail is delivered after it waited: the days around it count too.
+ * Reported passing messages of this server and its relays beyond those that it delivered in the name of the domain and
+ * its subdomains. Providers start their day at other hours, and queued email is delivered later, so the days before and
+ * after count too.
  */
-function sentByDay(reader: Reader, { name, user_key }: Domain, since: number): (day: number) => number {
+function unsentSince(
+  reader: Reader,
+  { key, name, user_key }: Domain,
+  since: number,
+  { own, relayed, relays }: OwnAddresses,
+): number {
   const family = reader
     .all(raw<{ key: number; name: string }>('select key, name from domains where user_key = ?', [user_key]))
     .filter((each) => each.name === name || each.name.endsWith(`.${name}`))
-  const rows = reader.all(
-    raw<{ day: number; sent: number }>(
-      `select hour / 24 as day, sum(deliveries) as sent from tallies
-       where domain_key in (select value from json_each(?)) and hour >= ? group by 1`,
-      [JSON.stringify(family.map(({ key }) => key)), (since - 1) * 24],
+  const sent = new Map(
+    reader
+      .all(
+        raw<{ day: number; sent: number }>(
+          `select hour / 24 as day, sum(deliveries) as sent from tallies
+           where domain_key in (select value from json_each(?)) and hour >= ? group by 1`,
+          [JSON.stringify(family.map((each) => each.key)), (since - 1) * 24],
+        ),
+      )
+      .map((each) => [each.day, each.sent]),
+  )
+  const reported = reader.all(
+    raw<{ day: number; pass: number; fail: number }>(
+      `select day, sum(evidence_pass) as pass, sum(evidence - evidence_pass) as fail from dmarc_figures
+       where domain_key = ? and day >= ?
+         and (address in (select value from json_each(?)) or (? and both = 1 and address <> '')) group by day`,
+      [key, since, JSON.stringify([...own, ...relays]), relayed ? 1 : 0],
     ),
   )
-  const byDay = new Map(rows.map(({ day, sent }) => [day, sent]))
-  return (day) => [day - 1, day, day + 1].reduce((all, each) => all + (byDay.get(each) ?? 0), 0)
-}
-
-/** Passing messages of a day that are said to be of this server or its relays, beyond those that it sent. */
-function unsentOf(sources: readonly DaySource[], { own, relayed, relays }: OwnAddresses, sent: number): number {
-  const ours = sources.filter(
-    ({ address, both }) => own.has(address) || relays.has(address) || (relayed && both === 1 && address !== ''),
-  )
-  const pass = ours.reduce((all, each) => all + each.counted_pass, 0)
-  const fail = ours.reduce((all, each) => all + each.counted - each.counted_pass, 0)
-  return pass - Math.min(pass, Math.max(0, sent - fail))
+  return reported.reduce((all, { day, fail, pass }) => {
+    const around = [day - 1, day, day + 1].reduce((some, each) => some + (sent.get(each) ?? 0), 0)
+    return all + pass - Math.min(pass, Math.max(0, around - fail))
+  }, 0)
 }
 
 /**
- * On how many days, and by how many reporters, something was said that counts. Reports of many days that come on one
- * day speak of one: evidence takes as long as it says.
+ * The number of days and reporters of reports that count. Reports of many days that arrive on one day count as one day,
+ * so that ten days of evidence take ten days.
  */
-async function spokenSince(
-  reader: Reader,
-  domainKey: number,
-  { since, today }: { since: number; today: number },
-): Promise<Pick<SpokenEvidence, 'days' | 'reporters'>> {
-  const days = new Set<number>()
-  const reporters = new Set<string>()
-  let arrivals = 0
-  // A report may begin two days ahead of its arrival.
-  for (let arrived = since - 2; arrived <= today; arrived++) {
-    const rows = reader.all(
-      raw<{ day: number; reporter: string }>(
-        `select distinct begin_at / ${DAY} as day, reporter from aggregate_reports
-         where domain_key = ? and created_at >= ? and created_at < ? and kind = 'dmarc' and outcome = 'read'
-           and authenticated = 1 and begin_at >= ? and end_at >= created_at - ${LATE}`,
-        [domainKey, arrived * DAY, (arrived + 1) * DAY, since * DAY],
-      ),
-    )
-    if (rows.length > 0) arrivals++
-    for (const { day, reporter } of rows) {
-      days.add(day)
-      reporters.add(reporter)
-    }
-    await breath()
-  }
-  return { days: Math.min(days.size, arrivals), reporters: reporters.size }
+function spokenSince(reader: Reader, domainKey: number, since: number): Pick<SpokenEvidence, 'days' | 'reporters'> {
+  const { arrivals, days, reporters } = reader.one(
+    raw<Record<'days' | 'arrivals' | 'reporters', number>>(
+      `select count(distinct begin_at / ${DAY}) as days, count(distinct created_at / ${DAY}) as arrivals,
+         count(distinct reporter) as reporters from aggregate_reports
+       where domain_key = ? and created_at >= ? and kind = 'dmarc' and outcome = 'read' and authenticated = 1
+         and begin_at >= ? and end_at >= created_at - ${LATE}`,
+      // A report can begin two days ahead of its arrival.
+      [domainKey, (since - 2) * DAY, since * DAY],
+    ),
+  )
+  return { days: Math.min(days, arrivals), reporters }
 }
 
-const addresses = (count: number): string => (count === 1 ? '1 address is' : `${count} addresses are`)
+const sourcesOf = (count: number): string => (count === 1 ? '1 source is' : `${count} sources are`)
 
 export function evidenceText(name: string, evidence: DmarcEvidence): string {
-  const { because, days, fail, known_fail, messages, next, pass, ready, reporters, unknown_sources } = evidence
+  const { reasons, days, fail, known_fail, messages, next, pass, ready, reporters, unknown_sources } = evidence
   return [
     messages === 0
-      ? `No report about ${name} of the last ${PERIOD_DAYS} days counts yet.`
-      : `Reports about ${name} of the last ${PERIOD_DAYS} days that count: ${counted(messages, 'message')} on ${counted(days, 'day')} by ${counted(reporters, 'provider')}; ${pass} pass, ${fail} fail (${known_fail} from known addresses). ${addresses(unknown_sources)} not known here.`,
+      ? `No reports about ${name} in the last ${PERIOD_DAYS} days.`
+      : `Reports about ${name} in the last ${PERIOD_DAYS} days: ${counted(messages, 'message')} on ${counted(days, 'day')} from ${counted(reporters, 'provider')}. ${pass} pass and ${fail} fail (${known_fail} from known sources). ${sourcesOf(unknown_sources)} unknown.`,
     ready
-      ? `The evidence for p=${next} is complete; the next step is "postrider domain dmarc ${name} --policy ${next}".`
+      ? `Ready for p=${next}. Next step: "postrider domain dmarc ${name} --policy ${next}".`
       : next === null
         ? ''
-        : `Not enough for p=${next} yet:`,
-    ...because,
+        : `Not ready for p=${next} yet:`,
+    ...reasons,
   ]
     .filter((line) => line !== '')
     .join('\n')

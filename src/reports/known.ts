@@ -1,11 +1,11 @@
-// The addresses that the owner of a domain knows: each network has a name, such as "newsletter service" (DV56).
+// The sources that the owner of a domain has named: networks with names such as "newsletter service".
 import { looksFalse } from '../base/clean-text.ts'
 import type { Clock } from '../base/clock.ts'
 import { refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
-import { familyOf, isNetwork } from '../base/network.ts'
+import { familyOf, groupsOf, isNetwork } from '../base/network.ts'
 import type { Domain } from '../domains/find.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { addressOf } from './reading/values.ts'
@@ -13,29 +13,23 @@ import { addressOf } from './reading/values.ts'
 export type KnownSource = RowOf<'known_sources'>
 
 const MOST_OF_DOMAIN = 500
-/** The shortest prefixes: a wider network would make most of the Internet known. */
+/** The shortest prefixes: a larger network would make most of the Internet known. */
 const SHORTEST = { 4: 12, 6: 28 } as const
 
 export const knownSourcesOf = (reader: Reader, domainKey: number): KnownSource[] =>
   reader.all(db.selectFrom('known_sources').selectAll().where('domain_key', '=', domainKey).orderBy('key'))
 
-/** An address as a number of so many bits. */
+/** An address as a number, with its length in bits. */
 function numberOf(address: string): { bits: 32 | 128; value: bigint } {
   if (familyOf(address) === 4)
     return { bits: 32, value: BigInt(address.split('.').reduce((all, each) => all * 256 + Number(each), 0)) }
-  const [head = '', tail] = address.split('::')
-  const groups = (text: string | undefined): string[] => (text ? text.split(':') : [])
-  const [before, after] = [groups(head), groups(tail)]
-  const zeros = Array<string>(8 - before.length - after.length).fill('0')
-  return {
-    bits: 128,
-    value: BigInt(`0x${[...before, ...zeros, ...after].map((each) => each.padStart(4, '0')).join('')}`),
-  }
+  const groups = groupsOf(address).map((each) => each.padStart(4, '0'))
+  return { bits: 128, value: BigInt(`0x${groups.join('')}`) }
 }
 
 /**
- * The smallest of these networks that has an address; of a network, the one of its first address. It costs one look for
- * each length of a prefix, however many networks there are.
+ * Returns a function that finds the smallest of these networks with an address, or for a network, with its first one.
+ * It costs one lookup per prefix length, however many networks there are.
  */
 export function networksOf(known: readonly Pick<KnownSource, 'network'>[]): (address: string) => string | undefined {
   const byLength = { 32: new Map<number, Map<bigint, string>>(), 128: new Map<number, Map<bigint, string>>() }
@@ -63,14 +57,14 @@ export function networksOf(known: readonly Pick<KnownSource, 'network'>[]): (add
   }
 }
 
-/** The name of an address; the smallest network that has it wins. */
+/** Returns a function that finds the name of an address: that of the smallest network with it. */
 export function namesOfAddresses(known: readonly KnownSource[]): (address: string) => string | undefined {
   const networkOf = networksOf(known)
   const names = new Map(known.map(({ name, network }) => [network, name]))
   return (address) => names.get(networkOf(address) ?? '')
 }
 
-/** Gives a network or an address a name; one that has a name gets the new one. Throws 422. */
+/** Names a network or an address, or renames it. Throws 422. */
 export async function nameSource(
   { clock, store }: { clock: Clock; store: Store },
   { key: domain_key, user_key }: Pick<Domain, 'key' | 'user_key'>,
@@ -82,19 +76,23 @@ export async function nameSource(
     throw refuseAttribute(
       'invalid',
       'network',
-      'It must be an address such as 192.0.2.1, or a network such as 192.0.2.0/24.',
+      '"network" is not valid. Use an address such as 192.0.2.1, or a network such as 192.0.2.0/24.',
     )
   const name = given.name.trim()
-  if (name === '') throw refuseAttribute('required', 'name', 'Say whose address it is, such as "newsletter service".')
-  if (looksFalse(name))
-    throw refuseAttribute('invalid', 'name', 'It has characters that do not show; write it in visible ones.')
+  if (name === '')
+    throw refuseAttribute(
+      'required',
+      'name',
+      '"name" is empty. Name the owner of the address, such as "newsletter service".',
+    )
+  if (looksFalse(name)) throw refuseAttribute('invalid', 'name', '"name" contains invisible characters. Remove them.')
   const network = bits === undefined ? written : `${written}/${Number(bits)}`
   const family = familyOf(written)
   if (!isNetwork(network) || Number(bits ?? 128) < SHORTEST[family])
     throw refuseAttribute(
       'invalid',
       'network',
-      `The network is too wide: most of what is in it is not yours. An IPv4 network has /${SHORTEST[4]} or more, an IPv6 network /${SHORTEST[6]} or more.`,
+      `"network" is too large, so most of its addresses are not yours. Use at least /${SHORTEST[4]} for IPv4 and /${SHORTEST[6]} for IPv6.`,
     )
   const now = clock.now()
   return store.write((tx) => {
@@ -104,7 +102,7 @@ export async function nameSource(
       throw refuseAttribute(
         'invalid',
         'network',
-        `A domain has at most ${MOST_OF_DOMAIN} named addresses; name a network.`,
+        `The domain has reached the limit of ${MOST_OF_DOMAIN} named addresses. Name a network instead.`,
       )
     if (same) {
       tx.run(db.updateTable('known_sources').set({ name }).where('key', '=', same.key))

@@ -1,10 +1,11 @@
-// The addresses from which mail of this server leaves: its own, and those of its relays (DV56).
+// The sending IP addresses of this server and of its relays.
 import { type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { isAddress } from '../base/network.ts'
 import { sourcesOf } from '../base/sources.ts'
 import { remembering } from '../net/remembered.ts'
 import type { Resolver } from '../net/resolver.ts'
+import { relayHosts } from '../smtp/route.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import { addressOf } from './reading/values.ts'
@@ -19,14 +20,14 @@ export interface OwnDeps {
 export interface OwnAddresses {
   own: ReadonlySet<string>
   relays: ReadonlySet<string>
-  /** Whether mail goes over relays at all. */
+  /** Whether any email is sent over relays. */
   relayed: boolean
 }
 
-/** Answers of DNS are remembered for half a minute, for all who look. */
+/** DNS answers are remembered for half a minute. */
 const asking = new WeakMap<Resolver, ReturnType<typeof remembering>>()
 
-/** Asks DNS for the texts of a name; none when there is no answer. */
+/** Returns a function that looks up the TXT records of a name. Without a response they are empty. */
 export function asker({
   clock,
   resolver,
@@ -48,25 +49,22 @@ async function addressesOf(ask: ReturnType<typeof asker>, hosts: readonly string
   return new Set(found.flat().flatMap((address) => addressOf(address) ?? []))
 }
 
-/** What is known without a question: the addresses of the configuration, and those whose reverse DNS is watched. */
+/** The addresses that are known without DNS: those of the configuration, and those whose reverse DNS is watched. */
 export function ownAddressesHere({ config, store }: Pick<OwnDeps, 'config' | 'store'>): OwnAddresses {
-  const watched = store.all(
-    raw<{ subject: string }>(`select subject from watches where kind = 'reverse' and left_at is null`, []),
-  )
+  const watched = store.all(raw<{ subject: string }>(`select subject from watches where kind = 'reverse'`))
   const own = new Set([...sourcesOf(config).map(({ address }) => address), ...watched.map(({ subject }) => subject)])
   return { own, relays: new Set(), relayed: config.delivery.routes.length > 0 }
 }
 
-/** The same with what DNS says of this host and of the hosts of relays. */
+/** The same with the addresses of this host and of the relays in DNS. */
 export async function ownAddresses(deps: OwnDeps): Promise<OwnAddresses> {
   const { delivery, hostname } = deps.config
   const ask = asker(deps)
+  const hosts = await Promise.all(delivery.routes.map((relay) => relayHosts({ ...deps, hostname }, relay)))
+  const named = hosts.flatMap((found) => (Array.isArray(found) ? found.map(({ name }) => name) : []))
   const [own, relays] = await Promise.all([
     addressesOf(ask, [hostname, ...sourcesOf(deps.config).map(({ address }) => address)]),
-    addressesOf(
-      ask,
-      delivery.routes.map(({ host }) => host),
-    ),
+    addressesOf(ask, named),
   ])
   const { own: here } = ownAddressesHere(deps)
   return { own: new Set([...own, ...here]), relays, relayed: delivery.routes.length > 0 }

@@ -1,9 +1,9 @@
-// What others report about a domain: who sends in its name, the reports themselves, how encrypted connections did.
+// The pages about received reports: the sources of a domain, the reports themselves, the results of TLS connections.
 import { html } from 'hono/html'
 import { domainNamed } from '../domains/page.ts'
-import { button, fieldMaker, form } from '../webui/forms.ts'
-import { page } from '../webui/frame.ts'
-import { done, found, type Form, type Place } from '../webui/place.ts'
+import { button, fieldMaker, form } from '../views/html/forms.ts'
+import { page } from '../views/html/frame.ts'
+import { done, found, type Form, type Place } from '../views/html/place.ts'
 import {
   badge,
   codeShown,
@@ -21,12 +21,12 @@ import {
   time,
   type Cell,
   type Html,
-} from '../webui/widgets.ts'
-import { flag, number, text, texts, type Answer, type Thing, type Visit } from '../webui/visit.ts'
+} from '../views/html/widgets.ts'
+import { flag, number, text, texts, type Answer, type Thing, type Visit } from '../views/html/visit.ts'
 import { aggregateReports } from './api.ts'
 import { dmarcEvidences, dmarcSourceFigures, knownSources, tlsFigures } from './api-figures.ts'
 import { fixOf, type TlsResults } from './tls-figures.ts'
-import { wordsOf } from './words.ts'
+import { WORDS } from './words.ts'
 
 type EvidenceShown = Thing<typeof dmarcEvidences>
 type SourceShown = Thing<typeof dmarcSourceFigures>
@@ -36,23 +36,22 @@ const PERIODS = [
   ['30d', '30 days'],
   ['90d', '90 days'],
 ] as const
-/** Policies of TLS reports, as pages call them. */
+/** Names of the policies in TLS reports. */
 const POLICIES: Readonly<Record<string, string>> = { sts: 'MTA-STS', tlsa: 'DANE', 'no-policy-found': 'none' }
-const LABELS = { network: 'Address or network', name: 'Whose it is' } as const
+const LABELS = { network: 'Address or network', name: 'Service' } as const
 
-/** A source in the words of the page. */
 const KNOWN: Readonly<Record<string, string>> = {
   this_server: 'this server',
   relay: 'your relay',
-  forwarder: 'forwards',
+  forwarder: 'forwarder',
   unknown: 'unknown',
 }
 
 const tabsOf = (name: string, here: 'sources' | 'received' | 'tls'): Html =>
   tabs('Reports', [
-    { to: `/domains/${name}/reports`, name: 'Who sends in your name', here: here === 'sources' },
+    { to: `/domains/${name}/reports`, name: 'Sources', here: here === 'sources' },
     { to: `/domains/${name}/reports/received`, name: 'Reports', here: here === 'received' },
-    { to: `/domains/${name}/reports/tls`, name: 'Encryption', here: here === 'tls' },
+    { to: `/domains/${name}/reports/tls`, name: 'TLS', here: here === 'tls' },
   ])
 
 function tabbed(
@@ -63,9 +62,9 @@ function tabbed(
   errors: Answer['errors'] = [],
 ) {
   return page(visit, {
-    title: `Reports about ${name}`,
+    title: `Reports for ${name}`,
     about:
-      'Mailbox providers tell once a day which mail they saw in the name of your domain (DMARC), and whether encrypted connections to your server worked (TLS).',
+      'Daily reports from mailbox providers: who sends as your domain (DMARC), and whether TLS connections to your server worked.',
     crumbs: [
       ['/domains', 'Domains'],
       [`/domains/${name}`, name],
@@ -80,49 +79,49 @@ function tabbed(
 
 const share = (part: number, of: number): string => (of === 0 ? '–' : percent(part / of))
 
-/** What the next policy would cost, and the record to publish for it. */
+/** The evidence for the next policy, and the record to publish for it. */
 function evidenceShown(evidence: EvidenceShown): Html {
   const messages = number(evidence, 'messages')
   const next = text(evidence, 'next')
   const ready = flag(evidence, 'ready')
   const policy = text(evidence, 'policy')
   return html`<section class="tiles" aria-label="The last 14 days">
-      ${tile('Messages', count(messages), { note: html`<span>of 14 days count as evidence, by ${counted(number(evidence, 'reporters'), 'provider')}</span>` })}
-      ${tile('Proven', share(number(evidence, 'pass'), messages), { note: html`<span>pass DMARC: signed by you, or from where you allow</span>` })}
-      ${tile('Not proven', count(number(evidence, 'fail')), { note: html`<span>${count(number(evidence, 'known_fail'))} of them from addresses that are known here</span>` })}
-      ${tile('Unknown addresses', count(number(evidence, 'unknown_sources')), { note: html`<span>no service of yours, as far as is known here</span>` })}
+      ${tile('Messages', count(messages), { note: html`<span>in the last 14 days, from ${counted(number(evidence, 'reporters'), 'provider')}</span>` })}
+      ${tile('Pass DMARC', share(number(evidence, 'pass'), messages), { note: html`<span>aligned DKIM or SPF</span>` })}
+      ${tile('Fail DMARC', count(number(evidence, 'fail')), { note: html`<span>${count(number(evidence, 'known_fail'))} of them from known sources</span>` })}
+      ${tile('Unknown addresses', count(number(evidence, 'unknown_sources')), { note: html`<span>not matched to a service of yours</span>` })}
     </section>
     <h2>Your DMARC policy</h2>
     <p>
-      ${policy === '' ? 'DNS shows no DMARC record.' : html`DNS says <code>p=${policy}</code>.`}
-      ${next === '' ? '' : ready ? html`The evidence for <code>p=${next}</code> is complete.` : html`For <code>p=${next}</code> something is missing still:`}
+      ${policy === '' ? '' : html`Current policy: <code>p=${policy}</code>.`}
+      ${next === '' ? '' : ready ? html`You are ready for <code>p=${next}</code>.` : html`Not ready for <code>p=${next}</code> yet:`}
     </p>
     <ul>
-      ${texts(evidence, 'because').map((each) => html`<li>${each}</li>`)}
+      ${texts(evidence, 'reasons').map((each) => html`<li>${each}</li>`)}
     </ul>
     ${next === '' || text(evidence, 'value') === '' ? '' : stepShown(evidence, next, ready || policy === '')}`
 }
 
-/** What to do in DNS, now or later, for the next policy. */
+/** The change in DNS for the next policy, now or later. */
 const stepShown = (evidence: EvidenceShown, next: string, now: boolean): Html =>
   html`<p>
       ${
         now
-          ? html`To take this step, let the TXT record at <code>${text(evidence, 'record')}</code> have the value below,
-              where your DNS is kept. Nothing is to be set here: the next check of the domain sees it.`
-          : 'Leave the record as it is until nothing is missing: a stricter policy may keep away mail of yours.'
+          ? html`To change the policy, set the TXT record at <code>${text(evidence, 'record')}</code> to the value below
+              at your DNS provider. The next check of the domain picks it up.`
+          : 'Keep the current record until then: a stricter policy could block your own email.'
       }
     </p>
     <details ${now ? html`open` : ''}>
-      <summary>The record for p=${next}</summary>
+      <summary>Record for p=${next}</summary>
       <p class="soft">TXT at <code>${text(evidence, 'record')}</code></p>
       ${codeShown('next', text(evidence, 'value'))}
     </details>`
 
-/** An address, or what a sum stands for. */
+/** An address, or the addresses of a sum. */
 function addressShown(source: SourceShown): string {
   const [address, addresses] = [text(source, 'address'), number(source, 'addresses')]
-  if (address === 'others') return `up to ${count(addresses)} other addresses`
+  if (address === 'others') return `up to ${count(addresses)} other sources`
   return addresses > 1 ? `up to ${count(addresses)} addresses of ${address}` : address
 }
 
@@ -137,8 +136,8 @@ function sourceRow(source: SourceShown): Cell[] {
     known === 'named' ? text(source, 'name') : badge(KNOWN[known] ?? known),
     count(messages),
     share(number(source, 'pass'), messages),
-    passing.length === 0 ? html`<span class="soft">nothing</span>` : passing.join(', '),
-    only === undefined ? '' : more.length === 0 ? `${only} alone` : `${only} and ${count(more.length)} more`,
+    passing.length === 0 ? html`<span class="soft">none</span>` : passing.join(', '),
+    only === undefined ? '' : more.length === 0 ? only : `${only} and ${count(more.length)} more`,
   ]
 }
 
@@ -158,7 +157,7 @@ async function showSources(visit: Visit, errors: Answer['errors'] = [], typed?: 
     html`${live(
       visit,
       html`${evidenceShown(found(evidence).one)}
-        <h2>Who sends in your name</h2>
+        <h2>Sending sources</h2>
         ${segments(
           'Period',
           PERIODS.map(([each, title]) => ({
@@ -168,17 +167,17 @@ async function showSources(visit: Visit, errors: Answer['errors'] = [], typed?: 
           })),
         )}
         ${table(
-          'Who sends in your name',
+          'Sending sources',
           [
             { title: 'Address', wraps: true },
-            { title: 'Known as', kind: 'status' },
-            { title: 'Mails', kind: 'share' },
-            ...figures('Proven'),
-            { title: 'Signed or allowed for', wraps: true },
-            { title: 'Seen by', width: 20 },
+            { title: 'Source', kind: 'status' },
+            { title: 'Emails', kind: 'share' },
+            ...figures('Pass'),
+            { title: 'Passes for', wraps: true },
+            { title: 'Reported by', width: 20 },
           ],
           sources.many.map(sourceRow),
-          'No report yet. Providers send them once a day, from the day on when the DMARC record names this server.',
+          'No reports yet. Providers send them daily once the DMARC record contains the report address of this server.',
         )}
         ${pager(visit, sources)}`,
     )}
@@ -196,16 +195,16 @@ function namedShown(
 ): Html {
   const entry = fieldMaker(LABELS, errors, typed)
   const to = `/domains/${name}/reports`
-  return html`<h2>Addresses that you know</h2>
+  return html`<h2>Known sources</h2>
     ${table(
-      'Addresses that you know',
-      ['Address or network', 'Whose it is', { title: '', kind: 'action' }],
+      'Known sources',
+      ['Address or network', 'Service', { title: '', kind: 'action' }],
       named.map((each) => [
         html`<code>${text(each, 'network')}</code>`,
         text(each, 'name'),
         button(visit, 'forget', 'Remove', { to, fields: { id: each.id, network: text(each, 'network') } }),
       ]),
-      'None has a name yet. Name the services that send for you: a newsletter service, a shop, a help desk.',
+      'No known sources yet. Add the services that send for you, such as a shop or a help desk.',
     )}
     ${
       visit.reading
@@ -213,8 +212,8 @@ function namedShown(
         : form(
             visit,
             'name',
-            html`${entry('network', { required: true, hint: 'Such as 198.51.100.7 or 198.51.100.0/24.' })}
-              ${entry('name', { required: true, hint: 'Such as newsletter service.' })} <button>Name it</button>`,
+            html`${entry('network', { required: true, hint: 'For example 198.51.100.7 or 198.51.100.0/24.' })}
+              ${entry('name', { required: true, hint: 'For example "help desk".' })} <button>Add source</button>`,
             { to },
           )
     }`
@@ -229,7 +228,7 @@ const sourcesPlace: Place = {
     if (given.action === 'forget') {
       const gone = await visit.ask('DELETE', `/known-sources/${given.get('id')}`)
       return gone.status === 204
-        ? visit.say(here, `${given.get('network')} has no name any more.`)
+        ? visit.say(here, `${given.get('network')} was removed.`)
         : showSources(visit, gone.errors)
     }
     const [network, name] = [given.get('network').trim(), given.get('name').trim()]
@@ -237,7 +236,7 @@ const sourcesPlace: Place = {
       type: 'known-sources',
       attributes: { network, name },
     })
-    return answer.one ? visit.say(here, `${network} is known as ${name}.`) : showSources(visit, answer.errors, given)
+    return answer.one ? visit.say(here, `${network} was added as ${name}.`) : showSources(visit, answer.errors, given)
   },
 }
 
@@ -251,14 +250,16 @@ const receivedPlace: Place = {
     )
     const rows = answer.many.map((report): Cell[] => {
       const [passed, failed] =
-        text(report, 'kind') === 'dmarc' ? (['pass', 'fail'] as const) : (['success', 'failure'] as const)
-      const why = text(report, 'why')
+        text(report, 'kind') === 'dmarc'
+          ? (['pass', 'fail'] as const)
+          : (['successful_sessions', 'failed_sessions'] as const)
+      const why = text(report, 'reason')
       const read = text(report, 'outcome') === 'read'
       const proven = flag(report, 'authenticated')
       const skipped = number(report, 'skipped_records')
       return [
-        text(report, 'reporter') || 'nobody',
-        badge(read ? (proven ? (skipped > 0 ? 'in part' : 'counted') : 'not proven') : 'refused'),
+        text(report, 'reporter') || 'unknown',
+        badge(read ? (proven ? (skipped > 0 ? 'partly counted' : 'counted') : 'not authenticated') : 'rejected'),
         time(report.attributes.received_at),
         text(report, 'kind') === 'dmarc' ? 'DMARC' : 'TLS',
         text(report, 'begin').slice(0, 10),
@@ -268,9 +269,9 @@ const receivedPlace: Place = {
           ? proven
             ? skipped === 0
               ? ''
-              : `${count(skipped)} of ${count(skipped + number(report, 'records'))} ${passed === 'pass' ? 'records' : 'policies'} could not be used.`
-            : 'It does not prove who wrote it, so it counts in nothing.'
-          : wordsOf(why as Parameters<typeof wordsOf>[0]),
+              : `${count(skipped)} of ${count(skipped + number(report, 'records'))} ${passed === 'pass' ? 'records' : 'policies'} were skipped.`
+            : 'The report is not authenticated, so it is not counted.'
+          : WORDS[why as keyof typeof WORDS],
       ]
     })
     return tabbed(
@@ -283,16 +284,16 @@ const receivedPlace: Place = {
           'Reports',
           [
             { title: 'From', wraps: true },
-            { title: 'Outcome', kind: 'status' },
+            { title: 'Status', kind: 'status' },
             { title: 'Received', kind: 'time' },
             { title: 'Kind', width: 10 },
             { title: 'Day (UTC)', width: 10 },
             { title: 'Passed', kind: 'share' },
             { title: 'Failed', kind: 'share' },
-            { title: 'Why not', width: 20, wraps: true },
+            { title: 'Reason', width: 20, wraps: true },
           ],
           rows,
-          'No report yet. Providers send them once a day, from the day on when the DMARC record names this server.',
+          'No reports yet. Providers send them daily once the DMARC record contains the report address of this server.',
         )}
         ${pager(visit, answer)}`,
       ),
@@ -304,7 +305,7 @@ const tlsPlace: Place = {
   path: '/domains/:name/reports/tls',
   async show(visit) {
     const domain = await domainNamed(visit)
-    const answer = await visit.get(tlsFigures, `/domains/${domain.id}/tls-figures?${pageOf(visit)}`)
+    const answer = await visit.get(tlsFigures, `/domains/${domain.id}/tls-statistics?${pageOf(visit)}`)
     const results = (row: (typeof answer.many)[number]): [string, number][] =>
       Object.entries((row.attributes.results ?? {}) as TlsResults)
     const seen = new Set(answer.many.flatMap((row) => results(row).map(([result]) => result)))
@@ -315,31 +316,31 @@ const tlsPlace: Place = {
       html`${live(
         visit,
         html`${table(
-          'Encryption',
+          'TLS results',
           [
             { title: 'Day (UTC)', width: 15 },
-            { title: 'Who says it', wraps: true },
+            { title: 'Reported by', wraps: true },
             { title: 'Policy', width: 15 },
-            ...figures('Worked', 'Failed'),
-            { title: 'What failed', wraps: true },
+            ...figures('Succeeded', 'Failed'),
+            { title: 'Failures', wraps: true },
           ],
           answer.many.map((row) => [
             text(row, 'day'),
             text(row, 'reporter'),
             POLICIES[text(row, 'policy_type')] ?? text(row, 'policy_type'),
-            count(number(row, 'success')),
-            count(number(row, 'failure')),
+            count(number(row, 'successful_sessions')),
+            count(number(row, 'failed_sessions')),
             results(row)
               .map(([result, sessions]) => `${result} × ${count(sessions)}`)
               .join(', '),
           ]),
-          'No report about encrypted connections yet. Providers send them once the TLS_RPT record of the domain is published.',
+          'No TLS reports yet. Providers send them once the TLS-RPT record of the domain is published.',
         )}
         ${pager(visit, answer)}
         ${
           seen.size === 0
             ? ''
-            : html`<h2>What to do</h2>
+            : html`<h2>How to fix it</h2>
                 <ul>
                   ${[...seen].map((result) => html`<li><code>${result}</code>: ${fixOf(result)}</li>`)}
                 </ul>`
@@ -351,13 +352,13 @@ const tlsPlace: Place = {
 
 export const reportPlaces: readonly Place[] = [sourcesPlace, receivedPlace, tlsPlace]
 
-/** The row on the page of a domain. */
+/** The section on the page of a domain. */
 export async function reportsPanel(visit: Visit, domainId: string, name: string): Promise<Html> {
   const { one } = found(await visit.get(dmarcEvidences, `/domains/${domainId}/dmarc-evidence`))
   const messages = number(one, 'messages')
   const seen =
     messages === 0
-      ? 'No report about this domain of the last 14 days counts yet.'
-      : `Reports of 14 days that count, by ${counted(number(one, 'reporters'), 'provider')}: ${counted(messages, 'mail')} in its name; ${count(number(one, 'fail'))} could not be proven.`
-  return html`<p>${seen} <a href="/domains/${name}/reports">Who sends in your name</a></p>`
+      ? 'No reports in the last 14 days.'
+      : `Last 14 days: ${counted(messages, 'email')} reported by ${counted(number(one, 'reporters'), 'provider')}, ${count(number(one, 'fail'))} failed DMARC.`
+  return html`<p>${seen} <a href="/domains/${name}/reports">View reports</a></p>`
 }

@@ -1,51 +1,40 @@
-// Records a report that came: whose it is, who says it, whether it counts, and what it says, in the transaction in
-// which its message ends to wait. What nobody proves is listed and counts in nothing (DV52).
+// Records a received report and adds it to the figures, in the transaction that settles its message. A report that is
+// not authenticated is listed but not counted.
+import type { ReceivedReport } from '../parts/received.ts'
 import { createHash } from 'node:crypto'
 import { asKey } from '../base/clean-text.ts'
-import { DAY } from '../base/clock.ts'
+import { DAY, SECOND, dayOf } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { counters } from '../base/counters.ts'
 import { newId } from '../base/ids.ts'
 import type { Log } from '../base/log.ts'
 import { knownDomain, domainByKey, type Domain } from '../domains/find.ts'
 import { organisationalDomain } from '../message/address.ts'
-import type { NewRow, RowOf } from '../schema/tables.ts'
+import type { NewRow, RowOf } from '../store/schema/tables.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
-import { noticeOnce } from './notice-once.ts'
-import { storeRows, type ReportFigures } from './pieces.ts'
+import { addDmarcFigures } from './dmarc-figures.ts'
+import { evidenceShare } from './evidence.ts'
+import { noticeOnce, notifyOfTlsTrouble } from './notices.ts'
 import type { ReportReading, SummedReport } from './reading/report.ts'
-import { evidenceShare } from './share.ts'
-import { dayOf, ownPolicies } from './tls-figures.ts'
+import { addTlsFigures, ownPolicies } from './tls-figures.ts'
 
-/** The most reports of one reporter about a domain in a day, and of all reporters. */
+/** The most reports about a domain and day from one reporter, and from all reporters. */
 export const MOST = { ofReporter: 50, ofDomain: 2000 } as const
-/** The most characters of a name or an id that a report gives. */
-const MAX_SAID = 255
+/** The most characters of a name or an id in a report. */
+const MAX_CLIPPED = 255
 
 export type ReportRow = RowOf<'aggregate_reports'>
 type Why = NonNullable<ReportRow['why']>
 
 export interface ReceiptDeps {
   log: Log
-  config: Pick<Config, 'hostname' | 'reports'>
-  /** Counts what the reports say. */
-  figures: Pick<ReportFigures, 'ring'>
+  config: Pick<Config, 'hostname' | 'reports' | 'delivery'>
 }
 
-/** A message at one of the addresses for reports. */
-export interface ReportMail {
-  messageKey: number
-  /** The address's domain, and what it takes reports about. */
-  domain: number
-  about: 'dmarc' | 'tls'
+/** A message to one of the report addresses, with its content. */
+export interface ReportMail extends ReceivedReport {
   reading: ReportReading | undefined
-  /** The organisational domain of its author, whether DMARC passed for it, and whether its signature covers all. */
-  author: string | null
-  dmarcPassed: boolean
-  signed: boolean
-  /** The scanner found a virus in it. */
-  infected: boolean
 }
 
 interface JudgedReport {
@@ -57,8 +46,8 @@ interface JudgedReport {
   fingerprint: Buffer | undefined
 }
 
-/** Records one report. False: nothing of it is kept, and its message is not needed. */
-export function recordReport(tx: Tx, { config, figures, log }: ReceiptDeps, mail: ReportMail, now: number): boolean {
+/** Records one report. False if it is not kept and its message is not needed. */
+export function recordReport(tx: Tx, { config, log }: ReceiptDeps, mail: ReportMail, now: number): boolean {
   const domain = domainByKey(tx, mail.domain)
   if (!domain) return false
   const kind = mail.reading?.outcome === 'read' ? mail.reading.report.kind : mail.about
@@ -68,39 +57,47 @@ export function recordReport(tx: Tx, { config, figures, log }: ReceiptDeps, mail
   const reporter = mail.author ?? ''
   const crowd = crowdOf(tx, domain.key, { reporter, authenticated }, now)
   if (crowd !== undefined) {
-    log.warn('too many reports', { domain: domain.name, reporter, authenticated })
+    log.warn('aggregate_report_dropped', { domain: domain.name, reporter, authenticated })
     return crowd === 'first' ? tooMany(tx, domain, { kind, reporter, authenticated }, now) : false
   }
   const judged = judge(tx, config.hostname, domain, { mail, reporter, authenticated })
-  const share = shareOf(tx, judged, now)
+  const counts = judged.why === undefined && authenticated
+  // The evidence depends on the reports before this one.
+  const share = counts ? shareOf(tx, judged, now) : 0
   insert(tx, kind, judged, mail.messageKey, now)
-  log.info('aggregate report', { domain: judged.domain.name, kind, reporter, authenticated, why: judged.why ?? 'read' })
-  if (judged.why === undefined && authenticated) countIn(tx, figures, judged, mail, share)
+  log.info('aggregate_report_received', {
+    domain: judged.domain.name,
+    kind,
+    reporter,
+    authenticated,
+    result: judged.why ?? 'read',
+  })
+  if (counts) addFigures(tx, config, judged, share, now)
   return true
 }
 
 const count = (tx: Tx, outcome: string): void => tx.afterCommit(() => counters.inbound.add({ outcome }))
 
-/** Whether too many came within a day (DV53). Those of nobody crowd out no proven ones. */
+/** Whether too many reports arrived within a day. Reports that are not authenticated do not displace others. */
 function crowdOf(
   tx: Tx,
   domainKey: number,
   { authenticated, reporter }: Pick<JudgedReport, 'authenticated' | 'reporter'>,
   now: number,
 ): 'first' | 'more' | undefined {
-  const { all, own, told } = tx.one(
-    raw<{ all: number; own: number; told: number }>(
+  const { all, own, notified } = tx.one(
+    raw<{ all: number; own: number; notified: number }>(
       `select count(*) as "all", coalesce(sum(reporter = ?), 0) as own,
-         coalesce(sum(why = 'too_many' and reporter = ?), 0) as told
+         coalesce(sum(why = 'too_many' and reporter = ?), 0) as notified
        from aggregate_reports where domain_key = ? and created_at > ? and authenticated = ?`,
       [reporter, reporter, domainKey, now - DAY, authenticated ? 1 : 0],
     ),
   )
   if (all < MOST.ofDomain && own < MOST.ofReporter) return undefined
-  return told === 0 && all <= MOST.ofDomain ? 'first' : 'more'
+  return notified === 0 && all <= MOST.ofDomain ? 'first' : 'more'
 }
 
-/** One row for all that are too many of a reporter, and one notice a day for the domain. */
+/** Adds one row for all reports of a reporter beyond the limit, and one notice per day for the domain. */
 function tooMany(
   tx: Tx,
   domain: Domain,
@@ -119,10 +116,10 @@ function tooMany(
   noticeOnce(
     tx,
     domain,
-    `More reports about ${domain.name} than are read`,
-    `Of one reporter ${MOST.ofReporter} reports about a domain are read in a day, of all ${MOST.ofDomain}. More came${
-      reporter === '' ? '' : `, among others from ${reporter}`
-    }; they are not kept, and no figure counts them. Nothing is to do: others may be sending reports that are not real.`,
+    `Too many reports about ${domain.name}`,
+    `Postrider reads at most ${MOST.ofReporter} reports per domain and day from one reporter, and ${MOST.ofDomain} from all reporters. More arrived${
+      reporter === '' ? '' : `, for example from ${reporter}`
+    }. They were discarded and are not counted. You do not have to do anything. The extra reports may be forged.`,
     now,
   )
   return false
@@ -147,7 +144,7 @@ function judge(
   if (reading?.outcome !== 'read') return refused(reading?.why ?? 'malformed')
   const { report } = reading
   if (report.kind === 'tls' && !authenticated) return refused('unauthenticated')
-  const about = report.kind === 'dmarc' ? report.domain : ownPolicies(report.sums.about, addressed, hostname)[0]?.domain
+  const about = report.kind === 'dmarc' ? report.domain : ownPolicies(report.policies, addressed, hostname)[0]?.domain
   if (about === undefined) return refused('foreign')
   const domain = report.kind === 'dmarc' ? domainOf(tx, addressed, about) : addressed
   if (!domain) return refused('foreign')
@@ -159,8 +156,8 @@ function judge(
 const organisationOf = (name: string): string => organisationalDomain(name) ?? name
 
 /**
- * The account's domain that a report is about: the very one, else the address's own one of the same family (D22), as
- * long as no other account sends from that name.
+ * The account's domain that a report is about: the domain of this name, otherwise the domain of the address if it is of
+ * the same family (D22) and no other account sends from the name.
  */
 function domainOf(reader: Reader, addressed: Domain, name: string): Domain | undefined {
   if (name === addressed.name) return addressed
@@ -179,8 +176,8 @@ function domainOf(reader: Reader, addressed: Domain, name: string): Domain | und
 }
 
 /**
- * The same for the same report of the same reporter (DV51), however its id is spelled; what nobody proves makes nothing
- * else a duplicate.
+ * Equal for the same report of the same reporter, however its id is spelled. A report that is not authenticated never
+ * makes another one a duplicate.
  */
 function fingerprintOf(
   domain: Domain,
@@ -209,15 +206,15 @@ function insert(tx: Tx, kind: ReportRow['kind'], judged: JudgedReport, message_k
     kind,
     reporter,
     authenticated: authenticated ? 1 : 0,
-    org: report && report.org !== '' && report.org !== reporter ? said(report.org) : null,
-    report_id: report ? said(report.reportId) : null,
+    org: report && report.org !== '' && report.org !== reporter ? clipped(report.org) : null,
+    report_id: report ? clipped(report.reportId) : null,
     fingerprint: fingerprint ?? null,
     begin_at: report ? report.begin * 1000 : null,
     end_at: report ? report.end * 1000 : null,
     outcome: why === undefined ? 'read' : 'refused',
     why: why ?? null,
     form: report?.kind === 'dmarc' ? report.form : null,
-    // What is refused says nothing.
+    // A rejected report has no sums.
     ...sumsOf(why === undefined ? report : undefined),
     faults: report?.faults.join(' ') ?? '',
     created_at: now,
@@ -225,7 +222,7 @@ function insert(tx: Tx, kind: ReportRow['kind'], judged: JudgedReport, message_k
   tx.run(db.insertInto('aggregate_reports').values(row))
 }
 
-const said = (text: string): string => text.slice(0, MAX_SAID).toWellFormed()
+const clipped = (text: string): string => text.slice(0, MAX_CLIPPED).toWellFormed()
 
 function sumsOf(
   report: SummedReport | undefined,
@@ -239,33 +236,25 @@ function sumsOf(
   return { records, skipped_records: report.skippedRecords, passed: pass, failed: messages - pass }
 }
 
-/** The share of a DMARC report that is evidence. */
-const shareOf = (reader: Reader, { domain, report, reporter, why }: JudgedReport, now: number): number =>
-  report?.kind === 'dmarc' && why === undefined
-    ? evidenceShare(
-        reader,
-        {
-          domainKey: domain.key,
-          reporter,
-          begin: report.begin * 1000,
-          end: report.end * 1000,
-          messages: report.sums.messages,
-        },
-        now,
-      )
-    : 0
+/** The part of a DMARC report that is evidence. */
+function shareOf(reader: Reader, { domain, report, reporter }: JudgedReport, now: number): number {
+  if (report?.kind !== 'dmarc') return 0
+  const { begin, end, sums } = report
+  const { messages } = sums
+  return evidenceShare(reader, { domainKey: domain.key, reporter, begin: begin * 1000, end: end * 1000, messages }, now)
+}
 
-/** Hands what a report says to the figures. */
-function countIn(
+function addFigures(
   tx: Tx,
-  figures: ReceiptDeps['figures'],
+  config: ReceiptDeps['config'],
   { domain, report, reporter }: JudgedReport,
-  mail: ReportMail,
   share: number,
+  now: number,
 ): void {
-  if (!report || mail.reading?.outcome !== 'read') return
-  const { key: domain_key, user_key } = domain
-  const piece = { user_key, domain_key, kind: report.kind, day: dayOf(report.begin), reporter, share }
-  storeRows(tx, piece, mail.reading.rows, mail.messageKey)
-  tx.afterCommit(() => figures.ring())
+  if (!report) return
+  const day = dayOf(report.begin * SECOND)
+  if (report.kind === 'dmarc')
+    return addDmarcFigures(tx, config, domain, { day, reporter, sources: report.sources, share })
+  addTlsFigures(tx, domain, { day, reporter, policies: ownPolicies(report.policies, domain, config.hostname) })
+  notifyOfTlsTrouble(tx, domain, day, now)
 }

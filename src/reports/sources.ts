@@ -1,20 +1,35 @@
-// Who sends in a domain's name, as authenticated reports say, and whether we know them (DV56).
-import { DAY } from '../base/clock.ts'
+// The sources of a domain's email, according to authenticated reports, and whether each sender is known.
+import { dayOf } from '../base/clock.ts'
 import type { Domain } from '../domains/find.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
-import { addTo, daysOf, daysWithFigures, eachDay, sourcesOfDay, sumDays, type DaySource } from './days.ts'
 import { namesOf } from './dmarc-figures.ts'
-import { namesOfAddresses, type KnownSource } from './known.ts'
+import { knownSourcesOf, namesOfAddresses, type KnownSource } from './known.ts'
 import { asker, ownAddresses, ownAddressesHere, type OwnAddresses, type OwnDeps } from './own.ts'
 
 export const KNOWN = ['this_server', 'relay', 'named', 'forwarder', 'unknown'] as const
 export type KnownAs = (typeof KNOWN)[number]
 
-interface SourceFigures extends DaySource {
-  first_day: number
-  last_day: number
-}
+const SUMS = [
+  'messages',
+  'pass',
+  'dkim_pass',
+  'spf_pass',
+  'none',
+  'quarantine',
+  'reject',
+  'passed',
+  'evidence',
+  'evidence_pass',
+  'evidence_proven',
+] as const
+
+/** The figures of a source over several days. */
+export type SourceFigures = Pick<
+  RowOf<'dmarc_figures'>,
+  'address' | 'addresses' | 'forwarded' | 'both' | (typeof SUMS)[number]
+> & { first_day: number; last_day: number }
 
 export interface DmarcSource extends SourceFigures {
   known: KnownAs
@@ -26,142 +41,116 @@ export interface SourcesDeps extends OwnDeps {
   store: Store
 }
 
-type OfDomain = Pick<Domain, 'key' | 'user_key'>
+interface Days {
+  since: number
+  today: number
+}
 
-/** Who is behind an address, by what is configured, named and reported. */
+/** The kind of a source, by configuration, name and reports. */
 export function classifier(
   known: readonly KnownSource[],
   { own, relayed, relays }: OwnAddresses,
-): (source: DaySource) => Pick<DmarcSource, 'known' | 'name'> {
+): (source: SourceFigures) => Pick<DmarcSource, 'known' | 'name'> {
   const nameOf = namesOfAddresses(known)
   return ({ address, both, dkim_pass, forwarded }) => {
     if (address === '') return { known: 'unknown', name: null }
     const name = nameOf(address) ?? null
     if (own.has(address)) return { known: 'this_server', name }
-    // Where mail goes over a relay, only the relay's own addresses have our signature and our SPF.
+    // With relays, only the relay's own addresses have both our signature and our SPF.
     if (relays.has(address) || (relayed && both === 1)) return { known: 'relay', name }
     if (name !== null) return { known: 'named', name }
     return { known: dkim_pass > 0 || forwarded === 1 ? 'forwarder' : 'unknown', name: null }
   }
 }
 
-/** The sums of several days. */
-class SummedSources {
-  readonly #sources = new Map<string, SourceFigures>()
+/** Reports can begin two days ahead of their arrival. */
+const AHEAD = 2
 
-  add(day: number, sources: readonly DaySource[]): void {
-    for (const source of sources) {
-      const sum = this.#sources.get(source.address)
-      if (!sum) {
-        this.#sources.set(source.address, { ...source, first_day: day, last_day: day })
-        continue
-      }
-      const { addresses } = sum
-      addTo(sum, source)
-      // The same address on another day counts once; of those that a sum hides nobody knows.
-      if (source.addresses === 1) sum.addresses = addresses
-      sum.last_day = day
-    }
-  }
+// An address counts once for several days. The addresses behind a sum are unknown, so each day counts all of them.
+const OF_DAYS = `select address, iif(address = '' or instr(address, '/') > 0, sum(addresses), 1) as addresses,
+    ${SUMS.map((name) => `sum(${name}) as ${name}`).join(', ')}, max(forwarded) as forwarded, max(both) as both,
+    min(day) as first_day, max(day) as last_day
+  from dmarc_figures where domain_key = ? and day between ? and ? group by address order by messages desc, address`
 
-  /** Those with most mail first. */
-  all(known: readonly KnownSource[], addresses: OwnAddresses): DmarcSource[] {
-    const classify = classifier(known, addresses)
-    return [...this.#sources.values()]
-      .map((each) => ({ ...each, ...classify(each) }))
-      .sort((one, other) => other.messages - one.messages || (one.address < other.address ? -1 : 1))
-  }
+/** The sources of a domain by the given addresses of this server, those with most messages first. */
+function sourcesBy(reader: Reader, domainKey: number, { since, today }: Days, addresses: OwnAddresses): DmarcSource[] {
+  const classify = classifier(knownSourcesOf(reader, domainKey), addresses)
+  return reader
+    .all(raw<SourceFigures>(OF_DAYS, [domainKey, since, today + AHEAD]))
+    .map((each) => ({ ...each, ...classify(each) }))
 }
 
-/** The sources of a domain from a day on, those with most mail first; `take` is told of each day. */
+/** The sources of a domain from a day on, those with most messages first, and the addresses of this server. */
 export async function dmarcSources(
   deps: SourcesDeps,
-  domain: OfDomain,
-  sinceDay: number,
-  take?: (day: number, sources: readonly DaySource[], addresses: OwnAddresses) => void,
-): Promise<DmarcSource[]> {
+  { key }: Pick<Domain, 'key'>,
+  since: number,
+): Promise<{ sources: DmarcSource[]; addresses: OwnAddresses }> {
   const addresses = await ownAddresses(deps)
-  const of = daysOf(deps.store, domain, addresses)
-  const sums = new SummedSources()
-  const days = daysWithFigures(deps.store, domain.key, sinceDay, dayOfTime(deps.clock.now()))
-  await eachDay(deps.store, of, days, (day, sources) => {
-    sums.add(day, sources)
-    take?.(day, sources, addresses)
-  })
-  return sums.all(of.known, addresses)
+  return { sources: sourcesBy(deps.store, key, { since, today: dayOf(deps.clock.now()) }, addresses), addresses }
 }
 
-/** The same by what is known here; no question leaves the server. It is quick when the days were summed before. */
-export function sourcesHere(
-  deps: Pick<SourcesDeps, 'config'> & { store: Reader },
-  domain: OfDomain,
-  { since, today }: { since: number; today: number },
-): DmarcSource[] {
-  const addresses = ownAddressesHere(deps)
-  const of = daysOf(deps.store, domain, addresses)
-  const sums = new SummedSources()
-  for (const day of daysWithFigures(deps.store, domain.key, since, today))
-    sums.add(day, sourcesOfDay(deps.store, of, day))
-  return sums.all(of.known, addresses)
+/** The same without a DNS query. */
+export const sourcesHere = (
+  { config, store }: Pick<SourcesDeps, 'config'> & { store: Reader },
+  { key }: Pick<Domain, 'key'>,
+  days: Days,
+): DmarcSource[] => sourcesBy(store, key, days, ownAddressesHere({ config, store }))
+
+/** The sources, and those of the unknown ones that are beyond the `most` largest as one, first. */
+export function withOthers(sources: readonly DmarcSource[], most: number): DmarcSource[] {
+  let unknown = 0
+  const isOther = ({ address, known }: DmarcSource): boolean =>
+    known === 'unknown' && (address === '' || ++unknown > most)
+  const [others, shown] = [[] as DmarcSource[], [] as DmarcSource[]]
+  for (const each of sources) (isOther(each) ? others : shown).push(each)
+  const [first, ...more] = others
+  if (!first) return shown
+  const sum = { ...first, address: '' }
+  for (const each of more) {
+    for (const name of ['addresses', ...SUMS] as const) sum[name] += each[name]
+    sum.first_day = Math.min(sum.first_day, each.first_day)
+    sum.last_day = Math.max(sum.last_day, each.last_day)
+  }
+  return [...shown, sum].sort((one, other) => other.messages - one.messages)
 }
 
-/** Sums the days that `sourcesHere` reads. */
-export async function sumDaysHere(
-  deps: Pick<SourcesDeps, 'config' | 'store'>,
-  domain: OfDomain,
-  { since, today }: { since: number; today: number },
-): Promise<void> {
-  const of = daysOf(deps.store, domain, ownAddressesHere(deps))
-  await sumDays(deps.store, of, daysWithFigures(deps.store, domain.key, since, today))
-}
-
-/** The names of the hosts behind addresses, as reverse DNS says. */
+/** The host names of addresses, from reverse DNS. */
 export async function hostsOf(deps: SourcesDeps, addresses: readonly string[]): Promise<Map<string, string>> {
   const ask = asker(deps)
   const found = await Promise.all(addresses.map(async (address) => [address, (await ask(address, 'PTR'))[0]] as const))
   return new Map(found.flatMap(([address, host]) => (host === undefined ? [] : [[address, host] as const])))
 }
 
-interface SourceNames {
-  reporters: string[]
-  dkim_domains: string[]
-  spf_domains: string[]
-}
+const NAMES = ['reporters', 'dkim_domains', 'spf_domains'] as const
+type SourceNames = Record<(typeof NAMES)[number], string[]>
 
-/** The most rows of one source that are read for them. */
-const MOST_NAMES = 200
-
-/** Who reported some sources, and for which domains they passed. */
+/** The reporters of some sources, and the domains for which they pass. */
 export function namesOfSources(
   reader: Reader,
   domainKey: number,
-  { since, today }: { since: number; today: number },
+  { since, today }: Days,
   addresses: readonly string[],
 ): Map<string, SourceNames> {
-  const days = JSON.stringify(daysWithFigures(reader, domainKey, since, today))
-  const rowsOf = (address: string) =>
-    reader.all(
-      raw<Record<keyof SourceNames, string>>(
-        `select distinct reporters, dkim_domains, spf_domains from
-           (select reporters, dkim_domains, spf_domains from dmarc_figures
-            where domain_key = ? and day in (select value from json_each(?)) and address = ? limit ${MOST_NAMES})`,
-        [domainKey, days, address],
-      ),
-    )
-  const rows = addresses.flatMap((address) => rowsOf(address).map((row) => ({ ...row, address })))
-  const all = new Map<string, Record<keyof SourceNames, Set<string>>>()
-  for (const row of rows) {
-    const known = all.get(row.address) ?? { reporters: new Set(), dkim_domains: new Set(), spf_domains: new Set() }
-    all.set(row.address, known)
-    for (const column of ['reporters', 'dkim_domains', 'spf_domains'] as const)
-      for (const name of namesOf(row[column])) known[column].add(name)
-  }
+  const days = Array.from({ length: today + AHEAD + 1 - since }, (_, at) => since + at)
+  const rows = reader.all(
+    raw<Record<'address' | (typeof NAMES)[number], string>>(
+      `select distinct address, ${NAMES.join(', ')} from dmarc_figures where domain_key = ?
+         and day in (select value from json_each(?)) and address in (select value from json_each(?))`,
+      [domainKey, JSON.stringify(days), JSON.stringify(addresses)],
+    ),
+  )
+  const namesIn = (some: typeof rows, column: (typeof NAMES)[number]): string[] => [
+    ...new Set(some.flatMap((row) => namesOf(row[column]))),
+  ]
   return new Map(
-    [...all].map(([address, { dkim_domains, reporters, spf_domains }]) => [
+    [...Map.groupBy(rows, ({ address }) => address)].map(([address, some]) => [
       address,
-      { reporters: [...reporters], dkim_domains: [...dkim_domains], spf_domains: [...spf_domains] },
+      {
+        reporters: namesIn(some, 'reporters'),
+        dkim_domains: namesIn(some, 'dkim_domains'),
+        spf_domains: namesIn(some, 'spf_domains'),
+      },
     ]),
   )
 }
-
-export const dayOfTime = (now: number): number => Math.floor(now / DAY)

@@ -1,24 +1,23 @@
-// What TLS reports say of mail to a domain, by day, reporter and policy (DV44), and the notice when connections fail.
-// Sums are those of the summaries; the details are shown and never summed over them (DV43).
-import { DAY } from '../base/clock.ts'
+// The figures of TLS reports about a domain, by day, reporter and policy, and when failed connections are a problem.
+// Sums are those of the summaries: the details of a report need not add up to them.
 import type { Domain } from '../domains/find.ts'
 import { organisationalDomain } from '../message/address.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
+import { MOST_RESULTS } from './reading/fold.ts'
 import type { TlsPolicyReport } from './reading/report.ts'
 import { MOST_COUNT } from './reading/values.ts'
 
-/** The most rows of a domain and day, and the most types of results in a row. */
+/** The most rows of a domain and day. */
 const MOST_ROWS = 1000
-const MOST_RESULTS = 20
-/** Enough sessions of a day to judge by, and the share of failures from which on there is trouble. */
+/** The sessions of a day that suffice for a rate, and the rate of failures that is a problem. */
 const LEAST_SESSIONS = 100
 const TROUBLE = 0.01
 
 export type TlsResults = Record<string, number>
 
-/** A row counts no more than one policy of a report may, so that a number can hold every sum of rows. */
+/** A row counts at most as much as one policy of a report, so that every sum of rows is a safe integer. */
 const sumOf = (one: number, other: number): number => Math.min(one + other, MOST_COUNT)
 
 const readResults = (text: string): TlsResults => JSON.parse(text) as TlsResults
@@ -26,25 +25,27 @@ const readResults = (text: string): TlsResults => JSON.parse(text) as TlsResults
 const ofDay = (domainKey: number, day: number) =>
   raw<RowOf<'tls_figures'>>('select * from tls_figures where domain_key = ? and day = ?', [domainKey, day])
 
+/** The most characters of a domain name (RFC 1035 §2.3.4). */
+const MAX_NAME = 253
+
 /**
- * The policies of a TLS report that are about the domain's family (D22), or about this host, which is the base domain
- * of TLSA. One without a domain is about the domain that it was sent to.
+ * The policies of a TLS report that are about the domain's family, or about this host, which is the base domain of
+ * TLSA. One without a domain is about the domain that the report was sent to.
  */
-export function ownPolicies<Each extends Pick<TlsPolicyReport, 'type' | 'domain'>>(
-  policies: readonly Each[],
+export function ownPolicies(
+  policies: readonly TlsPolicyReport[],
   { name }: Pick<Domain, 'name'>,
   hostname: string,
-): Each[] {
+): TlsPolicyReport[] {
   const organisation = organisationalDomain(name) ?? name
+  const isOwn = ({ domain, type }: TlsPolicyReport): boolean =>
+    domain === organisation || domain.endsWith(`.${organisation}`) || (type === 'tlsa' && domain === hostname)
   return policies
     .map((policy) => (policy.domain === '' ? { ...policy, domain: name } : policy))
-    .filter(
-      ({ domain, type }) =>
-        domain === organisation || domain.endsWith(`.${organisation}`) || (type === 'tlsa' && domain === hostname),
-    )
+    .filter((policy) => policy.domain.length <= MAX_NAME && isOwn(policy))
 }
 
-/** Adds the policies of one report. Policies beyond the most rows of a day count under no domain of their own. */
+/** Adds the policies of one report. Policies beyond the rows of a day are counted without their domain. */
 export function addTlsFigures(
   tx: Tx,
   { key: domain_key, user_key }: Pick<Domain, 'key' | 'user_key'>,
@@ -95,13 +96,13 @@ export interface TlsTrouble {
   day: number
   sessions: number
   failures: number
-  /** By the types of RFC 8460; all others, which are any words of a stranger, as one. */
+  /** By the types of RFC 8460. All others, which are untrusted text, are counted as one. */
   results: TlsResults
-  /** A policy that senders must keep: mail did not come. */
+  /** An enforced policy failed, so that email was not delivered. */
   enforced: boolean
 }
 
-/** Whether so many connections of a day failed that somebody has to look; by what all reporters say. */
+/** Returns the failures of a day if they are a problem, according to all reporters. */
 export function tlsTroubleOf(
   reader: Reader,
   domain: Pick<Domain, 'key' | 'sts_mode'>,
@@ -125,29 +126,28 @@ export function tlsTroubleOf(
     : undefined
 }
 
-/** What the result types of RFC 8460 §4.3 mean, and what to do. */
+/** The result types of RFC 8460 §4.3, with their meaning and fix. */
 const FIXES: ReadonlyMap<string, string> = new Map(
   Object.entries({
     'starttls-not-supported':
-      'A server did not offer TLS. Check that port 25 leads to this server and to no filter before it.',
-    'certificate-host-mismatch':
-      'The certificate does not name the host of the MX record. Check "hostname" and the certificate.',
-    'certificate-expired': 'The certificate has expired. Look at its renewal on the page of the server.',
-    'certificate-not-trusted': 'Senders do not trust the certificate. Use one of a public authority.',
-    'validation-failure': 'The connection broke for another reason. Look at the log of that time.',
-    'tlsa-invalid': 'The TLSA record does not fit the certificate. Publish the one among the records of the domain.',
-    'dnssec-invalid': 'The signatures of the DNS zone are not valid. Ask who keeps your DNS.',
-    'dane-required': 'A sender wants DANE and found no TLSA record. Publish the one among the records of the domain.',
-    'sts-policy-fetch-error': 'Senders could not fetch the MTA-STS policy. Check that mta-sts. leads to this server.',
-    'sts-policy-invalid': 'The MTA-STS policy that senders fetched is not valid. Check what answers at mta-sts.',
-    'sts-webpki-invalid':
-      'The certificate of the MTA-STS host is not valid. Look at its renewal on the page of the server.',
+      'The server did not offer TLS. Check that port 25 reaches this server directly, without a filter in between.',
+    'certificate-host-mismatch': 'The certificate does not cover the MX host. Check "hostname" and the certificate.',
+    'certificate-expired': 'The certificate has expired. Check its renewal on the page Server.',
+    'certificate-not-trusted': 'Senders do not trust the certificate. Use one from a public CA.',
+    'validation-failure': 'The connection failed for another reason. Check the log of that time.',
+    'tlsa-invalid': 'The TLSA record does not match the certificate. Publish the one in the DNS records of the domain.',
+    'dnssec-invalid': 'The DNSSEC signatures of the zone are invalid. Contact your DNS provider.',
+    'dane-required':
+      'A sender requires DANE but found no TLSA record. Publish the one in the DNS records of the domain.',
+    'sts-policy-fetch-error':
+      'Senders could not fetch the MTA-STS policy. Check that the mta-sts host points to this server.',
+    'sts-policy-invalid':
+      'The MTA-STS policy that senders fetched is invalid. Check which server answers at the mta-sts host.',
+    'sts-webpki-invalid': 'The certificate of the MTA-STS host is not valid. Check its renewal on the page Server.',
   }),
 )
-/** All results that RFC 8460 does not know. */
+/** All results that RFC 8460 does not define. */
 const OTHER = 'other'
 
 export const fixOf = (result: string): string =>
-  FIXES.get(result) ?? 'RFC 8460 does not know this result; the report itself may say more.'
-
-export const dayOf = (seconds: number): number => Math.floor((seconds * 1000) / DAY)
+  FIXES.get(result) ?? 'This result is not defined in RFC 8460. The report may contain details.'

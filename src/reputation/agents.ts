@@ -3,26 +3,31 @@
 import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
-import { agentMachine, type AgentMove, type AgentStatus } from '../states/agent.ts'
+import { agentMachine, type AgentMove, type AgentStatus } from '../store/states/agent.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db, raw, statement } from '../store/query.ts'
+import { RATE_LIMITS } from './findings.ts'
 import { addAgent, agentOf, refusePaused, type Agent } from './pauses.ts'
 import { agentFigures, closeHour, domainFigures, forgetTallies, type Figures } from './tally.ts'
 
 const WINDOW = 7 * DAY
 const ENOUGH = 200
-/** Bounces and complaints per thousand mails. Whole numbers, so that a share equal to a limit compares exactly. */
-const GOOD = { bounces: 20, complaints: 1 }
-const BAD = { bounces: 50, complaints: 3 }
+/** Bounces and complaints per 1,000 emails. Whole numbers, so that a rate equal to a limit compares exactly. */
+const limit = (severity: 0 | 1) => ({
+  bounces: Math.round(RATE_LIMITS.bounce_rate[severity] * 1000),
+  complaints: Math.round(RATE_LIMITS.complaint_rate[severity] * 1000),
+})
+const GOOD = limit(0)
+const BAD = limit(1)
 const RUINED = { bounces: 100, complaints: 5 }
 const EVERY = 5 * MINUTE
 
-/** Milliseconds between two mails of an agent, by its pool. */
+/** Milliseconds between two emails of an agent, by its pool. */
 export const PACE: Record<AgentStatus, number> = { probation: 500, standard: 100, trusted: 0, damaged: MINUTE }
 
-/** The most mails that get a new time when a pool changes. */
+/** The maximum number of emails that get a new time when a pool changes. */
 const RESCHEDULED = 10_000
 
 const setSlot = statement<{ key: number; at: number }>()((arg) =>
@@ -30,7 +35,7 @@ const setSlot = statement<{ key: number; at: number }>()((arg) =>
 )
 
 /**
- * The time (ms) at which an agent's next mail may go out; reserves it. A new agent starts on probation.
+ * Reserves and returns the time (ms) of an agent's next email. A new agent starts on probation.
  * Throws 409 while the agent is paused.
  */
 export function slotFor(tx: Tx, userKey: number, agentId: string, now: number): number {
@@ -56,7 +61,7 @@ export function retrySlot(tx: Tx, userKey: number, agentId: string, at: number):
 
 const total = ({ bounces, deliveries }: Figures): number => bounces + deliveries
 
-/** `above`: one share exceeds its limit. `below`: both shares are under it. */
+/** `above`: one rate exceeds its limit. `below`: both rates are under it. */
 const above = (figures: Figures, limit: typeof GOOD): boolean =>
   figures.bounces * 1000 > limit.bounces * total(figures) ||
   figures.complaints * 1000 > limit.complaints * total(figures)
@@ -64,14 +69,14 @@ const below = (figures: Figures, limit: typeof GOOD): boolean =>
   figures.bounces * 1000 < limit.bounces * total(figures) &&
   figures.complaints * 1000 < limit.complaints * total(figures)
 
-/** The move that follows from an agent's figures of a week; undefined: the agent stays in its pool. */
+/** The pool change that a week's figures cause, or undefined if the agent stays in its pool. */
 function verdictOn(
   reader: Reader,
   { agent_id, status, status_at, user_key }: Agent,
   now: number,
 ): { on: AgentMove; figures: Figures } | undefined {
   const week = agentFigures(reader, user_key, agent_id, now - WINDOW)
-  // A damaged agent recovers when the figures of a week are no longer bad, or when there are none. It stays damaged for
+  // A damaged agent recovers if its figures of a week are no longer bad, or if there are none. It stays damaged for
   // at least a day: otherwise a good week before the damage would cancel it at the next check.
   if (status === 'damaged')
     return now - status_at < DAY || above(week, BAD) ? undefined : { on: 'recover', figures: week }
@@ -92,7 +97,7 @@ export interface ReputationDeps {
   store: Store
   clock: Clock
   log: Log
-  /** Wakes the queue, because mail may be due at another time. */
+  /** Wakes the queue, because email may be due at another time. */
   ringQueue: () => void
 }
 
@@ -148,8 +153,8 @@ function changePool(tx: Tx, agent: Agent, { figures, on }: { on: AgentMove; figu
 }
 
 /**
- * Gives waiting mail new times by the pace of the new pool. A retry does not become earlier than it was. Retries are
- * spread separately, so that new mail does not wait hours for an old retry.
+ * Reschedules queued email by the pace of the new pool. A retry does not become earlier than it was. Retries are
+ * spread separately, so that new email does not wait hours for an old retry.
  */
 function reschedule(tx: Tx, { agent_id, key, user_key }: Agent, pool: AgentStatus, now: number): void {
   const waiting = (tried: string, order: string): WaitingMail[] =>
@@ -173,7 +178,7 @@ interface WaitingMail {
 }
 
 /**
- * Gives mails their times, `pace` apart and none before its own `notBefore`; recipients of one mail share a time.
+ * Schedules emails `pace` apart and never before their own `notBefore`. Recipients of one email share a time.
  * Returns the first free time after them.
  */
 function spread(
@@ -249,5 +254,5 @@ export function listAgents(reader: Reader, now: number): ShownAgent[] {
 /** "one a minute", "10 a second", "no limit". */
 export function paceOf(status: AgentStatus): string {
   const pace = PACE[status]
-  return pace === 0 ? 'no limit' : pace >= MINUTE ? 'one a minute' : `${SECOND / pace} a second`
+  return pace === 0 ? 'no limit' : pace >= MINUTE ? '1 per minute' : `${SECOND / pace} per second`
 }

@@ -1,5 +1,7 @@
-// What an alarm says, in sentences: for notices and for the console.
-import type { ReceiverAlarmKind } from '../states/receiver-alarm.ts'
+// The sentences of an alarm, for notices and for the console.
+import { percent, span } from '../base/text.ts'
+import { SECOND } from '../base/clock.ts'
+import type { ReceiverAlarmKind } from '../store/states/receiver-alarm.ts'
 
 interface SaidAlarm {
   receiver: string
@@ -9,30 +11,29 @@ interface SaidAlarm {
 }
 
 const SHARES = {
-  deferred: 'put off',
-  refused: 'refused',
-  complained: 'answered with complaints about',
+  deferred: 'deferred',
+  refused: 'rejected',
+  complained: 'marked as spam',
 } as const
 
-const percent = (share: number): string => `${Number((share * 100).toFixed(2))}%`
+/** The effect of an alarm, without its figures. */
+export const ALARM_EFFECTS: Readonly<Record<ReceiverAlarmKind, string>> = {
+  deferred: 'The provider defers much of your email.',
+  refused: 'The provider rejects much of your email.',
+  complained: 'Too many recipients at the provider mark your email as spam.',
+  slow: 'The provider accepts much of your email late.',
+}
 
-/** "40 s", "12 min", "1.5 h". */
-export const duration = (seconds: number): string =>
-  seconds < 100
-    ? `${Math.round(seconds)} s`
-    : seconds < 6000
-      ? `${Math.round(seconds / 60)} min`
-      : `${Number((seconds / 3600).toFixed(1))} h`
-
-/** What is unusual at a receiver, and against what. */
+/** Describes what is unusual at a receiver, with the usual value. */
 export function alarmSentence({ kind, measured, receiver, usual }: SaidAlarm): string {
   if (kind === 'slow')
-    return `${receiver} took half of its mail of the last 24 hours after ${duration(measured)} or later${usual === null ? '' : `; in the week before it was ${duration(usual)}`}.`
+    return `In the last 24 hours, ${receiver} accepted half of your email only after ${span(measured * SECOND)} or more${usual === null ? '' : ` (the week before: ${span(usual * SECOND)})`}.`
   const before =
-    usual === null
-      ? 'there was too little mail in the week before to compare with'
-      : `in the week before ${percent(usual)}`
-  return `${receiver} ${SHARES[kind]} ${percent(measured)} of its recipients of the last 24 hours; ${before}.`
+    usual === null ? 'too little volume in the week before to compare' : `the week before: ${percent(usual)}`
+  const recipients = `${percent(measured)} of recipients`
+  return kind === 'complained'
+    ? `In the last 24 hours, ${recipients} at ${receiver} marked your email as spam (${before}).`
+    : `In the last 24 hours, ${receiver} ${SHARES[kind]} ${recipients} (${before}).`
 }
 
 /** The subject of a notice about alarms. */
@@ -40,6 +41,6 @@ export function alarmSubject(alarms: readonly SaidAlarm[]): string {
   const receivers = [...new Set(alarms.map(({ receiver }) => receiver))]
   const [only] = receivers
   return receivers.length === 1 && only !== undefined
-    ? `Trouble with mail to ${only}`
-    : `Trouble with mail to ${receivers.length} receivers`
+    ? `Delivery problem at ${only}`
+    : `Delivery problems at ${receivers.length} providers`
 }

@@ -1,14 +1,14 @@
-// Alarms (DV77 to DV79): every few minutes the last 24 hours of each account's receivers are held against the week
-// before. An alarm is opened once, told once, and closes after a day below the half of what opened it.
+// Alarms: every few minutes, the last 24 hours of each account's receivers are compared with the week before. An alarm
+// is opened and notified once, and closes after a day below half of its threshold.
 import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { newId } from '../base/ids.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
-import { addNotice } from '../accounts/notices.ts'
-import type { RowOf } from '../schema/tables.ts'
-import type { EventType } from '../states/events.ts'
-import { receiverAlarmMachine, type ReceiverAlarmKind } from '../states/receiver-alarm.ts'
+import { addNotice } from '../users/notices.ts'
+import type { RowOf } from '../store/schema/tables.ts'
+import type { EventType } from '../store/states/events.ts'
+import { receiverAlarmMachine, type ReceiverAlarmKind } from '../store/states/receiver-alarm.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { appendEvents } from '../store/events.ts'
 import { move } from '../store/move.ts'
@@ -22,11 +22,11 @@ export type ReceiverAlarm = RowOf<'receiver_alarms'>
 const EVERY = 5 * MINUTE
 const HOURS_OF_DAY = DAY / HOUR
 const WEEK = 7
-/** An alarm closes after so long below the half of its threshold. */
+/** An alarm closes after this time below half of its threshold. */
 const CALM_FOR = DAY
-/** The owner is told once in this time. */
-const TELL_EVERY = DAY
-/** Closed alarms are kept as long as other figures of reputation are worth a look. */
+/** The owner is notified at most once in this time. */
+const NOTIFY_EVERY = DAY
+/** Closed alarms are kept longer than other reputation figures. */
 const KEPT = 400 * DAY
 
 export interface AlarmsDeps {
@@ -61,17 +61,16 @@ export class ReceiverAlarms {
   }
 }
 
-/** Judges the receivers of every account. */
 export async function judgeReceivers(deps: Omit<AlarmsDeps, 'clock'>, now: number): Promise<void> {
   const { store } = deps
   for (const { key } of store.all(db.selectFrom('users').select('key'))) {
     const changes = changesOf(store, key, now)
-    if (changes.length === 0 && !mayTell(store, key, now)) continue
-    const told = await store.write((tx) => {
+    if (changes.length === 0 && !canNotify(store, key, now)) continue
+    const notified = await store.write((tx) => {
       for (const change of changes) change(tx)
-      return tellOwner(tx, deps.config.http.public_url, key, now)
+      return notifyOwner(tx, deps.config.http.public_url, key, now)
     })
-    if (told) deps.noticed()
+    if (notified) deps.noticed()
   }
   await store.writeSoon((tx) =>
     tx.run(
@@ -85,12 +84,12 @@ export async function judgeReceivers(deps: Omit<AlarmsDeps, 'clock'>, now: numbe
 
 type AlarmChange = (tx: Tx) => void
 
-/** What is to be written for an account, by its figures now. */
+/** The changes to write for an account, by its current figures. */
 function changesOf(reader: Reader, userKey: number, now: number): AlarmChange[] {
   const end = Math.floor(now / HOUR) + 1
   const from = end - HOURS_OF_DAY
   const day = figuresBetween(reader, { userKey, from, until: end })
-  const open = openOf(reader, userKey)
+  const open = listOpenAlarms(reader, userKey)
   if (day.size === 0 && open.length === 0) return []
   // Days that are over are one row at their first hour: the week begins with a whole day.
   const weekFrom = Math.floor((from - WEEK * HOURS_OF_DAY) / HOURS_OF_DAY) * HOURS_OF_DAY
@@ -109,7 +108,8 @@ function changesOf(reader: Reader, userKey: number, now: number): AlarmChange[] 
   return [...opening, ...going.filter((change) => change !== undefined)]
 }
 
-const openOf = (reader: Reader, userKey: number): ReceiverAlarm[] =>
+/** Returns the open alarms of an account, oldest first. */
+export const listOpenAlarms = (reader: Reader, userKey: number): ReceiverAlarm[] =>
   reader.all(
     db
       .selectFrom('receiver_alarms')
@@ -122,12 +122,17 @@ const openOf = (reader: Reader, userKey: number): ReceiverAlarm[] =>
 /** The gravest kind of alarm that is open for each receiver of an account. */
 export function openAlarms(reader: Reader, userKey: number): Map<string, ReceiverAlarmKind> {
   const GRAVEST: readonly ReceiverAlarmKind[] = ['slow', 'deferred', 'complained', 'refused']
-  const open = openOf(reader, userKey).toSorted((a, b) => GRAVEST.indexOf(a.kind) - GRAVEST.indexOf(b.kind))
+  const open = listOpenAlarms(reader, userKey).toSorted((a, b) => GRAVEST.indexOf(a.kind) - GRAVEST.indexOf(b.kind))
   return new Map(open.map(({ kind, receiver }) => [receiver, kind]))
 }
 
-const wordsNow = (reader: Reader, userKey: number, receiver: string, now: number): string | null =>
-  commonRefusals(reader, { userKey, receiver, since: now - DAY, until: now }, 1)[0]?.words ?? null
+type AlarmSubject = Pick<ReceiverAlarm, 'user_key' | 'receiver' | 'kind'>
+
+/** The most frequent reply of the receiver. Replies do not explain complaints, which are of recipients. */
+const wordsNow = (reader: Reader, { kind, receiver, user_key: userKey }: AlarmSubject, now: number): string | null =>
+  kind === 'complained'
+    ? null
+    : (commonRefusals(reader, { userKey, receiver, since: now - DAY, until: now }, 1)[0]?.words ?? null)
 
 function openAlarm(
   tx: Tx,
@@ -144,7 +149,7 @@ function openAlarm(
     created_at: now,
     closed_at: null,
     volume: tried,
-    words: wordsNow(tx, userKey, receiver, now),
+    words: wordsNow(tx, { user_key: userKey, receiver, kind: judgement.kind }, now),
     calm_since: null,
     told_at: null,
     updated_at: now,
@@ -153,7 +158,7 @@ function openAlarm(
   announce(tx, alarm, 'domain.receiver_warning', now)
 }
 
-/** What an open alarm becomes; undefined: it stays as it is. */
+/** The next state of an open alarm, or undefined if it does not change. */
 function follow(
   reader: Reader,
   alarm: ReceiverAlarm,
@@ -161,9 +166,9 @@ function follow(
   now: number,
 ): AlarmChange | undefined {
   const value = measure(alarm.kind, figures ?? NO_FIGURES)
-  // Without mail nothing is refused, so that the alarm of a receiver that is not written to ends.
+  // Without email there are no rejections, so the alarm closes if the account stops sending to the receiver.
   const calm_since = isCalm(value, alarm.threshold) ? (alarm.calm_since ?? now) : null
-  const words = wordsNow(reader, alarm.user_key, alarm.receiver, now) ?? alarm.words
+  const words = wordsNow(reader, alarm, now) ?? alarm.words
   const shown = { measured: value ?? 0, volume: figures?.tried ?? 0, words, calm_since }
   if (calm_since !== null && now - calm_since >= CALM_FOR)
     return (tx) => {
@@ -182,16 +187,16 @@ function follow(
         )
 }
 
-/** The attributes of an alarm that are told: those of the resource. */
-type ToldAlarm = Pick<
+/** The attributes of an alarm in its notices, which are those of the resource. */
+type NotifiedAlarm = Pick<
   ReceiverAlarm,
   'user_key' | 'receiver' | 'kind' | 'measured' | 'usual' | 'volume' | 'words' | 'created_at'
 >
 
-/** Tells the sending domains that have had mail there since the day before the alarm. */
-function announce(tx: Tx, alarm: ToldAlarm, type: EventType, now: number): void {
+/** Notifies the sending domains that have had email for the receiver since the day before the alarm. */
+function announce(tx: Tx, alarm: NotifiedAlarm, type: EventType, now: number): void {
   const { kind, measured, created_at, receiver, usual, user_key, volume, words } = alarm
-  const data = { receiver, kind, now: measured, before: usual, volume, words }
+  const data = { receiver, kind, current: measured, baseline: usual, volume, reply: words }
   const domains = domainsWithMail(tx, user_key, receiver, created_at - DAY)
   appendEvents(
     tx,
@@ -199,34 +204,34 @@ function announce(tx: Tx, alarm: ToldAlarm, type: EventType, now: number): void 
   )
 }
 
-/** Whether alarms are open of which the owner was not told, and none was told within a day. */
-function mayTell(reader: Reader, userKey: number, now: number): boolean {
-  const { last, untold } = reader.one(
-    raw<{ last: number | null; untold: number }>(
-      `select max(told_at) as last, count(*) filter (where told_at is null and status = 'open') as untold
+/** Whether an open alarm has no notice yet, and the owner's last notice is at least a day old. */
+function canNotify(reader: Reader, userKey: number, now: number): boolean {
+  const { last, unsent } = reader.one(
+    raw<{ last: number | null; unsent: number }>(
+      `select max(told_at) as last, count(*) filter (where told_at is null and status = 'open') as unsent
        from receiver_alarms where user_key = ?`,
       [userKey],
     ),
   )
-  return untold > 0 && (last === null || now - last >= TELL_EVERY)
+  return unsent > 0 && (last === null || now - last >= NOTIFY_EVERY)
 }
 
-/** Writes the notice of all alarms that the owner does not know of; false: there is none, or it is not time yet. */
-function tellOwner(tx: Tx, url: string, userKey: number, now: number): boolean {
-  if (!mayTell(tx, userKey, now)) return false
-  const untold = openOf(tx, userKey).filter(({ told_at }) => told_at === null)
+/** Writes one notice of all alarms that have none yet. False if there are no such alarms or it is too soon. */
+function notifyOwner(tx: Tx, url: string, userKey: number, now: number): boolean {
+  if (!canNotify(tx, userKey, now)) return false
+  const unsent = listOpenAlarms(tx, userKey).filter(({ told_at }) => told_at === null)
   const text = [
-    ...untold.map((alarm) =>
+    ...unsent.map((alarm) =>
       [
         alarmSentence(alarm),
-        ...(alarm.words === null ? [] : [`It says: ${alarm.words}`]),
+        ...(alarm.words === null ? [] : [`SMTP reply: ${alarm.words}`]),
         `${url}/receivers/${encodeURIComponent(alarm.receiver)}`,
       ].join('\n'),
     ),
-    'You are told of such alarms once a day at most; the page Receivers shows them all.',
+    'You receive such alerts at most once per day. The page Receivers of the console shows all of them.',
   ].join('\n\n')
-  addNotice(tx, { user_key: userKey, domain_key: null, subject: alarmSubject(untold), text }, now)
-  const keys = untold.map(({ key }) => key)
+  addNotice(tx, { user_key: userKey, domain_key: null, subject: alarmSubject(unsent), text }, now)
+  const keys = unsent.map(({ key }) => key)
   tx.run(db.updateTable('receiver_alarms').set({ told_at: now }).where('key', 'in', keys))
   return true
 }

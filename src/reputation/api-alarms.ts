@@ -1,43 +1,50 @@
-// The alarms of an account's receivers (DV77 to DV79).
+// The alarms of an account's receivers.
 import { z } from 'zod'
 import { define } from '../jsonapi/define.ts'
-import { count, EXTENSION, time, timeOrNull, words, wordsOrNull } from '../jsonapi/fields.ts'
+import { count, time, timeOrNull, words, wordsOrNull } from '../jsonapi/fields.ts'
 import { field } from '../jsonapi/resource.ts'
 import { reasonOf } from '../smtp/reply-reason.ts'
-import { RECEIVER_ALARM_KINDS, RECEIVER_ALARM_STATUSES } from '../states/receiver-alarm.ts'
+import { RECEIVER_ALARM_KINDS, RECEIVER_ALARM_STATUSES } from '../store/states/receiver-alarm.ts'
 import { alarmSentence } from './alarm-words.ts'
 import type { ReceiverAlarm } from './alarms.ts'
 
-const QUIETER = ' It is below the half of what opened the alarm, which ends when this lasts for a day.'
+const QUIETER =
+  ' The value is now below half of the value that opened the alarm. The alarm closes if this lasts for 24 hours.'
 
 export const receiverAlarms = define('receiver-alarms', {
   table: 'receiver_alarms',
-  about: `A receiver that suddenly takes less of your mail, or takes it later, than in the week before. ${EXTENSION}`,
+  scope: 'emails',
+  about:
+    'Alarms about receivers: sudden deferrals, rejections, complaints or slow delivery, compared with the week before.',
+  extension: true,
   attributes: {
-    receiver: words('The receiver, as in /statistics/receivers.'),
+    receiver: words('Receiver, as in `/statistics/receivers`.'),
     kind: field(z.enum(RECEIVER_ALARM_KINDS), {
       about:
-        'deferred, refused, complained: of the recipients tried in 24 hours, each counted once a day; slow: half of the mail took this long.',
+        'Kind of problem. `deferred`, `refused`, `complained`: the rate among recipients attempted in 24 hours, each counted once per day. `slow`: the time within which half of the emails were accepted.',
     }),
     state: field(z.enum(RECEIVER_ALARM_STATUSES), {
-      about: 'It closes after 24 hours below the half of what opened it.',
+      about: 'Whether the alarm is open. It closes after 24 hours below half of the value that opened it.',
     }),
-    opened_at: time('When it was opened.'),
-    closed_at: timeOrNull('When it was closed; null: it is open.'),
-    now: field(z.number(), {
-      about: 'The share of the last 24 hours, 0 to 1; of slow the median in seconds. Of a closed alarm: at its end.',
+    opened_at: time('Time when the alarm was opened.'),
+    closed_at: timeOrNull('Time when the alarm was closed. Null if it is open.'),
+    current: field(z.number(), {
+      about:
+        'Rate in the last 24 hours, from 0 to 1. For `slow`, the median in seconds. For a closed alarm, the value at its end.',
     }),
-    before: field(z.number().nullable(), {
-      about: 'The same in the seven days before it was opened; null: there was too little mail.',
+    baseline: field(z.number().nullable(), {
+      about: 'Same value for the seven days before the alarm was opened. Null if there were too few emails.',
     }),
-    volume: count('The recipients tried in the last 24 hours.'),
-    words: wordsOrNull('The receiver’s commonest refusal or deferral; null: it said nothing.'),
-    class: wordsOrNull('What these words are about, such as rate, full or greylisted; null: not known.'),
-    meaning: wordsOrNull('What these words mean and what to do; null: not known.'),
-    says: words('What is unusual, in a sentence.'),
+    volume: count('Number of recipients attempted in the last 24 hours.'),
+    reply: wordsOrNull(
+      'Most frequent rejection or deferral of the receiver. Null if there was no reply, and for complaints.',
+    ),
+    class: wordsOrNull('Category of this reply, such as `rate`, `full` or `greylisted`. Null if unknown.'),
+    meaning: wordsOrNull('Meaning of this reply and what to do about it. Null if unknown.'),
+    message: words('Description of the problem.'),
   },
   filters: {
-    state: { column: 'status', about: 'Only those that are open, or closed.' },
+    state: { column: 'status', about: 'Filter by status: `open` or `closed`.' },
     receiver: { column: 'receiver' },
   },
   extend(rows) {
@@ -45,9 +52,10 @@ export const receiverAlarms = define('receiver-alarms', {
       Object.assign(row, {
         state: row.status,
         opened_at: row.created_at,
-        now: row.measured,
-        before: row.usual,
-        says: alarmSentence(row) + (row.status === 'open' && row.calm_since !== null ? QUIETER : ''),
+        current: row.measured,
+        baseline: row.usual,
+        message: alarmSentence(row) + (row.status === 'open' && row.calm_since !== null ? QUIETER : ''),
+        reply: row.words,
       })
       const reason = row.words === null ? undefined : reasonOf({ text: row.words }, row.receiver)
       row['class'] = reason?.class ?? null
@@ -59,9 +67,8 @@ export const receiverAlarms = define('receiver-alarms', {
       kind: 'list',
       path: '/statistics/alarms',
       id: 'listReceiverAlarms',
-      scope: 'emails:read',
       params: ['filter', 'page'],
-      about: `The alarms of your receivers, the newest first. ${EXTENSION}`,
+      about: 'List alarms about receivers, newest first.',
     },
   ],
 })

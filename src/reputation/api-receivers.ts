@@ -1,23 +1,33 @@
-// What became of an account's mail by receiver, with a verdict, and what waits for each (D76, D150, DV76).
+// The results of an account's email by receiver, with a verdict, and the queued email of each receiver (D76, D150).
 import { z } from 'zod'
 import { HOUR } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
-import { count, EXTENSION, words } from '../jsonapi/fields.ts'
+import { count, words } from '../jsonapi/fields.ts'
 import { pathParameter } from '../jsonapi/request.ts'
 import { field, type Call } from '../jsonapi/resource.ts'
-import { RECEIVER_ALARM_KINDS } from '../states/receiver-alarm.ts'
+import { RECEIVER_ALARM_KINDS } from '../store/states/receiver-alarm.ts'
 import { providerNamed } from '../smtp/shaping.ts'
 import { reasonOf } from '../smtp/reply-reason.ts'
-import { periodFilter, periodOf, point, rate, series, share, type PeriodName } from './api-statistics.ts'
+import {
+  periodFilter,
+  periodOf,
+  point,
+  rate,
+  series,
+  share,
+  UTC_DAYS_BEFORE,
+  type StatisticsPeriod,
+} from './api-statistics.ts'
 import { openAlarms } from './alarms.ts'
 import {
   commonRefusals,
-  medianSeconds,
   NO_FIGURES,
   outcomesOf,
   receiversOf,
+  secondsWithin,
   sumOf,
+  utcDaysBefore,
   WITHIN,
   type HourOfReceiver,
   type ReceiverSums,
@@ -30,9 +40,9 @@ const REFUSALS = { list: 3, one: 20 }
 
 const VERDICTS = ['good', 'slow', 'refusing', 'quiet'] as const
 type ReceiverVerdict = (typeof VERDICTS)[number]
-/** Fewer outcomes than this say nothing of a receiver. */
+/** With fewer outcomes, the verdict is `quiet`. */
 const FEW_OUTCOMES = 10
-/** The share of mail from which on a receiver is said to refuse, and the share of attempts from which on to be slow. */
+/** The rejection rate from which a receiver is `refusing`, and the deferral rate from which it is `slow`. */
 const REFUSING = 0.1
 const SLOW = 0.25
 
@@ -42,7 +52,7 @@ type DeliveryTime = (typeof TIMES)[number]
 /** The ranges as the resource names them: finer ones belong to the next of these. */
 const ENDS = { within_5s: '5s', within_1m: '1m', within_10m: '10m', within_1h: '1h' } as const
 
-/** The time within which a share of the delivered mail arrived. */
+/** The time within which this part of the delivered email arrived. */
 function within(figures: ReceiverSums, part: number): DeliveryTime | null {
   const { delivered } = figures
   if (delivered === 0) return null
@@ -54,32 +64,30 @@ function within(figures: ReceiverSums, part: number): DeliveryTime | null {
   return 'longer'
 }
 
-/** The shares of a receiver, and what they say of it. */
+/** The rates of a receiver, and its verdict. */
 export function judged(figures: ReceiverSums): {
-  deferred_share: number
-  refused_share: number
+  deferred_rate: number
+  refused_rate: number
   verdict: ReceiverVerdict
 } {
   const { deferred, delivered, refused } = figures
   const attempts = delivered + deferred + refused
   const shares = {
-    deferred_share: share(deferred, attempts),
-    refused_share: share(refused, delivered + refused),
+    deferred_rate: share(deferred, attempts),
+    refused_rate: share(refused, delivered + refused),
   }
-  const isSlow = shares.deferred_share >= SLOW || within(figures, 0.95) === 'longer'
+  const isSlow = shares.deferred_rate >= SLOW || within(figures, 0.95) === 'longer'
   const verdict =
-    attempts < FEW_OUTCOMES ? 'quiet' : shares.refused_share >= REFUSING ? 'refusing' : isSlow ? 'slow' : 'good'
+    attempts < FEW_OUTCOMES ? 'quiet' : shares.refused_rate >= REFUSING ? 'refusing' : isSlow ? 'slow' : 'good'
   return { ...shares, verdict }
 }
 
-interface AskedFigures {
+interface AskedFigures extends Pick<StatisticsPeriod, 'since' | 'spans' | 'zone'> {
   userKey: number
-  period: PeriodName
-  since: number
   refusals: number
 }
 
-/** A receiver as an action gives it; `figuresOf` adds its figures to the rows of the requested page. */
+/** A receiver as an action returns it. `figuresOf` adds its figures to the rows of the requested page. */
 const rowOf = (receiver: string, waits: WaitingReceiver | undefined, shown: AskedFigures, key: number) => ({
   key,
   id: receiver,
@@ -90,7 +98,7 @@ const rowOf = (receiver: string, waits: WaitingReceiver | undefined, shown: Aske
   shown,
 })
 
-/** Receivers with outcomes, those with most mail first, then those for which mail only waits. */
+/** Receivers with outcomes, most email first, then those with only queued email. */
 function allReceivers(call: Call<ApiDeps> & { filters: ReadonlyMap<string, string[]> }) {
   const { caller, parts } = call
   const shown = { userKey: caller.userKey, ...periodOf(call), refusals: REFUSALS.list }
@@ -99,18 +107,23 @@ function allReceivers(call: Call<ApiDeps> & { filters: ReadonlyMap<string, strin
   return [...all].slice(0, MAX_RECEIVERS).map((each, at) => rowOf(each, waiting.get(each), shown, at))
 }
 
-/** One receiver. Throws 404 when the account had no mail for it in the period and none waits. */
+/** One receiver. Throws 404 if the account had no email for it in the period and no email is queued for it. */
 function oneReceiver(call: Call<ApiDeps> & { filters: ReadonlyMap<string, string[]> }) {
   const { caller, parts } = call
   const receiver = pathParameter(call, 'receiver')
   const shown = { userKey: caller.userKey, ...periodOf(call), refusals: REFUSALS.one }
   const waits = waitingReceivers(parts.store, caller.userKey).get(receiver)
   if (!waits && outcomesOf(parts.store, { ...shown, receivers: [receiver] }).size === 0)
-    throw refuse('not_found', 'No mail went to this receiver in the period, and none waits for it.')
+    throw refuse(
+      'not_found',
+      'This receiver has no emails in the period and none in the queue. Use another period or another receiver.',
+    )
   const row = rowOf(receiver, waits, shown, 0)
   const late = lateDomains(parts.store, { ...shown, receiver, since: call.now - HOUR })
   return [{ ...row, domains: [...new Set([...row.domains, ...late])] }]
 }
+
+const rounded = (seconds: number | null): number | null => (seconds === null ? null : Math.round(seconds))
 
 function figuresOf(hours: readonly HourOfReceiver[]) {
   const sums = sumOf(hours)
@@ -124,7 +137,9 @@ function figuresOf(hours: readonly HourOfReceiver[]) {
     unmatched_complaints,
     ...judged(sums),
     median: within(sums, 0.5),
-    slowest: within(sums, 0.95),
+    p95: within(sums, 0.95),
+    median_seconds: rounded(secondsWithin(sums, 0.5)),
+    p95_seconds: rounded(secondsWithin(sums, 0.95)),
   }
 }
 
@@ -133,52 +148,63 @@ const receiverPoint = point.extend({ complained: z.int(), median_seconds: z.int(
 /** The figures of a receiver by hour or day. */
 function pointsOf(
   hours: readonly HourOfReceiver[],
-  asked: Parameters<typeof series>[2],
+  spans: StatisticsPeriod['spans'],
 ): z.output<typeof receiverPoint>[] {
-  return series(hours, NO_FIGURES, asked).map((sums) => {
+  return series(hours, NO_FIGURES, spans).map((sums) => {
     const { at, complained, deferred, delivered, refused } = sums
-    const median = medianSeconds(sums)
-    return { at, delivered, deferred, refused, complained, median_seconds: median === null ? null : Math.round(median) }
+    return { at, delivered, deferred, refused, complained, median_seconds: rounded(secondsWithin(sums, 0.5)) }
   })
 }
 
 const refusal = z.object({ words: z.string(), times: z.int(), reason: z.string().nullable() })
 const time = (about: string) => field(z.enum(TIMES).nullable(), { about })
+const estimate = (about: string) =>
+  field(z.int().nullable(), {
+    about: `${about} It is estimated from ranges up to 5 s, 15 s, 1, 3, 10 and 30 min, 1 and 3 h. Longer times count as 3 h. Null without deliveries.`,
+  })
 
 export const receivers = define('receivers', {
   table: 'receiver_tallies',
-  about: `What became of mail by receiver: a mailbox provider, else the registrable domain of the exchanger, else of the recipient. ${EXTENSION}`,
+  scope: 'emails',
+  about:
+    'Delivery statistics by receiver: a mailbox provider, otherwise the registrable domain of the receiving server, otherwise that of the recipient.',
+  extension: true,
   attributes: {
-    name: words('The provider or the domain.'),
-    provider: field(z.boolean(), { about: 'Whether it is a provider that the server knows by its exchangers.' }),
+    name: words('Provider or the domain.'),
+    provider: field(z.boolean(), {
+      about: 'Whether the receiver is a mailbox provider that Postrider recognises by its receiving servers.',
+    }),
     verdict: field(z.enum(VERDICTS), {
-      about: `quiet: fewer than ${FEW_OUTCOMES} outcomes, which say nothing; refusing: it refused ${REFUSING * 100} % of the mail or more; slow: it deferred ${SLOW * 100} % of the attempts or more, or one mail in twenty took longer than an hour; else good.`,
+      about: `Rating. \`quiet\`: fewer than ${FEW_OUTCOMES} results, too few to rate. \`refusing\`: at least ${REFUSING * 100} % of the emails were rejected. \`slow\`: at least ${SLOW * 100} % of the attempts were deferred, or 5 % of the emails took longer than an hour. \`good\`: any other.`,
     }),
-    volume: count('Recipients whose mail was delivered or refused.'),
-    delivered: count('Taken by the exchanger.'),
-    deferred: count('Attempts that were put off.'),
-    refused: count('Refused for good, or given up.'),
-    deferred_share: rate('Deferred attempts as a share of all attempts, 0 to 1.'),
-    refused_share: rate('Refused mail as a share of what was delivered or refused, 0 to 1.'),
-    complained: count('Complaints about mail that it took.'),
-    unmatched_complaints: count('Proven complaints from it that name no recipient of yours.'),
+    volume: count('Number of recipients with a result: delivered or rejected.'),
+    delivered: count('Number of recipients that the receiving server accepted.'),
+    deferred: count('Number of deferred attempts.'),
+    refused: count('Number of recipients that were permanently rejected or given up.'),
+    deferred_rate: rate('Deferred attempts as a share of all attempts, from 0 to 1.'),
+    refused_rate: rate('Rejected recipients as a share of those with a result, from 0 to 1.'),
+    complained: count('Number of complaints about delivered emails.'),
+    unmatched_complaints: count('Number of proven complaints that do not name a recipient of yours.'),
     alarm: field(z.enum(RECEIVER_ALARM_KINDS).nullable(), {
-      about: 'The gravest alarm that is open for it (receiver-alarms); null: none.',
+      about: 'Most serious open alarm for the receiver (see `receiver-alarms`). Null if absent.',
     }),
-    waiting: count('Recipients whose mail waits now, among the 10,000 newest waiting mails of the account.'),
+    waiting: count('Number of queued recipients, among the 10,000 newest queued emails of the account.'),
     domains: field(z.array(z.string()), {
       about:
-        'The receiving domains for which mail waits now; of one receiver, also those of the newest 1,000 mails of an hour.',
+        'Recipient domains with queued emails. For a single receiver, also the domains of the newest 1,000 emails of an hour.',
     }),
-    median: time('Half of what was delivered took no longer than this.'),
-    slowest: time('95 % of what was delivered took no longer than this.'),
+    median: time('Time within which half of the delivered emails were accepted, in seconds. Null without deliveries.'),
+    p95: time('Time within which 95 % of the delivered emails were accepted, in seconds. Null without deliveries.'),
+    median_seconds: estimate('Estimated time in seconds within which half of the delivered emails were accepted.'),
+    p95_seconds: estimate('Estimated time in seconds within which 95 % of the delivered emails were accepted.'),
     refusals: field(z.array(refusal), {
-      about: `The commonest refusals and deferrals, in the receiver’s words: ${REFUSALS.list} in a list, ${REFUSALS.one} of one receiver; reason: what they mean and what to do, null when that is not known.`,
+      about: `Most frequent rejections and deferrals, with the text of the reply: ${REFUSALS.list} per receiver in a list, ${REFUSALS.one} for a single receiver. \`reason\`: the meaning and what to do about it, null if unknown.`,
     }),
     series: field(z.array(receiverPoint), {
       about:
-        'By hour for 24h, else by day (UTC), oldest first. median_seconds: half of what was delivered took no longer, estimated within the ranges that end at 5 s, 15 s, 1, 3, 10 and 30 min, 1 and 3 h; null without deliveries.',
+        'Statistics per hour for 24h, otherwise per day of the time zone, oldest first. `median_seconds`: the estimated time within which half of the emails were delivered. Null without deliveries.',
     }),
+    utc_days_before: UTC_DAYS_BEFORE,
   },
   filters: periodFilter,
   // Read only for the receivers on the requested page.
@@ -194,9 +220,13 @@ export const receivers = define('receivers', {
       const hours = outcomes.get(row.id) ?? []
       Object.assign(row, figuresOf(hours))
       row['alarm'] = alarms.get(row.id) ?? null
-      const said = commonRefusals(reader, { ...shown, receiver: row.id, until }, shown.refusals)
-      row['refusals'] = said.map((each) => ({ ...each, reason: reasonOf({ text: each.words }, row.id)?.words ?? null }))
-      row['series'] = pointsOf(hours, { ...shown, now: until })
+      const common = commonRefusals(reader, { ...shown, receiver: row.id, until }, shown.refusals)
+      row['refusals'] = common.map((each) => ({
+        ...each,
+        reason: reasonOf({ text: each.words }, row.id)?.words ?? null,
+      }))
+      row['series'] = pointsOf(hours, shown.spans)
+      row['utc_days_before'] = utcDaysBefore(reader, shown.userKey, shown.zone, shown.since)
     }
   },
   actions: [
@@ -204,8 +234,7 @@ export const receivers = define('receivers', {
       kind: 'view',
       path: '/statistics/receivers',
       id: 'listReceivers',
-      scope: 'emails:read',
-      about: `The receivers of a period, those with most mail first. ${EXTENSION}`,
+      about: 'List receivers with statistics for a period, most emails first.',
       run: allReceivers,
     },
     {
@@ -213,8 +242,7 @@ export const receivers = define('receivers', {
       one: true,
       path: '/statistics/receivers/:receiver',
       id: 'getReceiver',
-      scope: 'emails:read',
-      about: `One receiver of a period, by its name. ${EXTENSION}`,
+      about: 'Get the statistics of a receiver for a period.',
       run: oneReceiver,
     },
   ],

@@ -2,20 +2,20 @@
 import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
-import { requireUser, type User } from '../identity/users.ts'
+import { counted } from '../base/text.ts'
+import { requireUser, type User } from '../users/users.ts'
 import { listAgents, paceOf } from './agents.ts'
 import { pauseAgent } from './pauses.ts'
 import type { Reader } from '../store/database.ts'
-import { withDeps, type Invocation } from '../commands/open.ts'
-import { answer, table } from '../commands/terminal.ts'
+import { withDeps, type Invocation } from '../views/command/open.ts'
+import { answer, answerRows } from '../views/command/terminal.ts'
 
 export function agentCommand(program: Command, invocation: () => Invocation): void {
-  const agent = program.command('agent').description('agents that send mail: their reputation, and a stop for each')
+  const agent = program.command('agent').description('view and pause the agents (applications) that send email')
   pause(agent, invocation)
   list(agent, invocation)
 }
 
-/** Pause and resume. */
 function pause(agent: Command, invocation: () => Invocation): void {
   for (const [name, paused] of [
     ['pause', true],
@@ -24,19 +24,17 @@ function pause(agent: Command, invocation: () => Invocation): void {
     agent
       .command(`${name} <agent>`)
       .description(
-        paused
-          ? 'refuse the mail of an agent until it is resumed (409 agent_paused)'
-          : 'accept the mail of an agent again',
+        paused ? 'reject email of an agent until it is resumed (409 agent_paused)' : 'accept email of an agent again',
       )
-      .option('--user <email>', 'whose agent, if several users have one of that name')
+      .option('--user <email>', 'owner of the agent, if several users have one of this name')
       .action((agentId: string, { user }: { user?: string }) =>
         withDeps(invocation(), async ({ clock, store }) => {
           const owner = ownerOf(store, agentId, clock.now(), user)
           const changed = await store.write((tx) => pauseAgent(tx, owner.key, agentId, paused, clock.now()))
           answer(invocation().terminal, { agent_id: agentId, user: owner.email, paused, changed }, () =>
             changed
-              ? `The agent ${agentId} of ${owner.email} is ${paused ? 'paused: its mail is refused; what is queued goes on' : 'sending again'}.`
-              : `The agent ${agentId} of ${owner.email} ${paused ? 'was paused already' : 'was not paused'}.`,
+              ? `The agent ${agentId} of ${owner.email} is ${paused ? 'paused. New email is rejected, queued email is still delivered' : 'resumed'}.`
+              : `The agent ${agentId} of ${owner.email} ${paused ? 'is already paused' : 'is not paused'}.`,
           )
         }),
       )
@@ -45,7 +43,7 @@ function pause(agent: Command, invocation: () => Invocation): void {
 function list(agent: Command, invocation: () => Invocation): void {
   agent
     .command('list')
-    .description('every agent with its pool, its pace and the figures of a week')
+    .description('list agents with their reputation and 7-day statistics')
     .action(() =>
       withDeps(invocation(), ({ clock, store }) => {
         const agents = listAgents(store, clock.now()).map((agent) => ({
@@ -59,24 +57,19 @@ function list(agent: Command, invocation: () => Invocation): void {
           since: iso(agent.status_at),
           paused_at: agent.paused_at === null ? null : iso(agent.paused_at),
         }))
-        answer(invocation().terminal, agents, (rows) =>
-          rows.length === 0
-            ? 'There are no agents; a mail names its agent in "agent_id".'
-            : table(
-                ['AGENT', 'POOL', 'PACE', 'DELIVERED', 'BOUNCED', 'COMPLAINTS', 'SINCE', 'PAUSED', 'USER'],
-                rows.map((row) => [
-                  row.agent_id,
-                  row.pool,
-                  row.pace,
-                  row.deliveries,
-                  row.bounces,
-                  row.complaints,
-                  row.since,
-                  row.paused_at,
-                  row.user,
-                ]),
-              ),
-        )
+        const columns = {
+          AGENT: 'agent_id',
+          POOL: 'pool',
+          PACE: 'pace',
+          DELIVERED: 'deliveries',
+          BOUNCED: 'bounces',
+          COMPLAINTS: 'complaints',
+          SINCE: 'since',
+          PAUSED: 'paused_at',
+          USER: 'user',
+        } as const
+        const none = 'There are no agents. An email names its agent in "agent_id".'
+        answerRows(invocation().terminal, agents, columns, none)
       }),
     )
 }
@@ -88,11 +81,11 @@ function ownerOf(reader: Reader, agentId: string, now: number, email: string | u
   const [only, another] = emails
   if (only === undefined)
     throw new OperatorError(
-      `There is no agent ${agentId}; "postrider agent list" shows all, --user names whose it is to be.`,
+      `There is no agent ${agentId}; run "postrider agent list" to see all agents, or add --user to pause it in advance.`,
     )
   if (another !== undefined)
     throw new OperatorError(
-      `${emails.length} users have an agent ${agentId} (${emails.join(', ')}); say whose with --user.`,
+      `${counted(emails.length, 'user')} have an agent ${agentId} (${emails.join(', ')}); add --user to choose one.`,
     )
   return requireUser(reader, only)
 }

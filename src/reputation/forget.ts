@@ -3,8 +3,8 @@ import type { Tx } from '../store/database.ts'
 import { holds, needleOf, redact, type Erasing } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 
-/** Agents whose name holds the address get a mark for it; their figures stay. */
-export function forgetInAgents(tx: Tx, erasing: Erasing): void {
+/** Redacts agent names that contain the address. Their figures stay. */
+export function forgetInAgents(tx: Tx, erasing: Erasing): null {
   const { address, userKey } = erasing
   const agents = tx.all(
     raw<{ agent_id: string }>(
@@ -31,4 +31,5 @@ export function forgetInAgents(tx: Tx, erasing: Erasing): void {
     )
     tx.run(raw('delete from tallies where user_key = ? and agent_id = ?', [userKey, agent_id]))
   }
+  return null
 }

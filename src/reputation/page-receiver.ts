@@ -1,9 +1,9 @@
-// One receiver: its figures, what it says and what that means, what was learned of its pace, and the way to its mail.
+// The page of one receiver: figures, replies and their meaning, learned pace, and links to its email.
 import { html } from 'hono/html'
-import { barChart } from '../webui/chart.ts'
-import { page } from '../webui/frame.ts'
-import { found, type Place } from '../webui/place.ts'
-import { periodOf, periods } from '../webui/period.ts'
+import { barChart, dayWriter } from '../views/html/chart.ts'
+import { page } from '../views/html/frame.ts'
+import { found, type Place } from '../views/html/place.ts'
+import { inUtc, oldDays, periodFilters, periodOf, periods } from '../views/html/period.ts'
 import {
   badge,
   count,
@@ -16,21 +16,21 @@ import {
   time,
   type Cell,
   type Html,
-} from '../webui/widgets.ts'
-import { troubles } from '../webui/troubles.ts'
-import { number, objects, text, texts, type Visit } from '../webui/visit.ts'
-import { duration } from './alarm-words.ts'
+} from '../views/html/widgets.ts'
+import { troubles } from '../views/html/troubles.ts'
+import { number, objects, text, texts, type Visit } from '../views/html/visit.ts'
+import { ALARM_EFFECTS } from './alarm-words.ts'
 import { receiverAlarms } from './api-alarms.ts'
 import { receivers } from './api-receivers.ts'
-import { SLOWEST, TYPICAL, verdictOf, type ReceiverFound } from './page-times.ts'
+import { estimateOf, verdictOf, type ReceiverFound } from './page-times.ts'
 
-/** What a verdict says to its reader. */
+/** The descriptions of verdicts. */
 const SAYS: Readonly<Record<string, string>> = {
-  alarm: 'It suddenly takes less of your mail than in the week before, or takes it later.',
-  good: 'It takes your mail, and soon.',
-  slow: 'It takes your mail late: many attempts are answered with “later”, or mail takes over an hour.',
-  refusing: 'It refuses a tenth of your mail or more.',
-  quiet: 'Too little mail in this time to say how it does.',
+  good: 'This provider accepts your email without delay.',
+  slow: 'This provider is slow: it defers many attempts, or delivery takes over an hour. Postrider retries at a lower rate. Pause campaigns to it until the deferrals end.',
+  refusing:
+    'This provider rejects at least 10% of your email. The replies below name the reason. Fix it before you send more.',
+  quiet: 'Not enough email in this period for a rating.',
 }
 
 /** Receiving domains whose pace is shown. */
@@ -42,61 +42,65 @@ const mailOf = (receiver: ReceiverFound, status: string): string =>
 function complaintNote(receiver: ReceiverFound): Html {
   const [delivered, unmatched] = [number(receiver, 'delivered'), number(receiver, 'unmatched_complaints')]
   return html`<span
-    >${delivered === 0 ? '' : `${percent(number(receiver, 'complained') / delivered)} of what it took`}${unmatched === 0 ? '' : `; ${count(unmatched)} more name no mail`}</span
+    >${delivered === 0 ? '' : `${percent(number(receiver, 'complained') / delivered)} of delivered`}${unmatched === 0 ? '' : `, ${count(unmatched)} more without a matching email`}</span
   >`
 }
 
 function tiles(receiver: ReceiverFound): Html {
   const volume = number(receiver, 'volume')
   const of = (name: 'delivered' | 'refused'): Cell => (volume === 0 ? '–' : percent(number(receiver, name) / volume))
-  return html`<section class="tiles" aria-label="Figures">
-    ${tile('Delivered', of('delivered'), { note: html`<span>${count(number(receiver, 'delivered'))} of ${counted(volume, 'mail')}</span>` })}
-    ${tile('Waiting', count(number(receiver, 'waiting')), {
+  return html`<section class="tiles" aria-label="Statistics">
+    ${tile('Delivered', of('delivered'), { note: html`<span>${count(number(receiver, 'delivered'))} of ${counted(volume, 'email')}</span>` })}
+    ${tile('Queued', count(number(receiver, 'waiting')), {
       to: mailOf(receiver, ' status:queued'),
       note: html`<span>recipients, now</span>`,
     })}
-    ${tile('Retried', percent(number(receiver, 'deferred_share')), { note: html`<span>${counted(number(receiver, 'deferred'), 'attempt')} answered with “later”</span>` })}
-    ${tile('Bounced at once', of('refused'), { note: html`<span>${count(number(receiver, 'refused'))} refused, or given up</span>` })}
+    ${tile('Deferred', percent(number(receiver, 'deferred_rate')), { note: html`<span>${counted(number(receiver, 'deferred'), 'attempt')} deferred</span>` })}
+    ${tile('Rejected', of('refused'), { note: html`<span>${count(number(receiver, 'refused'))} rejected or expired</span>` })}
     ${tile('Complaints', count(number(receiver, 'complained')), { note: complaintNote(receiver) })}
-    ${tile('Typical', TYPICAL[text(receiver, 'median')] ?? '–', {
-      note: html`<span>Slowest 5%: ${SLOWEST[text(receiver, 'slowest')] ?? '–'}</span>`,
+    ${tile('Delivery time', estimateOf(receiver.attributes.median_seconds), {
+      note: html`<span>Slowest 5%: ${estimateOf(receiver.attributes.p95_seconds)}</span>`,
     })}
   </section>`
 }
 
-/** The bars of a period; past days are stored as days of UTC. */
+/** The attempts of a period in a chart, and in a table. */
 function chart(visit: Visit, receiver: ReceiverFound, period: string): Html {
   const all = objects(receiver, 'series')
-  const title = period === '24h' ? 'Attempts by hour' : 'Attempts by day (UTC)'
+  const day = dayWriter(visit.place)
   return html`${barChart({
-      title,
-      zone: period === '24h' ? visit.zone : 'UTC',
+      title: `${period === '24h' ? 'Attempts per hour' : 'Attempts per day'}${inUtc(visit, period)}`,
+      place: visit.place,
       at: all.map(({ at }) => Date.parse(at)),
       series: [
         { name: 'Delivered', tone: 'good', values: all.map(({ delivered }) => delivered) },
-        { name: 'Retried', tone: 'waits', values: all.map(({ deferred }) => deferred) },
-        { name: 'Bounced at once', tone: 'bad', values: all.map(({ refused }) => refused) },
+        { name: 'Deferred', tone: 'waits', values: all.map(({ deferred }) => deferred) },
+        { name: 'Rejected', tone: 'bad', values: all.map(({ refused }) => refused) },
       ],
     })}
+    ${oldDays(visit, text(receiver, 'utc_days_before'))}
     <details>
-      <summary>The figures as a table</summary>
+      <summary>Show as table</summary>
       ${table(
-        'Figures over time',
-        ['From (UTC)', ...figures('Delivered', 'Retried', 'Bounced', 'Complaints', 'Half within')],
+        'Attempts over time',
+        [
+          { title: period === '24h' ? 'Hour' : `Day${inUtc(visit, period)}`, kind: 'time' },
+          ...figures('Delivered', 'Deferred', 'Rejected', 'Complaints', 'Median'),
+        ],
         all.map(({ at, complained, deferred, delivered, median_seconds, refused }) => [
-          at.slice(0, 16).replace('T', ' '),
+          period === '24h' ? time(at) : day(at),
           count(delivered),
           count(deferred),
           count(refused),
           count(complained),
-          median_seconds === null ? '–' : duration(median_seconds),
+          estimateOf(median_seconds),
         ]),
         '',
       )}
     </details>`
 }
 
-/** The alarms that are open for it: what is unusual, since when, its commonest words and what they mean. */
+/** The open alarms of the receiver: the unusual value, since when, the most frequent reply and its meaning. */
 async function alarmsOf(visit: Visit, receiver: ReceiverFound): Promise<Html | ''> {
   if (text(receiver, 'alarm') === '') return ''
   const name = encodeURIComponent(text(receiver, 'name'))
@@ -107,34 +111,34 @@ async function alarmsOf(visit: Visit, receiver: ReceiverFound): Promise<Html | '
   return troubles(
     many.map((alarm) => ({
       weight: 'bad',
-      what: html`${text(alarm, 'says')}
+      what: html`${text(alarm, 'message')}
         <span class="soft">Since ${time(alarm.attributes.opened_at)}.</span>
         ${text(alarm, 'meaning') === '' ? '' : html`<br />${text(alarm, 'meaning')}`}
-        ${text(alarm, 'words') === '' ? '' : html`<br /><code>${text(alarm, 'words')}</code>`}`,
+        ${text(alarm, 'reply') === '' ? '' : html`<br /><code>${text(alarm, 'reply')}</code>`}`,
       to: `/why/${name}`,
       action: 'Why?',
     })),
   )
 }
 
-const said = (receiver: ReceiverFound): Html =>
-  html`<h2>What they said</h2>
+const repliesOf = (receiver: ReceiverFound): Html =>
+  html`<h2>Replies</h2>
     ${table(
-      'What they said',
+      'Replies',
       [
-        { title: 'Meaning, and what to do', width: 40, wraps: true },
-        { title: 'The receiver’s words', wraps: true },
+        { title: 'Meaning and fix', width: 40, wraps: true },
+        { title: 'SMTP reply', wraps: true },
         { title: 'Times', kind: 'share' },
       ],
       objects(receiver, 'refusals').map(({ reason, times, words }) => [
-        reason ?? html`<span class="soft">Not known here</span>`,
+        reason ?? html`<span class="soft">Unknown reply</span>`,
         html`<code>${words}</code>`,
         count(times),
       ]),
-      'It refused nothing and answered nothing with “later” in this time.',
+      'No rejections or deferrals in this period.',
     )}`
 
-/** What was learned of the pace, for operators: it is of the whole server. */
+/** The learned pace, for operators because it applies to the whole server. */
 async function pace(visit: Visit, receiver: ReceiverFound): Promise<Html | ''> {
   const domains = texts(receiver, 'domains').slice(0, MAX_DOMAINS)
   if (!visit.operator) return ''
@@ -143,12 +147,12 @@ async function pace(visit: Visit, receiver: ReceiverFound): Promise<Html | ''> {
     domains.length === 0
       ? []
       : (await visit.ask('GET', `/lanes?page%5Bsize%5D=${MAX_DOMAINS}&filter%5Bdomain%5D=${wanted}`)).many
-  return html`<h2>The pace now</h2>
+  return html`<h2>Current limits</h2>
     ${table(
-      'The pace now',
+      'Current limits',
       [
         'Domain',
-        ...figures('Waiting'),
+        ...figures('Queued'),
         { title: 'Connections', kind: 'figure', width: 15 },
         ...figures('Per second'),
         { title: 'Paused until', kind: 'time' },
@@ -163,10 +167,11 @@ async function pace(visit: Visit, receiver: ReceiverFound): Promise<Html | ''> {
         time(lane['paused_until']),
         time(lane['learned_at']),
       ]),
-      'No mail of the last hour, and nothing that waits: the usual limits apply.',
+      'No email in the last hour, and an empty queue. The default limits apply.',
     )}
     <p class="soft">
-      What this server learned of the receiver in the last hour, from the mail of all accounts. “–”: no limit was met.
+      Limits that Postrider learned in the last hour, from the email of all accounts. “–” means that no limit was
+      reached.
     </p>`
 }
 
@@ -177,19 +182,22 @@ export const receiverPlace: Place = {
   async show(visit) {
     const period = periodOf(visit, '7d')
     const path = encodeURIComponent(visit.context.req.param('receiver') ?? '')
-    const { one } = found(await visit.get(receivers, `/statistics/receivers/${path}?filter%5Bperiod%5D=${period}`))
+    const { one } = found(await visit.get(receivers, `/statistics/receivers/${path}?${periodFilters(visit, period)}`))
     const waiting = number(one, 'waiting')
     return page(visit, {
       title: text(one, 'name'),
       crumbs: [['/receivers', 'Receivers']],
       actions: html`${periods(visit, period)}
-        ${waiting === 0 ? '' : html`<a class="button plain" href="${mailOf(one, ' status:queued')}">Waiting mail</a>`}
-        <a class="button plain" href="${mailOf(one, '')}">All mail</a>
+        ${waiting === 0 ? '' : html`<a class="button plain" href="${mailOf(one, ' status:queued')}">Queued emails</a>`}
+        <a class="button plain" href="${mailOf(one, '')}">All emails</a>
         <a class="button plain" href="/why/${encodeURIComponent(text(one, 'name'))}">Why?</a>`,
       body: live(
         visit,
-        html`<p>${badge(verdictOf(one))} ${SAYS[verdictOf(one)]}</p>
-          ${await alarmsOf(visit, one)} ${tiles(one)} ${chart(visit, one, period)} ${said(one)}
+        html`<p>
+            ${badge(verdictOf(one))}
+            ${one.attributes.alarm ? ALARM_EFFECTS[one.attributes.alarm] : SAYS[verdictOf(one)]}
+          </p>
+          ${await alarmsOf(visit, one)} ${tiles(one)} ${chart(visit, one, period)} ${repliesOf(one)}
           ${await pace(visit, one)}`,
       ),
     })

@@ -1,20 +1,31 @@
-// Figures by receiver: which mailbox providers and domains accept the mail, how fast, and why others refuse it. A row
-// leads to the page of one receiver.
+// Figures by receiver: which mailbox providers and domains accept the email, how fast, and why others reject it. A row
+// links to the page of its receiver.
 import { html } from 'hono/html'
-import { sparkLine } from '../webui/chart.ts'
-import { page } from '../webui/frame.ts'
-import { badge, count, figures, live, pageOf, pager, percent, table, type Html } from '../webui/widgets.ts'
-import type { Place } from '../webui/place.ts'
-import { flag, number, objects, text } from '../webui/visit.ts'
-import { periodOf, periods } from '../webui/period.ts'
+import { sparkLine } from '../views/html/chart.ts'
+import { page } from '../views/html/frame.ts'
+import {
+  badge,
+  count,
+  counted,
+  figures,
+  live,
+  pageOf,
+  pager,
+  percent,
+  table,
+  type Html,
+} from '../views/html/widgets.ts'
+import type { Place } from '../views/html/place.ts'
+import { flag, number, objects, text } from '../views/html/visit.ts'
+import { periodFilters, periodOf, periods } from '../views/html/period.ts'
 import { receivers } from './api-receivers.ts'
 import { receiverPlace } from './page-receiver.ts'
-import { SLOWEST, TYPICAL, verdictOf, type ReceiverFound } from './page-times.ts'
+import { estimateOf, serviceOf, verdictOf, type ReceiverFound } from './page-times.ts'
 
-/** Rows that are shown, at least; small domains beyond are folded. */
+/** The minimum number of rows. Small domains beyond it are folded. */
 const SHOWN = 10
 
-/** The commonest reason: in words where it is known, else as the receiver said it. */
+/** The most frequent reason: its description if known, otherwise the reply of the receiver. */
 function topReason(receiver: ReceiverFound): Html | '' {
   const [top] = objects(receiver, 'refusals')
   return top === undefined
@@ -26,7 +37,7 @@ function topReason(receiver: ReceiverFound): Html | '' {
 
 const spark = (receiver: ReceiverFound): Html => {
   const hours = objects(receiver, 'series')
-  return sparkLine(`Delivered, retried and refused by ${text(receiver, 'name')}`, [
+  return sparkLine(`Delivered, deferred and rejected by ${text(receiver, 'name')}`, [
     { tone: 'good', values: hours.map(({ delivered }) => delivered) },
     { tone: 'waits', values: hours.map(({ deferred }) => deferred) },
     { tone: 'bad', values: hours.map(({ refused }) => refused) },
@@ -39,26 +50,27 @@ const rowOf = (receiver: ReceiverFound, period: string) => {
   const waiting = number(receiver, 'waiting')
   const name = text(receiver, 'name')
   return [
-    html`<a href="/receivers/${encodeURIComponent(name)}?period=${period}">${name}</a>${topReason(receiver)}`,
+    html`<a href="/receivers/${encodeURIComponent(name)}?period=${period}">${name}</a>
+      <span class="soft">${serviceOf(receiver)}</span>${topReason(receiver)}`,
     badge(verdictOf(receiver)),
     count(volume),
     volume === 0 ? '–' : percent(number(receiver, 'delivered') / volume),
     waiting === 0 ? '–' : count(waiting),
-    TYPICAL[text(receiver, 'median')] ?? '–',
-    SLOWEST[text(receiver, 'slowest')] ?? '–',
+    estimateOf(receiver.attributes.median_seconds),
+    estimateOf(receiver.attributes.p95_seconds),
   ]
 }
 
 const COLUMNS = [
-  { title: 'Receiver', wraps: true },
-  { title: 'Verdict', kind: 'status' },
-  { title: 'Mails', kind: 'share' },
+  { title: 'Provider or domain' },
+  { title: 'Status', kind: 'status' },
+  { title: 'Emails', kind: 'share' },
   ...figures('Delivered'),
-  { title: 'Waiting', kind: 'share' },
+  { title: 'Queued', kind: 'share' },
   ...figures('Typical', 'Slowest 5%'),
 ] as const
 
-/** Providers first, then domains with a verdict or with mail that waits, then small ones, which are folded. */
+/** Providers first, then domains with a verdict or with queued email, then small ones, which are folded. */
 function grouped(all: readonly ReceiverFound[]): { shown: ReceiverFound[]; folded: ReceiverFound[] } {
   const weight = (each: ReceiverFound): number =>
     flag(each, 'provider') ? 0 : text(each, 'verdict') !== 'quiet' || number(each, 'waiting') > 0 ? 1 : 2
@@ -71,27 +83,27 @@ const receiversPlace: Place = {
   path: '/receivers',
   async show(visit) {
     const period = periodOf(visit, '7d')
-    const answer = await visit.get(receivers, `/statistics/receivers?filter%5Bperiod%5D=${period}&${pageOf(visit)}`)
+    const answer = await visit.get(receivers, `/statistics/receivers?${periodFilters(visit, period)}&${pageOf(visit)}`)
     const { folded, shown } = grouped(answer.many)
     return page(visit, {
       title: 'Receivers',
       about:
-        'Which providers and domains take your mail, how fast, and why others refuse it. Mail that bounced after it was taken counts as delivered here.',
+        'Delivery results by mailbox provider and recipient domain. Emails that bounced later also count as delivered.',
       errors: answer.errors,
       actions: periods(visit, period),
       body: html`${live(
         visit,
         html`${table(
           'Receivers',
-          [...COLUMNS, { title: 'Over time', kind: 'spark' }],
+          [...COLUMNS, { title: 'Trend', kind: 'spark' }],
           shown.map((each) => [...rowOf(each, period), spark(each)]),
-          'No mail in this time. Choose a longer one.',
+          'No emails in this period. Try a longer one.',
         )}
         ${
           folded.length === 0
             ? ''
             : html`<details>
-                <summary>${count(folded.length)} more ${folded.length === 1 ? 'domain' : 'domains'}</summary>
+                <summary>${counted(folded.length, 'more domain')}</summary>
                 ${table(
                   'Small domains',
                   COLUMNS,

@@ -1,28 +1,31 @@
-// What both pages of receivers need: the resource as they read it, its verdict, and how long mail takes, in words. The
-// API knows the times by their ranges.
-import { text, type Thing } from '../webui/visit.ts'
+// Shared by both receiver pages: the resource as they read it, its verdict, and delivery times as text.
+import { HOUR, SECOND } from '../base/clock.ts'
+import { span } from '../base/text.ts'
+import { text, type Thing } from '../views/html/visit.ts'
 import type { receivers } from './api-receivers.ts'
 
 export type ReceiverFound = Thing<typeof receivers>
 
-/** Half of the mail took no longer. */
-export const TYPICAL: Readonly<Record<string, string>> = {
-  '5s': '< 5 s',
-  '1m': '< 1 min',
-  '10m': '< 10 min',
-  '1h': '< 1 h',
-  longer: '> 1 h',
+/** The services that users know a provider by. */
+const SERVICES: Readonly<Record<string, string>> = {
+  Google: 'Gmail',
+  'Microsoft consumer': 'Outlook.com, Hotmail',
+  'Microsoft 365': 'Exchange Online',
+  Yahoo: 'Yahoo Mail, AOL',
+  Apple: 'iCloud Mail',
+}
+export const serviceOf = (receiver: ReceiverFound): string => SERVICES[text(receiver, 'name')] ?? ''
+
+/** The longest time that is estimated. */
+const LONGEST = 3 * HOUR
+
+/** An estimated delivery time: "~40 s". */
+export function estimateOf(seconds: number | null | undefined): string {
+  if (seconds === null || seconds === undefined) return '–'
+  const ms = seconds * SECOND
+  return ms >= LONGEST ? `> ${span(LONGEST)}` : `~${span(Math.max(ms, SECOND))}`
 }
 
-/** The slowest 5 % took at least the lower end of the range that their fastest mail is in; the first range has none. */
-export const SLOWEST: Readonly<Record<string, string>> = {
-  '5s': '< 5 s',
-  '1m': '> 5 s',
-  '10m': '> 1 min',
-  '1h': '> 10 min',
-  longer: '> 1 h',
-}
-
-/** The verdict that is shown: an open alarm goes before that of the period. */
+/** The verdict to display: an open alarm, or that of the period. */
 export const verdictOf = (receiver: ReceiverFound): string =>
   text(receiver, 'alarm') === '' ? text(receiver, 'verdict') : 'alarm'

@@ -1,63 +1,69 @@
-// Agents: programs that send mail under a name of their own. The page shows their reputation and can stop each.
+// Agents: applications that send email under their own name. The page shows their reputation and can stop each.
 import { html } from 'hono/html'
-import { page } from '../webui/frame.ts'
-import { button } from '../webui/forms.ts'
-import { badge, count, figures, live, pageOf, pager, table, time } from '../webui/widgets.ts'
+import { badge, facts, time } from '../views/html/widgets.ts'
+import type { Thing, Visit } from '../views/html/visit.ts'
+import { actionButton, type Actions } from '../views/actions.ts'
+import type { ListView } from '../views/list.ts'
+import { listPlaces } from '../views/pages.ts'
+import { numbers } from '../views/table.ts'
+import { paceOf } from './agents.ts'
 import { agents } from './api.ts'
-import { done, type Place } from '../webui/place.ts'
-import { number, text, type Answer, type Visit } from '../webui/visit.ts'
 
-async function show(visit: Visit, errors: Answer['errors'] = []): Promise<Response> {
-  const answer = await visit.get(agents, `/agents?${pageOf(visit)}`)
-  const rows = answer.many.map((agent) => [
-    text(agent, 'agent_id'),
-    badge(text(agent, 'pool')),
-    text(agent, 'pace'),
-    count(number(agent, 'deliveries')),
-    count(number(agent, 'bounces')),
-    count(number(agent, 'complaints')),
-    agent.attributes.paused_at === null ? 'sending' : html`${badge('paused')} ${time(agent.attributes.paused_at)}`,
-    agent.attributes.paused_at === null
-      ? button(visit, 'pause', 'Pause', {
-          fields: { agent: agent.id },
-          confirm: `Mail of ${agent.id} is refused until you resume it.`,
-        })
-      : button(visit, 'resume', 'Resume', { fields: { agent: agent.id } }),
-  ])
-  return page(visit, {
-    title: 'Agents',
-    about:
-      'Programs that name themselves in their mail (agent_id): how their mail of seven days did, and the pace that gives them.',
-    errors,
-    done: done(visit),
-    body: live(
-      visit,
-      html`${table(
-        'Agents',
-        [
-          'Agent',
-          { title: 'Pool', kind: 'status' },
-          'Pace',
-          ...figures('Delivered', 'Bounced', 'Complaints'),
-          'Now',
-          { title: '', kind: 'action' },
-        ],
-        rows,
-        html`No agent has sent yet. A mail names its agent in <code>agent_id</code>.`,
-      )}
-      ${pager(visit, answer)}`,
-    ),
-  })
-}
+const isPaused = ({ attributes }: Thing<typeof agents>): boolean => attributes.paused_at !== null
 
-export const agentsPlace: Place = {
-  path: '/agents',
-  show: (visit) => show(visit),
-  async act(visit, given) {
-    const what = given.action === 'pause' ? 'pause' : 'resume'
-    const answer = await visit.ask('POST', `/agents/${encodeURIComponent(given.get('agent'))}/${what}`)
-    return answer.status === 202
-      ? visit.say('/agents', `${given.get('agent')} is ${what}d.`)
-      : show(visit, answer.errors)
+const ACTIONS: Actions<typeof agents> = {
+  pause: {
+    label: 'Pause',
+    when: (agent) => !isPaused(agent),
+    confirm: ({ id }) => `Email from ${id} is rejected until you resume it.`,
+    ask: 'pause',
+    said: ({ id }) => `${id} was paused.`,
   },
+  resume: { label: 'Resume', when: isPaused, ask: 'resume', said: ({ id }) => `${id} was resumed.` },
 }
+
+const list = (visit: Visit): ListView<typeof agents> => ({
+  of: agents,
+  from: '/agents',
+  caption: 'Agents',
+  live: true,
+  columns: [
+    { title: 'Agent', of: 'agent_id', to: ({ id }) => `/mail?q=${encodeURIComponent(`agent:"${id}"`)}` },
+    { title: 'Pool', kind: 'status', of: 'pool' },
+    { title: 'Rate', of: 'pace' },
+    ...numbers({ deliveries: 'Delivered', bounces: 'Bounced', complaints: 'Complaints' }),
+    {
+      title: 'Status',
+      of: (agent) => (isPaused(agent) ? html`${badge('paused')} ${time(agent.attributes.paused_at)}` : 'sending'),
+    },
+    {
+      title: '',
+      kind: 'action',
+      of: (agent) => actionButton(visit, ACTIONS, isPaused(agent) ? 'resume' : 'pause', agent),
+    },
+  ],
+  empty: html`No agents yet. To send as an agent, set <code>agent_id</code> in the email.`,
+})
+
+/** The pools, as the page explains them. */
+const POOLS = [
+  ['probation', 'A new agent. It is promoted after 200 emails in 7 days with few bounces and complaints.'],
+  ['standard', 'An agent with good results.'],
+  ['trusted', 'An agent with good results in the standard pool, too.'],
+  ['damaged', 'Too many bounces or complaints. After at least a day, it is on probation again if its results improve.'],
+] as const
+
+const explained = html`<h2>Pools</h2>
+  <p class="soft">The results of the last 7 days decide the pool of an agent. The pool decides its sending rate.</p>
+  ${facts(POOLS.map(([pool, about]) => [pool, `${about} Rate: ${paceOf(pool)}.`]))}`
+
+export const agentPlaces = listPlaces({
+  path: '/agents',
+  title: 'Agents',
+  about:
+    'Applications that send with an agent_id: their results of the last 7 days and the sending rate they have earned.',
+  add: { domain: true },
+  actions: ACTIONS,
+  list,
+  below: () => explained,
+})

@@ -1,8 +1,8 @@
-// The rows of agents, and their pauses: a paused agent sends nothing until somebody resumes it (D117).
+// The rows of agents, and their pauses: a paused agent sends no email until a user resumes it (D117).
 import { refuse } from '../base/errors.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 
 export type Agent = RowOf<'agents'>
 
@@ -34,14 +34,14 @@ export function refusePaused(reader: Reader, user_key: number, agent_id: string)
   const pointer = '/data/attributes/agent_id'
   throw refuse(
     'agent_paused',
-    `The agent ${agent_id} is paused; it sends again once it is resumed on the page Agents of the console, or by "postrider agent resume".`,
+    `The agent ${agent_id} is paused. Resume it on the page Agents of the console, or with "postrider agent resume".`,
     {
       pointer,
     },
   )
 }
 
-/** Pauses or resumes an agent of a user. An agent that has not sent yet is created. False when nothing changed. */
+/** Pauses or resumes an agent of a user. An agent that has not sent yet is created. False if it did not change. */
 export function pauseAgent(tx: Tx, userKey: number, agentId: string, paused: boolean, now: number): boolean {
   const agent = tx.first(agentOf({ user_key: userKey, agent_id: agentId })) ?? addAgent(tx, userKey, agentId, now)
   if ((agent.paused_at !== null) === paused) return false

@@ -1,7 +1,10 @@
-// The results of mail by receiver: a mailbox provider that config/shaping.toml knows by its exchangers, else the
-// registrable domain of the exchanger, else that of the recipient. Results are counted in the transaction that writes
-// them, as tally.ts counts by sending domain. A day that is over is kept as one row for each receiver.
-import { DAY, HOUR, MINUTE, SECOND } from '../base/clock.ts'
+// The results of email by receiver: a mailbox provider that config/shaping.toml knows by its MX hosts, otherwise the
+// registrable domain of the MX host or of the recipient. Results are counted in the transaction that writes
+// them, as tally.ts counts by sending domain. A past day is kept as one row for each receiver, with its hours as JSON,
+// and the hours of the whole account are kept in `outcome_hours`.
+import { DAY, dayOf, HOUR, MINUTE, SECOND, startOfDay } from '../base/clock.ts'
+import { jsonOf } from '../base/json.ts'
+import type { HourSpan } from '../base/zone.ts'
 import { organisationalDomain } from '../message/address.ts'
 import type { Verdict } from '../smtp/verdict.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
@@ -9,10 +12,11 @@ import { db, raw, statement } from '../store/query.ts'
 import type { SumTable } from '../store/sums.ts'
 import { domainOf } from '../message/lane-names.ts'
 import { providerOf } from '../smtp/shaping.ts'
+import { KEPT as KEPT_HOURS } from './tally.ts'
 
 /**
- * The columns of delivered mails, each with the longest time (ms) from acceptance to delivery. Before version 0.3.0
- * there were the ranges of 5 s, 1 min, 10 min and 1 h alone: the sums up to one of these are right for older rows too.
+ * The columns of delivered email, each with the longest time (ms) from acceptance to delivery. Before version 0.3.0
+ * there were only the ranges of 5 s, 1 min, 10 min and 1 h, so sums up to one of these are right for older rows too.
  */
 export const WITHIN = [
   ['within_5s', 5 * SECOND],
@@ -26,10 +30,10 @@ export const WITHIN = [
 ] as const
 /** Characters of a refusal that are kept. */
 const MAX_WORDS = 200
-/** The most different refusals of one receiver that are kept for a day: texts that always differ must fill no table. */
+/** Maximum number of different replies that are kept per receiver and day, because their texts can always differ. */
 const MAX_REFUSALS = 50
 
-/** Longer than the longest period, which begins with a whole day. */
+/** Longer than the longest period, which starts with a whole day. KEPT_HOURS is for the hours of an account. */
 const KEPT = 32 * DAY
 
 export interface ReceiverOutcome {
@@ -54,7 +58,7 @@ const DOMAINS: SumTable = {
   of: ['tried'],
 }
 
-/** The receiver of mail for a domain, by the exchanger that was reached; null: none was. */
+/** The receiver of a domain's email, by the host that was reached, or by the domain if `host` is null. */
 export const receiverOf = (host: string | null, domain: string): string =>
   providerOf(host) ?? (host === null ? undefined : organisationalDomain(host)) ?? organisationalDomain(domain) ?? domain
 
@@ -75,8 +79,8 @@ function add(
 }
 
 /**
- * Counts one outcome: delivered, deferred, or refused (bounced, failed). Mail that this server itself stopped or held
- * back is not counted. A recipient counts as tried, and as put off, once a day (UTC).
+ * Counts one outcome: delivered, deferred, or refused (bounced, failed). Email that this server itself stopped or held
+ * back is not counted. A recipient counts as tried, and as deferred, once a day (UTC).
  */
 export function countReceiver(tx: Tx, { age, delivery, email, verdict }: ReceiverOutcome, now: number): void {
   const { host, kind } = verdict
@@ -95,7 +99,7 @@ export function countReceiver(tx: Tx, { age, delivery, email, verdict }: Receive
     },
     now,
   )
-  if (first) tx.add(DOMAINS, [email.user_key, receiver, Math.floor(now / DAY), email.domain_key], [1])
+  if (first) tx.add(DOMAINS, [email.user_key, receiver, dayOf(now), email.domain_key], [1])
   if (kind !== 'delivered') noteRefusal(tx, email.user_key, receiver, verdict, now)
 }
 
@@ -112,24 +116,24 @@ const earlierAttempt = statement<{ delivery_key: number; number: number; since: 
 /** Whether an earlier attempt of the delivery was made on the same day. */
 const triedToday = (tx: Tx, { attempts, key }: ReceiverOutcome['delivery'], now: number): boolean =>
   attempts > 1 &&
-  tx.first(earlierAttempt({ delivery_key: key, number: attempts, since: Math.floor(now / DAY) * DAY })) !== undefined
+  tx.first(earlierAttempt({ delivery_key: key, number: attempts, since: startOfDay(now) })) !== undefined
 
-/** Counts a complaint about a mail, at the receiver that took it. */
+/** Counts a complaint about an email, at the receiver that accepted it. */
 export const countComplaint = (tx: Tx, userKey: number, receiver: string, now: number): void =>
   add(tx, [userKey, receiver], { complained: 1 }, now)
 
-/** Counts a proven complaint that names no recipient of ours, at whoever reported it. */
+/** Counts a verified complaint without a recipient of this server, at the receiver that reported it. */
 export const countUnmatched = (tx: Tx, userKey: number, receiver: string, now: number): void =>
   add(tx, [userKey, receiver], { unmatched_complaints: 1 }, now)
 
 /** The text of a receiver without the parts that belong to one mail only: addresses, long numbers and ids. */
 export function wordsOf({ code, enhanced, text }: Pick<Verdict, 'code' | 'enhanced' | 'text'>): string {
-  const said = text
+  const cleaned = text
     .replaceAll(/<?[^\s<>@]+@[^\s<>@]+>?/g, '<address>')
     .replaceAll(/\b(?=[\w-]*\d)[\w-]{10,}\b/g, '…')
     .replaceAll(/\s+/g, ' ')
     .trim()
-  return [code, enhanced, said]
+  return [code, enhanced, cleaned]
     .filter((part) => part !== null && part !== '')
     .join(' ')
     .slice(0, MAX_WORDS)
@@ -142,7 +146,7 @@ function noteRefusal(
   verdict: ReceiverOutcome['verdict'],
   now: number,
 ): void {
-  const day = Math.floor(now / DAY)
+  const day = dayOf(now)
   const of = [userKey, day, receiver]
   const words = wordsOf(verdict)
   const counted = tx.run(
@@ -166,10 +170,10 @@ export type ReceiverFigures = ReceiverSums & { receiver: string }
 
 const SUMMED = TALLIES.of
 const sums = SUMMED.map((name) => `sum(${name}) as ${name}`).join(', ')
-/** The figures of a receiver without mail. */
+/** The figures of a receiver without email. */
 export const NO_FIGURES = Object.fromEntries(SUMMED.map((name) => [name, 0])) as ReceiverSums
 
-/** Names of the receivers of a user's mail since a time (ms), those with most mail first. */
+/** Names of the receivers of a user's email since a time (ms), most email first. */
 export const receiversOf = (
   reader: Reader,
   { since, userKey }: { userKey: number; since: number },
@@ -179,13 +183,13 @@ export const receiversOf = (
     .all(
       raw<{ receiver: string }>(
         `select receiver, sum(delivered + deferred + refused) as outcomes from receiver_tallies
-         where user_key = ? and hour >= ? group by receiver order by outcomes desc, receiver limit ?`,
-        [userKey, Math.floor(since / HOUR), most],
+         where user_key = ? and hour >= ? and (hour >= ? or hours is not null)
+         group by receiver order by outcomes desc, receiver limit ?`,
+        [userKey, dayOf(since) * 24, Math.floor(since / HOUR), most],
       ),
     )
     .map(({ receiver }) => receiver)
 
-/** The sums of a receiver's hours. */
 export function sumOf(hours: readonly HourOfReceiver[]): ReceiverSums {
   const sum = { ...NO_FIGURES }
   for (const each of hours) for (const name of SUMMED as ReceiverColumn[]) sum[name] += each[name]
@@ -207,22 +211,24 @@ export function figuresBetween(
 }
 
 /**
- * Half of the delivered mail took no longer than this (seconds), as if the mail of a range were spread evenly over it;
- * what took longer than three hours counts as three hours. Null: nothing was delivered.
+ * This part of the delivered email took no longer than this (seconds), if the email of a range is spread evenly over
+ * it. Longer times count as three hours. Null if there are no deliveries.
  */
-export function medianSeconds({ delivered, ...figures }: ReceiverSums): number | null {
+export function secondsWithin({ delivered, ...figures }: ReceiverSums, part: number): number | null {
   if (delivered === 0) return null
   let below = 0
   let begin = 0
   for (const [column, end] of WITHIN) {
     const here = figures[column]
-    if (here > 0 && below + here >= delivered / 2)
-      return (begin + ((end - begin) * (delivered / 2 - below)) / here) / SECOND
+    if (here > 0 && below + here >= delivered * part)
+      return (begin + ((end - begin) * (delivered * part - below)) / here) / SECOND
     below += here
     begin = end
   }
   return begin / SECOND
 }
+
+export const medianSeconds = (sums: ReceiverSums): number | null => secondsWithin(sums, 0.5)
 
 /** Sending domains of an account that had mail for a receiver since a time (ms), and were not removed. */
 export const domainsWithMail = (reader: Reader, userKey: number, receiver: string, since: number): number[] =>
@@ -231,12 +237,12 @@ export const domainsWithMail = (reader: Reader, userKey: number, receiver: strin
       raw<{ key: number }>(
         `select distinct d.key as key from receiver_domains r join domains d on d.key = r.domain_key
          where r.user_key = ? and r.receiver = ? and r.day >= ? and d.deleted_at is null order by d.key`,
-        [userKey, receiver, Math.floor(since / DAY)],
+        [userKey, receiver, dayOf(since)],
       ),
     )
     .map(({ key }) => key)
 
-/** The most frequent refusals of a receiver between two times (ms). Each day is looked up by the key of the table. */
+/** The most frequent replies of a receiver between two times (ms). Each day is looked up by the key of the table. */
 export function commonRefusals(
   reader: Reader,
   { receiver, since, until, userKey }: { userKey: number; receiver: string; since: number; until: number },
@@ -248,7 +254,7 @@ export function commonRefusals(
        select words, sum(times) as times from refusals
        where user_key = ? and day in (select day from days) and receiver = ?
        group by words order by sum(times) desc, words limit ?`,
-      [Math.floor(since / DAY), Math.floor(until / DAY), userKey, receiver, most],
+      [dayOf(since), dayOf(until), userKey, receiver, most],
     ),
   )
 }
@@ -260,63 +266,108 @@ export interface HourOfOutcomes {
   refused: number
 }
 
-/** The figures of a receiver in an hour, or in a day that is over. */
+/** The figures of a receiver in an hour. Before version 0.3.0, a past day had only its sum, in its first hour. */
 export type HourOfReceiver = ReceiverFigures & { hour: number }
 
-/** The figures of some receivers by hour: few rows of many, found by the name. */
-export function outcomesOf(
-  reader: Reader,
-  { receivers, since, userKey }: { userKey: number; since: number; receivers: readonly string[] },
-): Map<string, HourOfReceiver[]> {
-  const rows = reader.all(
-    raw<HourOfReceiver>(
-      `select receiver, hour, ${SUMMED.join(', ')} from receiver_tallies indexed by receiver_tallies_by_receiver
-       where user_key = ? and hour >= ? and receiver in (select value from json_each(?))`,
-      [userKey, Math.floor(since / HOUR), JSON.stringify(receivers)],
-    ),
-  )
-  return Map.groupBy(rows, ({ receiver }) => receiver)
+/**
+ * The figures of a row in two parts, if a day of the reader (`starts`, in hours) starts inside the day of the row.
+ * Counts that are in none of its hours belong to its first hour.
+ */
+function partsOfRow({ hours, ...row }: HourOfReceiver & { hours: string | null }, starts: readonly number[]) {
+  const cut = starts.find((start) => start > row.hour)
+  if (hours === null || cut === undefined || cut >= row.hour + 24) return [row]
+  const later: HourOfReceiver = { ...NO_FIGURES, receiver: row.receiver, hour: cut }
+  for (const [hour, values] of Object.entries((jsonOf(hours) ?? {}) as Record<string, number[]>))
+    if (row.hour + Number(hour) >= cut)
+      for (const [at, name] of (SUMMED as ReceiverColumn[]).entries()) later[name] += values[at] ?? 0
+  for (const name of SUMMED as ReceiverColumn[]) row[name] -= later[name]
+  return [row, later]
 }
 
-/** The outcomes by hour, for all receivers together, for a chart. */
-export function outcomesByHour(reader: Reader, userKey: number, since: number): HourOfOutcomes[] {
-  return reader.all(
-    raw<HourOfOutcomes>(
-      `select hour, sum(delivered) as delivered, sum(deferred) as deferred, sum(refused) as refused
-       from receiver_tallies where user_key = ? and hour >= ? group by hour order by hour`,
-      [userKey, Math.floor(since / HOUR)],
+/** The figures of some receivers by hour, for these hours or days: few rows of many, found by the name. */
+export function outcomesOf(
+  reader: Reader,
+  { receivers, spans, userKey }: { userKey: number; spans: readonly HourSpan[]; receivers: readonly string[] },
+): Map<string, HourOfReceiver[]> {
+  const starts = spans.map(({ from }) => from)
+  const [from = 0] = starts
+  const rows = reader.all(
+    raw<HourOfReceiver & { hours: string | null }>(
+      `select receiver, hour, hours, ${SUMMED.join(', ')} from receiver_tallies
+       indexed by receiver_tallies_by_receiver
+       where user_key = ? and hour >= ? and receiver in (select value from json_each(?))`,
+      [userKey, from - (from % 24), JSON.stringify(receivers)],
     ),
   )
+  const hours = rows.flatMap((row) => partsOfRow(row, starts)).filter(({ hour }) => hour >= from)
+  return Map.groupBy(hours, ({ receiver }) => receiver)
+}
+
+const OUTCOMES = 'sum(delivered) as delivered, sum(deferred) as deferred, sum(refused) as refused'
+/** The last hour of an account in `outcome_hours`. Later hours are in `receiver_tallies`. */
+const SETTLED = 'coalesce((select max(hour) from outcome_hours where user_key = ?), -1)'
+
+/** The outcomes by hour, for all receivers together, for a chart. */
+export function outcomesByHour(reader: Reader, userKey: number, from: number): HourOfOutcomes[] {
+  return reader.all(
+    raw<HourOfOutcomes>(
+      `select hour, delivered, deferred, refused from outcome_hours where user_key = ? and hour >= ?
+       union all select hour, ${OUTCOMES} from receiver_tallies
+       where user_key = ? and hour >= ? and hour > ${SETTLED} group by hour`,
+      [userKey, from, userKey, from, userKey],
+    ),
+  )
+}
+
+/** The time before which an account has only whole days (UTC), because version 0.2.0 stored them, or null. */
+export function utcDaysBefore(reader: Reader, userKey: number, zone: string, since: number): number | null {
+  if (zone === 'UTC') return null
+  const { utc_days_before: before } = reader.one(
+    db.selectFrom('users').select('utc_days_before').where('key', '=', userKey),
+  )
+  return before !== null && before > since ? before : null
 }
 
 /**
- * Deletes figures that are older than every period, and adds the hours of each day that ended at least a day ago to the
- * day's first hour: from then on only whole days are queried. Each transaction moves one hour of one account.
+ * Deletes figures that are older than every period. The hours of each day that ended at least a day ago are summed per
+ * account, and added to the day's first hour, so that lists read few rows. Each transaction moves one hour of one
+ * account, in their order.
  */
 export async function settleReceivers(store: Store, now: number): Promise<void> {
-  await store.writeSoon((tx) => forgetReceivers(tx, Math.floor((now - KEPT) / DAY) * DAY))
-  const hours = store.all(
-    raw<{ user_key: number; hour: number }>(
-      'select distinct user_key, hour from receiver_tallies where hour < ? and hour % 24 <> 0',
-      [Math.floor((now - DAY) / DAY) * 24],
-    ),
-  )
-  for (const { hour, user_key } of hours)
-    await store.writeSoon((tx) => {
-      tx.run(
-        raw(
-          `insert into receiver_tallies (user_key, receiver, hour, ${SUMMED.join(', ')})
-           select user_key, receiver, ?, ${SUMMED.join(', ')} from receiver_tallies where user_key = ? and hour = ?
-           on conflict (user_key, hour, receiver) do update set ${SUMMED.map((name) => `${name} = ${name} + excluded.${name}`).join(', ')}`,
-          [hour - (hour % 24), user_key, hour],
-        ),
-      )
-      tx.run(raw('delete from receiver_tallies where user_key = ? and hour = ?', [user_key, hour]))
-    })
+  for (const { key } of store.all(db.selectFrom('users').select('key')))
+    for (const { hour } of store.all(
+      raw<{ hour: number }>(
+        `select distinct hour from receiver_tallies where user_key = ? and hour > ${SETTLED} and hour < ? order by hour`,
+        [key, key, dayOf(now - DAY) * 24],
+      ),
+    ))
+      await store.writeSoon((tx) => settleHour(tx, key, hour))
+  await store.writeSoon((tx) => forgetReceivers(tx, now))
 }
 
-function forgetReceivers(tx: Tx, before: number): void {
+const ADDED = SUMMED.map((name) => `${name} = ${name} + excluded.${name}`).join(', ')
+
+function settleHour(tx: Tx, userKey: number, hour: number): void {
+  const of = 'from receiver_tallies where user_key = ? and hour = ?'
+  tx.run(raw(`insert into outcome_hours select user_key, hour, ${OUTCOMES} ${of} group by hour`, [userKey, hour]))
+  if (hour % 24 === 0) return
+  const figures = `json_array(${SUMMED.join(', ')})`
+  tx.run(
+    raw(
+      `insert into receiver_tallies (user_key, receiver, hour, hours, ${SUMMED.join(', ')})
+       select user_key, receiver, ?, json_object(?, ${figures}), ${SUMMED.join(', ')} ${of}
+       on conflict (user_key, hour, receiver) do update
+       set hours = json_patch(coalesce(hours, '{}'), excluded.hours), ${ADDED}`,
+      [hour - (hour % 24), String(hour % 24), userKey, hour],
+    ),
+  )
+  tx.run(raw(`delete ${of}`, [userKey, hour]))
+}
+
+function forgetReceivers(tx: Tx, now: number): void {
+  const before = startOfDay(now - KEPT)
+  tx.run(raw('delete from outcome_hours where hour < ?', [Math.floor((now - KEPT_HOURS) / HOUR)]))
   tx.run(raw('delete from receiver_tallies where hour < ?', [Math.floor(before / HOUR)]))
-  tx.run(raw('delete from refusals where day < ?', [Math.floor(before / DAY)]))
-  tx.run(raw('delete from receiver_domains where day < ?', [Math.floor(before / DAY)]))
+  tx.run(raw('delete from refusals where day < ?', [dayOf(before)]))
+  tx.run(raw('delete from receiver_domains where day < ?', [dayOf(before)]))
 }

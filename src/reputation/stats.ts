@@ -1,7 +1,7 @@
 // Counts of mail events. They are counted at each request from the events and the sums of deleted events, so that they
 // always match (D37).
 import type { Reader } from '../store/database.ts'
-import { told } from '../store/event-sums.ts'
+import { countedEvents } from '../store/events.ts'
 import { raw } from '../store/query.ts'
 
 export interface Counts {
@@ -33,7 +33,7 @@ export function countEvents(reader: Reader, emailKeys: readonly number[]): Map<n
   const those = JSON.stringify(emailKeys)
   const rows = reader.all(
     raw<Counts & { email_key: number }>(
-      `with told as (${told('email_key in (select value from json_each(?))')})
+      `with countedEvents as (${countedEvents('email_key in (select value from json_each(?))')})
        select email_key,
          total(times) filter (where type = 'email.delivered') as deliveries,
          total(times) filter (where type = 'email.opened' and not machine) as opens,
@@ -44,7 +44,7 @@ export function countEvents(reader: Reader, emailKeys: readonly number[]): Map<n
          count(distinct iif(type = 'email.clicked' and not machine, delivery, null)) as unique_clicks,
          total(times) filter (where type = 'email.opened' and machine) as machine_opens,
          total(times) filter (where type = 'email.clicked' and machine) as machine_clicks
-       from told group by email_key`,
+       from countedEvents group by email_key`,
       [those, those],
     ),
   )

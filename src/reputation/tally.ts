@@ -42,10 +42,10 @@ const takeBack = statement<{ domain_key: number; agent_id: string; hour: number 
     .where('deliveries', '>', 0),
 )
 
-/** Takes back a counted delivery that bounced later. Each mail has one outcome, so that a share is a share of mails. */
+/** Uncounts a delivery that bounced later. Each email has one outcome, so that the rates are rates of emails. */
 export function takeBackDelivery(tx: Tx, { agent_id, domain_key }: Tallied, at: number): void {
   const hour = Math.floor(at / HOUR)
-  // The delivery may be counted in the hour before; see closeHour.
+  // The delivery may be counted in the hour before (closeHour).
   for (const each of [hour, hour - 1])
     if (tx.run(takeBack({ domain_key, agent_id: agent_id ?? '', hour: each })).changes > 0) return
 }
@@ -70,16 +70,16 @@ export function agentFigures(reader: Reader, userKey: number, agentId: string, s
   )
 }
 
-/** A domain's figures by day (UTC, days since 1970) since a time; days without mail are left out. */
-export const domainDays = (reader: Reader, domainKey: number, since: number): (Figures & { day: number })[] =>
+/** A domain's figures by hour from an hour on, without hours that have no email. */
+export const domainHours = (reader: Reader, domainKey: number, from: number): (Figures & { hour: number })[] =>
   reader.all(
-    raw<Figures & { day: number }>(
-      `select hour / 24 as day, ${sums} from tallies where domain_key = ? and hour >= ? group by 1 order by 1`,
-      [domainKey, Math.ceil(since / HOUR)],
+    raw<Figures & { hour: number }>(
+      `select hour, ${sums} from tallies where domain_key = ? and hour >= ? group by hour order by hour`,
+      [domainKey, from],
     ),
   )
 
-/** A domain's figures since a time, of mail with and without an agent. */
+/** A domain's figures since a time, of email with and without an agent. */
 export function domainFigures(reader: Reader, domainKey: number, since: number): Figures {
   return reader.one(
     raw<Figures>(`select ${sums} from tallies where domain_key = ? and hour >= ?`, [
@@ -89,12 +89,17 @@ export function domainFigures(reader: Reader, domainKey: number, since: number):
   )
 }
 
-/** The figures of all domains of a user since a time. */
-export function accountFigures(reader: Reader, userKey: number, since: number): Figures {
+/** The figures of all domains of a user from an hour on and before another. */
+export function accountFigures(
+  reader: Reader,
+  userKey: number,
+  { from, until = Number.MAX_SAFE_INTEGER }: { from: number; until?: number },
+): Figures {
   return reader.one(
     raw<Figures>(
-      `select ${sums} from tallies where domain_key in (select key from domains where user_key = ?) and hour >= ?`,
-      [userKey, Math.floor(since / HOUR)],
+      `select ${sums} from tallies
+       where domain_key in (select key from domains where user_key = ?) and hour >= ? and hour < ?`,
+      [userKey, from, until],
     ),
   )
 }
@@ -116,10 +121,10 @@ export function closeHour(tx: Tx, userKey: number, agentId: string, now: number)
   }
 }
 
-/** Longer than the longest period of statistics, a month; reputation uses a week. */
-const KEPT = 32 * DAY
+/** Longer than the longest period of statistics, a month, and the month before it. Reputation uses a week. */
+export const KEPT = 62 * DAY
 
-/** Deletes hours that nothing reads any more; returns how many rows. */
+/** Deletes hours that are no longer used. Returns the number of rows. */
 export function forgetTallies(tx: Tx, now: number): number {
   return tx.run(db.deleteFrom('tallies').where('hour', '<', Math.floor((now - KEPT) / HOUR))).changes
 }

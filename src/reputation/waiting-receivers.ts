@@ -1,18 +1,18 @@
-// Mail that waits, by receiver, and which receiving domains a receiver has. Whose a domain is, is known once an
-// exchanger answered for its mail; before, the domain is a receiver by itself, as in receivers.ts.
-import { domainInSql, domainOf } from '../message/lane-names.ts'
+// Queued email by receiver, and the recipient domains of a receiver. The receiver of a domain is known after an MX host
+// has replied to its email. Until then, the domain is its own receiver, as in receivers.ts.
+import { boundBetween, bulkLane, domainInSql, domainOf } from '../message/lane-names.ts'
 import { providerNamed } from '../smtp/shaping.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import { receiverOf } from './receivers.ts'
 
-/** Waiting mails that are looked at, the newest; this takes 10 to 60 ms. */
+/** The number of queued emails that are read, newest first. This takes 10 to 60 ms. */
 const LOOKED_AT = 10_000
 
 export interface WaitingReceiver {
-  /** Recipients whose mail waits. */
+  /** Recipients whose email is queued. */
   waiting: number
-  /** Their domains, those with most waiting mail first. */
+  /** Their domains, most queued email first. */
   domains: string[]
 }
 
@@ -22,7 +22,7 @@ interface WaitingCounted {
   times: number
 }
 
-/** What waits of an account's mail, by receiver. */
+/** The queued email of an account, by receiver. */
 export function waitingReceivers(reader: Reader, userKey: number): Map<string, WaitingReceiver> {
   const rows = reader.all(
     raw<WaitingCounted>(
@@ -33,7 +33,7 @@ export function waitingReceivers(reader: Reader, userKey: number): Map<string, W
       [userKey],
     ),
   )
-  // Mail that no exchanger has answered for goes where the other mail of its domain goes.
+  // Email without a reply yet belongs to the receiver of the domain's other email.
   const known = new Map(
     rows.flatMap(({ host, lane }) =>
       host === null ? [] : [[domainOf(lane), receiverOf(host, domainOf(lane))] as const],
@@ -51,7 +51,7 @@ export function waitingReceivers(reader: Reader, userKey: number): Map<string, W
   return found
 }
 
-/** Mails that are looked at for the receiving domains of late. */
+/** The number of recent emails that are read for the recipient domains. */
 const LATE = 1000
 
 /** The receiving domains of a receiver in the newest mail since a time (ms). */
@@ -71,7 +71,37 @@ export function lateDomains(
   return [...new Set(those.map(({ lane }) => domainOf(lane)))]
 }
 
-/** A condition on `outbound_emails` for the mail to a receiver, by its name; undefined when there is no such one. */
+/** Waiting recipients of a domain that are looked at, of each kind of lane. */
+const OF_DOMAIN = 1000
+
+/**
+ * The hosts that replied to email for a recipient domain, from its queued and its newest email. Null stands for email
+ * without a reply. Empty if there is no such email. Without an account, the email of all accounts.
+ */
+export function hostsFor(reader: Reader, domain: string, userKey?: number): (string | null)[] {
+  const lanes = [domain, bulkLane(domain)]
+  const waiting = ['queued', 'held'].flatMap((status) =>
+    ['lane = ?', 'lane = ?', 'lane > ? and lane < ?', 'lane > ? and lane < ?'].map(
+      (lane) =>
+        `select * from (select email_key, remote_mta from deliveries where status = '${status}' and ${lane} limit ${OF_DOMAIN})`,
+    ),
+  )
+  const parameters = [...lanes, ...lanes.flatMap((lane) => boundBetween(lane))]
+  const [ofAccount, own] = userKey === undefined ? ['', []] : ['where e.user_key = ?', [userKey]]
+  const newest = userKey === undefined ? 'order by e.key desc' : `${ofAccount} order by e.created_at desc`
+  const rows = reader.all(
+    raw<Pick<WaitingCounted, 'host'>>(
+      `select waiting.remote_mta as host from (${waiting.join(' union all ')}) waiting
+         join outbound_emails e on e.key = waiting.email_key ${ofAccount}
+       union select v.remote_mta from (select e.key as key from outbound_emails e ${newest} limit ${LATE}) e
+         join deliveries v on v.email_key = e.key where ${domainInSql('v.lane')} = ?`,
+      [...parameters, ...parameters, ...own, ...own, domain],
+    ),
+  )
+  return rows.map(({ host }) => host)
+}
+
+/** A condition on `outbound_emails` for a receiver's email, or undefined if no receiver has this name. */
 export function toReceiver(
   reader: Reader,
   userKey: number,

@@ -1,9 +1,9 @@
-// Notices in a container that every client of port 25 comes from the default gateway: then a network bridge hides who
-// they are, and says so in the log, once.
+// Detects in a container that all clients of port 25 have the address of the default gateway: a network bridge then
+// hides their addresses. Logs a warning once.
 import { BEHIND_NAT, defaultGateway, inContainer } from '../base/container.ts'
 import type { Log } from '../base/log.ts'
 
-/** How many messages must have come before it says something. */
+/** Messages received before the warning. */
 const FEW = 5
 
 /** A function to call with the address of the client of each message. */
@@ -19,7 +19,7 @@ export function clientWatch(
     if (client !== gateway) seen = undefined
     else if (++seen === FEW) {
       seen = undefined
-      log.warn('clients are hidden behind NAT', { gateway, reason: BEHIND_NAT.detail, mend: BEHIND_NAT.mend })
+      log.warn('client_addresses_hidden', { gateway, reason: BEHIND_NAT.detail, fix: BEHIND_NAT.fix })
     }
   }
 }

@@ -1,4 +1,4 @@
-// What the subjects above domains write when a domain is registered or removed, in the same transaction.
+// The rows of other subjects that change when a domain is registered or removed, in the same transaction.
 import type { DomainFollowers } from '../domains/lifecycle.ts'
 import { closeInboxes } from '../inbound/inboxes.ts'
 import { inheritSuppressions } from '../suppressions/suppressions.ts'

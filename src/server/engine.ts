@@ -18,11 +18,12 @@ import { OpenKeys } from '../domains/keys.ts'
 import { DeliveryEngine } from '../delivery/deliver.ts'
 import { fetchingOf } from '../net/fetch.ts'
 import { NoticeMailer } from '../mail/notice-mail.ts'
-import { StsCache } from '../delivery/wire/sts.ts'
+import { StsCache } from '../delivery/wire/connect.ts'
 import { Ways } from '../delivery/queue/ways.ts'
 import { DeliveryWorkers } from '../delivery/wire/workers.ts'
 import { SubmittedMail } from '../mail/submitted.ts'
-import { Warmup } from '../warmup/places.ts'
+import { OPEN_GATE, type DeliveryGate } from '../parts/gate.ts'
+import type { PartDeps } from '../parts/part.ts'
 
 export interface EngineDeps {
   store: Store
@@ -33,17 +34,21 @@ export interface EngineDeps {
   config: Config
   resolver: Resolver
   troubles: Troubles
-  /** Ends the waits for answers of DNS and for policies; `resolver` ends by it. */
+  /** Cancels pending DNS queries and policy requests, including those of `resolver`. */
   cut: Cut
+  /** The port of MTA-STS policy hosts. 443 except in tests. */
+  httpsPort?: number | undefined
+  /** Whether the system clock is unreliable. Absent in a command. */
+  doubtful?: () => boolean
 }
 
 export interface EngineOptions {
   timeouts?: Timeouts | undefined
   home?: RouteOptions['home']
-  /** Port of MTA-STS policy servers; 443 except in tests. */
-  stsPort?: number | undefined
-  /** The most worker threads; by default the configured number. */
+  /** Maximum number of worker threads. The default is the configured number. */
   threads?: number
+  /** Creates the gate that limits how much email is sent. */
+  gate?: (deps: PartDeps) => DeliveryGate
 }
 
 export interface Engine {
@@ -53,14 +58,18 @@ export interface Engine {
   letters: CampaignLetters
   ahead: QueuedAhead
   notices: NoticeMailer
-  warmup: Warmup
+  gate: DeliveryGate
+  partDeps: PartDeps
 }
 
 /** CPU time to compose one mail: many times the need of 40 MB. A hostile page cannot occupy a thread for longer. */
 const COMPOSING = MINUTE
 const LEAST_THREADS = 2
 
-export function createEngine(deps: EngineDeps, { home, stsPort, threads, timeouts }: EngineOptions = {}): Engine {
+export function createEngine(
+  deps: EngineDeps,
+  { gate: makeGate = () => OPEN_GATE, home, threads, timeouts }: EngineOptions = {},
+): Engine {
   const fetching = fetchingOf(deps)
   const keys = new OpenKeys(deps.store, deps.keyring)
   const ahead = new QueuedAhead(deps.clock)
@@ -73,15 +82,23 @@ export function createEngine(deps: EngineDeps, { home, stsPort, threads, timeout
       return 'key' in asked ? keys.pem(asked.key) : letters.template(asked.campaign)
     },
   })
-  const sts = new StsCache({ ...deps, fetching, stsPort })
+  const sts = new StsCache({ ...deps, fetching })
   const connecting = { ...deps, keys, sts, timeouts, home, allowed: fetching.allowed, ways: new Ways(deps.config) }
   const notices = new NoticeMailer(connecting)
-  const warmup = new Warmup({ ...deps, noticed: () => notices.ring() })
+  const partDeps: PartDeps = {
+    ...deps,
+    allowed: fetching.allowed,
+    queueChanged: () => engine.ring(),
+    noticed: () => notices.ring(),
+    limitsChanged: () => engine.dailyLimitsChanged(),
+    doubtful: deps.doubtful ?? (() => false),
+  }
+  const gate = makeGate(partDeps)
   const engine = new DeliveryEngine({
     ...connecting,
-    warmup,
+    gate,
     workers,
     sources: { submitted: new SubmittedMail(deps), campaign: letters },
   })
-  return { engine, keys, workers, ahead, letters, notices, warmup }
+  return { engine, keys, workers, ahead, letters, notices, gate, partDeps }
 }

@@ -1,9 +1,9 @@
-// Gives memory back to the system while there is nothing to do: shortly after the start, after a time of work, and now
-// and then (D131). malloc keeps what was freed in pieces: after a start 40 MB, after a campaign more.
+// Returns memory to the system while the server is idle: shortly after the start, after a burst of work, and from time
+// to time (D131). malloc keeps freed fragments: 40 MB after a start, more after a campaign.
 import { MINUTE, SECOND, type Cancel, type Clock } from '../base/clock.ts'
 import { collector, trimmer } from '../base/native.ts'
 
-/** So long after the start, when what was needed for it is free. */
+/** The delay after the start, when the memory needed for it is free. */
 const AFTER_START = 3 * SECOND
 const LOOK = MINUTE
 const EVERY = 10 * MINUTE
@@ -12,15 +12,15 @@ const IDLE = 0.05
 
 export interface IdleMemory {
   clock: Clock
-  /** Undefined: there is no way to give memory back. */
+  /** Undefined if the C library cannot return memory. */
   trim?: (() => void) | undefined
-  /** Collects the garbage of the main thread, which stands meanwhile. */
+  /** Collects the garbage of the main thread, which is blocked until then. */
   collect?: () => void
   /** The part of the time since the last call in which the main thread worked. */
   load?: () => number
 }
 
-/** Starts it; the answer ends it. */
+/** Starts the checks. The returned function stops them. */
 export function giveBackWhenIdle({
   clock,
   load = loadOfThread(),

@@ -10,37 +10,36 @@ import { listenError } from '../http/listen.ts'
 import { InboundEngine } from '../inbound/reading.ts'
 import { Reception } from '../inbound/receive.ts'
 import type { InboundJob, InboundResult } from '../inbound/reader.ts'
-import { ReportFigures } from '../reports/pieces.ts'
-import { reportReader } from '../reports/reading/readers.ts'
-import { inTurns, unlimited } from '../inbound/turns.ts'
-import type { Warmup } from '../warmup/places.ts'
+import type { ReportReceiver } from '../parts/received.ts'
+import { inTurns, unlimited } from '../inbound/queue.ts'
+import type { DeliveryGate } from '../parts/gate.ts'
 import { startListener, type SmtpListener } from '../smtp/listener.ts'
 import type { Host } from '../smtp/route.ts'
 import type { Certificates } from '../acme/certificates.ts'
 import type { EngineDeps } from './engine.ts'
 import { clientWatch } from './client-watch.ts'
-import { openEach } from './ipv4-ipv6.ts'
-import type { PassedSockets } from './passed-sockets.ts'
+import { openEach, type Opening } from './ipv4-ipv6.ts'
 
 export interface InboundParts extends EngineDeps {
   space: Space
   certificates: Certificates
-  warmup: Warmup
+  gate: DeliveryGate
+  reports: ReportReceiver
 }
 
 export interface Inbound {
   engine: InboundEngine
-  /** Reads messages while a client waits: for downloads of attachments, and for mail from SMTP submission. */
+  /** Reads messages while a client waits, for downloads of attachments and for SMTP submission. */
   files: Pick<Pool<InboundJob, InboundResult>, 'run'>
   listeners: SmtpListener[]
   /** The address of the first listener, for mail to domains on this server. */
   home(): Host | undefined
   /** Opens the listeners. Throws an OperatorError. */
-  listen(sockets: PassedSockets, key?: string): Promise<void>
+  listen(opening: Pick<Opening, 'sandbox'>): Promise<void>
   stop(patience: number): Promise<void>
 }
 
-/** The least number of threads that read messages; with more cores there are more. */
+/** The minimum number of threads that read messages. With more cores there are more. */
 const READERS = 2
 /** JavaScript heap of each thread, in MB. */
 const HEAP_MB = 384
@@ -60,7 +59,7 @@ function afterGivingBack(turns: TaskTurns, collect = collector(), trim = trimmer
 }
 
 /** The pools of readers: for received messages, and for clients that wait. */
-function createReaders({ clock, config, resolver }: InboundParts) {
+function createReaders({ clock, config, reports, resolver }: InboundParts) {
   const source = new URL('../inbound/reader.ts', import.meta.url)
   const ask = remembering(resolver, clock)
   const workers = new Pool<InboundJob, InboundResult>(source, {
@@ -77,12 +76,10 @@ function createReaders({ clock, config, resolver }: InboundParts) {
     heapMb: HEAP_MB,
     cpu: DOWNLOAD,
   })
-  // Where there is little memory, one message in a file is read at a time, whoever wants it (D139).
+  // With little memory, all readers together read one message file at a time (D139).
   const oneFile = isSmall() ? afterGivingBack(semaphore(1)) : undefined
-  const reports = reportReader()
   return {
     workers,
-    reports,
     readers: oneFile ? { ...inTurns(workers, oneFile, unlimited), size: workers.size } : workers,
     files: inTurns(files, oneFile),
     close: () => Promise.all([workers.close(), files.close(), reports.close()]),
@@ -91,16 +88,12 @@ function createReaders({ clock, config, resolver }: InboundParts) {
 
 export function createInbound(parts: InboundParts): Inbound {
   const { clock, config } = parts
-  const { close, files, readers, reports, workers } = createReaders(parts)
-  const engine = new InboundEngine({
-    ...parts,
-    workers: readers,
-    reports,
-    figures: new ReportFigures({ ...parts, reports }),
-  })
-  const reception = new Reception({ ...parts, engine })
+  const { close, files, readers, workers } = createReaders(parts)
+  const engine = new InboundEngine({ ...parts, workers: readers })
   const listeners: SmtpListener[] = []
-  const heed = clientWatch(parts.log)
+  const clientsAtWork = (): number => listeners.reduce((all, { atWork }) => all + atWork, 0)
+  const reception = new Reception({ ...parts, engine, clientsAtWork })
+  const watchClient = clientWatch(parts.log)
   return {
     engine,
     files,
@@ -109,9 +102,10 @@ export function createInbound(parts: InboundParts): Inbound {
       const [first] = listeners
       return first && { name: config.hostname, port: first.port, address: LOOPBACK[first.host] ?? first.host }
     },
-    async listen(sockets, key = 'smtp.listen') {
+    async listen({ sandbox }) {
+      const key = sandbox?.smtp?.option ?? 'smtp.listen'
       const certificate = parts.certificates.first('smtp')
-      await openEach(config.smtp.listen, 'smtp', { log: parts.log, sockets }, async (address) => {
+      await openEach(config.smtp.listen, 'smtp', { log: parts.log, sandbox }, async (address) => {
         const listener = await startListener(address, {
           hostname: config.hostname,
           clock,
@@ -122,10 +116,10 @@ export function createInbound(parts: InboundParts): Inbound {
           welcome: () => (parts.space.low ? { code: 452, text: '4.3.1 Out of storage; try again later' } : undefined),
           recipient: (recipient) => reception.recipient(recipient),
           message: (bytes, envelope, sound) => {
-            heed(envelope.client)
+            watchClient(envelope.client)
             return reception.message(bytes, envelope, sound)
           },
-          fault: (thrown) => void parts.log.fault('receiving', thrown),
+          fault: (thrown) => void parts.log.fault('inbound SMTP', thrown),
         }).catch((thrown: unknown) => {
           throw listenError(thrown, key, address)
         })

@@ -1,56 +1,80 @@
 // Listening addresses in IPv4 and IPv6. A machine may lack IPv6, by its kernel or by its settings: then "all addresses
 // of IPv6" is replaced by "all addresses of IPv4".
-import type { Socket } from 'node:net'
 import { codeOf } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { formatEndpoint, isBeside } from '../base/network.ts'
-import type { DoorName, PassedSockets } from './passed-sockets.ts'
+
+/** The listeners that the sandbox can place elsewhere. */
+type ListenerName = 'http' | 'https' | 'http-plain' | 'smtp' | 'submission' | 'submissions'
 
 export interface ListenAddress {
   host: string
   port: number
   /** True when the same port is also opened for IPv4 (RFC 3493 §5.3). */
   ipv6Only: boolean
-  /** A socket that the service manager has opened there. */
-  opened?: Socket
 }
 
-/** What opens addresses: the log, and the sockets of the service manager. */
+/** An address of the sandbox: the option that sets it, and whether the next free port is used if it is in use. */
+export interface SandboxAddress {
+  option: string
+  next: boolean
+}
+
+/** The log, and the addresses of the sandbox. */
 export interface Opening {
   log: Pick<Log, 'info'>
-  sockets: PassedSockets
+  sandbox?: Partial<Record<ListenerName, SandboxAddress>> | undefined
 }
+
+/** Ports that are tried, one after the other. */
+const MOST_TRIED = 100
 
 /**
  * Whether a socket could not be opened because the machine lacks the address family: the error of a system call, or an
  * error with such a cause.
  */
-const lacksFamily = (thrown: unknown): boolean =>
-  /^(?:EAFNOSUPPORT|EADDRNOTAVAIL)$/.test(codeOf(thrown) || (thrown instanceof Error ? codeOf(thrown.cause) : ''))
+const lacksFamily = (thrown: unknown): boolean => /^(?:EAFNOSUPPORT|EADDRNOTAVAIL)$/.test(causeOf(thrown))
+
+const causeOf = (thrown: unknown): string => codeOf(thrown) || (thrown instanceof Error ? codeOf(thrown.cause) : '')
 
 /**
- * Opens the addresses of a door, one after the other; what the service manager has opened is taken as it is. On a
- * machine without IPv6, "::" becomes "0.0.0.0", or is left out when that is in the list too. Throws the errors of
- * `open`; then the caller closes the addresses that are open already.
+ * Opens the addresses of one listener, one after the other. On a machine without IPv6, "::" becomes "0.0.0.0", or is
+ * left out if the list contains that too. Throws the errors of `open`. The caller then closes the addresses that are
+ * open already.
  */
 export async function openEach<T>(
   endpoints: readonly { host: string; port: number }[],
-  door: DoorName,
-  { log, sockets }: Opening,
+  door: ListenerName,
+  { log, sandbox }: Opening,
   open: (address: ListenAddress) => Promise<T>,
 ): Promise<T[]> {
   const opened: T[] = []
-  const { passed, others } = sockets.take(door, endpoints)
-  for (const address of passed) opened.push(await open({ ...address, ipv6Only: false }))
-  for (const { host, port } of others) {
+  for (const { host, port } of endpoints) {
     const ipv6Only = isBeside({ host, port }, endpoints)
     try {
-      opened.push(await open({ host, port, ipv6Only }))
+      const last = sandbox?.[door]?.next ? Math.min(port + MOST_TRIED, 65_535) : port
+      opened.push(await openFrom({ host, port, ipv6Only }, last, log, open))
     } catch (thrown) {
       if (host !== '::' || !lacksFamily(thrown)) throw thrown
-      log.info('this machine has no IPv6', { address: formatEndpoint(host, port) })
+      log.info('ipv6_not_available', { address: formatEndpoint(host, port) })
       if (!ipv6Only) opened.push(await open({ host: '0.0.0.0', port, ipv6Only: false }))
     }
   }
   return opened
+}
+
+/** Opens the address, or the same with the next free port up to `last`. No port is opened to be closed again. */
+async function openFrom<T>(
+  address: ListenAddress,
+  last: number,
+  log: Opening['log'],
+  open: (address: ListenAddress) => Promise<T>,
+): Promise<T> {
+  for (let { port } = address; ; port++)
+    try {
+      return await open({ ...address, port })
+    } catch (thrown) {
+      if (port >= last || causeOf(thrown) !== 'EADDRINUSE') throw thrown
+      log.info('port_in_use', { address: formatEndpoint(address.host, port) })
+    }
 }

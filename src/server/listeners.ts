@@ -1,4 +1,4 @@
-// Every address on which the server listens, opened together: HTTP, HTTPS, the exchanger, submission.
+// Every address on which the server listens, opened together: HTTP, HTTPS, inbound SMTP and submission.
 import type { Certificate } from '../base/certificate.ts'
 import { formatEndpoint } from '../base/network.ts'
 import { createClearText, type ClearTextDeps } from '../http/clear-text.ts'
@@ -14,11 +14,9 @@ export interface Endpoint {
   port: number
 }
 
-export interface DoorParts extends SubmissionParts, Pick<Opening, 'sockets'> {
+export interface DoorParts extends SubmissionParts, Pick<Opening, 'sandbox'> {
   app: App
   inbound: Inbound
-  /** The options that set the addresses: --http and --smtp of the sandbox. */
-  keys: { http: string; smtp: string } | undefined
   /** The certificate for an authority that checks a name during the TLS handshake. */
   proofFor: (name: string) => Certificate | undefined
   /** The answers of the listeners without TLS that are separate from `http.listen` (port 80). */
@@ -29,15 +27,15 @@ export interface Doors {
   http: Endpoint
   https: Endpoint[]
   smtp: Endpoint[]
-  /** `submission`: with STARTTLS; `submissions`: with TLS from the first octet. */
+  /** `submission`: with STARTTLS. `submissions`: with TLS from the first byte. */
   submission: Endpoint[]
   submissions: Endpoint[]
   stop(patience: number): Promise<void>
 }
 
-/** Opens all listeners, or none. Throws an OperatorError that names the address and its key. */
+/** Opens all listeners. If one fails, closes the others and throws an OperatorError with the address and its key. */
 export async function openDoors(parts: DoorParts): Promise<Doors> {
-  const { app, certificates, clearText, clock, config, inbound, keys, log, sockets } = parts
+  const { app, certificates, clearText, clock, config, inbound, sandbox } = parts
   const places = new Places(config.http)
   const closing: ((patience: number) => Promise<void>)[] = []
   const stop = async (patience: number): Promise<void> => {
@@ -55,7 +53,7 @@ export async function openDoors(parts: DoorParts): Promise<Doors> {
     return listener
   }
   try {
-    const httpKey = keys?.http ?? 'http.listen'
+    const httpKey = sandbox?.http?.option ?? 'http.listen'
     const [http] = await openEach([config.http.listen], 'http', parts, (address) => web(address, httpKey, false))
     const https = await openEach(config.http.tls_listen, 'https', parts, (address) =>
       web(address, 'http.tls_listen', true),
@@ -68,10 +66,9 @@ export async function openDoors(parts: DoorParts): Promise<Doors> {
       })
     // Opened before the queue starts: mail to this server's own domains is delivered to this listener.
     closing.push((patience) => inbound.stop(patience))
-    await inbound.listen(parts.sockets, keys?.smtp)
+    await inbound.listen(parts)
     const submission = await openSubmission(parts)
     closing.push((patience) => submission.stop(patience))
-    sockets.closeOthers(log)
     return {
       http: endpointOf(http!),
       https: https.map(endpointOf),

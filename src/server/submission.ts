@@ -3,26 +3,25 @@
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
-import type { RateLimit } from '../identity/rates.ts'
+import type { RateLimit } from '../base/rates.ts'
 import { listenError } from '../http/listen.ts'
 import { startListener, type SmtpListener } from '../smtp/listener.ts'
 import { Senders } from '../submission/senders.ts'
 import { Submissions, type SubmissionDeps } from '../submission/reception.ts'
 import type { Certificates } from '../acme/certificates.ts'
-import { openEach } from './ipv4-ipv6.ts'
-import type { PassedSockets } from './passed-sockets.ts'
+import { openEach, type Opening } from './ipv4-ipv6.ts'
 
-export interface SubmissionParts extends Omit<SubmissionDeps, 'senders' | 'maxBytes' | 'config'> {
+export interface SubmissionParts
+  extends Omit<SubmissionDeps, 'senders' | 'maxBytes' | 'config'>, Pick<Opening, 'sandbox'> {
   clock: Clock
   log: Log
   config: Config
   rates: RateLimit
   certificates: Certificates
-  sockets: PassedSockets
 }
 
 export interface SubmissionDoors {
-  /** `listeners`: with STARTTLS; `tlsListeners`: with TLS from the first octet. */
+  /** `listeners`: with STARTTLS. `tlsListeners`: with TLS from the first byte. */
   listeners: SmtpListener[]
   tlsListeners: SmtpListener[]
   stop(patience: number): Promise<void>
@@ -55,9 +54,9 @@ export async function openSubmission(parts: SubmissionParts): Promise<Submission
         data: (who) => submissions.data(who),
         recipient: (recipient, from, who) => submissions.recipient(recipient, from, who),
         message: (bytes, envelope, sound, who) => submissions.message(bytes, envelope, sound, who),
-        fault: (thrown) => void parts.log.fault('submission', thrown),
+        fault: (thrown) => void parts.log.fault('SMTP submission', thrown),
       }).catch((thrown: unknown) => {
-        throw listenError(thrown, key, address)
+        throw listenError(thrown, parts.sandbox?.[door]?.option ?? key, address)
       })
       certificates.follow('smtp', (certificate) => listener.renew(certificate))
       opened.push(listener)

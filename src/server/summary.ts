@@ -1,9 +1,10 @@
-// The daily summary for owners who asked for it ("postrider user set EMAIL --summary daily"): the results of a day's
+// The daily summary for owners who enabled it ("postrider user set EMAIL --summary daily"): the results of a day's
 // mail (UTC), newly suppressed addresses, and problems that the owner must solve. A day without any of these has no
 // summary.
-import { DAY, HOUR, iso } from '../base/clock.ts'
-import { addNotice } from '../accounts/notices.ts'
-import { summaryDue, summaryMade, type User } from '../identity/users.ts'
+import { percent } from '../base/text.ts'
+import { dateOf, DAY, HOUR, startOfDay } from '../base/clock.ts'
+import { addNotice } from '../users/notices.ts'
+import { summaryDue, summaryMade, type User } from '../users/users.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 
@@ -25,19 +26,17 @@ export interface SummaryDeps {
 
 /** Stores the due summaries: after midnight UTC, one for all days since the last summary. */
 export async function summarise({ config, store }: SummaryDeps, now: number): Promise<void> {
-  const to = Math.floor(now / DAY) * DAY
+  const to = startOfDay(now)
   for (const user of summaryDue(store, to)) {
-    const text = summaryOf(store, user, { from: Math.floor((user.summary_at ?? to - DAY) / DAY) * DAY, to })
+    const text = summaryOf(store, user, { from: startOfDay(user.summary_at ?? to - DAY), to })
     await store.write((tx) => {
       summaryMade(tx, user, to)
       if (text === undefined) return
-      const subject = `Your mail on ${config.hostname} until ${dayOf(to - 1)}`
+      const subject = `Email summary of ${config.hostname} for ${dateOf(to - 1)}`
       addNotice(tx, { user_key: user.key, domain_key: null, subject, text }, now)
     })
   }
 }
-
-const dayOf = (time: number): string => iso(time).slice(0, 10)
 
 function summaryOf(reader: Reader, user: User, period: Period): string | undefined {
   const figures = figuresOf(reader, user, period)
@@ -45,18 +44,17 @@ function summaryOf(reader: Reader, user: User, period: Period): string | undefin
   const hands = handsOf(reader, user, period.to)
   if (figures.length + stopped.length + hands.length === 0) return undefined
   const sections = [
-    hands.length > 0 ? `What needs attention:\n\n${lines(hands)}` : 'Nothing needs attention.',
-    figures.length > 0 ? `Mail of ${spanOf(period)}, by domain:\n\n${lines(figures)}` : '',
-    stopped.length > 0 ? `Addresses that are written to no more:\n\n${lines(stopped)}` : '',
-    `"postrider user set ${user.email} --summary none" on the server ends these summaries.`,
+    hands.length > 0 ? `Needs attention:\n\n${lines(hands)}` : 'Nothing needs attention.',
+    figures.length > 0 ? `Email by domain, ${spanOf(period)}:\n\n${lines(figures)}` : '',
+    stopped.length > 0 ? `New suppressions:\n\n${lines(stopped)}` : '',
+    `To stop these summaries, run "postrider user set ${user.email} --summary none" on the server.`,
   ]
   return `${sections.filter((section) => section !== '').join('\n\n')}\n`
 }
 
 const lines = (entries: readonly string[]): string => entries.map((entry) => `- ${entry}`).join('\n')
 const spanOf = ({ from, to }: Period): string =>
-  to - from <= DAY ? dayOf(from) : `${dayOf(from)} to ${dayOf(to - DAY)}`
-const percent = (part: number, whole: number): string => `${((100 * part) / Math.max(whole, 1)).toFixed(1)} %`
+  to - from <= DAY ? dateOf(from) : `${dateOf(from)} to ${dateOf(to - DAY)}`
 
 function figuresOf(reader: Reader, user: User, { from, to }: Period): string[] {
   const rows = reader.all(
@@ -68,8 +66,8 @@ function figuresOf(reader: Reader, user: User, { from, to }: Period): string[] {
     ),
   )
   return rows.map(({ bounces, complaints, deliveries, name }) => {
-    const all = deliveries + bounces
-    return `${name}: ${deliveries} delivered, ${bounces} bounced (${percent(bounces, all)}), ${complaints} complaints (${percent(complaints, all)})`
+    const all = Math.max(deliveries + bounces, 1)
+    return `${name}: ${deliveries} delivered, ${bounces} bounced (${percent(bounces / all, 1)}), ${complaints} complaints (${percent(complaints / all, 1)})`
   })
 }
 
@@ -83,7 +81,7 @@ function stoppedOf(reader: Reader, user: User, { from, to }: Period): string[] {
     ),
   )
   const named = rows.slice(0, NAMED).map(({ email, name, reason }) => `${email} (${reason.replace('_', ' ')}, ${name})`)
-  return rows.length > NAMED ? [...named, 'more: the page Suppressions of the console shows all'] : named
+  return rows.length > NAMED ? [...named, 'more in the console, under Suppressions'] : named
 }
 
 /** Problems that wait for an action of the owner. */
@@ -91,16 +89,16 @@ function handsOf(reader: Reader, { key }: User, now: number): string[] {
   const ask = (sql: string, ...more: number[]): string[] =>
     reader.all(raw<{ line: string }>(sql, [key, ...more])).map(({ line }) => line)
   return [
-    ...ask(`select 'The domain ' || name || ' is ' || status || '; its page in the console says what is missing.' as line
+    ...ask(`select 'The domain ' || name || ' is ' || status || '. Its page in the console shows what is missing.' as line
       from domains where user_key = ? and deleted_at is null and status <> 'active' order by name`),
-    ...ask(`select 'The webhook ' || url || ' is disabled; resume it once it answers again.' as line
+    ...ask(`select 'The webhook ' || url || ' is disabled. Resume it when the endpoint works again.' as line
       from webhooks where user_key = ? and deleted_at is null and status = 'disabled' order by key`),
-    ...ask(`select 'The agent ' || agent_id || ' is ' || iif(paused_at is null, 'damaged: its mail is slowed', 'paused: its mail is refused') || '.' as line
+    ...ask(`select 'The agent ' || agent_id || ' is ' || iif(paused_at is null, 'damaged: its sending rate is reduced', 'paused: its email is rejected') || '.' as line
       from agents where user_key = ? and (status = 'damaged' or paused_at is not null) order by agent_id`),
     ...ask(`select 'The campaign ' || name || ' is paused.' as line
       from campaigns where user_key = ? and status = 'paused' order by key`),
     ...ask(
-      `select 'The token ' || name || ' ends on ' || date(expires_at / 1000, 'unixepoch') || '.' as line
+      `select 'The token ' || name || ' expires on ' || date(expires_at / 1000, 'unixepoch') || '.' as line
       from tokens where user_key = ? and expires_at > ? and expires_at < ? order by expires_at`,
       now,
       now + SOON,

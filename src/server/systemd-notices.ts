@@ -1,80 +1,83 @@
-// What the service manager is told (sd_notify(3)): that the server is ready, reads its configuration again, stops, what
-// it does, and that it lives (D179).
-//
-// It lives when its event loop turns and its store commits: the notice of life comes from the loop itself, and is left
-// out after a turn or a commit that took too long. Where nobody listens, nothing is sent.
+// Notifies systemd with `systemd-notify` (sd_notify(3)) that the server is ready, reloads its configuration, stops and
+// is alive, and of its status (D179). The keep-alive comes from the event loop, and is left out after a turn of the
+// loop or a commit that took too long. Without $NOTIFY_SOCKET it sends no notifications.
+import { execFile } from 'node:child_process'
 import { forLine } from '../base/clean-text.ts'
 import { MINUTE, SECOND, type Cancel, type Clock } from '../base/clock.ts'
+import { codeOrMessage } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
-import { datagramsTo } from '../base/native.ts'
+import { counted } from '../base/text.ts'
 import type { Troubles } from '../base/trouble.ts'
 import { raw } from '../store/query.ts'
 import type { Store } from '../store/database.ts'
 
-/** How often the service manager hears that the server lives; a turn or a commit that is later than this hangs. */
+/** The interval of status reports and keep-alives. A turn of the loop, or a commit, that takes longer is a hang. */
 const LIFE = 20 * SECOND
-/** The status is told at most so often. */
-const STATUS = 5 * SECOND
 const LOOK = SECOND
-/** A migration may take this long from each notice on. */
+/** A migration can take this long after each notification. */
 const EXTENSION = 5 * MINUTE
 
 const VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID'] as const
+
+/** Sends variables, each "NAME=value", to the address. */
+export type Notify = (address: string, variables: readonly string[]) => Promise<void>
 
 export interface SystemdNoticesDeps {
   clock: Clock
   log: Log
   environment: Record<string, string | undefined>
-  /** Returns a function that sends to an address, if there is a way; the C library's, except in tests. */
-  sender?: (address: string) => ((text: string) => boolean) | undefined
+  notify?: Notify
   pid?: number
 }
 
-/** What the server says of itself while it runs. */
 export interface Life {
-  /** A few words on the state of the server. */
   status: () => string
-  /** How long (ms) the slowest commit since the last call took. */
+  /** The duration (ms) of the slowest commit since the last call. */
   slowestCommit: () => number
 }
 
+const systemdNotify: Notify = (address, variables) =>
+  new Promise((done, fail) =>
+    execFile('systemd-notify', variables, { env: { ...process.env, NOTIFY_SOCKET: address } }, (error) =>
+      error ? fail(error) : done(),
+    ),
+  )
+
 export class SystemdNotices {
   readonly #clock: Clock
-  readonly #send: (text: string) => void
-  /** Milliseconds between notices of life; undefined: nobody waits for them. */
-  readonly #every: number | undefined
-  readonly #isThere: boolean
-  #said = ''
+  readonly #log: Log
+  readonly #notify: Notify
+  readonly #address: string | undefined
+  readonly #every: number
+  readonly #isWatched: boolean
+  /** One after the other, because systemd must not receive READY before RELOADING. */
+  #sent = Promise.resolve()
+  #failed = false
+  #status = ''
   #cancel: Cancel = () => {}
 
-  /** Takes the variables out of the environment, so that no child speaks for the server. */
-  constructor({ clock, environment, log, pid = process.pid, sender = datagramsTo }: SystemdNoticesDeps) {
+  /** Removes the variables from the environment, so that no child process notifies systemd for the server. */
+  constructor({ clock, environment, log, notify = systemdNotify, pid = process.pid }: SystemdNoticesDeps) {
     this.#clock = clock
+    this.#log = log
+    this.#notify = notify
     const { NOTIFY_SOCKET: address, WATCHDOG_PID: watched, WATCHDOG_USEC: patience } = environment
     for (const name of VARIABLES) delete environment[name]
-    const send = address ? sender(address) : undefined
-    this.#isThere = send !== undefined
-    let failed = !address
-    const missed = (): void => {
-      if (!failed) log.warn('the service manager is not told', { address })
-      failed = true
-    }
-    if (!send) missed()
-    this.#send = (text) => void (send && !send(`${text}\n`) && missed())
+    this.#address = address || undefined
     const limit = Number(patience) / 1000
-    const isOurs = watched === undefined || watched === '' || watched === String(pid)
-    this.#every = limit > 0 && isOurs ? Math.min(LIFE, limit / 3) : undefined
+    this.#isWatched = limit > 0 && (!watched || watched === String(pid))
+    this.#every = this.#isWatched ? Math.min(LIFE, limit / 3) : LIFE
   }
 
-  /** The listeners are open, or the configuration was read again. */
+  /** The listeners are open, or the configuration was reloaded. */
   ready(): void {
     this.#send('READY=1')
   }
 
-  /** The configuration is read again; `ready` follows. */
+  /** Notifies that a reload starts. `ready` follows. */
   reloading(): void {
-    // What systemd compares it with is the clock of the machine since its start.
-    this.#send(`RELOADING=1\nMONOTONIC_USEC=${process.hrtime.bigint() / 1000n}`)
+    // systemd compares it with the time since the machine started.
+    this.#send('RELOADING=1', `MONOTONIC_USEC=${process.hrtime.bigint() / 1000n}`)
   }
 
   stopping(): void {
@@ -82,53 +85,71 @@ export class SystemdNotices {
     this.#send('STOPPING=1')
   }
 
-  /** The start takes longer, for what `status` says; a line, so that it becomes no other variable. */
-  extend(status: string): void {
-    this.#send(`EXTEND_TIMEOUT_USEC=${EXTENSION * 1000}\nSTATUS=${forLine(status)}`)
+  /** Resolves when all notifications were sent. Otherwise the last ones would end with the process. */
+  sent(): Promise<void> {
+    return this.#sent
   }
 
-  /** Tells the status when it has changed, and that the server lives, until it stops. */
+  /** Extends the start timeout, for the reason in `status`. A standby, which is ready before it starts, stays alive. */
+  extend(status: string): void {
+    const alive = this.#isWatched ? ['WATCHDOG=1'] : []
+    this.#send(`EXTEND_TIMEOUT_USEC=${EXTENSION * 1000}`, `STATUS=${forLine(status)}`, ...alive)
+  }
+
+  /** Reports a changed status, and that the server is alive, until it stops. */
   follow({ slowestCommit, status }: Life): void {
-    if (!this.#isThere) return
+    if (this.#address === undefined) return
+    this.#cancel()
     const clock = this.#clock
     let looked = clock.elapsed()
+    let reportedAt = looked
     let latest = 0
-    let told = looked
-    let alive = looked
     const tell = (): void => {
-      try {
-        const text = forLine(status())
-        if (text !== this.#said) this.#send(`STATUS=${text}`)
-        this.#said = text
-      } catch {
-        // The disk does not answer: server/watch.ts reports it.
-      }
+      const alive = this.#isWatched && latest < this.#every ? ['WATCHDOG=1'] : []
+      const changed = this.#changed(status)
+      if (alive.length + changed.length > 0) this.#send(...alive, ...changed)
+      reportedAt = looked
+      latest = 0
     }
     const look = (): void => {
       const now = clock.elapsed()
       latest = Math.max(latest, now - looked - LOOK, slowestCommit())
       looked = now
-      if (this.#every !== undefined && now - alive >= this.#every) {
-        if (latest < this.#every) this.#send('WATCHDOG=1')
-        alive = now
-        latest = 0
-      }
-      if (now - told >= STATUS) {
-        told = now
-        tell()
-      }
+      if (now - reportedAt >= this.#every) tell()
       this.#cancel = clock.wake(clock.now() + LOOK, look)
     }
-    if (this.#every !== undefined) this.#send('WATCHDOG=1')
     tell()
     this.#cancel = clock.wake(clock.now() + LOOK, look)
+  }
+
+  #changed(status: () => string): string[] {
+    try {
+      const text = forLine(status())
+      if (text === this.#status) return []
+      this.#status = text
+      return [`STATUS=${text}`]
+    } catch {
+      // The disk does not respond: server/watch.ts reports it.
+      return []
+    }
+  }
+
+  #send(...variables: string[]): void {
+    const address = this.#address
+    if (address === undefined) return
+    this.#sent = this.#sent
+      .then(() => this.#notify(address, variables))
+      .catch((thrown: unknown) => {
+        if (!this.#failed) this.#log.warn('systemd_notify_failed', { address, error: codeOrMessage(thrown) })
+        this.#failed = true
+      })
   }
 }
 
 /** More recipients than this are not counted for a status. */
 const COUNTED = 10_000
 
-/** The state and the queue in a few words. */
+/** Returns the state and the size of the queue in a few words. */
 export function statusOf({ store, troubles }: { store: Store; troubles: Troubles }): string {
   const [trouble] = troubles.list()
   const { waiting } = store.one(
@@ -136,6 +157,6 @@ export function statusOf({ store, troubles }: { store: Store; troubles: Troubles
       `select count(*) as waiting from (select 1 from deliveries where status = 'queued' limit ${COUNTED})`,
     ),
   )
-  const queue = `${waiting < COUNTED ? waiting : `${COUNTED} or more`} recipient${waiting === 1 ? '' : 's'} in the queue`
+  const queue = `${waiting < COUNTED ? counted(waiting, 'recipient') : `${COUNTED} or more recipients`} in the queue`
   return trouble ? `degraded: ${trouble.sentence} ${queue}` : `ok: ${queue}`
 }

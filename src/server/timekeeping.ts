@@ -1,6 +1,6 @@
-// Watches the date of this machine (D120): at the start against the last sign of life, and each second against the
-// time that passed. A date that jumped ahead ends nothing until it is believed; one that was set back takes what waits
-// along.
+// Watches the system clock (D120): at the start it is compared with the last recorded time, then every second with the
+// time that passed. After a jump ahead, no data expires until the date is trusted. If the clock is set back, the times
+// of queued work move with it.
 import { DAY, iso, MINUTE, SECOND, SET_BACK, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { BELIEVED_AFTER, GAP, isSynchronised, readSign, sentenceOf, writeSign, type Sign } from '../base/doubt.ts'
@@ -31,7 +31,7 @@ export class Timekeeper {
     this.#last = { now: deps.clock.now(), elapsed: deps.clock.elapsed() }
   }
 
-  /** Whether the date is not believed: nothing is deleted for its age, and nothing ends by its time. */
+  /** Whether the date is in doubt. If so, no data expires. */
   get doubtful(): boolean {
     return this.#doubted !== null
   }
@@ -53,7 +53,8 @@ export class Timekeeper {
   async look(): Promise<boolean> {
     const { clock } = this.#deps
     const { elapsed, now } = { now: clock.now(), elapsed: clock.elapsed() }
-    const by = now - this.#last.now - (elapsed - this.#last.elapsed)
+    // The elapsed time of a real clock has fractions of a millisecond, which no column of a time can hold.
+    const by = Math.round(now - this.#last.now - (elapsed - this.#last.elapsed))
     const before = this.#last.now
     this.#last = { now, elapsed }
     if (by < -SET_BACK) await this.#setBack(now, -by)
@@ -67,30 +68,30 @@ export class Timekeeper {
     const { config, log, store } = this.#deps
     const by = Math.max(0, ahead)
     const count = await store.write((tx) => bringBack(tx, { now, by, lifetime: config.delivery.lifetime }))
-    // It was set right: what it said before needs no belief any more.
+    // The clock was corrected, so its earlier date is no longer in doubt.
     if (by > SET_BACK) this.#doubted = null
     if (by > SET_BACK || count > 0)
-      log.warn('clock set back', { seconds: Math.round(by / SECOND), mails_brought_back: count })
+      log.warn('clock_set_back', { seconds: Math.round(by / SECOND), emails_rescheduled: count })
     this.#sign(now)
   }
 
-  /** The time since `before`, in which nothing ran, ends nothing; until the date is believed nothing is deleted. */
+  /** Time since `before` in which the server did not run expires no data. While the date is in doubt, nor does age. */
   async #jumped(now: number, before: number): Promise<void> {
     const { config, log, store } = this.#deps
     const by = now - before
     const count = await store.write((tx) => lengthen(tx, { now, by, lifetime: config.delivery.lifetime }))
     this.#doubted ??= { since: now, before }
-    log.warn('clock in doubt', { last_seen: iso(before), days: Math.round(by / DAY), mails_lengthened: count })
+    log.warn('clock_jump_suspected', { last_seen: iso(before), days: Math.round(by / DAY), emails_extended: count })
     this.#sign(now)
   }
 
-  /** Ends the doubt when its time is over, says that there is one, and leaves the sign of life. */
+  /** Ends the doubt when its time is over, reports a doubt as a problem, and records the current time. */
   #look(now: number): void {
     const { log, timeMarker, troubles } = this.#deps
     const doubted = this.#doubted
     if (doubted && (now - doubted.since >= BELIEVED_AFTER || isSynchronised(timeMarker, doubted, now))) {
       this.#doubted = null
-      log.warn('clock believed', { date: iso(now) })
+      log.warn('clock_accepted', { date: iso(now) })
       this.#sign(now)
     }
     if (this.#doubted) troubles.report('clock', sentenceOf(this.#doubted))

@@ -1,9 +1,8 @@
-// The parts of the server, created and connected but not started. This file opens no port and sends nothing.
-import { SignIns } from '../identity/sign-in.ts'
-import { accessSync, constants } from 'node:fs'
+// The parts of the server, created and connected but not started. This file neither opens a port nor sends email.
+import { SignIns } from '../users/sign-in.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { codeOf, type OperatorError } from '../base/errors.ts'
+import type { OperatorError } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
@@ -15,29 +14,23 @@ import { reserveOf, Space } from '../base/space.ts'
 import { SPAMASSASSIN } from '../base/spamassassin.ts'
 import { Troubles } from '../base/trouble.ts'
 import type { Timeouts } from '../smtp/client.ts'
-import { useShaping } from '../smtp/shaping-file.ts'
+import { useShaping } from '../smtp/shaping.ts'
 import type { Reader, Store } from '../store/database.ts'
 import type { UpgradeProgress } from '../store/upgrade.ts'
 import { EVENTS } from '../store/events.ts'
 import { Spool } from '../store/spool.ts'
-import { RateLimit } from '../identity/rates.ts'
-import { OperatorNotices } from '../accounts/operator-notices.ts'
-import { graveThings } from './grave.ts'
+import { RateLimit } from '../base/rates.ts'
+import { OperatorNotices } from '../users/operator-notices.ts'
+import { TokenRequests } from '../users/requests.ts'
+import { FindingsRegister } from '../parts/findings/register.ts'
+import { linkMailOf } from './link-mail.ts'
 import { Dispatcher } from '../webhooks/dispatch.ts'
 import { Poster } from '../webhooks/post.ts'
-import { checkDue } from '../domains/check.ts'
+import { checkDue, type CheckDeps } from '../domains/check.ts'
 import { fetchingOf } from '../net/fetch.ts'
-import { ownsFile } from '../mail/body.ts'
 import { CAMPAIGN_MAIL } from '../delivery/results/settle.ts'
-import { ReceiverAlarms } from '../reputation/alarms.ts'
-import { Reputation } from '../reputation/agents.ts'
-import { SndsFetcher } from '../reputation/snds.ts'
-import { BAD_NEWS } from '../reputation/tally.ts'
 import { CampaignRunner } from '../campaigns/run.ts'
 import { isHosted } from '../inbound/recipients.ts'
-import { ownsFile as ownsImageFile, removeGone } from '../images/images.ts'
-import { Watcher } from '../watch/round.ts'
-import { ownsFile as ownsInboundFile } from '../inbound/stored.ts'
 import { Privacy } from '../privacy/run.ts'
 import type { AppDeps } from '../http/app-deps.ts'
 import { Samples } from '../http/samples.ts'
@@ -47,8 +40,12 @@ import { Certificates } from '../acme/certificates.ts'
 import { createEngine } from './engine.ts'
 import { createInbound } from './inbound.ts'
 import { DOMAIN_FOLLOWERS } from './domain-followers.ts'
+import { Integrity } from './integrity.ts'
 import { createOperations } from './health-report.ts'
-import type { PassedSockets } from './passed-sockets.ts'
+import type { Opening } from './ipv4-ipv6.ts'
+import { findersOf, gateOf, loadParts, reportsOf, type ListedPart } from './parts.ts'
+import { demandSettings, unreadableRelays } from './settings.ts'
+import type { ConfigSource } from './settings-file.ts'
 import { Timekeeper } from './timekeeping.ts'
 
 export interface ApplianceOptions {
@@ -56,31 +53,35 @@ export interface ApplianceOptions {
   clock: Clock
   log: Log
   resolver?: Resolver
-  /** The options that set the addresses: --http and --smtp of the sandbox. */
-  keys?: { http: string; smtp: string }
+  /** The options that set the addresses of the sandbox. A server has no such options. */
+  sandbox?: Opening['sandbox']
   timeouts?: Timeouts
-  /** Sockets that the service manager has opened. */
-  sockets?: PassedSockets
-  /** Hears each second how far an upgrade of the database is. */
+  /** Called every second with the progress of a database upgrade. */
   upgrading?: (progress: UpgradeProgress) => void
-  /** Called when the server cannot continue; it accepts no more work then. */
+  /** Called when the server cannot continue. It accepts no more work then. */
   fatal?: (reason: OperatorError) => void
-  /** Schedules the hourly tasks; by the real clock, except in tests. */
+  /** Schedules the hourly tasks, by the real clock except in tests. */
   everyHour?: EveryHour
   /** A file that the system touches when a time server has set the clock. */
   timeMarker?: string
-  /** Port of MTA-STS policy servers, for tests. */
-  stsPort?: number
+  /** Port of HTTPS servers that DNS names (MTA-STS policies, hosts of links), for tests. */
+  httpsPort?: number
   first?: FirstStart | undefined
-  /** Runs commands of this program beside the server; without it no backup is made by the schedule. */
+  /** Whether this server is one of a failover pair, whose data directory is on a volume that moves between machines. */
+  pair?: boolean
+  /** The parts of the server. Tests can use some of them. */
+  parts?: readonly ListedPart[]
+  /** Where the configuration came from. Without it the console cannot change settings. */
+  source?: ConfigSource
+  /** Runs commands of this executable next to the server. Without it there are no scheduled backups. */
   beside?: Beside
 }
 
-/** What a first start makes of an empty installation, while nobody else can. */
+/** The two steps of a first start, while no other process can access the installation. */
 export interface FirstStart {
-  /** The data directory is open and locked, and nothing is made of the configuration yet: it may be changed. */
+  /** Called when the data directory is open and locked. The configuration is not used yet and can be changed. */
   prepare(store: Reader): void
-  /** The ports are open, and nothing is sent yet. What it throws ends the start. */
+  /** Called when the ports are open, before the server sends email. If it throws, the start fails. */
   setUp(deps: AppDeps): Promise<void>
 }
 
@@ -89,7 +90,6 @@ export type EveryHour = (run: () => void) => { destroy(): unknown }
 
 export type ServerParts = Awaited<ReturnType<typeof buildParts>>
 
-/** The open data directory. */
 export interface OpenDataDir {
   store: Store
   keyring: Keyring
@@ -97,91 +97,134 @@ export interface OpenDataDir {
 
 /** Creates every part. `undo` gets functions for parts that must be ended even when the server was never started. */
 export async function buildParts(options: ApplianceOptions, { keyring, store }: OpenDataDir, undo: (() => unknown)[]) {
-  const { clock, config, log } = options
-  lookAtRoutes(config, log)
-  useShaping(config.delivery.shaping)
-  const spool = await openSpool(config, store, log)
-  const dns = cuttable(options.resolver ?? resolverOf(config, clock))
-  const troubles = new Troubles({ clock, log })
+  const { clock, config, httpsPort } = options
+  const { integrity, log, troubles } = reportCorruption(options, undo)
+  const given = { store, clock, keyring, log, config, troubles }
+  useSettings({ ...options, log })
+  const subjects = await loadParts(options.parts)
+  const spool = await openSpool(config, { log, store, subjects })
+  const dns = { ...cuttable(options.resolver ?? resolverOf(config, clock)), httpsPort }
   const space = new Space({ dataDir: config.data_dir, reserve: () => reserveOf(config) })
-  const time = new Timekeeper({ store, clock, config, log, troubles, timeMarker: options.timeMarker })
-  const doubtful = (): boolean => time.doubtful
-  const rates = new RateLimit(clock, config.api.rate_limit, config.api.rate_burst)
-  const ring = { renewed: () => certificates.renew(), noticed: () => notices.ring() }
-  const acme = createAcme({ store, clock, log, config, ...dns, ...ring })
-  const certificates = new Certificates({ clock, log, config, shelf: acme?.shelf })
-  const shared = { store, spool, clock, keyring, log, config, ...dns, troubles, space, certificates, rates, doubtful }
-  const { engine, keys, ahead, letters, notices, warmup, workers } = createEngine(shared, {
+  const time = new Timekeeper({ ...given, timeMarker: options.timeMarker })
+  const acme = createAcme({ ...given, ...dns, renewed: () => certificates.renew(), ring: () => loops.polling.ring() })
+  const certificates = new Certificates({ clock, log, config, certificateStore: acme?.certificateStore })
+  const shared = {
+    ...given,
+    ...dns,
+    spool,
+    space,
+    certificates,
+    rates: new RateLimit(clock, config.api.rate_limit, config.api.rate_burst),
+    noticed: () => notices.ring(),
+    restart: new Set<string>(),
+    doubtful: () => time.doubtful,
+    subjects,
+  }
+  const { engine, gate, keys, ahead, letters, notices, partDeps, workers } = createEngine(shared, {
+    gate: (given) => gateOf(subjects, given),
     home: (domain) => (isHosted(store, domain) ? (inbound.home() ?? 'closed') : undefined),
     timeouts: options.timeouts,
-    stsPort: options.stsPort,
   })
   undo.push(() => workers.close())
-  const inbound = createInbound({ ...shared, warmup })
+  const inbound = createInbound({ ...shared, gate, reports: reportsOf(subjects, partDeps) })
   undo.push(() => inbound.stop(0))
-  const fetching = fetchingOf(shared)
-  const poster = new Poster(fetching, config.webhooks.timeout)
+  const register = new FindingsRegister(findersOf(subjects), { ...shared, running: shared })
+  const poster = new Poster(fetchingOf(shared), config.webhooks.timeout)
   const loops = {
     engine,
-    polling: domainLoop(shared),
-    dispatcher: new Dispatcher({ ...shared, poster, noticed: ring.noticed }),
+    polling: domainLoop(shared, () => acme?.look()),
+    dispatcher: new Dispatcher({ ...shared, poster }),
     runner: new CampaignRunner({ ...shared, ahead, ringLane: (lane) => engine.ring(lane) }),
-    reputation: new Reputation({ ...shared, ringQueue: () => engine.ring() }),
-    alarms: new ReceiverAlarms({ ...shared, noticed: ring.noticed }),
-    snds: new SndsFetcher({ ...shared, fetching }),
-    privacy: new Privacy({ ...shared, noticed: ring.noticed }),
+    privacy: new Privacy(shared),
     notices,
-    watcher: new Watcher({ ...shared, noticed: ring.noticed }),
     backups: new BackupSchedule({ ...shared, beside: options.beside }),
+    ofParts: subjects.flatMap(({ loops: made }) => made?.(partDeps) ?? []),
   }
-  store.on(BAD_NEWS, () => loops.reputation.ring())
-  store.on(CAMPAIGN_MAIL, () => loops.runner.settled())
-  store.on(EVENTS, () => loops.dispatcher.ring())
+  ringOnSignals(store, loops)
   const deps: AppDeps & Pick<typeof shared, 'resolver'> = {
     ...shared,
-    bodies: new Budget(memoryHere() / 4, shareOf(memoryHere() / 4)),
-    fetching,
+    ...forRequests(shared),
     followers: DOMAIN_FOLLOWERS,
-    operations: createOperations({ ...shared, running: () => loops.backups.running }, options.keys !== undefined),
-    ports: { starttls: [], tls: [] },
-    samples: new Samples(shared),
-    signIns: new SignIns(shared),
-    spamAssassin: SPAMASSASSIN,
+    operations: createOperations({ ...shared, register, loops: () => loops }, options.sandbox !== undefined),
+    linkMail: linkMailOf(shared, options.sandbox !== undefined),
     inboundReader: inbound.files,
-    claimNew: (tx, lane, recipients) => engine.claimNew(tx, lane, recipients),
-    moveWaiting: (emailKey, on) => engine.moveWaiting(emailKey, on),
-    campaignLetter: (mail) => letters.unsigned(mail),
+    ...forEmails(engine, letters),
+    gate,
+    partDeps,
     bells: bellsOf(loops, () => letters.lookAgain()),
   }
-  const operator = new OperatorNotices({ ...shared, notices, problems: graveThings(shared) })
-  return { ...shared, acme, deps, inbound, keys, letters, loops, operator, poster, time, workers }
+  const operator = new OperatorNotices({ ...shared, notices, problems: () => register.lasting() })
+  return { ...shared, acme, deps, inbound, keys, letters, loops, operator, poster, time, workers, integrity }
 }
 
-/** The spool. Files that a row names are moved back from quarantine; files that no row names are put there. */
-async function openSpool({ data_dir }: Config, store: Store, log: Log): Promise<Spool> {
+/** Throws an OperatorError for settings that prevent a start, and applies the shaping rules. */
+function useSettings({ config, log, sandbox }: ApplianceOptions): void {
+  demandSettings(config, sandbox !== undefined)
+  for (const relay of unreadableRelays(config)) log.warn('relay_password_unreadable', relay)
+  useShaping(config.delivery.shaping)
+}
+
+/** The problems of the server, and the log that reports corruption as one of them. */
+function reportCorruption(options: ApplianceOptions, undo: (() => unknown)[]) {
+  const troubles = new Troubles(options)
+  const integrity = new Integrity({ ...options, troubles })
+  undo.push(() => integrity.stop())
+  return { integrity, troubles, log: integrity.heard(options.log) }
+}
+
+/** Opens the spool. Moves files that rows refer to out of quarantine, and all other files into it. */
+async function openSpool(
+  { data_dir }: Config,
+  { log, store, subjects }: Pick<AppDeps, 'log' | 'store' | 'subjects'>,
+): Promise<Spool> {
   const spool = new Spool(data_dir, log)
-  await removeGone({ spool, store })
-  const owners = [ownsFile, ownsInboundFile, ownsImageFile]
-  const { back, unknown } = await spool.sweep((name) => owners.some((owns) => owns(store, name)))
-  if (back.length > 0) log.warn('files of the spool that a mail names are back from quarantine', { count: back.length })
-  if (unknown.length > 0) log.warn('files of the spool that no mail names are in quarantine', { count: unknown.length })
+  const { back, unknown } = await spool.sweep((name) => subjects.some(({ ownsFile }) => ownsFile?.(store, name)))
+  if (back.length > 0) log.warn('spool_files_restored', { count: back.length })
+  if (unknown.length > 0) log.warn('spool_files_quarantined', { count: unknown.length })
   return spool
 }
 
-/** Logs the relays whose password file is missing: their mail waits until the file exists. */
-function lookAtRoutes({ delivery }: Config, log: Log): void {
-  for (const { host, password_file } of delivery.routes)
-    try {
-      if (password_file !== '') accessSync(password_file, constants.R_OK)
-    } catch (thrown) {
-      log.warn('password file of a relay cannot be read', { host, password_file, error: codeOf(thrown) })
-    }
+/** The loop that checks domains. `checked` is called after each run. */
+const domainLoop = (deps: CheckDeps, checked: () => void): Loop =>
+  new Loop({
+    name: 'domains',
+    clock: deps.clock,
+    log: deps.log,
+    run: (now) => checkDue(deps, now).finally(checked),
+  })
+
+/** The queue functions that requests use. */
+const forEmails = (
+  engine: ReturnType<typeof createEngine>['engine'],
+  letters: ReturnType<typeof createEngine>['letters'],
+): Pick<AppDeps, 'campaignLetter' | 'claimNew' | 'moveWaiting'> => ({
+  claimNew: (tx, lane, recipients) => engine.claimNew(tx, lane, recipients),
+  moveWaiting: (emailKey, on) => engine.moveWaiting(emailKey, on),
+  campaignLetter: (mail) => letters.unsigned(mail),
+})
+
+/** Dependencies that only HTTP requests need. */
+const forRequests = (
+  deps: Pick<AppDeps, 'clock' | 'config' | 'log' | 'space' | 'store' | 'troubles'> & { resolver: Resolver },
+) => ({
+  fetching: fetchingOf(deps),
+  bodies: new Budget(memoryHere() / 4, shareOf(memoryHere() / 4)),
+  ports: { starttls: [], tls: [] } as AppDeps['ports'],
+  samples: new Samples(deps),
+  requests: new TokenRequests(deps),
+  // The running server replaces it: a change is applied by a reload.
+  settings: { change: () => Promise.reject(new Error('The server does not run yet.')) },
+  signIns: new SignIns(deps),
+  spamAssassin: SPAMASSASSIN,
+})
+
+/** Wakes loops after commits that give them work. */
+function ringOnSignals(store: Store, loops: ServerParts['loops']): void {
+  store.on(CAMPAIGN_MAIL, () => loops.runner.settled())
+  store.on(EVENTS, () => loops.dispatcher.ring())
 }
 
-const domainLoop = (deps: Parameters<typeof checkDue>[0] & { clock: Clock }): Loop =>
-  new Loop({ name: 'domains', clock: deps.clock, log: deps.log, run: (now) => checkDue(deps, now) })
-
-/** The functions that wake the loops; a request calls them after its commit. */
+/** The functions that wake the loops. A request calls them after its commit. */
 function bellsOf(
   { dispatcher, engine, notices, polling, privacy, runner }: ServerParts['loops'],
   lookAgain: () => void,

@@ -10,8 +10,8 @@ export interface SmtpRefusal {
 const asError = ({ code, text }: SmtpRefusal): Error => Object.assign(new Error(text), { responseCode: code })
 
 /**
- * Looks up the owner of a password and gives smtp-server the answer through `done`. An error of this program goes to
- * `hear`, and the client gets a temporary refusal (RFC 4954 §4). Never throws.
+ * Looks up the owner of a password and gives smtp-server the answer through `done`. An internal error goes to `hear`,
+ * and the client gets a temporary refusal (RFC 4954 §4). Never throws.
  */
 export async function signIn(
   done: (error: Error | null, answer?: { user: object }) => void,
@@ -23,15 +23,15 @@ export async function signIn(
     answer = await question()
   } catch (thrown) {
     hear(thrown)
-    answer = { code: 454, text: '4.7.0 Something went wrong here; try again later' }
+    answer = { code: 454, text: '4.7.0 Internal error; try again later' }
   }
   if ('who' in answer) done(null, { user: answer })
   else done(asError(answer))
 }
 
 /**
- * Decides about a sender, a recipient or a message and gives smtp-server the answer through `done`. An error of this
- * program goes to `hear`, and the client gets 451, or 452 when the disk is full (RFC 5321 §4.2.3). Never throws.
+ * Decides about a sender, a recipient or a message and gives smtp-server the answer through `done`. An internal error
+ * goes to `hear`, and the client gets 451, or 452 when the disk is full (RFC 5321 §4.2.3). Never throws.
  */
 export function judge(
   done: (error?: Error | null, text?: string) => void,
@@ -48,7 +48,7 @@ export function judge(
     answer(
       localTrouble(thrown) === 'full'
         ? { code: 452, text: '4.3.1 Out of storage; try again later' }
-        : { code: 451, text: '4.3.0 Something went wrong here; try again later' },
+        : { code: 451, text: '4.3.0 Internal error; try again later' },
     )
   }
   try {

@@ -1,4 +1,4 @@
-// Classifies a refusal by its meaning for the address (D35, D63). The rules are data in config/bounce-rules.txt; the
+// Classifies a refusal by its meaning for the address (D35, D63). The rules are data in config/bounce-rules.txt. The
 // first that matches counts. Only `hard` means that the address does not exist, and only a refusal of the recipient can
 // be `hard`: an answer to RCPT, or a report. A refusal that no rule matches is `policy`, which never counts against the
 // address.
@@ -51,9 +51,9 @@ export interface ExchangerRefusal {
   sender?: string | undefined
 }
 
-/** The command that some servers name when they quote a reply in a report (Postfix, Exim). */
+/** The command that some servers name when they quote a reply in a report (Postfix, Exim, 1&1, qmail). */
 const QUOTED_AT =
-  /\bin reply to (?:initial |end of )?(EHLO|HELO|MAIL|DATA|greeting)|\bafter (initial connection|EHLO|HELO|MAIL FROM|DATA|end of data)\b/i
+  /\bin reply to (?:initial |end of )?(?:EHLO|HELO|MAIL|DATA|greeting)|\bafter (?:pipelined )?(?:initial connection|EHLO|HELO|MAIL FROM|DATA|end of data)\b|\bfor (?:EHLO|HELO|MAIL FROM|DATA|final dot) command\b|\bbut (?:(?:sender|my name) was rejected|greeting failed)\b|\bfailed (?:on DATA command|after I sent the message)\b/i
 
 /** Whether a refusal is about its recipient. All others are about the sender, the connection or the mail (D63). */
 export function isAboutRecipient({ code, stage, text }: ExchangerRefusal): boolean {

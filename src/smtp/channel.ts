@@ -1,5 +1,6 @@
-// The connection below an SMTP dialogue. It sends commands, receives replies, each within a time limit, and records the
-// dialogue. Every call ends with a reply or with the failure that ended the connection, whatever the server does.
+// The connection below an SMTP session. It sends commands, receives replies, each within a time limit, and records the
+// transcript. Every call resolves with a reply or with the failure that closed the connection, whichever way the server
+// behaves.
 import { connect as connectTcp, isIPv6, type Socket } from 'node:net'
 import { connect as connectTls, type TLSSocket } from 'node:tls'
 import { forLog } from '../base/clean-text.ts'
@@ -7,12 +8,11 @@ import { SECOND } from '../base/clock.ts'
 import { codeOf, messageOf } from '../base/errors.ts'
 import { isLocal } from '../base/local-trouble.ts'
 import { trusting } from '../base/tls.ts'
-import { certificatesOf, judgeByDane } from './dane.ts'
+import { certificatesOf, judgeByDane, type DaneProof } from './dane.ts'
 import { ReplyReader, type SmtpReply } from './reply.ts'
 import type { TlsProof } from './security.ts'
-import type { DaneProof } from './tlsa.ts'
 
-/** Why a connection ended, as text for people. */
+/** The reason why a connection was closed, as text for users. */
 export interface Failure {
   failure: string
   /** The cause is this machine: it has no free descriptor, no memory, or not the local address. */
@@ -23,21 +23,21 @@ const WORDS: Record<string, string> = {
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'the server reset the connection',
   EPIPE: 'the server closed the connection',
-  ETIMEDOUT: 'no answer',
-  EHOSTUNREACH: 'no route to it',
-  ENETUNREACH: 'no route to its network',
-  EMFILE: 'this machine has no free descriptor',
-  ENFILE: 'this machine has no free descriptor',
-  EADDRNOTAVAIL: 'the address to send from ("delivery.source" or "delivery.sources") is not one of this machine',
+  ETIMEDOUT: 'connection timed out',
+  EHOSTUNREACH: 'no route to the host',
+  ENETUNREACH: 'no route to the network',
+  EMFILE: 'this machine has no free file descriptor',
+  ENFILE: 'this machine has no free file descriptor',
+  EADDRNOTAVAIL: 'this machine does not have the sending IP address ("delivery.source" or "delivery.sources")',
 }
 
-/** The error of a socket as text for people. */
+/** The error of a socket as text for users. */
 const wordsFor = (error: Error): string =>
   WORDS[codeOf(error)] ?? forLog(messageOf(error)).replace(/; if the root CA is installed locally.*/, '')
 
 /**
- * The certificate must be signed by an authority that Node knows, or by one of `authorities` (PEM); or TLSA records
- * must prove it.
+ * The server must have a certificate from an authority known to Node or from one of `authorities` (PEM), or one that
+ * matches TLSA records.
  */
 export type Verify = { authorities: string | undefined } | { dane: DaneProof }
 
@@ -62,12 +62,12 @@ export class Channel {
   #waiting: ((answer: SmtpReply | Failure) => void) | null = null
   #dialogue = ''
   #opening = ''
-  /** Why the connection cannot be used any more; null while it can. */
+  /** Why the connection cannot be used any more, or null while it can. */
   broken: Failure | null = null
   /** TLS protocol in use, null in clear text. */
   tls: string | null = null
   cipher: string | null = null
-  /** What proved the server. */
+  /** How the server was authenticated. */
   proof: TlsProof = 'none'
   /** Called when the connection ends, except by `quit`. */
   onEnd: () => void = () => {}
@@ -82,39 +82,39 @@ export class Channel {
     return this.#opening + this.#dialogue
   }
 
-  /** Marks the dialogue so far as the opening; the following belongs to one mail. */
+  /** Marks the dialogue so far as the opening. The following belongs to one mail. */
   beginMail(): void {
     this.#opening ||= this.#dialogue.slice(0, MAX_DIALOGUE / 4)
     this.#dialogue = ''
   }
 
-  /** Adds a line to the recorded dialogue, cut; beyond the limit of the dialogue nothing is added. */
+  /** Adds a line to the transcript, shortened. A full transcript does not change. */
   note(line: string): void {
     if (this.#dialogue.length < MAX_DIALOGUE) this.#dialogue += `${line.slice(0, MAX_NOTE)}\n`
   }
 
-  /** Writes several commands at once (RFC 2920). `shown` is recorded instead of commands that hold secrets. */
+  /** Writes several commands at once (RFC 2920). `shown` is recorded instead of commands that contain secrets. */
   write(lines: readonly string[], shown: readonly string[] = lines): void {
     for (const line of shown) this.note(`-> ${line}`)
     if (this.broken === null) this.#socket.write(`${lines.join('\r\n')}\r\n`)
   }
 
-  /** Sends one command and waits for its reply. `shown` is recorded instead of a command that holds a secret. */
+  /** Sends one command and waits for its reply. `shown` is recorded instead of a command that contains a secret. */
   async command(line: string, timeout: number, shown = line): Promise<SmtpReply | Failure> {
     this.write([line], [shown])
     return this.reply(timeout)
   }
 
   /**
-   * The next reply.
-   * `timeout` (ms) is for the whole reply, so that single octets now and then cannot hold the connection.
+   * The next reply. `timeout` (ms) is for the whole reply, so that single bytes now and then cannot hold the
+   * connection.
    */
   reply(timeout: number): Promise<SmtpReply | Failure> {
     const ready = this.#replies.shift()
     if (ready) return Promise.resolve(ready)
     if (this.broken) return Promise.resolve(this.broken)
     return new Promise((resolve) => {
-      const timer = setTimeout(() => this.#cut(`no answer within ${Math.round(timeout / SECOND)} s`), timeout)
+      const timer = setTimeout(() => this.#cut(`no reply within ${Math.round(timeout / SECOND)} s`), timeout)
       this.#waiting = (answer) => {
         clearTimeout(timer)
         this.#waiting = null
@@ -123,13 +123,13 @@ export class Channel {
     })
   }
 
-  /** Writes a mail's octets. Returns a failure when the server stops reading for longer than `stall` ms. */
+  /** Writes a message's bytes. Returns a failure when the server stops reading for longer than `stall` ms. */
   async writeData(wire: Buffer, stall: number): Promise<Failure | undefined> {
-    this.note(`-> (${wire.length} octets of mail)`)
+    this.note(`-> (${wire.length} bytes of message data)`)
     for (let at = 0; at < wire.length; at += BLOCK) {
       if (this.broken) return this.broken
       if (this.#replies.length > 0) {
-        this.#cut('the server answered before the end of the mail')
+        this.#cut('the server replied before the end of the message')
         return this.broken!
       }
       if (this.#socket.write(wire.subarray(at, at + BLOCK)) || at + BLOCK >= wire.length) continue
@@ -166,7 +166,7 @@ export class Channel {
     return undefined
   }
 
-  /** True when all written octets were sent: their buffer is no longer read. */
+  /** True when all written bytes were sent: their buffer is no longer read. */
   get flushed(): boolean {
     return this.#socket.writableLength === 0
   }
@@ -187,7 +187,7 @@ export class Channel {
     })
   }
 
-  /** Ends the connection at once, without QUIT. */
+  /** Closes the connection at once, without QUIT. */
   destroy(): void {
     this.#cut(ENDED)
   }
@@ -228,14 +228,16 @@ export class Channel {
         resolve(this.broken ?? undefined)
       }
       const drained = (): void => done()
-      const closed = (): void => done('the connection was closed in the middle of the mail')
+      const closed = (): void => done('the connection was closed in the middle of the message')
       const timer = setTimeout(() => done('the server stopped reading'), stall)
       socket.once('drain', drained).once('close', closed)
     })
   }
 }
 
-/** What the handshake proves; a failure when it had to prove more. Node has judged by authorities. */
+/**
+ * Returns the proof of the handshake, or a failure if `verify` demands more. Node has already checked the authorities.
+ */
 function proofOf(secure: TLSSocket, verify: Verify | undefined): TlsProof | Failure {
   if (!verify) return 'none'
   if ('authorities' in verify) return 'pkix'
@@ -256,9 +258,9 @@ function handshake(
       minVersion: 'TLSv1.2',
       // The name or address that the certificate must be for. Without it, for an address, Node would check "localhost".
       host: servername,
-      // Opportunistic: the certificate of an exchanger proves nothing without DANE or MTA-STS (RFC 7435).
+      // Opportunistic: without DANE or MTA-STS, the certificate of a receiving server proves nothing (RFC 7435).
       rejectUnauthorized: verify !== undefined && 'authorities' in verify,
-      // By DANE the certificates that the server shows are judged, and no others.
+      // With DANE, exactly the certificates in the handshake are verified.
       ...(verify && 'dane' in verify ? { ca: [] } : trusting(verify?.authorities)),
       ...(/[a-z]/i.test(servername) ? { servername } : {}),
     })
@@ -266,16 +268,16 @@ function handshake(
       clearTimeout(timer)
       resolve(result)
     }
-    const timer = setTimeout(() => give({ failure: 'the TLS handshake took too long' }), timeout)
+    const timer = setTimeout(() => give({ failure: 'the handshake timed out' }), timeout)
     secure.once('secureConnect', () => give(secure))
     secure.on('error', (error) => give({ failure: wordsFor(error) }))
-    plain.once('close', () => give({ failure: 'the connection was closed during the TLS handshake' }))
+    plain.once('close', () => give({ failure: 'the connection was closed during the handshake' }))
   })
 }
 
 /**
- * Opens a TCP connection within `timeout` ms; `signal` ends the attempt. Never rejects: the result is the connection or
- * the failure.
+ * Opens a TCP connection within `timeout` ms. `signal` aborts the attempt. Never rejects: the result is the connection
+ * or the failure.
  */
 export function openChannel(
   target: { host: string; port: number; localAddress?: string | undefined },
@@ -290,10 +292,10 @@ export function openChannel(
       socket.destroy()
       resolve(local ? { failure, local } : { failure })
     }
-    const timer = setTimeout(() => fail(`no connection within ${timeout / SECOND} s`), timeout)
+    const timer = setTimeout(() => fail(`connection timed out after ${timeout / SECOND} s`), timeout)
     signal?.addEventListener('abort', () => fail(ENDED), { once: true })
-    // A machine without IPv6 reports EADDRNOTAVAIL too: then the exchanger is only unreachable, and the machine has no
-    // trouble. An address to send from that was named is missing.
+    // A machine without IPv6 reports EADDRNOTAVAIL, too. Then only the receiving server is unreachable. If a source
+    // address was set, this machine lacks it.
     const failed = (error: Error): void =>
       fail(
         wordsFor(error),

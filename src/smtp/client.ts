@@ -1,20 +1,22 @@
-// One SMTP connection to an exchanger (RFC 5321, RFC 2920 pipelining, RFC 3207 STARTTLS). It carries any number of
-// mails, one after the other. The result for each recipient is a Verdict; nothing here throws.
+// One SMTP connection to a receiving server (RFC 5321, RFC 2920 pipelining, RFC 3207 STARTTLS). It carries any number
+// of messages, one after the other. The result for each recipient is a Verdict. Failures are never thrown.
 //
-// Guarantees: a recipient is `delivered` only when the whole 250 after the final dot was read; nothing buffered before
-// a TLS handshake is read after it; no MAIL parameter is sent that EHLO did not offer; every step ends within its time.
+// Guarantees:
+// - A recipient is `delivered` only after the complete 250 that follows the final dot.
+// - Input that was buffered before a TLS handshake is discarded.
+// - MAIL has only parameters that the server offered in its EHLO reply.
+// - Every step has a time limit.
 import { isAscii } from 'node:buffer'
 import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import { isFailure, openChannel, type Channel, type Failure, type Verify } from './channel.ts'
 import { addressIn, readCapabilities, type SmtpReply } from './reply.ts'
 import { NOT_ASKED, writeSecurity, type Dnssec, type TlsPolicy, type TlsProof } from './security.ts'
-import { signIn, type Credentials } from './sign-in.ts'
 import { ownVerdict, verdictOf, waitsForUs, type Stage, type Verdict } from './verdict.ts'
 
 /** When TLS is used: never, when the server offers it, or always. */
 export type TlsWish = 'none' | 'optional' | 'required'
 
-/** Milliseconds for each step; from RFC 5321 §4.5.3.2 where it names a time. */
+/** Milliseconds for each step, from RFC 5321 §4.5.3.2 if it has a limit for the step. */
 export const TIMEOUTS = {
   connect: 30 * SECOND,
   greeting: 5 * MINUTE,
@@ -36,12 +38,12 @@ export interface ConnectOptions {
   /** Our name in EHLO. */
   hostname: string
   tls: TlsWish
-  /** The certificate must be valid; only with `tls: 'required'`. */
+  /** The certificate must be valid. Only with `tls: 'required'`. */
   verify?: Verify | undefined
-  /** For the record: what asked for TLS, and what DNS said. */
+  /** For the record: the reason for TLS, and the DNSSEC status. */
   policy?: TlsPolicy | undefined
   dnssec?: Dnssec | undefined
-  /** The plan of DANE for the exchanger (tlsa.ts): the connection is not used for mail with another. */
+  /** The plan of DANE for the receiving server (dane.ts): the connection is not used for mail with another. */
   plan?: string | undefined
   credentials?: Credentials | undefined
   timeouts?: Timeouts | undefined
@@ -73,17 +75,17 @@ export class SmtpSession {
     this.host = options.host
   }
 
-  /** False once the connection ended or is too old to be used again. */
+  /** False after the connection was closed, or if it is too old to be reused. */
   get usable(): boolean {
     return this.#channel.broken === null && performance.now() - this.#born < this.#timeouts.session
   }
 
-  /** True when the buffer of the last mail is no longer read. */
+  /** Whether the buffer of the last message is no longer read. */
   get flushed(): boolean {
     return this.#channel.flushed
   }
 
-  /** Whether the server accepts octets above 127 (RFC 6152), or addresses and header fields in UTF-8 (RFC 6531). */
+  /** Whether the server accepts bytes above 127 (RFC 6152), or addresses and header fields in UTF-8 (RFC 6531). */
   takes(keyword: '8BITMIME' | 'SMTPUTF8'): boolean {
     return this.#capabilities.has(keyword)
   }
@@ -97,17 +99,17 @@ export class SmtpSession {
     this.#channel.onEnd = hear
   }
 
-  /** Sends QUIT; resolves when the connection is closed, which takes seconds at most. */
+  /** Sends QUIT. Resolves when the connection is closed, within seconds. */
   quit(): Promise<void> {
     return this.#channel.quit()
   }
 
-  /** Ends the connection at once, without QUIT. */
+  /** Closes the connection at once, without QUIT. */
   destroy(): void {
     this.#channel.destroy()
   }
 
-  /** Greeting, EHLO, STARTTLS and AUTH; undefined when the session is ready for mail. */
+  /** Greeting, EHLO, STARTTLS and AUTH, or undefined if the session is ready for mail. */
   async open(options: ConnectOptions): Promise<Verdict | undefined> {
     const greeting = this.#unlessOk(await this.#channel.reply(this.#timeouts.greeting), 'greeting')
     if (greeting) return greeting
@@ -123,13 +125,20 @@ export class SmtpSession {
     if (this.#capabilities.has('STARTTLS')) return this.#startTls(hostname, verify)
     if (tls === 'optional') return undefined
     return plan === ''
-      ? this.#own('deferred', '4.7.10', 'The server offers no TLS, which is required here.', 'starttls')
-      : this.#own('deferred', '4.7.4', 'The server offers no TLS, which its TLSA records promise (DANE).', 'starttls')
+      ? this.#own('deferred', '4.7.10', 'The server does not offer TLS, but TLS is required.', 'starttls')
+      : this.#own(
+          'deferred',
+          '4.7.4',
+          'The server does not offer TLS, but its TLSA records require it (DANE).',
+          'starttls',
+        )
   }
 
-  /** Sends one mail. Returns one verdict for each recipient, in their order. `handed` is called with the indexes of the
-   *  accepted recipients as soon as the server has all octets; the function that it returns is called when the answer
-   *  has arrived, or when no answer will arrive. */
+  /**
+   * Sends one mail. Returns one verdict for each recipient, in their order. `handed` is called with the indexes of the
+   * accepted recipients as soon as the server has all bytes. The function that it returns is called when the answer
+   * has arrived, or when no answer will arrive.
+   */
   async send(envelope: Envelope, wire: Buffer, handed?: (recipients: number[]) => () => void): Promise<Verdict[]> {
     const { recipients } = envelope
     this.#channel.beginMail()
@@ -145,7 +154,7 @@ export class SmtpSession {
       this.#needsReset = true
       const refused = data ? this.#unlessOk(data, 'data', 354) : undefined
       return rcpt.map(
-        (verdict) => mail ?? verdict ?? refused ?? this.#own('deferred', '4.5.0', 'DATA was not taken.', 'data'),
+        (verdict) => mail ?? verdict ?? refused ?? this.#own('deferred', '4.5.0', 'DATA was not accepted.', 'data'),
       )
     }
     const taken = rcpt.flatMap((verdict, index) => (verdict ? [] : [index]))
@@ -155,25 +164,28 @@ export class SmtpSession {
     return rcpt.map((verdict) => mail ?? verdict ?? outcome)
   }
 
-  /** The MAIL parameters that the server offers and this mail needs; a verdict when the server cannot take the mail. */
+  /**
+   * Returns the MAIL parameters that the server offers and this message needs, or a verdict if the server cannot accept
+   * the message.
+   */
   #parameters({ from, recipients }: Envelope, wire: Buffer): string | Verdict {
     const size = this.#capabilities.get('SIZE')
     const limit = Number(size)
     if (limit > 0 && wire.length > limit)
-      return this.#own('bounced', '5.3.4', `The mail has ${wire.length} octets, the server takes ${limit}.`, 'mail')
-    // Only mail from SMTP submission has octets above 127.
+      return this.#own(
+        'bounced',
+        '5.3.4',
+        `The message has ${wire.length} bytes, but the server accepts at most ${limit}.`,
+        'mail',
+      )
+    // Only mail from SMTP submission has bytes above 127.
     const ascii = isAscii(wire)
     const international =
       [from, ...recipients].some((address) => Buffer.byteLength(address) > address.length) ||
       (!ascii && !isAscii(wire.subarray(0, wire.indexOf('\r\n\r\n'))))
-    // Free text in the header is ASCII by now (message/ascii-header.ts): only addresses can still hold UTF-8.
+    // Free text in the header is ASCII by now (message/relay.ts): only addresses can still hold UTF-8.
     if (international && !this.#capabilities.has('SMTPUTF8'))
-      return this.#own(
-        'bounced',
-        '5.6.7',
-        'The server takes no addresses with other than ASCII characters (SMTPUTF8).',
-        'mail',
-      )
+      return this.#own('bounced', '5.6.7', 'The server does not accept non-ASCII addresses (SMTPUTF8).', 'mail')
     const eight = !ascii && this.#capabilities.has('8BITMIME')
     const parameters = [
       ...(size === undefined ? [] : [`SIZE=${wire.length}`]),
@@ -196,20 +208,20 @@ export class SmtpSession {
     const { command } = this.#timeouts
     const answer = await this.#channel.command('STARTTLS', command)
     if (isFailure(answer) || answer.code !== 220) {
-      const said = isFailure(answer) ? answer.failure : answer.text
-      return this.#own('deferred', '4.7.5', `STARTTLS was refused: ${said}`, 'starttls')
+      const reason = isFailure(answer) ? answer.failure : answer.text
+      return this.#own('deferred', '4.7.5', `STARTTLS failed: ${reason}`, 'starttls')
     }
     const failed = await this.#channel.startTls(
       verify && 'dane' in verify ? verify.dane.base : this.host,
       command,
       verify,
     )
-    if (failed) return this.#own('deferred', '4.7.5', `TLS could not be agreed: ${failed.failure}`, 'starttls')
+    if (failed) return this.#own('deferred', '4.7.5', `TLS failed: ${failed.failure}`, 'starttls')
     // Capabilities from before TLS no longer count (RFC 3207 §4.2).
     return this.#hello(hostname)
   }
 
-  /** Signs in. A failure must be corrected by the operator: until then the mail waits. */
+  /** Signs in. After a failure, the email is queued until the operator corrects the settings. */
   async #authenticate(credentials: Credentials | undefined): Promise<Verdict | undefined> {
     if (!credentials) return undefined
     const refused = await signIn(this.#channel, this.#capabilities, credentials, this.#timeouts.command)
@@ -253,7 +265,7 @@ export class SmtpSession {
   /** The verdict of the answer to the final dot. Without an answer the result is unknown: the mail is tried again. */
   #outcome(answer: SmtpReply | Failure): Verdict {
     if (isFailure(answer)) {
-      const text = `The connection ended after the mail was handed over: ${answer.failure}.`
+      const text = `The connection ended after the message was sent: ${answer.failure}.`
       return { ...this.#own('deferred', '4.4.2', text, 'final dot'), handed: true }
     }
     const verdict = verdictOf(answer, { ...this.#here('final dot'), handed: true })
@@ -269,7 +281,7 @@ export class SmtpSession {
     return ownVerdict(kind, enhanced, text, this.#here(stage))
   }
 
-  /** The verdict of an unexpected answer; undefined for the expected answer: 2xx, or 354 for DATA. */
+  /** The verdict of an unexpected answer, or undefined for the expected answer: 2xx, or 354 for DATA. */
   #unlessOk(answer: SmtpReply | Failure, stage: Stage, hoped?: 354): Verdict | undefined {
     if (isFailure(answer)) return this.#own('deferred', '4.4.2', `${stage}: ${answer.failure}.`, stage)
     if (hoped ? answer.code === hoped : answer.code < 300) return undefined
@@ -289,7 +301,9 @@ const securityOf = (
   proof: TlsProof = 'none',
 ): string => writeSecurity({ cipher, policy: policy ?? null, proof, dnssec })
 
-/** Connects and opens a session, or returns a verdict with the reason; `signal` ends it at any step. Never rejects. */
+/**
+ * Connects and opens a session, or returns a verdict with the reason. `signal` aborts it at any step. Never rejects.
+ */
 export async function openSession(options: ConnectOptions, signal?: AbortSignal): Promise<SmtpSession | Verdict> {
   const { address, host, localAddress, port, timeouts = TIMEOUTS } = options
   const channel = await openChannel({ host: address, port, localAddress }, timeouts.connect, signal)
@@ -305,4 +319,35 @@ export async function openSession(options: ConnectOptions, signal?: AbortSignal)
   signal?.removeEventListener('abort', end)
   if (verdict) void session.quit()
   return verdict ?? session
+}
+
+// AUTH as a client (RFC 4954): PLAIN or LOGIN, whichever the server offers, never in clear text.
+
+export interface Credentials {
+  username: string
+  password: string
+}
+
+const base64 = (text: string): string => Buffer.from(text).toString('base64')
+
+/** Signs in. Returns a sentence when the sign-in failed. `timeout` (ms) is for each reply. */
+export async function signIn(
+  channel: Channel,
+  capabilities: ReadonlyMap<string, string>,
+  { password, username }: Credentials,
+  timeout: number,
+): Promise<string | undefined> {
+  if (channel.tls === null) return 'The relay does not offer TLS, and credentials are never sent in clear text.'
+  const mechanisms = (capabilities.get('AUTH') ?? '').split(' ')
+  let answer: SmtpReply | Failure
+  if (mechanisms.includes('PLAIN'))
+    answer = await channel.command(`AUTH PLAIN ${base64(`\0${username}\0${password}`)}`, timeout, 'AUTH PLAIN (hidden)')
+  else if (mechanisms.includes('LOGIN')) {
+    answer = await channel.command('AUTH LOGIN', timeout)
+    for (const secret of [username, password])
+      if (!isFailure(answer) && answer.code === 334) answer = await channel.command(base64(secret), timeout, '(hidden)')
+  } else return 'The relay offers neither AUTH PLAIN nor AUTH LOGIN.'
+  if (!isFailure(answer) && answer.code < 300) return undefined
+  const reason = isFailure(answer) ? answer.failure : `${answer.code} ${answer.text}`
+  return `The relay rejected the credentials: ${reason}`
 }

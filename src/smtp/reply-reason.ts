@@ -1,16 +1,16 @@
-// What a reply of a receiver means, in one sentence with what to do, and what it is about: data from
-// config/reply-reasons.toml. It explains and decides nothing; what a refusal means for an address is bounce-class.ts.
+// The meaning of an SMTP reply, its fix and its subject, from config/reply-reasons.toml. This only explains replies:
+// bounce-class.ts decides whether a rejection suppresses the address.
 import { parse } from 'smol-toml'
 import { z } from 'zod'
 import { configAsset } from '../base/assets.ts'
 import { BOUNCE_CLASSES, classify } from './bounce-class.ts'
 
-/** What a reply is about. The first six are about this server and its domains. */
+/** The subjects of replies. The first six are about this server and its domains. */
 const ABOUT_US = ['block', 'rate', 'reputation', 'authentication', 'reverse', 'policy'] as const
 export const REPLY_CLASSES = [...ABOUT_US, 'tls', 'content', 'user', 'full', 'greylist'] as const
 export type ReplyClass = (typeof REPLY_CLASSES)[number]
 
-/** Whether a reply speaks of this server or its domains: not of the mail, the mailbox or its owner. */
+/** Whether a reply is about this server or its domains, not about the email, the mailbox or its owner. */
 export const isAboutUs = (meant: ReplyClass | undefined): boolean => ABOUT_US.some((each) => each === meant)
 
 const text = z.string().min(1)
@@ -33,21 +33,21 @@ const schema = z.strictObject({
         pattern: pattern.optional(),
         bounce: z.enum(BOUNCE_CLASSES).optional(),
         sentence: text,
-        mend: text,
+        fix: text,
         source: z.url({ protocol: /^https$/ }),
         samples: z.array(text).min(1),
       })
       .refine((entry) => entry.pattern ?? entry.codes ?? entry.bounce, 'an entry needs pattern, codes or bounce')
-      .transform((entry) => ({ ...entry, words: `${entry.sentence} ${entry.mend}` })),
+      .transform((entry) => ({ ...entry, words: `${entry.sentence} ${entry.fix}` })),
   ),
 })
 
 export type ReplyReason = z.output<typeof schema>['reason'][number]
 
-/** Characters of a reply that are looked at. */
+/** The most characters of a reply that are read. */
 const LOOKED_AT = 1000
 
-/** Reads the entries of a file. Throws when it is malformed. */
+/** Reads the entries of a file. Throws if it is malformed. */
 export const parseReasons = (file: string): ReplyReason[] => schema.parse(parse(file)).reason
 
 let shipped: { reasons: ReplyReason[]; named: ReadonlySet<string> } | undefined
@@ -59,21 +59,21 @@ function shippedReasons(): { reasons: ReplyReason[]; named: ReadonlySet<string> 
   return shipped
 }
 
-/** What is known of a reply; `text` may begin with the codes. */
+/** A reply. `text` can start with the codes. */
 export interface SaidReply {
   code?: number | null
   enhanced?: string | null
   text: string
 }
 
-/** "550 5.1.1 No such user" in its parts; a text of a report often begins with the codes. */
-function partsOf(said: SaidReply): { code: number | null; enhanced: string | null; text: string } {
+/** Splits "550 5.1.1 No such user" into its parts: the text in a report often starts with the codes. */
+function partsOf(given: SaidReply): { code: number | null; enhanced: string | null; text: string } {
   const [, ofText = '', enhancedOfText = '', words = ''] =
-    /^(?:([45]\d\d)(?:[ -]|$))?(?:#?([45]\.\d{1,3}\.\d{1,3})(?:[ :]|$))?(.*)$/s.exec(said.text.slice(0, LOOKED_AT)) ??
+    /^(?:([45]\d\d)(?:[ -]|$))?(?:#?([45]\.\d{1,3}\.\d{1,3})(?:[ :]|$))?(.*)$/s.exec(given.text.slice(0, LOOKED_AT)) ??
     []
   return {
-    code: said.code ?? (ofText === '' ? null : Number(ofText)),
-    enhanced: said.enhanced ?? (enhancedOfText === '' ? null : enhancedOfText),
+    code: given.code ?? (ofText === '' ? null : Number(ofText)),
+    enhanced: given.enhanced ?? (enhancedOfText === '' ? null : enhancedOfText),
     text: words,
   }
 }
@@ -92,11 +92,11 @@ function isOf({ codes, receiver: of }: ReplyReason, receiver: string | undefined
 }
 
 /**
- * The meaning of a reply; undefined when no entry knows it. `receiver`: the provider that gave it, by its name in
- * config/shaping.toml, or the receiving domain.
+ * Returns the meaning of a reply, or undefined if no entry matches. `receiver`: the provider that sent it, by its name
+ * in config/shaping.toml, or the recipient domain.
  */
-export function reasonOf(said: SaidReply, receiver?: string): ReplyReason | undefined {
-  const reply = partsOf(said)
+export function reasonOf(given: SaidReply, receiver?: string): ReplyReason | undefined {
+  const reply = partsOf(given)
   const line = [reply.code, reply.enhanced, reply.text].filter((part) => part !== null && part !== '').join(' ')
   const meant = classify({ stage: 'rcpt', ...reply })
   return shippedReasons().reasons.find(
@@ -108,5 +108,5 @@ export function reasonOf(said: SaidReply, receiver?: string): ReplyReason | unde
   )
 }
 
-/** What a reply is about; undefined when no entry knows it, or when it is trouble of the receiver alone. */
-export const classOf = (said: SaidReply, receiver?: string): ReplyClass | undefined => reasonOf(said, receiver)?.class
+/** Returns the subject of a reply, or undefined if no entry matches, or if only the receiving server has a problem. */
+export const classOf = (given: SaidReply, receiver?: string): ReplyClass | undefined => reasonOf(given, receiver)?.class

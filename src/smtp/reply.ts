@@ -1,5 +1,5 @@
 // Reads SMTP replies (RFC 5321 §4.2, RFC 2034) of foreign servers: their length is limited, their text is cleaned, and
-// octets that are not SMTP are refused.
+// bytes that are not SMTP are rejected.
 import { StringDecoder } from 'node:string_decoder'
 import { forLog } from '../base/clean-text.ts'
 import { counters } from '../base/counters.ts'
@@ -8,30 +8,30 @@ import { isAddress } from '../base/network.ts'
 export interface SmtpReply {
   /** 200 to 599. */
   code: number
-  /** "5.1.1" when the text began with a code whose class fits (RFC 3463), else null. */
+  /** "5.1.1" if the text starts with a code whose class matches (RFC 3463), otherwise null. */
   enhanced: string | null
   /** The text of all lines without enhanced codes, cleaned of control characters and cut. */
   text: string
-  /** The lines as received, at most 100 of at most 2,048 octets. */
+  /** The lines as received, at most 100 of at most 2,048 bytes. */
   lines: readonly string[]
 }
 
-/** Octets of one line; RFC 5321 §4.5.3.1.5 allows 512, but some servers send more. */
+/** The longest line in bytes. RFC 5321 §4.5.3.1.5 allows 512, but some servers send more. */
 const MAX_LINE = 2048
 const MAX_LINES = 100
 
 /**
- * Collects the octets of a server into replies.
- * `push` returns the complete replies, even when octets that are not SMTP follow them.
+ * Collects the bytes of a server into replies. `push` returns the complete replies, even when bytes that are not SMTP
+ * follow them.
  */
 export class ReplyReader {
   readonly #decoder = new StringDecoder('utf8')
   #rest = ''
   #lines: string[] = []
-  /** The server sent octets that are not SMTP: nothing more can be read. */
+  /** The server sent bytes that are not SMTP. The rest cannot be read. */
   broken = false
 
-  /** Takes the next octets. Returns the replies that are complete now (RFC 5321 §4.2.1). */
+  /** Takes the next bytes. Returns the replies that are complete now (RFC 5321 §4.2.1). */
   push(chunk: Buffer): SmtpReply[] {
     const replies: SmtpReply[] = []
     this.#rest += this.#decoder.write(chunk)

@@ -1,7 +1,7 @@
-// Finds the hosts for a domain's mail: the relay that the operator configured, else the domain's mail exchangers
+// Finds the hosts for a domain's mail: the relay that the operator configured, else the domain's mail MX hosts
 // (RFC 5321 §5.1, null MX RFC 7505). The answer is a list of hosts in the order to try them, or a verdict.
 import { isIP } from 'node:net'
-import type { Config } from '../base/config.ts'
+import { hostsOf, type Config } from '../base/config.ts'
 import type { AddressCheck } from '../base/network.ts'
 import type { ResolverAnswer, Resolver, ValidatedAnswer } from '../net/resolver.ts'
 import { NOT_ASKED, writeSecurity, type DnsState } from './security.ts'
@@ -12,10 +12,10 @@ export type Relay = Config['delivery']['routes'][number]
 export interface Host {
   name: string
   port: number
-  /** The preference of the host's MX record; hosts with the same preference are equal. Absent without a record. */
+  /** The preference of the host's MX record. Hosts with the same preference are equal. Absent without a record. */
   preference?: number
   relay?: Relay
-  /** Whether the domain's MX records (or that it has none) were validated; absent when nobody asked. */
+  /** Whether the answer to the domain's MX query was validated. Absent without such a query. */
   mx?: DnsState
   /** The domain's MTA-STS policy does not name it: only DANE can prove it. */
   unlisted?: true
@@ -26,9 +26,9 @@ export interface Host {
 export interface RouteOptions {
   resolver: Resolver
   routes: readonly Relay[]
-  /** Port of receiving exchangers. */
+  /** Port of receiving MX hosts. */
   port: number
-  /** Our own host name: mail to an exchanger of that name would loop. */
+  /** Our own host name: mail to an MX host of that name would loop. */
   hostname: string
   /** Our own listener, when it takes mail for the domain: then our host name is the destination and not a loop. */
   home?: ((domain: string) => Host | 'closed' | undefined) | undefined
@@ -36,11 +36,12 @@ export interface RouteOptions {
 
 /** Hosts beyond this many are not tried: a domain with more is hostile or misconfigured. */
 const MAX_HOSTS = 10
+const MAX_RELAY_HOSTS = 20
 const MAX_ADDRESSES = 20
 
 /**
- * The hosts for a recipient domain (A-label), best first, equal preferences in random order;
- * a verdict when there is none. Never rejects.
+ * Returns the hosts for a recipient domain (A-label), best first, equal preferences in random order, or a verdict
+ * without any host. Never rejects.
  */
 export async function findHosts(
   options: RouteOptions,
@@ -50,7 +51,33 @@ export async function findHosts(
   const relay =
     options.routes.find(({ domains }) => domains.includes(domain)) ??
     options.routes.find(({ domains }) => domains.includes('*'))
-  if (relay) return [{ name: relay.host, port: relay.port, relay }]
+  return relay ? relayHosts(options, relay, random) : mxHosts(options, domain, MAX_HOSTS, random)
+}
+
+/** The domain whose MX hosts are the hosts of a relay ("mx:NAME"), or undefined if the configuration has the hosts. */
+export const mxNameOf = ({ host }: Relay): string | undefined =>
+  host.startsWith('mx:') ? host.slice(3).toLowerCase() : undefined
+
+/** Returns the hosts of a relay as `findHosts` does. The hosts of its configuration are equal. */
+export async function relayHosts(
+  { hostname, resolver }: Pick<RouteOptions, 'hostname' | 'resolver'>,
+  relay: Relay,
+  random: () => number = Math.random,
+): Promise<Host[] | Verdict> {
+  const domain = mxNameOf(relay)
+  if (domain === undefined) return hostsOf(relay).map(({ host, port }) => ({ name: host, port, relay }))
+  const found = await mxHosts({ hostname, resolver, port: relay.port }, domain, MAX_RELAY_HOSTS, random)
+  if (Array.isArray(found)) return found.map((host) => ({ ...host, relay }))
+  // The email is not to blame for a setting of this server (D72).
+  return found.kind === 'failed' ? waitsForUs({ stage: 'dns' }, `The relay ${relay.host}: ${found.text}`) : found
+}
+
+async function mxHosts(
+  options: Omit<RouteOptions, 'routes'>,
+  domain: string,
+  most: number,
+  random: () => number,
+): Promise<Host[] | Verdict> {
   const at = { stage: 'dns' } as const
   const { validated } = options.resolver
   const answer = await (validated ?? options.resolver).mx(domain)
@@ -59,41 +86,46 @@ export async function findHosts(
     case 'nxdomain':
       return ownVerdict('failed', '5.1.2', `The domain ${domain} does not exist.`, at)
     case 'failed':
-      return notLookedUp(`The mail exchangers of ${domain}`, answer, {
+      return notLookedUp(`the MX records of ${domain}`, answer, {
         ...at,
         ...(validated ? { security: dnsFailed('mx') } : {}),
       })
     case 'none':
-      // No MX record: the domain itself is its exchanger.
+      // No MX record: the domain itself is its MX host.
       return [{ name: domain, port: options.port, ...state }]
     case 'found':
       break
   }
   if (answer.records.every(({ exchange }) => exchange === '' || exchange === '.'))
-    return ownVerdict('failed', '5.1.10', `The domain ${domain} says in DNS that it takes no mail (null MX).`, at)
+    return ownVerdict('failed', '5.1.10', `The domain ${domain} does not accept email (null MX).`, at)
   const sorted = answer.records
     .filter(({ exchange }) => exchange !== '' && exchange !== '.')
     .map((record) => ({ ...record, order: random() }))
     .sort((a, b) => a.priority - b.priority || a.order - b.order)
   const self = sorted.find(({ exchange }) => exchange === options.hostname)
-  // Exchangers no better than this server would only send the mail back to it (RFC 5321 §5.1).
+  // MX hosts no better than this server would only send the mail back to it (RFC 5321 §5.1).
   const usable = self ? sorted.filter(({ priority }) => priority < self.priority) : sorted
   const home = usable.length === 0 ? options.home?.(domain) : undefined
   if (home === 'closed')
-    return ownVerdict('deferred', '4.4.1', `Mail for ${domain} is taken here, by a server that does not run now.`, at)
+    return ownVerdict(
+      'deferred',
+      '4.4.1',
+      `This server receives the email of ${domain}, but its SMTP listener is not running.`,
+      at,
+    )
   if (home) return [home]
   if (usable.length === 0)
-    return ownVerdict('failed', '5.4.6', `The mail exchanger of ${domain} is this server itself.`, at)
+    return ownVerdict('failed', '5.4.6', `The MX host of ${domain} is this server itself (mail loop).`, at)
   return usable
-    .slice(0, MAX_HOSTS)
+    .slice(0, most)
     .map(({ exchange, priority }) => ({ name: exchange, port: options.port, preference: priority, ...state }))
 }
 
 /** The line for the record when a question failed before there was an address. */
-export const dnsFailed = (what: 'mx' | 'address', mx: DnsState = 'not_asked'): string =>
+export const dnsFailed = (what: 'mx' | 'address', mx: DnsState = 'not_queried'): string =>
   writeSecurity({ cipher: null, policy: null, proof: 'none', dnssec: { ...NOT_ASKED, mx, [what]: 'failed' } })
 
-/** What DNS says of a host's addresses, IPv4 first; validated where that is asked for. */
+/** Looks up a host's addresses, IPv4 first, with DNSSEC on request. */
 export async function askAddresses(
   resolver: Resolver,
   { address, name }: Host,
@@ -105,8 +137,8 @@ export async function askAddresses(
 }
 
 /**
- * The addresses of a host that we may connect to, IPv4 first.
- * A verdict when there is none: `failed` when that is permanent, else `deferred`.
+ * Returns the allowed addresses of a host, IPv4 first. If there is no such address, the verdict is `failed` for a
+ * permanent reason, otherwise `deferred`.
  */
 export const findAddresses = async (
   resolver: Resolver,
@@ -130,22 +162,22 @@ export function chooseAddresses(
     return ownVerdict(
       'failed',
       '5.4.4',
-      `${name} has only private addresses (${all[0]}); list its network in network.allow_private to send there.`,
+      `${name} has only private addresses (${all[0]}). To send there, add its network to "network.allow_private".`,
       at,
     )
   const failed = answers.filter((answer) => answer.kind === 'failed')
   const unknown = failed.find(({ local }) => local) ?? failed[0]
-  return unknown
-    ? notLookedUp(`The address of ${name}`, unknown, at)
-    : ownVerdict('failed', '5.4.4', `${name} has no address.`, at)
+  if (unknown) return notLookedUp(`the address of ${name}`, unknown, at)
+  const text = `${name} has no A or AAAA record.`
+  return relay ? waitsForUs(at, `The relay host ${text}`) : ownVerdict('failed', '5.4.4', text, at)
 }
 
-/** The verdict when DNS gave no answer. When this machine could not ask, the domain is not to blame (D72). */
+/** The verdict if DNS did not answer. If this machine could not send the query, the domain is not to blame (D72). */
 function notLookedUp(
   what: string,
   { local, reason }: Extract<ResolverAnswer<unknown>, { kind: 'failed' }>,
   at: Circumstance,
 ): Verdict {
-  const text = `${what} could not be looked up (${reason}).`
+  const text = `DNS lookup of ${what} failed (${reason}).`
   return local ? waitsForUs(at, text) : ownVerdict('deferred', '4.4.3', text, at)
 }

@@ -1,8 +1,8 @@
-// The result of an attempt. Answers of other servers are values, never exceptions: a Verdict is the result for one
-// recipient, with the reply or the cause (RFC 3463 codes, D25, D35).
+// The result of a delivery attempt. Replies of other servers are values, never exceptions: a Verdict is the result for
+// one recipient, with the reply or the cause (RFC 3463 codes, D25, D35).
 import type { SmtpReply } from './reply.ts'
 
-/** The step of the dialogue at which something ended. */
+/** The step of the SMTP session that produced the result. */
 export type Stage =
   | 'dns'
   | 'connect'
@@ -16,9 +16,10 @@ export type Stage =
   | 'final dot'
   | 'compose'
 
-/** delivered: 250 after the final dot. deferred: try again. bounced: refused for good. failed: cannot be tried at all.
- * rejected: refused by ourselves. suppressed: the address may not be written to. waiting: this server could not try
- * (D72), or the sending domain is not ready (D68): the mail itself was not judged, and no attempt is counted. */
+/** delivered: 250 after the final dot. deferred: retry later. bounced: permanently rejected. failed: cannot be
+ * attempted. rejected: by this server. suppressed: the address is suppressed. waiting: this server could not attempt
+ * delivery (D72), or the sending domain is not ready (D68): no server has evaluated the email, and no attempt counts.
+ */
 export type VerdictKind = 'delivered' | 'deferred' | 'bounced' | 'failed' | 'rejected' | 'suppressed' | 'waiting'
 
 export interface Verdict {
@@ -28,26 +29,26 @@ export interface Verdict {
   code: number | null
   enhanced: string | null
   text: string
-  /** True once the message's octets were sent: the mail then counts as sent, with any later result (D25). */
+  /** Whether the whole message was sent. If so, the email gets the status `sent`, whichever result follows (D25). */
   handed: boolean
-  /** The exchanger's host name, once it was reached. */
+  /** The host name of the receiving server, once it was reached. */
   host: string | null
-  /** TLS protocol, null in clear text. */
+  /** The TLS protocol, or null without TLS. */
   tls: string | null
-  /** How the attempt was protected (security.ts); null before there was an exchanger. */
+  /** How the connection was protected (security.ts), or null before there was a receiving server. */
   security: string | null
   dialogue: string | null
-  /** The local address that was connected from, where the configuration names it. */
+  /** The sending IP address, if it is configured. */
   source?: string
-  /** For local trouble: the message for the operator. */
+  /** For problems of this server: the message for the operator. */
   cause?: string
-  /** Set when the mail waits for this DNS record of its sending domain, and not for this server. */
+  /** The DNS record of the sending domain that is missing, if the email waits for it and not for this server. */
   record?: string
-  /** Set when the mail waits because it is damaged in the database or the spool; other mail may be intact. */
+  /** Set if the email waits because it is corrupt in the database or the spool. Other email may be intact. */
   damaged?: true
   /**
-   * Set for a deferral in which the receiver asked for a lower rate. The mail goes back into the queue, no attempt is
-   * counted, and its lane sends more slowly.
+   * Set for a deferral in which the receiving server requests a lower rate. The email is queued again, no attempt is
+   * counted, and the queue for its recipient domain slows down.
    */
   soon?: true
 }
@@ -77,42 +78,42 @@ const basics = ({
   dialogue,
 })
 
-/** The verdict of a server's reply: 2xx delivered, 4xx deferred, 5xx bounced. */
+/** Returns the verdict for a server's reply: 2xx delivered, 4xx deferred, 5xx bounced. */
 export function verdictOf(reply: SmtpReply, circumstance: Circumstance): Verdict {
   const kind = reply.code < 400 ? 'delivered' : reply.code < 500 ? 'deferred' : 'bounced'
   return { ...basics(circumstance), kind, code: reply.code, enhanced: reply.enhanced, text: reply.text }
 }
 
 /**
- * Local trouble of this server prevented the attempt (D72).
- * `cause` is for the operator; the mail's owner sees the text below.
+ * A problem on this server prevented the attempt (D72). `cause` is for the operator. The sender of the email sees the
+ * text below.
  */
 export function waitsForUs(circumstance: Circumstance, cause?: string): Verdict {
   const verdict = ownVerdict(
     'waiting',
     '4.3.0',
-    'The mail waits for this server, which tries again soon.',
+    'A temporary problem on this server delays the email. Postrider retries it soon.',
     circumstance,
   )
   return cause === undefined ? verdict : { ...verdict, cause }
 }
 
-/** The mail is damaged in the database or the spool: it waits until it is repaired. `cause` as in `waitsForUs`. */
+/** The verdict for an email that is corrupt in the database or the spool. `cause` as in `waitsForUs`. */
 export const waitsForRepair = (circumstance: Circumstance, cause: string): Verdict => ({
   ...waitsForUs(circumstance, cause),
   damaged: true,
 })
 
 /**
- * The sending domain's DKIM record was not seen at the last check: receivers could not verify a signature, so the mail
- * waits (D68).
+ * The sending domain's DKIM record was missing at the last check: receivers could not verify a signature, so the email
+ * is queued (D68).
  */
 export function waitsForRecord(circumstance: Circumstance, record: string): Verdict {
-  const text = `The DKIM record ${record} was not seen in DNS at the last check of the sending domain; the mail waits for it.`
+  const text = `The DKIM record ${record} is missing in DNS. The email is queued until a check finds the record.`
   return { ...ownVerdict('waiting', '4.7.0', text, circumstance), record }
 }
 
-/** A verdict of this server, without an answer of another server; `enhanced` is the status code (RFC 3463 §3). */
+/** Returns a verdict of this server, without a reply. `enhanced` is the status code (RFC 3463 §3). */
 export function ownVerdict(
   kind: Exclude<VerdictKind, 'delivered'>,
   enhanced: string,

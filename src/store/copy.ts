@@ -2,8 +2,7 @@
 import { rmSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Database from 'better-sqlite3'
-import { asCallerAt } from '../base/ownership.ts'
-import { TABLES } from '../schema/tables.ts'
+import { TABLES } from './schema/tables.ts'
 import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
 import { emptied } from './log.ts'
@@ -12,53 +11,55 @@ import { writerOf } from './written-by.ts'
 
 /** Pages of a step: a megabyte. */
 const STEP = 256
-/** The write-ahead log cannot begin again while a copy holds its snapshot; past this growth the copy gives it up. */
+/**
+ * The write-ahead log cannot restart while a copy holds its snapshot. If the log grows by more than this, the copy
+ * starts again.
+ */
 const MOST_LOG = 1024 ** 3
-/** How often a copy begins again. After that it goes to its end, whatever the log takes. */
+/** How often a copy starts again. After that, it continues to its end, and the log can grow. */
 const RESTARTS = 2
 
-/** Hears how many pages of a copy are done, and of how many. */
+/** Called with the number of copied pages, and the total. */
 export type CopyProgress = (done: number, of: number) => void
 
 /**
- * Copies a database into a new file while other processes write to it. The copy holds one snapshot: without one,
- * SQLite begins again at every commit of another process, and beside a busy server never ends (D118).
+ * Copies a database into a new file while other processes write to it. The copy holds one snapshot: otherwise, SQLite
+ * starts again after every commit of another process, and next to a busy server never finishes (D118).
  */
 export async function copyDatabase(
   file: string,
   target: string,
   mostLog = MOST_LOG,
-  told: CopyProgress = () => {},
+  onProgress: CopyProgress = () => {},
 ): Promise<void> {
-  for (let left = RESTARTS; !(await copyOnce(file, target, left > 0 ? mostLog : Infinity, told)); left--)
-    asCallerAt(target, () => removeCopy(target))
+  for (let left = RESTARTS; !(await copyOnce(file, target, left > 0 ? mostLog : Infinity, onProgress)); left--)
+    removeCopy(target)
 }
 
-/** Removes a copy with all that SQLite may have left beside it; no process may have it open. */
+/** Removes a copy with all of SQLite's files next to it. The copy must be closed in all processes. */
 export function removeCopy(file: string): void {
   for (const end of ['', '-journal', '-wal', '-shm']) rmSync(`${file}${end}`, { force: true })
 }
 
-/** One try of `copyDatabase`; false when the log has grown by more than `mostLog`. */
-async function copyOnce(file: string, target: string, mostLog: number, told: CopyProgress): Promise<boolean> {
+/** One try of `copyDatabase`, or false if the log has grown by more than `mostLog`. */
+async function copyOnce(file: string, target: string, mostLog: number, onProgress: CopyProgress): Promise<boolean> {
   const database = new Database(file, { timeout: BUSY_TIMEOUT, ...sqliteAddon(dirname(file)) })
   const logSize = (): number => statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0
   try {
-    // What the log holds goes into the database first, so that the log can begin again beside this copy.
+    // First moves the content of the log into the database, so that the log can restart during this copy.
     emptied(database)
     database.exec('begin')
     database.prepare('select count(*) from sqlite_schema').get()
     let least = logSize()
     const progress = ({ remainingPages, totalPages }: Database.BackupMetadata): number => {
-      told(totalPages - remainingPages, totalPages)
+      onProgress(totalPages - remainingPages, totalPages)
       const now = logSize()
       least = Math.min(least, now)
       if (now - least > mostLog) throw new LogTooLong()
       return STEP
     }
-    // All files of the source are open; from here on only the target's are opened.
-    await asCallerAt(target, () => database.backup(target, { progress }))
-    asCallerAt(target, () => standAlone(target))
+    await database.backup(target, { progress })
+    standAlone(target)
     return true
   } catch (thrown) {
     if (thrown instanceof LogTooLong) return false
@@ -72,10 +73,10 @@ async function copyOnce(file: string, target: string, mostLog: number, told: Cop
 class LogTooLong extends Error {}
 
 /**
- * Takes the mode of the write-ahead log from a copy: whoever reads it then leaves nothing beside it, and it can be read
- * where nothing can be written.
+ * Switches a copy out of write-ahead mode, after it has applied the log next to it, if there is one. Reading the copy
+ * then creates no other files, and works on a read-only disk.
  */
-function standAlone(file: string): void {
+export function standAlone(file: string): void {
   const database = new Database(file, { fileMustExist: true, ...sqliteAddon(dirname(file)) })
   try {
     database.pragma('locking_mode = EXCLUSIVE')
@@ -85,7 +86,7 @@ function standAlone(file: string): void {
   }
 }
 
-/** Whether the file holds any of these accounts, given by their ids. */
+/** Whether the file contains any of these accounts, given by their ids. */
 export const holdsUser = (file: string, ids: readonly string[]): boolean =>
   look(
     file,
@@ -99,7 +100,7 @@ export const holdsUser = (file: string, ids: readonly string[]): boolean =>
 export const schemaIn = (file: string): { schema: number; version: string | undefined } =>
   look(file, (database) => ({ schema: schemaOf(database), version: writerOf(database) }))
 
-/** The version that gave a copy its schema; undefined where that is not known. */
+/** The version that gave a copy its schema, or undefined if that is not known. */
 export const writerOfCopy = (file: string): string | undefined => look(file, writerOf)
 
 /** The rows of each table of ours in a copy, and its schema. */
@@ -115,7 +116,7 @@ export const countsIn = (file: string): { rows: Record<string, number>; schema: 
     }
   })
 
-/** Opens the file as a read-only store, whatever its schema is, and runs `work` on it. Throws the errors of SQLite. */
+/** Opens the file as a read-only store, with any schema, and runs `work` on it. Throws the errors of SQLite. */
 export async function withCopy<T>(file: string, work: (store: Store) => Promise<T>): Promise<T> {
   const store = new Store(new Database(file, { readonly: true, ...sqliteAddon(dirname(file)) }))
   try {
@@ -136,7 +137,7 @@ function look<T>(file: string, work: (database: Database.Database) => T): T {
   }
 }
 
-/** The version of SQLite inside this program, such as "3.50.4". */
+/** The version of SQLite inside Postrider, such as "3.50.4". */
 export function sqliteVersion(dataDir: string): string {
   const database = new Database(':memory:', sqliteAddon(dataDir))
   try {

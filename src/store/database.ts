@@ -3,28 +3,29 @@
 //
 // Guarantees: `write` resolves only when its transaction is on the disk. Writes of one turn of the event loop share one
 // transaction, so that one fsync is enough for all of them. Each has its own savepoint, so that a failed write does not
-// undo the others. Transactions are synchronous: work that returns a promise is refused.
+// undo the others. Transactions are synchronous: work that returns a promise is rejected.
+import { statSync } from 'node:fs'
 import type Database from 'better-sqlite3'
-import { codeOf, messageOf } from '../base/errors.ts'
-import { Batches } from './batches.ts'
-import { Commits, jobOf, type Hear, type Job } from './commits.ts'
+import { counted, rowsText } from '../base/text.ts'
+import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
+import { Batches, Commits, jobOf, type Hear, type Job } from './commits.ts'
 import { damagedRows, defineDigest } from './digests.ts'
-import { malformedRows } from './check-values.ts'
 import { LogWatch, progressOf, truncated } from './log.ts'
-import { Presence } from './presence.ts'
+import { defineSpent } from './slices.ts'
 import type { Runnable } from './query.ts'
 import { Statements, type Watch } from './statements.ts'
-import type { TableName } from '../schema/tables.ts'
+import { type TableName, COLUMNS, type NamedColumn } from './schema/tables.ts'
 import type { Reader, Tx } from './tx.ts'
+import { LAST_TIME } from '../base/clock.ts'
 
 export type { Change, Reader, Tx } from './tx.ts'
 
 /** A patient write waits at most this long for others to share its commit. */
 const PATIENCE_MS = 5
 
-/** Value of pragma auto_vacuum: free pages are given back on request. */
+/** Value of pragma auto_vacuum: free pages are released on request. */
 const INCREMENTAL = 2
-/** The number of pages (4 KB) that always stay free, and the most pages that one step gives back. */
+/** The number of pages (4 KB) that always stay free, and the most pages that one step releases. */
 const KEPT_PAGES = 256
 const STEP_PAGES = 64
 
@@ -38,10 +39,11 @@ export class Store implements Reader {
   /** The number of outside changes at the last call of `changedOutside`. */
   #outside = 0
 
-  /** `file` is watched: once the file is gone, every write is rejected. */
+  /** `file` is watched: after it is deleted, every write is rejected. */
   constructor(database: Database.Database, file?: string) {
     this.#db = database
     defineDigest(database)
+    defineSpent(database)
     this.#presence = file === undefined ? undefined : new Presence(file)
     this.#statements = new Statements(database)
     this.#commits = new Commits({
@@ -52,27 +54,22 @@ export class Store implements Reader {
     this.#batches = new Batches((jobs) => this.#commits.commit(jobs))
   }
 
-  /** See `Reader.all`. */
-  all<Output>(query: Runnable<Output>): Output[] {
-    return this.#statements.all(query.compile())
+  all<Output>(query: Runnable<Output>, isLast?: (row: Output) => boolean): Output[] {
+    return this.#statements.all(query.compile(), isLast)
   }
 
-  /** See `Reader.first`. */
   first<Output>(query: Runnable<Output>): Output | undefined {
     return this.#statements.first(query.compile())
   }
 
-  /** See `Reader.one`. */
   one<Output>(query: Runnable<Output>): Output {
     return this.#statements.one(query.compile())
   }
 
-  /** See `Reader.fact`. */
   fact<Output>(query: Runnable<Output>): Output | undefined {
     return this.#statements.fact(query.compile())
   }
 
-  /** See `Reader.generation`. */
   generation(table: TableName, by: 'changed' | 'removed'): number {
     return this.#statements.generation(table, by)
   }
@@ -103,19 +100,19 @@ export class Store implements Reader {
     this.#commits.on(news, hear)
   }
 
-  /** The error of the last commit; undefined when it succeeded. */
+  /** The error of the last commit, or undefined if it succeeded. */
   get failing(): unknown {
     return this.#commits.failing
   }
 
-  /** How long (ms) the slowest commit since the last call took. */
+  /** The duration (ms) of the slowest commit since the last call. */
   slowestCommit(): number {
     const { slowest } = this.#commits
     this.#commits.slowest = 0
     return slowest
   }
 
-  /** Tests the disk by a commit that changes nothing; rejects when it fails. */
+  /** Tests the disk with an empty commit. Rejects if it fails. */
   async prove(): Promise<void> {
     await this.write(() => {
       const version = Number(this.#db.pragma('user_version', { simple: true }))
@@ -136,7 +133,7 @@ export class Store implements Reader {
     return changed
   }
 
-  /** One sentence for each damage found; empty when the database is sound. Reads the whole database. */
+  /** Checks the whole database. Returns one sentence for each problem, or an empty list if it is consistent. */
   verify(): string[] {
     try {
       return this.#faults()
@@ -154,23 +151,22 @@ export class Store implements Reader {
     if (damaged.length > 0) return damaged
     const broken = (this.#db.pragma('foreign_key_check') as unknown[]).length
     const texts = [...damagedRows(this.#db), ...malformedRows(this.#db)]
-    return broken > 0 ? [...texts, `${broken} rows refer to rows that do not exist`] : texts
+    return broken > 0 ? [...texts, `${counted(broken, 'row')} refer to rows that do not exist`] : texts
   }
 
-  /** Copies the whole log into the database and empties it; false, at once, when another process prevents that. */
+  /** Copies the whole log into the database and empties it. Returns false at once if another process prevents that. */
   checkpoint(): boolean {
     return truncated(this.#db)
   }
 
-  /** How long (ms) another process has kept the log from beginning again; 0: none does. `now` is the time (ms). */
+  /** How long (ms) another process has kept the log from restarting, or 0. `now` is the time (ms). */
   logHeldFor(now: number): number {
     return this.#log.look(progressOf(this.#db), now)
   }
 
   /**
-   * Gives a little free space back to the disk, so that the call takes no noticeable time; false when there is no more
-   * to give back. Some free space stays for new rows. Does nothing for a database without `auto_vacuum`, until
-   * `rebuild`.
+   * Returns a little free space to the disk, in a time too short to notice. The result is false if there is no more to
+   * return. Some free space stays for new rows. Without `auto_vacuum` it has no effect until `rebuild`.
    */
   giveBack(): boolean {
     const pragma = (name: string): number => Number(this.#db.pragma(name, { simple: true }))
@@ -181,14 +177,14 @@ export class Store implements Reader {
     return pragma('freelist_count') > kept
   }
 
-  /** Every octet of the database, free space included. */
+  /** Every byte of the database, free space included. */
   octets(): Uint8Array {
     return this.#db.serialize()
   }
 
   /**
-   * Rewrites the whole database, so that free space holds no old data; false when another process keeps the old octets
-   * in place. Takes time in proportion to its size.
+   * Rewrites the whole database, so that free space contains no old data. Returns false if another process keeps the
+   * old bytes in place. The duration is proportional to the size.
    */
   rebuild(): boolean {
     this.#db.exec('vacuum')
@@ -200,4 +196,122 @@ export class Store implements Reader {
     this.#batches.drain()
     this.#db.close()
   }
+}
+
+/** The identity of the file at a path. 'gone' if there is no file, undefined if the disk returns an error. */
+function identityOf(file: string): string | undefined {
+  try {
+    const found = statSync(file, { bigint: true, throwIfNoEntry: false })
+    return found ? `${found.dev}:${found.ino}` : 'gone'
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * Checks that the files of an open database are still those in the data directory. SQLite keeps writing into files that
+ * were removed or replaced, and that data is lost when the process ends.
+ */
+class Presence {
+  readonly #file: string
+  readonly #database: string | undefined
+  #log: string | undefined
+
+  /** Remembers the identity of the database file. */
+  constructor(file: string) {
+    this.#file = file
+    this.#database = identityOf(file)
+  }
+
+  /**
+   * Throws an OperatorError when the database or its write-ahead log was removed or replaced. Takes some microseconds.
+   */
+  demand(): void {
+    const database = identityOf(this.#file)
+    const log = identityOf(`${this.#file}-wal`)
+    // SQLite creates the log at the first write and keeps it while a process has the database open.
+    if (this.#log === undefined && log !== 'gone') this.#log = log
+    const changed = (now: string | undefined, then: string | undefined): boolean =>
+      now !== undefined && then !== undefined && now !== then
+    if (!changed(database, this.#database) && !changed(log, this.#log)) return
+    throw new OperatorError(
+      `${this.#file} or its log was deleted or replaced while in use; if the files are back, restart the server, otherwise restore them or a backup first.`,
+    )
+  }
+}
+
+// The required form of values without a digest: JSON that parses, times in the range of a Date, numbers and flags,
+// known states. Also, an open delivery of a campaign must go to its email's recipient. `verify` checks them.
+
+/** The rows that match a condition: their keys, or their number if the table has no keys. Undefined without a match. */
+function rowsWhere(database: Database.Database, table: string, condition: string): string | undefined {
+  const named = database.prepare(`select 1 from pragma_table_info(?) where name = 'key'`).get(table) !== undefined
+  const found = database
+    .prepare(`select ${named ? 'key' : `'?'`} from ${table} where ${condition} limit 20`)
+    .pluck()
+    .all() as (number | string)[]
+  return found.length === 0 ? undefined : named ? rowsText(found) : counted(found.length, 'row')
+}
+
+/** One sentence for names of viruses that are not in the form in which the scanner's names are stored. */
+function impossibleNames(database: Database.Database): string[] {
+  if (database.prepare(`select 1 from pragma_table_info('inbound_messages') where name = 'virus'`).get() === undefined)
+    return []
+  const names = database.prepare('select key, virus from inbound_messages where virus is not null')
+  const rows: number[] = []
+  // In SQL a text would end at its first NUL.
+  for (const { key, virus } of names.iterate() as Iterable<{ key: number; virus: string }>)
+    if (!/^[\x20-\x7e]{1,200}$/.test(virus) && rows.length < 20) rows.push(key)
+  return rows.length > 0 ? [`virus in inbound_messages is not a valid name: ${rowsText(rows)}`] : []
+}
+
+const NUMBER = 'is not a valid number'
+
+/** The SQL condition for an invalid value in a column, and the name of the problem. */
+type ValueCheck = [applies: (column: NamedColumn) => boolean, wrong: (column: NamedColumn) => string, words: string]
+
+const outside = (type: string, most: number) => (column: NamedColumn) =>
+  `(typeof("${column.name}") <> '${type}' or "${column.name}" not between 0 and ${most})`
+
+const CHECKS: readonly ValueCheck[] = [
+  [({ form }) => form === 'time', outside('integer', LAST_TIME), 'is not a valid time'],
+  [({ form }) => form === 'flag', outside('integer', 1), 'is not 0 or 1'],
+  // All are counts, codes or keys.
+  [({ form, sql }) => sql === 'integer' && form === undefined, outside('integer', Number.MAX_SAFE_INTEGER), NUMBER],
+  [({ sql }) => sql === 'real', outside('real', Number.MAX_SAFE_INTEGER), NUMBER],
+  [
+    ({ values }) => values !== undefined,
+    ({ name, values }) => `"${name}" not in (${(values ?? []).map((value) => `'${value}'`).join(', ')})`,
+    'has an unknown value',
+  ],
+  [({ form }) => form === 'json', ({ name }) => `not json_valid("${name}")`, 'is not valid JSON'],
+]
+
+/** One sentence for each column with values that do not have the required form. Reads every such column. */
+export function malformedRows(database: Database.Database): string[] {
+  const has = database.prepare('select 1 from pragma_table_info(?) where name = ?')
+  // The copy may be of an older version.
+  const there = COLUMNS.filter(({ name, table }) => has.get(table, name) !== undefined)
+  const found = CHECKS.flatMap(([applies, wrong, words]) =>
+    there.filter(applies).flatMap((column) => {
+      const { name, table } = column
+      const rows = rowsWhere(database, table, `"${name}" is not null and ${wrong(column)}`)
+      return rows ? [`${name} in ${table} ${words}: ${rows}`] : []
+    }),
+  )
+  found.push(...impossibleNames(database))
+  if (has.get('outbound_emails', 'campaign_key') === undefined) return found
+  const strayed = database
+    .prepare(
+      `select d.key from deliveries d join outbound_emails e on e.key = d.email_key
+       where e.campaign_key is not null and d.status in ('queued', 'active', 'held') and lower(d.address) <> lower(e."to")
+       limit 20`,
+    )
+    .pluck()
+    .all() as number[]
+  if (strayed.length > 0)
+    found.push(
+      `The recipient of a campaign email differs from the address in the email: ${rowsText(strayed)} of deliveries`,
+    )
+  return found
 }

@@ -1,12 +1,13 @@
-// Digests of rows whose texts are sent, pushed to webhooks or shown, or give somebody a right. SQLite's own check does
-// not see a change of the octets of such texts. Triggers keep a digest of each row in a separate table, so that no
-// statement can forget it; `verify` compares the rows with their digests. Rows of version 0.1.0 have no digest and
+// Digests of rows whose texts are sent, pushed to webhooks or shown, or that grant access. SQLite's own check does not
+// detect a change of the bytes of such texts. Triggers keep a digest of each row in a separate table, so that no
+// statement can forget it. `verify` compares the rows with their digests. Rows of version 0.1.0 have no digest and
 // count as intact.
+import { rowsText } from '../base/text.ts'
 import { createHash } from 'node:crypto'
 import type Database from 'better-sqlite3'
 import { must } from '../base/errors.ts'
 import { namesIn } from '../base/one-of.ts'
-import { columnsOf, TABLES } from '../schema/tables.ts'
+import { columnsOf, TABLES } from './schema/tables.ts'
 import { sql } from './query.ts'
 
 interface Digested {
@@ -33,10 +34,10 @@ type Value = string | number | Uint8Array | null
 function digestOf(values: readonly Value[]): Buffer {
   const hash = createHash('sha256')
   for (const value of values) {
-    const octets = typeof value === 'number' ? String(value) : value
+    const bytes = typeof value === 'number' ? String(value) : value
     // Lengths and nulls are part of the digest: "ab", "c" differs from "a", "bc".
-    const length = typeof octets === 'string' ? Buffer.byteLength(octets) : octets?.length
-    hash.update(`${length ?? '-'}:`).update(octets ?? '')
+    const length = typeof bytes === 'string' ? Buffer.byteLength(bytes) : bytes?.length
+    hash.update(`${length ?? '-'}:`).update(bytes ?? '')
   }
   return hash.digest()
 }
@@ -48,7 +49,7 @@ const digested = (table: string): Digested =>
   )
 
 /**
- * Whether a row is unchanged since it was written. `row` holds every column that its digest covers; `digest` is null
+ * Whether a row is unchanged since it was written. `row` holds every column that its digest covers. `digest` is null
  * for a row of version 0.1.0, which counts as intact.
  */
 export function isIntact(table: string, row: Record<string, unknown>, digest: Uint8Array | null): boolean {
@@ -57,14 +58,13 @@ export function isIntact(table: string, row: Record<string, unknown>, digest: Ui
   return digestOf(columns.map((name) => row[name] as Value)).equals(digest)
 }
 
-/** The digest of a row of a query, by the row's key ("c.key"); null for a row of version 0.1.0. */
+/** The digest of a row of a query, by the row's key ("c.key"), or null for a row of version 0.1.0. */
 export const storedDigest = (table: string, key: string) =>
   sql<Uint8Array | null>`(select digest from digests where "of" = ${sql.lit(digestNumber(table))} and row_key = ${sql.ref(key)})`
 
-/** The number of a table in the table of digests. */
 export const digestNumber = (table: string): number => digested(table).of
 
-/** Makes `row_digest` known to a connection; the triggers need it. */
+/** Makes `row_digest` known to a connection. The triggers need it. */
 export function defineDigest(database: Database.Database): void {
   database.function('row_digest', { varargs: true, deterministic: true }, (...values: unknown[]) =>
     digestOf(values as Value[]),
@@ -85,6 +85,6 @@ export function damagedRows(database: Database.Database): string[] {
       )
       .all() as { key: number }[]
     if (rows.length === 0) return []
-    return [`Texts in ${table} are damaged: row ${rows.map((row) => row.key).join(', ')}`]
+    return [`Texts in ${table} are corrupt: ${rowsText(rows.map((row) => row.key))}`]
   })
 }

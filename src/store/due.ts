@@ -3,8 +3,8 @@ import type { Reader } from './database.ts'
 import { raw } from './query.ts'
 
 /**
- * A queue: rows of `status` in `table`, grouped by `group`;
- * an index on (group, next_attempt_at) where status = … is needed.
+ * A queue: rows of `status` in `table`, grouped by `group`. It needs an index on (group, next_attempt_at) where status
+ * = ….
  */
 export interface Queue {
   table: 'deliveries' | 'outbound_webhooks'
@@ -34,7 +34,7 @@ export function dueGroups<Group extends string | number>(
   )
 }
 
-/** When the first row of a group is due (ms); null when the group is empty. */
+/** When the first row of a group is due (ms), or null if the group is empty. */
 export function groupDue(reader: Reader, { table, group, status }: Queue, name: string | number): number | null {
   const query = raw<{ due: number | null }>(
     `select min(next_attempt_at) as due from ${table} where status = '${status}' and ${group} = ?`,

@@ -4,7 +4,7 @@
 import { domainToUnicode } from 'node:url'
 import { jsonOf } from '../base/json.ts'
 import { namesIn } from '../base/one-of.ts'
-import { columnsOf, ownedBy, TABLES, type TableName } from '../schema/tables.ts'
+import { columnsOf, ownedBy, TABLES, type TableName } from './schema/tables.ts'
 import type { Reader, Tx } from './database.ts'
 import { raw, type Query } from './query.ts'
 
@@ -28,7 +28,7 @@ export const markOf = (hash: string): string => `erased-${hash.slice(1, 1 + MARK
 /** Whether a value is such a mark. */
 export const isMark = (address: string): boolean => address.endsWith(MARK_DOMAIN)
 
-/** Letters and digits. Text in other scripts may follow an address without a space; it is not a part of the address. */
+/** Letters and digits. Text in other scripts may follow an address without a space. It is not a part of the address. */
 const WORD = '[a-z0-9]'
 /** Escapes that may come right before an address and are not a part of it: JSON's \n, =3C, %3A. */
 const ESCAPE = String.raw`\\[bfnrt]|\\u[0-9a-f]{4}|[%=](?:[01][0-9a-f]|2[0-9acf]|3[a-f]|40|5[bcde]|60|7[b-f])`
@@ -41,23 +41,28 @@ const FORMS: Record<string, string> = {
   '+': String.raw`(?:\+|[%=]2b)`,
   _: '(?:_|[%=]5f)',
   '-': '(?:-|[%=]2d)',
+  '"': String.raw`(?:\\?"|[%=]22|&quot;|&#0*34;|&#x0*22;)`,
 }
 const BASE64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
 const IN_BASE64 = /^[A-Za-z0-9+/_-]*$/
 
 const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
 
-/** A pattern for a character, in octets read as Latin-1 or (`octets` false) in text. It includes upper case for other
- *  scripts, which SQLite and a pattern of octets do not fold. */
+/**
+ * A pattern for a character, in bytes read as Latin-1 or (`octets` false) in text. It includes upper case for other
+ * scripts, which SQLite and a pattern of bytes do not fold.
+ */
 function characterForm(character: string, octets: boolean): string {
   if (character < '\x80') return FORMS[character] ?? escaped(character)
   const read = (text: string): string => (octets ? Buffer.from(text).toString('latin1') : text)
   return `(?:${[...new Set([character, character.toUpperCase()])].map((each) => escaped(read(each))).join('|')})`
 }
 
-/** The address with its domain in ASCII and in Unicode (RFC 5890). */
+/** The address with its domain in ASCII and in Unicode (RFC 5890), and a quoted local part also without its quotes. */
 function spellings(address: string): string[] {
   const at = address.lastIndexOf('@')
+  const [, bare] = /^"([a-z0-9][^"\\\s<>(),;:@[\]]*)"$/i.exec(address.slice(0, at)) ?? []
+  if (bare !== undefined) return [address, ...spellings(bare + address.slice(at))]
   const own = domainToUnicode(address.slice(at + 1))
   const both = own === '' || address.endsWith(`@${own}`) ? [address] : [address, `${address.slice(0, at)}@${own}`]
   // The letters of a local part may be stored as they were given, in their decomposed form.
@@ -77,11 +82,11 @@ const wideForm = (address: string): string =>
     .join('|')
 
 /**
- * Pattern for the address inside base64 text, in either case.
- * The text differs with the address's position in a group of three octets (`shift`).
+ * Pattern for the address inside base64 text, in either case. The text differs with the address's position in a group
+ * of three bytes (`shift`).
  */
 function base64Form(octets: Buffer, shift: number): { pattern: RegExp; offset: number } {
-  const cased = [...octets].map((octet) => (octet >= 0x61 && octet <= 0x7a ? [octet, octet - 0x20] : [octet]))
+  const cased = [...octets].map((byte) => (byte >= 0x61 && byte <= 0x7a ? [byte, byte - 0x20] : [byte]))
   const first = Math.ceil((shift * 8) / 6)
   const classes: string[] = []
   for (let at = first; 6 * at + 6 <= 8 * (shift + octets.length); at++) {
@@ -110,7 +115,7 @@ let last: Forms | undefined
 
 function formsOf(address: string): Forms {
   if (last?.address === address) return last
-  // Octets are read as Latin-1.
+  // Bytes are read as Latin-1.
   const written = spellings(address).flatMap((each) => [
     Buffer.from(each),
     Buffer.from(each, 'utf16le').subarray(0, -1),
@@ -132,13 +137,13 @@ function decodes(text: string, at: number, length: number, offset: number, { pla
   if (from < 0 || !IN_BASE64.test(text.slice(from, at))) return true
   for (let step = 0; step < 2 && from >= 4 && IN_BASE64.test(text.slice(from - 4, from)); step++) from -= 4
   const context = /^[A-Za-z0-9+/_-]{0,8}/.exec(text.slice(at + length, at + length + 8))![0]
-  const said = Buffer.from(text.slice(from, at + length) + context, 'base64').toString('latin1')
-  return plain.test(said) || wide.test(said)
+  const decoded = Buffer.from(text.slice(from, at + length) + context, 'base64').toString('latin1')
+  return plain.test(decoded) || wide.test(decoded)
 }
 
 /**
- * Whether octets hold the address in any form. Lines are joined first, because base64 and quoted-printable fold lines.
- * `loose`: an occurrence inside a longer word counts too, for files in which the octets of two columns are adjacent.
+ * Whether bytes hold the address in any form. Lines are joined first, because base64 and quoted-printable fold lines.
+ * `loose`: an occurrence inside a longer word counts too, for files in which the bytes of two columns are adjacent.
  */
 export function betrays(bytes: Uint8Array, address: string, loose = false): boolean {
   const forms = formsOf(address)
@@ -148,7 +153,7 @@ export function betrays(bytes: Uint8Array, address: string, loose = false): bool
   if (plain.test(text) || wide.test(text)) return true
   const joined = text.replace(/=?\r?\n/g, '')
   const folded = joined.length < text.length
-  // In plain text a line end separates words; only quoted-printable's soft breaks are joined.
+  // In plain text a line end separates words. Only the soft breaks of quoted-printable are joined.
   if (folded && text.includes('=') && plain.test(text.replace(/=\r?\n/g, ''))) return true
   return base64.some(({ offset, pattern }) => {
     for (const { 0: found, index } of joined.matchAll(pattern))
@@ -157,7 +162,6 @@ export function betrays(bytes: Uint8Array, address: string, loose = false): bool
   })
 }
 
-/** Whether a text holds the address. */
 export const names = (text: string | null, address: string): boolean =>
   text !== null && betrays(Buffer.from(text), address)
 
@@ -202,7 +206,7 @@ interface ErasingSlice {
   most?: number
 }
 
-/** The last key of a slice; null when it has no row. */
+/** The last key of a slice, or null if it has no row. */
 export function sliceEnd(
   reader: Reader,
   { after, most = AT_ONCE, table, owned = ownedBy(table), userKey }: ErasingSlice,
@@ -215,7 +219,7 @@ export function sliceEnd(
   ).last
 }
 
-/** One step through a table. Returns the key from which the next step goes on, null at the end. */
+/** One step through a table. Returns the key at which the next step continues, or null at the end. */
 export type ErasingStep = (tx: Tx, erasing: Erasing, after: number) => number | null
 
 /** A step that replaces the address by the mark in columns of an account's rows. */

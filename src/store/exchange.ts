@@ -1,6 +1,6 @@
-// Exchanges what lies in a data directory: all of it is moved into a folder "set-aside-…" beside it, and then what
-// another folder holds is moved in. A kill or a power cut at any step loses and mixes nothing: the name of that folder
-// says which step is under way, and the next command goes on with it before it opens anything (D198).
+// Exchanges the contents of a data directory: all of it is moved into a directory "set-aside-…" inside it, and then the
+// contents of another directory are moved in. A kill or a power failure at any step neither loses nor mixes files: the
+// name of that directory shows the current step, and the next command continues it before it opens any file (D198).
 import { existsSync, mkdirSync, readdirSync, renameSync, rmdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { syncPath } from '../base/durable.ts'
@@ -9,9 +9,9 @@ import { takeLock } from './lock.ts'
 import { DATABASE } from './open.ts'
 
 const ASIDE = 'set-aside-'
-/** What is there is being moved aside. */
+/** The old contents are being moved aside. */
 const OUT = '.exchange-out-'
-/** All of it is aside; what the folder holds is being moved in. */
+/** The old contents are aside. The new ones are being moved in. */
 const IN = '.exchange-in-'
 
 export const isAside = (name: string): boolean => name.startsWith(ASIDE)
@@ -19,40 +19,40 @@ export const isAside = (name: string): boolean => name.startsWith(ASIDE)
 /** Whether a name in a data directory belongs to an exchange that is not whole yet. */
 export const isExchange = (name: string): boolean => name.startsWith(OUT) || name.startsWith(IN)
 
-/** What stays where it is: locks that are held, the configuration of a volume, and what a file system puts there. */
+/** Files that stay in place: locks, the configuration of a volume, and a file system's own directory. */
 const STAYS = /^(?:(?:serve|backup)\.lock|postrider\.toml|lost\+found)$/
 
 const namesIn = (dir: string): string[] => (existsSync(dir) ? readdirSync(dir) : [])
 
-/** The names that an exchange moves aside, the database first: where it lies, everything else does. */
+/** The names that an exchange moves aside. The database is first, because its place shows the state of the exchange. */
 function movable(dataDir: string): string[] {
   const names = namesIn(dataDir).filter((name) => !STAYS.test(name) && !isAside(name) && !isExchange(name))
   return names.toSorted((one, other) => Number(other === DATABASE) - Number(one === DATABASE))
 }
 
 /**
- * For the holder of the lock: moves what is in a data directory into "set-aside-AT", and then in what `place` holds, a
- * durable folder in it, which goes. Returns the folder of what was there; undefined where nothing was. Throws an
- * OperatorError.
+ * For the holder of the lock: moves the contents of a data directory into "set-aside-AT", then moves in the contents of
+ * `incoming`, a durable directory inside it, and removes `incoming`. Returns the directory of the old contents, or
+ * undefined if there were none. Throws an OperatorError.
  */
-export function exchange(dataDir: string, at: string, place?: string): string | undefined {
+export function exchange(dataDir: string, at: string, incoming?: string): string | undefined {
   finishExchange(dataDir)
-  if (place === undefined && movable(dataDir).length === 0) return undefined
-  if (place === undefined) mkdirSync(join(dataDir, `${OUT}${at}`), { mode: 0o700 })
-  else renameSync(place, join(dataDir, `${OUT}${at}`))
+  if (incoming === undefined && movable(dataDir).length === 0) return undefined
+  if (incoming === undefined) mkdirSync(join(dataDir, `${OUT}${at}`), { mode: 0o700 })
+  else renameSync(incoming, join(dataDir, `${OUT}${at}`))
   return finishExchange(dataDir)?.aside
 }
 
-/** Says where an installation went that was moved aside, and that it does not clear itself away. */
+/** A sentence with the directory of an installation that was moved aside, which the user must delete. */
 export const asideText = (folder: string): string =>
-  `What was there before is in ${folder}, where no erasure reaches it: remove it once the new installation is as it should be.`
+  `The earlier data is in ${folder}. Erasures do not reach it, so delete it when the new installation works.`
 
 interface Finished {
-  /** Where what was there before is. */
+  /** The directory of the old contents. */
   aside: string | undefined
 }
 
-/** For the holder of the lock: goes on with an exchange that was cut off. Returns undefined where there is none. */
+/** For the holder of the lock: continues an interrupted exchange. Returns undefined without one. */
 function finishExchange(dataDir: string): Finished | undefined {
   try {
     const out = namesIn(dataDir).find((name) => name.startsWith(OUT))
@@ -65,7 +65,7 @@ function finishExchange(dataDir: string): Finished | undefined {
   } catch (thrown) {
     const { path = dataDir, syscall = 'access' } = failedCall(thrown)
     throw new OperatorError(
-      `What was restored or moved aside in ${dataDir} is not in its place yet (${syscall} ${path}: ${codeOf(thrown)}); nothing is lost, and the next command goes on with it: see to the disk first.`,
+      `The data in ${dataDir} is only partly replaced (${syscall} ${path}: ${codeOf(thrown)}), and no data is lost; check the disk, then run any command to complete the replacement.`,
       { cause: thrown },
     )
   }
@@ -82,29 +82,30 @@ function moveOut(dataDir: string, at: string): void {
   renameSync(join(dataDir, `${OUT}${at}`), join(dataDir, `${IN}${at}`))
 }
 
-/** The database is last: until it is there, nothing starts. */
-function moveIn(dataDir: string, place: string): void {
+/** The database is last: without it, Postrider does not start. */
+function moveIn(dataDir: string, incoming: string): void {
   syncPath(dataDir)
-  const names = readdirSync(place).toSorted((one, other) => Number(one === DATABASE) - Number(other === DATABASE))
-  for (const name of names) renameSync(join(place, name), join(dataDir, name))
+  const names = readdirSync(incoming).toSorted((one, other) => Number(one === DATABASE) - Number(other === DATABASE))
+  for (const name of names) renameSync(join(incoming, name), join(dataDir, name))
   syncPath(dataDir)
-  rmdirSync(place)
+  rmdirSync(incoming)
   syncPath(dataDir)
 }
 
 /**
- * For every command, before it opens anything: goes on with an exchange that was cut off in a data directory. Returns
- * what there is to tell about it, as a sentence. Throws an OperatorError while another process is at it.
+ * For every command, before it opens any file: continues an interrupted exchange in a data directory. Returns a
+ * sentence about it for the user. Throws an OperatorError while another process works on it.
  */
 export function settleExchange(dataDir: string): string | undefined {
   if (!isUnfinished(dataDir)) return undefined
   const release = takeLock(dataDir)
-  if (!release) throw new OperatorError(`The content of ${dataDir} is being exchanged; wait for the end of that.`)
+  if (!release)
+    throw new OperatorError(`Another command is replacing the data in ${dataDir}; wait until it is complete.`)
   try {
     const finished = finishExchange(dataDir)
     const where =
-      finished?.aside === undefined ? 'nothing was there before' : `what was there before is in ${finished.aside}`
-    return finished && `What a killed command had begun to put into ${dataDir} is in its place now; ${where}.`
+      finished?.aside === undefined ? 'there was no earlier data' : `the earlier data is in ${finished.aside}`
+    return finished && `Completed the interrupted replacement of the data in ${dataDir}; ${where}.`
   } finally {
     release()
   }
@@ -114,7 +115,7 @@ function isUnfinished(dataDir: string): boolean {
   try {
     return namesIn(dataDir).some(isExchange)
   } catch {
-    // Who may not look there is told so by what opens it.
+    // A later open reports missing permissions.
     return false
   }
 }

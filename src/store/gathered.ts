@@ -17,7 +17,7 @@ export class Gathered<Item> {
   readonly #write: (tx: Tx, page: readonly Item[]) => void
   #waiting: Waiting<Item>[] = []
 
-  /** `write` writes a page; what it throws undoes the page. An item waits up to `patience` ms for others. */
+  /** `write` writes a page. If it throws, the page is rolled back. An item waits up to `patience` ms for others. */
   constructor(store: Pick<Store, 'writeSoon'>, patience: number, write: (tx: Tx, page: readonly Item[]) => void) {
     this.#store = store
     this.#patience = patience

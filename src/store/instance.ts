@@ -1,30 +1,31 @@
-// One installation: a database, the key that seals its secrets, and the spool. They belong together: when one is
-// missing, the start is refused, because a disk that is not mounted yet looks like a new installation.
+// One installation: a database, the key that encrypts its secrets, and the spool. They belong together: when one is
+// missing, Postrider does not start, because a disk that is not mounted yet looks like a new installation.
 import { existsSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { OperatorError } from '../base/errors.ts'
+import { unusableError } from '../base/unusable.ts'
 import { KEY_FILE, openKeyring, type Keyring } from '../base/keyring.ts'
 import type { Store, Tx } from './database.ts'
 import { digestNumber, isIntact } from './digests.ts'
-import { scanLog, type LogDamage } from './log-scan.ts'
+import { scanLog, type LogDamage } from './log.ts'
 import { isAside, isExchange } from './exchange.ts'
 import { DATABASE, openStore, type OpenOptions } from './open.ts'
 import { QUARANTINE } from './spool.ts'
 import { upgradeDatabase, type Upgrading } from './upgrade.ts'
 import { raw } from './query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from './schema/tables.ts'
 
-/** The other files of an installation in its data directory, beside the database. */
+/** The other files of an installation in its data directory, next to the database. */
 const LEDGER = 'erasures.ledger'
 const BELONGINGS = [KEY_FILE, LEDGER, `${DATABASE}-wal`]
 
 export interface InstanceOptions extends OpenOptions {
   /**
    * Called when committed transactions in the write-ahead log can no longer be read. Only the holder of the lock may
-   * set it, because no other process may write meanwhile.
+   * set it, because no other process may write in the meantime.
    */
   logDamaged?: (damage: LogDamage) => void
-  /** A new installation is wanted, also beside one that was moved aside. */
+  /** A new installation is requested, even next to one that was moved aside. */
   begins?: boolean
 }
 
@@ -33,9 +34,7 @@ export interface Instance {
   keyring: Keyring
 }
 
-/**
- * As `openInstance`, for the holder of the lock: upgrades an older database first, and says meanwhile how far that is.
- */
+/** As `openInstance`, for the holder of the lock: upgrades an older database first, and reports the progress. */
 export async function openUpgraded(
   dataDir: string,
   options: Upgrading & Pick<InstanceOptions, 'logDamaged'>,
@@ -47,8 +46,8 @@ export async function openUpgraded(
 }
 
 /**
- * For the holder of the lock, before anything is opened: a function that removes what is made from now on in a
- * directory without an installation, and the `made` file of the lock. A start that fails has then changed nothing.
+ * For the holder of the lock, before any file is opened: returns a function that removes the files created from now on
+ * in a directory without an installation, and the `made` file of the lock. So a failed start leaves no changes.
  */
 export function undoNew(dataDir: string, made: string | undefined): () => void {
   if (existsSync(join(dataDir, DATABASE))) return () => {}
@@ -65,8 +64,8 @@ function reportDamage(dataDir: string, { logDamaged }: Pick<InstanceOptions, 'lo
 }
 
 /**
- * Opens the installation in a data directory; creates one when the directory is empty.
- * Throws an OperatorError that says what to do.
+ * Opens the installation in a data directory, or creates one in an empty directory. Throws an OperatorError with the
+ * fix.
  */
 export function openInstance(dataDir: string, options: InstanceOptions = {}): Instance {
   refuseRemains(dataDir, options.begins)
@@ -80,25 +79,28 @@ export function openInstance(dataDir: string, options: InstanceOptions = {}): In
   }
 }
 
-/** The key of a data directory, which fits its database; made where nothing needs one yet. Throws an OperatorError. */
+/**
+ * The key of a data directory, which must fit its database. A new one is created if no row depends on it yet. Throws an
+ * OperatorError.
+ */
 function keyOf(store: Store, dataDir: string): Keyring {
   const key = join(dataDir, KEY_FILE)
   if (sealedKeys(store).length > 0 && !existsSync(key))
     throw new OperatorError(
-      `${key} is missing, and without it no mail can be signed; put it back from a backup ("postrider restore FILE" puts all of it back), or begin again with "postrider init --new".`,
+      `${key} is missing, and without it no email can be signed; restore it from a backup ("postrider restore FILE" restores everything), or start over with "postrider init --new".`,
     )
   const keyring = openKeyring(dataDir)
   if (!keyFits(store, keyring))
     throw new OperatorError(
-      `${key} does not belong to the database beside it; put the two files of one installation together, from the same backup ("postrider restore FILE"), or begin again with "postrider init --new".`,
+      `${key} does not belong to the database next to it; restore both files from the same backup ("postrider restore FILE"), or start over with "postrider init --new".`,
     )
   return keyring
 }
 
-/** What is wrong with the key beside a database; undefined: nothing. It makes none. */
+/** Returns the problem of the key next to a database, or undefined if it belongs to it. Never creates a key. */
 export function keyFaultBeside(store: Store, dataDir: string): string | undefined {
   const file = join(dataDir, KEY_FILE)
-  if (!existsSync(file)) return `${file} is gone: a running server goes on until it stops, and backups fail`
+  if (!existsSync(file)) return `${file} is missing: a running server works until it stops, but backups fail`
   try {
     keyOf(store, dataDir)
     return undefined
@@ -109,8 +111,8 @@ export function keyFaultBeside(store: Store, dataDir: string): string | undefine
 }
 
 /**
- * The files of an installation whose database is missing or empty, and folders of what was moved aside there; none when
- * there is a database, or nothing at all.
+ * The files of an installation whose database is missing or empty, and directories that were set aside there. Empty if
+ * there is a database, or if the directory is empty.
  */
 function remains(dataDir: string, begins: boolean): string[] {
   const database = statSync(join(dataDir, DATABASE), { throwIfNoEntry: false })
@@ -133,22 +135,41 @@ function spooled(dataDir: string): boolean {
   return existsSync(spool) && readdirSync(spool).some((name) => name !== QUARANTINE)
 }
 
+/** Whether a data directory has no files of an installation. Throws an OperatorError without permission to read it. */
+export function isVacant(dataDir: string): boolean {
+  try {
+    const bytes = statSync(join(dataDir, DATABASE), { throwIfNoEntry: false })?.size ?? 0
+    return bytes === 0 && remains(dataDir, false).length === 0
+  } catch (thrown) {
+    throw unusableError(thrown, dataDir) ?? thrown
+  }
+}
+
+/** For commands that need an existing installation. Throws an OperatorError with the directory if it is missing. */
+export function demandInstallation(dataDir: string): void {
+  refuseRemains(dataDir)
+  if (!isVacant(dataDir)) return
+  throw new OperatorError(
+    `There is no installation in ${dataDir}${existsSync(dataDir) ? '' : ', which does not exist'}; mount its disk, choose another configuration with --config, or run "postrider init".`,
+  )
+}
+
 function refuseRemains(dataDir: string, begins = false): void {
   const left = remains(dataDir, begins)
   if (left.length === 0) return
   throw new OperatorError(
-    `${dataDir} holds ${left.join(', ')} but no database (${DATABASE}). Is its disk mounted? If the database is lost, put a backup back with "postrider restore FILE", or begin again with "postrider init --new", which moves what is there aside.`,
+    `${dataDir} contains ${left.join(', ')} but no database (${DATABASE}); check that its disk is mounted, restore a backup with "postrider restore FILE", or start over with "postrider init --new", which moves existing data aside.`,
   )
 }
 
-/** The most sealed keys that are tried; most installations have fewer. */
+/** The most encrypted keys that are tried. Most installations have fewer. */
 const TRIED = 100
 
 type SealedRow = RowOf<'dkim_keys'> & { row_digest: Uint8Array | null }
 
 /**
- * Whether the instance key of the data directory belongs to the database: it opens one of the sealed DKIM keys, or no
- * sealed DKIM key is intact. A damaged row proves nothing about the key.
+ * Whether the instance key of the data directory belongs to the database: it decrypts one of the encrypted DKIM keys,
+ * or all of them are corrupt or missing. A corrupt row proves neither.
  */
 export function keyFits(reader: Pick<Tx, 'all'>, keyring: Keyring): boolean {
   const sealed = sealedKeys(reader)
@@ -158,7 +179,7 @@ export function keyFits(reader: Pick<Tx, 'all'>, keyring: Keyring): boolean {
   )
 }
 
-/** Sealed DKIM keys of the database; the database of an older version has no digests. */
+/** Encrypted DKIM keys of the database. The database of an older version has no digests. */
 function sealedKeys(reader: Pick<Tx, 'all'>): SealedRow[] {
   const digests = reader.all(raw(`select 1 from sqlite_schema where name = 'digests'`)).length > 0
   const digest = `(select digest from digests where "of" = ${digestNumber('dkim_keys')} and row_key = k.key)`

@@ -1,19 +1,19 @@
 // A message while it is received: kept in memory, or in a file of the spool when it is large or memory is short.
 import { SPOOL_ABOVE, type Draft, type Spool } from './spool.ts'
 
-/** The most octets of unfinished messages in memory; beyond that, small messages are written to the disk too. */
+/** The limit in bytes for unfinished messages in memory. Beyond it, small messages are written to disk, too. */
 const MAX_HELD = 64 * 1024 * 1024
 
 /** The memory used by the messages of one listener. */
-export interface HeldOctets {
+export interface HeldBytes {
   octets: number
 }
 
 export class Intake {
   readonly #spool: Spool
   readonly #name: string
-  readonly #all: HeldOctets
-  /** Octets that are not in the draft file. */
+  readonly #all: HeldBytes
+  /** Bytes that are not in the draft file. */
   readonly #chunks: Buffer[] = []
   #held = 0
   #draft: Draft | undefined
@@ -22,13 +22,13 @@ export class Intake {
   /**
    * `name` becomes the name of its file in the spool, if it needs one. `all` is shared by the messages of a listener.
    */
-  constructor(spool: Spool, name: string, all: HeldOctets) {
+  constructor(spool: Spool, name: string, all: HeldBytes) {
     this.#spool = spool
     this.#name = name
     this.#all = all
   }
 
-  /** Adds octets. Resolves when they are held or in the file; rejects with the system's error. */
+  /** Adds bytes. Resolves when they are held or in the file. Rejects with the system's error. */
   async add(chunk: Buffer): Promise<void> {
     this.#chunks.push(chunk)
     this.#held += chunk.length
@@ -38,7 +38,7 @@ export class Intake {
     if (this.#held > SPOOL_ABOVE || this.#all.octets > MAX_HELD) await this.#spill(this.#draft)
   }
 
-  /** Ends the message. Returns its octets or its file, which is not yet safe on the disk. */
+  /** Completes the message. Returns its bytes or its file, which is not yet durable. */
   async end(): Promise<{ file: string } | Buffer> {
     // In memory of its own: a thread that gets a part of a larger buffer gets a copy of the whole buffer.
     if (!this.#draft) return Buffer.concat([Buffer.allocUnsafeSlow(0), ...this.#chunks])
@@ -46,7 +46,7 @@ export class Intake {
     return { file: this.#draft.path }
   }
 
-  /** Makes the file durable and returns its name in the spool; null for a message in memory. */
+  /** Makes the file durable and returns its name in the spool, or null for a message in memory. */
   async keep(): Promise<string | null> {
     if (!this.#draft) return null
     const name = await this.#draft.keep()

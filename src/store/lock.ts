@@ -1,6 +1,6 @@
 // Allows one server per data directory. The lock is an exclusive transaction on a small separate database: the system
-// releases it when the process ends, for whatever reason. It is taken before any other file is opened. The file of the
-// lock is never written, so that a full disk does not prevent the lock.
+// releases it when the process stops, for any reason. It is taken before any other file is opened. The file of the lock
+// is never written, so a full disk does not prevent the lock.
 import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
@@ -26,7 +26,7 @@ export function takeLock(dataDir: string, name: LockName = 'serve.lock'): (() =>
   let database: Database.Database | undefined
   try {
     const lock = (database = new Database(file, { timeout: 0, ...sqliteAddon(dataDir) }))
-    // Writes nothing to the disk, not even a journal.
+    // The disk is not written, not even a journal.
     lock.pragma('journal_mode = memory')
     lock.exec('begin exclusive')
     if (name === 'serve.lock' && isServed(dataDir)) {
@@ -44,7 +44,7 @@ export function takeLock(dataDir: string, name: LockName = 'serve.lock'): (() =>
     if (thrown instanceof OperatorError) throw thrown
     throw (
       unusableError(thrown, dataDir) ??
-      new OperatorError(`${file} cannot be locked (${codeOf(thrown)}); see whether its disk is failing.`)
+      new OperatorError(`${file} cannot be locked (${codeOf(thrown)}); check its disk.`)
     )
   }
 }
@@ -53,8 +53,8 @@ export function takeLock(dataDir: string, name: LockName = 'serve.lock'): (() =>
 const EXCLUSIVE = '1073741824'
 
 /**
- * Whether another process has the database open and holds a lock file whose name was taken from it: the file can be
- * moved or removed, its lock cannot. Linux alone says who holds locks; elsewhere false.
+ * Whether another process has the database open and holds a lock file that has lost its name: the file can be moved or
+ * removed, but its lock persists. Only Linux shows the holders of locks. On other systems the result is false.
  */
 function isServed(dataDir: string): boolean {
   const shared = statSync(join(dataDir, `${DATABASE}-shm`), { throwIfNoEntry: false, bigint: true })?.ino
@@ -70,12 +70,27 @@ function isServed(dataDir: string): boolean {
   )
 }
 
-function locksOfSystem(): { kind: string; pid: string; inode: string; first: string }[] {
+/** The process id of the server that has the lock of a data directory, or undefined. Only Linux shows it. */
+export function lockHolder(dataDir: string): number | undefined {
+  const lock = statSync(join(dataDir, 'serve.lock'), { throwIfNoEntry: false })
+  if (!lock) return undefined
+  const alike = locksOfSystem().filter(
+    ({ first, inode, kind }) => kind === 'WRITE' && first === EXCLUSIVE && inode === String(lock.ino),
+  )
+  // Files of several volumes can have the same inode number. On btrfs the device differs from that of stat(2).
+  const [major, minor] = [(lock.dev >>> 8) & 0xfff, (lock.dev & 0xff) | ((lock.dev >>> 12) & 0xfff00)]
+  const device = [major, minor].map((part) => part.toString(16).padStart(2, '0')).join(':')
+  const [holder] = alike.length > 1 ? alike.filter((each) => each.device === device) : alike
+  return holder && Number(holder.pid) > 0 ? Number(holder.pid) : undefined
+}
+
+function locksOfSystem(): { kind: string; pid: string; device: string; inode: string; first: string }[] {
   try {
     const lines = readFileSync('/proc/locks', 'utf8').trim().split('\n')
     return lines.map((line) => {
-      const [, , , kind = '', pid = '', place = '', first = ''] = line.trim().split(/\s+/)
-      return { kind, pid, inode: afterLast(place, ':'), first }
+      const [, , , kind = '', pid = '', file = '', first = ''] = line.trim().split(/\s+/)
+      const inode = afterLast(file, ':')
+      return { kind, pid, device: file.slice(0, -inode.length - 1), inode, first }
     })
   } catch {
     return []
@@ -83,8 +98,8 @@ function locksOfSystem(): { kind: string; pid: string; inode: string; first: str
 }
 
 /**
- * Whether a process has a file open that is empty, as a lock file is and a database that is written is not; a backup
- * under way, which also has the database open, is not a server.
+ * Whether a process has an empty file open: a lock file is empty, a database is not. So a running backup, which also
+ * has the database open, does not count as a server.
  */
 function hasOpenEmpty(pid: string, inode: string): boolean {
   try {

@@ -1,7 +1,7 @@
 // The functions that change a status, of one row or of many. They follow the state table: an event that the table does
-// not list for a row's status changes nothing.
+// not list for a row's status has no effect.
 import { counters } from '../base/counters.ts'
-import type { Machine, Row } from '../states/machine.ts'
+import type { Machine, Row } from './states/machine.ts'
 import type { Tx } from './database.ts'
 import { raw } from './query.ts'
 
@@ -10,7 +10,7 @@ export type ColumnValues = Record<string, unknown>
 
 /**
  * Moves one row by the table and sets further columns with it. Returns the table's row (from, on, to, by, emits), or
- * undefined when the row is gone or its status does not allow the move.
+ * undefined when the row is deleted or its status does not allow the move.
  */
 export function move<Status extends string, On extends string>(
   tx: Tx,
@@ -26,7 +26,7 @@ export function move<Status extends string, On extends string>(
 export type Steps<On extends string> = readonly (readonly [on: On, set: ColumnValues])[]
 
 /**
- * Moves one row by several events, one after the other; in one statement if the row has the status from which the first
+ * Moves one row by several events, one after the other. In one statement if the row has the status from which the first
  * move starts. Returns the table's rows of the moves that were made.
  */
 export function moveThrough<Status extends string, On extends string>(
@@ -93,7 +93,7 @@ export interface Many {
   parameters: readonly unknown[]
 }
 
-/** Moves every selected row whose status allows it; returns the number of rows. */
+/** Moves every selected row whose status allows it. Returns the number of rows. */
 export function moveAll<Status extends string, On extends string>(
   tx: Tx,
   machine: Machine<Status, On>,
@@ -103,7 +103,7 @@ export function moveAll<Status extends string, On extends string>(
   return tx.run(raw(statementOf(machine, on, many), [...many.parameters])).changes
 }
 
-/** Moves every selected row whose status allows it; returns the rows after the move. */
+/** Moves every selected row whose status allows it. Returns the rows after the move. */
 export function takeAll<Output>(tx: Tx, machine: Machine<string, string>, on: string, many: Many): Output[] {
   return tx.all(raw<Output>(`${statementOf(machine, on, many)} returning *`, [...many.parameters]))
 }

@@ -10,7 +10,7 @@ import { unusableError, unusableSentence, whyUnusable } from '../base/unusable.t
 import { sqliteAddon } from './addon.ts'
 import { Store } from './database.ts'
 import { defineDigest } from './digests.ts'
-import { migrations } from '../schema/migrations.ts'
+import { migrations } from './schema/migrations.ts'
 import { version } from '../base/version.ts'
 import { writerNumber, writerOf } from './written-by.ts'
 
@@ -27,13 +27,15 @@ export function makeDataDir(dataDir: string): void {
   } catch (thrown) {
     throw (
       unusableError(thrown, dataDir) ??
-      new OperatorError(`The data directory ${dataDir} cannot be made (${codeOf(thrown)}); choose another data_dir.`)
+      new OperatorError(
+        `The data directory ${dataDir} cannot be created (${codeOf(thrown)}); choose another "data_dir".`,
+      )
     )
   }
   demandClosed(dataDir)
 }
 
-/** Throws an OperatorError for a data directory that other users may read: it holds mails and hashes of tokens. */
+/** Throws an OperatorError for a data directory that other users may read: it holds emails and hashes of tokens. */
 export function demandClosed(dataDir: string): void {
   if ((statSync(dataDir).mode & 0o007) !== 0) throw new OperatorError(unusableSentence('open', dataDir))
 }
@@ -41,13 +43,13 @@ export function demandClosed(dataDir: string): void {
 export interface OpenOptions {
   /**
    * Returns the names of other files of an installation in the data directory. When there are any, a database without
-   * tables is refused as the wrong one.
+   * tables is rejected as the wrong one.
    */
   newBeside?: () => string[]
 }
 
 /**
- * Opens the database of a data directory, or creates it. One of an older version is refused: upgrade.ts upgrades it
+ * Opens the database of a data directory, or creates it. One of an older version is rejected: upgrade.ts upgrades it
  * first. Throws an OperatorError.
  */
 export function openStore(dataDir: string, options: OpenOptions = {}): Store {
@@ -58,8 +60,8 @@ export function openStore(dataDir: string, options: OpenOptions = {}): Store {
 }
 
 /**
- * Opens a database with the settings of the server, whatever its schema is. `use` closes it, or gives it on; when it
- * throws, the database is closed. Throws an OperatorError.
+ * Opens a database with the settings of the server, with any schema. `use` closes it or passes it on. If it throws, the
+ * database is closed. Throws an OperatorError.
  */
 export function withDatabase<T>(
   dataDir: string,
@@ -72,7 +74,7 @@ export function withDatabase<T>(
   try {
     database = new Database(file, { timeout: BUSY_TIMEOUT, ...sqliteAddon(dataDir) })
     refuseStrange(database, file, options)
-    // With this setting free pages can be given back to the disk a few at a time.
+    // With this setting free pages can be released to the disk a few at a time.
     if (database.pragma('page_count', { simple: true }) === 0) database.pragma('auto_vacuum = INCREMENTAL')
     database.pragma('journal_mode = WAL')
     database.pragma('synchronous = FULL')
@@ -83,7 +85,7 @@ export function withDatabase<T>(
     database.pragma('temp_store = MEMORY')
     // 16 MB of log between checkpoints: a page that changes often is copied once, not at each change.
     database.pragma('wal_autocheckpoint = 4000')
-    // After a reader that held it has ended, a long log gives its space back.
+    // A long log is truncated once the reader that held it has finished.
     database.pragma('journal_size_limit = 67108864')
     // The triggers of digests need this function, and so does the migration that creates them.
     defineDigest(database)
@@ -98,8 +100,8 @@ export function withDatabase<T>(
 const OF_DATABASE = /^SQLITE_(?:NOTADB|CORRUPT|FULL|IOERR|NOMEM|CANTOPEN|READONLY|PERM|BUSY)/
 
 /**
- * Turns an error of files or memory (damage, a full disk, no rights) into an OperatorError;
- * others are returned unchanged.
+ * Turns an error of files or memory (damage, a full disk, permissions) into an OperatorError. Other errors are returned
+ * unchanged.
  */
 export function explained(thrown: unknown, dataDir: string): unknown {
   return OF_DATABASE.test(codeOf(thrown))
@@ -109,18 +111,18 @@ export function explained(thrown: unknown, dataDir: string): unknown {
 
 /**
  * Turns a failed system call on a file, and an SQLite error about a database without a known name, into an
- * OperatorError; other errors are returned unchanged.
+ * OperatorError. Other errors are returned unchanged.
  */
 export function explainedFile(thrown: unknown): unknown {
   const code = codeOf(thrown)
   if (OF_DATABASE.test(code))
     return new OperatorError(
-      `A database cannot be read or written (${messageOf(thrown)}); see whether the disk is full or failing.`,
+      `A database cannot be read or written (${messageOf(thrown)}); check whether the disk is full or failing.`,
       { cause: thrown },
     )
   const { path, syscall } = failedCall(thrown)
   const disk = diskFaultOf(thrown)
-  // A call on an open file names none.
+  // An error of a call on an open file contains no path.
   if (path === undefined && disk !== undefined)
     return new OperatorError(`A file cannot be read or written (${syscall}: ${code}): ${disk.what}; ${disk.fix}.`, {
       cause: thrown,
@@ -129,29 +131,29 @@ export function explainedFile(thrown: unknown): unknown {
   const unusable = unusableError(thrown, path)
   if (unusable) return unusable
   if (code !== 'ENOENT' && isNoFile(thrown))
-    return new OperatorError(`${path} is not a file (${code}); move away what is in its place.`, { cause: thrown })
+    return new OperatorError(`${path} is not a regular file (${code}); move it away.`, { cause: thrown })
   return new OperatorError(
-    `${path} cannot be used (${syscall ?? 'access'}: ${code}); see whether its disk is full or failing, who owns it, and how many files a process may open.`,
+    `${path} cannot be used (${syscall ?? 'access'}: ${code}); check its owner, whether its disk is full or failing, and the limit of open files.`,
     { cause: thrown },
   )
 }
 
-/** Tables that every version has; a file with other tables but without these is not a database of Postrider. */
+/** Tables that every version has. A file with other tables but without these is not a database of Postrider. */
 const OURS = ['users', 'tokens', 'domains', 'dkim_keys', 'outbound_emails', 'outbound_bodies', 'deliveries', 'events']
 
 /**
- * Refuses a database with the tables of another program, and an empty database beside other files of an installation:
- * in both cases the right database is missing.
+ * Rejects a database with the tables of another application, and an empty database next to other files of an
+ * installation: in both cases the right database is missing.
  */
 function refuseStrange(database: Database.Database, file: string, { newBeside }: OpenOptions): void {
   const tables = database.prepare<[], string>(`select name from sqlite_schema where type = 'table'`).pluck().all()
   const begun = tables.length > 0 || (database.pragma('user_version', { simple: true }) as number) > 0
   const ways =
-    'Is its disk mounted? If the database is lost, put a backup back with "postrider restore --replace FILE", or begin again with "postrider init --new", which moves what is there aside.'
+    'Is its disk mounted? If the database is lost, restore a backup with "postrider restore --replace FILE", or start over with "postrider init --new", which moves the existing files aside.'
   if (begun && !OURS.every((name) => tables.includes(name)))
-    throw new OperatorError(`${file} is not a database of Postrider: its tables are not there. ${ways}`)
+    throw new OperatorError(`${file} is not a Postrider database, because its tables are missing. ${ways}`)
   const beside = begun ? [] : (newBeside?.() ?? [])
-  if (beside.length > 0) throw new OperatorError(`${file} is empty, but ${beside.join(', ')} lies beside it. ${ways}`)
+  if (beside.length > 0) throw new OperatorError(`${file} is empty, but ${beside.join(', ')} exists. ${ways}`)
 }
 
 function settleSchema(database: Database.Database, file: string): void {
@@ -159,13 +161,13 @@ function settleSchema(database: Database.Database, file: string): void {
   if (found > migrations.length) {
     const by = writerOf(database)
     throw new OperatorError(
-      `${file} was written by a newer Postrider (${by === undefined ? '' : `${by}, `}schema ${found}; this is ${version}, which knows ${migrations.length}); start ${by === undefined ? 'that version' : `version ${by} (the tag ${by} of the image)`}, go back with "postrider upgrade --back", or restore a backup made before the upgrade.`,
+      `${file} was written by a newer Postrider (${by === undefined ? '' : `${by}, `}schema ${found}; this version is ${version} with schema ${migrations.length}); start ${by === undefined ? 'that version' : `version ${by} (image tag ${by})`}, roll back with "postrider upgrade --rollback", or restore a backup made before the upgrade.`,
     )
   }
   if (found === 0) migrateAll(database)
   else if (found < migrations.length)
     throw new OperatorError(
-      `${file} was written by an older Postrider (schema ${found}, this one has ${migrations.length}); restart the server with this version, or run "postrider upgrade".`,
+      `${file} was written by an older Postrider (schema ${found}; this version has ${migrations.length}); restart the server with this version, or run "postrider upgrade".`,
     )
 }
 
@@ -173,16 +175,16 @@ export const schemaOf = (database: Database.Database): number =>
   Number(database.pragma('user_version', { simple: true }))
 
 /**
- * Runs the missing migrations, all or none; a database from before 0.2.0 is then written again, so that it can give
- * space back. `told` hears after each migration how many have run.
+ * Runs the missing migrations in one transaction. A database from before 0.2.0 is then rewritten, so that it can free
+ * space. `onProgress` is called after each migration with their number so far.
  */
-export function migrateAll(database: Database.Database, told: (done: number) => void = () => {}): void {
+export function migrateAll(database: Database.Database, onProgress: (done: number) => void = () => {}): void {
   database.exec('begin immediate')
   try {
     const found = schemaOf(database)
     for (const [index, sql] of migrations.slice(found).entries()) {
       database.exec(sql)
-      told(index + 1)
+      onProgress(index + 1)
     }
     database.pragma(`user_version = ${migrations.length}`)
     database.pragma(`application_id = ${writerNumber(version)}`)
@@ -195,8 +197,8 @@ export function migrateAll(database: Database.Database, told: (done: number) => 
 }
 
 /**
- * Rewrites a database from before 0.2.0, which cannot give space back.
- * Without enough free space for that, the database stays as it is until the next upgrade.
+ * Rewrites a database from before 0.2.0, which cannot release space. Without enough free space for that, the database
+ * stays unchanged until the next upgrade.
  */
 function makeRoomReturnable(database: Database.Database): void {
   if (database.pragma('auto_vacuum', { simple: true }) !== 0) return
@@ -214,13 +216,13 @@ function sentenceFor(thrown: unknown, file: string): string {
   switch (/^SQLITE_[A-Z]+/.exec(codeOf(thrown))?.[0] ?? '') {
     case 'SQLITE_NOTADB':
     case 'SQLITE_CORRUPT':
-      return `${file} is damaged; stop here, keep the file, and put a backup of the data directory in its place.`
+      return `${file} is corrupt; keep the file, and restore a backup with "postrider restore --replace FILE".`
     case 'SQLITE_BUSY':
-      return `${file} is locked by another program; end it and start again.`
+      return `${file} is locked by another process; stop it and start again.`
     case 'SQLITE_NOMEM':
-      return `There is no memory to work on ${file}; end other programs or give this one more.`
+      return `There is not enough memory to use ${file}; stop other processes, or give Postrider more memory.`
     case 'SQLITE_IOERR':
-      return `${file} cannot be read or written (${codeOf(thrown)}); see whether its disk is full or failing, then start again.`
+      return `${file} cannot be read or written (${codeOf(thrown)}); check whether its disk is full or failing, then start again.`
     default:
       return `${file} cannot be opened: ${messageOf(thrown)}.`
   }

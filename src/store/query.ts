@@ -1,11 +1,11 @@
 // Queries are built with Kysely, which types and compiles them, and run by database.ts. A query of a hot path is built
 // once with slots for its arguments, so that only values move at run time:
 //
-//   const settle = statement<{ key: number; at: number }>()((arg) =>
+//   const settle = statement<{ key: number. At: number }>()((arg) =>
 //     db.updateTable('deliveries').set({ updated_at: arg.at }).where('key', '=', arg.key))
 //   tx.run(settle({ key: 1, at: 2 }))
 import { DummyDriver, Kysely, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler } from 'kysely'
-import type { Tables } from '../schema/tables.ts'
+import type { Tables } from './schema/tables.ts'
 
 /** A piece of SQL inside a built query, when the builder cannot express it. */
 export { sql } from 'kysely'
@@ -15,7 +15,7 @@ export interface Compiled {
   readonly parameters: readonly unknown[]
 }
 
-/** Anything that compiles to SQL; `Output` is the type of its rows. */
+/** Any object that compiles to SQL. `Output` is the type of its rows. */
 export interface Query<Output = unknown> {
   compile(): Compiled
   readonly $rows?: Output
@@ -40,7 +40,7 @@ class ParameterSlot {
 
 type Built = { compile(): Compiled }
 
-/** A Kysely builder, a filled statement or raw SQL; `Output` is the type of its rows. */
+/** A Kysely builder, a filled statement or raw SQL. `Output` is the type of its rows. */
 export type Runnable<Output> = Query<Output> | (Built & { execute(): Promise<Output[]> })
 
 type RowsOf<Q extends Built> = Q extends { execute(): Promise<infer Rows> }
@@ -50,7 +50,7 @@ type RowsOf<Q extends Built> = Q extends { execute(): Promise<infer Rows> }
   : unknown
 
 /**
- * A query that is built once and run with other arguments each time; the head of the file shows an example. `Args` are
+ * A query that is built once and run with other arguments each time. The head of the file shows an example. `Args` are
  * the types of the arguments. A slot may be used wherever Kysely takes a value.
  */
 export function statement<Args extends object>() {

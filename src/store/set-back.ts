@@ -1,22 +1,22 @@
-// What a clock that was wrong left in the tables, and how it is put right (D120). A clock that runs ahead makes waits
-// and lifetimes that lie far in the future once it is set back; a start long after the last sign of life must not end
-// the lifetime of mail that nobody could try meanwhile.
-import { COLUMNS } from '../schema/tables.ts'
+// Corrects rows that were written while the clock was wrong (D120). A clock that runs ahead creates waits and lifetimes
+// that are far in the future once it is set back. A start long after the last run must not end the lifetime of mail
+// that could not be tried in between.
+import { COLUMNS } from './schema/tables.ts'
 import type { Tx } from './database.ts'
 import { raw } from './query.ts'
 
 export interface SetBack {
   now: number
-  /** By how much (ms) the clock was set back; 0: not known. */
+  /** By how much (ms) the clock was set back. 0 if not known. */
   by: number
   /** The lifetime (ms) of new mail. */
   lifetime: number
 }
 
-/** Brings times that lie too far ahead back; returns how many mails wait no longer than they should. */
+/** Moves back times that are too far ahead. Returns how many emails were affected. */
 export function bringBack(tx: Tx, { by, lifetime, now }: SetBack): number {
   const limit = now + lifetime
-  // A lifetime that ends too late says by how much the clock ran ahead when nothing else does.
+  // If `by` is not known, a lifetime that is too long shows how far the clock ran ahead.
   const { changes } = tx.run(
     raw(
       `update deliveries set expires_at = min(expires_at, ?),
@@ -25,7 +25,7 @@ export function bringBack(tx: Tx, { by, lifetime, now }: SetBack): number {
       [limit, now, now, by, limit, limit, by, now],
     ),
   )
-  // What was due under the clock that ran ahead has been done: nothing is moved to before now.
+  // Jobs that were due under the wrong clock have been done, so times are never moved before the present.
   for (const { ahead, name, table } of COLUMNS)
     if (ahead === 'wait' && by > 0)
       tx.run(raw(`update ${table} set ${name} = max(?, ${name} - ?) where ${name} > ?`, [now, by, now]))
@@ -38,8 +38,8 @@ export function bringBack(tx: Tx, { by, lifetime, now }: SetBack): number {
 }
 
 /**
- * Time in which nothing ran counts against no mail and no domain: what was left of their time at the last sign of life
- * is left now.
+ * Time in which the server did not run does not count for emails and domains: they keep the time that they had left at
+ * the last run.
  */
 export function lengthen(tx: Tx, { by, lifetime, now }: SetBack): number {
   const { changes } = tx.run(
@@ -55,7 +55,7 @@ export function lengthen(tx: Tx, { by, lifetime, now }: SetBack): number {
   return changes
 }
 
-/** The time (ms) of the newest row that the server writes for every work; undefined when there is none. */
+/** The time (ms) of the newest row that the server writes for every job, or undefined. */
 export const NEWEST = raw<{ at: number | null }>(
   `select max(at) as at from (select (select created_at from events order by key desc limit 1) as at
      union all select (select created_at from outbound_emails order by key desc limit 1)

@@ -14,20 +14,20 @@ import { silentLog, type Log } from '../base/log.ts'
 export const SPOOL_ABOVE = 256 * 1024
 /** The same for a body that was posted: in the database it would be written twice, and hashed and copied more often. */
 export const BODY_ABOVE = 64 * 1024
-/** A file of up to this many bytes is written in one call; only its sync is waited for elsewhere. */
+/** A file of up to this many bytes is written in one call. Only its sync is waited for elsewhere. */
 const AT_ONCE = 1024 * 1024
 
 const sync = (call: typeof fsync, file: number): Promise<void> =>
   new Promise((resolve, reject) => call(file, (thrown) => (thrown ? reject(thrown) : resolve())))
 
-/** The folder for files without a row. */
+/** The directory for files without a row. */
 export const QUARANTINE = 'quarantine'
 
 export interface Draft {
   /** Path of the file until it is kept. */
   path: string
   write(bytes: string | Uint8Array): Promise<void>
-  /** Makes the file durable; returns its final name (base/spooled.ts). */
+  /** Makes the file durable. Returns its final name (base/spooled.ts). */
   keep(): Promise<string>
   drop(): Promise<void>
 }
@@ -38,7 +38,7 @@ export class Spool {
   readonly #log: Pick<Log, 'error'>
   /** Files that are being removed, or whose removal failed. */
   readonly #left = new Set<string>()
-  /** The sync of the directory that begins when the one under way has ended; it covers every file made until then. */
+  /** The sync of the directory that starts after the current one. It covers every file created until then. */
   #next: Promise<void> | undefined
   #syncing: Promise<void> = Promise.resolve()
 
@@ -48,22 +48,22 @@ export class Spool {
     this.#quarantine = join(this.#directory, QUARANTINE)
   }
 
-  /** The path of a file; '' is the spool itself. Throws Damaged for a name that would lead out of the spool. */
+  /** The path of a file. '' is the spool itself. Throws Damaged for a name that would lead out of the spool. */
   path(name: string): string {
-    if (name !== '' && !isSpoolName(name)) throw new Damaged('A row names a file that no spool has.')
+    if (name !== '' && !isSpoolName(name)) throw new Damaged('A row has an invalid spool file name.')
     return join(this.#directory, name)
   }
 
-  /** Writes a whole file durably (file and directory entry) or not at all; returns its final name. */
+  /** Writes a whole file durably (file and directory entry) or not at all. Returns its final name. */
   async put(name: string, content: string | Uint8Array): Promise<string> {
     const bytes = typeof content === 'string' ? Buffer.from(content) : content
     return (bytes.length <= AT_ONCE && (await this.#putAtOnce(name, bytes))) || this.#putSlowly(name, bytes)
   }
 
   /**
-   * Of a small file the name is known before it is written: no draft has to be renamed. What a crash leaves of it has
-   * no row. The page cache takes the octets at once; each call in another thread would cost more than the write.
-   * Undefined when there is a file of this name, which is not touched here.
+   * The name of a small file is known before it is written, so it needs no draft to rename. After a crash, a partial
+   * file has no row. The page cache takes the bytes at once. Calls in another thread would cost more than the write.
+   * Returns undefined if there is a file of this name, which is not touched.
    */
   async #putAtOnce(name: string, bytes: Uint8Array): Promise<string | undefined> {
     const proven = provenName(name, bytes.length, digestOf('sha256', bytes, 'buffer'))
@@ -96,7 +96,7 @@ export class Spool {
     }
   }
 
-  /** Makes the entries of all files made until now durable; calls of the same moment share a sync. */
+  /** Makes the entries of all files created until now durable. Concurrent calls share a sync. */
   #syncDirectory(): Promise<void> {
     this.#next ??= this.#syncing
       .catch(() => {})
@@ -124,24 +124,24 @@ export class Spool {
     }
   }
 
-  /** A file written piece by piece; only `keep` makes it durable and gives it its name. */
+  /** A file that is written piece by piece. `keep` makes it durable and names it. */
   async draft(name: string): Promise<Draft> {
     makeDirectory(this.#directory)
     const path = this.path(`${name}.part`)
     const file = await open(path, 'wx', 0o600)
     const hash = createHash('sha256')
-    let octets = 0
+    let size = 0
     return {
       path,
       write: async (bytes) => {
         hash.update(bytes)
-        octets += Buffer.byteLength(bytes)
+        size += Buffer.byteLength(bytes)
         await file.writeFile(bytes)
       },
       keep: async () => {
         await file.datasync()
         await file.close()
-        const proven = provenName(name, octets, hash.digest())
+        const proven = provenName(name, size, hash.digest())
         await rename(path, this.path(proven))
         await this.#syncDirectory()
         return proven
@@ -153,48 +153,48 @@ export class Spool {
     }
   }
 
-  /** The octets of a file, of which only the size is checked. Rejects with Damaged or the system's error. */
+  /** The bytes of a file, whose size is checked, but not its digest. Rejects with Damaged or the system's error. */
   async read(name: string): Promise<Buffer> {
     await using file = await openSpooled(this.path(name))
     return await file.readFile()
   }
 
   /**
-   * Removes a file that no row names any more. Never rejects: the row is gone, so who removed it is done. A failure is
-   * logged, and `removeLeft` tries it again.
+   * Removes a file without a row. Never rejects: the row is deleted, so the caller is finished. A failure is logged,
+   * and `removeLeft` tries again.
    */
   async remove(name: string): Promise<void> {
     await this.#remove(name).catch((thrown: unknown) => this.#tellLeft(name, thrown))
   }
 
   async #remove(name: string): Promise<void> {
-    if (!isSpoolName(name)) return this.#tellLeft(name, 'No spool has such a file.')
+    if (!isSpoolName(name)) return this.#tellLeft(name, 'It is not a spool file name.')
     this.#left.add(name)
     try {
       await rm(this.path(name), { force: true })
     } catch (thrown) {
       if (!codeOf(thrown).endsWith('EISDIR')) throw thrown
-      // Not made by this server, so it stays: the file that was in its place is gone.
+      // This object is not from this server, so it is kept. The original file is lost.
       this.#tellLeft(name, thrown)
     }
     this.#left.delete(name)
   }
 
   #tellLeft(file: string, thrown: unknown): void {
-    this.#log.error('file of the spool not removed', { file, error: codeOrMessage(thrown) })
+    this.#log.error('spool_delete_failed', { file, error: codeOrMessage(thrown) })
   }
 
   /**
-   * Tries again to remove the files whose removal has failed: no row names them, so nothing else would remove them.
-   * After a restart they are in quarantine. Throws the system's error.
+   * Tries again to remove the files whose removal has failed: without a row they would stay forever. After a restart
+   * they are in quarantine. Throws the system's error.
    */
   async removeLeft(): Promise<void> {
     for (const name of this.#left) await this.#remove(name)
   }
 
   /**
-   * Moves every file for which `known` returns false into the quarantine. Most such files were left by a crash after
-   * the file was written and before its row was. If the database was the wrong one, nothing is lost: files that the
+   * Moves every file for which `known` returns false into the quarantine. Most such files are from a crash after the
+   * file was written and before its row was. If the database was the wrong one, the files are not lost: those that the
    * right database knows are moved back. Returns the names of the files moved in each direction.
    */
   async sweep(known: (name: string) => boolean): Promise<{ unknown: string[]; back: string[] }> {
@@ -215,7 +215,7 @@ export class Spool {
     return filesIn(this.#quarantine)
   }
 
-  /** Deletes files that were moved into the quarantine before a time (ms); returns how many. */
+  /** Deletes files that were moved into the quarantine before a time (ms). Returns how many. */
   async emptyQuarantine(before: number): Promise<number> {
     const names = await filesIn(this.#quarantine)
     const removed = await Promise.all(
@@ -231,7 +231,7 @@ export class Spool {
   }
 }
 
-/** The names of the plain files of a directory; none when it does not exist. */
+/** The names of the plain files of a directory. Empty if it does not exist. */
 async function filesIn(directory: string): Promise<string[]> {
   try {
     return (await readdir(directory, { withFileTypes: true })).filter((each) => each.isFile()).map(({ name }) => name)

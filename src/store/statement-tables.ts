@@ -4,7 +4,7 @@
 import type Database from 'better-sqlite3'
 
 export interface Effects {
-  /** Tables that the statement names in any role; a column with the name of a table counts too. */
+  /** Tables that the statement names in any role. A column with the name of a table counts too. */
   names: readonly string[]
   /** Tables whose rows may be inserted, changed or deleted. */
   changes: readonly string[]
@@ -18,7 +18,6 @@ const TARGET =
 
 interface Schema {
   tables: ReadonlySet<string>
-  /** The texts of a table's triggers. */
   triggers: ReadonlyMap<string, readonly string[]>
   /** The tables with a foreign key to a table: their rows are deleted (true) or changed with the row that they name. */
   children: ReadonlyMap<string, readonly { table: string; deleted: boolean }[]>
@@ -33,7 +32,7 @@ export class StatementEffects {
     this.#db = database
   }
 
-  /** The effects of a statement; each text is read once. */
+  /** The effects of a statement. Each text is read once. */
   of(sql: string): Effects {
     let effects = this.#known.get(sql)
     if (!effects) this.#known.set(sql, (effects = this.#read(sql)))
@@ -93,7 +92,7 @@ function schemaOf(database: Database.Database): Schema {
   )
   return {
     tables: new Set(tables),
-    // The statements of a trigger follow "begin"; the text before it names the event that fires the trigger.
+    // The statements of a trigger follow "begin". The text before it names the event that fires the trigger.
     triggers: new Map(
       [...triggers].map(([table, rows]) => [table, rows.map(({ sql }) => (sql ?? '').replace(/^.*?\bbegin\b/is, ''))]),
     ),

@@ -2,11 +2,23 @@
 // statement runs here, so that a fact is forgotten as soon as a statement may have changed it.
 import type Database from 'better-sqlite3'
 import { StatementEffects, type Effects } from './statement-tables.ts'
-import { RowCache } from './row-cache.ts'
-import { stablePlan } from './stable-plan.ts'
 import type { Compiled } from './query.ts'
 import type { Change } from './tx.ts'
-import type { TableName } from '../schema/tables.ts'
+import type { TableName } from './schema/tables.ts'
+
+/** Texts and names in quotes, which stay unchanged, or the text before a parameter that influences the planner. */
+const PLANNED = /'[^']*'|"[^"]*"|((?:\bin\s*\((?=\?\s*\))|\blimit|\bis(?:\s+not)?|[<>]=?|(?<![<>])=|<>|!=)\s*)\?/gi
+
+/**
+ * The statement with hidden parameters, in a form that SQLite compiles once. SQLite's planner reads the value of a
+ * parameter that it compares with a column, or that limits the rows. From then on the plan depends on the value, and
+ * SQLite compiles the statement again before every run: 5 to 50 microseconds, which is more than most statements take.
+ * The planner does not look into `likely(?)`, which is otherwise the same
+ * (https://sqlite.org/lang_corefunc.html#likely). A condition that a partial index needs must be a literal in the
+ * statement: the planner does not see the value of a parameter.
+ */
+export const stablePlan = (sql: string): string =>
+  sql.replace(PLANNED, (all, before: string | undefined) => (before === undefined ? all : `${before}likely(?)`))
 
 /** Called after every statement with its text, the number of rows that it returned, and the number that it changed. */
 export type Watch = (sql: string, read: number, written: number) => void
@@ -37,11 +49,13 @@ export class Statements {
     this.#version = this.#dataVersion()
   }
 
-  /** Runs a statement and returns all its rows. Throws the error of SQLite. */
-  all<Output>({ parameters, sql }: Compiled): Output[] {
+  all<Output>({ parameters, sql }: Compiled, isLast?: (row: Output) => boolean): Output[] {
     const effects = this.#effects.of(sql)
     this.before?.(effects)
-    const rows = this.#prepare(sql).all(...parameters) as Output[]
+    const statement = this.#prepare(sql)
+    const rows = isLast
+      ? upTo(statement.iterate(...parameters) as IterableIterator<Output>, isLast)
+      : (statement.all(...parameters) as Output[])
     this.watch?.(sql, rows.length, 0)
     this.#note(effects)
     return rows
@@ -57,7 +71,6 @@ export class Statements {
     return row
   }
 
-  /** See `Reader.one`. */
   one<Output>(query: Compiled): Output {
     const row = this.first<Output>(query)
     if (row === undefined) throw new Error(`No row: ${query.sql}`)
@@ -75,32 +88,30 @@ export class Statements {
     return { changes, key: Number(lastInsertRowid) }
   }
 
-  /** A statement that begins or ends a transaction or a savepoint. */
+  /** A statement that starts or finishes a transaction or a savepoint. */
   step(sql: string): void {
     this.#prepare(sql).run()
     this.watch?.(sql, 0, 0)
   }
 
-  /** See `Reader.fact`. */
   fact<Output>(query: Compiled): Output | undefined {
     const { parameters, sql } = query
     this.#lookOutside()
     return this.#facts.get(this.#effects.of(sql), sql, parameters, () => this.first(query)) as Output | undefined
   }
 
-  /** See `Reader.generation`. */
   generation(table: TableName, by: 'changed' | 'removed'): number {
     this.#lookOutside()
     return (this.#generations[by].get(table) ?? 0) + this.#outside
   }
 
-  /** Call it when a transaction has begun: until `committed` it sees the database as it is now. */
+  /** Call it when a transaction has started: until `committed` it sees the database as it is now. */
   begun(): void {
     this.lookAgain()
     this.#transaction = true
   }
 
-  /** Checks whether another process has changed the database. Returns how often such a change was seen so far. */
+  /** Checks whether another process has changed the database. Returns the number of changes detected so far. */
   lookAgain(): number {
     const version = this.#dataVersion()
     if (version !== this.#version) {
@@ -158,4 +169,70 @@ export class Statements {
   }
 }
 
+/** The rows up to the first for which `isLast` is true. The others are not read. */
+function upTo<Output>(all: Iterable<Output>, isLast: (row: Output) => boolean): Output[] {
+  const rows: Output[] = []
+  for (const row of all) {
+    rows.push(row)
+    if (isLast(row)) break
+  }
+  return rows
+}
+
 const bump = (counts: Map<string, number>, name: string): void => void counts.set(name, (counts.get(name) ?? 0) + 1)
+
+// Facts: rows that are read for every email and rarely change, such as a token with its user, a sending domain, or
+// whether a domain has a webhook. Each is cached until a statement changes one of the tables that its query names.
+// statements.ts reports the changed tables.
+
+/** The most rows that are cached per query. Beyond this number all of them are dropped and read again. */
+const MAX_ROWS = 1000
+
+interface CachedQuery {
+  rows: Map<string, unknown>
+}
+
+export class RowCache {
+  readonly #queries = new Map<string, CachedQuery>()
+  /** The queries that read a table. */
+  readonly #readers = new Map<string, CachedQuery[]>()
+
+  /** The row of a query with these parameters, as `read` returned it first. It is frozen. */
+  get(effects: Effects, sql: string, parameters: readonly unknown[], read: () => unknown): unknown {
+    const { rows } = this.#queries.get(sql) ?? this.#know(effects, sql)
+    const name = nameOf(parameters)
+    if (rows.has(name)) return rows.get(name)
+    const row = Object.freeze(read())
+    if (rows.size >= MAX_ROWS) rows.clear()
+    rows.set(name, row)
+    return row
+  }
+
+  /** Forgets the rows that were read from these tables. */
+  changed(tables: readonly string[]): void {
+    for (const table of tables) for (const { rows } of this.#readers.get(table) ?? []) rows.clear()
+  }
+
+  clear(): void {
+    for (const { rows } of this.#queries.values()) rows.clear()
+  }
+
+  #know({ names }: Effects, sql: string): CachedQuery {
+    const query: CachedQuery = { rows: new Map() }
+    this.#queries.set(sql, query)
+    // A row's digest changes only together with the row, whose table is named as well.
+    for (const table of names)
+      if (table !== 'digests') this.#readers.set(table, [...(this.#readers.get(table) ?? []), query])
+    return query
+  }
+}
+
+/** A name for the parameters of a query. Different parameters have different names. */
+const nameOf = (parameters: readonly unknown[]): string => {
+  let name = ''
+  for (const each of parameters) {
+    const text = each instanceof Uint8Array ? Buffer.from(each).toString('latin1') : String(each)
+    name += `${typeof each} ${text.length} ${text} `
+  }
+  return name
+}

@@ -1,10 +1,10 @@
 // Sums that many writes add to, such as deliveries by hour and domain. The amounts that the writes of one transaction
 // add are collected and written once, by one statement for each table, before the transaction ends.
-import type { TableName } from '../schema/tables.ts'
+import type { TableName } from './schema/tables.ts'
 
 export interface SumTable {
   table: TableName
-  /** The columns that identify a row; they have a unique index. */
+  /** The columns that identify a row. They have a unique index. */
   by: readonly string[]
   /** Further columns that are set when the row is made. */
   also?: readonly string[]
@@ -13,26 +13,25 @@ export interface SumTable {
 }
 
 type SumValue = string | number
-type SumRows = Map<string, { place: SumValue[]; amounts: number[] }>
+type SumRows = Map<string, { key: SumValue[]; amounts: number[] }>
 
 /** Amounts that were added and are not written yet. */
 export class Sums {
   readonly #pending = new Map<SumTable, SumRows>()
 
-  /** Adds to the row of `place`, whose values are those of `by` and `also`, in this order; `amounts` those of `of`. */
-  add(sum: SumTable, place: readonly SumValue[], amounts: readonly number[]): void {
+  /** Adds to the row of `key`, with the values of `by` and `also` in this order. `amounts` are those of `of`. */
+  add(sum: SumTable, key: readonly SumValue[], amounts: readonly number[]): void {
     let rows = this.#pending.get(sum)
     if (!rows) this.#pending.set(sum, (rows = new Map()))
-    const name = JSON.stringify(place)
+    const name = JSON.stringify(key)
     const row = rows.get(name)
     if (row) for (const [index, amount] of amounts.entries()) row.amounts[index]! += amount
-    else rows.set(name, { place: [...place], amounts: [...amounts] })
+    else rows.set(name, { key: [...key], amounts: [...amounts] })
   }
 
-  /** Takes over the amounts of another object; that one is empty afterwards. */
+  /** Takes over the amounts of another object. That one is empty afterwards. */
   take(other: Sums): void {
-    for (const [sum, rows] of other.#pending)
-      for (const { place, amounts } of rows.values()) this.add(sum, place, amounts)
+    for (const [sum, rows] of other.#pending) for (const { key, amounts } of rows.values()) this.add(sum, key, amounts)
     other.#pending.clear()
   }
 
@@ -46,10 +45,10 @@ export class Sums {
     return this.#pending.size === 0
   }
 
-  /** Writes all pending amounts by `run`; they stay pending until `clear`. */
+  /** Writes all pending amounts by `run`. They stay pending until `clear`. */
   write(run: (sql: string, rows: string) => void): void {
     for (const [sum, rows] of this.#pending)
-      run(statementOf(sum), JSON.stringify([...rows.values()].map(({ place, amounts }) => [...place, ...amounts])))
+      run(statementOf(sum), JSON.stringify([...rows.values()].map(({ key, amounts }) => [...key, ...amounts])))
   }
 
   /** Forgets all pending amounts. */

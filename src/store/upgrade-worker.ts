@@ -1,4 +1,4 @@
-// The worker thread that migrates a database, so that the server can say meanwhile how far it is.
+// The worker thread that migrates a database, so that the server can report the progress.
 import { serveJobs } from '../base/threads/jobs.ts'
 import { migrateAll, withDatabase } from './open.ts'
 

@@ -1,22 +1,22 @@
-// Brings the database of an older version up to this one before it is opened, and says each second how far it is: the
-// copy as a way back, the migrations, and for a database from before 0.2.0 that it is written again (D181).
+// Upgrades the database of an older version before it is opened, and reports the progress each second: the copy for a
+// rollback, the migrations, and for a database from before 0.2.0 the rewrite (D181).
 //
-// Guarantees: the migrations of an upgrade happen all or none, and not before the copy is durable.
+// Guarantee: the migrations of an upgrade run in one transaction, after the copy is durable.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { SECOND, type Clock } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
 import { Pool } from '../base/threads/pool.ts'
-import { migrations } from '../schema/migrations.ts'
+import { migrations } from './schema/migrations.ts'
 import { schemaIn } from './copy.ts'
 import { DATABASE, explained } from './open.ts'
 import type { UpgradeJob } from './upgrade-worker.ts'
 import { copyAside, removeDrafts } from './way-back.ts'
 
 export interface UpgradeProgress {
-  /** `copy`: of the database as it was; `rewriting`: of a database from before 0.2.0, which then gives space back. */
+  /** `copy`: of the old database. `rewriting`: of a database from before 0.2.0, so that it can free space. */
   doing: 'copy' | 'migration' | 'rewriting'
-  /** Pages of a copy, migrations; of a database that is written again nothing is counted. */
+  /** Pages of a copy, or migrations. A rewrite has no count. */
   done: number
   of: number
   seconds: number
@@ -30,7 +30,7 @@ export interface Upgrading {
   progress?: ((progress: UpgradeProgress) => void) | undefined
 }
 
-/** Upgrades the database, if its schema is older; only the holder of the lock may. Throws an OperatorError. */
+/** Upgrades the database, if its schema is older. Only the holder of the lock may. Throws an OperatorError. */
 export async function upgradeDatabase(dataDir: string, { clock, migrating, progress }: Upgrading): Promise<void> {
   const file = join(dataDir, DATABASE)
   if (existsSync(dataDir)) removeDrafts(dataDir)
@@ -63,7 +63,7 @@ export async function upgradeDatabase(dataDir: string, { clock, migrating, progr
   }
 }
 
-/** The schema of a database, 0 where there is none to upgrade: what is wrong with it is said where it is opened. */
+/** The schema of a database, or 0 if there is no database to upgrade. Errors are reported when it is opened. */
 function schemaBefore(file: string): number {
   try {
     return existsSync(file) ? schemaIn(file).schema : 0
@@ -75,12 +75,12 @@ function schemaBefore(file: string): number {
 async function migrateApart(dataDir: string, done: Int32Array): Promise<void> {
   const pool = new Pool<UpgradeJob, void>(new URL('./upgrade-worker.ts', import.meta.url), { size: 1 })
   try {
-    // By itself in its thread: as slow as it may be.
+    // Alone in its thread, without a limit for its time.
     await pool.run({ dataDir, done }, { slow: true, heapOnce: true })
   } catch (thrown) {
     const why = explained(thrown, dataDir)
     if (why instanceof OperatorError) throw why
-    throw new OperatorError(`The database cannot be upgraded, and is as it was: ${(thrown as Error).message}`, {
+    throw new OperatorError(`The database cannot be upgraded and is unchanged: ${(thrown as Error).message}`, {
       cause: thrown,
     })
   } finally {

@@ -1,4 +1,4 @@
-// The copies of a database from before its upgrades, the ways back: how one is made, put in place again, and removed.
+// The copies of a database from before its upgrades, for a rollback: how they are created, restored and removed.
 import { linkSync, lstatSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
@@ -10,7 +10,7 @@ import { copyDatabase, removeCopy, type CopyProgress } from './copy.ts'
 import { truncated } from './log.ts'
 import { DATABASE, explained } from './open.ts'
 
-/** A copy, one that is not whole yet, and what SQLite leaves beside either. */
+/** A copy, an incomplete copy, and SQLite's files next to them. */
 const NAME = /^postrider\.db\.schema-(\d{1,6})(\.part)?(-wal|-shm|-journal)?$/
 
 /** Every file of copies in a data directory. */
@@ -35,7 +35,7 @@ export function removeCopies(dataDir: string, before = Infinity): void {
   for (const { at, file } of copiesIn(dataDir)) if (at < before) rmSync(file, { force: true })
 }
 
-/** Removes what killed upgrades left of copies that were not whole yet; for the holder of the lock. */
+/** Removes incomplete copies of killed upgrades. For the holder of the lock. */
 export function removeDrafts(dataDir: string): void {
   for (const { draft, file } of copiesIn(dataDir)) if (draft) rmSync(file, { force: true })
 }
@@ -43,15 +43,15 @@ export function removeDrafts(dataDir: string): void {
 /** The copy of a database as it was before its upgrade from a schema. */
 export const wayBack = (file: string, schema: number): string => `${file}.schema-${schema}`
 
-/** Copies the database as a way back, durably. Throws an OperatorError, and has changed nothing then. */
-export async function copyAside(file: string, schema: number, told: CopyProgress): Promise<void> {
+/** Copies the database for a rollback, durably. If it throws an OperatorError, there are no changes. */
+export async function copyAside(file: string, schema: number, onProgress: CopyProgress): Promise<void> {
   const copy = wayBack(file, schema)
   const draft = `${copy}.part`
   try {
     demandRoom(file, copy)
-    await copyDatabase(file, draft, Infinity, told)
+    await copyDatabase(file, draft, Infinity, onProgress)
     syncPath(draft)
-    // One of before is of an upgrade that failed, and the older version has gone on since.
+    // An existing copy is from a failed upgrade, and the older version may have run since.
     removeCopy(copy)
     renameSync(draft, copy)
     syncPath(dirname(copy))
@@ -59,16 +59,16 @@ export async function copyAside(file: string, schema: number, told: CopyProgress
     removeCopy(draft)
     const code = codeOf(thrown)
     const advice = /^(?:ENOSPC|EDQUOT|SQLITE_FULL)$/.test(code)
-      ? 'free as much space as the database takes'
-      : 'move away what is in its place, or see whether the disk is failing'
+      ? 'free about the size of the database'
+      : 'move away the existing file of that name, or check whether the disk is failing'
     throw new OperatorError(
-      `The database cannot be copied to ${copy} before it is upgraded (${code}); ${advice}, and start again. Nothing was changed.`,
+      `The database cannot be copied to ${copy} before the upgrade (${code}); ${advice}, then start again. Nothing was changed.`,
       { cause: thrown },
     )
   }
 }
 
-/** Asked before: a copy that does not fit would take all room from others on its way there. */
+/** Checked before the copy: a copy that does not fit would take all space from others until it fails. */
 function demandRoom(file: string, copy: string): void {
   const needed = [file, `${file}-wal`].reduce(
     (sum, each) => sum + (statSync(each, { throwIfNoEntry: false })?.size ?? 0),
@@ -82,8 +82,8 @@ function demandRoom(file: string, copy: string): void {
 }
 
 /**
- * Puts a copy in the place of the database of a schema, which keeps the name of such a copy. No process may have the
- * database open. At every moment one whole database is in place.
+ * Restores a copy in place of the database, which itself is kept as such a copy. The database must be closed in all
+ * processes. At every moment one complete database is in place.
  */
 export function putBack(dataDir: string, copy: string, schema: number): void {
   const file = join(dataDir, DATABASE)
@@ -95,13 +95,13 @@ export function putBack(dataDir: string, copy: string, schema: number): void {
   syncPath(dataDir)
 }
 
-/** Puts all of the write-ahead log into a database, so that the file alone is the whole of it. */
+/** Moves the whole write-ahead log into a database, so that its file is complete. */
 function settleLog(file: string): void {
   const database = new Database(file, { fileMustExist: true, ...sqliteAddon(dirname(file)) })
   try {
-    // In that mode nothing is left beside the file when it is closed.
+    // In that mode, closing the file leaves no other files.
     if (!truncated(database) || database.pragma('journal_mode = DELETE', { simple: true }) !== 'delete')
-      throw new OperatorError(`Another process reads ${file}; end it and try again. Nothing was changed.`)
+      throw new OperatorError(`Another process reads ${file}; stop it and try again. Nothing was changed.`)
   } catch (thrown) {
     throw explained(thrown, dirname(file))
   } finally {

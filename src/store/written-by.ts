@@ -1,8 +1,8 @@
-// Which version gave a database its schema: in the application id of SQLite's header, which no table needs and every
-// copy keeps. A database from before 0.3.0 has none; of those, the schema says it.
+// The version that gave a database its schema: in the application id of SQLite's header, which needs no table and is
+// part of every copy. A database from before 0.3.0 has no such id. Its version follows from the schema.
 import type Database from 'better-sqlite3'
 
-/** The first octet of the number: "P". The others are the parts of the version. */
+/** The first byte of the number: "P". The others are the parts of the version. */
 const MARK = 0x50
 
 /** The schemas with which versions before 0.3.0 were released. */
@@ -18,7 +18,7 @@ export function writerNumber(version: string): number {
   return parts.reduce((number, part) => number * 256 + part, MARK)
 }
 
-/** The version that gave the database its schema; undefined where that is not known. */
+/** The version that gave the database its schema, or undefined if that is not known. */
 export function writerOf(database: Database.Database): string | undefined {
   const number = Number(database.pragma('application_id', { simple: true }))
   if (number >>> 24 === MARK) return [number >>> 16, number >>> 8, number].map((part) => part & 0xff).join('.')

@@ -1,8 +1,7 @@
-// Receives mail that programs submit by SMTP: the same rules and the same queue as POST /outbound-emails (D75). When
-// `message` returns `accepted` the mail is on the disk.
+// Receives email that applications submit over SMTP: the same rules and the same queue as POST /outbound-emails (D75).
+// When `message` returns `accepted`, the email is on the disk.
 import { comparable } from '../base/recipient-hash.ts'
 import { createHash, type Hash } from 'node:crypto'
-import { DAY } from '../base/clock.ts'
 import { codeOf, Refusal } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { NoWorker, TookTooLong, WorkerLost, type Pool } from '../base/threads/pool.ts'
@@ -11,50 +10,49 @@ import type { InboundJob, InboundResult, SubmittedReading } from '../inbound/rea
 import { parseAddrSpec } from '../message/address.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
 import { readSubmitted, UnsendableHeader, type SubmittedHeader } from '../message/submitted.ts'
-import { emailByKey } from '../mail/accept/idempotency.ts'
-import { submitEmail, type SubmitDeps } from '../mail/accept/submit.ts'
-import { suppressedFor } from '../suppressions/stops.ts'
-import type { NewEmail } from '../mail/accept/email.ts'
+import { keyForDay, submitEmail, type SubmitDeps } from '../mail/accept/submit.ts'
+import { stopWords, suppressedFor } from '../suppressions/stops.ts'
+import type { NewEmail } from '../mail/accept/admit.ts'
 import type { SmtpRefusal } from '../smtp/answers.ts'
 import type { InboundEnvelope } from '../smtp/listener.ts'
 import { db, statement } from '../store/query.ts'
-import { Intake, type HeldOctets } from '../store/intake.ts'
+import { Intake, type HeldBytes } from '../store/intake.ts'
 import { SPOOL_ABOVE } from '../store/spool.ts'
-import { replyTo, wordsOf } from './refusals.ts'
-import { termsOf, type Sender, type Senders } from './senders.ts'
+import { replyTo, wordsOf, termsOf, type Sender, type Senders } from './senders.ts'
 
-// Refuses octets that a mail must not have when it is sent on unchanged: a NUL, and too long lines, because other
-// servers would divide such lines and so break the signature.
+// Rejects content that an email must not have if it is sent unchanged: a NUL, and too long lines, because other servers
+// would divide such lines and so break the signature.
 
-/** Octets of a line without its end (RFC 5321 §4.5.3.1.6). */
+/** Bytes of a line without its end (RFC 5321 §4.5.3.1.6). */
 const MAX_LINE = 998
 
-/** Checks a message while it arrives. */
-export class OctetCheck {
+export class ContentCheck {
   #line = 0
   #lines = 1
   #fault: string | undefined
   #long: string | undefined
 
-  /** A sentence for the sender; undefined: no fault so far. */
+  /** An error message for the sender, or undefined if the message is valid so far. */
   get fault(): string | undefined {
     return this.#fault
   }
 
-  /** A sentence about a line that is too long, which another encoding would shorten; undefined: there is none. */
+  /**
+   * A sentence about a line that is too long, which another encoding would shorten, or undefined without such a line.
+   */
   get longLine(): string | undefined {
     return this.#long
   }
 
   add(chunk: Buffer): void {
     if (this.#fault !== undefined) return
-    if (chunk.includes(0)) this.#fault = 'The message holds a NUL octet; encode it (RFC 5321 §4.5.2).'
+    if (chunk.includes(0)) this.#fault = 'The message contains a NUL byte. Encode it (RFC 5321 §4.5.2).'
     for (let at = 0; at < chunk.length && this.#long === undefined;) {
       const end = chunk.indexOf('\r\n', at, 'latin1')
       this.#line += (end < 0 ? chunk.length : end) - at
       // A CR at the end of the chunk may belong to the line end.
       if (this.#line > MAX_LINE + 1 || (end >= 0 && this.#line > MAX_LINE))
-        this.#long = `Line ${this.#lines} of the message is longer than ${MAX_LINE} octets (RFC 5321 §4.5.3.1.6); send it as quoted-printable or base64.`
+        this.#long = `Line ${this.#lines} of the message is longer than ${MAX_LINE} bytes (RFC 5321 §4.5.3.1.6). Encode it as quoted-printable or base64.`
       if (end < 0) return
       this.#line = 0
       this.#lines++
@@ -63,7 +61,7 @@ export class OctetCheck {
   }
 }
 
-// The recipients of a submitted mail come from the envelope; the header only gives the role of each recipient (D75).
+// The recipients of a submitted mail come from the envelope. The header only gives the role of each recipient (D75).
 interface Roles {
   to: string
   cc: string[]
@@ -71,8 +69,8 @@ interface Roles {
 }
 
 /**
- * The primary recipient is the first recipient of the envelope that is in To, else the first of all. Recipients in Cc
- * are visible, all others are hidden (bcc). An address in the header is written as the header writes it.
+ * The primary recipient is the first recipient of the envelope that is in To, otherwise the first of all. Recipients in
+ * Cc are visible, all others are hidden (bcc). An address keeps its spelling in the header.
  */
 function rolesOf(recipients: readonly string[], { cc, to }: Pick<SubmittedHeader, 'to' | 'cc'>): Roles {
   const key = comparable
@@ -100,8 +98,8 @@ export interface SubmissionDeps extends SubmitDeps {
 type Accepted = { accepted: string }
 
 const FULL: SmtpRefusal = { code: 452, text: '4.3.1 Out of storage; try again later' }
-const TOO_LARGE: SmtpRefusal = { code: 552, text: '5.3.4 The message is larger than this server takes' }
-const NO_MAILBOX: SmtpRefusal = { code: 553, text: '5.1.3 This is not an address that mail can be sent to' }
+const TOO_LARGE: SmtpRefusal = { code: 552, text: '5.3.4 The message exceeds the size limit' }
+const NO_MAILBOX: SmtpRefusal = { code: 553, text: '5.1.3 Invalid recipient address' }
 const unsendable = (text: string): SmtpRefusal => ({ code: 554, text: `5.6.0 ${wordsOf(text)}` })
 
 const activeDomain = statement<{ user_key: number; name: string }>()((arg) =>
@@ -114,7 +112,7 @@ const activeDomain = statement<{ user_key: number; name: string }>()((arg) =>
     .where('deleted_at', 'is', null),
 )
 
-/** One domain of the user, and the number of domains; a single row, so that `fact` can keep it. */
+/** One domain of the user, and the number of domains, in a single row, so that `fact` can keep it. */
 const activeDomains = statement<{ user_key: number }>()((arg) =>
   db
     .selectFrom('domains')
@@ -124,29 +122,28 @@ const activeDomains = statement<{ user_key: number }>()((arg) =>
     .where('deleted_at', 'is', null),
 )
 
-/** A message while it arrives. */
 interface Coming {
   id: string
   intake: Intake
-  /** The first octets, until the header is complete. */
+  /** The first bytes, until the header is complete. */
   head: Buffer[]
   header: SubmittedHeader | undefined
   messageId: string
   hash: Hash
   size: number
-  octets: OctetCheck
+  check: ContentCheck
   refusal: SmtpRefusal | undefined
 }
 
 export class Submissions {
   readonly #deps: SubmissionDeps
-  readonly #held: HeldOctets = { octets: 0 }
+  readonly #held: HeldBytes = { octets: 0 }
 
   constructor(deps: SubmissionDeps) {
     this.#deps = deps
   }
 
-  /** At MAIL: whether this sender may send now. The given return path is not used; our own replaces it. */
+  /** At MAIL: whether this sender may send now. Our own return path replaces the given one. */
   welcome(sender: Sender): SmtpRefusal | undefined {
     return this.#deps.space.low ? FULL : this.#deps.senders.mayBegin(sender)
   }
@@ -156,7 +153,7 @@ export class Submissions {
     return this.#deps.senders.stillThere(sender)
   }
 
-  /** At RCPT: checks a recipient. Suppressions can be checked here only when the sending domain is known (D77). */
+  /** At RCPT: checks a recipient. Suppressions can be checked here only if the sending domain is known (D77). */
   recipient(address: string, from: string, sender: Sender): SmtpRefusal | undefined {
     const { clock, keyring, senders, store } = this.#deps
     const gone = senders.stillThere(sender)
@@ -166,11 +163,11 @@ export class Submissions {
     const domain = this.#domainFor(from, sender)
     const found = domain && suppressedFor(store, keyring, domain.key, parsed.address, clock.now())
     if (!domain || !found) return undefined
-    const reason = found.erased ? 'it was forgotten on request' : found.reason
-    return { code: 550, text: `5.7.1 ${wordsOf(`${parsed.address} is suppressed on ${domain.name} (${reason})`)}` }
+    const words = `${parsed.address} is suppressed on ${domain.name}: ${stopWords(found)}`
+    return { code: 550, text: `5.7.1 ${wordsOf(words)}` }
   }
 
-  /** The domain in MAIL FROM, or the user's only domain; undefined: the From field will show the domain. */
+  /** The domain in MAIL FROM, or the user's only domain, or undefined if the From field will show the domain. */
   #domainFor(from: string, { userKey: user_key }: Sender): { key: number; name: string } | undefined {
     const { store } = this.#deps
     const name = parseAddrSpec(from)?.domain
@@ -180,7 +177,7 @@ export class Submissions {
     return all?.count === 1 ? all : undefined
   }
 
-  /** Keeps a message and queues it, or returns the refusal. */
+  /** Stores a message and queues it, or returns the refusal. */
   async message(
     bytes: AsyncIterable<Buffer>,
     envelope: InboundEnvelope,
@@ -197,7 +194,7 @@ export class Submissions {
       messageId: '',
       hash: createHash('sha256'),
       size: 0,
-      octets: new OctetCheck(),
+      check: new ContentCheck(),
       refusal: undefined,
     }
     try {
@@ -210,12 +207,12 @@ export class Submissions {
     }
   }
 
-  /** Reads to the end even after a fault: the answer comes after the final dot. */
+  /** Reads to the end even after an error, because the reply comes after the final dot. */
   async #take(coming: Coming, chunk: Buffer): Promise<void> {
     coming.size += chunk.length
     if (coming.size > this.#deps.maxBytes) coming.refusal = TOO_LARGE
-    coming.octets.add(chunk)
-    if (coming.octets.fault !== undefined) coming.refusal ??= unsendable(coming.octets.fault)
+    coming.check.add(chunk)
+    if (coming.check.fault !== undefined) coming.refusal ??= unsendable(coming.check.fault)
     if (coming.refusal) return
     coming.hash.update(chunk)
     if (coming.header) return coming.intake.add(chunk)
@@ -249,19 +246,19 @@ export class Submissions {
   async #submit(coming: Coming, envelope: InboundEnvelope, sender: Sender): Promise<SmtpRefusal | Accepted> {
     const { reader, senders, spool } = this.#deps
     const header = coming.header!
-    let octets = await coming.intake.end()
+    let bytes = await coming.intake.end()
     let spooled = await coming.intake.keep()
     let taken = false
     try {
-      const content = spooled === null ? (octets as Buffer) : { file: spool.path(spooled) }
-      const { longLine } = coming.octets
-      const { body, octets: shorter, refused, unreadable } = await read(reader, content, longLine !== undefined)
+      const content = spooled === null ? (bytes as Buffer) : { file: spool.path(spooled) }
+      const { longLine } = coming.check
+      const { body, bytes: shorter, refused, unreadable } = await read(reader, content, longLine !== undefined)
       if (unreadable !== null) return unsendable(`The message cannot be read as MIME. ${unreadable}`)
       if (longLine !== undefined) {
         if (shorter === null) return unsendable(longLine)
         if (spooled !== null) await spool.remove(spooled)
-        octets = Buffer.from(shorter)
-        spooled = octets.length > SPOOL_ABOVE ? await spool.put(`${coming.id}-raw`, octets) : null
+        bytes = Buffer.from(shorter)
+        spooled = bytes.length > SPOOL_ABOVE ? await spool.put(`${coming.id}-raw`, bytes) : null
       }
       if (refused !== null) return { code: 554, text: `5.7.0 ${wordsOf(refused)}` }
       const token = senders.tokenOf(sender)
@@ -281,7 +278,7 @@ export class Submissions {
           messageId: coming.messageId,
           html: body.html,
           text: body.text,
-          octets: spooled === null ? (octets as Buffer) : { spooled },
+          bytes: spooled === null ? (bytes as Buffer) : { spooled },
           attachments: body.attachments.map(({ content_id, content_type, disposition, filename, size }) => ({
             filename: filename ?? '',
             contentType: content_type,
@@ -296,7 +293,7 @@ export class Submissions {
       taken = true
       return { accepted: `2.0.0 Ok: queued as ${email.id}` }
     } catch (thrown) {
-      // A commit whose sync failed may exist after a restart: then its file is needed.
+      // A commit whose sync failed may exist after a restart. In that case its file is needed.
       taken = codeOf(thrown).startsWith('SQLITE_IOERR')
       if (thrown instanceof Refusal) return replyTo(thrown)
       throw thrown
@@ -306,25 +303,20 @@ export class Submissions {
   }
 
   /**
-   * The idempotency key: when a client repeats a message after a lost 250, the mail must be sent only once. Token and
-   * Message-ID are the key for 24 hours (D75). The same Message-ID with other octets or recipients is another mail:
+   * The idempotency key: if a client repeats a message after a lost 250, the email must be sent only once. Token and
+   * Message-ID are the key for 24 hours (D75). The same Message-ID with other bytes or recipients is another email:
    * relays send one message in several transactions.
    */
   #keyOf({ header, messageId }: Coming, hash: Buffer, { tokenKey, userKey }: Sender): string | undefined {
     if (header!.messageId === null) return undefined
-    const { clock, store } = this.#deps
-    const now = clock.now()
-    const day = Math.floor(now / DAY)
     const pair = createHash('sha256').update(`${tokenKey}\n${messageId}\n`).update(hash).digest('hex').slice(0, 32)
-    const keyOn = (on: number): string => `smtp ${on} ${pair}`
-    const earlier = emailByKey(store, userKey, keyOn(day - 1))
-    return earlier && now - earlier.created_at < DAY ? keyOn(day - 1) : keyOn(day)
+    return keyForDay(this.#deps, userKey, (day) => `smtp ${day} ${pair}`)
   }
 }
 
 /**
- * Reads a message. A message that takes the reader too long, or ends its thread, is refused, because its content is not
- * known. Throws the errors of this server.
+ * Reads a message. A message that takes too much time or ends its thread is rejected, because its content is unknown.
+ * Throws the errors of this server.
  */
 async function read(
   reader: SubmissionDeps['reader'],
@@ -336,13 +328,13 @@ async function read(
   } catch (thrown) {
     const message = thrown instanceof TookTooLong || (thrown instanceof WorkerLost && !(thrown instanceof NoWorker))
     if (!message) throw thrown
-    const unreadable = 'Its parts cannot be read within the time that this server gives a message.'
+    const unreadable = 'Parsing it exceeded the time limit.'
     return {
       kind: 'submitted',
       body: { text: null, html: null, attachments: [] },
       refused: null,
       unreadable,
-      octets: null,
+      bytes: null,
     }
   }
 }

@@ -1,19 +1,18 @@
-// Sign-in for SMTP: the password is an API token with the scope emails:send; the user name is ignored (D75). The answer
+// Sign-in for SMTP: the password is an API token with the scope emails:send. The user name is ignored (D75). The answer
 // to a wrong password is delayed, longer each time for the same address. Each wrong password is logged in a fixed form
 // (docs/logs.md) for programs such as fail2ban.
-import { must } from '../base/errors.ts'
+import { must, type Code, type Refusal } from '../base/errors.ts'
 import { keepNewest } from '../base/maps.ts'
 import { counters } from '../base/counters.ts'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'
 import { customerOf } from '../base/network.ts'
-import type { RateLimit } from '../identity/rates.ts'
-import { findToken, limitedKey, liveToken, noteUse, scopesOf, type KnownToken } from '../identity/tokens.ts'
+import type { RateLimit } from '../base/rates.ts'
+import { findToken, limitedKey, liveToken, noteUse, scopesOf, type KnownToken } from '../users/tokens.ts'
 import { agentOf, isSubscribed, UNSUBSCRIBED } from '../mail/accept/admit.ts'
 import type { SmtpRefusal } from '../smtp/answers.ts'
 import type { Store } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import { wordsOf } from './refusals.ts'
 
 export interface SendersDeps {
   store: Store
@@ -23,13 +22,12 @@ export interface SendersDeps {
   rates: RateLimit
 }
 
-/** The signed-in sender. */
 export interface Sender {
   tokenKey: number
   userKey: number
 }
 
-/** The delay of the answer to the first wrong password; it doubles with each further one, up to the last delay. */
+/** The delay of the answer to the first wrong password. It doubles with each further one, up to the last delay. */
 const FIRST_DELAY = SECOND / 4
 const LAST_DELAY = 8 * SECOND
 const FORGOTTEN = 30 * MINUTE
@@ -37,10 +35,13 @@ const MAX_KNOWN = 10_000
 
 const WRONG: SmtpRefusal = {
   code: 535,
-  text: '5.7.8 The password is not an API token of this server that may send mail',
+  text: '5.7.8 The password must be an API token of this server with the scope emails:send',
 }
 const EXPIRED: SmtpRefusal = { code: 535, text: '5.7.8 The token has expired; create a new one' }
-const GONE: SmtpRefusal = { code: 530, text: '5.7.0 The token was revoked, has expired, or may no longer send mail' }
+const GONE: SmtpRefusal = {
+  code: 530,
+  text: '5.7.0 The token was revoked, has expired, or has lost the scope emails:send',
+}
 
 const pausedAgent = statement<{ user_key: number; agent_id: string }>()((arg) =>
   db
@@ -72,23 +73,23 @@ export class Senders {
   }
 
   /**
-   * Refuses a sender whose token is invalid or over its rate limit; undefined: the sender may go on.
-   * Never throws; a refusal because of the rate limit says how long to wait.
+   * Rejects a sender whose token is invalid or over its rate limit, or returns undefined if the sender may continue.
+   * Never throws. A rejection because of the rate limit contains the time to wait.
    */
   mayBegin(sender: Sender): SmtpRefusal | undefined {
     const gone = this.stillThere(sender)
     if (gone) return gone
     const { allowed, reset } = this.#deps.rates.take(must(this.tokenOf(sender), 'The token of a sender').id)
-    return allowed ? undefined : { code: 450, text: `4.7.1 Too many mails; try again in ${reset} s` }
+    return allowed ? undefined : { code: 450, text: `4.7.1 Too many messages; try again in ${reset} s` }
   }
 
-  /** The token at present; undefined when it was revoked, has expired or has lost its scope. */
+  /** The token, or undefined if it was revoked, has expired or has lost its scope. */
   tokenOf({ tokenKey }: Sender): KnownToken | undefined {
     const token = liveToken(this.#deps.store, tokenKey)
     return token && maySend(token) && this.#deps.clock.now() < token.expires_at ? token : undefined
   }
 
-  /** Asked at MAIL, RCPT, DATA and the final dot: what was taken away holds at the next command (D77). */
+  /** Called at MAIL, RCPT, DATA and the final dot: a revoked permission takes effect at the next command (D77). */
   stillThere(sender: Sender): SmtpRefusal | undefined {
     const { store } = this.#deps
     const token = this.tokenOf(sender)
@@ -109,16 +110,58 @@ export class Senders {
     this.#failures.set(key, { count, at: now })
     keepNewest(this.#failures, MAX_KNOWN)
     counters.refused.add({ where: 'submission' })
-    log.warn('authentication failed', { service: 'submission', address: client })
+    log.warn('authentication_failed', { service: 'submission', address: client })
     const delay = Math.min(LAST_DELAY, FIRST_DELAY * 2 ** Math.min(count - 1, 16))
     return new Promise((resolve) => clock.wake(now + delay, resolve))
   }
 }
 
-/** The agent and the daily limit of a mail that a token sends. Throws a Refusal when it may not send as this agent. */
+/** The agent and the daily limit of an email that a token sends. Throws a Refusal if it may not send as this agent. */
 export const termsOf = (token: KnownToken | undefined, named: string | undefined) => ({
   agent_id: agentOf(token?.agent_id, named),
   cappedToken: token && limitedKey(token),
 })
 
 const maySend = (token: KnownToken): boolean => scopesOf(token).includes('emails:send')
+
+// The refusals of POST /outbound-emails as SMTP replies (docs/smtp.md): one table, so that each rule has one meaning.
+
+/** Code and enhanced code by the API's error code (RFC 5321 §4.2.3, RFC 3463). */
+const REPLIES: Partial<Record<Code, readonly [code: number, enhanced: string]>> = {
+  not_found: [550, '5.7.1'],
+  domain_not_active: [550, '5.7.1'],
+  recipient_suppressed: [550, '5.7.1'],
+  subscription_inactive: [550, '5.7.1'],
+  agent_paused: [550, '5.7.1'],
+  tracking_disabled: [554, '5.5.4'],
+  idempotency_conflict: [554, '5.5.4'],
+  volume_exceeded: [452, '4.2.2'],
+  insufficient_storage: [452, '4.3.1'],
+  overloaded: [451, '4.3.2'],
+  message_too_large: [552, '5.3.4'],
+  forbidden_attachment: [554, '5.7.0'],
+}
+const ELSE = [554, '5.6.0'] as const
+/** A reply line has at most 512 bytes with its codes (RFC 5321 §4.5.3.1.5). */
+const MAX_TEXT = 400
+
+export function replyTo({ problems }: Refusal): SmtpRefusal {
+  const [first] = problems
+  const [code, enhanced] = (first && REPLIES[first.code]) ?? ELSE
+  return { code, text: `${enhanced} ${wordsOf(problems.map(({ detail }) => detail).join(' '))}` }
+}
+
+/**
+ * Text that fits on one line of a reply, in ASCII (RFC 5321 §4.2). Common characters are replaced by words or ASCII
+ * characters, so that the sentence keeps its meaning.
+ */
+export const wordsOf = (text: string): string =>
+  text
+    .replace(/(?<!\s)\s?§\s?/g, ' section ')
+    .replace(/…/g, '...')
+    .replace(/[‘’]/g, "'")
+    .replace(/[“”]/g, '"')
+    .replace(/[–—]/g, '-')
+    .replace(/[^\x20-\x7e]+/g, '?')
+    .trim()
+    .slice(0, MAX_TEXT)

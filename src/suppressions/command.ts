@@ -1,4 +1,4 @@
-// `postrider suppression …`: the operator's commands for addresses that must not get mail.
+// `postrider suppression …`: the operator's commands for suppressed addresses.
 import { Option, type Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { OperatorError } from '../base/errors.ts'
@@ -6,9 +6,9 @@ import { parseAddress } from '../message/address.ts'
 import { normalised } from './stops.ts'
 import { listSuppressions, removeSuppressions, suppress, type Suppression } from './suppressions.ts'
 import { theDomain, whose, type Whose } from '../domains/find-domain.ts'
-import { asks, confirm, type Sure } from '../commands/confirm.ts'
-import { withDeps, type Invocation } from '../commands/open.ts'
-import { answer, table } from '../commands/terminal.ts'
+import { asks, confirm, type Sure } from '../views/command/confirm.ts'
+import { withDeps, type Invocation } from '../views/command/open.ts'
+import { answer, answerRows } from '../views/command/terminal.ts'
 
 const show = (domain: string, { id, email, reason, source, scope, expires_at, created_at }: Suppression) => ({
   id,
@@ -23,12 +23,12 @@ const show = (domain: string, { id, email, reason, source, scope, expires_at, cr
 
 function addressOf(text: string): string {
   const address = parseAddress(text)
-  if (!address) throw new OperatorError(`"${text}" is not an email address.`)
+  if (!address) throw new OperatorError(`"${text}" is not an email address; use one such as bob@example.net.`)
   return address.address
 }
 
 export function suppressionCommand(program: Command, invocation: () => Invocation): void {
-  const suppression = program.command('suppression').description('addresses that must not be mailed')
+  const suppression = program.command('suppression').description('manage the addresses that a domain does not send to')
   add(suppression, invocation)
   list(suppression, invocation)
   remove(suppression, invocation)
@@ -36,10 +36,10 @@ export function suppressionCommand(program: Command, invocation: () => Invocatio
 
 function add(suppression: Command, invocation: () => Invocation): void {
   whose(suppression.command('add <address>'))
-    .description('suppress an address on a sending domain')
-    .requiredOption('--domain <name>', 'the sending domain')
+    .description('suppress an address for a sending domain')
+    .requiredOption('--domain <name>', 'sending domain')
     .addOption(
-      new Option('--scope <scope>', 'all mail, or campaigns only').choices(['all', 'marketing']).default('all'),
+      new Option('--scope <scope>', 'all email, or campaigns only').choices(['all', 'marketing']).default('all'),
     )
     .action(
       (text: string, { domain: name, scope, ...which }: Whose & { domain: string; scope: Suppression['scope'] }) =>
@@ -58,7 +58,7 @@ function add(suppression: Command, invocation: () => Invocation): void {
           answer(
             invocation().terminal,
             show(domain.name, added),
-            (shown) => `${shown.email} is suppressed on ${shown.domain} (${shown.scope}).`,
+            (shown) => `${shown.email} is suppressed for ${shown.domain} (${shown.scope}).`,
           )
         }),
     )
@@ -67,41 +67,33 @@ function add(suppression: Command, invocation: () => Invocation): void {
 function list(suppression: Command, invocation: () => Invocation): void {
   whose(suppression.command('list'))
     .description('list suppressions, newest first')
-    .option('--domain <name>', 'of this sending domain only')
+    .option('--domain <name>', 'only this sending domain')
     .action(({ domain, ...which }: Whose & { domain?: string }) =>
       withDeps(invocation(), ({ store }) => {
         if (domain === undefined && (which.user ?? which.region) !== undefined)
-          suppression.error('Say which with --domain; --user and --region only tell several of one name apart.', {
+          suppression.error('--user and --region need --domain; add it.', {
             exitCode: 2,
           })
         const rows = listSuppressions(store, domain === undefined ? undefined : theDomain(store, domain, which).key)
-        answer(
-          invocation().terminal,
-          rows.map((row) => show(row.domain, row)),
-          (list) =>
-            list.length === 0
-              ? 'Nobody is suppressed.'
-              : table(
-                  ['ADDRESS', 'DOMAIN', 'SCOPE', 'REASON', 'SOURCE', 'UNTIL', 'SINCE'],
-                  list.map((row) => [
-                    row.email,
-                    row.domain,
-                    row.scope,
-                    row.reason,
-                    row.source,
-                    row.expires_at ?? 'for good',
-                    row.created_at,
-                  ]),
-                ),
-        )
+        const shown = rows.map((row) => show(row.domain, row))
+        const columns = {
+          ADDRESS: 'email',
+          DOMAIN: 'domain',
+          SCOPE: 'scope',
+          REASON: 'reason',
+          SOURCE: 'source',
+          UNTIL: ({ expires_at }: (typeof shown)[number]) => expires_at ?? 'permanent',
+          SINCE: 'created_at',
+        } as const
+        answerRows(invocation().terminal, shown, columns, 'There are no suppressions.')
       }),
     )
 }
 
 function remove(suppression: Command, invocation: () => Invocation): void {
   asks(whose(suppression.command('remove <address>')))
-    .description('let an address be mailed again, whatever the reason was')
-    .requiredOption('--domain <name>', 'the sending domain')
+    .description('remove the suppression of an address')
+    .requiredOption('--domain <name>', 'sending domain')
     .action((text: string, { domain: name, yes, ...which }: Whose & Sure & { domain: string }) =>
       withDeps(invocation(), async (deps) => {
         const address = addressOf(text)
@@ -109,14 +101,17 @@ function remove(suppression: Command, invocation: () => Invocation): void {
         await confirm(
           invocation(),
           yes ? { yes } : {},
-          `Mail from ${domain.name} goes to ${normalised(address)} again, and why it was stopped is forgotten.`,
+          `${domain.name} can send to ${normalised(address)} again. The reason of the suppression is deleted.`,
         )
         const removed = await removeSuppressions(deps, domain.key, address)
-        if (removed === 0) throw new OperatorError(`${normalised(address)} is not suppressed on ${domain.name}.`)
+        if (removed === 0)
+          throw new OperatorError(
+            `${normalised(address)} is not suppressed for ${domain.name}; run "postrider suppression list" to see all suppressions.`,
+          )
         answer(
           invocation().terminal,
           { email: normalised(address), domain: domain.name, removed },
-          (shown) => `${shown.email} may be mailed again from ${shown.domain}.`,
+          (shown) => `${shown.domain} can send to ${shown.email} again.`,
         )
       }),
     )

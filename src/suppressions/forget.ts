@@ -1,10 +1,9 @@
-// Erases an address from the suppressions: they keep a hash of it, so that it is still not written to.
+// Erases an address from the suppressions: they keep a hash, so that the address stays blocked.
 import type { Tx } from '../store/database.ts'
 import type { Erasing } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 import { suppress } from './suppressions.ts'
 
-/** The suppressions keep a hash of the address, so that it is still not written to. */
 export function forgetInSuppressions(tx: Tx, { address, at, hash, userKey }: Erasing): void {
   tx.run(
     raw('update or replace suppressions set email = ?, updated_at = ? where user_key = ? and email = ?', [
@@ -24,8 +23,8 @@ export function forgetInSuppressions(tx: Tx, { address, at, hash, userKey }: Era
 }
 
 /**
- * Each domain keeps an entry under the hash of the erased address:
- * an old list that names it must not bring it back (D56).
+ * Adds an entry with the hash of the erased address to each domain, so that an old list cannot bring the address back
+ * (D56).
  */
 export function blockErased(tx: Tx, userKey: number, hash: string, at: number): void {
   const domains = tx.all(

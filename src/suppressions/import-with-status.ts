@@ -1,4 +1,4 @@
-// Imports suppressions of another program. An existing entry is never removed or weakened.
+// Imports suppressions of another application. An existing entry is never removed or weakened.
 import type { Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Store, Tx } from '../store/database.ts'
@@ -16,7 +16,6 @@ const entryOf = statement<{ domain_key: number; email: string; reason: NewSuppre
 
 type ImportOutcome = 'created' | 'updated' | 'skipped'
 
-/** An entry of a list. */
 export interface Entry {
   email: string
   reason: NewSuppression['reason']
@@ -24,7 +23,7 @@ export interface Entry {
   expires_at: number | null
 }
 
-/** Adds an entry, or widens the entry with the same reason: to all mail, to a later end or to no end. */
+/** Adds an entry, or widens the entry with the same reason: to all mail, to a later expiry or to none. */
 export function importSuppression(
   tx: Tx,
   keyring: Keyring,
@@ -34,7 +33,7 @@ export function importSuppression(
   const { domain_key, reason, scope } = given
   const expires = given.expires_at ?? null
   const email = keptForm(tx, keyring, domain_key, given.address)
-  // A manual entry for all mail without an end blocks already.
+  // A manual entry for all mail without an expiry blocks already.
   const byHand = reason === 'list_import' ? tx.first(entryOf({ domain_key, email, reason: 'manual' })) : undefined
   if (byHand?.scope === 'all' && byHand.expires_at === null) return 'skipped'
   const there = tx.first(entryOf({ domain_key, email, reason }))
@@ -51,10 +50,10 @@ export function importSuppression(
   return there ? 'updated' : 'created'
 }
 
-/** The later of two ends counts; null means no end and is later than any. */
+/** The later of two expiry times applies. Null means permanent, and is later than any time. */
 const later = (one: number | null, other: number | null): boolean => one === null || (other !== null && one >= other)
 
-/** Brings a lot of entries in, in one transaction; counts what became of them. */
+/** Imports entries in one transaction. Counts the results. */
 export const importSuppressions = (
   { clock, keyring, store }: { clock: Clock; keyring: Keyring; store: Store },
   { key, user_key }: { key: number; user_key: number },

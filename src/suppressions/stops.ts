@@ -1,18 +1,19 @@
-// Whether mail to an address is stopped by the suppressions of its sending domain, or by the domain itself. This is
-// checked when a mail is accepted, when it is claimed, and again before it is sent.
+// Checks whether the suppressions of a sending domain, or the domain itself, block mail to an address. This is checked
+// when an email is accepted, when it is claimed, and again before it is sent.
 import type { Keyring } from '../base/keyring.ts'
 import { comparable, erasedForm } from '../base/recipient-hash.ts'
+import { isNameIn } from '../base/one-of.ts'
 import type { Reader } from '../store/database.ts'
 import { db, sql, statement } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 
 type Suppression = RowOf<'suppressions'>
 
-/** The form in which addresses are compared; the domain of `address` is an A-label already. */
+/** The form in which addresses are compared. The domain of `address` is an A-label already. */
 export const normalised = comparable
 
-/** Entries of pairs of domain and address, given as JSON. A campaign is stopped by entries of every scope. */
+/** Entries of pairs of domain and address, given as JSON. Entries of every scope block a campaign. */
 const entries = statement<{ pairs: string; scope: Suppression['scope']; now: number }>()((arg) =>
   db
     .selectFrom('suppressions')
@@ -23,8 +24,8 @@ const entries = statement<{ pairs: string; scope: Suppression['scope']; now: num
 )
 
 /**
- * Whether a domain has an entry of an erased address: such entries begin with "#".
- * Most domains have none, so the hash is rarely computed.
+ * Whether a domain has an entry of an erased address: such entries begin with "#". They are rare, so the hash is rarely
+ * computed.
  */
 const anyErased = statement<{ domain_key: number }>()((arg) =>
   db
@@ -36,15 +37,28 @@ const anyErased = statement<{ domain_key: number }>()((arg) =>
     .limit(1),
 )
 
-/** Whether a domain has an entry of an erased address. */
 export const hasErased = (reader: Reader, domainKey: number): boolean =>
   reader.fact(anyErased({ domain_key: domainKey })) !== undefined
 
-/** Why mail to an address is stopped. `erased`: the entry holds a hash. */
+/** Why mail to an address is blocked. `erased`: the entry holds a hash. */
 export interface Stop {
   reason: Suppression['reason']
   erased: boolean
 }
+
+/** The reasons in words, as the end of a sentence. */
+const REASONS: Record<Suppression['reason'], string> = {
+  unsubscribe: 'the recipient unsubscribed',
+  hard_bounce: 'a receiving server reported that it does not exist',
+  complaint: 'the recipient marked an email from you as spam',
+  manual: 'added manually',
+  list_import: 'imported as suppressed',
+  soft_bounce: 'its mailbox rejected several emails',
+}
+
+/** Why an address is suppressed, in words. */
+export const stopWords = ({ erased = false, reason }: { reason: string; erased?: boolean }): string =>
+  erased ? 'the recipient was erased on request' : isNameIn(REASONS, reason) ? REASONS[reason] : reason
 
 export interface DomainRecipient {
   domain_key: number
@@ -52,8 +66,9 @@ export interface DomainRecipient {
 }
 
 /**
- * Why mail from a domain to each of these addresses is stopped, in their order; undefined: mail is not stopped. `scope`
- * is the scope of the mail: `all` for transactional mail, `marketing` for campaigns. One statement reads all entries.
+ * Why mail from a domain to each of these addresses is blocked, in their order, or undefined if it is not blocked.
+ * `scope` is the scope of the mail: `all` for transactional mail, `marketing` for campaigns. One statement reads all
+ * entries.
  */
 export function stopsOf(
   reader: Reader,
@@ -64,7 +79,7 @@ export function stopsOf(
 ): (Stop | undefined)[] {
   const forms = recipients.map(({ address, domain_key }) => [
     [domain_key, normalised(address)] as const,
-    // An entry stays when its address is erased; it then holds a hash.
+    // If the address of an entry is erased, the entry keeps a hash.
     ...(hasErased(reader, domain_key) ? [[domain_key, erasedForm(keyring, address)] as const] : []),
   ])
   const rows = reader.all(entries({ pairs: JSON.stringify(forms.flat()), scope, now }))
@@ -79,21 +94,21 @@ export function stopsOf(
   })
 }
 
-/** The stops that were found for recipients, and the generation of the table from which they were read. */
+/** The stops of recipients, and the generation of the table from which they were read. */
 export interface KnownStops {
   generation: number
   stops: (Stop | undefined)[]
 }
 
-/** As `stopsOf`; the result is kept until the mail is sent. */
+/** Like `stopsOf`, with a result that is kept until the email is sent. */
 export const knownStops = (...[reader, ...asked]: Parameters<typeof stopsOf>): KnownStops => ({
   generation: reader.generation('suppressions', 'changed'),
   stops: stopsOf(reader, ...asked),
 })
 
 /**
- * The present stops. They are read again when an entry was added, changed or removed, and always when a stop was found,
- * because it may have expired.
+ * The present stops. They are read again if an entry was added, changed or removed, and always after a stop, because it
+ * may have expired.
  */
 export function stopsNow(
   { generation, stops }: KnownStops,
@@ -103,7 +118,7 @@ export function stopsNow(
   return free && generation === reader.generation('suppressions', 'changed') ? stops : stopsOf(reader, ...asked)
 }
 
-/** Why all mail from a domain to one address is stopped; undefined: mail is not stopped. See `stopsOf`. */
+/** Why mail from a domain to one address is blocked, or undefined if it is not blocked (`stopsOf`). */
 export const suppressedFor = (
   reader: Reader,
   keyring: Keyring,
@@ -116,7 +131,7 @@ const domainNow = statement<{ key: number }>()((arg) =>
   db.selectFrom('domains').select(['status', 'deleted_at']).where('key', '=', arg.key),
 )
 
-/** A removed or suspended domain sends nothing from that moment on, not even mail that is claimed already. */
+/** A removed or suspended domain cannot send from that moment on, not even mail that is claimed already. */
 export function domainStop(
   reader: Reader,
   { domain, domain_key }: { domain: string; domain_key: number },

@@ -1,6 +1,6 @@
 // Addresses that must not be mailed, for each sending domain (specification "Suppression", D35, D36). An entry of scope
-// `all` stops every mail, one of scope `marketing` only campaigns. An expired entry stops nothing, but is kept so that
-// the next suppression lasts longer.
+// `all` blocks every email, one of scope `marketing` only campaigns. An expired entry does not block, but is kept so
+// that the next suppression lasts longer.
 import { DAY, HOUR, type Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -8,7 +8,7 @@ import type { Keyring } from '../base/keyring.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import { hasErased, normalised } from './stops.ts'
 
 export type Suppression = RowOf<'suppressions'>
@@ -20,7 +20,7 @@ const SOFT_WINDOW = 72 * HOUR
 const SOFT_FIRST = 7 * DAY
 const SOFT_LONGEST = 30 * DAY
 
-/** The forms in which an entry may hold an address: in clear, and as the hash that stays after an erasure. */
+/** The forms of an address in an entry: in clear, and as the hash that stays after an erasure. */
 export const keptForms = (keyring: Keyring, address: string): string[] => [
   normalised(address),
   erasedForm(keyring, address),
@@ -79,8 +79,8 @@ export function suppress(tx: Tx, given: NewSuppression, now: number): Suppressio
 }
 
 /**
- * The key of the domain that replaced a removed one, for links and
- * reports that still name the old one; else the same key.
+ * The key of the domain that replaced a removed one, for links and reports that still name the old one, otherwise the
+ * same key.
  */
 export function livingDomain(reader: Reader, key: number): number {
   const heir = reader.first(
@@ -93,7 +93,7 @@ export function livingDomain(reader: Reader, key: number): number {
   return heir?.key ?? key
 }
 
-/** Gives a domain that is registered again the suppressions of its earlier registrations by the same owner. */
+/** Copies the suppressions of earlier registrations of a domain by the same owner. */
 export function inheritSuppressions(
   tx: Tx,
   { key, name, region, user_key }: { key: number; name: string; region: string; user_key: number },
@@ -108,9 +108,8 @@ export function inheritSuppressions(
 }
 
 /**
- * Notes a soft bounce.
- * The third within 72 hours suppresses the address for 7 days; each further suppression lasts twice as long, up to 30
- * days.
+ * Notes a soft bounce. The third within 72 hours suppresses the address for 7 days. Each further suppression lasts
+ * twice as long, up to 30 days.
  */
 export function noteSoftBounce(
   tx: Tx,
@@ -144,37 +143,37 @@ export function noteSoftBounce(
   tx.run(db.deleteFrom('soft_bounces').where('domain_key', '=', domain_key).where('email', '=', email))
 }
 
-/** Deletes soft bounces that are too old to count; returns how many. */
+/** Deletes soft bounces that are too old to count. Returns how many. */
 export function forgetSoftBounces(store: Store, now: number): Promise<number> {
   return store.write((tx) => tx.run(db.deleteFrom('soft_bounces').where('at', '<=', now - SOFT_WINDOW)).changes)
 }
 
-/** Deletes entries. Their time is set first: a trigger copies it to the contacts that follow them. */
+/** Deletes entries. Their time is set first, because a trigger copies it to the contacts. */
 function take(tx: Tx, keys: readonly number[], now: number): number {
   tx.run(db.updateTable('suppressions').set({ updated_at: now }).where('key', 'in', keys))
   return tx.run(db.deleteFrom('suppressions').where('key', 'in', keys)).changes
 }
 
-/** Removes an entry, whatever its reason is: only the operator may do this. */
+/** Removes an entry with any reason: only the operator may do this. */
 export const releaseSuppression = ({ clock, store }: { clock: Clock; store: Store }, key: number): Promise<void> =>
   store.write((tx) => void take(tx, [key], clock.now()))
 
-/** Removes an entry. Throws 422 when its reason is permanent (specification "Suppressions"). */
+/** Removes an entry. Throws 422 if its reason is permanent (specification "Suppressions"). */
 export function liftSuppression({ clock, store }: { clock: Clock; store: Store }, key: number): Promise<void> {
   return store.write((tx) => {
     const row = tx.first(db.selectFrom('suppressions').select(['reason', 'email']).where('key', '=', key))
     if (row && PERMANENT.includes(row.reason))
       throw refuse(
         'permanent_suppression',
-        `${row.email} is suppressed because of a ${row.reason.replace('_', ' ')}; that is permanent.`,
+        `${row.email} is suppressed permanently (${row.reason}). Use another address.`,
       )
     take(tx, [key], clock.now())
   })
 }
 
 /**
- * Removes all entries of an address on a domain, permanent and erased ones too:
- * only the operator may do this. Returns how many.
+ * Removes all entries of an address on a domain, including permanent and erased ones: only the operator may do this.
+ * Returns how many.
  */
 export function removeSuppressions(
   { clock, keyring, store }: { clock: Clock; keyring: Keyring; store: Store },
@@ -186,7 +185,7 @@ export function removeSuppressions(
   )
 }
 
-/** As `removeSuppressions`, inside a transaction, for one reason or for all. */
+/** Like `removeSuppressions`, inside a transaction, for one reason or for all. */
 export function takeAll(tx: Tx, domainKey: number, address: string, now: number, reason?: Reason): number {
   const all = db
     .selectFrom('suppressions')
@@ -198,7 +197,7 @@ export function takeAll(tx: Tx, domainKey: number, address: string, now: number,
   return keys.length === 0 ? 0 : take(tx, keys, now)
 }
 
-/** Entries of one domain or of all domains, newest first; for the operator. */
+/** Entries of one domain or of all domains, newest first, for the operator. */
 export function listSuppressions(reader: Reader, domainKey?: number): (Suppression & { domain: string })[] {
   const all = db
     .selectFrom('suppressions as s')

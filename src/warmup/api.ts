@@ -1,89 +1,91 @@
-// The warm-up of each pair of source and receiver, for operators (DV1): what a day allows, what was used of it, and
-// what an operator sets.
+// The warm-up of each pair of sending IP address and receiver, for operators: today's limit, its use, and the settings.
 import { z } from 'zod'
 import { must, refuse } from '../base/errors.ts'
-import { field, type Call, type Written } from '../jsonapi/resource.ts'
-import { WARMUP_STATES } from '../states/warmup.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
-import { count, EXTENSION, time, timeOrNull, words, wordsOrNull } from '../jsonapi/fields.ts'
+import { count, MOST_SEARCHED, time, timeOrNull, words, wordsOrNull } from '../jsonapi/fields.ts'
+import { field, type Call, type Written } from '../jsonapi/resource.ts'
+import { WARMUP_STATES } from '../store/states/warmup.ts'
 import { db } from '../store/query.ts'
 import { setPair, type Setting } from './settings.ts'
 import { historyOfPair, shownWarmups } from './shown.ts'
 
-/** The largest number that an operator can set. */
+/** The largest limit that an operator can set. */
 const MOST = 1_000_000_000
 
-/** Who asks: the person, or the token of a program. */
-const callerOf = ({ caller }: Pick<Call<ApiDeps>, 'caller'>): string =>
-  caller.person?.email ?? `token ${caller.tokenId}`
-
-/** Sets a pair and answers with it as it is then. */
+/** Sets a pair and answers with it. */
 async function set(
-  call: Pick<Call<ApiDeps>, 'caller' | 'parts' | 'now'> & { row: { key: number } },
+  { caller, now, parts, row }: Pick<Call<ApiDeps>, 'caller' | 'parts' | 'now'> & { row: { key: number } },
   setting: Setting,
 ): Promise<Written> {
-  const { now, parts, row } = call
   const { bells, clock, store } = parts
   await store.write((tx) => {
     const found = tx.first(db.selectFrom('warmups').selectAll().where('key', '=', row.key))
-    if (!found) throw refuse('not_found', 'No such resource exists.')
-    return setPair({ ...parts, tx, now, noticed: bells.notices }, found, setting, callerOf(call))
+    if (!found) throw refuse('not_found', 'No such warm-up exists. Check the id in the URL.')
+    const by = caller.person?.email ?? `token ${caller.tokenId}`
+    return setPair({ ...parts, tx, now, noticed: bells.notices }, found, setting, by)
   })
   bells.queue()
-  const [shown] = shownWarmups(parts, clock.now(), { key: row.key })
-  return { row: { ...must(shown, 'The pair') } }
+  const [shown] = shownWarmups(parts, clock.now(), { key: [row.key] })
+  return { row: { ...must(shown, 'Pair') } }
 }
 
 const history = z.array(
   z.object({
     day: z.string(),
-    allowance: z.int().nullable(),
+    daily_limit: z.int().nullable(),
     used: z.int(),
     deferred: z.int(),
     refused: z.int(),
     complained: z.int(),
     bounced: z.int(),
-    verdict: z.enum(['good', 'bad', 'nothing']).nullable(),
+    verdict: z.enum(['good', 'bad', 'neutral']).nullable(),
   }),
 )
 const written = { operator: true, scope: 'emails:write' } as const
 
 export const warmups = define('warmups', {
   table: 'warmups',
-  about: `What a day allows a source address to send to a receiver, until the receiver knows it; for operators. ${EXTENSION}`,
+  about: 'Daily limits for the warm-up of a sending IP address at a receiver. Operators only.',
+  extension: true,
   find: (id, parts: ApiDeps) => {
-    const [shown] = shownWarmups(parts, parts.clock.now(), { id })
+    const [shown] = shownWarmups(parts, parts.clock.now(), { id: [id] })
     return shown && { ...shown }
   },
   attributes: {
-    source: words('The address of this server.'),
-    receiver: words('The receiver: a provider or a domain; `*` for all receivers of the source together.'),
-    state: field(z.enum(WARMUP_STATES), { about: 'Where the pair stands.' }),
-    step: field(z.int().nullable(), { about: 'The step of its ladder, from 1; null: no ladder counts.' }),
-    allowance: field(z.int('must be a whole number').min(0).max(MOST).nullable(), {
+    source: words('Sending IP address.'),
+    receiver: words('Receiver: a mailbox provider or a domain. `*` means all receivers together.'),
+    state: field(z.enum(WARMUP_STATES), { about: 'State of the warm-up.' }),
+    step: field(z.int().nullable(), { about: 'Step in the warm-up schedule, from 1. Null if no schedule applies.' }),
+    daily_limit: field(z.int('must be a whole number').min(0).max(MOST).nullable(), {
       update: true,
-      about: 'Recipients a day; null: no allowance. A number that is set stays; null lets it go on by itself.',
+      about:
+        'Number of recipients per day. Null if there is no daily limit. A number that you set stays until you set null, which returns to the warm-up schedule.',
     }),
-    used: count('Recipients that were tried today (UTC).'),
-    left: field(z.int().nullable(), { about: 'What is left of the allowance; null: no allowance.' }),
-    waiting: count('Recipients whose mail waits for this receiver, over all sources.'),
-    relayed: count('Recipients of this receiver that a relay took over today, over all sources.'),
-    reason: wordsOrNull('Why it stands there, with the figures and the words of the receiver.'),
-    since: time('Since when.'),
-    next_at: timeOrNull('When it opens again; null: it is open.'),
-    history: field(history, { about: 'The last 35 days with mail, the oldest first.' }),
+    used: count('Number of recipients attempted today (UTC).'),
+    remaining: field(z.int().nullable(), {
+      about: 'Remaining number of recipients today. Null if there is no daily limit.',
+    }),
+    waiting: count('Number of queued recipients at this receiver, over all sending IP addresses.'),
+    reason: wordsOrNull('Reason for the state, with rates and the SMTP reply of the receiver. Null if absent.'),
+    since: time('Time since which the state applies.'),
+    next_at: timeOrNull('Time when sending resumes. Null if it is not stopped.'),
+    history: field(history, { about: 'Last 35 days with emails, oldest first.' }),
   },
   filters: {
-    source: { column: 'source', about: `Only these sources. ${EXTENSION}` },
-    receiver: { column: 'receiver', about: `Only these receivers. ${EXTENSION}` },
-    search: { column: 'receiver', about: `Only those whose receiver or source holds this. ${EXTENSION}` },
-    state: { column: 'status', about: `Only those in these states. ${EXTENSION}` },
+    source: { column: 'source', about: 'Filter by sending IP address. Commas mean "or".' },
+    receiver: { column: 'receiver', about: 'Filter by receiver. Commas mean "or".' },
+    search: {
+      column: 'receiver',
+      whole: MOST_SEARCHED,
+      about: 'Filter by text in the receiver or the sending IP address.',
+    },
+    state: { column: 'status', about: 'Filter by state. Commas mean "or".' },
   },
   // Read only for the pairs of the answer.
   extend(rows, { parts, reader }) {
     const now = (parts as ApiDeps).clock.now()
     for (const row of rows)
-      row['history'] = historyOfPair(reader, row.key, now, (row['allowance'] as number | null | undefined) ?? null)
+      row['history'] = historyOfPair(reader, row.key, now, (row['daily_limit'] as number | null | undefined) ?? null)
   },
   actions: [
     {
@@ -93,13 +95,19 @@ export const warmups = define('warmups', {
       scope: 'emails:read',
       operator: true,
       params: ['filter', 'page'],
-      about: `List the pairs of source and receiver, by source. ${EXTENSION}`,
+      about: 'List warm-ups, by sending IP address.',
       run({ filters, now, parts }) {
-        const of = (name: string): string[] | undefined => filters.get(name)
-        const wanted = { source: of('source'), receiver: of('receiver'), state: of('state') }
-        const words = of('search')?.join(',').toLowerCase() ?? ''
-        return shownWarmups(parts, now, wanted)
-          .filter(({ receiver, source }) => `${receiver} ${source}`.toLowerCase().includes(words))
+        const search = filters.get('search')?.[0]?.toLowerCase() ?? ''
+        const among = (name: string, value: string): boolean =>
+          filters.get(name)?.some((each) => each.toLowerCase() === value.toLowerCase()) ?? true
+        return shownWarmups(parts, now)
+          .filter(
+            ({ receiver, source, state }) =>
+              among('source', source) &&
+              among('receiver', receiver) &&
+              among('state', state) &&
+              `${receiver} ${source}`.toLowerCase().includes(search),
+          )
           .map((shown) => ({ ...shown }))
       },
     },
@@ -110,18 +118,18 @@ export const warmups = define('warmups', {
       scope: 'emails:read',
       operator: true,
       params: [],
-      about: `One pair. ${EXTENSION}`,
+      about: 'Get a warm-up.',
     },
     {
       kind: 'update',
       path: '/warmups/:warmup',
       id: 'updateWarmup',
       ...written,
-      about: `Set a number of recipients a day, or let it go on by itself (null). ${EXTENSION}`,
+      about: 'Update the daily limit of a warm-up. Null returns to the warm-up schedule.',
       async run(call) {
-        const { allowance } = call.attributes
-        if (allowance === undefined) return { row: call.row }
-        return set(call, allowance === null ? 'release' : { fix: allowance })
+        const { daily_limit } = call.attributes
+        if (daily_limit === undefined) return { row: call.row }
+        return set(call, daily_limit === null ? 'release' : { fix: daily_limit })
       },
     },
     {
@@ -129,7 +137,7 @@ export const warmups = define('warmups', {
       path: '/warmups/:warmup/skip',
       id: 'skipWarmup',
       ...written,
-      about: `Let the pair send without an allowance. ${EXTENSION}`,
+      about: 'Skip a warm-up. There is no daily limit from now on.',
       run: (call: Call<ApiDeps>) => set(call, 'skip'),
     },
     {
@@ -137,7 +145,7 @@ export const warmups = define('warmups', {
       path: '/warmups/:warmup/restart',
       id: 'restartWarmup',
       ...written,
-      about: `Begin again at the first step. ${EXTENSION}`,
+      about: 'Restart a warm-up at the first step.',
       run: (call: Call<ApiDeps>) => set(call, 'restart'),
     },
   ],

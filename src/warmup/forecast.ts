@@ -1,174 +1,125 @@
-// How long a campaign takes (DV12): by today's allowances, what is used of them, and the ladders if all days are good.
-import type { Config } from '../base/config.ts'
+// How many days a campaign takes: by today's limits and their use, and the schedules if every day is good.
 import { DAY, HOUR } from '../base/clock.ts'
-import { shapingRules } from '../smtp/shaping-file.ts'
+import type { Config } from '../base/config.ts'
+import { shapingRules } from '../smtp/shaping.ts'
 import type { Reader } from '../store/database.ts'
-import { db, raw } from '../store/query.ts'
-import { sourceNames } from './begin.ts'
-import { allowanceOf, ladderOf, roomForBulk, TOTAL, type Ladder, type LadderPlace } from './ladder.ts'
-import { beginning, dayOf, isTurnedOff, UNCOUNTED } from './pairs.ts'
-import { receiversOf } from './shown.ts'
+import { raw } from '../store/query.ts'
+import { beginning, dayOf, isStopped, receiversOf, UNCOUNTED, type WarmupDay } from './pairs.ts'
+import { sentToday, type Forecast, type ReceiverForecast } from '../parts/gate.ts'
+import { capacityForBulk, dailyLimitOf, scheduleOf, TOTAL, type DayUse, type WarmupLevel } from './schedule.ts'
+import { sourcesHere } from '../base/sources.ts'
+import { sourceNames } from './sources.ts'
 
-export interface ReceiverForecast {
-  receiver: string
-  recipients: number
-  /** How many of them today. */
-  today: number
-  /** On how many days; null: it never ends. */
-  days: number | null
+interface ForecastDeps {
+  store: Reader
+  config: Pick<Config, 'delivery' | 'hostname' | 'warmup'>
 }
 
-export interface Forecast {
-  recipients: number
-  days: number | null
-  ends_at: number | null
-  relayed: number
-  receivers: ReceiverForecast[]
-  exact: boolean
-  reason: string | null
-}
-
-type ForecastDeps = { store: Reader; config: Pick<Config, 'delivery' | 'hostname' | 'warmup'> }
-
-/** A longer forecast says nothing. */
+/** The longest forecast in days. */
 const LONGEST = 1000
-const WEEK = 7
 
-/** What is known of a pair today. */
-interface PairToday extends LadderPlace {
-  tried: number
-  bulk: number
-  usual: number
-  closed: boolean
-}
+/** A pair on the days to come. */
+class FuturePair {
+  readonly #receiver: string
+  #level: WarmupLevel
+  #tried: number
+  /** Recipients that bulk email can still attempt on the day. */
+  capacity: number
 
-/** A pair in the days to come. */
-class Climber {
-  readonly #ladder: Ladder
-  #at: PairToday
-  /** What bulk mail may still try on the day. */
-  #room: number
-
-  constructor(receiver: string, at: PairToday) {
-    this.#ladder = ladderOf(shapingRules(), receiver)
-    this.#at = { ...at }
-    this.#room = roomForBulk(allowanceOf(this.#ladder, at), at)
+  constructor(receiver: string, { fixed, status, step, ...use }: WarmupLevel & DayUse) {
+    this.#receiver = receiver
+    this.#level = { fixed, status, step }
+    this.#tried = use.tried
+    this.capacity = capacityForBulk(this.#limit, use)
+    this.#usual = use.usual
   }
 
-  get room(): number {
-    return this.#room
+  readonly #usual: number
+
+  get #limit(): number | null {
+    return dailyLimitOf(scheduleOf(shapingRules(), this.#receiver), this.#level)
   }
 
   take(recipients: number): void {
-    this.#room -= recipients
-    this.#at.tried += recipients
+    this.capacity -= recipients
+    this.#tried += recipients
   }
 
-  /** The next day, after a good one; a day without enough mail is none (DV4). */
-  climb(): void {
-    const { status, step, tried } = this.#at
-    const allowance = allowanceOf(this.#ladder, this.#at)
-    const last = this.#ladder.steps.length - 1
-    if (allowance !== null && tried * 2 >= allowance)
-      if (status === 'holding' || status === 'back') this.#at.status = 'warming'
-      else if (status === 'warming' && step >= last) this.#at.status = 'warm'
-      else if (status === 'warming') this.#at.step++
-    this.#at = { ...this.#at, tried: 0, bulk: 0, closed: false }
-    this.#room = roomForBulk(allowanceOf(this.#ladder, this.#at), this.#at)
+  /** The next day. A day on which half of the limit was used is good. */
+  advance(): void {
+    const { status, step } = this.#level
+    const limit = this.#limit
+    if (limit !== null && this.#tried * 2 >= limit)
+      if (status === 'holding' || status === 'reduced') this.#level.status = 'warming'
+      else if (status === 'warming' && step >= scheduleOf(shapingRules(), this.#receiver).steps.length - 1)
+        this.#level.status = 'warm'
+      else if (status === 'warming') this.#level.step++
+    this.#tried = 0
+    this.capacity = capacityForBulk(this.#limit, { tried: 0, bulk: 0, usual: this.#usual, closed: false })
   }
 }
 
-/** The pairs of a source as they are today, read at once. */
-function pairsToday(reader: Reader, source: string, now: number): (receiver: string) => PairToday {
+/** Returns a function that creates the current pair of a source and a receiver. Reads all rows once. */
+function pairsToday(reader: Reader, source: string, now: number): (receiver: string) => FuturePair {
   const day = dayOf(now)
   const rows = reader.all(
-    raw<LadderPlace & { receiver: string; tried: number; bulk: number; week: number; closed: 0 | 1 }>(
-      `select w.receiver, w.status, w.step, w.fixed, w.closed_day is ? as closed,
+    raw<WarmupLevel & { receiver: string; tried: number; bulk: number; usual: number; verdict: WarmupDay['verdict'] }>(
+      `select w.receiver, w.status, w.step, w.fixed, max(case when d.day = ? then d.verdict end) as verdict,
          coalesce(sum(case when d.day = ? then d.tried end), 0) as tried,
          coalesce(sum(case when d.day = ? then d.bulk end), 0) as bulk,
-         coalesce(sum(case when d.day < ? then d.tried - d.bulk end), 0) as week
-       from warmups w left join warmup_days d on d.warmup_key = w.key and d.day >= ? and d.day <= ?
+         coalesce(sum(case when d.day < ? then d.tried - d.bulk end), 0) / 7.0 as usual
+       from warmups w left join warmup_days d on d.warmup_key = w.key and d.day between ? and ?
        where w.source = ? group by w.key`,
-      [day, day, day, day, day - WEEK, day, source],
+      [day, day, day, day, day - 7, day, source],
     ),
   )
-  const known = new Map(
-    rows.map(({ closed, receiver, week, ...row }) => [receiver, { ...row, usual: week / WEEK, closed: closed === 1 }]),
-  )
+  const known = new Map(rows.map((row) => [row.receiver, { ...row, closed: isStopped(row, row.verdict) }]))
+  const none = { fixed: null, tried: 0, bulk: 0, usual: 0, closed: false }
   return (receiver) =>
-    known.get(receiver) ?? {
-      ...beginning(reader, { source, receiver }),
-      fixed: null,
-      tried: 0,
-      bulk: 0,
-      usual: 0,
-      closed: false,
-    }
+    new FuturePair(receiver, known.get(receiver) ?? { ...beginning(reader, { source, receiver }), ...none })
 }
 
-/** What becomes of so many recipients, by their domains, if they are written to from now on. */
+/** The forecast for recipients, by their domains, if they are sent to from now on. */
 export function forecast(
   { config, store }: ForecastDeps,
   byDomain: ReadonlyMap<string, number>,
   now: number,
 ): Forecast {
-  const { known, receivers, uncounted } = grouped(store, config, byDomain)
+  if (!config.warmup.enabled) return sentToday(byDomain, now, 'Warm-up is off.')
+  if (config.delivery.routes.some(({ domains }) => domains.includes('*')))
+    return sentToday(byDomain, now, 'All email is sent via a relay.')
+  const { known, limited, unlimited } = grouped(store, config, byDomain)
   const recipients = [...byDomain.values()].reduce((sum, each) => sum + each, 0)
-  const free = freeOf(store, config)
-  const atOnce = ([receiver, some]: readonly [string, number]): ReceiverForecast => ({
-    receiver,
-    recipients: some,
-    today: some,
-    days: 1,
-  })
-  const unbounded = uncounted.map(atOnce)
-  if (free !== null) {
-    const all = [...receivers.map(atOnce), ...unbounded]
-    const days = recipients === 0 ? 0 : 1
-    return { recipients, days, ends_at: now, relayed: 0, receivers: all, exact: true, reason: free }
-  }
-  const relays = config.warmup.bulk_over === 'relay' && config.warmup.route !== ''
-  const walked = overDays(store, sourcesOf(store, config), receivers, relays ? 1 : LONGEST, now)
-  const relayed = relays ? walked.reduce((sum, each) => sum + each.recipients - each.today, 0) : 0
-  const shown = [...(relays ? walked.map((each) => ({ ...each, days: 1 })) : walked), ...unbounded]
-  const days = shown.reduce<number | null>(
-    (most, each) => (most === null || each.days === null ? null : Math.max(most, each.days)),
-    0,
-  )
+  const relays = config.warmup.bulk_overflow === 'relay' && config.warmup.route !== ''
+  const sources = sourceNames(config, sourcesHere(config)).map((source) => pairsToday(store, source, now))
+  const spread = overDays(sources, limited, relays ? 1 : LONGEST)
+  const relayed = relays ? spread.reduce((sum, each) => sum + each.recipients - each.today, 0) : 0
+  const receivers = [
+    ...spread.map((each) => (relays ? { ...each, days: 1 } : each)),
+    ...sentToday(unlimited, now).receivers,
+  ]
+  const never = receivers.some(({ days }) => days === null)
+  const days = never ? null : Math.max(0, ...receivers.map((each) => each.days ?? 0))
   return {
     recipients,
     days,
     ends_at: days === null ? null : days <= 1 ? now : (dayOf(now) + days - 1) * DAY + HOUR,
     relayed,
-    receivers: shown,
+    receivers,
     exact: known,
     reason: known
       ? null
-      : 'Who receives for some domains shows with the first mail to them; until then each counts as a small receiver.',
+      : 'The provider of some domains is unknown until the first email to them. Until then, each counts as a small provider.',
   }
-}
-
-/** Why no warm-up counts at all; null: it counts. */
-function freeOf(reader: Reader, { delivery, warmup }: ForecastDeps['config']): string | null {
-  if (!warmup.enabled || isTurnedOff(reader)) return 'Warm-up is off.'
-  return delivery.routes.some(({ domains }) => domains.includes('*')) ? 'All mail goes by a relay.' : null
-}
-
-/** The addresses that campaigns leave from: those that were noted at the start. */
-function sourcesOf(reader: Reader, config: Pick<Config, 'delivery' | 'hostname'>): string[] {
-  const seen = reader.all(db.selectFrom('warmup_sources').select(['source', 'seen_at']))
-  const last = Math.max(...seen.map(({ seen_at }) => seen_at))
-  const names = seen.filter(({ seen_at }) => seen_at === last).map(({ source }) => source)
-  return names.length > 0 ? names : sourceNames(config)
 }
 
 interface GroupedRecipients {
   /** Whether the receiver of each domain is known. */
   known: boolean
-  /** Those with most recipients first; a domain whose receiver is not known stands for itself. */
-  receivers: [string, number][]
-  /** Domains without a warm-up: of a route, or at addresses that are not public (DV17). */
-  uncounted: [string, number][]
+  /** By receiver, the largest first. A domain whose receiver is unknown is its own. */
+  limited: [string, number][]
+  /** Domains without a warm-up: of a route, or at private addresses. */
+  unlimited: Map<string, number>
 }
 
 function grouped(
@@ -179,41 +130,38 @@ function grouped(
   const routed = new Set(delivery.routes.flatMap(({ domains }) => domains))
   const of = receiversOf(reader, [...byDomain.keys()])
   const sums = new Map<string, number>()
-  const uncounted: [string, number][] = []
+  const unlimited = new Map<string, number>()
   let known = true
-  for (const [domain, times] of byDomain) {
+  for (const [domain, count] of byDomain) {
     const found = routed.has(domain) ? UNCOUNTED : of.get(domain)
-    if (found === UNCOUNTED) uncounted.push([domain, times])
-    else sums.set(found ?? domain, (sums.get(found ?? domain) ?? 0) + times)
+    if (found === UNCOUNTED) unlimited.set(domain, count)
+    else sums.set(found ?? domain, (sums.get(found ?? domain) ?? 0) + count)
     if (found === undefined) known = false
   }
-  const receivers = [...sums].toSorted(([one, most], [other, more]) => more - most || (one < other ? -1 : 1))
-  return { known, receivers, uncounted }
+  const limited = [...sums].toSorted(([one, most], [other, more]) => more - most || (one < other ? -1 : 1))
+  return { known, limited, unlimited }
 }
 
 function overDays(
-  reader: Reader,
-  sources: readonly string[],
+  sources: readonly ((receiver: string) => FuturePair)[],
   receivers: readonly (readonly [string, number])[],
   longest: number,
-  now: number,
 ): ReceiverForecast[] {
-  const today = sources.map((source) => pairsToday(reader, source, now))
-  const totals = today.map((of) => new Climber(TOTAL, of(TOTAL)))
+  const totals = sources.map((of) => of(TOTAL))
   const all = receivers.map(([receiver, recipients]) => ({
-    // A receiver that no day has reached yet stands where it stands today.
-    pairs: undefined as Climber[] | undefined,
+    // A receiver that no day has reached yet is as it is today.
+    pairs: undefined as FuturePair[] | undefined,
     left: recipients,
-    shown: { receiver, recipients, today: 0, days: null as number | null },
+    shown: { receiver, recipients, today: 0, days: null } as ReceiverForecast,
   }))
   let open = all
   for (let day = 1; day <= longest && open.length > 0; day++) {
     for (const each of open) {
-      if (totals.every(({ room }) => room === 0)) break
-      each.pairs ??= today.map((of) => new Climber(each.shown.receiver, of(each.shown.receiver)))
+      if (totals.every(({ capacity }) => capacity === 0)) break
+      each.pairs ??= sources.map((of) => of(each.shown.receiver))
       for (const [index, total] of totals.entries()) {
         const pair = each.pairs[index]
-        const taken = Math.min(each.left, pair?.room ?? 0, total.room)
+        const taken = Math.min(each.left, pair?.capacity ?? 0, total.capacity)
         each.left -= taken
         pair?.take(taken)
         total.take(taken)
@@ -221,8 +169,7 @@ function overDays(
       }
       if (each.left === 0) each.shown.days = day
     }
-    for (const { pairs = [] } of open) for (const pair of pairs) pair.climb()
-    for (const total of totals) total.climb()
+    for (const pair of [...totals, ...open.flatMap(({ pairs = [] }) => pairs)]) pair.advance()
     open = open.filter(({ left }) => left > 0)
   }
   return all.map(({ shown }) => shown)

@@ -1,105 +1,67 @@
-// Moves pairs by what their days say: at once when a receiver says no (DV5), and at the end of each day (DV3, DV4).
-// Every move goes by the table of states; when a pair goes back, the operator is told, once a day (DV18).
-import { DAY } from '../base/clock.ts'
+// Moves pairs by the results of their days: at once if a receiver blocks or rejects too much, and at the end of each
+// day. A day costs at most one step. If a limit is reduced, the operator gets a notice.
+import { percent } from '../base/text.ts'
+import { DAY, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Log } from '../base/log.ts'
-import { shapingRules, SHARES, type Shares } from '../smtp/shaping-file.ts'
-import { warmupMachine, type WarmupMove } from '../states/warmup.ts'
-import { addNotice } from '../accounts/notices.ts'
-import { operatorOf } from '../accounts/operator-notices.ts'
-import type { Reader, Tx } from '../store/database.ts'
+import { addNotice } from '../users/notices.ts'
+import { operatorOf } from '../users/operator-notices.ts'
+import { shapingRules } from '../smtp/shaping.ts'
+import { warmupMachine, type WarmupMove } from '../store/states/warmup.ts'
+import type { Store, Tx } from '../store/database.ts'
 import { move } from '../store/move.ts'
 import { db, raw } from '../store/query.ts'
+import { dayIn, dayOf, weekBefore, type WarmupRow } from './pairs.ts'
 import {
-  allowanceOf,
-  fallsAfter,
-  isQuiet,
-  ladderOf,
-  passed,
-  stepAbove,
+  dailyLimitOf,
+  exceeded,
+  scheduleOf,
   stepBelow,
   TOTAL,
   verdictOf,
   type DayFigures,
-  type Ladder,
-} from './ladder.ts'
-import { dayIn, dayOf, sumsOf, type WarmupRow } from './pairs.ts'
+  type DayVerdict,
+  type Schedule,
+} from './schedule.ts'
 
 export interface JudgeDeps {
   config: Pick<Config, 'notices' | 'warmup' | 'hostname'>
   log: Log
-  /** Wakes the loop that mails notices. */
+  /** Wakes the loop that sends notices. */
   noticed: () => void
 }
 
-/** A transaction at a time. */
+/** A transaction and its time. */
 export interface Moment extends JudgeDeps {
   tx: Tx
   now: number
 }
 
-/** Days whose mail counts for the level of a pair. */
-const WEEK = 7
-/** Days of the largest day to which a warm pair falls (DV4), and for which figures are kept. */
-export const KEPT_DAYS = 60
-/** Days of the history: what is said later about older mail does not count. */
+/** Days for which figures are kept. A pair without email for as long starts again. */
+const KEPT_DAYS = 60
+/** Days for which the receiver of a domain is kept after its last email. */
+const DOMAINS_KEPT_DAYS = 180
+/** Days of the history: results of older email are ignored. */
 export const HISTORY_DAYS = 35
 
-const percent = (share: number): string => `${Number((share * 100).toPrecision(3))}%`
-
-const SAID = {
-  deferred: 'were put off',
-  refused: 'were refused',
+const REPLIED = {
+  deferred: 'were deferred',
+  refused: 'were rejected',
   complained: 'complained',
   bounced: 'bounced',
 } as const
 
-/** Receivers that must say the same before it says something about a source. */
-const LEAST_RECEIVERS = 3
-
-/**
- * The figures by which a day is judged. What a receiver says is held against its own pair; against the total of the
- * source it counts once, and from some receivers on: else whoever keeps one exchanger could end the bulk mail of all
- * accounts.
- */
-function judgedFigures(
-  reader: Reader,
-  { key, receiver, source }: WarmupRow,
-  day: number,
-  { hold, least }: Ladder,
-): ReturnType<typeof dayIn> & { ofReceivers?: true } {
-  const figures = dayIn(reader, key, day)
-  if (receiver !== TOTAL || !passed(figures, hold, least)) return figures
-  const receivers = reader.one(
-    raw<Shares>(
-      `select ${SHARES.map((each) => `count(*) filter (where d.${each} > 0) as ${each}`).join(', ')}
-       from warmup_days d join warmups w on w.key = d.warmup_key
-       where w.source = ? and w.receiver <> ? and d.day = ?`,
-      [source, TOTAL, day],
-    ),
-  )
-  const heard = SHARES.map((each) => [each, receivers[each] < LEAST_RECEIVERS ? 0 : receivers[each]] as const)
-  return { ...figures, ...Object.fromEntries(heard), ofReceivers: true }
+/** Why a day is not good. `reply` is the text of the receiver. */
+function reasonFor(schedule: Schedule, figures: DayFigures, kind: 'hold' | 'reduce', reply: string): string {
+  const quoted = reply === '' ? '' : `: “${reply}”`
+  if (figures.blocked > 0 && kind === 'reduce') return `The provider blocks this IP address${quoted}.`
+  const share = exceeded(figures, schedule[kind], schedule.least)
+  if (!share) return `The provider rejects email${quoted}.`
+  const rate = `${percent(figures[share] / figures.tried)}; limit ${percent(schedule[kind][share])}`
+  return `${figures[share]} of ${figures.tried} recipients ${REPLIED[share]} (${rate})${quoted}.`
 }
 
-/** Why a day is not good, in figures; `words`: what the receiver said. */
-function reasonFor(
-  ladder: Ladder,
-  figures: DayFigures & { ofReceivers?: true },
-  kind: 'hold' | 'back',
-  words: string,
-): string {
-  const said = words === '' ? '' : `: “${words}”`
-  if (figures.blocked > 0 && kind === 'back') return `The receiver blocks this address${said}.`
-  const share = passed(figures, ladder[kind], ladder.least)
-  if (!share) return `The receiver says no${said}.`
-  const times = figures.ofReceivers
-    ? `Recipients of ${figures[share]} receivers, each counted once, of ${figures.tried} recipients ${SAID[share]}`
-    : `${figures[share]} of ${figures.tried} recipients ${SAID[share]}`
-  return `${times} (${percent(figures[share] / figures.tried)}; up to ${percent(ladder[kind][share])} is fine)${said}.`
-}
-
-/** Moves a pair and sets its row; `row` is changed too. False when its state does not allow the move. */
+/** Moves a pair and sets its row, changing `row` too. False if its state does not allow the move. */
 export function moveTo(
   { log, now, tx }: Moment,
   row: WarmupRow,
@@ -113,151 +75,121 @@ export function moveTo(
   Object.assign(row, { reason: null, ...set, status: made.to, since, updated_at: now })
   const { reason, receiver, source } = row
   if (made.by === 'auto' && (made.from !== made.to || on === 'bad'))
-    tx.afterCommit(() => log.info('warm-up moved', { source, receiver, from: made.from, to: made.to, why: reason }))
+    tx.afterCommit(() => log.info('warmup_state_changed', { source, receiver, from: made.from, to: made.to, reason }))
   return true
 }
 
-/** A pair goes back by one step; a warm one to the step below its week. The operator is told. */
-function goBack(at: Moment, row: WarmupRow, reason: string): void {
-  const { now, tx } = at
-  const { steps } = ladderOf(shapingRules(), row.receiver)
-  const today = dayOf(now)
+/** Reduces a pair by one step, a warm one to the step below its week, and notifies the operator. */
+function reduce(at: Moment, row: WarmupRow, { steps }: Schedule, reason: string): void {
+  const { config, noticed, now, tx } = at
   const step =
     row.status === 'warm'
-      ? stepBelow(steps, sumsOf(tx, row.key, today - WEEK, today).tried / WEEK)
+      ? stepBelow(steps, weekBefore(tx, row.key, dayOf(now)).tried)
       : Math.max(0, Math.min(row.step, steps.length - 1) - 1)
-  if (moveTo(at, row, 'bad', { step, reason })) tell(at, row, steps[step] ?? 0)
-}
-
-function tell({ config, noticed, now, tx }: Moment, row: WarmupRow, allowance: number): void {
-  const today = dayOf(now)
+  if (!moveTo(at, row, 'bad', { step, reason })) return
   const operator = operatorOf(tx, config)
-  if (row.told_day === today || !operator) return
-  tx.run(db.updateTable('warmups').set({ told_day: today }).where('key', '=', row.key))
-  row.told_day = today
+  if (!operator) return
   const { receiver, source } = row
-  const whom = receiver === TOTAL ? `all receivers` : receiver
-  const text = `${row.reason ?? ''}
+  const whom = receiver === TOTAL ? `all providers` : receiver
+  const text = `${reason}
 
-From now on ${config.hostname} writes to at most ${allowance} recipients a day at ${whom} from ${source}, and to more after
-good days. Nothing is lost: campaign mail waits, single mail goes on. The page Server, Warm-up and "postrider warmup show"
-show all receivers.
+Postrider on ${config.hostname} now sends to at most ${steps[step] ?? 0} recipients per day at ${whom} from ${source}. The limit
+rises again after good days. No email is lost: transactional email is sent first, and campaign email over the limit stays
+in the queue. For all limits, see Server, Warm-up in the console or run "postrider warmup show".
 `
-  addNotice(tx, { ...operator, domain_key: null, subject: `Warm-up: ${whom} went back (${source})`, text }, now)
+  addNotice(tx, { ...operator, domain_key: null, subject: `Warm-up: limit for ${whom} reduced (${source})`, text }, now)
   tx.afterCommit(noticed)
 }
 
-/** Heeds what a reply, complaint or report has changed; its day has it already. It may end the bulk mail of today. */
-export function judgeAtOnce(at: Moment, row: WarmupRow, mailDay: number, words: string): void {
-  const { now, tx } = at
-  const ladder = ladderOf(shapingRules(), row.receiver)
-  const figures = judgedFigures(tx, row, mailDay, ladder)
-  const today = dayOf(now)
-  const verdict = verdictOf(ladder, allowanceOf(ladder, row), figures)
-  const held = passed(figures, ladder.hold, ladder.least) !== undefined
-  if (mailDay < today) return judgeLate(at, row, { ladder, figures, mailDay, words, verdict, held })
-  if (verdict !== 'bad') {
-    if (held) moveTo(at, row, 'hold', { reason: reasonFor(ladder, figures, 'hold', words) })
-    return
+/** Sets the verdict of a day, with the limit that it started with. */
+const decide = (tx: Tx, key: number, day: number, dailyLimit: number | null, verdict: DayVerdict): unknown =>
+  tx.run(
+    raw('update warmup_days set verdict = ?, daily_limit = coalesce(daily_limit, ?) where warmup_key = ? and day = ?', [
+      verdict,
+      dailyLimit,
+      key,
+      day,
+    ]),
+  )
+
+/** Applies the figures of a day that have just changed. A bad day stops bulk email until it is over. */
+export function judgeNow(at: Moment, row: WarmupRow, day: number, reply: string): void {
+  const schedule = scheduleOf(shapingRules(), row.receiver)
+  const figures = dayIn(at.tx, row.key, day)
+  if (figures.verdict === 'bad' || row.status === 'unlimited') return
+  const limit = dailyLimitOf(schedule, row)
+  const { held, verdict } = verdictOf(schedule, limit, figures)
+  if (verdict === 'bad') {
+    decide(at.tx, row.key, day, limit, 'bad')
+    reduce(at, row, schedule, reasonFor(schedule, figures, 'reduce', reply))
+  } else if (held && figures.verdict !== 'neutral') {
+    decide(at.tx, row.key, day, limit, 'neutral')
+    moveTo(at, row, 'hold', { reason: reasonFor(schedule, figures, 'hold', reply) })
   }
-  if (row.closed_day === today || row.status === 'skipped') return
-  tx.run(db.updateTable('warmups').set({ closed_day: today }).where('key', '=', row.key))
-  row.closed_day = today
-  goBack(at, row, reasonFor(ladder, figures, 'back', words))
 }
 
-interface Late {
-  ladder: Ladder
-  figures: ReturnType<typeof dayIn>
-  mailDay: number
-  words: string
-  verdict: ReturnType<typeof verdictOf>
-  held: boolean
-}
-
-/** A day that was judged gets a worse verdict: the pair goes back or holds from now on, once for that day. */
-function judgeLate(at: Moment, row: WarmupRow, late: Late): void {
-  const { figures, held, ladder, mailDay, verdict, words } = late
-  // A day that is not judged yet gets its verdict with this figure in it.
-  if (mailDay > row.judged_day || figures.verdict === 'bad' || figures.verdict === null) return
-  if (verdict === figures.verdict || (verdict === 'nothing' && !held)) return
-  if (verdict === 'good') return
-  setVerdict(at.tx, row.key, mailDay, figures.allowance, verdict)
-  if (verdict === 'bad') goBack(at, row, reasonFor(ladder, figures, 'back', words))
-  else moveTo(at, row, 'hold', { reason: reasonFor(ladder, figures, 'hold', words) })
-}
-
-const setVerdict = (
-  tx: Tx,
-  key: number,
-  day: number,
-  allowance: number | null,
-  verdict: ReturnType<typeof verdictOf>,
-): unknown =>
-  tx.run(db.updateTable('warmup_days').set({ allowance, verdict }).where('warmup_key', '=', key).where('day', '=', day))
-
-/** Judges the days that are over, also those during which the server was down. `off`: their days change nothing. */
-export function judgeDays(at: Moment, row: WarmupRow, off: boolean): void {
-  const { now, tx } = at
+/** Judges the days of a pair that are over, even those on which the server was down. */
+export function judgeDays(at: Moment, row: WarmupRow): void {
+  const { config, now, tx } = at
   const yesterday = dayOf(now) - 1
   if (row.judged_day >= yesterday) return
-  const first = Math.max(row.judged_day + 1, yesterday - KEPT_DAYS)
-  for (let day = first; day <= yesterday; day++) {
-    if (off) row.quiet_day = day + 1
-    else judgeDay(at, row, day)
-  }
-  tx.run(db.updateTable('warmups').set({ judged_day: yesterday, quiet_day: row.quiet_day }).where('key', '=', row.key))
+  if (config.warmup.enabled)
+    for (let day = Math.max(row.judged_day + 1, yesterday - KEPT_DAYS); day <= yesterday; day++) judgeDay(at, row, day)
+  tx.run(db.updateTable('warmups').set({ judged_day: yesterday }).where('key', '=', row.key))
   row.judged_day = yesterday
 }
 
 function judgeDay(at: Moment, row: WarmupRow, day: number): void {
   const { tx } = at
-  const ladder = ladderOf(shapingRules(), row.receiver)
-  const figures = judgedFigures(tx, row, day, ladder)
-  const allowance = allowanceOf(ladder, row)
-  const found = verdictOf(ladder, allowance, figures)
-  // A threshold that was passed in the course of the day counts, although more mail made the share small again.
-  const heldThen = row.status === 'holding' && dayOf(row.since) === day
-  const verdict = row.closed_day === day ? 'bad' : heldThen && found === 'good' ? 'nothing' : found
-  setVerdict(tx, row.key, day, allowance, verdict)
-  if (verdict === 'bad' && row.closed_day !== day) goBack(at, row, reasonFor(ladder, figures, 'back', ''))
-  if (verdict === 'good') rise(at, row, ladder)
-  else if (verdict === 'nothing' && passed(figures, ladder.hold, ladder.least))
-    moveTo(at, row, 'hold', { reason: reasonFor(ladder, figures, 'hold', '') })
-  settleQuiet(at, row, { ladder, day, allowance, tried: figures.tried })
-}
-
-function rise(at: Moment, row: WarmupRow, { steps }: Ladder): void {
-  if (row.status !== 'warming') return void moveTo(at, row, 'good', {})
-  if (row.step >= steps.length - 1) moveTo(at, row, 'graduate', { step: steps.length - 1 })
+  // A day that exceeded a threshold stays so, although more email makes the rate small again.
+  judgeNow(at, row, day, '')
+  const { verdict: known, ...figures } = dayIn(tx, row.key, day)
+  if (known !== null || figures.tried === 0) return
+  const schedule = scheduleOf(shapingRules(), row.receiver)
+  const limit = dailyLimitOf(schedule, row)
+  const { verdict } = verdictOf(schedule, limit, figures)
+  decide(tx, row.key, day, limit, verdict)
+  if (verdict !== 'good') return
+  const last = schedule.steps.length - 1
+  if (row.status !== 'warming') moveTo(at, row, 'good')
+  else if (row.step >= last) moveTo(at, row, 'graduate', { step: last })
   else moveTo(at, row, 'good', { step: row.step + 1 })
 }
 
-interface DayOfPair {
-  ladder: Ladder
-  day: number
-  allowance: number | null
-  tried: number
-}
+/** Pairs that one transaction judges. */
+const AT_ONCE = 50
 
-/** Counts days with little mail, and takes a step after weeks of them. */
-function settleQuiet(at: Moment, row: WarmupRow, of: DayOfPair): void {
-  const { now, tx } = at
-  const { allowance, day, ladder, tried } = of
-  const largest = sumsOf(tx, row.key, day - KEPT_DAYS + 1, day + 1).largest
-  if (!isQuiet(allowance ?? largest, tried)) return void (row.quiet_day = day + 1)
-  const days = day - row.quiet_day + 1
-  if (!fallsAfter(days, row.status)) return
-  const reason = `${days} days with little mail: a receiver forgets an address that it does not see.`
-  if (row.status === 'warm') {
-    moveTo(at, row, 'quiet', { step: stepAbove(ladder.steps, largest), reason })
-    row.quiet_day = day + 1
-  } else if (row.status !== 'fixed' && row.status !== 'skipped' && row.step > 0) {
-    const step = Math.min(row.step, ladder.steps.length - 1) - 1
-    tx.run(db.updateTable('warmups').set({ step, reason, updated_at: now }).where('key', '=', row.key))
-    Object.assign(row, { step, reason })
+type CloseDeps = JudgeDeps & { store: Store; clock: Clock }
+
+/** Judges every pair through yesterday. Returns how many were judged. */
+export async function closeDays(deps: CloseDeps): Promise<number> {
+  const { clock, store } = deps
+  const yesterday = dayOf(clock.now()) - 1
+  const open = db.selectFrom('warmups').selectAll().where('judged_day', '<', yesterday).limit(AT_ONCE)
+  for (let judged = 0; ;) {
+    const count = await store.write((tx) => {
+      const rows = tx.all(open)
+      for (const row of rows) judgeDays({ ...deps, tx, now: clock.now() }, row)
+      return rows.length
+    })
+    judged += count
+    if (count < AT_ONCE) return judged
   }
 }
 
-/** The time at which a day begins. */
-export const startOf = (day: number): number => day * DAY
+/** Deletes old figures, and pairs without email for as long, except those that an operator set. */
+export async function forgetDays({ clock, store }: Pick<CloseDeps, 'clock' | 'store'>): Promise<void> {
+  const today = dayOf(clock.now())
+  const before = today - KEPT_DAYS
+  await store.writeSoon((tx) => {
+    tx.run(raw('delete from warmup_days where day < ?', [before]))
+    tx.run(
+      raw(
+        `delete from warmups where set_at is null and created_at < ?
+           and not exists (select 1 from warmup_days d where d.warmup_key = warmups.key)`,
+        [before * DAY],
+      ),
+    )
+    tx.run(raw('delete from warmup_domains where seen_at < ?', [(today - DOMAINS_KEPT_DAYS) * DAY]))
+  })
+}

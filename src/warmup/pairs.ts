@@ -1,39 +1,36 @@
-// The rows of pairs: a source address and a receiver, `*` for the total of the source. A pair is made when mail first
-// asks for it.
+// The rows of pairs and their days. A pair is a sending IP address and a receiver. The receiver `*` is the total of the
+// address. Its row is created when email first needs it.
 import { createHash } from 'node:crypto'
-import { DAY, HOUR } from '../base/clock.ts'
+import { DAY, dayOf, HOUR } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
-import { shapingRules } from '../smtp/shaping-file.ts'
-import type { RowOf } from '../schema/tables.ts'
+import { shapingRules } from '../smtp/shaping.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { db, raw, statement } from '../store/query.ts'
 import type { SumTable } from '../store/sums.ts'
-import { ladderOf, TOTAL, type DayFigures } from './ladder.ts'
+import { scheduleOf, type DayFigures } from './schedule.ts'
 
-/** A source address and the receiver of its mail. */
 export interface Pair {
   source: string
   receiver: string
 }
 
-/** The receiver of domains whose mail has no warm-up (DV17), in `warmup_domains`. */
+/** In `warmup_domains`, the receiver of domains whose email has no warm-up. */
 export const UNCOUNTED = ''
 
 export type WarmupRow = RowOf<'warmups'>
 
-export const dayOf = (time: number): number => Math.floor(time / DAY)
+export { dayOf }
 
-/** When a pair opens on the next day: in its first hour, each pair at a moment of its own (DV8). */
+/** When sending resumes on the next day: in its first hour, each pair at its own minute. */
 export function opensAt({ receiver, source }: Pair, now: number): number {
   const [high = 0, low = 0] = createHash('sha256').update(`${source} ${receiver}`).digest()
   return (dayOf(now) + 1) * DAY + Math.floor((((high << 8) | low) / 65536) * HOUR)
 }
 
 const FIGURES = ['tried', 'bulk', 'deferred', 'refused', 'complained', 'bounced', 'blocked'] as const
+const DAYS: SumTable = { table: 'warmup_days', by: ['warmup_key', 'day'], of: FIGURES }
 
-export const DAYS: SumTable = { table: 'warmup_days', by: ['warmup_key', 'day'], of: FIGURES }
-
-/** Adds to the figures of a day. */
 export const addToDay = (tx: Tx, key: number, day: number, amounts: Partial<DayFigures>): void =>
   tx.add(
     DAYS,
@@ -47,44 +44,30 @@ const byPair = statement<Pair>()((arg) =>
 
 export const findPair = (reader: Reader, pair: Pair): WarmupRow | undefined => reader.first(byPair(pair))
 
-/** The step at which pairs of an established source without history begin (DV14), from 0. */
-const FOURTH = 3
-
-/** How a pair begins: at the first step; for an established source higher, and its total without an allowance. */
+/** How a pair starts: at the first step, or without a limit if its address had sent before warm-up was installed. */
 export function beginning(reader: Reader, { receiver, source }: Pair): Pick<WarmupRow, 'status' | 'step'> {
   const known = reader.fact(
     raw<{ established: 0 | 1 }>('select established from warmup_sources where source = ?', [source]),
   )
-  if (known?.established !== 1) return { status: 'warming', step: 0 }
-  const last = ladderOf(shapingRules(), receiver).steps.length - 1
-  return receiver === TOTAL ? { status: 'warm', step: last } : { status: 'warming', step: Math.min(FOURTH, last) }
+  return known?.established === 1
+    ? { status: 'warm', step: scheduleOf(shapingRules(), receiver).steps.length - 1 }
+    : { status: 'warming', step: 0 }
 }
 
-/** The row of a pair; it is made when there is none. */
-export const pairIn = (tx: Tx, pair: Pair, now: number): WarmupRow => findPair(tx, pair) ?? addPair(tx, pair, now)
-
-export function addPair(
-  tx: Tx,
-  pair: Pair,
-  now: number,
-  at: Pick<WarmupRow, 'status' | 'step'> = beginning(tx, pair),
-): WarmupRow {
-  const day = dayOf(now)
-  return tx.one(
+/** The row of a pair, which is created if it does not exist. */
+export const pairIn = (tx: Tx, pair: Pair, now: number): WarmupRow =>
+  findPair(tx, pair) ??
+  tx.one(
     db
       .insertInto('warmups')
       .values({
         id: newId(now),
         ...pair,
-        status: at.status,
-        step: at.step,
+        ...beginning(tx, pair),
         fixed: null,
         reason: null,
         since: now,
-        closed_day: null,
-        judged_day: day - 1,
-        quiet_day: day,
-        told_day: null,
+        judged_day: dayOf(now) - 1,
         set_at: null,
         set_by: null,
         created_at: now,
@@ -92,7 +75,6 @@ export function addPair(
       })
       .returningAll(),
   )
-}
 
 const NONE: DayFigures = { tried: 0, bulk: 0, deferred: 0, refused: 0, complained: 0, bounced: 0, blocked: 0 }
 
@@ -102,25 +84,39 @@ const byDay = statement<{ key: number; day: number }>()((arg) =>
   db.selectFrom('warmup_days').selectAll().where('warmup_key', '=', arg.key).where('day', '=', arg.day),
 )
 
-/** The figures of a day; all are 0 for a day without mail. */
+/** The figures of a day, all 0 for a day without email. */
 export const dayIn = (
   reader: Reader,
   key: number,
   day: number,
-): DayFigures & Pick<WarmupDay, 'allowance' | 'verdict'> =>
-  reader.first(byDay({ key, day })) ?? { ...NONE, allowance: null, verdict: null }
+): DayFigures & Pick<WarmupDay, 'daily_limit' | 'verdict'> =>
+  reader.first(byDay({ key, day })) ?? { ...NONE, daily_limit: null, verdict: null }
 
-/** What was tried between two days, the first one included: transactional mail, all mail, and the largest day. */
-export const sumsOf = (reader: Reader, key: number, from: number, until: number) =>
-  reader.one(
-    raw<{ transactional: number; tried: number; largest: number }>(
-      `select coalesce(sum(tried - bulk), 0) as transactional, coalesce(sum(tried), 0) as tried,
-         coalesce(max(tried), 0) as largest
+/** The average per day of all email, and of transactional email, in the week before a day. */
+export function weekBefore(reader: Reader, key: number, day: number): { tried: number; transactional: number } {
+  const { transactional, tried } = reader.one(
+    raw<{ transactional: number; tried: number }>(
+      `select coalesce(sum(tried - bulk), 0) as transactional, coalesce(sum(tried), 0) as tried
        from warmup_days where warmup_key = ? and day >= ? and day < ?`,
-      [key, from, until],
+      [key, day - 7, day],
     ),
   )
+  return { tried: tried / 7, transactional: transactional / 7 }
+}
 
-/** Whether an operator has turned warm-up off (DV15). */
-export const isTurnedOff = (reader: Reader): boolean =>
-  reader.fact(raw<{ off: 0 | 1 }>('select off from warmup_switch where key = 1'))?.off === 1
+/** The receivers of those domains whose receiver is known. */
+export const receiversOf = (reader: Reader, domains: readonly string[]): Map<string, string> =>
+  new Map(
+    reader
+      .all(
+        raw<{ domain: string; receiver: string }>(
+          'select domain, receiver from warmup_domains where domain in (select value from json_each(?))',
+          [JSON.stringify(domains)],
+        ),
+      )
+      .map(({ domain, receiver }) => [domain, receiver]),
+  )
+
+/** Whether bulk email of a pair is stopped because of the verdict of today. */
+export const isStopped = ({ status }: Pick<WarmupRow, 'status'>, today: WarmupDay['verdict']): boolean =>
+  today === 'bad' && status !== 'unlimited'

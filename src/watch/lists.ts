@@ -1,6 +1,6 @@
-// Blocklists (RFC 5782): how they are asked, and what their answers mean. A list is believed only while its test
-// entries are right (§5), and something is listed only by a code that the list documents (config/blocklists.toml):
-// another answer says something about the question, or about who changes answers on the way (DV90).
+// Queries blocklists and reads their answers (RFC 5782). A list is trusted only while its test entries are correct
+// (§5), and only a documented code is a listing (config/blocklists.toml): another answer is about the query, or was
+// changed on the way.
 import { parse } from 'smol-toml'
 import { z } from 'zod'
 import { configAsset } from '../base/assets.ts'
@@ -8,14 +8,14 @@ import { MINUTE, type Clock } from '../base/clock.ts'
 import { must } from '../base/errors.ts'
 import { reversed } from '../base/network.ts'
 import type { Resolver, ResolverAnswer } from '../net/resolver.ts'
-import type { WatchStatus } from '../states/watch.ts'
+import type { WatchStatus } from '../store/states/watch.ts'
 
 const code = z.strictObject({
   from: z.ipv4(),
   to: z.ipv4().optional(),
   name: z.string(),
   words: z.string().min(1),
-  mend: z.string().min(1),
+  fix: z.string().min(1),
 })
 const schema = z.strictObject({
   list: z.array(
@@ -34,13 +34,13 @@ const schema = z.strictObject({
 type ListData = z.output<typeof schema>['list'][number]
 type ListCode = z.output<typeof code>
 
-/** Reads the data of a file. Throws when it is malformed. */
+/** Reads the data of a file. Throws if it is malformed. */
 export const parseLists = (text: string): z.output<typeof schema> => schema.parse(parse(text))
 
 let shipped: z.output<typeof schema> | undefined
 const data = (): z.output<typeof schema> => (shipped ??= parseLists(configAsset('blocklists.toml')))
 
-/** What is known of a list; a list without an entry has the entry of all others. */
+/** Returns the data of a list. A list without an entry uses the one for all others. */
 export function listNamed(zone: string): ListData {
   const { list } = data()
   const own = list.find((each) => each.zone === zone)
@@ -56,38 +56,39 @@ export function listNamed(zone: string): ListData {
   )
 }
 
-/** What a question found: a state, and the answer for which it stands. */
+/** The result of a lookup: a state, and the DNS answer. */
 export interface WatchAnswer {
   state: WatchStatus
   answer: string
 }
 
 /** An IPv4 address as a number. */
-const numberOf = (address: string): number => address.split('.').reduce((sum, octet) => sum * 256 + Number(octet), 0)
+const numberOf = (address: string): number => address.split('.').reduce((sum, byte) => sum * 256 + Number(byte), 0)
 
-/** The code of a list that an answer is; undefined for an answer that is none of its codes. */
+/** Returns the code of a list for an answer, or undefined if the list does not document it. */
 function codeOf({ codes }: ListData, answer: string): ListCode | undefined {
   const value = numberOf(answer)
   return codes.find(({ from, to = from }) => numberOf(from) <= value && value <= numberOf(to))
 }
 
-/** Whether an answer is about the question: outside of 127.0.0.0/8, 127.0.0.1, and 127.255.255.0/24 (DV90). */
+/** Whether an answer is about the query: outside of 127.0.0.0/8, 127.0.0.1, and 127.255.255.0/24. */
 const saysNothing = (answer: string): boolean =>
   !answer.startsWith('127.') || answer === '127.0.0.1' || answer.startsWith('127.255.255.')
 
-/** The most codes of an answer that are kept: a list gives a few, and an answer of DNS may have thousands. */
+/** The most codes of an answer that are kept: a list returns a few, and a DNS answer can have thousands. */
 const MOST_CODES = 16
 
-/** Why an answer does not count. `resolver`: who asks for us, in words. */
+/** Returns why an answer is ignored. `resolver`: the DNS server, as text. */
 function strangeness(list: ListData, answer: string, resolver: string): string {
-  if (list.public.includes(answer)) return `refuses to answer (${answer}): ${resolver} is a big public resolver to it`
+  if (list.public.includes(answer))
+    return `rejects the query (${answer}): it blocks ${resolver}, a large public resolver`
   const error = list.errors[answer]
-  if (error !== undefined) return `refuses to answer (${answer}): ${error}`
-  if (answer.startsWith('127.255.255.')) return `refuses to answer (${answer})`
-  return `answers ${answer}, which is not one of its codes`
+  if (error !== undefined) return `rejects the query (${answer}): ${error}`
+  if (answer.startsWith('127.255.255.')) return `rejects the query (${answer})`
+  return `returned ${answer}, which is not a known code`
 }
 
-/** What an answer of a list means. A list that gives several addresses is believed only when it could give each. */
+/** Reads an answer of a list. An answer with several addresses counts only if the list documents each of them. */
 export function readAnswer(zone: string, answer: ResolverAnswer<string>, resolver: string): WatchAnswer {
   if (answer.kind === 'failed') return { state: 'unknown', answer: `no answer from ${zone} (${answer.reason})` }
   if (answer.kind !== 'found') return { state: 'clear', answer: '' }
@@ -98,21 +99,21 @@ export function readAnswer(zone: string, answer: ResolverAnswer<string>, resolve
   return { state: 'listed', answer: records.slice(0, MOST_CODES).join(', ') }
 }
 
-/** What an entry means and what to do about it, by the codes of the answer. */
-export function meaningOf(zone: string, answer: string): { words: string; mend: string } {
+/** Returns the meaning of a listing and the fix, by the codes of the answer. */
+export function meaningOf(zone: string, answer: string): { words: string; fix: string } {
   const list = listNamed(zone)
   const codes = new Set(answer.split(', ').flatMap((each) => codeOf(list, each) ?? []))
   return {
     words: [...codes].map(({ name, words }) => (name === '' ? words : `${name}: ${words}`)).join(' '),
-    mend: [...new Set([...codes].map(({ mend }) => mend))].join(' '),
+    fix: [...new Set([...codes].map(({ fix }) => fix))].join(' '),
   }
 }
 
-/** The page of a list about an address or a domain; null when none is known. */
+/** Returns the page of a list about an address or a domain, or null if unknown. */
 export const pageOfList = (zone: string, subject: string): string | null =>
   listNamed(zone).page.replace('{subject}', encodeURIComponent(subject)) || null
 
-/** The test entries (RFC 5782 §5): every list has the first, and none the second. */
+/** The test entries (RFC 5782 §5): every list must contain the first, and must not contain the second. */
 const TESTS = {
   blocklist: { has: '2.0.0.127', hasNot: '1.0.0.127', shown: ['127.0.0.2', '127.0.0.1'] },
   domain_list: { has: 'test', hasNot: 'invalid', shown: ['TEST', 'INVALID'] },
@@ -120,26 +121,26 @@ const TESTS = {
 
 export type ListKind = keyof typeof TESTS
 
-/** Questions that the test of one list costs. */
+/** The number of queries for the test of one list. */
 export const TEST_QUESTIONS = 2
-/** How long a list is believed after its test; shorter than the time between two answers that count (DV91). */
+/** How long a list is trusted after its test. Shorter than the time between two answers that count. */
 export const BELIEVED = 5 * MINUTE
 
 export interface ListReaderDeps {
   clock: Pick<Clock, 'now'>
   resolver: Pick<Resolver, 'a'>
-  /** The addresses of the resolver that is asked. */
+  /** The addresses of the DNS servers in use. */
   servers: readonly string[]
 }
 
-/** The resolver in words: its name where it is a big public one, else its addresses. */
+/** Returns the name of the resolver if it is a large public one, or its addresses. */
 export function resolverNamed(servers: readonly string[]): string {
   const known = data().resolver.find(({ addresses }) => addresses.some((each) => servers.includes(each)))
-  const shown = servers.join(', ') || 'the resolver of this machine'
+  const shown = servers.join(', ') || 'the system resolver'
   return known ? `${known.name} (${shown})` : servers.length === 0 ? shown : `the resolver (${shown})`
 }
 
-/** Asks lists, and tests each of them before it is believed. */
+/** Queries lists, and tests each of them before it is trusted. */
 export class ListReader {
   readonly #deps: ListReaderDeps
   readonly #resolver: string
@@ -150,7 +151,7 @@ export class ListReader {
     this.#resolver = resolverNamed(deps.servers)
   }
 
-  /** What a list says of an address or a domain. */
+  /** Returns the result of a list for an address or a domain. */
   async ask(kind: ListKind, zone: string, subject: string): Promise<WatchAnswer> {
     const name = kind === 'blocklist' ? reversed(subject) : subject
     const [doubt, said] = await Promise.all([this.#doubtOf(kind, zone), this.#question(zone, name)])
@@ -171,18 +172,18 @@ export class ListReader {
     return doubt
   }
 
-  /** Why a list cannot be believed; undefined when its test entries are right. */
+  /** Returns why a list cannot be trusted, or undefined if its test entries are correct. */
   async #test(kind: ListKind, zone: string): Promise<WatchAnswer | undefined> {
     const { has, hasNot, shown } = TESTS[kind]
     const [one, other] = await Promise.all([this.#question(zone, has), this.#question(zone, hasNot)])
     if (one.state === 'unknown') return one
-    // A list may answer 127.0.0.1 about its own test address: what is not "no entry" is wrong all the same.
+    // A list can return 127.0.0.1 for its own test address: any answer but "no entry" is wrong.
     if (other.state === 'unknown') return other
     const wrong = [
-      ...(one.state === 'listed' ? [] : [`lacks its test entry ${shown[0]}`]),
-      ...(other.state === 'clear' ? [] : [`lists ${shown[1]}, which no list should`]),
+      ...(one.state === 'listed' ? [] : [`does not list its test entry ${shown[0]}`]),
+      ...(other.state === 'clear' ? [] : [`lists ${shown[1]}, which must never be listed`]),
     ]
     if (wrong.length === 0) return undefined
-    return { state: 'unknown', answer: `${zone} ${wrong.join(' and ')}, so nothing it says is believed (RFC 5782)` }
+    return { state: 'unknown', answer: `${zone} ${wrong.join(' and ')}, so its answers are ignored (RFC 5782)` }
   }
 }

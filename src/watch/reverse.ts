@@ -1,11 +1,11 @@
-// The reverse entry of an address, and whether its name leads back (RFC 1912 §2.1; large receivers refuse mail without
-// it). A name comes from whoever owns the address: only characters of names are kept, and few names are looked at.
+// The PTR record of an address, and whether its name is forward-confirmed (RFC 1912 §2.1). Large providers reject email
+// without it. The owner of the address sets the name, so only characters of names are kept, and few names are checked.
 import { isIPv6 } from 'node:net'
 import { reversed } from '../base/network.ts'
 import type { Resolver, ResolverAnswer } from '../net/resolver.ts'
 import type { WatchAnswer } from './lists.ts'
 
-/** The most names of an address that are looked at, and the questions that an address costs. */
+/** The most names of an address that are checked, and the number of queries for an address. */
 const MOST = 4
 export const REVERSE_QUESTIONS = 1 + MOST
 
@@ -15,16 +15,16 @@ const clean = (name: string): string => name.replace(/[^\w.-]/g, '?').slice(0, 2
 
 const unanswered = (what: string, reason: string): WatchAnswer => ({
   state: 'unknown',
-  answer: `no answer from DNS about ${what} (${reason})`,
+  answer: `DNS lookup of ${what} failed (${reason})`,
 })
 
-/** What the reverse entry says, compared with the name in EHLO (DV92). */
+/** Compares the PTR record with the name in EHLO. */
 function judgeNames(names: readonly string[], hostname: string): WatchAnswer {
   const [name, another] = names
   return { state: another === undefined && name === hostname ? 'clear' : 'wrong', answer: names.join(', ') }
 }
 
-/** Whether each name leads back to the address. */
+/** Checks whether each name resolves to the address. */
 async function leadsBack(resolver: ReverseResolver, address: string, names: readonly string[]): Promise<WatchAnswer> {
   const found = await Promise.all(
     names.map(async (name) => ({
@@ -37,14 +37,14 @@ async function leadsBack(resolver: ReverseResolver, address: string, names: read
   const addressesOf = (answer: ResolverAnswer<string>): string[] => (answer.kind === 'found' ? answer.records : [])
   const astray = found.filter(({ answer }) => !addressesOf(answer).some((each) => reversed(each) === reversed(address)))
   const shown = astray.map(
-    ({ answer, name }) => `${name} leads to ${addressesOf(answer).slice(0, MOST).join(', ') || 'no address'}`,
+    ({ answer, name }) => `${name} resolves to ${addressesOf(answer).slice(0, MOST).join(', ') || 'no address'}`,
   )
   return names.length > 0 && astray.length === 0
     ? { state: 'clear', answer: names.join(', ') }
     : { state: 'wrong', answer: shown.join('; ') }
 }
 
-/** The reverse entry of an address that says `hostname` in EHLO, and whether its name leads back. */
+/** Looks up the PTR record of an address that sends `hostname` in EHLO, and whether its name is forward-confirmed. */
 export async function askReverse(
   resolver: ReverseResolver,
   { address, hostname }: { address: string; hostname: string },
@@ -58,22 +58,25 @@ export async function askReverse(
   return { reverse: judgeNames(names, hostname.toLowerCase()), forward: await leadsBack(resolver, address, names) }
 }
 
-/** What a wrong reverse entry means and what to do about it. */
+/** Returns the meaning of a wrong PTR record and the fix. */
 export function meaningOfReverse(
   kind: 'reverse' | 'forward',
   { answer, hostname, subject }: { answer: string; hostname: string; subject: string },
-): { words: string; mend: string } {
-  const set = `Set the PTR record of ${subject} to ${hostname} where you rent the address: large receivers refuse mail without it.`
-  if (answer === '') return { words: `${subject} leads to no name.`, mend: set }
+): { words: string; fix: string } {
+  const set = `Set the PTR record of ${subject} to ${hostname} at your hosting provider. Large providers reject email without it.`
+  if (answer === '') return { words: `${subject} has no PTR record.`, fix: set }
   if (kind === 'forward')
     return {
-      words: `${answer}, not back to ${subject}.`,
-      mend: `Publish an address record of ${hostname} for ${subject}.`,
+      words: `${answer}, not to ${subject}.`,
+      fix: `Publish an A or AAAA record of ${hostname} with the address ${subject}.`,
     }
   return answer.includes(', ')
     ? {
-        words: `${subject} leads to several names: ${answer}.`,
-        mend: `Keep ${hostname} alone in the PTR records of ${subject}.`,
+        words: `${subject} has several PTR records: ${answer}.`,
+        fix: `Keep only the PTR record ${hostname} for ${subject}.`,
       }
-    : { words: `${subject} leads to ${answer}, not to ${hostname}, the name that this server gives itself.`, mend: set }
+    : {
+        words: `The PTR record of ${subject} is ${answer}. It must be ${hostname}, the hostname of this server.`,
+        fix: set,
+      }
 }

@@ -1,20 +1,20 @@
-// The rounds of the watch: every `watch.every` all that is watched is asked about, spread over ten minutes, and what
-// seems to have changed is asked again ten minutes later. `watch now` does the same at once, two seconds apart.
+// The rounds of checks: every `watch.interval` everything is looked up, spread over ten minutes. A possible change is
+// looked up again ten minutes later. `watch now` does the same at once, two seconds apart.
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
+import { must } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import { serversOf, type Resolver } from '../net/resolver.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { ListReader, type WatchAnswer } from './lists.ts'
 import { askReverse } from './reverse.ts'
-import { subjectsOf } from './subjects.ts'
-import { silentLists, tellChanges, tellSilence } from './tell.ts'
+import { subjectsOf, type WatchedThing } from './subjects.ts'
+import { tellChanges } from './tell.ts'
 import {
   beginRound,
   dueWatches,
   follow,
-  forgetOld,
   lastRound,
   listWatches,
   nextDue,
@@ -30,51 +30,51 @@ export interface WatchDeps {
   log: Log
   config: Config
   resolver: Resolver
-  /** Wakes the loop that mails notices. */
+  /** Wakes the loop that emails notices. */
   noticed: () => void
 }
 
 /** The time between the two answers of `watch now`. */
 const AT_ONCE = 2 * SECOND
 
-const readerOf = ({ clock, config, resolver }: WatchDeps): ListReader =>
+export const readerOf = ({ clock, config, resolver }: Pick<WatchDeps, 'clock' | 'config' | 'resolver'>): ListReader =>
   new ListReader({ clock, resolver, servers: serversOf(config.dns.servers) })
 
-/** Follows what is to be watched now, and chooses what the round asks about. */
+/** Updates the list of checks, and chooses those of the round. */
 function begin(tx: Tx, subjects: Awaited<ReturnType<typeof subjectsOf>>, now: number): WatchRow[][] {
   follow(tx, subjects, now)
-  forgetOld(tx, now)
   return beginRound(tx, now)
 }
 
-/** Asks about all that is due of one subject. */
-async function ask(
-  { resolver }: WatchDeps,
+/** Looks up everything that is due about one subject. */
+export async function lookUp<T extends WatchedThing>(
+  { resolver }: Pick<WatchDeps, 'resolver'>,
   lists: ListReader,
-  due: readonly WatchRow[],
-): Promise<Map<number, WatchAnswer>> {
+  due: readonly T[],
+): Promise<(readonly [T, WatchAnswer])[]> {
   const [one] = due.filter(({ kind }) => kind === 'reverse' || kind === 'forward')
-  const names = one && askReverse(resolver, { address: one.subject, hostname: one.hostname })
-  const found = due.map(async ({ key, kind, list, subject }): Promise<[number, WatchAnswer] | undefined> => {
-    if (kind === 'blocklist' || kind === 'domain_list') return [key, await lists.ask(kind, list, subject)]
-    const both = await names
-    return both && [key, both[kind]]
-  })
-  return new Map((await Promise.all(found)).filter((each) => each !== undefined))
+  const names = one && (await askReverse(resolver, { address: one.subject, hostname: one.hostname }))
+  return Promise.all(
+    due.map(async (thing) => {
+      const { kind, list, subject } = thing
+      if (kind === 'blocklist' || kind === 'domain_list') return [thing, await lists.ask(kind, list, subject)] as const
+      return [thing, must(names, 'The PTR record')[kind]] as const
+    }),
+  )
 }
 
-/** Writes the answers about one subject with what follows from them. */
-async function write(deps: WatchDeps, answers: Map<number, WatchAnswer>, apart: number): Promise<void> {
+/** Stores the answers about one subject, with the notices about changes. */
+async function write(deps: WatchDeps, answers: readonly (readonly [WatchRow, WatchAnswer])[], apart: number) {
   const { clock, noticed, store } = deps
-  const told = await store.write((tx) => {
+  const notified = await store.write((tx) => {
     const now = clock.now()
-    const changed = [...answers].flatMap(([key, reading]) => settle(tx, key, reading, { apart, now }) ?? [])
+    const changed = answers.flatMap(([{ key }, reading]) => settle(tx, key, reading, { apart, now }) ?? [])
     return tellChanges(tx, deps, changed, now)
   })
-  if (told) noticed()
+  if (notified) noticed()
 }
 
-/** Asks about all that is watched, at most a round of it, and again two seconds later about what changed. */
+/** Looks up everything, at most one round, and changes again two seconds later. */
 export async function watchNow(deps: WatchDeps): Promise<WatchRow[]> {
   const { clock, config, resolver, store } = deps
   const subjects = await subjectsOf(store, config, resolver)
@@ -87,10 +87,10 @@ export async function watchNow(deps: WatchDeps): Promise<WatchRow[]> {
   return listWatches(store)
 }
 
-/** One pass of `watch now`; each tests the lists for itself. */
+/** One pass of `watch now`. Each pass tests the lists again. */
 async function answerAll(deps: WatchDeps, groups: readonly WatchRow[][]): Promise<void> {
   const lists = readerOf(deps)
-  const answers = await Promise.all(groups.map((due) => ask(deps, lists, due)))
+  const answers = await Promise.all(groups.map((due) => lookUp(deps, lists, due)))
   for (const each of answers) await write(deps, each, AT_ONCE)
 }
 
@@ -99,7 +99,7 @@ export class Watcher {
   readonly #loop: Loop
   readonly #lists: ListReader
   readonly #stopped = Promise.withResolvers<undefined>()
-  /** No round begins before this time: the start of the server has other work. */
+  /** No round starts before this time, because a starting server has other work. */
   #notBefore: number
 
   constructor(deps: WatchDeps) {
@@ -118,33 +118,31 @@ export class Watcher {
     this.#loop.ring()
   }
 
-  /** Questions under way are not waited for: they are asked again after the next start. */
+  /** Lookups in progress are abandoned, and repeated after the next start. */
   stop(): Promise<void> {
     this.#stopped.resolve(undefined)
     return this.#loop.stop()
   }
 
   async #run(now: number): Promise<number | null> {
-    const { clock, config, noticed, resolver, store } = this.#deps
-    const { every } = config.watch
-    if (every === 0) return null
-    if (now >= this.#nextRound(every)) {
-      this.#notBefore = now + Math.min(every, HOUR)
+    const { clock, config, resolver, store } = this.#deps
+    const { interval } = config.watch
+    if (interval === 0) return null
+    if (now >= this.#nextRound(interval)) {
+      this.#notBefore = now + Math.min(interval, HOUR)
       const subjects = await Promise.race([subjectsOf(store, config, resolver), this.#stopped.promise])
       if (!subjects) return null
       await store.write((tx) => spreadRound(tx, begin(tx, subjects, clock.now()), clock.now()))
     }
     for (const due of dueWatches(store, clock.now())) {
-      const answers = await Promise.race([ask(this.#deps, this.#lists, due), this.#stopped.promise])
+      const answers = await Promise.race([lookUp(this.#deps, this.#lists, due), this.#stopped.promise])
       if (!answers) return null
       await write(this.#deps, answers, SPREAD)
     }
-    const silent = silentLists(store, clock.now())
-    if (silent.length > 0 && (await store.write((tx) => tellSilence(tx, this.#deps, silent, clock.now())))) noticed()
-    return Math.min(nextDue(store) ?? Infinity, this.#nextRound(every), clock.now() + HOUR)
+    return Math.min(nextDue(store) ?? Infinity, this.#nextRound(interval), clock.now() + HOUR)
   }
 
-  #nextRound(every: number): number {
-    return Math.max(this.#notBefore, (lastRound(this.#deps.store) ?? -Infinity) + every)
+  #nextRound(interval: number): number {
+    return Math.max(this.#notBefore, (lastRound(this.#deps.store) ?? -Infinity) + interval)
   }
 }

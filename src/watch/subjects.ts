@@ -1,51 +1,26 @@
-// What is watched: the public addresses that mail leaves from, the sending domains and the hosts of their links.
+// The subjects of checks: the public sending IP addresses, the sending domains and their link hosts.
 import type { Config } from '../base/config.ts'
-import { allowPublicAnd, canonical } from '../base/network.ts'
-import { sourcesOf } from '../base/sources.ts'
+import { isPublic } from '../base/network.ts'
 import { listDomains } from '../domains/find.ts'
 import { TRACKING_LABEL } from '../domains/records.ts'
 import type { Resolver } from '../net/resolver.ts'
-import type { RowOf } from '../schema/tables.ts'
+import { sendingAddresses, type SendingAddress, type SendingConfig } from '../net/sending-addresses.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import type { Reader } from '../store/database.ts'
-
-/** The most addresses of `hostname` that are looked at. */
-const MOST = 4
-
-export interface WatchedSource {
-  address: string
-  /** The name that it says in EHLO, in lower case. */
-  hostname: string
-}
-
-type SourcesConfig = { hostname: string; delivery: Pick<Config['delivery'], 'source' | 'sources'> }
-
-/**
- * The addresses that mail leaves from: the sources of the configuration, and the addresses of the host name. `silent`:
- * DNS did not answer.
- */
-export async function watchedSources(
-  config: SourcesConfig,
-  resolver: Pick<Resolver, 'a' | 'aaaa'>,
-): Promise<{ sources: WatchedSource[]; silent: boolean }> {
-  const hostname = config.hostname.toLowerCase()
-  const answers = await Promise.all([resolver.a(hostname), resolver.aaaa(hostname)])
-  const own = answers.flatMap((answer) => (answer.kind === 'found' ? answer.records.slice(0, MOST) : []))
-  const named = new Map([
-    ...own.map((address) => [canonical(address), hostname] as const),
-    ...sourcesOf(config).map((source) => [source.address, source.hostname] as const),
-  ])
-  return {
-    sources: [...named].map(([address, name]) => ({ address, hostname: name })),
-    silent: answers.some(({ kind }) => kind === 'failed'),
-  }
-}
-
-/** Lists have public addresses only; some answer for all others that they are listed. */
-export const isPublic = allowPublicAnd([])
 
 export type WatchedThing = Pick<RowOf<'watches'>, 'kind' | 'subject' | 'list' | 'hostname'>
 
-/** The sending domains, each once, with the hosts of their own links. */
+/** The checks of a sending IP address: its lists, its PTR record, and whether the name is forward-confirmed. */
+export const addressChecks = (
+  { address: subject, hostname }: SendingAddress,
+  lists: readonly string[],
+): WatchedThing[] => [
+  ...lists.map((list) => ({ kind: 'blocklist' as const, subject, list, hostname: '' })),
+  { kind: 'reverse', subject, list: '', hostname },
+  { kind: 'forward', subject, list: '', hostname },
+]
+
+/** The sending domains, each once, with their link hosts. */
 const domainNames = (reader: Reader): string[] => [
   ...new Set(
     listDomains(reader)
@@ -56,21 +31,16 @@ const domainNames = (reader: Reader): string[] => [
   ),
 ]
 
-/** Everything to be watched now. `silent`: DNS did not answer, so that addresses may be missing. */
+/** Returns all checks. `silent`: DNS did not answer, so addresses may be missing. */
 export async function subjectsOf(
   reader: Reader,
-  config: SourcesConfig & Pick<Config, 'watch'>,
+  config: SendingConfig & Pick<Config, 'watch'>,
   resolver: Pick<Resolver, 'a' | 'aaaa'>,
 ): Promise<{ things: WatchedThing[]; silent: boolean }> {
-  const { silent, sources } = await watchedSources(config, resolver)
+  const { silent, sources } = await sendingAddresses(config, resolver)
   const { domain_lists, lists } = config.watch
-  const addresses = sources
-    .filter(({ address }) => isPublic(address))
-    .flatMap(({ address: subject, hostname }): WatchedThing[] => [
-      ...lists.map((list) => ({ kind: 'blocklist' as const, subject, list, hostname: '' })),
-      { kind: 'reverse', subject, list: '', hostname },
-      { kind: 'forward', subject, list: '', hostname },
-    ])
+  // Blocklists contain only public addresses, and some report all others as listed.
+  const addresses = sources.filter(({ address }) => isPublic(address)).flatMap((source) => addressChecks(source, lists))
   const domains = domainNames(reader).flatMap((subject): WatchedThing[] =>
     domain_lists.map((list) => ({ kind: 'domain_list', subject, list, hostname: '' })),
   )

@@ -1,12 +1,12 @@
 // Deliveries of events about one mail, found by the column `about`.
 import type { Reader } from '../store/database.ts'
 import { db, sql } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 
 /** The value of `about`: events about one mail are delivered in order. */
 export const aboutMail = (emailKey: number): string => `mail ${emailKey}`
 
-/** The most deliveries that are listed: a mail has one for each of its events and each endpoint. */
+/** The maximum number of listed deliveries. An email has one for each of its events and each endpoint. */
 const MOST = 500
 
 export const deliveriesAboutMail = (reader: Reader, emailKey: number): RowOf<'outbound_webhooks'>[] =>

@@ -1,19 +1,18 @@
 // Webhook endpoints and their deliveries.
 import { z } from 'zod'
 import { iso } from '../base/clock.ts'
-import { refuse } from '../base/errors.ts'
-import { EVENT_TYPES } from '../states/events.ts'
-import { WEBHOOK_STATUSES } from '../states/webhook.ts'
+import { EVENT_TYPES } from '../store/states/events.ts'
+import { WEBHOOK_STATUSES } from '../store/states/webhook.ts'
+import { relatedIn } from '../jsonapi/related.ts'
 import { field } from '../jsonapi/resource.ts'
-import { findOwned, type ListedRow } from '../store/list.ts'
 import { deliveriesAboutMail } from './about-mail.ts'
 import { isEventType } from './catalogue.ts'
-import { changeWebhook, createWebhook, removeWebhook, type WebhooksDeps } from './endpoints.ts'
+import { changeWebhook, createWebhook, removeWebhook, type WebhookDelivery, type WebhooksDeps } from './endpoints.ts'
 import { attemptsOf, deliverSample, lastFailure, replayDelivery } from './replay.ts'
+import { waitingReasons } from './waiting-reason.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
-import { EXTENSION } from '../jsonapi/fields.ts'
 import { line, name } from '../jsonapi/schemas.ts'
-import { valuesOf } from '../schema/tables.ts'
+import { valuesOf } from '../store/schema/tables.ts'
 
 const depsOf = ({ bells, fetching, ...parts }: ApiDeps): WebhooksDeps => ({
   ...parts,
@@ -26,7 +25,7 @@ const HEARD = ['*', ...EVENT_TYPES] as const
 
 const events = z
   .array(z.string('must be a string'), { error: 'must be a list of event types, or ["*"]' })
-  .min(1, 'must name at least one event type, or be ["*"]')
+  .min(1, 'must contain at least one event type, or be ["*"]')
   .superRefine((list, context) => {
     for (const [index, type] of list.entries())
       if (type !== '*' && !isEventType(type))
@@ -37,47 +36,31 @@ const events = z
           input: type,
         })
     if (list.includes('*') && list.length > 1)
-      context.addIssue({ code: 'custom', message: 'must hold "*" alone or event types, not both', input: list })
+      context.addIssue({ code: 'custom', message: 'must contain either "*" only or event types', input: list })
   })
   .meta({ items: { type: 'string', enum: HEARD }, uniqueItems: true })
   .transform((list) => [...new Set(list)])
 
-/** The user's domain that the request names; undefined when it names none. */
-function domainOf({
-  parts,
-  caller,
-  related,
-}: {
-  parts: ApiDeps
-  caller: { userKey: number }
-  related: Record<string, string>
-}): ListedRow | undefined {
-  const id = related['domain']
-  if (id === undefined) return undefined
-  const domain = findOwned(parts.store, 'domains', caller.userKey, id, 'deleted_at is null')
-  if (!domain)
-    throw refuse('not_found', 'The domain that the webhook is to belong to does not exist.', {
-      pointer: '/data/relationships/domain',
-    })
-  return domain
-}
+const domain = relatedIn('domain', 'domains')
 
 export const webhooks = define('webhooks', {
   table: 'webhooks',
+  path: '/webhooks/:webhook',
+  scope: 'webhooks',
   only: 'deleted_at is null',
-  about: 'HTTPS endpoints to which events are pushed, signed after Standard Webhooks.',
+  about: 'HTTPS endpoints that receive events, signed according to Standard Webhooks.',
   attributes: {
     name: field(name(), {
       create: 'required',
       update: true,
       sort: true,
-      about: 'A name to recognise it by.',
+      about: 'Name of the webhook.',
       example: 'Shop',
     }),
     url: field(line(2000), {
       create: 'required',
       update: true,
-      about: 'The https URL that is posted to.',
+      about: 'HTTPS URL that events are posted to.',
       example: 'https://shop.example.org/hook',
     }),
     events: field(events, {
@@ -85,42 +68,44 @@ export const webhooks = define('webhooks', {
       update: true,
       kind: 'json',
       answer: z.array(z.enum(HEARD)),
-      about: 'Event types to hear, or ["*"] for all.',
+      about: 'Event types to send, or ["*"] for all.',
       example: ['email.delivered', 'email.bounced'],
     }),
     active: field(z.boolean('must be true or false'), {
       update: true,
       kind: 'flag',
-      about: 'False pauses deliveries; true begins again, also after it was disabled.',
+      about:
+        'Whether events are delivered. False pauses the webhook. True resumes it, including after it was disabled.',
     }),
     rotate_secret: field(z.boolean('must be true or false'), {
       update: true,
       read: 'never',
-      about: 'True makes a new signing secret; the old one signs along for 24 hours.',
+      about:
+        'Whether to generate a new signing secret. Requests are signed with the old and the new secret for 24 hours.',
     }),
     secret: field(z.string(), {
       read: 'once',
-      about: 'The signing secret, shown when it is made and never again.',
+      about: 'Signing secret. It is returned only once, when it is generated.',
       example: 'whsec_…',
     }),
-    secret_hint: field(z.string(), { about: 'The last four characters of the secret.', example: 'Qk0=' }),
+    secret_hint: field(z.string(), { about: 'Last four characters of the signing secret.', example: 'Qk0=' }),
     status: field(z.enum(WEBHOOK_STATUSES), {
       sort: true,
-      about: 'active, paused by you, or disabled by this server.',
+      about: 'Status. `paused`: by you. `disabled`: by this server.',
     }),
     disabled_reason: field(z.enum(valuesOf('webhooks', 'disabled_reason')).nullable(), {
-      about: 'Why it was disabled.',
+      about: 'Reason why the webhook was disabled. Null if it was not.',
     }),
-    consecutive_failures: field(z.int(), { about: 'Failed attempts since the last success.' }),
+    consecutive_failures: field(z.int(), { about: 'Number of failed attempts since the last success.' }),
     held_until: field(z.iso.datetime().nullable(), {
       kind: 'time',
-      about: 'Until when a failing endpoint gets no calls.',
+      about: 'Time until which deliveries are paused because the endpoint fails. Null if they are not.',
     }),
     last_failure: field(z.string().nullable(), {
-      about: 'Why the last attempt failed; null: none has since the last success.',
+      about: 'Error of the last attempt. Null if no attempt has failed since the last success.',
     }),
-    created_at: { ...time('When it was created.'), sort: true },
-    updated_at: { ...time('When it last changed.'), sort: true },
+    created_at: { ...time('Time when the webhook was created.'), sort: true },
+    updated_at: { ...time('Time of the last change.'), sort: true },
   },
   relationships: { domain: { type: 'domains', column: 'domain_key', create: true } },
   extend(rows, { reader }) {
@@ -130,38 +115,23 @@ export const webhooks = define('webhooks', {
     }
   },
   actions: [
-    {
-      kind: 'list',
-      path: '/webhooks',
-      scope: 'webhooks:read',
-      params: ['sort', 'include', 'fields', 'page'],
-      about: 'List your webhooks.',
-    },
+    { kind: 'list', about: 'List webhooks.' },
     {
       kind: 'create',
-      path: '/webhooks',
-      scope: 'webhooks:write',
       refuses: ['not_found'],
       about: 'Create a webhook for a sending domain.',
-      before: (call) => void domainOf(call),
+      before: domain.before,
       run: async (call) => {
-        const domain = domainOf(call)
-        if (!domain) throw refuse('required', 'Name the sending domain in relationships.domain.', { pointer: '/data' })
-        const { webhook, secret } = await createWebhook(
-          depsOf(call.parts),
-          call.caller.userKey,
-          domain.key,
-          call.attributes,
-        )
+        const { attributes, caller, parts } = call
+        const made = await createWebhook(depsOf(parts), caller.userKey, domain.of(call).key, attributes)
+        const { webhook, secret } = made
         return { row: { ...webhook }, once: { secret } }
       },
     },
-    { kind: 'show', path: '/webhooks/:webhook', scope: 'webhooks:read', about: 'Show a webhook.' },
+    { kind: 'show', about: 'Get a webhook.' },
     {
       kind: 'update',
-      path: '/webhooks/:webhook',
-      scope: 'webhooks:write',
-      about: 'Change, pause, resume or rotate a webhook.',
+      about: 'Update, pause or resume a webhook, or rotate its signing secret.',
       run: async ({ parts, row, attributes }) => {
         const { webhook, secret } = await changeWebhook(depsOf(parts), row.key, attributes)
         return { row: { ...webhook }, once: secret === undefined ? {} : { secret } }
@@ -169,11 +139,11 @@ export const webhooks = define('webhooks', {
     },
     {
       kind: 'act',
-      path: '/webhooks/:webhook/test',
+      path: 'test',
       id: 'testWebhook',
-      scope: 'webhooks:write',
       refuses: ['transition_not_allowed'],
-      about: `Deliver an example of the first event type that the webhook hears; it is listed with the deliveries. ${EXTENSION}`,
+      about: 'Send a test event: an example of the first event type of the webhook. It is listed with the deliveries.',
+      extension: true,
       run: async ({ parts, row }) => {
         await deliverSample({ ...parts, ring: parts.bells.webhooks }, row)
         return { row }
@@ -181,53 +151,66 @@ export const webhooks = define('webhooks', {
     },
     {
       kind: 'delete',
-      path: '/webhooks/:webhook',
-      scope: 'webhooks:write',
-      about: 'Remove a webhook; its deliveries stay on record.',
+      about: 'Delete a webhook. Its deliveries stay on record.',
       run: ({ parts, row }) => removeWebhook(depsOf(parts), row.key),
     },
   ],
 })
 
 const attempt = z.object({
-  number: z.int().describe('From 1.'),
-  at: z.iso.datetime().describe('When it was sent.'),
-  duration: z.int().describe('How long it took, in ms.'),
-  response_status: z.int().nullable().describe('The status of the answer; null without one.'),
-  response_body: z.string().nullable().describe('The beginning of the answer.'),
-  reason: z.string().nullable().describe('Why there was no answer.'),
+  number: z.int().describe('Number of the attempt, from 1.'),
+  at: z.iso.datetime().describe('Time when the request was sent.'),
+  duration: z.int().describe('Duration in milliseconds.'),
+  response_status: z.int().nullable().describe('HTTP status of the response. Null if there was no response.'),
+  response_body: z.string().nullable().describe('Beginning of the response body. Null if there was no response.'),
+  reason: z.string().nullable().describe('Reason why there was no response. Null if there was one.'),
 })
 
 export const outboundWebhooks = define('outbound-webhooks', {
   table: 'outbound_webhooks',
-  about: 'Deliveries of events to webhooks, with every attempt.',
+  path: '/deliveries/:outboundWebhook',
+  scope: 'webhooks',
+  about: 'Deliveries of events to webhooks, with all attempts.',
   attributes: {
-    event: field(z.enum(EVENT_TYPES), { sort: true, about: 'The event type.' }),
+    event: field(z.enum(EVENT_TYPES), { sort: true, about: 'Event type.' }),
     outcome: field(z.enum(['pending', 'delivered', 'failed', 'held']), {
-      about: 'What became of it; held: the webhook was paused or disabled.',
+      about: 'Delivery status. `held`: the webhook was paused or disabled.',
     }),
-    attempts: field(z.int(), { about: 'How often it was tried.' }),
-    response_status: field(z.int().nullable(), { about: 'Status of the endpoint’s last answer.' }),
-    response_body: field(z.string().nullable(), { about: 'Body of the endpoint’s last answer, cut.' }),
-    reason: field(z.string().nullable(), { about: 'Why the last attempt failed.' }),
-    next_attempt_at: field(z.iso.datetime().nullable(), { kind: 'time', about: 'When it is tried again.' }),
+    attempts: field(z.int(), { about: 'Number of attempts.' }),
+    response_status: field(z.int().nullable(), { about: 'HTTP status of the last response. Null if absent.' }),
+    response_body: field(z.string().nullable(), {
+      about: 'Body of the last response, truncated. Null if absent.',
+    }),
+    reason: field(z.string().nullable(), { about: 'Error of the last attempt. Null if it succeeded.' }),
+    waiting_reason: field(z.string().nullable(), {
+      about:
+        'Reason why the delivery is pending or held, such as a failing endpoint. Null if it is attempted next or ended.',
+    }),
+    next_attempt_at: field(z.iso.datetime().nullable(), {
+      kind: 'time',
+      about: 'Time of the next attempt. Null if no attempt is planned.',
+    }),
     payload: field(z.string(), {
       read: 'single',
-      about: 'The body that is sent, byte for byte.',
+      about: 'Request body, byte for byte.',
       example: '{"type":"email.sent","timestamp":"2026-01-15T12:00:00.000Z","data":{}}',
     }),
     attempt_log: field(z.array(attempt), {
       read: 'single',
-      about: 'Every attempt with time, duration in ms, status, body and reason.',
+      about: 'All attempts, each with time, duration in milliseconds, status, body and error.',
     }),
-    replay_of: field(z.string().nullable(), { about: 'The delivery that this one repeats.' }),
-    created_at: { ...time('When it was created.'), sort: true },
-    updated_at: { ...time('When it last changed.'), sort: true },
+    replay_of: field(z.string().nullable(), {
+      about: 'Id of the delivery that this one replays. Null if it is not a replay.',
+    }),
+    created_at: { ...time('Time when the delivery was created.'), sort: true },
+    updated_at: { ...time('Time of the last change.'), sort: true },
   },
   relationships: { webhook: { type: 'webhooks', column: 'webhook_key' } },
   filters: { event: { column: 'event' }, outcome: { column: 'status', means: { pending: ['pending', 'active'] } } },
   extend(rows, { reader, single }) {
+    const waits = waitingReasons(reader, rows as unknown as WebhookDelivery[])
     for (const row of rows) {
+      Object.assign(row, waits(row as unknown as WebhookDelivery))
       row['outcome'] = row['status'] === 'active' ? 'pending' : row['status']
       if (single)
         row['attempt_log'] = attemptsOf(reader, row.key).map((attempt) => ({ ...attempt, at: iso(attempt.at) }))
@@ -237,11 +220,9 @@ export const outboundWebhooks = define('outbound-webhooks', {
     {
       kind: 'list',
       path: '/webhooks/:webhook/deliveries',
-      scope: 'webhooks:read',
       id: 'listWebhookDeliveries',
-      params: ['filter', 'sort', 'include', 'fields', 'page'],
       within: { type: 'webhooks', column: 'webhook_key', removed: true },
-      about: 'List the deliveries of a webhook, also of a deleted one.',
+      about: 'List the deliveries of a webhook. This includes deleted webhooks.',
     },
     {
       kind: 'view',
@@ -249,23 +230,16 @@ export const outboundWebhooks = define('outbound-webhooks', {
       within: { type: 'outbound-emails', column: 'key' },
       params: ['page'],
       id: 'listWebhookDeliveriesOfMail',
-      scope: 'webhooks:read',
-      about: `List what webhooks were told of a mail, in the order of its events. ${EXTENSION}`,
+      about: 'List webhook deliveries about an email, in the order of its events.',
+      extension: true,
       run: ({ parent, parts }) => deliveriesAboutMail(parts.store, parent.key),
     },
-    {
-      kind: 'show',
-      path: '/deliveries/:outboundWebhook',
-      scope: 'webhooks:read',
-      id: 'getDelivery',
-      about: 'Show a delivery with its attempts.',
-    },
+    { kind: 'show', id: 'getDelivery', about: 'Get a delivery with its attempts.' },
     {
       kind: 'act',
-      path: '/deliveries/:outboundWebhook/replay',
-      scope: 'webhooks:write',
+      path: 'replay',
       id: 'replayDelivery',
-      about: 'Deliver the event again, under a new webhook-id.',
+      about: 'Replay a delivery. The event is sent again under a new webhook-id.',
       run: async ({ parts, row }) => ({
         row: { ...(await replayDelivery({ ...parts, ring: parts.bells.webhooks }, row.key)) },
       }),

@@ -1,103 +1,107 @@
-// Every event type for webhooks (specification "Event types", D50, D51): its cause, the webhooks that get it, and the
-// shape of its data. A test checks the examples against the schemas; the documentation prints them.
+// The event types of webhooks (specification "Event types", D50, D51): the cause, the receiving webhooks, and the
+// schema of the data. A test checks the examples against the schemas, and the documentation prints them.
 import { isOneOf } from '../base/one-of.ts'
 import { z } from 'zod'
-import { EVENT_TYPES, type EventType } from '../states/events.ts'
-import { RECEIVER_ALARM_KINDS } from '../states/receiver-alarm.ts'
-import { valuesOf } from '../schema/tables.ts'
+import { EVENT_TYPES, type EventType } from '../store/states/events.ts'
+import { RECEIVER_ALARM_KINDS } from '../store/states/receiver-alarm.ts'
+import { valuesOf } from '../store/schema/tables.ts'
 
 const words = (about: string) => z.string().describe(about)
 const number = (about: string) => z.int().describe(about)
 const reply = {
-  smtp_code: number('The code of the reply, such as 250 or 550.').nullable(),
-  enhanced_code: words('The enhanced code of the reply, such as 5.1.1.').nullable(),
-  response: words('The words of the reply.').nullable(),
-  remote_mta: words('The mail exchanger that replied.').nullable(),
+  smtp_code: number('SMTP reply code, such as 250 or 550. Null if the server did not reply.').nullable(),
+  enhanced_code: words('Enhanced status code, such as 5.1.1. Null if absent.').nullable(),
+  response: words('Text of the reply. Null if the server did not reply.').nullable(),
+  remote_mta: words('Host name of the receiving server. Null if no server was reached.').nullable(),
 }
-const domain_id = words('The id of the sending domain.')
+const domain_id = words('Id of the sending domain.')
 
 const email = {
-  email_id: words('The id of the mail.'),
-  message_id: words('The Message-ID of the mail.'),
+  email_id: words('Id of the email.'),
+  message_id: words('Message-ID of the email.'),
   domain_id,
-  from: words('The sender.'),
-  recipient: words('The recipient that it is about; null when it is about the mail.').nullable(),
-  recipient_role: z.enum(valuesOf('deliveries', 'role')).nullable().describe('The field of the mail that names it.'),
-  subject: words('The subject.'),
-  agent_id: words('The agent that sent it.').nullable(),
-  campaign_id: words('The campaign that it belongs to.').nullable(),
-  contact_id: words('The contact that it went to.').nullable(),
+  from: words('Sender.'),
+  recipient: words('Recipient that the event is about. Null if it concerns the whole email.').nullable(),
+  recipient_role: z
+    .enum(valuesOf('deliveries', 'role'))
+    .nullable()
+    .describe('Header field that contains the recipient. Null if `recipient` is null.'),
+  subject: words('Subject.'),
+  agent_id: words('Agent that sent the email. Null if no agent was named.').nullable(),
+  campaign_id: words('Campaign of the email. Null for transactional email.').nullable(),
+  contact_id: words('Contact that it was sent to. Null for transactional email.').nullable(),
+  tags: z.array(z.string()).describe('Tags of the email. Empty without any.'),
+  metadata: z.record(z.string(), z.string()).describe('Metadata of the email. Empty without any.'),
 }
 
 /** The results of checks (RFC 8601). */
-const VERDICT = 'The result: pass, fail, none and so on.'
-const machine = z.boolean().describe('Whether it was a program, such as a scanner, and not a person.')
+const VERDICT = 'Result, such as `pass`, `fail` or `none`.'
+const machine = z.boolean().describe('True if an automatic client, such as a scanner, caused it.')
 
 const emailWith = <T extends z.ZodRawShape>(shape: T) => z.object({ ...email, ...shape })
-const status = words('The status that it has now.')
-const previous_status = words('The status that it had before.')
+const status = words('Current status.')
+const previous_status = words('Previous status.')
 const domain = {
   domain_id,
-  name: words('The name of the domain.'),
+  name: words('Name of the domain.'),
   status,
-  previous_status: previous_status.nullable(),
+  previous_status: words('Previous status. Null if absent.').nullable(),
 }
 const campaign = z.object({
-  campaign_id: words('The id of the campaign.'),
-  name: words('Its name.'),
-  audience_id: words('The audience that it goes to.'),
+  campaign_id: words('Id of the campaign.'),
+  name: words('Name of the campaign.'),
+  audience_id: words('Audience of the campaign.'),
   domain_id,
-  recipients: number('How many contacts get it; null until that is counted.').nullable(),
+  recipients: number('Number of recipients. Null until they are counted.').nullable(),
   status,
   previous_status,
-  failure: words('Why it failed.').optional(),
+  failure: words('Reason for the failure. Absent without one.').optional(),
 })
-/** The results of mail in the period for which reputation is computed. */
+/** Delivery results in the period from which reputation is computed. */
 const figures = {
-  deliveries: number('Deliveries in the period.'),
-  bounces: number('Bounces in the period.'),
-  complaints: number('Complaints in the period.'),
+  deliveries: number('Number of deliveries in the period.'),
+  bounces: number('Number of bounces in the period.'),
+  complaints: number('Number of complaints in the period.'),
 }
 const warned = z.strictObject({ ...domain, ...figures })
 const ofReceiver = z.strictObject({
   ...domain,
-  receiver: words('The receiver: a provider, or a domain.'),
-  kind: z.enum(RECEIVER_ALARM_KINDS).describe('What is unusual.'),
-  now: z
+  receiver: words('Mailbox provider, or recipient domain.'),
+  kind: z.enum(RECEIVER_ALARM_KINDS).describe('Kind of anomaly.'),
+  current: z
     .number()
-    .describe('The share of the recipients tried in the last 24 hours, 0 to 1; of `slow` the median in seconds.'),
-  before: z.number().nullable().describe('The same in the week before; null: there was too little mail.'),
-  volume: number('The recipients tried in the last 24 hours.'),
-  words: words('The receiver’s commonest words.').nullable(),
+    .describe('Rate among the recipients attempted in the last 24 hours, 0 to 1. For `slow`, the median in seconds.'),
+  baseline: z.number().nullable().describe('The same for the week before. Null if there was too little email.'),
+  volume: number('Number of recipients attempted in the last 24 hours.'),
+  reply: words('Most frequent reply of the receiving servers. Null if absent.').nullable(),
 })
-const plan = words('The plan of the account.')
+const plan = words('Plan of the account.')
 const usage = z.strictObject({
   plan,
-  included_volume: number('The mails that the plan includes in a month.'),
-  used: number('The mails of this month.'),
-  month: words('The month, as YYYY-MM.'),
+  included_volume: number('Recipients per month that the plan includes.'),
+  used: number('Recipients used this month.'),
+  month: words('Month, as YYYY-MM.'),
 })
 const subscription = z.strictObject({
   plan,
-  state: words('The state that it has now.'),
-  previous_state: words('The state that it had before.'),
+  state: words('Current state.'),
+  previous_state: words('Previous state.'),
 })
 const downgrade = z.strictObject({
   plan,
-  downgrade_to: words('The plan that follows.'),
-  at: z.iso.datetime().describe('When it follows.'),
+  downgrade_to: words('Plan after the downgrade.'),
+  at: z.iso.datetime().describe('Time of the downgrade.'),
 })
 const agent = z.strictObject({
-  agent_id: words('The agent.'),
-  pool: words('The pool that it is in now.'),
-  previous_pool: words('The pool that it was in before.'),
+  agent_id: words('Agent.'),
+  pool: words('Current pool.'),
+  previous_pool: words('Previous pool.'),
   ...figures,
 })
 
 export interface EventDescription {
-  /** The cause of the event. */
   about: string
-  /** Whether the webhooks of the domain get the event, or all webhooks of the user. */
+  /** Which webhooks receive the event: those of the domain, or all webhooks of the user. */
   to: 'domain' | 'user'
   data: z.ZodType
 }
@@ -105,151 +109,161 @@ export interface EventDescription {
 const of = (about: string, to: 'domain' | 'user', data: z.ZodType): EventDescription => ({ about, to, data })
 
 export const CATALOGUE: Record<EventType, EventDescription> = {
-  'email.sent': of('The mail was handed to a mail exchanger.', 'domain', emailWith({})),
+  'email.sent': of('The email was handed to the receiving server.', 'domain', emailWith({})),
   'email.delivered': of(
-    'The exchanger accepted the mail.',
+    'The receiving server accepted the email.',
     'domain',
-    emailWith({ delivery: z.object(reply).describe('What the exchanger said.') }),
+    emailWith({ delivery: z.object(reply).describe('Reply of the receiving server.') }),
   ),
   'email.delayed': of(
-    'The mail could not be delivered yet and will be tried again; at first, then at most every 4 hours.',
+    'The email was deferred and will be retried. Sent for the first deferral, then at most every 4 hours.',
     'domain',
     emailWith({
       delay: z
         .object({
-          attempts: number('How often it was tried.'),
-          next_attempt_at: z.iso.datetime().describe('When it is tried next.'),
+          attempts: number('Number of attempts.'),
+          next_attempt_at: z.iso.datetime().describe('Time of the next attempt.'),
           ...reply,
         })
-        .describe('Why it waits.'),
+        .describe('Reason for the delay.'),
     }),
   ),
   'email.bounced': of(
-    'A recipient was refused for good (kind bounced), or the mail could not be delivered in time or at all (kind failed).',
+    'The email was permanently rejected for a recipient (kind `bounced`), or could not be delivered (kind `failed`).',
     'domain',
     emailWith({
       bounce: z
         .object({
-          kind: words('`bounced`: refused for good; `failed`: not delivered.').nullable(),
-          class: words('What the refusal is about, such as `hard`: there is no such recipient.').nullable(),
+          kind: words(
+            '`bounced`: permanently rejected. `failed`: not delivered in time, or not deliverable. Null if unknown.',
+          ).nullable(),
+          class: words(
+            'Class of the rejection, such as `hard` if the recipient does not exist. Null if unknown.',
+          ).nullable(),
           ...reply,
         })
-        .describe('Why it came back.'),
+        .describe('Reason for the bounce.'),
     }),
   ),
   'email.complained': of(
-    'A recipient complained about the mail.',
+    'A recipient marked the email as spam.',
     'domain',
     emailWith({
       complaint: z
-        .object({ feedback_type: words('The kind of the report, such as `abuse` (RFC 5965).').nullable() })
-        .describe('The report of the receiver.'),
+        .object({
+          feedback_type: words('Feedback type of the report, such as `abuse` (RFC 5965). Null if unknown.').nullable(),
+        })
+        .describe('Complaint report of the mailbox provider.'),
     }),
   ),
   'email.opened': of(
-    'The mail was opened.',
+    'The email was opened.',
     'domain',
-    emailWith({ open: z.object({ machine }).describe('The opening.') }),
+    emailWith({ open: z.object({ machine }).describe('Details of the open.') }),
   ),
   'email.clicked': of(
-    'A link was followed.',
+    'A link in the email was clicked.',
     'domain',
-    emailWith({ click: z.object({ machine, url: words('Where the link leads.') }).describe('The click.') }),
+    emailWith({ click: z.object({ machine, url: words('Target of the link.') }).describe('Details of the click.') }),
   ),
   'email.rejected': of(
-    'This server refused to send the mail after accepting it: its domain was removed, the recipient suppressed, …',
+    'Postrider did not send the email after accepting it, for example because its domain was removed or the recipient was suppressed.',
     'domain',
     emailWith({
       rejection: z
         .object({
-          kind: words('What became of it, such as `suppressed`.').nullable(),
-          reason: words('Why, in a sentence.').nullable(),
+          kind: words('Resulting status, such as `suppressed`. Null if unknown.').nullable(),
+          reason: words('Reason, as a sentence. Null if unknown.').nullable(),
         })
-        .describe('Why it was not sent.'),
+        .describe('Reason for the rejection.'),
     }),
   ),
   'email.unsubscribed': of('A recipient unsubscribed.', 'domain', emailWith({})),
   'inbound_email.received': of(
-    'A mail arrived in an inbox.',
+    'A message arrived in an inbox.',
     'domain',
     z.object({
-      inbound_email_id: words('The id of the mail.'),
-      inbox_id: words('The inbox that it came to.'),
-      domain_id: words('The domain of the inbox.'),
-      status: words('What came of it: `received` when all is well.'),
+      inbound_email_id: words('Id of the received message.'),
+      inbox_id: words('Inbox that received it.'),
+      domain_id: words('Domain of the inbox.'),
+      status: words('Status of the message: `received` if it was parsed without a problem.'),
       envelope: z
-        .object({ from: words('The sender.'), to: z.array(z.string()).describe('The recipients.') })
-        .describe('Whom the sending server named.'),
-      subject: words('The subject.').nullable(),
-      from: words('The header From.').nullable(),
-      to: z.array(z.string()).describe('The header To.'),
-      cc: z.array(z.string()).describe('The header Cc.'),
-      reply_to: z.array(z.string()).describe('The header Reply-To.'),
-      message_id: words('The header Message-ID.').nullable(),
-      in_reply_to: words('The Message-ID that it answers.').nullable(),
-      references: z.array(z.string()).describe('The Message-IDs of the thread.'),
+        .object({ from: words('Sender.'), to: z.array(z.string()).describe('Recipients.') })
+        .describe('SMTP envelope.'),
+      subject: words('Subject. Null if absent.').nullable(),
+      from: words('From header. Null if absent.').nullable(),
+      to: z.array(z.string()).describe('To header.'),
+      cc: z.array(z.string()).describe('Cc header.'),
+      reply_to: z.array(z.string()).describe('Reply-To header.'),
+      message_id: words('Message-ID header. Null if absent.').nullable(),
+      in_reply_to: words('Message-ID of the email that it replies to. Null if absent.').nullable(),
+      references: z.array(z.string()).describe('Message-IDs of the thread, oldest first.'),
       authentication: z
         .object({ spf: words(VERDICT), dkim: words(VERDICT), dmarc: words(VERDICT), arc: words(VERDICT) })
-        .describe('Whether the sender is proven.'),
+        .describe('Results of the sender authentication (RFC 8601).'),
       attachments: z
         .array(
           z.object({
-            id: words('For the address of its download.'),
-            filename: words('The name that the sender gave it.').nullable(),
-            content_type: words('The media type that the sender named.'),
-            size: number('Its size in bytes.'),
+            id: words('Id for the download URL.'),
+            filename: words('File name. Null if absent.').nullable(),
+            content_type: words('Media type declared by the sender.'),
+            size: number('Size in bytes.'),
           }),
         )
-        .describe('The files in it.'),
-      size: number('The size of the message in bytes.'),
-      received_at: z.iso.datetime().describe('When it came.'),
-      text: words('The text, or the beginning of a long one.'),
-      truncated: z.boolean().describe('Whether the text is cut.'),
+        .describe('Attachments.'),
+      size: number('Size of the message in bytes.'),
+      received_at: z.iso.datetime().describe('Time of receipt.'),
+      text: words('Text body, or its first 8 KB.'),
+      truncated: z.boolean().describe('True if the text is truncated.'),
     }),
   ),
-  'campaign.sending': of('A campaign began to send, or went on after a pause.', 'domain', campaign),
-  'campaign.sent': of('A campaign has been sent.', 'domain', campaign),
+  'campaign.sending': of('A campaign started sending, or resumed after a pause.', 'domain', campaign),
+  'campaign.sent': of('A campaign was sent to all of its recipients.', 'domain', campaign),
   'campaign.paused': of('A campaign was paused.', 'domain', campaign),
-  'campaign.failed': of('A campaign could not be sent.', 'domain', campaign),
+  'campaign.failed': of('A campaign failed.', 'domain', campaign),
   'domain.verified': of('A sending domain became active.', 'domain', z.looseObject(domain)),
   'domain.verification_failed': of(
-    'A sending domain was not verified within its window.',
+    'A sending domain was not verified within the verification window.',
     'domain',
     z.looseObject(domain),
   ),
-  'domain.suspended': of('The removal of a sending domain failed; it is suspended.', 'domain', z.looseObject(domain)),
-  'domain.reputation_warning': of('Bounces or complaints of a domain passed the limit.', 'domain', warned),
-  'domain.reputation_recovered': of('Bounces and complaints of a domain are back below the limit.', 'domain', warned),
+  'domain.suspended': of(
+    'A sending domain was suspended, because removing it failed.',
+    'domain',
+    z.looseObject(domain),
+  ),
+  'domain.reputation_warning': of('The bounce or complaint rate of a domain exceeded its limit.', 'domain', warned),
+  'domain.reputation_recovered': of(
+    'The bounce and complaint rates of a domain are below their limits again.',
+    'domain',
+    warned,
+  ),
   'domain.receiver_warning': of(
-    'A receiver suddenly takes less of your mail, or takes it later. An extension of the interface.',
+    'A mailbox provider suddenly defers, rejects or delays more of your email than before.',
     'domain',
     ofReceiver,
   ),
-  'domain.receiver_recovered': of(
-    'A receiver takes your mail as usual again. An extension of the interface.',
-    'domain',
-    ofReceiver,
-  ),
-  'usage.limit_approaching': of('80 % of the plan’s volume is used.', 'user', usage),
-  'usage.limit_reached': of('The plan’s volume is used up.', 'user', usage),
+  'domain.receiver_recovered': of('A mailbox provider accepts your email as usual again.', 'domain', ofReceiver),
+  'usage.limit_approaching': of('80 % of the volume of the plan is used.', 'user', usage),
+  'usage.limit_reached': of('The volume of the plan is used up.', 'user', usage),
   'subscription.past_due': of('The subscription is past due.', 'user', subscription),
   'subscription.downgrade_scheduled': of('A downgrade of the plan was scheduled.', 'user', downgrade),
   'subscription.revoked': of('The subscription was revoked.', 'user', subscription),
-  'agent.pool.promoted': of('An agent’s pool was promoted.', 'user', agent),
-  'agent.pool.demoted': of('An agent’s pool was demoted.', 'user', agent),
-  'agent.pool.recovered': of('An agent’s reputation recovered.', 'user', agent),
-  'domain.report_trouble': of(
-    'Others report that encrypted connections with mail to the domain failed; at most once a day. An extension of the interface.',
+  'agent.pool.promoted': of('An agent moved to a better pool.', 'user', agent),
+  'agent.pool.demoted': of('An agent moved to a worse pool.', 'user', agent),
+  'agent.pool.recovered': of('The reputation of an agent recovered.', 'user', agent),
+  'domain.tls_failures': of(
+    'TLS reports show failed connections for email to the domain. Sent at most once per day.',
     'domain',
     z.strictObject({
       ...domain,
-      day: words('The day (UTC) of the connections, as YYYY-MM-DD.'),
-      sessions: number('Connections of that day, as all reporters say.'),
-      failures: number('Those that failed.'),
-      results: z.record(z.string(), z.int()).describe('Failed connections by result (RFC 8460 §4.3).'),
+      day: words('Day of the connections (UTC), as YYYY-MM-DD.'),
+      sessions: number('Number of reported connections.'),
+      failures: number('Number of failed connections.'),
+      results: z.record(z.string(), z.int()).describe('Failed connections per result type (RFC 8460 §4.3).'),
     }),
   ),
-  'agent.reputation.damaged': of('An agent’s reputation was damaged.', 'user', agent),
+  'agent.reputation.damaged': of('The reputation of an agent was damaged.', 'user', agent),
 }
 
 export const isEventType = (text: string): text is EventType => isOneOf(EVENT_TYPES, text)

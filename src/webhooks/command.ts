@@ -5,28 +5,35 @@ import { OperatorError } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { isNameIn } from '../base/one-of.ts'
 import { SAMPLES } from './samples.ts'
-import { Poster } from './post.ts'
+import { Poster, newSecret, signatureHeader } from './post.ts'
 import { isFine } from './settle.ts'
-import { newSecret, signatureHeader } from './sign.ts'
 import { fetchingOf } from '../net/fetch.ts'
-import { withDeps, type Invocation } from '../commands/open.ts'
-import { answer } from '../commands/terminal.ts'
+import { isLocalHttp } from '../net/guard.ts'
+import { withDeps, type Invocation } from '../views/command/open.ts'
+import { answer } from '../views/command/terminal.ts'
 
 export function webhookCommand(program: Command, invocation: () => Invocation): void {
   program
     .command('webhook')
-    .description('help for those who build a webhook endpoint')
+    .description('test a webhook endpoint')
     .command('test <url>')
-    .description('post one signed sample event to an https URL')
-    .option('--secret <secret>', 'the whsec_ secret to sign with (else one is made and printed)')
-    .option('--event <type>', 'the event type', 'email.delivered')
+    .description('post a signed sample event to an https URL')
+    .option('--secret <secret>', 'signing secret, such as whsec_ABC= (default: a new one, printed)')
+    .option('--event <type>', 'event type', 'email.delivered')
     .action((url: string, { secret = newSecret(), event }: { secret?: string; event: string }) =>
       withDeps(invocation(), async (deps) => {
+        const fetching = fetchingOf(deps)
         if (!isNameIn(SAMPLES, event))
-          throw new OperatorError(`"${event}" is not an event type; there are ${Object.keys(SAMPLES).join(', ')}.`)
-        if (URL.parse(url)?.protocol !== 'https:') throw new OperatorError(`"${url}" is not an https URL.`)
+          throw new OperatorError(
+            `--event "${event}" is not an event type; use one of ${Object.keys(SAMPLES).join(', ')}.`,
+          )
+        const target = URL.parse(url)
+        if (!target || (target.protocol !== 'https:' && !isLocalHttp(fetching, target)))
+          throw new OperatorError(`"${url}" is not an https URL; use one such as https://app.example.org/hooks/mail.`)
         if (!/^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/.test(secret))
-          throw new OperatorError('The secret must be "whsec_" and base64, as it was shown when the webhook was made.')
+          throw new OperatorError(
+            '--secret is not a webhook secret; use "whsec_" and base64, as shown when the webhook was created.',
+          )
         const { clock, config } = deps
         const now = clock.now()
         const id = newId(now)
@@ -38,7 +45,7 @@ export function webhookCommand(program: Command, invocation: () => Invocation): 
           'webhook-timestamp': String(seconds),
           'webhook-signature': signatureHeader([secret], id, seconds, body),
         }
-        const poster = new Poster(fetchingOf(deps), config.webhooks.timeout)
+        const poster = new Poster(fetching, config.webhooks.timeout)
         const response = await poster.post(url, headers, body)
         poster.close()
         const fine = isFine(response)

@@ -1,5 +1,5 @@
-// The position up to which the event log was read for webhooks. Without an endpoint nothing is read; the first endpoint
-// starts at the end of the log, because it gets no earlier events.
+// The position up to which the event log was read for webhooks. Without an endpoint the log is not read. The first
+// endpoint starts at the end of the log, because it gets no earlier events.
 import type { Reader, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 

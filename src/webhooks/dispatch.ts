@@ -1,9 +1,9 @@
 // The dispatcher: sends due deliveries, endpoint by endpoint (specification "Receiver obligations and retries", D53,
 // D54).
 //
-// Guarantees: a delivery has the same bytes and webhook-id at every attempt; timestamp and signature are new each time.
-// An endpoint has a bounded number of requests at once, one while it fails, so that it delays no other. An attempt
-// whose result was not written (a crash) is repeated with the same webhook-id, never lost.
+// Guarantees: a delivery has the same bytes and webhook-id at every attempt, with a new timestamp and signature. An
+// endpoint has a bounded number of requests at once, and only one while it fails, so that it does not delay others. An
+// attempt whose result was lost in a crash is repeated with the same webhook-id.
 import { count } from '../base/maps.ts'
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
@@ -12,15 +12,14 @@ import { PersistentWrites } from '../base/retry-until-written.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import type { Troubles } from '../base/trouble.ts'
-import { webhookDeliveryMachine } from '../states/webhook-delivery.ts'
+import { webhookDeliveryMachine } from '../store/states/webhook-delivery.ts'
 import { dueGroups, type Queue } from '../store/due.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { moveAll, takeAll } from '../store/move.ts'
 import { secretsOf, webhookByKey, type Webhook, type WebhookDelivery } from './endpoints.ts'
 import { fanOut } from './fan-out.ts'
-import type { Poster } from './post.ts'
+import { type Poster, signatureHeader } from './post.ts'
 import { isFine, PROBE_FROM, settle } from './settle.ts'
-import { signatureHeader } from './sign.ts'
 
 export interface DispatchDeps {
   store: Store
@@ -30,7 +29,7 @@ export interface DispatchDeps {
   poster: Poster
   config: Pick<Config, 'webhooks'>
   troubles: Troubles
-  /** Called when a notice for an owner waits. */
+  /** Called when a notification for an owner is ready. */
   noticed: () => void
 }
 
@@ -53,7 +52,7 @@ export class Dispatcher {
     this.#loop = new Loop({ name: 'webhooks', clock: deps.clock, log: deps.log, run: (now) => this.#run(now) })
   }
 
-  /** Releases the deliveries that an ended process had claimed, and starts. */
+  /** Releases the deliveries that a previous process had claimed, and starts. */
   async start(): Promise<void> {
     const now = this.#deps.clock.now()
     await this.#deps.store.write((tx) =>
@@ -70,8 +69,10 @@ export class Dispatcher {
     this.#loop.ring()
   }
 
-  /** Waits up to `patience` ms for requests under way. Requests that have not ended by then are given up, and sent
-   *  again with the same id after the next start. */
+  /**
+   * Waits up to `patience` ms for running requests. The remaining ones are aborted, and sent again with the same id
+   * after the next start.
+   */
   async stop(patience: number): Promise<void> {
     this.#writes.tryOften()
     const inTime = this.#deps.clock.wake(this.#deps.clock.now() + patience, () => {
@@ -92,7 +93,8 @@ export class Dispatcher {
       next = Math.min(next ?? at, at)
     }
     const ready: { webhook: Webhook; room: number; busy: number; due: number }[] = []
-    // Half of the room is kept for endpoints without a request under way, so that a few slow endpoints cannot fill it.
+    // Half of the capacity is reserved for endpoints without a running request, so that a few slow endpoints cannot use
+    // all of it.
     const calm = AT_ONCE / 2 - this.#running.size
     for (const { name: key, due } of dueGroups<number>(store, QUEUE)) {
       const webhook = webhookByKey(store, key)
@@ -132,7 +134,7 @@ export class Dispatcher {
     this.#running.add(run)
   }
 
-  /** Counts a request at an endpoint; the returned function takes the request off the count, once. */
+  /** Counts a running request of an endpoint. The returned function ends it, once. */
   #occupy(key: number): () => void {
     count(this.#busy, key, 1)
     let over = false
@@ -170,7 +172,7 @@ export class Dispatcher {
       () => `webhook delivery ${delivery.id}`,
       () => store.write((tx) => settle(tx, { config, delivery, duration, now: clock.now(), at, response })),
     )
-    log.info('webhook', {
+    log.info('webhook_attempted', {
       id: delivery.id,
       webhook: webhook.id,
       type: delivery.event,
@@ -179,7 +181,7 @@ export class Dispatcher {
       attempt: delivery.attempts,
     })
     if (!lost) return
-    log.warn('webhook disabled', { webhook: webhook.id, reason: lost })
+    log.warn('webhook_disabled', { webhook: webhook.id, reason: lost })
     noticed()
   }
 }

@@ -1,20 +1,20 @@
 // Webhook endpoints: their owner creates, changes and removes them, and rotates their secrets. Secrets are stored
-// sealed, and shown once.
+// encrypted, and shown once.
 import { HOUR, type Clock } from '../base/clock.ts'
 import { must, refuse, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import type { AddressCheck } from '../base/network.ts'
-import { addressRefused } from '../net/guard.ts'
-import { webhookMachine } from '../states/webhook.ts'
-import { webhookDeliveryMachine } from '../states/webhook-delivery.ts'
+import { addressRefused, isLocalHttp } from '../net/guard.ts'
+import { webhookMachine } from '../store/states/webhook.ts'
+import { webhookDeliveryMachine } from '../store/states/webhook-delivery.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { move, moveAll } from '../store/move.ts'
 import { db } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import { beginHere } from './cursor.ts'
-import { hintOf, newSecret } from './sign.ts'
+import { hintOf, newSecret } from './post.ts'
 
 export type Webhook = RowOf<'webhooks'>
 export type WebhookDelivery = RowOf<'outbound_webhooks'>
@@ -25,7 +25,7 @@ export interface WebhooksDeps {
   keyring: Keyring
   log: Log
   allowed: AddressCheck
-  /** Rings the dispatcher. */
+  /** Wakes the dispatcher. */
   ring: () => void
 }
 
@@ -42,11 +42,16 @@ export interface WebhookChange {
 
 /** Throws 422 for a URL that must not be called. */
 function checkUrl(deps: Pick<WebhooksDeps, 'allowed'>, text: string): void {
-  const url = URL.canParse(text) ? new URL(text) : undefined
-  if (url?.protocol !== 'https:') throw refuseAttribute('invalid', 'url', '"url" must be an https URL.')
+  const url = URL.parse(text)
+  if (!url || (url.protocol !== 'https:' && !isLocalHttp(deps, url)))
+    throw refuseAttribute('invalid', 'url', '"url" must be an HTTPS URL.')
   if (url.username || url.password)
-    throw refuseAttribute('invalid', 'url', '"url" must not hold credentials; the signature authenticates.')
-  if (url.hash) throw refuseAttribute('invalid', 'url', '"url" must not hold a fragment.')
+    throw refuseAttribute(
+      'invalid',
+      'url',
+      '"url" must not contain credentials. To authenticate requests, verify their signature.',
+    )
+  if (url.hash) throw refuseAttribute('invalid', 'url', '"url" must not contain a fragment.')
   const forbidden = addressRefused(deps, url)
   if (forbidden !== undefined) throw refuseAttribute('invalid', 'url', `"url" ${forbidden}.`)
 }
@@ -85,7 +90,7 @@ export async function createWebhook(
   return { webhook, secret }
 }
 
-/** Changes an endpoint. A new secret is returned once; the old one also signs for 24 hours. Throws 422. */
+/** Changes an endpoint. A new secret is returned once. The old one also signs for 24 hours. Throws 422. */
 export async function changeWebhook(
   deps: WebhooksDeps,
   key: number,
@@ -97,7 +102,7 @@ export async function changeWebhook(
   const webhook = await store.write((tx) => {
     const now = clock.now()
     const before = webhookByKey(tx, key)
-    if (!before) throw refuse('not_found', 'No such resource exists.')
+    if (!before) throw refuse('not_found', 'No such resource exists. Check the id in the URL.')
     tx.run(
       db
         .updateTable('webhooks')
@@ -136,7 +141,7 @@ function activate(tx: Tx, { key }: Webhook, now: number): void {
   })
 }
 
-/** Holds all deliveries that wait for an endpoint. */
+/** Holds all pending deliveries of an endpoint. */
 export function holdWaiting(tx: Tx, webhookKey: number, now: number): void {
   moveAll(tx, webhookDeliveryMachine, 'hold', {
     set: 'next_attempt_at = null, updated_at = ?',
@@ -145,7 +150,7 @@ export function holdWaiting(tx: Tx, webhookKey: number, now: number): void {
   })
 }
 
-/** Removes an endpoint: it is not called any more, and its secrets are deleted; past deliveries stay on record. */
+/** Removes an endpoint and deletes its secrets. Past deliveries stay on record. */
 export function removeWebhook({ store, clock }: WebhooksDeps, key: number): Promise<void> {
   return store.write((tx) => {
     const now = clock.now()
@@ -165,7 +170,7 @@ export function secretsOf(keyring: Keyring, webhook: Webhook, now: number): stri
   return [webhook.sealed_secret, previous].filter((box) => box !== null).map((box) => keyring.open(webhook.id, box))
 }
 
-/** An endpoint by its key; undefined when it was removed. */
+/** Returns an endpoint, or undefined if it was removed. */
 export function webhookByKey(reader: Reader, key: number): Webhook | undefined {
   return reader.first(db.selectFrom('webhooks').selectAll().where('key', '=', key).where('deleted_at', 'is', null))
 }

@@ -3,10 +3,10 @@
 import type { Clock } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { Log } from '../base/log.ts'
-import type { EventType } from '../states/events.ts'
+import type { EventType } from '../store/states/events.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import { anyEndpoint, movePlace, placeInLog } from './cursor.ts'
 import type { Webhook } from './endpoints.ts'
 import { aboutMail } from './about-mail.ts'
@@ -41,7 +41,7 @@ export interface FanOutDeps {
   log: Log
 }
 
-/** Reads the log to its end; returns how many events were read. */
+/** Reads the event log to its end. Returns how many events were read. */
 export async function fanOut({ store, clock, log }: FanOutDeps): Promise<number> {
   let total = 0
   for (;;) {
@@ -74,7 +74,7 @@ function step(tx: Tx, log: Log, now: number): number {
           event: event.type,
           about: aboutOf(event),
           payload: payload!,
-          // Events during a pause are kept for a replay; they are not sent on their own when the pause ends.
+          // Events during a pause are held for a replay, and not sent automatically when the pause ends.
           status: open ? 'pending' : 'held',
           next_attempt_at: open ? now : null,
           created_at: now,
@@ -86,13 +86,13 @@ function step(tx: Tx, log: Log, now: number): number {
   return events.length
 }
 
-/** An event whose text is damaged is sent to no endpoint, and does not delay other events. */
+/** An event with corrupt data is not sent, and does not delay other events. */
 function payloadFor(tx: Tx, log: Log, event: RowOf<'events'>): string | null {
   try {
     return payloadOf(tx, event)
   } catch (thrown) {
     if (!(thrown instanceof SyntaxError)) throw thrown
-    log.error('event is damaged', { id: event.id, type: event.type, error: thrown.message })
+    log.error('event_corrupt', { id: event.id, type: event.type, error: thrown.message })
     return null
   }
 }
@@ -100,7 +100,7 @@ function payloadFor(tx: Tx, log: Log, event: RowOf<'events'>): string | null {
 /** The key for events whose order matters: events of one mail may follow each other within milliseconds. */
 const aboutOf = ({ email_key }: RowOf<'events'>): string => (email_key === null ? '' : aboutMail(email_key))
 
-/** Events of a domain go to its endpoints; events of the account go to all endpoints of the user (D51). */
+/** Events of a domain go to its endpoints. Events of the account go to all endpoints of the user (D51). */
 function wants({ created_at, domain_key, events, user_key }: Webhook, event: RowOf<'events'>): boolean {
   if (user_key !== event.user_key || event.created_at < created_at) return false
   if (event.domain_key !== null && event.domain_key !== domain_key) return false

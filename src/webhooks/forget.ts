@@ -1,7 +1,7 @@
-// Erases an address from payloads sent to endpoints and from their answers. Text that a payload quotes from a mail is
-// removed when the mail itself was erased.
+// Erases an address from payloads sent to endpoints and from their responses. Text that a payload quotes from an email
+// is removed if the email was erased.
 import { jsonOf } from '../base/json.ts'
-import type { EventType } from '../states/events.ts'
+import type { EventType } from '../store/states/events.ts'
 import { holds, names, needleOf, redact, redactMailboxes, sliceEnd } from '../store/erasing.ts'
 import type { Erasing, ErasingStep } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
@@ -23,7 +23,7 @@ const ERASED = `(w.event like 'email.%' and exists (select 1 from outbound_email
   or (w.event = '${RECEIVED}' and exists (select 1 from inbound_emails i
     where i.id = json_extract(w.payload, '$.data.inbound_email_id') and i.sender = ?))`
 
-/** Must run after mails were erased. */
+/** Must run after emails were erased. */
 export const forgetInPushed: ErasingStep = (tx, erasing, after) => {
   const { address, mark, userKey } = erasing
   const end = sliceEnd(tx, { table: 'outbound_webhooks', userKey, after })
@@ -53,9 +53,9 @@ export const forgetInPushed: ErasingStep = (tx, erasing, after) => {
 
 /** A payload of the same shape, with the event's facts but without text from the mail. */
 function wordless(payload: string, event: EventType, erasing: Erasing): string {
-  const told = jsonOf(payload) as { data: Record<string, unknown> } | undefined
-  if (told === undefined) return redact(payload, erasing)
-  const { data } = told
+  const parsed = jsonOf(payload) as { data: Record<string, unknown> } | undefined
+  if (parsed === undefined) return redact(payload, erasing)
+  const { data } = parsed
   if (event === RECEIVED)
     Object.assign(data, {
       envelope: { from: erasing.mark, to: [] },
@@ -74,5 +74,5 @@ function wordless(payload: string, event: EventType, erasing: Erasing): string {
     if (typeof data['subject'] === 'string' && typeof data['campaign_id'] !== 'string') data['subject'] = ''
     if (typeof data['from'] === 'string') data['from'] = redactMailboxes(data['from'], erasing)
   }
-  return redact(JSON.stringify(told), erasing)
+  return redact(JSON.stringify(parsed), erasing)
 }

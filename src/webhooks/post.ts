@@ -2,34 +2,35 @@
 // not followed, the address that the socket connects to is checked, the certificate must be valid, and only a few KB of
 // the answer are read.
 import { counters } from '../base/counters.ts'
-import { X509Certificate } from 'node:crypto'
+import { X509Certificate, createHmac, randomBytes } from 'node:crypto'
 import type { Agent } from 'node:https'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { readAuthorities } from '../base/tls.ts'
 import type { FetchDeps } from '../net/fetch.ts'
+import { isLocalHttp } from '../net/guard.ts'
 import { ask, keptConnections, within, wordsFor, type HttpsFault } from '../net/https.ts'
 import { forLog } from '../base/clean-text.ts'
 
-/** The result of a POST. */
 export interface Posted {
-  /** Null when no status line came. */
+  /** Null without a status line. */
   status: number | null
-  /** At most 4 KB of the body, cleaned; null when none came. */
+  /** At most 4 KB of the body, cleaned, or null without a body. */
   body: string | null
-  /** The Retry-After header. */
   retryAfter: string | undefined
-  /** Why it failed, as text; null when the answer was read to its end. */
+  /** The reason of a failure, or null if the response was read to its end. */
   reason: string | null
 }
 
 /** The authorities in the operator's file. Throws an OperatorError. */
-function authoritiesIn({ caFile }: FetchDeps): string | undefined {
+export function authoritiesIn(caFile: string): string | undefined {
   try {
     const pem = readAuthorities(caFile)
     if (pem !== undefined) void new X509Certificate(pem)
     return pem
   } catch (thrown) {
-    throw new OperatorError(`tls.ca_file: ${caFile} holds no certificate in PEM that can be read (${codeOf(thrown)}).`)
+    throw new OperatorError(
+      `"tls.ca_file": ${caFile} contains no valid PEM certificate (${codeOf(thrown)}); use a PEM file.`,
+    )
   }
 }
 
@@ -45,7 +46,7 @@ export class Poster {
   constructor(deps: FetchDeps, timeout: number) {
     this.#deps = deps
     this.#timeout = timeout
-    this.#agent = keptConnections(deps, authoritiesIn(deps))
+    this.#agent = keptConnections(deps, authoritiesIn(deps.caFile))
   }
 
   close(): void {
@@ -53,14 +54,15 @@ export class Poster {
   }
 
   async post(text: string, headers: Record<string, string>, body: string): Promise<Posted> {
+    const url = new URL(text)
     const answer = await within(this.#timeout, (signal) =>
-      ask(new URL(text), {
+      ask(url, {
         method: 'POST',
         headers: { ...headers, 'content-length': Buffer.byteLength(body), 'user-agent': 'Postrider-Webhooks' },
         body,
         signal,
         guard: this.#deps,
-        agent: this.#agent,
+        ...(isLocalHttp(this.#deps, url) ? { plain: true } : { agent: this.#agent }),
         most: MAX_READ,
         kept: MAX_KEPT,
       }),
@@ -72,11 +74,31 @@ export class Poster {
       status,
       body: status === null ? null : forLog(octets.toString(), MAX_KEPT),
       retryAfter: answer.headers['retry-after'],
-      // The status is the answer; the rest of a long body is not needed.
+      // Only the status matters, so the rest of a long body is not read.
       reason: !fault || fault.kind === 'large' ? null : reasonOf(fault),
     }
   }
 }
 
 const reasonOf = (fault: HttpsFault): string =>
-  fault.kind === 'cut' ? 'the answer ended before it was whole' : forLog(wordsFor(fault), 200)
+  fault.kind === 'cut' ? 'the response ended before it was complete' : forLog(wordsFor(fault), 200)
+
+// Signatures and secrets of Standard Webhooks 1.0.0 (specification "Signature", D52).
+
+const PREFIX = 'whsec_'
+
+/** whsec_ + base64 of 32 random bytes. */
+export const newSecret = (): string => PREFIX + randomBytes(32).toString('base64')
+
+/** The last four characters, which may be shown later. */
+export const hintOf = (secret: string): string => secret.slice(-4)
+
+/** The webhook-signature header: one signature for each secret, newest first. `seconds` is Unix time. */
+export function signatureHeader(secrets: readonly string[], id: string, seconds: number, body: string): string {
+  return secrets
+    .map((secret) => {
+      const key = Buffer.from(secret.slice(PREFIX.length), 'base64')
+      return `v1,${createHmac('sha256', key).update(`${id}.${seconds}.${body}`).digest('base64')}`
+    })
+    .join(' ')
+}

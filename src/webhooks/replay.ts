@@ -1,5 +1,5 @@
-// Deliveries that a person asks for: a replay of an event that was delivered or failed before, with an id of its own,
-// while the original stays as it is; and an example event.
+// Deliveries that a user requests: a replay of an event that was already delivered or failed, with a new id and without
+// a change of the original, and an example event.
 import { iso, type Clock } from '../base/clock.ts'
 import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -7,11 +7,11 @@ import { textsOf } from '../base/json.ts'
 import { isNameIn } from '../base/one-of.ts'
 import type { Reader, Store } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import { webhookByKey, type WebhookDelivery } from './endpoints.ts'
 import { SAMPLES } from './samples.ts'
 
-/** Creates the new delivery, due at once. Throws 404 when its endpoint was removed. */
+/** Creates the new delivery, due at once. Throws 404 if its endpoint was removed. */
 export function replayDelivery(
   { store, clock, ring }: { store: Store; clock: Clock; ring: () => void },
   key: number,
@@ -20,7 +20,11 @@ export function replayDelivery(
     const now = clock.now()
     const original = tx.first(db.selectFrom('outbound_webhooks').selectAll().where('key', '=', key))
     const webhook = original && webhookByKey(tx, original.webhook_key)
-    if (!original || !webhook) throw refuse('not_found', 'The webhook of this delivery no longer exists.')
+    if (!original || !webhook)
+      throw refuse(
+        'not_found',
+        'The webhook of this delivery no longer exists. Create a new webhook to receive events.',
+      )
     const open = webhook.status === 'active'
     const { key: made } = tx.run(
       db.insertInto('outbound_webhooks').values({
@@ -44,15 +48,15 @@ export function replayDelivery(
 }
 
 /**
- * Creates the delivery of an example event, due at once: of the first type that the webhook hears. Throws 422 when the
- * webhook is paused or disabled.
+ * Creates the delivery of an example event, due at once: of the first type that the webhook receives. Throws 422 when
+ * the webhook is paused or disabled.
  */
 export function deliverSample(
   { store, clock, ring }: { store: Store; clock: Clock; ring: () => void },
   webhook: Pick<RowOf<'webhooks'>, 'key' | 'user_key' | 'status' | 'events'>,
 ): Promise<void> {
   if (webhook.status !== 'active')
-    throw refuse('transition_not_allowed', `The webhook is ${webhook.status}: resume it first ("active": true).`)
+    throw refuse('transition_not_allowed', `The webhook is ${webhook.status}. Resume it first ("active": true).`)
   const [heard] = textsOf(webhook.events)
   const event = heard !== undefined && isNameIn(SAMPLES, heard) ? heard : 'email.delivered'
   return store.write((tx) => {
@@ -85,7 +89,7 @@ export interface WebhookAttempt {
   reason: string | null
 }
 
-/** Every attempt of a delivery, in order. */
+/** All attempts of a delivery, in order. */
 export function attemptsOf(reader: Reader, key: number): WebhookAttempt[] {
   return reader.all(
     db
@@ -99,7 +103,7 @@ export function attemptsOf(reader: Reader, key: number): WebhookAttempt[] {
 /** The last failure of an endpoint is searched among this many attempts of all endpoints. */
 const LOOKED_AT = 10_000
 
-/** Why the last failed attempt of an endpoint failed; null when that is long ago. */
+/** The reason of an endpoint's last failed attempt, or null if it is not recent. */
 export function lastFailure(reader: Reader, webhookKey: number): string | null {
   const row = reader.first(
     raw<{ reason: string }>(

@@ -1,17 +1,17 @@
-// Deletes ended deliveries and their attempts after a while (setting retention.events); waiting ones stay.
+// Deletes finished deliveries and their attempts after the time in retention.events. Pending ones are kept.
 import type { Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 
 /** Rows that one transaction reads. */
 const AT_ONCE = 500
 
-/** Deletes ended deliveries made before a time (ms), a few at a time; returns how many. */
+/** Deletes finished deliveries created before a time (ms), in small batches. Returns how many. */
 export async function removeOldDeliveries(store: Store, before: number): Promise<number> {
   let removed = 0
   for (let after: number | null = 0; after !== null;) {
     const from: number = after
     const { gone, next } = await store.writeSoon((tx) => {
-      // Keys rise with time: the first delivery that is too young ends the search.
+      // Keys increase with time, so the first delivery that is too new ends the search.
       const rows = tx.all(
         raw<{ key: number; created_at: number; open: 0 | 1 }>(
           `select key, created_at, status in ('pending', 'active') as open from outbound_webhooks

@@ -1,6 +1,6 @@
-// One example of each event's data, for tests of webhooks and the documentation;
-// a test checks them against the catalogue's schemas.
-import type { EventType } from '../states/events.ts'
+// Examples of each event's data, for webhook tests and the documentation. A test checks them against the catalogue's
+// schemas.
+import type { EventType } from '../store/states/events.ts'
 
 const email = {
   email_id: '019bc186-de00-738a-a9ec-e0b19577265d',
@@ -9,10 +9,12 @@ const email = {
   from: 'hello@example.org',
   recipient: 'ann@example.net',
   recipient_role: 'to',
-  subject: 'First mail',
+  subject: 'First email',
   agent_id: null,
   campaign_id: null,
   contact_id: null,
+  tags: ['welcome'],
+  metadata: { order: '1017' },
 }
 const accepted = { smtp_code: 250, enhanced_code: '2.0.0', response: 'OK queued', remote_mta: 'mx.example.net' }
 const refused = { smtp_code: 550, enhanced_code: '5.1.1', response: 'No such user', remote_mta: 'mx.example.net' }
@@ -30,7 +32,7 @@ const campaign = {
   domain_id: '019bc186-1f3a-7c11-8d20-5a0b7c9d1e2f',
   recipients: 1200,
 }
-const receiver = { receiver: 'Google', kind: 'deferred', volume: 1200, words: '421 4.7.28 Unusual rate of mail' }
+const receiver = { receiver: 'Google', kind: 'deferred', volume: 1200, reply: '421 4.7.28 Unusual rate of mail' }
 const usage = { plan: 'growth', included_volume: 100_000, month: '2026-01' }
 const good = { deliveries: 990, bounces: 10, complaints: 0 }
 const bad = { deliveries: 880, bounces: 120, complaints: 3 }
@@ -52,7 +54,7 @@ export const SAMPLES: Record<EventType, Record<string, unknown>> = {
     domain_id: email.domain_id,
     status: 'received',
     envelope: { from: 'ann@example.net', to: ['hello@example.org'] },
-    subject: 'Re: First mail',
+    subject: 'Re: First email',
     from: 'Ann <ann@example.net>',
     to: ['hello@example.org'],
     cc: [],
@@ -76,15 +78,15 @@ export const SAMPLES: Record<EventType, Record<string, unknown>> = {
   'domain.suspended': domain('suspended', 'active'),
   'domain.reputation_warning': { ...domain('active', null), ...bad },
   'domain.reputation_recovered': { ...domain('active', null), ...good },
-  'domain.report_trouble': {
+  'domain.tls_failures': {
     ...domain('active', null),
     day: '2026-01-14',
     sessions: 420,
     failures: 12,
     results: { 'certificate-expired': 12 },
   },
-  'domain.receiver_warning': { ...domain('active', null), ...receiver, now: 0.18, before: 0.01 },
-  'domain.receiver_recovered': { ...domain('active', null), ...receiver, now: 0.02, before: 0.01 },
+  'domain.receiver_warning': { ...domain('active', null), ...receiver, current: 0.18, baseline: 0.01 },
+  'domain.receiver_recovered': { ...domain('active', null), ...receiver, current: 0.02, baseline: 0.01 },
   'usage.limit_approaching': { ...usage, used: 80_000 },
   'usage.limit_reached': { ...usage, used: 100_000 },
   'subscription.past_due': { plan: 'growth', state: 'past_due', previous_state: 'active' },

@@ -1,10 +1,9 @@
 // Writes the result of an attempt at a webhook: retries, and the effects of failures on the endpoint (D53, D54).
-import { DAY, SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import { retryDelay, stepOf } from '../base/retry.ts'
-import { addNotice, type NewNotice } from '../accounts/notices.ts'
-import { webhookMachine } from '../states/webhook.ts'
-import { webhookDeliveryMachine } from '../states/webhook-delivery.ts'
+import { retryAfter, retryDelay, stepOf } from '../base/retry.ts'
+import { addNotice, type NewNotice } from '../users/notices.ts'
+import { webhookMachine } from '../store/states/webhook.ts'
+import { webhookDeliveryMachine } from '../store/states/webhook-delivery.ts'
 import type { Tx } from '../store/database.ts'
 import { move } from '../store/move.ts'
 import { db, statement } from '../store/query.ts'
@@ -32,7 +31,7 @@ interface WebhookSettling {
   delivery: WebhookDelivery
   response: Posted
   config: Pick<Config, 'webhooks'>
-  /** When the attempt began. */
+  /** The start of the attempt. */
   at: number
   now: number
   duration: number
@@ -41,10 +40,10 @@ interface WebhookSettling {
 /** Writes the result of an attempt. Returns why the endpoint was disabled, undefined when it was not. */
 export function settle(tx: Tx, { at, config, delivery, duration, now, response }: WebhookSettling): string | undefined {
   const { reason, status } = response
-  // An address was erased from the payload meanwhile: the answer may repeat it, and is not stored.
+  // An address was erased from the payload during the attempt. The response can contain it, so it is not stored.
   const body = kept(tx, delivery) ? response.body : null
   const fine = isFine(response)
-  const why = fine ? null : (reason ?? `answered with status ${status}`)
+  const why = fine ? null : (reason ?? `returned status ${status}`)
   const shown = { response_status: status, response_body: body, reason: why }
   tx.run(
     db
@@ -79,7 +78,7 @@ function noteFailure(
   webhook: Webhook,
   { at, config, now, status }: Pick<WebhookSettling, 'at' | 'config' | 'now'> & { status: number | null },
 ): string | undefined {
-  // Requests that were under way when the endpoint was held count as the failure for which it was held.
+  // Requests that were running when the endpoint was held count as the failure for which it was held.
   const known = webhook.held_until !== null && at < webhook.held_until
   const failures = webhook.consecutive_failures + (known ? 0 : 1)
   const { probe } = config.webhooks
@@ -93,12 +92,12 @@ function noteFailure(
   const reason = on === 'gone' ? 'gone' : 'failures'
   if (!move(tx, webhookMachine, webhook.key, on, { disabled_reason: reason, updated_at: now })) return undefined
   holdWaiting(tx, webhook.key, now)
-  const why = on === 'gone' ? 'it answered 410 Gone' : `${failures} attempts in a row failed`
+  const why = on === 'gone' ? 'the endpoint returned 410 Gone' : `${failures} attempts in a row failed`
   addNotice(tx, noticeOf(webhook, why), now)
   return why
 }
 
-/** The notice to the owner of a disabled endpoint (specification "Receiver obligations and retries"). */
+/** The notification to the owner of a disabled endpoint (specification "Receiver obligations and retries"). */
 function noticeOf({ domain_key, id, name, url, user_key }: Webhook, why: string): NewNotice {
   return {
     user_key,
@@ -106,17 +105,8 @@ function noticeOf({ domain_key, id, name, url, user_key }: Webhook, why: string)
     subject: `Webhook "${name}" was disabled`,
     text: `Postrider stopped sending events to your webhook "${name}" (${url}), because ${why}.
 
-Events are kept on record from now on. Once the endpoint works again, set the webhook active (PATCH /webhooks/${id} with
-"active": true) and replay the deliveries that you want.
+Postrider keeps recording events. When the endpoint works again, resume the webhook in the console (or PATCH
+/webhooks/${id} with "active": true) and resend the deliveries that you need.
 `,
   }
-}
-
-/** The wait in ms of a Retry-After header in either form, at most a day; undefined when it is neither. */
-export function retryAfter(header: string | undefined, now: number): number | undefined {
-  if (header === undefined) return undefined
-  const text = header.trim()
-  // Date.parse reads "-5" and "1.5" as dates; an HTTP date always begins with a day's name (RFC 9110 section 5.6.7).
-  const wait = /^\d+$/.test(text) ? Number(text) * SECOND : /^[A-Z]/i.test(text) ? Date.parse(text) - now : Number.NaN
-  return Number.isNaN(wait) ? undefined : Math.min(Math.max(wait, 0), DAY)
 }

@@ -1,11 +1,11 @@
-// Why mail waits, was refused or is not known to have arrived (D162).
+// Explains why email is queued, was rejected, or may not have arrived (D162).
 import { z } from 'zod'
 import { refuse } from '../base/errors.ts'
 import { define } from '../jsonapi/define.ts'
-import { EXTENSION, words } from '../jsonapi/fields.ts'
+import { words } from '../jsonapi/fields.ts'
 import { field } from '../jsonapi/resource.ts'
-import { STRENGTHS } from './evidence.ts'
-import { explained } from './explain.ts'
+import { CONFIDENCES } from './evidence.ts'
+import { explain } from './explain.ts'
 
 const evidence = z.object({
   source: z.string(),
@@ -16,45 +16,48 @@ const evidence = z.object({
 const cause = z.object({
   rank: z.int(),
   cause: z.string(),
-  strength: z.enum(STRENGTHS),
-  says: z.string(),
-  mend: z.string(),
+  confidence: z.enum(CONFIDENCES),
+  message: z.string(),
+  fix: z.string(),
   evidence: z.array(evidence),
 })
-const asked = z.object({
+const source = z.object({
   source: z.string(),
-  state: z.enum(['read', 'empty', 'off']),
+  state: z.enum(['read', 'empty', 'unavailable']),
   rows: z.int(),
   since: z.iso.datetime(),
 })
 
 export const explanations = define('explanations', {
   table: 'outbound_emails',
-  about: `Why a mail waits, was refused, or is not known to have arrived. ${EXTENSION}`,
+  about: 'Reasons why an email is queued, was rejected, or may not have arrived.',
+  extension: true,
   attributes: {
-    subject: words('What was asked about: the id of a mail or a campaign, a sending domain, or a receiver.'),
-    kind: field(z.enum(['mail', 'domain', 'receiver']), {
-      about: 'What the subject is; a campaign is a mail to many.',
+    subject: words('Subject of the explanation: the id of an email or a campaign, a sending domain, or a receiver.'),
+    kind: field(z.enum(['email', 'domain', 'receiver']), {
+      about: 'Kind of subject. A campaign is an email to many recipients.',
     }),
-    summary: words('How it stands, and the first cause, in a sentence or two.'),
+    summary: words('Status and the most likely cause, in one or two sentences.'),
     causes: field(z.array(cause), {
       about:
-        'At most 10, in order: what stopped this very mail, what its receiver says to many, what holds for the whole server; then by strength, then by time. Each has what to do (mend), and at most 5 rows of evidence, the newest first; href is a page of the console.',
+        'At most 10 causes, in order: those that stopped this email, those that affect many emails to the receiver, and those that affect the whole server. Within each group they are ordered by confidence, then by time. Each has a `fix` and at most 5 rows of evidence, newest first. `href` is a page of the console.',
     }),
-    not_known: field(z.array(z.object({ question: z.string(), because: z.string() })), {
-      about: 'What nothing speaks of, and what would tell. Into which folder a receiver files mail is never known.',
+    unknowns: field(z.array(z.object({ question: z.string(), reason: z.string() })), {
+      about:
+        'Questions that the evidence does not answer, each with the missing information. The folder into which a receiver puts an email is never known.',
     }),
-    asked: field(z.array(asked), {
-      about: 'The sources of evidence that fit the subject: read, empty, or off (it does not work here).',
+    sources: field(z.array(source), {
+      about:
+        'Sources of evidence that apply to the subject. `read`: the source has evidence. `empty`: it has no evidence. `unavailable`: it does not work on this server.',
     }),
   },
   filters: {
     subject: {
       column: 'subject',
       about:
-        'The id of a mail or a campaign, a sending domain of the account, or a receiver (a provider, else a receiving domain). Operators ask about a receiver for all accounts.',
+        'Id of an email or a campaign, a sending domain of the account, or a receiver (a mailbox provider or a recipient domain). For operators, a receiver covers all accounts.',
     },
-    since: { column: 'since', about: 'Evidence since this time; of the last 28 days when absent.' },
+    since: { column: 'since', about: 'Start of the evidence. The default is 28 days ago.' },
   },
   actions: [
     {
@@ -63,18 +66,18 @@ export const explanations = define('explanations', {
       path: '/explanations',
       id: 'explain',
       scope: 'emails:read',
-      about: `Explain a mail, a campaign, a domain or a receiver. ${EXTENSION}`,
+      about: 'Explain the status of an email, a campaign, a domain or a receiver.',
       async run({ caller, filters, now, parts }) {
         const [subject, ...more] = filters.get('subject') ?? []
         if (!subject || more.length > 0)
           throw refuse(
             'unsupported_filter',
-            'One subject is asked about: filter[subject]=ID, a domain or a receiver.',
+            'Exactly one subject is required. Set filter[subject] to an id, a domain or a receiver.',
             {
               parameter: 'filter[subject]',
             },
           )
-        const explanation = await explained(parts, {
+        const explanation = explain(parts, {
           name: subject,
           account: caller.userKey,
           everywhere: caller.operator,
@@ -92,6 +95,10 @@ function sinceOf(given: readonly string[] | undefined): number | undefined {
   if (given === undefined) return undefined
   const since = given.length === 1 ? Date.parse(given[0] ?? '') : Number.NaN
   if (Number.isNaN(since))
-    throw refuse('unsupported_filter', 'The time is written as 2026-11-01T12:00:00Z.', { parameter: 'filter[since]' })
+    throw refuse(
+      'unsupported_filter',
+      '"filter[since]" is not a valid time. Use a time such as 2026-11-01T12:00:00Z.',
+      { parameter: 'filter[since]' },
+    )
   return since
 }

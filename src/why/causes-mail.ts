@@ -1,157 +1,118 @@
-// Causes that are about the mail itself: what stopped it, or made it late.
+// Causes that concern the email itself and stopped or delayed it.
+import { stopWords } from '../suppressions/stops.ts'
 import { isAboutUs, REPLY_CLASSES, type ReplyClass } from '../smtp/reply-reason.ts'
-import type { CauseEntry, Found, FoundWhyRow } from './evidence.ts'
+import { quoted, type CauseEntry, type Found, type FoundWhyRow } from './evidence.ts'
 
 const ofClass = (rows: readonly FoundWhyRow[], meant: ReplyClass): FoundWhyRow[] =>
   rows.filter(({ reason }) => reason?.class === meant)
 
-/** Replies to this mail: to attempts, and those that asked for less and cost none. */
-const saidTo = (found: Found): FoundWhyRow[] => [...found.of('attempts', 'reply'), ...found.of('queue', 'reply')]
+/** Replies to this email: to attempts, requests to slow down, and replies to queued email. */
+const saidTo = (found: Found): FoundWhyRow[] =>
+  ['attempts', 'queue', 'waiting'].flatMap((source) => found.of(source, 'reply'))
 const isOwn = ({ source }: FoundWhyRow): boolean => source !== 'replies'
 
-/** What the newest reply means. */
+/** The meaning of the newest reply. */
 const says: CauseEntry['says'] = ([row]) => row.reason?.sentence ?? ''
-const mend = ([row]: readonly [FoundWhyRow, ...FoundWhyRow[]]): string => row.reason?.mend ?? ''
+const fix = ([row]: readonly [FoundWhyRow, ...FoundWhyRow[]]): string => row.reason?.fix ?? ''
 
-/** What was said to this mail; what the receiver says to others is shown beside it. */
+/** A reply to this email. Equal replies to other emails are shown next to it. */
 const saidToMail = (meant: ReplyClass): CauseEntry => ({
   cause: meant,
-  reach: 'subject',
-  strength: 'shown',
   rows(found) {
     const own = ofClass(saidTo(found), meant)
-    // What was said once was said to this mail.
+    // A reply that was counted once is the reply to this email.
     const often = ofClass(found.of('replies'), meant).filter(({ times = 1 }) => times > own.length)
     return own.length === 0 ? [] : [...own, ...often]
   },
   says: (rows) => rows.find(isOwn)?.reason?.sentence ?? '',
-  mend: (rows) => rows.find(isOwn)?.reason?.mend ?? '',
+  fix: (rows) => rows.find(isOwn)?.reason?.fix ?? '',
 })
 
-/** What the receiver says to many, and did not say to this mail. */
+/** A reply to many emails that this email did not get. */
 const saidToMany = (meant: ReplyClass): CauseEntry => ({
   cause: meant,
   reach: 'receiver',
-  strength: ({ kind }) => (kind === 'domain' || !isAboutUs(meant) ? 'possible' : 'likely'),
+  confidence: ({ kind }) => (kind === 'domain' || !isAboutUs(meant) ? 'possible' : 'likely'),
   rows(found) {
     if (found.subject.kind !== 'receiver' && !isAboutUs(meant)) return []
     return ofClass(saidTo(found), meant).length > 0 ? [] : ofClass(found.of('replies'), meant)
   },
   says(rows, subject) {
     const times = rows.reduce((sum, row) => sum + (row.times ?? 1), 0)
-    return `${says(rows, subject)} It was said ${times === 1 ? 'once' : `${times.toLocaleString('en')} times`} of late.`
+    return `${says(rows, subject)} Recently seen ${times === 1 ? 'once' : `${times.toLocaleString('en')} times`}.`
   },
-  mend,
+  fix,
 })
 
-/** What a receiver says to senders that it does not know, or that send more than it expects. */
+/** Replies to senders that are unknown, or send more than the receiver expects. */
 const OF_DISTRUST: ReadonlySet<ReplyClass | undefined> = new Set(['block', 'rate', 'reputation', 'policy', 'greylist'])
 
-/** Whether a receiver distrusts the sender: only then the age or the volume of its mail explains something. */
-export const isDistrusted = (found: Found): boolean =>
-  (found.subject.kind === 'mail' ? saidTo(found) : found.of('replies')).some(({ reason }) =>
-    OF_DISTRUST.has(reason?.class),
-  )
+/** Whether the name of the sender matters: for one email, only if its receiver distrusts the sender. */
+export const matters = (found: Found): boolean =>
+  found.subject.kind !== 'email' || saidTo(found).some(({ reason }) => OF_DISTRUST.has(reason?.class))
 
-/** Whether the name of the sender has a part in it: of one mail, only where its receiver distrusts it. */
-export const matters = (found: Found): boolean => found.subject.kind !== 'mail' || isDistrusted(found)
+/** A cause that concerns a domain concerns the subject itself if the subject is the domain. */
+export const ofDomain: NonNullable<CauseEntry['reach']> = ({ kind }) => (kind === 'domain' ? 'subject' : 'server')
 
-/** What is about a domain is about the subject itself when the domain is asked about. */
-export const ofDomain: CauseEntry['reach'] = ({ kind }) => (kind === 'domain' ? 'subject' : 'server')
-
-/** The words of a row behind the address and its outcome. */
-const quoted = ({ text }: FoundWhyRow): string => text.slice(text.indexOf(': ') + 2)
-
-/** The enhanced code that this server's own words begin with. */
+/** The enhanced code at the start of this server's own texts. */
 const CODE = /^\d\.\d+\.\d+ /
 
 const isQueued = ({ subject }: Found, fits: (delivery: { attempts: number }) => boolean): boolean =>
   subject.mails.some(({ deliveries }) => deliveries.some((each) => each.status === 'queued' && fits(each)))
 
-const SUPPRESSED: Readonly<Record<string, string>> = {
-  unsubscribe: 'it unsubscribed',
-  hard_bounce: 'a receiver said that it does not exist',
-  complaint: 'its owner called mail of yours spam',
-  manual: 'somebody entered it',
-  list_import: 'it was imported so',
-  soft_bounce: 'its mailbox refused several mails',
-}
-
 export const MAIL_CAUSES: readonly CauseEntry[] = [
   ...REPLY_CLASSES.map(saidToMail),
   {
     cause: 'receiver_trouble',
-    reach: 'subject',
-    strength: 'shown',
     rows: (found) => saidTo(found).filter(({ reason }) => reason && reason.class === undefined),
     says,
-    mend,
+    fix,
   },
   {
     cause: 'unknown_reply',
-    reach: 'subject',
-    strength: 'shown',
     rows: (found) => saidTo(found).filter(({ reason }) => reason === undefined),
-    says: () => 'The receiver did not take it, in words whose meaning is not known here.',
-    mend: 'Read its words; its postmaster can say more.',
+    says: () => 'The receiving server did not accept it, with an unknown reply.',
+    fix: 'Read the reply, or ask the postmaster of the receiving server.',
   },
   {
     cause: 'no_tls',
-    reach: 'subject',
-    strength: 'shown',
-    rows: (found) => [...found.of('tls', 'no tls'), ...found.of('waiting', 'no tls')],
-    says: ([row]) => `The way to the receiver was not encrypted and proven as it has to be: ${quoted(row)}`,
-    mend: 'It is tried again by itself. If it goes on, tell the receiver; or take "Require" off the domain, if you set it.',
+    says: ([row]) => `The connection to the receiving server did not meet the TLS requirements: ${quoted(row.text)}`,
+    fix: 'Postrider retries automatically. If it continues, contact the postmaster of the receiving server, or turn off "Require" for the domain if you set it.',
   },
   {
     cause: 'dane',
-    reach: 'subject',
-    strength: 'shown',
-    rows: (found) => [...found.of('tls', 'dane'), ...found.of('waiting', 'dane')],
-    says: ([row]) => `The receiver’s TLSA records (DANE) did not let the mail go: ${quoted(row)}`,
-    mend: 'Nothing is sent without the proof that these records demand; it is tried again by itself. Tell the postmaster of the receiver: its records and its certificate, or its DNS, do not fit.',
+    says: ([row]) => `The TLSA records (DANE) of the receiving server prevented delivery: ${quoted(row.text)}`,
+    fix: 'Postrider retries automatically, but only delivers if the certificate matches. Tell the postmaster of the receiving server that its TLSA records and its certificate do not match, or that its DNS fails.',
   },
   {
     cause: 'no_way',
-    reach: 'subject',
-    strength: 'shown',
-    rows: (found) => [...found.of('attempts', 'own'), ...found.of('waiting', 'own')],
-    says: ([row]) => `The mail reached no server of the receiver. ${quoted(row).replace(CODE, '')}`,
-    mend: 'Check the address. "postrider doctor" tells whether this server reaches others.',
+    says: ([row]) => `The email reached no receiving server. ${quoted(row.text).replace(CODE, '')}`,
+    fix: 'Check the address. "postrider doctor" checks whether this server can reach other servers.',
   },
   {
     cause: 'rejected',
-    reach: 'subject',
-    strength: 'shown',
-    rows: (found) => found.of('attempts', 'rejected'),
-    says: ([row]) => `This server did not send it: ${quoted(row)}`,
-    mend: 'Correct what is named, and send it again.',
+    says: ([row]) => `This server did not send it: ${quoted(row.text)}`,
+    fix: 'Correct the problem, then resend the email.',
   },
   {
     cause: 'suppressed',
-    reach: 'subject',
-    strength: 'shown',
     rows: (found) => [...found.of('suppressions'), ...found.of('attempts', 'suppressed')],
     says(rows) {
       const row = rows.find(({ source }) => source === 'suppressions')
       return row
-        ? `Nothing is sent to this address: ${SUPPRESSED[row.fact] ?? row.fact}.`
-        : `Nothing was sent to this address: ${quoted(rows[0])}`
+        ? `This address is suppressed: ${stopWords({ reason: row.fact })}.`
+        : `The address was suppressed: ${quoted(rows[0].text)}`
     },
-    mend: 'Take the address off the suppressions only when its owner wants your mail; then send it again.',
+    fix: 'Remove the suppression only if the owner of the address wants your email, then resend it.',
   },
   {
     cause: 'complaint',
-    reach: 'subject',
-    strength: 'shown',
     rows: (found) => found.of('complaints', 'own'),
-    says: () => 'Its reader called it spam; nothing more is sent to this address.',
-    mend: 'Write to those alone who asked, and let them leave by one click.',
+    says: () => 'The recipient marked it as spam. The address is suppressed.',
+    fix: 'Send only to people who subscribed, with one-click unsubscribe.',
   },
   {
     cause: 'local_trouble',
-    reach: 'subject',
-    strength: 'shown',
     rows(found) {
       const waits = found.of('queue', 'for us')
       return waits.length === 0 ? [] : [...waits, ...found.of('local trouble')]
@@ -160,84 +121,68 @@ export const MAIL_CAUSES: readonly CauseEntry[] = [
       const trouble = rows.find(({ source }) => source === 'local trouble')
       return `This server cannot send it at the moment${trouble ? `: ${trouble.text}` : '.'}`
     },
-    mend: '"postrider doctor" names what lacks (disk, memory, descriptors). The mail goes out by itself afterwards; nothing is lost.',
+    fix: '"postrider doctor" finds the cause (disk, memory, file descriptors). The email stays queued and is sent automatically afterwards.',
   },
   {
     cause: 'missing_key_record',
-    reach: 'subject',
-    strength: 'shown',
-    rows: (found) => found.of('queue', 'no record'),
     says: () =>
-      'The DKIM record of the sending domain was not seen in DNS at the last check: receivers could not prove the mail.',
-    mend: 'Publish the DKIM record that the page of the domain shows, then check the domain; the mail goes out by itself.',
+      'The DKIM record of the sending domain was missing in DNS at the last check, so receiving servers could not verify the signature.',
+    fix: 'Publish the DKIM record shown on the domain’s page, then check the domain. The email is sent automatically.',
   },
   {
     cause: 'hold',
-    reach: 'subject',
-    strength: 'shown',
-    rows: (found) => found.of('lanes', 'hold'),
-    says: () => 'The operator of this server holds all mail for this domain.',
-    mend: 'The operator releases it on the page Queue, or by "postrider queue release DOMAIN".',
+    says: () => 'The operator of this server has put this recipient domain on hold.',
+    fix: 'The operator can release it on the Queue page, or with "postrider queue release --lane DOMAIN".',
   },
   {
     cause: 'paused_campaign',
-    reach: 'subject',
-    strength: 'shown',
-    rows: (found) => found.of('campaign', 'paused'),
-    says: () => 'The campaign is paused: its mail waits until it goes on.',
-    mend: 'Resume the campaign on its page.',
+    says: () => 'The campaign is paused. Its emails stay queued until it resumes.',
+    fix: 'Resume the campaign on its page.',
   },
   {
     cause: 'held',
-    reach: 'subject',
-    strength: 'shown',
-    rows: (found) => (found.of('campaign', 'paused').length > 0 ? [] : found.of('queue', 'held')),
-    says: () => 'The operator of this server holds the mail.',
-    mend: 'The operator releases it on the page of the mail.',
+    rows: (found) => (found.with('paused_campaign').length > 0 ? [] : found.of('queue', 'held')),
+    says: () => 'The operator of this server has put the email on hold.',
+    fix: 'The operator can release it on the email’s page.',
   },
   {
     cause: 'ended_campaign',
-    reach: 'subject',
-    strength: 'shown',
-    rows: (found) => found.of('campaign', 'cancelled', 'failed'),
     says: ([row]) => `${row.text}.`,
-    mend: 'Copy the campaign, correct what is named, and send the copy.',
+    fix: 'Copy the campaign, correct the problem, and send the copy.',
   },
   {
     cause: 'paused_agent',
-    reach: 'subject',
-    strength: 'shown',
-    rows: (found) => found.of('agents', 'paused'),
-    says: () => 'The agent that sends it is paused: new mail of it is refused.',
-    mend: 'Resume the agent on the page Agents, or by "postrider agent resume".',
+    says: () => 'The agent that sends it is paused. New emails from it are rejected.',
+    fix: 'Resume the agent on the Agents page, or with "postrider agent resume".',
   },
   {
     cause: 'slow_agent',
-    reach: 'subject',
-    strength: 'likely',
+    confidence: 'likely',
     rows: (found) => [
       ...(isQueued(found, ({ attempts }) => attempts === 0) ? found.of('agents', 'probation') : []),
       ...(isQueued(found, () => true) ? found.of('agents', 'damaged') : []),
     ],
-    says: ([row]) => `Its turn comes at the pace of its agent. ${row.text}.`,
-    mend: 'The pace rises by itself with good mail.',
+    says: ([row]) => `The sending rate of its agent is limited. ${row.text}.`,
+    fix: 'The rate rises automatically with good delivery results.',
   },
   {
     cause: 'pause_of_receiver',
-    reach: 'subject',
-    strength: 'likely',
-    rows: (found) => found.of('lanes', 'pause'),
+    confidence: 'likely',
     says: () =>
-      'All mail for this domain pauses for a little: the receiver asked for less, refused the connection or did not answer.',
-    mend: 'It goes on by itself.',
+      'Delivery to this recipient domain is paused for a short time: its server asked for less, refused the connection or did not respond.',
+    fix: 'Delivery resumes automatically.',
+  },
+  {
+    cause: 'limit_of_receiver',
+    confidence: 'likely',
+    says: () =>
+      'Email to this recipient domain is sent more slowly, because its servers asked for less within the last hour.',
+    fix: 'The limit rises with every accepted email, and ends an hour after the last such reply.',
   },
   {
     cause: 'domain_state',
-    reach: 'subject',
-    strength: 'shown',
-    rows: (found) => found.of('domain'),
-    says: ([row]) => `${row.text}: nothing is sent from it.`,
-    mend: 'The page of the domain says what lacks; a suspended one is the operator’s to allow.',
+    says: ([row]) => `${row.text} and cannot send.`,
+    fix: 'The domain’s page lists the missing records. Only the operator can reactivate a suspended domain.',
   },
   ...REPLY_CLASSES.map(saidToMany),
 ]

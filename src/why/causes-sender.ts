@@ -1,103 +1,62 @@
-// Causes that hold for more than one mail: what receivers do with all of it, the lists, the domain, this server.
-import { isDistrusted, matters, ofDomain } from './causes-mail.ts'
+// Causes that concern more than one email: the contact lists, the domain, this server.
+import { percent } from '../base/text.ts'
+import { RATE_LIMITS } from '../reputation/findings.ts'
+import { matters, ofDomain } from './causes-mail.ts'
 import type { CauseEntry } from './evidence.ts'
 import type { WhySubject } from './subject.ts'
 
-/** Whether a mail has come to its end: what is wrong here now did not bring that about. */
+/** Whether the email has its final status: a present problem of this server is not the cause. */
 const isPast = ({ kind, mails }: WhySubject): boolean =>
-  kind === 'mail' &&
+  kind === 'email' &&
   mails.every(({ deliveries }) => deliveries.every(({ status }) => status !== 'queued' && status !== 'active'))
 
 export const SENDER_CAUSES: readonly CauseEntry[] = [
   {
-    cause: 'receiver_refuses',
-    reach: 'receiver',
-    strength: 'likely',
-    rows: (found) => found.of('receivers', 'refusing'),
-    says: () => 'The receiver refuses a tenth of the mail or more.',
-    mend: 'Its page shows what it says, and what that means.',
-  },
-  {
-    cause: 'receiver_defers',
-    reach: 'receiver',
-    strength: 'likely',
-    rows: (found) => found.of('receivers', 'slow'),
-    says: () => 'The receiver puts much of the mail off.',
-    mend: 'Its page shows what it says, and what that means.',
-  },
-  {
     cause: 'bad_list',
     reach: 'receiver',
-    strength: 'likely',
-    rows: (found) => found.of('lists'),
-    says: () => 'Many addresses of this list do not exist: receivers take that for mail that nobody asked for.',
-    mend: 'Find out where these addresses came from, and write to those alone who confirmed theirs.',
-  },
-  {
-    cause: 'few_opens',
-    reach: 'receiver',
-    strength: 'possible',
-    rows: (found) => found.of('opens', 'few'),
-    says: () => 'Readers at this receiver open much less than others: perhaps they do not see the mail.',
-    mend: 'Look into a mailbox of your own there. The receiver tells nobody into which folder it files.',
+    confidence: 'likely',
+    says: () => 'Many addresses of this list do not exist. Mailbox providers treat that as a sign of spam.',
+    fix: 'Find out where these addresses came from, and send only to confirmed subscribers.',
   },
   {
     cause: 'missing_records',
     reach: ofDomain,
-    strength: ({ kind }) => (kind === 'domain' ? 'shown' : 'likely'),
-    rows: (found) => found.of('records'),
-    says: () => 'DNS records of the sending domain lack or differ: receivers cannot prove the sender.',
-    mend: 'Publish what the page of the domain shows, then check it there.',
+    confidence: ({ kind }) => (kind === 'domain' ? 'confirmed' : 'likely'),
+    says: () =>
+      'DNS records of the sending domain are missing or do not match, so receiving servers cannot authenticate the sender.',
+    fix: 'Publish the records shown on the domain’s page, then check them there.',
   },
   {
     cause: 'receives_nothing',
-    reach: 'subject',
-    strength: 'shown',
     rows: (found) => found.of('inboxes'),
     says: ([{ fact }]) =>
       fact === 'suspended'
-        ? 'The domain is suspended, so mail to its inboxes is refused for good.'
-        : 'The domain is not verified, so mail to its inboxes is refused for now (451): senders try again later.',
-    mend: 'Publish the required records that the page of the domain shows, then check it there: it receives once it is verified. A suspended one is the operator’s to allow.',
+        ? 'The domain is suspended, so messages to its inboxes are rejected permanently.'
+        : 'The domain is not verified, so messages to its inboxes are deferred (451). Senders retry later.',
+    fix: 'Publish the required records shown on the domain’s page, then check them there. The domain receives once it is verified. Only the operator can reactivate a suspended domain.',
   },
   {
     cause: 'many_complaints',
     reach: ofDomain,
-    strength: 'likely',
+    confidence: 'likely',
     rows: (found) => (matters(found) ? found.of('complaints', 'share') : []),
-    says: () => 'More than one reader in a thousand calls the mail spam.',
-    mend: 'Write to those alone who asked, and less often; let them leave by one click.',
+    says: () => `At least ${percent(RATE_LIMITS.complaint_rate[0])} of recipients mark the email as spam.`,
+    fix: 'Send only to people who subscribed, less often, and with one-click unsubscribe.',
   },
   {
     cause: 'reputation_warning',
     reach: ofDomain,
-    strength: 'likely',
+    confidence: 'likely',
     rows: (found) => (matters(found) ? found.of('reputation') : []),
-    says: () => 'Too much mail of the domain bounces or is complained about.',
-    mend: 'Pause campaigns, remove addresses that do not answer, and begin with those who read.',
-  },
-  {
-    cause: 'jump_of_volume',
-    reach: 'server',
-    strength: 'possible',
-    rows: (found) => (isDistrusted(found) ? found.of('volume') : []),
-    says: () => 'Much more mail than usual goes out: receivers slow what jumps.',
-    mend: 'Spread it over several days.',
-  },
-  {
-    cause: 'new_sender',
-    reach: 'server',
-    strength: 'possible',
-    rows: (found) => (isDistrusted(found) ? found.of('age') : []),
-    says: () => 'The sender is new: receivers have not seen enough of its mail to trust it.',
-    mend: 'Begin with little mail to those who read, and send every day; trust comes within weeks.',
+    says: () => 'Too many emails of the domain bounce or get complaints.',
+    fix: 'Pause campaigns, remove inactive addresses, and restart with contacts who open your emails.',
   },
   {
     cause: 'server_trouble',
     reach: 'server',
-    strength: 'possible',
+    confidence: 'possible',
     rows: (found) => (isPast(found.subject) || found.of('queue', 'for us').length > 0 ? [] : found.of('local trouble')),
-    says: ([row]) => `This server has trouble: ${row.text}`,
-    mend: '"postrider doctor" names what lacks.',
+    says: ([row]) => `This server has a problem: ${row.text}`,
+    fix: '"postrider doctor" finds the cause.',
   },
 ]

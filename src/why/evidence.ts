@@ -1,4 +1,4 @@
-// What an explanation is made of: sources give rows, causes are read from rows, and nothing is said without one (D162).
+// The types of an explanation: sources return rows of evidence, and every cause has at least one row (D162).
 import { iso } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -10,38 +10,39 @@ import type { WhySubject } from './subject.ts'
 export interface WhyDeps {
   store: Reader
   keyring: Keyring
-  config: Pick<Config, 'delivery' | 'hostname' | 'warmup'>
-  /** The present troubles of the process; a command beside the server does not know them. */
+  config: Pick<Config, 'data_dir' | 'delivery' | 'hostname' | 'warmup'>
+  /** The present problems of the process. A command next to the server does not have them. */
   troubles?: Pick<Troubles, 'list'> | undefined
 }
 
-/** A point in time inside a sentence. */
+/** A time within a sentence. */
 export const moment = (at: number): string => `${iso(at).slice(0, 16).replace('T', ' ')} UTC`
 
-/** One piece of evidence that can be shown. */
+/** The text of a row after the address or domain and its result. */
+export const quoted = (text: string): string => text.slice(text.indexOf(': ') + 2)
+
 export interface WhyRow {
   at: number
   text: string
-  /** The page of the console that shows it; null: there is none. */
+  /** The console page of the row, or null. */
   href: string | null
-  /** What the row says, in a word that causes look for. */
+  /** The word by which causes find the row: the name of a cause, or another word. */
   fact: string
-  /** What a reply means, where that is known. */
+  /** The meaning of a reply, if it is known. */
   reason?: ReplyReason | undefined
-  /** How often it was said; once when absent. */
+  /** How often the reply was received. The default is once. */
   times?: number
 }
 
 export interface EvidenceSource {
   name: string
   kinds: readonly WhySubject['kind'][]
-  /** It concerns the whole server: operators alone ask it (DV95). */
+  /** Only operators see it, because it concerns the whole server. */
   operator?: true
-  /** `off`: the source exists, and does not work here. */
+  /** `off`: the source does not work on this server. */
   ask: (deps: WhyDeps, subject: WhySubject) => WhyRow[] | 'off'
 }
 
-/** The rows by the names of their sources. */
 export class Found {
   readonly subject: WhySubject
   readonly #rows: ReadonlyMap<string, readonly WhyRow[]>
@@ -51,7 +52,12 @@ export class Found {
     this.#rows = rows
   }
 
-  /** The rows of a source; with `facts`, those that say one of them. */
+  /** Returns the rows with a fact, from all sources. */
+  with(fact: string): FoundWhyRow[] {
+    return [...this.#rows.keys()].flatMap((source) => this.of(source, fact))
+  }
+
+  /** Returns the rows of a source. With `facts`, only those with one of them. */
   of(source: string, ...facts: readonly string[]): FoundWhyRow[] {
     const rows = this.#rows.get(source) ?? []
     return rows.filter(({ fact }) => facts.length === 0 || facts.includes(fact)).map((row) => ({ ...row, source }))
@@ -60,19 +66,21 @@ export class Found {
 
 export type FoundWhyRow = WhyRow & { source: string }
 
-export const STRENGTHS = ['shown', 'likely', 'possible'] as const
-export type Strength = (typeof STRENGTHS)[number]
+export const CONFIDENCES = ['confirmed', 'likely', 'possible'] as const
+export type Confidence = (typeof CONFIDENCES)[number]
 
-/** How far a cause reaches, in the order of an answer: this subject, its receiver with all mail, the whole server. */
+/** The scope of a cause, in the order of an explanation: this subject, all email to its receiver, the whole server. */
 export const REACHES = ['subject', 'receiver', 'server'] as const
 type CauseReach = (typeof REACHES)[number]
 
 export interface CauseEntry {
   cause: string
-  reach: CauseReach | ((subject: WhySubject) => CauseReach)
-  strength: Strength | ((subject: WhySubject) => Strength)
-  /** The rows that speak for it; none: it is not named. */
-  rows: (found: Found) => FoundWhyRow[]
+  /** The subject by default. */
+  reach?: CauseReach | ((subject: WhySubject) => CauseReach)
+  /** Confirmed by default. */
+  confidence?: Confidence | ((subject: WhySubject) => Confidence)
+  /** The rows that prove the cause, by default those whose fact is the cause. Without rows, it is not named. */
+  rows?: (found: Found) => FoundWhyRow[]
   says: (rows: readonly [FoundWhyRow, ...FoundWhyRow[]], subject: WhySubject) => string
-  mend: string | ((rows: readonly [FoundWhyRow, ...FoundWhyRow[]], subject: WhySubject) => string)
+  fix: string | ((rows: readonly [FoundWhyRow, ...FoundWhyRow[]], subject: WhySubject) => string)
 }

@@ -1,23 +1,31 @@
-// The answer to "why": causes in order, each with its rows, what is not known, and what was read.
+// The explanation: ranked causes, each with its evidence, open questions, and the sources.
 //
-// Guarantees: no cause without a row (D162); never a claim about inbox or spam; the same answer while nothing changed
-// (D162); at most 10 causes of 5 rows.
+// Guarantees: no cause without a row (D162), and never a claim about inbox or spam. The result is the same while the
+// data is (D162). There are at most 10 causes of 5 rows.
 import { iso } from '../base/clock.ts'
+import { forInstance } from '../base/named-instance.ts'
 import {
   Found,
   REACHES,
-  STRENGTHS,
+  CONFIDENCES,
   type CauseEntry,
   type WhyRow,
   type FoundWhyRow,
-  type Strength,
+  type Confidence,
   type WhyDeps,
 } from './evidence.ts'
-import type { Store } from '../store/database.ts'
-import { readyReports } from './sources-reports.ts'
-import { summaryOf, unknownsOf, type NotKnown } from './standing.ts'
+import { MAIL_CAUSES } from './causes-mail.ts'
+import { SENDER_CAUSES } from './causes-sender.ts'
+import { SERVER_CAUSES } from './causes-server.ts'
+import { MAIL_SOURCES } from './sources-mail.ts'
+import { REPORT_SOURCES } from './sources-reports.ts'
+import { SENDER_SOURCES } from './sources-sender.ts'
+import { SERVER_SOURCES } from './sources-server.ts'
+import { summaryOf, unknownsOf, type NotKnown } from './summary.ts'
 import { subjectOf, type WhyQuestion, type WhySubject } from './subject.ts'
-import { CAUSES, SOURCES } from './tables.ts'
+
+const SOURCES = [...MAIL_SOURCES, ...SENDER_SOURCES, ...SERVER_SOURCES, ...REPORT_SOURCES]
+const CAUSES = [...MAIL_CAUSES, ...SENDER_CAUSES, ...SERVER_CAUSES]
 
 const MOST_CAUSES = 10
 const MOST_ROWS = 5
@@ -25,15 +33,15 @@ const MOST_ROWS = 5
 export interface ExplainedCause {
   rank: number
   cause: string
-  strength: Strength
-  says: string
-  mend: string
+  confidence: Confidence
+  message: string
+  fix: string
   evidence: { source: string; at: string; text: string; href: string | null }[]
 }
 
-export interface AskedSource {
+export interface ReadSource {
   source: string
-  state: 'read' | 'empty' | 'off'
+  state: 'read' | 'empty' | 'unavailable'
   rows: number
   since: string
 }
@@ -43,86 +51,86 @@ export interface Explanation {
   kind: WhySubject['kind']
   summary: string
   causes: ExplainedCause[]
-  not_known: NotKnown[]
-  asked: AskedSource[]
+  unknowns: NotKnown[]
+  sources: ReadSource[]
 }
 
 interface NamedCause {
   entry: CauseEntry
   reach: number
-  strength: Strength
+  confidence: Confidence
   rows: readonly [FoundWhyRow, ...FoundWhyRow[]]
 }
 
 const compare = (one: string, other: string): number => (one < other ? -1 : one > other ? 1 : 0)
 
-/** The newest first; of one time, by their words. */
+/** Newest first, then by text. */
 const byTime = (one: WhyRow, other: WhyRow): number => other.at - one.at || compare(one.text, other.text)
 
 const byRank = (one: NamedCause, other: NamedCause): number =>
   one.reach - other.reach ||
-  STRENGTHS.indexOf(one.strength) - STRENGTHS.indexOf(other.strength) ||
+  CONFIDENCES.indexOf(one.confidence) - CONFIDENCES.indexOf(other.confidence) ||
   other.rows[0].at - one.rows[0].at ||
   compare(one.entry.cause, other.entry.cause)
 
 function named(found: Found): NamedCause[] {
   return CAUSES.flatMap((entry) => {
-    const [first, ...more] = entry.rows(found).toSorted(byTime)
+    const [first, ...more] = (entry.rows?.(found) ?? found.with(entry.cause)).toSorted(byTime)
     if (!first) return []
     const { subject } = found
-    const strength = typeof entry.strength === 'function' ? entry.strength(subject) : entry.strength
-    const reach = typeof entry.reach === 'function' ? entry.reach(subject) : entry.reach
-    return [{ entry, reach: REACHES.indexOf(reach), strength, rows: [first, ...more] as const }]
+    const { confidence = 'confirmed', reach = 'subject' } = entry
+    return [
+      {
+        entry,
+        reach: REACHES.indexOf(typeof reach === 'function' ? reach(subject) : reach),
+        confidence: typeof confidence === 'function' ? confidence(subject) : confidence,
+        rows: [first, ...more] as const,
+      },
+    ]
   }).toSorted(byRank)
 }
 
-const shown = ({ entry, rows, strength }: NamedCause, at: number, subject: WhySubject): ExplainedCause => ({
+const shown = ({ entry, rows, confidence }: NamedCause, at: number, subject: WhySubject): ExplainedCause => ({
   rank: at + 1,
   cause: entry.cause,
-  strength,
-  says: entry.says(rows, subject),
-  mend: typeof entry.mend === 'string' ? entry.mend : entry.mend(rows, subject),
+  confidence,
+  message: entry.says(rows, subject),
+  fix: forInstance(typeof entry.fix === 'string' ? entry.fix : entry.fix(rows, subject)),
   evidence: rows.slice(0, MOST_ROWS).map(({ at: time, href, source, text }) => ({ source, at: iso(time), text, href })),
 })
 
-/** Reads every source that fits the subject; a source that does not work here says so. */
-function asking(deps: WhyDeps, subject: WhySubject): { found: Found; asked: AskedSource[] } {
+/** Reads every source that applies to the subject. */
+function asking(deps: WhyDeps, subject: WhySubject): { found: Found; sources: ReadSource[] } {
   const rows = new Map<string, readonly WhyRow[]>()
   const fitting = SOURCES.filter(
     ({ kinds, operator }) => kinds.includes(subject.kind) && (operator !== true || subject.operator),
   )
-  const asked = fitting.map(({ ask, name }): AskedSource => {
+  const sources = fitting.map(({ ask, name }): ReadSource => {
     const answer = ask(deps, subject)
     const all = answer === 'off' ? [] : answer
     rows.set(name, all)
-    const state = answer === 'off' ? 'off' : all.length === 0 ? 'empty' : 'read'
+    const state = answer === 'off' ? 'unavailable' : all.length === 0 ? 'empty' : 'read'
     return { source: name, state, rows: all.length, since: iso(subject.since) }
   })
-  return { found: new Found(subject, rows), asked }
+  return { found: new Found(subject, rows), sources }
 }
 
-/** As `explain`; what is large was summed before in small steps, so that nothing else waits for it. */
-export async function explained(deps: WhyDeps & { store: Store }, question: WhyQuestion): Promise<Explanation> {
-  await readyReports(deps, subjectOf(deps.store, question))
-  return explain(deps, question)
-}
-
-/** Explains a subject. Throws 404 when the account has none of this name. */
+/** Explains a subject. Throws 404 if the account has no subject of this name. */
 export function explain(deps: WhyDeps, question: WhyQuestion): Explanation {
   const subject = subjectOf(deps.store, question)
-  const { asked, found } = asking(deps, subject)
+  const { found, sources } = asking(deps, subject)
   const causes = named(found)
     .slice(0, MOST_CAUSES)
     .map((each, at) => shown(each, at, subject))
   return {
     subject: subject.name,
     kind: subject.kind,
-    summary: summaryOf(subject, causes[0]?.says),
+    summary: summaryOf(subject, causes[0]?.message),
     causes,
-    not_known: unknownsOf(
+    unknowns: unknownsOf(
       found,
       causes.map(({ cause }) => cause),
     ),
-    asked,
+    sources,
   }
 }

@@ -1,65 +1,70 @@
-// Why a mail waits or was refused: the causes in order, each with its evidence and what to do, and what is not known.
+// The page of an explanation: ranked causes, each with its evidence and fix, and open questions.
 import { html } from 'hono/html'
-import { page } from '../webui/frame.ts'
-import { found, type Place } from '../webui/place.ts'
-import { badge, table, time, type Cell, type Html } from '../webui/widgets.ts'
-import { objects, text, type Thing, type Visit } from '../webui/visit.ts'
+import { page } from '../views/html/frame.ts'
+import { found, type Place } from '../views/html/place.ts'
+import { badge, table, time, type Cell, type Html } from '../views/html/widgets.ts'
+import { objects, text, type Thing, type Visit } from '../views/html/visit.ts'
 import { explanations } from './api.ts'
 import type { ExplainedCause } from './explain.ts'
 
 type ShownExplanation = Thing<typeof explanations>
 
-/** The strength of a cause, as its reader understands it. */
+/** The confidence of a cause, as a sentence. */
 const SURE: Readonly<Record<string, string>> = {
-  shown: 'Certain: the words below say it.',
-  likely: 'Likely: it fits what is known.',
-  possible: 'Possible: it fits, and so may other things.',
+  confirmed: 'Certain: the evidence below proves it.',
+  likely: 'Likely: it is consistent with the evidence.',
+  possible: 'Possible: the evidence also allows other causes.',
 }
 
 const linked = (words: string, href: string | null): Cell =>
   href === null ? words : html`<a href="${href}">${words}</a>`
 
-const causeOf = ({ cause, evidence, mend, says, strength }: ExplainedCause): Html =>
-  html`<h2>${says}</h2>
-    <p>${mend}</p>
-    <p class="soft">${SURE[strength] ?? ''}</p>
+const causeOf = ({ cause, confidence, evidence, fix, message }: ExplainedCause): Html =>
+  html`<h2>${message}</h2>
+    <p>${fix}</p>
+    <p class="soft">${SURE[confidence] ?? ''}</p>
     ${table(
       `Evidence: ${cause.replaceAll('_', ' ')}`,
       [
-        { title: 'What shows it', wraps: true },
-        { title: 'Known from', width: 15 },
-        { title: 'When', kind: 'time' },
+        { title: 'Evidence', wraps: true },
+        { title: 'Source', width: 15 },
+        { title: 'Time', kind: 'time' },
       ],
       evidence.map(({ at, href, source, text: words }) => [linked(words, href), source, time(at)]),
       '',
     )}`
 
 const unknowns = (one: ShownExplanation): Html | '' =>
-  objects(one, 'not_known').length === 0
+  objects(one, 'unknowns').length === 0
     ? ''
-    : html`<h2>Not known</h2>
+    : html`<h2>Unknown</h2>
         ${table(
-          'Not known',
+          'Unknown',
           [
             { title: 'Question', wraps: true },
-            { title: 'Why it is not known, and what would tell', wraps: true },
+            { title: 'Why it is unknown, and how to find out', wraps: true },
           ],
-          objects(one, 'not_known').map(({ because, question }) => [question, because]),
+          objects(one, 'unknowns').map(({ question, reason }) => [question, reason]),
           '',
         )}`
 
-const askedOf = (one: ShownExplanation): Html =>
+const sourcesOf = (one: ShownExplanation): Html =>
   html`<details>
-    <summary>What was read</summary>
+    <summary>Sources checked</summary>
     ${table(
-      'What was read',
-      ['What', { title: 'State', kind: 'status' }, { title: 'Rows', kind: 'figure' }, { title: 'Since', kind: 'time' }],
-      objects(one, 'asked').map(({ rows, since, source, state }) => [source, badge(state), rows, time(since)]),
+      'Sources checked',
+      [
+        'Source',
+        { title: 'State', kind: 'status' },
+        { title: 'Rows', kind: 'figure' },
+        { title: 'Since', kind: 'time' },
+      ],
+      objects(one, 'sources').map(({ rows, since, source, state }) => [source, badge(state), rows, time(since)]),
       '',
     )}
   </details>`
 
-/** The pages above an explanation: those of what it is about. */
+/** The breadcrumbs: the pages of the subject. */
 async function above(visit: Visit, one: ShownExplanation): Promise<(readonly [string, string])[]> {
   const subject = text(one, 'subject')
   const way = encodeURIComponent(subject)
@@ -68,11 +73,11 @@ async function above(visit: Visit, one: ShownExplanation): Promise<(readonly [st
       ['/domains', 'Domains'],
       [`/domains/${way}`, subject],
     ]
-  if (text(one, 'kind') === 'receiver')
-    return [
-      ['/receivers', 'Receivers'],
-      [`/receivers/${way}`, subject],
-    ]
+  if (text(one, 'kind') === 'receiver') {
+    // A recipient domain is not a receiver of its own if another host answered for it.
+    const receiver = await visit.ask('GET', `/statistics/receivers/${way}`)
+    return [['/receivers', 'Receivers'], ...(receiver.one ? [[`/receivers/${way}`, subject] as const] : [])]
+  }
   const campaign = await visit.ask('GET', `/campaigns/${way}`)
   const name = campaign.one?.attributes['name']
   return typeof name === 'string'
@@ -81,22 +86,21 @@ async function above(visit: Visit, one: ShownExplanation): Promise<(readonly [st
         [`/campaigns/${way}`, name],
       ]
     : [
-        ['/mail', 'Mail'],
-        [`/mail/${way}`, 'This mail'],
+        ['/mail', 'Emails'],
+        [`/mail/${way}`, 'This email'],
       ]
 }
 
-/** What is known at once; the first cause has a heading of its own. */
+/** The status without the first cause, which has its own heading. */
 const leadOf = (one: ShownExplanation): string =>
   text(one, 'summary')
-    .replace(objects(one, 'causes')[0]?.says ?? '', '')
+    .replace(objects(one, 'causes')[0]?.message ?? '', '')
     .trim()
 
-/** What is asked. */
 function titleOf(one: ShownExplanation): string {
   const subject = text(one, 'subject')
-  if (text(one, 'kind') === 'receiver') return `Why? Mail to ${subject}`
-  return text(one, 'kind') === 'domain' ? `Why? Mail from ${subject}` : 'Why?'
+  if (text(one, 'kind') === 'receiver') return `Why? Email to ${subject}`
+  return text(one, 'kind') === 'domain' ? `Why? Email from ${subject}` : 'Why?'
 }
 
 export const whyPlace: Place = {
@@ -109,7 +113,7 @@ export const whyPlace: Place = {
       title: titleOf(one),
       crumbs: await above(visit, one),
       body: html`<p>${leadOf(one)}</p>
-        ${causes.map(causeOf)} ${unknowns(one)} ${askedOf(one)}`,
+        ${causes.map(causeOf)} ${unknowns(one)} ${sourcesOf(one)}`,
     })
   },
 }

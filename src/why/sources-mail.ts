@@ -1,31 +1,36 @@
-// What is known of the mail itself: its attempts, what holds it, and who asked that it is not sent.
+// Evidence about the email itself: its attempts, holds, and suppressions.
+import { counted } from '../base/text.ts'
 import { forLog } from '../base/clean-text.ts'
-import { learnedLanes } from '../delivery/pacing/lane-memory.ts'
+import { learnedLanes, type LearnedOf } from '../delivery/pacing/lane-memory.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
 import type { Attempt } from '../delivery/results/attempt-log.ts'
 import { normalised } from '../suppressions/stops.ts'
 import { boundBetween, bulkLane, domainOf } from '../message/lane-names.ts'
 import { agentOf } from '../reputation/pauses.ts'
 import { paceOf } from '../reputation/agents.ts'
-import type { RowOf } from '../schema/tables.ts'
+import { wordsOf } from '../reputation/receivers.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import { reasonOf } from '../smtp/reply-reason.ts'
 import { readSecurity } from '../smtp/security.ts'
 import { db, raw } from '../store/query.ts'
-import { moment, type EvidenceSource, type WhyRow } from './evidence.ts'
+import { moment, quoted, type EvidenceSource, type WhyRow } from './evidence.ts'
 import { waitsForWarmup } from './sources-server.ts'
 import { receiverOf, type SubjectMail, type WhySubject } from './subject.ts'
 
 const MAX_TEXT = 300
-/** The newest attempts of one mail that are looked at. */
+/** The most attempts of one email that are read, the newest. */
 const ATTEMPTS = 20
-/** Codes with which this server itself says that TLS failed (delivery/wire, smtp/client.ts). */
+/** Codes of this server for a failure of TLS (delivery/wire, smtp/client.ts). */
 const TLS_CODES = /^[45]\.7\.(?:4|5|10)$/
 
 type SaidWords = Pick<RowOf<'deliveries'>, 'smtp_code' | 'enhanced_code' | 'response'>
 
-type UnreachedRow = Pick<RowOf<'deliveries'>, 'enhanced_code' | 'security' | 'updated_at'> & {
+type WaitingRow = Pick<
+  RowOf<'deliveries'>,
+  'enhanced_code' | 'remote_mta' | 'security' | 'smtp_code' | 'updated_at'
+> & {
   next_attempt_at: number
-  response: string
+  response: string | null
 }
 
 const words = ({ enhanced_code, response, smtp_code }: SaidWords): string =>
@@ -33,38 +38,44 @@ const words = ({ enhanced_code, response, smtp_code }: SaidWords): string =>
 
 const pageOfMail = ({ id }: SubjectMail): string => `/mail/${id}`
 
-/** The words for an outcome in a row. */
-const OUTCOMES: Readonly<Record<string, string>> = { deferred: 'put off', bounced: 'refused', failed: 'given up' }
+/** The text of a result. */
+const OUTCOMES: Readonly<Record<string, string>> = { deferred: 'deferred', bounced: 'rejected', failed: 'failed' }
 
-/** The source or the relay, where there is a choice of them. */
+/** The sending IP address or relay, if there are several. */
 const byWhich = ({ route, source }: Attempt): string =>
   route !== null ? ` by the relay ${route}` : source !== null ? ` from ${source}` : ''
 
-/** What this server's own words are about: TLS that is a must, DANE, or the way to the receiver. */
+/** The cause of this server's own text: required TLS, DANE, or the connection. */
 function factOfOwn({ enhanced_code, security }: Pick<Attempt, 'enhanced_code' | 'security'>): string {
-  if (!TLS_CODES.test(enhanced_code ?? '')) return 'own'
+  if (!TLS_CODES.test(enhanced_code ?? '')) return 'no_way'
   const known = readSecurity(security)
-  return known?.policy === 'dane' || known?.dnssec.tlsa === 'failed' ? 'dane' : 'no tls'
+  return known?.policy === 'dane' || known?.dnssec.tlsa === 'failed' ? 'dane' : 'no_tls'
 }
 
-/** What DNS said of the exchanger, where DNSSEC had a part in it (DV35). */
+/** The DNSSEC results for the receiving server, if there are any. */
 function inDns({ security }: Attempt): string {
   const known = readSecurity(security)
   if (!known) return ''
   const { address, mx, tlsa } = known.dnssec
-  const states = Object.entries({ MX: mx, address, TLSA: tlsa }).filter(([, state]) => state !== 'not_asked')
+  const states = Object.entries({ MX: mx, address, TLSA: tlsa }).filter(([, state]) => state !== 'not_queried')
   return states.length === 0 ? '' : ` (DNSSEC: ${states.map(([what, state]) => `${what} ${state}`).join(', ')})`
 }
+
+/** The domain whose MTA-STS policy required a valid certificate, or ''. */
+const byPolicy = ({ address, security }: Attempt): string =>
+  readSecurity(security)?.policy === 'sts'
+    ? ` (required by the MTA-STS policy of ${forLog(address.slice(address.lastIndexOf('@') + 1))})`
+    : ''
 
 function attemptRow(mail: SubjectMail, attempt: Attempt): WhyRow {
   const { address, at, code, outcome, receiver, reported, said } = factsOf(mail, attempt)
   const text = `${address} ${OUTCOMES[outcome] ?? outcome}${byWhich(attempt)}: ${words(said)}`.replace(/: $/, '')
   const row = { at, text, href: pageOfMail(mail) }
   if (!Object.hasOwn(OUTCOMES, outcome)) return { ...row, fact: outcome }
-  // Without a code nobody replied: the words are this server's own.
+  // Without a code there was no reply: the text is this server's own.
   if (code === null && !reported) {
     const fact = factOfOwn(attempt)
-    return { ...row, fact, text: fact === 'own' ? text : `${text}${inDns(attempt)}` }
+    return { ...row, fact, text: fact === 'no_way' ? text : `${text}${byPolicy(attempt)}${inDns(attempt)}` }
   }
   const reply = { code, enhanced: attempt.enhanced_code, text: attempt.response ?? '' }
   return { ...row, fact: 'reply', reason: reasonOf(reply, receiver) }
@@ -86,10 +97,10 @@ function factsOf(mail: SubjectMail, attempt: Attempt) {
 
 const ofMails = (subject: WhySubject, rows: (mail: SubjectMail) => WhyRow[]): WhyRow[] => subject.mails.flatMap(rows)
 
-/** Outcomes that end a recipient, whatever was said before. */
+/** Final results of a recipient, regardless of earlier replies. */
 const ENDS: ReadonlySet<string> = new Set(['bounced', 'rejected', 'suppressed'])
 
-/** The attempts that say why the mail is where it is: what an end has overtaken explains nothing any more. */
+/** The attempts that explain the status: after a final result, earlier attempts do not count. */
 const counting = ({ attempts }: SubjectMail): SubjectMail['attempts'] =>
   attempts.filter(
     (attempt) =>
@@ -105,15 +116,15 @@ const attemptRows = (subject: WhySubject): WhyRow[] =>
       .map((attempt) => attemptRow(mail, attempt)),
   )
 
-/** Whether what was last said to a recipient stands among its attempts: a reply that asks for less costs none (D64). */
+/** Whether the last reply belongs to an attempt. A reply that requests a slower rate is not an attempt (D64). */
 const isAttempt = ({ attempts }: SubjectMail, { address, updated_at }: RowOf<'deliveries'>): boolean =>
   attempts.some((attempt) => attempt.address === address && attempt.at === updated_at)
 
-/** Why a recipient waits; nothing when it waits for its turn or its next attempt alone. */
+/** Why a recipient is queued. Empty if it only waits for its turn or its next attempt. */
 function waiting(mail: SubjectMail, delivery: RowOf<'deliveries'>): WhyRow[] {
   const { address, enhanced_code, next_attempt_at, response, smtp_code, status, trouble_since, updated_at } = delivery
   const row = { at: updated_at, href: pageOfMail(mail) }
-  const until = next_attempt_at === null ? '' : `, next try ${moment(next_attempt_at)}`
+  const until = next_attempt_at === null ? '' : `, next attempt ${moment(next_attempt_at)}`
   if (status === 'held') return [{ ...row, fact: 'held', text: `${forLog(address)} is on hold` }]
   if (status === 'queued' && smtp_code !== null && !isAttempt(mail, delivery)) {
     const text = `${forLog(address)} slowed down${until}: ${words(delivery)}`
@@ -122,12 +133,12 @@ function waiting(mail: SubjectMail, delivery: RowOf<'deliveries'>): WhyRow[] {
   }
   if (waitsForWarmup(delivery)) return []
   if (status !== 'queued' || smtp_code !== null || trouble_since === null) return []
-  const fact = enhanced_code === '4.7.0' ? 'no record' : 'for us'
+  const fact = enhanced_code === '4.7.0' ? 'missing_key_record' : 'for us'
   return [
     {
       ...row,
       fact,
-      text: `${forLog(address)} waits since ${moment(trouble_since)}${until}: ${forLog(response ?? '', MAX_TEXT)}`,
+      text: `${forLog(address)} queued since ${moment(trouble_since)}${until}: ${forLog(response ?? '', MAX_TEXT)}`,
     },
   ]
 }
@@ -135,7 +146,7 @@ function waiting(mail: SubjectMail, delivery: RowOf<'deliveries'>): WhyRow[] {
 const waits = ({ mails }: WhySubject): boolean =>
   mails.some(({ deliveries }) => deliveries.some(({ status }) => status === 'queued' || status === 'active'))
 
-/** What holds all mail of a receiving domain: the operator, or a pause after its servers refused or did not answer. */
+/** Holds, pauses and limits of a recipient domain. */
 const laneRows: EvidenceSource['ask'] = ({ store }, subject) => {
   const held = store.all(
     db
@@ -148,57 +159,80 @@ const laneRows: EvidenceSource['ask'] = ({ store }, subject) => {
     ...held.map(({ held_at, lane }) => ({
       at: held_at,
       fact: 'hold',
-      text: `Mail for ${lane} is on hold since ${moment(held_at)}`,
+      text: `Email to ${lane} on hold since ${moment(held_at)}`,
       href: null,
     })),
-    ...learned.flatMap(({ lane, learned_at, paused_until }) =>
-      paused_until === null
-        ? []
-        : [
-            {
-              at: learned_at,
-              fact: 'pause',
-              text: `Mail for ${domainOf(lane)} pauses until ${moment(paused_until)}`,
-              href: null,
-            },
-          ],
-    ),
+    ...learned.flatMap(({ lane, learned_at: at, paused_until, ...limits }): WhyRow[] => {
+      const name = domainOf(lane)
+      if (paused_until !== null)
+        return [
+          { at, fact: 'pause_of_receiver', text: `Email to ${name} paused until ${moment(paused_until)}`, href: null },
+        ]
+      // These limits concern the whole server (D150).
+      const text = `Email to ${name} limited to ${limitsIn(limits)}, learned ${moment(at)}`
+      return subject.operator ? [{ at, fact: 'limit_of_receiver', text, href: '/queue' }] : []
+    }),
   ]
 }
 
-/** Mails of one receiving domain that are looked at, those whose turn comes last. */
+/** The learned limits as text: "at most 0.5 per second over 1 connection". */
+const limitsIn = ({ connections, per_second }: Pick<LearnedOf, 'connections' | 'per_second'>): string =>
+  [
+    ...(per_second === null ? [] : [`at most ${per_second} per second`]),
+    ...(connections === null ? [] : [`over at most ${counted(connections, 'connection')}`]),
+  ].join(' ')
+
+/** The most queued emails of one recipient domain that are read, those that are due last. */
 const WAITING = 200
 
-/** Mail to a receiver that waits because none of its servers replied; what it replied is among the replies. */
-const unreached: EvidenceSource['ask'] = ({ store }, subject) =>
+/** Email to a recipient domain that is queued because its servers deferred it or did not respond. */
+const deferredRows: EvidenceSource['ask'] = ({ store }, subject) =>
   subject.domains.flatMap((domain) => {
     const lanes = [domain, bulkLane(domain)]
     const waiting = (lane: string): string =>
       `select * from (select * from deliveries where status = 'queued' and ${lane} order by lane desc, next_attempt_at desc limit ${WAITING})`
     const found = store.all(
-      raw<UnreachedRow>(
-        `select waiting.response, waiting.enhanced_code, waiting.security, max(waiting.updated_at) as updated_at, max(waiting.next_attempt_at) as next_attempt_at
+      raw<WaitingRow>(
+        `select waiting.smtp_code, waiting.response, waiting.enhanced_code, waiting.remote_mta, waiting.security, max(waiting.updated_at) as updated_at, max(waiting.next_attempt_at) as next_attempt_at
          from (${[...lanes.map(() => 'lane = ?'), ...lanes.map(() => 'lane > ? and lane < ?')].map(waiting).join(' union all ')}) waiting
            join outbound_emails e on e.key = waiting.email_key and e.user_key in (select value from json_each(?))
-         where waiting.attempts > 0 and waiting.smtp_code is null and waiting.response is not null and waiting.trouble_since is null
-         group by waiting.response, waiting.enhanced_code, waiting.security`,
+         where waiting.smtp_code is not null or (waiting.attempts > 0 and waiting.response is not null and waiting.trouble_since is null)
+         group by waiting.smtp_code, waiting.response, waiting.enhanced_code, waiting.remote_mta, waiting.security`,
         [...lanes, ...lanes.flatMap((lane) => boundBetween(lane)), JSON.stringify(subject.accounts)],
       ),
     )
-    return found.map((row) => ({
-      at: row.updated_at,
-      fact: factOfOwn(row),
-      text: `Mail for ${domain} put off ${moment(row.updated_at)}, next try ${moment(row.next_attempt_at)}: ${forLog(row.response, MAX_TEXT)}`,
-      href: null,
-    }))
+    const rows = found
+      .filter(({ response }) => !waitsForWarmup({ response, status: 'queued' }))
+      .map((row) => deferredRow(domain, row))
+    // Replies that differ only in a queue id are the same.
+    const alike = Map.groupBy(rows, ({ fact, text }) => `${fact} ${quoted(text)}`)
+    return [...alike.values()].map((each) => each.reduce((newest, row) => (row.at > newest.at ? row : newest)))
   })
+
+function deferredRow(domain: string, row: WaitingRow): WhyRow {
+  const { enhanced_code: enhanced, next_attempt_at, remote_mta, response, smtp_code: code, updated_at: at } = row
+  const says = `Email to ${domain} deferred ${moment(at)}, next attempt ${moment(next_attempt_at)}: `
+  const text = response ?? ''
+  if (code === null) return { at, fact: factOfOwn(row), text: says + forLog(text, MAX_TEXT), href: null }
+  const reply = { code, enhanced, text }
+  const reason = reasonOf(reply, receiverOf({ lane: domain, remote_mta }))
+  // Without the parts that belong to one email, such as its recipient.
+  return { at, fact: 'reply', reason, text: says + forLog(wordsOf(reply), MAX_TEXT), href: null }
+}
+
+/** The causes by the status of a campaign. */
+const FACTS: Readonly<Record<string, string>> = {
+  paused: 'paused_campaign',
+  cancelled: 'ended_campaign',
+  failed: 'ended_campaign',
+}
 
 const campaignRows: EvidenceSource['ask'] = (_, { campaign }) =>
   campaign
     ? [
         {
           at: campaign.updated_at,
-          fact: campaign.status,
+          fact: FACTS[campaign.status] ?? campaign.status,
           text: `The campaign “${forLog(campaign.name, MAX_TEXT)}” is ${campaign.status}${campaign.failure === null ? '' : `: ${forLog(campaign.failure, MAX_TEXT)}`}`,
           href: `/campaigns/${campaign.id}`,
         },
@@ -218,8 +252,8 @@ const agentRows: EvidenceSource['ask'] = ({ store }, subject) =>
         {
           ...row,
           at: agent.paused_at,
-          fact: 'paused',
-          text: `The agent ${name} is paused since ${moment(agent.paused_at)}`,
+          fact: 'paused_agent',
+          text: `The agent ${name} has been paused since ${moment(agent.paused_at)}`,
         },
       ]
     return [
@@ -247,7 +281,7 @@ const suppressionRows: EvidenceSource['ask'] = ({ keyring, store }, subject) =>
           .map(({ created_at, reason, scope }) => ({
             at: created_at,
             fact: reason,
-            text: `${forLog(address)} is suppressed since ${moment(created_at)} for ${scope === 'all' ? 'all mail' : 'campaigns'}: ${reason.replaceAll('_', ' ')}`,
+            text: `${forLog(address)} suppressed since ${moment(created_at)} for ${scope === 'all' ? 'all email' : 'campaigns'}: ${reason.replaceAll('_', ' ')}`,
             href: `/suppressions?q=${encodeURIComponent(address)}`,
           })),
       ),
@@ -256,27 +290,22 @@ const suppressionRows: EvidenceSource['ask'] = ({ keyring, store }, subject) =>
 export const MAIL_SOURCES: readonly EvidenceSource[] = [
   {
     name: 'attempts',
-    kinds: ['mail'],
+    kinds: ['email'],
     ask: (_, subject) => attemptRows(subject),
   },
   {
-    name: 'tls',
-    kinds: ['mail'],
-    ask: (_, subject) => attemptRows(subject).filter(({ fact }) => fact === 'no tls' || fact === 'dane'),
-  },
-  {
     name: 'queue',
-    kinds: ['mail'],
+    kinds: ['email'],
     ask: (_, subject) => ofMails(subject, (mail) => mail.deliveries.flatMap((each) => waiting(mail, each))),
   },
   {
     name: 'lanes',
-    kinds: ['mail', 'receiver'],
+    kinds: ['email', 'receiver'],
     ask: (deps, subject) =>
-      subject.domains.length === 0 || (subject.kind === 'mail' && !waits(subject)) ? [] : laneRows(deps, subject),
+      subject.domains.length === 0 || (subject.kind === 'email' && !waits(subject)) ? [] : laneRows(deps, subject),
   },
-  { name: 'waiting', kinds: ['receiver'], ask: unreached },
-  { name: 'campaign', kinds: ['mail'], ask: campaignRows },
-  { name: 'agents', kinds: ['mail'], ask: agentRows },
-  { name: 'suppressions', kinds: ['mail'], ask: suppressionRows },
+  { name: 'waiting', kinds: ['receiver'], ask: deferredRows },
+  { name: 'campaign', kinds: ['email'], ask: campaignRows },
+  { name: 'agents', kinds: ['email'], ask: agentRows },
+  { name: 'suppressions', kinds: ['email'], ask: suppressionRows },
 ]

@@ -1,49 +1,41 @@
-// What is known of the sender: what receivers say to its mail as a whole, its domain, its lists, and this server.
+// Evidence about the sender: replies to all its email, its domain, its contact lists, and this server.
+import { countedGrouped } from '../base/text.ts'
 import { forLog } from '../base/clean-text.ts'
-import { DAY, iso } from '../base/clock.ts'
+import { DAY, dateOf, dayOf } from '../base/clock.ts'
 import { takesMail } from '../inbound/recipients.ts'
-import { domainDays, domainFigures } from '../reputation/tally.ts'
-import { outcomesOf, sumOf } from '../reputation/receivers.ts'
-import { judged } from '../reputation/api-receivers.ts'
-import type { RowOf } from '../schema/tables.ts'
+import { rateSeverity } from '../reputation/findings.ts'
+import { domainFigures } from '../reputation/tally.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import { reasonOf } from '../smtp/reply-reason.ts'
 import type { Reader } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
-import { moment, type EvidenceSource, type WhyRow } from './evidence.ts'
-import { openRows } from './opens.ts'
+import { heldSince, whyHeld } from '../store/serving.ts'
+import { moment, type EvidenceSource, type WhyDeps, type WhyRow } from './evidence.ts'
 import type { WhySubject } from './subject.ts'
 
 const MAX_TEXT = 300
-/** Rows of refusals that are read at most; of a domain they are those of all receivers, so of fewer days. */
+/** The most replies that are read. A domain has those of all receivers, so fewer days are read. */
 const REFUSALS = 2000
 const DAYS_OF_A_DOMAIN = 7
-/** A domain, or an account that first sent, less than this long ago is new. */
-const NEW = 28 * DAY
-/** A day with this many times the mean of the days before, and this much mail, is a jump. */
-const JUMP = { times: 3, least: 200 }
-/** Complaints of a thousand mails from which on receivers take notice, and bounces of a hundred of a list. */
-const COMPLAINTS = { perThousand: 1, least: 3 }
-const BAD_LIST = { share: 0.05, least: 5 }
+/** One email or list has too few recipients for a rate alone: the least complaints and bounces that count. */
+const COMPLAINTS = 3
+const BOUNCES = 5
 const IMPORTS = 20
 
 const count = (value: number): string => value.toLocaleString('en')
-const counted = (value: number, noun: string, nouns = `${noun}s`): string =>
-  `${count(value)} ${value === 1 ? noun : nouns}`
-const dayOf = (at: number): string => iso(at).slice(0, 10)
-
 const receiverPage = (receiver: string): string => `/receivers/${encodeURIComponent(receiver)}`
 
-/** A record may name where reports go. */
+/** A record can contain the address for reports. */
 const withoutAddresses = (text: string): string => text.replaceAll(/[^\s<>@:,;"]+@[^\s<>@,;"]+/g, '<address>')
 
 const domainRow = ({ domain }: WhySubject): WhyRow[] => {
   if (!domain || domain.status === 'active') return []
   const state = domain.deleted_at === null ? domain.status : 'removed'
-  const text = `The domain ${domain.name} is ${state} since ${moment(domain.deleted_at ?? domain.status_at)}`
-  return [{ at: domain.deleted_at ?? domain.status_at, fact: state, text, href: `/domains/${domain.name}` }]
+  const text = `The domain ${domain.name} has been ${state} since ${moment(domain.deleted_at ?? domain.status_at)}`
+  return [{ at: domain.deleted_at ?? domain.status_at, fact: 'domain_state', text, href: `/domains/${domain.name}` }]
 }
 
-/** Inboxes of a domain that takes no mail until it is verified (D197). */
+/** Inboxes of a domain that receives no email until it is verified (D197). */
 function inboxRows(reader: Reader, { domain }: WhySubject): WhyRow[] {
   if (!domain || domain.deleted_at !== null || takesMail(reader, domain.key)) return []
   const { inboxes, since } = reader.one(
@@ -53,11 +45,11 @@ function inboxRows(reader: Reader, { domain }: WhySubject): WhyRow[] {
     ),
   )
   if (since === null) return []
-  const text = `${counted(inboxes, 'inbox', 'inboxes')} of ${domain.name}, the first since ${moment(since)}: mail to ${inboxes === 1 ? 'it' : 'them'} is refused`
+  const text = `${countedGrouped(inboxes, 'inbox', 'inboxes')} of ${domain.name}, the first since ${moment(since)}: messages to ${inboxes === 1 ? 'it' : 'them'} are rejected`
   return [{ at: Math.max(since, domain.status_at), fact: domain.status, text, href: '/inboxes' }]
 }
 
-/** Records that the last check did not see as they should be; a removed domain needs none. */
+/** Records that were missing or different at the last check. */
 function recordRows(reader: Reader, { domain }: WhySubject): WhyRow[] {
   if (!domain || domain.deleted_at !== null) return []
   const records = reader.all(
@@ -69,21 +61,20 @@ function recordRows(reader: Reader, { domain }: WhySubject): WhyRow[] {
       .where('verified', '=', 0)
       .where('required', '=', 1),
   )
-  return records.map(({ checked_at, name, observed, record_type }) => ({
+  return records.map(({ checked_at, missing_address, name, observed, record_type }) => ({
     at: checked_at ?? 0,
-    fact: record_type,
-    text: `${record_type.replaceAll('_', ' ')} at ${name}: ${observed === null ? 'not in DNS' : `DNS has “${forLog(withoutAddresses(observed), MAX_TEXT)}”`}, asked ${moment(checked_at ?? 0)}`,
+    fact: 'missing_records',
+    text: `${record_type.replaceAll('_', ' ')} at ${name}: ${observed === null ? 'not in DNS' : `DNS has “${forLog(withoutAddresses(observed), MAX_TEXT)}”${missing_address === 1 ? ', and its host has no address' : ''}`}, checked ${moment(checked_at ?? 0)}`,
     href: `/domains/${domain.name}`,
   }))
 }
 
 type DayOfRefusals = Pick<RowOf<'refusals'>, 'receiver' | 'day' | 'words' | 'times'>
 
-/** What receivers said, by day; each day is found by the key of the table. */
 function refusalRows(reader: Reader, { accounts, kind, now, receivers, since }: WhySubject): WhyRow[] {
-  if (kind === 'mail' && receivers.length === 0) return []
-  const last = Math.floor(now / DAY)
-  const first = Math.max(Math.floor(since / DAY), kind === 'domain' ? last - DAYS_OF_A_DOMAIN : 0)
+  if (kind === 'email' && receivers.length === 0) return []
+  const last = dayOf(now)
+  const first = Math.max(dayOf(since), kind === 'domain' ? last - DAYS_OF_A_DOMAIN : 0)
   const days = Array.from({ length: Math.min(last - first + 1, 60) }, (_, at) => last - at)
   const only = kind === 'domain' ? '' : 'and receiver in (select value from json_each(?))'
   const rows = reader.all(
@@ -99,7 +90,7 @@ function refusalRows(reader: Reader, { accounts, kind, now, receivers, since }: 
     fact: 'reply',
     reason: reasonOf({ text: words }, receiver),
     times,
-    text: `${receiver} on ${dayOf(day * DAY)}, ${count(times)} times: ${forLog(words, MAX_TEXT)}`.replace(
+    text: `${receiver} on ${dateOf(day * DAY)}, ${count(times)} times: ${forLog(words, MAX_TEXT)}`.replace(
       ', 1 times',
       ', once',
     ),
@@ -107,78 +98,6 @@ function refusalRows(reader: Reader, { accounts, kind, now, receivers, since }: 
   }))
 }
 
-/** Receivers that defer or refuse much of the mail in the last seven days, by the verdict of their page. */
-function receiverRows(reader: Reader, { accounts, now, receivers }: WhySubject): WhyRow[] {
-  const since = Math.floor((now - 7 * DAY) / DAY) * DAY
-  return receivers.flatMap((only) => {
-    const hours = accounts.flatMap(
-      (userKey) => outcomesOf(reader, { receivers: [only], since, userKey }).get(only) ?? [],
-    )
-    const sum = sumOf(hours)
-    const { verdict } = judged(sum)
-    if (verdict !== 'slow' && verdict !== 'refusing') return []
-    const text = `${only} since ${dayOf(since)}: ${count(sum.delivered)} delivered, ${count(sum.deferred)} put off, ${count(sum.refused)} refused`
-    return [{ at: now - (now % DAY), fact: verdict, text, href: receiverPage(only) }]
-  })
-}
-
-/** The last day against the mean of the days before. */
-function jump(days: readonly { day: number; mails: number }[], now: number, of: string, href: string): WhyRow[] {
-  const today = Math.floor(now / DAY)
-  const mails = days.find(({ day }) => day === today)?.mails ?? 0
-  const before = days.filter(({ day }) => day < today && day >= today - 28)
-  const mean = before.reduce((sum, each) => sum + each.mails, 0) / 28
-  if (mails < JUMP.least || mails < mean * JUMP.times) return []
-  const text = `${of} on ${dayOf(now)}: ${counted(mails, 'mail')}; the mean of the 28 days before is ${count(Math.round(mean))}`
-  return [{ at: today * DAY, fact: 'jump', text, href }]
-}
-
-function volumeRows(reader: Reader, { accounts, domain, kind, now, receivers, since }: WhySubject): WhyRow[] {
-  if (kind !== 'receiver') {
-    if (!domain) return []
-    const days = domainDays(reader, domain.key, now - 29 * DAY).map(({ bounces, day, deliveries }) => ({
-      day,
-      mails: bounces + deliveries,
-    }))
-    return jump(days, now, domain.name, `/domains/${domain.name}`)
-  }
-  const hours = accounts.flatMap((userKey) => [...outcomesOf(reader, { receivers, since, userKey }).values()].flat())
-  const byDay = Map.groupBy(hours, ({ hour }) => Math.floor(hour / 24))
-  const days = [...byDay].map(([day, all]) => ({
-    day,
-    mails: all.reduce((sum, { delivered, refused }) => sum + delivered + refused, 0),
-  }))
-  return receivers.flatMap((receiver) => jump(days, now, `Mail to ${receiver}`, receiverPage(receiver)))
-}
-
-function ageRows(reader: Reader, { accounts, domain, now }: WhySubject): WhyRow[] {
-  const [account, ...more] = accounts
-  const rows: WhyRow[] = []
-  if (domain && now - domain.created_at < NEW)
-    rows.push({
-      at: domain.created_at,
-      fact: 'new domain',
-      text: `The domain ${domain.name} was added on ${dayOf(domain.created_at)}`,
-      href: `/domains/${domain.name}`,
-    })
-  if (account === undefined || more.length > 0) return rows
-  const first = reader.first(
-    raw<{ created_at: number }>(
-      'select created_at from outbound_emails where user_key = ? order by created_at limit 1',
-      [account],
-    ),
-  )
-  if (first && now - first.created_at < NEW)
-    rows.push({
-      at: first.created_at,
-      fact: 'first mail',
-      text: `The first mail that is kept of the account is of ${dayOf(first.created_at)}`,
-      href: '/mail',
-    })
-  return rows
-}
-
-/** Whether the domain is under a warning, and its complaints. */
 function reputationRows(reader: Reader, { domain }: WhySubject): WhyRow[] {
   if (!domain) return []
   const warned = reader.first(
@@ -189,7 +108,7 @@ function reputationRows(reader: Reader, { domain }: WhySubject): WhyRow[] {
       .where('warned_at', 'is not', null),
   )
   if (!warned || warned.warned_at === null) return []
-  const text = `${domain.name} is under a warning since ${moment(warned.warned_at)}: too many bounces or complaints in seven days`
+  const text = `${domain.name} has a reputation warning since ${moment(warned.warned_at)}: too many bounces or complaints in seven days`
   return [{ at: warned.warned_at, fact: 'warning', text, href: `/domains/${domain.name}` }]
 }
 
@@ -200,20 +119,21 @@ function complaintRows(reader: Reader, { domain, mails, since }: WhySubject): Wh
       .map(({ address, updated_at }) => ({
         at: updated_at,
         fact: 'own',
-        text: `${forLog(address)} called the mail spam`,
+        text: `${forLog(address)} marked the email as spam`,
         href: `/mail/${id}`,
       })),
   )
   if (!domain) return own
   const { complaints, deliveries } = domainFigures(reader, domain.key, since)
-  if (complaints < COMPLAINTS.least || complaints * 1000 <= deliveries * COMPLAINTS.perThousand) return own
-  const text = `${domain.name} since ${dayOf(since)}: ${counted(complaints, 'complaint')} about ${counted(deliveries, 'delivered mail')}`
+  if (complaints < COMPLAINTS || rateSeverity('complaint_rate', complaints / deliveries) === 'ok') return own
+  const text = `${domain.name} since ${dateOf(since)}: ${countedGrouped(complaints, 'complaint')} about ${countedGrouped(deliveries, 'delivered email')}`
   return [...own, { at: since, fact: 'share', text, href: `/domains/${domain.name}` }]
 }
 
-const isBad = (bad: number, all: number): boolean => bad >= BAD_LIST.least && bad >= all * BAD_LIST.share
+/** Whether so many addresses of a list bounced that providers may block its sender. */
+const isBad = (bad: number, all: number): boolean => bad >= BOUNCES && rateSeverity('bounce_rate', bad / all) === 'fail'
 
-/** Unknown addresses of the campaign, and of the imports of its audience; of one mail, the import of its contact. */
+/** Bounces of the campaign and of the imports of its audience. For one email, of the import of its contact. */
 function listRows(reader: Reader, { campaign, mails }: WhySubject): WhyRow[] {
   if (!campaign) return []
   const rows: WhyRow[] = []
@@ -228,8 +148,8 @@ function listRows(reader: Reader, { campaign, mails }: WhySubject): WhyRow[] {
   if (isBad(bounced, all))
     rows.push({
       at: campaign.started_at ?? campaign.created_at,
-      fact: 'campaign',
-      text: `The campaign “${forLog(campaign.name, MAX_TEXT)}”: ${count(bounced)} of ${counted(all, 'mail')} bounced`,
+      fact: 'bad_list',
+      text: `The campaign “${forLog(campaign.name, MAX_TEXT)}”: ${count(bounced)} of ${countedGrouped(all, 'email')} bounced`,
       href: `/campaigns/${campaign.id}`,
     })
   const [contact] = mails.length === 1 ? contactsOf(reader, mails[0]?.contact_key ?? null) : []
@@ -252,8 +172,8 @@ function listRows(reader: Reader, { campaign, mails }: WhySubject): WhyRow[] {
     if (isBad(gone, created))
       rows.push({
         at: created_at,
-        fact: 'import',
-        text: `The import of ${moment(created_at)}: ${count(gone)} of ${counted(created, 'new contact')} bounced`,
+        fact: 'bad_list',
+        text: `The import of ${moment(created_at)}: ${count(gone)} of ${countedGrouped(created, 'new contact')} bounced`,
         href: `/audiences/${audience}/imports/${id}`,
       })
   }
@@ -263,27 +183,29 @@ function listRows(reader: Reader, { campaign, mails }: WhySubject): WhyRow[] {
 const contactsOf = (reader: Reader, key: number | null): { created_at: number }[] =>
   key === null ? [] : reader.all(db.selectFrom('contacts').select('created_at').where('key', '=', key))
 
+/** The problem of the server that a command can see: a file records whether the queue is held. */
+function heldRows({ data_dir }: WhyDeps['config']): WhyRow[] | 'off' {
+  const from = heldSince(data_dir)
+  return from ? [{ at: Date.parse(from.time), fact: 'machine', text: whyHeld(from), href: null }] : 'off'
+}
+
 export const SENDER_SOURCES: readonly EvidenceSource[] = [
-  { name: 'domain', kinds: ['mail', 'domain'], ask: (_, subject) => domainRow(subject) },
-  { name: 'records', kinds: ['mail', 'domain'], ask: ({ store }, subject) => recordRows(store, subject) },
+  { name: 'domain', kinds: ['email', 'domain'], ask: (_, subject) => domainRow(subject) },
+  { name: 'records', kinds: ['email', 'domain'], ask: ({ store }, subject) => recordRows(store, subject) },
   { name: 'inboxes', kinds: ['domain'], ask: ({ store }, subject) => inboxRows(store, subject) },
-  { name: 'replies', kinds: ['mail', 'domain', 'receiver'], ask: ({ store }, subject) => refusalRows(store, subject) },
-  { name: 'receivers', kinds: ['mail', 'receiver'], ask: ({ store }, subject) => receiverRows(store, subject) },
-  { name: 'lists', kinds: ['mail'], ask: ({ store }, subject) => listRows(store, subject) },
-  { name: 'complaints', kinds: ['mail', 'domain'], ask: ({ store }, subject) => complaintRows(store, subject) },
-  { name: 'reputation', kinds: ['mail', 'domain'], ask: ({ store }, subject) => reputationRows(store, subject) },
-  { name: 'volume', kinds: ['mail', 'domain', 'receiver'], ask: ({ store }, subject) => volumeRows(store, subject) },
-  { name: 'age', kinds: ['mail', 'domain', 'receiver'], ask: ({ store }, subject) => ageRows(store, subject) },
-  { name: 'opens', kinds: ['mail', 'receiver'], ask: ({ store }, subject) => openRows(store, subject) },
+  { name: 'replies', kinds: ['email', 'domain', 'receiver'], ask: ({ store }, subject) => refusalRows(store, subject) },
+  { name: 'lists', kinds: ['email'], ask: ({ store }, subject) => listRows(store, subject) },
+  { name: 'complaints', kinds: ['email', 'domain'], ask: ({ store }, subject) => complaintRows(store, subject) },
+  { name: 'reputation', kinds: ['email', 'domain'], ask: ({ store }, subject) => reputationRows(store, subject) },
   {
     name: 'local trouble',
-    kinds: ['mail', 'domain', 'receiver'],
-    ask: ({ troubles }) =>
+    kinds: ['email', 'domain', 'receiver'],
+    ask: ({ config, troubles }) =>
       troubles?.list().map(({ name, sentence, since }) => ({
         at: since,
         fact: name,
         text: sentence,
         href: null,
-      })) ?? 'off',
+      })) ?? heldRows(config),
   },
 ]

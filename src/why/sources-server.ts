@@ -1,24 +1,26 @@
-// What is known of this server: its warm-up, and what the watch of blocklists and reverse DNS found. These are the
-// operator's (DV95); the owner of a mail hears of warm-up as far as the mail waits for it.
+// Evidence about this server: warm-up, blocklists and reverse DNS. Only operators see it, except for warm-up that
+// delays an email of the account.
+import { countedGrouped } from '../base/text.ts'
 import { forLog } from '../base/clean-text.ts'
 import { DAY } from '../base/clock.ts'
 import { boundTo, domainInSql, relayIn } from '../message/lane-names.ts'
-import type { RowOf } from '../schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import type { Reader } from '../store/database.ts'
 import { raw } from '../store/query.ts'
-import { TOTAL } from '../warmup/ladder.ts'
-import { pairsOfReceivers, receiversOf, waitingByReceiver, type UsedPair } from '../warmup/shown.ts'
+import { TOTAL } from '../warmup/schedule.ts'
+import { receiversOf } from '../warmup/pairs.ts'
+import { usedPairs, waitingByReceiver, type UsedPair } from '../warmup/shown.ts'
 import { TRACKING_LABEL } from '../domains/records.ts'
-import { explained, listShown } from '../watch/words.ts'
+import { problemsIn } from '../watch/findings.ts'
+import { explained } from '../watch/words.ts'
 import { moment, type EvidenceSource, type WhyDeps, type WhyRow } from './evidence.ts'
 import type { WhySubject } from './subject.ts'
 
 const MAX_TEXT = 300
-/** Waiting mails of an account that are looked at, the newest; changes of a watch that are read. */
+/** The most queued emails of an account that are read, the newest. */
 const LOOKED_AT = 10_000
-const CHANGES = 20
 
-/** What delivery writes to mail that waits for its warm-up (delivery/warming.ts). */
+/** The start of the text of email that warm-up delays. */
 const WAITS = 'warm-up: '
 
 export const waitsForWarmup = ({ response, status }: Pick<RowOf<'deliveries'>, 'response' | 'status'>): boolean =>
@@ -29,12 +31,12 @@ const waitingMails = ({ mails }: WhySubject): WhyRow[] =>
     deliveries.filter(waitsForWarmup).map(({ address, next_attempt_at, response, updated_at }) => ({
       at: updated_at,
       fact: 'waits',
-      text: `${forLog(address)} waits${next_attempt_at === null ? '' : ` until ${moment(next_attempt_at)}`}: ${forLog(response ?? '', MAX_TEXT)}`,
+      text: `${forLog(address)} queued${next_attempt_at === null ? '' : ` until ${moment(next_attempt_at)}`}: ${forLog(response ?? '', MAX_TEXT)}`,
       href: `/mail/${id}`,
     })),
   )
 
-/** Mail of an account that waits for the warm-up of some receiving domains. */
+/** Email of an account that warm-up delays, for some recipient domains. */
 const waitingOf = (reader: Reader, account: number, domains: readonly string[]): { times: number; next: number } =>
   reader.one(
     raw<{ times: number; next: number }>(
@@ -47,9 +49,12 @@ const waitingOf = (reader: Reader, account: number, domains: readonly string[]):
     ),
   )
 
-/** Mail for a receiver that waits for its warm-up. */
-function waitingFor(reader: Reader, { accounts, domains, everywhere, name, now }: WhySubject): WhyRow[] {
-  if (everywhere) return waitingAt(name, waitingByReceiver(reader).get(name) ?? 0, now)
+/** Email for a receiver that warm-up delays. */
+function waitingFor(reader: Reader, { accounts, domains, everywhere, name, now, receivers }: WhySubject): WhyRow[] {
+  if (everywhere) {
+    const waiting = waitingByReceiver(reader)
+    return receivers.flatMap((receiver) => waitingAt(receiver, waiting.get(receiver) ?? 0, now))
+  }
   const all = accounts.map((account) => waitingOf(reader, account, domains)).filter(({ times }) => times > 0)
   const times = all.reduce((sum, each) => sum + each.times, 0)
   return times === 0 ? [] : waitingAt(name, times, now, ` until ${moment(Math.min(...all.map((each) => each.next)))}`)
@@ -57,34 +62,49 @@ function waitingFor(reader: Reader, { accounts, domains, everywhere, name, now }
 
 function waitingAt(name: string, times: number, now: number, until = ''): WhyRow[] {
   if (times === 0) return []
-  const text = `${times.toLocaleString('en')} ${times === 1 ? 'recipient waits' : 'recipients wait'} for warm-up at ${name}${until}`
+  const text = `${countedGrouped(times, 'recipient')} at ${name} queued by the warm-up limit${until}`
   return [{ at: now - (now % DAY), fact: 'waits', text, href: `/receivers/${encodeURIComponent(name)}` }]
 }
 
-/** What a pair says that is not going well, or has nothing left today. */
-function pairRow({ allowance, id, left, next_at, reason, receiver, since, source, state, used }: UsedPair): WhyRow[] {
-  const full = left === 0 || next_at !== null
-  if (state !== 'back' && state !== 'holding' && !full) return []
-  const to = receiver === TOTAL ? 'all receivers' : receiver
-  const figures = allowance === null ? '' : `, ${used} of ${allowance} recipients tried today`
-  const text = `${source} to ${to}: ${state}${figures}${reason === null ? '' : `; ${forLog(reason, MAX_TEXT)}`}`
+/** A pair whose limit was reduced, does not rise, or is used up. */
+function pairRow({
+  daily_limit,
+  id,
+  remaining,
+  next_at,
+  reason,
+  receiver,
+  since,
+  source,
+  state,
+  used,
+}: UsedPair): WhyRow[] {
+  const full = remaining === 0 || next_at !== null
+  if (state !== 'reduced' && state !== 'holding' && !full) return []
+  const to = receiver === TOTAL ? 'all providers' : receiver
+  const figures = daily_limit === null ? '' : `, ${used} of ${daily_limit} recipients tried today`
+  const text = `${source} to ${to}: ${state}${figures}${reason === null ? '' : `. ${forLog(reason, MAX_TEXT)}`}`
   return [
-    { at: since, fact: state === 'back' || state === 'holding' ? state : 'full', text, href: `/server/warmup/${id}` },
+    {
+      at: since,
+      fact: state === 'reduced' || state === 'holding' ? state : 'full',
+      text,
+      href: `/server/warmup/${id}`,
+    },
   ]
 }
 
 const warmupRows: EvidenceSource['ask'] = ({ config, store }, subject) => {
   const { domains, kind, now, operator, receivers } = subject
-  const waiting = kind === 'mail' ? waitingMails(subject) : waitingFor(store, subject)
+  const waiting = kind === 'email' ? waitingMails(subject) : waitingFor(store, subject)
   const learned = receiversOf(store, domains).values()
   const names = [...new Set([...receivers, ...learned, TOTAL])].filter((name) => name !== '')
-  const pairs = pairsOfReceivers({ config, store }, now, names)
-  if (!pairs) return waiting.length === 0 ? 'off' : waiting
-  // The pairs are the operator's.
-  return operator ? [...waiting, ...pairs.flatMap(pairRow)] : waiting
+  if (!config.warmup.enabled) return waiting.length === 0 ? 'off' : waiting
+  // Only operators see the pairs.
+  return operator ? [...waiting, ...usedPairs({ config, store }, now, { receiver: names }).flatMap(pairRow)] : waiting
 }
 
-/** By which way mail goes that was bound to one. */
+/** The sending IP address or relay of email that is bound to one. */
 const wayRows: EvidenceSource['ask'] = (_, { mails }) =>
   mails.flatMap(({ deliveries, id }) =>
     deliveries.flatMap(({ address, lane, status, updated_at }) => {
@@ -94,17 +114,23 @@ const wayRows: EvidenceSource['ask'] = (_, { mails }) =>
       const row = { at: updated_at, href: `/mail/${id}` }
       if (relay === undefined) return [{ ...row, fact: 'source', text: `${forLog(address)} goes from ${way}` }]
       const fact = status === 'queued' || status === 'active' ? 'relay' : 'relayed'
-      return [{ ...row, fact, text: `${forLog(address)} goes by the relay ${relay}, because warm-up had no room` }]
+      return [
+        {
+          ...row,
+          fact,
+          text: `${forLog(address)} is sent through the relay ${relay}, because the warm-up limit was reached`,
+        },
+      ]
     }),
   )
 
-/** The addresses of this server with what lists and reverse DNS say, and the names of the sending domain. */
+/** The checks of the IP addresses of this server and of the sending domain. */
 function watchesOf({ store }: WhyDeps, { domain }: WhySubject): RowOf<'watches'>[] {
   const names = domain ? [domain.name, `${TRACKING_LABEL}.${domain.name}`] : []
   return store.all(
     raw<RowOf<'watches'>>(
-      `select * from watches where left_at is null and kind in ('blocklist', 'reverse', 'forward')
-       union all select * from watches where left_at is null and kind = 'domain_list'
+      `select * from watches where kind in ('blocklist', 'reverse', 'forward')
+       union all select * from watches where kind = 'domain_list'
          and subject in (select value from json_each(?))
        order by kind, subject, list`,
       [JSON.stringify(names)],
@@ -112,37 +138,26 @@ function watchesOf({ store }: WhyDeps, { domain }: WhySubject): RowOf<'watches'>
   )
 }
 
-/** When it was listed, of what is not listed any more. */
-const wasListed = (reader: Reader, watch: RowOf<'watches'>, since: number): WhyRow[] =>
-  reader
-    .all(
-      raw<Pick<RowOf<'watch_changes'>, 'at'>>(
-        `select at from watch_changes where watch_key = ? and previous_state = 'listed' and at >= ?
-         order by key desc limit ${CHANGES}`,
-        [watch.key, since],
-      ),
-    )
-    .map(({ at }) => ({
-      at,
-      fact: 'was listed',
-      text: `${watch.subject} was on ${listShown(watch.list)} until ${moment(at)}`,
-      href: '/server/watch',
-    }))
+const FACTS: Readonly<Record<RowOf<'watches'>['kind'], string>> = {
+  blocklist: 'listed',
+  domain_list: 'domain listed',
+  reverse: 'wrong',
+  forward: 'wrong',
+}
 
 const watchRows: EvidenceSource['ask'] = (deps, subject) => {
   const watches = watchesOf(deps, subject)
   if (watches.every(({ checked_at }) => checked_at === null)) return 'off'
-  return watches.flatMap((watch): WhyRow[] => {
-    const { kind, since, status } = watch
-    const row = { at: since, text: explained(watch).words, href: '/server/watch' }
-    if (status === 'listed') return [{ ...row, fact: kind === 'domain_list' ? 'domain listed' : 'listed' }]
-    if (status === 'wrong') return [{ ...row, fact: 'wrong' }]
-    return wasListed(deps.store, watch, subject.since)
-  })
+  return problemsIn(watches).map((watch) => ({
+    at: watch.since,
+    fact: FACTS[watch.kind],
+    text: explained(watch).words,
+    href: '/server/watch',
+  }))
 }
 
 export const SERVER_SOURCES: readonly EvidenceSource[] = [
-  { name: 'warm-up', kinds: ['mail', 'receiver'], ask: warmupRows },
-  { name: 'way', kinds: ['mail'], ask: wayRows },
-  { name: 'watch', kinds: ['mail', 'domain', 'receiver'], operator: true, ask: watchRows },
+  { name: 'warm-up', kinds: ['email', 'receiver'], ask: warmupRows },
+  { name: 'way', kinds: ['email'], ask: wayRows },
+  { name: 'watch', kinds: ['email', 'domain', 'receiver'], operator: true, ask: watchRows },
 ]

@@ -1,24 +1,26 @@
-// What a question is about: a mail or a campaign by its id, a sending domain, or a receiver. Rows of other accounts are
-// never read, but for an operator's question about a receiver (D162).
-import { DAY, HOUR } from '../base/clock.ts'
+// The subject of an explanation: an email or a campaign by its id, a sending domain, or a receiver. Rows of other
+// accounts are read only for an operator's explanation of a receiver (D162).
+import { DAY, HOUR, startOfDay } from '../base/clock.ts'
+import { forLog } from '../base/clean-text.ts'
 import { refuse } from '../base/errors.ts'
 import { attemptsOf, type Attempt } from '../delivery/results/attempt-log.ts'
 import { storedName } from '../message/address.ts'
-import { boundBetween, bulkLane, domainOf } from '../message/lane-names.ts'
+import { domainOf } from '../message/lane-names.ts'
 import { receiverOf as receiverBy } from '../reputation/receivers.ts'
-import { waitingReceivers } from '../reputation/waiting-receivers.ts'
-import type { RowOf } from '../schema/tables.ts'
+import { hostsFor, waitingReceivers } from '../reputation/waiting-receivers.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import { providerNamed } from '../smtp/shaping.ts'
 import type { Reader } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
-import { UNCOUNTED } from '../warmup/pairs.ts'
-import { receiversOf } from '../warmup/shown.ts'
+import { receiversOf, UNCOUNTED } from '../warmup/pairs.ts'
 
-/** How far back evidence goes when nothing else is asked for. */
+/** The default period of evidence. */
 const BACK = 28 * DAY
-/** Mails of a campaign that are looked at, of each status. */
+/** The most characters of a name in an error. */
+const MAX_NAME = 255
+/** The most emails of a campaign that are read per status. */
 export const OF_CAMPAIGN = 100
-/** Their statuses: what did not simply arrive. */
+/** Their statuses: all but delivered. */
 const LOOKED_AT = ['queued', 'sent', 'bounced', 'failed', 'rejected', 'suppressed', 'complained'] as const
 
 type EmailRow = Pick<
@@ -32,37 +34,35 @@ export interface SubjectMail extends EmailRow {
 }
 
 export interface WhySubject {
-  /** A campaign is a mail to many. */
-  kind: 'mail' | 'domain' | 'receiver'
-  /** As answers name it: an id, a domain or a receiver. */
+  /** A campaign is an email to many recipients. */
+  kind: 'email' | 'domain' | 'receiver'
+  /** An id, a domain or a receiver. */
   name: string
-  /** The accounts whose rows may be read. */
+  /** The accounts whose rows are read. */
   accounts: readonly number[]
-  /** A receiver is asked about for all accounts. */
+  /** The receiver is explained for all accounts. */
   everywhere?: true
-  /** Whether an operator asks: what concerns the whole server is shown to nobody else (DV95). */
+  /** Whether the user is an operator. Only operators see evidence about the whole server. */
   operator: boolean
   now: number
-  /** Older evidence is not looked at. */
+  /** Older evidence is ignored. */
   since: number
-  /** The mail, or those of a campaign that did not simply arrive. */
+  /** The email, or those of a campaign that were not simply delivered. */
   mails: readonly SubjectMail[]
   campaign: RowOf<'campaigns'> | undefined
-  /** The sending domain. */
   domain: RowOf<'domains'> | undefined
-  /** Where the mail goes. */
   receivers: readonly string[]
-  /** Their domains, as far as they are known. */
+  /** Their domains, if known. */
   domains: readonly string[]
 }
 
 export interface WhyQuestion {
   name: string
-  /** WhySender rows are read; undefined: everybody's, for the operator at the command line. */
+  /** The account whose rows are read, or undefined for all, for the operator at the command line. */
   account: number | undefined
-  /** Whether a receiver is asked about for all accounts. */
+  /** Whether a receiver is explained for all accounts. */
   everywhere: boolean
-  /** Whether what concerns the whole server is shown (DV95). */
+  /** Whether the user is an operator. */
   operator: boolean
   now: number
   since?: number | undefined
@@ -81,23 +81,21 @@ function whole(reader: Reader, email: EmailRow): SubjectMail {
   return { ...email, deliveries, attempts: attemptsOf(reader, email.key) }
 }
 
-/** The domain of a mail or a campaign; a removed one too. */
+/** The domain of an email or a campaign, even if it was removed. */
 const senderOf = (reader: Reader, key: number): RowOf<'domains'> | undefined =>
   reader.first(db.selectFrom('domains').selectAll().where('key', '=', key))
 
-/** What every kind of subject has. */
+/** The common part of every subject. */
 type WhyPeriod = Pick<WhySubject, 'now' | 'operator' | 'since'> & { asked: boolean }
 
-const dayOf = (at: number): number => Math.floor(at / DAY) * DAY
-
-/** An old mail is explained from its own days on. */
+/** For an old email, evidence starts on the day of its creation. */
 const fromIts = (
   { asked, now, operator, since }: WhyPeriod,
   createdAt: number,
 ): Pick<WhySubject, 'now' | 'operator' | 'since'> => ({
   now,
   operator,
-  since: asked ? since : Math.min(since, dayOf(createdAt)),
+  since: asked ? since : Math.min(since, startOfDay(createdAt)),
 })
 
 function ofMails(
@@ -114,13 +112,13 @@ function ofMails(
 ): WhySubject {
   const deliveries = mails.flatMap((mail) => mail.deliveries)
   const domains = [...new Set(deliveries.map(({ lane }) => domainOf(lane)))]
-  // No exchanger has answered for mail that was not tried: its receiver is the one that warm-up learned.
+  // No server has responded yet for email that was not attempted: its receiver is the one that warm-up learned.
   const learned = receiversOf(reader, domains)
   const receiver = (delivery: RowOf<'deliveries'>): string =>
     (delivery.remote_mta === null ? learned.get(domainOf(delivery.lane)) : UNCOUNTED) || receiverOf(delivery)
   return {
     ...fromIts(common, created_at),
-    kind: 'mail',
+    kind: 'email',
     name: id,
     accounts: [owner],
     mails,
@@ -191,7 +189,7 @@ function domainNamed(reader: Reader, { account, name }: WhyQuestion, common: Why
   return { now, operator, since, ...nothing, kind: 'domain', name: domain.name, accounts: [domain.user_key], domain }
 }
 
-/** Whether this server has a warm-up with a receiver. */
+/** Whether this server has a warm-up schedule for a receiver. */
 const isWarmed = (reader: Reader, receiver: string): boolean =>
   reader.first(raw('select 1 as there from warmups where receiver = ? limit 1', [receiver])) !== undefined
 
@@ -200,43 +198,46 @@ function receiverNamed(reader: Reader, question: WhyQuestion, common: WhyPeriod)
   const name = providerNamed(question.name)?.name ?? storedName(question.name)
   const own = question.everywhere ? undefined : question.account
   const accounts = own === undefined ? reader.all(db.selectFrom('users').select('key')).map(({ key }) => key) : [own]
-  const told = reader.first(
+  const seen = reader.first(
     raw<{ found: number }>(
       `select 1 as found from receiver_tallies where user_key in (select value from json_each(?)) and hour >= ? and receiver = ? limit 1`,
       [JSON.stringify(accounts), Math.floor(common.since / HOUR), name],
     ),
   )
-  const waits = own === undefined ? waitsAnywhere(reader, name) : waitingReceivers(reader, own).get(name)?.domains
-  if (!told && !waits && !(operator && isWarmed(reader, name))) return undefined
-  const domains = [...new Set([...(waits ?? []), ...(providerNamed(name) ? [] : [name])])]
+  const provider = providerNamed(name)
+  // Email to a recipient domain is counted at the receiver that responded for it (D158), which may have another name.
+  const hosts = provider ? [] : hostsFor(reader, name, own)
+  const waits = own === undefined ? undefined : waitingReceivers(reader, own).get(name)?.domains
+  if (!seen && !waits && hosts.length === 0 && !(operator && isWarmed(reader, name))) return undefined
+  const domains = [...new Set([...(waits ?? []), ...(provider ? [] : [name])])]
+  const answered = hosts.flatMap((host) => (host === null ? [] : [receiverBy(host, name)]))
+  const learned = hosts.length === 0 ? [] : receiversOf(reader, [name]).values()
+  const receivers = [...new Set([name, ...answered, ...learned])].filter((receiver) => receiver !== UNCOUNTED)
   const nothing = { mails: [], campaign: undefined, domain: undefined }
   const all = own === undefined ? ({ everywhere: true } as const) : {}
-  return { now, operator, since, ...nothing, ...all, kind: 'receiver', name, accounts, receivers: [name], domains }
+  return { now, operator, since, ...nothing, ...all, kind: 'receiver', name, accounts, receivers, domains }
 }
 
-/** The domain itself, when anybody's mail waits for it; also mail that is bound to a source or a relay. */
-function waitsAnywhere(reader: Reader, domain: string): string[] | undefined {
-  const lanes = [domain, bulkLane(domain)]
-  const where = (lane: string): string => `select 1 as found from deliveries where status = 'queued' and ${lane}`
-  const bound = lanes.flatMap((lane) => boundBetween(lane))
-  const found = reader.first(
-    raw<{ found: number }>(
-      `${['lane in (?, ?)', 'lane > ? and lane < ?', 'lane > ? and lane < ?'].map(where).join(' union all ')} limit 1`,
-      [...lanes, ...bound],
-    ),
-  )
-  return found && [domain]
-}
+/** Whether a name can only be a domain. */
+export const isDomain = (name: string): boolean => /^[^\s@]+\.[^\s@]+$/.test(name)
 
-/** Finds the subject. Throws 404 when the account has none of this name. */
+/** Finds the subject. Throws 404 if the account has no subject of this name. */
 export function subjectOf(reader: Reader, question: WhyQuestion): WhySubject {
   const { now, operator } = question
-  // A whole day, so that the same question is the same from one second to the next.
-  const common = { now, operator, since: question.since ?? dayOf(now - BACK), asked: question.since !== undefined }
+  // A whole day, so that an explanation stays the same from one second to the next.
+  const common = { now, operator, since: question.since ?? startOfDay(now - BACK), asked: question.since !== undefined }
   const named = { ...question, name: question.name.trim() }
   for (const find of [mailOf, campaignOf, domainNamed, receiverNamed]) {
     const found = find(reader, named, common)
     if (found) return found
   }
-  throw refuse('not_found', 'No mail, campaign, sending domain or receiver of this account has this id or name.')
+  if (isDomain(named.name))
+    throw refuse(
+      'not_found',
+      `No email to or from ${forLog(named.name, MAX_NAME)} is known: it is not one of the sending domains, and neither the queue nor the newest emails have a recipient there. Check the name.`,
+    )
+  throw refuse(
+    'not_found',
+    'No email, campaign, sending domain or receiver of this account matches. Check the id or the name.',
+  )
 }

@@ -1,19 +1,18 @@
 // The parts of ACME that need no authority (Pebble is met in test/interop/certificates.interop.ts): requests, the
-// shelf, configuration, port 80.
+// certificateStore, configuration, port 80.
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash, createPrivateKey, createPublicKey, X509Certificate, type KeyObject } from 'node:crypto'
-import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdtempSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { pem } from '../../src/base/der.ts'
 import { silentLog } from '../../src/base/log.ts'
 import { renewalId } from '../../src/acme/renewals.ts'
 import { certificateRequest } from '../../src/acme/request.ts'
-import { Shelf } from '../../src/acme/certificate-files.ts'
+import { CertificateStore } from '../../src/acme/certificate-files.ts'
 import { createClearText } from '../../src/http/clear-text.ts'
 import { createAcme, type AcmeParts } from '../../src/server/acme.ts'
 import { Certificates } from '../../src/acme/certificates.ts'
@@ -21,13 +20,13 @@ import { advisedFor } from '../../src/domains/command-policies.ts'
 import type { Resolver } from '../../src/net/resolver.ts'
 import type { Domain } from '../../src/domains/find.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-acme-'))
-after(() => rmSync(folder, { recursive: true }))
+const folder = temporaryDirectory('acme')
 
 const skip = spawnSync('openssl', ['version']).error ? 'no program "openssl"' : false
-test('a request is one that OpenSSL verifies, for the name and with the key', { skip }, () => {
-  const key = new Shelf(folder).key('a.example.org')
+test('OpenSSL verifies the certificate request, with its name and key', { skip }, () => {
+  const key = new CertificateStore(folder).key('a.example.org')
   const file = join(folder, 'request.pem')
   writeFileSync(file, pem('CERTIFICATE REQUEST', certificateRequest('a.example.org', key)))
   const said = execFileSync('openssl', ['req', '-in', file, '-verify', '-noout', '-text', '-pubkey'], {
@@ -38,35 +37,43 @@ test('a request is one that OpenSSL verifies, for the name and with the key', { 
   assert.ok(said.includes(String(createPublicKey(key).export({ type: 'spki', format: 'pem' })).trim()))
 })
 
-test('the shelf: a key and the one after it, kept and for us alone; a certificate only with its key', () => {
-  const shelf = new Shelf(folder)
+test('keeps a private key and the next one per name, and a certificate only with its key', () => {
+  const certificateStore = new CertificateStore(folder)
   const pair = makeCertificate('b.example.org', Date.now())
-  const key = shelf.key('b.example.org')
-  assert.deepEqual(shelf.key('b.example.org').export({ format: 'jwk' }), key.export({ format: 'jwk' }))
-  assert.notDeepEqual(shelf.nextKey('b.example.org')!.export({ format: 'jwk' }), key.export({ format: 'jwk' }))
+  const key = certificateStore.key('b.example.org')
+  assert.deepEqual(certificateStore.key('b.example.org').export({ format: 'jwk' }), key.export({ format: 'jwk' }))
+  assert.notDeepEqual(
+    certificateStore.nextKey('b.example.org')!.export({ format: 'jwk' }),
+    key.export({ format: 'jwk' }),
+  )
   assert.equal(statSync(join(folder, 'acme', 'b.example.org.key')).mode & 0o777, 0o600)
-  shelf.keep('b.example.org', pair.cert)
-  assert.equal(shelf.certificate('b.example.org'), undefined, 'of another key')
+  certificateStore.keep('b.example.org', pair.cert)
+  assert.equal(certificateStore.certificate('b.example.org'), undefined, 'of another key')
   writeFileSync(join(folder, 'acme', 'b.example.org.key'), pair.key)
-  assert.equal(shelf.certificate('b.example.org')!.cert, pair.cert)
-  assert.deepEqual(shelf.names(), ['b.example.org'])
-  assert.equal(shelf.progress('b.example.org').failures, 0)
+  assert.equal(certificateStore.certificate('b.example.org')!.cert, pair.cert)
+  assert.deepEqual(certificateStore.names(), ['b.example.org'])
+  assert.equal(certificateStore.progress('b.example.org').failures, 0)
 })
 
-test('HTTPS shows each host its own certificate, and that of the public name to all others', () => {
+test('HTTPS uses the certificate of the requested host, or that of the public name for others', () => {
   const data_dir = mkdtempSync(join(folder, 'https-'))
-  const shelf = new Shelf(data_dir)
+  const certificateStore = new CertificateStore(data_dir)
   const pair = makeCertificate('b.example.org', Date.now())
-  shelf.key('b.example.org')
+  certificateStore.key('b.example.org')
   writeFileSync(join(data_dir, 'acme', 'b.example.org.key'), pair.key)
-  shelf.keep('b.example.org', pair.cert)
+  certificateStore.keep('b.example.org', pair.cert)
   const config = parseConfig({
     hostname: 'mx.example.org',
     data_dir,
     http: { public_url: 'https://b.example.org' },
     acme: { enabled: true, accept_terms: true },
   })
-  const certificates = new Certificates({ clock: new ManualClock(Date.now()), log: silentLog, config, shelf })
+  const certificates = new Certificates({
+    clock: new ManualClock(Date.now()),
+    log: silentLog,
+    config,
+    certificateStore,
+  })
   assert.ok(new X509Certificate(certificates.first('https').cert).checkHost('b.example.org'))
   assert.ok(
     new X509Certificate(certificates.first('smtp').cert).checkHost('mx.example.org'),
@@ -77,7 +84,7 @@ test('HTTPS shows each host its own certificate, and that of the public name to 
   assert.equal(certificates.contextOf('../../etc/passwd'), undefined)
 })
 
-test('TLSA of a server with ACME: the key that is shown and stays, and the next one; none of a key that will be replaced', async () => {
+test('TLSA records contain the current and the next key with ACME, and never a key that will be replaced', async () => {
   const begin = (more: object = {}) => {
     const data_dir = mkdtempSync(join(folder, 'tlsa-'))
     const config = parseConfig({
@@ -88,12 +95,12 @@ test('TLSA of a server with ACME: the key that is shown and stays, and the next 
     })
     const clock = new ManualClock(Date.now())
     const txt = async () => ({ kind: 'none' }) as const
-    const deps = { clock, config, resolver: { txt, tlsa: txt } as unknown as Resolver }
+    const deps = { clock, config, resolver: { a: txt, aaaa: txt, ptr: txt, txt, tlsa: txt } as unknown as Resolver }
     const domain = { name: 'example.org', sts_mode: 'none', sts_changed_at: null } as Domain
-    const shelf = new Shelf(data_dir)
+    const certificateStore = new CertificateStore(data_dir)
     return {
-      shelf,
-      certificates: new Certificates({ clock, log: silentLog, config, shelf }),
+      certificateStore,
+      certificates: new Certificates({ clock, log: silentLog, config, certificateStore }),
       tlsa: async () => (await advisedFor(deps, domain)).flatMap(({ type, value }) => (type === 'TLSA' ? [value] : [])),
     }
   }
@@ -101,24 +108,27 @@ test('TLSA of a server with ACME: the key that is shown and stays, and the next 
     `3 1 1 ${createHash('sha256')
       .update(createPublicKey(key).export({ type: 'spki', format: 'der' }))
       .digest('hex')}`
-  const { certificates, shelf, tlsa } = begin()
+  const { certificates, certificateStore, tlsa } = begin()
   const before = await tlsa()
-  assert.deepEqual(before, [tlsaOf(shelf.key('mx.example.org')), tlsaOf(shelf.nextKey('mx.example.org')!)])
+  assert.deepEqual(before, [
+    tlsaOf(certificateStore.key('mx.example.org')),
+    tlsaOf(certificateStore.nextKey('mx.example.org')!),
+  ])
   const selfMade = certificates.first('smtp')
   assert.equal(tlsaOf(createPrivateKey(selfMade.key)), before[0], 'what is shown meanwhile has that key')
   // The first certificate of the authority has it too.
-  shelf.keep('mx.example.org', selfMade.cert)
-  assert.equal(shelf.certificate('mx.example.org')!.cert, certificates.first('smtp').cert)
+  certificateStore.keep('mx.example.org', selfMade.cert)
+  assert.equal(certificateStore.certificate('mx.example.org')!.cert, certificates.first('smtp').cert)
   assert.deepEqual(await tlsa(), before)
   const ordered = begin()
-  ordered.shelf.key('mx.example.org')
+  ordered.certificateStore.key('mx.example.org')
   assert.deepEqual(await ordered.tlsa(), [], 'a key was ordered with before, and another is shown')
   const unreadable = begin({ tls: { cert: join(folder, 'nowhere.crt'), key: join(folder, 'nowhere.key') } })
   assert.deepEqual(await unreadable.tlsa(), [])
 })
 
 /** Of a certificate of Let's Encrypt's staging, as RFC 9773 §4.1 shows one. */
-test('the renewal identifier is that of RFC 9773', () => {
+test('the renewal identifier matches the example in RFC 9773', () => {
   const example = `-----BEGIN CERTIFICATE-----
 MIIBQzCB66ADAgECAgUAh2VDITAKBggqhkjOPQQDAjAVMRMwEQYDVQQDEwpFeGFt
 cGxlIENBMCIYDzAwMDEwMTAxMDAwMDAwWhgPMDAwMTAxMDEwMDAwMDBaMBYxFDAS
@@ -132,18 +142,21 @@ yNQwCgYIKoZIzj0EAwIDRwAwRAIge09+S5TZAlw5tgtiVvuERV6cT4mfutXIlwTb
   assert.equal(renewalId(new X509Certificate(makeCertificate('x.test', Date.now()).cert)), undefined)
 })
 
-test('a configuration that cannot work stops the start with a sentence', () => {
+test('an unusable configuration prevents the start with one sentence', () => {
   const parts = (acme: object, hostname = 'mx.example.org') =>
     ({ config: parseConfig({ hostname, data_dir: folder, acme: { enabled: true, ...acme } }) }) as AcmeParts
   assert.equal(createAcme({ config: parseConfig({}) } as AcmeParts), undefined)
-  assert.throws(() => createAcme(parts({})), /"acme\.accept_terms = true"/)
-  assert.throws(() => createAcme(parts({ accept_terms: true }, 'localhost')), /"hostname" that the world knows/)
+  assert.throws(() => createAcme(parts({})), /"acme\.accept_terms" is false/)
+  assert.throws(
+    () => createAcme(parts({ accept_terms: true }, 'localhost')),
+    /"hostname" is "localhost", which is not a public name/,
+  )
   assert.throws(() => createAcme(parts({ accept_terms: true, ca_file: '/nowhere' })), /"acme\.ca_file" \(\/nowhere\)/)
-  assert.throws(() => createAcme(parts({ accept_terms: true, eab_kid: 'x' })), /needs both/)
-  assert.throws(() => parseConfig({ acme: { directory: 'http://ca.example/' } }), /must be an https address/)
+  assert.throws(() => createAcme(parts({ accept_terms: true, eab_kid: 'x' })), /needs two settings; set both/)
+  assert.throws(() => parseConfig({ acme: { directory: 'http://ca.example/' } }), /must be an https URL/)
 })
 
-test('port 80: proofs while they are asked for, and the way to HTTPS, never to a host that is not ours', async () => {
+test('port 80 serves proofs during an order, and redirects to HTTPS only on our own hosts', async () => {
   const app = createClearText({
     proofOf: (token) => (token === 'abc' ? 'abc.thumb' : undefined),
     serves: (host) => host === 'links.example.org',

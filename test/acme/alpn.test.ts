@@ -1,10 +1,7 @@
-// TLS-ALPN-01 (RFC 8737) without an authority: what handshakes are shown while a proof lasts, and which way of proof is
-// taken when.
+// TLS-ALPN-01 (RFC 8737) without a CA: the certificate in handshakes during a proof, and the order of challenge types.
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash, X509Certificate } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { connect, type ConnectionOptions } from 'node:tls'
@@ -12,16 +9,17 @@ import { AcmeClient, AcmeRefusal, type ChallengeType } from '../../src/acme/clie
 import { proofCertificate } from '../../src/acme/alpn.ts'
 import type { CaAnswer } from '../../src/acme/http.ts'
 import { Renewals } from '../../src/acme/renewals.ts'
-import { Shelf } from '../../src/acme/certificate-files.ts'
+import { CertificateStore } from '../../src/acme/certificate-files.ts'
 import { listen, type HttpListener } from '../../src/http/listen.ts'
 import { makeCertificate, type Certificate } from '../../src/base/certificate.ts'
 import { HOUR } from '../../src/base/clock.ts'
 import { silentLog } from '../../src/base/log.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
 const NAME = 'mx.example.org'
 const AUTHORIZATION = 'token.thumbprint'
-const folder = mkdtempSync(join(tmpdir(), 'postrider-alpn-'))
+const folder = temporaryDirectory('alpn')
 const own = makeCertificate(NAME, Date.now())
 const proofs = new Map<string, Certificate>()
 let listener: HttpListener
@@ -39,7 +37,6 @@ before(async () => {
 })
 after(async () => {
   await listener.close(0)
-  rmSync(folder, { recursive: true, force: true })
 })
 
 interface Agreed {
@@ -67,7 +64,7 @@ const shake = (options: ConnectionOptions): Promise<Agreed> =>
 
 const skip = spawnSync('openssl', ['version']).error ? 'no program "openssl"' : false
 test(
-  'the certificate of a proof: the name alone, and the digest in a critical extension, as OpenSSL reads it',
+  'the certificate of a proof has only the name and, in a critical extension, the digest (OpenSSL)',
   { skip },
   () => {
     const said = execFileSync('openssl', ['x509', '-noout', '-text'], {
@@ -79,7 +76,7 @@ test(
   },
 )
 
-test('acme-tls/1 is agreed to for the name of a proof alone; all other handshakes are as ever meanwhile', async () => {
+test('negotiates acme-tls/1 only for the name of a proof, without affecting other handshakes', async () => {
   const refused = { ALPNProtocols: ['acme-tls/1'] }
   await assert.rejects(shake(refused), /alert|no application protocol/i)
   proofs.set(NAME, proofCertificate(NAME, AUTHORIZATION, Date.now()))
@@ -149,14 +146,14 @@ function authority(offered: readonly ChallengeType[]) {
   return { fetch: counted, tried, shown, watch: (of: Renewals) => void (renewals = of) }
 }
 
-test('the first time every open way is tried; later one for each try, in turn', async () => {
+test('tries every open challenge type the first time, then one per retry in turn', async () => {
   const clock = new ManualClock()
   const ca = authority(['http-01', 'tls-alpn-01'])
-  const shelf = new Shelf(join(folder, 'turn'))
+  const certificateStore = new CertificateStore(join(folder, 'turn'))
   const renewals = new Renewals({
     clock,
     log: silentLog,
-    shelf,
+    certificateStore,
     names: async () => [NAME],
     client: { directory: 'https://ca.test/dir', email: '', fetch: ca.fetch },
     ways: ['http-01', 'tls-alpn-01'],
@@ -167,7 +164,7 @@ test('the first time every open way is tried; later one for each try, in turn', 
   assert.deepEqual(ca.tried, ['http-01', 'tls-alpn-01'])
   assert.deepEqual(ca.shown, [false, true], 'the handshake shows a proof while it lasts')
   assert.equal(renewals.proofFor(NAME), undefined)
-  assert.equal(shelf.progress(NAME).error, 'no way in by tls-alpn-01')
+  assert.equal(certificateStore.progress(NAME).error, 'no way in by tls-alpn-01')
   for (const way of ['tls-alpn-01', 'http-01']) {
     clock.leap(HOUR)
     await renewals.run()
@@ -176,7 +173,7 @@ test('the first time every open way is tried; later one for each try, in turn', 
   assert.equal(ca.tried.length, 4)
 })
 
-test('the way is one that is open here and offered there', async () => {
+test('selects a challenge that this server supports and the CA offers', async () => {
   const account = { directory: 'https://ca.test/dir', url: 'https://ca.test/at', key: own.key }
   const wayOf = async (open: readonly ChallengeType[], offered: readonly ChallengeType[]): Promise<string> => {
     const { fetch, tried } = authority(offered)
@@ -185,7 +182,7 @@ test('the way is one that is open here and offered there', async () => {
       account,
     )
     const thrown: unknown = await client
-      .certificate(NAME, new Shelf(folder).key(NAME), open, () => () => {})
+      .certificate(NAME, new CertificateStore(folder).key(NAME), open, () => () => {})
       .catch((reason: unknown) => reason)
     assert.ok(thrown instanceof AcmeRefusal)
     return tried[0] ?? thrown.message
@@ -194,6 +191,6 @@ test('the way is one that is open here and offered there', async () => {
   assert.equal(await wayOf(both, both), 'http-01')
   assert.equal(await wayOf(both, ['tls-alpn-01']), 'tls-alpn-01', 'HTTP-01 is not offered')
   assert.equal(await wayOf(['tls-alpn-01'], both), 'tls-alpn-01', 'port 80 is not open')
-  assert.match(await wayOf(['http-01'], ['tls-alpn-01']), /offers tls-alpn-01; open here is http-01/)
-  assert.match(await wayOf([], both), /open here is nothing/)
+  assert.match(await wayOf(['http-01'], ['tls-alpn-01']), /offers tls-alpn-01, but this server supports http-01/)
+  assert.match(await wayOf([], both), /this server supports no challenge \("acme\.listen", "http\.tls_listen"\)/)
 })

@@ -1,14 +1,14 @@
 // Certificates of the configuration that cannot be used: too weak, of another key, not a certificate, not readable.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { makeCertificate, type Certificate } from '../../src/base/certificate.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { silentLog, type LogFields } from '../../src/base/log.ts'
 import { Certificates } from '../../src/acme/certificates.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
 /** RSA of 1024 bits, until 2126. */
 const WEAK: Certificate = {
@@ -45,8 +45,7 @@ TskPB3X9lq8t8A==
 `,
 }
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-certificates-'))
-after(() => rmSync(folder, { recursive: true }))
+const folder = temporaryDirectory('certificates')
 const files = { cert: join(folder, 'some.crt'), key: join(folder, 'some.key') }
 const good = makeCertificate('mx.here.test', Date.now())
 
@@ -55,13 +54,13 @@ function put({ cert, key }: Certificate): void {
   writeFileSync(files.key, key)
 }
 
-function shelf() {
+function certificateStore() {
   const errors: LogFields[] = []
   const certificates = new Certificates({
     clock: new ManualClock(),
     log: { ...silentLog, error: (event, fields) => void errors.push({ event, ...fields }) },
     config: parseConfig({ hostname: 'mx.here.test', data_dir: folder, tls: files }),
-    shelf: undefined,
+    certificateStore: undefined,
   })
   return { certificates, errors }
 }
@@ -71,19 +70,19 @@ for (const [what, pair, why] of [
   ['of another key', { ...good, key: makeCertificate('mx.here.test', Date.now()).key }, /do not belong together/],
   ['nonsense', { cert: 'no certificate', key: 'no key' }, /cannot be used: \S/],
 ] as [string, Certificate, RegExp][])
-  test(`a certificate that is ${what} is one sentence with the files and the fix, and the last good one stays`, () => {
+  test(`reports a certificate that is ${what} with the files and the fix, and keeps the last good one`, () => {
     put(pair)
     const sentence = (thrown: Error): true => {
       assert.equal(thrown.name, 'OperatorError')
       assert.match(thrown.message, why)
-      assert.match(thrown.message, /^[^\n]*; name a PEM certificate [^\n.]*\.$/)
+      assert.match(thrown.message, /^[^\n]*; use a PEM certificate [^\n.]*\.$/)
       for (const name of ['"tls.cert"', files.cert, '"tls.key"', files.key])
         assert.ok(thrown.message.includes(name), thrown.message)
       return true
     }
-    assert.throws(() => shelf().certificates.first('smtp'), sentence)
+    assert.throws(() => certificateStore().certificates.first('smtp'), sentence)
     put(good)
-    const { certificates } = shelf()
+    const { certificates } = certificateStore()
     const shown = [certificates.first('smtp').cert]
     for (let n = 0; n < 2; n++) certificates.follow('smtp', ({ cert }) => shown.push(cert))
     put(pair)
@@ -94,10 +93,10 @@ for (const [what, pair, why] of [
     assert.deepEqual(shown, [good.cert, good.cert, good.cert])
   })
 
-test('a file that cannot be read is logged once, however many listeners would show it', () => {
+test('logs an unreadable file once for all listeners', () => {
   put(good)
   rmSync(files.key)
-  const { certificates, errors } = shelf()
+  const { certificates, errors } = certificateStore()
   for (const door of ['https', 'smtp', 'smtp', 'smtp'] as const)
     assert.notEqual(certificates.first(door).cert, good.cert)
   assert.equal(errors.length, 1)

@@ -1,5 +1,4 @@
-// What a certificate authority answers is checked before it is used: whatever has another form is not an answer, and is
-// asked for again later.
+// Answers of a CA are checked before they are used. An invalid one counts as no answer, and is requested again later.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { AcmeClient } from '../../src/acme/client.ts'
@@ -14,7 +13,7 @@ const DIRECTORY = { newNonce: AT, newAccount: AT, newOrder: AT }
 const ORDER = { status: 'pending', authorizations: [AT], finalize: AT }
 const CHALLENGE = { type: 'http-01', url: AT, token: 'a-_Z9', status: 'pending' }
 
-test('what RFC 8555 describes is read; null stands for nothing, and other members do not count', () => {
+test('reads the objects of RFC 8555, treats null as absent, and ignores other members', () => {
   assert.ok(isDirectory(jsonOf(answer({ ...DIRECTORY, meta: { website: 1 }, renewalInfo: null }))))
   assert.ok(isOrder(jsonOf(answer({ ...ORDER, certificate: null, expires: '2026-01-01T00:00:00Z' }))))
   assert.ok(isOrder(jsonOf(answer({ ...ORDER, status: 'invalid', error: { type: 'a', detail: 'b', status: 400 } }))))
@@ -25,7 +24,7 @@ test('what RFC 8555 describes is read; null stands for nothing, and other member
   assert.deepEqual(problemOf(answer({ type: 'a' })), { type: 'a' })
 })
 
-test('another form is none', () => {
+test('rejects objects of another form', () => {
   for (const value of [null, [], 1, 'a', {}]) {
     for (const is of [isDirectory, isOrder, isAuthorization]) assert.equal(is(jsonOf(answer(value))), false)
   }
@@ -41,7 +40,7 @@ test('another form is none', () => {
   assert.equal(problemOf(answer({ detail: {} })), undefined)
 })
 
-test('a directory, an account or a time of renewal of another form is not an answer', async () => {
+test('rejects a directory, an account or a renewal time of another form', async () => {
   const said: Record<string, CaAnswer> = {}
   const client = () =>
     new AcmeClient({

@@ -1,4 +1,4 @@
-// backup while the server runs, restore into an empty directory, what restore refuses, and what verify finds.
+// Backup while the server runs, restore into an empty directory, the archives that restore rejects, and verify.
 import assert from 'node:assert/strict'
 import {
   createWriteStream,
@@ -21,6 +21,7 @@ import { document, startTestAppliance, type TestAppliance } from '../kit/applian
 import { until } from '../kit/until.ts'
 import { inFolder } from '../commands/beside.ts'
 import { start } from '../commands/command.ts'
+import { makeInstallation } from '../kit/installation.ts'
 
 const { commands, folder, place } = inFolder('postrider-backup-')
 
@@ -54,7 +55,7 @@ const send = async (postrider: TestAppliance, to: string, html = '<p>Hello</p>')
   return body.data.id
 }
 
-test('a backup of a running server goes on elsewhere; an erasure since then is done again before it serves', async () => {
+test('restores a backup of a running server elsewhere, and repeats a later erasure before it serves', async () => {
   const address = 'ann.somebody@there.test'
   const dataDir = place()
   const file = `${place()}.zip`
@@ -68,7 +69,7 @@ test('a backup of a running server goes on elsewhere; an erasure since then is d
       well(dataDir, 'backup', file),
       ...Array.from({ length: 20 }, (_, n) => send(first, `n${n}@there.test`)),
     ])
-    assert.match(said, /files are in/)
+    assert.match(said, /^Backed up \d+ files to /m)
     assert.match(await refused(dataDir, 'backup', file), /exists/)
     assert.match(readFileSync(join(dataDir, 'last-backup'), 'utf8'), /^\d{4}-\d\d-\d\dT[\d:.]+Z\n$/)
     assert.equal((await first.api('DELETE', `/recipients/${address}/forget`)).status, 202)
@@ -76,8 +77,8 @@ test('a backup of a running server goes on elsewhere; an erasure since then is d
   } finally {
     await first.stop()
   }
-  assert.match(await refused(dataDir, 'restore', file), /holds a database.*--replace/)
-  // Into an empty place without any ledger it is unknown which addresses were erased since.
+  assert.match(await refused(dataDir, 'restore', file), /already contains a database.*--replace/)
+  // In an empty directory without an erasure log, the erasures since the backup are unknown.
   assert.match(await refused(place(), 'restore', file), /--ledger.*--without-ledger/)
   const unknowing = place()
   await well(unknowing, 'restore', file, '--without-ledger')
@@ -85,7 +86,7 @@ test('a backup of a running server goes on elsewhere; an erasure since then is d
   const back = place()
   assert.match(await well(back, 'restore', file, '--ledger', join(dataDir, 'erasures.ledger')), /1 erasure/)
   assert.notDeepEqual(await filesWith(back, address), [])
-  assert.match(await well(back, 'verify'), /sound/)
+  assert.match(await well(back, 'verify'), /are consistent/)
   const second = await startAgain(back)
   try {
     assert.deepEqual(await filesWith(back, address), [])
@@ -96,9 +97,9 @@ test('a backup of a running server goes on elsewhere; an erasure since then is d
   } finally {
     await second.stop()
   }
-  // In its own directory the ledger is found, and what was there is set aside.
+  // In its own directory, restore finds the erasure log and sets the old data aside.
   const { set_aside } = JSON.parse(await well(dataDir, '--json', 'restore', file, '--replace')) as { set_aside: string }
-  assert.match(await well(dataDir, 'restore', file, '--replace'), /no erasure reaches it: remove it once/)
+  assert.match(await well(dataDir, 'restore', file, '--replace'), /Erasures do not reach it, so delete it when/)
   assert.ok(existsSync(join(set_aside, 'postrider.db')))
   const third = await startAgain(dataDir)
   try {
@@ -111,25 +112,25 @@ test('a backup of a running server goes on elsewhere; an erasure since then is d
   }
 })
 
-test('a backup is restored from standard input, which needs no right to a file, and an empty one is told (B14)', async () => {
-  const from = place()
+test('restores a backup from standard input, even one that the user cannot read, and rejects an empty one', async () => {
+  const from = makeInstallation(place())
   await well(from, 'user', 'add', 'ann@owner.test')
   const file = `${place()}.zip`
   await well(from, 'backup', file)
-  const given = async (dataDir: string, octets: Buffer) => {
+  const given = async (dataDir: string, bytes: Buffer) => {
     const env = { POSTRIDER_DATA_DIR: dataDir, POSTRIDER_CONFIG: '' }
     const running = start(['restore', '--without-ledger', '-'], folder, env)
-    running.child.stdin.on('error', () => {}).end(octets)
+    running.child.stdin.on('error', () => {}).end(bytes)
     return { code: await running.ended, stderr: running.stderr() }
   }
-  const octets = readFileSync(file)
+  const bytes = readFileSync(file)
   const back = place()
-  assert.deepEqual(await given(back, octets), { code: 0, stderr: '' })
+  assert.deepEqual(await given(back, bytes), { code: 0, stderr: '' })
   assert.match(await well(back, 'user', 'list'), /ann@owner\.test/)
   for (const [wrong, said] of [
-    [Buffer.alloc(0), /^postrider: Nothing came on standard input: .*restore - <FILE/],
-    [octets.subarray(0, octets.length / 2), /^postrider: standard input cannot be read as a zip file/],
-    [Buffer.from('hello'), /^postrider: standard input is damaged or no backup/],
+    [Buffer.alloc(0), /^postrider: Standard input is empty; .*restore - <FILE/],
+    [bytes.subarray(0, bytes.length / 2), /^postrider: standard input cannot be read as a zip file/],
+    [Buffer.from('hello'), /^postrider: standard input is corrupt or not a Postrider backup/],
   ] as const) {
     const empty = place()
     const { code, stderr } = await given(empty, wrong)
@@ -146,13 +147,13 @@ test(
   'a backup in memory is told as one that goes with the machine or the container',
   { skip: isOnDisk ? false : 'the machine has no memory beside its disk' },
   async () => {
-    const dataDir = place()
+    const dataDir = makeInstallation(place())
     await well(dataDir, 'user', 'add', 'ann@owner.test')
     const passing = mkdtempSync(join(MEMORY, 'postrider-'))
     try {
       const { code, stderr } = await run(dataDir, 'backup', join(passing, 'now.zip'))
       assert.equal(code, 0, stderr)
-      assert.match(stderr, /is memory \(tmpfs\), and .*now\.zip goes when this machine or container stops/)
+      assert.match(stderr, /is in memory \(tmpfs\), so .*now\.zip is lost when this machine or container stops/)
       assert.equal((await run(dataDir, 'backup', `${place()}.zip`)).stderr, '')
     } finally {
       rmSync(passing, { recursive: true })
@@ -160,7 +161,7 @@ test(
   },
 )
 
-/** The appliance alone, without the users that the kit adds. */
+/** The appliance without the users that the kit adds. */
 async function startAgain(dataDir: string) {
   const { startAppliance } = await import('../../src/server/appliance.ts')
   const { parseConfig } = await import('../../src/base/config.ts')
@@ -176,8 +177,8 @@ async function startAgain(dataDir: string) {
   return startAppliance({ config, clock: new ManualClock(), log: silentLog })
 }
 
-test('restore refuses what is damaged, climbs out or is not a backup, and leaves nothing behind', async () => {
-  const dataDir = place()
+test('restore rejects a corrupt backup, a path outside the directory and other files, and removes its temporary files', async () => {
+  const dataDir = makeInstallation(place())
   await well(dataDir, 'user', 'add', 'ann@owner.test')
   const file = `${place()}.zip`
   await well(dataDir, 'backup', file)
@@ -216,8 +217,8 @@ test('restore refuses what is damaged, climbs out or is not a backup, and leaves
   assert.equal(existsSync(join(folder, 'climbs')), false)
 })
 
-test('verify names the tables of another program, and calls nothing damaged (B15)', async () => {
-  const dataDir = place()
+test('verify names the tables of another application and reports no corruption', async () => {
+  const dataDir = makeInstallation(place())
   await well(dataDir, 'user', 'list')
   const database = new Database(join(dataDir, 'postrider.db'))
   database.exec(
@@ -226,7 +227,7 @@ test('verify names the tables of another program, and calls nothing damaged (B15
   database.close()
   assert.match(
     await well(dataDir, 'verify'),
-    /are sound\.\n2 tables are of another program.*: _litestream_lock, _litestream_seq/,
+    /are consistent\.\n2 tables of another application, .*: _litestream_lock, _litestream_seq/,
   )
   const file = `${place()}.zip`
   await well(dataDir, 'backup', file)
@@ -235,7 +236,7 @@ test('verify names the tables of another program, and calls nothing damaged (B15
   assert.match(await well(back, 'verify'), /_litestream_seq/)
 })
 
-test('verify finds a damaged database and a missing file of the spool', async () => {
+test('verify finds a corrupt database and a missing spool file', async () => {
   const dataDir = place()
   {
     await using postrider = await startTestAppliance({ dataDir })
@@ -245,8 +246,8 @@ test('verify finds a damaged database and a missing file of the spool', async ()
   const [name] = readdirSync(join(dataDir, 'spool'))
   const whole = readFileSync(join(dataDir, 'spool', name!))
   for (const [harm, said] of [
-    [whole.subarray(1), /has \d+ octets and should have/],
-    [Buffer.concat([Buffer.from([whole[0]! ^ 4]), whole.subarray(1)]), /is damaged/],
+    [whole.subarray(1), /has \d+ bytes instead of/],
+    [Buffer.concat([Buffer.from([whole[0]! ^ 4]), whole.subarray(1)]), /is corrupt/],
   ] as const) {
     writeFileSync(join(dataDir, 'spool', name!), harm)
     const found = await run(dataDir, 'verify')
@@ -255,7 +256,7 @@ test('verify finds a damaged database and a missing file of the spool', async ()
   }
   rmSync(join(dataDir, 'spool', name!))
   const missing = await run(dataDir, 'verify')
-  assert.deepEqual([missing.code, missing.stdout], [1, `The file ${name} of the spool is missing.\n`])
+  assert.deepEqual([missing.code, missing.stdout], [1, `The spool file ${name} is missing.\n`])
   const path = join(dataDir, 'postrider.db')
   truncateSync(path, Math.floor(readFileSync(path).length / 2))
   const damaged = await run(dataDir, 'verify')
@@ -263,7 +264,7 @@ test('verify finds a damaged database and a missing file of the spool', async ()
   assert.match(damaged.stdout + damaged.stderr, /damaged|malformed|corrupt|invalid page/i)
 })
 
-test('backup and restore name what is damaged, and keep it only by --force', async () => {
+test('backup and restore name corrupt data, and keep it only with --force', async () => {
   const dataDir = place()
   {
     await using postrider = await startTestAppliance({ dataDir })
@@ -279,9 +280,12 @@ test('backup and restore name what is damaged, and keep it only by --force', asy
   const flipped = Buffer.from(rows)
   flipped[rows.indexOf('An unusual sentence')]! ^= 1
   for (const [harm, said] of [
-    [() => writeFileSync(spooled, Buffer.concat([Buffer.from([whole[0]! ^ 4]), whole.subarray(1)])), /is damaged: its/],
+    [
+      () => writeFileSync(spooled, Buffer.concat([Buffer.from([whole[0]! ^ 4]), whole.subarray(1)])),
+      /is corrupt: it differs/,
+    ],
     [() => rmSync(spooled), /is missing/],
-    [() => writeFileSync(database, flipped), /Texts in outbound_bodies are damaged: row \d/],
+    [() => writeFileSync(database, flipped), /Texts in outbound_bodies are corrupt: rows? \d/],
   ] as const) {
     harm()
     const file = `${place()}.zip`

@@ -1,7 +1,7 @@
-// What a backup says of itself is held against what it holds, and against the room on the disk: before it is unpacked
-// and while it is.
+// A restore compares a backup with its manifest and with the free disk space, before and while it unpacks the backup.
 import assert from 'node:assert/strict'
 import {
+  cpSync,
   createWriteStream,
   existsSync,
   mkdirSync,
@@ -18,10 +18,12 @@ import { before, test } from 'node:test'
 import { createZstdCompress } from 'node:zlib'
 import { ZipFile } from 'yazl'
 import { backupsAt } from '../../src/archive/catalog.ts'
-import type { BackupPlace } from '../../src/archive/places/place.ts'
+import type { Destination } from '../../src/archive/destinations/destination.ts'
+import { makeInstallation } from '../kit/installation.ts'
 import { makePipe } from '../kit/pipe.ts'
 import { inFolder } from '../commands/beside.ts'
 import { sentenceOf } from '../commands/command.ts'
+import { backupsIn, sharedIn } from './stored.ts'
 
 const { commands, folder, place } = inFolder('postrider-promised-')
 
@@ -42,21 +44,21 @@ let database: Buffer
 
 before(async () => {
   mkdirSync(to)
-  await well('user', 'list')
+  makeInstallation(dataDir)
   await well('backup', 'now')
-  name = readdirSync(to).find((each) => each.endsWith('.zst')) ?? ''
+  name = backupsIn(to)[0] ?? ''
   manifest = JSON.parse(readFileSync(join(to, `${name}.json`), 'utf8')) as typeof manifest
   await well('verify')
   database = readFileSync(join(dataDir, 'postrider.db'))
 })
 
-/** The sentence of a restore; nothing is left of it, and nothing was made. */
+/** Returns the error of a restore. The restore left no files. */
 async function refused(...argv: string[]): Promise<string> {
   const dir = place()
   const ran = await run(['restore', '--without-ledger', ...argv], { POSTRIDER_DATA_DIR: dir })
   assert.equal(existsSync(dir), false, argv.join(' '))
   const said = sentenceOf(ran, argv.join(' '))
-  // A trial says the same.
+  // `restore --check` prints the same error.
   assert.equal(
     sentenceOf(await run(['restore', '--check', ...argv], { POSTRIDER_DATA_DIR: dir })).slice(-40),
     said.slice(-40),
@@ -68,49 +70,53 @@ for (const [what, change, said] of [
   [
     'more files',
     () => ({ files: manifest.files + 1 }),
-    /holds \d+ files, and its manifest says \d+; use another backup\.$/,
+    /contains \d+ files instead of the \d+ in its manifest; use another backup\.$/,
   ],
-  ['fewer files', () => ({ files: 1 }), /holds \d+ files, and its manifest says 1; use/],
-  ['more octets', () => ({ plain: manifest.plain + 1 }), /holds \d+ octets and its manifest says \d+\); use/],
-  ['fewer octets', () => ({ plain: manifest.plain - 1 }), /holds more than its manifest says/],
+  ['fewer files', () => ({ files: 1 }), /contains \d+ files instead of the 1 in its manifest; use/],
+  ['more bytes', () => ({ plain: manifest.plain + 1 }), /contains \d+ bytes instead of the \d+ in its manifest\); use/],
+  ['fewer bytes', () => ({ plain: manifest.plain - 1 }), /is larger than its manifest states/],
   [
-    'more octets than any disk has',
+    'more bytes than any disk has',
     () => ({ plain: 2 ** 52 }),
-    / MB free, and postrider-.* needs \d+ MB for a while; free space/,
+    / unpacks from \d+ MB to more than \d+ MB, which is unusual/,
   ],
-  ['more rows', () => ({ rows: { ...manifest.rows, users: 7 } }), /has 0 rows in users, and its manifest says 7; use/],
+  [
+    'more rows',
+    () => ({ rows: { ...manifest.rows, users: 7 } }),
+    /has 0 rows in users, but its manifest states 7; use/,
+  ],
   [
     'no rows of a table',
     () => ({
       rows: Object.fromEntries(Object.entries(manifest.rows).filter(([table]) => table !== 'users')),
     }),
-    /rows in \w+, and its manifest says nothing of that table/,
+    /rows in \w+, but its manifest states no such table/,
   ],
   [
-    'rows of a table that is not there',
+    'rows of a table that does not exist',
     () => ({ rows: { ...manifest.rows, nobody: 1 } }),
-    /has no rows in nobody, and its manifest says 1/,
+    /has no rows in nobody, but its manifest states 1/,
   ],
-  ['another schema', () => ({ schema: 3 }), /has schema \d+, and its manifest says 3/],
+  ['another schema', () => ({ schema: 3 }), /has schema \d+, but its manifest states 3/],
   [
     'an older version',
     () => ({ version: '0.1.0' }),
-    /was written by version \d+\.\d+\.\d+, and its manifest says 0\.1\.0/,
+    /was written by version \d+\.\d+\.\d+, but its manifest states 0\.1\.0/,
   ],
   [
     'another time',
     () => ({ made_at: '2020-01-01T00:00:00.000Z' }),
-    /is named after .*, and its manifest says 2020-01-01/,
+    /is named after .*, but its manifest states 2020-01-01/,
   ],
-  ['a seal', () => ({ recipients: [`age1${'q'.repeat(58)}`] }), /it is not sealed, and its manifest says otherwise/],
+  ['encryption', () => ({ recipients: [`age1${'q'.repeat(58)}`] }), /it is not encrypted, unlike its manifest/],
 ] as const)
-  test(`a manifest that promises ${what} is refused with one sentence (B10, B14)`, async () => {
+  test(`rejects a backup whose manifest states ${what}, with one sentence`, async () => {
     const copy = place()
     mkdirSync(copy)
-    writeFileSync(join(copy, name), readFileSync(join(to, name)))
+    for (const each of [name, ...sharedIn(to, 'db')]) cpSync(join(to, each), join(copy, each))
     writeFileSync(join(copy, `${name}.json`), JSON.stringify({ ...manifest, ...change() }))
     assert.match(await refused(copy), said)
-    // A file beside its manifest is the same.
+    // Restoring the file itself, with its manifest next to it, fails with the same error.
     assert.match(await refused(join(copy, name)), said)
   })
 
@@ -119,20 +125,21 @@ for (const [what, renamed, change, said] of [
     'another time',
     () => name.replace(/\d{8}T\d{6}/, '29980101T000000'),
     { made_at: '2998-01-01T00:00:00.000Z' },
-    /was made at 20\d\d-.*, and its manifest says 2998-01-01/,
+    /was made at 20\d\d-.*, but its manifest states 2998-01-01/,
   ],
   [
     'another installation',
     () => name.replace(/[0-9a-f]{32}/, 'ab'.repeat(16)),
     { fingerprint: 'ab'.repeat(16) },
-    /is of the installation [0-9a-f]{32}, and its manifest says abab/,
+    /is from the installation [0-9a-f]{32}, but its manifest states abab/,
   ],
 ] as const)
-  test(`a backup that got the name and the manifest of ${what} is refused (B14)`, async () => {
+  test(`rejects a backup with the name and the manifest of ${what}`, async () => {
     const copy = place()
     mkdirSync(copy)
     const made = renamed()
-    writeFileSync(join(copy, made), readFileSync(join(to, name)))
+    for (const each of sharedIn(to, 'db')) cpSync(join(to, each), join(copy, each))
+    cpSync(join(to, name), join(copy, made))
     writeFileSync(join(copy, `${made}.json`), JSON.stringify({ ...manifest, ...change, name: made }))
     assert.match(await refused('--at', '2999-01-01', copy), said)
   })
@@ -164,52 +171,53 @@ const key = (): Buffer => readFileSync(join(dataDir, 'instance.key'))
 for (const [what, files, said] of [
   [
     'a database of zeros',
-    () => ({ 'postrider.db': zeros(64), 'instance.key': key() }),
+    () => ({ 'postrider.db': zeros(56), 'instance.key': key() }),
     /its postrider\.db is not a database/,
   ],
   [
     'a database with zeros after its end',
-    () => ({ 'postrider.db': zeros(64, database), 'instance.key': key() }),
-    /has \d+ octets, and its own header says \d+/,
+    () => ({ 'postrider.db': zeros(56, database), 'instance.key': key() }),
+    /has \d+ bytes instead of the \d+/,
   ],
   [
     'a key of 64 MB',
     () => ({ 'postrider.db': database, 'instance.key': zeros(64) }),
-    /its instance\.key would have 67108864 octets/,
+    /its instance\.key would have 67108864 bytes/,
   ],
   [
-    'a name that no file system takes',
+    'a name that no file system accepts',
     () => ({ 'postrider.db': database, 'instance.key': key(), [`spool/${'x'.repeat(300)}`]: Buffer.from('x') }),
-    /^\S+ is not a backup of Postrider: it holds "spool\/x+"\.$/,
+    /^\S+ is not a Postrider backup \(it contains "spool\/x+"\); use another file\.$/,
   ],
   [
-    'a file of the spool that is larger than its name says',
+    'a spool file that is larger than its name states',
     () => ({ 'postrider.db': database, 'instance.key': key(), [`spool/x~5-${'A'.repeat(43)}`]: zeros(64) }),
-    /its spool\/x~5-A+ would have 67108864 octets/,
+    /its spool\/x~5-A+ would have 67108864 bytes/,
   ],
 ] as const)
-  test(`${what}: a zip is judged before it is unpacked whole`, async () => {
+  test(`rejects a zip with ${what} before it is completely unpacked`, async () => {
     const file = await zipOf(files())
     assert.match(await refused(file), said)
   })
 
 for (const [what, files, said] of [
-  ['a ledger of ends of lines', () => ({ 'erasures.ledger': Buffer.alloc(20_000_000, '\n') }), undefined],
+  ['an erasure log of empty lines', () => ({ 'erasures.ledger': Buffer.alloc(20_000_000, '\n') }), undefined],
   [
-    'a ledger of cut lines',
+    'an erasure log of truncated lines',
     () => ({ 'erasures.ledger': Buffer.alloc(40_000_000, '{"id":"\n') }),
-    /ledger of erasures in the backup is damaged: line 10001 is not an entry/,
+    /erasure log in the backup is corrupt at line 10001/,
   ],
-  ['a key that is none', () => ({ 'instance.key': Buffer.from('nonsense') }), /holds a damaged instance\.key; take/],
-  ['the beginning of a database', () => ({ 'postrider.db': database.subarray(0, 60) }), /is not a database/],
+  ['an invalid key', () => ({ 'instance.key': Buffer.from('nonsense') }), /contains a corrupt instance\.key; use/],
+  ['a truncated database', () => ({ 'postrider.db': database.subarray(0, 60) }), /is not a database/],
 ] as const)
-  test(`${what} is judged at once`, async () => {
+  test(`checks ${what} within seconds`, async () => {
     const file = await zipOf({ 'postrider.db': database, 'instance.key': key(), ...files() })
-    if (said === undefined) assert.match(await well('restore', '--check', file), /was put back/)
+    if (said === undefined)
+      assert.match(await well('restore', '--check', file), /was test-restored into .* and verified/)
     else assert.match(await refused(file), said)
   })
 
-test('a manifest that is a pipe, has no end, or names no version is refused, and others’ files hide no backup (B14)', async () => {
+test('rejects a manifest that is a pipe, is too large or has no version, and still finds backups next to other files', async () => {
   const copy = place()
   mkdirSync(copy)
   const file = join(copy, name)
@@ -217,12 +225,12 @@ test('a manifest that is a pipe, has no end, or names no version is refused, and
   makePipe(`${file}.json`)
   assert.match(
     await refused(file),
-    /\.json cannot be read \(it is not a regular file\); use another backup, or move it away/,
+    /\.json cannot be read \(it is not a regular file\); use another backup, or move that file away/,
   )
   rmSync(`${file}.json`)
   writeFileSync(`${file}.json`, '')
   truncateSync(`${file}.json`, 3 * 1024 ** 3)
-  assert.match(await refused(file), /\.json cannot be read \(it is larger than 64 KB\)/)
+  assert.match(await refused(file), /\.json cannot be read \(it is larger than 1 MB\)/)
   assert.match(await refused(copy), /does not belong to/)
   writeFileSync(`${file}.json`, JSON.stringify({ ...manifest, version: '\u001b[31m' }))
   assert.match(await refused(copy), /does not belong to/)
@@ -233,22 +241,22 @@ test('a manifest that is a pipe, has no end, or names no version is refused, and
       for (const each of [name, `${name}.json`]) yield { name: each, size: 1, at: undefined }
     },
   }
-  const found = await backupsAt(many as unknown as BackupPlace)
+  const found = await backupsAt(many as unknown as Destination)
   assert.deepEqual(
     found.map((each) => [each.name, each.complete]),
     [[name, true]],
   )
 })
 
-test('what is packed is judged as it comes, and takes no more than the disk has', async () => {
-  const packed = async (octets: () => Readable): Promise<string> => {
+test('checks compressed data while it unpacks, and uses no more than the free disk space', async () => {
+  const packed = async (bytes: () => Readable): Promise<string> => {
     const file = `${place()}.zst`
-    await pipeline(octets(), createZstdCompress(), createWriteStream(file))
+    await pipeline(bytes(), createZstdCompress(), createWriteStream(file))
     return file
   }
   assert.match(
     await refused(await packed(zeros(64))),
-    /is damaged or no backup of Postrider \(there is no archive in it\)/,
+    /is corrupt or not a Postrider backup \(it contains no archive\)/,
   )
   // A running server keeps its reserve.
   const reserve = { POSTRIDER_STORAGE_RESERVE: '900000GB' }
@@ -258,7 +266,7 @@ test('what is packed is judged as it comes, and takes no more than the disk has'
     const said = sentenceOf(await run(['restore', '--check', file], reserve))
     assert.match(
       said,
-      / MB free, of which \d+ MB stay for the server \("storage\.reserve"\), and .*; free space there \(.*--scratch\)\.$/,
+      / MB free, of which \d+ MB are reserved for the server \("storage\.reserve"\), and .*; free some space there, .*--work-dir .*\.$/,
     )
     assert.deepEqual(
       readdirSync(dataDir).filter((each) => each.startsWith('.postrider-backup-')),

@@ -1,5 +1,5 @@
-// The public keys that backups are sealed to, and `postrider backup key`, which makes one: no backup is left open or
-// sealed to a key that nobody has, whatever became of the file of public keys or of the output (B7).
+// The public keys that backups are encrypted to, and `postrider backup key`, which creates one: even if the file of
+// public keys or the output fails, no backup is unencrypted or encrypted to a key without its secret half.
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -7,22 +7,23 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { newIdentity, recipientOf } from '../../src/archive/seal.ts'
+import { newIdentity, recipientOf } from '../../src/archive/encryption.ts'
 import { inFolder } from '../commands/beside.ts'
 import { sentenceOf } from '../commands/command.ts'
 import { SERVER_ENVIRONMENT } from '../kit/environment.ts'
+import { makeInstallation } from '../kit/installation.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
 const { commands, place } = inFolder('postrider-recipients-')
 
-/** A data directory, a folder for its backups, and the commands on them. */
+/** Returns a data directory, a directory for its backups, and the commands that use them. */
 async function scene() {
   const dataDir = place()
   const to = place()
   mkdirSync(to)
   const env = { POSTRIDER_DATA_DIR: dataDir, POSTRIDER_CONFIG: '', POSTRIDER_BACKUP_TO: to }
   const run = (...argv: string[]) => commands.run(argv, { env, bare: true })
-  assert.equal((await run('user', 'list')).code, 0)
+  makeInstallation(dataDir)
   const file = join(dataDir, 'backup.recipients')
   return {
     env: { ...SERVER_ENVIRONMENT, ...env },
@@ -33,7 +34,7 @@ async function scene() {
   }
 }
 
-test('a file of public keys that is empty, of rubbish, a link or a pipe ends a backup; none is made open', async () => {
+test('a backup fails, and is never unencrypted, if the file of public keys is empty, invalid, a link or a pipe', async () => {
   const { backups, file, run } = await scene()
   for (const spoil of [
     () => writeFileSync(file, ''),
@@ -46,14 +47,14 @@ test('a file of public keys that is empty, of rubbish, a link or a pipe ends a b
     spoil()
     const { code, stderr, stdout } = await run('backup', 'now')
     assert.equal(code, 1)
-    assert.match(stdout + stderr, /backup\.recipients.*put it back from a backup|correct it in .*backup\.recipients/)
+    assert.match(stdout + stderr, /backup\.recipients.*restore it from a backup|correct it in .*backup\.recipients/)
     assert.match(sentenceOf(await run('backup', 'key')), /backup\.recipients/)
     assert.deepEqual(backups(), [])
     rmSync(file, { recursive: true })
   }
 })
 
-test('a key whose secret half nobody can have read is not added', async () => {
+test('adds no public key if its secret key could not be printed', async () => {
   const { env, file } = await scene()
   for (const output of ['>/dev/full', '>&-', '>/dev/null']) {
     const shell = `exec "$0" "$@" ${output}`
@@ -67,7 +68,7 @@ test('a key whose secret half nobody can have read is not added', async () => {
   }
 })
 
-test('keys that are made at the same time are all kept, or refused', async () => {
+test('stores or rejects each of several keys that are created at the same time', async () => {
   const { env, lines } = await scene()
   const made = await Promise.all(
     Array.from({ length: 4 }, async () => {
@@ -82,13 +83,13 @@ test('keys that are made at the same time are all kept, or refused', async () =>
   for (const { error, recipient } of made) assert.notEqual(error === undefined, recipient === undefined)
 })
 
-test('more keys than a backup is sealed to are refused when they are made, and named when they are there', async () => {
+test('rejects the 21st public key when it is created, and reports it in a backup if the file contains it', async () => {
   const { file, lines, run } = await scene()
-  const many = Array.from({ length: 21 }, () => recipientOf(newIdentity()))
+  const many = await Promise.all(Array.from({ length: 21 }, async () => recipientOf(await newIdentity())))
   writeFileSync(file, `${many.slice(0, 20).join('\n')}\n`)
   assert.match(sentenceOf(await run('backup', 'key')), /at most 20 public keys; remove one from .*backup\.recipients/)
   assert.equal(lines().length, 20)
   writeFileSync(file, `${many.join('\n')}\n`)
   const { stdout } = await run('backup', 'now')
-  assert.match(stdout, /backup\.recipients name 21 public keys.*remove some/)
+  assert.match(stdout, /backup\.recipients have 21 public keys.*at most 20; remove some/)
 })

@@ -1,5 +1,5 @@
-// Which ledgers of erasures tell a restore who was forgotten since the backup (D67): one of the same installation that
-// goes as far as the backup. All others, and what is not a ledger, stop it.
+// A restore repeats the erasures since the backup (D67). It needs an erasure log of the same installation that is at
+// least as new as the backup, and refuses all others.
 import assert from 'node:assert/strict'
 import { appendFileSync, copyFileSync, createWriteStream, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -66,11 +66,11 @@ before(async () => {
 const ledger = (): string => join(source, LEDGER)
 const linesOf = (path: string): Line[] => readContent(path).lines
 
-test('a new installation in the data directory knows nobody: its ledger stops the restore', async () => {
+test('restore refuses the erasure log of a new installation in the data directory', async () => {
   const dir = place()
   await served(dir)
   assert.match(await refused(dir, 'restore', '--replace', zip), /belongs to another installation.*--ledger/)
-  assert.match(await well(dir, 'restore', '--replace', '--ledger', ledger(), zip), /1 erasures/)
+  assert.match(await well(dir, 'restore', '--replace', '--ledger', ledger(), zip), / repeats 1 erasure\./)
   await served(dir)
   assert.deepEqual(
     (await filesWith(dir, PERSON)).filter((name) => !name.includes('set-aside-')),
@@ -78,27 +78,27 @@ test('a new installation in the data directory knows nobody: its ledger stops th
   )
 })
 
-test('a file that is not a ledger, another installation’s or older than the backup does not count', async () => {
+test('restore refuses a file that is not an erasure log, belongs to another installation or is older than the backup', async () => {
   const other = place()
   await served(other)
   for (const [path, said] of [
-    [file('hello', 'hello'), /is not a ledger of erasures, or damaged: line 1/],
-    [file('flipped', readFileSync(ledger(), 'utf8').replace('recipient_hash', 'recipient_hasi')), /damaged: line \d/],
-    [file('empty', ''), /does not say whose it is/],
+    [file('hello', 'hello'), /is not an erasure log, or is corrupt at line 1/],
+    [file('flipped', readFileSync(ledger(), 'utf8').replace('recipient_hash', 'recipient_hasi')), /corrupt at line \d/],
+    [file('empty', ''), /does not name its installation/],
     [file('old', textOf(linesOf(ledger()).slice(0, 1))), /is older than the backup/],
     [join(other, LEDGER), /belongs to another installation/],
   ] as const)
     assert.match(await refused(place(), 'restore', '--ledger', path, zip), said)
 })
 
-test('--ledger takes one file and may be said again; a line that a crash cut is passed over', async () => {
+test('--ledger is repeatable, and a last line cut by a crash is ignored', async () => {
   const cut = file('cut', `${readFileSync(ledger(), 'utf8')}{"id":"x","us`)
   const dir = place()
   const old = file('first', textOf(linesOf(ledger()).slice(0, 1)))
-  assert.match(await well(dir, 'restore', '--ledger', old, '--ledger', cut, zip), /1 erasures/)
+  assert.match(await well(dir, 'restore', '--ledger', old, '--ledger', cut, zip), / repeats 1 erasure\./)
 })
 
-test('a restore without a ledger leaves a gap: what grows behind it does not count for the same backup', async () => {
+test('an erasure log has a gap after a restore without one, and is refused for the same backup', async () => {
   const dir = place()
   await well(dir, 'restore', '--without-ledger', zip)
   await served(dir)
@@ -108,7 +108,7 @@ test('a restore without a ledger leaves a gap: what grows behind it does not cou
   await well(dir, 'restore', '--replace', later)
 })
 
-test('ledgers of before there were marks: by the key beside them or an account that they name', async () => {
+test('an erasure log of 0.1.0 is matched by the key next to it or an account in it', async () => {
   const unmarked = place()
   mkdirSync(unmarked, { mode: 0o700 })
   for (const name of ['postrider.db', 'instance.key']) copyFileSync(join(source, name), join(unmarked, name))
@@ -122,16 +122,16 @@ test('ledgers of before there were marks: by the key beside them or an account t
   archive.addBuffer(Buffer.alloc(0), LEDGER)
   archive.end()
   await pipeline(archive.outputStream as unknown as NodeJS.ReadableStream, createWriteStream(old))
-  assert.match(await refused(place(), 'restore', '--ledger', file('none', ''), old), /does not say whose it is/)
-  assert.match(await well(place(), 'restore', '--ledger', file('entries', entries), old), /1 erasures/)
-  assert.match(await well(unmarked, 'restore', '--replace', old), /1 erasures/)
+  assert.match(await refused(place(), 'restore', '--ledger', file('none', ''), old), /does not name its installation/)
+  assert.match(await well(place(), 'restore', '--ledger', file('entries', entries), old), / repeats 1 erasure\./)
+  assert.match(await well(unmarked, 'restore', '--replace', old), / repeats 1 erasure\./)
   await served(unmarked)
   assert.ok(linesOf(join(unmarked, LEDGER)).some((line) => isMark(line)))
   const foreign = file('strangers', entries.replace(/"user":"[^"]+"/, '"user":"nobody"'))
-  assert.match(await refused(place(), 'restore', '--ledger', foreign, zip), /does not say whose it is/)
+  assert.match(await refused(place(), 'restore', '--ledger', foreign, zip), /does not name its installation/)
 })
 
-test('a server refuses the ledger of another installation, and brings the copy up to its own', async () => {
+test('a server refuses the erasure log of another installation, and updates its copy', async () => {
   const dir = place()
   const copy = join(folder, 'copy.ledger')
   await served(dir, silentLog, copy)
@@ -147,7 +147,7 @@ test('a server refuses the ledger of another installation, and brings the copy u
     write: (line) => void said.push(line),
   })
   await served(dir, log, join(dir, 'no', 'such', 'folder'))
-  assert.match(said.join(''), /the copy of the ledger of erasures cannot be written/)
+  assert.match(said.join(''), /erasure_log_copy_failed/)
   copyFileSync(ledger(), join(dir, LEDGER))
-  await assert.rejects(served(dir), /erasures\.ledger belongs to another installation/)
+  await assert.rejects(served(dir), /erasures\.ledger does not belong to the database and key/)
 })

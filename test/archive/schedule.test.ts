@@ -1,24 +1,27 @@
-// Backups and drills by the schedule: what is begun when, what becomes of it, and who is told.
+// Scheduled backups and drills: when they start, their results, and the alerts.
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import type { Beside, BesideProcess } from '../../src/archive/schedule.ts'
-import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import type { Finding } from '../../src/checks/doctor-machine.ts'
-import { judgeBackups as judgeAll } from '../../src/checks/doctor-backups.ts'
+import { DAY, HOUR, iso, MINUTE, SECOND } from '../../src/base/clock.ts'
+import { parseConfig } from '../../src/base/config.ts'
+import type { Finding } from '../../src/parts/findings/finding.ts'
+import { backupFindings } from '../../src/checks/backup-findings.ts'
+import { lateAfter } from '../../src/checks/backups.ts'
 import { besideServer } from '../../src/server/beside.ts'
 import { takeLock } from '../../src/store/lock.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { Guest } from '../kit/guest.ts'
+import { makeInstallation } from '../kit/installation.ts'
 import { asPerson, givePassword } from '../kit/person.ts'
 import { until } from '../kit/until.ts'
+import { backupsIn, sharedIn } from './stored.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-schedule-'))
-after(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryDirectory('schedule')
 
 const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
 
@@ -28,10 +31,12 @@ interface Begun extends BesideProcess {
   ending: boolean
 }
 
-/** Processes beside the server that end when the test says so. */
+/** Processes next to the server that exit when the test closes them. */
 function processes(): { beside: Beside; begun: Begun[] } {
   const begun: Begun[] = []
   const beside: Beside = (words) => {
+    // The check of the database is not the schedule's.
+    if (words[0] === 'verify') return { pid: undefined, ended: Promise.resolve({ how: 0, said: '' }), end() {} }
     const { promise, resolve } = Promise.withResolvers<{ how: number | NodeJS.Signals; said: string }>()
     const one: Begun = {
       words: words.join(' '),
@@ -73,14 +78,14 @@ const row = (
 const metricsOf = async (postrider: TestAppliance): Promise<string> =>
   fetch(`${postrider.url}/metrics`).then((answer) => answer.text())
 
-/** The finding where there is one. */
-function judgeBackups(...asked: Parameters<typeof judgeAll>): Finding {
-  const [one, ...more] = judgeAll(...asked)
+/** The first finding. */
+function backupFinding(...asked: Parameters<typeof backupFindings>): Finding {
+  const [one, ...more] = backupFindings(...asked)
   assert.equal(more.length, 0)
   return one!
 }
 
-test('a backup at its time, the first drill after it, then one a week; what the server missed is made at its start (B5, B11)', async () => {
+test('backs up on schedule, makes the first drill after it and one a week, and makes up for missed runs at the start', async () => {
   const to = target()
   const { beside, begun } = processes()
   const dataDir = mkdtempSync(join(folder, 'data-'))
@@ -88,7 +93,7 @@ test('a backup at its time, the first drill after it, then one a week; what the 
   const postrider = await startTestAppliance({ dataDir, beside, config })
   const { clock } = postrider
   try {
-    // The clock begins at noon; the schedule is 02:00.
+    // The clock starts at noon, and the schedule is 02:00.
     clock.leap(13 * HOUR)
     await until(() => postrider.raw('/health').then(({ status }) => status === 200), 'the server')
     assert.equal(begun.length, 0)
@@ -133,7 +138,7 @@ test('a backup at its time, the first drill after it, then one a week; what the 
   assert.equal(later.begun[0]?.ending, true)
 })
 
-test('each target is logged as it ends, and what was killed is a failure of the others alone (B13)', async () => {
+test('logs the result of each target when it finishes, and a killed process as a failure of the other targets', async () => {
   const [one, two] = [target(), target()]
   const { beside, begun } = processes()
   const logged: string[] = []
@@ -152,15 +157,15 @@ test('each target is logged as it ends, and what was killed is a failure of the 
     clock.leap(10 * SECOND)
     await until(() => postrider.raw('/health').then(({ status }) => status === 200), 'the server')
   }
-  await until(() => of('backup ended').length === 1, 'the line of the first target')
-  assert.match(of('backup ended')[0] ?? '', new RegExp(one))
+  await until(() => of('backup_finished').length === 1, 'the line of the first target')
+  assert.match(of('backup_finished')[0] ?? '', new RegExp(one))
   begun[0]?.close('SIGKILL')
-  await until(() => of('backup failed').length === 1, 'the line of the second target')
-  assert.match(of('backup failed')[0] ?? '', new RegExp(two))
-  assert.equal(of('backup ended').length, 1)
+  await until(() => of('backup_failed').length === 1, 'the line of the second target')
+  assert.match(of('backup_failed')[0] ?? '', new RegExp(two))
+  assert.equal(of('backup_finished').length, 1)
 })
 
-test('runs of a time to come, from when the clock was ahead, end no schedule and count for nothing (B5, B13)', async () => {
+test('ignores runs in the future, from when the clock was ahead', async () => {
   const to = target()
   const { beside, begun } = processes()
   await using postrider = await startTestAppliance({ beside, config: { backup: { to: [to], drill: 'never' } } })
@@ -170,7 +175,7 @@ test('runs of a time to come, from when the clock was ahead, end no schedule and
   await store.write((tx) =>
     tx.run(raw(`update backup_runs set started_at = ?, ended_at = ?`, Array(2).fill(clock.now() + 400 * DAY))),
   )
-  assert.match(judgeBackups(store, appliance.deps.config, clock.now()).detail, /never|the first is made/)
+  assert.match(backupFinding(store, appliance.deps.config, clock.now()).summary, /never|no backup yet/)
   for (let hour = 0; hour < 15; hour += 5) {
     clock.leap(5 * HOUR)
     await until(() => postrider.raw('/health').then(({ status }) => status === 200), 'the server')
@@ -190,7 +195,7 @@ async function turn(postrider: TestAppliance, hours: number): Promise<void> {
   }
 }
 
-test('a clock that was ahead when a backup was begun, and is set back, ends no schedule (B5)', async () => {
+test('keeps the schedule if the clock was ahead when a backup started, and is set back', async () => {
   const { beside, begun } = processes()
   await using postrider = await startTestAppliance({ beside, config: { backup: { to: [target()], drill: 'never' } } })
   const { clock } = postrider
@@ -205,7 +210,27 @@ test('a clock that was ahead when a backup was begun, and is set back, ends no s
   begun[1]?.close(0)
 })
 
-test('a server that ended when one of two targets had its backup makes it again at its start (B5)', async () => {
+test('pauses for a minute between backups that take longer than their interval, so that erasures can run', async () => {
+  const { beside, begun } = processes()
+  const config = { backup: { to: [target()], drill: 'never' as const, schedule: '*/5 * * * *' } }
+  await using postrider = await startTestAppliance({ beside, config })
+  const { clock } = postrider
+  clock.leap(5 * MINUTE)
+  await until(() => begun.length === 1, 'the backup')
+  clock.leap(12 * MINUTE)
+  begun[0]?.close(0)
+  await begun[0]?.ended
+  for (let n = 0; n < 2; n++) {
+    clock.leap(25 * SECOND)
+    await until(() => postrider.raw('/health').then(({ status }) => status === 200), 'the server')
+  }
+  assert.equal(begun.length, 1)
+  clock.leap(MINUTE)
+  await until(() => begun.length === 2, 'the next backup')
+  begun[1]?.close(0)
+})
+
+test('repeats a backup at the start if the server stopped after one of two targets', async () => {
   const to = [target(), target()]
   const dataDir = mkdtempSync(join(folder, 'data-'))
   const config = { backup: { to, drill: 'never' as const } }
@@ -222,7 +247,7 @@ test('a server that ended when one of two targets had its backup makes it again 
   begun[0]?.close(0)
 })
 
-test('a process that is killed after the first target is a failure at the others; one that hangs is ended when it is late (B13)', async () => {
+test('records a process killed after the first target as a failure of the others, and kills one that hangs', async () => {
   const to = [target(), target()]
   const { beside, begun } = processes()
   await using postrider = await startTestAppliance({ beside, config: { backup: { to, drill: 'never' } } })
@@ -239,12 +264,13 @@ test('a process that is killed after the first target is a failure at the others
   await until(() => begun.length === 2, 'the next backup')
   await turn(postrider, 40)
   await until(() => begun[1]?.ending && faults().length === 3, 'its end')
-  assert.match(faults().at(-1)?.fault ?? '', /stood still or took too long; see what holds its targets up\.$/)
+  assert.match(faults().at(-1)?.fault ?? '', /made no progress or took too long; check its destinations\.$/)
+  postrider.clock.leap(MINUTE)
   await until(() => begun.length === 3, 'the one after it')
   begun[2]?.close(0)
 })
 
-test('a backup by hand, or of a server that was killed, is waited for, and counts as no failure (B5)', async () => {
+test('waits for a manual backup, or for one of a killed server, and does not record it as a failure', async () => {
   const to = target()
   const { beside, begun } = processes()
   await using postrider = await startTestAppliance({ beside, config: { backup: { to: [to], drill: 'never' } } })
@@ -264,53 +290,65 @@ test('a backup by hand, or of a server that was killed, is waited for, and count
   begun[0]?.close(0)
 })
 
-test('a program that cannot be started is a failure with a sentence (B13)', async () => {
+test('records a failure with a sentence if the executable cannot be started', async () => {
   const beside = besideServer(undefined, { program: join(folder, 'not-here'), first: [] })
   await using postrider = await startTestAppliance({ beside, config: { backup: { to: [target()], drill: 'never' } } })
   const { store } = postrider.appliance.deps
   await turn(postrider, 15)
   const fault = await until(() => store.first(raw<{ fault: string }>('select fault from backup_runs')), 'the row')
-  assert.match(fault.fault, /not-here cannot be started \(ENOENT\); see that it is there\.$/)
+  assert.match(fault.fault, /not-here cannot be started \(ENOENT\); check that it exists\.$/)
 })
 
-test('a command that only stores is not drilled, and hurries no drill of others (B11)', async () => {
-  const to = [target(), 'exec:/usr/bin/tee /dev/null']
-  const { beside, begun } = processes()
-  await using postrider = await startTestAppliance({ beside, config: { backup: { to } } })
-  const { appliance, clock } = postrider
-  await turn(postrider, 15)
-  for (let day = 0; day < 5; day++) {
-    for (let n = 0; n < 5; n++) {
-      for (const one of begun) {
-        if (one.ending) continue
-        one.ending = true
-        if (one.words === 'backup now')
-          for (const each of [to[0]!, 'exec:/usr/bin/tee']) await row(postrider, each, 'backup', null)
-        else await row(postrider, to[0]!, 'drill', null)
-        one.close(0)
-        await one.ended
-      }
-      await turn(postrider, 5)
-    }
-  }
-  assert.equal(begun.filter(({ words }) => words === 'backup drill').length, 1, begun.map(({ words }) => words).join())
-  assert.doesNotMatch(judgeBackups(appliance.deps.store, appliance.deps.config, clock.now()).detail, /no drill yet/)
-})
-
-test('a place that lets nothing be removed has its backups: the complaint is a warning, and nobody is told that there are none (B13)', async () => {
+test('warns, but does not alert, if a backup succeeded and expired backups could not be deleted', async () => {
   const to = target()
   await using postrider = await startTestAppliance({ config: { backup: { to: [to] } } })
   const { appliance, clock } = postrider
   const { store } = appliance.deps
   await row(postrider, to, 'backup', `${to}: the server says 403; let them delete there.`, 'a backup')
-  const { detail, mend, status } = judgeBackups(store, postrider.config, clock.now())
+  const { summary: detail, fix, severity: status } = backupFinding(store, postrider.config, clock.now())
   assert.equal(status, 'warn')
-  assert.match(detail, /is there, but what is not kept any more could not be removed: .* 403$/)
-  assert.equal(mend, 'Let them delete there.')
-  assert.match(await metricsOf(postrider), new RegExp(`last_success_seconds{target="${to}"} ${clock.now() / 1000}\n`))
+  assert.match(detail, /succeeded, but expired backups could not be deleted: .* 403$/)
+  assert.equal(fix, 'Let them delete there.')
+  assert.match(
+    await metricsOf(postrider),
+    new RegExp(`last_success_timestamp_seconds{target="${to}"} ${clock.now() / 1000 - 4}\n`),
+  )
 })
 
-test('a process that was killed is a failure with a sentence; after 36 hours the operator is told, once a day (B13)', async () => {
+for (const [schedule, last, age] of [
+  ['0 2 * * *', '2026-01-15T02:00', 36 * HOUR],
+  // A manual backup does not postpone the next one.
+  ['0 2 * * *', '2026-01-15T14:00', 24 * HOUR],
+  ['0 2 * * sun', '2026-01-18T02:00', 10.5 * DAY],
+  ['*/5 * * * *', '2026-01-15T02:00', 35 * MINUTE],
+  ['0 8-18 * * *', '2026-01-15T18:00', 14 * HOUR + HOUR / 2],
+  ['0 8-18 * * *', '2026-01-15T10:00', HOUR + HOUR / 2],
+] as const)
+  test(`a backup of ${last} is late after ${age / HOUR} hours with "${schedule}"`, () => {
+    const { backup } = parseConfig({ backup: { schedule } })
+    assert.equal(lateAfter(backup, Date.parse(`${last}Z`)), age)
+    assert.equal(lateAfter({ ...backup, late_after: HOUR }, Date.parse(`${last}Z`)), HOUR)
+  })
+
+test('doctor and /metrics report a backup whose data is older than "late_after"', async () => {
+  const to = target()
+  await using postrider = await startTestAppliance({ config: { backup: { to: [to], late_after: '10m' } } })
+  const { appliance, clock } = postrider
+  const { config, store } = appliance.deps
+  await row(postrider, to, 'backup', null)
+  const since = iso(clock.now() - 4 * SECOND)
+  assert.match(await metricsOf(postrider), new RegExp(`postrider_backup_late_after_seconds{target="${to}"} 600\n`))
+  clock.leap(9 * MINUTE)
+  const { severity, summary } = backupFinding(store, config, clock.now())
+  assert.equal(severity, 'ok')
+  assert.match(summary, new RegExp(`^${to} 9 min ago, 5000 kB in 4 s`))
+  clock.leap(MINUTE)
+  const late = backupFinding(store, config, clock.now())
+  assert.equal(late.severity, 'fail')
+  assert.match(late.summary, new RegExp(`^no backup at ${to} since ${since}: `))
+})
+
+test('records a killed process as a failure, and alerts the operator once a day after 36 hours', async () => {
   const to = target()
   const { beside, begun } = processes()
   const lines: string[] = []
@@ -322,7 +360,7 @@ test('a process that was killed is a failure with a sentence; after 36 hours the
   const { appliance, clock } = postrider
   const { store } = appliance.deps
   const notices = () =>
-    store.all(raw<{ subject: string; text: string }>(`select * from notices where subject like 'Trouble on %: backup'`))
+    store.all(raw<{ subject: string; text: string }>(`select * from notices where subject like 'Problem on %: backup'`))
   const hours = async (count: number, how: number | NodeJS.Signals, said?: string): Promise<void> => {
     for (let left = count; left > 0; left -= 5) {
       clock.leap(Math.min(left, 5) * HOUR)
@@ -331,52 +369,50 @@ test('a process that was killed is a failure with a sentence; after 36 hours the
     }
   }
   await hours(15, 'SIGKILL')
-  await until(() => lines.some((line) => line.includes('"backup failed"')), 'the line of the log')
+  await until(() => lines.some((line) => line.includes('"backup_failed"')), 'the line of the log')
   const fault = store.first(raw<{ fault: string }>('select fault from backup_runs'))?.fault ?? ''
-  assert.match(fault, /was ended \(SIGKILL\); see that the machine has memory\.$/)
-  assert.equal(judgeBackups(store, appliance.deps.config, clock.now()).status, 'warn')
-  await hours(24, 1, 'postrider: /to: the disk is full; make room there.\n')
+  assert.match(fault, /was killed \(SIGKILL\); check that the machine has enough memory\.$/)
+  assert.equal(backupFinding(store, appliance.deps.config, clock.now()).severity, 'warn')
+  await hours(24, 1, 'postrider: /to: the disk is full; free some space.\n')
   await until(() => store.all(raw('select 1 from backup_runs')).length === 2, 'the second failure')
   assert.deepEqual(notices(), [])
   await hours(14, 1)
   await until(() => notices().length === 1, 'the notice')
-  assert.match(
-    notices()[0]?.text ?? '',
-    /never a backup at .*: \/to: the disk is full\..*\nWhat to do: Make room there\./,
-  )
-  const finding = judgeBackups(store, appliance.deps.config, clock.now())
-  assert.deepEqual([finding.status, finding.mend], ['fail', 'Make room there.'])
-  assert.match(finding.detail, /never a backup at .*: \/to: the disk is full$/)
+  assert.match(notices()[0]?.text ?? '', /no backup at .* yet: \/to: the disk is full\..*\nFix: Free some space\./)
+  const finding = backupFinding(store, appliance.deps.config, clock.now())
+  assert.deepEqual([finding.severity, finding.fix], ['fail', 'Free some space.'])
+  assert.match(finding.summary, /no backup at .* yet: \/to: the disk is full$/)
   await hours(25, 1)
   await until(() => notices().length === 2, 'the notice of the next day')
   // A backup ends it.
   await row(postrider, to, 'backup', null)
   await hours(26, 1)
   assert.equal(notices().length, 2)
-  const over = () => store.all(raw<{ text: string }>(`select text from notices where subject like 'Over on %: backup'`))
+  const over = () =>
+    store.all(raw<{ text: string }>(`select text from notices where subject like 'Resolved on %: backup'`))
   await until(() => over().length === 1, 'the end')
-  assert.match(over()[0]?.text ?? '', /It is over: it lasted from \S+ to \S+\.\n$/)
+  assert.match(over()[0]?.text ?? '', /Resolved\. The problem lasted from \S+ to \S+\.\n$/)
 })
 
-test('last success, drill, size, seconds and failures by target: /metrics, the API, doctor, the page of the server (B13)', async () => {
+test('shows the status of each target in /metrics, the API, doctor and on the server page', async () => {
   const [one, two] = [target(), target()]
   await using postrider = await startTestAppliance({ config: { backup: { to: [one, two] } } })
   const { appliance, clock } = postrider
   const { store } = appliance.deps
   assert.equal(
-    judgeBackups(store, { ...postrider.config, backup: { ...postrider.config.backup, to: [] } }, clock.now()).status,
+    backupFinding(store, { ...postrider.config, backup: { ...postrider.config.backup, to: [] } }, clock.now()).severity,
     'warn',
   )
   await row(postrider, one, 'backup', null)
   await row(postrider, one, 'drill', null)
-  await row(postrider, two, 'backup', `${two}: the disk is full; make room there.`)
+  await row(postrider, two, 'backup', `${two}: the disk is full; free some space.`)
   const seconds = clock.now() / 1000
   const metrics = await metricsOf(postrider)
   for (const line of [
-    `postrider_backup_last_success_seconds{target="${one}"} ${seconds}`,
-    `postrider_backup_last_success_seconds{target="${two}"} 0`,
-    `postrider_backup_last_drill_seconds{target="${one}"} ${seconds}`,
-    `postrider_backup_octets{target="${one}"} 5000000`,
+    `postrider_backup_last_success_timestamp_seconds{target="${one}"} ${seconds - 4}`,
+    `postrider_backup_last_success_timestamp_seconds{target="${two}"} 0`,
+    `postrider_backup_last_drill_timestamp_seconds{target="${one}"} ${seconds}`,
+    `postrider_backup_size_bytes{target="${one}"} 5000000`,
     `postrider_backup_duration_seconds{target="${one}"} 4`,
     `postrider_backup_failures_total{target="${one}"} 0`,
     `postrider_backup_failures_total{target="${two}"} 1`,
@@ -396,16 +432,16 @@ test('last success, drill, size, seconds and failures by target: /metrics, the A
       ['backup', one, 5_000_000, true],
     ],
   )
-  // A token reads nothing of the server.
+  // A token has no access to the server's resources.
   assert.equal((await postrider.api('GET', '/server/backups')).status, 404)
   const operator = new Guest(postrider)
   await givePassword(postrider, postrider.user.email, 'long enough to be one')
   await operator.signIn(postrider.user.email, 'long enough to be one')
   const { text } = await operator.open('/server')
   assert.match(text, /<h2>Backups<\/h2>/)
-  for (const words of [`Backup to ${one}`, `Drill of ${one}`, 'The disk is full; make room there.'])
+  for (const words of [`Backup to ${one}`, `Restore test of ${one}`, 'The disk is full; free some space.'])
     assert.ok(text.includes(words), words)
-  for (const words of ['Places of backups', 'Last runs', 'Never']) assert.ok(text.includes(words), words)
+  for (const words of ['Backup destinations', 'Recent runs', 'Never']) assert.ok(text.includes(words), words)
   const { backups, last_backup_at } = await appliance.deps.operations.state()
   assert.equal(last_backup_at, clock.now())
   const at = new Date(clock.now()).toISOString()
@@ -426,18 +462,18 @@ test('last success, drill, size, seconds and failures by target: /metrics, the A
       { target: two, status: 'failed', ...none, failures: 1 },
     ],
   )
-  const finding = judgeBackups(store, postrider.config, clock.now())
-  assert.equal(finding.status, 'warn')
-  assert.match(finding.detail, /the last backup to .* failed: .*the disk is full$/)
-  assert.equal(finding.mend, 'Make room there.')
+  const finding = backupFinding(store, postrider.config, clock.now())
+  assert.equal(finding.severity, 'warn')
+  assert.match(finding.summary, /the last backup to .* failed: .*the disk is full$/)
+  assert.equal(finding.fix, 'Free some space.')
   clock.leap(2 * DAY)
   assert.deepEqual(
-    judgeAll(store, postrider.config, clock.now()).map(({ status }) => status),
+    backupFindings(store, postrider.config, clock.now()).map(({ severity }) => severity),
     ['fail', 'fail'],
   )
 })
 
-test('the real process: nice 10, no variable of the service manager, a row and a backup, and nothing of it when it is ended (B5)', async (t) => {
+test('the real process has nice 10 and no service manager variables, makes a backup, and leaves no files when stopped', async (t) => {
   if (process.platform !== 'linux') return t.skip('there is no /proc')
   const to = target()
   const dataDir = join(folder, 'real')
@@ -445,17 +481,16 @@ test('the real process: nice 10, no variable of the service manager, a row and a
   const file = join(folder, 'real.toml')
   writeFileSync(file, `data_dir = ${JSON.stringify(dataDir)}\n[backup]\nto = [${JSON.stringify(to)}]\n`)
   const beside = besideServer(file, { program: process.execPath, first: [PROGRAM] })
-  const first = beside(['user', 'list'])
-  assert.equal((await first.ended).how, 0)
+  makeInstallation(dataDir)
   const backup = beside(['backup', 'now'])
   const fields = readFileSync(`/proc/${backup.pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ') ?? []
   assert.equal(fields[16], '10')
   assert.doesNotMatch(readFileSync(`/proc/${backup.pid}/environ`, 'utf8'), /NOTIFY_SOCKET|LISTEN_FDS/)
   assert.deepEqual(await backup.ended, { how: 0, said: '' })
-  assert.equal(readdirSync(to).length, 2)
+  assert.deepEqual([backupsIn(to).length, sharedIn(to, 'db').length], [1, 1])
   const ended = beside(['backup', 'now'])
   await until(
-    () => readdirSync(dataDir).some((name) => name.startsWith('.postrider-backup-')) || readdirSync(to).length > 2,
+    () => readdirSync(dataDir).some((name) => name.startsWith('.postrider-backup-')) || backupsIn(to).length > 1,
     'the copy',
   )
   ended.end()

@@ -1,4 +1,4 @@
-// Written by minisign 0.11 (minisign -S -s KEY -m SHA256SUMS -t COMMENT); the key was made for this and is gone.
+// Written by minisign 0.11 (minisign -S -s KEY -m SHA256SUMS -t COMMENT). The key was made for this and then deleted.
 import { createHash } from 'node:crypto'
 import type { SignedSums } from '../../src/archive/signature.ts'
 

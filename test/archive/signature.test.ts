@@ -1,10 +1,10 @@
-// Signatures of releases (S2): what minisign wrote, and each way in which it can be changed.
-// test/interop/release.interop.ts asks Debian's minisign.
+// Signatures of releases: output of minisign, and each way to change it.
+// test/interop/release.interop.ts uses Debian's minisign.
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { describe, test } from 'node:test'
 import { OperatorError } from '../../src/base/errors.ts'
-import { releaseKey, SIGNATURE_OCTETS, SUMS_OCTETS, verifySums, type SignedSums } from '../../src/archive/signature.ts'
+import { releaseKey, MAX_SIGNATURE, MAX_SUMS, verifySums, type SignedSums } from '../../src/archive/signature.ts'
 import * as vectors from './signature-vectors.ts'
 
 const { deb, good } = vectors
@@ -15,8 +15,8 @@ const refused = (change: Partial<SignedSums>, why: RegExp): void =>
     (thrown) => thrown instanceof OperatorError && why.test(thrown.message),
   )
 
-describe('the signature of a release (S2)', () => {
-  test('is verified, and names the version; the file is found by its octets, whatever its name', () => {
+describe('the signature of a release', () => {
+  test('is verified and contains the version, and the file is found by its hash under any name', () => {
     assert.deepEqual(verifySums(good), { version: '1.2.3', name: deb })
     const renamed = { ...good.file, name: 'download(1).deb', sha256: good.file.sha256.toUpperCase() }
     assert.deepEqual(verifySums({ ...good, file: renamed }), { version: '1.2.3', name: deb })
@@ -26,7 +26,7 @@ describe('the signature of a release (S2)', () => {
     })
   })
 
-  test('each flipped bit of the sums and of the signature is refused', () => {
+  test('rejects each flipped bit of the sums and of the signature', () => {
     for (const name of ['sums', 'signature'] as const)
       for (let at = name === 'sums' ? 0 : vectors.signature.indexOf('\n') + 1; at < good[name].length - 1; at++) {
         for (let bit = 0; bit < 8; bit++) {
@@ -37,45 +37,52 @@ describe('the signature of a release (S2)', () => {
       }
   })
 
-  test('a shorter or longer one is refused', () => {
+  test('rejects a shorter or longer one', () => {
     for (let at = 0; at < good.signature.length - 1; at++) refused({ signature: good.signature.subarray(0, at) }, /./)
-    refused({ signature: Buffer.concat([good.signature, Buffer.from('x\n')]) }, /not a signature of minisign/)
-    refused({ signature: Buffer.alloc(SIGNATURE_OCTETS + 1, 'a') }, /not a signature of minisign/)
-    refused({ sums: good.sums.subarray(1) }, /not what was signed/)
-    refused({ sums: Buffer.alloc(SUMS_OCTETS + 1) }, /not what was signed/)
+    refused({ signature: Buffer.concat([good.signature, Buffer.from('x\n')]) }, /not a minisign signature/)
+    refused({ signature: Buffer.alloc(MAX_SIGNATURE + 1, 'a') }, /not a minisign signature/)
+    refused({ sums: good.sums.subarray(1) }, /does not match its signature/)
+    refused({ sums: Buffer.alloc(MAX_SUMS + 1) }, /does not match its signature/)
   })
 
   const cases: [name: string, change: Partial<SignedSums>, why: RegExp][] = [
     [
       'another key',
       { publicKey: vectors.otherKey },
-      /signed with the key [0-9A-F]{16}, .* in this program is [0-9A-F]{16}/,
+      /signed with the key [0-9A-F]{16}, .* in this executable is [0-9A-F]{16}/,
     ],
-    ['a key with the same id', { publicKey: vectors.sameId }, /SHA256SUMS is not what was signed/],
+    ['a key with the same id', { publicKey: vectors.sameId }, /SHA256SUMS does not match its signature/],
     ['no key', { publicKey: 'untrusted comment: none\n' }, /built without a release key/],
-    ['a key that is none', { publicKey: 'untrusted comment: x\nRWQ\n' }, /not a public key of minisign/],
-    ['another comment', { signature: vectors.otherComment }, /comment in SHA256SUMS.minisig is not what was signed/],
-    ['a comment that is not of a release', { signature: vectors.notARelease }, /not as a release/],
-    ['the old form', { signature: vectors.oldForm }, /old form of minisign/],
-    ['an empty signature', { signature: Buffer.alloc(0) }, /not a signature of minisign/],
+    ['an invalid key', { publicKey: 'untrusted comment: x\nRWQ\n' }, /not a minisign public key/],
     [
-      'a file with other octets',
+      'another comment',
+      { signature: vectors.otherComment },
+      /comment in SHA256SUMS.minisig does not match its signature/,
+    ],
+    ['a comment that is not of a release', { signature: vectors.notARelease }, /not that of a release/],
+    ['the old form', { signature: vectors.oldForm }, /legacy minisign format/],
+    ['an empty signature', { signature: Buffer.alloc(0) }, /not a minisign signature/],
+    [
+      'a file with other bytes',
       { file: { name: deb, sha256: createHash('sha256').update('other').digest('hex') } },
-      /postrider_1\.2\.3_amd64\.deb is not what was signed as Postrider 1\.2\.3/,
+      /postrider_1\.2\.3_amd64\.deb does not have the SHA-256 that was signed for Postrider 1\.2\.3/,
     ],
     [
-      'a file of no line',
+      'a file that is not in the sums',
       { file: { name: 'x.deb', sha256: createHash('sha256').update('other').digest('hex') } },
       /x\.deb is not a file of the signed release 1\.2\.3/,
     ],
     [
       'sums of another form',
       { sums: vectors.strangeSums, signature: vectors.strangeSignature },
-      /as sha256sum writes it/,
+      /not in the format of sha256sum/,
     ],
   ]
-  for (const [name, change, why] of cases) test(`${name} is refused in a sentence`, () => refused(change, why))
+  for (const [name, change, why] of cases) test(`rejects ${name} with one sentence`, () => refused(change, why))
 
-  test('the release key of the program is one of minisign, or stands for none', () =>
-    refused({ publicKey: releaseKey() }, /^This program was built without a release key|^SHA256SUMS was signed with/))
+  test('the release key of the executable is a minisign key, or empty', () =>
+    refused(
+      { publicKey: releaseKey() },
+      /^This executable was built without a release key|^SHA256SUMS was signed with/,
+    ))
 })

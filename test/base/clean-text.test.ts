@@ -1,11 +1,11 @@
-// What each place lets through of one hostile text.
+// One hostile text in its form for each use.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as clean from '../../src/base/clean-text.ts'
 
 const HOSTILE = 'a\tb\r\nc\u0000d\u001b[2J\u009fe\u2028f\u061cg\u202eh\u2066i\u00adj\ufffdk\u200dl'
 
-test('each place gets the text in its own form', () => {
+test('returns the form of a hostile text for each use', () => {
   const forms: [string, string][] = [
     [clean.forTerminal(HOSTILE), 'a�b��c�d�[2J�e�f�g�h�i\u00adj�k\u200dl'],
     [clean.forTerminalLines(HOSTILE), 'a\tb�\nc�d�[2J�e�f�g�h�i\u00adj�k\u200dl'],
@@ -19,7 +19,7 @@ test('each place gets the text in its own form', () => {
   assert.equal(JSON.parse(clean.forTerminalJson(JSON.stringify(HOSTILE))), HOSTILE)
 })
 
-test('what each check refuses', () => {
+test('each check rejects its characters', () => {
   const refused = (check: (text: string) => boolean): string[] =>
     [
       '\t',

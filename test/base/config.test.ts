@@ -1,20 +1,20 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { hostname, tmpdir } from 'node:os'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, test } from 'node:test'
+import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { parse } from 'smol-toml'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { loadConfig, parseConfig, schema } from '../../src/base/config.ts'
+import { hostsOf, loadConfig, parseConfig, schema } from '../../src/base/config.ts'
 import { scalarPaths } from '../../src/base/config-environment.ts'
 import { OperatorError } from '../../src/base/errors.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
 const SHIPPED = fileURLToPath(new URL('../../config/postrider.toml', import.meta.url))
 const BAD = fileURLToPath(new URL('../bad-config/', import.meta.url))
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-config-'))
-after(() => rmSync(folder, { recursive: true }))
+const folder = temporaryDirectory('config')
 
 /** A configuration file of these lines. */
 function file(...lines: string[]): string {
@@ -23,7 +23,7 @@ function file(...lines: string[]): string {
   return path
 }
 
-/** What a start with this configuration says; it must refuse. */
+/** The error of a start with this configuration, which must fail. */
 function refusal(path: string | undefined, environment: Record<string, string> = {}): string {
   try {
     loadConfig(path, environment)
@@ -114,13 +114,12 @@ report_messages = "30d"
 unauthenticated = "keep"
 [backup]
 schedule = "0 2 * * *"
+late_after = "0"
 to = []
-keep = { daily = 7, weekly = 4, monthly = 6 }
+keep = { hourly = 24, daily = 7, weekly = 4, monthly = 6 }
 recipients = []
 bandwidth = "0"
 s3 = { endpoint = "", region = "us-east-1", style = "path", key_file = "" }
-sftp = { key_file = "", password_file = "", host_keys = [] }
-dav = { password_file = "" }
 drill = "weekly"
 identity_file = ""
 [privacy]
@@ -136,7 +135,7 @@ token = ""
 from = ""
 operator = ""
 [watch]
-every = "6h"
+interval = "6h"
 lists = ["zen.spamhaus.org", "bl.spamcop.net", "b.barracudacentral.org", "psbl.surriel.com"]
 domain_lists = ["dbl.spamhaus.org"]
 [log]
@@ -155,7 +154,7 @@ function leaves(tree: object, path: string[] = []): [string, unknown][] {
 /** A public key of age. */
 const RECIPIENT = `age1${'q'.repeat(58)}`
 
-/** What was added to the contract. */
+/** Additions to the contract. */
 const ADDED = {
   'smtp.max_connections': 1000,
   'smtp.max_connections_per_address': 50,
@@ -164,23 +163,22 @@ const ADDED = {
   'delivery.shaping': '',
   'dns.trusted': [],
   'warmup.enabled': true,
-  'warmup.transactional_over': 'send',
-  'warmup.transactional_most': 5,
-  'warmup.bulk_over': 'wait',
+  'warmup.transactional_overflow': 'send',
+  'warmup.transactional_overflow_factor': 5,
+  'warmup.bulk_overflow': 'wait',
   'warmup.route': '',
   'warmup.private': false,
-  'evidence.snds_url_file': '',
 }
 const contract = new Map([...leaves(parse(CONTRACT)), ...Object.entries(ADDED)])
 
 describe('defaults', () => {
-  test('nothing configured is the configuration of the contract', () => {
+  test('an empty configuration equals the defaults of the contract', () => {
     assert.deepEqual(parseConfig({}), parseConfig(parse(CONTRACT)))
     assert.deepEqual(loadConfig(undefined), parseConfig({}))
     assert.deepEqual(loadConfig(file('')), parseConfig({}))
   })
 
-  test('durations are milliseconds, sizes bytes, endpoints host and port', () => {
+  test('durations are in milliseconds, sizes in bytes, endpoints have host and port', () => {
     const config = loadConfig(undefined)
     assert.equal(config.hostname, hostname().toLowerCase())
     assert.deepEqual(config.http.listen, { host: '127.0.0.1', port: 8025 })
@@ -208,30 +206,31 @@ describe('defaults', () => {
     })
   })
 
-  test('config/postrider.toml names every key, at its default', () => {
+  test('config/postrider.toml contains every key with its default', () => {
     const shipped = new Map(leaves(parse(readFileSync(SHIPPED, 'utf8'))))
     assert.deepEqual([...shipped.keys()].sort(), [...contract.keys()].sort())
     assert.deepEqual(loadConfig(SHIPPED), parseConfig({}))
   })
 
-  test('the program knows no key that the contract does not name', () => {
+  test('every setting is in the contract', () => {
     const known = leaves(schema.parse({})).map(([key]) => (key.startsWith('http.listen.') ? 'http.listen' : key))
     assert.deepEqual([...new Set(known)].sort(), [...contract.keys(), 'delivery.routes', 'delivery.sources'].sort())
   })
 
-  test('the relay route that config/postrider.toml shows is one that works', () => {
+  test('the example route of config/postrider.toml is valid', () => {
     const text = readFileSync(SHIPPED, 'utf8')
     const lines = text.slice(text.indexOf('# [[delivery.routes]]')).split('\n')
     const shown = lines.slice(
       0,
       lines.findIndex((line) => !line.startsWith('#')),
     )
-    assert.equal(shown.length, 9)
+    assert.equal(shown.length, 10)
     const config = loadConfig(file(...shown.map((line) => line.slice(2))))
     assert.deepEqual(config.delivery.routes, [
       {
         domains: ['*'],
         host: 'smtp.relay.example',
+        hosts: [],
         port: 587,
         tls: 'required',
         username: '',
@@ -243,8 +242,8 @@ describe('defaults', () => {
   })
 })
 
-describe('what may be written', () => {
-  test('durations in every unit, sizes in every unit', () => {
+describe('accepted values', () => {
+  test('reads durations and sizes in every unit', () => {
     const { delivery, inbound } = loadConfig(
       file('[delivery]', 'retry = ["250ms", "5s", "5m", "2h", "5d", "0"]', '[inbound]', 'max_message_bytes = 1048576'),
     )
@@ -259,7 +258,7 @@ describe('what may be written', () => {
       assert.equal(parseConfig({ inbound: { max_message_bytes: text } }).inbound.max_message_bytes, bytes)
   })
 
-  test('endpoints in IPv6, networks and single addresses of both families', () => {
+  test('reads endpoints in IPv6, networks, and single addresses of both families', () => {
     const config = parseConfig({
       http: { listen: '[::1]:0', trusted_proxies: ['10.0.0.0/8', '192.0.2.1', 'fd00::/8', '::1'] },
     })
@@ -267,13 +266,48 @@ describe('what may be written', () => {
     assert.deepEqual(config.http.trusted_proxies, ['10.0.0.0/8', '192.0.2.1', 'fd00::/8', '::1'])
   })
 
-  test('a host name in capitals is kept in lower case and without the dot of a zone, a public URL without its final slash', () => {
+  test('reads the hosts of a route with and without a port, in IPv6 too', () => {
+    const hosts = [
+      'MX1.relay.example',
+      'mx2.relay.example:2525',
+      '192.0.2.1',
+      '2001:db8::1',
+      '[2001:db8::2]:26',
+      '[::1]',
+    ]
+    const [route] = parseConfig({ delivery: { routes: [{ domains: ['*'], port: 587, hosts }] } }).delivery.routes
+    assert.deepEqual(
+      hostsOf(route!).map(({ host, port }) => [host, port]),
+      [
+        ['mx1.relay.example', 587],
+        ['mx2.relay.example', 2525],
+        ['192.0.2.1', 587],
+        ['2001:db8::1', 587],
+        ['2001:db8::2', 26],
+        ['::1', 587],
+      ],
+    )
+    for (const wrong of ['a b', 'a:b', ':25', 'a:70000', 'http://a', ''])
+      assert.throws(
+        () => parseConfig({ delivery: { routes: [{ domains: ['*'], hosts: ['a.example', wrong] }] } }),
+        /"delivery\.routes\.0\.hosts\.1" must be a host with or without a port/,
+        wrong,
+      )
+    const many = Array.from({ length: 21 }, (_, n) => `mx${n}.relay.example`)
+    assert.throws(() => parseConfig({ delivery: { routes: [{ domains: ['*'], hosts: many }] } }), /at most 20 hosts/)
+    assert.equal(
+      parseConfig({ delivery: { routes: [{ domains: ['*'], hosts: many.slice(1) }] } }).delivery.routes.length,
+      1,
+    )
+  })
+
+  test('normalises a host name to lower case without final dot, and a public URL to one without final slash', () => {
     const config = parseConfig({ hostname: 'MX.Example.ORG.', http: { public_url: 'https://mail.example.org/' } })
     assert.equal(config.hostname, 'mx.example.org')
     assert.equal(config.http.public_url, 'https://mail.example.org')
   })
 
-  test('without a public URL, that of the address where HTTP listens', () => {
+  test('without a public URL, uses the address of the HTTP listener', () => {
     const urlOf = (http: Record<string, string>): string => parseConfig({ http }).http.public_url
     for (const [listen, url] of [
       ['127.0.0.1:8045', 'http://127.0.0.1:8045'],
@@ -289,7 +323,7 @@ describe('what may be written', () => {
     }
   })
 
-  test('plans of the operator, with either member left out', () => {
+  test('accepts plans with only one of their keys', () => {
     const { plans } = loadConfig(
       file('[plans.scale]', 'included_volume = 5', '[plans.open]', 'branded_tracking = true'),
     )
@@ -340,7 +374,6 @@ describe('environment', () => {
     'smtp.tls_key': ['/etc/key.pem', '/etc/key.pem'],
     'inbound.max_message_bytes': ['1MB', 1024 ** 2],
     'inbound.clamav': ['127.0.0.1:3310', '127.0.0.1:3310'],
-    'evidence.snds_url_file': ['/etc/snds', '/etc/snds'],
     'images.max_bytes': ['2MB', 2 * 1024 ** 2],
     'images.account_bytes': ['0', 0],
     'dns.servers': ['127.0.0.1:5353', [{ host: '127.0.0.1', port: 5353 }]],
@@ -353,9 +386,9 @@ describe('environment', () => {
     'dns.trusted': ['192.0.2.53', ['192.0.2.53']],
     'delivery.shaping': ['/etc/postrider/shaping.toml', '/etc/postrider/shaping.toml'],
     'warmup.enabled': ['false', false],
-    'warmup.transactional_over': ['wait', 'wait'],
-    'warmup.transactional_most': ['0', 0],
-    'warmup.bulk_over': ['relay', 'relay'],
+    'warmup.transactional_overflow': ['wait', 'wait'],
+    'warmup.transactional_overflow_factor': ['0', 0],
+    'warmup.bulk_overflow': ['relay', 'relay'],
     'warmup.route': ['spare', 'spare'],
     'warmup.private': ['true', true],
     'network.allow_private': ['127.0.0.0/8', ['127.0.0.0/8']],
@@ -374,7 +407,7 @@ describe('environment', () => {
     'retention.report_messages': ['1d', DAY],
     'reports.unauthenticated': ['drop', 'drop'],
     'metrics.token': ['0123456789abcdef', '0123456789abcdef'],
-    'watch.every': ['2h', 2 * HOUR],
+    'watch.interval': ['2h', 2 * HOUR],
     'watch.lists': ['BL.example.org,bl.example.org', ['bl.example.org']],
     'watch.domain_lists': ['dbl.example.org', ['dbl.example.org']],
     'log.level': ['debug', 'debug'],
@@ -386,6 +419,8 @@ describe('environment', () => {
     'privacy.ledger_copy': ['/mnt/ledger', '/mnt/ledger'],
     'backup.schedule': ['30 1 * * mon', '30 1 * * mon'],
     'backup.to': ['/mnt/one, /mnt/two', ['/mnt/one', '/mnt/two']],
+    'backup.late_after': ['15m', 15 * MINUTE],
+    'backup.keep.hourly': ['4', 4],
     'backup.keep.daily': ['3', 3],
     'backup.keep.weekly': ['2', 2],
     'backup.keep.monthly': ['1', 1],
@@ -395,10 +430,6 @@ describe('environment', () => {
     'backup.s3.region': ['eu-central-1', 'eu-central-1'],
     'backup.s3.style': ['host', 'host'],
     'backup.s3.key_file': ['/etc/s3.key', '/etc/s3.key'],
-    'backup.sftp.key_file': ['/etc/ssh.key', '/etc/ssh.key'],
-    'backup.sftp.password_file': ['/etc/ssh.password', '/etc/ssh.password'],
-    'backup.sftp.host_keys': ['host ssh-ed25519 AAAA', ['host ssh-ed25519 AAAA']],
-    'backup.dav.password_file': ['/etc/dav.password', '/etc/dav.password'],
     'backup.drill': ['monthly', 'monthly'],
     'backup.identity_file': ['/etc/postrider/drill.key', '/etc/postrider/drill.key'],
   }
@@ -406,7 +437,7 @@ describe('environment', () => {
   const valueAt = (tree: unknown, key: string): unknown =>
     key.split('.').reduce((branch, name) => (branch as Record<string, unknown>)[name], tree)
 
-  test('every key of the contract but the named plans has a variable', () => {
+  test('every key of the contract except the plans has a variable', () => {
     const keys = [...contract.keys()].filter((key) => !key.startsWith('plans.')).sort()
     assert.deepEqual(Object.keys(SAMPLES).sort(), keys)
     assert.deepEqual(
@@ -418,19 +449,19 @@ describe('environment', () => {
   })
 
   for (const [key, [text, value]] of Object.entries(SAMPLES))
-    test(`${variableOf(key)} sets ${key} and nothing else`, () => {
+    test(`${variableOf(key)} sets only ${key}`, () => {
       const plain = parseConfig({})
       const config = loadConfig(undefined, { [variableOf(key)]: text })
       assert.deepEqual(valueAt(config, key), value)
       assert.notDeepEqual(valueAt(plain, key), value)
-      // The public URL that nothing says follows the listener.
+      // Without a setting, the public URL follows the listener.
       const own = key === 'http.listen' ? [key, 'http.public_url'] : [key]
       const others = (tree: object) =>
         leaves(tree).filter(([name]) => !own.some((each) => name === each || name.startsWith(`${each}.`)))
       assert.deepEqual(others(config), others(plain))
     })
 
-  test('every default can be said by its variable', () => {
+  test('every default can be set by its variable', () => {
     for (const [key, value] of contract) {
       if (key.startsWith('plans.')) continue
       const text = Array.isArray(value) ? value.join(',') : String(value)
@@ -443,7 +474,7 @@ describe('environment', () => {
     }
   })
 
-  test('a variable wins over the file, and only over its own key', () => {
+  test('a variable overrides only its own key of the file', () => {
     const path = file('regions = ["eu"]', '[http]', 'listen = "127.0.0.1:1"', 'public_url = "https://a.example"')
     const config = loadConfig(path, { POSTRIDER_HTTP_LISTEN: '127.0.0.1:2' })
     assert.deepEqual(config.http.listen, { host: '127.0.0.1', port: 2 })
@@ -451,7 +482,7 @@ describe('environment', () => {
     assert.deepEqual(config.regions, ['eu'])
   })
 
-  test('variables that are not settings are left alone', () => {
+  test('ignores variables that are not settings', () => {
     assert.deepEqual(loadConfig(undefined, { POSTRIDER_CONFIG: '/x', PATH: '/bin', HOSTNAME: 'y' }), parseConfig({}))
   })
 
@@ -460,32 +491,32 @@ describe('environment', () => {
     ['POSTRIDER_DELIVERY_PORT', 'smtp', '"delivery.port"'],
     ['POSTRIDER_DELIVERY_RETRY', '5m,soon', '"delivery.retry.1" must be a duration'],
     ['POSTRIDER_HOSTNAME', 'mx_1', '"hostname" must be a host name'],
-    ['POSTRIDER_REGIONS', 'eu,Europe West', '"regions.1" must be lower-case letters'],
+    ['POSTRIDER_REGIONS', 'eu,Europe West', '"regions.1" must consist of lower-case letters'],
     ['POSTRIDER_DNS_SERVERS', 'dns.example.org:53', '"dns.servers.0"'],
     ['POSTRIDER_LOG_LEVEL', '', '"log.level"'],
   ] as const)
-    test(`a wrong ${name} is named`, () => {
+    test(`reports an invalid ${name} by its name`, () => {
       const said = refusal(file('# nothing here'), { [name]: text })
       assert.ok(said.startsWith(`${name}: ${wanted}`), said)
       assertOneSentence(said)
     })
 
-  test('a wrong value in the file is put to the file, whatever the environment says beside it', () => {
+  test('reports an invalid value in the file with the file, even if there are variables', () => {
     const path = file('[http]', 'public_url = "x"')
     assert.ok(refusal(path, { POSTRIDER_HTTP_LISTEN: '127.0.0.1:2' }).startsWith(`${path}:2: "http.public_url" `))
   })
 
-  test('a file that gives a section as a value is refused also with a variable for that section', () => {
+  test('rejects a file with a value in place of a section, even with a variable for that section', () => {
     const said = refusal(file('http = 8025'), { POSTRIDER_HTTP_LISTEN: '127.0.0.1:2' })
     assert.match(said, /"http" /)
     assertOneSentence(said)
   })
 })
 
-describe('bad files', () => {
-  // The first line of each file says what the refusal must: "# line N: the words after file and line".
+describe('invalid files', () => {
+  // The first line of each file contains the expected error: "# line N: the words after file and line".
   const names = readdirSync(BAD)
-  test('there are some', () => assert.ok(names.length >= 40))
+  test('the directory of samples is not empty', () => assert.ok(names.length >= 40))
 
   for (const name of names)
     test(name, () => {
@@ -498,20 +529,20 @@ describe('bad files', () => {
       assert.ok(said.includes(words), said)
     })
 
-  test('a missing file', () => {
+  test('reports a missing file', () => {
     const path = join(folder, 'missing.toml')
     const said = refusal(path)
     assert.ok(said.includes(path), said)
     assertOneSentence(said)
   })
 
-  test('a directory in its place', () => {
+  test('reports a directory in place of the file', () => {
     const said = refusal(folder)
     assert.ok(said.includes(folder), said)
     assertOneSentence(said)
   })
 
-  test('a file that is not text', () => {
+  test('reports a binary file', () => {
     const path = join(folder, 'binary.toml')
     writeFileSync(path, Buffer.from([0x7f, 0x45, 0x4c, 0x46, 0, 1, 2, 0xff, 0xfe]))
     const said = refusal(path)
@@ -519,7 +550,7 @@ describe('bad files', () => {
     assertOneSentence(said)
   })
 
-  test('an object of a test or of the sandbox is checked alike', () => {
+  test('checks an object of a test or of the sandbox in the same way', () => {
     assert.throws(() => parseConfig({ htpp: {} }), { message: /^the configuration: "htpp" is not a setting; .*\.$/ })
   })
 })

@@ -11,7 +11,7 @@ import { ManualClock } from '../kit/clock.ts'
 
 const TAIL = (1n << 62n) - 1n
 
-test('ids are UUIDv7 (RFC 9562 §5.7) and carry their time', () => {
+test('ids are UUIDv7 (RFC 9562 §5.7) and contain their time', () => {
   const now = Date.UTC(2026, 0, 15, 12)
   for (let i = 0; i < 2000; i++) {
     const id = newId(now + i)
@@ -20,7 +20,7 @@ test('ids are UUIDv7 (RFC 9562 §5.7) and carry their time', () => {
   }
 })
 
-test('ids sort as their times, and are distinct within one', () => {
+test('ids sort by their times, and are distinct within a millisecond', () => {
   const times = [0, 1, 255, 256, 65_536, 2 ** 32, Date.UTC(2026, 0, 1), Date.UTC(2026, 0, 1) + 1, 2 ** 47]
   const ids = times.map((time) => newId(time))
   assert.deepEqual(ids.toSorted(), ids)
@@ -38,13 +38,13 @@ test('ids sort as their times, and are distinct within one', () => {
   )
 })
 
-test('secrets have their prefix, 43 digits of base62, and do not repeat', () => {
+test('secrets have their prefix and 43 base62 digits, and never repeat', () => {
   const secrets = Array.from({ length: 500 }, () => newSecret('pr_'))
   for (const secret of secrets) assert.match(secret, /^pr_[0-9A-Za-z]{43}$/)
   assert.equal(new Set(secrets).size, secrets.length)
 })
 
-test('base32: the vectors of RFC 4648 §10, lower case without padding', () => {
+test('base32 matches the vectors of RFC 4648 §10, lower case without padding', () => {
   const vectors = {
     '': '',
     f: 'my',
@@ -61,7 +61,7 @@ test('base32: the vectors of RFC 4648 §10, lower case without padding', () => {
   }
 })
 
-test('base32 comes back byte for byte, whatever the length', () => {
+test('base32 of any length decodes to the same bytes', () => {
   for (let length = 0; length <= 64; length++) {
     const bytes = Uint8Array.from({ length }, (_, index) => (index * 151 + length * 31) & 255)
     assert.deepEqual(fromBase32(base32(bytes)), bytes)
@@ -70,7 +70,7 @@ test('base32 comes back byte for byte, whatever the length', () => {
   for (const foreign of ['0', '1', '8', 'a-b', 'ä', 'a b', 'aa=']) assert.equal(fromBase32(foreign), undefined, foreign)
 })
 
-test('calendar months, clamped to the last day', () => {
+test('clamps calendar months to the last day', () => {
   const moved = (from: string, months: number) => iso(addMonths(Date.parse(from), months))
   assert.equal(moved('2026-01-31T10:00:00.001Z', 1), '2026-02-28T10:00:00.001Z')
   assert.equal(moved('2024-01-31T10:00:00.000Z', 1), '2024-02-29T10:00:00.000Z')
@@ -84,12 +84,12 @@ test('calendar months, clamped to the last day', () => {
   assert.equal(moved('2026-05-15T00:00:00.000Z', 0), '2026-05-15T00:00:00.000Z')
 })
 
-test('the system clock wakes once, not before its time, and not when taken back', async () => {
+test('the system clock wakes once, not before its time, and not after a cancellation', async () => {
   const start = Date.now()
   let taken = false
   const cancel = systemClock.wake(start + 1, () => (taken = true))
   cancel()
-  // Timers and the wall clock are counted apart; a timer that is a fraction early must not show.
+  // Timers and the wall clock differ slightly. A timer that fires a fraction early must not matter.
   const early = await Promise.all(
     Array.from(
       { length: 200 },
@@ -102,7 +102,7 @@ test('the system clock wakes once, not before its time, and not when taken back'
   )
   assert.ok(!early.includes(true), `${early.filter(Boolean).length} of ${early.length} were woken too early`)
   assert.equal(taken, false)
-  // Far beyond what a timer can hold (2^31 ms), where a plain one would fire at once.
+  // Far beyond the limit of a timer (2^31 ms), where an ordinary one would fire at once.
   let atOnce = false
   const far = systemClock.wake(Date.now() + 60 * DAY, () => (atOnce = true))
   await new Promise<void>((resolve) => void systemClock.wake(Date.now() + 5, resolve))
@@ -110,7 +110,7 @@ test('the system clock wakes once, not before its time, and not when taken back'
   assert.equal(atOnce, false)
 })
 
-test('the hand-turned clock leaps: who fell due is woken once, at the end', () => {
+test('a leap of the manual clock wakes every due sleeper once, at the end', () => {
   const clock = new ManualClock(0)
   const woken: [string, number][] = []
   const every = (): void => {
@@ -135,7 +135,7 @@ const settled = async (): Promise<void> => {
   for (let i = 0; i < 3; i++) await turn()
 }
 
-test('a loop runs at its start and when the next work is due, not in between', async () => {
+test('a loop runs at its start and when the next work is due, and not in between', async () => {
   const runs: number[] = []
   const { clock, loop } = aLoop((now) => {
     runs.push(now)
@@ -163,7 +163,7 @@ test('a loop runs at its start and when the next work is due, not in between', a
   await loop.stop()
 })
 
-test('many rings of one turn are one run; a ring during a run makes one more, and never two side by side', async () => {
+test('many rings in one turn cause one run, and rings during a run one more, never two at a time', async () => {
   let running = 0
   let most = 0
   let runs = 0
@@ -192,7 +192,7 @@ test('many rings of one turn are one run; a ring during a run makes one more, an
   await loop.stop()
 })
 
-test('only the newest appointment counts', async () => {
+test('only the newest time of the next run counts', async () => {
   const due = [HOUR, MINUTE, null]
   const runs: number[] = []
   const { clock, loop } = aLoop((now) => {
@@ -212,7 +212,7 @@ test('only the newest appointment counts', async () => {
   await loop.stop()
 })
 
-test('a fault is logged and the loop goes on: after 1 s, doubling to a minute, and from 1 s again once it went well', async () => {
+test('logs a fault and runs again after 1 s, doubling to a minute, and from 1 s again after a success', async () => {
   const faults: string[] = []
   let broken = true
   const runs: number[] = []
@@ -250,7 +250,7 @@ test('a fault is logged and the loop goes on: after 1 s, doubling to a minute, a
   assert.equal(clock.nextAlarm, null, 'nothing is left behind')
 })
 
-test('a promise that is rejected is a fault too', async () => {
+test('a rejected promise is a fault, too', async () => {
   const faults: unknown[] = []
   const { clock, loop } = aLoop(() => Promise.reject(new Error('no')), {
     ...silentLog,
@@ -263,7 +263,7 @@ test('a promise that is rejected is a fault too', async () => {
   await loop.stop()
 })
 
-test('stop waits for the run in progress, and nothing runs afterwards', async () => {
+test('stop waits for the run in progress, and prevents later runs', async () => {
   let runs = 0
   let ended = false
   let release: () => void = () => {}
@@ -290,7 +290,7 @@ test('stop waits for the run in progress, and nothing runs afterwards', async ()
   assert.equal(clock.nextAlarm, null)
 })
 
-test('retries: the delays in order, the last one repeated, each moved by at most 10 percent', () => {
+test('retries use the delays in order, repeat the last one, and vary each by at most 10 percent', () => {
   const schedule = [5 * MINUTE, 15 * MINUTE, 6 * HOUR]
   const base = [5 * MINUTE, 15 * MINUTE, 6 * HOUR, 6 * HOUR, 6 * HOUR]
   for (const [index, delay] of base.entries()) {
@@ -304,7 +304,7 @@ test('retries: the delays in order, the last one repeated, each moved by at most
   assert.ok(new Set(seen).size > 100, 'what failed together does not come back together')
 })
 
-test('durations as people write them', () => {
+test('reads durations with units', () => {
   const good = {
     '250ms': 250,
     '5s': 5000,
@@ -320,7 +320,7 @@ test('durations as people write them', () => {
     assert.equal(parseDuration(text), undefined, text)
 })
 
-test('sizes as people write them', () => {
+test('reads sizes with units', () => {
   const good = {
     '0': 0,
     '512': 512,

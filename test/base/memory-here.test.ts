@@ -9,13 +9,13 @@ test('the memory is at most that of the machine', () => {
   assert.ok(memoryHere() > 0 && memoryHere() <= totalmem())
 })
 
-test('a pool has a thread for each core and at least what it wants, and one below 384 MB (Y1)', () => {
+test('a pool has a thread per core and at least the requested number, or one below 384 MB', () => {
   assert.equal(threadsHere(2, 1, 512 * MB), 2)
   assert.equal(threadsHere(2, 8, 384 * MB), 8)
   assert.equal(threadsHere(2, 8, 384 * MB - 1), 1)
 })
 
-test('the heap of a thread is at most an eighth of the memory, and has room for one large mail (Y1)', () => {
+test('the heap of a thread is at most an eighth of the memory, and fits one large email', () => {
   assert.equal(heapHere(1024, 24_000 * MB), 1024)
   assert.equal(heapHere(1024, 1024 * MB), 128)
   assert.equal(heapHere(384, 512 * MB), 64)

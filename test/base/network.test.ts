@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { allowPublicAnd, customerOf, reversed } from '../../src/base/network.ts'
 
-test('an address counts for itself, of IPv6 for the /64 that one customer has', () => {
+test('a customer is an IPv4 address or an IPv6 /64', () => {
   for (const [address, customer] of [
     ['192.0.2.1', '192.0.2.1'],
     ['::ffff:192.0.2.1', '192.0.2.1'],
@@ -19,7 +19,7 @@ test('an address counts for itself, of IPv6 for the /64 that one customer has', 
     assert.equal(customerOf(address), customer, address)
 })
 
-test('an address as names of the reverse DNS write it', () => {
+test('writes an address as in reverse DNS names', () => {
   assert.equal(reversed('192.0.2.1'), '1.2.0.192')
   assert.equal(reversed('2001:db8::1'), '1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2')
 })
@@ -37,7 +37,7 @@ const PUBLIC = `1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.1 100.63.255.255 100.128.0.
 192.167.0.1 198.17.0.1 198.20.0.1 223.255.255.255 ::ffff:8.8.8.8 64:ff9b::8.8.8.8 2001:200::1 2001:4860:4860::8888 2606:4700::1111 2a00:1450::1 3ffe::1`
 const words = (text: string): string[] => text.trim().split(/\s+/)
 
-test('no address of a special-purpose registry may be connected to, in whatever form it is written', () => {
+test('forbids every address of a special-purpose registry in any notation', () => {
   const check = allowPublicAnd([])
   assert.deepEqual(words(SPECIAL).filter(check), [])
   assert.deepEqual(
@@ -47,7 +47,7 @@ test('no address of a special-purpose registry may be connected to, in whatever 
   assert.equal(check('mx.example.org'), false)
 })
 
-test('an operator opens a network for its addresses, embedded ones too, and for no others', () => {
+test('an operator can allow a network, including embedded addresses, without allowing others', () => {
   const check = allowPublicAnd(['127.0.0.0/8', 'fd00::/8', '192.0.2.7'])
   for (const address of ['127.0.0.1', '::ffff:127.0.0.1', 'fd00::1', '192.0.2.7', '8.8.8.8'])
     assert.ok(check(address), address)

@@ -1,4 +1,4 @@
-// What SpamAssassin says is read from the header that it writes; a server without it goes on without.
+// Reads SpamAssassin's result from its header. A server without SpamAssassin works, too.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { judgeSpam, readStatus } from '../../src/base/spamassassin.ts'
@@ -15,9 +15,9 @@ const STATUS: [header: string, read: ReturnType<typeof readStatus>][] = [
 ]
 
 for (const [header, read] of STATUS)
-  test(`"${header}" is read`, () => assert.deepEqual(readStatus(`Received: by x\n${header}\nSubject: y\n\nx`), read))
+  test(`reads "${header}"`, () => assert.deepEqual(readStatus(`Received: by x\n${header}\nSubject: y\n\nx`), read))
 
-test('a server without SpamAssassin has no verdict, and neither has one whose program fails', async () => {
+test('has no verdict if SpamAssassin is missing or fails', async () => {
   assert.equal(await judgeSpam('Subject: x\r\n\r\nx', '/nowhere/spamassassin'), undefined)
   assert.equal(await judgeSpam('Subject: x\r\n\r\nx', '/bin/false'), undefined)
 })

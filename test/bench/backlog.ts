@@ -1,14 +1,14 @@
-// Whether a long life slows the appliance down: throughput and CPU over a store with a million old mails, and with
-// 100,000 received messages that wait, against an empty one; memory with 100,000 mails in the queue, and how soon it is
-// ready.
+// Whether a long life slows the appliance down: throughput and CPU over a store with a million old emails, and with
+// 100,000 received messages that wait, against an empty one. Memory with 100,000 emails in the queue, and how soon it
+// is ready.
 import { spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
 import { defineDigest } from '../../src/store/digests.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { SERVER_ENVIRONMENT } from '../kit/environment.ts'
 import { INBOX, makeInbox } from './inbound.ts'
 import { smtpSource } from './peer/postfix.ts'
@@ -37,10 +37,10 @@ export async function backlog(count: number): Promise<void> {
   await queueMemory()
 }
 
-/** Old mails, delivered long ago, with what belongs to them; `status` and due time as asked for. */
+/** Old emails, delivered long ago, with their rows in other tables, and the given `status` and due time. */
 function fill(server: Server, rows: number, status: 'delivered' | 'queued', domains: number): void {
   const database = new Database(join(server.dataDir, 'postrider.db'))
-  // The triggers of digests ask for it.
+  // The triggers of digests need it.
   defineDigest(database)
   const numbers = `with recursive n(i) as (select 1 union all select i + 1 from n where i < ${rows})`
   const old = Date.now() - 86_400_000
@@ -61,7 +61,7 @@ function fill(server: Server, rows: number, status: 'delivered' | 'queued', doma
   database.close()
 }
 
-/** What mails a second a server did, and its CPU time for each in ms. */
+/** The emails per second of a server, and its CPU time for each in ms. */
 interface Pace {
   perSecond: number
   cpuMs: number
@@ -72,7 +72,7 @@ async function paceOf(server: Server, count: number, work: () => Promise<void>):
   const start = performance.now()
   await work()
   const perSecond = (count / (performance.now() - start)) * 1000
-  // What is left to be written belongs to them.
+  // Pending writes are part of the round.
   await sleep(300)
   return { perSecond, cpuMs: ((await server.ask('report')).cpuMs - before) / count }
 }
@@ -85,7 +85,7 @@ const delivered = (server: Server, sink: Sink, count: number): Promise<Pace> =>
     await arrived(sink, before + count)
   })
 
-/** An empty store beside a full one, in turn, so that what else the machine does falls on both. */
+/** An empty store next to a full one, in turn, so that other load of the machine affects both. */
 async function compare(what: string, full: string, empty: () => Promise<Pace>, other: () => Promise<Pace>) {
   const paces: [Pace[], Pace[]] = [[], []]
   await empty()
@@ -216,7 +216,7 @@ async function queueMemory(): Promise<void> {
     sink.stop()
     fill(server, QUEUED, 'queued', 1000)
     let most = 0
-    // The server notices, tries a thousand exchangers that nobody reaches, and puts the mail off.
+    // The server notices the clock change, attempts a thousand unreachable receiving servers, and defers the email.
     for (let second = 0; second < 15; second++) {
       await sleep(1000)
       most = Math.max(most, (await server.ask('report')).rssMb)
@@ -230,35 +230,31 @@ async function queueMemory(): Promise<void> {
 async function readiness(): Promise<void> {
   const built = fileURLToPath(new URL('../../dist/postrider', import.meta.url))
   if (!existsSync(built)) return figure(BENCH, 'start_to_ready', 'not built: run npm run build', '')
-  const directory = mkdtempSync(join(tmpdir(), 'postrider-bench-'))
+  const directory = temporaryDirectory('bench')
   const file = join(directory, 'postrider.toml')
   writeFileSync(file, `hostname = "mx.bench.example"\ndata_dir = "${directory}/data"\n[http]\nlisten = "127.0.0.1:0"\n`)
   const times: number[] = []
-  try {
-    for (let round = 0; round < 6; round++) {
-      const start = performance.now()
-      const child = spawn(built, ['--config', file, 'serve'], {
-        stdio: ['ignore', 'pipe', 'inherit'],
-        env: SERVER_ENVIRONMENT,
-      })
-      await new Promise<void>((resolve) =>
-        child.stdout.on('data', (chunk: Buffer) => chunk.includes('"ready"') && resolve()),
-      )
-      // The first start makes the database.
-      if (round > 0) times.push(performance.now() - start)
-      if (round === 5) {
-        await sleep(2000)
-        const status = readFileSync(`/proc/${child.pid}/status`, 'utf8')
-        const kilobytes = (name: string): number => Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)?.[1])
-        figure(BENCH, 'idle_rss', kilobytes('VmRSS') / 1000, 'MB')
-        figure(BENCH, 'idle_rss_without_the_program_file', kilobytes('RssAnon') / 1000, 'MB')
-      }
-      const gone = new Promise((resolve) => child.once('exit', resolve))
-      child.kill('SIGTERM')
-      await gone
+  for (let round = 0; round < 6; round++) {
+    const start = performance.now()
+    const child = spawn(built, ['--config', file, 'serve'], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+      env: SERVER_ENVIRONMENT,
+    })
+    await new Promise<void>((resolve) =>
+      child.stdout.on('data', (chunk: Buffer) => chunk.includes('"server_ready"') && resolve()),
+    )
+    // The first start makes the database.
+    if (round > 0) times.push(performance.now() - start)
+    if (round === 5) {
+      await sleep(2000)
+      const status = readFileSync(`/proc/${child.pid}/status`, 'utf8')
+      const kilobytes = (name: string): number => Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)?.[1])
+      figure(BENCH, 'idle_rss', kilobytes('VmRSS') / 1000, 'MB')
+      figure(BENCH, 'idle_rss_without_the_program_file', kilobytes('RssAnon') / 1000, 'MB')
     }
-    figure(BENCH, 'start_to_ready', percentile(times, 0.5), 'ms')
-  } finally {
-    rmSync(directory, { recursive: true, force: true })
+    const gone = new Promise((resolve) => child.once('exit', resolve))
+    child.kill('SIGTERM')
+    await gone
   }
+  figure(BENCH, 'start_to_ready', percentile(times, 0.5), 'ms')
 }

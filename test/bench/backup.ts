@@ -1,31 +1,33 @@
-// Backups of large databases, by the built executable: beside a server that takes mail, by the schedule's process to a
-// directory and to Swift, put back, and tried by `upgrade --check`. The server is the one of the other benches, which
-// tells how long its loop stood. `--size`: GB of the database.
+// Backups of large databases, by the built executable: next to a server that receives mail, by the schedule's process
+// to a directory and to Swift, restored, and checked by `upgrade --check`. The server is the one of the other
+// benchmarks, which reports how long its event loop was blocked. `--size`: GB of the database.
 import { execFileSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { AwsClient } from 'aws4fetch'
 import { besideServer } from '../../src/server/beside.ts'
-import { LEAVING } from '../../src/store/leavings.ts'
+import { LEFTOVER } from '../../src/store/leftovers.ts'
 import { DATABASE } from '../../src/store/open.ts'
-import { missingKeepers, S3_KEY, startSwift } from '../interop/rig/keepers.ts'
+import { missingSwift, S3_KEY, startSwift } from '../interop/rig/keepers.ts'
 import { Sandbox } from '../interop/rig/sandbox.ts'
 import { releasedData } from '../kit/released.ts'
 import { fillUp } from './bulk.ts'
 import { arrived, figure, mailBody, percentile, post, startServer, startSink, type Server } from './rig.ts'
+import { driverCpuMs } from './usage.ts'
 import { BUILT, peaksOf, watched } from './watched.ts'
 
 const GB = 1e9
 const MB = 1e6
-/** Mails a second that are posted beside a copy, in slices of so many seconds. */
+/** Emails per second that are posted next to a copy, in slices of this many seconds. */
 const RATE = 200
 const SLICE = 2
 /** How long the same load is measured without a copy (s). */
 const ALONE = 20
 
-const ROWS: Record<string, (sizeGb: number) => Promise<void>> = { copy, scheduled, upgrade }
+const ROWS: Record<string, (sizeGb: number) => Promise<void>> = { copy, often, scheduled, upgrade }
 
 export async function backup(sizeGb: number, only: readonly string[]): Promise<void> {
   if (!existsSync(BUILT)) return figure('backup', 'copy', 'not measured: run npm run build', '')
@@ -39,7 +41,7 @@ export async function backup(sizeGb: number, only: readonly string[]): Promise<v
 
 const folder = (name: string): string => mkdtempSync(join(process.env['TMPDIR'] ?? tmpdir(), `postrider-${name}-`))
 
-/** A configuration for commands beside the server. */
+/** A configuration for commands next to the server. */
 function configure(place: string, dataDir: string, more = ''): string {
   const file = join(place, `postrider-${readdirSync(place).length}.toml`)
   writeFileSync(file, `data_dir = ${JSON.stringify(dataDir)}\nhostname = "mx.bench.example"\n${more}`)
@@ -53,7 +55,7 @@ interface Large {
 }
 
 /** A server with a large database. */
-async function withLarge(sizeGb: number, work: (large: Large) => Promise<void>): Promise<void> {
+async function withLarge(sizeGb: number, work: (large: Large) => Promise<void>, spoolGb = sizeGb / 10): Promise<void> {
   const place = folder('backup')
   const sink = await startSink()
   const dataDir = join(place, 'data')
@@ -62,9 +64,9 @@ async function withLarge(sizeGb: number, work: (large: Large) => Promise<void>):
   try {
     await post({ ...server, count: 1, posters: 1, body: mailBody })
     await arrived(sink, 1)
-    // Its fate is written after the sink has it.
+    // Its result is written after the sink has it.
     await sleep(1000)
-    const { files, mails, octets } = fillUp(dataDir, sizeGb * GB)
+    const { files, mails, octets } = fillUp(dataDir, sizeGb * GB, spoolGb * GB)
     figure('backup', 'database_and_spool', octets / MB, 'MB')
     figure('backup', 'mails_and_files', `${mails}, ${files}`, '')
     await work({ server, place, dataDir })
@@ -75,7 +77,7 @@ async function withLarge(sizeGb: number, work: (large: Large) => Promise<void>):
   }
 }
 
-/** Posts at a fixed rate until it is told to stop; the answers in ms. */
+/** Posts at a fixed rate until it is stopped. Returns the response times in ms. */
 async function load(server: Server, goesOn: () => boolean): Promise<number[]> {
   const latencies: number[] = []
   while (goesOn()) {
@@ -85,7 +87,7 @@ async function load(server: Server, goesOn: () => boolean): Promise<number[]> {
   return latencies
 }
 
-/** What the server took during some work, with the load beside it. */
+/** The response times and usage of the server during some work, under load. */
 async function beside<T>(name: string, server: Server, work: () => Promise<T>): Promise<T> {
   await server.ask('reset')
   const began = performance.now()
@@ -131,7 +133,7 @@ async function oneBackup(
   let [size, copied, verified, log] = [0, 0, 0, 0]
   const { ownMb, peakRssMb, seconds } = await watched(['--config', config, '--json', 'backup', 'now'], {}, () => {
     log = Math.max(log, sizeOf(join(dataDir, `${DATABASE}-wal`)))
-    const made = readdirSync(dataDir).find((each) => each.startsWith(LEAVING))
+    const made = readdirSync(dataDir).find((each) => each.startsWith(LEFTOVER))
     const found = made && statSync(join(dataDir, made, DATABASE), { throwIfNoEntry: false })
     if (!found) return
     files.add(found.ino)
@@ -151,6 +153,53 @@ async function oneBackup(
 
 const sizeOf = (file: string): number => statSync(file, { throwIfNoEntry: false })?.size ?? 0
 
+/** Emails of one interval of 5 minutes: 10 and 100 per second. */
+const INTERVALS = [3000, 30_000]
+/** Bytes of a spool file of an email that is posted next to the others, and how many emails share one. */
+const ATTACHED = 300_000
+const ONE_IN = 100
+
+/** Backups every 5 minutes of a database of this size and five times as much spool: bytes, time and CPU time. */
+async function often(sizeGb: number): Promise<void> {
+  await withLarge(
+    6 * sizeGb,
+    async ({ dataDir, place, server }) => {
+      const disk = join(place, 'disk')
+      mkdirSync(disk)
+      const bare = configure(place, dataDir)
+      // Backups are encrypted to it.
+      await watched(['--config', bare, '--json', 'backup', 'key'])
+      const config = configure(place, dataDir, `[backup]\nto = ["${disk}"]\n`)
+      await sentBy('first', config)
+      await sentBy('unchanged', config)
+      const large = (index: number): string => mailBody(index, { html: randomBytes(ATTACHED / 2).toString('hex') })
+      for (const count of INTERVALS)
+        for (let round = 1; round <= 3; round++) {
+          await post({ ...server, count, posters: 50, body: mailBody })
+          await post({ ...server, count: count / ONE_IN, posters: 5, body: large })
+          await sleep(5000)
+          await sentBy(`after_${count}_emails_${round}`, config)
+        }
+      await beside('without_backup', server, () => sleep(ALONE * 1000))
+      await beside('beside_increment', server, () => sentBy('beside_load', config))
+      figure('backup', 'often_state_kept_locally', octetsIn(join(dataDir, 'backup-state')) / MB, 'MB')
+      for (const file of readdirSync(disk)) rmSync(join(disk, file))
+      await sentBy('whole_again', config)
+    },
+    5 * sizeGb,
+  )
+}
+
+async function sentBy(name: string, config: string): Promise<void> {
+  const cpu = driverCpuMs()
+  const { peakRssMb, seconds, stdout } = await watched(['--config', config, '--json', 'backup', 'now'])
+  const [{ octets } = { octets: NaN }] = JSON.parse(stdout) as { octets: number }[]
+  figure('backup', `often_${name}_sent`, octets / MB, 'MB')
+  figure('backup', `often_${name}_seconds`, seconds, 's')
+  figure('backup', `often_${name}_cpu`, (driverCpuMs() - cpu) / 1000, 's')
+  figure('backup', `often_${name}_peak_rss`, peakRssMb, 'MB')
+}
+
 async function scheduled(sizeGb: number): Promise<void> {
   await withLarge(sizeGb, async ({ dataDir, place }) => {
     const { identity } = JSON.parse(
@@ -167,7 +216,7 @@ async function scheduled(sizeGb: number): Promise<void> {
 }
 
 async function toSwift(place: string, dataDir: string): Promise<void> {
-  const absent = missingKeepers()
+  const absent = missingSwift()
   if (absent.length > 0) return figure('backup', 'scheduled_swift', `not installed: ${absent.join(', ')}`, '')
   const box = new Sandbox('bench-swift')
   try {
@@ -201,7 +250,7 @@ async function backedUp(name: string, config: string): Promise<void> {
   figure('backup', `scheduled_${name}_own_memory`, ownMb, 'MB')
 }
 
-/** Restores the newest backup of a directory; then the same octets are copied by cp(1) and synced, as a measure. */
+/** Restores the newest backup of a directory. Then the same bytes are copied by cp(1) and synced, as a measure. */
 async function putBack(place: string, disk: string, key: string): Promise<void> {
   const back = join(place, 'back')
   const words = ['--json', 'restore', '--identity', key, '--without-ledger', disk]

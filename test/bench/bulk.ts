@@ -1,5 +1,5 @@
 // A large data directory in a short time: the newest delivered mail of a store is copied by SQL under other ids, with
-// text that packs as prose does, and files of the spool beside it. Works on the database of a released version too.
+// text that packs as prose does, and files of the spool next to it. Works on the database of a released version too.
 import { createHash, randomBytes } from 'node:crypto'
 import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,15 +9,15 @@ import { defineDigest } from '../../src/store/digests.ts'
 import { DATABASE } from '../../src/store/open.ts'
 import { numbers, uuid } from './full-store.ts'
 
-/** Mails that one transaction writes. */
+/** Emails that one transaction writes. */
 const AT_ONCE = 10_000
-/** Octets of prose in each mail, and of what does not pack. */
+/** Bytes of prose in each email, and of random data. */
 const TEXT = 8000
 const RANDOM = 500
-/** One octet in so many lies in the spool, in files of this size. */
+/** One byte in so many is in the spool, in files of this size. */
 const SPOOLED = 10
 const FILE = 1024 * 1024
-/** How ids of copied mails begin. */
+/** How ids of copied emails begin. */
 const MAIL = 'a1000000'
 
 export interface Filled {
@@ -26,7 +26,7 @@ export interface Filled {
   octets: number
 }
 
-/** Octets of English, as mails have them. */
+/** Bytes of English, as emails have them. */
 function prose(): Buffer {
   const folder = new URL('../../docs/', import.meta.url)
   const texts = readdirSync(folder).filter((name) => name.endsWith('.md'))
@@ -34,14 +34,14 @@ function prose(): Buffer {
   return Buffer.from(text.replace(/[^\x20-\x7e]/g, ' '))
 }
 
-/** Fills a data directory up to so many octets. A mail must be delivered in it. */
-export function fillUp(dataDir: string, octets: number): Filled {
+/** Fills a data directory up to so many bytes, of which so many are in the spool. An email must be delivered in it. */
+export function fillUp(dataDir: string, octets: number, spooled = octets / SPOOLED): Filled {
   const database = new Database(join(dataDir, DATABASE), { timeout: 60_000 })
   try {
     defineDigest(database)
-    // What is lost in a power cut is made again.
+    // Data that a power cut loses can be generated again.
     database.exec('pragma synchronous = off; pragma wal_autocheckpoint = 4000; pragma cache_size = -200000')
-    return new Filling(database, dataDir).run(octets)
+    return new Filling(database, dataDir).run(octets, spooled)
   } finally {
     database.close()
   }
@@ -61,21 +61,21 @@ class Filling {
     this.#mail = this.#number(
       `select max(key) from outbound_emails join outbound_bodies on email_key = key where status = 'delivered' and content is not null`,
     )
-    // Behind all keys of all tables, so that one number serves for a mail and its delivery.
+    // Behind all keys of all tables, so that one number serves for an email and its delivery.
     this.#last = Math.max(
       ...['outbound_emails', 'deliveries'].map((table) => this.#number(`select max(key) from ${table}`)),
     )
   }
 
-  run(octets: number): Filled {
+  run(octets: number, spooled: number): Filled {
     const filled: Filled = { mails: 0, files: 0, octets: 0 }
-    const wanted = octets - octets / SPOOLED
+    const wanted = octets - spooled
     mkdirSync(join(this.#dataDir, 'spool'), { recursive: true, mode: 0o700 })
     while (this.#size() < wanted) {
       this.#copy(AT_ONCE)
       filled.mails += AT_ONCE
     }
-    for (; filled.files < octets / SPOOLED / FILE; filled.files++) this.#spool()
+    for (; filled.files < spooled / FILE; filled.files++) this.#spool()
     this.#database.pragma('wal_checkpoint(PASSIVE)')
     return { ...filled, octets: statSync(join(this.#dataDir, DATABASE)).size + filled.files * FILE }
   }
@@ -88,7 +88,7 @@ class Filling {
     return this.#number('pragma page_count') * this.#number('pragma page_size')
   }
 
-  /** Copies of the mail with its rows; `body` gives the content and the spool of each. */
+  /** Copies of the mail with its rows. `body` gives the content and the spool of each. */
   #copy(count: number, body?: { content: null; spool: string }): void {
     const [from, mail] = [this.#last + 1, this.#mail]
     this.#last += count
@@ -130,12 +130,12 @@ class Filling {
     return this.#database.prepare(`select name from pragma_table_info('${table}')`).pluck().all() as string[]
   }
 
-  /** A mail whose body is a file: prose, and a tenth that does not pack. */
+  /** An email whose body is a file: prose, and a tenth that does not pack. */
   #spool(): void {
     const octets = Buffer.concat([this.#prose, this.#prose]).subarray(0, FILE - FILE / 10)
     const file = Buffer.concat([octets, randomBytes(FILE - octets.length)])
     const digest = createHash('sha256').update(file).digest()
-    // A file of a mail begins with its id.
+    // A file of an email begins with its id.
     const id = this.#database
       .prepare(`select ${uuid(MAIL, String(this.#last + 1))}`)
       .pluck()

@@ -1,6 +1,5 @@
-// A campaign to a loopback sink: five recipient domains, a personalised html of 6 KB, DKIM, unsubscribe headers,
-// tracking on. Beside it, where they are installed, Postfix with OpenDKIM relays as many mails that were made
-// beforehand.
+// A campaign to a loopback sink: five recipient domains, a personalised HTML of 6 KB, DKIM, unsubscribe headers,
+// tracking on. If they are installed, Postfix with OpenDKIM relays as many prepared emails.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { missing } from './peer/postfix.ts'
 import { relayed } from './outbound.ts'
@@ -13,7 +12,7 @@ const DOMAINS = 5
 const BATCH = 1000
 /** Recipients of the campaign before the measured one. */
 const WARM = 1000
-/** What our mail has between its header and the final dot, for the peer's. */
+/** The bytes of our email between its header and the final dot, for the peer's. */
 export const WIRE_BYTES = 13_700
 
 /** An html of about 6 KB with tags and links. */
@@ -36,7 +35,7 @@ export async function campaign(count: number): Promise<void> {
   figure(BENCH, 'ratio', ours.perSecond / peer.perSecond, 'times')
 }
 
-/** Where to ask, and as whom. */
+/** The address and the credentials for requests. */
 type Facts = Pick<Server, 'port' | 'token'>
 
 // oxlint-disable-next-line typescript/no-explicit-any
@@ -53,7 +52,7 @@ async function ask(server: Facts, method: string, path: string, data?: unknown):
   return answer.status === 204 ? undefined : ((await answer.json()) as { data: unknown }).data
 }
 
-/** A campaign with its contacts, tracked, not started; `imported` is how long bringing in its contacts took, in ms. */
+/** A campaign with its contacts, tracked, not started. `imported` is how long bringing in its contacts took, in ms. */
 export async function draft(server: Facts, count: number): Promise<{ id: string; imported: number }> {
   const [domain] = await ask(server, 'GET', '/domains')
   const attributes = { open_tracking_enabled: true, click_tracking_enabled: true }
@@ -91,7 +90,7 @@ export async function ended(server: Server, id: string): Promise<void> {
   while ((await ask(server, 'GET', `/campaigns/${id}`)).attributes.status !== 'sent') await sleep(50)
 }
 
-/** One round of ours; with `told`, figures of its own are printed, and somebody posts beside it. */
+/** One round of ours. With `told`, its metrics are printed, and other emails are posted at the same time. */
 export async function campaigned(count: number, told: boolean): Promise<Round> {
   const sink = await startSink()
   const server = await startServer(sink.port)
@@ -124,7 +123,7 @@ export async function campaigned(count: number, told: boolean): Promise<Round> {
   }
 }
 
-/** Somebody sends mails of another kind meanwhile: how long their 201 takes. */
+/** Posts emails of another kind in the meantime, and measures how long their 201 takes. */
 async function transactional(server: Server): Promise<number[]> {
   const body = (index: number): string =>
     mailBody(index, {

@@ -13,7 +13,7 @@ const ADDON = join(
 
 const perf = (...args: string[]): boolean => spawnSync('perf', args, { stdio: 'ignore' }).status === 0
 
-/** Runs `work` and returns how many statements a process compiled again; undefined where that cannot be counted. */
+/** Runs `work` and returns how many statements a process compiled again. Undefined where that cannot be counted. */
 export async function compiledAgain(pid: number, work: () => Promise<unknown>): Promise<number | undefined> {
   perf('probe', '-d', PROBE)
   if (!perf('probe', '-x', ADDON, `${PROBE}=sqlite3Reprepare`)) {

@@ -1,5 +1,5 @@
-// The console beside a busy server: a month of mail in the store, 200 mails posted each second and sent to the sink.
-// Time to the first octet and size of each page, the search, and what people cost who follow live pages.
+// The console of a busy server: a month of email in the store, 200 emails per second posted and sent to the sink.
+// Measures time to first byte and size of each page, the search, and the cost of users who follow live pages.
 import { Agent, get, type IncomingMessage } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fillStore, type Filled } from './full-store.ts'
@@ -7,12 +7,12 @@ import { figure, mailBody, percentile, post, type Server, type Sink, startServer
 
 const BENCH = 'console'
 const RATE = 200
-/** Requests of each page; fewer of one that has taken so many ms in all. */
+/** Requests of each page, and fewer of a page that has taken this many ms in all. */
 const ROUNDS = 100
 const LONG = 6000
 const FEWEST = 10
 const PEOPLE = 20
-/** Mails of one round with live pages, and of one without. */
+/** Emails of one round with live pages, and of one without. */
 const OUTBOUND = 3000
 
 export async function console_(mails: number): Promise<void> {
@@ -35,7 +35,7 @@ export async function console_(mails: number): Promise<void> {
   }
 }
 
-/** Every page by its name; the same shown in several ways where what is asked makes a difference. */
+/** Every page by its name, and in several variants if the query makes a difference. */
 const places = ({ address, audience, campaign, inbox, mail, webhook }: Filled): Record<string, string> => ({
   overview: '/',
   overview_of_a_month: '/?period=30d',
@@ -80,14 +80,14 @@ const places = ({ address, audience, campaign, inbox, mail, webhook }: Filled): 
 
 interface Shown {
   status: number
-  /** Milliseconds to the first octet of the answer. */
+  /** Milliseconds to the first byte of the answer. */
   first: number
   octets: number
 }
 
 const agent = new Agent({ keepAlive: true })
 
-/** `follows`: a script of the page asks for its live part again. */
+/** `follows`: a script of the page requests its live part again. */
 function open(server: Server, cookie: string, path: string, follows = false): Promise<Shown> {
   return new Promise((resolve, reject) => {
     const start = performance.now()
@@ -103,7 +103,7 @@ function open(server: Server, cookie: string, path: string, follows = false): Pr
   })
 }
 
-/** Waits until the server has looked at what was written beside it. */
+/** Waits until the server has processed the rows that were written outside it. */
 async function settled(server: Server, { cookies }: Filled): Promise<void> {
   for (let quiet = 0; quiet < 5;) {
     const before = await server.ask('report')
@@ -114,7 +114,7 @@ async function settled(server: Server, { cookies }: Filled): Promise<void> {
   if (status !== 200) throw new Error(`The overview answers ${status}.`)
 }
 
-/** Asks for pages one after the other while mail goes out. */
+/** Requests pages one after the other while email is sent. */
 async function pages(
   server: Server,
   sink: Sink,
@@ -125,7 +125,7 @@ async function pages(
   const before = sink.count()
   const load = posting(server, RATE)
   await sleep(2000)
-  // In turn, so that what else the machine does falls on all.
+  // In turn, so that other load of the machine affects all.
   for (let round = 0; round < ROUNDS; round++)
     for (const [name, path] of every) {
       const sum = times.get(name)!.reduce((one, other) => one + other, 0)
@@ -165,7 +165,7 @@ function posting(server: Server, rate: number): { end(): Promise<{ latencies: nu
   }
 }
 
-/** A person who follows a page: the stream, and the page again whenever it says that something has changed. */
+/** A user who follows a page: the stream, and the page again after each change. */
 function follow(server: Server, cookie: string, path: string): { end(): number } {
   let ended = false
   let drawn = 0
@@ -206,14 +206,14 @@ async function outbound(server: Server, sink: Sink): Promise<{ rate: number; cpu
   return { rate, cpu: ((await server.ask('report')).cpuMs - cpuMs) / OUTBOUND }
 }
 
-/** Pages that people leave open, those that are asked for most first. */
+/** Pages that users leave open, the most requested first. */
 async function livePages(server: Server, sink: Sink, filled: Filled): Promise<void> {
   const { campaign, mail } = filled
   const paths = ['/', '/mail', `/campaigns/${campaign}`, '/receivers', `/mail/${mail}`]
   const [without, with_]: { rate: number; cpu: number }[][] = [[], []]
   await outbound(server, sink)
   let drawn = 0
-  // In turn, so that what else the machine does falls on both.
+  // In turn, so that other load of the machine affects both.
   for (let round = 0; round < 5; round++) {
     without!.push(await outbound(server, sink))
     const people = filled.cookies.map((cookie, index) => follow(server, cookie, paths[index % paths.length]!))

@@ -1,6 +1,6 @@
-// `npm run bench -- cores`: how outbound mail grows with the cores of the server, beside the peer on the same cores.
-// The load and the sink run on the last core of the machine, which is the server's too when it has all of them; and
-// once all of it runs on one core. Then what a model says for more cores (docs/performance.md).
+// `npm run bench -- cores`: how outbound email scales with the cores of the server, compared to the peer on the same
+// cores. The load and the sink run on the last core of the machine, which is also the server's if it has all of them.
+// One run has everything on one core. Then the prediction of a model for more cores (docs/performance.md).
 import { availableParallelism } from 'node:os'
 import { syncsPerSecond } from './limits.ts'
 import { posted, relayed, SMALL } from './outbound.ts'
@@ -22,7 +22,7 @@ export async function cores(count: number, rounds: number): Promise<void> {
       server: each === 1 ? '0' : `0-${each - 1}`,
     })),
   ]
-  // What this process starts stays where it is.
+  // Processes that this one starts stay there.
   pin(process.pid, last)
   try {
     const peer = missing().length === 0
@@ -39,7 +39,7 @@ export async function cores(count: number, rounds: number): Promise<void> {
   }
 }
 
-/** Mails a second that the main thread and the cores allow; docs/performance.md has the formula. */
+/** Emails per second that the main thread and the cores allow. docs/performance.md has the formula. */
 function model({ cpuMs, mainCpuMs = 0, commits = 0 }: Round): void {
   const syncMs = 1000 / syncsPerSecond()
   const mainMs = mainCpuMs + commits * syncMs

@@ -1,5 +1,5 @@
-// A store as a busy server has it after a month: mails with their recipients, texts, events and attempts, contacts,
-// campaigns, figures by receiver, and what the smaller pages show. Written by plain SQL beside the running server.
+// The store of a busy server after a month: emails with their recipients, texts, events and attempts, contacts,
+// campaigns, metrics by receiver, and rows for the smaller pages. Written by plain SQL next to the running server.
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
@@ -8,20 +8,20 @@ import { defineDigest } from '../../src/store/digests.ts'
 const HOUR = 3_600_000
 const DAY = 24 * HOUR
 const MONTH = 30 * DAY
-/** Mails that one transaction writes. */
+/** Emails that one transaction writes. */
 const AT_ONCE = 20_000
 const CONTACTS = 100_000
 const CAMPAIGNS = 1000
 const CONTACT_DOMAINS = 2000
-/** Mails of the newest that still wait. */
+/** Emails of the newest that still wait. */
 const WAITING = 5000
 
 export interface Filled {
-  /** Cookies of people: the first is the operator, the others look at the operator's account. */
+  /** Cookies of users: the first is the operator, the others view the operator's account. */
   cookies: string[]
   /** Ids and an address, for the pages of one thing. */
   mail: string
-  /** The campaign with a tenth of all mails. */
+  /** The campaign with a tenth of all emails. */
   campaign: string
   audience: string
   webhook: string
@@ -29,11 +29,11 @@ export interface Filled {
   address: string
 }
 
-/** Receivers as they are: half of the mail goes to two of them. */
+/** Receivers as in practice: half of the email goes to two of them. */
 const domainOf = (k: string): string =>
   `case when ${k} % 100 < 34 then 'large.example' when ${k} % 100 < 52 then 'second.example' when ${k} % 100 < 60 then 'third.example' else 'd' || (${k} % ${CONTACT_DOMAINS}) || '.example' end`
 
-/** Subjects with a number of their own, and some that are the same for everybody. */
+/** Subjects with a separate number, and some that are the same for all recipients. */
 const SUBJECT = `case
   when i % 100003 = 5 then 'A zeppelin for you'
   when i < {oldest} and i % 9 = 4 then 'Your xylophone lesson ' || i
@@ -50,7 +50,7 @@ export const numbers = (from: number, to: number): string =>
 export const uuid = (table: string, i: string): string =>
   `printf('${table}-%04x-7%03x-8%03x-%012x', ${i} >> 16 & 65535, ${i} & 4095, ${i} >> 8 & 4095, ${i})`
 
-/** Fills the store of a server in whose account nothing is yet. */
+/** Fills the store of a server whose account is empty. */
 export function fillStore(dataDir: string, mails: number, people: number): Filled {
   const database = new Database(join(dataDir, 'postrider.db'), { timeout: 60_000 })
   try {
@@ -140,14 +140,14 @@ class Filling {
       )
   }
 
-  /** Mails `from` up to `to` with all that belongs to them, evenly over a month. */
+  /** Emails `from` up to `to` with all that belongs to them, evenly over a month. */
   #some(from: number, to: number): void {
     const mails = this.#mails
     const step = MONTH / mails
-    // The newest wait; a tenth is one large campaign of three days ago; of the rest a fifth are small campaigns.
+    // The newest are queued. A tenth is one large campaign of three days ago. Of the rest a fifth are small campaigns.
     const large = `(i >= ${Math.floor(mails * 0.8)} and i < ${Math.floor(mails * 0.9)})`
     const campaign = `case when ${large} then 1 when i % 1000 < 200 then 2 + i / 1000 % ${CAMPAIGNS - 1} end`
-    // As the tidying leaves it: days that are over have one row for each receiver.
+    // As after the cleanup: days that have ended have one row for each receiver.
     const whole = Math.floor((this.#now - DAY) / DAY) * DAY
     const hour = `iif(at < ${whole}, at / ${DAY} * 24, at / ${HOUR})`
     const state = `case when i >= ${mails - Math.min(WAITING, mails >> 3)} then 'queued' when i % 1000 < 940 then 'delivered' when i % 1000 < 975 then 'bounced' when i % 1000 < 978 then 'complained' when i % 1000 < 990 then 'suppressed' else 'failed' end`
@@ -176,6 +176,9 @@ class Filling {
       `insert into receiver_tallies (user_key, receiver, hour, delivered, deferred, refused, within_5s, within_1m, within_10m, within_1h)
        select ${this.#user}, domain, ${hour}, count(*) filter (where state = 'delivered'), count(*) filter (where i % 20 = 0), count(*) filter (where state in ('bounced', 'failed')), count(*) filter (where state = 'delivered'), 0, 0, 0
        from part where true group by domain, ${hour} on conflict do update set delivered = delivered + excluded.delivered, deferred = deferred + excluded.deferred, refused = refused + excluded.refused, within_5s = within_5s + excluded.within_5s`,
+      `insert into outcome_hours (user_key, hour, delivered, deferred, refused)
+       select ${this.#user}, at / ${HOUR}, count(*) filter (where state = 'delivered'), count(*) filter (where i % 20 = 0), count(*) filter (where state in ('bounced', 'failed'))
+       from part where at < ${whole} group by at / ${HOUR} on conflict do update set delivered = delivered + excluded.delivered, deferred = deferred + excluded.deferred, refused = refused + excluded.refused`,
       `insert into tallies (user_key, domain_key, agent_id, hour, deliveries, bounces, complaints)
        select ${this.#user}, ${this.#domain}, '', at / ${HOUR}, count(*) filter (where state = 'delivered'), count(*) filter (where state = 'bounced'), count(*) filter (where state = 'complained')
        from part where true group by at / ${HOUR} on conflict do update set deliveries = deliveries + excluded.deliveries, bounces = bounces + excluded.bounces, complaints = complaints + excluded.complaints`,
@@ -190,7 +193,7 @@ class Filling {
     )
   }
 
-  /** Endpoints of a domain that sends nothing, so that the bench itself tells them nothing. */
+  /** Endpoints of a domain that does not send, so that the benchmark itself does not call them. */
   #webhooks(): string {
     this.#exec(
       `${numbers(1, 11)} insert into webhooks (key, id, user_key, domain_key, name, url, events, status, consecutive_failures, secret_hint, created_at, updated_at)
@@ -223,7 +226,7 @@ class Filling {
     )
   }
 
-  /** The operator and others, each signed in; their cookies. */
+  /** The operator and others, each signed in. Their cookies. */
   #people(count: number): string[] {
     const [id] = [this.#text(`select id from users where key = ${this.#user}`)]
     return Array.from({ length: count }, (_, index) => {
@@ -231,10 +234,16 @@ class Filling {
       if (index > 0)
         this.#database
           .prepare(
-            `insert into users (id, email, name, plan, subscription_state, created_at, updated_at, summary, operator, reads_for)
-             select ?, ?, ?, plan, subscription_state, created_at, updated_at, summary, 0, key from users where id = ?`,
+            `insert into users (id, email, name, plan, subscription_state, created_at, updated_at, summary, operator)
+             select ?, ?, ?, plan, subscription_state, created_at, updated_at, summary, 0 from users where id = ?`,
           )
           .run(of, `${of}@bench.example`, of, id)
+      this.#database
+        .prepare(
+          `insert or ignore into members (id, user_key, member_key, role, joined_at, created_at, updated_at)
+           select id, ?, key, 'reader', created_at, created_at, updated_at from users where id = ?`,
+        )
+        .run(this.#user, of)
       const secret = `${of}-secret`
       this.#database
         .prepare(

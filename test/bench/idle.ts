@@ -1,6 +1,6 @@
-// The budget of an executable that has little to do: its start, its memory at rest, a command, and a campaign in a
-// small control group. `--before FILE`: another executable, such as the one of an earlier release, in turn with ours.
-// Both begin with the data that 0.2.0 left. As root.
+// The budget of an idle executable: its start, its memory at rest, a command, and a campaign in a small control group.
+// `--before FILE`: another executable, such as the one of an earlier release, in turn with ours. Both start with the
+// data of 0.2.0. As root.
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
@@ -20,7 +20,7 @@ import { costOf } from './usage.ts'
 import { BUILT } from './watched.ts'
 
 const MB = 1e6
-/** What a server gives back after its start is gone by then (ms). */
+/** The server has released the memory of its start by then (ms). */
 const IDLE = 6000
 const RECIPIENTS = 5000
 const LIMIT = 512
@@ -65,13 +65,15 @@ async function oneRound(program: string, sink: Sink, dns: DnsServer): Promise<Fi
     releasedData('0.2.0', dataDir)
     // Without a sign of life of today the date is doubted, and no campaign begins (D120).
     writeFileSync(join(dataDir, SIGN_FILE), JSON.stringify({ seen_at: new Date().toISOString() }))
-    const config = configFor(dataDir, dns, `[delivery]\nport = ${sink.port}\n`)
+    const config = configFor(
+      dataDir,
+      dns,
+      `[delivery]\nport = ${sink.port}\n${program.endsWith('/before') ? '' : '[warmup]\nenabled = false\n'}`,
+    )
     const words = ['--config', config, '--json']
     const run = (...args: string[]): string =>
       execFileSync(program, [...words, ...args], { env: SERVER_ENVIRONMENT, encoding: 'utf8', stdio: 'pipe' })
     run('upgrade')
-    // A source address is new to an upgraded server, and 0.2.0 has no warm-up.
-    if (!program.endsWith('/before')) run('warmup', 'off')
     const { token } = JSON.parse(
       run('token', 'create', '--user', 'ann@owner.test', '--name', 'bench', '--scopes', 'all', '--duration', '1_month'),
     ) as { token: string }
@@ -83,7 +85,7 @@ async function oneRound(program: string, sink: Sink, dns: DnsServer): Promise<Fi
       version_peak_rss: [version.peakRssMb, 'MB'],
       command_cpu: [command.cpuMs, 'ms'],
       command_peak_rss: [command.peakRssMb, 'MB'],
-      // First the mail that waits in the data, and the campaign: then a start has nothing to send.
+      // First the queued email in the data, and the campaign, so that a start has no email to send.
       ...(await within(LIMIT, config, facts, (server, group) => campaign(server, group, sink))),
       ...(await within(0, config, facts, atRest)),
     }
@@ -94,7 +96,7 @@ async function oneRound(program: string, sink: Sink, dns: DnsServer): Promise<Fi
 
 type Group = ReturnType<typeof groupOf>
 
-/** Work with a server in a group of its own; with how long its start took. */
+/** Work with a server in a separate group. Also returns how long its start took. */
 async function within(
   limitMb: number,
   config: string,

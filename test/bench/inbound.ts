@@ -1,6 +1,6 @@
-// Mail received: smtp-source with 20 sessions and letters of 4 KB, against the appliance (an inbox of an active domain)
-// and, in the same run, against Postfix delivering into a mailbox. What counts is answered 250 and found in the store;
-// both are durable before the 250.
+// Received mail: smtp-source with 20 sessions and messages of 4 KB, against Postrider (an inbox of an active domain)
+// and, in the same run, against Postfix delivering into a mailbox. A message counts if it was answered with 250 and is
+// in the store. Both write it durably before the 250.
 import { writeFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
@@ -26,7 +26,7 @@ const IDLE = 500
 const TIMEOUT = 180_000
 const MB = 1024 * 1024
 
-/** Both servers with an inbox, and how a round of each is run; `arrived` counts what can be read. */
+/** Both servers with an inbox, and the function for a round of each. `arrived` counts readable messages. */
 interface Both {
   server: Server
   ours: (count: number, reconnect: boolean, sessions?: number) => Promise<Round>
@@ -92,7 +92,7 @@ export async function inbound(count: number): Promise<void> {
   })
 }
 
-/** Makes the inbox that letters are sent to. */
+/** Creates the inbox that the messages are sent to. */
 export async function makeInbox({ port, token }: Server): Promise<void> {
   const response = await fetch(`http://127.0.0.1:${port}/api/v1/inboxes`, {
     method: 'POST',
@@ -111,7 +111,7 @@ async function peerRound(
   count: number,
   reconnect: boolean,
 ): Promise<Round> {
-  // A short list of names costs the machine little when it is read again and again.
+  // A short list of names costs the machine little when it is read repeatedly.
   await peer.clear()
   const before = watched.usage()
   const { startedAt, wallMs, generator, generatorCpuMs } = await letters({
@@ -122,7 +122,7 @@ async function peerRound(
   })
   await all(count, peer.count)
   const settledMs = performance.now() - startedAt
-  // What is left to be tidied up belongs to them.
+  // Pending cleanup is part of the round.
   await sleep(300)
   const after = watched.usage()
   return {
@@ -136,7 +136,7 @@ async function peerRound(
   }
 }
 
-/** Waits until all letters can be read. */
+/** Waits until all messages can be read. */
 async function all(count: number, arrived: () => number | Promise<number>): Promise<void> {
   const start = performance.now()
   let there = 0
@@ -147,7 +147,7 @@ async function all(count: number, arrived: () => number | Promise<number>): Prom
   if (there !== count) throw new Error(`${there} letters arrived of ${count} sent`)
 }
 
-/** 500 clients that have said EHLO and no more, beside one that delivers. */
+/** 500 clients that stay idle after EHLO, next to one that delivers. */
 async function idleConnections({ ours, server }: Both, count: number): Promise<void> {
   const rates: [number[], number[]] = [[], []]
   for (let turn = 0; turn < 5; turn++) {
@@ -175,8 +175,8 @@ function greeted(port: number): Promise<Socket> {
 }
 
 /**
- * What one letter near the limit costs in memory, from its first byte until it can be read: a file in it, or nothing
- * but text.
+ * The memory for one message near the size limit, from its first byte until it can be read: with an attachment, or only
+ * text.
  */
 async function largeMessage({ server, arrived }: Both, kind: 'attachment' | 'text'): Promise<void> {
   const file = kind === 'attachment' ? join(server.dataDir, 'large.eml') : undefined

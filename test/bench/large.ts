@@ -1,4 +1,4 @@
-// Large mails: what twenty attachments of 1 MB cost, and what one mail of 39 MB costs everybody else.
+// Large emails: the cost of twenty attachments of 1 MB, and of one email of 39 MB for other users.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { arrived, figure, html, percentile, post, startServer, startSink } from './rig.ts'
 
@@ -14,7 +14,7 @@ export async function large(): Promise<void> {
     await arrived(sink, 500)
     const idle = await server.ask('report')
 
-    // One of 39 MB (encoded) while 200 mails a second come in; before it, the same without.
+    // One of 39 MB (encoded) while 200 emails per second arrive. Before it, the same without.
     await server.ask('reset')
     const alone = await post({ ...server, count: 600, posters: POSTERS, body: small, rate: 200 })
     await arrived(sink, 1100)
@@ -68,7 +68,7 @@ const mail = (index: number, more: object): string =>
   })
 const small = (index: number): string => mail(index, {})
 
-/** A mail with `count` attachments of `bytes` each. */
+/** An email with `count` attachments of `bytes` each. */
 export function letter(index: number, count: number, bytes: number): string {
   const content = Buffer.alloc(bytes, 'What is in a file, again and again. ').toString('base64')
   const attachments = Array.from({ length: count }, (_, n) => ({ filename: `file${n}.txt`, content }))

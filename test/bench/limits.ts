@@ -1,4 +1,4 @@
-// What the machine itself can do: the ceilings that the other figures are held against.
+// The limits of the machine itself, for comparison with the other results.
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs'
 import { tmpdir } from 'node:os'

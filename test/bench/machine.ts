@@ -1,15 +1,15 @@
-// What a figure was measured on and with, in one line.
+// The hardware and software of a measurement, in one line.
 import { execFileSync } from 'node:child_process'
 import { cpus, release, totalmem } from 'node:os'
 import Database from 'better-sqlite3'
 import { version } from '../../src/base/version.ts'
 
-/** What a program prints that matches, or that it is not there. */
+/** The matching output of a program, or a note that it is not installed. */
 function told(program: string, args: string[], what: RegExp): string {
   try {
     return what.exec(execFileSync(program, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }))?.[1] ?? '?'
   } catch (thrown) {
-    // wrk says its version and ends with 1.
+    // wrk prints its version and exits with 1.
     const output = (thrown as { stdout?: string }).stdout
     return (output && what.exec(output)?.[1]) || 'absent'
   }

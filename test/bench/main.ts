@@ -8,6 +8,7 @@ import { console_ } from './console.ts'
 import { cores } from './cores.ts'
 import { idle } from './idle.ts'
 import { inbound } from './inbound.ts'
+import { instances } from './instances.ts'
 import { limits } from './limits.ts'
 import { memory } from './memory.ts'
 import { outbound } from './outbound.ts'
@@ -35,6 +36,7 @@ const benches: Record<string, () => Promise<void> | void> = {
   table: () => table({ count, rounds: Number(values.rounds) }, values.only),
   backup: () => backup(Number(values.size), values.only),
   idle: () => idle(values.before, Number(values.rounds)),
+  instances: () => instances(values.count === '3000' ? 20_000 : count),
   limits,
   dane: () => dane(count),
   warmup: () => warmup(count, Number(values.rounds)),

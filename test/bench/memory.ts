@@ -1,8 +1,7 @@
 // The built executable in a control group with little memory: a campaign, posts of 20 attachments of 1 MB, hostile
-// mail, then an idle minute. The server alone is in the group; load, sink and DNS are outside. Root, cgroup v1 or v2.
-//
-// POSTRIDER_LIMITS: the limits in MB, 0 for none, one run for each in turn; POSTRIDER_BUILT: the executable;
-// POSTRIDER_HOSTILE: how many hostile mails.
+// mail, then an idle minute. Only the server is in the group. Load, sink and DNS are outside. Needs root, cgroup v1 or
+// v2. POSTRIDER_LIMITS: the limits in MB, 0 for unlimited, one run for each. POSTRIDER_BUILT: the executable.
+// POSTRIDER_HOSTILE: the number of hostile messages.
 import { spawn, type ChildProcess } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -35,17 +34,17 @@ const PATIENCE = 900_000
 export interface Group {
   /** The file that takes the number of a process. */
   procs: string
-  /** All memory of the group now, in octets. */
+  /** All memory of the group now, in bytes. */
   use(): number
-  /** Peak of all memory of the group, its part of the page cache included, in octets; since the last look. */
+  /** Peak of all memory of the group, its part of the page cache included, in bytes. Since the last look. */
   peak(): number
   /** How many processes the kernel ended for lack of memory. */
   killed(): number
   remove(): void
 }
 
-export function groupOf(limitMb: number): Group {
-  const folder = controlGroup('memory', `postrider-bench-${process.pid}-${limitMb}`)
+export function groupOf(limitMb: number, name = `${limitMb}`): Group {
+  const folder = controlGroup('memory', `postrider-bench-${process.pid}-${name}`)
   const file = (name: string): string => join(folder, name)
   const read = (name: string): string => readFileSync(file(name), 'utf8')
   const [limit, use, peak, events] = V1
@@ -85,7 +84,7 @@ export async function startBuilt(
   while (line === undefined) {
     if (child.exitCode !== null) throw new Error(`the server ended: ${output}`)
     await sleep(5)
-    line = output.split('\n').find((text) => text.includes('"event":"ready"'))
+    line = output.split('\n').find((text) => text.includes('"event":"server_ready"'))
   }
   const { http, smtp } = JSON.parse(line) as { http: string; smtp: string[] }
   const portOf = (address: string): number => Number(/:(\d+)\/?$/.exec(address)![1])
@@ -126,7 +125,7 @@ export function usageOf({ pid }: Pick<Built, 'pid'>): Usage {
   }
 }
 
-/** Runs `work`, which is `count` mails, and prints what it cost. */
+/** Runs `work`, which is `count` emails, and prints its cost. */
 async function measured(
   bench: string,
   name: string,

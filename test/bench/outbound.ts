@@ -1,5 +1,5 @@
-// Mails posted over the API and delivered to a loopback sink: DKIM signed, durable, one recipient each. In the same run
-// Postfix with OpenDKIM relays as many mails of the same size to the same kind of sink, where both are installed.
+// Emails posted over the API and delivered to a loopback sink: DKIM signed, durable, one recipient each. In the same
+// run Postfix with OpenDKIM relays as many emails of the same size to the same kind of sink, if both are installed.
 import { benchPostfix, missing } from './peer/postfix.ts'
 import { large } from './large.ts'
 import { posts } from './posts.ts'
@@ -11,13 +11,13 @@ const BENCH = 'outbound'
 const POSTERS = 50
 const WARM = 300
 
-/** A kind of mail: what is posted, and what the peer gets. */
+/** A kind of email: the request body, and the size of the peer's. */
 export interface Kind {
   body: (index: number) => string
-  /** What ours has between its header and the final dot. */
+  /** The bytes of our email between its header and the final dot. */
   wireBytes: number
 }
-/** With a text: without one it is made from the html, which doubles what is signed and sent. */
+/** With a text, because otherwise it is made from the HTML, which doubles the bytes to sign and send. */
 export const SMALL: Kind = { body: (index) => mailBody(index, { text: `Mail ${index}` }), wireBytes: 4800 }
 export const LARGE: Kind = {
   body: (index) => mailBody(index, { text: `Mail ${index}`, html: html(index, 100 * 1024) }),
@@ -44,7 +44,7 @@ export async function outbound(count: number): Promise<void> {
   await large()
 }
 
-/** One round of ours, on a server of its own. */
+/** One round of ours, on a separate server. */
 export async function posted(count: number, { body }: Kind, cores?: string): Promise<Round> {
   const sink = await startSink()
   const server = await startServer(sink.port, {}, cores)
@@ -61,11 +61,11 @@ export async function posted(count: number, { body }: Kind, cores?: string): Pro
   }
 }
 
-/** One round of the peer; before it some letters are looked at, whether they are signed. */
+/** One round of the peer. Before it, the signatures of some messages are checked. */
 export const relayed = (count: number, { wireBytes }: Pick<Kind, 'wireBytes'>, cores?: string): Promise<Round> =>
   benchPostfix({ count, bytes: wireBytes, concurrency: POSTERS, ...(cores === undefined ? {} : { cores }) })
 
-/** How long a 201 takes with 400 mails a second, what a busy application sends, from 50 posters who think. */
+/** The response time of a 201 at 400 emails per second, as from a busy application, with 50 posters that pause. */
 export async function paced(count = 2000): Promise<{ p50: number; p99: number; generator: string }> {
   const sink = await startSink()
   const server = await startServer(sink.port)

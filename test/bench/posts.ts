@@ -1,6 +1,6 @@
-// Posts from a generator in C: wrk, where it is installed, with the script posts.lua. It has no code of ours, so that
-// no figure comes from our own generator alone; both take 0.04 to 0.05 ms of CPU a mail. Where there is no wrk, `post`
-// posts.
+// Posts with a generator in C: wrk, if it is installed, with the script posts.lua. It has no code of ours, so that no
+// result depends on our own generator only. Both take 0.04 to 0.05 ms of CPU time per email. Without wrk, `post` is
+// used.
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -11,12 +11,14 @@ import { driverCpuMs } from './usage.ts'
 
 const WRK = 'wrk'
 const SCRIPT = fileURLToPath(new URL('posts.lua', import.meta.url))
-/** Stands for the number of a mail in the request; those of the mails are as long, so that Content-Length holds. */
+/**
+ * A placeholder for the number of an email in the request. The numbers are as long, so that Content-Length is right.
+ */
 const MARK = 4_242_000_000
-/** Until wrk would end by itself (s). */
+/** The duration after which wrk would exit (s). */
 const LONGEST = 200
 
-/** What a generator did and took. */
+/** The results and usage of a generator. */
 export interface Driven extends Posted {
   /** By `performance.now()`. */
   startedAt: number
@@ -24,11 +26,11 @@ export interface Driven extends Posted {
   generatorCpuMs: number
 }
 
-/** Posts as `post` does, but the mails have other numbers: `body` prints its index, and does nothing else with it. */
+/** Posts like `post`, but with other numbers: `body` prints its index, and does not use it otherwise. */
 export const posts = (posting: Posting): Promise<Driven> =>
   installed(WRK) ? driven(WRK, () => byWrk(posting)) : driven('node', () => post(posting))
 
-/** Runs a generator, and says what it took itself. It is the only work of this process meanwhile. */
+/** Runs a generator, and returns its own usage too. This process does no other work in the meantime. */
 export async function driven(generator: string, run: () => Promise<Posted & { startedAt?: number }>): Promise<Driven> {
   const cpuMs = driverCpuMs()
   const posted = await run()
@@ -66,7 +68,7 @@ async function byWrk({
       },
     })
     let output = ''
-    // Since the epoch of `performance.now()`; wrk tells its times by the same clock of the system.
+    // Since the epoch of `performance.now()`. wrk uses the same clock of the system.
     const epoch = performance.now() - Number(process.hrtime.bigint()) / 1e6
     let endedAt = 0
     child.stdout.on('data', (chunk: Buffer) => {

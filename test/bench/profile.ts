@@ -1,4 +1,4 @@
-// `npm run bench -- profile`: where the main thread of a server spends its time while mails are posted and delivered,
+// `npm run bench -- profile`: where the main thread of a server spends its time while emails are posted and delivered,
 // as a table of the functions with the largest share of its own time. Shares hold on a busy machine too.
 import type { Runtime } from 'node:inspector'
 import { Session } from 'node:inspector/promises'
@@ -21,7 +21,7 @@ export interface Profile {
   top: Share[]
 }
 
-/** In the process that is measured: begins a profile of its main thread; the returned function ends it. */
+/** In the process that is measured: begins a profile of its main thread. The returned function ends it. */
 export async function profiled(): Promise<() => Promise<Profile>> {
   const session = new Session()
   session.connect()

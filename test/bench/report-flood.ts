@@ -1,14 +1,12 @@
-// Large valid reports that come to a server by SMTP: by how much the memory of its process grows meanwhile, and the
-// most CPU time of a turn of its main thread. The same mails to an ordinary inbox show what their receipt alone takes.
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+// Large valid reports that arrive at a server over SMTP: the growth of its memory, and the most CPU time of a turn of
+// its main thread. The same emails to an ordinary inbox show the cost of receiving them.
 import { gzipSync } from 'node:zlib'
 import { LIMITS } from '../../src/reports/reading/report.ts'
 import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { memoryOf } from '../kit/memory.ts'
 import { deliver } from '../kit/sender.ts'
 import { configFor, startServer } from '../kit/server-process.ts'
@@ -23,7 +21,7 @@ const LOOK = 5
 let ids = 0
 const begin = Math.floor(Date.now() / 1000 / DAY) * DAY - DAY
 
-/** A valid report of so many records, each of about so many octets: they differ in their addresses. */
+/** A valid report of so many records, each of about so many bytes: they differ in their addresses. */
 function xmlOf(octets: number, many: number): string {
   const signed = Array.from({ length: 14 }, (_, n) => `signer-${n}.with-a-long-name.example`)
   const wide = (number: number) =>
@@ -44,7 +42,7 @@ interface Flood {
   sign: Signer
 }
 
-/** A server of its own under these messages, all at once. */
+/** A separate server that gets these messages, all at once. */
 async function under({ config, dataDir, sign }: Flood, name: string, messages: readonly string[], to: string) {
   let said = ''
   const server = await startServer(config, {
@@ -54,14 +52,13 @@ async function under({ config, dataDir, sign }: Flood, name: string, messages: r
   const store = openStore(dataDir)
   const host = { host: '127.0.0.1', port: server.smtp[0]! }
   const pid = server.process.pid!
-  const isDone = (): boolean =>
-    ['inbound_waiting', 'report_pieces'].every((table) => store.first(raw(`select 1 from ${table}`)) === undefined)
+  const isDone = (): boolean => store.first(raw('select 1 from inbound_waiting')) === undefined
   const small = await sign(
     mailWith(gzipSync(dmarcReport({ begin, id: `small-${++ids}` })), { from: FROM, to: DMARC_TO }),
   )
   await deliver(host, { from: FROM, to: DMARC_TO, message: small })
   await until(isDone, 'the first report')
-  server.process.kill('SIGUSR2')
+  server.process.kill('SIGURG')
   said = ''
   const before = memoryOf(pid)
   let most = before
@@ -91,7 +88,7 @@ async function under({ config, dataDir, sign }: Flood, name: string, messages: r
 }
 
 export async function flood(): Promise<void> {
-  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-report-flood-'))
+  const dataDir = temporaryDirectory('report-flood')
   const setUp = await startTestAppliance({ dataDir, clock: new ManualClock(Date.now()) })
   await setUp.activeDomain('here.test')
   await setUp.api('POST', '/inboxes', document('inboxes', { name: 'box', address: INBOX }))
@@ -112,6 +109,5 @@ export async function flood(): Promise<void> {
       }
   } finally {
     await setUp.dns.close()
-    rmSync(dataDir, { recursive: true, force: true })
   }
 }

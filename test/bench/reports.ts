@@ -1,5 +1,5 @@
-// Aggregate reports: the time to read one in a worker thread, by how much the memory of the process grows meanwhile,
-// and the longest pause of the thread that serves; then large ones that come to a server (report-flood.ts).
+// Aggregate reports: the time to read one in a worker thread, by how much the memory of the process grows in the
+// meantime, and the longest pause of the thread that serves. Then large ones that come to a server (report-flood.ts).
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { reportReader } from '../../src/reports/reading/readers.ts'
 import { LIMITS } from '../../src/reports/reading/report.ts'

@@ -1,5 +1,5 @@
-// What the benchmarks share: the appliance in a process of its own, a sink that counts, and posters on raw sockets, so
-// that the load costs little beside what is measured.
+// The shared parts of the benchmarks: the server in a separate process, a sink that counts, and posters on raw sockets,
+// so that the load costs little compared to the measured work.
 import { fork, spawn, spawnSync, type ChildProcess, type ForkOptions } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
@@ -11,12 +11,12 @@ import { connect as connectTls } from 'node:tls'
 import type { Profile } from './profile.ts'
 import type { ConfigInput } from '../../src/base/config.ts'
 
-/** The domain whose exchanger the benchmark's DNS puts on 127.0.0.2. */
+/** The domain whose receiving server the benchmark's DNS puts on 127.0.0.2. */
 export const TARPIT = 'tarpit.example'
 
 export interface Report {
   cpuMs: number
-  /** Of the main thread alone. */
+  /** Of the main thread only. */
   mainCpuMs: number
   /** How long the main thread was not idle. */
   mainBusyMs: number
@@ -24,9 +24,9 @@ export interface Report {
   loopMaxMs: number
   rssMb: number
   peakRssMb: number
-  /** What each statement cost since the last reset, by its text. */
+  /** The cost of each statement since the last reset, by its text. */
   statements: Record<string, Cost>
-  /** What 'top' answers. */
+  /** The reply to 'top'. */
   profile: Profile
 }
 
@@ -41,9 +41,9 @@ export interface Server {
   pid: number
   port: number
   smtpPort: number
-  /** HTTPS; undefined where the configuration has none. */
+  /** HTTPS, or undefined if not configured. */
   tlsPort?: number
-  /** Submission with TLS from the first octet; undefined where the configuration has none. */
+  /** Submission with TLS from the first byte, or undefined if not configured. */
   submissionPort?: number
   token: string
   dataDir: string
@@ -100,16 +100,16 @@ export async function startServer(sinkPort: number, config: ConfigInput = {}, co
 export interface Sink {
   port: number
   count(): number
-  /** Of its process, where it has one of its own. */
+  /** Of its process, if it has a separate one. */
   pid?: number
   stop(): void
 }
 
-/** Until a mail that has not arrived will not arrive (ms). */
+/** Until an email that has not arrived will not arrive (ms). */
 const PATIENCE = 120_000
 const SMTP_SINK = '/usr/sbin/smtp-sink'
 
-/** Waits until so many mails have arrived at a sink; `more` (ms) is patience beyond the usual. */
+/** Waits until so many emails have arrived at a sink. `more` (ms) is patience beyond the usual. */
 export async function arrived(sink: Sink, count: number, more = 0): Promise<void> {
   const start = performance.now()
   while (sink.count() < count) {
@@ -118,7 +118,7 @@ export async function arrived(sink: Sink, count: number, more = 0): Promise<void
   }
 }
 
-/** Debian's smtp-sink where it is installed (the peer's sink too), else one of our own that does the same. */
+/** Debian's smtp-sink if it is installed (the peer's sink too), otherwise our own that does the same. */
 export async function startSink(): Promise<Sink> {
   return existsSync(SMTP_SINK) && process.getuid?.() === 0 ? debianSink() : ownSink()
 }
@@ -147,7 +147,8 @@ async function debianSink(): Promise<Sink> {
   }
 }
 
-async function ownSink(): Promise<Sink> {
+/** Our own sink, in this process. `heard` gets each message when it has arrived. */
+export async function ownSink(heard: (message: string) => void = () => {}): Promise<Sink> {
   let count = 0
   const server = createServer((socket) => {
     let data = false
@@ -163,6 +164,7 @@ async function ownSink(): Promise<Sink> {
         if (data) {
           data = false
           count++
+          heard(line)
           socket.write('250 ok\r\n')
         } else if (/^EHLO/i.test(line)) socket.write('250-sink\r\n250 PIPELINING\r\n')
         else if (/^DATA/i.test(line)) {
@@ -205,20 +207,20 @@ export interface Posting {
   port: number
   token: string
   count: number
-  /** Connections, each with one request under way. */
+  /** Connections, each with one request in progress. */
   posters: number
   body: (index: number) => string
-  /** Whether the port speaks TLS; handshakes are not in the time. */
+  /** Whether the port speaks TLS. Handshakes are not in the time. */
   tls?: true
-  /** Requests per second of all posters together; absent: as fast as the answers come. */
+  /** Requests per second of all posters together, or absent if as fast as the answers come. */
   rate?: number
 }
 
-/** The request that posts a mail. */
+/** The request that posts an email. */
 export const requestOf = (token: string, body: string): string =>
   `POST /api/v1/outbound-emails HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/vnd.api+json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
 
-/** Posts mails over keep-alive connections. Throws when an answer is not 201. */
+/** Posts emails over keep-alive connections. Throws when an answer is not 201. */
 export async function post({ port, token, count, posters, body, rate, tls }: Posting): Promise<Posted> {
   const latencies: number[] = []
   let next = 0
@@ -250,7 +252,7 @@ export async function post({ port, token, count, posters, body, rate, tls }: Pos
   return { latencies, wallMs }
 }
 
-/** Reads one HTTP answer after the other off a socket; only the status is looked at. */
+/** Reads one HTTP answer after the other off a socket. Only the status is looked at. */
 function answers(socket: Socket): () => Promise<string> {
   let buffer = ''
   let waiting: ((status: string) => void) | undefined
@@ -288,7 +290,7 @@ export function figure(bench: string, name: string, value: number | string, unit
 
 export const installed = (program: string): boolean => spawnSync('which', [program]).status === 0
 
-/** About 4 KB of html with a word that tells mails apart. */
+/** About 4 KB of HTML with a unique word for each email. */
 export function html(index: number, bytes = 4096): string {
   const line = '<p>Hello there, this is a line of text in an html mail, as people write them.</p>\n'
   return `<html><body><h1>Mail ${index}</h1>\n${line.repeat(Math.floor(bytes / line.length))}</body></html>`

@@ -1,13 +1,13 @@
-// The child process of a benchmark: the appliance as `postrider serve` starts it, plus what only its own process can
-// tell. Speaks over IPC: sends {ready}, answers 'report' with its figures and 'stop' by ending.
+// The child process of a benchmark: the server as `postrider serve` starts it, with metrics that only its own process
+// has. Over IPC it sends {ready}, replies to 'report' with its metrics and exits on 'stop'.
 import { rmSync } from 'node:fs'
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks'
 import { systemClock } from '../../src/base/clock.ts'
 import { parseConfig, type ConfigInput } from '../../src/base/config.ts'
 import { createLog } from '../../src/base/log.ts'
-import { SCOPES } from '../../src/identity/scopes.ts'
-import { createToken } from '../../src/identity/tokens.ts'
-import { addUser } from '../../src/identity/users.ts'
+import { SCOPES } from '../../src/jsonapi/scopes.ts'
+import { createToken } from '../../src/users/tokens.ts'
+import { addUser } from '../../src/users/users.ts'
 import { startAppliance } from '../../src/server/appliance.ts'
 import { checkDomain } from '../../src/domains/check.ts'
 import { registerDomain } from '../../src/domains/lifecycle.ts'
@@ -33,7 +33,7 @@ const zone: Zone = {
 const delivery = { dane: false, ...input.delivery }
 const config = parseConfig({ ...input, delivery, dns: { servers: [`127.0.0.1:${await signedDns(zone)}`] } })
 const resolver = resolverOf(config, systemClock)
-// A server writes its log; so does this one, to nowhere.
+// A server writes its log, so this one does too, but discards it.
 const log = createLog({ clock: systemClock, level: 'info', form: 'json', write: () => {} })
 const appliance = await startAppliance({ config, clock: systemClock, log, resolver })
 const { store } = appliance.deps
@@ -41,7 +41,7 @@ opened.store = store
 const { deps } = appliance
 const user = await addUser(deps, { email: 'bench@bench.example' })
 const domain = await registerDomain({ ...deps, ring: () => {} }, user.key, { name: 'bench.example', purpose: 'both' })
-await checkDomain({ store, clock: systemClock, resolver, log, config }, domain.key)
+await checkDomain({ ...deps, log }, domain.key)
 const { plaintext } = await createToken(deps, user.key, { name: 'bench', scopes: SCOPES, duration: '1_month' })
 const statements: Report['statements'] = {}
 store.watch((sql, read, written) => {
@@ -82,7 +82,7 @@ process.on('message', (message) => {
   } else if (message === 'top') void endProfile!().then((profile) => process.send!({ profile }))
   else if (message === 'stop') void appliance.stop().then(() => process.exit(0))
 })
-// Whoever measured was killed: nobody is left to stop this.
+// The parent was killed, so this process has to stop itself.
 process.on('disconnect', () => {
   rmSync(config.data_dir, { recursive: true, force: true })
   process.exit(1)

@@ -1,4 +1,4 @@
-// Mail spread over many recipient domains, and what one exchanger that stands still costs the others.
+// Email to many recipient domains, and the cost of one receiving server that hangs for the others.
 import { createServer } from 'node:net'
 import { arrived, figure, mailBody, percentile, post, startServer, startSink, TARPIT } from './rig.ts'
 
@@ -8,7 +8,7 @@ const POSTERS = 50
 export async function spread(count: number): Promise<void> {
   for (const domains of [1, 10, 1000])
     figure(BENCH, `delivered_${domains}_domains`, await deliver(count, domains, false), 'mails/s')
-  // 10,000 mails by default; in turn, so that what else the machine does falls on both.
+  // 10,000 emails by default. In turn, so that other load of the machine affects both.
   const many = Math.round(count * (10 / 3))
   const runs: Record<'without' | 'with', number[]> = { without: [], with: [] }
   for (let round = 0; round < 2; round++) {
@@ -21,7 +21,7 @@ export async function spread(count: number): Promise<void> {
   figure(BENCH, 'others_tarpit_ratio', beside / without, 'times')
 }
 
-/** What it costs to ask for TLSA records, and to look at the answers for each mail: 1,000 signed domains (DV36). */
+/** The cost of TLSA lookups, and of checking the answers for each email: 1,000 signed domains. */
 export async function dane(count: number): Promise<void> {
   const many = Math.round(count * (10 / 3))
   const runs: Record<'without' | 'with', number[]> = { without: [], with: [] }
@@ -35,7 +35,7 @@ export async function dane(count: number): Promise<void> {
   figure('dane', 'ratio', beside / without, 'times')
 }
 
-/** Mails a second that arrive at domains other than the one whose exchanger may stand still. */
+/** Emails per second that arrive at domains other than the one whose receiving server may hang. */
 async function deliver(count: number, domains: number, tarpit: boolean, dane?: boolean): Promise<number> {
   const sink = await startSink()
   const close = await startTarpit(sink.port)
@@ -45,12 +45,12 @@ async function deliver(count: number, domains: number, tarpit: boolean, dane?: b
       mailBody(index, {
         to: `reader${index}@${index % domains === 0 && tarpit ? TARPIT : `d${index % domains}.example`}`,
       })
-    // Warm caches and compilers, with a domain that nobody else has.
+    // Warms caches and compilers, with a separate domain.
     const warm = (index: number): string => body(index).replace(/"to":"[^"]*"/, `"to":"r${index}@warm.example"`)
     await post({ ...server, count: 300, posters: POSTERS, body: warm })
     await arrived(sink, 300)
     if (dane !== undefined) {
-      // What DNS says of every domain is remembered when the time begins.
+      // The DNS answers of every domain are cached before the measurement.
       await post({ ...server, count: domains, posters: POSTERS, body })
       await arrived(sink, 300 + domains)
     }
@@ -67,7 +67,7 @@ async function deliver(count: number, domains: number, tarpit: boolean, dane?: b
   }
 }
 
-/** Greets, and then says nothing any more. Same port as the sink, another address. */
+/** Greets, and then does not reply. Same port as the sink, another address. */
 async function startTarpit(port: number): Promise<() => void> {
   const sockets = new Set<{ destroy(): void }>()
   const server = createServer((socket) => {

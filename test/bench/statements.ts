@@ -1,7 +1,6 @@
 // `npm run bench -- statements`: how many statements, rows read and rows written one accepted and delivered mail costs,
 // counted in the store. Figures of work, not of time: they are the same on every machine.
-//
-// Mails are posted one after the other by a few posters, so that little is shared between them. `begin`, `commit`,
+// Emails are posted one after the other by a few posters, so that little is shared between them. `begin`, `commit`,
 // savepoints and `pragma data_version` are counted apart: all writes or reads of a moment share them.
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -14,7 +13,7 @@ import { arrived, figure, mailBody, post, startServer, startSink, type Cost, typ
 
 const BENCH = 'statements'
 const POSTERS = 10
-/** How many mails warm up, so that what is read once is not counted for each. */
+/** How many emails warm up, so that one-time reads are not counted for each. */
 const WARM = 50
 const TIMEOUT = 60_000
 
@@ -45,7 +44,7 @@ export async function statements(count: number): Promise<void> {
     })
     const { id } = await draft(server, 4 * count)
     await counted(server, 'campaign recipient', 4 * count, async (many) => {
-      // Everybody at once: what is read once for a campaign is part of its cost.
+      // All at once: data that is read once for a campaign is part of its cost.
       if (many === WARM) return
       await begin(server, id)
       await ended(server, id)
@@ -56,7 +55,7 @@ export async function statements(count: number): Promise<void> {
   }
 }
 
-/** How many messages were read and stand in an inbox. */
+/** How many messages were read and are in an inbox. */
 function read({ dataDir }: Server): number {
   const database = new Database(join(dataDir, 'postrider.db'), { readonly: true })
   try {
@@ -85,7 +84,7 @@ async function quiet(server: Server): Promise<void> {
   }
 }
 
-/** Prints what each of `count` mails cost, and the statements behind it. */
+/** Prints the cost of each of `count` emails, and the statements behind it. */
 async function counted(
   server: Server,
   name: string,

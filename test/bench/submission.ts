@@ -1,6 +1,6 @@
-// Mails handed in by SMTP (TLS, AUTH, connections kept) and delivered to a loopback sink: DKIM signed, durable, one
-// recipient each. In the same run, in turn: the same mails posted over the API with TLS and without, and Postfix with
-// OpenDKIM, which smtp-source feeds in clear text and without AUTH, for it knows neither.
+// Emails submitted over SMTP (TLS, AUTH, connections kept) and delivered to a loopback sink: DKIM signed, durable, one
+// recipient each. In the same run, in turn: the same emails posted over the API with TLS and without, and Postfix with
+// OpenDKIM, which smtp-source feeds in clear text and without AUTH, because it supports neither.
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -24,7 +24,7 @@ const CONFIG = {
 
 const POSTING = { posters: POSTERS, body: SMALL.body }
 
-/** The ways in which a mail comes to the server. */
+/** The ways to submit an email to the server. */
 const WAYS = {
   smtp: (server, count) => submitted(server, count, true),
   smtp_without_pipelining: (server, count) => submitted(server, count, false),
@@ -36,7 +36,7 @@ export type Way = keyof typeof WAYS
 const submitted = ({ submissionPort, token }: Server, count: number, pipelined: boolean): Promise<Driven> =>
   driven('node', () => submit({ port: submissionPort!, token, count, posters: POSTERS, pipelined }))
 
-/** The server with all its ways, warm as a server is that has been running. */
+/** The server with all its ways, warmed up like one that has been running. */
 export async function withWays<Result>(
   ways: readonly Way[],
   use: (round: (way: Way, count: number) => Promise<Round>, server: Server) => Promise<Result>,
@@ -95,7 +95,7 @@ async function idle(server: Server): Promise<void> {
   await sleep(500)
 }
 
-/** Opens 200 connections a second in a process of its own until it is ended; `greeted` were. */
+/** Opens 200 connections per second in a separate process until it is ended. `greeted` is how many got a greeting. */
 async function storming(server: Server): Promise<{ greeted: () => number; end: () => Promise<unknown> }> {
   let greeted = 0
   const child = fork(new URL('submit.ts', import.meta.url), [String(server.submissionPort), String(STORM)])
@@ -111,7 +111,10 @@ async function storming(server: Server): Promise<{ greeted: () => number; end: (
   }
 }
 
-/** What a new connection costs, and posts at a fixed rate, alone and beside 200 new connections a second, in turn. */
+/**
+ * The cost of a new connection, and posts at a fixed rate, separately and next to 200 new connections per second, in
+ * turn.
+ */
 async function storm(server: Server): Promise<void> {
   const alone = await storming(server)
   const [first, { mainCpuMs }] = [alone.greeted(), await server.ask('report')]

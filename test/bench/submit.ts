@@ -1,11 +1,11 @@
-// A client of SMTP submission for the benchmarks: TLS from the first octet, AUTH PLAIN, connections that are kept. It
-// does as little as `post` does for HTTP: it looks at codes alone. Started as a process it opens connections at a fixed
-// rate, each with a handshake of its own.
+// A client of SMTP submission for the benchmarks: TLS from the first byte, AUTH PLAIN, connections that are kept. It
+// does as little as `post` does for HTTP: it checks only codes. Started as a process, it opens connections at a fixed
+// rate, each with a separate handshake.
 import { connect, type TLSSocket } from 'node:tls'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { html, type Posted } from './rig.ts'
 
-/** The mail that `mailBody` posts with a text, as a program hands it in: with Date, Message-ID and two parts. */
+/** The email that `mailBody` posts with a text, as an application submits it: with Date, Message-ID and two parts. */
 export function mailText(index: number): string {
   return [
     'From: hello@bench.example',
@@ -66,7 +66,9 @@ export class Client {
     return client
   }
 
-  /** One mail. With `pipelined` MAIL, RCPT and DATA go together (RFC 2920), else each waits for its answer. */
+  /**
+   * One email. With `pipelined` MAIL, RCPT and DATA are sent together (RFC 2920), otherwise each waits for its reply.
+   */
   async send(to: string, text: string, pipelined: boolean): Promise<void> {
     const commands = ['MAIL FROM:<hello@bench.example>\r\n', `RCPT TO:<${to}>\r\n`, 'DATA\r\n']
     if (pipelined) {
@@ -122,12 +124,12 @@ export interface Submitting {
   port: number
   token: string
   count: number
-  /** Connections, each with one mail under way. */
+  /** Connections, each with one mail in progress. */
   posters: number
   pipelined: boolean
 }
 
-/** Hands in mails over connections that are kept; signing in is not in the time. Throws when one is refused. */
+/** Hands in emails over connections that are kept. Signing in is not in the time. Throws when one is refused. */
 export async function submit({ port, token, count, posters, pipelined }: Submitting): Promise<Posted> {
   const clients = await Promise.all(
     Array.from({ length: Math.min(posters, count) }, () => Client.signedIn(port, token)),
@@ -151,7 +153,7 @@ export async function submit({ port, token, count, posters, pipelined }: Submitt
   return { latencies, wallMs }
 }
 
-/** A process that opens `rate` connections a second until it is killed, and says often how many were greeted. */
+/** A process that opens `rate` connections per second until it is killed, and often reports how many were greeted. */
 if (import.meta.main) {
   const [port, rate] = process.argv.slice(2).map(Number) as [number, number]
   let greeted = 0

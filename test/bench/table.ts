@@ -1,5 +1,5 @@
-// `npm run bench -- table`: the rows of README's table, each in turn with its peer, medians of five rounds, in
-// Markdown. `--only NAME` runs one of them.
+// `npm run bench -- table`: the rows of the table in docs/performance.md, each in turn with its peer, medians of five
+// rounds, in Markdown. `--only NAME` runs one of them.
 import { loadavg } from 'node:os'
 import { campaigned, WIRE_BYTES } from './campaign.ts'
 import { withBoth } from './inbound.ts'
@@ -13,7 +13,7 @@ const BENCH = 'table'
 const HEAD = `| what | Postrider: a second | peer: a second | times | CPU for a mail: Postrider | peer | written for a mail: Postrider | peer |
 |---|---|---|---|---|---|---|---|`
 
-/** The figures of both sides; one pair for each way in which the same mail comes. */
+/** The results of both sides, one pair for each way to submit the same email. */
 type Pair = [ours: Round, theirs: Round]
 
 export interface TableOptions {
@@ -98,7 +98,7 @@ const number = (value: number | undefined): string =>
 const ms = (value: number | undefined): string => (value === undefined ? '-' : `${value.toFixed(2)} ms`)
 const kb = (value: number): string => `${value.toFixed(1)} KB`
 
-/** A row of the table; all figures are printed before it, one a line. */
+/** A row of the table. All figures are printed before it, one a line. */
 function row(
   name: string,
   title: string,

@@ -1,15 +1,15 @@
-// Comparisons: the sides take turns, so that what else the machine does falls on all, and medians count.
+// Comparisons: the sides take turns, so that other load of the machine affects all, and medians are used.
 import type { Driven } from './posts.ts'
 import { figure, percentile, type Report, type Server, type Sink } from './rig.ts'
 import { processCpuMs, readKb, writtenKb } from './usage.ts'
 
-/** What one side did in one round; all but the times of answers and the memory is for one mail. */
+/** The results of one side in one round. All except durations and memory are per email. */
 export interface Round {
-  /** Mails a second, until the last one is delivered, or lies where its reader finds it. */
+  /** Emails per second, until the last one is delivered, or is in the reader's inbox. */
   perSecond: number
-  /** Mails a second, until the last one is answered; absent where nobody hands them in. */
+  /** Emails per second, until the last one is answered. Absent if emails are not submitted. */
   acceptedPerSecond?: number
-  /** Answers of the server, where the generator tells them. */
+  /** Response times of the server, if the generator reports them. */
   acceptedP50Ms?: number
   acceptedP99Ms?: number
   /** CPU of the server with all its threads, or of all processes of the peer. */
@@ -17,19 +17,19 @@ export interface Round {
   /** CPU of the server's main thread, and the time in which it was not idle: with its waits for the disk. */
   mainCpuMs?: number
   mainBusyMs?: number
-  /** What went to the disk. */
+  /** KB written to the disk. */
   writtenKb: number
-  /** What the sink read: the mail with its commands. */
+  /** KB that the sink read: the email with its commands. */
   wireKb?: number
   loopP99Ms?: number
   loopMaxMs?: number
   rssMb?: number
   peakRssMb?: number
   pssMb?: number
-  /** Commits of the store; many writes share one. */
+  /** Commits of the store. Many writes share one. */
   commits?: number
   sinkCpuMs?: number
-  /** The program that made the load, and its CPU. */
+  /** The load generator, and its CPU time. */
   generator: string
   generatorCpuMs: number
 }
@@ -55,7 +55,7 @@ const UNITS: Record<keyof Round, [name: string, unit: string]> = {
   generatorCpuMs: ['generator_cpu_per_mail', 'ms'],
 }
 
-/** The rounds of each side, in turn; the medians of each figure. */
+/** The rounds of each side, in turn. The medians of each figure. */
 export async function inTurn<Sides extends Record<string, () => Promise<Round>>>(
   rounds: number,
   sides: Sides,
@@ -85,7 +85,7 @@ export function tell(bench: string, side: string, round: Round): void {
   }
 }
 
-/** Measures `count` mails of a server: `drive` hands them in, `settle` waits for the last one. */
+/** Measures `count` emails of a server: `drive` hands them in, `settle` waits for the last one. */
 export async function measured(
   server: Server,
   count: number,
@@ -98,7 +98,7 @@ export async function measured(
   const { startedAt, wallMs, latencies, generator, generatorCpuMs } = await drive()
   await settle()
   const settledMs = performance.now() - startedAt
-  // What is left to be written belongs to them.
+  // Pending writes are part of the round.
   await new Promise((resolve) => setTimeout(resolve, 300))
   const after = await server.ask('report')
   const each = (name: 'cpuMs' | 'mainCpuMs' | 'mainBusyMs'): number => (after[name] - before[name]) / count
@@ -124,7 +124,7 @@ export async function measured(
   }
 }
 
-/** What a sink reads and takes from now on, for each of `count` mails. */
+/** The bytes that a sink reads and its CPU time from now on, for each of `count` emails. */
 export function sinkUsage(pid: number): (count: number) => { wireKb: number; sinkCpuMs: number } {
   const [kb, cpuMs] = [readKb(pid), processCpuMs(pid)]
   return (count) => ({ wireKb: (readKb(pid) - kb) / count, sinkCpuMs: (processCpuMs(pid) - cpuMs) / count })

@@ -1,9 +1,11 @@
-// What processes took, as the kernel counts it (proc(5)).
+// The resources that processes used, as the kernel counts them (proc(5)).
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** Linux counts in ticks of 10 ms whatever its own clock (USER_HZ), but rounds each process, not each slice, down. */
+/**
+ * Linux counts in ticks of 10 ms regardless of its own clock (USER_HZ), but rounds each process, not each slice, down.
+ */
 const TICK_MS = 10
 
 const read = (pid: number | string, file: string): string => readFileSync(`/proc/${pid}/${file}`, 'latin1')
@@ -22,24 +24,24 @@ function cpuOf(fields: readonly string[], withChildren: boolean): number {
 /** User and system time of all threads of a process. */
 export const processCpuMs = (pid: number): number => cpuOf(statOf(pid), false)
 
-/** CPU of this process and of the programs it started and waited for: of a generator of load, while it is alone. */
+/** CPU time of this process and of its reaped child processes: of a load generator, while it is the only one. */
 export const driverCpuMs = (): number => cpuOf(statOf('self'), true)
 
-/** What a process and those it has waited for have given to the disk, in KB. */
+/** The bytes that a process and its reaped children have written to the disk, in KB. */
 export const writtenKb = (pid: number | string): number =>
   Number(/^write_bytes: (\d+)/m.exec(read(pid, 'io'))![1]) / 1024
 
-/** What a process has read, sockets included, in KB. */
+/** The bytes that a process has read, including sockets, in KB. */
 export const readKb = (pid: number): number => Number(/^rchar: (\d+)/m.exec(read(pid, 'io'))![1]) / 1024
 
 /** The peak of a process's memory since it was last reset (clear_refs), in MB. */
 export const peakRssMb = (pid: number): number => Number(/VmHWM:\s+(\d+)/.exec(read(pid, 'status'))![1]) / 1000
 
-/** What malloc's main area holds in memory ("[heap]" of smaps), in MB. */
+/** The memory of malloc's main area ("[heap]" of smaps), in MB. */
 export const heapMb = (pid: number): number =>
   Number(/\[heap\]\n(?:.*\n)*?Rss: +(\d+) kB/.exec(read(pid, 'smaps'))?.[1] ?? 0) / 1000
 
-/** What a process has of its own ("RssAnon"), in MB; 0: it has ended. */
+/** The private memory of a process ("RssAnon"), in MB, or 0 if it has ended. */
 export function ownMb(pid: number): number {
   try {
     return Number(/^RssAnon:\s+(\d+) kB/m.exec(read(pid, 'status'))?.[1] ?? 0) / 1000
@@ -48,7 +50,11 @@ export function ownMb(pid: number): number {
   }
 }
 
-/** Runs a program to its end, and says what it took (getrusage(2), which Node does not tell of children). */
+/** The private memory of a process and its share of the rest ("Pss"), in MB. */
+export const sharedMb = (pid: number): number =>
+  Number(/^Pss:\s+(\d+)/m.exec(read(pid, 'smaps_rollup'))?.[1] ?? 0) / 1000
+
+/** Runs a program to its end and returns its usage (getrusage(2), which Node does not report for children). */
 export function costOf(
   program: string,
   args: readonly string[],
@@ -66,7 +72,7 @@ print(used.ru_utime + used.ru_stime, used.ru_maxrss)`
 export interface GroupUsage {
   cpuMs: number
   writtenKb: number
-  /** What each process has of its own and its share of the rest (PSS). */
+  /** The private memory of each process and its share of the rest (PSS). */
   memoryMb: number
 }
 
@@ -76,7 +82,7 @@ export function pidsOf(groups: readonly number[]): number[] {
     try {
       return groups.includes(Number(statOf(pid)[2]))
     } catch {
-      // It has ended meanwhile.
+      // It has ended in the meantime.
       return false
     }
   }
@@ -86,8 +92,8 @@ export function pidsOf(groups: readonly number[]): number[] {
 }
 
 /**
- * What process groups take from now on, with the processes that they start. CPU is counted by a control group: ticks of
- * a hundred processes, each rounded down, would be a quarter too few. Where none can be made, ticks are all there is.
+ * The usage of process groups from now on, including processes that they start. A control group counts the CPU time:
+ * ticks of a hundred processes, each rounded down, would be a quarter too few. Without control groups, ticks are used.
  */
 export class WatchedGroups {
   readonly #groups: readonly number[]
@@ -109,9 +115,9 @@ export class WatchedGroups {
       try {
         usage.cpuMs += cpuOf(statOf(pid), true)
         usage.writtenKb += writtenKb(pid)
-        usage.memoryMb += Number(/^Pss:\s+(\d+)/m.exec(read(pid, 'smaps_rollup'))?.[1] ?? 0) / 1000
+        usage.memoryMb += sharedMb(pid)
       } catch {
-        // It has ended meanwhile.
+        // It has ended in the meantime.
       }
     return this.#folder === undefined ? usage : { ...usage, cpuMs: accountedMs(this.#folder) }
   }
@@ -122,7 +128,7 @@ export class WatchedGroups {
     try {
       rmdirSync(this.#folder)
     } catch {
-      // The last one is still to be reaped. An empty group harms nobody.
+      // The last one is not reaped yet. An empty group is harmless.
     }
   }
 }
@@ -130,8 +136,10 @@ export class WatchedGroups {
 /** Whether control groups are those of version 1. */
 export const V1 = existsSync('/sys/fs/cgroup/memory')
 
-/** Makes a control group and returns its folder; of the one controller in version 1, where each has its own tree. */
-export function controlGroup(controller: 'memory' | 'cpuacct', name: string): string {
+/**
+ * Makes a control group and returns its directory. In version 1, of one controller, because each has a separate tree.
+ */
+export function controlGroup(controller: 'memory' | 'cpu' | 'cpuacct', name: string): string {
   const folder = join('/sys/fs/cgroup', V1 ? controller : '', name)
   mkdirSync(folder)
   return folder
@@ -142,6 +150,6 @@ function accountedMs(folder: string): number {
   return Number(/^usage_usec (\d+)/m.exec(readFileSync(join(folder, 'cpu.stat'), 'latin1'))![1]) / 1000
 }
 
-/** Lets all threads of a process, and what they will start, run on some cores alone: "0", "0,1", "0-3". */
+/** Pins all threads of a process, including future ones, to some cores: "0", "0,1", "0-3". */
 export const pin = (pid: number, cores: string): void =>
   void execFileSync('taskset', ['-a', '-p', '-c', cores, String(pid)], { stdio: ['ignore', 'ignore', 'pipe'] })

@@ -1,4 +1,4 @@
-// `npm run bench -- warmup`: what warm-up costs where it counts every mail: 8 sources and 1,000 receivers (DV97).
+// `npm run bench -- warmup`: the cost of warm-up if it counts every email, with 8 sources and 1,000 receivers.
 import type { ConfigInput } from '../../src/base/config.ts'
 import { driven } from './posts.ts'
 import { arrived, figure, mailBody, post, startServer, startSink } from './rig.ts'
@@ -10,8 +10,8 @@ const RECEIVERS = 1000
 const SOURCES = Array.from({ length: 8 }, (_, n) => `127.0.0.${n + 1}`)
 
 export async function warmup(count: number, rounds: number): Promise<void> {
-  // Loopback counts as receivers do, and nothing waits: what is measured is the counting.
-  const counted = { private: true, transactional_over: 'send', transactional_most: 0 } as const
+  // Loopback counts as a receiver and no limit is reached, so that only the counting is measured.
+  const counted = { private: true, transactional_overflow: 'send', transactional_overflow_factor: 0 } as const
   const sides = await inTurn(rounds, {
     without: () => delivered(count, { enabled: false }),
     with: () => delivered(count, counted),

@@ -1,5 +1,5 @@
-// A command of the built executable, looked at while it runs: its memory, that of what it starts, and when it said how
-// far it is.
+// A command of the built executable, monitored while it runs: its memory, that of its child processes, and its
+// progress.
 import { spawn } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -14,9 +14,9 @@ const LOOK = 20
 export interface Watched {
   seconds: number
   peakRssMb: number
-  /** The most that it was seen with of its own, without the program file. */
+  /** The highest private memory, without the executable file. */
   ownMb: number
-  /** Of the largest process that it started; 0: it started none. */
+  /** Of the largest child process, or 0 without one. */
   childPeakRssMb: number
   stdout: string
   /** How many lines of progress it wrote on stderr, and the longest time (s) without one. */
@@ -24,7 +24,7 @@ export interface Watched {
   silent: number
 }
 
-/** A process that somebody else started. */
+/** A process that was started elsewhere. */
 export interface Started {
   pid: number | undefined
   ended: Promise<unknown>
@@ -50,7 +50,7 @@ export async function peaksOf(
   return { ...peaks, seconds: (performance.now() - began) / 1000 }
 }
 
-/** Runs a command to its end; throws when it fails. */
+/** Runs a command to its end. Throws if it fails. */
 export async function watched(
   args: readonly string[],
   env: Record<string, string> = {},

@@ -1,5 +1,5 @@
-// Events pushed to endpoints on loopback TLS. Server and receiver are processes of their own; this file is their
-// program too. A delivery's time is from the commit of its event (the payload's timestamp, in ms) to its whole arrival.
+// Events pushed to endpoints on loopback TLS. Server and receiver are separate processes. This file is their program
+// too. A delivery's time is from the commit of its event (the payload's timestamp, in ms) to its complete arrival.
 import { fork, type ChildProcess } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:https'
@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { addUser } from '../../src/identity/users.ts'
+import { addUser } from '../../src/users/users.ts'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { parseConfig } from '../../src/base/config.ts'
@@ -70,7 +70,7 @@ interface Arrivals {
   times: [path: string, milliseconds: number][]
 }
 
-/** Answers 200 to everything, and nothing at /hang; tells what arrived since it was last asked. */
+/** Answers 200 to everything, and does not answer at /hang. Reports the arrivals since the last query. */
 function receiver(certificate: { cert: string; key: string }): void {
   let times: Arrivals['times'] = []
   const server = createServer(certificate, (incoming, response) => {
@@ -101,7 +101,7 @@ async function server(dataDir: string, caFile: string): Promise<void> {
     dns: { servers: [`127.0.0.1:${dns.port}`] },
     webhooks: { ca_file: caFile },
   })
-  // A server writes its log; so does this one, to nowhere.
+  // A server writes its log, so this one does too, but discards it.
   const log = createLog({ clock: systemClock, level: 'info', form: 'json', write: () => {} })
   const appliance = await startAppliance({
     config,
@@ -198,7 +198,7 @@ async function burst(rig: Rig, endpoints: number, deliveries: number): Promise<v
   figure(BENCH, `${name}_rss`, after.rssMb, 'MB')
 }
 
-/** `rate` deliveries a second for a while; returns their times. */
+/** `rate` deliveries per second for a while. Returns their durations. */
 async function paced(rig: Rig, domain: number, events: number, rate: number, skip = '', each = 1): Promise<number[]> {
   const start = performance.now()
   const waiting = arrivals(rig, events * each, skip)
@@ -231,7 +231,7 @@ export async function webhooks(): Promise<void> {
     await burst(rig, 1, 10_000)
     await burst(rig, 100, 10_000)
 
-    // 99 that answer and one that hangs, five events a second for each.
+    // 99 that answer and one that hangs, five events per second for each.
     const mixed = await hooks(rig, 100, '/mixed/*')
     await paced(rig, mixed, 5, 5, '', 100)
     const well = await paced(rig, mixed, 25, 5, '', 100)

@@ -1,5 +1,5 @@
-// Audiences over the API (D3, D12, D13, D40): attributes, relationships, lists, scopes, and what removing one leaves
-// behind.
+// Audiences over the API (D3, D12, D13, D40): attributes, relationships, lists, scopes, and what remains after deleting
+// one.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
@@ -18,11 +18,11 @@ const of = ({ id }: { id: string }) => ({ relationships: { domain: { data: { typ
 const make = (attributes: Record<string, unknown>, more: Record<string, unknown> = of(domain)) =>
   postrider.api('POST', '/audiences', document('audiences', attributes, more))
 
-/** Code and pointer of each problem of a refusal. */
+/** Code and pointer of each error in a response. */
 const faults = (body: { errors: { code: string; source?: { pointer?: string } }[] }): string[] =>
   body.errors.map(({ code, source }) => `${code} ${source?.pointer}`)
 
-test('an audience is made for a domain and read back', async () => {
+test('creates an audience for a domain and returns it', async () => {
   const { body, headers, status } = await make({ name: 'Readers', description: 'Two\nlines' })
   assert.equal(status, 201)
   const { attributes, id, links, relationships, type } = body.data
@@ -31,6 +31,7 @@ test('an audience is made for a domain and read back', async () => {
   assert.deepEqual(attributes, {
     name: 'Readers',
     description: 'Two\nlines',
+    title: null,
     contacts_count: 0,
     created_at: new Date(postrider.clock.now()).toISOString(),
     updated_at: new Date(postrider.clock.now()).toISOString(),
@@ -44,7 +45,7 @@ test('an audience is made for a domain and read back', async () => {
   )
 })
 
-test('what an audience may not be made of', async () => {
+test('rejects invalid attributes of an audience', async () => {
   const cases: [Record<string, unknown>, Record<string, unknown>, number, string[]][] = [
     [{}, of(domain), 422, ['required /data/attributes']],
     [{ name: '' }, of(domain), 422, ['invalid /data/attributes/name']],
@@ -86,7 +87,7 @@ test('what an audience may not be made of', async () => {
   }
 })
 
-test('PATCH changes what it names and nothing else', async () => {
+test('PATCH changes only the named attributes', async () => {
   const id = await kit.audience(domain, 'Before')
   const patch = (attributes: Record<string, unknown>, more: Record<string, unknown> = { id }) =>
     postrider.api('PATCH', `/audiences/${id}`, document('audiences', attributes, more))
@@ -97,14 +98,14 @@ test('PATCH changes what it names and nothing else', async () => {
   assert.equal((await patch({ name: null })).status, 422)
   assert.equal((await patch({ name: 'x' }, { id: 'other' })).status, 409)
   assert.equal((await patch({ name: 'x' }, {})).status, 400)
-  // Its own domain may stand there (D70), another one is not a change that can be made.
+  // Its own domain is accepted (D70), and another one is rejected.
   assert.equal((await patch({ name: 'After' }, { id, ...of(domain) })).status, 200)
   const elsewhere = { domain: { data: { type: 'domains', id: '01985c7e-7c1a-7000-8000-000000000001' } } }
   assert.equal((await patch({ name: 'x' }, { id, relationships: elsewhere })).status, 403)
   assert.equal((await postrider.api('GET', `/audiences/${id}`)).body.data.attributes.name, 'After')
 })
 
-test('another user sees none of it', async () => {
+test('hides audiences from other users', async () => {
   const id = await kit.audience(domain)
   const missing = await postrider.asOther('GET', '/audiences/none')
   for (const [method, path, body] of [
@@ -153,7 +154,7 @@ test('lists: sorts, pages, and no filter', async () => {
   )
 })
 
-test('scopes are asked for', async () => {
+test('requires the scopes', async () => {
   const id = await kit.audience(domain)
   const reader = await postrider.tokenFor(postrider.user, ['contacts:read', 'campaigns:write', 'campaigns:read'])
   const as = (method: string, path: string, body?: unknown) =>
@@ -171,7 +172,7 @@ test('scopes are asked for', async () => {
   }
 })
 
-test('a removed audience is gone with its contacts; its campaigns and suppressions stay', async () => {
+test('deleting an audience deletes its contacts and keeps its campaigns and suppressions', async () => {
   const id = await kit.audience(domain)
   await kit.fill(
     id,

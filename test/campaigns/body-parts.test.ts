@@ -1,14 +1,14 @@
-// The HTML of a campaign in parts: what is taken apart is the same when it is joined, whatever it is; each design is a
-// mail that the checks of campaigns find nothing in.
+// The HTML of a campaign in parts: joining the parts restores any HTML. Each design passes the campaign checks.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { bodyOf, lookOf, partsOf, type BodyParts } from '../../src/campaigns/body-parts.ts'
-import { DESIGNS, FIRST_TEXT, inkOn, PLAIN_LOOK } from '../../src/campaigns/designs.ts'
+import { DESIGNS, FIRST_TEXT, PLAIN_LOOK } from '../../src/campaigns/designs.ts'
+import { inkOn } from '../../src/views/html/colours.ts'
 import { plainText } from '../../src/message/compose.ts'
 import { hasUnsubscribeLink } from '../../src/message/leave-link.ts'
-import { readPictures } from '../../src/message/pictures.ts'
+import { readPictures } from '../../src/message/html-tokens.ts'
 import { readTargets } from '../../src/message/tracking.ts'
-import { harmlessPage } from '../../src/webui/harmless.ts'
+import { harmlessPage } from '../../src/views/html/harmless.ts'
 import { seeded } from '../kit/seeded.ts'
 
 const LOOK = {
@@ -20,7 +20,7 @@ const LOOK = {
 const PREVIEW = 'Three <cheeses> & "more" for {{name|you}}'
 
 describe('parts', () => {
-  test('a design, its look, the preview text and the text come back as they were', () => {
+  test('reads back the design, its look, the preview text and the text unchanged', () => {
     for (const design of DESIGNS)
       for (const preview of ['', PREVIEW]) {
         const parts: BodyParts = { design, look: lookOf(LOOK), preview, text: '<p>Hello {{name}}</p>' }
@@ -33,7 +33,7 @@ describe('parts', () => {
     assert.deepEqual(partsOf(bodyOf(page)), page)
   })
 
-  test('HTML that a program has changed around the text is one text without a design: none of it is lost', () => {
+  test('treats HTML changed outside the editor as text without a design, and keeps all of it', () => {
     const html = bodyOf({ design: 'newsletter', look: lookOf(LOOK), preview: '', text: '<p>x</p>' })
     for (const changed of [html.replace('max-width:600px', 'max-width:700px'), `${html}<p>more</p>`, ` ${html}`]) {
       assert.equal(partsOf(changed).design, '')
@@ -41,7 +41,7 @@ describe('parts', () => {
     }
   })
 
-  test('whatever the HTML is, its parts make the same HTML', () => {
+  test('the parts of any HTML make the same HTML again', () => {
     const pieces = [
       '<!--text-->\n',
       '\n<!--/text-->',
@@ -68,7 +68,7 @@ describe('parts', () => {
     }
   })
 
-  test('a look takes no address that is none, and no colour that is a style', () => {
+  test('a look rejects invalid URLs, and styles as colours', () => {
     const look = lookOf({
       brand: 7,
       logo: 'javascript:alert(1)',
@@ -78,7 +78,7 @@ describe('parts', () => {
     assert.deepEqual({ ...look, postal: look.postal.length }, { brand: '', logo: '', colour: '#1d5bd8', postal: 500 })
   })
 
-  test('a long text costs no more than its length', () => {
+  test('a long text takes linear time', () => {
     const html = '<!--text-->\n'.repeat(400_000)
     const before = process.threadCpuUsage()
     assert.equal(partsOf(html).text, html)
@@ -93,7 +93,7 @@ describe('designs', () => {
     return { design, html: bodyOf({ design, look: lookOf(LOOK), preview: PREVIEW, text }) }
   })
 
-  test('pass the checks of campaigns: a way out, whole links, texts of pictures, a small size', () => {
+  test('pass the campaign checks: unsubscribe link, complete links, alt texts, small size', () => {
     for (const { design, html } of made) {
       assert.ok(hasUnsubscribeLink(html), design)
       for (const { url } of readTargets(html)) assert.match(url, /^https:\/\/|^\{\{unsubscribe_url\}\}$/, design)
@@ -104,7 +104,7 @@ describe('designs', () => {
     }
   })
 
-  test('show all of it in the preview, with their styles; the preview text is in no plain text', () => {
+  test('show everything in the preview with their styles, and omit the preview text in the plain text', () => {
     for (const { design, html } of made) {
       const { body, styles } = harmlessPage({ html, pictures: 'p', styled: true })
       assert.match(body, /Mill Lane 3/, design)
@@ -115,7 +115,7 @@ describe('designs', () => {
     }
   })
 
-  test('words on every colour can be read (WCAG 2.2 §1.4.3)', () => {
+  test('text is readable on every colour (WCAG 2.2 §1.4.3)', () => {
     const light = (hex: string): number => {
       const [r = 0, g = 0, b = 0] = [1, 3, 5]
         .map((at) => Number.parseInt(hex.slice(at, at + 2), 16) / 255)

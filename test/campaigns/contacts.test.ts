@@ -1,5 +1,5 @@
-// Contacts (specification "Contact", "Contacts"; D12, D13, D36, D41, D44): one address once in an audience, in one
-// form, with a status that says what the suppressions of the audience's domain say.
+// Contacts (specification "Contact", "Contacts"; D12, D13, D36, D41, D44): an address is once in an audience, in
+// normalised form, with a status that follows the suppressions of the audience’s domain.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { removeSuppressions, suppress } from '../../src/suppressions/suppressions.ts'
@@ -33,7 +33,7 @@ async function added(email: string, to = audience): Promise<string> {
 const suppressions = async (email: string) =>
   (await postrider.api('GET', `/suppressions?filter[email]=${email}`)).body.data
 
-test('a contact is kept in one form and found again', async () => {
+test('stores a contact in normalised form and finds it again', async () => {
   const { body, status } = await add({
     email: '  Ann.Lee@BÜCHER.Test ',
     name: 'Ann',
@@ -62,7 +62,7 @@ test('a contact is kept in one form and found again', async () => {
   assert.equal((await add({ email: 'ann.lee@bücher.test' }, await kit.audience(domain, 'Others'))).status, 201)
 })
 
-test('what a contact may not be made of', async () => {
+test('rejects invalid attributes of a contact', async () => {
   const deep = (levels: number): unknown => (levels === 0 ? 1 : { a: deep(levels - 1) })
   const cases: [Record<string, unknown>, string[]][] = [
     [{}, ['required /data/attributes']],
@@ -113,7 +113,7 @@ test('what a contact may not be made of', async () => {
   assert.equal((await postrider.api('POST', `/audiences/${audience}/contacts`, document409)).status, 409)
 })
 
-test('a lone surrogate anywhere in a free object is refused: not every reader of JSON takes it', async () => {
+test('rejects a lone surrogate in a free-form object, because some JSON parsers reject it', async () => {
   for (const custom_fields of [{ a: '\ud800' }, { '\udc00': 1 }, { a: [{ b: 'x\\\ud83d' }] }])
     assert.deepEqual(faults((await add({ email: 'lone@there.test', custom_fields })).body), [
       'invalid /data/attributes/custom_fields',
@@ -121,7 +121,7 @@ test('a lone surrogate anywhere in a free object is refused: not every reader of
   assert.equal((await add({ email: 'text@there.test', custom_fields: { a: '\\ud800', b: '😀' } })).status, 201)
 })
 
-test('custom fields and preferences come back as they were sent', async () => {
+test('returns custom fields and preferences as sent', async () => {
   const custom: Record<string, unknown> = {
     ...Object.fromEntries(Array.from({ length: 90 }, (_, n) => [`key ${n}`, n])),
     constructor: 'a',
@@ -158,7 +158,7 @@ test('custom fields and preferences come back as they were sent', async () => {
   assert.deepEqual([cleared.custom_fields, cleared.preferences, cleared.name], [null, null, null])
 })
 
-test('PATCH changes what it names, keeps addresses unique, and says so', async () => {
+test('PATCH changes the named attributes, and rejects a duplicate address', async () => {
   const one = await added('one@there.test')
   const two = await added('two@there.test')
   assert.deepEqual(faults((await patch(two, { email: ' ONE@there.test' })).body), [
@@ -180,7 +180,7 @@ test('PATCH changes what it names, keeps addresses unique, and says so', async (
   assert.equal((await postrider.asOther('DELETE', `/contacts/${one}`)).status, 404)
 })
 
-test('the status by hand is a marketing suppression, and its end', async () => {
+test('setting the status creates and removes a marketing suppression', async () => {
   const id = await added('left@there.test')
   const again = await added('left@there.test', await kit.audience(domain, 'Again'))
   const elsewhere = await added('left@there.test', await kit.audience(second))
@@ -201,7 +201,7 @@ test('the status by hand is a marketing suppression, and its end', async () => {
     assert.deepEqual(faults((await patch(id, { status })).body), ['invalid /data/attributes/status'], String(status))
 })
 
-test('DELETE of the suppression subscribes again; adding again does not', async () => {
+test('deleting the suppression resubscribes, but adding the contact again does not', async () => {
   const id = await added('back@there.test')
   await patch(id, { status: 'unsubscribed' })
   assert.equal((await postrider.api('DELETE', `/contacts/${id}`)).status, 204)
@@ -229,7 +229,7 @@ test('removing a contact adds no suppression', async () => {
   assert.equal((await show(await added('plain@there.test'))).status, 'subscribed')
 })
 
-test('bounces and complaints move the contacts of that domain and of no other, for good', async () => {
+test('bounces and complaints permanently change contacts of their domain only', async () => {
   const { clock, store } = postrider.appliance.deps
   for (const [reason, status] of [
     ['hard_bounce', 'bounced'],
@@ -260,7 +260,7 @@ test('bounces and complaints move the contacts of that domain and of no other, f
   }
 })
 
-test('manual and soft bounce entries stop mail without changing what the contact chose', async () => {
+test('manual and soft bounce suppressions stop email without changing the contact status', async () => {
   const id = await added('soft@there.test')
   const { clock, store } = postrider.appliance.deps
   for (const reason of ['manual', 'soft_bounce', 'list_import'] as const) {

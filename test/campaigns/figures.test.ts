@@ -1,12 +1,12 @@
-// How an audience stands (D143): its contacts by status, which triggers keep whatever changes a contact, and the number
-// of subscribers by day. Nobody counts contacts to show a page.
+// The statistics of an audience (D143): its contacts by status, which triggers keep up to date, and its subscribers by
+// day. No page counts contacts.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import Database from 'better-sqlite3'
 import { DAY } from '../../src/base/clock.ts'
 import { countsOf, growthOf } from '../../src/campaigns/audiences.ts'
-import { lists } from '../../src/schema/migrations/0025-lists.ts'
-import { migrations } from '../../src/schema/migrations.ts'
+import { version03 } from '../../src/store/schema/migrations/0020-version-0-3.ts'
+import { migrations } from '../../src/store/schema/migrations.ts'
 import { defineDigest } from '../../src/store/digests.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
@@ -22,7 +22,7 @@ const domain = ofFile(() => postrider.activeDomain('here.test'))
 const keyOf = (id: string): number =>
   postrider.appliance.deps.store.one<{ key: number }>(raw('select key from audiences where id = ?', [id])).key
 
-/** What the figures say, and what a count of the contacts says. */
+/** The stored statistics, and a count of the contacts. */
 function both(id: string): [told: object, counted: object] {
   const { store } = postrider.appliance.deps
   const key = keyOf(id)
@@ -39,11 +39,11 @@ function both(id: string): [told: object, counted: object] {
 }
 
 const figures = async (id: string) =>
-  (await postrider.api('GET', `/audience-figures/${id}`)).body.data.attributes as Record<string, number> & {
+  (await postrider.api('GET', `/audience-statistics/${id}`)).body.data.attributes as Record<string, number> & {
     growth: { at: string; subscribed: number }[]
   }
 
-test('the figures are a count of the contacts after whatever changes one', async () => {
+test('the numbers equal a count of the contacts after any change', async () => {
   const id = await kit.audience(domain)
   const same = (what: string): void => {
     const [told, counted] = both(id)
@@ -64,10 +64,10 @@ test('the figures are a count of the contacts after whatever changes one', async
   await patch(2, { status: 'subscribed' })
   same('a choice')
   const contacts = [
-    { email: 'p3@there.test', standing: 'bounced' },
-    { email: 'p4@there.test', standing: 'complained' },
-    { email: 'new@there.test', standing: 'bounced' },
-    { email: 'p5@there.test', standing: 'blocked' },
+    { email: 'p3@there.test', status: 'bounced' },
+    { email: 'p4@there.test', status: 'complained' },
+    { email: 'new@there.test', status: 'bounced' },
+    { email: 'p5@there.test', status: 'blocked' },
   ]
   await postrider.api('POST', `/audiences/${id}/list-imports`, document('contacts', { contacts }))
   same('a list with people who left')
@@ -86,12 +86,12 @@ test('the figures are a count of the contacts after whatever changes one', async
     [all, subscribed, told['unsubscribed_count'], told['bounced_count'], told['complained_count']],
     [48, 45, 1, 1, 1],
   )
-  const listed = (await postrider.api('GET', '/audience-figures')).body.data
+  const listed = (await postrider.api('GET', '/audience-statistics')).body.data
   assert.equal(listed.find((each: { id: string }) => each.id === id).attributes.subscribed_count, 45)
-  assert.equal((await postrider.asOther('GET', `/audience-figures/${id}`)).status, 404)
+  assert.equal((await postrider.asOther('GET', `/audience-statistics/${id}`)).status, 404)
 })
 
-test('growth is the number at the end of each day, for 90 days, and ends with the present one', async () => {
+test('growth has the number at the end of each of 90 days, and ends with the current one', async () => {
   const { clock, store } = postrider.appliance.deps
   const id = await kit.audience(domain)
   assert.deepEqual(
@@ -119,11 +119,11 @@ test('growth is the number at the end of each day, for 90 days, and ends with th
   assert.deepEqual(new Set(at(200).slice(0, -1)), new Set([2]))
 })
 
-test('an upgrade counts the contacts that are there', () => {
+test('an upgrade counts the existing contacts', () => {
   const database = new Database(':memory:')
   defineDigest(database)
   database.pragma('foreign_keys = off')
-  const before = migrations.indexOf(lists)
+  const before = migrations.indexOf(version03)
   for (const sql of migrations.slice(0, before)) database.exec(sql)
   database.exec(
     `insert into users (key, id, email, name, plan, subscription_state, created_at, updated_at) values (1, 'u', 'a@b.test', '', 'p', 'active', 0, 0);
@@ -156,7 +156,7 @@ test('an upgrade counts the contacts that are there', () => {
   )
 })
 
-test('a page of an audience, and of its contacts by status, scans no table and sorts nothing', () => {
+test('the pages of an audience and of its contacts by status use indexes', () => {
   const { store } = postrider.appliance.deps
   const plan = (sql: string): string =>
     store

@@ -1,5 +1,5 @@
-// Bringing many contacts in at once (specification "Import rules", D42): what is sound is taken, the rest is counted
-// and named.
+// Importing many contacts at once (specification "Import rules", D42): valid ones are imported, the others are counted
+// and reported.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { document, startTestAppliance } from '../kit/appliance.ts'
@@ -17,7 +17,7 @@ const size = async (audience: string): Promise<number> =>
   (await postrider.api('GET', `/audiences/${audience}`)).body.data.attributes.contacts_count
 const numbered = (count: number) => Array.from({ length: count }, (_, n) => ({ email: `n${n}@there.test` }))
 
-test('a thousand at once; again, all of them are skipped', async () => {
+test('imports a thousand contacts at once, and skips all of them the second time', async () => {
   const audience = await kit.audience(domain)
   const first = await bring(audience, numbered(1000))
   assert.equal(first.status, 200)
@@ -32,7 +32,7 @@ test('a thousand at once; again, all of them are skipped', async () => {
   assert.equal(await size(audience), 1000)
 })
 
-test('none, a thousand and one, ten thousand and one, and what is not a list', async () => {
+test('rejects an empty list, 1,001 and 10,001 contacts, and values that are not a list', async () => {
   const audience = await kit.audience(domain)
   for (const contacts of [[], numbered(1001), numbered(10_001), {}, 'a@there.test', null, 7]) {
     const { body, status } = await bring(audience, contacts)
@@ -51,7 +51,7 @@ test('none, a thousand and one, ten thousand and one, and what is not a list', a
   assert.equal(await size(audience), 0)
 })
 
-test('duplicates inside and against the audience are skipped, the first stays as it is', async () => {
+test('skips duplicates within the list and the audience, and keeps the first unchanged', async () => {
   const audience = await kit.audience(domain)
   await bring(audience, [{ email: 'ann@there.test', name: 'First' }])
   const { body } = await bring(audience, [
@@ -74,7 +74,7 @@ test('duplicates inside and against the audience are skipped, the first stays as
   assert.deepEqual(list[1].attributes.custom_fields, { b: [2] })
 })
 
-test('what is wrong is named by its place and counts as skipped; the sound rest is taken', async () => {
+test('reports invalid contacts by index, counts them as skipped, and imports the valid ones', async () => {
   const audience = await kit.audience(domain)
   const wrong: [unknown, RegExp, string | null][] = [
     [null, /object/, null],
@@ -123,7 +123,7 @@ test('what is wrong is named by its place and counts as skipped; the sound rest 
   assert.deepEqual([hostile.status, hostile.body.data.attributes.skipped], [200, 1])
 })
 
-test('two imports of the same people at once make each of them once', async () => {
+test('two parallel imports of the same contacts create each of them once', async () => {
   const audience = await kit.audience(domain)
   const answers = await Promise.all(Array.from({ length: 4 }, () => bring(audience, numbered(200))))
   const sum = (name: string): number => answers.reduce((total, { body }) => total + body.data.attributes[name], 0)

@@ -1,7 +1,8 @@
-// A schedule is changed and taken back (D144). The specification refuses both to a PATCH; they have addresses of their
-// own, and against the start itself exactly one of the two wins.
+// Rescheduling and unscheduling (D144). The specification rejects both in a PATCH, so they have their own routes. In a
+// race with the start exactly one of the two wins.
 import assert from 'node:assert/strict'
 import { beforeEach, test } from 'node:test'
+import { depsOf } from '../../src/campaigns/api.ts'
 import { changeSchedule } from '../../src/campaigns/edit.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
@@ -32,7 +33,7 @@ const reschedule = (id: string, scheduled_at: unknown) =>
   postrider.api('POST', `/campaigns/${id}/reschedule`, document('campaign-schedules', { scheduled_at }))
 const status = async (id: string): Promise<string> => (await kit.show(id))['status']
 
-test('a schedule is taken back: a draft again, without a time, which is edited and started at once', async () => {
+test('an unscheduled campaign is a draft without a start time, which can be edited and started at once', async () => {
   const id = await scheduled(HOUR)
   const answer = await unschedule(id)
   assert.equal(answer.status, 202, JSON.stringify(answer.body))
@@ -41,36 +42,39 @@ test('a schedule is taken back: a draft again, without a time, which is edited a
     id,
     attributes: { status: 'draft', scheduled_at: null },
   })
-  postrider.clock.advance(2 * HOUR)
+  postrider.clock.leap(2 * HOUR)
   assert.equal((await kit.patch(id, { subject: 'Newer' })).status, 200)
   assert.equal(await status(id), 'draft')
   assert.equal(await kit.send(id), 'sent')
   assert.match(exchanger.heard[0]!.message, /^Subject: Newer\r$/m)
 })
 
-test('a time is changed: it starts then, and not before', async () => {
+test('a rescheduled campaign starts at its new time, not before', async () => {
   const id = await scheduled(HOUR)
   const later = iso(postrider.clock.now() + 3 * HOUR)
   const answer = await reschedule(id, later)
   assert.equal(answer.status, 200, JSON.stringify(answer.body))
   assert.deepEqual(answer.body.data.attributes, { scheduled_at: later, status: 'scheduled' })
-  postrider.clock.advance(2 * HOUR)
+  postrider.clock.leap(2 * HOUR)
   // A campaign that is due now ends: the runner has had its turn.
   const other = await scheduled(0)
   await until(async () => (await status(other)) === 'sent', 'the other one')
   assert.equal(await status(id), 'scheduled')
-  postrider.clock.advance(HOUR)
+  postrider.clock.leap(HOUR)
   await until(async () => (await status(id)) === 'sent', 'the start at the new time')
   const past = await scheduled(HOUR)
   assert.equal((await reschedule(past, '2001-01-01T00:00:00Z')).status, 200)
   await until(async () => (await status(past)) === 'sent', 'a past time starts at once')
 })
 
-test('only what is scheduled has a time; PATCH refuses both, as the specification says', async () => {
+test('only scheduled campaigns can be unscheduled or rescheduled, and PATCH rejects both', async () => {
   const id = await scheduled(HOUR)
   const back = await kit.patch(id, { status: 'draft' })
   assert.equal(back.status, 422)
-  assert.match(back.body.errors[0].detail, /only to cancelled\. POST \/campaigns\/ID\/unschedule makes it a draft/)
+  assert.match(
+    back.body.errors[0].detail,
+    /Possible: cancelled\. To make it a draft again, use POST \/campaigns\/\{id\}\/unschedule/,
+  )
   assert.equal((await kit.patch(id, { scheduled_at: iso(postrider.clock.now()) })).status, 422)
   for (const at of [null, 'tomorrow', 7, undefined])
     assert.equal((await reschedule(id, at)).status, 422, JSON.stringify(at))
@@ -85,7 +89,7 @@ test('only what is scheduled has a time; PATCH refuses both, as the specificatio
   assert.equal((await unschedule('019bc186-de00-738a-a9ec-e0b19577265d')).status, 404)
 })
 
-test('taken back, or put off, at the very second of its start: exactly one of the two wins', async () => {
+test('unscheduling or rescheduling in the second of the start: exactly one of the two wins', async () => {
   for (let n = 0; n < 24; n++) {
     const id = await scheduled(1000)
     // The runner is woken by the clock; the requests come before it, with it, or after it.
@@ -112,12 +116,13 @@ test('taken back, or put off, at the very second of its start: exactly one of th
   }
 })
 
-test('found due, and put off before it begins: it does not begin', async () => {
+test('a due campaign that is rescheduled before it starts does not start', async () => {
   const id = await scheduled(1000)
-  const { clock, store } = postrider.appliance.deps
+  const { deps } = postrider.appliance
+  const { clock, store } = deps
   const { key } = store.first<{ key: number }>(raw('select key from campaigns where id = ?', [id]))!
   // The change waits for its commit while the runner finds the campaign due.
-  const changed = changeSchedule({ clock, store, ring: () => {} }, key, clock.now() + HOUR)
+  const changed = changeSchedule({ ...depsOf(deps), ring: () => {} }, key, clock.now() + HOUR)
   postrider.clock.advance(1000)
   await changed
   const other = await scheduled(0)
@@ -125,7 +130,7 @@ test('found due, and put off before it begins: it does not begin', async () => {
   assert.equal(await status(id), 'scheduled')
 })
 
-test('a token that may only read moves no schedule', async () => {
+test('a read-only token cannot change a schedule', async () => {
   const id = await scheduled(HOUR)
   const reader = await postrider.tokenFor(postrider.user, ['campaigns:read'])
   const headers = { authorization: `Bearer ${reader}` }

@@ -1,7 +1,7 @@
-// The counts of a campaign's readers are kept in memory: they are true whatever was added or removed since.
+// The event counts of a campaign are cached in memory and stay correct after any insert or delete.
 import assert from 'node:assert/strict'
 import { beforeEach, test } from 'node:test'
-import { campaignCounts } from '../../src/campaigns/stats.ts'
+import { campaignCounts } from '../../src/campaigns/api.ts'
 import { appendEvent } from '../../src/store/events.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
@@ -49,7 +49,7 @@ const counts = (): number[] => {
 
 beforeEach(() => void campaign++)
 
-test('each event of a reader is counted at the next look, whatever its kind', async () => {
+test('counts each event of a recipient at the next read, of any kind', async () => {
   assert.deepEqual(counts(), [0, 0, 0, 0, 0])
   await tell('email.opened', 0)
   assert.deepEqual(counts(), [1, 1, 0, 0, 0])
@@ -62,7 +62,7 @@ test('each event of a reader is counted at the next look, whatever its kind', as
   assert.deepEqual(counts(), [2, 1, 1, 1, 1])
 })
 
-test('the newest event is removed and another gets its key: both are seen', async () => {
+test('notices that the newest event was deleted and its key reused', async () => {
   const { store } = postrider.appliance.deps
   await tell('email.opened', 0)
   await tell('email.unsubscribed', 1)
@@ -72,7 +72,7 @@ test('the newest event is removed and another gets its key: both are seen', asyn
   assert.deepEqual(counts(), [2, 2, 0, 0, 0])
 })
 
-test('a transaction counts what it has written, and nothing of it stays when it is undone', async () => {
+test('a transaction counts its own writes, which a rollback discards', async () => {
   const { store } = postrider.appliance.deps
   await tell('email.opened', 1)
   const seen = counts()

@@ -1,19 +1,18 @@
-// A name that a person gives is found however it is written: in capitals, with letters of any script, and with the dot
-// that ends it in a zone. Every command compares the stored form.
+// Commands find a name in any form in which a user types it: in capitals, in any script, and with the trailing dot of a
+// zone file. Every command compares the stored form.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { Commands } from '../commands/command.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
+import { makeInstallation } from '../kit/installation.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-names-'))
+const folder = temporaryDirectory('names')
 const config = join(folder, 'here.toml')
-const table = join(folder, 'rates.csv')
 const commands = new Commands(folder, ['--config', config])
 after(async () => {
   await commands.close()
-  rmSync(folder, { recursive: true })
 })
 
 before(async () => {
@@ -21,7 +20,7 @@ before(async () => {
     config,
     `hostname = "mx.owner.test."\ndata_dir = ${JSON.stringify(join(folder, 'data'))}\n[dns]\nservers = ["127.0.0.1:9"]\n`,
   )
-  writeFileSync(table, 'Date,User Reported Spam Rate\n2026-11-01,0.1\n')
+  makeInstallation(join(folder, 'data'))
   await commands.json('user', 'add', 'Ann@BÜCHER.test')
   await commands.json('domain', 'add', 'BÜCHER.test.', '--user', 'ann@Bücher.TEST')
   await commands.json('suppression', 'add', 'Bob@There.TEST', '--domain', 'Bücher.test.')
@@ -33,7 +32,7 @@ before(async () => {
 const STORED = { domain: 'xn--bcher-kva.test', user: 'Ann@xn--bcher-kva.test', lane: 'xn--ltere-fra.test' }
 const GIVEN = { domain: 'BÜCHER.Test.', user: 'aNN@Bücher.TEST', lane: 'Ältere.TEST.' }
 
-/** What is asked of a server, with the names as they are given. */
+/** The arguments of commands, with the names as typed. */
 const QUESTIONS: Record<string, (names: typeof STORED) => string[]> = {
   'domain show': ({ domain }) => [domain],
   'domain records': ({ domain, user }) => [domain, '--user', user],
@@ -45,12 +44,11 @@ const QUESTIONS: Record<string, (names: typeof STORED) => string[]> = {
   'suppression list': ({ domain, user }) => ['--domain', domain, '--user', user],
   'token list': ({ user }) => ['--user', user],
   'subscription set': ({ user }) => [user, '--plan', 'unlimited'],
-  'evidence import': ({ domain }) => ['gmail', table, '--domain', domain],
   why: ({ domain, user }) => [domain, '--user', user],
 }
 
 for (const [command, words] of Object.entries(QUESTIONS))
-  test(`${command} takes a name as a person writes it`, async () => {
+  test(`${command} accepts a name in capitals and with a trailing dot`, async () => {
     const [stored, given] = [
       await commands.json(...command.split(' '), ...words(STORED)),
       await commands.json(...command.split(' '), ...words(GIVEN)),
@@ -59,17 +57,17 @@ for (const [command, words] of Object.entries(QUESTIONS))
     assert.equal(bare(given), bare(stored))
   })
 
-test('queue release takes a name as a person writes it', async () => {
+test('queue release accepts a name in capitals and with a trailing dot', async () => {
   const { hold } = await commands.json<{ hold: boolean }>('queue', 'release', '--lane', GIVEN.lane)
   assert.equal(hold, false)
 })
 
-test('inbox remove takes an address as a person writes it', async () => {
+test('inbox remove accepts an address in capitals', async () => {
   const { removed } = await commands.json<{ removed: string[] }>('inbox', 'remove', 'help@BÜCHER.test')
   assert.equal(removed.length, 1)
 })
 
-test('the host name of the configuration loses the dot of a zone', async () => {
+test('the hostname setting loses its trailing dot', async () => {
   const { records } = await commands.json<{ records: { value: string }[] }>('domain', 'records', STORED.domain)
   assert.ok(!JSON.stringify(records).includes('mx.owner.test..'), JSON.stringify(records))
 })

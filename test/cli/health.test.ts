@@ -1,4 +1,4 @@
-// `postrider health` (M1): what it says of each answer, and where it finds the server.
+// `postrider health`: its result for each response, and how it finds the server.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import {
@@ -15,7 +15,6 @@ import {
 import { createServer, type RequestListener } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import { createServer as createConnectionServer, type Server } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -24,6 +23,7 @@ import { keepServed, servedAt } from '../../src/base/served.ts'
 import { askHealth, healthUrl } from '../../src/cli/ask-health.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { chain, issue } from '../kit/authority.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
@@ -32,8 +32,7 @@ const compiled = process.env['NODE_COMPILE_CACHE']
 const CACHE = compiled ? { NODE_COMPILE_CACHE: resolve(compiled) } : {}
 
 let folder: string
-setUp(() => void (folder = mkdtempSync(join(tmpdir(), 'postrider-health-'))))
-after(() => rmSync(folder, { recursive: true }))
+setUp(() => void (folder = temporaryDirectory('health')))
 
 /** The program in a process of its own, as a health check starts it. */
 async function run(
@@ -52,7 +51,7 @@ async function run(
   return { code, ...said }
 }
 
-describe('what health says of an answer (M1)', () => {
+describe('the result of health', () => {
   let answer: RequestListener
   const server = createServer((request, response) => answer(request, response))
   setUp(() => new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve)))
@@ -65,9 +64,11 @@ describe('what health says of an answer (M1)', () => {
     }
   }
 
-  test('ok ends with 0; degraded and down with 1 and the reasons', async () => {
+  test('health exits with 0 for ok, and with 1 and the reasons for degraded and down', async () => {
     answers(200, { status: 'ok' })
     assert.deepEqual(await run(['health', '--url', url()]), { code: 0, out: 'ok\n', err: '' })
+    answers(200, { status: 'ok', restart_needed: ['smtp.listen'] })
+    assert.equal((await run(['health', '--url', url()])).out, 'ok (restart needed for smtp.listen)\n')
     answers(200, { status: 'degraded', reasons: ['The disk is full.', 'The \u001b[31mclock is wrong.'] })
     assert.deepEqual(await run(['health', '--url', url()]), {
       code: 1,
@@ -77,16 +78,16 @@ describe('what health says of an answer (M1)', () => {
     answers(503, { status: 'down', reasons: ['Nothing can be promised.'] })
     const { reasons, status } = await askHealth(new URL('/health', url()))
     assert.deepEqual([status, reasons[0]], ['down', 'Nothing can be promised.'])
-    assert.match(reasons[1]!, /^http.*\/health answers HTTP 503/)
+    assert.match(reasons[1]!, /^http.*\/health returned HTTP 503/)
   })
 
-  test('with --json it is one document', async () => {
+  test('health --json prints one document', async () => {
     answers(200, { status: 'degraded', reasons: ['x'] })
     const { code, out } = await run(['health', '--url', url(), '--json'])
     assert.deepEqual([code, JSON.parse(out)], [1, { status: 'degraded', reasons: ['x'], url: `${url()}/health` }])
   })
 
-  test('the answer of another program is down: other statuses, other bodies, endless ones', async () => {
+  test('health reports down for the response of another program: unknown statuses, other bodies, endless ones', async () => {
     for (const [status, body] of [
       [404, 'nothing'],
       [200, 'hello'],
@@ -97,14 +98,14 @@ describe('what health says of an answer (M1)', () => {
       answers(status, body)
       const { reasons, status: said } = await askHealth(new URL('/health', url()))
       assert.equal(said, 'down')
-      assert.match(reasons[0]!, new RegExp(`answers HTTP ${status}, and not that it is healthy`))
+      assert.match(reasons[0]!, new RegExp(`returned HTTP ${status} instead of a health report`))
     }
     // It never ends, and is not waited for.
     answer = (_, response) => void response.write('x'.repeat(70_000))
-    assert.match((await askHealth(new URL('/health', url()))).reasons[0]!, /answers HTTP 200, and not/)
+    assert.match((await askHealth(new URL('/health', url()))).reasons[0]!, /returned HTTP 200 instead/)
   })
 
-  test('a port that speaks no TLS, no HTTP, or with a strange certificate is not told as silent', async () => {
+  test('health names the reason if a port has no TLS, no HTTP or an untrusted certificate', async () => {
     const asked = async (server: Server, scheme: string): Promise<string> => {
       await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve))
       try {
@@ -114,28 +115,31 @@ describe('what health says of an answer (M1)', () => {
       }
     }
     const plain = createServer((_, response) => response.end())
-    assert.match(await asked(plain, 'https'), /^what listens at https:.* speaks no TLS .*"http:\/\/"\.$/)
+    assert.match(
+      await asked(plain, 'https'),
+      /^the TLS handshake with https:.* failed .*"http:\/\/" for a port without TLS\.$/,
+    )
     const mail = createConnectionServer((socket) => socket.on('error', () => {}).end('220 mx.here.test ESMTP\r\n'))
-    assert.match(await asked(mail, 'http'), /^what listens at http:.* speaks no HTTP \(HPE_/)
+    assert.match(await asked(mail, 'http'), /^http:.* did not return HTTP \(HPE_/)
     const sealed = createSecureServer(chain(issue({ subject: 'mx.here.test' })), (_, response) => response.end())
-    assert.match(await asked(sealed, 'https'), /^the certificate at https:.* is not trusted here/)
+    assert.match(await asked(sealed, 'https'), /^the certificate of https:.* is not trusted/)
   })
 
-  test('nobody there, and a URL of another kind', async () => {
+  test('health reports a closed port and a URL of another scheme', async () => {
     const refused = await run(['health', '--url', 'http://127.0.0.1:1'])
     assert.deepEqual([refused.code, refused.out], [1, ''])
-    assert.match(refused.err, /^postrider: down: nothing answers at http:\/\/127\.0\.0\.1:1\/health \(ECONNREFUSED\)/)
+    assert.match(refused.err, /^postrider: down: no response from http:\/\/127\.0\.0\.1:1\/health \(ECONNREFUSED\)/)
     for (const none of ['x', 'ftp://127.0.0.1', '127.0.0.1:1'])
       assert.equal(healthUrl(none, { configFile: undefined, environment: {} }), undefined, none)
-    assert.match((await run(['health', '--url', 'x'])).err, /"x" is not a URL such as/)
+    assert.match((await run(['health', '--url', 'x'])).err, /"x" is not a URL; use one such as/)
   })
 })
 
-describe('where health finds the server (M1)', () => {
+describe('the address of the server for health', () => {
   const found = (environment: Record<string, string>, configFile?: string): string =>
     healthUrl(undefined, { configFile, environment })!.href
 
-  test('in serve.json of the data directory, before the configuration', () => {
+  test('health prefers serve.json in the data directory to the configuration', () => {
     const data = mkdtempSync(join(folder, 'data-'))
     const file = join(data, 'postrider.toml')
     writeFileSync(file, `data_dir = ${JSON.stringify(data)}\n[http]\nlisten = "127.0.0.1:2"\n`)
@@ -155,7 +159,7 @@ describe('where health finds the server (M1)', () => {
     assert.equal(found({}, file), 'http://127.0.0.1:6/health')
   })
 
-  test('at the default address, where the configuration is missing or damaged', () => {
+  test('health uses the default address if the configuration is missing or corrupt', () => {
     const file = join(folder, 'damaged.toml')
     writeFileSync(file, 'damaged = ')
     const environment = { POSTRIDER_DATA_DIR: join(folder, 'none') }
@@ -164,7 +168,7 @@ describe('where health finds the server (M1)', () => {
     assert.equal(found({ ...environment, POSTRIDER_HTTP_LISTEN: 'nonsense' }, file), 'http://127.0.0.1:8025/health')
   })
 
-  test('a serve.json that is a link, or that holds something else, counts as none', () => {
+  test('health ignores a serve.json that is a link or has other content', () => {
     const data = mkdtempSync(join(folder, 'data-'))
     const file = join(data, 'serve.json')
     for (const text of ['', 'x', '[]', '{"http":5}', '{"http":"evil.example:80"}', '{"http":"127.0.0.1:99999"}']) {
@@ -178,10 +182,10 @@ describe('where health finds the server (M1)', () => {
   })
 })
 
-describe('beside a running server (M1)', () => {
+describe('health and a running server', () => {
   const postrider = ofFile(() => startTestAppliance())
 
-  test('the server leaves its address for this user alone; health is ok, and degraded, and nothing is left after the stop', async () => {
+  test('the server writes serve.json for its own user only and removes it at the stop, and health reports ok and degraded', async () => {
     const file = join(postrider.dataDir, 'serve.json')
     assert.equal(statSync(file).mode & 0o777, 0o600)
     assert.deepEqual(await run(['health'], { POSTRIDER_DATA_DIR: postrider.dataDir }), {
@@ -198,9 +202,9 @@ describe('beside a running server (M1)', () => {
   })
 })
 
-test('what another user put into the data directory is not believed, nor what is large or a link', async (t) => {
+test('health ignores a serve.json of another user, a large one and a link', async (t) => {
   const { readSign, SIGN_FILE, writeSign } = await import('../../src/base/doubt.ts')
-  const { serverNames } = await import('../../src/commands/server-names.ts')
+  const { serverNames } = await import('../../src/views/command/server-names.ts')
   const dir = mkdtempSync(join(folder, 'believed-'))
   keepServed(dir, { host: '127.0.0.1', port: 8025 })
   writeSign(dir, { seen: 1, doubted: null })

@@ -3,7 +3,6 @@ import {
   chmodSync,
   existsSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -11,7 +10,6 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import Database from 'better-sqlite3'
@@ -23,17 +21,16 @@ import {
   serviceOwner,
   settingsIn,
   startLine,
-  withSetting,
-  writeConfig,
 } from '../../src/cli/installation.ts'
+import { withSetting, writeConfig } from '../../src/base/config-edit.ts'
 import { heedEnvironment } from '../../src/cli/init.ts'
 import { takeLock } from '../../src/store/lock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
 import { Commands, sentenceOf } from '../commands/command.ts'
 import type { Ran } from '../commands/runner.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-init-'))
-after(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryDirectory('init')
 const root = process.geteuid?.() === 0
 
 describe('init', () => {
@@ -79,7 +76,7 @@ describe('init', () => {
   const fails = async (config: string, argv: readonly string[], env?: Record<string, string>): Promise<string> =>
     sentenceOf(await run(config, ['--json', 'init', ...argv], env))
 
-  test('--accept-terms writes HTTPS, submission and certificates by themselves, into a new configuration alone', async () => {
+  test('init --accept-terms enables HTTPS, submission and certificates, even in a later run', async () => {
     const own = join(folder, 'open', 'postrider.toml')
     const argv = [...all.slice(0, -1), join(folder, 'open', 'data'), '--accept-terms']
     assert.equal((await run(own, ['--json', 'init', ...argv])).code, 0)
@@ -95,10 +92,35 @@ describe('init', () => {
         addresses.map(({ host }) => host),
         ['::', '0.0.0.0'],
       )
-    assert.match(await fails(own, argv), /is there already: set "enabled"/)
+    const first = readFileSync(own, 'utf8')
+    assert.equal((await run(own, ['--json', 'init', ...argv])).code, 0)
+    assert.equal(readFileSync(own, 'utf8'), first, 'again changes nothing')
+
+    const { dir, file } = await written('open-later')
+    const later = ['init', ...all.slice(0, -1), dir, '--accept-terms']
+    assert.match((await run(file, later)).stdout, /^Enabled HTTPS, SMTP submission and automatic certificates in /)
+    assert.deepEqual({ ...loadConfig(file), data_dir: '' }, { ...loadConfig(own), data_dir: '' })
+    assert.match((await run(file, later)).stdout, /^Kept /)
   })
 
-  test('writes the configuration and makes user, domain and data; again changes nothing', async () => {
+  test('init --accept-terms keeps the settings of an existing configuration and adds the missing ones', async () => {
+    const { dir, file } = await written('open-own')
+    writeFileSync(
+      file,
+      `hostname = "mx.init.test"\ndata_dir = ${JSON.stringify(dir)}\n[http] # ours\ntls_listen = [\n  "127.0.0.1:8443",\n]\n[submission]\n  listen = [] # later\n`,
+    )
+    assert.equal((await run(file, ['--json', 'init', '--accept-terms'])).code, 0)
+    const { acme, http, submission } = loadConfig(file)
+    assert.deepEqual(http.tls_listen, [{ host: '127.0.0.1', port: 8443 }])
+    assert.equal(http.public_url, 'https://mx.init.test')
+    assert.deepEqual(
+      [...submission.listen, ...submission.tls_listen].map(({ port }) => port),
+      [587, 587, 465, 465],
+    )
+    assert.deepEqual([acme.enabled, acme.accept_terms, acme.email], [true, true, 'me@init.test'])
+  })
+
+  test('init creates the configuration, user, domain and data, and a second run does not change them', async () => {
     const first = await init(...all)
     assert.partialDeepStrictEqual(first, {
       config: place,
@@ -111,7 +133,7 @@ describe('init', () => {
     })
     assert.ok(first.zone.match(/\b(TXT|MX)\b/g).length >= 4, first.zone)
     const written = readFileSync(place, 'utf8')
-    assert.match(written, /^# .*every setting at its default/m)
+    assert.match(written, /^# .*every setting with its default/m)
     assert.match(written, /^hostname = "mx\.init\.test"$/m)
     assert.equal(statSync(place).mode & 0o777, 0o640)
     assert.equal(statSync(data).mode & 0o777, 0o700)
@@ -146,7 +168,7 @@ describe('init', () => {
       assert.ok(person.stdout.includes(step), step)
   })
 
-  test('another host name is written into the configuration, whose other lines stay', async () => {
+  test('init changes the hostname in the configuration and keeps the other lines', async () => {
     const { file } = await written('moved')
     const before = `${readFileSync(file, 'utf8')}\n# The operator's own line.\n`
     writeFileSync(file, before)
@@ -157,7 +179,7 @@ describe('init', () => {
     assert.match(changed, /The operator's own line/)
   })
 
-  test('the records of a new host name are printed beside a domain that was verified under the old one', async () => {
+  test('init prints the records of a new hostname even if the domain was verified under the old one', async () => {
     const file = await verified('renamed')
     const { code, stdout } = await run(file, ['init', '--hostname', 'new.init.test'])
     assert.equal(code, 0)
@@ -167,11 +189,11 @@ describe('init', () => {
       assert.match(text, /^bounce\.init\.test\. \d+ IN TXT ".*\bnew\.init\.test\b.*"$/m)
       assert.doesNotMatch(text, /mx\.init\.test/)
     }
-    for (const record of ['SPF', 'MAIL_FROM_MX']) assert.match(stdout, new RegExp(`^not asked +${record} `, 'm'))
+    for (const record of ['SPF', 'MAIL_FROM_MX']) assert.match(stdout, new RegExp(`^not checked +${record} `, 'm'))
     assert.match(stdout, /^ok +DKIM /m)
   })
 
-  test('--json prints the records of the new host name as well', async () => {
+  test('init --json includes the records of the new hostname', async () => {
     const file = await verified('renamed-json')
     const { stdout } = await run(file, ['--json', 'init', '--hostname', 'third.init.test'])
     const { zone } = JSON.parse(stdout)
@@ -179,7 +201,7 @@ describe('init', () => {
     assert.doesNotMatch(zone, /mx\.init\.test/)
   })
 
-  test('a name without an address in DNS is a warning', async () => {
+  test('init warns about a hostname without an address in DNS', async () => {
     const { file } = await written('without-address')
     assert.equal((await run(file, ['init', '--hostname', 'mail.init.test'])).code, 0)
     const { warnings } = JSON.parse((await run(file, ['--json', 'init'])).stdout)
@@ -189,7 +211,7 @@ describe('init', () => {
     assert.match(stdout, /^Warning: mail\.init\.test has no address/m)
   })
 
-  test('what the package installs sets nothing, and is replaced', async () => {
+  test('init replaces the configuration file of the package, which has no settings', async () => {
     const shipped = readFileSync(new URL('../../packaging/debian/postrider.toml', import.meta.url), 'utf8')
     const file = join(folder, 'shipped.toml')
     writeFileSync(file, shipped)
@@ -200,7 +222,7 @@ describe('init', () => {
     assert.match(readFileSync(file, 'utf8'), /^hostname = "mx\.init\.test"$/m)
   })
 
-  test('--new moves what is there aside, key and all, and begins again', async () => {
+  test('init --new moves existing data and the key aside and starts over', async () => {
     const file = join(folder, 'again.toml')
     const dir = join(folder, 'again')
     const again = [...all.slice(0, -1), dir]
@@ -215,16 +237,16 @@ describe('init', () => {
     assert.match(await fails(file, ['--new', '--domain', 'x.test', '--email', 'x']), /"x"/)
   })
 
-  test('--new is refused beside a running server', async () => {
+  test('init --new is rejected while the server runs', async () => {
     const release = takeLock(data)!
     try {
-      assert.match(await fails(place, ['--new', ...all]), /serves .*data.*systemctl stop postrider/)
+      assert.match(await fails(place, ['--new', ...all]), /uses .*data.*systemctl stop postrider/)
     } finally {
       release()
     }
   })
 
-  test('other data are refused with the way to move them, and a variable that would win is named', async () => {
+  test('init rejects another data directory with the commands to move it, and names a variable that overrides the file', async () => {
     const { dir, file } = await written('stays')
     const said = await fails(file, ['--data', join(folder, 'elsewhere')])
     assert.ok(said.includes(`mv ${dir} ${join(folder, 'elsewhere')}`), said)
@@ -235,14 +257,14 @@ describe('init', () => {
     assert.match(readFileSync(file, 'utf8'), /^hostname = "mx\.init\.test"$/m)
   })
 
-  test('in a container a variable that would win is changed where the container is made', () => {
+  test('in a container, init asks to recreate it if a variable overrides the file', () => {
     const given = { hostname: 'mx2.init.test', data }
     const heed = (environment: Record<string, string>) => () => heedEnvironment({ environment }, given, true)
-    assert.throws(heed({ POSTRIDER_HOSTNAME: 'mx.init.test' }), /POSTRIDER_HOSTNAME.*make the container again/)
+    assert.throws(heed({ POSTRIDER_HOSTNAME: 'mx.init.test' }), /POSTRIDER_HOSTNAME.*recreate the container/)
     assert.doesNotThrow(heed({ POSTRIDER_HOSTNAME: 'MX2.init.test.', POSTRIDER_DATA_DIR: data }))
   })
 
-  test('names count in their stored form, in options and in variables', async () => {
+  test('init compares names of options and variables in their stored form', async () => {
     const dir = join(folder, 'spelled', 'data')
     const file = join(folder, 'spelled', 'postrider.toml')
     const given = ['--domain', 'Init.TEST.', '--hostname', 'MX.Init.test.', '--email', 'Me@Init.TEST', '--data', dir]
@@ -254,17 +276,17 @@ describe('init', () => {
     assert.deepEqual([domain, hostname, user], ['init.test', 'mx.init.test', 'Me@init.test'])
   })
 
-  test('what fails leaves nothing behind, and the next try is not held to it', async () => {
+  test('a failed init leaves no files behind, and the next run can use other values', async () => {
     const file = join(folder, 'failing', 'postrider.toml')
     const at = (dir: string): string[] => [...all.slice(0, -1), dir]
     const open = join(folder, 'open-to-all')
     mkdirSync(open)
     chmodSync(open, 0o755)
-    assert.match(await fails(file, at(open)), /Other users may read .*chmod 700/)
+    assert.match(await fails(file, at(open)), /Other users can read .*chmod 700/)
     const foreign = join(folder, 'foreign')
     mkdirSync(foreign, { mode: 0o700 })
     writeFileSync(join(foreign, 'letter.txt'), 'mine')
-    assert.match(await fails(file, at(foreign)), /files that are not Postrider's/)
+    assert.match(await fails(file, at(foreign)), /files that do not belong to Postrider/)
     // It fails only when the configuration has been written.
     const made = join(folder, 'made-for-nothing', 'data')
     assert.match(await fails(file, at(made), { POSTRIDER_LOG_LEVEL: 'loud' }), /POSTRIDER_LOG_LEVEL/)
@@ -273,7 +295,7 @@ describe('init', () => {
     assert.match(await fails(file, at(empty), { POSTRIDER_REGIONS: 'UPPER' }), /POSTRIDER_REGIONS/)
     assert.ok(!existsSync(file) && !existsSync(join(folder, 'made-for-nothing')))
     assert.deepEqual([readdirSync(open), readdirSync(foreign), readdirSync(empty)], [[], ['letter.txt'], []])
-    // A file of comments alone, as the package installs it, is put back.
+    // A configuration file with only comments, as in the package, is restored.
     mkdirSync(join(folder, 'failing'), { recursive: true })
     writeFileSync(file, '# nothing yet\n')
     assert.match(await fails(file, at(made), { POSTRIDER_LOG_LEVEL: 'loud' }), /POSTRIDER_LOG_LEVEL/)
@@ -281,21 +303,21 @@ describe('init', () => {
     assert.equal((await run(file, ['init', ...at(empty)])).code, 0)
   })
 
-  test('what is not given is named, and nothing is written', async () => {
+  test('init names missing options and writes no files', async () => {
     const path = join(folder, 'never.toml')
     const said = await fails(path, ['--hostname', 'mx.a.test'])
     assert.ok(said.includes('--domain') && said.includes('--email'), said)
     assert.ok(!existsSync(path))
   })
 
-  test('what is not right is said, and nothing is written', async () => {
+  test('init reports invalid options and writes no files', async () => {
     const path = join(folder, 'never.toml')
     const wrong = (key: string, value: string): Promise<string> => fails(path, [...all, key, value])
-    assert.match(await wrong('--domain', 'com'), /^--domain: "com"/)
-    assert.match(await wrong('--hostname', 'mx'), /^--hostname: "mx"/)
-    assert.match(await wrong('--email', 'me'), /^--email: "me"/)
+    assert.match(await wrong('--domain', 'com'), /^--domain "com"/)
+    assert.match(await wrong('--hostname', 'mx'), /^--hostname "mx"/)
+    assert.match(await wrong('--email', 'me'), /^--email "me"/)
     assert.ok(!existsSync(path))
-    // A file stands where the folder of the configuration should be made.
+    // A file has the path of the configuration's directory.
     const { file } = await written('in-the-way')
     assert.match(await fails(join(file, 'x', 'y.toml'), all), /y\.toml/)
     writeFileSync(join(folder, 'wrong.toml'), 'no_such_key = 1\n')
@@ -303,23 +325,23 @@ describe('init', () => {
   })
 })
 
-describe('the place of the configuration', () => {
+describe('the path of the configuration', () => {
   const place = (root: boolean, installed: boolean, configFile?: string, environment = {}): string =>
     configPlace({ configFile, environment }, { root, installed })
 
-  test('is what is named, else where the service reads, else the working directory', () => {
+  test('the configuration is written to the named path, else to that of the service, else to the working directory', () => {
     assert.equal(place(false, true, '/x/a.toml'), '/x/a.toml')
     assert.equal(place(true, true, undefined, { POSTRIDER_CONFIG: '/x/b.toml' }), '/x/b.toml')
     assert.equal(place(true, false), '/etc/postrider/postrider.toml')
     assert.equal(place(false, false), join(process.cwd(), 'postrider.toml'))
   })
 
-  test('is refused without root beside an installed service, with the command that helps', () => {
+  test('init without root names "sudo" if the service is installed', () => {
     assert.throws(() => place(false, true), /"sudo postrider init".*--config/)
   })
 })
 
-test('the service is started for good, until it starts with the machine', () => {
+test('init prints "systemctl enable --now" until the service is enabled', () => {
   const line = (...files: string[]): string => startLine((file) => files.includes(file))
   assert.equal(line(), 'systemctl enable --now postrider')
   assert.equal(line('/usr/lib/systemd/system/postrider.service'), 'systemctl enable --now postrider')
@@ -328,20 +350,20 @@ test('the service is started for good, until it starts with the machine', () => 
 })
 
 describe('a setting', () => {
-  test('is changed where it stands at the top level, with what follows on its line', () => {
+  test('changes a setting at the top level and keeps the rest of its line', () => {
     const text = '# hostname = "no"\nhostname = "a" # ours\nx = 1\n[http]\nhostname = "b"\n'
     assert.equal(withSetting(text, 'hostname', 'c$1'), text.replace('"a"', '"c$1"'))
     assert.equal(withSetting("hostname='a'\n", 'hostname', 'c'), 'hostname = "c"\n')
   })
 
-  test('is put first where there is none', () => {
+  test('adds a missing setting at the top', () => {
     const text = '# a comment\n[http]\nhostname = "b"\n'
     assert.equal(withSetting(text, 'hostname', 'c'), `hostname = "c"\n${text}`)
   })
 })
 
 describe('the file', () => {
-  test('keeps its mode and its link when it is replaced', () => {
+  test('a replaced configuration file keeps its mode and its symbolic link', () => {
     const file = join(folder, 'real.toml')
     writeFileSync(file, 'x')
     chmodSync(file, 0o644)
@@ -361,7 +383,7 @@ describe('the data directory', { skip: root ? false : 'only root can give files 
     return dir
   }
 
-  test("is given to the service's user with what root has made in it, and nothing else is", () => {
+  test("the service's user becomes the owner of the data directory and of files that root created in it", () => {
     const dir = fresh('given')
     const outside = join(folder, 'outside')
     writeFileSync(outside, '')
@@ -374,19 +396,22 @@ describe('the data directory', { skip: root ? false : 'only root can give files 
     assert.equal(statSync(outside).uid, 0)
   })
 
-  test("of another user is refused with the chown that helps, and so is one with files that are not Postrider's", () => {
+  test("rejects a data directory of another user with the chown to run, and one with files that are not Postrider's", () => {
     const theirs = fresh('theirs')
     giveDataDir(theirs, { uid: 61_233, gid: 61_233 })
-    assert.throws(() => prepareDataDir(theirs, owner), /belongs to user 61233: "chown -R postrider:postrider .*theirs"/)
+    assert.throws(
+      () => prepareDataDir(theirs, owner),
+      /belongs to user 61233; run "chown -R postrider:postrider .*theirs"/,
+    )
     const full = fresh('full')
     writeFileSync(join(full, 'letter.txt'), '')
-    assert.throws(() => prepareDataDir(full, owner), /files that are not Postrider's/)
+    assert.throws(() => prepareDataDir(full, owner), /files that do not belong to Postrider/)
     writeFileSync(join(full, 'postrider.db'), '')
     prepareDataDir(full, owner)
     prepareDataDir(fresh('empty'), owner)
   })
 
-  test('is made closed, and what leads there is open', (t) => {
+  test('creates the data directory with mode 700 below readable parents', (t) => {
     const dir = join(folder, 'made', 'deep', 'data')
     // As every command has it.
     const mask = process.umask(0o077)
@@ -396,7 +421,7 @@ describe('the data directory', { skip: root ? false : 'only root can give files 
     assert.equal(statSync(join(folder, 'made', 'deep')).mode & 0o005, 0o005)
   })
 
-  test("the service's user is found among the machine's", () => {
+  test("finds the service's user in the user database", () => {
     const passwd = join(folder, 'passwd')
     writeFileSync(passwd, 'root:x:0:0:root:/root:/bin/sh\npostrider:!:998:997::/:/usr/sbin/nologin\n')
     assert.deepEqual(serviceOwner(passwd), { uid: 998, gid: 997 })

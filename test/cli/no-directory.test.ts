@@ -1,27 +1,24 @@
-// A data directory that cannot be made: each command says so in a sentence and ends.
+// A data directory that cannot be created: each command reports it in one sentence and exits.
 import assert from 'node:assert/strict'
-import { existsSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { before, test } from 'node:test'
 import { makeDirectory } from '../../src/base/durable.ts'
 import { start } from '../commands/command.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
+import { makeInstallation } from '../kit/installation.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-no-directory-'))
-after(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryDirectory('no-directory')
 
 const backup = join(folder, 'backup.zip')
 before(async () => {
-  for (const words of [
-    ['user', 'list'],
-    ['backup', backup],
-  ])
-    assert.equal(await start(words, folder, { POSTRIDER_DATA_DIR: join(folder, 'data') }).ended, 0)
+  const env = { POSTRIDER_DATA_DIR: makeInstallation(join(folder, 'data')) }
+  assert.equal(await start(['backup', backup], folder, env).ended, 0)
 })
 
 for (const words of [['serve'], ['restore', backup], ['backup', 'now'], ['user', 'list']])
-  test(`"${words.join(' ').replace(backup, 'FILE')}" below a directory that takes none ends with a sentence`, async (t) => {
-    // Where mkdir(2) says ENOENT although the directory above is there.
+  test(`"${words.join(' ').replace(backup, 'FILE')}" reports a data directory that cannot be created in one sentence`, async (t) => {
+    // mkdir(2) fails with ENOENT there although the parent exists.
     if (!existsSync('/proc/self')) return t.skip('there is no /proc here')
     const env = { POSTRIDER_DATA_DIR: '/proc/postrider/data', POSTRIDER_BACKUP_TO: join(folder, 'to') }
     const command = start(words, folder, env)
@@ -33,7 +30,7 @@ for (const words of [['serve'], ['restore', backup], ['backup', 'now'], ['user',
     }
   })
 
-test('a directory is made with its parents, for its owner alone; what is there stays, and a file is refused', () => {
+test('creates a directory with its parents for the owner only, keeps an existing one, and rejects a file', () => {
   const deep = join(folder, 'a', 'b', 'c')
   makeDirectory(deep)
   makeDirectory(deep)

@@ -1,22 +1,23 @@
-// Whatever stands behind an option or in the place of an argument: a command takes it, or says in a sentence what is
-// wrong with it. None ends in a stack trace or in words of the database.
+// Odd values of options and arguments: a command accepts each or rejects it in one sentence, never with a stack trace
+// or an error text of the database.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { leaves } from '../../src/cli/examples.ts'
 import { createProgram } from '../../src/cli/main.ts'
 import { Commands } from '../commands/command.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
+import { makeInstallation } from '../kit/installation.ts'
 
 const ODD = ['', 'none', '-1', '1e400', '99999999999999999999', 'two\nlines', 'x'.repeat(300), '../\u00e9', "';--"]
-/** What runs on, asks the network, or writes where it is told to. */
-const LEFT_OUT = /^(?:serve|dev|init|doctor|backup|restore|upgrade|completion|help|openapi)$/
+/** Commands that do not exit, use the network, or write to a given path. */
+const LEFT_OUT = /^(?:serve|standby|dev|init|doctor|backup|restore|upgrade|completion|help|openapi)$/
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-odd-'))
+const folder = temporaryDirectory('odd')
 const config = join(folder, 'here.toml')
 const commands = new Commands(folder, ['--config', config])
-/** What an argument or an option that must be there is given while another is odd. */
+/** Valid values of required arguments and options while another is odd. */
 const SANE: Record<string, string> = {
   email: 'ann@owner.test',
   user: 'ann@owner.test',
@@ -33,6 +34,7 @@ before(async () => {
     config,
     `hostname = "mx.here.test"\ndata_dir = ${JSON.stringify(join(folder, 'data'))}\n[dns]\nservers = ["127.0.0.1:9"]\n`,
   )
+  makeInstallation(join(folder, 'data'))
   await commands.json('user', 'add', 'ann@owner.test')
   await commands.json('domain', 'add', 'here.test', '--user', 'ann@owner.test')
   const token = ['token', 'create', '--user', 'ann@owner.test', '--name', 'n', '--scopes', 'all']
@@ -40,7 +42,6 @@ before(async () => {
 })
 after(async () => {
   await commands.close()
-  rmSync(folder, { recursive: true })
 })
 
 for (const [path, command] of leaves(createProgram({}))) {

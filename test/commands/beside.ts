@@ -1,5 +1,5 @@
-// What tests of commands begin with: a running server with commands beside it, or commands in an empty folder. All of
-// it ends with the file that asked for it.
+// Fixtures for tests of commands: a running server with commands next to it, or commands in an empty directory. The end
+// of the test file stops and removes them.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -18,7 +18,7 @@ export async function startBeside(): Promise<{ postrider: TestAppliance; command
   return { postrider, commands }
 }
 
-/** Commands that run in a folder of their own; each `place` in it is new. */
+/** Commands that run in a temporary directory. `place` returns a new path in it. */
 export function inFolder(prefix: string): { folder: string; commands: Commands; place: () => string } {
   const folder = mkdtempSync(join(tmpdir(), prefix))
   const commands = new Commands(folder)

@@ -1,12 +1,12 @@
-// Command lines for tests: `Commands` runs them in processes that are kept, `start` gives one a process of its own.
+// Command lines for tests: `Commands` runs them in shared processes, `start` runs one in a process of its own.
 import assert from 'node:assert/strict'
 import { spawn, type ChildProcessByStdio } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { forTerminal } from '../../src/base/clean-text.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { LIMIT } from '../kit/until.ts'
 import type { Asked, Ran } from './runner.ts'
 import { runApart } from './runners.ts'
@@ -14,14 +14,16 @@ import { runApart } from './runners.ts'
 const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
 
 const compiled = process.env['NODE_COMPILE_CACHE']
-/**
- * What every command gets of the environment: no setting of the machine's own; and what Node has compiled before,
- * wherever it runs.
- */
+/** The environment of every command: without settings of the machine, and with Node's compile cache. */
 const BARE = Object.fromEntries([
-  ...['PATH', 'HOME', 'TMPDIR', 'LANG'].flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])),
+  ...['PATH', 'HOME', 'TMPDIR', 'LANG', 'NODE_OPTIONS'].flatMap((name) =>
+    process.env[name] ? [[name, process.env[name]]] : [],
+  ),
   ...(compiled ? [['NODE_COMPILE_CACHE', resolve(compiled)]] : []),
 ]) as Record<string, string>
+
+/** Lines of a configuration for commands that check ports. Port 1 is closed. */
+export const NOWHERE = 'smtp.listen = ["127.0.0.1:1"]\ndelivery.port = 1\n'
 
 export class Commands {
   readonly #cwd: string
@@ -30,18 +32,18 @@ export class Commands {
   readonly #stop = new AbortController()
   #last: Promise<unknown> = Promise.resolve()
 
-  /** `always` stands before each command line, e.g. ['--config', file]. */
+  /** `always` precedes each command line, e.g. ['--config', file]. */
   constructor(cwd: string, always: readonly string[] = []) {
     this.#cwd = cwd
     this.#always = always
   }
 
   /**
-   * Commands beside a running server: a folder of their own with a configuration that names its data directory; `more`
-   * is TOML.
+   * Commands next to a running server, in a temporary directory with a configuration that names its data directory.
+   * `more` is TOML.
    */
   static beside({ dataDir }: { dataDir: string }, more = ''): Commands {
-    const folder = mkdtempSync(join(tmpdir(), 'postrider-beside-'))
+    const folder = temporaryDirectory('beside')
     const config = join(folder, 'here.toml')
     writeFileSync(config, `hostname = "mx.postrider.test"\ndata_dir = ${JSON.stringify(dataDir)}\n${more}`)
     const commands = new Commands(folder, ['--config', config])
@@ -49,12 +51,11 @@ export class Commands {
     return commands
   }
 
-  /** Where the commands run. */
   get folder(): string {
     return this.#cwd
   }
 
-  /** Runs one command line to its end; one that has not ended after minutes is cut down with its process and fails. */
+  /** Runs one command line to its end. After minutes, its process is killed and the call fails. */
   run(
     argv: readonly string[],
     { env = {}, bare = false }: { env?: Record<string, string>; bare?: boolean } = {},
@@ -70,19 +71,19 @@ export class Commands {
   async json<T = any>(...argv: string[]): Promise<T> {
     const { code, stderr, stdout } = await this.run(['--json', ...argv])
     assert.equal(code, 0, `${argv.join(' ')}: ${stderr}`)
-    // A slow machine sees the progress of long work.
+    // On a slow machine, long work shows its progress.
     assert.equal(stderr.replaceAll(/^postrider: .* \(\d+ s\)\n/gm, ''), '', argv.join(' '))
     return JSON.parse(stdout) as T
   }
 
-  /** Runs a command that must fail with exit code 1 and one sentence, which is returned. */
+  /** Runs a command that must fail with exit code 1. Returns its one sentence. */
   async fails(...argv: string[]): Promise<string> {
     const ran = await this.run(['--json', ...argv])
     assert.notEqual(ran.stdout, '', argv.join(' '))
     return sentenceOf(ran, argv.join(' '))
   }
 
-  /** Runs a command line that must be refused as wrong usage. */
+  /** Runs a command line that must be rejected as wrong usage. */
   async misused(...argv: string[]): Promise<string> {
     const { code, stdout, stderr } = await this.run(argv)
     assert.equal(code, 2, `${argv.join(' ')}: ${stdout}${stderr}`)
@@ -92,7 +93,7 @@ export class Commands {
   }
 
   async close(): Promise<void> {
-    // A command that still runs belongs to a test that failed.
+    // A command that is still running belongs to a failed test.
     this.#stop.abort()
     await this.#last
     if (this.#temporary) rmSync(this.#cwd, { recursive: true })
@@ -109,7 +110,7 @@ export function sentenceOf({ code, stdout, stderr }: Ran, what = ''): string {
   assert.match(stderr, /^postrider: [^\n]*[^\n.]\.\n$/, `${what}: not one sentence: ${stderr}`)
   assert.doesNotMatch(stderr, /\. [A-Z].*\. [A-Z]/, `${what}: too many sentences: ${stderr}`)
   const sentence = stderr.slice('postrider: '.length, -1)
-  // With --json the same once more, for programs; before it a server's log.
+  // With --json, the same document for applications. A server's log may precede it.
   const document = stdout.replaceAll(/^\{"event":.*\n/gm, '')
   if (document !== '') {
     const { error } = JSON.parse(document) as { error: { message: string; code: string } }
@@ -126,7 +127,7 @@ export interface Running {
   stdout: () => string
   stderr: () => string
   /**
-   * Resolves when the text printed so far on stdout or stderr matches; throws when the process ends before, or after
+   * Resolves when the text printed so far on stdout or stderr matches. Throws if the process ends before, or after
    * minutes.
    */
   said: (pattern: RegExp, where?: 'stdout' | 'stderr') => Promise<RegExpExecArray>

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { OperatorError } from '../../src/base/errors.ts'
-import { confirm } from '../../src/commands/confirm.ts'
+import { confirm } from '../../src/views/command/confirm.ts'
 import { leaves } from '../../src/cli/examples.ts'
 import { createProgram } from '../../src/cli/main.ts'
-import { standardTerminal } from '../../src/commands/terminal.ts'
+import { standardTerminal } from '../../src/views/command/terminal.ts'
 
-/** Asks as on a terminal, or as without one; returns the questions that were asked. */
+/** Calls the confirmation as on a terminal, or without one. Returns the questions. */
 async function asked(answer: string, how: { yes?: true; json?: boolean; stdin?: boolean; stdout?: boolean } = {}) {
   const { json = false, stdin = true, stdout = true, yes } = how
   const questions: string[] = []
@@ -16,9 +16,9 @@ async function asked(answer: string, how: { yes?: true; json?: boolean; stdin?: 
   return questions
 }
 
-test('on a terminal the consequence is said, and only yes goes on', async () => {
+test('on a terminal, prints the consequence and continues only after "yes"', async () => {
   for (const answer of ['yes', 'y', 'YES'])
-    assert.deepEqual(await asked(answer), ['The keys\ufffd[2J are erased. Go on? Type yes or no: '], answer)
+    assert.deepEqual(await asked(answer), ['The keys\ufffd[2J are erased. Continue? [yes/no] '], answer)
   for (const answer of ['', 'no', 'n', 'yesterday', 'example.org'])
     await assert.rejects(asked(answer), (thrown) => {
       assert.ok(thrown instanceof OperatorError)
@@ -27,12 +27,12 @@ test('on a terminal the consequence is said, and only yes goes on', async () => 
     })
 })
 
-test('--yes, --json, and a script are not asked', async () => {
+test('skips the prompt with --yes, with --json and without a terminal', async () => {
   for (const how of [{ yes: true }, { json: true }, { stdin: false }, { stdout: false }] as const)
     assert.deepEqual(await asked('no', how), [], JSON.stringify(how))
 })
 
-test('the commands that lose something ask, and no other takes --yes', () => {
+test('only commands that delete data prompt and accept --yes', () => {
   const asking = leaves(createProgram({})).filter(([, command]) => command.options.some(({ long }) => long === '--yes'))
   assert.deepEqual(asking.map(([path]) => path).toSorted(), [
     'domain remove',

@@ -1,5 +1,5 @@
-// Runs command lines one after the other in one process, as test/commands/runners.ts asks over the channel: a process
-// of its own for each would cost half a second. What a command prints is kept apart and sent back with its exit code.
+// Runs command lines one after the other in one process, as requested by test/commands/runners.ts over the channel. A
+// process for each would cost half a second. The output of a command is collected and returned with its exit code.
 import { main } from '../../src/cli/main.ts'
 
 export interface Asked {
@@ -14,7 +14,7 @@ export interface Ran {
   stderr: string
 }
 
-/** What this process got of the environment; a command may have been given more. */
+/** The environment of this process. A command may get additional variables. */
 const BARE = { ...process.env }
 
 let ran: Ran = { code: 0, stdout: '', stderr: '' }

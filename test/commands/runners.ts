@@ -1,6 +1,6 @@
-// Processes in which `Commands` run command lines (runner.ts). Starting one costs as much as many commands, so one that
-// has nothing to do is kept for whoever has the next command, in whatever test file. They end with the process that
-// started them, and do not keep it.
+// Processes in which `Commands` run command lines (runner.ts). Starting one costs as much as many commands, so an idle
+// one is kept for the next command of any test file. They end with the process that started them, and do not keep it
+// alive.
 import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { tmpdir } from 'node:os'
@@ -21,16 +21,13 @@ function start(env: Record<string, string>): ChildProcess {
   return child
 }
 
-/** Whether the process that a test runs in waits for it. */
+/** Whether the process of the test waits for the child. */
 function keep(child: ChildProcess, keeps: boolean): void {
   child[keeps ? 'ref' : 'unref']()
   child.channel?.[keeps ? 'ref' : 'unref']()
 }
 
-/**
- * Runs one command line. Throws when it ends its process; it is ended when it has not ended after minutes, or when the
- * signal says so.
- */
+/** Runs one command line. Throws if it ends its process. It is killed after minutes, or when the signal aborts. */
 export async function runApart(asked: Asked, env: Record<string, string>, stop: AbortSignal): Promise<Ran> {
   const child = idle.pop() ?? start(env)
   keep(child, true)

@@ -1,5 +1,5 @@
-// No text of strangers moves a terminal's cursor, colours it, turns its text around or forges a line, whichever command
-// prints it: every command of the table is run over a database that is full of such text, and given it as arguments.
+// Untrusted text cannot move the cursor of a terminal, colour it, change the direction of text or forge a line. Every
+// command is run on a database that is full of such text, and with such text as arguments.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { after, before, test } from 'node:test'
@@ -11,11 +11,11 @@ import { raw } from '../../src/store/query.ts'
 import { Lists } from '../lists/lists.ts'
 
 const HOSTILE = 'x\u001b]0;title\u0007\u001b[2J\u009b31m\u202etxt\u2066\u2028\u0085\r\u007f\nFORGED y'
-/** What somebody pastes as an argument; its lines are their own. */
+/** Hostile text that a user pastes as an argument, without line ends, which commands print as they are. */
 const TYPED = HOSTILE.replaceAll(/[\r\n]/g, '')
 const CONTROLS = /(?![\n\t])[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/u
-/** What runs until a signal, asks DNS and time servers elsewhere, or writes a configuration. */
-const LEFT_OUT = new Set(['serve', 'dev', 'init', 'doctor', 'help'])
+/** Commands that run until a signal, query DNS and time servers elsewhere, or write a configuration. */
+const LEFT_OUT = new Set(['serve', 'standby', 'dev', 'init', 'doctor', 'help'])
 
 const lists = new Lists()
 /** Rows that are shown, by the commands that take their ids. */
@@ -33,7 +33,7 @@ before(async () => {
             [],
           ),
         )
-      /** A row whose texts are hostile, but for what is given. */
+      /** Adds a row with hostile texts in all columns except the given ones. */
       const put = (table: string, given: Record<string, unknown>): void => {
         const row = Object.fromEntries(
           columns(table)
@@ -106,7 +106,7 @@ function assertHarmless(text: string, what: string): void {
   assert.doesNotMatch(text, /^FORGED/m, `${what}: ${text}`)
 }
 
-test('no command prints what would move the cursor or forge a line', async () => {
+test('no command prints characters that move the cursor or forge a line', async () => {
   let shown = 0
   for (const [path, command] of leaves(createProgram({}))) {
     if (LEFT_OUT.has(path)) continue
@@ -128,16 +128,15 @@ test('no command prints what would move the cursor or forge a line', async () =>
         }
       }
   }
-  // The text was there to be printed.
   assert.ok(shown >= 9, `${shown} commands printed it`)
 })
 
-test('wrong usage names what was typed harmlessly', async () => {
+test('wrong usage quotes the typed text without control characters', async () => {
   for (const argv of [[TYPED], ['user', TYPED], ['queue', 'list', `--${TYPED}`], ['help', TYPED]])
     assertHarmless(await lists.commands.misused(...argv), argv.join(' '))
 })
 
-test('titles and cells of lists that are brought in', async () => {
+test('imports print column titles and cells without control characters', async () => {
   const list = lists.file(`"${HOSTILE}",x\n1,2\n`)
   const audience = await lists.audience('Titled')
   for (const argv of [
@@ -180,7 +179,7 @@ test('titles and cells of lists that are brought in', async () => {
     }
 })
 
-test('JSON says the same without the characters', () => {
+test('JSON escapes the control characters', () => {
   assert.equal(JSON.parse(forTerminalJson(JSON.stringify({ a: HOSTILE }))).a, HOSTILE)
   assertHarmless(forTerminalJson(JSON.stringify({ a: HOSTILE })), 'JSON')
   assertHarmless(forTerminal(HOSTILE), 'text')
@@ -196,5 +195,5 @@ test('only one file writes to the terminal', () => {
         readFileSync(new URL(file, folder), 'utf8'),
       ),
     )
-  assert.deepEqual(writers, ['commands/terminal.ts'])
+  assert.deepEqual(writers, ['views/command/terminal.ts'])
 })

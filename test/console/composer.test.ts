@@ -1,5 +1,4 @@
-// The composer of campaigns by its pages: a campaign begins with a design, is saved by itself and by its button, keeps
-// two people apart, has the merge tags of its audience, and is shown as a contact gets it.
+// Tests the campaign editor through its pages: designs, autosave and save, edit conflicts, merge tags and the preview.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { partsOf } from '../../src/campaigns/body-parts.ts'
@@ -37,16 +36,19 @@ const LOOK = {
   logo: 'https://farm.test/logo.png',
   postal: 'Mill Lane 3\n5003 Bergen',
 }
-/** Begins a campaign; returns its id. */
-const begun = async (list: string, more: Record<string, string> = {}): Promise<string> => {
-  const fields = { name: 'News', subject: 'News', audience: list, ...LOOK, ...more }
+/** Creates a campaign and returns its id. */
+const newCampaign = async (list: string, more: Record<string, string> = {}): Promise<string> => {
+  const { brand: sender_name, colour, design, logo, postal: postal_address } = LOOK
+  const changed = document('brands', { sender_name, colour, logo, postal_address }, { id: postrider.user.id })
+  assert.equal((await postrider.api('PATCH', '/brand', changed)).status, 200)
+  const fields = { name: 'News', subject: 'News', audience: list, design, ...more }
   const { path } = await ann.send(await ann.open('/campaigns/new'), 'save', fields)
   const [, id] = /^\/campaigns\/([0-9a-f-]{36})\/edit$/.exec(path) ?? []
   assert.ok(id, path)
   return id
 }
 const stored = async (id: string) => (await postrider.api('GET', `/campaigns/${id}`)).body.data
-/** What the script sends while somebody writes. */
+/** The request of the script while a user writes. */
 const passing = async (page: Shown, list: string, more: Record<string, string>) => {
   const typed = { name: 'News', subject: 'News', audience: list, body_html: '<p>x</p>', body_text: '', ...LOOK }
   const shown = await ann.send(page, 'save', { ...typed, ...more, action: 'autosave' })
@@ -55,26 +57,17 @@ const passing = async (page: Shown, list: string, more: Record<string, string>) 
 }
 
 describe('a new campaign', () => {
-  test('begins with a design, and the next one with the same look and sender', async () => {
-    const list = await audience('Beginners')
-    const id = await begun(list, { from_address: 'hi@here.test', reply_to: 'us@here.test' })
-    const { attributes } = await stored(id)
+  test('a new campaign starts with a design, in the look of the brand', async () => {
+    const { attributes } = await stored(await newCampaign(await audience('Beginners')))
     assert.match(attributes.body_html, /<h1>The headline of this issue<\/h1>/)
     assert.match(attributes.body_html, /href="https:\/\/here\.test\/" style="[^"]*background:#137a3f/)
-    assert.equal(partsOf(attributes.body_html).design, 'newsletter')
-    const next = (await ann.open(`/campaigns/new?audience=${list}`)).text
-    assert.match(next, /name="brand"[^]*?value="Green Farm"/)
-    assert.match(next, /name="colour" type="color" value="#137a3f"/)
-    assert.match(next, /Mill Lane 3\n5003 Bergen<\/textarea>/)
-    assert.match(next, /name="from_address" value="hi@here\.test"/)
-    // The sender of one domain is none of another.
-    const other = await audience('Elsewhere', [], 'other.test')
-    const elsewhere = (await ann.open(`/campaigns/new?audience=${other}`)).text
-    assert.match(elsewhere, /value="Green Farm"/)
-    assert.match(elsewhere, /name="from_address" value=""/)
+    const { design, look } = partsOf(attributes.body_html)
+    assert.deepEqual({ design, ...look }, LOOK)
+    assert.equal(attributes.from_address, '"Green Farm" <noreply@here.test>')
+    assert.match((await ann.open('/campaigns/new')).text, /fill="#137a3f"/)
   })
 
-  test('with several audiences asks once which one', async () => {
+  test('a new campaign asks for the audience once if there are several', async () => {
     await audience('One of them')
     await audience('Another of them')
     for (const path of ['/campaigns/new', '/campaigns/new?audience=gone']) {
@@ -85,7 +78,7 @@ describe('a new campaign', () => {
     }
   })
 
-  test('what is refused is said, and what was typed is kept', async () => {
+  test('a rejected campaign shows the error and keeps the input', async () => {
     const list = await audience('Refusing')
     const fields = { name: HOSTILE, subject: 'a'.repeat(2000), audience: list, ...LOOK, brand: HOSTILE }
     const { status, text } = await ann.send(await ann.open('/campaigns/new'), 'save', fields)
@@ -97,14 +90,14 @@ describe('a new campaign', () => {
 })
 
 describe('writing', () => {
-  test('shows sender, reply-to, subject and preview text in view, and edits each', async () => {
+  test('the editor shows and saves sender, reply-to, subject and preview text', async () => {
     const list = await audience('Fields')
-    const id = await begun(list)
+    const id = await newCampaign(list)
     const page = await ann.open(`/campaigns/${id}/edit`)
     const before = page.text.indexOf('<summary>Design')
     for (const name of ['from_address', 'reply_to', 'subject', 'preview_text', 'audience'])
       assert.ok(page.text.indexOf(`name="${name}"`) < before, name)
-    assert.match(page.text, /When it is empty: noreply@here\.test/)
+    assert.match(page.text, /Defaults to noreply@here\.test/)
     const typed = { preview_text: `Cheese ${HOSTILE}`, from_address: 'hi@here.test', reply_to: 'us@here.test' }
     const saved = await ann.send(page, 'save', {
       name: 'N',
@@ -114,7 +107,7 @@ describe('writing', () => {
       ...typed,
       body_html: '<p>Hi</p>',
     })
-    assert.match(saved.text, /role="status">“N” is saved\./)
+    assert.match(saved.text, /role="status">Saved “N”\./)
     const { attributes } = await stored(id)
     assert.deepEqual([attributes.from_address, attributes.reply_to], ['hi@here.test', ['us@here.test']])
     const parts = partsOf(attributes.body_html)
@@ -126,9 +119,9 @@ describe('writing', () => {
     assert.match(again, />\n&lt;p&gt;Hi&lt;\/p&gt;<\/textarea>/, 'the text without its design')
   })
 
-  test('is saved in passing, with a tag for the next time', async () => {
+  test('autosave returns an ETag for the next save', async () => {
     const list = await audience('Passing')
-    const id = await begun(list)
+    const id = await newCampaign(list)
     const page = await ann.open(`/campaigns/${id}/edit`)
     const first = await passing(page, list, { subject: 'One' })
     assert.equal(first.status, 200)
@@ -137,13 +130,13 @@ describe('writing', () => {
     assert.equal(second.status, 200)
     const refused = await passing(page, list, { from_address: 'x@evil.test', tag: String(second['tag' as never]) })
     assert.equal(refused.status, 422)
-    assert.match(JSON.stringify(refused), /"field":"from_address","words":"x@evil\.test is outside the family/)
+    assert.match(JSON.stringify(refused), /"field":"from_address","words":"x@evil\.test does not belong to/)
     assert.equal((await stored(id)).attributes.subject, 'Two')
   })
 
-  test('two people: the second is told in passing, and sees both versions by the button', async () => {
+  test('autosave reports a conflict to the second of two editors, and its save button shows both versions', async () => {
     const list = await audience('Two')
-    const id = await begun(list)
+    const id = await newCampaign(list)
     const [one, other] = [await ann.open(`/campaigns/${id}/edit`), await ann.open(`/campaigns/${id}/edit`)]
     assert.equal((await passing(one, list, { subject: 'Mine' })).status, 200)
     const clash = await passing(other, list, { subject: 'Theirs' })
@@ -158,28 +151,29 @@ describe('writing', () => {
     })
     assert.equal(both.status, 409)
     assert.match(both.text, /<strong>Mine<\/strong>[^]*value="Theirs"/)
-    // Theirs is shown as a mail, its source folded; the script forgets what this browser kept when theirs is taken.
+    // Their version is shown as an email, with its source collapsed. If it is chosen, the script deletes the copy in
+    // this browser.
     assert.match(
       both.text,
-      new RegExp(`<iframe sandbox src="/campaigns/${id}/preview" title="Their version"[^]*?<details>[^]*?<pre`),
+      new RegExp(`<iframe sandbox src="/campaigns/${id}/preview" title="Other version"[^]*?<details>[^]*?<pre`),
     )
-    assert.match(both.text, new RegExp(`href="/campaigns/${id}/edit" data-theirs>take theirs`))
+    assert.match(both.text, new RegExp(`href="/campaigns/${id}/edit" data-theirs>use the other version`))
     assert.match(both.text, /data-unsaved\s+data-hold/, 'the script waits for the person')
     await postrider.api('DELETE', `/campaigns/${id}`)
     assert.deepEqual(await passing(one, list, { subject: 'Late' }), {
       status: 404,
-      gone: 'Somebody has removed this campaign meanwhile.',
+      gone: 'This campaign was deleted in the meantime.',
     })
   })
 
-  test('a campaign that is not a draft any more has no editor; an open one says why in one sentence', async () => {
+  test('a campaign that is no longer a draft has no editor, and an open editor shows the reason', async () => {
     const list = await audience('Begun')
-    const id = await begun(list)
+    const id = await newCampaign(list)
     const open = await ann.open(`/campaigns/${id}/edit`)
     const schedule = { status: 'scheduled', scheduled_at: '2040-01-15T14:00:00.000Z' }
     for (const [attributes, why] of [
-      [schedule, 'The campaign is scheduled: unschedule it to change it.'],
-      [{ status: 'cancelled' }, 'The campaign is cancelled: it cannot be changed any more.'],
+      [schedule, 'The campaign is scheduled. Unschedule it to edit it.'],
+      [{ status: 'cancelled' }, 'The campaign is cancelled and can no longer be edited.'],
     ] as const) {
       await postrider.api('PATCH', `/campaigns/${id}`, document('campaigns', attributes, { id }))
       const { attributes: before } = await stored(id)
@@ -188,36 +182,36 @@ describe('writing', () => {
       const led = await ann.open(`/campaigns/${id}/edit`)
       assert.match(led.path, new RegExp(`^/campaigns/${id}\\?said=`))
       assert.ok(led.text.includes(`role="status">${why}<`), why)
-      // By the button nothing that was typed is lost: it makes a new draft.
+      // The save button keeps the typed text in a new draft.
       const typed = { name: 'N', subject: 'Late', audience: list, ...LOOK, body_html: '<p>Typed</p>' }
       const shown = await ann.send(open, 'save', typed)
-      assert.ok(shown.text.includes(`${why} Your text is below`), why)
+      assert.ok(shown.text.includes(`${why} Your content is below`), why)
       assert.match(shown.text, /action="\/campaigns\/new"[^]*value="Late"/)
       assert.deepEqual((await stored(id)).attributes, before)
     }
   })
 
-  test('an ended session and a foreign proof save nothing', async () => {
+  test('rejects a save with an expired session or a form token of another user', async () => {
     const list = await audience('Ended')
-    const id = await begun(list)
+    const id = await newCampaign(list)
     const page = await ann.open(`/campaigns/${id}/edit`)
-    const stranger = await new Guest(postrider).send(page, 'save', { action: 'autosave', subject: 'Evil' })
-    assert.equal(stranger.status, 401)
+    const refused = await new Guest(postrider).send(page, 'save', { action: 'autosave', subject: 'Evil' })
+    assert.equal(refused.status, 401)
     const forged = await ann.send(page, 'save', { action: 'autosave', subject: 'Evil', proof: 'x' })
     assert.equal(forged.status, 403)
     assert.equal((await stored(id)).attributes.subject, 'News')
   })
 
-  test('a malformed tag of a version saves nothing', async () => {
+  test('rejects a save with a malformed ETag', async () => {
     const list = await audience('Tags')
-    const page = await ann.open(`/campaigns/${await begun(list)}/edit`)
+    const page = await ann.open(`/campaigns/${await newCampaign(list)}/edit`)
     for (const tag of ['', '*', 'x', '"x\r\nX-Evil: y"', '"ü"'])
       assert.equal((await passing(page, list, { subject: 'Evil', tag })).status, 409, tag)
   })
 
-  test('hostile HTML is stored as it is, and shown without harm; 2 MB are refused with a sentence', async () => {
+  test('stores hostile HTML unchanged, sanitises the preview and rejects 2 MB with a clear error', async () => {
     const list = await audience('Hostile')
-    const id = await begun(list)
+    const id = await newCampaign(list)
     const page = await ann.open(`/campaigns/${id}/edit`)
     for (const html of [
       `<script>alert(1)</script><p onclick="alert(2)">${'a'.repeat(900_000)}</p>`,
@@ -237,7 +231,10 @@ describe('writing', () => {
     const large = '<script>alert(1)</script>'.repeat(90_000)
     const refused = await passing(await ann.open(`/campaigns/${id}/edit`), list, { body_html: large })
     assert.equal(refused.status, 422)
-    assert.match(JSON.stringify(refused), /"words":"The request body may be at most 1048576 bytes here/)
+    assert.match(
+      JSON.stringify(refused),
+      /"words":"The request body is too large\. The limit of this endpoint is 1048576 bytes/,
+    )
     assert.deepEqual(await stored(id), whole)
   })
 })
@@ -249,56 +246,60 @@ describe('merge tags', () => {
     custom_fields: at === 0 ? { city: 'Bergen', empty: '', '<b>': 'x' } : {},
   }))
 
-  test('are those of the chosen audience; one without a text for empty values is warned of, with the number', async () => {
+  test('lists the merge tags of the audience and counts the contacts without a value', async () => {
     const list = await audience(HOSTILE, people)
-    const other = await audience('Shops', [{ email: 'shop@there.test', custom_fields: { shelf: '7' } }], 'other.test')
-    const id = await begun(list)
+    const other = await audience(
+      'Shops',
+      [{ email: 'shop@there.test', custom_fields: { certificateStore: '7' } }],
+      'other.test',
+    )
+    const id = await newCampaign(list)
     const body_html = '<p>{{name}} {{city}} {{city|there}} {{nothing}} {{email}}</p>'
     const page = await ann.open(`/campaigns/${id}/edit`)
     assert.match(page.text, /<code>\{\{city\}\}<\/code>/)
     assert.match(page.text, /<code>\{\{&lt;b&gt;\}\}<\/code>/)
-    assert.doesNotMatch(page.text, /\{\{shelf\}\}|\{\{empty\}\}|<b>/)
+    assert.doesNotMatch(page.text, /\{\{certificateStore\}\}|\{\{empty\}\}|<b>/)
     assert.match(page.text, /3 subscribed contacts\./)
     const saved = await passing(page, list, { body_html })
     assert.deepEqual(saved['warnings' as never], [
-      '1 of 3 contacts have no name: write {{name|friend}} to say something else to them.',
-      '2 of 3 contacts have no city: write {{city|there}} to say something else to them.',
-      'No contact has a value for {{nothing}}: nothing stands there. {{nothing|there}} gives it a text.',
+      '1 of 3 contacts has no name. Add a fallback: {{name|friend}}',
+      '2 of 3 contacts have no city. Add a fallback: {{city|there}}',
+      'No contact has a value for {{nothing}}. Add a fallback: {{nothing|there}}',
     ])
-    assert.match((await ann.open(`/campaigns/${id}/edit`)).text, /<li>2 of 3 contacts have no city: write/)
+    assert.match((await ann.open(`/campaigns/${id}/edit`)).text, /<li>2 of 3 contacts have no city\. Add/)
     // Another audience brings its own tags, and its sending domain.
     const moved = await passing(await ann.open(`/campaigns/${id}/edit`), other, {
       body_html,
       from_address: 'hi@other.test',
     })
     assert.equal(moved.status, 200)
-    assert.deepEqual(moved['tags' as never], ['name', 'email', 'unsubscribe_url', 'shelf'])
+    assert.deepEqual(moved['tags' as never], ['name', 'email', 'unsubscribe_url', 'certificateStore'])
     assert.deepEqual(moved['people' as never], ['shop@there.test'])
     const { attributes, relationships } = await stored(id)
     assert.equal(relationships.audience.data.id, other)
     assert.equal(attributes.from_address, 'hi@other.test')
-    // What does not fit the domain of an audience is refused, and the campaign stays where it is.
+    // A sender that does not match the domain of an audience is rejected, and the campaign keeps its audience.
     const refused = await passing(await ann.open(`/campaigns/${id}/edit`), list, { from_address: 'hi@other.test' })
     assert.equal(refused.status, 422)
     assert.equal((await stored(id)).relationships.audience.data.id, other)
   })
 
-  test('the API counts the values of each field', async () => {
+  test('the API counts the values of each custom field', async () => {
     const list = await audience('Counted', people)
     const { body } = await postrider.api('GET', `/audiences/${list}/fields`)
     assert.deepEqual(
       body.data.map(({ attributes }: { attributes: object }) => attributes),
       [
-        { name: 'name', contacts: 2, asked: 3 },
-        { name: '<b>', contacts: 1, asked: 3 },
-        { name: 'city', contacts: 1, asked: 3 },
+        { name: 'name', contacts: 2, sampled: 3 },
+        { name: '<b>', contacts: 1, sampled: 3 },
+        { name: 'city', contacts: 1, sampled: 3 },
       ],
     )
   })
 
-  test('the API gives a draft another audience, and nothing else than a draft', async () => {
+  test('the API changes the audience of drafts only', async () => {
     const [list, other] = [await audience('From'), await audience('To', [], 'other.test')]
-    const id = await begun(list, { from_address: 'hi@here.test' })
+    const id = await newCampaign(list, { from_address: 'hi@here.test' })
     const move = (audience_id: string, more: object = {}) =>
       postrider.api('POST', `/campaigns/${id}/audience`, document('campaign-audiences', { audience_id, ...more }))
     const outside = await move(other)
@@ -314,12 +315,12 @@ describe('merge tags', () => {
 })
 
 describe('the preview', () => {
-  test('is the mail of a chosen contact, with its head, in four forms', async () => {
+  test('the preview shows the email of a chosen contact, with headers, in four views', async () => {
     const list = await audience('Seen', [
       { email: 'ben@there.test', name: '<b>Ben</b>' },
       { email: 'ada@there.test', name: 'Ada' },
     ])
-    const id = await begun(list)
+    const id = await newCampaign(list)
     const page = await ann.open(`/campaigns/${id}/edit`)
     await passing(page, list, {
       subject: 'For {{name}}',
@@ -344,12 +345,12 @@ describe('the preview', () => {
       )
   })
 
-  test('a picture that cannot be fetched says why, as a picture', async () => {
+  test('the preview replaces an image that cannot be fetched with an image of the error', async () => {
     const asked = await ann.open(`/picture/of?u=${encodeURIComponent('https://nowhere.test/<a>.png')}&say=yes`)
     assert.equal(asked.headers.get('content-type'), 'image/svg+xml')
     assert.match(asked.headers.get('content-security-policy')!, /default-src 'none'; sandbox/)
-    assert.match(asked.text, /^<svg [^]*>The picture [^<]+<\/text>[^]*nowhere\.test\/&lt;a&gt;\.png/)
-    assert.match((await ann.open('/picture/of?u=file:///etc/passwd&say=yes')).text, /This picture has no web address/)
+    assert.match(asked.text, /^<svg [^]*>The image [^<]+<\/text>[^]*nowhere\.test\/&lt;a&gt;\.png/)
+    assert.match((await ann.open('/picture/of?u=file:///etc/passwd&say=yes')).text, /This image has no web address/)
     assert.equal((await ann.open('/picture/of?u=file:///etc/passwd')).status, 404)
   })
 })

@@ -1,4 +1,4 @@
-// Find: pages and named things by their names, each person's own; and the keys.
+// Tests the search for pages and resources by name, per user, and the keyboard shortcuts.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startTestAppliance } from '../kit/appliance.ts'
@@ -32,7 +32,7 @@ setUp(async () => {
   ;[ann, bob] = guests as [Guest, Guest]
 })
 
-/** Where the results lead, by their names as they stand in the page. */
+/** The links of the results, by the names that the page shows. */
 async function found(guest: Guest, words: string): Promise<Record<string, string>> {
   const { text } = await guest.open(`/find?q=${encodeURIComponent(words)}`)
   const part = /<div id="found" class="found">([^]*?)<\/div>/.exec(text)![1]!
@@ -40,27 +40,27 @@ async function found(guest: Guest, words: string): Promise<Record<string, string
   return Object.fromEntries([...links].map(([, to, name]) => [name, to]))
 }
 
-test('without words every page of the person is named, and what is often begun', async () => {
+test('an empty search lists every page of the user and common actions', async () => {
   const all = await found(ann, '')
   assert.deepEqual(
-    [all['Overview'], all['Queue'], all['New campaign'], all['Invite person']],
+    [all['Overview'], all['Queue'], all['New campaign'], all['Invite user']],
     ['/', '/queue', '/campaigns/new', '/people/new'],
   )
   const others = await found(bob, '')
-  assert.equal(others['Mail'], '/mail')
-  assert.deepEqual([others['Queue'], others['Invite person']], [undefined, undefined], 'for operators')
+  assert.equal(others['Emails'], '/mail')
+  assert.deepEqual([others['Queue'], others['Invite user']], [undefined, undefined], 'for operators')
 })
 
-test('things are found by a part of their name, in any case, and only one’s own', async () => {
+test('finds own resources by a part of their name, ignoring case', async () => {
   const hits = await found(ann, 'NEWS')
   assert.match(hits['&lt;b&gt;&quot;News&quot; &amp; more'] ?? '', /^\/audiences\/[\w-]+$/)
-  assert.equal(hits['Search mail for “NEWS”'], '/mail?q=NEWS')
-  assert.deepEqual(Object.keys(await found(bob, 'news')), ['Search mail for “news”'])
+  assert.equal(hits['Search emails for “NEWS”'], '/mail?q=NEWS')
+  assert.deepEqual(Object.keys(await found(bob, 'news')), ['Search emails for “news”'])
   assert.equal((await found(ann, 'here.t'))['here.test'], '/domains/here.test')
   assert.equal((await found(bob, 'here.t'))['here.test'], undefined)
 })
 
-test('words of any length and kind are only words', async () => {
+test('treats queries of any length and kind as plain text', async () => {
   for (const words of ['x'.repeat(5000), '%_\\', '</div><script>', '\u0000']) {
     const { status, text } = await ann.open(`/find?q=${encodeURIComponent(words)}`)
     assert.equal(status, 200)
@@ -68,7 +68,7 @@ test('words of any length and kind are only words', async () => {
   }
 })
 
-test('each page of the menu has a key of its own, and the page of keys names them all', async () => {
+test('each menu page has a keyboard shortcut, and the shortcut page lists them all', async () => {
   const { text } = await ann.open('/keys')
   const inMenu = [...text.matchAll(/data-key="(.)"/g)].map(([, key]) => key)
   assert.ok(inMenu.length > 10)

@@ -1,8 +1,8 @@
-// The queue's page: mail that a paused campaign holds, and what lanes learned.
+// The queue page: email that a paused campaign holds, and the learned limits of recipient domains.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { Commands } from '../commands/command.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { Guest } from '../kit/guest.ts'
@@ -11,7 +11,7 @@ import { until } from '../kit/until.ts'
 
 const PASSWORD = 'a long enough password'
 
-test('mail that a paused campaign holds says so, and is not released but by its campaign', async (t) => {
+test('shows email held by a paused campaign, which only the campaign releases', async (t) => {
   const postrider = await startTestAppliance()
   t.after(() => postrider.stop())
   const domain = await postrider.activeDomain('here.test')
@@ -25,7 +25,7 @@ test('mail that a paused campaign holds says so, and is not released but by its 
     store.first(
       raw<{ n: number }>(`select count(*) as n from deliveries where lane = '~held.test' and status = ?`, [status]),
     )!.n
-  // Nothing is tried until the operator releases the lane, so that the mail waits.
+  // The queue is held, so that the email waits until the operator releases it.
   assert.equal((await postrider.api('POST', '/lanes/held.test/hold')).status, 202)
   assert.equal((await kit.patch(campaign, { status: 'scheduled' })).status, 200)
   await until(() => count('queued') + count('held') === 1, 'the mail')
@@ -37,7 +37,7 @@ test('mail that a paused campaign holds says so, and is not released but by its 
   const { text } = await ann.open('/queue')
   assert.match(text, new RegExp(`held by the campaign\\s+<a href="/campaigns/${campaign}">Spring</a>\\s+\\(paused\\)`))
   assert.doesNotMatch(text, />Release</)
-  // The commands say the same.
+  // The commands show the same.
   const { commands } = postrider
   const say = async (...argv: string[]): Promise<string> => (await commands.run(['queue', ...argv])).stdout
   for (const name of ['list', 'lanes'])
@@ -46,12 +46,50 @@ test('mail that a paused campaign holds says so, and is not released but by its 
   assert.match(await say('show', id), /: held, 0 attempts, by the campaign Spring, which is paused/)
   assert.match(
     await commands.fails('queue', 'retry', id),
-    /held by the campaign Spring, which is paused; it goes on with it/,
+    /held by the campaign Spring, which is paused; resume the campaign to send it/,
   )
-  assert.match(await say('release', id), /released\.\nA running server holds the mail again for the campaign Spring/)
+  assert.match(await say('release', id), /released\.\nA running server holds the email again for the campaign Spring/)
 })
 
-test('what a lane learned is shown while it is remembered, also when its queue is empty (D64)', async (t) => {
+test('"Retry now" names how many emails it retries, and what holds the others', async (t) => {
+  const postrider = await startTestAppliance()
+  t.after(() => postrider.stop())
+  const domain = await postrider.activeDomain('here.test')
+  await givePassword(postrider, postrider.user.email, PASSWORD)
+  const kit = campaignKit(() => postrider)
+  const audience = await kit.audience(domain)
+  await kit.fill(audience, ['reader@held.test'])
+  const campaign = await kit.draft(audience)
+  const { store } = postrider.appliance.deps
+  assert.equal((await postrider.api('POST', '/lanes/held.test/hold')).status, 202)
+  for (const to of ['ada@held.test', 'ben@held.test']) {
+    const attributes = { from: 'ann@here.test', to, subject: 'A receipt', html: '<p>Thanks</p>' }
+    await postrider.api('POST', '/outbound-emails', document('outbound-emails', attributes))
+  }
+  await kit.patch(campaign, { status: 'scheduled' })
+  const lane = async () => (await postrider.api('GET', '/lanes?filter[domain]=held.test')).body.data[0].attributes
+  await until(async () => (await lane()).queued === 3, 'the mail')
+  await kit.patch(campaign, { status: 'paused' })
+  await until(async () => (await lane()).held === 1, 'the mail that is held')
+  const ann = new Guest(postrider)
+  await ann.signIn(postrider.user.email, PASSWORD)
+  // On hold, nothing can be retried.
+  assert.doesNotMatch((await ann.open('/queue')).text, />Retry/)
+  await store.write((tx) => tx.run(raw(`delete from lane_holds`, [])))
+  const page = await ann.open('/queue')
+  assert.match(page.text, />Retry 2 now</)
+  assert.match(
+    page.text,
+    /value="Retries 2 emails to held\.test now\. 1 stays held by the campaign Spring \(paused\)\."/,
+  )
+  const { text } = await ann.send(page, 'retry')
+  assert.match(text, /Retrying 2 emails to held\.test now\. 1 stays held by the campaign Spring \(paused\)\./)
+  // The API has the number in its answer.
+  assert.equal((await postrider.api('POST', '/lanes/other.test/retry')).body.data.attributes.moved, 0)
+  assert.equal((await lane()).moved, null)
+})
+
+test('shows the learned limits of a recipient domain, even if its queue is empty (D64)', async (t) => {
   const postrider = await startTestAppliance()
   const commands = Commands.beside(postrider)
   t.after(async () => {
@@ -81,10 +119,10 @@ test('what a lane learned is shown while it is remembered, also when its queue i
   const { text } = await ann.open('/queue')
   assert.match(
     text,
-    /server\.test<\/a>\s+<span class="badge "\s*>empty<[\s\S]*takes 2 connections at once, takes 1\.5 mails a second/,
+    /server\.test<\/a>\s+<span class="badge "\s*>empty<[\s\S]*at most 2 connections, at most 1\.5 emails per second/,
   )
   assert.match(text, />Hold</)
-  assert.doesNotMatch(text, />Try now<|>Fail now</)
+  assert.doesNotMatch(text, />Retry now<|>Fail now</)
   const shown = (await commands.json('queue', 'lanes')) as { domain: string; queued: number; connections: number }[]
   assert.deepEqual(
     shown.filter(({ domain }) => domain === 'command.test').map(({ connections, queued }) => [connections, queued]),

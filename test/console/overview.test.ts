@@ -1,4 +1,4 @@
-// The overview: one figure for what was delivered, and what needs attention with its weight and one action.
+// Tests the overview: one number of delivered emails, and problems with severity and one action.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
@@ -20,7 +20,7 @@ setUp(async () => {
   await ann.signIn(postrider.user.email, PASSWORD)
 })
 
-test('the card and the chart give one figure for what was delivered, also after a bounce that came later', async () => {
+test('the card and the chart show the same number of delivered emails, even after a later bounce', async () => {
   for (const name of ['ann', 'ben', 'eve']) {
     const attributes = { from: 'ann@here.test', to: `${name}@there.test`, subject: 'Hello', html: '<p>Hello</p>' }
     await postrider.api('POST', '/outbound-emails', document('outbound-emails', attributes))
@@ -29,21 +29,24 @@ test('the card and the chart give one figure for what was delivered, also after 
     const { body } = await postrider.api('GET', '/statistics')
     return body.data.attributes.delivered === 3
   }, 'three deliveries')
-  // What a report of a bounce does to the figures: one delivery is taken back.
+  // The effect of a bounce message on the statistics: one delivery is subtracted.
   await postrider.appliance.deps.store.write((tx) =>
     tx.run(raw('update tallies set deliveries = deliveries - 1, bounces = bounces + 1', [])),
   )
   const { text } = await ann.open('/')
   assert.match(
     text,
-    /<span>Delivered<\/span\s*><strong>3<\/strong><span>taken by the receivers, 1 bounced later<\/span>/,
+    /<span>Delivered<\/span\s*><strong>3<\/strong><span>accepted by the receiving server, 1 bounced later<\/span>/,
   )
   assert.match(text, /Delivered <b>3<\/b>/)
-  assert.match(text, /Delivered: the receiver took it; a bounce that came later\s+counts in the bounce rate/)
+  assert.match(
+    text,
+    /Delivered: the receiving server accepted the email\.[^]*Later bounces count only in the bounce rate/,
+  )
   assert.match(text, /href="\/mail\?q=status%3Adelivered%20after%3A2026-01-14T12%3A00Z"/)
 })
 
-test('what needs attention is grouped, the heavier first, each with one action; nothing takes the focus', async () => {
+test('groups problems by severity, each with one action, and leaves the focus alone', async () => {
   await postrider.activeDomain('late.test')
   await postrider.appliance.deps.store.write((tx) => {
     tx.run(raw(`update domains set status = 'verifying' where name = 'late.test'`, []))
@@ -65,13 +68,13 @@ test('what needs attention is grouped, the heavier first, each with one action; 
     ['waits', ['/domains/late.test']],
   ])
   assert.match(delivery, /<span class="hidden">Problem:<\/span>/)
-  assert.match(delivery, /<b>late\.test<\/b> is verifying: it cannot send yet\./)
+  assert.match(delivery, /late\.test is verifying: it cannot send yet\./)
   assert.doesNotMatch(text, /autofocus/)
   const [, server = ''] = /<h3>Server<\/h3>([^]*?)<\/ul>/.exec(text) ?? []
   assert.match(server, /href="\/server"/)
 })
 
-test('after a refused form the field with the error has the focus, also without a script', async () => {
+test('focuses the invalid field after a rejected form, even without JavaScript', async () => {
   const { text } = await ann.send(await ann.open('/domains/new'), 'add', { name: 'not a domain', purpose: 'both' })
   assert.match(text, /<input[^>]*id="name"[^>]*aria-invalid="true"\s+autofocus/)
   assert.equal([...text.matchAll(/autofocus/g)].length, 1)
@@ -83,16 +86,16 @@ test('after a refused form the field with the error has the focus, also without 
   }
 })
 
-test('trouble of the machine stands on the overview and on the page of the server while the database takes no write (M3)', async () => {
+test('the overview and the server page show server problems even while the database is not writable', async () => {
   const { store, troubles } = postrider.appliance.deps
   const write = store.write.bind(store)
   store.write = (() => Promise.reject(Object.assign(new Error('full'), { code: 'SQLITE_FULL' }))) as never
-  troubles.report('store', 'The database cannot be written.')
+  troubles.report('store', 'The database is not writable.')
   try {
     for (const path of ['/', '/server'])
-      assert.match((await ann.open(path)).text, /The database cannot be written\./, path)
+      assert.match((await ann.open(path)).text, /The database is not writable\./, path)
     const [, server = ''] = /<h3>Server<\/h3>([^]*?)<\/ul>/.exec((await ann.open('/')).text) ?? []
-    assert.match(server, /<li class="bad">[^]*?The database cannot be written\.[^]*?href="\/server"/)
+    assert.match(server, /<li class="bad">[^]*?The database is not writable\.[^]*?href="\/server"/)
   } finally {
     store.write = write
     troubles.clear('store')

@@ -1,5 +1,5 @@
-// What the console keeps to whom it concerns: streams, secrets, the log, forms of other origins; and what it says of
-// webhooks, held mail and ports.
+// Tests that the console shows data to the right users only: streams, secrets, the log, forms of other origins,
+// webhooks and ports.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createTransport } from 'nodemailer'
@@ -41,8 +41,8 @@ const follow = (guest: Guest): Promise<Response> => postrider.page('/live', { he
 const hereId = async (): Promise<string> =>
   (await postrider.api('GET', '/domains?filter[name]=here.test')).body.data[0].id
 
-/** Reads a stream in the background: what was heard, and whether it has ended. */
-function hearing(response: Response): { text: string; ended: boolean; close(): Promise<void> } {
+/** Reads a stream in the background: the received text, and whether it has ended. */
+function readInBackground(response: Response): { text: string; ended: boolean; close(): Promise<void> } {
   const reader = response.body!.getReader()
   const heard = { text: '', ended: false, close: () => reader.cancel() }
   void (async () => {
@@ -53,11 +53,11 @@ function hearing(response: Response): { text: string; ended: boolean; close(): P
   return heard
 }
 
-/** Something happens in an account: a domain is checked, and an event is written. */
-const happens = (userKey: number): Promise<void> =>
+/** Causes changes in an account: a domain is checked, and an event is written. */
+const causeChanges = (userKey: number): Promise<void> =>
   postrider.appliance.deps.store.write((tx) => tx.signal('events', userKey))
 
-test('one person has ten streams of the two hundred; others get theirs (D76)', async () => {
+test('limits each user to ten of the two hundred streams (D76)', async () => {
   const mine = await Promise.all(Array.from({ length: 10 }, () => follow(bob)))
   assert.deepEqual([...new Set(mine.map(({ status }) => status))], [200])
   assert.equal((await follow(bob)).status, 503)
@@ -66,25 +66,25 @@ test('one person has ten streams of the two hundred; others get theirs (D76)', a
   await Promise.all([...mine, other].map(({ body }) => body!.cancel()))
 })
 
-test('a stream ends when its session does, by signing out or by being ended elsewhere (D76)', async () => {
+test('closes a stream when its session is signed out or revoked (D76)', async () => {
   const guest = await signedIn(postrider.other.email)
-  const heard = hearing(await follow(guest))
+  const heard = readInBackground(await follow(guest))
   const [, proof] = /action="\/sign-out"[^]*?name="proof" value="([^"]+)"/.exec((await guest.open('/account')).text)!
   const headers = { 'content-type': 'application/x-www-form-urlencoded' }
   await guest.open('/sign-out', { method: 'POST', headers, body: new URLSearchParams({ proof: proof! }).toString() })
   await until(() => heard.ended, 'the end of the stream')
 })
 
-test('a stream tells of the own account alone; an operator hears of all (D76)', async () => {
-  const [own, all] = [hearing(await follow(bob)), hearing(await follow(ann))]
-  await happens(postrider.user.key)
+test('a stream has the events of its own account, and those of all accounts for operators (D76)', async () => {
+  const [own, all] = [readInBackground(await follow(bob)), readInBackground(await follow(ann))]
+  await causeChanges(postrider.user.key)
   await until(() => {
     postrider.clock.advance(1000)
     return all.text.includes('changed')
   }, 'the stream of the operator')
   for (let at = 0; at < 5; at++) postrider.clock.advance(1000)
   assert.doesNotMatch(own.text, /changed/)
-  await happens(postrider.other.key)
+  await causeChanges(postrider.other.key)
   await until(() => {
     postrider.clock.advance(1000)
     return own.text.includes('changed')
@@ -92,9 +92,9 @@ test('a stream tells of the own account alone; an operator hears of all (D76)', 
   await Promise.all([own.close(), all.close()])
 })
 
-test('the log that operators read forgets an erased recipient (D56)', async () => {
+test('an erased recipient is removed from the log page (D56)', async () => {
   const { log } = postrider.appliance.deps
-  log.info('delivery', { to: 'gone@there.test', said: ['<Gone@There.test> is unknown'] })
+  log.info('delivery_attempted', { to: 'gone@there.test', said: ['<Gone@There.test> is unknown'] })
   const mail = { from: 'a@here.test', to: 'gone@there.test', subject: 's', html: 'x' }
   await postrider.api('POST', '/outbound-emails', { data: { type: 'outbound-emails', attributes: mail } })
   assert.equal((await postrider.api('DELETE', '/recipients/gone%40there.test/forget')).status, 202)
@@ -102,12 +102,12 @@ test('the log that operators read forgets an erased recipient (D56)', async () =
     JSON.stringify((await asPerson(postrider, postrider.user, '/server/log?page[size]=100')).body.data)
   await until(async () => {
     postrider.clock.advance(1000)
-    return (await lines()).includes('privacy request done')
+    return (await lines()).includes('privacy_request_completed')
   }, 'the erasure')
   assert.doesNotMatch(await lines(), /gone@there\.test/i)
 })
 
-test('a form from http is not obeyed over https, though its host is the same (D76)', async () => {
+test('rejects a form sent from http to https on the same host (D76)', async () => {
   const before = postrider.config.http.public_url
   const { host } = new URL(before)
   postrider.config.http.public_url = 'https://mail.here.test'
@@ -126,7 +126,7 @@ test('a form from http is not obeyed over https, though its host is the same (D7
   }
 })
 
-test('what a person adds by hand has the source manual, what a program brings in has import (D36)', async () => {
+test('suppressions have the source manual if added by a user, and import if added by an application (D36)', async () => {
   const page = await ann.open('/suppressions/new')
   const domain = await hereId()
   await ann.send(page, 'add', { domain, emails: 'hand@there.test', reason: 'manual' })
@@ -147,10 +147,10 @@ test('what a person adds by hand has the source manual, what a program brings in
   assert.equal(sources['brought@there.test'], 'import')
 })
 
-test('a reload makes no second token; its secret is shown once, to its session', async () => {
+test('a reload creates no second token, and the secret is shown once, in its session', async () => {
   const path = async (): Promise<string> => {
     const page = await ann.open('/tokens/new')
-    const made = await ann.send(page, 'make', { name: 'reloaded', duration: '1_month', scopes: 'emails:send' })
+    const made = await ann.send(page, 'add', { name: 'reloaded', duration: '1_month', scopes: 'emails:send' })
     assert.match(made.text, /pr_[\w-]{43}/)
     assert.match(made.path, /^\/tokens\?made=[\w-]+&secret=/)
     return made.path
@@ -162,7 +162,7 @@ test('a reload makes no second token; its secret is shown once, to its session',
   assert.equal(await count(), once)
 })
 
-test('a webhook and its new secret: each is the answer to a redirect, and shown once', async () => {
+test('the secret of a webhook is shown once, after a redirect', async () => {
   const url = 'https://hook.there.test/x'
   const made = await ann.send(await ann.open('/webhooks/new'), 'add', { name: 'Shop', url, domain: await hereId() })
   assert.match(made.text, /whsec_/)
@@ -174,7 +174,7 @@ test('a webhook and its new secret: each is the answer to a redirect, and shown 
   assert.doesNotMatch((await ann.open(rotated.path)).text, /whsec_/)
 })
 
-test('a webhook that fails looks so in the list, on its page and on the overview; disabled, it says why (D54)', async () => {
+test('the list, the page and the overview show a failing webhook, and the reason why one is disabled (D54)', async () => {
   const { store } = postrider.appliance.deps
   const set = (sql: string) => store.write((tx) => tx.run(raw(`update webhooks set ${sql}`, [])))
   const named = { name: 'Failing', url: 'https://hook.there.test/y', domain: await hereId() }
@@ -184,19 +184,29 @@ test('a webhook that fails looks so in the list, on its page and on the overview
   assert.match((await ann.open('/')).text, /The webhook[^]*is failing/)
   assert.match((await ann.open('/mail')).text, /title="failing"\s*>\d+</)
   await set(`status = 'disabled', disabled_reason = 'failures'`)
-  assert.match((await ann.open(page)).text, /Disabled because[^]*Too many attempts failed/)
+  assert.match((await ann.open(page)).text, /Reason[^]*too many attempts failed/)
   await set(`status = 'active', disabled_reason = null, consecutive_failures = 0`)
   assert.doesNotMatch((await ann.open('/webhooks')).text, /failing/)
 })
 
-test('the ports of submission are those that are open', async () => {
+test('shows the submission ports that are open', async () => {
   const { submission, submissions } = postrider.appliance
   const { text } = await ann.open('/tokens')
   assert.doesNotMatch(text, /ports 465 and 587/)
   assert.match(text, new RegExp(`port ${submissions[0]!.port} with TLS or port ${submission[0]!.port} with STARTTLS`))
 })
 
-test('the look that a person chooses is kept by the browser, and rubbish in its cookies is nothing (D138)', async () => {
+test('the Tokens pages do not offer SMTP while submission is off', async () => {
+  await using closed = await startTestAppliance()
+  await givePassword(closed, closed.user.email, PASSWORD)
+  const user = new Guest(closed)
+  await user.signIn(closed.user.email, PASSWORD)
+  const { text } = await user.open('/tokens')
+  assert.match(text, /SMTP submission is off on this server/)
+  assert.doesNotMatch(`${text.replace('SMTP submission is off', '')}${(await user.open('/tokens/new')).text}`, /SMTP/)
+})
+
+test('keeps the chosen look in cookies, and ignores invalid cookies (D138)', async () => {
   const guest = new Guest(postrider)
   await guest.signIn(postrider.user.email, PASSWORD)
   const page = await guest.open('/domains')
@@ -211,7 +221,7 @@ test('the look that a person chooses is kept by the browser, and rubbish in its 
   assert.equal(chosen.path, '/domains')
   assert.match(chosen.text, /<html lang="en" data-theme="dark"/)
   assert.match((await guest.open('/mail')).text, /<html lang="en" data-theme="dark"/)
-  // Without our proof nothing is chosen, and nobody is led to another site.
+  // Without a form token the request changes no setting and does not redirect to another site.
   await choose({ proof: 'x', theme: 'light', back: '/domains' })
   assert.match((await guest.open('/mail')).text, /data-theme="dark"/)
   assert.equal((await choose({ proof, theme: 'dark', back: '//evil.test/' })).path, '/')
@@ -231,7 +241,7 @@ test('the look that a person chooses is kept by the browser, and rubbish in its 
   }
 })
 
-test('a chart shows the hours of the reader, and seven days are seven bars (D138)', async () => {
+test('charts use the time zone of the user and have one bar per day (D138)', async () => {
   const guest = new Guest(postrider)
   await guest.signIn(postrider.user.email, PASSWORD)
   const mail = { from: 'ann@here.test', to: 'chart@there.test', subject: 'Chart', html: '<p>x</p>' }
@@ -247,7 +257,7 @@ test('a chart shows the hours of the reader, and seven days are seven bars (D138
   const [here, there] = [await hours('UTC'), await hours('Asia/Tokyo')]
   assert.notEqual(here, there)
   assert.equal(await hours('Nowhere/Land'), here)
-  // Lists say the same zone as charts, also where no script writes the times again.
+  // Lists show times in the zone of the charts, even if no script rewrites them.
   const times = async (zone: string): Promise<string[]> => {
     guest.cookies.set('tz', encodeURIComponent(zone))
     const { text } = await guest.open('/mail')
@@ -265,8 +275,8 @@ test('a chart shows the hours of the reader, and seven days are seven bars (D138
   assert.equal([...days.matchAll(/data-tip="/g)].length, 7)
 })
 
-test('a new token comes with what a program needs: the real host and ports, settings, samples; its first use is seen', async () => {
-  const made = await ann.send(await ann.open('/tokens/new'), 'make', {
+test('the page of a new token shows host, ports, settings and samples, and detects its first use', async () => {
+  const made = await ann.send(await ann.open('/tokens/new'), 'add', {
     name: 'shop',
     duration: '1_month',
     preset: 'send',
@@ -284,10 +294,11 @@ test('a new token comes with what a program needs: the real host and ports, sett
   assert.equal(facts.get('Password'), token)
   assert.equal(facts.get('SMTP Port'), String(submissions[0]!.port))
   assert.equal(facts.get('Sender'), 'hello@here.test')
+  assert.match(made.text, new RegExp(`id="sample-token">export POSTRIDER_TOKEN=[^<]*${token}`))
   for (const language of ['curl', 'node', 'php', 'python'])
-    assert.match(made.text, new RegExp(`id="sample-${language}">[^]*?Bearer ${token}`), language)
+    assert.match(made.text, new RegExp(`id="sample-${language}">[^]*?POSTRIDER_TOKEN[^]*?hello@here\\.test`), language)
   assert.match(made.text, /Waiting for the first request/)
-  // The token has what the choice in words says, and no more.
+  // The token has exactly the scopes of the chosen option.
   const { data } = (await asPerson(postrider, postrider.user, '/personal-access-tokens')).body
   const shop = data.find(({ attributes: { name } }: { attributes: { name: string } }) => name === 'shop')
   assert.deepEqual(shop.attributes.scopes, ['emails:send'])
@@ -301,14 +312,14 @@ test('a new token comes with what a program needs: the real host and ports, sett
   const again = await ann.open(made.path)
   assert.doesNotMatch(again.text, new RegExp(token!))
   assert.match(again.text, /The token works/)
-  // What is not a secret stays: host, port, user.
+  // Values that are not secret stay: host, port, user.
   assert.match(again.text, new RegExp(`id="smtp-tls">${submissions[0]!.port}<`))
   assert.match(again.text, /id="smtp-user">postrider</)
-  assert.match(again.text, /The token was shown once\./)
+  assert.match(again.text, /shown once, when it was created/)
 })
 
-test('the first mail by SMTP with a new token is seen on its page', async () => {
-  const made = await ann.send(await ann.open('/tokens/new'), 'make', {
+test('the page of a new token detects its first email by SMTP', async () => {
+  const made = await ann.send(await ann.open('/tokens/new'), 'add', {
     name: 'smtp',
     duration: '1_month',
     preset: 'send',

@@ -1,13 +1,17 @@
-// A reload repeats nothing: whatever form of the console succeeds, in every place that has one, answers with a redirect
-// (RFC 9110 §15.4.4), and the page that it leads to changes nothing, however often it is asked for.
+// Tests that a reload repeats no action: every form that succeeds answers with a redirect (RFC 9110 §15.4.4), and the
+// page behind the redirect changes no data, however often it is loaded.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { TOTP } from 'otpauth'
 import { createConsole } from '../../src/console/app.ts'
 import { apiInside } from '../../src/http/server.ts'
 import { raw } from '../../src/store/query.ts'
+import { insertMember } from '../../src/users/users.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { Guest, type Shown } from '../kit/guest.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
@@ -15,13 +19,13 @@ import { fieldsOf } from '../kit/page.ts'
 import { givePassword } from '../kit/person.ts'
 import { receive } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
-import { addPair } from '../../src/warmup/pairs.ts'
+import { pairIn } from '../../src/warmup/pairs.ts'
 import { newPicture } from '../images/pictures.ts'
 
 const PASSWORD = 'a long enough password'
-/** Forms outside places: the sign-in and its kin, and what a script sends as JSON. */
+/** Forms without a page of their own: the sign-in and related ones, and JSON that a script sends. */
 const OUTSIDE = /^\/(?:sign-in|sign-out|join|look|account\/passkeys)(?:\/|$)/
-/** What a second form must not make again. */
+/** Resources that a second form must not create again. */
 const MADE = [
   'tokens',
   'webhooks',
@@ -45,9 +49,13 @@ const MADE = [
 const exchanger = testExchanger({
   answer: (command) => (command.startsWith('RCPT TO:<busy') ? '451 4.2.1 mailbox busy' : undefined),
 })
-const postrider = ofFile(() => startTestAppliance({ domains: ['here.test'], exchanger, routes: ['there.test'] }))
+const file = join(temporaryDirectory('reloads'), 'postrider.toml')
+writeFileSync(file, 'hostname = "mx.here.example"\n')
+const postrider = ofFile(() =>
+  startTestAppliance({ domains: ['here.test'], exchanger, routes: ['there.test'], source: { file, environment: {} } }),
+)
 const kit = campaignKit(() => postrider)
-/** What was sent to each path, by the status of its answer. */
+/** The status of each answered form, with its path. */
 const answered: { path: string; status: number }[] = []
 let ann: Guest
 
@@ -80,8 +88,8 @@ const counted = (): Record<string, number> =>
 
 type Fields = Record<string, string | string[]>
 
-/** Sends a form with what it holds already and `fields`; it must succeed by a redirect that can be reloaded. */
-async function does(from: string, action: string, fields: Fields = {}): Promise<Shown> {
+/** Sends a form with its present values and `fields`. It must succeed with a redirect that can be reloaded. */
+async function submits(from: string, action: string, fields: Fields = {}): Promise<Shown> {
   const page = await ann.open(from)
   assert.equal(page.status, 200, from)
   const held = fieldsOf(page.text, action)
@@ -108,42 +116,43 @@ async function uploads(): Promise<void> {
   assert.equal(answered.at(-1)!.status, 303)
 }
 
-test('whatever form succeeds is answered by a redirect, in every place that has one; a reload makes nothing again', async () => {
+test('every form redirects on success, and a reload does not repeat the action', async () => {
   const domain = await firstOf('/domains')
 
-  await does('/tokens/new', 'make', { name: 'WordPress', scopes: ['emails:send'], duration: '12_months' })
-  await does('/tokens', 'revoke')
-  await does('/suppressions/new', 'add', { domain, emails: 'gone@there.test', reason: 'manual' })
-  await does('/suppressions', 'remove')
-  await does('/domains/new', 'add', { name: 'new.test', purpose: 'both' })
-  for (const action of ['check', 'set', 'rotate']) await does('/domains/here.test', action)
-  await does('/domains/new.test', 'remove')
+  await submits('/tokens/new', 'add', { name: 'WordPress', scopes: ['emails:send'], duration: '12_months' })
+  await submits('/tokens', 'revoke')
+  await submits('/suppressions/new', 'add', { domain, emails: 'gone@there.test', reason: 'manual' })
+  await submits('/suppressions', 'remove')
+  await submits('/domains/new', 'add', { name: 'new.test', purpose: 'both' })
+  for (const action of ['check', 'open-on', 'open-off', 'rotate']) await submits('/domains/here.test', action)
+  await submits('/domains/new.test', 'remove')
   const reports = '/domains/here.test/reports'
-  await does(reports, 'name', { network: '192.0.2.0/24', name: 'newsletter service' })
-  await does(reports, 'forget', { id: await firstOf(`/domains/${domain}/known-sources`), network: '192.0.2.0/24' })
+  await submits(reports, 'name', { network: '192.0.2.0/24', name: 'newsletter service' })
+  await submits(reports, 'forget', { id: await firstOf(`/domains/${domain}/known-sources`), network: '192.0.2.0/24' })
 
-  await does('/webhooks/new', 'add', { name: 'Hook', url: 'https://hook.test/', domain, events: ['email.sent'] })
+  await submits('/webhooks/new', 'add', { name: 'Hook', url: 'https://hook.test/', domain, events: ['email.sent'] })
   const hook = `/webhooks/${await firstOf('/webhooks')}`
-  for (const action of ['test', 'rotate', 'active', 'active']) await does(hook, action)
-  await does(hook, 'remove')
+  for (const action of ['test', 'rotate', 'pause', 'resume']) await submits(hook, action)
+  await submits(hook, 'remove')
 
-  await does('/inboxes/new', 'add', { name: 'Box', address: 'box@here.test' })
+  await submits('/inboxes/new', 'add', { name: 'Box', address: 'box@here.test' })
   const inbox = await firstOf('/inboxes')
   const { id: message } = await receive(postrider, { to: 'box@here.test' })
   const mail = `/inboxes/${inbox}/mail/${message}`
-  await does(`${mail}/reply`, 'send', { to: 'ada@there.test', subject: 'Re: Hi', text: 'Yes' })
-  await does(`${mail}/forward`, 'send', { to: 'bob@there.test', subject: 'Fwd: Hi', text: 'See below' })
-  await does(mail, 'unseen')
-  await does(mail, 'remove')
-  await does(`/inboxes/${inbox}`, 'remove')
+  await submits(`${mail}/reply`, 'send', { to: 'ada@there.test', subject: 'Re: Hi', text: 'Yes' })
+  await submits(`${mail}/forward`, 'send', { to: 'bob@there.test', subject: 'Fwd: Hi', text: 'See below' })
+  await submits(mail, 'unseen')
+  await submits(mail, 'remove')
+  await submits(`/inboxes/${inbox}`, 'remove')
 
   await uploads()
-  await does('/pictures', 'delete')
-  await does('/', 'test')
-  await does('/privacy', 'forget', { forgotten: 'bob@there.test' })
+  await submits('/pictures', 'delete')
+  await submits('/', 'test')
+  await submits('/brand', 'save', { sender_name: 'Here' })
+  await submits('/privacy?q=bob@there.test', 'forget')
 })
 
-test('nor a second mail, import, campaign or test of a campaign', async () => {
+test('a reload repeats no email, import, campaign or test email', async () => {
   const domain = await firstOf('/domains')
   const sent = { from: 'ann@here.test', subject: 'Hi', html: '<p>Hi</p>' }
   const mail = await made('/outbound-emails', 'outbound-emails', { ...sent, to: 'busy@there.test' })
@@ -151,23 +160,26 @@ test('nor a second mail, import, campaign or test of a campaign', async () => {
     const { body } = await postrider.api('GET', `/outbound-emails/${mail}`)
     return body.data.attributes.recipients[0].response !== null
   }, 'a mail that waits')
-  for (const action of ['retry', 'hold', 'release', 'drop']) await does('/queue', action, { lane: 'there.test' })
+  await submits('/mail', 'bulk', { bulk: 'retry', row: `${mail} busy@there.test` })
+  await until(async () => /Retry \d+ now/.test((await ann.open('/queue')).text), 'the email to be queued again')
+  for (const action of ['retry', 'hold', 'release', 'drop']) await submits('/queue', action, { lane: 'there.test' })
   const { deps } = postrider.appliance
   const pair = await deps.store.write((tx) =>
-    addPair(tx, { source: '192.0.2.1', receiver: 'there.test' }, deps.clock.now()),
+    pairIn(tx, { source: '192.0.2.1', receiver: 'there.test' }, deps.clock.now()),
   )
-  for (const action of ['skip', 'release', 'restart']) await does(`/server/warmup/${pair.id}`, action)
-  await does(`/server/warmup/${pair.id}`, 'fix', { allowance: '500' })
-  await does(`/mail/${mail}`, 'again', { to: 'ada@there.test' })
-  await does(`/mail/${mail}`, 'remove')
+  for (const action of ['skip', 'release', 'restart']) await submits(`/server/warmup/${pair.id}`, action)
+  await submits(`/server/warmup/${pair.id}`, 'fix', { daily_limit: '500' })
+  await submits(`/mail/${mail}`, 'again', { to: 'ada@there.test' })
+  await submits(`/mail/${mail}`, 'remove')
   await made('/outbound-emails', 'outbound-emails', { ...sent, to: 'ada@there.test', agent_id: 'helper' })
-  await does('/agents', 'pause')
-  await does('/agents', 'resume')
+  await submits('/agents', 'pause')
+  await submits('/agents', 'resume')
 
-  await does('/audiences/new', 'add', { name: 'Readers', domain })
+  await submits('/audiences/new', 'add', { name: 'Readers', domain })
   const audience = `/audiences/${await firstOf('/audiences')}`
-  await does(`${audience}/add`, 'add', { email: 'one@there.test', name: 'One' })
-  // The first two steps of an import only look; the last is what counts.
+  await submits(audience, 'rename', { name: 'Subscribers', title: 'News' })
+  await submits(`${audience}/add`, 'add', { email: 'one@there.test', name: 'One' })
+  // The first two steps of an import only read. The last one writes.
   const columns = await ann.send(await ann.open(`${audience}/import`), 'columns', { pasted: 'two@there.test' })
   const preview = await ann.send(columns, 'check', fieldsOf(columns.text, 'check')!)
   const result = await ann.send(preview, 'import', fieldsOf(preview.text, 'import')!)
@@ -177,42 +189,56 @@ test('nor a second mail, import, campaign or test of a campaign', async () => {
   assert.deepEqual(counted(), before)
 
   const contact = await firstOf(`${audience}/contacts`)
-  await does(`${audience}/contacts/${contact}`, 'save', { name: 'Uno' })
-  await does(`${audience}/contacts/${contact}`, 'remove')
+  await submits(`${audience}/contacts/${contact}`, 'save', { name: 'Uno' })
+  await submits(`${audience}/contacts/${contact}`, 'remove')
 
-  const begun = await does('/campaigns/new', 'save', { name: 'May', subject: 'May', audience: audience.slice(11) })
+  const begun = await submits('/campaigns/new', 'save', { name: 'May', subject: 'May', audience: audience.slice(11) })
   const campaign = begun.path.replace(/\/edit.*/, '')
-  await does(`${campaign}/edit`, 'save', { subject: 'May 2' })
-  await does(`${campaign}/send`, 'test', { email: 'ada@there.test' })
-  await does(`${campaign}/send`, 'later', { at: '2099-01-01T10:00' })
-  await does(`${campaign}/send`, 'reschedule', { at: '2099-01-02T10:00' })
-  await does(campaign, 'unschedule')
-  await does(`${campaign}/settings`, 'remove')
+  await submits(`${campaign}/edit`, 'save', { subject: 'May 2' })
+  await submits(`${campaign}/send`, 'test', { email: 'ada@there.test' })
+  await submits(`${campaign}/send`, 'later', { at: '2099-01-01T10:00' })
+  await submits(`${campaign}/send`, 'reschedule', { at: '2099-01-02T10:00' })
+  await submits(campaign, 'unschedule')
+  await submits(`${campaign}/settings`, 'remove')
+  const unwanted = await kit.draft(audience.slice(11))
+  await submits('/campaigns', 'bulk', { bulk: 'remove', sure: 'yes', row: `${unwanted} May` })
   const held = await kit.draft(audience.slice(11))
-  await does(`/campaigns/${held}/send`, 'now')
+  await submits(`/campaigns/${held}/send`, 'now')
   await until(async () => ['sent', 'failed'].includes((await kit.show(held))['status']), 'the end of the campaign')
-  await does(`/campaigns/${held}`, 'copy')
-  await does(audience, 'remove')
+  await submits(`/campaigns/${held}`, 'copy')
+  await submits(audience, 'remove')
 })
 
-test('nor a second invitation or second recovery codes', async () => {
-  const invited = await does('/people/new', 'add', { email: 'new@elsewhere.test', name: 'New', role: 'own' })
+test('a reload repeats no invitation and no recovery codes', async () => {
+  const invited = await submits('/people/new', 'add', { email: 'new@elsewhere.test', name: 'New', access: 'owner' })
   const person = invited.path.replace(/\?.*/, '')
-  await does(person, 'invite')
-  await does(person, 'remove')
-  await does('/people', 'open')
-  await does('/people', 'leave')
+  await submits(person, 'invite')
+  await submits(person, 'remove')
+  const member = (await submits('/members/new', 'add', { email: 'member@elsewhere.test', name: '', role: 'reader' }))
+    .path
+  await submits(member.replace(/\?.*/, ''), 'role', { role: 'marketer' })
+  const { store } = postrider.appliance.deps
+  const [invitation] = await store.write((tx) => {
+    const given = { account: postrider.other.key, user: postrider.user.key, role: 'reader' as const, joined: false }
+    return [insertMember(tx, given, postrider.clock.now())]
+  })
+  await submits('/accounts', 'accept', { id: invitation!.id })
+  await submits('/accounts', 'leave', { id: invitation!.id })
+  await submits('/people', 'open')
+  await submits('/people', 'leave')
 
   const { text } = await ann.open('/account')
   const secret = /name="secret" value="([^"]+)"/.exec(text)![1]!
   const code = (): string => new TOTP({ secret }).generate({ timestamp: postrider.clock.now() })
-  await does('/account', 'factor', { code: code(), secret })
+  await submits('/account', 'factor', { code: code(), secret })
   postrider.clock.advance(60_000)
-  await does('/account', 'codes', { old: PASSWORD })
-  await does('/account', 'password', { old: PASSWORD, new: `${PASSWORD}, newer` })
+  await submits('/account', 'codes', { old: PASSWORD })
+  await submits('/account', 'password', { old: PASSWORD, new: `${PASSWORD}, newer` })
+  // Last, because the server then has the settings of the file.
+  await submits('/server/settings', 'hostname', { hostname: 'mx.new.example' })
 })
 
-test('every place with a form was tried', () => {
+test('every page with a form was tested', () => {
   const { deps } = postrider.appliance
   const pages = createConsole(deps, apiInside(deps))
   const missing = pages.app.routes

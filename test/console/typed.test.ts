@@ -1,11 +1,10 @@
-// What people type and write in the console is read in time that grows with its length alone: a signed-in person must
-// not hold up the server for all others.
+// Tests that user input in the console is parsed in linear time: a signed-in user must not block the server for others.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { readPictures } from '../../src/message/pictures.ts'
+import { readPictures } from '../../src/message/html-tokens.ts'
 import { costingAtOnce } from '../kit/cost.ts'
 
-test('pictures of a page, with their address and their text', () => {
+test('finds the images of a page with URL and alternative text', () => {
   const picturesOf = (html: string) => Array.from(readPictures(html), ({ alt, url }) => [url, alt])
   assert.deepEqual(picturesOf('<p>no</p><imgx>'), [])
   assert.deepEqual(picturesOf(`<img src=a alt="A > B"><IMG alt='x'/><img alt=word src="b?c&amp;d ">`), [
@@ -22,7 +21,7 @@ test('pictures of a page, with their address and their text', () => {
   ])
 })
 
-test('no page makes it slow', () => {
+test('finds images in linear time', () => {
   for (const piece of ['<img ', '<img alt="', "<img src='", '<img/'])
     costingAtOnce(500, () => [...readPictures(piece.repeat(100_000))])
 })

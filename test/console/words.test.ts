@@ -1,14 +1,14 @@
-// The texts of the console's pages: no page sends a colleague to a shell for what the console itself can do, and none
-// says a word of the protocols where an everyday one exists.
+// Tests the texts of the console's pages: they contain no shell command for an action that the console offers, and no
+// word of the list below.
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 
 const SRC = join(import.meta.dirname, '../../src')
-const PAGES = globSync(['*/page*.ts', 'webui/*.ts', 'console/*.ts'], { cwd: SRC }).toSorted()
+const PAGES = globSync(['*/page*.ts', 'views/html/*.ts', 'console/*.ts'], { cwd: SRC }).toSorted()
 
-/** A source without its comments and imports, whose words nobody reads in a browser. */
+/** A source without its comments and imports, which no browser shows. */
 const shown = (file: string): string =>
   readFileSync(join(SRC, file), 'utf8')
     .replaceAll(/\/\*[^]*?\*\//g, '')
@@ -17,13 +17,13 @@ const shown = (file: string): string =>
 
 const SHELL = /\bpostrider [a-z]+/g
 
-/** What only a shell can do, or what only the log says. */
+/** Actions that only a shell can do, and data that is only in the log. */
 const ONLY_THERE: Record<string, readonly string[]> = {
   'console/first-steps.ts': ['postrider backup'],
-  'console/sign-in.ts': ['postrider user'],
+  'users/page-sign-in.ts': ['postrider user'],
 }
 
-test('no page sends a colleague to a shell for what the console can do', () => {
+test('no page names a shell command for actions of the console', () => {
   assert.ok(PAGES.length > 50, `only ${PAGES.length} files of pages were found`)
   const sent = PAGES.flatMap((file) => {
     const words = [...shown(file).matchAll(SHELL)].map(([command]) => command)
@@ -34,7 +34,7 @@ test('no page sends a colleague to a shell for what the console can do', () => {
 
 const WRONG = /\b(?:[Pp]ut off|Commonest|Take back|Give up|Make it|Set it|Turn it on|Write it|Verdicts|first octet)\b/g
 
-test('no page says words that a colleague without knowledge of email has to learn', () => {
+test('no page uses a word of the list', () => {
   const wrong = PAGES.flatMap((file) => [...shown(file).matchAll(WRONG)].map(([words]) => `${file}: ${words}`))
   assert.deepEqual(wrong, [])
 })

@@ -1,8 +1,8 @@
 // Query parameters and cursor pagination (specification "Query parameters shared by list endpoints", "Cursor
-// pagination"; D9, D12, D13).
+// pagination", D9, D12, D13).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { addUser } from '../../src/identity/users.ts'
+import { addUser } from '../../src/users/users.ts'
 import { document } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
@@ -12,7 +12,9 @@ import { below, codes, mailDocument, MISSING, outcomes, sameOutcomes, startWire,
 const clock = new ManualClock()
 const wire = ofFile(() => startWire({ clock }))
 let domainId: string
-/** The mails that stand throughout this file, in order of creation; all of one moment but the last, all settled. */
+/**
+ * The emails of this file, in order of creation. All have the same time except the last, and all have a final status.
+ */
 let mails: string[]
 const ask: Wire['ask'] = (...request) => wire.ask(...request)
 
@@ -29,7 +31,7 @@ const list = async (path: string, token?: string): Promise<Row[]> => {
 const ids = (rows: Row[]): string[] => rows.map(({ id }) => id)
 
 const COUNT = 106
-/** All of them but the first; what tests add for themselves goes to other addresses. */
+/** All of them except the first. Emails that tests add have other recipients. */
 const MINE = '/outbound-emails?filter[to]=bob@nowhere.test'
 
 setUp(async () => {
@@ -45,7 +47,7 @@ setUp(async () => {
   }))
   clock.advance(1000)
   mails.push(...(await wire.mails(1, () => ({ subject: 'The last' }))))
-  // Their domain does not exist, so all of them fail, and then nothing moves any more.
+  // Their domain does not exist, so all of them fail, and their status does not change again.
   await until(
     async () => (await list(`${MINE},plus%2Btag@nowhere.test&filter[status]=queued,sent`)).length === 0,
     'rest',
@@ -54,7 +56,7 @@ setUp(async () => {
 
 // ---- Parameters
 
-test('every unknown or malformed parameter is 400 and named in full (D9)', async () => {
+test('rejects every unknown or malformed parameter with 400 and names it in full (D9)', async () => {
   const everywhere: [string, string][] = [
     ['foo=1', 'foo'],
     ['limit=5', 'limit'],
@@ -100,7 +102,7 @@ test('every unknown or malformed parameter is 400 and named in full (D9)', async
   }
 })
 
-test('list parameters are refused where there is no list, and all of them where nothing is answered', async () => {
+test('rejects list parameters on single resources, and all of them if the response has no body', async () => {
   for (const [method, path, queries, body] of [
     ['GET', `/domains/${domainId}`, ['sort=name', 'filter[status]=active', 'page[size]=5', 'page[cursor]=x']],
     ['POST', '/outbound-emails', ['sort=subject', 'filter[status]=x', 'page[size]=5'], mailDocument()],
@@ -113,7 +115,7 @@ test('list parameters are refused where there is no list, and all of them where 
     }
 })
 
-test('each family has its code', async () => {
+test('each kind of parameter has its error code', async () => {
   const cases: [string, string][] = [
     ['include=nothing', 'unsupported_include'],
     ['include=domain,nothing', 'unsupported_include'],
@@ -168,7 +170,7 @@ test('each family has its code', async () => {
   sameOutcomes(found, Object.fromEntries(cases))
 })
 
-test('what is included is there also where a sparse fieldset leaves its relationship out', async () => {
+test('returns included resources even if a sparse fieldset omits their relationship', async () => {
   const { body } = await ask('GET', '/outbound-emails?page[size]=1&include=domain&fields[outbound-emails]=subject')
   assert.deepEqual(Object.keys(body.data[0].attributes), ['subject'])
   assert.equal(body.data[0].relationships, undefined)
@@ -178,14 +180,14 @@ test('what is included is there also where a sparse fieldset leaves its relation
   )
 })
 
-test('a refusal of very much tells a hundred places, not all of them', async () => {
+test('reports at most a hundred errors', async () => {
   const headers = Object.fromEntries(Array.from({ length: 900 }, (_, n) => [`bad name ${n}`, 'x']))
   const answer = await ask('POST', '/outbound-emails', { body: mailDocument({ headers }) })
   assert.equal(answer.status, 422)
   assert.equal(answer.body.errors.length, 100)
 })
 
-test('one filter in two spellings is refused in either order (D9)', async () => {
+test('rejects a filter given in two spellings, in either order (D9)', async () => {
   for (const query of [`inbox=${MISSING}&filter[inbox]=x`, `filter[inbox]=x&inbox=${MISSING}`]) {
     const answer = await ask('GET', `/inbound-emails?${query}`)
     assert.equal(answer.status, 400, query)
@@ -193,7 +195,7 @@ test('one filter in two spellings is refused in either order (D9)', async () => 
   }
 })
 
-test('brackets raw and percent-encoded are the same, a plus is a space', async () => {
+test('accepts raw and percent-encoded brackets, and reads a plus as a space', async () => {
   const encoded = await ask('GET', '/outbound-emails?page%5Bsize%5D=3&filter%5Bstatus%5D=failed')
   const plain = await ask('GET', '/outbound-emails?page[size]=3&filter[status]=failed')
   assert.equal(encoded.body.data.length, 3)
@@ -202,7 +204,7 @@ test('brackets raw and percent-encoded are the same, a plus is a space', async (
   assert.deepEqual(await list('/outbound-emails?filter[to]=plus+tag@nowhere.test'), [])
 })
 
-test('filters match exactly, commas mean any of, several filters all hold (D13)', async () => {
+test('a filter matches any of its comma-separated values exactly, and several filters must all match (D13)', async () => {
   const names = async (query: string): Promise<string[]> =>
     (await list(`/domains?sort=name&${query}`)).map(({ attributes }) => attributes['name']!)
   assert.deepEqual(await names('filter[purpose]=marketing'), ['b.test'])
@@ -231,7 +233,7 @@ test('filters match exactly, commas mean any of, several filters all hold (D13)'
   assert.deepEqual(await kinds('filter[record_type]=SPF&filter[verified]=true,false'), ['SPF'])
 })
 
-test('sorts are by each key in turn, newest first when none is asked for (D13)', async () => {
+test('sorts by each key in turn, newest first by default (D13)', async () => {
   const names = async (query: string): Promise<string[]> =>
     (await list(`/domains?${query}`)).map(({ attributes }) => attributes['name']!)
   assert.deepEqual(await names('sort=name'), ['a.test', 'b.test', 'here.test'])
@@ -254,7 +256,7 @@ test('sorts are by each key in turn, newest first when none is asked for (D13)',
 
 // ---- Sparse fieldsets and included resources
 
-test('sparse fieldsets hold for attributes and relationships alike', async () => {
+test('sparse fieldsets apply to attributes and relationships', async () => {
   const path = `/outbound-emails/${mails[0]}`
   const fields = async (query: string) => {
     const { attributes, relationships } = (await ask('GET', `${path}?${query}`)).body.data
@@ -275,7 +277,7 @@ test('sparse fieldsets hold for attributes and relationships alike', async () =>
   assert.deepEqual(Object.keys(empty.body.included[0]).toSorted(), ['id', 'links', 'type'])
 })
 
-test('included resources come once, linked, and the member is there also when empty', async () => {
+test('returns each included resource once and linked, and an empty member without any', async () => {
   const one = await ask('GET', '/outbound-emails?include=domain,domain&page[size]=7')
   assert.equal(one.body.data.length, 7)
   assert.deepEqual(ids(one.body.included), [domainId])
@@ -297,7 +299,7 @@ test('included resources come once, linked, and the member is there also when em
 
 // ---- Pages
 
-test('page sizes: 25 unless a whole number from 1, at most 100', async () => {
+test('a page has 25 rows unless the size is a whole number from 1, and at most 100', async () => {
   const sizes: [string, number][] = [
     ['1', 1],
     ['99', 99],
@@ -334,7 +336,7 @@ test('page sizes: 25 unless a whole number from 1, at most 100', async () => {
   assert.equal(body.data.length, 25)
 })
 
-test('an empty collection', async () => {
+test('returns an empty collection with null links', async () => {
   const newcomer = await addUser(wire.postrider.appliance.deps, { email: 'new@owner.test' })
   const token = await wire.postrider.tokenFor(newcomer, ['emails:read'])
   const { body } = await ask('GET', '/outbound-emails', { token })
@@ -343,7 +345,7 @@ test('an empty collection', async () => {
   assert.deepEqual(body.meta, { has_more: false, next_cursor: null, prev_cursor: null, per_page: 25 })
 })
 
-/** Follows links.next (or prev) from a path to its end; gives the pages. */
+/** Follows links.next (or prev) from a path to its end. Returns the pages. */
 async function walk(path: string, way: 'next' | 'prev' = 'next', between?: (page: Row[]) => Promise<void>) {
   const pages: Row[][] = []
   let at: string | null = path
@@ -360,14 +362,14 @@ async function walk(path: string, way: 'next' | 'prev' = 'next', between?: (page
   return { pages, last }
 }
 
-test('forward to the end and back again visits the same rows, reversed', async () => {
+test('paging forward to the end and back visits the same rows in reverse', async () => {
   for (const query of [
     'page[size]=10',
     'page[size]=7&sort=created_at',
     'page[size]=9&sort=subject',
     'page[size]=9&sort=-subject,created_at',
     'page[size]=9&sort=subject,-updated_at,status',
-    // All but one are of one moment: the subject decides, against the order of creation.
+    // All but one have the same time, so the subject decides, against the order of creation.
     'page[size]=9&sort=created_at,subject',
     'page[size]=9&sort=-created_at,-subject',
     'page[size]=53&filter[status]=failed&include=domain&fields[outbound-emails]=domain,subject',
@@ -387,7 +389,7 @@ test('forward to the end and back again visits the same rows, reversed', async (
   }
 })
 
-test('the cursor of meta is the one of the links, and goes with a request that a client builds', async () => {
+test('the cursors in meta equal those in the links, and work in a request that a client builds', async () => {
   const first = (await ask('GET', '/outbound-emails?page[size]=5')).body
   assert.equal(first.meta.prev_cursor, null)
   const second = await ask('GET', `/outbound-emails?page[size]=3&page[cursor]=${first.meta.next_cursor}`)
@@ -400,7 +402,7 @@ test('the cursor of meta is the one of the links, and goes with a request that a
   assert.equal(named.status, 200, 'newest first, said or unsaid, is one sort')
 })
 
-test('a cursor that is cut, forged, of elsewhere or old gives the first page (D9)', async () => {
+test('returns the first page for a truncated, forged, foreign or old cursor (D9)', async () => {
   const path = `${MINE}&page[size]=5`
   const start = await ask('GET', path)
   const cursor: string = start.body.meta.next_cursor
@@ -464,7 +466,7 @@ test('a cursor that is cut, forged, of elsewhere or old gives the first page (D9
   )
 })
 
-test('a cursor under another sort is 400, the same fields the other way included', async () => {
+test('rejects a cursor with another sort, even the reverse one', async () => {
   const next = async (query: string): Promise<string> =>
     (await ask('GET', `/outbound-emails?page[size]=5${query}`)).body.meta.next_cursor
   for (const [issued, replayed] of [
@@ -482,15 +484,15 @@ test('a cursor under another sort is 400, the same fields the other way included
   }
 })
 
-test('each row that stood throughout a walk is seen exactly once, whatever comes and goes beside it (rule 7)', async () => {
-  // A seeded generator, so that a failure comes again.
+test('paging returns each unchanged row exactly once while others are added and deleted (rule 7)', async () => {
+  // A seeded generator, so that a failure can be reproduced.
   let seed = 20260115
   const random = (below_: number): number => {
     seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0
     return Math.floor((seed / 2 ** 32) * below_)
   }
   for (const sort of ['-created_at', 'created_at', 'subject', '-subject,created_at', '-created_at,subject']) {
-    // Each round in a collection of its own, so that rounds do not meet.
+    // Each round has a collection of its own.
     const to = `w${random(1e9)}@nowhere.test`
     const make = (count: number): Promise<string[]> =>
       wire.mails(count, () => ({ to, subject: `Subject ${random(4)}` }))
@@ -505,7 +507,7 @@ test('each row that stood throughout a walk is seen exactly once, whatever comes
       assert.equal((await ask('DELETE', `/outbound-emails/${id}`)).status, 204)
     }
     const disturb = async (page: Row[]): Promise<void> => {
-      // The row that the cursor names goes first: the next page must still begin after its place.
+      // The row that the cursor names is deleted first. The next page must still start after its position.
       const edges = [page.at(-1)?.id, page[0]?.id].filter((id) => id !== undefined && passing.has(id))
       for (const id of edges) await remove(id!)
       const [any] = [...passing].slice(random(passing.size))
@@ -526,7 +528,7 @@ test('each row that stood throughout a walk is seen exactly once, whatever comes
   }
 })
 
-test('a page whose rows are gone still leads back, and forward (rule 4)', async () => {
+test('a page whose rows were deleted still links back and forward (rule 4)', async () => {
   const to = 'gone@nowhere.test'
   const made = (await wire.mails(6, () => ({ to }))).toReversed()
   const path = `/outbound-emails?page[size]=2&filter[to]=${to}`
@@ -551,7 +553,7 @@ test('a page whose rows are gone still leads back, and forward (rule 4)', async 
   assert.deepEqual(ids((await ask('GET', below(start.links.next))).body.data), ids(second.data))
 })
 
-test('a cursor of last year gives the first page', async () => {
+test('returns the first page for a cursor of last year', async () => {
   const clock_ = new ManualClock()
   await using aged = await startWire({ clock: clock_ })
   await aged.postrider.activeDomain('here.test')
@@ -570,7 +572,7 @@ test('a cursor of last year gives the first page', async () => {
 
 // ---- Bodies in lists (D69)
 
-test('a list shows what one alone shows by default where fields names it, of included resources too', async () => {
+test('a list shows the attributes of single resources if fields names them, even for included resources', async () => {
   const [id] = await wire.mails(1, () => ({ subject: 'Whole', text: 'Words', headers: { 'X-Order': '7' } }))
   const path = '/outbound-emails?fields[outbound-emails]=html,text,headers,attachments,subject&page[size]=1'
   const { body, status } = await ask('GET', path)
@@ -595,13 +597,13 @@ test('a list shows what one alone shows by default where fields names it, of inc
   assert.deepEqual(list.body.data[0].attributes, { body_html: '<p>Long</p>' })
 })
 
-test('a list without bodies reads none, and an unknown name beside a known one is refused', async () => {
+test('a list without bodies does not read them, and an unknown field next to a known one is rejected', async () => {
   const { attributes } = (await ask('GET', '/outbound-emails?page[size]=1')).body.data[0]
   for (const name of ['html', 'text', 'headers', 'attachments']) assert.ok(!(name in attributes), name)
   assert.equal((await ask('GET', '/outbound-emails?fields[outbound-emails]=html,nothing')).status, 400)
 })
 
-test('a page of large bodies ends early, both ways, and misses nobody', async () => {
+test('a page of large bodies ends early in both directions without skipping a row', async () => {
   const html = 'x'.repeat(5 * 1024 * 1024)
   const to = 'large@nowhere.test'
   const made: string[] = []

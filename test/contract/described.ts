@@ -1,11 +1,13 @@
-// Holds what was asked and answered to the OpenAPI document: the status is declared, the codes of a refusal are, the
-// headers are there, and the document fits the schema, which is taken strictly: a member that is not described is a
-// fault, too.
+// Compares requests and answers with the OpenAPI document: the status, the codes of a refusal and the headers are
+// declared, and the document matches the schema. The schema is strict, so an undocumented member is an error.
 import assert from 'node:assert/strict'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import ajvFormats from 'ajv-formats'
-import { openApi } from '../../src/http/server.ts'
+import { openApi, resourcesOf } from '../../src/http/server.ts'
+import { loadParts } from '../../src/server/parts.ts'
 import { JSON_API, type Answer } from '../kit/appliance.ts'
+
+const resources = resourcesOf(await loadParts())
 
 type Json = Record<string, unknown>
 
@@ -39,7 +41,7 @@ export interface OpenApi {
 const last = (ref: string): string => ref.split('/').at(-1)!
 const METHODS = new Set(['get', 'post', 'patch', 'delete'])
 
-/** Every object takes the members that it describes and no other. In sparse documents none need be there. */
+/** Every object accepts only the members of its schema. In sparse documents all of them are optional. */
 function strict(schema: unknown, sparse: boolean): unknown {
   if (Array.isArray(schema)) return schema.map((each) => strict(each, sparse))
   if (typeof schema !== 'object' || schema === null) return schema
@@ -59,7 +61,7 @@ export class Described {
   readonly #ajv: Record<'plain' | 'strict' | 'sparse', Ajv2020>
   readonly #templates: [template: string, pattern: RegExp][]
 
-  constructor(document: object = openApi('http://127.0.0.1')) {
+  constructor(document: object = openApi(resources, 'http://127.0.0.1')) {
     this.document = document as OpenApi
     const { schemas } = this.document.components
     const of = (components: unknown): Ajv2020 => {
@@ -74,7 +76,7 @@ export class Described {
     ])
   }
 
-  /** The operations of the API itself; OAuth's lie on other paths. */
+  /** The operations of the API itself. Those of OAuth have other paths. */
   operations(): { method: string; path: string; operation: Operation }[] {
     return Object.entries(this.document.paths).flatMap(([path, item]) =>
       'servers' in item
@@ -100,7 +102,7 @@ export class Described {
     )
   }
 
-  /** Undefined when the value fits, else what does not. */
+  /** Returns undefined if the value matches, else the errors. */
   faults(schema: object, value: unknown, how: 'plain' | 'strict' | 'sparse' = 'strict'): string | undefined {
     const text = JSON.stringify(schema).replaceAll('"#/', '"api#/')
     const key = `${how} ${text}`
@@ -109,10 +111,10 @@ export class Described {
     return check(value) ? undefined : JSON.stringify(check.errors)
   }
 
-  /** Throws where the answer, or a request that was taken, is not as the document says. */
+  /** Throws if the answer, or a request that was accepted, does not match the document. */
   judge(sent: { method: string; path: string; body?: unknown }, { status, headers, body }: Answer): void {
     const operation = this.find(sent.method, sent.path)
-    // HEAD of what acts on GET is not an operation.
+    // HEAD on an endpoint that acts on GET is not an operation.
     if (!operation || status === 405) return
     const at = `${sent.method} ${sent.path.slice(0, 200)} -> ${status} ${JSON.stringify(body)?.slice(0, 600)}`
     const response = this.response(operation, status)
@@ -126,7 +128,7 @@ export class Described {
     const query = new URL(`http://x${sent.path}`).searchParams
     const sparse = [...query.keys()].some((name) => name.startsWith('fields['))
     const schema = response.content?.[JSON_API]?.schema
-    // Where nothing is related an empty include is not a parameter of the document, and is answered with an empty list.
+    // Without relationships, `include` is not a documented parameter, but an empty one returns an empty list.
     const bare = query.get('include') === '' && !this.parametersOf(operation).some(({ name }) => name === 'include')
     if (schema) {
       const { included: _, ...rest } = (body ?? {}) as Json

@@ -1,4 +1,4 @@
-// Media types, request documents and error documents (specification "Wire conventions" and "Errors"; D4 to D7).
+// Media types, request documents and error documents (specification "Wire conventions" and "Errors", D4 to D7).
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -73,7 +73,7 @@ const ACCEPT: [accept: string, status: number][] = [
   [`text/plain;x="${JSON_API};charset=utf-8"`, 200],
 ]
 
-test('Accept: 406 only when the JSON:API type is named and no instance of it is usable', async () => {
+test('rejects Accept with 406 only if it names the JSON:API type in unusable forms only', async () => {
   const found = await outcomes(
     ACCEPT,
     ([accept]) => accept,
@@ -85,7 +85,7 @@ test('Accept: 406 only when the JSON:API type is named and no instance of it is 
   assert.deepEqual(refused.body.errors[0].source, { header: 'Accept' })
 })
 
-test('Accept is judged on every kind of request, and on URLs that do not exist', async () => {
+test('checks Accept on every kind of request, and on URLs that do not exist', async () => {
   const headers = { accept: `${JSON_API};charset=utf-8` }
   for (const [method, path, body] of [
     ['GET', '/outbound-emails'],
@@ -113,7 +113,7 @@ const CONTENT_TYPES: [type: string, taken: boolean][] = [
   [`${JSON_API};ext="https://a.example/x"`, false],
   [`${JSON_API};ext=""`, false],
   [`${JSON_API};x=1`, false],
-  // A weight belongs to Accept: here it is one of the "any other parameters".
+  // A weight is defined only for Accept. Here it is one of the "any other parameters".
   [`${JSON_API};q=1`, false],
   [`${JSON_API};q=0.5;charset=utf-8`, false],
   ['application/json', false],
@@ -125,7 +125,7 @@ const CONTENT_TYPES: [type: string, taken: boolean][] = [
   ['', false],
 ]
 
-test('Content-Type: JSON:API with no parameter but profile, else 415', async () => {
+test('rejects a Content-Type other than JSON:API, or with a parameter other than profile, with 415', async () => {
   for (const [method, path, body, taken] of [
     ['PATCH', `/domains/${domainId}`, document('domains', {}, { id: domainId }), 200],
     ['POST', '/domains', document('domains', {}), 422],
@@ -146,11 +146,11 @@ test('Content-Type: JSON:API with no parameter but profile, else 415', async () 
   }
 })
 
-test('a body without Content-Type is 415; DELETE asks for none (D5)', async () => {
+test('rejects a body without Content-Type with 415, except for DELETE (D5)', async () => {
   const { postrider } = wire
   const path = `${API}/domains`
   const sent = JSON.stringify(document('domains', {}))
-  // Bytes, because text would bring a Content-Type of its own.
+  // Bytes, because fetch would add a Content-Type for text.
   const bare = await postrider.raw(path, {
     method: 'POST',
     headers: { authorization: `Bearer ${postrider.token}` },
@@ -163,7 +163,7 @@ test('a body without Content-Type is 415; DELETE asks for none (D5)', async () =
   assert.equal((await ask('GET', `/outbound-emails/${id}`)).status, 404)
 })
 
-test('an answer to a fault of ours is an error document as well, and tells nothing (D6)', async () => {
+test('an internal error is an error document without details (D6)', async () => {
   const { deps } = wire.postrider.appliance
   const secret = 'select * from tokens where hash = 1'
   const lines: string[] = []
@@ -203,7 +203,7 @@ test('an answer to a fault of ours is an error document as well, and tells nothi
 
 const bytes = (text: string): Uint8Array => Buffer.from(text, 'latin1')
 
-test('what is not a JSON:API request document is 400 with a pointer', async () => {
+test('answers an invalid request document with 400 and a pointer', async () => {
   const faults: [body: unknown, pointer: string][] = [
     ['', ''],
     ['{', ''],
@@ -245,7 +245,7 @@ test('what is not a JSON:API request document is 400 with a pointer', async () =
   sameOutcomes(found, Object.fromEntries(faults.map((fault) => [name(fault), ['invalid_document', fault[1]]])))
 })
 
-test('an update names its resource by a string id: 400 without, 409 with another', async () => {
+test('rejects an update without a string id with 400, and with another id with 409', async () => {
   const path = `/domains/${domainId}`
   const patch = (data: unknown) => ask('PATCH', path, { body: { data } })
   const without = await patch({ type: 'domains', attributes: {} })
@@ -268,7 +268,7 @@ test('an update names its resource by a string id: 400 without, 409 with another
   }
 })
 
-test('a create with another type is 409 on each endpoint', async () => {
+test('rejects a create with another type with 409 on each endpoint', async () => {
   for (const path of ['/tokens', '/outbound-emails', '/domains'])
     for (const type of ['records', path.slice(1, -1), path.slice(1).toUpperCase()]) {
       const answer = await ask('POST', path, { body: document(type, {}) })
@@ -277,7 +277,7 @@ test('a create with another type is 409 on each endpoint', async () => {
     }
 })
 
-test('the server chooses ids: any client id on create is 403, a lid is not an id', async () => {
+test('rejects a client id on create with 403, and does not accept a lid as id', async () => {
   for (const path of ['/tokens', '/outbound-emails', '/domains'])
     for (const id of [MISSING, 'x', '']) {
       const answer = await ask('POST', path, { body: document(path.slice(1), {}, { id }) })
@@ -289,14 +289,14 @@ test('the server chooses ids: any client id on create is 403, a lid is not an id
   assert.notEqual(made.body.data.id, 'mine')
 })
 
-test('relationships are 403 where an endpoint does not offer them', async () => {
+test('rejects relationships with 403 if an endpoint does not offer them', async () => {
   const domain = { data: { type: 'domains', id: domainId } }
   const attributes = { name: 'x', scopes: ['emails:read'], duration: '1_month' }
   const [mail] = await wire.mails(1)
   for (const [method, path, body] of [
     ['PATCH', `/domains/${domainId}`, document('domains', {}, { id: domainId, relationships: { owner: domain } })],
     ['POST', '/tokens', document('tokens', attributes, { relationships: { owner: domain } })],
-    // The interface names `from` as what selects the domain; a relationship would be a second, silently ignored, word.
+    // In the specification `from` selects the domain. A relationship would be a second, silently ignored, choice.
     ['POST', '/outbound-emails', mailDocumentWith({ relationships: { domain } })],
     ['POST', '/outbound-emails', mailDocumentWith({ relationships: { 'a/b~c': domain } })],
   ] as const) {
@@ -320,7 +320,7 @@ const mailDocumentWith = (more: Record<string, unknown>) => ({ data: { ...mailDo
 
 // ---- Error documents
 
-test('pointers name what exists: a missing attribute points to its parent', async () => {
+test('a pointer names an existing value, and the parent of a missing attribute', async () => {
   const without = await ask('POST', '/tokens', { body: document('tokens', { name: 'x', duration: '1_month' }) })
   assert.equal(without.status, 422)
   assert.deepEqual([codes(without), pointers(without)], [['required'], ['/data/attributes']])
@@ -329,7 +329,7 @@ test('pointers name what exists: a missing attribute points to its parent', asyn
   assert.deepEqual(new Set(pointers(bare)), new Set(['/data']))
 })
 
-test('pointers name wrong values exactly: keys escaped, list items by index', async () => {
+test('a pointer names the wrong value exactly, with escaped keys and the index of list items', async () => {
   const unknown = await ask('POST', '/domains', {
     body: document('domains', { name: 'a.test', purpose: 'both', 'a/b~c': 1, '': 2, ' x': 3 }),
   })
@@ -346,14 +346,14 @@ test('pointers name wrong values exactly: keys escaped, list items by index', as
     pointers(items),
     [1, 3, 4].map((index) => `/data/attributes/scopes/${index}`),
   )
-  // A repeated address is dropped, but the place of the others is the one in the request.
+  // A repeated address is dropped, but the index of the others is that in the request.
   const replies = ['ann@here.test', 'ann@here.test', 'ann@elsewhere.test']
   const family = await ask('POST', '/outbound-emails', { body: mailDocument({ reply_to: replies }) })
   assert.equal(family.status, 422)
   assert.deepEqual([codes(family), pointers(family)], [['address_outside_domain'], ['/data/attributes/reply_to/2']])
 })
 
-test('a value that may be one or a list is named as it was sent', async () => {
+test('a pointer names a single address without an index', async () => {
   const alone = await ask('POST', '/outbound-emails', { body: mailDocument({ reply_to: 'ann@elsewhere.test' }) })
   assert.equal(alone.status, 422)
   assert.deepEqual([codes(alone), pointers(alone)], [['address_outside_domain'], ['/data/attributes/reply_to']])
@@ -369,7 +369,7 @@ test('a wrong item in a list of addresses is named by its index', async () => {
   assert.deepEqual(pointers(answer), ['/data/attributes/reply_to/1', '/data/attributes/reply_to/2'])
 })
 
-test('all problems come in one answer (D6)', async () => {
+test('reports all errors of a request at once (D6)', async () => {
   const empty = await ask('POST', '/outbound-emails', { body: document('outbound-emails', {}) })
   assert.equal(empty.status, 422)
   assert.deepEqual(codes(empty), ['required', 'required', 'required', 'required'])
@@ -407,7 +407,7 @@ test('unknown and unsettable attributes are 422, never ignored (D5)', async () =
   assert.equal((await ask('GET', '/domains?filter[name]=n.test')).body.data.length, 0)
 })
 
-test('what PATCH does not name keeps its value', async () => {
+test('PATCH keeps attributes that it does not name', async () => {
   const path = `/domains/${domainId}`
   const patch = (attributes?: Record<string, unknown>) =>
     ask('PATCH', path, { body: { data: { type: 'domains', id: domainId, ...(attributes ? { attributes } : {}) } } })
@@ -432,7 +432,7 @@ test('what PATCH does not name keeps its value', async () => {
   }
 })
 
-test('201 carries Location, which is links.self and leads to the resource (D10)', async () => {
+test('a 201 response has a Location, which equals links.self and returns the resource (D10)', async () => {
   const { body, headers } = await ask('POST', '/outbound-emails', { body: mailDocument() })
   const location = headers.get('location')!
   assert.equal(location, `${wire.postrider.config.http.public_url}${API}/outbound-emails/${body.data.id}`)
@@ -458,7 +458,7 @@ test('POST and PATCH honour include and fields', async () => {
   assert.deepEqual(patched.body.data.attributes, { name: 'here.test', status: 'active' })
 })
 
-test('the plaintext of a token is in the answer to its creation and nowhere else', async () => {
+test('returns the plaintext of a token only on creation', async () => {
   const { status, body } = await ask('POST', '/tokens', {
     body: document('tokens', { name: 'x', scopes: ['emails:read'], duration: '1_month' }),
   })
@@ -468,9 +468,9 @@ test('the plaintext of a token is in the answer to its creation and nowhere else
   assert.equal(token.slice(-4), last_four)
 })
 
-// ---- The judge itself
+// ---- The checks themselves
 
-test('the schema that judges these answers accepts and rejects the corpus as labelled', { skip: withoutCorpus }, () => {
+test('the schema of these tests accepts and rejects the corpus as labelled', { skip: withoutCorpus }, () => {
   let seen = 0
   for (const verdict of ['valid', 'invalid'])
     for (const entry of readdirSync(join(SCHEMAS, 'tests/response', verdict), {

@@ -1,5 +1,5 @@
-// Some thousand requests that are almost right, made by a seeded generator: whatever is sent, the answer is a judged
-// document and never a 5xx.
+// Some thousand requests that are almost right, made by a seeded generator. Each answer is a document that matches the
+// description and never a 5xx.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { document, JSON_API } from '../kit/appliance.ts'
@@ -19,7 +19,7 @@ setUp(async () => {
   ;[mailId] = (await wire.mails(1, () => ({ idempotency_key: 'used' }))) as [string]
 })
 
-/** Mulberry32: small, and the same everywhere. */
+/** Mulberry32: small, and the same on every machine. */
 function generator(seed: number): () => number {
   let state = seed
   return () => {
@@ -103,7 +103,7 @@ function nested(depth: number): unknown {
   return value
 }
 
-/** Changes one place of a JSON tree. */
+/** Changes one value of a JSON tree. */
 function mutateTree(tree: unknown): unknown {
   if (typeof tree !== 'object' || tree === null || chance(0.15)) return junk()
   if (Array.isArray(tree)) {
@@ -247,7 +247,7 @@ interface Request_ {
 
 function base(): Request_ {
   const tokens = document('tokens', { name: 'x', scopes: ['emails:read'], duration: '1_month' })
-  // The name is taken: a domain that gets through would cost two keys each time.
+  // The name is in use, because a created domain would need two keys each time.
   const domains = document('domains', { name: 'here.test', purpose: 'both', region: 'default', tls_policy: 'Optional' })
   const change = document(
     'domains',
@@ -295,7 +295,7 @@ function mutate(request: Request_): void {
   if (chance(0.03)) request.method = pick(['GET', 'POST', 'PUT', 'PATCH', 'OPTIONS', 'HEAD', 'QUERY'])
 }
 
-test(`${ROUNDS} mutated requests (seed ${SEED}): every answer is judged, none is a 5xx`, async () => {
+test(`${ROUNDS} mutated requests (seed ${SEED}): every response is valid and never 5xx`, async () => {
   const { config, token } = wire.postrider
   const base_ = config.http.public_url + API
   const statuses = new Map<number, number>()
@@ -309,15 +309,15 @@ test(`${ROUNDS} mutated requests (seed ${SEED}): every answer is judged, none is
       headers: { authorization: `Bearer ${token}`, 'content-type': JSON_API, ...request.headers },
       ...(bodiless ? {} : { body: request.body as string }),
     })
-    const told = `round ${round}: ${request.method} ${path.slice(0, 500)} ${JSON.stringify(request.headers)}
+    const description = `round ${round}: ${request.method} ${path.slice(0, 500)} ${JSON.stringify(request.headers)}
       ${Buffer.from((request.body ?? '') as string)
         .toString()
         .slice(0, 2000)}`
-    assert.ok(answer.status < 500, `${answer.status} ${told}\n${faults.join('')}`)
+    assert.ok(answer.status < 500, `${answer.status} ${description}\n${faults.join('')}`)
     try {
       judge(answer, { method: request.method, path, body: request.body, base: base_ })
     } catch (thrown) {
-      throw new Error(told, { cause: thrown })
+      throw new Error(description, { cause: thrown })
     }
     statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1)
   }
@@ -325,12 +325,12 @@ test(`${ROUNDS} mutated requests (seed ${SEED}): every answer is judged, none is
     faults.filter((line) => line.includes(`"level":"error"`)),
     [],
   )
-  // The mutations reach every stair, not just the first.
+  // The mutations reach every check, not just the first.
   for (const status of [200, 201, 400, 401, 403, 404, 405, 406, 409, 415, 422])
     assert.ok((statuses.get(status) ?? 0) > 5, `${status} was answered: ${JSON.stringify([...statuses])}`)
 })
 
-test('JSON that is deep, wide or repetitive is answered like any other', async () => {
+test('answers deep, wide or repetitive JSON like any other', async () => {
   const deep = 100_000
   for (const [name, text, expected] of [
     [

@@ -1,16 +1,16 @@
-// The order of checks (D3): of two faults in one request the earlier is answered, whatever the pair.
+// The order of checks (D3): of any two errors in one request, the earlier one is reported.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
-import { SCOPES, type Scope } from '../../src/identity/scopes.ts'
-import { addUser, type User } from '../../src/identity/users.ts'
+import { SCOPES, type Scope } from '../../src/jsonapi/scopes.ts'
+import { addUser, type User } from '../../src/users/users.ts'
 import { JSON_API } from '../kit/appliance.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
 import { mailDocument, MISSING, outcomes, sameOutcomes, startWire } from './wire.ts'
 
 const ORDER = [401, 406, 415, 429, 400, 403, 404, 409, 422]
 
-/** A request that is right until faults are put in. */
+/** A request that is valid until errors are inserted. */
 interface Draft {
   token: string | null
   spent: boolean
@@ -26,7 +26,7 @@ interface Draft {
 
 type Fault = [status: number, name: string, put: (draft: Draft) => void]
 
-// One request per second and token: a token is spent by a single request and full again a second later.
+// One request per second and token: a request uses up a token's limit for a second.
 const wire = ofFile(() => startWire({ config: { api: { rate_limit: 1, rate_burst: 1 } } }))
 let carol: User
 const domainOf = new Map<number, string>()
@@ -113,7 +113,7 @@ async function checkAll(faults: Fault[], draft: () => Draft): Promise<void> {
     return send(request)
   })
   const first = (each: Fault[]): number => ORDER.find((status) => each.some(([one]) => one === status))!
-  // Who may not has no body read (D74): what stands in it is not known then.
+  // Without the scope the body is not read (D74), so its errors are not known.
   const unread = (each: Fault[]): boolean =>
     each.some(([, name]) => name === 'scope') && each.some(([, name]) => name === 'broken JSON')
   sameOutcomes(found, Object.fromEntries(cases.map((each) => [nameOf(each), unread(each) ? 403 : first(each)])))
@@ -131,16 +131,16 @@ const draftOf = (method: string, path: string, data: Draft['data']): Draft => ({
   data,
 })
 
-test('of any two faults in an update the earlier is answered', async () => {
+test('reports the earlier of any two errors in an update', async () => {
   const id = domainOf.get(wire.postrider.user.key)!
   await checkAll(UPDATE, () => draftOf('PATCH', `/domains/${id}`, { type: 'domains', id, attributes: {} }))
 })
 
-test('of any two faults in a create the earlier is answered', async () => {
+test('reports the earlier of any two errors in a create', async () => {
   await checkAll(CREATE, () => draftOf('POST', '/outbound-emails', mailDocument().data))
 })
 
-test('a key used with another payload is 409, before what the store finds wrong (422) and after an unknown domain', async () => {
+test('reports a key with another payload (409) before errors of the store (422) and after an unknown domain', async () => {
   const status = (more: Record<string, unknown>): Promise<number> =>
     send(draftOf('POST', '/outbound-emails', mailDocument({ idempotency_key: 'used', ...more }).data))
   assert.equal(await status({ subject: 'Another' }), 409)

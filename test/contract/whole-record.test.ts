@@ -1,4 +1,4 @@
-// Fetch, edit, save (D70): what GET gave may be sent back; what cannot be changed is refused only where it differs.
+// Fetch, edit, save (D70): a client can send back the whole record. Read-only members are rejected only if they differ.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { document } from '../kit/appliance.ts'
@@ -13,7 +13,7 @@ interface Record_ {
 }
 
 const wire = ofFile(() => startWire())
-/** One of each resource that takes PATCH, by path. */
+/** One of each resource that accepts PATCH, by path. */
 const made: Record<string, string> = {}
 const ask: Wire['ask'] = (...request) => wire.ask(...request)
 
@@ -40,7 +40,7 @@ const fetched = async (type: string): Promise<Record_> => (await ask('GET', `/${
 const save = (record: Record_) => ask('PATCH', `/${record.type}/${record.id}`, { body: { data: record } })
 const TYPES = ['domains', 'inboxes', 'webhooks', 'audiences', 'contacts', 'campaigns']
 
-test('every resource that takes PATCH is taken back as it was read, and stays as it is', async () => {
+test('PATCH accepts every resource unchanged as it was read', async () => {
   for (const type of TYPES) {
     const record = await fetched(type)
     const saved = await save(record)
@@ -52,7 +52,7 @@ test('every resource that takes PATCH is taken back as it was read, and stays as
   }
 })
 
-test('one edit in a whole record is made', async () => {
+test('PATCH applies one change in a whole record', async () => {
   for (const [type, name, value] of [
     ['domains', 'tls_policy', 'Require'],
     ['inboxes', 'name', 'Renamed'],
@@ -68,7 +68,7 @@ test('one edit in a whole record is made', async () => {
   }
 })
 
-test('a record that was read before the last change is taken back, its stale time is not a change (D70)', async () => {
+test('PATCH accepts a record with a stale updated_at (D70)', async () => {
   for (const [type, name, first, second] of [
     ['domains', 'tls_policy', 'Optional', 'Require'],
     ['inboxes', 'name', 'One', 'Two'],
@@ -95,7 +95,7 @@ test('a record that was read before the last change is taken back, its stale tim
   }
 })
 
-test('what cannot be changed is refused where it differs, and only that', async () => {
+test('PATCH rejects read-only attributes only if they differ', async () => {
   for (const type of TYPES) {
     const record = await fetched(type)
     const changed = await save({
@@ -112,14 +112,14 @@ test('what cannot be changed is refused where it differs, and only that', async 
   }
 })
 
-test('a moment is the same in any form that clients write it', async () => {
+test('accepts an unchanged time in any notation', async () => {
   const record = await fetched('inboxes')
   const created = record.attributes['created_at'] as string
   for (const form of [created.replace('Z', '+00:00'), created.replace(/\.(\d{3})Z/, '.$1000Z')])
     assert.equal((await save({ ...record, attributes: { created_at: form } })).status, 200, form)
 })
 
-test('linkage as it is is taken, any other is 403', async () => {
+test('PATCH accepts unchanged relationships and rejects others with 403', async () => {
   const { relationships, ...record } = await fetched('webhooks')
   const bare = { ...record, attributes: {} }
   assert.equal((await save({ ...bare, relationships: relationships! })).status, 200)
@@ -138,14 +138,14 @@ test('linkage as it is is taken, any other is 403', async () => {
   assert.equal((await save({ ...bare, id: MISSING })).status, 404)
 })
 
-test('another user learns nothing by sending a record back', async () => {
+test('PATCH with a record of another user does not reveal whether it exists', async () => {
   const record = await fetched('webhooks')
   const body = { data: { ...record, relationships: {} } }
   const theirs = await ask('PATCH', `/webhooks/${record.id}`, { token: wire.postrider.otherToken, body })
   assert.deepEqual([theirs.status, codes(theirs)], [404, ['not_found']])
 })
 
-test('a campaign under way is taken back whole; a request for its status alone is a request for a move', async () => {
+test('PATCH accepts a whole running campaign, but its status alone is a request to change it', async () => {
   const id = made['campaigns']!
   const patch = (attributes: Record<string, unknown>) =>
     ask('PATCH', `/campaigns/${id}`, { body: document('campaigns', attributes, { id }) })

@@ -1,7 +1,7 @@
-// The appliance behind a request function that judges every answer by what the wire section asks of all answers:
-// headers, media type, error form, pointers that exist in the request, links and meta of collections, full linkage, and
-// the public JSON:API schema where the corpus is there, and by the OpenAPI document. A test that uses `ask` cannot
-// forget these.
+// The appliance behind a request function that checks the requirements of the wire section in every answer: headers,
+// media type, error form, pointers that exist in the request, links and meta of collections, and full linkage. It also
+// validates against the public JSON:API schema, if the corpus is installed, and the OpenAPI document. A test that uses
+// `ask` cannot forget these checks.
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,23 +13,23 @@ import type { TestOptions } from '../kit/appliance.ts'
 import { Described } from './described.ts'
 
 export const API = '/api/v1'
-/** An id of the right form that nothing has. */
+/** A well-formed id that does not exist. */
 export const MISSING = '01900000-0000-7000-8000-000000000000'
 export const CLEAN = JSON_API
 
 export interface Ask {
-  /** null: no Authorization header; absent: the first user's token of all scopes. */
+  /** null: no Authorization header. Absent: the first user's token of all scopes. */
   token?: string | null
   headers?: Record<string, string>
-  /** An object goes as JSON; text and bytes go as they are. */
+  /** An object is sent as JSON, text and bytes unchanged. */
   body?: unknown
 }
 
 export interface Wire extends AsyncDisposable {
   postrider: TestAppliance
-  /** One request below /api/v1, its answer judged. */
+  /** Makes one request below /api/v1, and checks its answer. */
   ask(method: string, path: string, ask?: Ask): Promise<Answer>
-  /** Adds mails of the first user (or `token`'s), all at one moment; resolves with their ids in order of creation. */
+  /** Adds emails of the first user (or `token`'s), all at one time. Resolves with their ids in order of creation. */
   mails(count: number, more?: (index: number) => Record<string, unknown>, token?: string): Promise<string[]>
 }
 
@@ -96,9 +96,9 @@ export const jsonApiSchema: ValidateFunction | undefined = withoutCorpus
   ? undefined
   : newAjv().compile(JSON.parse(readFileSync(join(SCHEMAS, 'schema.json'), 'utf8')))
 
-// ---- What holds for every answer
+// ---- Checks of every answer
 
-/** D7, the whole list: a code that stands nowhere there is a new one that nobody decided. */
+/** All codes of D7. A code that is not among them is a new one without a decision. */
 const CODES = new Set(
   `invalid_document invalid_query unsupported_include unsupported_fields unsupported_filter unsupported_sort
   cursor_sort_mismatch unknown_page_parameter unauthenticated token_expired insufficient_scope subscription_inactive
@@ -121,7 +121,7 @@ export interface Sent {
 export const described = new Described()
 
 const DOWNLOADS =
-  /^\/(?:(?:outbound-emails|aggregate-reports)\/[^/]+\/raw|inbound-emails\/[^/]+\/(?:raw|attachments\/[^/]+)|list-imports\/[^/]+\/refused)$/
+  /^\/(?:(?:outbound-emails|aggregate-reports)\/[^/]+\/raw|inbound-emails\/[^/]+\/(?:raw|attachments\/[^/]+)|list-imports\/[^/]+\/rejected)$/
 
 export function judge(answer: Answer, sent: Sent): void {
   const { body, headers, status } = answer
@@ -134,7 +134,7 @@ export function judge(answer: Answer, sent: Sent): void {
     assert.equal(headers.get('content-type'), null, `204 has no Content-Type: ${at}`)
     return
   }
-  // Downloads answer bytes; what refuses them is a document as everywhere.
+  // Downloads return bytes. Their errors are documents, as everywhere.
   if (status === 200 && DOWNLOADS.test(sent.path))
     return assert.equal(headers.get('x-content-type-options'), 'nosniff', `never run: ${at}`)
   assert.equal(headers.get('content-type'), JSON_API, `media type: ${at}`)
@@ -187,7 +187,7 @@ function judgeErrors(
   if (status === 429) assert.match(headers.get('retry-after') ?? '', /^[1-9]\d*$/, at)
 }
 
-/** Whether a JSON pointer leads to something in the body that was sent; a body that is not JSON has only its root. */
+/** Whether a JSON pointer leads to a value in the body that was sent. A body that is not JSON has only its root. */
 function exists(body: unknown, pointer: string): boolean {
   if (pointer === '') return true
   let value: unknown = body
@@ -211,7 +211,7 @@ interface Linked {
   relationships?: Record<string, { data?: Linked | null }>
 }
 
-/** Each included resource once, none of the primary data again, and each reached by linkage. */
+/** Each included resource appears once, is not primary data, and is reached by linkage. */
 function judgeLinkage(primary: Linked[], included: Linked[], query: URLSearchParams, at: string): void {
   const name = ({ type, id }: Linked): string => `${type} ${id}`
   const all = [...primary, ...included].map(name)
@@ -266,7 +266,7 @@ export const below = (link: string): string => {
   return pathname.slice(API.length) + search
 }
 
-/** What a table of cases gave, to be compared with what it should in one look. */
+/** The results of a table of cases, to be compared with the expected ones at once. */
 export async function outcomes<Case>(
   cases: readonly Case[],
   name: (each: Case) => string,

@@ -1,15 +1,11 @@
-// A campaign under violence (D44): paused and resumed, and its server killed with kill -9, again and again. Whoever was
-// to have a mail has exactly one. The only doubles that are borne are mails that the sink had answered with 250 and
-// whose fate the killed process had not yet committed; they are counted, kill by kill, from what the database says when
-// the process is dead.
+// A campaign that is paused and resumed, and whose server is killed with kill -9, repeatedly (D44). Each recipient gets
+// exactly one email. The only permitted duplicates are emails that the sink had answered with 250 and whose result the
+// killed process had not yet committed. They are counted for each kill, from the database of the dead process.
 //
-// The server is a process of its own, `postrider serve`, with the system's clock; DNS and exchanger are the kit's.
-// POSTRIDER_CRASH_RECIPIENTS sets how many it goes to, POSTRIDER_CRASH_ROUNDS how often it is paused and killed,
-// POSTRIDER_CRASH_SEED draws the moments.
+// The server is a separate process, `postrider serve`, with the system's clock. DNS and receiving server are the kit's.
+// POSTRIDER_CRASH_RECIPIENTS sets the number of recipients, POSTRIDER_CRASH_ROUNDS the number of pauses and kills,
+// POSTRIDER_CRASH_SEED the moments.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { test } from 'node:test'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { openStore } from '../../src/store/open.ts'
@@ -17,6 +13,7 @@ import { raw } from '../../src/store/query.ts'
 import { JSON_API, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { startTestExchanger } from '../kit/exchanger.ts'
 import { seeded } from '../kit/seeded.ts'
 import { configFor, startServer, type Server } from '../kit/server-process.ts'
@@ -28,14 +25,11 @@ const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
 const DOMAINS = 5
 const BATCH = 1000
 const BYSTANDER = 'bystander'
-/**
- * Results of mail that may be on their way to the disk at once (delivery/deliver.ts), and one mail for each connection
- * that may be open.
- */
+/** Results of email that may be in unfinished commits (delivery/deliver.ts), and one email for each open connection. */
 const UNCOMMITTED = 100 + 200
 
-test(`a campaign to ${RECIPIENTS}, paused and killed ${ROUNDS} times each: one mail for each, and figures that say so`, async (t) => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-crash-'))
+test(`a campaign to ${RECIPIENTS}, paused and killed ${ROUNDS} times each: one email per contact, and correct statistics`, async (t) => {
+  const dataDir = temporaryDirectory('crash')
   const random = seeded(SEED)
   const copies = new Map<string, number>()
   let heard = 0
@@ -117,7 +111,7 @@ retry = ["200ms"]
     return body.data.attributes
   }
   const status = async (id = campaign): Promise<string> => (await ask('GET', '', undefined, id))['status'] as string
-  /** Waits until so many mails were heard, or the campaign is at its end. */
+  /** Waits until so many emails were heard, or the campaign is at its end. */
   const reach = (count: number): Promise<unknown> => until(() => heard >= count, `${count} mails at the sink`)
 
   /** No mail is in hand, and the queue has had its turn since: another campaign went out. */
@@ -134,8 +128,7 @@ retry = ["200ms"]
     await until(async () => (await status(other)) === 'sent', 'the other campaign')
   }
 
-  // 2 * ROUNDS moments, a pause and a kill by turns, spread over the run; what kills may double are not counted as
-  // progress.
+  // 2 * ROUNDS moments, a pause and a kill in turn, spread over the run. Duplicates by kills do not count as progress.
   const part = wanted.size / (2 * ROUNDS + 1)
   let excused = 0
   const excusedOf = new Map<string, number>()
@@ -169,7 +162,7 @@ retry = ["200ms"]
       await reach(part * (2 * round + 0.5 + random() * 0.5) + excused)
       await ask('PATCH', '', { status: 'paused' })
       const atPause = heard
-      // What was past MAIL may arrive, and nothing more.
+      // Only emails past MAIL may arrive.
       await silence()
       const after = heard
       late = Math.max(late, after - atPause)
@@ -245,6 +238,5 @@ retry = ["200ms"]
     }
     await exchanger.close()
     await setUp.dns.close()
-    rmSync(dataDir, { recursive: true, force: true })
   }
 })

@@ -1,10 +1,9 @@
-// Pictures that are uploaded and removed while the server is killed: what was answered 201 is there and whole, what was
-// removed is gone, and no file stays that no picture names (D141).
+// Images that are uploaded and removed while the server is killed: images answered with 201 exist and are complete,
+// removed ones are gone, and no file stays without a row (D141).
 //
-// The servers are processes of their own, `postrider serve`.
+// The servers are separate processes, `postrider serve`.
 import assert from 'node:assert/strict'
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { faultsOf } from '../../src/archive/integrity.ts'
@@ -13,6 +12,7 @@ import { raw } from '../../src/store/query.ts'
 import { Spool } from '../../src/store/spool.ts'
 import { newPicture } from '../images/pictures.ts'
 import { document, JSON_API, startTestAppliance } from '../kit/appliance.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { configFor, startServer, type Server } from '../kit/server-process.ts'
 import { ManualClock } from '../kit/clock.ts'
 
@@ -24,8 +24,8 @@ interface Answered {
   octets: Buffer
 }
 
-test('a server that is killed while pictures come and go keeps each whole, or nothing of it', async () => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-images-crash-'))
+test('a server killed during image uploads and deletions keeps each image whole or not at all', async () => {
+  const dataDir = temporaryDirectory('images-crash')
   const setUp = await startTestAppliance({ dataDir, clock: new ManualClock(Date.now()) })
   const { token } = setUp
   await setUp.appliance.stop()
@@ -88,6 +88,5 @@ test('a server that is killed while pictures come and go keeps each whole, or no
     server?.process.kill('SIGKILL')
     await server?.ended
     await setUp[Symbol.asyncDispose]()
-    rmSync(dataDir, { recursive: true, force: true })
   }
 })

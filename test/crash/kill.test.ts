@@ -1,18 +1,16 @@
-// kill -9 at random moments under load: every mail that was answered with 201 arrives, and arrives
-// twice only where the connection was cut between the final dot and what came of it.
+// kill -9 at random moments under load: every email that was answered with 201 arrives, and arrives twice only if the
+// connection was cut between the final dot and the commit of its result.
 //
-// The server is a process of its own, `postrider serve`, with the system's clock; DNS and exchanger are the kit's. The
-// moments are drawn from a seed (POSTRIDER_CRASH_SEED): so many answers and mails after the first 201.
+// The server is a separate process, `postrider serve`, with the system's clock. DNS and receiving server are the kit's.
+// The moments are drawn from a seed (POSTRIDER_CRASH_SEED): a number of answers and emails after the first 201.
 // POSTRIDER_CRASH_ROUNDS is the number of rounds.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
 import { openStore } from '../../src/store/open.ts'
 import { JSON_API, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { startTestExchanger } from '../kit/exchanger.ts'
 import { seeded } from '../kit/seeded.ts'
 import { configFor, startServer, type Server } from '../kit/server-process.ts'
@@ -21,20 +19,20 @@ import { mail } from '../mail/mails.ts'
 
 const ROUNDS = Number(process.env['POSTRIDER_CRASH_ROUNDS'] ?? 2)
 const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
-/** Posters at once, and after how many answers and mails a round ends at most. */
+/** Posters at once, and the most answers and emails in a round. */
 const POSTERS = 8
 const LONGEST = 300
 
-test(`killed ${ROUNDS} times under load: nothing that was promised is lost, nothing is doubled without need`, async (t) => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-crash-'))
+test(`killed ${ROUNDS} times under load: no accepted email is lost, and duplicates occur only if a connection was cut`, async (t) => {
+  const dataDir = temporaryDirectory('crash')
   const random = seeded(SEED)
 
-  // Which mails went over which connection, in order, and whether anything was said after the last of them.
+  // Which emails went over which connection, in order, and whether a reply was sent after the last of them.
   const messageId = (message: string): string => /^Message-ID:\s+(<.*>)\r$/m.exec(message)![1]!
   const copies: { id: string; to: string; connection: number }[] = []
   const unfinished = new Map<number, string>()
   const exchanger = await startTestExchanger({
-    // Any further command on a connection means that what came of the mail before it was settled.
+    // Any further command on a connection means that the result of the email before it was settled.
     answer: (_, connection) => void unfinished.delete(connection),
     final: ({ message, to }, connection) => {
       const id = messageId(message)
@@ -81,7 +79,7 @@ retry = ["200ms"]
               headers: { authorization: `Bearer ${setUp.token}`, 'content-type': JSON_API },
               body: JSON.stringify(mail({ to, html, idempotency_key: `n${n}` })),
             })
-            // The status line is the promise; the body may be cut off with the server.
+            // The status line is the promise. The body may be cut off with the server.
             if (response.status === 201) {
               promised.add(to)
               first.resolve()
@@ -134,7 +132,7 @@ retry = ["200ms"]
     assert.equal(arrived.size, count.size, 'a mail that comes again comes under the same Message-ID')
     let duplicates = 0
     for (const [id, list] of count) {
-      // Every copy but the last one ended its connection before anybody could say what had become of it.
+      // Every copy except the last one was the last email of its connection, before its result was committed.
       for (const { connection } of list.slice(0, -1)) {
         duplicates++
         assert.equal(unfinished.get(connection), id, `${id} came again although the connection went on after it`)
@@ -152,6 +150,5 @@ retry = ["200ms"]
     }
     await exchanger.close()
     await setUp.dns.close()
-    rmSync(dataDir, { recursive: true, force: true })
   }
 })

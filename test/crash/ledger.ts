@@ -1,6 +1,6 @@
-// An independent witness of what a server promised: a process of its own that posts mail and delivers messages, and
-// writes each 201 and 250 down before it asks for the next. The parent tells it where the server is, and when it is
-// gone.
+// An independent record of what a server accepted: a separate process that posts email and delivers messages, and
+// writes down each 201 and 250 before the next request. The parent sends it the address of the server, and the end of
+// it.
 import { appendFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { JSON_API, document } from '../kit/appliance.ts'
@@ -10,10 +10,14 @@ export interface Work {
   /** Where the API listens. */
   url: string
   smtp: number
+  /** The address of SMTP. Default: 127.0.0.1. */
+  host?: string
+  /** A post is given up after so many ms: the server may be gone without a word. */
+  patience?: number
   token: string
   /** The ledger: a line for each promise. */
   file: string
-  /** Who posts, in turn, and the domains that are written to. */
+  /** The senders, in turn, and the recipient domains. */
   from: readonly string[]
   to: readonly string[]
   /** Names begin with it, so that no two are alike. */
@@ -23,9 +27,9 @@ export interface Work {
 /** A line of the ledger. */
 export interface Promised {
   kind: 'post' | 'message'
-  /** The recipient of a mail, the subject of a message. */
+  /** The recipient of an email, the subject of a message. */
   name: string
-  /** As the server calls a mail. */
+  /** As the server calls an email. */
   id: string
 }
 
@@ -36,7 +40,17 @@ const LARGE = 'large '.repeat(60_000)
 let current = -1
 let count = 0
 
-async function work({ file, from: senders, round, smtp, to: domains, token, url }: Work): Promise<void> {
+async function work({
+  file,
+  from: senders,
+  host = '127.0.0.1',
+  patience,
+  round,
+  smtp,
+  to: domains,
+  token,
+  url,
+}: Work): Promise<void> {
   current = round
   const going = (): boolean => current === round
   const promised = (line: Promised): void => {
@@ -55,6 +69,7 @@ async function work({ file, from: senders, round, smtp, to: domains, token, url 
           method: 'POST',
           headers: { authorization: `Bearer ${token}`, 'content-type': JSON_API },
           body: JSON.stringify(mail),
+          signal: patience === undefined ? null : AbortSignal.timeout(patience),
         })
         // The status line is the promise.
         if (response.status === 201) promised({ kind: 'post', name: to, id: response.headers.get('location') ?? '' })
@@ -73,7 +88,7 @@ async function work({ file, from: senders, round, smtp, to: domains, token, url 
       const body = n % 6 === 0 ? `${LARGE.replaceAll(/(.{60}) /g, '$1\n')}\n` : 'Hello\n'
       const message = `From: ann@there.test\nSubject: ${name}\nMessage-ID: <${name}@there.test>\n\n${body}`
       try {
-        const [verdict] = await deliver({ host: '127.0.0.1', port: smtp }, { to: 'box@here.test', message })
+        const [verdict] = await deliver({ host, port: smtp }, { to: 'box@here.test', message })
         if (verdict?.kind === 'delivered') promised({ kind: 'message', name, id: '' })
         else if (verdict?.code !== null) process.send!({ refused: `SMTP: ${verdict?.code} ${verdict?.text}` })
       } catch {

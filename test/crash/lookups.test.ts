@@ -1,10 +1,7 @@
-// Mail whose exchanger DNS does not find, while the server is stopped and killed again and again: each recipient has
-// one place in a warm-up, and only while it may have been named to an exchanger; an attempt that ended with its process
-// does not move the mail along its retry schedule.
+// Email whose receiving server is not found in DNS, while the server is repeatedly stopped and killed: each recipient
+// counts once in a warm-up, and only while it may have been named to a receiving server. An attempt that ended with its
+// process does not advance the email's retry schedule.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { MINUTE } from '../../src/base/clock.ts'
 import { openStore } from '../../src/store/open.ts'
@@ -12,6 +9,7 @@ import { raw } from '../../src/store/query.ts'
 import type { Store } from '../../src/store/database.ts'
 import { JSON_API, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { configFor, startServer, type Server } from '../kit/server-process.ts'
 import { startSilentDns, type SilentDns } from '../kit/silent-dns.ts'
@@ -24,17 +22,17 @@ interface Scene {
   dns: SilentDns
   exchanger: TestExchanger
   store: Store
-  /** Starts the server; the mails that an earlier one left are under way again. */
+  /** Starts the server. The emails that an earlier one left are in progress again. */
   start: () => Promise<Server>
   post: (server: Server) => Promise<void>
   /** Recipients that are counted: of the receiver, and of the source. */
   used: () => number[]
-  /** The server waits for the addresses of the exchanger, for each mail. */
+  /** The server waits for the addresses of the receiving server, for each email. */
   lookingUp: () => Promise<void>
 }
 
 async function scene(t: TestContext, more: string): Promise<Scene> {
-  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-lookups-'))
+  const dataDir = temporaryDirectory('lookups')
   const exchanger = await startTestExchanger()
   const setUp = await startTestAppliance({ dataDir, clock: new ManualClock(Date.now()) })
   await setUp.activeDomain('here.test')
@@ -53,7 +51,6 @@ async function scene(t: TestContext, more: string): Promise<Scene> {
     await dns[Symbol.asyncDispose]()
     await setUp.stop()
     await exchanger.close()
-    rmSync(dataDir, { recursive: true, force: true })
   })
   return {
     dns,
@@ -89,9 +86,9 @@ async function scene(t: TestContext, more: string): Promise<Scene> {
   }
 }
 
-const WARMING = '[warmup]\nprivate = true\ntransactional_over = "wait"\n'
+const WARMING = '[warmup]\nprivate = true\ntransactional_overflow = "wait"\n'
 
-test('SIGTERM while DNS does not answer: it ends in time, and gives back all places in warm-up (C6, DV7)', async (t) => {
+test('SIGTERM while DNS does not answer ends the server in time and releases the daily limits', async (t) => {
   const { lookingUp, post, start, store, used } = await scene(t, WARMING)
   for (let round = 0; round < 2; round++) {
     const server = await start()
@@ -102,7 +99,7 @@ test('SIGTERM while DNS does not answer: it ends in time, and gives back all pla
     server.process.kill('SIGTERM')
     assert.equal(await server.ended, 0)
     const took = performance.now() - asked
-    // Of these 8 s are its patience; a question that is asked three times has no answer after 21 s.
+    // 8 s of this are the time for stopping. A query that is sent three times would take 21 s.
     assert.ok(took < 12_000, `${took} ms`)
     assert.deepEqual(used(), [0, 0], 'no exchanger heard of a recipient')
     const rows = store.all(raw(`select distinct status, attempts, tried_day from deliveries`))
@@ -110,7 +107,7 @@ test('SIGTERM while DNS does not answer: it ends in time, and gives back all pla
   }
 })
 
-test('killed again and again while DNS does not answer: a recipient counts once, and its retries begin at the first step (DV7, D26)', async (t) => {
+test('repeated kills while DNS does not answer count a recipient once, and retries start at the first step (D26)', async (t) => {
   const { lookingUp, post, start, store, used } = await scene(t, WARMING)
   for (let round = 0; round < 4; round++) {
     const server = await start()

@@ -1,12 +1,10 @@
-// kill -9 under mixed load, with a ledger that the server knows nothing of: posts, inbound mail, a campaign and
-// webhooks at once. Whatever was promised comes about. What comes twice is explained one by one: the exchanger (or the
-// endpoint) had it, and the killed process's database did not know yet. There is no other class.
-//
-// POSTRIDER_CRASH_MIXED sets how often it is killed, POSTRIDER_CRASH_SEED draws the moments.
+// kill -9 under mixed load, with a ledger outside the server: posts, inbound mail, a campaign and webhooks at once. All
+// accepted work is done. Each duplicate must be explained: the receiving server (or the endpoint) had it, and the
+// killed process had not committed that. POSTRIDER_CRASH_MIXED sets the number of kills, POSTRIDER_CRASH_SEED the
+// moments.
 import assert from 'node:assert/strict'
 import { fork } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -15,6 +13,7 @@ import Database from 'better-sqlite3'
 import { document, JSON_API, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { startTestExchanger } from '../kit/exchanger.ts'
 import { HOST, startTestReceiver } from '../kit/receiver.ts'
 import { seeded } from '../kit/seeded.ts'
@@ -36,7 +35,7 @@ interface Row {
   [name: string]: unknown
 }
 
-/** What a database says whose server may be dead. */
+/** Queries a database whose server may be dead. */
 function ask<T = Row>(dataDir: string, sql: string): T[] {
   const database = new Database(join(dataDir, 'postrider.db'), { readonly: true, timeout: 10_000 })
   try {
@@ -47,7 +46,7 @@ function ask<T = Row>(dataDir: string, sql: string): T[] {
 }
 
 test(`killed ${KILLS} times under mixed load: every promise of the ledger is kept, every double is explained`, async (t) => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-mixed-'))
+  const dataDir = temporaryDirectory('mixed')
   const ledger = `${dataDir}.ledger`
   const random = seeded(SEED)
   /** Copies by recipient, and which of them came in the present round. */
@@ -270,7 +269,6 @@ probe = ["200ms"]
     await exchanger.close()
     await receiver.close()
     await setUp.dns.close()
-    rmSync(dataDir, { recursive: true, force: true })
     rmSync(ledger, { force: true })
   }
 })

@@ -1,16 +1,13 @@
-// A process that dies while it reads a large message: after the second time the message is kept unread, and no start
-// reads it again. What came beside it is read.
-//
-// The servers are processes of their own, `postrider serve`, with the system's clock.
+// A process that dies while it reads a large message: after the second time the message is kept unread, and is not read
+// again at a start. Other messages are read. The servers are separate processes, `postrider serve`, with the system's
+// clock.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { test } from 'node:test'
 import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { deliver } from '../kit/sender.ts'
 import { configFor, startServer, type Server } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
@@ -23,8 +20,8 @@ const CLAIMED = raw<{ id: string; size: number; attempts: number }>(
   'select m.id, m.size, w.attempts from inbound_waiting w join inbound_messages m on m.key = w.message_key',
 )
 
-test('a process that dies twice while it reads a large message keeps it unread; the others are read (D139)', async () => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-reading-crash-'))
+test('a message that crashes the server twice stays unread, and the others are read (D139)', async () => {
+  const dataDir = temporaryDirectory('reading-crash')
   const setUp = await startTestAppliance({ dataDir, clock: new ManualClock(Date.now()) })
   await setUp.activeDomain('here.test')
   await setUp.api('POST', '/inboxes', document('inboxes', { name: 'Box', address: 'box@here.test' }))
@@ -66,6 +63,5 @@ test('a process that dies twice while it reads a large message keeps it unread; 
     if (server?.process.exitCode === null && server.process.signalCode === null) await kill(server)
     store.close()
     await setUp.dns.close()
-    rmSync(dataDir, { recursive: true, force: true })
   }
 })

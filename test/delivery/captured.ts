@@ -1,5 +1,5 @@
-// What exchangers heard, judged by others: mailauth checks every signature, Python's email package (policy default)
-// reads every mail and must find nothing to complain of. The form on the wire is checked here.
+// Checks of captured emails by independent software: mailauth checks every signature, and Python's email package
+// (policy default) must read every email without defects. The wire format is checked here.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js'
@@ -47,7 +47,7 @@ json.dump(out, sys.stdout)
 export const withoutPython =
   spawnSync('python3', ['-c', 'import email.policy']).status === 0 ? false : 'python3 is not installed here'
 
-/** The mails as Python's email package reads them. */
+/** The emails as Python's email package reads them. */
 export function readByPython(messages: readonly string[]): ReadMail[] {
   const { status, stdout, stderr } = spawnSync('python3', ['-c', READER], {
     input: JSON.stringify(messages.map((message) => Buffer.from(message).toString('base64'))),
@@ -58,7 +58,7 @@ export function readByPython(messages: readonly string[]): ReadMail[] {
   return JSON.parse(stdout) as ReadMail[]
 }
 
-/** The mail with this Message-ID; it must have been heard just once. */
+/** The email with this Message-ID, which must have been received exactly once. */
 export function heardAs({ heard }: TestExchanger, messageId: string): Heard {
   const found = heard.filter(({ message }) => message.includes(`\r\nMessage-ID: ${messageId}\r\n`))
   assert.equal(found.length, 1, `${messageId} was heard ${found.length} times`)
@@ -85,7 +85,7 @@ export async function dkimOf(postrider: TestAppliance, message: string): Promise
   return results[0]?.status.result
 }
 
-/** What holds for every mail that leaves (D32). */
+/** The requirements for every sent email (D32). */
 export async function judgeAll(postrider: TestAppliance, heard: readonly Heard[]): Promise<void> {
   assert.ok(heard.length > 0)
   for (const { message } of heard) {
@@ -107,7 +107,7 @@ export async function judgeAll(postrider: TestAppliance, heard: readonly Heard[]
 }
 
 /**
- * The media types of a mail's parts as a tree, such as `mixed(alternative(plain, html), pdf)`; boundaries followed by
+ * The media types of an email's parts as a tree, such as `mixed(alternative(plain, html), pdf)`. Boundaries followed by
  * hand.
  */
 export function shapeOf(message: string): string {

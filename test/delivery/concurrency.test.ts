@@ -1,5 +1,5 @@
-// Lanes learn how many connections an exchanger takes (D64): a refused connection is nobody's attempt while another
-// works.
+// Lanes learn how many connections a receiving server accepts (D64): a refused connection does not count as an attempt
+// while another works.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Width } from '../../src/delivery/pacing/concurrency.ts'
@@ -23,13 +23,13 @@ for (const [name, most] of [
   ['two', 2],
   ['five', 5],
 ] as const)
-  test(`a host that takes ${name} at once gets all mails without waiting, each in one attempt`, async () => {
+  test(`delivers all emails without delay, each in one attempt, to a host that accepts ${name} at once`, async () => {
     const domain = `takes-${name}.test`
     receiver(domain)
     const before = exchanger.heard.length
     exchanger.script.greeting = (open) => (open > most ? '421 4.7.0 Too many connections' : '220 mx.test ESMTP')
     const ids = await Promise.all(Array.from({ length: MAILS }, (_, n) => post({ to: `n${n}@${domain}` })))
-    // No clock is turned: nothing waits for a pause.
+    // The clock does not move, so no email waits for a pause.
     await until(() => exchanger.heard.length === before + MAILS, 'all mails')
     for (const id of ids) {
       const { recipients } = await attempted(id, 1)
@@ -38,11 +38,11 @@ for (const [name, most] of [
     exchanger.script.greeting = '220 mx.test ESMTP'
   })
 
-test('421 in the middle of a session: the mails that were not talked about keep their attempts', async () => {
+test('421 in the middle of a session costs no attempt of emails that were not started', async () => {
   receiver('cuts.test')
   const before = exchanger.heard.length
   const seen = new Map<number, number>()
-  // Each connection but the first carries two mails and is then cut.
+  // Each connection but the first carries two emails and is then cut.
   exchanger.script.answer = (command, connection) => {
     if (!command.startsWith('MAIL') || connection % 3 === 0) return undefined
     seen.set(connection, (seen.get(connection) ?? 0) + 1)
@@ -54,7 +54,7 @@ test('421 in the middle of a session: the mails that were not talked about keep 
   for (const id of ids) assert.equal((await attempted(id, 1)).recipients[0]?.attempts, 1)
 })
 
-test('where no connection works the lane pauses, and the mail in hand has had its attempt', async () => {
+test('pauses the lane if no connection works, and counts an attempt for the current email', async () => {
   receiver('closed.test')
   exchanger.script.greeting = () => '421 4.7.0 Not now'
   const id = await post({ to: 'a@closed.test' })
@@ -64,7 +64,7 @@ test('where no connection works the lane pauses, and the mail in hand has had it
   exchanger.script.greeting = '220 mx.test ESMTP'
 })
 
-test('refusals together are one event that halves; successes raise slowly; an hour forgets', () => {
+test('halves the limit once for simultaneous rejections, raises it slowly after successes, and forgets it after an hour', () => {
   const width = new Width()
   assert.equal(width.of(20), 20)
   width.refused(20, 0)

@@ -1,4 +1,4 @@
-// Mail of a whole server by DANE: connections, what attempts show, what a failure ends as.
+// Email of a whole server with DANE: connections, attempts, and the result after a failure.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { createValidating } from '../../src/net/validated.ts'
@@ -10,7 +10,7 @@ import { ManualClock } from '../kit/clock.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { ofFile } from '../kit/of-file.ts'
 import { startSignedDns, type SignedDns } from '../kit/signed-zones.ts'
-import { timeline } from '../../src/mail/page-way.ts'
+import { timeline } from '../../src/mail/page.ts'
 import { until } from '../kit/until.ts'
 import { mailsOf } from '../mail/mails.ts'
 
@@ -35,7 +35,7 @@ const postrider = ofFile(async () => {
 })
 after(() => dns[Symbol.asyncDispose]())
 
-/** A domain at the exchanger `host`, whose zone has these TLSA records. */
+/** A domain at the receiving server `host`, whose zone has these TLSA records. */
 function receiver(domain: string, records: readonly string[], host = `mx.${domain}`): void {
   dns.set(domain, 'MX', [`10 ${host}`], 1)
   dns.set(host, 'A', ['127.0.0.1'], 1)
@@ -54,7 +54,7 @@ const tries = async (id: string): Promise<any[]> => {
 const shownOf = (attributes: any): string =>
   `${timeline({ attributes: {} } as never, [{ attributes } as never], []) as unknown as string}`
 
-test('an attempt shows what asked for TLS, what proved the exchanger, and what DNS said (DV35)', async () => {
+test('an attempt shows the TLS policy, the method that verified the server, and the DNSSEC results', async () => {
   receiver('proven.test', [tlsaOf(3, 1, 1, HOLDER)])
   const id = await post({ to: 'a@proven.test' })
   await become(id, 'delivered')
@@ -62,22 +62,49 @@ test('an attempt shows what asked for TLS, what proved the exchanger, and what D
   assert.match(attempt.tls.cipher, /^TLS_|^ECDHE/)
   assert.deepEqual(
     { ...attempt.tls, cipher: '' },
-    { protocol: 'TLSv1.3', cipher: '', policy: 'dane', proof: 'dane-ee' },
+    { protocol: 'TLSv1.3', cipher: '', policy: 'dane', verified_by: 'dane-ee' },
   )
   assert.deepEqual(attempt.dnssec, { mx: 'secure', address: 'secure', tlsa: 'secure' })
   const { stdout } = await postrider.commands.run(['queue', 'show', id])
-  assert.match(String(stdout), /mx\.proven\.test over TLSv1\.3, proven by DANE/)
-  assert.match(shownOf(attempt), /at mx\.proven\.test over TLSv1\.3, proven by DANE</)
-  // An attempt of an earlier version has the protocol alone, and is still shown.
+  assert.match(String(stdout), /mx\.proven\.test over TLSv1\.3, verified by DANE/)
+  assert.match(shownOf(attempt), /at mx\.proven\.test over TLSv1\.3, verified by DANE</)
+  // An attempt of an earlier version has only the protocol, and is still shown.
   const { store } = postrider.appliance.deps
   await store.write((tx) => tx.run(raw('update deliveries set security = null where address = ?', ['a@proven.test'])))
   const [old] = await tries(id)
-  assert.deepEqual(old.tls, { protocol: 'TLSv1.3', cipher: null, policy: null, proof: null })
+  assert.deepEqual(old.tls, { protocol: 'TLSv1.3', cipher: null, policy: null, verified_by: null })
   assert.equal(old.dnssec, null)
   assert.match(shownOf(old), /at mx\.proven\.test over TLSv1\.3</)
 })
 
-test('the page of the server says whether DANE works, and how to get it (DV25, DV31)', async () => {
+test('a manual retry within 30 s after a failed lookup queries DNS again', async () => {
+  for (const [domain, question] of [
+    ['address.test', 'A mx.address.test'],
+    ['exchanger.test', 'MX exchanger.test'],
+  ] as const) {
+    receiver(domain, [tlsaOf(3, 1, 1, HOLDER)])
+    dns.fails.set(question, 'SERVFAIL')
+    const ended = (attempts: number): Promise<{ response: string }> =>
+      until(
+        () =>
+          postrider.appliance.deps.store.first(
+            raw<{ response: string }>(
+              `select response from deliveries where address = ? and attempts = ? and status <> 'active'`,
+              [`a@${domain}`, attempts],
+            ),
+          ),
+        `attempt ${attempts}`,
+      )
+    await post({ to: `a@${domain}` })
+    assert.match((await ended(1)).response, /^DNS lookup of .* failed \(ESERVFAIL\)/)
+    dns.fails.delete(question)
+    clock.leap(2000)
+    assert.equal((await postrider.api('POST', `/lanes/${domain}/retry`)).status, 202)
+    assert.equal((await ended(2)).response, 'Queued', domain)
+  }
+})
+
+test('the server page shows whether DANE works, and how to enable it', async () => {
   dns.zones.set('', true)
   dns.set('', 'NS', ['a.root.test'])
   const found = await until(async () => {
@@ -87,17 +114,17 @@ test('the page of the server says whether DANE works, and how to get it (DV25, D
   assert.deepEqual([found.status, found.detail], ['ok', `validating: 127.0.0.1:${dns.port}`])
 })
 
-test('a failure is temporary, in no clear text, ends as failed with its reason, and is nobody’s bounce (DV33, DV35)', async () => {
+test('a DANE failure defers without clear text, fails in the end with its reason, and suppresses no address', async () => {
   receiver('unproven.test', [tlsaOf(3, 1, 1, OTHER)])
   const id = await post({ to: 'a@unproven.test' })
   let shown = await attempted(id, 1)
   assert.deepEqual([shown.status, shown.recipients[0]?.enhanced_code], ['queued', '4.7.5'])
   const [first] = await tries(id)
-  assert.deepEqual([first.outcome, first.tls.policy, first.tls.proof], ['deferred', 'dane', 'none'])
-  // "postrider why" reads the same (DV35).
+  assert.deepEqual([first.outcome, first.tls.policy, first.tls.verified_by], ['deferred', 'dane', 'none'])
+  // "postrider why" shows the same.
   const { body: why } = await postrider.api('GET', `/explanations?filter[subject]=${id}`)
   const [cause] = why.data.attributes.causes
-  assert.deepEqual([cause.cause, cause.strength], ['dane', 'shown'])
+  assert.deepEqual([cause.cause, cause.confidence], ['dane', 'confirmed'])
   assert.match(cause.evidence[0].text, /no TLSA record .* \(DNSSEC: MX secure, address secure, TLSA secure\)$/)
   for (let attempt = 2; shown.status === 'queued'; attempt++) {
     assert.ok(attempt < 60)
@@ -112,7 +139,7 @@ test('a failure is temporary, in no clear text, ends as failed with its reason, 
   assert.ok(events(id).length > 0)
 })
 
-test('one connection for mail with the same proof, another for another, none that is proven by old records (DV34)', async () => {
+test('shares a connection only for email with the same TLSA records, and never uses one verified by old records', async () => {
   receiver('one.test', [tlsaOf(3, 1, 1, HOLDER)], 'mx.shared.test')
   receiver('two.test', [tlsaOf(3, 1, 1, HOLDER)], 'mx.shared.test')
   const before = exchanger.connections
@@ -137,7 +164,7 @@ test('one connection for mail with the same proof, another for another, none tha
   assert.ok(ends.length > 1 && ends.at(-1) === '4.7.5', ends.join())
 })
 
-test('an attempt before a report keeps what proved it (DV35)', async () => {
+test('an attempt keeps its verification method after a later bounce message', async () => {
   receiver('reported.test', [tlsaOf(3, 1, 1, HOLDER)])
   const id = await post({ to: 'a@reported.test' })
   await become(id, 'delivered')

@@ -1,16 +1,15 @@
-// DANE for mail that is sent: every row of the table that real peers prove (test/interop/dane.interop.ts), with the
-// kit's DNS and exchangers, and what the table alone says (section 4 of the specification of deliverability).
+// DANE for sent mail: every row of the table that real peers verify (test/interop/dane.interop.ts), with the kit's DNS
+// and receiving servers, and the rows that only the table has.
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import type { Packet } from 'dns-packet'
 import { parseConfig, type ConfigInput } from '../../src/base/config.ts'
-import { judgeDane } from '../../src/checks/doctor-dane.ts'
+import { daneFinding } from '../../src/checks/dane.ts'
 import { isStillProven, type WayDeps } from '../../src/delivery/wire/connect.ts'
 import { createResolver } from '../../src/net/resolver.ts'
 import { areTrusted, createValidating, resolverOf } from '../../src/net/validated.ts'
-import { judgeByDane } from '../../src/smtp/dane.ts'
+import { judgeByDane, countingRecords } from '../../src/smtp/dane.ts'
 import { readSecurity } from '../../src/smtp/security.ts'
-import { countingRecords } from '../../src/smtp/tlsa.ts'
 import { issue, tlsaOf, type Issued } from '../kit/authority.ts'
 import { daneCases, type DaneCase } from '../kit/dane-cases.ts'
 import { startDaneWorld, type DaneWorld } from '../kit/dane-world.ts'
@@ -25,7 +24,7 @@ before(async () => {
 })
 after(() => world[Symbol.asyncDispose]())
 
-/** Publishes a case under names of its own, so that no test sees what another one asked. */
+/** Publishes a case under its own names, so that tests do not share cached answers. */
 async function run(one: DaneCase, options: Parameters<DaneWorld['go']>[1] = {}) {
   world.publish(one)
   const [asked, opened] = [world.dns.asked.length, world.opened.length]
@@ -44,9 +43,9 @@ async function run(one: DaneCase, options: Parameters<DaneWorld['go']>[1] = {}) 
   }
 }
 
-describe('the table (DV25 to DV33, section 15)', () => {
+describe('the table', () => {
   for (let row = 1; row <= 30; row++)
-    test(`row ${row} (DV27, DV28, DV29, DV33)`, async () => {
+    test(`row ${row}`, async () => {
       const rows = cases.filter((each) => each.row === row)
       assert.ok(rows.length > 0)
       for (const one of rows) {
@@ -61,13 +60,13 @@ describe('the table (DV25 to DV33, section 15)', () => {
           assert.deepEqual([verdict.kind, verdict.enhanced], ['deferred', `4.${result}`], said)
           assert.equal(heard, 0, said)
         }
-        // No row has mail in clear text: every exchanger without TLS has records.
+        // No row has mail in clear text: every receiving server without TLS has records.
         assert.equal(clear, 0, said)
       }
     })
 })
 
-/** What a case says after the records are changed. */
+/** The result of a case after the records are changed. */
 const simple = (label: string, records: string[], kind = 'stranger'): DaneCase => ({
   row: 0,
   label,
@@ -83,8 +82,8 @@ const simple = (label: string, records: string[], kind = 'stranger'): DaneCase =
 const right = (): string => tlsaOf(3, 1, 1, world.material.leaf.stranger)
 const wrong = (): string => tlsaOf(3, 1, 1, world.material.leaf.other)
 
-describe('whether answers are believed', () => {
-  test('a server outside loopback is not believed, unless it is trusted; one outside is enough (DV31, DV25)', () => {
+describe('trust in DNS answers', () => {
+  test('does not trust a resolver outside loopback unless configured, even if only one of several is outside', () => {
     const at = (...hosts: string[]) => hosts.map((host) => ({ host, port: 53 }))
     for (const hosts of [['127.0.0.1'], ['127.0.0.53', '::1'], ['::ffff:127.0.0.1']])
       assert.ok(areTrusted(at(...hosts), []))
@@ -94,7 +93,7 @@ describe('whether answers are believed', () => {
     assert.ok(!areTrusted(at('127.0.0.1', '192.0.2.1', '192.0.2.2'), ['192.0.2.1']))
   })
 
-  test('without belief all is as without DANE, and no question more is asked (DV25, DV31)', async () => {
+  test('works as without DANE, with no further queries, if the resolver is not trusted', async () => {
     const one = simple('p31', [wrong()])
     const servers = [
       { host: '127.0.0.1', port: world.dns.port },
@@ -106,11 +105,11 @@ describe('whether answers are believed', () => {
     const { asked, security, verdict } = await run(one, { resolver: plain })
     assert.equal(verdict.kind, 'delivered')
     assert.deepEqual(asked.toSorted(), ['A mx.p31.test', 'AAAA mx.p31.test', 'MX p31.test'])
-    assert.deepEqual(security?.dnssec, { mx: 'not_asked', address: 'not_asked', tlsa: 'not_asked' })
+    assert.deepEqual(security?.dnssec, { mx: 'not_queried', address: 'not_queried', tlsa: 'not_queried' })
     assert.deepEqual([security.policy, security.proof], ['optional', 'none'])
   })
 
-  test('delivery.dane = false asks nothing more in a whole server, true proves (DV25)', async () => {
+  test('delivery.dane = false sends no further queries, true verifies servers', async () => {
     for (const dane of [false, true]) {
       const one = simple(dane ? 'p25b' : 'p25a', [right()])
       const config = parseConfig({ dns: { servers: [`127.0.0.1:${world.dns.port}`] }, delivery: { dane } })
@@ -126,7 +125,7 @@ describe('whether answers are believed', () => {
 })
 
 describe('questions', () => {
-  test('RD, AD and EDNS 1232 are set, at the port that is connected to; the whole by TCP after TC (DV26)', async () => {
+  test('sets RD, AD and EDNS 1232, queries the port of the connection, and repeats over TCP after TC', async () => {
     const one = simple('p26', [right()])
     world.dns.fails.set('TLSA _2525._tcp.mx.p26.test', 'truncate')
     one.records.push(`_2525._tcp.mx.p26.test TLSA ${right()}`)
@@ -146,7 +145,7 @@ describe('questions', () => {
     }
   })
 
-  test('an answer with another id or question does not count (DV26)', async () => {
+  test('ignores an answer with another id or question', async () => {
     const one = simple('p26c', [wrong()])
     const forged = (packet: Packet): Packet => ({ ...packet, answers: [] })
     world.dns.bend = (packet, { type }) =>
@@ -162,7 +161,7 @@ describe('questions', () => {
     assert.equal(verdict.enhanced, '4.7.5')
   })
 
-  test('answers are remembered by their TTL, from 30 s to an hour, and failures for 30 s (DV26)', async () => {
+  test('caches answers for their TTL, from 30 s to an hour, and failures for 30 s', async () => {
     const { clock } = world.dns
     const asking = world.dns.resolverOf().validated!
     const times = async (name: string): Promise<number> => {
@@ -189,7 +188,7 @@ describe('questions', () => {
     }
   })
 
-  test('at most 50 are asked at once, and a name that is none is not asked (DV26)', async () => {
+  test('sends at most 50 queries at once, and never for an invalid name', async () => {
     const asking = world.dns.resolverOf().validated!
     let most = 0
     let open = 0
@@ -208,7 +207,7 @@ describe('questions', () => {
       assert.equal((await asking.tlsa(name)).kind, 'nxdomain', name)
   })
 
-  test('a server that knows no EDNS is asked without, and not believed (DV25)', async () => {
+  test('queries a server without EDNS support without it, and does not trust it', async () => {
     const one = simple('p25e', [wrong()])
     world.dns.bend = (packet) => {
       const { additionals } = world.dns.questions.at(-1)!
@@ -217,17 +216,17 @@ describe('questions', () => {
     const { security, verdict } = await run(one)
     world.dns.bend = undefined
     assert.equal(verdict.kind, 'delivered')
-    assert.deepEqual(security?.dnssec, { mx: 'insecure', address: 'insecure', tlsa: 'not_asked' })
+    assert.deepEqual(security?.dnssec, { mx: 'insecure', address: 'insecure', tlsa: 'not_queried' })
   })
 
-  test('TLSA is not asked in an unsigned zone, and found without AD it does not count (DV26, DV29)', async () => {
+  test('does not query TLSA in an unsigned zone, and ignores TLSA without AD', async () => {
     const one = { ...simple('p26d', [wrong()]), zones: { 'p26d.test': 'unsigned' as const } }
     const { asked, verdict } = await run(one)
     assert.equal(verdict.kind, 'delivered')
     assert.ok(!asked.some((each) => each.startsWith('TLSA')))
   })
 
-  test('every kind of failed question for TLSA defers, and nothing is sent (table, DV33)', async () => {
+  test('defers without sending after any failed TLSA lookup', async () => {
     for (const [index, how] of (['SERVFAIL', 'REFUSED', 'FORMERR', 'NOTIMP', 'drop'] as const).entries()) {
       const one = simple(`p33f${index}`, [right()])
       world.dns.fails.set(`TLSA _25._tcp.mx.${one.label}.test`, how)
@@ -239,7 +238,7 @@ describe('questions', () => {
 })
 
 describe('records', () => {
-  test('which are usable, and which of several digests counts (DV27)', () => {
+  test('uses only usable records, and the strongest of several digests', () => {
     const { authority, leaf } = world.material
     const usable = (...texts: string[]): number =>
       countingRecords(
@@ -274,7 +273,7 @@ describe('records', () => {
       '3 1 1 ',
     ])
       assert.equal(usable(bad), 0, bad)
-    // The strongest digest alone, for each usage and selector; a whole value counts beside it.
+    // Only the strongest digest, for each usage and selector. A full value is used as well.
     assert.equal(usable(good, tlsaOf(3, 1, 2, leaf.stranger)), 1)
     assert.equal(usable(good, tlsaOf(3, 0, 2, leaf.stranger), tlsaOf(2, 1, 2, authority)), 3)
     assert.equal(usable(tlsaOf(3, 1, 0, leaf.other), good), 2)
@@ -282,7 +281,7 @@ describe('records', () => {
     assert.equal(usable(good, tlsaOf(3, 1, 2, leaf.stranger).slice(0, -2)), 1)
   })
 
-  test('more than 100 records are a failure; 100 are not (DV27)', async () => {
+  test('accepts 100 records, and fails on more', async () => {
     const many = (count: number): string[] => [
       ...Array.from({ length: count - 1 }, (_, index) => `3 1 1 ${String(index).padStart(64, '0')}`),
       right(),
@@ -303,7 +302,7 @@ describe('records', () => {
     }
   })
 
-  test('TLSA behind more than 8 aliases is an insecure answer (DV29)', async () => {
+  test('treats TLSA behind more than 8 aliases as insecure', async () => {
     for (const [label, steps, kind] of [
       ['p29a', 8, 'deferred'],
       ['p29b', 9, 'delivered'],
@@ -316,7 +315,7 @@ describe('records', () => {
     }
   })
 
-  test('a signed alias into an unsigned zone: its own name alone, and it is asked for by that name (DV29, DV28)', async () => {
+  test('uses only the own name of a signed alias into an unsigned zone, and queries TLSA there', async () => {
     const one: DaneCase = {
       ...simple('p29c', []),
       zones: { 'p29c.test': 'signed', 'p29cx.test': 'unsigned' },
@@ -336,13 +335,13 @@ describe('records', () => {
       opened.map(({ verify }) => verify && 'dane' in verify && verify.dane.base),
       ['mx.p29c.test'],
     )
-    // Nobody may stop the protection by stopping the question for the alias.
+    // An attacker must not be able to remove the protection by blocking the query for the alias.
     world.dns.clock.advance(3_600_000)
     world.dns.fails.set('CNAME mx.p29c.test', 'SERVFAIL')
     assert.equal((await run(one)).verdict.enhanced, '4.7.5')
   })
 
-  test('the base domain is asked for in TLS: the name at the end of the alias (DV28, DV29)', async () => {
+  test('sends the base domain in SNI: the name at the end of the alias', async () => {
     const { script } = world.exchangers.stranger
     const usual = script.certificate!
     const names: string[] = []
@@ -364,7 +363,7 @@ describe('records', () => {
     assert.deepEqual([security?.proof, names], ['dane-ee', ['real.p28s.test']])
   })
 
-  test('an insecure MX does not free the exchanger, and the proof says so (DV30)', async () => {
+  test('verifies the server even with an insecure MX, and records that', async () => {
     const { security } = await run(cases.find(({ label }) => label === 'r22a')!)
     assert.deepEqual(security?.dnssec, { mx: 'insecure', address: 'secure', tlsa: 'secure' })
     assert.equal(security.proof, 'dane-ee')
@@ -391,11 +390,11 @@ describe('certificates', () => {
   const middle = issue({ subject: 'Middle', ca: true, by: root })
   const leaf = issue({ subject: 'Leaf', names: ['mx.there.test'], by: middle })
 
-  test('an authority may be any certificate of the chain, shown in any order, beside others (DV28)', () => {
+  test('accepts any certificate of the chain as the authority, in any order, next to others', () => {
     const stray = issue({ subject: 'Stray', ca: true })
     assert.equal(judge([tlsaOf(2, 0, 1, middle)], [leaf, middle]), 'dane-ta')
     assert.equal(judge([tlsaOf(2, 1, 2, root)], [leaf, stray, root, middle]), 'dane-ta')
-    // The whole certificate or the bare key in DNS.
+    // The full certificate or the bare key in DNS.
     assert.equal(judge([tlsaOf(2, 0, 0, root)], [leaf, middle]), 'dane-ta')
     assert.equal(judge([tlsaOf(2, 1, 0, root)], [leaf, middle]), 'dane-ta')
     assert.equal(judge([tlsaOf(2, 1, 0, root)], [leaf]) instanceof Object, true)
@@ -410,7 +409,7 @@ describe('certificates', () => {
     assert.ok(judge([tlsaOf(3, 0, 1, own)], []) instanceof Object)
   })
 
-  test('an authority needs the right to sign, and every certificate its dates (DV28)', () => {
+  test('requires the right to sign from an authority, and valid dates from every certificate', () => {
     const powerless = issue({ subject: 'Powerless', by: root })
     const below = issue({ subject: 'Below', names: ['mx.there.test'], by: powerless })
     assert.ok(judge([tlsaOf(2, 0, 1, root)], [below, powerless, root]) instanceof Object)
@@ -434,7 +433,7 @@ describe('certificates', () => {
     assert.ok(judge([tlsaOf(2, 0, 1, false_)], [leaf, false_]) instanceof Object)
   })
 
-  test('names: the base domain, or the recipient domain where MX is secure; wildcards in the first label alone (DV28)', () => {
+  test('accepts the base domain, or the recipient domain if MX is secure, and wildcards only in the first label', () => {
     const named = (name: string, ...wanted: string[]) =>
       judge([tlsaOf(2, 0, 1, root)], [issue({ subject: name, names: [name], by: root }), root], wanted)
     assert.equal(named('mx.there.test', 'mx.there.test'), 'dane-ta')
@@ -442,11 +441,11 @@ describe('certificates', () => {
     assert.equal(named('*.there.test', 'mx.there.test'), 'dane-ta')
     for (const name of ['m*.there.test', '*.test', 'mx.*.test', 'x.there.test', 'mx.there.test.evil.test'])
       assert.ok(named(name, 'mx.there.test') instanceof Object, name)
-    // By DANE-EE none of it counts.
+    // DANE-EE ignores all of this.
     assert.equal(judge([tlsaOf(3, 1, 1, world.material.leaf.stranger)], [world.material.leaf.stranger]), 'dane-ee')
   })
 
-  test('the recipient domain is not among the names where MX is insecure (DV28)', async () => {
+  test('does not accept the recipient domain as a name if MX is insecure', async () => {
     const one = cases.find(({ label }) => label === 'r11')!
     const moved: DaneCase = {
       ...one,
@@ -466,11 +465,11 @@ describe('certificates', () => {
   })
 })
 
-describe('DANE beside other rules', () => {
+describe('DANE and other policies', () => {
   const sts = (...mx: string[]) => ({ mode: 'enforce' as const, mx })
 
-  test('before MTA-STS, in both ways: the policy passes and DANE fails, or DANE passes and the policy does not (DV32)', async () => {
-    // The policy names the exchanger; its certificate would be good for nobody.
+  test('has priority over MTA-STS, whether the policy passes and DANE fails or the reverse', async () => {
+    // The policy names the receiving server, but its certificate is not trusted.
     const failing = await run(simple('p32a', [wrong()]), { sts: sts('mx.p32a.test') })
     assert.deepEqual([failing.verdict.enhanced, failing.heard], ['4.7.5', 0])
     const passing = await run(simple('p32b', [right()]), { sts: sts('mx.elsewhere.test') })
@@ -482,11 +481,12 @@ describe('DANE beside other rules', () => {
     assert.equal(named.security?.proof, 'dane-ee')
   })
 
-  test('without usable records the policy judges, and an exchanger that it does not name is not used (DV32)', async () => {
+  test('without usable records the policy decides, and a server that it does not list is not used', async () => {
     const unlisted = await run(simple('p32d', []), { sts: sts('mx.elsewhere.test') })
     assert.deepEqual([unlisted.verdict.enhanced, unlisted.opened.length], ['4.7.5', 0])
     assert.match(unlisted.verdict.text, /MTA-STS/)
-    // Named, and its certificate is of no authority; also where TLSA records exist of which none is usable.
+    // The server is named, but its certificate is not of an authority. The same applies if all TLSA records are
+    // unusable.
     for (const [label, records] of [
       ['p32e', []],
       ['p32f', [right().replace('3 1 1', '0 1 1')]],
@@ -494,14 +494,14 @@ describe('DANE beside other rules', () => {
       const one = await run(simple(label, [...records]), { sts: sts(`mx.${label}.test`) })
       assert.deepEqual([one.verdict.enhanced, one.heard, one.security?.policy], ['4.7.5', 0, 'sts'], label)
     }
-    // The next exchanger is named by the policy or proven by DANE.
+    // The next receiving server is named by the policy or proven by DANE.
     const two = simple('p32g', [])
     two.records.push('p32g.test MX 20 mx2.p32g.test', 'mx2.p32g.test A other', `_25._tcp.mx2.p32g.test TLSA ${wrong()}`)
     const next = await run(two, { sts: sts('mx.elsewhere.test') })
     assert.deepEqual([next.verdict.host, next.security?.proof], ['mx2.p32g.test', 'dane-ee'])
   })
 
-  test('tls_policy Optional never makes clear text of a failure, on no second connection (DV33, D18)', async () => {
+  test('tls_policy Optional never falls back to clear text after a failure (D18)', async () => {
     for (const kind of ['plain', 'broken', 'other'] as const) {
       const { clear, heard, opened, verdict } = await run(simple(`p33${kind}`, [right()], kind), { policy: 'Optional' })
       assert.deepEqual([verdict.kind, heard, clear, opened.length], ['deferred', 0, 0, 1], kind)
@@ -509,7 +509,7 @@ describe('DANE beside other rules', () => {
     }
   })
 
-  test('an exchanger whose address or TLSA cannot be asked for is passed over for the next (table, DV33)', async () => {
+  test('tries the next server if the lookup of the address or TLSA fails', async () => {
     for (const [label, question] of [
       ['p33x', 'A mx.p33x.test'],
       ['p33y', 'TLSA _25._tcp.mx.p33y.test'],
@@ -526,7 +526,7 @@ describe('DANE beside other rules', () => {
     }
   })
 
-  test('a relay is judged by DANE only with tls = "dane", by its own name (DV34)', async () => {
+  test('verifies a relay by DANE only with tls = "dane", by its own name', async () => {
     const one = simple('p34', [wrong()])
     const routes = (tls: 'optional' | 'required' | 'dane') => ({
       delivery: { routes: [{ domains: ['*'], host: 'mx.p34.test', port: 25, tls }] },
@@ -541,7 +541,7 @@ describe('DANE beside other rules', () => {
     const { security } = await run(two, {
       delivery: { routes: [{ domains: ['*'], host: 'mx.p34b.test', port: 25, tls: 'dane' }] },
     })
-    assert.deepEqual([security?.policy, security?.proof, security?.dnssec.mx], ['dane', 'dane-ee', 'not_asked'])
+    assert.deepEqual([security?.policy, security?.proof, security?.dnssec.mx], ['dane', 'dane-ee', 'not_queried'])
     // Without records it is encrypted at least.
     const bare = simple('p34c', [], 'plain')
     const refused = await run(bare, {
@@ -550,12 +550,12 @@ describe('DANE beside other rules', () => {
     assert.deepEqual([refused.verdict.enhanced, refused.heard], ['4.7.10', 0])
   })
 
-  test('a connection is only for mail with the same plan: records, base domain, names (DV34)', async () => {
+  test('uses a connection only for email with the same records, base domain and names', async () => {
     const one = simple('p34d', [right()])
     const { opened, route } = await run(one)
     assert.ok(!('kind' in route))
     const deps = { resolver: world.dns.resolverOf(), allowed: () => true } as unknown as WayDeps
-    const session = { host: 'mx.p34d.test', plan: opened[0]!.plan! }
+    const session = { name: 'mx.p34d.test', port: 25, plan: opened[0]!.plan! }
     assert.ok(session.plan !== '')
     assert.ok(await isStillProven(deps, 'p34d.test', route, session))
     world.dns.set('_25._tcp.mx.p34d.test', 'TLSA', [wrong()])
@@ -570,29 +570,29 @@ describe('DANE beside other rules', () => {
   })
 })
 
-test('doctor: validating, not validating, not local, failing at TLSA, and how to get it (DV25, DV31)', async () => {
+test('doctor reports a resolver that validates, does not validate, is not local, or fails for TLSA, with the fix', async () => {
   await using dns = await startSignedDns()
   dns.zones.set('', true)
   dns.set('', 'NS', ['a.root-servers.test'])
   const judged = (config: ConfigInput = {}) =>
-    judgeDane({ config: parseConfig({ ...config, dns: { servers: [`127.0.0.1:${dns.port}`], ...config.dns } }) })
-  assert.match((await judged()).detail, /^validating: 127\.0\.0\.1:\d+$/)
-  assert.equal((await judged()).mend, null)
+    daneFinding({ config: parseConfig({ ...config, dns: { servers: [`127.0.0.1:${dns.port}`], ...config.dns } }) })
+  assert.match((await judged()).summary, /^validating: 127\.0\.0\.1:\d+$/)
+  assert.equal((await judged()).fix, null)
   const far = await judged({ dns: { servers: [`127.0.0.1:${dns.port}`, '192.0.2.1:53'] } })
-  assert.equal(far.status, 'ok')
+  assert.equal(far.severity, 'ok')
   assert.match(
-    far.detail,
-    /^not local: what 192\.0\.2\.1:53 says.*apt install unbound.*dns\.servers = \["127\.0\.0\.1:53"\]/,
+    far.summary,
+    /^resolver not local: DNSSEC results of 192\.0\.2\.1:53.*apt install unbound.*dns\.servers = \["127\.0\.0\.1:53"\]/,
   )
-  assert.match((await judged({ delivery: { dane: false } })).detail, /^off/)
+  assert.match((await judged({ delivery: { dane: false } })).summary, /^off/)
   dns.fails.set('TLSA _25._tcp', 'SERVFAIL')
   const failing = await judged()
-  assert.deepEqual([failing.status, /waits/.test(failing.detail)], ['fail', true])
+  assert.deepEqual([failing.severity, /is deferred/.test(failing.summary)], ['fail', true])
   dns.fails.clear()
   dns.zones.clear()
   const not = await judged()
-  assert.equal(not.status, 'ok')
-  assert.match(not.detail, /^not validating: 127\.0\.0\.1:\d+\. .*apt install unbound/)
+  assert.equal(not.severity, 'ok')
+  assert.match(not.summary, /^not validating: 127\.0\.0\.1:\d+\. .*apt install unbound/)
   dns.fails.set('NS ', 'drop')
-  assert.equal((await judged()).status, 'warn')
+  assert.equal((await judged()).severity, 'warn')
 })

@@ -1,6 +1,5 @@
-// What exchangers do to those who send much at once, as a table: for each behaviour all mails are delivered, and it
-// says how many attempts are charged, how many connections there are at most, and how long it may take by the clock,
-// which is turned by hand (D34, D64).
+// How receiving servers treat senders of much email, as a table. All emails must be delivered. Each row has the number
+// of counted attempts, the most connections, and the longest time by the clock, which the test turns (D34, D64).
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
@@ -25,7 +24,7 @@ const postrider = ofFile(() =>
 )
 
 const MAILS = 60
-/** What the shipped shaping allows to a domain. */
+/** The connections per domain of the shipped shaping. */
 const MOST = 20
 const WELCOME = '220 mx.test ESMTP'
 
@@ -39,7 +38,7 @@ const taking =
     return WELCOME
   }
 
-/** Says something to the first command of a kind after so many mails of a session. */
+/** Sends a reply to the first command of a kind after a number of emails in a session. */
 function afterMails(mails: number, verb: string, words: string): NonNullable<Script['answer']> {
   const carried = new Map<number, number>()
   return (command, connection) => {
@@ -64,47 +63,47 @@ function perSecond(most: number, verb: string, words: string): NonNullable<Scrip
 interface Behaviour {
   name: string
   script?: () => Script
-  /** MX records in place of the one of the test's exchanger. */
+  /** MX records in place of the one of the test's receiving server. */
   exchangers?: string[]
   mails?: number
-  /** Recipients of each mail. */
+  /** Recipients of each email. */
   recipients?: number
-  /** Attempts that are charged, all recipients together; a pair is the least and the most. */
+  /** Attempts that are charged, all recipients together. A pair is the least and the most. */
   charged?: number | [number, number]
   connections?: number
-  /** By the clock, in ms; 0: nobody waits for anything. */
+  /** By the clock, in ms, or 0 if no email waits. */
   within?: number
 }
 
 const BEHAVIOURS: Behaviour[] = [
-  { name: 'one connection at once', script: () => ({ greeting: taking(1) }), connections: 1 },
-  { name: 'two connections at once', script: () => ({ greeting: taking(2) }), connections: 2 },
-  { name: 'five connections at once', script: () => ({ greeting: taking(5) }), connections: 5 },
+  { name: 'accepts one connection at a time', script: () => ({ greeting: taking(1) }), connections: 1 },
+  { name: 'accepts two connections at a time', script: () => ({ greeting: taking(2) }), connections: 2 },
+  { name: 'accepts five connections at a time', script: () => ({ greeting: taking(5) }), connections: 5 },
   ...(['MAIL', 'RCPT', 'DATA'] as const).map((verb) => ({
-    name: `421 at ${verb} after two mails of a session`,
+    name: `returns 421 to ${verb} after two emails in a session`,
     script: () => ({ answer: afterMails(2, verb, '421 4.7.0 Enough for now') }),
   })),
   {
-    name: '451 at MAIL after two mails of a session',
+    name: 'returns 451 to MAIL after two emails in a session',
     script: () => ({ answer: afterMails(2, 'MAIL', '451 4.3.0 Later') }),
   },
   {
-    name: 'too many messages in a session, said at RCPT',
+    name: 'returns 451 "Too many messages in this session" to RCPT after two emails',
     script: () => ({ answer: afterMails(2, 'RCPT', '451 4.7.0 Too many messages in this session') }),
   },
   {
-    name: '421 at RCPT after two mails of a session, and one connection at once',
+    name: 'accepts one connection at a time, and returns 421 to RCPT after two emails in a session',
     script: () => ({ greeting: taking(1), answer: afterMails(2, 'RCPT', '421 4.7.0 Enough for now') }),
     connections: 1,
   },
   {
-    name: '451 at MAIL after two mails, and one connection at once',
+    name: 'accepts one connection at a time, and returns 451 to MAIL after two emails in a session',
     script: () => ({ greeting: taking(1), answer: afterMails(2, 'MAIL', '451 4.3.0 Later') }),
     connections: 1,
   },
   {
-    // The mail that was handed over has had its attempt.
-    name: '421 after the final dot of each third mail of a session',
+    // The email that was handed over has had its attempt.
+    name: 'returns 421 to the data of every third email in a session',
     script: () => {
       const carried = new Map<number, number>()
       return {
@@ -125,13 +124,13 @@ const BEHAVIOURS: Behaviour[] = [
       ['DATA', '451 4.7.0 Slow down'],
     ] as const
   ).map(([verb, words]) => ({
-    name: `two a second at ${verb}, else ${words}`,
+    name: `accepts two ${verb} commands per second, and returns "${words}" to more`,
     script: () => ({ answer: perSecond(2, verb, words) }),
     mails: 30,
     within: 3 * MINUTE,
   })),
   {
-    name: 'greylisting',
+    name: 'defers each recipient once (greylisting)',
     script: () => {
       const known = new Set<string>()
       return {
@@ -146,7 +145,7 @@ const BEHAVIOURS: Behaviour[] = [
     within: 6 * MINUTE,
   },
   {
-    name: 'one recipient for each mail',
+    name: 'accepts one recipient per transaction',
     script: () => {
       const asked = new Map<number, number>()
       return {
@@ -161,9 +160,9 @@ const BEHAVIOURS: Behaviour[] = [
     recipients: 3,
     charged: 3 * MAILS,
   },
-  { name: 'the first exchanger is dead', exchangers: ['10 dead', '20 mx'] },
+  { name: 'has a lower priority than an MX host that does not respond', exchangers: ['10 dead', '20 mx'] },
   {
-    name: '421 in place of the greeting for ten minutes',
+    name: 'returns 421 instead of a greeting for ten minutes',
     script: () => {
       const until = postrider.clock.now() + 10 * MINUTE
       return { greeting: (open) => (postrider.clock.now() < until ? '421 4.3.2 Busy' : taking(Infinity)(open)) }
@@ -172,20 +171,20 @@ const BEHAVIOURS: Behaviour[] = [
     within: 45 * MINUTE,
   },
   {
-    name: '421 at EHLO of two in three connections',
+    name: 'returns 421 to EHLO in two of every three connections',
     script: () => ({
       answer: (command, connection) =>
         /^EHLO|^HELO/.test(command) && connection % 3 !== 0 ? '421 4.7.0 Too many' : undefined,
     }),
   },
   {
-    name: 'HELO only',
+    name: 'supports HELO only',
     script: () => ({ answer: (command) => (command.startsWith('EHLO') ? '502 5.5.1 What?' : undefined) }),
   },
-  { name: 'no keywords at all', script: () => ({ keywords: [] }) },
-  { name: 'STARTTLS with a certificate of nobody', script: () => ({ tls: true }) },
+  { name: 'supports no extensions', script: () => ({ keywords: [] }) },
+  { name: 'offers STARTTLS with a self-signed certificate', script: () => ({ tls: true }) },
   {
-    name: 'STARTTLS that is offered and refused',
+    name: 'offers STARTTLS and rejects it',
     script: () => ({
       tls: true,
       answer: (command) => (command.startsWith('STARTTLS') ? '454 4.7.0 Not now' : undefined),
@@ -193,11 +192,11 @@ const BEHAVIOURS: Behaviour[] = [
     connections: 2 * MOST,
   },
   {
-    name: 'one mail for each session, cut at the next MAIL',
+    name: 'closes the connection at the second MAIL of a session',
     script: () => ({ answer: afterMails(1, 'MAIL', 'close') }),
   },
   {
-    name: 'a cut after the final dot of each fifth mail, which it has not taken',
+    name: 'closes the connection instead of replying to the data of every fifth email',
     script: () => {
       let dots = 0
       return { final: () => (++dots % 5 === 0 ? 'close' : undefined) }
@@ -206,7 +205,7 @@ const BEHAVIOURS: Behaviour[] = [
     within: 120 * MINUTE,
   },
   {
-    name: '451 after the final dot, once for each mail',
+    name: 'returns 451 to the data of each email at the first attempt',
     script: () => {
       const known = new Set<string>()
       return {
@@ -221,7 +220,7 @@ const BEHAVIOURS: Behaviour[] = [
     within: 6 * MINUTE,
   },
   {
-    name: 'a full disk for five minutes, 452 at MAIL',
+    name: 'returns 452 to MAIL for five minutes because its disk is full',
     script: () => {
       const until = postrider.clock.now() + 5 * MINUTE
       return {
@@ -233,7 +232,7 @@ const BEHAVIOURS: Behaviour[] = [
     within: 45 * MINUTE,
   },
   {
-    name: 'a tarpit: each final dot is answered late, and more than five connections are turned away',
+    name: 'replies late to the data, and refuses more than five connections (tarpit)',
     script: () => ({
       greeting: (open) => (open > 5 ? '421 4.7.0 Slowly' : taking(5)(open)),
       final: () => new Promise((resolve) => void setImmediate(() => setImmediate(() => resolve('250 2.0.0 At last')))),
@@ -242,14 +241,14 @@ const BEHAVIOURS: Behaviour[] = [
   },
 ]
 
-/** A row of the table in docs/receivers.md: what the test of a behaviour demands. */
+/** A row of the table in docs/receivers.md: the requirements of the test of a behaviour. */
 function rowOf({ charged, connections = MOST, mails = MAILS, name, recipients = 1, within = 0 }: Behaviour): string {
   const [least, most] = Array.isArray(charged) ? charged : [charged ?? mails, charged ?? mails]
   const attempts = least === most ? String(least) : `${least} to ${most}`
-  return `| ${name} | ${mails * recipients} | ${attempts} | ${connections} | ${within === 0 ? 'none' : `${within / MINUTE} min`} |`
+  return `| ${name} | ${mails * recipients} | ${attempts} | ${connections} | ${within === 0 ? 'no wait' : `${within / MINUTE} min`} |`
 }
 
-test('the table of docs/receivers.md is what is demanded here', () => {
+test('the table of docs/receivers.md equals the limits tested here', () => {
   const document = readFileSync(new URL('../../docs/receivers.md', import.meta.url), 'utf8')
   for (const behaviour of BEHAVIOURS) assert.ok(document.includes(`\n${rowOf(behaviour)}\n`), rowOf(behaviour))
 })
@@ -258,7 +257,7 @@ for (const [index, behaviour] of BEHAVIOURS.entries()) {
   const { exchangers, name, recipients = 1, script = () => ({}), within = 0 } = behaviour
   const { connections = MOST, mails = MAILS } = behaviour
   const { charged = mails } = behaviour
-  test(`an exchanger with ${name}: all are delivered`, async (t) => {
+  test(`delivers every email to an MX host that ${name}`, async (t) => {
     const domain = `kind-${index}.test`
     receiver(domain)
     if (exchangers) {
@@ -301,7 +300,7 @@ for (const [index, behaviour] of BEHAVIOURS.entries()) {
     await until(() => {
       const { active, delivered, next } = appliance.deps.store.first(state)!
       if (delivered === mails * recipients) return true
-      // What is not under way waits for the clock: for its own time, or for its lane's.
+      // Email that is not in progress waits for the clock: for its own time, or for its lane's.
       if (within > 0 && active === 0) {
         if (next !== null && next > clock.now()) clock.leap(next - clock.now())
         else clock.advance(within > 30 * MINUTE ? within / 500 : 100)
@@ -319,15 +318,14 @@ for (const [index, behaviour] of BEHAVIOURS.entries()) {
 }
 
 /**
- * So many mails are taken in so many seconds by a receiver that takes `most` a second, when there is always more to
- * send.
+ * How many emails a receiver accepts in some seconds if it accepts `most` per second and there is always more to send.
  */
 function takenBy(pace: Pace, most: number, seconds: number, start = 0): { taken: number; refused: number } {
   let [taken, refused, second, inSecond] = [0, 0, -1, 0]
   for (let now = start; now < start + seconds * 1000; now += 10) {
     if (Math.floor(now / 1000) !== second) [second, inSecond] = [Math.floor(now / 1000), 0]
-    // Twenty connections, each with a mail.
-    const going = Math.min(20, pace.room(now))
+    // Twenty connections, each with an email.
+    const going = Math.min(20, pace.capacity(now))
     pace.went(going, now)
     for (let n = 0; n < going; n++) {
       if (inSecond++ < most) {
@@ -342,7 +340,7 @@ function takenBy(pace: Pace, most: number, seconds: number, start = 0): { taken:
   return { taken, refused }
 }
 
-test('a receiver gets nearly what it takes, and few mails that it refuses; one that takes more later gets more', () => {
+test('sends nearly as much as a receiver accepts, with few rejections, and more if it accepts more later', () => {
   for (const most of [1, 2, 10, 100]) {
     const pace = new Pace()
     const { refused, taken } = takenBy(pace, most, 125)
@@ -353,16 +351,16 @@ test('a receiver gets nearly what it takes, and few mails that it refuses; one t
   }
 })
 
-test('a receiver that takes nothing is asked once a minute in the end; an hour forgets', () => {
+test('attempts a receiver that rejects everything once per minute in the end, and forgets this after an hour', () => {
   const pace = new Pace()
   takenBy(pace, 0, 600)
   assert.equal(takenBy(pace, 0, 600, 600_000).refused, 10)
   const { learnedAt } = pace
-  assert.equal(pace.room(learnedAt + 3_599_999), 1)
-  assert.equal(pace.room(learnedAt + 3_600_000), Infinity)
+  assert.equal(pace.capacity(learnedAt + 3_599_999), 1)
+  assert.equal(pace.capacity(learnedAt + 3_600_000), Infinity)
 })
 
-test('answers to mails that were under way together are one; a mail that is refused again and again is an attempt', () => {
+test('counts replies to simultaneous emails once, and a repeatedly rejected email as an attempt', () => {
   const pace = new Pace()
   for (let n = 0; n < 10; n++) pace.succeeded(1000)
   for (let n = 0; n < 10; n++) pace.refused(1000, 1500 + n)
@@ -375,7 +373,7 @@ test('answers to mails that were under way together are one; a mail that is refu
   assert.equal(pace.spares(8), true)
 })
 
-test('what was learned stands in the store, is taken over by the next process, and is forgotten after an hour', async () => {
+test('stores learned limits, restores them in the next process, and forgets them after an hour', async () => {
   const exchanger = await startTestExchanger({
     greeting: (open) => (open > 2 ? '421 4.7.0 Too many connections' : WELCOME),
     answer: (command) => (command.includes('slow@') ? '451 4.7.0 Slow down' : undefined),
@@ -392,7 +390,7 @@ test('what was learned stands in the store, is taken over by the next process, a
   const learned = () => learnedLanes(server.appliance.deps.store, clock.now())
   const ids = await Promise.all(Array.from({ length: 20 }, (_, n) => mails.post({ to: `n${n}@narrow.test` })))
   for (const id of ids) await mails.attempted(id, 1)
-  // Connections that wait for more mails count as open; a third one would be turned away.
+  // Connections that wait for more emails count as open. A third one would be turned away.
   exchanger.cut()
   await until(() => exchanger.open === 0, 'the end of all connections')
   await mails.post({ to: 'slow@slow.test' })
@@ -422,7 +420,7 @@ test('what was learned stands in the store, is taken over by the next process, a
     per_second: null,
     paused_until: null,
   })
-  const after = new LaneSet(new Shaping(), new Ways(parseConfig({})))
+  const after = new LaneSet(new Shaping(), new Ways(parseConfig({})), () => 1)
   after.recall(shown)
   assert.equal(after.of('narrow.test').learned.width.allowed, shown[1]!.connections)
   assert.equal(after.of('slow.test').learned.pace.perSecond, shown[2]!.per_second)

@@ -1,5 +1,5 @@
-// A mail that is damaged in the database is not sent, to nobody: it waits as local trouble that names its id (D72), and
-// goes out once the row is whole again.
+// An email that is corrupt in the database is not sent to any recipient. It waits as local trouble with its id (D72),
+// and is sent once the row is repaired.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { retryNow } from '../../src/delivery/queue/operator.ts'
@@ -19,7 +19,7 @@ const postrider = ofFile(() =>
   startTestAppliance({ exchanger, logged: { level: 'error', lines: said }, domains: ['here.test'] }),
 )
 
-const DAMAGE: readonly [what: string, table: string, harm: string, repair: string, part: RegExp][] = [
+const DAMAGE: readonly [label: string, table: string, harm: string, repair: string, part: RegExp][] = [
   [
     'the body',
     'outbound_bodies',
@@ -61,8 +61,8 @@ async function write(table: string, sql: string): Promise<void> {
   })
 }
 
-for (const [index, [what, table, harm, repair, part]] of DAMAGE.entries())
-  test(`${what} is another one: the mail waits and is not sent, until it is whole`, async () => {
+for (const [index, [label, table, harm, repair, part]] of DAMAGE.entries())
+  test(`queues an email while ${label} is changed, and sends it once it is restored`, async () => {
     const { deps } = postrider.appliance
     const domain = `there${index}.test`
     mails.receiver(domain)
@@ -83,7 +83,7 @@ for (const [index, [what, table, harm, repair, part]] of DAMAGE.entries())
       deps.troubles.list().map(({ name }) => name),
       ['damage'],
     )
-    const lines = said.filter((line) => line.includes('mail is damaged') && line.includes(id))
+    const lines = said.filter((line) => line.includes('email_corrupt') && line.includes(id))
     assert.match(lines.join(), part)
     assert.equal(exchanger.heard.length, before)
     await set(repair)
@@ -93,7 +93,7 @@ for (const [index, [what, table, harm, repair, part]] of DAMAGE.entries())
     assert.equal(exchanger.heard.length, before + 1)
   })
 
-test('verify finds a campaign’s mail that goes to somebody else than it names', async () => {
+test('verify finds a campaign email with another recipient than it names', async () => {
   const { store } = postrider.appliance.deps
   const kit = campaignKit(() => postrider)
   mails.receiver('strayed.test')
@@ -106,12 +106,12 @@ test('verify finds a campaign’s mail that goes to somebody else than it names'
   delete exchanger.script.answer
   assert.deepEqual(store.verify(), [])
   await write('outbound_emails', `"to" = replace("to", 'strayed', 'streyed') where "to" like '%strayed.test'`)
-  assert.match(store.verify().join(), /is not the one that the mail names/)
+  assert.match(store.verify().join(), /differs from the address in the email/)
   await write('outbound_emails', `"to" = replace("to", 'streyed', 'strayed') where "to" like '%streyed.test'`)
   assert.deepEqual(store.verify(), [])
 })
 
-test('one damaged mail holds up no other mail to its domain', async () => {
+test('a corrupt email does not delay others to its domain', async () => {
   mails.receiver('both.test')
   exchanger.script.answer = (command) => (command.startsWith('RCPT') ? '451 later' : undefined)
   const harmed = await mails.post({ to: 'harmed@both.test' })
@@ -120,7 +120,7 @@ test('one damaged mail holds up no other mail to its domain', async () => {
   await write('outbound_bodies', `content = replace(content, 'Hello', 'Hemlo')`)
   await retryNow(postrider.appliance.deps, harmed)
   postrider.appliance.engine.ring()
-  await until(() => said.some((line) => line.includes('mail is damaged') && line.includes(harmed)))
+  await until(() => said.some((line) => line.includes('email_corrupt') && line.includes(harmed)))
   // The clock is not turned.
   await mails.become(await mails.post({ to: 'whole@both.test' }), 'delivered')
   await write('outbound_bodies', `content = replace(content, 'Hemlo', 'Hello')`)
@@ -129,14 +129,14 @@ test('one damaged mail holds up no other mail to its domain', async () => {
   await mails.become(harmed, 'delivered')
 })
 
-const CAMPAIGN_DAMAGE: readonly [what: string, table: string, one: string, other: string][] = [
+const CAMPAIGN_DAMAGE: readonly [label: string, table: string, one: string, other: string][] = [
   ['the text of a campaign', 'campaigns', 'body_html', 'Hello'],
   ['a contact’s name', 'contacts', 'name', 'Bob'],
   ['an audience’s name', 'audiences', 'name', 'Readers'],
 ]
 
-for (const [index, [what, table, column, good]] of CAMPAIGN_DAMAGE.entries())
-  test(`${what} is another one: the campaign’s mail waits and is not sent, until it is whole`, async () => {
+for (const [index, [label, table, column, good]] of CAMPAIGN_DAMAGE.entries())
+  test(`queues a campaign email while ${label} is changed, and sends it once it is restored`, async () => {
     const { deps, engine } = postrider.appliance
     const kit = campaignKit(() => postrider)
     const domain = `list${index}.test`
@@ -147,7 +147,7 @@ for (const [index, [what, table, column, good]] of CAMPAIGN_DAMAGE.entries())
     const replaced = (from: string, to: string) => write(table, `${column} = replace(${column}, '${from}', '${to}')`)
     await replaced(good, 'Harm')
     assert.equal((await kit.patch(campaign, { status: 'scheduled' })).status, 200)
-    await until(() => said.some((line) => line.includes('mail is damaged') && line.includes(`row of ${table}`)))
+    await until(() => said.some((line) => line.includes('email_corrupt') && line.includes(`row of ${table}`)))
     const heard = () => exchanger.heard.filter(({ to }) => to.includes(`bob@${domain}`))
     assert.equal(heard().length, 0)
     await replaced('Harm', good)

@@ -1,5 +1,5 @@
-// Local trouble never ends a mail (D72): what this machine fails at is waited out, costs no attempt and shows nobody a
-// path; and what the wire said is kept until the store takes it.
+// Local trouble never ends an email (D72): the email waits, without an attempt and without paths in what users see.
+// Replies of receiving servers are kept until the store can write them.
 import assert from 'node:assert/strict'
 import { renameSync } from 'node:fs'
 import { join } from 'node:path'
@@ -31,7 +31,7 @@ const postrider = ofFile(() =>
 const heardBy = (address: string) => exchanger.heard.filter(({ to }) => to.includes(address))
 const large = `<p>${'x'.repeat(300_000)}</p>`
 
-/** A large mail that was put off once, with the spool away at its next attempt; `back` puts the spool back. */
+/** A large email that was deferred once, with the spool missing at its next attempt. `back` restores the spool. */
 async function waiting(to: string): Promise<{ id: string; back: () => void }> {
   rcpt = '451 4.7.1 later'
   const id = await post({ to, html: large })
@@ -40,24 +40,24 @@ async function waiting(to: string): Promise<{ id: string; back: () => void }> {
   const spool = join(postrider.dataDir, 'spool')
   renameSync(spool, `${spool}.away`)
   await turnToNext(id)
-  await until(async () => (await show(id)).recipients[0]?.response?.includes('waits for this server'))
+  await until(async () => (await show(id)).recipients[0]?.response?.includes('problem on this server'))
   return { id, back: () => renameSync(`${spool}.away`, spool) }
 }
 
-test('the spool is away: the mail waits without an attempt, says no path, and is sent when it is back', async () => {
+test('queues an email without an attempt while the spool is missing, shows no path, and sends it when the spool is back', async () => {
   receiver('away.test')
   const { id, back } = await waiting('a@away.test')
   const shown = await show(id)
   assert.equal(shown.status, 'queued')
   const [recipient] = shown.recipients
   assert.equal(recipient?.attempts, 1)
-  assert.match(recipient?.response ?? '', /waits for this server/)
+  assert.match(recipient?.response ?? '', /problem on this server/)
   assert.doesNotMatch(JSON.stringify(shown), /spool/)
   const health = await postrider.raw('/health')
   assert.equal(health.status, 200)
   assert.equal(health.body.status, 'degraded')
   assert.doesNotMatch(JSON.stringify(health.body), /\//)
-  assert.ok(lines.some((line) => /"trouble"/.test(line) && /ENOENT/.test(line)))
+  assert.ok(lines.some((line) => /"problem_reported"/.test(line) && /ENOENT/.test(line)))
   // 10 s, then as long as it has lasted, at most 10 minutes.
   const waits: number[] = []
   for (let turns = 0; turns < 10; turns++) {
@@ -78,7 +78,7 @@ test('the spool is away: the mail waits without an attempt, says no path, and is
   assert.equal(sent.recipients[0]?.attempts, 2)
 })
 
-test('trouble that lasts as long as the mail lives: failed then, not rejected', async () => {
+test('an email fails, and is not rejected, if the problem lasts until it expires', async () => {
   receiver('long.test')
   const { id, back } = await waiting('a@long.test')
   postrider.clock.leap(5 * DAY)
@@ -86,7 +86,7 @@ test('trouble that lasts as long as the mail lives: failed then, not rejected', 
   back()
 })
 
-/** Makes every commit of the store fail while `failing()`; `write` and `writeSoon` go through one door. */
+/** Makes every commit of the store fail while `failing()`. `write` and `writeSoon` go through one door. */
 function breakStore(store: Store, failing: () => boolean): () => void {
   const write = store.write.bind(store)
   const writeSoon = store.writeSoon.bind(store)
@@ -96,7 +96,7 @@ function breakStore(store: Store, failing: () => boolean): () => void {
   return () => Object.assign(store, { write, writeSoon })
 }
 
-test('a yes that cannot be written is kept and written later: sent once, and the lane claims nothing meanwhile', async () => {
+test('keeps an acceptance that it cannot write, sends the email once, and claims no mail of the lane until then', async () => {
   receiver('kept.test')
   const { store } = postrider.appliance.deps
   let broken = false
@@ -105,7 +105,7 @@ test('a yes that cannot be written is kept and written later: sent once, and the
   const id = await post({ to: 'a@kept.test' })
   await until(() => heardBy('a@kept.test').length === 1)
   atFinalDot = undefined
-  await until(() => lines.some((line) => /"trouble"/.test(line) && /database/.test(line)))
+  await until(() => lines.some((line) => /"problem_reported"/.test(line) && /database/.test(line)))
   assert.equal((await show(id)).status, 'queued')
   assert.equal((await postrider.raw('/health')).body.status, 'degraded')
   broken = false
@@ -117,16 +117,16 @@ test('a yes that cannot be written is kept and written later: sent once, and the
   repair()
 })
 
-test('a database that could not be written is said, and said to be over though nobody writes', async () => {
+test('reports a database write problem, and its end even without further writes', async () => {
   const { store } = postrider.appliance.deps
   const said = async (status: string) => {
     postrider.clock.leap(1000)
     return (await postrider.raw('/health')).body.status === status
   }
-  // The trouble of other tests is forgotten.
+  // The problems of other tests have ended by then.
   postrider.clock.leap(16 * 60_000)
   await until(() => said('ok'))
-  // What SQLite does on a full disk: it ends the transaction itself.
+  // SQLite on a full disk ends the transaction itself.
   const full = store.write((tx) => {
     tx.run(raw('rollback'))
     throw Object.assign(new Error('database or disk is full'), { code: 'SQLITE_FULL' })
@@ -138,13 +138,13 @@ test('a database that could not be written is said, and said to be over though n
   assert.ok(postrider.clock.now() - from < 60_000)
 })
 
-test('DNS that cannot be asked for want of descriptors: the mail waits without an attempt, and is sent later', async () => {
+test('queues an email without an attempt while DNS lookups fail for lack of file descriptors, and sends it later', async () => {
   receiver('unasked.test')
   const { resolver } = postrider.appliance.deps
   const mx = resolver.mx.bind(resolver)
   resolver.mx = () => Promise.resolve({ kind: 'failed', reason: 'EMFILE', local: true })
   const id = await post({ to: 'a@unasked.test' })
-  await until(async () => (await show(id)).recipients[0]?.response?.includes('waits for this server'))
+  await until(async () => (await show(id)).recipients[0]?.response?.includes('problem on this server'))
   assert.equal((await show(id)).recipients[0]?.attempts, 0)
   assert.equal((await postrider.raw('/health')).body.status, 'degraded')
   resolver.mx = mx

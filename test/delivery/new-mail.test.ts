@@ -1,23 +1,22 @@
-// Mail that goes out from memory: where its lane has room, a new mail is stored as claimed, in one transaction with its
-// 201, and goes to the exchanger without another look at the database (D134).
+// Email that is sent from memory: if its lane has capacity, a new email is stored as claimed, in one transaction with
+// its 201, and is sent without another read of the database (D134).
 import assert from 'node:assert/strict'
-import { cpSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { cpSync } from 'node:fs'
 import { test } from 'node:test'
 import { silentLog } from '../../src/base/log.ts'
-import { holdLane } from '../../src/delivery/queue/holds.ts'
+import { holdLane } from '../../src/delivery/queue/waiting.ts'
 import { Lane, mayClaimNew } from '../../src/delivery/pacing/lanes.ts'
 import { startAppliance } from '../../src/server/appliance.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { HOUR, mailsOf } from '../mail/mails.ts'
 
 const { become, post, receiver, tryPost } = mailsOf(() => postrider)
-/** Answers to RCPT by address; "": none. */
+/** Replies to RCPT by address. "" means no reply. */
 const rcpt = new Map<string, string>()
 
 const exchanger = testExchanger({
@@ -37,7 +36,7 @@ const deliveryTo = (address: string) =>
 
 const CLAIM = `update deliveries set status = 'active'`
 
-/** Runs `work` and returns how many statements claimed waiting mail meanwhile. */
+/** Runs `work` and returns how many statements claimed waiting mail in the meantime. */
 async function claimsDuring(work: () => Promise<unknown>): Promise<number> {
   const { store } = postrider.appliance.deps
   let claims = 0
@@ -50,7 +49,7 @@ async function claimsDuring(work: () => Promise<unknown>): Promise<number> {
   return claims
 }
 
-test('a new mail to a domain without other due mail is stored with its first attempt, and is not claimed again', async () => {
+test('stores a new email with its first attempt if its domain has no other due email, and does not claim it again', async () => {
   receiver('idle.test')
   rcpt.set('a@idle.test', '')
   const claims = await claimsDuring(async () => {
@@ -74,7 +73,7 @@ test('a new mail to a domain without other due mail is stored with its first att
   assert.equal(heardBy('b@idle.test').length, 1)
 })
 
-test('copies at other domains: each domain for itself, and each recipient gets the mail once', async () => {
+test('delivers copies to other domains independently, once per recipient', async () => {
   for (const domain of ['one.test', 'two.test', 'three.test']) receiver(domain)
   await holdLane(postrider.appliance.deps, 'two.test', true)
   postrider.appliance.engine.ring()
@@ -93,7 +92,7 @@ test('copies at other domains: each domain for itself, and each recipient gets t
   assert.deepEqual(order.map(({ address }) => address).toReversed(), ['c@one.test', ...cc])
 })
 
-test('a domain whose mail does not get through claims a bounded number; the others wait untried', async () => {
+test('claims a limited number of emails for a domain that defers them, and queues the others without an attempt', async () => {
   receiver('full.test')
   const all = Array.from({ length: 120 }, (_, n) => `n${n}@full.test`)
   for (const address of all) rcpt.set(address, '')
@@ -103,7 +102,7 @@ test('a domain whose mail does not get through claims a bounded number; the othe
     store.one(
       raw<{ n: number }>(`select count(*) as n from deliveries where lane = 'full.test' and status = ?`, [status]),
     ).n
-  // 20 connections, and four mails for each.
+  // 20 connections, and four emails for each.
   assert.equal(count('active'), 80)
   assert.equal(count('queued'), 40)
   for (const address of all) assert.equal(deliveryTo(address)!.attempts, Number(all.indexOf(address) < 80))
@@ -115,10 +114,10 @@ test('a domain whose mail does not get through claims a bounded number; the othe
   await until(() => count('active') < 80)
 })
 
-test('a mail that waits in memory for its turn is held and dropped alone; one that is being sent is refused so', async () => {
+test('holds and drops a claimed email before it is started, and rejects both for one that is being sent', async () => {
   receiver('turn.test')
   const { store } = postrider.appliance.deps
-  // As many as there are connections to the domain, and each gets no answer.
+  // As many as there are connections to the domain, and each without a reply.
   const first = Array.from({ length: 20 }, (_, n) => `first${n}@turn.test`)
   for (const address of first) rcpt.set(address, '')
   const begun = await Promise.all(first.map((to) => post({ to })))
@@ -142,17 +141,17 @@ test('a mail that waits in memory for its turn is held and dropped alone; one th
   for (const on of ['hold', 'drop', 'retry']) {
     const refused = await act(begun[0]!, on)
     assert.equal(refused.status, 422)
-    assert.match(refused.body.errors[0].detail, /being delivered now; it can be moved when this attempt has ended/)
+    assert.match(refused.body.errors[0].detail, /A delivery attempt for this email is in progress\. Try again/)
   }
-  // A command cannot reach the memory of the server: it says when it can.
+  // A command cannot change claimed email in the memory of the server, so the error explains when it can.
   const said = await postrider.commands.fails('queue', 'hold', kept)
-  assert.match(said, /next in the memory of the server[^"]*"postrider queue hold --lane turn\.test"/)
+  assert.match(said, /is being delivered or is next in line; [^"]*"postrider queue hold --lane turn\.test"/)
   await postrider.commands.json('queue', 'hold', '--lane', 'turn.test')
   postrider.appliance.engine.ring()
   await until(() => deliveryTo('kept@turn.test')!.status === 'queued')
   await postrider.commands.json('queue', 'hold', kept)
   await postrider.api('POST', '/lanes/turn.test/release')
-  // What was held by itself is released with its domain.
+  // Single emails that were held are released with their domain.
   assert.equal((await act(held, 'hold')).status, 202)
   rcpt.clear()
   exchanger.cut()
@@ -163,7 +162,7 @@ test('a mail that waits in memory for its turn is held and dropped alone; one th
   await act(held, 'release')
   await become(held, 'delivered')
   assert.equal(heardBy('copy@turn.test').length, 1)
-  // What they took up is free again.
+  // Their capacity is free again.
   assert.equal(
     store.one(raw<{ n: number }>(`select count(*) as n from deliveries where lane = 'turn.test' and status = 'active'`))
       .n,
@@ -173,7 +172,7 @@ test('a mail that waits in memory for its turn is held and dropped alone; one th
   assert.equal(claims, 0)
 })
 
-test('a lane claims nothing new while it is held, paused or at its pace, or while other mail is due or its provider is full', () => {
+test('a lane claims no new email while it is held, paused or rate-limited, or while other email is due or its provider is at its limit', () => {
   const limits = { name: 'provider', domain_connections: 2, provider_connections: 2, mails_per_connection: 1 }
   const now = 1_700_000_000_000
   const may = (change: (lane: Lane, other: Lane) => void): boolean => {
@@ -199,7 +198,7 @@ test('a lane claims nothing new while it is held, paused or at its pace, or whil
   assert.ok(!may((_, other) => (other.inHand = 8)), 'four for each connection of the provider')
 })
 
-test('mails that cannot be stored give their room back', async () => {
+test('emails that cannot be stored release their capacity', async () => {
   receiver('again.test')
   const { store } = postrider.appliance.deps
   await store.write((tx) =>
@@ -215,16 +214,16 @@ test('mails that cannot be stored give their room back', async () => {
   assert.equal(claims, 0)
 })
 
-test('a process that ends before the hand-over: the mail goes out after the next start, as its second attempt', async () => {
+test('sends an email after the next start, as its second attempt, if the process ended before the hand-over', async () => {
   receiver('dead.test')
   rcpt.set('a@dead.test', '')
   await post({ to: 'a@dead.test' })
   assert.equal(deliveryTo('a@dead.test')!.status, 'active')
   await until(() => exchanger.commands.some((line) => line.includes('a@dead.test')))
   // The database as kill -9 leaves it.
-  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-dead-'))
+  const dataDir = temporaryDirectory('dead')
   const { clock, config, dns } = postrider
-  cpSync(postrider.dataDir, dataDir, { recursive: true, filter: (file) => !file.endsWith('-shm') })
+  cpSync(postrider.dataDir, dataDir, { recursive: true, filter: (file) => !/(?:-shm|serving\.json)$/.test(file) })
   rcpt.clear()
   const second = await startAppliance({
     config: { ...config, data_dir: dataDir },
@@ -244,6 +243,5 @@ test('a process that ends before the hand-over: the mail goes out after the next
     assert.equal(heardBy('a@dead.test').length, 1)
   } finally {
     await second.stop()
-    rmSync(dataDir, { recursive: true, force: true })
   }
 })

@@ -1,15 +1,12 @@
-// Sources: all local addresses are used, each by its role and name; a mail keeps its address over attempts and
-// restarts; trouble of one address delays no mail of another.
+// Sources: all local addresses are used, each by its role and name. An email keeps its address over attempts and
+// restarts. A problem of one address delays no email of another.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { after, describe, test } from 'node:test'
+import { describe, test } from 'node:test'
 import type { ConfigInput } from '../../src/base/config.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { checkFamilies, sourcesOf } from '../../src/base/sources.ts'
 import { must } from '../../src/base/errors.ts'
-import { addNotice } from '../../src/accounts/notices.ts'
+import { addNotice } from '../../src/users/notices.ts'
 import { domainByKey } from '../../src/domains/find.ts'
 import { Ways } from '../../src/delivery/queue/ways.ts'
 import { bulkLane, domainOf } from '../../src/message/lane-names.ts'
@@ -17,6 +14,7 @@ import { raw } from '../../src/store/query.ts'
 import { Commands } from '../commands/command.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { startTestExchanger, testExchanger, type Script } from '../kit/exchanger.ts'
 import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
@@ -44,18 +42,18 @@ describe('the configuration', () => {
     throw new Error('taken')
   }
 
-  test('an address that stands twice stops the start with a sentence, in whichever form it is written (DV19)', () => {
+  test('a duplicate IP address stops the start with an error, in any spelling', () => {
     for (const delivery of [
       { source: ['192.0.2.1', '192.0.2.1'] },
       { source: ['192.0.2.1'], sources: [{ address: '192.0.2.1' }] },
       { sources: [{ address: '2001:db8::1' }, { address: '2001:DB8:0:0::1' }] },
     ])
-      assert.match(refusal(delivery), /source address .* stands twice; remove one of the two\.$/)
+      assert.match(refusal(delivery), /sending IP address .* is listed twice; remove one\.$/)
     assert.match(refusal({ sources: [{ address: 'mx.here.test' }] }), /must be an IP address/)
     assert.match(refusal({ sources: [{ address: '192.0.2.1', role: 'news' as 'any' }] }), /role/)
   })
 
-  test('a family that the machine lacks stops the start with a sentence (DV19)', () => {
+  test('an address family that the machine lacks stops the start with an error', () => {
     const sources = sourcesOf(parseConfig({ delivery: { source: ['192.0.2.1', '2001:db8::1'] } }))
     const four = (() => ({ lo: [{ family: 'IPv4' }] })) as unknown as Parameters<typeof checkFamilies>[1]
     assert.throws(() => checkFamilies(sources, four), /2001:db8::1 .* this machine has no IPv6/)
@@ -67,7 +65,7 @@ describe('the configuration', () => {
     checkFamilies(sources, refused)
   })
 
-  test('both lists are sources; the name in EHLO is that of the server where none is given (DV19, DV22)', () => {
+  test('both lists define sending IP addresses, and EHLO uses the hostname of the server by default', () => {
     const found = sourcesOf(
       parseConfig({
         hostname: 'mx.here.test',
@@ -78,20 +76,20 @@ describe('the configuration', () => {
       }),
     )
     assert.deepEqual(found, [
-      { address: ONE, family: 4, role: 'any', hostname: 'mx.here.test', warmup: true },
-      { address: NEWS, family: 4, role: 'bulk', hostname: 'news.here.test', warmup: false },
+      { address: ONE, family: 4, role: 'any', hostname: 'mx.here.test', warmup: true, machine: '' },
+      { address: NEWS, family: 4, role: 'bulk', hostname: 'news.here.test', warmup: false, machine: '' },
     ])
   })
 })
 
 describe('the choice', () => {
-  test('one address of each family leaves no choice: nothing is stored for it', () => {
+  test('does not store a binding if there is only one IP address of each family', () => {
     const ways = waysOf({ source: [ONE, '2001:db8::1'] })
     assert.deepEqual(ways.choices('there.test'), ['there.test'])
     assert.deepEqual(addressesOf(ways, 'there.test'), [ONE, '2001:db8::1'])
   })
 
-  test('by role; where a role has no source, those of the other roles serve (DV20)', () => {
+  test('chooses by role, and uses the other roles if a role has no IP address', () => {
     const ways = waysOf({
       sources: [
         { address: ONE, role: 'transactional' },
@@ -105,7 +103,7 @@ describe('the choice', () => {
     assert.equal(single.choices('there.test').length, 2)
   })
 
-  test('an order that is fixed for the domain, and spreads domains over all sources (DV20)', () => {
+  test('uses a fixed order per domain, and spreads domains over all IP addresses', () => {
     const ways = waysOf({ source: [ONE, TWO, NEWS] })
     const firsts = new Map<string, number>()
     for (let n = 0; n < 300; n++) {
@@ -118,7 +116,7 @@ describe('the choice', () => {
     for (const address of [ONE, TWO, NEWS]) assert.ok(firsts.get(address)! > 60, `${address}: ${firsts.get(address)}`)
   })
 
-  test('a mail has one address of each family (DV21)', () => {
+  test('binds an email to one IP address of each family', () => {
     const ways = waysOf({ source: [ONE, TWO, '2001:db8::1', '2001:db8::2'] })
     for (const lane of ways.choices('there.test'))
       assert.deepEqual(
@@ -127,7 +125,7 @@ describe('the choice', () => {
       )
   })
 
-  test('a source that left the configuration is replaced, the other family stays (DV21)', () => {
+  test('replaces an IP address that was removed from the configuration, and keeps the other family', () => {
     const before = waysOf({ source: [ONE, TWO, '2001:db8::1'] })
     const lane = before.choices('there.test').find((name) => addressesOf(before, name).includes(ONE))!
     const after = waysOf({ source: [TWO, NEWS, '2001:db8::1'] })
@@ -167,7 +165,7 @@ const script: Script = {
 }
 exchanger.script = script
 
-test('each domain sees one address, which says its own name in EHLO; attempts name it (DV20, DV22, DV24)', async () => {
+test('sends to each domain from one IP address with its own EHLO name; attempts name it', async () => {
   const [first, second] = [domainOfSource(ways, ONE, 'first'), domainOfSource(ways, TWO, 'second')]
   for (const domain of [first, second]) receiver(domain)
   const before = exchanger.commands.length
@@ -185,9 +183,8 @@ test('each domain sees one address, which says its own name in EHLO; attempts na
   assert.match(stdout, new RegExp(`from ${ONE}`))
 })
 
-test('a mail that was put off keeps its address, over a restart and with another order of the configuration (DV21)', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'postrider-sources-'))
-  after(() => rmSync(folder, { recursive: true, force: true }))
+test('a deferred email keeps its IP address over a restart and a reordered configuration', async () => {
+  const folder = temporaryDirectory('sources')
   const exchanger = await startTestExchanger()
   const peers: string[] = []
   let refuses = true
@@ -211,7 +208,7 @@ test('a mail that was put off keeps its address, over a restart and with another
   let postrider = await run([ONE])
   const mails = mailsOf(() => postrider)
   mails.receiver('grey.test')
-  // Before there is a choice nothing is stored; when there is one, tried mail stays with the address that it had.
+  // Without a choice no source is stored. When there is one, attempted mail stays with its previous address.
   const id = await mails.post({ to: 'a@grey.test' })
   await mails.attempted(id, 1)
   const lanes = () =>
@@ -227,7 +224,7 @@ test('a mail that was put off keeps its address, over a restart and with another
     assert.deepEqual(lanes(), [`grey.test|${ONE}`])
     await until(
       () => {
-        clock.advance(MINUTE)
+        clock.leap(MINUTE)
         postrider.appliance.deps.bells.domains()
         return peers.length === attempt
       },
@@ -248,7 +245,7 @@ test('a mail that was put off keeps its address, over a restart and with another
   postrider = await run([TWO], clock)
   refuses = false
   await until(() => {
-    clock.advance(MINUTE)
+    clock.leap(MINUTE)
     postrider.appliance.deps.bells.domains()
     return exchanger.heard.length === 1
   }, 'the mail')
@@ -257,9 +254,9 @@ test('a mail that was put off keeps its address, over a restart and with another
   await exchanger.close()
 })
 
-test('421 to one address does not pause mail by another; an exchanger that is away pauses both (DV23)', async () => {
+test('421 to one IP address does not pause another, but an unreachable server pauses both', async () => {
   const [first, second] = [domainOfSource(ways, ONE, 'left'), domainOfSource(ways, TWO, 'right')]
-  // Both domains have the same exchanger.
+  // Both domains have the same receiving server.
   for (const domain of [first, second]) postrider.dns.set(domain, 'MX', ['10 mx.both.test'])
   postrider.dns.set('mx.both.test', 'A', ['127.0.0.1'])
   let blocked: string | undefined = ONE
@@ -277,7 +274,7 @@ test('421 to one address does not pause mail by another; an exchanger that is aw
   await turnToNext(one)
   await become(one, 'delivered')
   exchanger.script = script
-  // Nobody listens there: that is about the exchanger.
+  // The server does not listen, which is not a problem of the source.
   postrider.dns.set('mx.both.test', 'A', ['127.0.0.200'])
   const away = await post({ to: `b@${first}` })
   await attempted(away, 1)
@@ -292,7 +289,7 @@ test('421 to one address does not pause mail by another; an exchanger that is aw
   await become(waiting, 'delivered')
 })
 
-test('an address that cannot be bound is local trouble of the mail bound to it; other mail leaves by another (DV19)', async () => {
+test('an IP address that cannot be bound delays only the email bound to it as a local problem', async () => {
   const gone = '192.0.2.77'
   await using exchanger = await startTestExchanger()
   const source = [ONE, gone]
@@ -305,7 +302,7 @@ test('an address that cannot be bound is local trouble of the mail bound to it; 
   const domain = domainOfSource(ways, gone, 'lost')
   const other = domainOfSource(ways, ONE, 'well')
   for (const name of [domain, other]) receiver(name)
-  // Mail that was tried by that address before it went.
+  // Email that was attempted from that address before it was removed.
   const bound = await post({ to: `bound@${domain}` })
   const { clock } = postrider
   const { store, troubles } = postrider.appliance.deps
@@ -339,7 +336,7 @@ test('an address that cannot be bound is local trouble of the mail bound to it; 
   await become(await post({ to: `d@${other}` }), 'delivered')
 })
 
-test('GET /sources and "source list" name them; operators alone see them', async () => {
+test('GET /sources and "source list" list them, only for operators', async () => {
   const { body, status } = await postrider.asOther('GET', '/sources')
   assert.equal(status, 404, JSON.stringify(body))
   const shown = (await postrider.api('GET', '/sources')).body.data as { id: string; attributes: { hostname: string } }[]
@@ -367,7 +364,7 @@ test('GET /sources and "source list" name them; operators alone see them', async
   )
 })
 
-test('sources show their reverse entry, whether it leads back, and the lists that have them (DV22, DV94)', async () => {
+test('shows the PTR record, whether it is forward-confirmed, and blocklist entries', async () => {
   const { store } = postrider.appliance.deps
   const at = postrider.clock.now()
   const watch = (kind: string, subject: string, list: string, status: string, answer: string) =>
@@ -386,11 +383,11 @@ test('sources show their reverse entry, whether it leads back, and the lists tha
   await watch('blocklist', ONE, 'bl.spamcop.net', 'clear', '')
   await watch('blocklist', TWO, 'zen.spamhaus.org', 'clear', '')
   await watch('blocklist', NEWS, 'zen.spamhaus.org', 'unknown', 'no answer')
-  const seen = (shown: { reverse: string | null; forward_confirmed: boolean | null; listed_on: string[] | null }) => [
-    shown.reverse,
-    shown.forward_confirmed,
-    shown.listed_on,
-  ]
+  const seen = (shown: {
+    reverse_dns: string | null
+    forward_confirmed: boolean | null
+    listed_on: string[] | null
+  }) => [shown.reverse_dns, shown.forward_confirmed, shown.listed_on]
   const expected = [
     ['one.here.test', false, ['zen.spamhaus.org']],
     [null, null, []],
@@ -408,7 +405,7 @@ test('sources show their reverse entry, whether it leads back, and the lists tha
   assert.match((await commands.run(['source', 'list'])).stdout, /one\.here\.test +no +zen\.spamhaus\.org/)
 })
 
-test('the operator holds, retries and drops mail of a domain whichever address it is bound to', async () => {
+test('holds, retries and drops email to a domain regardless of its sending IP address', async () => {
   const domain = domainOfSource(ways, ONE, 'held')
   receiver(domain)
   answers.set(domain, () => '450 4.2.0 Later, please')
@@ -427,7 +424,7 @@ test('the operator holds, retries and drops mail of a domain whichever address i
   await become(dropped, 'failed')
 })
 
-test('campaign mail leaves by the source for it, other mail by the others (DV20)', async () => {
+test('sends campaigns from the IP address for bulk, other email from the others', async () => {
   receiver('news.test')
   const kit = campaignKit(() => postrider)
   const audience = await kit.audience(postrider.appliance.deps.store.one(raw<{ id: string }>('select id from domains')))
@@ -442,7 +439,7 @@ test('campaign mail leaves by the source for it, other mail by the others (DV20)
   assert.deepEqual([...new Set(rows.map(({ source }) => source))], [NEWS])
 })
 
-test('notices leave by a source for transactional mail (DV24)', async () => {
+test('sends alerts from an IP address for transactional email', async () => {
   receiver('owner.test')
   const { bells, store } = postrider.appliance.deps
   for (const n of [1, 2])
@@ -458,4 +455,15 @@ test('notices leave by a source for transactional mail (DV24)', async () => {
   const [first] = ways.choices('owner.test')
   assert.deepEqual([...new Set(from.get('owner.test'))], addressesOf(ways, first!))
   assert.ok(!from.get('owner.test')!.includes(NEWS))
+})
+
+test('a relay added by a reload takes email above the warm-up limit', () => {
+  const config = parseConfig({ hostname: 'mx.here.test' })
+  const ways = new Ways(config)
+  assert.equal(ways.relayLane('there.test'), undefined)
+  const delivery = { routes: [{ name: 'spare', host: 'relay.test' }] }
+  Object.assign(config, parseConfig({ hostname: 'mx.here.test', delivery, warmup: { route: 'spare' } }))
+  ways.check()
+  const lane = ways.relayLane('there.test')
+  assert.equal(ways.relayOf(lane ?? '')?.host, 'relay.test')
 })

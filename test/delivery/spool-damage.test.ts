@@ -1,5 +1,5 @@
-// Whatever is in the place of a file of the spool (D130): the mail waits as damaged (D72), holds up no other and no
-// thread, can be looked at and removed, and verify and backup say what is there.
+// Damaged spool files (D130): the email waits as corrupt (D72), blocks no other email and no thread, and can be viewed
+// and removed. Verify and backup report it.
 import assert from 'node:assert/strict'
 import { mkdirSync, readdirSync, renameSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
@@ -24,7 +24,7 @@ const large = `<p>${'x'.repeat(300_000)}</p>`
 const logged = (event: string): Record<string, string>[] =>
   lines.map((line) => JSON.parse(line) as Record<string, string>).filter((line) => line['event'] === event)
 
-/** A large mail that was put off once; `path` is its file. */
+/** A large email that was deferred once. `path` is its file. */
 async function waiting(to: string): Promise<{ id: string; path: string }> {
   rcpt = '451 4.7.1 later'
   const id = await post({ to, html: large })
@@ -40,33 +40,33 @@ async function waiting(to: string): Promise<{ id: string; path: string }> {
   }
 }
 
-for (const [what, put, verified] of [
+for (const [label, put, verified] of [
   ['a pipe', makePipe, /is not a file/],
   ['a directory', (path: string) => mkdirSync(path), /is not a file/],
   ['a link to a device', (path: string) => symlinkSync('/dev/zero', path), /is not a file/],
-  ['nothing', () => {}, /is missing/],
+  ['missing', () => {}, /is missing/],
 ] as const)
-  test(`${what} in the place of a file of the spool: the mail waits as damaged, no thread hangs (D72, D130)`, async () => {
-    const domain = `d${what.length}.test`
+  test(`queues an email as corrupt, without a hanging thread, if its spool file is ${label} (D72, D130)`, async () => {
+    const domain = `d${label.length}.test`
     receiver(domain)
     const { id, path } = await waiting(`a@${domain}`)
     renameSync(path, `${path}-aside`)
     put(path)
     lines.length = 0
     await turnToNext(id)
-    await until(() => logged('mail is damaged').some((line) => line['id'] === id), 'the mail is damaged')
-    await until(async () => (await show(id)).recipients[0]?.response?.includes('waits for this server'))
+    await until(() => logged('email_corrupt').some((line) => line['id'] === id), 'the corrupt email')
+    await until(async () => (await show(id)).recipients[0]?.response?.includes('problem on this server'))
     assert.equal((await show(id))['html'], null)
     await become(await post({ to: `b@${domain}`, html: large }), 'delivered')
     assert.match((await faultsOf(postrider.appliance.deps)).join(), verified)
-    assert.deepEqual(logged('fault'), [])
+    assert.deepEqual(logged('internal_error'), [])
     rmSync(path, { recursive: true, force: true })
     renameSync(`${path}-aside`, path)
     await turnToNext(id)
     assert.equal((await become(id, 'delivered')).recipients[0]?.attempts, 2)
   })
 
-test('a mail with a directory in the place of its file is removed, with a line in the log (D72)', async () => {
+test('deletes an email with a directory in place of its file, with a log line (D72)', async () => {
   receiver('removed.test')
   const { id, path } = await waiting('a@removed.test')
   rmSync(path)
@@ -74,6 +74,6 @@ test('a mail with a directory in the place of its file is removed, with a line i
   lines.length = 0
   assert.equal((await postrider.api('DELETE', `/outbound-emails/${id}`)).status, 204)
   assert.equal((await postrider.api('GET', `/outbound-emails/${id}`)).status, 404)
-  assert.equal(logged('file of the spool not removed').length, 1)
-  assert.deepEqual(logged('fault'), [])
+  assert.equal(logged('spool_delete_failed').length, 1)
+  assert.deepEqual(logged('internal_error'), [])
 })

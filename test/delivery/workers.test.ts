@@ -1,5 +1,5 @@
-// The threads that deliver: a thread that ends takes its connections with it and nothing else, and mail that is kept
-// apart is never on the threads of other mail.
+// The delivery threads: a thread that ends closes only its own connections, and mail that is kept apart is never on the
+// threads of other mail.
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { after, test } from 'node:test'
@@ -14,7 +14,7 @@ import { until } from '../kit/until.ts'
 const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 1024 })
 const PEM = privateKey.export({ type: 'pkcs8', format: 'pem' }) as string
 
-/** Addresses whose mail gets no answer to its final dot. */
+/** Addresses without a reply to the final dot. */
 const silent = new Set<string>()
 const exchanger = await startTestExchanger({
   final: ({ to }) => (silent.has(to[0]!) ? new Promise(() => {}) : undefined),
@@ -63,7 +63,7 @@ function letter(html: string): ComposeJob {
 const send = (session: WorkerSession, to: string, html = '<p>x</p>') =>
   session.send(letter(html), { from: 'me@bounce.here.test', recipients: [to] })
 
-test('a mail is composed, signed and sent by the thread that has its connection', async (t) => {
+test('the thread that owns the connection composes, signs and sends an email', async (t) => {
   const session = await open(workers(t))
   for (const name of ['a', 'b']) {
     const [verdict] = await send(session, `${name}@there.test`).verdicts
@@ -76,7 +76,7 @@ test('a mail is composed, signed and sent by the thread that has its connection'
   assert.equal(session.usable, false)
 })
 
-test('while the exchanger has the octets and says nothing, it is told whose they are', async (t) => {
+test('reports the recipients of a message that the server has received but not answered', async (t) => {
   silent.add('slow@there.test')
   const session = await open(workers(t))
   const sending = send(session, 'slow@there.test')
@@ -88,7 +88,7 @@ test('while the exchanger has the octets and says nothing, it is told whose they
   assert.deepEqual(await sending.handed().catch(() => []), [])
 })
 
-test('a mail that takes too long ends its thread: mails on its connections are lost there, all others go on', async (t) => {
+test('an email that takes too long ends its thread, which affects only emails on its connections', async (t) => {
   const short = workers(t, { cpu: 300, size: 1 })
   silent.add('beside@there.test')
   const [bad, beside, apart] = [await open(short), await open(short), await open(short, true)]
@@ -108,7 +108,7 @@ test('a mail that takes too long ends its thread: mails on its connections are l
   assert.equal(next?.kind, 'delivered', 'another thread has taken its place')
 })
 
-test('connections that are being opened are ended with the others, and none is opened any more', async (t) => {
+test('closes connections that are being opened with the others, and opens no further one', async (t) => {
   const threads = workers(t)
   exchanger.script.greeting = ''
   const { connections } = exchanger
@@ -123,7 +123,7 @@ test('connections that are being opened are ended with the others, and none is o
   }
 })
 
-test('a connection that the exchanger closes is known to be closed', async (t) => {
+test('detects a connection that the server closed', async (t) => {
   const session = await open(workers(t))
   assert.equal(session.usable, true)
   exchanger.cut()

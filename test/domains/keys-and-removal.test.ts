@@ -19,10 +19,10 @@ import { ofFile, setUp } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 
 let door: Door
-/** Recipients that the exchanger puts off. */
+/** Recipients that the receiving server defers. */
 const putOff = new Set<string>()
 
-/** Stands before the exchanger; while it is shut, whoever connects waits for the greeting. */
+/** A proxy in front of the receiving server. While it is closed, clients wait for the greeting. */
 interface Door {
   port: number
   shut(): void
@@ -102,10 +102,12 @@ async function rotate(id: string): Promise<void> {
   await checked(id)
 }
 
-/** An active domain; without the advised records when `only` is 'required'. */
+/** An active domain, without the advised records if `only` is 'required'. */
 async function activate(name: string, only?: 'required'): Promise<string> {
   const { body } = await postrider.api('POST', '/domains', document('domains', { name, purpose: 'both' }))
   const { id } = body.data
+  // The next check is a minute after the first one.
+  await checked(id)
   for (const record of recordsFor(id)) if (only === undefined || record.required === 1) publish(record)
   postrider.clock.leap(MINUTE)
   await until(() => statusOf(id) === 'active', `${name} active`)
@@ -124,7 +126,7 @@ async function send(from: string, to: string): Promise<string> {
 const heardBy = (to: string) => exchanger.heard.filter((mail) => mail.to.includes(to))
 const shown = async (id: string) => (await postrider.api('GET', `/outbound-emails/${id}`)).body.data.attributes
 
-/** The selector under which the mail to an address came, its signature checked against the DNS of this moment. */
+/** The selector of the signature of the email to an address, verified with the current DNS records. */
 async function signedWith(to: string): Promise<string | undefined> {
   const { message } = await until(() => heardBy(to)[0], `the mail to ${to}`)
   const { results } = await dkimVerify(Buffer.from(message), {
@@ -139,7 +141,7 @@ async function signedWith(to: string): Promise<string | undefined> {
   return signature.selector
 }
 
-/** Puts a mail into the queue that the exchanger asks to try again later. */
+/** Queues an email that the receiving server defers. */
 async function queue(from: string, to: string): Promise<string> {
   putOff.add(to)
   const id = await send(from, to)
@@ -148,7 +150,7 @@ async function queue(from: string, to: string): Promise<string> {
   return id
 }
 
-test('rotation promotes the standby key; sending goes on within the same second', async () => {
+test('rotation promotes the standby key, and sending continues within the same second', async () => {
   const id = await activate('rotated.test')
   const [signing, standby] = [selectorOf(id, 'signing'), selectorOf(id, 'standby')]
   await send('a@rotated.test', 'before@there.test')
@@ -172,7 +174,7 @@ test('rotation promotes the standby key; sending goes on within the same second'
   assert.deepEqual(eventTypes(id), ['domain.verified', 'domain.verified'])
 })
 
-test('with the promoted record missing, queued mail goes on with the last verified key and new mail waits', async () => {
+test('if the promoted record is missing, queued mail uses the last verified key and new mail waits', async () => {
   const id = await activate('unprepared.test', 'required')
   const [signing, standby] = [selectorOf(id, 'signing'), selectorOf(id, 'standby')]
   await queue('a@unprepared.test', 'queued@there.test')
@@ -191,7 +193,7 @@ test('with the promoted record missing, queued mail goes on with the last verifi
   assert.equal(await signedWith('promoted@there.test'), standby)
 })
 
-test('a standby record that was withdrawn before the rotation is not signed with', async () => {
+test('does not sign with a standby key whose record was removed before the rotation', async () => {
   const id = await activate('withdrawn.test')
   const [signing, standby] = [selectorOf(id, 'signing'), selectorOf(id, 'standby')]
   withdraw(recordsFor(id).find(({ name }) => name.startsWith(standby))!)
@@ -205,15 +207,18 @@ test('a standby record that was withdrawn before the rotation is not signed with
   assert.equal(await signedWith('kept@there.test'), signing)
 })
 
-test('a retired key whose record is gone at a look signs nothing more, though it was the last that was seen', async () => {
+test('stops signing with a retired key when a check no longer finds its record', async () => {
   const id = await activate('gone.test', 'required')
   const [old, promoted] = [selectorOf(id, 'signing'), selectorOf(id, 'standby')]
   const published = recordsFor(id).find(({ name }) => name.startsWith(old))!
   await queue('a@gone.test', 'gone@there.test')
   await rotate(id)
   withdraw(published)
-  postrider.clock.leap(MINUTE)
-  await checked(id)
+  // The second answer without it counts (D217).
+  for (const _ of ['missed', 'confirmed']) {
+    postrider.clock.leap(MINUTE)
+    await checked(id)
+  }
   assert.deepEqual(signingKeyOf(store(), rowOf(id).key), { unseen: `${promoted}._domainkey.gone.test` })
   publish(recordsFor(id).find(({ name }) => name.startsWith(promoted))!)
   postrider.clock.leap(MINUTE)
@@ -222,7 +227,7 @@ test('a retired key whose record is gone at a look signs nothing more, though it
   assert.equal(await signedWith('gone@there.test'), promoted)
 })
 
-test('rotated twice before anything was published, mail in the queue keeps the key that receivers find', async () => {
+test('after two rotations without published records, queued mail keeps the published key', async () => {
   const id = await activate('twice-rotated.test', 'required')
   const signing = selectorOf(id, 'signing')
   await queue('a@twice-rotated.test', 'twice@there.test')
@@ -232,7 +237,7 @@ test('rotated twice before anything was published, mail in the queue keeps the k
   assert.equal(await signedWith('twice@there.test'), signing)
 })
 
-test('selectors are never used again, also after their keys are erased and under a domain registered again', async () => {
+test('never reuses selectors, even after the keys are erased or the domain is registered again', async () => {
   const id = await activate('selectors.test')
   for (let round = 0; round < 3; round++) {
     await rotate(id)
@@ -251,7 +256,7 @@ test('selectors are never used again, also after their keys are erased and under
   assert.equal(new Set(used).size, 7)
 })
 
-test('a retired key is erased 7 days after the rotation, not before; the keys in use stay', async () => {
+test('erases a retired key 7 days after the rotation and keeps the keys in use', async () => {
   const id = await activate('erased.test')
   await rotate(id)
   const at = postrider.clock.now()
@@ -269,7 +274,7 @@ test('a retired key is erased 7 days after the rotation, not before; the keys in
   assert.deepEqual(kept(), [['retired', false], ...all.slice(1)])
 })
 
-test('private keys lie sealed: no byte of them is in the files', async () => {
+test('private keys are encrypted: the files contain no part of them', async () => {
   const id = await activate('sealed.test')
   const { keyring } = postrider.appliance.deps
   const signing = signingKeyOf(store(), rowOf(id).key)
@@ -293,7 +298,7 @@ test('private keys lie sealed: no byte of them is in the files', async () => {
   for (const [what, part] of Object.entries(parts)) assert.ok(!bytes.includes(part), what)
 })
 
-test('DELETE: gone at once; what refers to it keeps its reference; its key lives 7 days more', async () => {
+test('DELETE removes a domain at once, keeps references to it, and erases its key after 7 days', async () => {
   const id = await activate('removed.test')
   const sent = await send('a@removed.test', 'old@there.test')
   await until(async () => (await shown(sent)).status === 'delivered', 'delivery')
@@ -329,7 +334,7 @@ test('DELETE: gone at once; what refers to it keeps its reference; its key lives
   await eraseKeys(store(), at + 7 * DAY)
   assert.ok(keysOf(id).every(({ sealed_private_key }) => sealed_private_key === null))
 
-  // What still waited does not leave, and says why.
+  // Queued emails are not sent, and contain the reason.
   const asked = postrider.dns.asked.length
   postrider.clock.leap(6 * MINUTE)
   await until(async () => (await shown(queued)).status === 'rejected', 'the rejection')
@@ -342,7 +347,7 @@ test('DELETE: gone at once; what refers to it keeps its reference; its key lives
   assert.notEqual(second.body.data.id, id)
 })
 
-test('DELETE also stops what the queue has already taken into its hands', async () => {
+test('DELETE even stops email that the queue has already picked up', async () => {
   const id = await activate('stopped.test')
   door.shut()
   const COUNT = 3 * new Shaping().limitsFor(undefined).domain_connections
@@ -372,7 +377,7 @@ test('DELETE also stops what the queue has already taken into its hands', async 
   )
 })
 
-test('a teardown that fails: 502, suspended, nothing is sent; DELETE again succeeds', async () => {
+test('a failed removal returns 502 and leaves the domain suspended until DELETE succeeds', async () => {
   const id = await activate('stuck.test')
   const queued = await queue('a@stuck.test', 'waits@there.test')
   const before = { records: recordsFor(id), keys: keysOf(id) }
@@ -414,7 +419,7 @@ test('a teardown that fails: 502, suspended, nothing is sent; DELETE again succe
   assert.deepEqual(eventTypes(id), ['domain.verified', 'domain.suspended'])
 })
 
-/** A domain that a failing teardown has suspended. */
+/** A domain that a failed removal has suspended. */
 async function suspend(name: string): Promise<string> {
   const id = await activate(name)
   const beside = new Database(join(postrider.dataDir, 'postrider.db'))
@@ -428,7 +433,7 @@ async function suspend(name: string): Promise<string> {
   return id
 }
 
-test('the operator resumes a suspended domain, and what waited leaves', async () => {
+test('the operator resumes a suspended domain, and its queued email is sent', async () => {
   const id = await suspend('resumed.test')
   const deps = { ...postrider.appliance.deps, ring: postrider.appliance.deps.bells.domains }
   assert.equal(await resumeDomain(deps, rowOf(id)), true)
@@ -440,7 +445,7 @@ test('the operator resumes a suspended domain, and what waited leaves', async ()
   assert.deepEqual(eventTypes(id), ['domain.verified', 'domain.suspended', 'domain.verified'])
 })
 
-test('mail that waited for a suspended domain leaves when it is resumed', async () => {
+test('email queued for a suspended domain is sent when it is resumed', async () => {
   const name = 'patient.test'
   const id = await activate(name)
   await queue(`a@${name}`, 'patient@there.test')
@@ -456,13 +461,13 @@ test('mail that waited for a suspended domain leaves when it is resumed', async 
   await signedWith('patient@there.test')
 })
 
-test('a new key brings a suspended domain back into verification', async () => {
+test('a new key returns a suspended domain to verification', async () => {
   const id = await suspend('revived.test')
   await rotate(id)
   assert.equal(statusOf(id), 'active')
 })
 
-test('a new prefix does not: the domain stays suspended', async () => {
+test('a new prefix does not reactivate a suspended domain', async () => {
   const id = await suspend('stays.test')
   const { body } = await patch(id, { mail_from_prefix: 'other' })
   assert.equal(body.data.attributes.status, 'suspended')

@@ -16,7 +16,7 @@ import { checkDomain, nextCheck } from '../../src/domains/check.ts'
 import { lookUp, recordsOf, type DnsRecord } from '../../src/domains/records.ts'
 import { domainByKey, type Domain } from '../../src/domains/find.ts'
 import { changeDomain } from '../../src/domains/lifecycle.ts'
-import type { DomainStatus } from '../../src/states/domain.ts'
+import type { DomainStatus } from '../../src/store/states/domain.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
 import { ofFile } from '../kit/of-file.ts'
@@ -37,11 +37,11 @@ const publish = (record: DnsRecord, values: string[] | undefined = [record.value
 const withdraw = (record: DnsRecord) =>
   postrider.dns.set(record.name, record.record_type === 'MAIL_FROM_MX' ? 'MX' : 'TXT', undefined)
 
-/** Waits until DNS was asked at the present moment of the hand-turned clock. */
+/** Waits for a lookup at the present time of the manual clock. */
 const checked = (id: string) => until(() => rowOf(id).checked_at === postrider.clock.now(), 'the look at DNS')
 
 async function register(name: string): Promise<string> {
-  // A moment of its own, so that the look at DNS which follows can be told from earlier ones.
+  // A separate time, so that the following lookup can be distinguished from earlier ones.
   postrider.clock.advance(1)
   const { body, status } = await api('POST', '/domains', document('domains', { name, purpose: 'both' }))
   assert.equal(status, 201, JSON.stringify(body))
@@ -55,7 +55,7 @@ async function patch(id: string, attributes: Record<string, unknown>): Promise<A
   return api('PATCH', `/domains/${id}`, document('domains', attributes, { id }))
 }
 
-/** Lets time pass in one step, at whose end whatever fell due is looked at. */
+/** Advances the clock in one step and runs the checks that are due. */
 async function pass(id: string, milliseconds: number): Promise<string> {
   postrider.clock.leap(milliseconds)
   await checked(id)
@@ -79,10 +79,10 @@ const eventsOf = (id: string): { type: string; data: Record<string, unknown> }[]
     .map(({ type, data }) => ({ type, data: JSON.parse(data) as Record<string, unknown> }))
 const eventTypes = (id: string): string[] => eventsOf(id).map(({ type }) => type)
 
-test('pending -> verifying -> active as the records appear one by one', async () => {
+test('moves from pending to verifying to active as the records are published one by one', async () => {
   const id = await register('one-by-one.test')
   assert.equal(await statusOf(id), 'pending')
-  // What is merely advised does not count.
+  // Advised records do not count.
   publish(recordOf(id, 'DMARC', 0))
   publish(recordOf(id, 'DKIM', 0))
   assert.equal(await pass(id, MINUTE), 'pending')
@@ -102,13 +102,13 @@ test('pending -> verifying -> active as the records appear one by one', async ()
   assert.deepEqual(eventTypes(id), ['domain.verified'], 'once per move')
 })
 
-test('the advised records are not needed', async () => {
+test('activates a domain without the advised records', async () => {
   const id = await register('required-only.test')
   for (const record of recordsFor(id)) if (record.required === 1) publish(record)
   assert.equal(await pass(id, MINUTE), 'active')
 })
 
-test('the records endpoint shows what was seen, and when', async () => {
+test('the records endpoint shows the observed value and its time', async () => {
   const id = await register('seen.test')
   const spf = recordOf(id, 'SPF')
   publish(spf, ['v=spf1 include:else.test -all', 'some other text'])
@@ -151,7 +151,7 @@ test('only an active domain sends', async () => {
   assert.equal((await send()).status, 201)
 })
 
-test('verifying -> failed when the window of 72 hours is over, and back when it is fixed', async () => {
+test('moves from verifying to failed after 72 hours, and back when the records are fixed', async () => {
   const id = await register('late.test')
   publish(recordOf(id, 'SPF'))
   assert.equal(await pass(id, HOUR), 'verifying')
@@ -161,7 +161,7 @@ test('verifying -> failed when the window of 72 hours is over, and back when it 
   const [event] = eventsOf(id)
   assert.deepEqual([event?.data['previous_status'], event?.data['status']], ['verifying', 'failed'])
 
-  // What stood all along fixes nothing.
+  // A record that was never missing fixes no failure.
   assert.equal(await pass(id, HOUR), 'failed')
   publish(recordOf(id, 'MAIL_FROM_MX'))
   assert.equal(await pass(id, HOUR), 'verifying', 'a record is seen')
@@ -172,7 +172,7 @@ test('verifying -> failed when the window of 72 hours is over, and back when it 
   assert.deepEqual(eventTypes(id), ['domain.verification_failed', 'domain.verified'])
 })
 
-test('a failed domain is polled for 30 days; a change by its owner brings it back at once', async () => {
+test('polls a failed domain for 30 days, and verifies it at once after a change by its owner', async () => {
   const id = await register('given-up.test')
   publish(recordOf(id, 'SPF'))
   await pass(id, MINUTE)
@@ -192,7 +192,7 @@ test('a failed domain is polled for 30 days; a change by its owner brings it bac
   assert.equal(await pass(id, MINUTE), 'active')
 })
 
-test('a failed domain whose key is rotated is verifying again', async () => {
+test('a key rotation returns a failed domain to verifying', async () => {
   const id = await register('failed-rotated.test')
   publish(recordOf(id, 'SPF'))
   await pass(id, MINUTE)
@@ -200,7 +200,7 @@ test('a failed domain whose key is rotated is verifying again', async () => {
   assert.equal((await patch(id, { rotate_dkim_key: true })).body.data.attributes.status, 'verifying')
 })
 
-test('active, a required record gone for 72 hours -> verifying', async () => {
+test('moves from active to verifying after a required record is missing for 72 hours', async () => {
   const id = await activate('forgetful.test')
   const mx = recordOf(id, 'MAIL_FROM_MX')
   withdraw(mx)
@@ -221,7 +221,7 @@ test('active, a required record gone for 72 hours -> verifying', async () => {
   assert.deepEqual(eventTypes(id), ['domain.verified', 'domain.verified'])
 })
 
-test('an advised record that goes missing changes nothing', async () => {
+test('keeps an active domain if an advised record disappears', async () => {
   const id = await activate('advised.test')
   withdraw(recordOf(id, 'DMARC', 0))
   withdraw(recordOf(id, 'DKIM', 0))
@@ -230,7 +230,7 @@ test('an advised record that goes missing changes nothing', async () => {
   assert.equal(await pass(id, 80 * HOUR), 'active')
 })
 
-test('silence of DNS raises and lowers nobody', async () => {
+test('keeps the status of a domain if DNS does not respond', async () => {
   const [active, pending] = [await activate('silent-active.test'), await register('silent-pending.test')]
   const before = recordsFor(active)
   postrider.dns.fail(true)
@@ -248,7 +248,7 @@ test('silence of DNS raises and lowers nobody', async () => {
   assert.deepEqual(recordsFor(active).map(seen), before.map(seen))
 })
 
-test('no window ends while DNS is silent: the next answer moves the domain (D20)', async () => {
+test('no deadline expires while DNS does not respond, and the next response moves the domain (D20)', async () => {
   const [late, forgetful] = [await register('silent-late.test'), await activate('silent-forgetful.test')]
   publish(recordOf(late, 'SPF'))
   withdraw(recordOf(forgetful, 'SPF'))
@@ -273,7 +273,7 @@ test('no window ends while DNS is silent: the next answer moves the domain (D20)
   assert.equal(await statusOf(forgetful), 'verifying')
 })
 
-test('a server that fails (SERVFAIL) has said nothing', async () => {
+test('treats SERVFAIL as no response', async () => {
   const server = createSocket('udp4')
   server.on('message', (message, { address, port }) => {
     const { id, questions } = dnsPacket.decode(message)
@@ -301,7 +301,7 @@ test('a server that fails (SERVFAIL) has said nothing', async () => {
   }
 })
 
-test('when a domain is looked at next (D20)', () => {
+test('returns the time of the next check for each status (D20)', () => {
   const now = Date.UTC(2026, 0, 1)
   const next = (status: DomainStatus, age: number): number | null => {
     const at = nextCheck({ status, status_at: now - age, poll_from: now - age, missing_since: null }, now)
@@ -323,7 +323,7 @@ test('when a domain is looked at next (D20)', () => {
   assert.equal(next('suspended', 0), null)
 })
 
-test('the schedule of look-ups, seen in DNS as the clock turns', async () => {
+test('looks up records on the schedule of the domain’s status', async () => {
   const id = await register('schedule.test')
   const question = `MX ${recordOf(id, 'MAIL_FROM_MX').name}`
   const asked = (): number => postrider.dns.asked.filter((each) => each === question).length
@@ -350,7 +350,7 @@ test('the schedule of look-ups, seen in DNS as the clock turns', async () => {
   assert.equal(rowOf(id).next_check_at, postrider.clock.now() + 6 * HOUR)
 })
 
-test('a new prefix re-issues MX and SPF: active -> verifying -> active', async () => {
+test('a new prefix changes MX and SPF, and the domain is verified again', async () => {
   const id = await activate('moved.test')
   const before = recordsFor(id)
   const changed = await patch(id, { mail_from_prefix: 'return' })
@@ -373,7 +373,7 @@ test('a new prefix re-issues MX and SPF: active -> verifying -> active', async (
   assert.deepEqual(eventTypes(id), ['domain.verified', 'domain.verified'])
 })
 
-test('a new prefix whose records stand already is active again at once', async () => {
+test('a new prefix with published records is active again at once', async () => {
   const id = await activate('prepared.test')
   publish({ ...recordOf(id, 'SPF'), name: 'ready.prepared.test' })
   publish({ ...recordOf(id, 'MAIL_FROM_MX'), name: 'ready.prepared.test' })
@@ -382,7 +382,7 @@ test('a new prefix whose records stand already is active again at once', async (
   assert.equal(await statusOf(id), 'active')
 })
 
-test('the same prefix changes nothing', async () => {
+test('setting the same prefix has no effect', async () => {
   const id = await activate('same.test')
   const before = recordsFor(id)
   for (const attributes of [{ mail_from_prefix: 'bounce' }, { mail_from_prefix: 'BOUNCE' }, { rotate_dkim_key: false }])
@@ -391,7 +391,7 @@ test('the same prefix changes nothing', async () => {
   assert.deepEqual(eventTypes(id), ['domain.verified'])
 })
 
-test('a prefix changed before anything was published leaves a domain pending', async () => {
+test('a new prefix before any record is published leaves the domain pending', async () => {
   const id = await register('early.test')
   assert.equal((await patch(id, { mail_from_prefix: 'other' })).body.data.attributes.status, 'pending')
   await checked(id)
@@ -399,7 +399,7 @@ test('a prefix changed before anything was published leaves a domain pending', a
   assert.equal(await pass(id, MINUTE), 'active')
 })
 
-test('a change made while DNS is being asked is looked at at once, not a minute later', async () => {
+test('checks a change made during a lookup at once, not a minute later', async () => {
   const id = await activate('meanwhile.test')
   const { deps } = postrider.appliance
   let open: () => void = () => {}
@@ -448,6 +448,17 @@ const DKIM: Record<string, [verified: boolean, ...records: string[]]> = {
   'another key': [false, `v=DKIM1; k=rsa; p=X${KEY.slice(1)}`],
   'the key in another case': [false, `v=DKIM1; k=rsa; p=${KEY.toLowerCase()}`],
   'a key cut short': [false, `v=DKIM1; k=rsa; p=${KEY.slice(0, -5)}`],
+  'SHA-1 alone': [false, `v=DKIM1; h=sha1; k=rsa; p=${KEY}`],
+  'another hash, behind the key': [false, `v=DKIM1; k=rsa; p=${KEY}; h=sha512`],
+  'both hashes': [true, `v=DKIM1; h=sha1 : sha256; k=rsa; p=${KEY}`],
+  'SHA-256 alone': [true, `v=DKIM1; k=rsa; p=${KEY}; h=sha256`],
+  'for TLS reports alone': [false, `v=DKIM1; s=tlsrpt; k=rsa; p=${KEY}`],
+  'for another service, behind the key': [false, `v=DKIM1; k=rsa; p=${KEY}; s=other`],
+  'for every service': [true, `v=DKIM1; s=*; k=rsa; p=${KEY}`],
+  'for email': [true, `v=DKIM1; s=email; k=rsa; p=${KEY}`],
+  'for email and TLS reports': [true, `v=DKIM1; s=email:tlsrpt; k=rsa; p=${KEY}`],
+  'a test key': [true, `v=DKIM1; t=y; k=rsa; p=${KEY}`],
+  'a tag without a value sign': [false, `v=DKIM1; k=rsa; p=${KEY}; note`],
   revoked: [false, 'v=DKIM1; k=rsa; p='],
   'no key': [false, 'v=DKIM1; k=rsa'],
   'a tag twice (RFC 6376 §3.2)': [false, `v=DKIM1; k=rsa; p=AAAA; p=${KEY}`],
@@ -485,13 +496,13 @@ for (const [type, value, cases] of [
   ['SPF', 'v=spf1 a:mx.here.test ip4:192.0.2.1 -all', SPF],
   ['DMARC', 'v=DMARC1; p=none;', DMARC],
 ] as const)
-  for (const [what, [verified, ...txt]] of Object.entries(cases))
-    test(`${type}, ${what}: ${verified ? 'verified' : 'not verified'}`, async () => {
+  for (const [variant, [verified, ...txt]] of Object.entries(cases))
+    test(`${type}, ${variant}: ${verified ? 'verified' : 'not verified'}`, async () => {
       const finding = await lookUp(answers({ txt }), { record_type: type, name: 'n.here.test', value })
       assert.equal(finding.verified, verified)
     })
 
-test('MX: our host among others, with any preference', async () => {
+test('verifies MX with this server among other hosts, with any preference', async () => {
   const record = { record_type: 'MAIL_FROM_MX', name: 'bounce.here.test', value: '10 mx.here.test' } as const
   const judged = async (...mx: [number, string][]) =>
     (await lookUp(answers({ mx: mx.map(([priority, exchange]) => ({ priority, exchange })) }), record)).verified
@@ -503,7 +514,7 @@ test('MX: our host among others, with any preference', async () => {
   assert.equal(await judged([0, '']), false)
 })
 
-test('no answer of any kind is verified by a name that does not exist', async () => {
+test('verifies no record type for a name that does not exist', async () => {
   for (const record_type of ['DKIM', 'SPF', 'DMARC', 'MAIL_FROM_MX', 'TRACKING'] as const)
     assert.deepEqual(
       await lookUp(answers({}), { record_type, name: 'n.test', value: '10 x' }),
@@ -512,7 +523,7 @@ test('no answer of any kind is verified by a name that does not exist', async ()
     )
 })
 
-test('a DKIM record longer than one string is read as one, over the wire', async () => {
+test('joins the strings of a long DKIM record', async () => {
   const id = await register('strings.test')
   const record = recordOf(id, 'DKIM')
   assert.ok(record.value.length > 255)

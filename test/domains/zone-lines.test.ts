@@ -1,9 +1,9 @@
-// Records as DNS has them: as lines of a zone file, and as the forms of providers ask for them.
+// Records as lines of a zone file, and as the fields of DNS providers.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { partsOf, typeOf, zoneFile, zoneLine } from '../../src/domains/zone-lines.ts'
 
-test('each kind of record has its type, and an MX record its priority apart', () => {
+test('each record has its type, and an MX record has a separate priority', () => {
   const types = (['DKIM', 'SPF', 'DMARC', 'MAIL_FROM_MX', 'INBOUND_MX', 'TRACKING'] as const).map((record_type) =>
     typeOf({ record_type }),
   )
@@ -15,7 +15,7 @@ test('each kind of record has its type, and an MX record its priority apart', ()
   assert.deepEqual(partsOf({ record_type: 'SPF', value: '10 of them' }), { priority: undefined, value: '10 of them' })
 })
 
-test('long texts are strings of at most 255 octets, quotes and backslashes are escaped (RFC 1035 §3.3, §5.1)', () => {
+test('splits long texts into strings of at most 255 bytes, and escapes quotes and backslashes (RFC 1035 §3.3, §5.1)', () => {
   const line = zoneLine({ name: 'a.test', ttl: 60, type: 'TXT', value: `${'k'.repeat(300)}"\\` })
   assert.equal(line, `a.test. 60 IN TXT "${'k'.repeat(255)}" "${'k'.repeat(45)}\\"\\\\"`)
   assert.equal(

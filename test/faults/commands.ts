@@ -1,4 +1,4 @@
-// Commands under faults, in this process: backup beside a running server, and restore.
+// Commands under faults, in this process: backup next to a running server, and restore.
 import { existsSync, mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { control, files, ROOT } from './layer.ts'
@@ -37,12 +37,12 @@ async function command(dataDir: string, ...argv: string[]): Promise<Ran> {
 let places = 0
 const folder = (): string => join(ROOT, `place-${++places}`)
 
-/** Removing failed as well: what is left is not its fault. */
+/** Removing failed as well, so that the leftovers are not its bug. */
 const couldNotClean = (): boolean => control.struck.some((call) => /^(?:rm|unlink)/.test(call))
 
-/** A command that failed says so in one sentence, without a stack. */
+/** A command that failed prints one sentence, without a stack. */
 const sentence = ({ code, said }: Ran): string[] =>
-  // With --json the same stands on stdout as a document.
+  // With --json the same error is on stdout as a document.
   code !== 0 && !/^postrider: [^\n]+\n(?:\{"error":[^\n]+\n)?$/.test(said)
     ? [`it failed without a sentence: ${said.slice(0, 300)}`]
     : []
@@ -56,7 +56,7 @@ const unsynced = (syncs: Syncs, below: string): string[] =>
       : [],
   )
 
-/** Puts a backup into a new place and asks whether all is there. */
+/** Restores a backup into a new directory and verifies it. */
 async function soundIn(zip: string): Promise<string[]> {
   const place = folder()
   const restored = await command(place, 'restore', zip, '--without-ledger')
@@ -88,7 +88,7 @@ const backup: Scenario<Backup> = {
     return { place, zip: join(place, 'backup.zip'), ran: { code: -1, said: '' }, syncs: new Syncs() }
   },
   async act(stage, ready) {
-    files.witness = (what, path, to) => ready.syncs.see(what, path, to)
+    files.witness = (call, path, to) => ready.syncs.see(call, path, to)
     ready.ran = await command(stage.dataDir, 'backup', ready.zip)
     files.witness = undefined
   },
@@ -122,13 +122,13 @@ const restore: Scenario<Restore> = {
     return { zip, place: folder(), ran: { code: -1, said: '' }, syncs: new Syncs() }
   },
   async act(_, ready) {
-    files.witness = (what, path, to) => ready.syncs.see(what, path, to)
+    files.witness = (call, path, to) => ready.syncs.see(call, path, to)
     ready.ran = await command(ready.place, 'restore', ready.zip, '--without-ledger')
     files.witness = undefined
   },
   async wrong(_, { place, ran, zip }) {
     const said = sentence(ran)
-    // In a process of its own its lock would end with it.
+    // In a separate process its lock would end with it.
     if (ran.code !== 0 && couldNotClean()) return said
     if (ran.code !== 0) {
       if (existsSync(join(place, 'postrider.db'))) said.push('a restore that failed left a database')
@@ -140,7 +140,7 @@ const restore: Scenario<Restore> = {
   },
 }
 
-/** What is said to be done is on the disk: a power cut right afterwards takes nothing of it. */
+/** Work that was reported as done is on the disk, and survives a power cut right afterwards. */
 const lasting = (scenario: Scenario<Backup> | Scenario<Restore>): Scenario =>
   ({
     ...scenario,

@@ -1,9 +1,10 @@
-// What must hold when everything has come to rest: promises kept once, nothing under way for ever, words that are true.
+// The requirements after everything has become idle: accepted work is done once, no work is stuck, and reports are
+// true.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Stage } from './stage.ts'
 
-const OPEN: readonly [what: string, sql: string][] = [
+const OPEN: readonly [label: string, sql: string][] = [
   [
     'delivery',
     `select 'delivery ' || status || ' attempts ' || attempts || ', due in ' || coalesce((next_attempt_at - NOW) / 1000, 'never') || ' s, leased for ' || coalesce((leased_until - NOW) / 1000, 0) || ' s' as what from deliveries where status in ('queued', 'active')`,
@@ -16,7 +17,6 @@ const OPEN: readonly [what: string, sql: string][] = [
     'inbound',
     `select 'unread message, attempts ' || attempts || ', due in ' || ((next_attempt_at - NOW) / 1000) || ' s' as what from inbound_waiting`,
   ],
-  ['report', `select 'rows of a report that are not counted' as what from report_pieces`],
   ['campaign', `select 'campaign ' || status as what from campaigns where status in ('scheduled', 'sending')`],
   ['privacy', `select kind || ' pending' as what from privacy_requests where status = 'pending'`],
   [
@@ -26,7 +26,7 @@ const OPEN: readonly [what: string, sql: string][] = [
   ],
 ]
 
-/** What is not at its end yet. */
+/** Work that is not finished yet. */
 export function open(stage: Stage): string[] {
   const left = OPEN.flatMap(([, sql]) =>
     stage.rows<{ what: string }>(sql.replaceAll('NOW', String(stage.clock.now()))).map(({ what }) => what),
@@ -50,15 +50,15 @@ const received = (stage: Stage, subject: string): Received[] =>
 const idOf = (message: string): string | undefined => /^Message-ID:\s+(<.*>)\r$/m.exec(message)?.[1]
 
 /**
- * What is wrong at the end. `doubt`: a connection was cut after a final dot, or the process was killed before its yes
- * was on the disk. A process that has to stop while it cannot write names what it leaves in doubt.
+ * The problems at the end. `doubt`: a connection was cut after a final dot, or the process was killed before the
+ * acceptance was on the disk. A process that has to stop while it cannot write logs the emails with an unknown result.
  */
 export function wrong(stage: Stage, doubt: (to: string) => boolean = () => false): string[] {
   const said: string[] = [...stage.ledger.lies]
   for (const { promised, refused, to } of stage.ledger.posted) {
     const copies = stage.world.copies(to)
-    const named = stage.givenUp.some((what) => copies.some(({ message }) => what.includes(idOf(message)!)))
-    // Who is told no takes nothing: asking again is not a double.
+    const named = stage.givenUp.some((line) => copies.some(({ message }) => line.includes(idOf(message)!)))
+    // A rejected recipient has not received the email, so a retry is not a duplicate.
     if (!refused && copies.length > 1 + Number(named || doubt(to))) said.push(`a mail was heard ${copies.length} times`)
     if (new Set(copies.map(({ message }) => idOf(message))).size > 1)
       said.push('a mail came again under another Message-ID')
@@ -89,7 +89,7 @@ export function wrong(stage: Stage, doubt: (to: string) => boolean = () => false
   return said
 }
 
-/** Files and rows that do not fit each other, and what SQLite finds. */
+/** Files and rows that do not match, and the result of SQLite's check. */
 export function damaged(stage: Stage): string[] {
   const spool = join(stage.dataDir, 'spool')
   const bodies = stage.rows<{ spool: string }>('select spool from outbound_bodies where spool is not null')
@@ -102,7 +102,7 @@ export function damaged(stage: Stage): string[] {
   return said
 }
 
-/** After a start: files of the spool that nobody names. */
+/** After a start: spool files without a row. */
 export function strays(stage: Stage): string[] {
   const spool = join(stage.dataDir, 'spool')
   const owned = new Set([
@@ -120,7 +120,7 @@ export function strays(stage: Stage): string[] {
     .map((name) => `a file in the spool that nobody names: ${name.replace(/^[0-9a-f-]{36}/, 'ID')}`)
 }
 
-/** Files of the data directory that say the text. */
+/** Files of the data directory that contain the text. */
 export function saying(dataDir: string, text: string): string[] {
   const names = readdirSync(dataDir, { recursive: true, withFileTypes: true })
   return names

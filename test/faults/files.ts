@@ -1,4 +1,4 @@
-// The fault layer under the files: every function of node:fs by which the appliance touches its data directory.
+// The fault layer of the files: every function of node:fs that the server uses for its data directory.
 import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 import type { Control, Kind } from './plan.ts'
@@ -66,9 +66,9 @@ const errorOf = (kind: Kind, syscall: string, path: string): Error =>
     path,
   })
 
-/** What happens to files, for whoever keeps account of what is on the disk for good. Called after it happened. */
+/** The operations on files, for code that tracks which data is permanently on the disk. Called after each operation. */
 export interface Witness {
-  (what: string, path: string, to?: string): void
+  (call: string, path: string, to?: string): void
 }
 
 export interface FileLayer {
@@ -79,7 +79,7 @@ export interface FileLayer {
 export function layFiles(control: Control, root: string): FileLayer {
   const layer: FileLayer = { witness: undefined }
   const names = new Map<number, string>()
-  /** Opened for reading alone: the system's close of them does not fail. */
+  /** Opened only for reading: closing them does not fail. */
   const readOnly = new Set<number>()
   const handles = new WeakMap<object, string>()
   const opened = (file: number, path: string, flags: unknown): void => {
@@ -155,7 +155,7 @@ export function layFiles(control: Control, root: string): FileLayer {
       const path = names.get(given[0] as number)
       const able = name === 'close' && readOnly.has(given[0] as number) ? [] : kinds
       const kind = path !== undefined && control.fails('fs', shown(`${name}Sync`, path), able)
-      // What cannot be closed is closed all the same (Linux).
+      // A file whose close fails is closed nevertheless (Linux).
       if (kind && name !== 'close') throw errorOf(kind, name, path as string)
       const result = sync.apply(this, given)
       if (name === 'close') names.delete(given[0] as number)

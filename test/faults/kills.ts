@@ -1,7 +1,7 @@
-// The kill at every call: a scenario runs once, and before each call that changes or asks anything the files are copied
-// as they are, with what was promised and heard by then. That is what kill -9 leaves: the system keeps what was
-// written, synced or not. Each copy is then started. A power cut leaves less: what was not synced by then is thrown
-// away first.
+// A kill at every call: a scenario runs once, and before each call that changes or reads data the files are copied,
+// with the accepted work and the captured messages at that time. This is the state after kill -9: the system keeps
+// written data, even if it was not synced. Each copy is then started. After a power cut less is left: data that was not
+// synced is removed first.
 import { cpSync, existsSync, readdirSync, rmSync, statSync, truncateSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
@@ -13,33 +13,33 @@ import type { World } from './world.ts'
 import type { Heard } from '../kit/exchanger.ts'
 import { messageOf } from '../../src/base/errors.ts'
 
-/** What of a file or folder would outlast a power cut. */
+/** The parts of a file or folder that would outlast a power cut. */
 interface Lasting {
   content: boolean
   entry: boolean
 }
 
-/** Keeps account of what was synced, by what node:fs was asked to do. SQLite syncs its own files at each commit. */
+/** Records which files were synced via node:fs. SQLite syncs its own files at each commit. */
 export class Syncs {
   readonly #files = new Map<string, Lasting>()
 
-  see(what: string, path: string, to?: string): void {
+  see(call: string, path: string, to?: string): void {
     const known = this.#files.get(path)
-    if (what === 'mkdir' && !known) this.#files.set(path, { content: true, entry: false })
-    else if (what === 'open' || what === 'writeFile' || what === 'appendFile') {
-      if (what === 'open' && !(to && /[wa]/.test(to))) return
+    if (call === 'mkdir' && !known) this.#files.set(path, { content: true, entry: false })
+    else if (call === 'open' || call === 'writeFile' || call === 'appendFile') {
+      if (call === 'open' && !(to && /[wa]/.test(to))) return
       this.#files.set(path, { content: false, entry: known?.entry ?? false })
-    } else if (/^(?:write|append)/.test(what) && known) known.content = false
-    else if (/^fd?a?t?a?sync/.test(what)) {
+    } else if (/^(?:write|append)/.test(call) && known) known.content = false
+    else if (/^fd?a?t?a?sync/.test(call)) {
       if (known) known.content = true
       // A folder's sync is for the names in it.
       for (const [name, file] of this.#files) if (dirname(name) === path) file.entry = true
-    } else if (what === 'rename' && to) {
+    } else if (call === 'rename' && to) {
       this.#files.set(to, { content: known?.content ?? true, entry: false })
       this.#files.delete(path)
-    } else if ((what === 'link' || what === 'copyFile') && to)
-      this.#files.set(to, { content: what === 'link', entry: false })
-    else if (/^(?:rm|unlink)/.test(what)) this.#files.delete(path)
+    } else if ((call === 'link' || call === 'copyFile') && to)
+      this.#files.set(to, { content: call === 'link', entry: false })
+    else if (/^(?:rm|unlink)/.test(call)) this.#files.delete(path)
   }
 
   copy(): Map<string, Lasting> {
@@ -58,8 +58,8 @@ interface Shot {
 }
 
 let copies = 0
-/** What SQLite makes again, and the lock of a process that is no more. */
-const LEFT_OUT = /(?:postrider\.db-shm|serve\.lock)/
+/** Files that SQLite creates again, and the lock of an ended process. */
+const LEFT_OUT = /(?:postrider\.db-shm|serve\.lock|serving\.json)/
 
 export function copyOf(dir: string): string {
   const to = join(ROOT, `shot-${++copies}`)
@@ -67,12 +67,12 @@ export function copyOf(dir: string): string {
   return to
 }
 
-/** Runs it once; a shot before each call at which files, promises or the world had changed. */
+/** Runs it once. A shot before each call at which files, promises or the world had changed. */
 async function shoot(world: World, scenario: Scenario) {
   world.heard.clear()
   const stage = new Stage(world)
   const syncs = new Syncs()
-  files.witness = (what, path, to) => syncs.see(what, path, to)
+  files.witness = (call, path, to) => syncs.see(call, path, to)
   await stage.start()
   const ready = await scenario.prepare?.(stage)
   const shots: Shot[] = []
@@ -106,7 +106,7 @@ async function shoot(world: World, scenario: Scenario) {
   return { calls: shots.length, shots, ready, stage }
 }
 
-/** Mails of which the database at a shot does not say that their end is known, though the exchanger has them. */
+/** Emails that the receiving server has, but whose result is not in the database of a copy. */
 function unwritten(shot: Shot): Set<string> {
   return control.quiet(() => {
     const database = new Database(join(shot.dir, 'postrider.db'), { readonly: true })
@@ -121,7 +121,7 @@ function unwritten(shot: Shot): Set<string> {
   })
 }
 
-/** Throws away what a power cut would. */
+/** Removes the data that a power cut would. */
 function cut(dir: string, origin: string, lasting: Map<string, Lasting>): void {
   for (const [path, { content, entry }] of lasting) {
     const here = path.replace(origin, dir)

@@ -1,19 +1,17 @@
-// The fault layer: under the store, the files, the sockets and the worker threads of an appliance in this process. It
-// is laid when this module is loaded, which must be before anything of src/ is.
+// The fault layer of a server in this process: below the store, the files, the sockets and the worker threads. It is
+// installed when this module is loaded, which must be before any module of src/.
 import { EventEmitter } from 'node:events'
-import { mkdtempSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 import { createRequire } from 'node:module'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import threads, { type Worker } from 'node:worker_threads'
 import type Database from 'better-sqlite3'
 import { layFiles } from './files.ts'
 import { Control, type Kind } from './plan.ts'
 import { laySockets, Ports } from './sockets.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
-/** All data directories of this process lie in it. */
-export const ROOT = mkdtempSync(join(tmpdir(), 'postrider-faults-'))
+/** The root of all data directories of this process. */
+export const ROOT = temporaryDirectory('faults')
 
 const memory = Control.memory()
 export const control = new Control(memory)
@@ -48,7 +46,7 @@ function laySqlite(): void {
     const [code, text] = CODES[kind]!
     return new Original.SqliteError(text, code)
   }
-  // Neither needs the disk in WAL mode: what was not committed is in memory.
+  // These do not use the disk in WAL mode, because data that was not committed is in memory.
   const INNER = /^\s*(?:rollback|savepoint|release)/i
   const kindsOf = (sql: string, writes: boolean, open: boolean): Kind[] => {
     if (INNER.test(sql)) return []
@@ -58,7 +56,7 @@ function laySqlite(): void {
   }
   const shown = (sql: string): string => sql.replace(/\s+/g, ' ').trim().slice(0, 70)
   const { exec } = Original.prototype as unknown as { exec: Method }
-  /** The failure of a call on a database; undone is what SQLite undoes by itself. */
+  /** The failure of a call on a database. Undoes the same work that SQLite undoes. */
   const fail = (kind: Kind, sql: string, database: Database.Database, run: () => unknown): never => {
     if (kind === 'late') run()
     const whole = kind === 'ioerr' || kind === 'full' || /^\s*commit/i.test(sql)
@@ -115,14 +113,14 @@ function laySqlite(): void {
 // --- worker threads ---
 
 /**
- * Loading a worker's module takes most of a second; whoever is let go without work waits for the next appliance of this
+ * Loading a worker's module takes most of a second, so a released worker without work waits for the next server of this
  * process.
  */
 function layThreads(): void {
   interface Known {
     worker: Worker
     ready: boolean
-    /** For whom it works; undefined: it waits. */
+    /** The thread that it works for, or undefined if it waits. */
     thread: Thread | undefined
   }
   const spare = new Map<string, Known[]>()
@@ -143,7 +141,7 @@ function layThreads(): void {
       if (this.#known.ready) setImmediate(() => this.emit('message', { ready: true }))
     }
 
-    /** What the worker says or does. */
+    /** Handles a message or event of the worker. */
     hear(event: string, given: unknown): void {
       if (Array.isArray(given)) this.#jobs -= given.length
       if (event === 'exit') this.#over = true

@@ -1,5 +1,5 @@
-// What fails, and when: the n-th call of one family, once or from then on, until it is healed. The numbers stand in
-// shared memory, so that the worker threads of the appliance count with it.
+// Which call fails, and when: the n-th call of one family, once or from then on, until it is repaired. The counters are
+// in shared memory, so that the worker threads of the server use them too.
 
 export const FAMILIES = ['sqlite', 'fs', 'socket', 'worker'] as const
 export type Family = (typeof FAMILIES)[number]
@@ -7,15 +7,17 @@ export type Family = (typeof FAMILIES)[number]
 /** The kinds of failure of each family. */
 export const KINDS = {
   /**
-   * As SQLite answers (vdbeaux.c, sqlite3VdbeHalt): on EIO and on a full disk it has rolled the whole transaction back
-   * by itself, without memory it undoes the one statement. `late`: the commit is on the disk, and its sync is said to
-   * have failed.
+   * As SQLite behaves (vdbeaux.c, sqlite3VdbeHalt): on EIO and on a full disk it has rolled the whole transaction back,
+   * and without memory it undoes the one statement. `late`: the commit is on the disk, but its sync reported a failure.
    */
   sqlite: ['ioerr', 'full', 'nomem', 'busy', 'cantopen', 'late'],
   fs: ['EIO', 'ENOSPC', 'EMFILE'],
-  /** `EPIPE`: nothing is written and the connection is gone; `cut`: it is written, and then the connection is gone. */
+  /**
+   * `EPIPE`: the write fails and the connection is closed. `cut`: the write succeeds, and then the connection is
+   * closed.
+   */
   socket: ['EMFILE', 'EPIPE', 'cut', 'accept'],
-  /** `hire`: no thread can be started; `die`: it ends over a job. */
+  /** `hire`: no thread can be started. `die`: it ends over a job. */
   worker: ['hire', 'die'],
 } as const satisfies Record<Family, readonly string[]>
 export type Kind = (typeof KINDS)[Family][number]
@@ -24,7 +26,7 @@ const ALL_KINDS: readonly Kind[] = FAMILIES.flatMap((family) => [...KINDS[family
 export interface Plan {
   family: Family
   kind: Kind
-  /** The first call that fails, from 1; 0: none, calls are only counted. */
+  /** The first call that fails, from 1. With 0, calls are only counted. */
   n: number
   /** All further calls fail as well, until it is healed. */
   lasting: boolean
@@ -32,17 +34,17 @@ export interface Plan {
 
 const CELL = { armed: 0, family: 1, kind: 2, n: 3, lasting: 4, count: 5, struck: 6, said: 7 } as const
 const CELLS = 8
-/** Octets for the labels of what failed. */
+/** Bytes for the labels of failed calls. */
 const WORDS = 16 * 1024
 
-/** Counts calls and says which fail. One for each thread, over the same cells. */
+/** Counts calls and decides which fail. There is one for each thread, with shared counters. */
 export class Control {
   readonly #cells: Int32Array
   readonly #words: Uint8Array
   #quiet = 0
   /** Every call that was counted in this thread. */
   readonly calls: string[] = []
-  /** Called before each call that could fail, whatever the plan. */
+  /** Called before each call that could fail, even if it does not. */
   onCall: ((family: Family, label: string) => void) | undefined
 
   static memory = (): SharedArrayBuffer => new SharedArrayBuffer(CELLS * 4 + WORDS)
@@ -74,7 +76,7 @@ export class Control {
     return Atomics.load(this.#cells, CELL.count)
   }
 
-  /** What failed since it was armed, in all threads. */
+  /** The failed calls since it was armed, in all threads. */
   get struck(): string[] {
     const said = Math.min(Atomics.load(this.#cells, CELL.said), WORDS)
     return Buffer.from(this.#words.slice(0, said)).toString('latin1').split('\n').slice(0, -1)
@@ -85,7 +87,7 @@ export class Control {
     return Atomics.load(this.#cells, CELL.struck)
   }
 
-  /** Runs what the test itself asks: it is not counted and does not fail. Synchronous. */
+  /** Runs the test's own calls: they are not counted and do not fail. Synchronous. */
   quiet<T>(look: () => T): T {
     this.#quiet++
     try {
@@ -95,7 +97,7 @@ export class Control {
     }
   }
 
-  /** Whether this call fails, and how; `kinds` are the ways in which it can. */
+  /** Whether this call fails, and how. `kinds` are the possible ways. */
   fails(family: Family, label: string, kinds: readonly Kind[]): Kind | undefined {
     if (this.#quiet > 0) return undefined
     if (this.onCall && kinds.length > 0) this.quiet(() => this.onCall!(family, label))

@@ -1,4 +1,4 @@
-// The fault layer under the sockets of the appliance, in its main thread and in the worker threads that deliver.
+// The fault layer of the sockets of the server, in its main thread and in the delivery threads.
 import net from 'node:net'
 import type { Control, Kind } from './plan.ts'
 
@@ -30,7 +30,7 @@ class PortSet {
 
 /** Whose sockets are whose: the kit's servers are the world, which does not fail. */
 export class Ports {
-  /** Where the world listens: who connects there is the appliance. */
+  /** The ports of the environment: clients there are the server under test. */
   readonly world: PortSet
   /** Where the appliance listens. */
   readonly own: PortSet

@@ -1,5 +1,5 @@
-// An appliance under faults: started on a lineage's data directory, spoken to as its users do, with an account of what
-// it promised them.
+// A server under faults: started on a copy of a data directory, used as its users do, with a record of the work that it
+// accepted.
 import { rmSync } from 'node:fs'
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 import { control, ports } from './layer.ts'
@@ -20,12 +20,12 @@ export interface Answer {
   body: any
 }
 
-/** A mail that was posted, or is a campaign's. */
+/** An email that was posted, or is a campaign's. */
 export interface Posted {
   to: string
   /** 201 was read. */
   promised: boolean
-  /** The exchanger's word for it is no. */
+  /** The receiving server rejects it. */
   refused: boolean
 }
 
@@ -39,7 +39,7 @@ export interface Delivered {
 export interface Ledger {
   posted: Posted[]
   delivered: Delivered[]
-  /** A report was taken with 250. */
+  /** A report was accepted with 250. */
   reported: boolean
   /** A request was answered with 202. */
   asked: boolean
@@ -50,11 +50,11 @@ export interface Ledger {
 const emptyLedger = (): Ledger => ({ posted: [], delivered: [], reported: false, asked: false, lies: [] })
 
 /**
- * How far the clock is turned at each look: a second at first, then ten; after five minutes everything must have come
- * to its end.
+ * How far the clock is turned at each check: a second at first, then ten. After five minutes all work must have
+ * finished.
  */
 const STEPS = [...Array.from({ length: 60 }, () => 1000), ...Array.from({ length: 24 }, () => 10_000)]
-/** And so long, in real ms, may last what takes its own time (sockets, threads). */
+/** And the longest time, in real ms, for sockets and threads. */
 const REAL = 120_000
 /** A stop waits 8 s for the world at most. */
 const STOP = 60_000
@@ -70,9 +70,9 @@ export class Stage {
   readonly clock: ManualClock
   readonly config: Config
   ledger = emptyLedger()
-  /** Faults that the appliance logged. */
+  /** Internal errors that the server logged. */
   logged: string[] = []
-  /** What it said it could not write down before it had to stop: such mail may be sent again. */
+  /** Email that it logged as possibly sent again, because it could not write the results before it had to stop. */
   givenUp: string[] = []
   #appliance: Appliance | undefined
   #app: ReturnType<typeof createApp> | undefined
@@ -97,7 +97,7 @@ export class Stage {
     const log = {
       ...silentLog,
       error: (event: string, fields: Record<string, unknown> = {}) => {
-        if (event === 'not written down') this.givenUp.push(String(fields['what']))
+        if (event === 'result_not_stored') this.givenUp.push(String(fields['what']))
       },
       fault: (where: string, thrown: unknown) => {
         this.logged.push(`${where}: ${messageOf(thrown)}`)
@@ -112,7 +112,8 @@ export class Stage {
   }
 
   /**
-   * Starts it under faults: how it ended, or undefined when it runs. Anything but a sentence for the operator is a lie.
+   * Starts it under faults. Returns the error, or undefined if it runs. Any error except a sentence for the operator is
+   * a bug.
    */
   async tryStart(): Promise<string | undefined> {
     try {
@@ -133,7 +134,7 @@ export class Stage {
     const ended = appliance.stop()
     const late = Promise.withResolvers<never>()
     const limit = setTimeout(() => late.reject(new Error(`the stop had no end within ${STOP} ms`)), STOP)
-    // The time that a stop has for what cannot be written goes by the clock.
+    // The time of a stop for writes that fail is measured by the clock.
     const turning = setInterval(() => this.turn(GRACE_STEP), LOOK_AT_STOP)
     try {
       await Promise.race([ended, late.promise])
@@ -175,7 +176,7 @@ export class Stage {
     return { status: response.status, body: text.startsWith('{') ? JSON.parse(text) : undefined }
   }
 
-  /** Posts a mail and notes what was promised. */
+  /** Posts an email and records whether it was accepted. */
   async post(attributes: Record<string, unknown> = {}, name = 'n'): Promise<Posted> {
     const to = `${name}${++subjects}@there.test`
     const mail = { from: `me@${QUIET}`, to, subject: 'Hello', html: '<p>Hello</p>', ...attributes }
@@ -188,13 +189,13 @@ export class Stage {
     return posted
   }
 
-  /** Delivers a message over SMTP and notes what was promised. */
+  /** Delivers a message over SMTP and records whether it was accepted. */
   async receive(body = 'Hello\n', to = INBOX): Promise<Delivered> {
     const subject = `subject ${++subjects}`
     const delivered: Delivered = { subject, promised: false }
     this.ledger.delivered.push(delivered)
     const message = `From: ann@there.test\nTo: ${to}\nSubject: ${subject}\nMessage-ID: <${subjects}@there.test>\n\n${body}`
-    // Whoever is refused a connection has no promise.
+    // If the connection is refused, the message is not accepted.
     const verdicts = await deliver(this.appliance.smtp[0]!, { to, message }).catch(() => [])
     delivered.promised = verdicts[0]?.kind === 'delivered'
     if (verdicts[0]?.kind === 'bounced') this.ledger.lies.push(`the sender is refused for good: ${verdicts[0].text}`)
@@ -212,7 +213,7 @@ export class Stage {
     return control.quiet(() => this.appliance.deps.store.all(raw<T>(sql, parameters as never)))
   }
 
-  /** Turns the clock. What an alarm throws would end the process: nobody is there to catch it. */
+  /** Turns the clock. An error thrown by an alarm would end the process, because it is not caught. */
   turn(milliseconds: number): void {
     try {
       this.clock.advance(milliseconds)
@@ -230,7 +231,7 @@ export class Stage {
     }
   }
 
-  /** Turns the clock until `open` has nothing to say; what it still says at the end. */
+  /** Turns the clock until `open` is empty. Returns its last result. */
   async settle(open: () => string[]): Promise<string[]> {
     const steps = [...STEPS]
     let end = Infinity

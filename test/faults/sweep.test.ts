@@ -1,9 +1,8 @@
-// The n-th call fails, for every n: of SQLite, of the files, the sockets and the threads, once or until it is healed;
-// and the process is killed, or the power cut, before every call. Then everything is healed, and all that was promised
-// must come about once, without a restart and with one (docs of what is promised: README; the ways of failing: plan.ts,
-// what is demanded: demands.ts).
+// The n-th call fails, for every n: of SQLite, files, sockets and threads, once or until it is repaired. The process is
+// also killed, or the power cut, before every call. Then everything is repaired, and all accepted work must be done
+// once, without a restart and with one (the ways of failing are in plan.ts, the requirements in demands.ts).
 //
-// A sample is drawn here; `npm run test:faults` runs every n. POSTRIDER_FAULTS_SEED draws another sample,
+// This is a sample. `npm run test:faults` runs every n. POSTRIDER_FAULTS_SEED draws another sample,
 // POSTRIDER_FAULTS_SAMPLE a larger one.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
@@ -12,14 +11,14 @@ import { describe, test, type TestContext } from 'node:test'
 import type { Asked, Finding, Result } from './sweep.ts'
 
 const EVERY = process.env['POSTRIDER_FAULTS'] === 'every'
-/** So many points of one way in one scenario; a further seed tries others of those that have more. */
+/** The most points of one way in one scenario. Another seed tests other points. */
 const MOST = Number(process.env['POSTRIDER_FAULTS_MOST'] ?? 60)
 const SEED = Number(process.env['POSTRIDER_FAULTS_SEED'] ?? 1)
-/** Ways of each scenario in the sample, and its kills. */
+/** The number of ways of each scenario in the sample, and of its kills. */
 const SAMPLE = Number(process.env['POSTRIDER_FAULTS_SAMPLE'] ?? 1)
 const SWEEP = fileURLToPath(new URL('sweep.ts', import.meta.url))
 
-/** In a process of its own: what nobody catches there is a finding, not the end of this one. */
+/** In a separate process: an uncaught error there is a finding, and does not end this one. */
 async function sweep(asked: Asked): Promise<Result> {
   const child = spawn(process.execPath, [SWEEP, JSON.stringify(asked)], { stdio: ['ignore', 'pipe', 'pipe'] })
   let output = ''
@@ -52,7 +51,7 @@ const GROUPS = [
   ['backup', 'restore', 'backup is on the disk', 'restore is on the disk'],
 ]
 
-describe('whatever fails, promises are kept once', { concurrency: EVERY ? 2 : 1 }, () => {
+describe('accepted work is done exactly once after any failed system call', { concurrency: EVERY ? 2 : 1 }, () => {
   if (EVERY)
     for (const scenarios of GROUPS)
       test(scenarios.join(', '), async (t) => judge(t, await sweep({ scenarios, every: true, most: MOST, seed: SEED })))

@@ -14,17 +14,17 @@ import { seeded } from '../kit/seeded.ts'
 import { messageOf } from '../../src/base/errors.ts'
 
 export interface Asked {
-  /** By name; all when left out. */
+  /** By name. All when left out. */
   scenarios?: string[]
-  /** Every n, of long scenarios every k-th so that there are not more than `most` of one way; else a sample. */
+  /** Every n, in long scenarios every k-th, so that there are at most `most` of one way. Otherwise a sample. */
   every?: boolean
-  /** Infinity when it is left out. */
+  /** Infinity by default. */
   most?: number
   /** Of the sample, and of where every k-th begins. */
   seed?: number
-  /** Ways of each scenario that are drawn for the sample, each with one n, and kills. */
+  /** How many ways of each scenario are drawn for the sample, each with one n, and kills. */
   sample?: number
-  /** Only these ways, "sqlite full". */
+  /** Only these ways, such as "sqlite full". */
   ways?: string[]
   /** Only this n. */
   n?: number
@@ -47,7 +47,7 @@ export interface Result {
 }
 
 export interface Way extends Omit<Plan, 'n'> {
-  /** Healed and started again at once, before it comes to rest by itself. */
+  /** The failure is repaired and the server restarted immediately, before it becomes idle. */
   restart?: boolean
 }
 
@@ -76,12 +76,12 @@ const WAYS: readonly Way[] = [
 export const nameOf = ({ family, kind, lasting, restart }: Way): string =>
   `${family} ${kind}${lasting ? ' lasting' : ''}${restart ? ', then a restart' : ''}`
 
-/** So many findings of one way are enough. */
+/** Stops a way after this many findings. */
 const ENOUGH = Number(process.env['FAULTS_ENOUGH'] ?? 3)
 /** A chain of runs ends with a restart after so many. */
 const CHAIN = Number(process.env['CHAIN'] ?? 16)
 
-/** What would have ended the process. */
+/** Errors that would have ended the process. */
 let uncaught: string[] = []
 for (const event of ['uncaughtException', 'unhandledRejection'] as const)
   process.on(event, (thrown: unknown) => {
@@ -90,7 +90,7 @@ for (const event of ['uncaughtException', 'unhandledRejection'] as const)
     )
   })
 
-/** Which of so many points are tried. */
+/** Chooses the points to test. */
 function chooser({ every = false, most = Infinity, n, seed = 1 }: Asked): (points: number) => number[] {
   const random = seeded(seed * 1000 + drawn)
   return (points) => {
@@ -104,7 +104,7 @@ function chooser({ every = false, most = Infinity, n, seed = 1 }: Asked): (point
 
 let drawn = 0
 
-/** The ways that are tried in a scenario: all, those that were asked for, or some that are drawn again each time. */
+/** The ways to fail in a scenario: all, the requested ones, or a sample that is drawn again each time. */
 function waysOf({ every = false, sample = 4, seed = 1, ways }: Asked): readonly Way[] {
   if (ways) return WAYS.filter((each) => ways.includes(nameOf(each)))
   if (every) return WAYS
@@ -131,14 +131,14 @@ class Sweep {
     for (const way of waysOf(asked)) {
       const calls = await this.#run(scenario, way, 0)
       if (scenario.once) break
-      // What is wrong though nothing fails is found by one run.
+      // One run finds problems that occur without a failure.
       if (calls === 0 || this.#red) continue
       this.result.points += calls
       const before = this.result.findings.length
-      // A way that is broken in many places is known after a few.
+      // A way with many failures is clear after a few.
       const enough = (): boolean => this.result.findings.length - before >= ENOUGH
       for (const at of choose(calls)) if (!enough()) await this.#run(scenario, way, at)
-      // What failed may have made it do more.
+      // A failure may have caused more calls.
       if (every && n === undefined)
         for (let at = calls + 1; at < calls + 30 && !enough() && (await this.#run(scenario, way, at)) > 0; at++);
     }
@@ -165,7 +165,7 @@ class Sweep {
     stage.remove()
   }
 
-  /** One run; how many calls there were, or for n > 0 how many failed. */
+  /** One run. How many calls there were, or for n > 0 how many failed. */
   async #run(scenario: Scenario, way: Way, n: number): Promise<number> {
     uncaught = []
     const began = performance.now()

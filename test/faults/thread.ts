@@ -1,5 +1,5 @@
-// Loaded into the appliance's worker threads before their own module: what they read of the data directory, and their
-// connections, count and fail as well.
+// Loaded into the server's worker threads before their own module, so that their reads of the data directory and their
+// connections count and fail as well.
 import { syncBuiltinESMExports } from 'node:module'
 import { workerData } from 'node:worker_threads'
 import { layFiles } from './files.ts'

@@ -1,5 +1,5 @@
-// The world around the appliance, which does not fail: DNS, an exchanger, an endpoint of webhooks. It keeps account of
-// what came over the wire.
+// The environment of the server, which does not fail: DNS, a receiving server, a webhook endpoint. It records
+// everything on the wire.
 import assert from 'node:assert/strict'
 import { cpSync } from 'node:fs'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ import { HOST, startTestReceiver, type TestReceiver } from '../kit/receiver.ts'
 import type { TestDns } from '../kit/zone.ts'
 import type { ConfigInput } from '../../src/base/config.ts'
 
-/** Mail of this domain is nobody's news; that of the other is told to a webhook. */
+/** Events of this domain have no webhook. Those of the other have one. */
 export const QUIET = 'quiet.test'
 export const TOLD = 'told.test'
 export const INBOX = `box@${QUIET}`
@@ -20,11 +20,11 @@ export class World {
   dns!: TestDns
   readonly exchanger: TestExchanger
   readonly receiver: TestReceiver
-  /** What the exchanger took, by recipient. */
+  /** The messages that the receiving server accepted, by recipient. */
   readonly heard = new Map<string, Heard[]>()
   token = ''
   domains = { quiet: '', told: '' }
-  /** The clock of the template when it was done. */
+  /** The clock of the template when it was finished. */
   begin = 0
 
   constructor(exchanger: TestExchanger, receiver: TestReceiver) {
@@ -68,7 +68,7 @@ export async function makeWorld(): Promise<World> {
       world.heard.set(to!, [...world.copies(to!), mail])
       return undefined
     },
-    // Its no is said to RCPT, where it is evidence against the address.
+    // It rejects at RCPT, where a rejection is about the address.
     answer: (command) => {
       const [, to] = /^RCPT TO:<(gone[^>]*)>/.exec(command) ?? []
       if (to === undefined) return undefined
@@ -102,9 +102,10 @@ export async function makeWorld(): Promise<World> {
 
 let lineages = 0
 
-/** A data directory of its own, as the template is. */
+/** A separate data directory, as a copy of the template. */
 export function lineage(from = TEMPLATE): string {
   const dataDir = join(ROOT, `data-${++lineages}`)
-  cpSync(from, dataDir, { recursive: true })
+  // A copy next to its origin would have its queue held (D209).
+  cpSync(from, dataDir, { recursive: true, filter: (path) => !path.endsWith('/serving.json') })
   return dataDir
 }

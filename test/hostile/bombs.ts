@@ -1,8 +1,8 @@
-// Messages that are meant to cost more than they weigh, each as a function of the octets that it may have. Line ends
-// are CRLF. The list is what the hostile run sends, and what the tests of parsers measure by doubling.
+// Messages that cost more than their size, each as a function of its size in bytes. Line ends are CRLF. The hostile run
+// sends them, and the tests of parsers measure them by doubling.
 
 export interface Bomb {
-  /** Of about so many octets. */
+  /** Of about so many bytes. */
   (octets: number): Buffer
 }
 
@@ -21,7 +21,7 @@ const series = (piece: (n: number) => string, octets: number): string => {
   return pieces.join('')
 }
 
-/** A header field that is made of a repeated piece; headers end at 256 KB. */
+/** A header field that is made of a repeated piece. Headers end at 256 KB. */
 const field =
   (begin: string, piece: string, end = ''): Bomb =>
   (octets) =>
@@ -144,9 +144,9 @@ export const BODY_BOMBS: Record<string, Bomb> = {
   'quoted-printable': body('text/plain', '=41', 'quoted-printable'),
   'quoted-printable soft ends': body('text/plain', '=\r\n', 'quoted-printable'),
   'quoted-printable spaces': body('text/plain', ' ', 'quoted-printable'),
-  'quoted-printable that is none': body('text/plain', '=', 'quoted-printable'),
+  'invalid quoted-printable': body('text/plain', '=', 'quoted-printable'),
   base64: body('text/plain', 'QUFB', 'base64'),
-  'base64 that is none': body('text/plain', '!', 'base64'),
+  'invalid base64': body('text/plain', '!', 'base64'),
   'base64 of line ends': body('text/plain', '\r\n', 'base64'),
   uuencode: body('text/plain', 'begin 644 a\r\n#0V%T\r\n`\r\nend\r\n'),
   'uuencode as an encoding': body('text/plain', 'begin 644 a\r\n', 'x-uuencode'),
@@ -156,19 +156,19 @@ export const BODY_BOMBS: Record<string, Bomb> = {
   'ISO-2022-JP escapes': body('text/plain; charset=iso-2022-jp', '\x1b'),
   'GB 18030': body('text/plain; charset=gb18030', '\x81\x30\x81\x30'),
   'UTF-16': body('text/plain; charset=utf-16', '\xff\xfe'),
-  'a charset that is none': body(`text/plain; charset=${'x'.repeat(1000)}`, '\xe9'),
+  'an unknown charset': body(`text/plain; charset=${'x'.repeat(1000)}`, '\xe9'),
   'format flowed': body('text/plain; format=flowed; delsp=yes', '> a \r\n'),
   'flowed quotes': body('text/plain; format=flowed', '>'),
   'HTML nesting': body('text/html', '<div>'),
   'HTML tables': body('text/html', '<table><tr><td>'),
   'HTML entities': body('text/html', '&amp;'),
-  'HTML entities that are none': body('text/html', '&'),
+  'invalid HTML entities': body('text/html', '&'),
   'HTML tags without an end': body('text/html', '<a '),
   'HTML comments': body('text/html', '<!--'),
   'HTML attributes': (octets) =>
     latin1(`${HEAD}Content-Type: text/html\r\n\r\n<p ${series((n) => `a${n}=b `, octets)}>\r\n`),
   boundaries: multipart('--b\r\n\r\ny\r\n'),
-  'boundaries that are none': multipart('--bb\r\n'),
+  'boundaries without a part': multipart('--bb\r\n'),
   dashes: multipart('-', '-'),
   'boundaries without line ends': multipart('--b'),
   'boundaries of spaces': multipart('--b     \r\n'),

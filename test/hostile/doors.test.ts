@@ -1,5 +1,5 @@
-// Hostile mail at the other doors: handed in by a program at SMTP submission, relayed, and shown in the console. Every
-// mail is taken or refused, ends, and is shown without what could run; nothing is a fault of the program.
+// Hostile mail by other routes: submitted over SMTP, relayed, and shown in the console. Every message is accepted or
+// rejected, its processing ends, and it is shown without active content. No message causes an internal error.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { createTransport } from 'nodemailer'
@@ -15,7 +15,7 @@ import { hostile, MANY } from './mails.ts'
 
 const PASSWORD = 'a long enough password'
 const LANES = 4
-/** What must not stand in a shown mail, outside the values of attributes. */
+/** Markup that a shown message must not contain, outside the values of attributes. */
 const RUNS = /<(?:script|style|form|input|iframe|object|embed|svg|math|meta|base|link)\b|\son[a-z]+\s*=/i
 const withoutValues = (html: string): string => html.replace(/"[^"]*"/g, '""')
 
@@ -52,7 +52,7 @@ async function each(work: (mail: Buffer, n: number) => Promise<void>): Promise<v
   await Promise.all(Array.from({ length: LANES }, lane))
 }
 
-/** The mail as its program would send it: from an address of ours. */
+/** The message as its application would send it: from an address of ours. */
 function fromHere(mail: Buffer): Buffer {
   const text = mail.toString('latin1')
   const end = Math.max(0, text.indexOf('\r\n\r\n') + 2)
@@ -61,7 +61,7 @@ function fromHere(mail: Buffer): Buffer {
   return Buffer.from(`From: shop@here.test\r\n${kept.join('')}${text.slice(end)}`, 'latin1')
 }
 
-test(`${MANY} hostile mails handed in: each is taken or refused, and ends`, async () => {
+test(`${MANY} hostile emails submitted: each is accepted or rejected, and finishes`, async () => {
   const transport = createTransport({
     host: '127.0.0.1',
     port: postrider.appliance.submissions[0]!.port,
@@ -101,7 +101,7 @@ test(`${MANY} hostile mails handed in: each is taken or refused, and ends`, asyn
   assert.deepEqual(faults, [])
 })
 
-test(`${MANY} hostile mails in the console: each is shown, and nothing of it runs`, async () => {
+test(`${MANY} hostile messages in the console: each is shown, and no script runs`, async () => {
   const made = await postrider.api(
     'POST',
     '/inboxes',

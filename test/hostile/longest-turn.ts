@@ -1,5 +1,5 @@
-// Preloaded into a server: tells the most CPU time that its main thread took for one turn of the event loop, whenever
-// it was longer than all before. SIGUSR2 begins again. Other load of the machine does not change CPU time.
+// Preloaded into a server: reports the most CPU time of its main thread for one turn of the event loop, whenever it is
+// a new maximum. SIGURG resets it. Other load of the machine does not change CPU time.
 import { isMainThread } from 'node:worker_threads'
 
 let longest = 0
@@ -17,6 +17,6 @@ function turn(): void {
 }
 
 if (isMainThread) {
-  process.on('SIGUSR2', () => (longest = 0))
+  process.on('SIGURG', () => (longest = 0))
   turn()
 }

@@ -1,5 +1,5 @@
-// The mails of the hostile runs: corpora where there are any, bombs, and seeded mutations of both.
-// POSTRIDER_HOSTILE is how many, POSTRIDER_HOSTILE_SEED which.
+// The messages of the hostile runs: corpora if there are any, bombs, and seeded mutations of both. POSTRIDER_HOSTILE is
+// the number, POSTRIDER_HOSTILE_SEED the seed.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -10,7 +10,8 @@ export const MANY = Number(process.env['POSTRIDER_HOSTILE'] ?? 30)
 const SEED = Number(process.env['POSTRIDER_HOSTILE_SEED'] ?? 1)
 const CORPORA = process.env['POSTRIDER_CORPORA'] ?? fileURLToPath(new URL('../../../shared/corpora', import.meta.url))
 /**
- * A header bomb fills what a header may have; the others have so many octets, and in the long run every fifth so many.
+ * A header bomb has the maximum size of a header. The others have this size, and every fifth in the long run the larger
+ * one.
  */
 const HEADER = 250_000
 const BODY = 200_000
@@ -28,10 +29,10 @@ function corpus(): Buffer[] {
     .map((file) => readFileSync(file))
 }
 
-/** SMTP takes whole lines. */
+/** SMTP accepts only whole lines. */
 const lines = (bytes: Buffer): Buffer => Buffer.from(bytes.toString('latin1').replace(/\r\n?|\n/g, '\r\n'), 'latin1')
 
-/** MANY hostile mails with CRLF at the end of every line, the same ones for a seed. */
+/** MANY hostile emails with CRLF at the end of every line, the same ones for a seed. */
 export function* hostile(): Iterable<Buffer> {
   const mails = corpus()
   const bombs = [

@@ -1,5 +1,5 @@
-// Which characters of strangers' text are harmful is written in base/clean-text.ts alone: two sets that differ let
-// through at one place what is kept out at another.
+// Only base/clean-text.ts lists the harmful characters of untrusted text. With two different lists, one file would
+// accept a character that another one rejects.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,22 +10,21 @@ const SRC = join(import.meta.dirname, '../../src')
 /** Files that have a set of control characters of their own, with the reason. */
 const ALLOWED: Record<string, string> = {
   'base/clean-text.ts': 'the sets of all others',
-  'message/plain-body.ts': 'octets of a header that readers of mail take for different things',
   'message/programs.ts': 'octets that no text has: a file is recognised, nothing is cleaned',
   'message/tracking.ts': 'what browsers leave out of a URL (URL Standard)',
 }
 
-/** Classes of a pattern, such as [\t\r\n]; not lists of texts. */
+/** Classes of a pattern, such as [\t\r\n], but not lists of texts. */
 const CLASSES = /\[(?!'[^']*')\^?((?:\\u\{[\da-f]+\}|\\.|[^\]\\\n])+)\]/giu
-/** Controls but tabs and line ends; separators of lines, format characters; marks of direction; joiners, blanks. */
+/** Controls except tabs and line ends, separators of lines, format characters, marks of direction, joiners, blanks. */
 const HARMFUL =
   /\\p\{(?:C[cfs]?|Other|Control|Format|Z[lp]|Bidi_\w+|Default_Ignorable\w*)[}=]|\\0|\\x[01][\da-f]|\\x7f|\\u00[01][\da-f]|\\u007f|\\u061c|\\u20(?:0[bef]|2[89a-e]|6[\da-f])/i
-/** Classes that only tell ASCII from other text. */
+/** Classes that only distinguish ASCII from other text. */
 const ASCII = /^(?:\\0|\\x00|\\u0000)-(?:\\x7f|\\u007f)$/i
-/** Line ends that are taken out of a text or replaced in it. */
+/** Patterns that remove or replace line ends. */
 const LINE_ENDS = /\.replace(?:All)?\(\/\[[^\]]*\\[rn][^\]]*\]/
 
-/** Whether code names characters that only the cleaner may name. */
+/** Whether code contains characters that only the cleaner may contain. */
 const isCleaner = (code: string): boolean =>
   LINE_ENDS.test(code) ||
   [...code.matchAll(CLASSES)].some(([, members]) => HARMFUL.test(members!) && !ASCII.test(members!)) ||
@@ -33,14 +32,14 @@ const isCleaner = (code: string): boolean =>
 
 const withoutComments = (code: string): string => code.replaceAll(/^\s*(?:\/\/|\/?\*).*$/gm, '')
 
-test("what is harmful in strangers' text is written in base/clean-text.ts alone", () => {
+test('only base/clean-text.ts lists the harmful characters of untrusted text', () => {
   const found = readdirSync(SRC, { recursive: true, encoding: 'utf8' }).filter(
     (file) => file.endsWith('.ts') && isCleaner(withoutComments(readFileSync(join(SRC, file), 'utf8'))),
   )
   assert.deepEqual(found.sort(), Object.keys(ALLOWED).sort())
 })
 
-test('each form of such a set is seen', () => {
+test('the search finds every notation of a character set', () => {
   const R = String.raw
   for (const code of [
     R`/[\p{Cc}\u2028]/u`,

@@ -1,5 +1,5 @@
-// What the documents of an administrator tell a reader to type is typed by somebody before: by the guide
-// (test/interop/guide), by a program that the document names, or it says why by nobody (T2). Held by reading them.
+// Every command in the documents for administrators is run by a test: by the guide (test/interop/guide) or by a program
+// that the document names. Otherwise the document gives the reason why it is not run.
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,7 +12,7 @@ const sections: [file: string, section: string][] = Object.entries(WALKED).flatM
 )
 const placeOf = ({ commands, file, heading }: Block): string => `${file}, "${heading}": ${commands[0]}`
 
-test('each block of commands is typed by a test, or marked with who runs it or why nobody does (T2)', () => {
+test('each block of commands in the documents is run by a test or marked with the reason why not', () => {
   const faults = blocks.flatMap((block) => {
     if (block.language === '') return [`${placeOf(block)}: the fence names no language`]
     if (block.language !== 'sh') return block.mark === undefined ? [] : [`${placeOf(block)}: a mark without commands`]
@@ -26,7 +26,7 @@ test('each block of commands is typed by a test, or marked with who runs it or w
   assert.ok(blocks.length > 30)
 })
 
-test('each section that a test is said to type is in a document, and in that test', () => {
+test('each section that a test claims to run is in a document and in that test', () => {
   const names = sections.map(([, section]) => section)
   assert.equal(new Set(names).size, names.length)
   for (const [file, section] of sections) {
@@ -38,22 +38,23 @@ test('each section that a test is said to type is in a document, and in that tes
   }
 })
 
-test('docs/install.md counts the commands of each way to the first mail', () => {
+test('docs/install.md counts the commands of each installation method correctly', () => {
   // The package is installed by the first command of the README, or in another way.
   const rest = commandsOf('Production in ten minutes').length - 1
   const counts = {
     // The last two commands are another way to do what the second does.
-    '[apt](#by-apt)': commandsOf('By apt').length - 2 + rest,
-    '[the package](#by-the-package)': commandsOf('By the package').length + rest,
-    '[the tar](#by-the-tar)': commandsOf('By the tar').length + rest,
-    '[the image, by Podman](#podman)': commandsOf('By the image').length + commandsOf('Podman').length,
+    '[apt](#install-with-apt)': commandsOf('Install with apt').length - 2 + rest,
+    '[Debian package](#install-the-debian-package)': commandsOf('Install the Debian package').length + rest,
+    '[tar archive](#install-from-the-tar-archive)': commandsOf('Install from the tar archive').length + rest,
+    '[container image, with Podman](#podman)':
+      commandsOf('Run the container image').length + commandsOf('Podman').length,
   }
   const page = readFileSync(join(ROOT, 'docs/install.md'), 'utf8')
   const rows = page.matchAll(/^\| (\[.*\]\(#.*\)) \| (\d+) \| \d+ \|$/gm)
   assert.deepEqual(Object.fromEntries([...rows].map(([, way, count]) => [way, Number(count)])), counts)
 })
 
-test('a comment before a block, a list, a here-document and a line that goes on are read', () => {
+test('the reader of documents understands comments, lists, here-documents and continued lines', () => {
   const install = blocksOf('docs/install.md').flatMap(({ commands }) => commands)
   assert.ok(install.some((command) => /^cat >.*\nUnattended.*\nEND$/.test(command)))
   assert.ok(install.some((command) => /^podman run .* localhost\/postrider:[\d.]+$/.test(command)))

@@ -1,5 +1,5 @@
-// Comment lines end at column 120, in every kind of file that people read: the formatter breaks code there, and leaves
-// comments alone. And some words have a plainer one that comments, messages and documents use.
+// Comment lines have at most 120 columns in every source file: the formatter breaks code there but not comments. And
+// comments, messages and documents avoid some words that have a plainer one.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,13 +14,13 @@ const ALLOWED: Record<string, string> = {
   'packaging/debian/postrider.toml': 'a configuration file of the package: dpkg asks about every change of it',
 }
 
-/** How a comment line begins, by the name of its file; undefined: the file has none, or is not text of ours. */
+/** How a comment line begins, by the name of its file. Undefined: the file has no comments, or is not our text. */
 function beginningOf(file: string): RegExp | undefined {
   if (/\.(?:[cm]?[jt]s|css)$/.test(file)) return /^\s*(?:\/\/|\/?\*)/
   return /\.(?:md|json|html|eml|msg|png)$/.test(file) ? undefined : /^\s*[#;]/
 }
 
-/** Characters, not octets or units of UTF-16. */
+/** Characters, not bytes or units of UTF-16. */
 const columns = (line: string): number => Array.from(line).length
 
 function longLines(file: string, text: string): number[] {
@@ -38,7 +38,7 @@ const filesIn = (folders: readonly string[]): string[] =>
     )
     .filter((file) => !file.includes('node_modules'))
 
-test('comment lines end at column 120', () => {
+test('comment lines have at most 120 columns', () => {
   const files = [...filesIn(FOLDERS), '.npmrc']
   const found = files.flatMap((file) =>
     longLines(file, readFileSync(join(ROOT, file), 'utf8')).map((line) => `${file}:${line}`),
@@ -55,7 +55,7 @@ test('comment lines end at column 120', () => {
   )
 })
 
-test('every form of comment is seen, and a character is one column', () => {
+test('the check finds every form of comment and counts a character as one column', () => {
   const long = 'x'.repeat(MOST)
   for (const line of [`// ${long}`, ` * ${long}`, `/** ${long}`, `  /* ${long} */`])
     assert.deepEqual(longLines('a.ts', `a()\n${line}\n`), [2], line)
@@ -70,7 +70,7 @@ test('every form of comment is seen, and a character is one column', () => {
   assert.deepEqual(longLines('a.ts', `const a = '${long}' // b\n`), [])
 })
 
-/** Words that a plainer one replaces. The name `mend` of an attribute and of a variable is not a word of a sentence. */
+/** Words with a plainer one. The name `mend` of an attribute and of a variable is allowed. */
 const PLAINER: readonly (readonly [word: RegExp, plainer: string])[] = [
   [/(?<!\bthere )\b(?:is|are|was|were) no (?!longer\b|more\b)[\w"'`]/i, 'is not a'],
   [/\banew\b/i, 'again'],

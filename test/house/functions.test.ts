@@ -1,39 +1,35 @@
-// Limits of functions in src: their length, and how many arguments they take by position; and the most non-null
-// assertions. The linter counts all of them.
+// Limits of functions in src: their length and their positional parameters, and the number of non-null assertions. The
+// linter counts all of them.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { temporaryDirectory } from '../kit/directory.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const LINES = 60
 const ARGUMENTS = 5
-/** The most non-null assertions (`value!`) in src. It only falls: lower it when you take some away. */
+/** The maximum number of non-null assertions (`value!`) in src. Lower it if you remove some. */
 const ASSERTIONS = 143
 
-/** What the linter finds below a folder by these rules: file, message and rule. */
+/** Returns the linter's findings below a directory by these rules: file, message and rule. */
 function lint(folder: string, rules: Record<string, unknown>): { file: string; words: string; rule: string }[] {
-  const place = mkdtempSync(join(tmpdir(), 'postrider-lint-'))
-  try {
-    const config = join(place, 'oxlint.json')
-    writeFileSync(config, JSON.stringify({ categories: { correctness: 'off' }, rules }))
-    const linter = join(ROOT, 'node_modules/oxlint/bin/oxlint')
-    const { stderr, stdout } = spawnSync(process.execPath, [linter, '-c', config, '--format', 'unix', '.'], {
-      cwd: folder,
-      encoding: 'utf8',
-    })
-    assert.match(stdout, /^(?:$|\S+:\d+:\d+: |\d+ problems?)/m, stderr)
-    return [...stdout.matchAll(/^(?:\.\/)?(\S+):\d+:\d+: (.*) \[Error\/[\w-]+\(([\w-]+)/gm)].map(
-      ([, file = '', words = '', rule = '']) => ({ file, words, rule }),
-    )
-  } finally {
-    rmSync(place, { recursive: true, force: true })
-  }
+  const place = temporaryDirectory('lint')
+  const config = join(place, 'oxlint.json')
+  writeFileSync(config, JSON.stringify({ categories: { correctness: 'off' }, rules }))
+  const linter = join(ROOT, 'node_modules/oxlint/bin/oxlint')
+  const { stderr, stdout } = spawnSync(process.execPath, [linter, '-c', config, '--format', 'unix', '.'], {
+    cwd: folder,
+    encoding: 'utf8',
+  })
+  assert.match(stdout, /^(?:$|\S+:\d+:\d+: |\d+ problems?)/m, stderr)
+  return [...stdout.matchAll(/^(?:\.\/)?(\S+):\d+:\d+: (.*) \[Error\/[\w-]+\(([\w-]+)/gm)].map(
+    ([, file = '', words = '', rule = '']) => ({ file, words, rule }),
+  )
 }
 
-/** Every function below a folder that is over a limit: "file function rule". */
+/** The functions below a directory that exceed a limit: "file function rule". */
 const overLimits = (folder: string): string[] =>
   lint(folder, {
     'max-lines-per-function': ['error', { max: LINES }],
@@ -43,7 +39,7 @@ const overLimits = (folder: string): string[] =>
     return `${file} ${name} ${rule}`
   })
 
-/** The file of each non-null assertion (`value!`) below a folder. */
+/** The file of each non-null assertion (`value!`) below a directory. */
 const assertions = (folder: string): string[] =>
   lint(folder, { 'typescript/no-non-null-assertion': 'error' }).map(({ file }) => file)
 
@@ -56,33 +52,29 @@ describe('functions of src', () => {
     )
   })
 
-  test('are counted whatever their form', () => {
-    const place = mkdtempSync(join(tmpdir(), 'postrider-functions-'))
-    try {
-      const body = '  step()\n'.repeat(LINES)
-      const six = 'a, b, c, d, e, f'
-      mkdirSync(join(place, 'deep'))
-      writeFileSync(
-        join(place, 'deep/long.ts'),
-        `export function one() {\n${body}}\nexport const two = () => {\n${body}}\nexport class A {\n  three() {\n${body}}\n}\n`,
-      )
-      writeFileSync(
-        join(place, 'wide.ts'),
-        `export function one(${six}) {}\nexport const two = (${six}) => {}\nexport class A {\n  #three(${six}) {}\n}\n`,
-      )
-      writeFileSync(
-        join(place, 'fine.ts'),
-        `export function one(a, b, c, d, e) {\n${body.slice(0, -'  step()\n'.length * 2)}}\n`,
-      )
-      assert.deepEqual(
-        overLimits(place)
-          .map((found) => found.replace(/ .* /, ' '))
-          .toSorted(),
-        [...Array(3).fill('deep/long.ts max-lines-per-function'), ...Array(3).fill('wide.ts max-params')],
-      )
-    } finally {
-      rmSync(place, { recursive: true, force: true })
-    }
+  test('functions of every form are counted', () => {
+    const place = temporaryDirectory('functions')
+    const body = '  step()\n'.repeat(LINES)
+    const six = 'a, b, c, d, e, f'
+    mkdirSync(join(place, 'deep'))
+    writeFileSync(
+      join(place, 'deep/long.ts'),
+      `export function one() {\n${body}}\nexport const two = () => {\n${body}}\nexport class A {\n  three() {\n${body}}\n}\n`,
+    )
+    writeFileSync(
+      join(place, 'wide.ts'),
+      `export function one(${six}) {}\nexport const two = (${six}) => {}\nexport class A {\n  #three(${six}) {}\n}\n`,
+    )
+    writeFileSync(
+      join(place, 'fine.ts'),
+      `export function one(a, b, c, d, e) {\n${body.slice(0, -'  step()\n'.length * 2)}}\n`,
+    )
+    assert.deepEqual(
+      overLimits(place)
+        .map((found) => found.replace(/ .* /, ' '))
+        .toSorted(),
+      [...Array(3).fill('deep/long.ts max-lines-per-function'), ...Array(3).fill('wide.ts max-params')],
+    )
   })
 })
 
@@ -95,17 +87,13 @@ describe('non-null assertions of src', () => {
     )
   })
 
-  test('are counted one by one, and nothing else is', () => {
-    const place = mkdtempSync(join(tmpdir(), 'postrider-assertions-'))
-    try {
-      writeFileSync(join(place, 'three.ts'), 'export const text = list[0]!.names!.at(-1)!\n')
-      writeFileSync(
-        join(place, 'none.ts'),
-        'export let late!: string\nexport const other = !late && late !== `${late}!`\n',
-      )
-      assert.deepEqual(assertions(place), Array(3).fill('three.ts'))
-    } finally {
-      rmSync(place, { recursive: true, force: true })
-    }
+  test('only non-null assertions are counted, one by one', () => {
+    const place = temporaryDirectory('assertions')
+    writeFileSync(join(place, 'three.ts'), 'export const text = list[0]!.names!.at(-1)!\n')
+    writeFileSync(
+      join(place, 'none.ts'),
+      'export let late!: string\nexport const other = !late && late !== `${late}!`\n',
+    )
+    assert.deepEqual(assertions(place), Array(3).fill('three.ts'))
   })
 })

@@ -1,5 +1,5 @@
-// No interop test is passed by unseen: INTEROP_REQUIRED=1 makes a test that this machine cannot run fail, because
-// test/interop/rig/need.ts alone skips. Held by reading the sources.
+// INTEROP_REQUIRED=1 makes every interop test fail that this machine cannot run, because only test/interop/rig/need.ts
+// skips tests. Checked by reading the sources.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,7 +7,7 @@ import { test } from 'node:test'
 
 const INTEROP = join(import.meta.dirname, '../interop')
 
-/** Every place that may skip. */
+/** Files that may skip tests. */
 const ALLOWED: Record<string, string> = {
   'rig/need.ts skip:': 'withPrograms, where INTEROP_REQUIRED is not set',
   'rig/need.ts .skip(': 'passBy, where INTEROP_REQUIRED is not set',
@@ -19,7 +19,7 @@ const WORDS = /\.\s*(?:skip|todo)\s*\(|\['(?:skip|todo)'\]|\b(?:skip|todo)\s*:|[
 const skipping = (code: string): string[] =>
   [...code.replace(/(^|[^:'"`\\])\/\/.*$/gm, '$1').matchAll(WORDS)].map(([word]) => word.replace(/\s+/g, ''))
 
-test('interop tests are skipped by rig/need.ts alone', () => {
+test('only rig/need.ts skips interop tests', () => {
   const files = readdirSync(INTEROP, { recursive: true, encoding: 'utf8' }).filter((file) => /\.[cm]?[jt]s$/.test(file))
   const found = files.flatMap((file) =>
     skipping(readFileSync(join(INTEROP, file), 'utf8')).map((word) => `${file} ${word}`),
@@ -36,7 +36,7 @@ test('interop tests are skipped by rig/need.ts alone', () => {
   )
 })
 
-test('every way to skip is seen', () => {
+test('the check finds every way to skip a test', () => {
   for (const code of [
     "t.skip('no')",
     't.skip()',

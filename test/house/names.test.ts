@@ -1,5 +1,5 @@
-// A type name means one thing in src: no interface, type or class is declared in two files with different texts, and
-// none has the name of a global (Response, Event, …).
+// A type name has one meaning in src: an interface, type or class is not declared differently in two files, and does
+// not have the name of a global (Response, Event, …).
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -18,7 +18,9 @@ interface Declaration {
   text: string
 }
 
-/** The types that a text declares, each with its text: it ends before the next line that is indented no deeper. */
+/**
+ * The types that a text declares, with their text, which ends before the next line with the same indentation or less.
+ */
 function declarationsIn(text: string): Declaration[] {
   const beginning =
     /^( *)(?:export )?(?:declare )?(?:abstract )?((?:interface|type|class) (\w+)(?=<| =| \{| extends | implements ).*)$/gm
@@ -44,7 +46,7 @@ function ambiguous(files: readonly (readonly [file: string, text: string])[]): M
 
 const sources = globSync('**/*.ts', { cwd: SRC }).map((file) => [file, readFileSync(join(SRC, file), 'utf8')] as const)
 
-test('no type name has two meanings: a local type has the name of what it holds', () => {
+test('no type name has two meanings', () => {
   assert.deepEqual(
     [...ambiguous(sources)].map(([name, files]) => `${name}: ${files.join(', ')}`),
     [],
@@ -61,7 +63,7 @@ test('no type has the name of a global', () => {
   for (const name of ['Event', 'Node', 'Performance', 'Response']) assert.ok(GLOBALS.has(name), name)
 })
 
-test('every form of a declaration is seen to its end', () => {
+test('the check reads every form of declaration to its end', () => {
   const one = 'interface Row {\n  a: string\n}\n'
   const places: [string, number][] = [
     ['export interface Row {\n  a: string\n}\nconst b = 1\n', 0],

@@ -1,5 +1,5 @@
-// Every file of src/ that takes text or octets apart is tried with mutations (test/mutations), or stands here with the
-// reason why it is not: a parser of strangers' octets cannot be written without somebody deciding this.
+// Every parser in src/ has mutation tests (test/mutations), or a reason in the list below. So every new parser of
+// untrusted input requires a decision.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,10 +8,10 @@ import { PARSERS } from '../mutations/parsers.ts'
 
 const SRC = join(import.meta.dirname, '../../src')
 
-/** Libraries that take octets apart. */
+/** Libraries that parse bytes. */
 const LIBRARIES =
   'csv-parse|dns-packet|html-to-text|libmime|mailauth|mailparser|sanitize-html|saxes|smol-toml|smtp-server|yauzl|@simplewebauthn/server'
-/** What taking apart looks like: patterns that are run, JSON, numbers and text in octets, functions that say so. */
+/** Signs of a parser: patterns that are run, JSON, numbers and text in bytes, functions with such names. */
 const SIGNS = new RegExp(
   [
     String.raw`\.(?:exec|match|matchAll)\(`,
@@ -30,30 +30,25 @@ const REASONS: Record<string, readonly string[]> = {
     'base/json.ts',
     'campaigns/import-with-status.ts',
     'campaigns/letters.ts',
-    'accounts/command-token.ts',
+    'users/command-token.ts',
     'inbound/recipients.ts',
     'inbound/record.ts',
     'inbound/stored.ts',
     'message/letters.ts',
     'message/stored-body.ts',
-    'delivery/wire/intact.ts',
+    'delivery/alone.ts',
     'delivery/wire/letter.ts',
-    'delivery/wire/sts.ts',
+    'delivery/wire/connect.ts',
     'webhooks/fan-out.ts',
-    'webhooks/inbound-payload.ts',
-    'webhooks/page.ts',
     'webhooks/payload.ts',
-    'accounts/notices.ts',
-    'reports/reading/summary.ts',
-    'reports/pieces.ts',
-    'reports/days.ts',
-    'reports/dmarc-figures.ts',
+    'webhooks/page.ts',
+    'users/notices.ts',
   ],
   'files that this program or its operator wrote': [
     'acme/certificate-files.ts',
+    'mcp/server.ts',
     'http/places.ts',
     'base/config-environment.ts',
-    'base/backup-target.ts',
     'base/config-values.ts',
     'base/config-file.ts',
     'base/cron.ts',
@@ -63,70 +58,71 @@ const REASONS: Record<string, readonly string[]> = {
     'base/keyring.ts',
     'base/plain-file.ts',
     'base/served.ts',
+    'store/serving.ts',
     'base/spooled.ts',
-    'archive/backup-archive.ts',
+    'archive/known.ts',
+    'archive/pages.ts',
     'acme/certificates.ts',
-    'cli/installation.ts',
-    'commands/open.ts',
-    'commands/server-names.ts',
+    'base/config-edit.ts',
+    'users/command-user.ts',
+    'views/command/server-names.ts',
     'smtp/security.ts',
-    'smtp/shaping-file.ts',
-    'reputation/alarm-rules.ts',
+    'smtp/shaping.ts',
     'privacy/ledger.ts',
     'store/copy.ts',
     'reports/tls-figures.ts',
     'store/lock.ts',
-    'store/log-scan.ts',
+    'store/log.ts',
+    'store/volume.ts',
+    'base/standby.ts',
     'store/open.ts',
+    'store/integrity.ts',
   ],
   'texts of the program itself: commands, statements, descriptions': [
-    'cli/completion-places.ts',
+    'cli/completion.ts',
     'domains/zone-lines.ts',
     'console/browser/editor.ts',
     'console/browser/editor-saving.ts',
-    'webui/visit.ts',
+    'views/html/reply.ts',
+    'views/html/visit.ts',
     'jsonapi/openapi-operations.ts',
     'store/database.ts',
     'archive/schedule.ts',
     'store/statement-tables.ts',
   ],
   'JSON.parse and a check of the result by a parser that is tried, or by a library of the protocol': [
-    'http/mcp/modern.ts',
-    'http/mcp/mcp.ts',
-    'http/oauth.ts',
-    'webui/plain-page.ts',
-    'console/sign-in-forms.ts',
-    'console/join.ts',
-    'console/sign-in.ts',
+    'mcp/mcp.ts',
+    'users/oauth/endpoints.ts',
+    'views/html/plain-page.ts',
+    'users/sign-in-forms.ts',
+    'users/page-join.ts',
+    'users/page-sign-in.ts',
     'server/sandbox/receiver.ts',
   ],
   'one pattern from the beginning to the end of a short header field, path or answer': [
-    'archive/look.ts',
-    'archive/places/web.ts',
+    'jsonapi/schemas.ts',
+    'domains/lifecycle.ts',
+    'archive/check-backup.ts',
+    'archive/destinations/s3-requests.ts',
     'inbound/messages.ts',
-    'webui/fields.ts',
-    'jsonapi/gate.ts',
-    'http/client-documents.ts',
+    'views/html/fields.ts',
+    'users/gate.ts',
+    'users/oauth/client-documents.ts',
     'http/metrics.ts',
     'http/public.ts',
     'images/serve.ts',
     'mail/accept/attachments.ts',
-    'campaigns/page-recipients.ts',
   ],
   'octets of a fixed length, or a text within a limit, of a server or a command that the operator chose': [
     'net/time-server.ts',
-    'archive/places/exec.ts',
-    'archive/places/sftp.ts',
-    'checks/grade-tls.ts',
-    'checks/grade.ts',
+    'archive/destinations/command.ts',
     'cli/ask-health.ts',
     'inbound/scan.ts',
   ],
   'a text within a limit, split at fixed characters, whose parts are only shown, or searched for': [
     'mail/page-contents.ts',
-    'mail/page-list.ts',
     'mail/page-words.ts',
-    'webui/widgets.ts',
+    'views/html/widgets.ts',
   ],
   'it gives what came to parsers that are tried': [
     'inbound/reader.ts',
@@ -134,13 +130,8 @@ const REASONS: Record<string, readonly string[]> = {
     'jsonapi/body.ts',
     'reports/command-read.ts',
   ],
-  'sessions of SMTP: smtp/strict-stream.ts reads them, and test/hostile tries all of it': [
-    'smtp/listener.ts',
-    'smtp/server.ts',
-    'smtp/session.ts',
-  ],
+  'sessions of SMTP: smtp/session.ts reads them, and test/hostile tries all of it': ['smtp/listener.ts'],
   'texts within a limit of a signed version of this program, and the name of a file that it made': [
-    'archive/upgrade-trial.ts',
     'store/way-back.ts',
   ],
   'the OpenAPI document, which this program made': ['console/reference/document.ts'],
@@ -150,7 +141,7 @@ const REASONS: Record<string, readonly string[]> = {
 const withoutComments = (text: string): string =>
   text.replace(/\/\*[\s\S]*?\*\//g, '').replace(/(^|[^:'"`\\])\/\/.*$/gm, '$1')
 
-/** Whether code takes text or octets apart. */
+/** Whether code parses text or bytes. */
 const takesApart = (text: string): boolean => SIGNS.test(withoutComments(text))
 
 const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' }).filter((file) => /(?<!\.d)\.ts$/.test(file))
@@ -158,7 +149,7 @@ const found = files.filter((file) => takesApart(readFileSync(join(SRC, file), 'u
 const tried = new Set(Object.values(PARSERS).flatMap(({ files: each }) => each))
 const reasoned = Object.values(REASONS).flat()
 
-test('every parser is tried with mutations, or has a reason', () => {
+test('every parser has mutation tests or a reason', () => {
   assert.ok(found.length > 80)
   assert.deepEqual(
     found.filter((file) => !tried.has(file) && !reasoned.includes(file)),
@@ -167,7 +158,7 @@ test('every parser is tried with mutations, or has a reason', () => {
   )
 })
 
-test('no file is named that needs no reason, or is none', () => {
+test('every listed file is a parser and needs its reason', () => {
   assert.deepEqual(
     reasoned.filter((file) => !found.includes(file) || tried.has(file)),
     [],
@@ -182,7 +173,7 @@ test('no file is named that needs no reason, or is none', () => {
   )
 })
 
-test('what takes apart is seen', () => {
+test('the check finds every form of parser', () => {
   for (const code of [
     'const [, a] = /a/.exec(text) ?? []',
     'for (const a of text.matchAll(A)) b(a)',
@@ -197,14 +188,14 @@ test('what takes apart is seen', () => {
     assert.ok(!takesApart(code), code)
 })
 
-/** Libraries whose work grows faster than what a stranger wrote, and the files that give them nothing uncounted. */
+/** Libraries whose work grows faster than untrusted input, and the files that limit their input. */
 const COUNTED: Record<string, readonly string[]> = {
-  'sanitize-html': ['webui/harmless.ts'],
+  'sanitize-html': ['views/html/harmless.ts'],
   'html-to-text': ['message/compose.ts'],
   'csv-parse': ['lists/rows.ts'],
 }
 
-test('a library of pages and lists is imported where its input is counted first, and nowhere else (D125, D126)', () => {
+test('parsers of HTML and lists are imported only where their input is limited first (D125, D126)', () => {
   for (const [library, places] of Object.entries(COUNTED)) {
     const importing = new RegExp(`^import (?!type\\b)[^;]*?from '${library}'`, 'm')
     assert.deepEqual(
@@ -214,13 +205,14 @@ test('a library of pages and lists is imported where its input is counted first,
   }
 })
 
-test('the console reads pages and lists of strangers in its worker threads alone (D125)', () => {
+test('the console parses untrusted HTML and lists only in its worker threads (D125)', () => {
   const calls = /\b(?:harmless|harmlessPage|render)\(/
   assert.deepEqual(
     files.filter(
-      (file) => /^(?:console|webui)\//.test(file) && calls.test(withoutComments(readFileSync(join(SRC, file), 'utf8'))),
+      (file) =>
+        /^(?:console|views\/html)\//.test(file) && calls.test(withoutComments(readFileSync(join(SRC, file), 'utf8'))),
     ),
-    ['webui/apart-worker.ts', 'webui/harmless.ts'],
+    ['views/html/apart-worker.ts', 'views/html/harmless.ts'],
   )
   // An uploaded list is in memory: a file of the command is read from the disk.
   assert.deepEqual(

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
-// A clone may lie in a folder whose name holds a space, #, ? or %, which a URL writes as %20 and so on.
+// The path of a checkout can contain a space, #, ? or %, which a URL encodes as %20 and so on.
 test('no path of a file is the pathname of a URL', () => {
   const faults: string[] = []
   for (const folder of ['src', 'test', 'bin', 'packaging'])

@@ -1,5 +1,5 @@
-// Files of the data directory, and files that a person names, are read by base/plain-file.ts alone (D72): others would
-// wait for a pipe for ever, read a device without end, or follow a link. What else opens a file has a reason.
+// Only base/plain-file.ts reads files of the data directory and files that a user names (D72): other code would wait
+// for a pipe, read a device without end, or follow a link. Other code that opens a file has a reason in the list.
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,32 +9,34 @@ import { test } from 'node:test'
 const SRC = fileURLToPath(new URL('../../src/', import.meta.url))
 
 const REASONS: Record<string, readonly string[]> = {
-  'the system makes it': ['base/container.ts', 'base/ownership.ts', 'http/places.ts', 'store/lock.ts', 'store/log.ts'],
-  'it is a part of the program': [
-    'base/assets.ts',
-    'base/installed.ts',
-    'base/version.ts',
-    'console/assets.ts',
-    'store/addon.ts',
+  'the system makes it': [
+    'base/container.ts',
+    'base/ownership.ts',
+    'http/places.ts',
+    'store/lock.ts',
+    'store/log.ts',
+    'store/volume.ts',
   ],
+  'it is a part of the program': ['base/assets.ts', 'base/installed.ts', 'console/assets.ts', 'store/addon.ts'],
   'it was opened by base/plain-file.ts, or made here': [
-    'archive/program-in.ts',
+    'archive/command-backup.ts',
     'archive/upgrade-check.ts',
     'base/plain-file.ts',
     'base/spooled.ts',
-    'privacy/scrub.ts',
+    'privacy/run.ts',
   ],
   'a pipe may be meant, and its kind is looked at once it is open': ['lists/csv-source.ts'],
 }
 
 const OPENED: Record<string, readonly string[]> = {
   'it makes a new file': [
-    'archive/places/directory.ts',
+    'archive/destinations/directory.ts',
     'archive/snapshot.ts',
-    'archive/synced-lot.ts',
+    'archive/backup-archive.ts',
     'base/keyring.ts',
-    'cli/installation.ts',
-    'store/room.ts',
+    'base/set-up-mark.ts',
+    'base/config-edit.ts',
+    'store/reserve.ts',
     'store/spool.ts',
   ],
   'it is a directory, or a device of the system': ['base/durable.ts', 'base/ownership.ts', 'net/resolver.ts'],
@@ -50,7 +52,7 @@ const importing = (names: string): string[] => {
     .toSorted()
 }
 
-test('only base/plain-file.ts reads files of the data directory and files that a person names (D72)', () => {
+test('only base/plain-file.ts reads files of the data directory and files that a user names (D72)', () => {
   assert.deepEqual(importing('readFileSync|readFile|createReadStream'), Object.values(REASONS).flat().toSorted())
 })
 

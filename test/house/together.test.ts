@@ -1,4 +1,4 @@
-// Test files share processes (kit/together.ts): each file runs once, and a file leaves its process as it found it.
+// Test files share processes (kit/together.ts): each file runs once, and leaves the state of its process unchanged.
 import assert from 'node:assert/strict'
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { grouped } from '../kit/together.ts'
 const ROOT = join(import.meta.dirname, '../..')
 const files = globSync('test/**/*.test.ts', { cwd: ROOT })
 
-/** What the tests of another file in the same process would notice. */
+/** Changes that the tests of another file in the same process would notice. */
 const LASTING = /^\s*(?:process\.chdir\(|(?:delete )?process\.env(?:\.\w+|\[[^\]]*\])(?:\s*=(?!=)|;|$))/
 
 test('every test file is in one group', () => {
@@ -17,7 +17,7 @@ test('every test file is in one group', () => {
   assert.deepEqual(groups.flat().toSorted(), files.toSorted())
 })
 
-test('no test file changes what the others in its process see', () => {
+test('no test file changes global state that others in its process share', () => {
   const found = files.flatMap((file) =>
     readFileSync(join(ROOT, file), 'utf8')
       .split('\n')
@@ -29,7 +29,7 @@ test('no test file changes what the others in its process see', () => {
   assert.doesNotMatch(`process.env['A'] === 'b'`, LASTING)
 })
 
-test('what a file sets up beside its fixtures waits for them: setUp, not before', () => {
+test('test files with fixtures use setUp, which waits for them, and not before', () => {
   const found = files.filter((file) => {
     const text = readFileSync(join(ROOT, file), 'utf8')
     return /\bofFile\(/.test(text) && /^before\(/m.test(text)

@@ -1,5 +1,5 @@
-// What a connection is answered beside its requests (http/connection.ts), over plain HTTP and TLS, by the direct way
-// and through Hono: the same request is an unusual one when its Host has a capital letter.
+// Answers that belong to a connection rather than to a request (http/connection.ts), over plain HTTP and TLS, by the
+// fast path and through Hono. A capital letter in the Host of a request selects Hono.
 import assert from 'node:assert/strict'
 import { connect, type Socket } from 'node:net'
 import { test } from 'node:test'
@@ -30,13 +30,13 @@ const DOORS = {
 
 interface Conversation {
   socket: Socket
-  /** What the server has said so far. */
+  /** The text that the server has sent so far. */
   heard: () => string
   ended: Promise<string>
 }
 
-/** Sends octets in one piece. */
-function say(socket: Socket, octets: string): Conversation {
+/** Sends text in one piece, as latin1 bytes. */
+function say(socket: Socket, text: string): Conversation {
   let heard = ''
   socket.setEncoding('latin1').on('data', (piece: string) => (heard += piece))
   const ended = new Promise<string>((resolve, reject) => {
@@ -45,7 +45,7 @@ function say(socket: Socket, octets: string): Conversation {
       resolve(heard)
     })
   })
-  socket.write(octets, 'latin1')
+  socket.write(text, 'latin1')
   return { socket, heard: () => heard, ended }
 }
 
@@ -68,33 +68,33 @@ const stored = (): number =>
   postrider.appliance.deps.store.first(raw<{ n: number }>('select count(*) as n from outbound_emails'))!.n
 
 const BROKEN = {
-  'an octet too many': ['x', 400],
+  'one byte too many': ['x', 400],
   'a header of 20 KB': [`GET / HTTP/1.1\r\nHost: localhost\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, 431],
   'two lengths': ['POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n', 400],
 } as const
 
 for (const [door, open] of Object.entries(DOORS))
   for (const [way, host] of Object.entries(HOSTS)) {
-    for (const [what, [behind, status]] of Object.entries(BROKEN))
-      test(`${door}, ${way}: a post with ${what} behind it is answered first, then the error`, async () => {
-        const heard = await say(open(), post({ host }) + behind).ended
+    for (const [behind, [bytes, status]] of Object.entries(BROKEN))
+      test(`${door}, ${way}: answers a request before the error about ${behind} after it`, async () => {
+        const heard = await say(open(), post({ host }) + bytes).ended
         assert.deepEqual(statuses(heard), [201, status])
         assert.match(heard.slice(heard.indexOf('HTTP/1.1', 1)), /\r\nConnection: close\r\n[\s\S]*\.\n$/)
       })
 
-    test(`${door}, ${way}: a request behind one that ends the connection is not read, and the first is answered`, async () => {
+    test(`${door}, ${way}: answers the request that closes the connection, and ignores later ones`, async () => {
       const before = stored()
       const heard = await say(open(), post({ host, more: 'Connection: close\r\n' }) + post({ host })).ended
       assert.deepEqual(statuses(heard), [201])
       assert.equal(stored() - before, 1)
     })
 
-    test(`${door}, ${way}: several posts before a broken request are all answered`, async () => {
+    test(`${door}, ${way}: answers all posts before a malformed request`, async () => {
       const heard = await say(open(), `${post({ host })}${post({ host })}${post({ host, token: 'wrong' })}\0`).ended
       assert.deepEqual(statuses(heard), [201, 201, 401, 400])
     })
 
-    test(`${door}, ${way}: "100 Continue" comes after the token and the size were judged`, async () => {
+    test(`${door}, ${way}: sends "100 Continue" after the checks of token and size`, async () => {
       const more = 'Expect: 100-continue\r\n'
       for (const [given, status] of [
         [{ token: 'wrong', length: 10 }, 401],
@@ -114,7 +114,7 @@ for (const [door, open] of Object.entries(DOORS))
       talk.socket.destroy()
     })
 
-    test(`${door}, ${way}: an answer before the end of a large body says that the connection ends`, async () => {
+    test(`${door}, ${way}: an answer before the end of a large body has "Connection: close"`, async () => {
       for (const [given, status] of [
         [{ token: 'wrong', length: 2 * 1024 * 1024 }, 401],
         [{ length: 70 * 1024 * 1024 }, 413],
@@ -126,7 +126,7 @@ for (const [door, open] of Object.entries(DOORS))
     })
   }
 
-test('a refused request whose body is there keeps its connection, by both ways', async () => {
+test('a refused request keeps its connection if its body has arrived, on the fast path and in Hono', async () => {
   for (const host of Object.values(HOSTS)) {
     const talk = say(DOORS.HTTP(), post({ host, token: 'wrong' }))
     await until(() => statuses(talk.heard()).length === 1 || undefined, 'the refusal')
@@ -137,7 +137,7 @@ test('a refused request whose body is there keeps its connection, by both ways',
   }
 })
 
-test('a refused post of usual size keeps its connection: the rest of the body is read and dropped', async () => {
+test('reads and discards the rest of a small refused body, and keeps the connection', async () => {
   const talk = say(DOORS.HTTP(), post({ token: 'wrong', body: BODY.slice(0, 10), length: Buffer.byteLength(BODY) }))
   await until(() => statuses(talk.heard()).length === 1 || undefined, 'the refusal')
   talk.socket.write(BODY.slice(10) + post())
@@ -146,7 +146,7 @@ test('a refused post of usual size keeps its connection: the rest of the body is
   talk.socket.destroy()
 })
 
-test('after its last answer a connection is read for seconds, so that no reset takes the answer, and then closed', async () => {
+test('reads a connection for seconds after its last answer, so that no reset discards it, and then closes it', async () => {
   const talk = say(DOORS.HTTP(), post({ token: 'wrong', length: 50 * 1024 * 1024, body: '' }))
   talk.socket.removeAllListeners('end')
   let closed = false
@@ -161,12 +161,12 @@ test('after its last answer a connection is read for seconds, so that no reset t
   }, 'the end of the connection')
 })
 
-test('a body that breaks is answered by the error alone', async () => {
+test('answers an interrupted body with the error only', async () => {
   const head = post({ body: '' }).replace(/Content-Length: 0/, 'Transfer-Encoding: chunked')
   assert.deepEqual(statuses(await say(DOORS.HTTP(), `${head}5\r\n{"dat\r\nzz\r\n`).ended), [400])
 })
 
-test('a broken request does not wait forever for an answer before it', async () => {
+test('a malformed request does not wait forever for the response before it', async () => {
   const clock = new ManualClock()
   const asked = Promise.withResolvers<void>()
   const fetch = () => (asked.resolve(), new Promise<Response>(() => {}))

@@ -1,5 +1,5 @@
-// Usual posts of the API do not go through Hono (http/direct.ts). Every test asks both ways over a socket: the same
-// request is an unusual one when its Host has a capital letter.
+// The fast path for usual POST requests of the API, without Hono (http/direct.ts). Every test sends both over a socket:
+// a capital letter in the Host of a request selects Hono.
 import assert from 'node:assert/strict'
 import { request } from 'node:http'
 import { connect } from 'node:net'
@@ -44,7 +44,7 @@ const mail = (more: Record<string, unknown> = {}): string =>
     },
   })
 
-/** An answer without what differs from one request to the next. */
+/** An answer without the parts that differ from one request to the next. */
 function comparable({ body, headers, status }: Sent): unknown {
   const { date: _, ...rest } = headers
   return JSON.parse(
@@ -57,9 +57,9 @@ function comparable({ body, headers, status }: Sent): unknown {
 
 const signed = (): Header => ({ Authorization: `Bearer ${postrider.token}`, 'Content-Type': JSON_API })
 
-for (const [what, body, headers, status] of [
-  ['a mail', mail(), signed, 201],
-  ['a mail that is not ASCII in its octets', mail({ text: 'Ünïcode 🐎' }), signed, 201],
+for (const [sent, body, headers, status] of [
+  ['an email', mail(), signed, 201],
+  ['an email that is not ASCII', mail({ text: 'Ünïcode 🐎' }), signed, 201],
   ['a wrong token', mail(), () => ({ ...signed(), Authorization: 'Bearer wrong' }), 401],
   ['no token', mail(), () => ({ 'Content-Type': JSON_API }), 401],
   ['two tokens', mail(), () => ({ ...signed(), Authorization: ['Bearer a', 'Bearer b'] }), 401],
@@ -71,13 +71,13 @@ for (const [what, body, headers, status] of [
   ['an unknown domain', mail({ from: 'ann@other.test' }), signed, 404],
   ['a missing subject', mail({ subject: undefined }), signed, 422],
 ] as const)
-  test(`${what} is answered alike by both ways: ${status}`, async () => {
+  test(`the fast path and Hono answer ${sent} with the same ${status}`, async () => {
     const [direct, through] = [await post(WAYS.direct, body, headers()), await post(WAYS.through, body, headers())]
     assert.equal(direct.status, status)
     assert.deepEqual(comparable(direct), comparable(through))
   })
 
-test('octets that are not UTF-8 are refused by both ways', async () => {
+test('the fast path and Hono reject a body that is not UTF-8', async () => {
   const cut = Buffer.concat([Buffer.from(mail().slice(0, -3)), Buffer.from([0xff])]).toString('latin1')
   const sent = (host: string): Promise<string> =>
     new Promise((resolve, reject) => {
@@ -92,10 +92,10 @@ test('octets that are not UTF-8 are refused by both ways', async () => {
       socket.setEncoding('latin1').on('data', (piece: string) => (text += piece))
       socket.on('end', () => resolve(text)).on('error', reject)
     })
-  for (const host of Object.values(WAYS)) assert.match(await sent(host), /^HTTP\/1\.1 400 [\s\S]*is not UTF-8/)
+  for (const host of Object.values(WAYS)) assert.match(await sent(host), /^HTTP\/1\.1 400 [\s\S]*is not valid UTF-8/)
 })
 
-test('wrong tokens are counted by both ways together, and then answered 429', async () => {
+test('both routes count wrong tokens together and then return 429', async () => {
   const wrong = { ...signed(), Authorization: 'Bearer wrong' }
   const statuses: number[] = []
   for (let at = 0; at < 30; at++)
@@ -106,7 +106,7 @@ test('wrong tokens are counted by both ways together, and then answered 429', as
   assert.equal((await post(WAYS.direct, mail(), signed())).status, 201)
 })
 
-test('both ways are counted under the same route', async () => {
+test('metrics count the fast path and Hono under the same route', async () => {
   const counted = (): number =>
     [...counters.http.values()].reduce((sum, [{ method, route, status }, value]) => {
       return method === 'POST' && route === PATH && status === '201' ? sum + value : sum
@@ -116,7 +116,7 @@ test('both ways are counted under the same route', async () => {
   assert.equal(counted(), before + 2)
 })
 
-test('a post that its client ends early is not a fault, and gives back what it held', async () => {
+test('a post that the client aborts is not an internal error, and releases its memory', async () => {
   const socket = connect(postrider.appliance.http.port, '127.0.0.1')
   const { Authorization, 'Content-Type': type } = signed()
   const { bodies } = postrider.appliance.deps
@@ -127,7 +127,7 @@ test('a post that its client ends early is not a fault, and gives back what it h
   socket.destroy()
   await until(() => (bodies.taken === 0 ? true : undefined), 'the body to be given up')
   assert.deepEqual(
-    lines.filter((line) => line.includes('"fault"') || line.includes('"level":"error"')),
+    lines.filter((line) => line.includes('"internal_error"') || line.includes('"level":"error"')),
     [],
   )
 })

@@ -1,8 +1,8 @@
-// HEAD asks, and spends nothing: no link that works once, no secret that is shown once, no place of a live page
-// (RFC 9110 §9.3.2). Files: privacy/export.test.ts; links to unsubscribe: campaigns/pages.test.ts.
+// HEAD uses nothing up: no link that works once, no secret that is shown once, no stream of a live page (RFC 9110
+// §9.3.2). For files, see privacy/export.test.ts. For unsubscribe links, see campaigns/pages.test.ts.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { makeLink } from '../../src/identity/sign-in-links.ts'
+import { makeLink } from '../../src/users/sign-in-links.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { Guest, type Shown } from '../kit/guest.ts'
 import { ofFile } from '../kit/of-file.ts'
@@ -12,7 +12,7 @@ const PASSWORD = 'a long enough password'
 const postrider = ofFile(() => startTestAppliance())
 const isIn = ({ text }: Shown): boolean => !text.includes('name="password"')
 
-test('a link that signs in once is not used up by HEAD, printed or mailed', async () => {
+test('HEAD does not use up a sign-in link, printed or emailed', async () => {
   const { clock, store } = postrider.appliance.deps
   for (const now of ['', '&now=1']) {
     const link = `/sign-in?link=${await store.write((tx) => makeLink(tx, postrider.user, clock.now()))}${now}`
@@ -29,7 +29,7 @@ test('a link that signs in once is not used up by HEAD, printed or mailed', asyn
   }
 })
 
-test('a secret that a page shows once, and the sentence about what was done, are shown after HEAD', async () => {
+test('HEAD does not use up a secret or a confirmation that a page shows once', async () => {
   await givePassword(postrider, postrider.user.email, PASSWORD)
   let heads = 0
   const guest = new Guest({
@@ -42,7 +42,7 @@ test('a secret that a page shows once, and the sentence about what was done, are
     },
   })
   await guest.signIn(postrider.user.email, PASSWORD)
-  const made = await guest.send(await guest.open('/tokens/new'), 'make', {
+  const made = await guest.send(await guest.open('/tokens/new'), 'add', {
     name: 'a',
     scopes: 'emails:send',
     duration: '1_month',
@@ -51,7 +51,7 @@ test('a secret that a page shows once, and the sentence about what was done, are
   assert.equal(heads, 1)
 })
 
-test('HEAD takes no place among the live pages of a person', async () => {
+test('HEAD does not count as a live page of a user', async () => {
   await givePassword(postrider, postrider.user.email, PASSWORD)
   const guest = new Guest(postrider)
   await guest.signIn(postrider.user.email, PASSWORD)

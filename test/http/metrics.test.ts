@@ -1,4 +1,4 @@
-// /metrics: Prometheus' text format, true figures, and for this machine alone.
+// /metrics: Prometheus' text format, correct values, and access from this machine only.
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { request } from 'node:http'
@@ -37,7 +37,7 @@ async function figures(): Promise<Map<string, number>> {
       assert.fail(line)
     const type_ = described.get(name!) ?? described.get(name!.replace(/_(?:bucket|sum|count)$/, ''))
     assert.ok(type_, line)
-    // Prometheus asks it of the names of counters.
+    // Prometheus requires it in the names of counters.
     if (type_ === 'counter') assert.match(name!, /_total$/)
     assert.ok(!found.has(name! + labels), `${line} twice`)
     found.set(name! + labels, Number(value))
@@ -45,7 +45,7 @@ async function figures(): Promise<Map<string, number>> {
   return found
 }
 
-/** By how much each figure that changed did, since a moment. */
+/** The differences of all changed metrics from an earlier state. */
 async function since(earlier: Map<string, number>): Promise<(name: string) => number> {
   const now = await figures()
   return (name) => {
@@ -54,7 +54,7 @@ async function since(earlier: Map<string, number>): Promise<(name: string) => nu
   }
 }
 
-test('figures are those of the moment, and counters rise with what happens', async () => {
+test('gauges show the present state, and counters rise with each event', async () => {
   const earlier = await figures()
   assert.equal(earlier.get('postrider_queue_deliveries{status="queued"}'), 0)
   assert.equal(earlier.get('postrider_domains{status="active"}'), 1)
@@ -82,7 +82,7 @@ test('figures are those of the moment, and counters rise with what happens', asy
   assert.ok(rise(`postrider_smtp_replies_total{direction="out",class="4xx"}`) >= 1)
 })
 
-test('requests are counted by the form of their path and by status, and their time is', async () => {
+test('counts requests by route and status, and measures their duration', async () => {
   const earlier = await figures()
   const id = await post({ to: 'ann@there.test' })
   assert.equal((await postrider.api('GET', `/outbound-emails/${id}`)).status, 200)
@@ -101,7 +101,7 @@ test('requests are counted by the form of their path and by status, and their ti
   assert.deepEqual([of('count'), of('bucket', ',le="0.005"'), of('bucket', ',le="+Inf"'), of('sum')], [2, 2, 2, 0])
 })
 
-test('wrong credentials and requests that come too soon are counted', async () => {
+test('counts wrong credentials and rate-limited requests', async () => {
   const earlier = await figures()
   assert.equal((await postrider.raw('/api/v1/domains')).status, 401)
   assert.equal((await postrider.raw('/mcp', { method: 'POST' })).status, 401)
@@ -113,7 +113,7 @@ test('wrong credentials and requests that come too soon are counted', async () =
   assert.equal(rise('postrider_rate_limited_total'), 1)
 })
 
-test('what comes in is counted, and what this server says to it', async () => {
+test('counts received messages and the SMTP replies to them', async () => {
   const { status } = await postrider.api('POST', '/inboxes', {
     data: { type: 'inboxes', attributes: { name: 'Box', address: 'box@here.test' } },
   })
@@ -126,7 +126,7 @@ test('what comes in is counted, and what this server says to it', async () => {
   assert.equal(rise('postrider_smtp_replies_total{direction="in",class="3xx"}'), 1)
 })
 
-test('an endpoint that is dead is late for itself alone', async () => {
+test('a failing webhook endpoint does not raise the delay of working ones', async () => {
   const { store } = postrider.appliance.deps
   const now = postrider.clock.now()
   const domain = { data: { type: 'domains', id: (await postrider.api('GET', '/domains')).body.data[0].id } }
@@ -155,21 +155,27 @@ test('an endpoint that is dead is late for itself alone', async () => {
   assert.equal(found.get('postrider_webhook_failing_late_seconds'), 600)
 })
 
-test('the certificate’s end, the last backup and the use of plans are told', async () => {
+test('shows the certificate expiry, the last backup and the use of plans', async () => {
   const { deps } = postrider.appliance
   const earlier = await figures()
-  assert.ok(earlier.get('postrider_certificate_end_seconds{use="smtp"}')! > postrider.clock.now() / 1000)
-  assert.equal(earlier.get('postrider_last_backup_seconds'), 0)
+  assert.ok(earlier.get('postrider_certificate_expiry_timestamp_seconds{use="smtp"}')! > postrider.clock.now() / 1000)
+  assert.equal(earlier.get('postrider_last_backup_timestamp_seconds'), 0)
   writeFileSync(join(postrider.dataDir, 'last-backup'), '2026-01-15T12:00:00.000Z\n')
   await deps.store.write((tx) => tx.run(raw(`update users set plan = 'growth' where key = ?`, [postrider.other.key])))
   const now = await figures()
-  assert.equal(now.get('postrider_last_backup_seconds'), Date.parse('2026-01-15T12:00:00Z') / 1000)
+  assert.equal(now.get('postrider_last_backup_timestamp_seconds'), Date.parse('2026-01-15T12:00:00Z') / 1000)
+  // The names of 0.2.0 stay in addition to the new ones.
+  for (const [old, name] of [
+    ['postrider_last_backup_seconds', 'postrider_last_backup_timestamp_seconds'],
+    ['postrider_certificate_end_seconds{use="smtp"}', 'postrider_certificate_expiry_timestamp_seconds{use="smtp"}'],
+  ] as const)
+    assert.equal(now.get(old), now.get(name))
   const whose = `{user="${postrider.other.id}",plan="growth"}`
   assert.equal(now.get(`postrider_plan_included_recipients${whose}`), 100_000)
   assert.equal(now.get(`postrider_plan_used_recipients${whose}`), 0)
 })
 
-test('who comes from elsewhere, or through a proxy, finds nothing', async () => {
+test('returns 404 to other machines and through a proxy', async () => {
   for (const name of ['x-forwarded-for', 'forwarded', 'x-real-ip'])
     assert.equal((await fetch(`${postrider.url}/metrics`, { headers: { [name]: '127.0.0.1' } })).status, 404, name)
   // No socket, no address.
@@ -177,7 +183,7 @@ test('who comes from elsewhere, or through a proxy, finds nothing', async () => 
   assert.equal((await postrider.raw('/metrics', { headers: { authorization: 'Bearer ' } })).status, 404)
 })
 
-test('with metrics.token a Prometheus elsewhere reads them, and nobody else', async () => {
+test('a remote Prometheus needs the token of metrics.token', async () => {
   postrider.config.metrics.token = 'a-token-of-enough-letters'
   const ask = (authorization?: string) =>
     postrider.raw('/metrics', authorization === undefined ? {} : { headers: { authorization } })
@@ -208,7 +214,7 @@ for (const [name, value] of [
   ['Host', 'mail.example.com'],
   ['Host', '127.0.0.1.example.com'],
 ] as const)
-  test(`a request that a proxy passed on (${name}: ${value}) is not one of this machine`, async () => {
+  test(`a request that a proxy passed on (${name}: ${value}) is not treated as local`, async () => {
     const { port } = postrider.appliance.http
     const status = await new Promise((resolve, reject) => {
       const asked = request({ port, host: '127.0.0.1', path: '/metrics', headers: { [name]: value } }, (response) => {

@@ -1,17 +1,21 @@
-// Pictures over the API and at their public address (D141): taken in whole or not at all, once for an account, within
-// its space, not removed without a word while a campaign uses them, gone with the account.
+// Tests images over the API and at their public URL (D141): stored completely or not at all, once per account, within
+// its quota, not deleted without force while a campaign uses them, and deleted with the account.
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { faultsOf } from '../../src/archive/integrity.ts'
-import { removeUser } from '../../src/identity/roles.ts'
-import { addUser } from '../../src/identity/users.ts'
-import { SCOPES } from '../../src/identity/scopes.ts'
+import { removeUser } from '../../src/users/operators.ts'
+import { addUser } from '../../src/users/users.ts'
+import { SCOPES } from '../../src/jsonapi/scopes.ts'
+import { openInstance } from '../../src/store/instance.ts'
 import { raw } from '../../src/store/query.ts'
+import { Spool } from '../../src/store/spool.ts'
 import { document, startTestAppliance, type Answer } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
+import { emptyDatabase } from '../kit/database.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
@@ -37,7 +41,7 @@ const upload = (content: Buffer | string, name = 'logo.png', bearer = postrider.
       document('images', { name, content: typeof content === 'string' ? content : content.toString('base64') }),
     ),
   })
-/** A picture that nobody else of this file uploads. */
+/** An image that no other test of this file uploads. */
 let made = 0
 const another = (more = 0): Buffer => newPicture(20, ++made, more)
 const stored = async (content = another(), name?: string): Promise<{ id: string; url: string; path: string }> => {
@@ -58,7 +62,7 @@ const spooled = (): string[] =>
   )
 const load = (path: string, init?: RequestInit): Promise<Response> => postrider.page(path, init)
 
-test('a picture is stored, shown, listed and served as what it is', async () => {
+test('stores, returns, lists and serves an image with its media type', async () => {
   const { body, headers, status } = await upload(PICTURES.jpegPhoto, 'Photo von Ännchen.jpeg')
   assert.equal(status, 201)
   const { id, attributes } = body.data
@@ -72,6 +76,7 @@ test('a picture is stored, shown, listed and served as what it is', async () => 
     size: 686,
     campaigns_count: 0,
     campaigns: [],
+    logo: false,
   })
   assert.equal(created_at, updated_at)
   assert.match(headers.get('location') ?? '', new RegExp(`/api/v1/images/${id}$`))
@@ -114,7 +119,7 @@ test('a picture is stored, shown, listed and served as what it is', async () => 
   assert.deepEqual([head.status, await head.text(), head.headers.get('content-length')], [200, '', '686'])
 })
 
-test('nothing but the whole address of a picture is answered', async () => {
+test('answers only the complete URL of an image', async () => {
   const { id, path } = await stored()
   for (const wrong of [
     '/images',
@@ -134,7 +139,7 @@ test('nothing but the whole address of a picture is answered', async () => {
   assert.equal((await load(path)).status, 200)
 })
 
-test('what is not taken leaves nothing behind, and says what to do', async () => {
+test('a rejected image leaves no files and the error has a fix', async () => {
   const before = spooled()
   const cases: [Buffer | string, string, RegExp][] = [
     ['', 'invalid /data/attributes/content', /is empty/],
@@ -142,10 +147,10 @@ test('what is not taken leaves nothing behind, and says what to do', async () =>
     ['<svg>', 'invalid /data/attributes/content', /base64/],
     [Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>'), 'invalid /data/attributes/content', /SVG.*as PNG/],
     [Buffer.from('<html>'), 'invalid /data/attributes/content', /not PNG, JPEG, GIF or WebP/],
-    [PICTURES.png.subarray(0, 100), 'invalid /data/attributes/content', /is a PNG that is cut off/],
-    [PICTURES.jpeg.subarray(0, -1), 'invalid /data/attributes/content', /is a JPEG that is cut off/],
+    [PICTURES.png.subarray(0, 100), 'invalid /data/attributes/content', /is a PNG that is truncated/],
+    [PICTURES.jpeg.subarray(0, -1), 'invalid /data/attributes/content', /is a JPEG that is truncated/],
     [newPicture(8001, 1), 'invalid /data/attributes/content', /8001 by 1 pixels/],
-    [another(MB), 'too_long /data/attributes/content', /has 1(?:\.0)? MB; at most 1 MB/],
+    [another(MB), 'too_long /data/attributes/content', /is 1(?:\.0)? MB; the limit is 1 MB/],
   ]
   for (const [content, fault, words] of cases) {
     const answer = await upload(content)
@@ -162,27 +167,27 @@ test('what is not taken leaves nothing behind, and says what to do', async () =>
   assert.deepEqual(spooled(), before)
 })
 
-test('a name is only shown: it is not a part of a path, and none of a header but its letters', async () => {
+test('a name is never part of a path, and only its letters are in a header', async () => {
   for (const [name, saved] of [
     ['../../etc/passwd', 'etcpasswd.png'],
     ['"; filename="evil.html', 'filenameevil.png'],
     ['<script>alert(1)</script>.svg', 'scriptalert1script.png'],
     ['日本.png', 'picture.png'],
-    ['fdp.\u202egnp.exe', 'fdpgnp.png'],
   ] as const) {
     const { path } = await stored(another(), name)
     assert.equal((await load(path)).headers.get('content-disposition'), `inline; filename="${saved}"`, name)
   }
+  assert.equal((await upload(another(), 'fdp.\u202egnp.exe')).status, 422)
   assert.ok(spooled().every((name) => /^[\w-]{36}~\d+-[\w-]{43}$/.test(name)))
 })
 
-test('the same picture is stored once for an account, also when it is sent several times at once', async () => {
+test('stores the same image once per account, even for concurrent uploads', async () => {
   const content = another()
   const before = spooled().length
   const answers = await Promise.all(Array.from({ length: 5 }, () => upload(content)))
   assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([201]))
   assert.equal(new Set(answers.map(({ body }) => body.data.id)).size, 1)
-  // What follows the end of a file makes it no other picture.
+  // Bytes after the end of a file do not make it a different image.
   const tail = await upload(Buffer.concat([content, Buffer.from('<script>')]), 'other.png')
   assert.equal(tail.body.data.id, answers[0]!.body.data.id)
   assert.equal(spooled().length, before + 1)
@@ -190,7 +195,7 @@ test('the same picture is stored once for an account, also when it is sent sever
   assert.notEqual(theirs.body.data.id, answers[0]!.body.data.id)
 })
 
-test('an account has so much space and no more, also for pictures that are sent at once', async () => {
+test('enforces the quota of an account, even for concurrent uploads', async () => {
   const user = await addUser(postrider.appliance.deps, { email: 'full@owner.test' })
   const bearer = await postrider.tokenFor(user, SCOPES)
   const answers = await Promise.all(Array.from({ length: 12 }, () => upload(another(900 * 1024), 'large', bearer)))
@@ -201,12 +206,12 @@ test('an account has so much space and no more, also for pictures that are sent 
   )
   const refused = answers.find(({ status }) => status === 422)!
   assert.deepEqual(faults(refused), [422, ['quota_exceeded ']])
-  assert.match(refused.body.errors[0].detail, /have 7\.9 MB of 8 MB: delete some/)
+  assert.match(refused.body.errors[0].detail, /use 7\.9 MB of 8 MB\. Delete images/)
   const { store } = postrider.appliance.deps
   const named = store.all(raw<{ spool: string }>('select spool from images')).map(({ spool }) => spool)
   assert.deepEqual(new Set(spooled()), new Set(named))
 
-  // With the account its pictures are gone at once, and their files within the hour.
+  // The images are deleted with the account, and their files within the hour.
   const address = new URL(answers.find(({ status }) => status === 201)!.body.data.attributes.url).pathname
   assert.equal((await load(address)).status, 200)
   await removeUser(postrider.appliance.deps, user.email)
@@ -215,7 +220,7 @@ test('an account has so much space and no more, also for pictures that are sent 
   await until(() => spooled().length === named.length - 9, 'the files to be gone')
 })
 
-test('a picture that a campaign uses is removed only when that is said, and mail shows a gap from then on', async () => {
+test('deletes an image in use only with force, and its URL is 404 from then on', async () => {
   const { id, path, url } = await stored()
   const beside = await stored()
   const foreign = (await upload(another(), 'theirs', postrider.otherToken)).body.data
@@ -228,8 +233,8 @@ test('a picture that a campaign uses is removed only when that is said, and mail
 
   const refused = await postrider.api('DELETE', `/images/${id}`)
   assert.deepEqual(faults(refused), [422, ['in_use ']])
-  assert.match(refused.body.errors[0].detail, /^“Draft” uses this picture.*\/forced\.$/)
-  // A draft that says something else, or is removed, does not use it any more.
+  assert.match(refused.body.errors[0].detail, /^“Draft” uses this image\..*"\?force=true"\.$/)
+  // A changed or removed draft no longer uses the image.
   assert.equal((await kit.patch(draft, { body_html: `<img src="${beside.url}" alt="">` })).status, 200)
   assert.deepEqual([(await of(id)).campaigns_count, (await of(beside.id)).campaigns_count], [0, 1])
   assert.equal((await kit.patch(draft, { name: 'Renamed' })).status, 200)
@@ -250,20 +255,20 @@ test('a picture that a campaign uses is removed only when that is said, and mail
     used.body.data.map((each: { id: string }) => each.id),
     [id],
   )
-  // Another account's address in the HTML does not use its picture.
+  // A URL of another account in the HTML does not count as a use.
   const theirs = await postrider.raw(`/api/v1/images/${foreign.id}`, {
     headers: { authorization: `Bearer ${postrider.otherToken}` },
   })
   assert.equal(theirs.body.data.attributes.campaigns_count, 0)
 
   const before = spooled().length
-  assert.equal((await postrider.api('DELETE', `/images/${id}/forced`)).status, 202)
+  assert.equal((await postrider.api('DELETE', `/images/${id}?force=true`)).status, 204)
   assert.equal((await load(path)).status, 404)
   assert.equal((await postrider.api('GET', `/images/${id}`)).status, 404)
   assert.equal(spooled().length, before - 1)
 })
 
-test('a file that is damaged is found by the check of all data, and never served as something else', async () => {
+test('the data check finds a corrupt file, which is not served', async () => {
   const { path } = await stored()
   const { deps } = postrider.appliance
   assert.deepEqual(await faultsOf(deps), [])
@@ -277,12 +282,12 @@ test('a file that is damaged is found by the check of all data, and never served
   const answer = await load(path)
   assert.ok(answer.status >= 500, String(answer.status))
   assert.doesNotMatch(await answer.text(), /spool|\/tmp/)
-  assert.match((await faultsOf(deps)).join(), /The file .* of the spool has \d+ octets and should have \d+/)
+  assert.match((await faultsOf(deps)).join(), /The spool file .* has \d+ bytes instead of \d+/)
   writeFileSync(file, whole)
   assert.equal((await load(path)).status, 200)
 })
 
-test('who leaves while a picture is on its way, or asks for its header alone, leaves no file open', async (t) => {
+test('closes the file if the client disconnects or sends HEAD', async (t) => {
   if (!existsSync('/proc/self/fd')) return t.skip('no /proc on this system')
   await using large = await startTestAppliance({ config: { images: { max_bytes: '7MB' } } })
   const content = newPicture(20, 20, 6.9 * MB)
@@ -301,7 +306,7 @@ test('who leaves while a picture is on its way, or asks for its header alone, le
       }
     }).length
   const { host, port } = large.appliance.http
-  // Nobody reads: the server sends what fits into the sockets, and waits.
+  // The client does not read: the server fills the socket buffers and waits.
   const slow = Array.from({ length: 20 }, () => connect({ host, port }).pause())
   for (const socket of slow) socket.write(`GET ${pathname} HTTP/1.1\r\nHost: ${host}\r\n\r\n`)
   await until(() => open() === 20, 'every reader')
@@ -310,9 +315,22 @@ test('who leaves while a picture is on its way, or asks for its header alone, le
   const url = `http://${host}:${port}${pathname}`
   const head = await fetch(url, { method: 'HEAD' })
   assert.deepEqual([head.status, head.headers.get('content-length')], [200, String(content.length)])
-  // An answer that nobody reads.
+  // A response that the client does not read.
   assert.equal((await large.page(pathname)).status, 200)
-  const whole = await fetch(url)
+  const whole = await fetch(url, { headers: { connection: 'close' } })
   assert.deepEqual(Buffer.from(await whole.arrayBuffer()), content)
   await until(() => open() === 0, 'no file open')
+})
+
+test('a start deletes the file of an image whose deletion was cut short by a kill', async () => {
+  const dataDir = temporaryDirectory('images-gone')
+  emptyDatabase(dataDir)
+  const { store } = openInstance(dataDir)
+  const name = await new Spool(dataDir).put('01a22656-ba13-7ff9-b62a-f889688d0605', another())
+  await store.write((tx) => tx.run(raw('insert into images_gone values (?)', [name])))
+  store.close()
+  assert.equal(readdirSync(join(dataDir, 'spool')).includes(name), true)
+  await using restarted = await startTestAppliance({ dataDir })
+  assert.equal(readdirSync(join(dataDir, 'spool')).includes(name), false)
+  assert.deepEqual(restarted.appliance.deps.store.all(raw('select spool from images_gone')), [])
 })

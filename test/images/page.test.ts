@@ -1,29 +1,23 @@
-// The page Pictures: uploaded by a form and by a script, seen, used, removed (D141).
+// Tests the Images page: upload by form and by script, display, use in campaigns, and deletion (D141).
 import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { endSessions } from '../../src/identity/sessions.ts'
+import { endSessions } from '../../src/users/sessions.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { Guest, type Shown } from '../kit/guest.ts'
 import { ofFile } from '../kit/of-file.ts'
 import { parse } from '../kit/page.ts'
-import { givePassword } from '../kit/person.ts'
+import { givePassword, makeMember } from '../kit/person.ts'
+import { PASSWORD, signedIn } from '../kit/signed-in.ts'
 import { newPicture, PICTURES } from './pictures.ts'
 
-const PASSWORD = 'a long enough password'
 const postrider = ofFile(() => startTestAppliance())
 const domain = ofFile(() => postrider.activeDomain('here.test'))
 const kit = campaignKit(() => postrider)
 
-async function signedIn(): Promise<Guest> {
-  await givePassword(postrider, postrider.user.email, PASSWORD)
-  const guest = new Guest(postrider)
-  await guest.signIn(postrider.user.email, PASSWORD)
-  return guest
-}
 const proofOf = ({ text }: Shown): string =>
   parse(text).find(({ hidden }) => hidden['action'] === 'upload')!.hidden['proof']!
 const JSON_WANTED = { accept: 'application/json' }
@@ -52,19 +46,19 @@ const rows = (): number => postrider.appliance.deps.store.one(raw<{ n: number }>
 let made = 0
 const another = (): Buffer => newPicture(30, ++made)
 
-test('a form uploads pictures, which the page then shows with their size, use and address', async () => {
-  const guest = await signedIn()
+test('uploads images by a form, and shows size, use and URL', async () => {
+  const guest = await signedIn(postrider)
   const empty = await guest.open('/pictures')
-  assert.match(empty.text, /No picture yet\. Upload one above/)
+  assert.match(empty.text, /No images yet\. Upload one above/)
   assert.match(empty.text, /type="file"[^>]*accept="image\/png,image\/jpeg,image\/gif,image\/webp"[^>]*multiple/)
   const one = await upload(guest, [['<b>logo.png', PICTURES.png]])
   assert.equal(one.path.split('?')[0], '/pictures')
-  assert.match(one.text, /“&lt;b&gt;logo\.png” is stored\./)
+  assert.match(one.text, /Uploaded “&lt;b&gt;logo\.png”\./)
   const two = await upload(guest, [
     ['C:\\pictures\\photo.jpg', PICTURES.jpegPhoto],
     ['moving.gif', PICTURES.gifMoving],
   ])
-  assert.match(two.text, /2 pictures are stored\./)
+  assert.match(two.text, /Uploaded 2 images\./)
   assert.match(two.text, /<p class="name" title="photo\.jpg">photo\.jpg<\/p>/)
   assert.match(two.text, /12 × 8 · 173 bytes · PNG/)
   assert.match(two.text, /8 × 12 · 686 bytes · JPEG/)
@@ -76,8 +70,8 @@ test('a form uploads pictures, which the page then shows with their size, use an
   assert.doesNotMatch(found.text, /moving\.gif/)
 })
 
-test('what is refused is said with the name of its file; what else was sent is stored', async () => {
-  const guest = await signedIn()
+test('names rejected files and stores the others', async () => {
+  const guest = await signedIn(postrider)
   const before = rows()
   const shown = await upload(guest, [
     ['one.png', another()],
@@ -86,16 +80,16 @@ test('what is refused is said with the name of its file; what else was sent is s
     [`${'x'.repeat(400)}.png`, another()],
   ])
   assert.equal(shown.status, 422)
-  assert.match(shown.text, /“two\.svg”: The picture is SVG, which can hold scripts/)
-  assert.match(shown.text, /“three\.png”: The picture is empty/)
+  assert.match(shown.text, /“two\.svg”: The image is SVG, which email clients do not show/)
+  assert.match(shown.text, /“three\.png”: The image is empty/)
   assert.match(shown.text, />x{255}</)
   assert.equal(rows(), before + 2)
   const none = await upload(guest, [])
   assert.deepEqual([none.status, /Choose a file first\./.test(none.text)], [422, true])
 })
 
-test('a script uploads and lists by the same address, as JSON', async () => {
-  const guest = await signedIn()
+test('a script uploads and lists images as JSON', async () => {
+  const guest = await signedIn(postrider)
   const content = another()
   const sent = await upload(guest, [['script.png', content]], JSON_WANTED)
   assert.equal(sent.status, 201)
@@ -118,14 +112,14 @@ test('a script uploads and lists by the same address, as JSON', async () => {
   const refused = await upload(guest, [['a.html', Buffer.from('<html>')]], JSON_WANTED)
   assert.equal(refused.status, 422)
   assert.deepEqual(JSON.parse(refused.text), {
-    errors: ['“a.html”: The picture is not PNG, JPEG, GIF or WebP: save it as one of these.'],
+    errors: ['“a.html”: The image is not PNG, JPEG, GIF or WebP; save it in one of these formats.'],
   })
   assert.equal((await upload(guest, [['b.png', another()]], JSON_WANTED, 'x')).status, 403)
   assert.equal((await upload(guest, [['c.png', new Uint8Array(9 * 1024 * 1024)]], JSON_WANTED)).status, 413)
 })
 
-test('a session that ends while a picture is on its way stores nothing', async () => {
-  const guest = await signedIn()
+test('stores no image if the session expires during the upload', async () => {
+  const guest = await signedIn(postrider)
   const proof = proofOf(await guest.open('/pictures'))
   const [filesBefore, rowsBefore] = [spooled(), rows()]
   const form = new FormData()
@@ -153,15 +147,15 @@ test('a session that ends while a picture is on its way stores nothing', async (
     headers: { ...JSON_WANTED, 'content-type': whole.headers.get('content-type')! },
   } as RequestInit)
   assert.equal(late.status, 401)
-  assert.match(late.text, /Your session has ended/)
-  // A session that had ended before is told so too, however large the picture is.
+  assert.match(late.text, /Your session has expired/)
+  // A session that expired before gets the same response, however large the image is.
   const large = await upload(guest, [['large.png', newPicture(30, 30, 100_000)]], JSON_WANTED, proof)
   assert.equal(large.status, 401)
   assert.deepEqual([spooled(), rows()], [filesBefore, rowsBefore])
 })
 
-test('a picture is removed after a question that names the campaigns that use it', async () => {
-  const guest = await signedIn()
+test('the confirmation before a deletion names the campaigns that use the image', async () => {
+  const guest = await signedIn(postrider)
   const { id, path, url } = JSON.parse((await upload(guest, [['used.png', another()]], JSON_WANTED)).text) as {
     id: string
     path: string
@@ -173,7 +167,10 @@ test('a picture is removed after a question that names the campaigns that use it
   assert.match(used.text, /In\s+<a href="\/campaigns\/[\w-]+">Spring &lt;b&gt;<\/a>/)
   assert.doesNotMatch((await guest.open('/pictures?used=no')).text, /used\.png/)
   const form = parse(used.text).find(({ hidden }) => hidden['id'] === id)!
-  assert.match(form.hidden['question']!, /^“Spring <b>” uses “used\.png”\. Mail .* shows a gap in its place\.$/)
+  assert.match(
+    form.hidden['question']!,
+    /^“Spring <b>” uses “used\.png”\. If you delete it, the image is missing in emails .*\.$/,
+  )
   const send = (fields: Record<string, string>): Promise<Shown> =>
     guest.open('/pictures', { method: 'POST', body: new URLSearchParams({ ...form.hidden, ...fields }) })
   // Without a script the question is a page.
@@ -181,13 +178,13 @@ test('a picture is removed after a question that names the campaigns that use it
   assert.equal((await postrider.page(path)).status, 200)
   // A form that was shown before the campaign used it is refused.
   const stale = await send({ sure: 'yes', used: '' })
-  assert.match(stale.text, /“Spring &lt;b&gt;” uses this picture/)
-  assert.match((await send({ sure: 'yes' })).text, /“used\.png” is removed\./)
+  assert.match(stale.text, /“Spring &lt;b&gt;” uses this image/)
+  assert.match((await send({ sure: 'yes' })).text, /Deleted “used\.png”\./)
   assert.equal((await postrider.page(path)).status, 404)
 })
 
-test('the preview of a campaign and the editor show pictures from here, without fetching them', async () => {
-  const guest = await signedIn()
+test('the preview and the editor show images of this server without fetching them', async () => {
+  const guest = await signedIn(postrider)
   const { path, url } = JSON.parse((await upload(guest, [['shown.png', another()]], JSON_WANTED)).text) as {
     path: string
     url: string
@@ -204,14 +201,11 @@ test('the preview of a campaign and the editor show pictures from here, without 
   assert.deepEqual([led.status, led.headers.get('location')], [302, path])
 })
 
-test('who may only read sees the pictures, and nothing to change them', async () => {
-  const guest = await signedIn()
+test('a reader sees the images without forms to change them', async () => {
+  const guest = await signedIn(postrider)
   await upload(guest, [['seen.png', another()]])
-  const { store } = postrider.appliance.deps
   await givePassword(postrider, postrider.other.email, PASSWORD)
-  await store.write((tx) =>
-    tx.run(raw('update users set reads_for = ? where key = ?', [postrider.user.key, postrider.other.key])),
-  )
+  await makeMember(postrider, { user: postrider.other, account: postrider.user, role: 'reader' })
   const reader = new Guest(postrider)
   await reader.signIn(postrider.other.email, PASSWORD)
   const shown = await reader.open('/pictures')

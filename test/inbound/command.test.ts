@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { Commands, sentenceOf } from '../commands/command.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
+import { makeInstallation } from '../kit/installation.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-inbox-'))
+const folder = temporaryDirectory('inbox')
 const config = join(folder, 'postrider.toml')
 const commands = new Commands(folder, ['--config', config])
 
@@ -16,6 +17,7 @@ before(async () => {
      data_dir = ${JSON.stringify(join(folder, 'data'))}
      regions = ["default", "eu"]`,
   )
+  makeInstallation(join(folder, 'data'))
   for (const user of ['ann@owner.test', 'bob@other.test']) await commands.json('user', 'add', user)
   for (const name of ['here.test', 'bücher.test'])
     await commands.json('domain', 'add', name, '--user', 'ann@owner.test')
@@ -24,7 +26,6 @@ before(async () => {
 })
 after(async () => {
   await commands.close()
-  rmSync(folder, { recursive: true, force: true })
 })
 
 const ANN = ['--user', 'ann@owner.test']
@@ -41,16 +42,16 @@ interface Shown {
   user: string
 }
 
-test('there are none at first', async () => {
+test('list is empty at first', async () => {
   assert.equal(await text('inbox', 'list'), 'There are no inboxes.\n')
   assert.deepEqual(await commands.json('inbox', 'list'), [])
 })
 
-test('add says what receives now, and which record leads mail there', async () => {
+test('add prints the address and the MX record', async () => {
   const said = await text('inbox', 'add', 'Support@Here.test', ...ANN, '--name', 'Support')
   assert.match(
     said,
-    /^support@here\.test receives once here\.test is verified; until then senders are told to try again later\. Publish/,
+    /^support@here\.test receives email when here\.test is verified\. Until then Postrider defers it \(451\)\. If DNS/,
   )
   assert.match(said, /here\.test\. MX 10 mx\.postrider\.test/)
   assert.match(said, /postrider domain records here\.test/)
@@ -60,7 +61,7 @@ test('add says what receives now, and which record leads mail there', async () =
   assert.deepEqual(made, { id: made.id, address: 'sales@here.test', name: 'sales@here.test', user: 'ann@owner.test' })
 })
 
-test('list shows each with its owner', async () => {
+test('list shows each inbox with its owner', async () => {
   const all = await commands.json<Shown[]>('inbox', 'list')
   assert.deepEqual(
     all.map(({ address, name, user }) => [address, name, user]),
@@ -75,33 +76,33 @@ test('list shows each with its owner', async () => {
   assert.ok(lines[1]!.includes('support@here.test') && lines[1]!.endsWith(all[0]!.id))
 })
 
-test('remove takes it back, its record with the last of the domain', async () => {
+test('inbox remove deletes an inbox, and the MX record with the last inbox of the domain', async () => {
   const records = async (): Promise<string> =>
     (await commands.json<{ zone: string }>('domain', 'records', 'here.test')).zone
   const [support] = await commands.json<Shown[]>('inbox', 'list')
   assert.deepEqual(await commands.json('inbox', 'remove', 'SUPPORT@here.test'), { removed: [support!.id] })
   assert.match(await records(), /^here\.test\. \d+ IN MX /m)
-  assert.match(await text('inbox', 'remove', 'sales@here.test'), /^sales@here\.test [^\n]+\.\n$/)
+  assert.match(await text('inbox', 'remove', 'sales@here.test'), /^Removed the inbox sales@here\.test\.\n$/)
   assert.doesNotMatch(await records(), /^here\.test\. \d+ IN MX /m)
   assert.deepEqual(await commands.json('inbox', 'list'), [])
   assert.match(await commands.fails('inbox', 'remove', 'sales@here.test'), /sales@here\.test.*inbox list/)
 })
 
-test('an address can be made again after it was removed', async () => {
+test('an address can be created again after it was deleted', async () => {
   await commands.json('inbox', 'add', 'again@here.test', ...ANN)
   await commands.json('inbox', 'remove', 'again@here.test')
   await commands.json('inbox', 'add', 'again@here.test', ...ANN)
   await commands.json('inbox', 'remove', 'again@here.test')
 })
 
-test('a domain is named as people write it, in all three', async () => {
+test('all three commands accept a domain in Unicode', async () => {
   const made = await commands.json<Shown>('inbox', 'add', 'hallo@Bücher.test', ...ANN)
   assert.equal(made.address, 'hallo@xn--bcher-kva.test')
   assert.match(await commands.fails('inbox', 'add', 'hallo@bücher.test', ...ANN), /already/)
   assert.deepEqual(await commands.json('inbox', 'remove', 'hallo@bücher.test'), { removed: [made.id] })
 })
 
-test('what cannot be is one sentence that names what is wrong', async () => {
+test('errors are one sentence that names the wrong argument', async () => {
   const wrong: [string[], RegExp][] = [
     [['add', 'box@foreign.test', ...ANN], /foreign\.test is not/],
     [['add', 'box@here.test', '--user', 'bob@other.test'], /here\.test is not/],
@@ -113,20 +114,20 @@ test('what cannot be is one sentence that names what is wrong', async () => {
     [['remove', 'nobody@here.test'], /nobody@here\.test/],
     [['remove', 'no address'], /no address/],
   ]
-  for (const [argv, what] of wrong) {
-    assert.match(await commands.fails('inbox', ...argv), what)
-    assert.match(sentenceOf(await commands.run(['inbox', ...argv]), argv.join(' ')), what)
+  for (const [argv, label] of wrong) {
+    assert.match(await commands.fails('inbox', ...argv), label)
+    assert.match(sentenceOf(await commands.run(['inbox', ...argv]), argv.join(' ')), label)
   }
   assert.deepEqual(await commands.json('inbox', 'list'), [])
 })
 
-test('a name that the API would refuse is refused', async () => {
+test('rejects the same names as the API', async () => {
   for (const name of ['', 'x'.repeat(10_000), 'two\nlines'])
     assert.match(await commands.fails('inbox', 'add', 'named@here.test', ...ANN, '--name', name), /name/)
 })
 
-test('a wrong command line is told with its usage', async () => {
-  for (const [argv, what] of [
+test('prints the usage after a wrong command line', async () => {
+  for (const [argv, label] of [
     [['inbox', 'add', ...ANN], /missing required argument 'address'/],
     [['inbox', 'add', 'box@here.test'], /required option '--user <email>'/],
     [['inbox', 'add', 'box@here.test', 'other@here.test', ...ANN], /too many arguments/],
@@ -135,5 +136,5 @@ test('a wrong command line is told with its usage', async () => {
     [['inbox', 'list', 'here.test'], /too many arguments/],
     [['inbox', 'delete', 'box@here.test'], /unknown command 'delete'/],
   ] as [string[], RegExp][])
-    assert.match(await commands.misused(...argv), what)
+    assert.match(await commands.misused(...argv), label)
 })

@@ -1,5 +1,4 @@
-// Which complaints count (D62): those whose sender is proven and that name a mail of ours by its token, in whatever
-// form they come.
+// Which complaints count (D62): those with an authenticated sender and the token of an email of ours, in any form.
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { describe, test } from 'node:test'
@@ -51,7 +50,7 @@ async function complained(gone: Gone, to: string): Promise<boolean> {
   return status === 'complained'
 }
 
-describe('a complaint counts', () => {
+describe('an authenticated complaint counts', () => {
   test('signed by the domain of its From, though SPF fails', async () => {
     const to = someone()
     const gone = await send({ to })
@@ -69,14 +68,14 @@ describe('a complaint counts', () => {
   })
 })
 
-describe('a complaint that is not proven changes nothing, and is told', () => {
+describe('an unauthenticated complaint has no effect and is reported', () => {
   const CASES: Record<string, (message: string) => Promise<{ from: string; message: string }>> = {
-    'neither signed nor from where SPF says': async (message) => ({ from: 'a@there.test', message }),
+    'unsigned, and SPF fails': async (message) => ({ from: 'a@there.test', message }),
     'signed by another domain': async (message) => ({
       from: 'a@there.test',
       message: await signed(message, 'stranger.test'),
     }),
-    'from where SPF says, of another domain': async (message) => ({ from: 'a@stranger.test', message }),
+    'SPF passes for another domain': async (message) => ({ from: 'a@stranger.test', message }),
     'changed after it was signed': async (message) => ({
       from: 'a@there.test',
       message: (await signed(message, 'there.test')).replace('A report on a mail.', 'A report on mail.'),
@@ -101,8 +100,8 @@ describe('a complaint that is not proven changes nothing, and is told', () => {
         assert.deepEqual(eventTypes(gone.id), deliveredOnly)
         const [notice, ...more] = notices().slice(before)
         assert.deepEqual(more, [])
-        assert.equal(notice!.subject, 'Unproven complaint')
-        assert.match(notice!.text, /^2 within a day\./)
+        assert.equal(notice!.subject, 'Unauthenticated complaint')
+        assert.match(notice!.text, /^2 in the last 24 hours\./)
         assert.ok(!notice!.text.includes(to), 'who may have complained does not stand in it')
       })
 })
@@ -121,7 +120,7 @@ const head = (subject: string, type: string, from = 'staff@reports.there.test'):
 ]
 const tokenOf = ({ returnPath }: Gone): string => returnPath.split('@')[0]!
 
-/** Our mail's header without what names its return path: our own addresses in it are all that remains. */
+/** Our email's header without the return path, so that only our own addresses remain. */
 const onlyUnsubscribe = (gone: Gone): string => {
   const delivery = postrider.appliance.deps.store.first(
     raw<{ key: number }>(
@@ -171,7 +170,7 @@ const FORMS: Record<string, (gone: Gone, to: string) => string> = {
       '',
       '--b--',
     ),
-  'Microsoft until 2026: our mail in a multipart/mixed, and nothing else': (gone, to) =>
+  'Microsoft until 2026: only our email in a multipart/mixed': (gone, to) =>
     lines(
       ...head('complaint about message from 192.0.2.1', 'multipart/mixed'),
       '--b',
@@ -217,7 +216,7 @@ const FORMS: Record<string, (gone: Gone, to: string) => string> = {
       '',
       '--b--',
     ),
-  'ARF whose copy shows nothing but how to unsubscribe': (gone) =>
+  'ARF whose copy has only the unsubscribe fields': (gone) =>
     lines(
       ...head('Abuse report', 'multipart/report; report-type=feedback-report'),
       '--b',
@@ -233,7 +232,7 @@ const FORMS: Record<string, (gone: Gone, to: string) => string> = {
     ),
 }
 
-describe('a proven complaint is matched by a token, whatever its form', () => {
+describe('an authenticated complaint is matched by a token in any form', () => {
   for (const [name, write] of Object.entries(FORMS))
     test(name, async () => {
       const to = someone()
@@ -245,7 +244,7 @@ describe('a proven complaint is matched by a token, whatever its form', () => {
     })
 
   for (const [name, write] of Object.entries(FORMS))
-    test(`not by a token that is none: ${name.slice(0, 40)}`, async () => {
+    test(`ignores an invalid token: ${name.slice(0, 40)}`, async () => {
       const to = someone()
       const gone = await send({ to })
       postrider.clock.leap(DAY)
@@ -258,11 +257,11 @@ describe('a proven complaint is matched by a token, whatever its form', () => {
         notices()
           .slice(before)
           .map(({ subject }) => subject),
-        ['Complaint about an unknown mail'],
+        ['Complaint about an unknown email'],
       )
     })
 
-  test('complaints are counted by receiver, those that name no mail too (DV76)', async () => {
+  test('counts complaints by receiver, even without a token', async () => {
     const counts = () =>
       postrider.appliance.deps.store.one(
         raw<{ complained: number; unmatched: number }>(
@@ -279,13 +278,13 @@ describe('a proven complaint is matched by a token, whatever its form', () => {
     assert.deepEqual({ ...counts() }, { complained: before.complained + 1, unmatched: before.unmatched })
     const unknown = write!(gone, to).replace(/(u-)?[a-z2-7]{26}(?=@)/g, '$1abcdefghijklmnopqrstuvwxyz')
     await comeHome({ from: PROVEN, to: 'abuse@here.test', message: unknown })
-    // The same again changes nothing; without a proof none counts.
+    // A repeat has no effect. A complaint without authentication does not count.
     await comeHome({ from: PROVEN, to: 'abuse@here.test', message: write!(gone, to) })
     await comeHome({ from: 'a@there.test', to: 'abuse@here.test', message: unknown.replace('copy', 'Copy') })
     assert.deepEqual({ ...counts() }, { complained: before.complained + 1, unmatched: before.unmatched + 1 })
   })
 
-  test('an ordinary mail that quotes ours is none', async () => {
+  test('an ordinary message that quotes ours is not a complaint', async () => {
     const to = someone()
     const gone = await send({ to })
     const message = lines(...head('Fwd: Hello', 'multipart/mixed', to), '--b', '', 'Look at this.', '--b').concat(

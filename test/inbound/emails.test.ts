@@ -52,13 +52,13 @@ const bytes = async (path: string): Promise<Buffer> => {
   assert.equal(response.status, 200)
   return Buffer.from(await response.arrayBuffer())
 }
-/** Sends one message to the inbox and waits until it was read; all its attributes. */
+/** Sends one message to the inbox and waits until it was read. All its attributes. */
 async function received(message: string | Buffer, more: Partial<Sent> = {}) {
   const { id } = await receive(postrider, { to: 'box@example.org', message, ...more })
   return { id, ...(await attributesOf(id)) }
 }
 
-/** Says one line after the other, without a look at what the server can do; the last reply. */
+/** Sends one line after the other, without regard to the server's extensions. Returns the last reply. */
 async function dictate(said: string[]): Promise<string> {
   const { host, port } = postrider.appliance.smtp[0]!
   const socket = connect(port, host).setEncoding('latin1')
@@ -78,7 +78,7 @@ async function dictate(said: string[]): Promise<string> {
   }
 }
 
-describe('a mail', () => {
+describe('a received email', () => {
   const MAIL = lines(
     'Received: from elsewhere',
     'From: =?utf-8?q?J=C3=B6rg?= <joerg@there.test>',
@@ -179,7 +179,7 @@ describe('a mail', () => {
     assert.ok(raw.endsWith(MAIL.replaceAll('\n', '\r\n')))
   })
 
-  test('for two inboxes is one for each, and each sees only its own address', async () => {
+  test('an email for two inboxes is one in each, with only its own address', async () => {
     const second = await makeInbox('second@example.org')
     const { id } = await receive(postrider, { to: ['box@example.org', 'second@example.org', 'second+x@example.org'] })
     const { message_id: _ } = await attributesOf(id)
@@ -188,7 +188,7 @@ describe('a mail', () => {
     assert.deepEqual(mine.attributes.recipients, ['second@example.org', 'second+x@example.org'])
     const [other] = (await get(`/inbound-emails?inbox=${inbox}`)).body.data
     assert.deepEqual(other.attributes.recipients, ['box@example.org'])
-    // `for` would tell one what the other's address is.
+    // `for` would reveal the other's address.
     assert.doesNotMatch((await bytes(`/inbound-emails/${mine.id}/raw`)).toString().split('\r\n\r\n')[0]!, /for </)
   })
 
@@ -198,13 +198,13 @@ describe('a mail', () => {
     assert.equal(mail.status, 'received')
   })
 
-  for (const [what, message] of Object.entries({
-    'nothing at all': '',
+  for (const [label, message] of Object.entries({
+    'no data': '',
     'an empty line': '\n',
     'no body': 'Subject: only\n',
     'no header': '\nonly a body\n',
   }))
-    test(`with ${what} is received`, async () => {
+    test(`receives a message with ${label}`, async () => {
       const mail = await received(message)
       assert.equal(mail.status, 'received')
       assert.deepEqual([mail.from, mail.to, mail.message_id, mail.html, mail.attachments], [null, [], null, null, []])
@@ -232,7 +232,7 @@ describe('statuses (D47)', () => {
       '',
     )
     const mail = await received(message)
-    // The scanner saw the whole message as it came.
+    // The scanner got the whole message unchanged.
     assert.deepEqual(
       scanner.scanned.map((each) => each.toString()),
       [message.replaceAll('\n', '\r\n')],
@@ -261,17 +261,17 @@ describe('statuses (D47)', () => {
     )
   })
 
-  for (const [what, answer] of Object.entries({
-    'that has trouble': 'INSTREAM size limit exceeded. ERROR',
-    'that says what nobody understands': 'stream: maybe',
+  for (const [label, answer] of Object.entries({
+    'an error': 'INSTREAM size limit exceeded. ERROR',
+    'an invalid reply': 'stream: maybe',
   }))
-    test(`a scanner ${what}: put off, never clean`, async () => {
+    test(`defers a message if the scanner returns ${label}`, async () => {
       scanner.answer = () => answer
       const [verdict] = await deliver(postrider.appliance.smtp[0]!, { to: 'box@example.org' })
       assert.equal(verdict!.code, 451)
     })
 
-  test('parse_rejected: the raw message is kept, and what its header says', async () => {
+  test('parse_rejected: the raw message and its header fields are kept', async () => {
     const nested = Array.from({ length: 40 }, (_, n) => `Content-Type: multipart/mixed; boundary=b${n}\n\n--b${n}\n`)
     const message = `From: ann@there.test\nSubject: Deep\n${nested.join('')}\ncore\n`
     const mail = await received(message)
@@ -325,10 +325,10 @@ describe('downloads are inert', () => {
     quotes: ['text/html', 'a\\"; filename=b.html; x=\\"'],
     unicode: ['text/html', 'a\u202Egnp.exe'],
     'type with parameters': ['text/html; charset=utf-7', 'x'],
-    'type that is none': ['text', 'x'],
+    'invalid type': ['text', 'x'],
   }
-  for (const [what, [type, name]] of Object.entries(HOSTILE))
-    test(what, async () => {
+  for (const [label, [type, name]] of Object.entries(HOSTILE))
+    test(label, async () => {
       const mail = await received(
         lines(
           'Subject: x',
@@ -344,7 +344,7 @@ describe('downloads are inert', () => {
       assert.equal(headers.get('x-content-type-options'), 'nosniff')
       assert.match(headers.get('content-security-policy')!, /default-src 'none'.*sandbox|sandbox.*default-src 'none'/)
       assert.match(headers.get('content-type')!, /^[\w.+-]+\/[\w.+-]+$/)
-      // RFC 8187: nothing but what is safe in a field, and one parameter.
+      // RFC 8187: only safe characters, and one parameter.
       const [, encoded] = /^attachment; filename\*=utf-8''([\w.!#$&+^`|~%-]+)$/.exec(
         headers.get('content-disposition')!,
       )!
@@ -389,7 +389,7 @@ describe('lists', () => {
     assert.ok(all.length > 3)
   })
 
-  test("an inbox that is not there, or is another user's, has no mail to list", async () => {
+  test('an unknown inbox, or one of another user, has no emails', async () => {
     const unknown = '019bc187-cc48-7852-9c78-000000000000'
     for (const id of [unknown, 'nonsense']) {
       assert.deepEqual(ids(await get(`/inbound-emails?inbox=${id}`)), [])
@@ -432,7 +432,7 @@ describe('lists', () => {
       assert.equal((await get(`${at}&${query}`)).status, 400, query)
   })
 
-  test('leave out headers and bodies, show what is attached', async () => {
+  test('lists omit headers and bodies, and show attachments', async () => {
     const [mail] = (await get(`/inbound-emails?inbox=${own}`)).body.data
     for (const name of ['headers', 'text', 'html']) assert.ok(!(name in mail.attributes), name)
     assert.deepEqual(mail.attributes.attachments, [])
@@ -467,7 +467,7 @@ describe('lists', () => {
 })
 
 describe('inbound_email.received (D50, D51)', () => {
-  test('goes to webhooks of its domain, with what D50 names', async () => {
+  test('the event is sent to webhooks of its domain, with the fields of D50', async () => {
     const elsewhere = await postrider.activeDomain('elsewhere.example')
     const [hook, deaf, foreign] = [
       await makeHook(postrider, receiver, domain, ['inbound_email.received']),
@@ -532,13 +532,13 @@ describe('inbound_email.received (D50, D51)', () => {
     return JSON.parse(request!.body).data
   }
 
-  for (const [what, character] of Object.entries({
+  for (const [label, character] of Object.entries({
     ascii: 'x',
-    'two octets': 'ü',
-    'three octets': '€',
-    'four octets': '😀',
+    'two bytes': 'ü',
+    'three bytes': '€',
+    'four bytes': '😀',
   }))
-    test(`text over 8 KB is cut between characters: ${what}`, async () => {
+    test(`text over 8 KB is cut between characters of ${label}`, async () => {
       const whole = `${Array.from({ length: 400 }, () => character.repeat(30)).join('\n')}\n`
       const { text, truncated } = await dataOf(`Subject: x\nContent-Type: text/plain; charset=utf-8\n\n-${whole}`)
       assert.equal(truncated, true)
@@ -554,10 +554,10 @@ describe('inbound_email.received (D50, D51)', () => {
     assert.equal(truncated, false)
   })
 
-  /** So many characters of three octets, folded. */
+  /** So many characters of three bytes, folded. */
   const wide = (count: number): string => Array.from({ length: count / 100 }, () => '€'.repeat(100)).join('\n ')
   const LARGE: Record<string, string> = {
-    'text that JSON writes with many octets': `Subject: x\n\n${`${'"\\\u0001\u0002\t'.repeat(20)}\n`.repeat(200)}`,
+    'text with many escapes in JSON': `Subject: x\n\n${`${'"\\\u0001\u0002\t'.repeat(20)}\n`.repeat(200)}`,
     'header fields as long as they may be': lines(
       ...['Subject', 'From', 'Message-ID', 'In-Reply-To'].map((name) => `${name}: ${wide(600)}`),
       ...['To', 'Cc', 'Reply-To'].map((name) => `${name}: ${Array.from({ length: 20 }, () => wide(600)).join(',\n ')}`),
@@ -582,20 +582,20 @@ describe('inbound_email.received (D50, D51)', () => {
       '',
     ),
   }
-  for (const [what, message] of Object.entries(LARGE))
-    test(`stays under 20 KB: ${what}`, async () => {
+  for (const [label, message] of Object.entries(LARGE))
+    test(`the event stays under 20 KB: ${label}`, async () => {
       const data = await dataOf(message)
       assert.equal(data.status, 'received')
     })
 
-  test('of a virus tells nothing of the body', async () => {
+  test('the event of an email with a virus has no body', async () => {
     scanner.answer = () => 'stream: Eicar FOUND'
     const data = await dataOf('Subject: x\n\nsecret words\n')
     assert.deepEqual([data.status, data.text, data.attachments], ['virus_detected', '', []])
   })
 })
 
-describe('mail from here to here', () => {
+describe('mail between local domains', () => {
   const send = async (to: string): Promise<string> => {
     const attributes = { from: 'ann@example.org', to, subject: 'To ourselves', html: '<p>x</p>' }
     const sent = await postrider.api('POST', '/outbound-emails', document('outbound-emails', attributes))
@@ -608,7 +608,7 @@ describe('mail from here to here', () => {
       return attributes.status === 'queued' ? undefined : attributes
     }, 'the end')
 
-  test('comes in by our own listener, signed, and a mailbox that is not there bounces', async () => {
+  test('local email arrives via our own listener, signed, and an unknown mailbox bounces', async () => {
     postrider.dns.set('example.org', 'MX', ['10 mx.postrider.test'])
     const { recipients, status } = await settled(await send('box@example.org'))
     assert.equal(status, 'delivered')
@@ -626,7 +626,7 @@ describe('mail from here to here', () => {
     assert.deepEqual([lost.status, lost.recipients[0].smtp_code], ['bounced', 550])
   })
 
-  test('a domain that is not hosted here and names us is still a loop (RFC 5321 §5.1)', async () => {
+  test('an MX record of another domain that is this server is still a loop (RFC 5321 §5.1)', async () => {
     postrider.dns.set('astray.test', 'MX', ['10 mx.postrider.test'])
     const { recipients, status } = await settled(await send('ann@astray.test'))
     assert.deepEqual([status, recipients[0].enhanced_code], ['failed', '5.4.6'])

@@ -1,5 +1,5 @@
-// What comes home to Postrider, as tests write it: reports on delivery (RFC 3464), complaints (RFC 5965), answers; and
-// how a mail gets out first, so that its return path is the one that an exchanger saw.
+// Messages that return to Postrider, as tests write them: delivery reports (RFC 3464), complaints (RFC 5965) and
+// replies. Also sends an email first, so that its return path is the one that a receiving server saw.
 import assert from 'node:assert/strict'
 import { raw } from '../../src/store/query.ts'
 import type { Verdict } from '../../src/smtp/verdict.ts'
@@ -11,7 +11,7 @@ import { mailsOf, type Mails } from '../mail/mails.ts'
 
 export interface Gone {
   id: string
-  /** The envelope sender that the exchanger saw. */
+  /** The envelope sender that the receiving server saw. */
   returnPath: string
   heard: Heard
 }
@@ -25,7 +25,7 @@ export interface Entry {
 }
 
 export interface Home extends Mails {
-  /** Posts a mail and waits until the exchanger has heard it. */
+  /** Posts an email and waits until the receiving server has heard it. */
   handOver: (attributes?: Record<string, unknown>) => Promise<Gone>
   /** The same, until it is delivered. */
   send: (attributes?: Record<string, unknown>) => Promise<Gone>
@@ -34,7 +34,7 @@ export interface Home extends Mails {
   /** The suppressions of an address, as the API lists them. */
   suppressions: (address: string) => Promise<Entry[]>
   stats: (id: string) => Promise<Record<string, number | null>>
-  /** The names of the received mails' subjects, newest first. */
+  /** The names of the received emails' subjects, newest first. */
   received: () => Promise<string[]>
   notices: () => { subject: string; text: string; user_key: number }[]
 }
@@ -122,7 +122,7 @@ export const block = ({
     ...(said === '' ? [] : [`Diagnostic-Code: smtp; ${said}`]),
   ].join('\n')
 
-/** A delivery status notification (RFC 3464) as an exchanger sends it. */
+/** A delivery status notification (RFC 3464) as a receiving server sends it. */
 export const report = (to: string, blocks: readonly string[] = [block()], copy = 'Subject: A copy\n'): string =>
   `From: Mail Delivery System <MAILER-DAEMON@mx.there.test>
 To: ${to}

@@ -1,30 +1,27 @@
-// The inbox in the console, and what the API gives it: unread messages, how they begin, the mail that they answer, an
-// answer, a message sent on, and one that is deleted.
+// The inbox in the console and its API: unread messages, previews, the email that a message answers, replies,
+// forwarding and deletion.
 import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { registerDomain } from '../../src/domains/lifecycle.ts'
 import { nameOf } from '../../src/inbound/page-message.ts'
-import { Visit } from '../../src/webui/visit.ts'
+import { Visit } from '../../src/views/html/visit.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
-import { Guest } from '../kit/guest.ts'
+import type { Guest } from '../kit/guest.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
-import { givePassword } from '../kit/person.ts'
 import { receive } from '../kit/sender.ts'
+import { signedIn } from '../kit/signed-in.ts'
 import { until } from '../kit/until.ts'
 
-const PASSWORD = 'a long enough password'
 const exchanger = testExchanger()
 const postrider = ofFile(() => startTestAppliance({ domains: ['here.test'], exchanger, routes: ['there.test'] }))
 let ann: Guest
 let inbox: string
 
 setUp(async () => {
-  await givePassword(postrider, postrider.user.email, PASSWORD)
-  ann = new Guest(postrider)
-  await ann.signIn(postrider.user.email, PASSWORD)
+  ann = await signedIn(postrider)
   inbox = await makeInbox('support@here.test')
 })
 
@@ -41,7 +38,7 @@ const messages = async (query = '', of = inbox) =>
 const unread = async (of = inbox): Promise<number> =>
   (await postrider.api('GET', '/inbox-counts')).body.data.find(({ id }: { id: string }) => id === of).attributes.unread
 
-test('a message is new until it was opened, and again when it is marked so', async () => {
+test('a message is unread until it was opened, and again if it is marked as unread', async () => {
   const { id } = await receive(postrider, {
     to: 'support@here.test',
     message: 'From: "Ada <b>" <ada@there.test>\nSubject: Where is it?\n\nI ordered\n on Monday.\n',
@@ -58,18 +55,20 @@ test('a message is new until it was opened, and again when it is marked so', asy
   assert.match(list, /title="unread"\s*>1<span class="hidden"> unread</, 'the menu counts it')
 
   const opened = await ann.open(`/inboxes/${inbox}/mail/${id}`)
-  assert.match(opened.text, /sender not proven/)
+  assert.match(opened.text, />not authenticated</)
   assert.equal(await unread(), 0)
+  const changes = (await postrider.api('GET', '/audit-entries?filter[subject_type]=inbox-messages')).body.data
+  assert.deepEqual(changes, [], 'reading is not a change of the account')
   assert.doesNotMatch((await ann.open('/inboxes')).text, /title="unread"/)
   assert.deepEqual(await messages('?filter[seen]=false'), [])
-  assert.match((await ann.open(`/inboxes/${inbox}?show=unread`)).text, /All is read/)
+  assert.match((await ann.open(`/inboxes/${inbox}?show=unread`)).text, /No unread messages/)
 
   const again = await ann.send(opened, 'unseen')
-  assert.match(again.text, /The message is unread again\./)
+  assert.match(again.text, /Marked as unread\./)
   assert.equal(await unread(), 1)
 })
 
-test('a message begins with its words, whether they are text or HTML', async () => {
+test('the preview of a message is its first words, from text or HTML', async () => {
   const html = `<html><head><style>${'p { color: red } '.repeat(100)}</style></head><body><h1>Big</h1><p>news &amp; more</p></body></html>`
   await receive(postrider, {
     to: 'support@here.test',
@@ -90,7 +89,7 @@ test('a sender is shown by name, or by address', () => {
   assert.deepEqual(shown, ['Ada, Dr.', 'Ada', 'a@b.c', 'a@b.c', 'Ada <x>', ''])
 })
 
-test('an answer goes out from the inbox, in the thread; what a message answers is a link', async () => {
+test('a reply is sent from the inbox in the thread, and the message links to the email that it answers', async () => {
   const sent = await postrider.api(
     'POST',
     '/outbound-emails',
@@ -114,21 +113,42 @@ test('an answer goes out from the inbox, in the thread; what a message answers i
   assert.match(draft.text, /value="Re: Your order"/)
   assert.match(draft.text, /Ada wrote:\n&gt; Thanks\.\n&gt; Bye\./)
   const refused = await ann.send(draft, 'send', { to: 'nobody', subject: 'Re: Your order', text: 'Kept words' })
-  assert.match(refused.text, /role="alert"/)
+  assert.match(refused.text, /aria-invalid="true"/)
   assert.match(refused.text, /Kept words/)
   const answered = await ann.send(draft, 'send', {
     to: 'Ada <ada@there.test>',
     subject: 'Re: Your order',
     text: 'Hello Ada',
   })
-  assert.match(answered.text, /Your mail to Ada &lt;ada@there\.test&gt; is on its way\./)
+  assert.match(answered.text, /Your email to Ada &lt;ada@there\.test&gt; is on its way\./)
   const heard = await until(() => exchanger.heard.find(({ message }) => message.includes('Hello Ada')))
   assert.match(heard.message, /^From: support@here\.test\r$/m)
   assert.match(heard.message, /^In-Reply-To: <2@there\.test>\r$/m)
   assert.ok(heard.message.replaceAll(/\r\n\s+/g, ' ').includes(`References: <0@there.test> ${ours} <2@there.test>`))
 })
 
-test('a message is sent on as a file, whole', async () => {
+test('a reply goes to the only address of the sender, even if its name looks like an address', async () => {
+  for (const [from, to] of [
+    ['=?iso-8859-1?Q?Gro=DF=2C_Anna?= <anna@there.test>', '"Groß, Anna" <anna@there.test>'],
+    ['=?utf-8?Q?=3Cboss=40bank.test=3E?= <real@there.test>', '"<boss@bank.test>" <real@there.test>'],
+  ]) {
+    const message = `From: ${from}\nReply-To: =?utf-8?Q?nobody?=\nSubject: Name\n\nHi.\n`
+    const { id } = await receive(postrider, { to: 'support@here.test', message })
+    const { attributes } = (await postrider.api('GET', `/inbound-emails/${id}`)).body.data
+    assert.equal(attributes.from, to)
+    const draft = await ann.open(`/inboxes/${inbox}/mail/${id}/reply`)
+    const [, filled = ''] = /name="to"[^>]*? value="([^"]*)"/.exec(draft.text) ?? []
+    const marks: Record<string, string> = { '&quot;': '"', '&lt;': '<', '&gt;': '>' }
+    const given = filled.replace(/&\w+;/g, (mark) => marks[mark]!)
+    assert.equal(given, to)
+    const answered = await ann.send(draft, 'send', { to: given, subject: 'Re: Name', text: 'Hello' })
+    assert.match(answered.text, /is on its way/)
+    const body = { from: 'support@here.test', to: attributes.from, subject: 'x', html: '<p>x</p>' }
+    assert.equal((await postrider.api('POST', '/outbound-emails', document('outbound-emails', body))).status, 201)
+  }
+})
+
+test('forwards a message as an attachment', async () => {
   const { id } = await receive(postrider, {
     to: 'support@here.test',
     message: 'From: a@there.test\nSubject: Original\n\nThe original words.\n',
@@ -144,7 +164,7 @@ test('a message is sent on as a file, whole', async () => {
   assert.ok(heard.message.includes('The original words.') || parts.some((each) => each.includes('The original words.')))
 })
 
-test('a message is deleted for good; its octets go with the last inbox that has it', async () => {
+test('deletes a message permanently, and its bytes with the last inbox that has it', async () => {
   const other = await makeInbox('sales@here.test')
   await receive(postrider, {
     to: ['support@here.test', 'sales@here.test'],
@@ -162,7 +182,7 @@ test('a message is deleted for good; its octets go with the last inbox that has 
       .map(({ name }) => name)
   const before = files().length
   const gone = await ann.send(await ann.open(`/inboxes/${inbox}/mail/${mine.id}`), 'remove')
-  assert.match(gone.text, /The message is deleted\./)
+  assert.match(gone.text, /Message deleted\./)
   assert.equal((await postrider.api('GET', `/inbound-emails/${mine.id}`)).status, 404)
   assert.equal(
     (
@@ -177,7 +197,7 @@ test('a message is deleted for good; its octets go with the last inbox that has 
   assert.equal(files().length, before - 1)
 })
 
-test('who has no right to an inbox neither sees nor marks nor deletes its messages', async () => {
+test('without permission messages of an inbox cannot be viewed, marked or deleted', async () => {
   const [one] = await messages()
   const path = `/inbox-messages/${one!.id}`
   assert.equal((await postrider.asOther('GET', path)).status, 404)
@@ -188,7 +208,7 @@ test('who has no right to an inbox neither sees nor marks nor deletes its messag
   assert.deepEqual(still, one)
 })
 
-test('messages are sent on one after the other: each takes several times its size in memory', async (t) => {
+test('forwards messages one after the other, because each needs several times its size in memory', async (t) => {
   const message = 'From: ada@there.test\nSubject: Heavy\n\nText\n'
   const { id } = await receive(postrider, { to: 'support@here.test', message })
   const draft = await ann.open(`/inboxes/${inbox}/mail/${id}/forward`)
@@ -213,15 +233,15 @@ test('messages are sent on one after the other: each takes several times its siz
   assert.deepEqual([most, held], [1, 0])
 })
 
-test('an inbox of a domain that is not verified says when it receives, on its pages and over the API (D197)', async () => {
+test('an inbox of an unverified domain shows when it will receive, on its pages and in the API (D197)', async () => {
   const { deps } = postrider.appliance
   const made = await registerDomain({ ...deps, ring: () => {} }, postrider.user.key, {
     name: 'soon.test',
     purpose: 'both',
   })
   const said = await ann.send(await ann.open('/inboxes/new'), 'add', { name: 'Soon', address: 'box@soon.test' })
-  assert.match(said.text, /box@soon\.test receives mail once soon\.test is verified\./)
-  assert.match(said.text, /until then senders are told to try again later/)
+  assert.match(said.text, /box@soon\.test receives messages once soon\.test is verified\./)
+  assert.match(said.text, /Until then, senders are asked to retry later/)
   const receives = async (): Promise<boolean[]> =>
     (await postrider.api('GET', '/inbox-counts')).body.data.map(
       ({ attributes }: { attributes: { receives: boolean } }) => attributes.receives,
@@ -234,6 +254,6 @@ test('an inbox of a domain that is not verified says when it receives, on its pa
   await until(async () => (await receives()).every(Boolean), 'the domain verified')
   assert.doesNotMatch((await ann.open('/inboxes')).text, /receives once/)
   const now = await ann.send(await ann.open('/inboxes/new'), 'add', { name: 'Now', address: 'now@soon.test' })
-  assert.match(now.text, /now@soon\.test receives mail from now on\./)
+  assert.match(now.text, /now@soon\.test can receive messages now\./)
   assert.doesNotMatch(now.text, /try again later/)
 })

@@ -1,4 +1,4 @@
-// Inboxes (specification "Inboxes"; decisions D12, D46, D49): addresses on a sending domain whose mail is kept.
+// Inboxes (specification "Inboxes". Decisions D12, D46, D49): addresses on a sending domain whose mail is kept.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { recordsOf } from '../../src/domains/records.ts'
@@ -35,8 +35,8 @@ const inboundMx = (domain: Domain) =>
   recordsOf(postrider.appliance.deps.store, domain.key).filter(({ record_type }) => record_type === 'INBOUND_MX')
 const mailTo = async (to: string) => (await deliver(postrider.appliance.smtp[0]!, { to }))[0]!
 
-describe('making', () => {
-  test('an inbox is what it was asked to be, on its domain', async () => {
+describe('create', () => {
+  test('creates an inbox with the requested attributes on its domain', async () => {
     const domain = await postrider.activeDomain('made.example.org')
     const answer = await create({ name: 'Support', address: 'Support@Made.Example.ORG' })
     assert.equal(answer.status, 201, JSON.stringify(answer.body))
@@ -58,7 +58,7 @@ describe('making', () => {
     )
   })
 
-  test('the first inbox of a domain asks for an MX record and has the domain checked, later ones reuse it, the last one takes it along', async () => {
+  test('the first inbox of a domain adds the MX record and starts a check, and the last one removes the record', async () => {
     const domain = await postrider.activeDomain('first.example.org')
     const { store } = postrider.appliance.deps
     assert.deepEqual(inboundMx(domain), [])
@@ -86,14 +86,14 @@ describe('making', () => {
     assert.equal(inboundMx(domain).length, 1)
   })
 
-  test('a domain that sends goes on doing so while its MX record is not there yet', async () => {
+  test('a domain continues to send until its MX record is published', async () => {
     const domain = await postrider.activeDomain('unpublished.example.org')
     await make('box@unpublished.example.org')
     await until(() => postrider.dns.asked.includes('MX unpublished.example.org'))
     assert.equal(domainByKey(postrider.appliance.deps.store, domain.key)!.status, 'active')
   })
 
-  for (const [what, attributes, code, pointer] of [
+  for (const [label, attributes, code, pointer] of [
     ['no name', { address: 'x@rules.example.org' }, 'required', '/data/attributes'],
     ['no address', { name: 'x' }, 'required', '/data/attributes'],
     ['an empty name', { name: '', address: 'x@rules.example.org' }, 'invalid', '/data/attributes/name'],
@@ -109,7 +109,7 @@ describe('making', () => {
       '/data/attributes/address',
     ],
     [
-      'what nobody knows',
+      'an unknown attribute',
       { name: 'x', address: 'x@rules.example.org', forward: 'y' },
       'invalid',
       '/data/attributes/forward',
@@ -121,7 +121,7 @@ describe('making', () => {
       '/data/attributes/address',
     ],
   ] as const)
-    test(`refused: ${what}`, async () => {
+    test(`rejects ${label}`, async () => {
       if (!(await postrider.api('GET', '/domains?filter[name]=rules.example.org')).body.data[0])
         await postrider.activeDomain('rules.example.org')
       const answer = await create(attributes)
@@ -132,7 +132,7 @@ describe('making', () => {
       assert.ok(error.source.pointer.startsWith(pointer), error.source.pointer)
     })
 
-  test('the same address twice, in any spelling, is refused; one that was removed is free', async () => {
+  test('rejects an existing address in any spelling, and accepts a deleted one', async () => {
     await postrider.activeDomain('twice.example.org')
     const id = await make('box@twice.example.org')
     refused(await create({ name: 'x', address: 'BOX@TWICE.example.org' }), 'already_exists', '/data/attributes/address')
@@ -140,12 +140,12 @@ describe('making', () => {
     await make('box@twice.example.org')
   })
 
-  test('a domain of another user is as foreign as one that is not there', async () => {
+  test('a domain of another user has the same error as an unknown one', async () => {
     await postrider.activeDomain('bobs.example.org', postrider.other)
     refused(await create({ name: 'x', address: 'x@bobs.example.org' }), 'invalid', '/data/attributes/address')
   })
 
-  test('a name that stands in two regions is ambiguous (D49); a subdomain of its own helps', async () => {
+  test('rejects a domain name with two regions as ambiguous (D49), but accepts a subdomain', async () => {
     await postrider.activeDomain('both.example.org')
     const { deps } = postrider.appliance
     const second = await registerDomain({ ...deps, ring: () => {} }, postrider.user.key, {
@@ -160,7 +160,7 @@ describe('making', () => {
     await make('x@both.example.org')
   })
 
-  test('an inbox on a domain that is not verified receives only once it is', async () => {
+  test('an inbox on an unverified domain receives only after the verification', async () => {
     const { deps } = postrider.appliance
     const domain = await registerDomain({ ...deps, ring: () => {} }, postrider.user.key, {
       name: 'later.example.org',
@@ -176,8 +176,8 @@ describe('making', () => {
   })
 })
 
-describe('changing', () => {
-  test('the name changes, the address never does', async () => {
+describe('update', () => {
+  test('accepts a new name, but never a new address', async () => {
     await postrider.activeDomain('change.example.org')
     const id = await make('box@change.example.org')
     postrider.clock.advance(1000)
@@ -194,8 +194,8 @@ describe('changing', () => {
   })
 })
 
-describe('removing', () => {
-  test('it stops receiving at once; what was received stays', async () => {
+describe('delete', () => {
+  test('a deleted inbox stops receiving immediately and keeps its messages', async () => {
     await postrider.activeDomain('gone.example.org')
     const id = await make('box@gone.example.org')
     const { id: mail } = await receive(postrider, { to: 'box@gone.example.org' })
@@ -228,7 +228,7 @@ describe('removing', () => {
     assert.equal((await postrider.api('GET', `/inbound-emails/${mail}/raw`)).status, 200)
   })
 
-  test('with its domain it stops receiving, and what was received stays', async () => {
+  test('an inbox of a deleted domain stops receiving and keeps its messages', async () => {
     const domain = await postrider.activeDomain('whole.example.org')
     const id = await make('box@whole.example.org')
     const { id: mail } = await receive(postrider, { to: 'box@whole.example.org' })
@@ -240,8 +240,8 @@ describe('removing', () => {
   })
 })
 
-describe('listing', () => {
-  test('newest first, by name and time, in pages, with the domain; no filters', async () => {
+describe('list', () => {
+  test('lists inboxes newest first, with sorting by name and time, pages and the domain, without filters', async () => {
     await postrider.activeDomain('list.example.org')
     const mine = new Set<string>()
     for (const name of ['c', 'a', 'b']) {
@@ -276,8 +276,8 @@ describe('listing', () => {
   })
 })
 
-describe('who may', () => {
-  test('another user finds nothing', async () => {
+describe('permissions', () => {
+  test('inboxes are not found for another user', async () => {
     await postrider.activeDomain('mine.example.org')
     const id = await make('box@mine.example.org')
     assert.equal((await postrider.asOther('GET', `/inboxes/${id}`)).status, 404)

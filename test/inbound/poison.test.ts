@@ -1,9 +1,9 @@
-// Mail that is meant to hold up who reads and judges it: it ends alone, is marked and keeps its octets, and honest mail
-// gets its true verdicts meanwhile. And what the machine lacks ends no mail (D72).
+// Messages that try to block the readers end alone, are marked and keep their bytes, and other messages get their real
+// verdicts in the meantime. Problems of the machine do not end messages (D72).
 import assert from 'node:assert/strict'
-import { Warmup } from '../../src/warmup/places.ts'
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { OPEN_GATE } from '../../src/parts/gate.ts'
+import { NO_REPORTS } from '../../src/parts/received.ts'
+import { renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, test } from 'node:test'
 import { parseConfig } from '../../src/base/config.ts'
@@ -14,7 +14,6 @@ import { Troubles } from '../../src/base/trouble.ts'
 import { InboundEngine, type StoredAs } from '../../src/inbound/reading.ts'
 import type { InboundMessage } from '../../src/inbound/queue.ts'
 import type { InboundJob, InboundResult } from '../../src/inbound/reader.ts'
-import { ReportFigures } from '../../src/reports/pieces.ts'
 import type { Store } from '../../src/store/database.ts'
 import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
@@ -22,6 +21,7 @@ import { Spool } from '../../src/store/spool.ts'
 import { HEADER_BOMBS } from '../hostile/bombs.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
 import { deliver } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
@@ -49,12 +49,12 @@ setUp(async () => {
 const listed = async (): Promise<{ id: string; attributes: { subject: string; authentication: unknown } }[]> =>
   (await postrider.api('GET', '/inbound-emails')).body.data
 
-test('five headers of 85,000 folds: honest mail beside them has its true verdicts, and they end marked', async () => {
+test('three headers of 85,000 folds are marked, and other messages get their real verdicts at the same time', async () => {
   postrider.dns.set('there.test', 'TXT', ['v=spf1 ip4:127.0.0.1 -all'])
   postrider.dns.set('_dmarc.there.test', 'TXT', ['v=DMARC1; p=reject'])
   const [smtp] = postrider.appliance.smtp
   await within(20_000, async () => {
-    for (let n = 0; n < 5; n++)
+    for (let n = 0; n < 3; n++)
       await deliver(smtp!, { to: 'box@here.test', message: HEADER_BOMBS['From of folds']!(255_000) })
     await deliver(smtp!, { to: 'box@here.test' })
     const honest = await until(async () => (await listed()).find(({ attributes }) => attributes.subject === 'Hello'))
@@ -62,7 +62,7 @@ test('five headers of 85,000 folds: honest mail beside them has its true verdict
   })
   const bombs = await until(async () => {
     const others = (await listed()).filter(({ attributes }) => attributes.subject !== 'Hello')
-    return others.length === 5 ? others : undefined
+    return others.length === 3 ? others : undefined
   }, 'all of them')
   for (const { attributes, id } of bombs) {
     assert.deepEqual(attributes.authentication, { spf: 'pass', dkim: 'none', dmarc: 'permerror', arc: 'none' })
@@ -82,7 +82,7 @@ describe('the engine', () => {
 
   beforeEach(() => {
     const { deps } = postrider.appliance
-    dataDir = mkdtempSync(join(tmpdir(), 'postrider-poison-'))
+    dataDir = temporaryDirectory('poison')
     writeFileSync(join(dataDir, 'postrider.db'), deps.store.octets())
     store = openStore(dataDir)
     store.all(raw('delete from inbound_emails returning key'))
@@ -96,7 +96,6 @@ describe('the engine', () => {
     await Promise.all(pools.splice(0).map((pool) => pool.close()))
     await stopped
     store.close()
-    rmSync(dataDir, { recursive: true, force: true })
   })
 
   let count = 0
@@ -136,15 +135,13 @@ describe('the engine', () => {
   ): Promise<void> {
     const workers = new Pool<InboundJob, InboundResult>(new URL(source, import.meta.url), {
       size: 1,
-      heapMb: 64,
+      heapMb: 24,
       ...(answer && { answer }),
     })
     pools.push(workers)
     const { keyring } = postrider.appliance.deps
     const troubles = new Troubles({ clock, log: silentLog })
     const config = parseConfig({ hostname: 'mx.postrider.test', data_dir: postrider.dataDir })
-    const none = () => Promise.reject(new Error('no mail of these is a report'))
-    const reports = { read: none, handOver: none }
     engine = new InboundEngine({
       store: through,
       spool,
@@ -154,18 +151,9 @@ describe('the engine', () => {
       config,
       troubles,
       workers,
-      reports,
-      figures: new ReportFigures({
-        store,
-        spool,
-        reports,
-        clock,
-        log: silentLog,
-        config,
-        resolver: postrider.appliance.deps.resolver,
-      }),
-      budget: 1000,
-      warmup: new Warmup({ config: postrider.config, log: silentLog, noticed: () => {} }),
+      reports: NO_REPORTS,
+      budget: 300,
+      gate: OPEN_GATE,
     })
     await engine.start()
   }
@@ -200,7 +188,7 @@ describe('the engine', () => {
   const waits = (id: string) =>
     until(() => rowOf(id)!.attempts === 0 && rowOf(id)!.next_attempt_at! > clock.now(), `${id} waiting`)
 
-  test('a mail that kills who reads it is rejected after two tries; the others are received', async () => {
+  test('rejects a message that kills its reader after two attempts, and receives the others', async () => {
     const poison = put('read dies')
     const honest = Array.from({ length: 5 }, () => put('hello'))
     await start()
@@ -212,7 +200,7 @@ describe('the engine', () => {
     assert.equal(JSON.parse((await read(poison)).authentication).dmarc, 'pass')
   })
 
-  test('a mail that kills who judges it, or makes them throw, is received and says so; SPF is true', async () => {
+  test('receives and marks a message that kills the evaluation or makes it throw, with its real SPF result', async () => {
     const ids = [put('judge dies'), put('judge throws')]
     const honest = put('hello')
     await start()
@@ -224,7 +212,7 @@ describe('the engine', () => {
     assert.equal(JSON.parse((await read(honest)).authentication).dkim, 'pass')
   })
 
-  test('mails that work without end keep no honest mail from being read', async () => {
+  test('messages that use unlimited CPU time do not delay others', async () => {
     const poison = Array.from({ length: 2 }, () => put('read burns'))
     await start()
     await until(() => rowOf(poison[0]!)!.attempts === 1)
@@ -234,12 +222,12 @@ describe('the engine', () => {
     for (const id of poison) assert.equal((await read(id)).reason, 'Reading it took too long.')
   })
 
-  test('mails that wait for an answer keep no honest mail from being read', async () => {
+  test('messages that wait for DNS do not delay others', async () => {
     for (let n = 0; n < 32; n++) put('judge asks for ever', { client: `192.0.2.${n % 4}` })
     let asked = 0
     await start('poisoned.ts', () => new Promise(() => void asked++))
     await until(() => asked === 32, 'a full window')
-    // Handed over from memory while every place is taken: it has its turn a second later.
+    // A message that is handed over from memory while every slot is used has its turn a second later.
     const honest = put('hello', { client: '192.0.2.9' })
     hand(honest, 'claimed')
     await until(() => clock.nextAlarm !== null && clock.nextAlarm <= clock.now() + 1000, 'a wait of a second')
@@ -258,7 +246,7 @@ describe('the engine', () => {
     for (let n = 0; n < 30; n++) {
       const id = put('read asks')
       ids.push(id)
-      const place = engine!.placeFor('192.0.2.1')
+      const place = engine!.storageFor('192.0.2.1')
       places.push(place)
       hand(id, place)
     }
@@ -279,19 +267,22 @@ describe('the engine', () => {
     )
   })
 
-  test('who sends much keeps nobody else waiting', async () => {
+  test('a client with many messages does not delay other clients', async () => {
     const asked: string[] = []
     for (let n = 0; n < 100; n++) put(`judge asks of the crowd`)
     const other = put('judge asks of the other', { client: '192.0.2.2' })
-    await start('poisoned.ts', async (what) => {
-      asked.push(String(what))
-      return String(what).includes('other') ? '' : new Promise(() => {})
+    await start('poisoned.ts', async (label) => {
+      asked.push(String(label))
+      return String(label).includes('other') ? '' : new Promise(() => {})
     })
     assert.equal((await read(other)).status, 'received')
-    await until(() => asked.filter((what) => what.includes('crowd')).length === 8, 'eight of the crowd in readers')
+    await until(
+      () => asked.filter((request) => request.includes('crowd')).length === 8,
+      'eight of the crowd in readers',
+    )
   })
 
-  test('mail that waits for others of its client is read when they end', async () => {
+  test('reads a message that waits for others of its client as soon as they end', async () => {
     const ids = Array.from({ length: 100 }, () => put('judge asks of the crowd'))
     const answers: (() => void)[] = []
     await start('poisoned.ts', () => new Promise<string>((resolve) => answers.push(() => resolve(''))))
@@ -312,7 +303,7 @@ describe('the engine', () => {
     }, 'all of them read')
   })
 
-  test('a file that is away has the mail wait, and it is read when the file is back', async () => {
+  test('a message waits while its file is missing, and is read when the file is back', async () => {
     const file = await spool.put('file', 'Subject: here again\r\n\r\nHello.\r\n')
     renameSync(spool.path(file), join(dataDir, 'away'))
     const id = put(null, { file })
@@ -326,17 +317,17 @@ describe('the engine', () => {
     assert.equal((await read(id)).status, 'received')
   })
 
-  test('where no thread can be had the mail waits', async () => {
+  test('a message waits if no thread can be started', async () => {
     const id = put('hello')
     await start('no-such-reader.ts')
     await waits(id)
     assert.equal(emailOf(id), undefined)
   })
 
-  test('what cannot be written is kept, and written when the store takes it; nothing more is claimed', async () => {
+  test('results that cannot be written are kept and written later, and no message is claimed until then', async () => {
     const pages = (limit: number) => store.all(raw(`pragma max_page_count = ${limit}`))
     const asked: (() => void)[] = []
-    // Its text needs pages of its own.
+    // Its text needs separate pages.
     const id = put(`read asks ${'x'.repeat(100_000)}`)
     await start('poisoned.ts', () => new Promise<string>((resolve) => asked.push(() => resolve(''))))
     await until(() => asked.length === 1)
@@ -370,7 +361,7 @@ describe('the engine', () => {
     assert.equal((await read(other)).status, 'received')
   })
 
-  test('a mail that fills the heap is read again alone, after a restart too, and kept unread then (D139)', async () => {
+  test('a message that fills the heap is read again alone, even after a restart, and then kept unread (D139)', async () => {
     const other = put('hello')
     const [poison, later] = [put('read fills'), put('read fills, judge fills')]
     await start()
@@ -387,7 +378,7 @@ describe('the engine', () => {
     assert.equal((await read(again)).reason, reason)
   })
 
-  test('what dead processes had claimed is read alone, a small one ten times, a large one twice (D139)', async () => {
+  test('messages claimed by ended processes are read alone, small ones ten times, large ones twice (D139)', async () => {
     const suspects = Array.from({ length: 3 }, () => put('read asks', { attempts: 1, size: 2_000_000 }))
     const given = [put('hello', { attempts: 10 }), put('hello', { attempts: 2, size: 2_000_000 })]
     const fresh = put('hello')
@@ -418,7 +409,7 @@ describe('the engine', () => {
     }
   })
 
-  test('others that are being claimed when one of these ends have their turn before the next (D139)', async () => {
+  test('other messages have their turn between two suspects (D139)', async () => {
     const suspects = Array.from({ length: 2 }, () => put('read asks', { attempts: 1, size: 2_000_000 }))
     const fresh = put('hello')
     const claimed = Promise.withResolvers<undefined>()
@@ -449,7 +440,7 @@ describe('the engine', () => {
     assert.equal(asked.length, 1, 'no second suspect before')
   })
 
-  test('a message that no reader has seen counts no attempt after a stop; the others are tried again (D133)', async () => {
+  test('a message that was not read counts no attempt after a stop, and the others are retried (D133)', async () => {
     const ids = Array.from({ length: 12 }, () => put('read asks'))
     let asked = 0
     await start('poisoned.ts', () => new Promise(() => void asked++))
@@ -466,7 +457,7 @@ describe('the engine', () => {
     for (const id of ids) assert.equal((await read(id)).status, 'received')
   })
 
-  test('of these the one that was in hand the fewest times comes first', async () => {
+  test('the suspect with the fewest attempts is read first', async () => {
     const [often, seldom] = [put('hello', { attempts: 9 }), put('hello', { attempts: 1 })]
     await start()
     await Promise.all([read(often!), read(seldom!)])

@@ -1,5 +1,4 @@
-// A worker that reads what a test writes, and does what it says: dies, works without end, asks. For tests of the
-// engine.
+// A worker for tests of the engine that obeys messages: it exits, loops or requests an answer.
 import { ask, serveJobs } from '../../src/base/threads/jobs.ts'
 import type { InboundJob, InboundResult, Judgement, Reading } from '../../src/inbound/reader.ts'
 
@@ -25,7 +24,8 @@ async function perform(job: InboundJob): Promise<InboundResult> {
   if (text.includes(`${job.task} dies`)) process.exit(1)
   while (text.includes(`${job.task} burns`));
   if (text.includes(`${job.task} fills`))
-    for (const all: number[][] = []; ;) all.push(Array.from({ length: 1000 }, Math.random))
+    // In large arrays, which fill the heap long before the budget of CPU time is used up, on a busy machine too.
+    for (const all: number[][] = []; ;) all.push(Array.from<number>({ length: 100_000 }).fill(0.5))
   if (text.includes(`${job.task} throws`)) throw new TypeError('a fault of ours')
   if (text.includes(`${job.task} asks`)) await ask(text.trim())
   if (job.task === 'judge') {

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { MessageQueue } from '../../src/inbound/queue.ts'
 import type { InboundMessage } from '../../src/inbound/queue.ts'
 
-const room = () => 100
+const capacity = () => 100
 const [a, b, c] = ['192.0.2.1', '192.0.2.2', '192.0.2.3'] as const
 
 function queueOf(...waiting: [client: string, key: number][]): MessageQueue {
@@ -11,21 +11,21 @@ function queueOf(...waiting: [client: string, key: number][]): MessageQueue {
   for (const [client, key] of waiting) queue.add({ client, key })
   return queue
 }
-const take = (queue: MessageQueue, limit: number, roomOf: (customer: string) => number = room): number[] =>
-  queue.take(limit, roomOf).map(({ key }) => key)
+const take = (queue: MessageQueue, limit: number, capacityOf: (customer: string) => number = capacity): number[] =>
+  queue.take(limit, capacityOf).map(({ key }) => key)
 
-test('customers are served in turn, in the order in which they came', () => {
+test('clients are served in turn, in the order of their arrival', () => {
   const queue = queueOf([a, 1], [a, 2], [a, 3], [b, 4], [c, 5])
   assert.deepEqual(take(queue, 4), [1, 4, 5, 2])
   assert.deepEqual([take(queue, 4), queue.size], [[3], 0])
 })
 
-test('a turn goes on where the last one ended', () => {
+test('a turn continues where the last one ended', () => {
   const queue = queueOf([a, 1], [a, 2], [a, 3], [b, 4], [b, 5])
   assert.deepEqual([take(queue, 1), take(queue, 1), take(queue, 2)], [[1], [4], [2, 5]])
 })
 
-test('no customer gets more than its room, and who has none keeps the place', () => {
+test('a client gets at most its capacity, and without capacity keeps its position', () => {
   const queue = queueOf([a, 1], [a, 2], [a, 3], [b, 4], [b, 5])
   assert.deepEqual(
     take(queue, 9, (customer) => (customer === a ? 0 : 1)),
@@ -34,18 +34,18 @@ test('no customer gets more than its room, and who has none keeps the place', ()
   assert.deepEqual([take(queue, 9), queue.size], [[1, 5, 2, 3], 0])
 })
 
-test('the addresses of one IPv6 network are one customer', () => {
+test('the addresses of one IPv6 network are one client', () => {
   const queue = queueOf(['2001:db8:1:1::1', 1], ['2001:db8:1:1::2', 2], [b, 3])
   assert.deepEqual(take(queue, 3), [1, 3, 2])
 })
 
-test('a message is in the queue once, and only until it is taken', () => {
+test('a message is in the queue once, until it is taken', () => {
   const queue = queueOf([a, 1], [a, 1])
   assert.deepEqual([queue.size, queue.has(1), queue.sizeOf(a)], [1, true, 1])
   assert.deepEqual([take(queue, 9), queue.has(1), queue.sizeOf(a), queue.size], [[1], false, 0, 0])
 })
 
-test('beyond the bounds only keys are kept, of one customer and of all', () => {
+test('beyond the limits only keys are kept, per client and in all', () => {
   const queue = new MessageQueue({ all: 8, ofOne: 4 })
   const message = { content: new Uint8Array(3) } as unknown as InboundMessage
   for (const [client, key] of [
@@ -56,11 +56,11 @@ test('beyond the bounds only keys are kept, of one customer and of all', () => {
   ] as const)
     queue.add({ client, key, message })
   const withOctets = queue
-    .take(9, room)
+    .take(9, capacity)
     .filter((each) => each.message)
     .map(({ key }) => key)
   assert.deepEqual(withOctets, [1, 3])
-  assert.equal(queue.octets, 0, 'what was taken is counted no more')
+  assert.equal(queue.bytes, 0, 'what was taken is counted no more')
   queue.add({ client: a, key: 5, message })
-  assert.equal(queue.take(1, room)[0]?.message, message)
+  assert.equal(queue.take(1, capacity)[0]?.message, message)
 })

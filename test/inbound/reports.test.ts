@@ -1,13 +1,10 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { after, beforeEach, describe, test } from 'node:test'
 import { silentLog, type Log } from '../../src/base/log.ts'
 import { unsubscribeLocalPart } from '../../src/message/return-path.ts'
 import { payloadOf } from '../../src/webhooks/payload.ts'
 import { raw } from '../../src/store/query.ts'
-import type { RowOf } from '../../src/schema/tables.ts'
+import type { RowOf } from '../../src/store/schema/tables.ts'
 import { Commands } from '../commands/command.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
@@ -18,7 +15,10 @@ import { DAY, HOUR } from '../mail/mails.ts'
 import { block, feedback, homeOf, letter, report, type Gone } from './home.ts'
 
 const faults: unknown[] = []
-const log: Log = { ...silentLog, fault: (what, thrown) => (faults.push([what, thrown]), silentLog.fault(what, thrown)) }
+const log: Log = {
+  ...silentLog,
+  fault: (label, thrown) => (faults.push([label, thrown]), silentLog.fault(label, thrown)),
+}
 
 const home = homeOf(
   () => postrider,
@@ -48,7 +48,7 @@ const someone = (domain = 'there.test'): string => `someone${++count}@${domain}`
 
 const last = <T>(list: readonly T[]): T => list.at(-1)!
 
-/** The delivery behind a mail's only, or named, recipient. */
+/** The delivery behind an email's only, or named, recipient. */
 const deliveryOf = (id: string, address?: string): number =>
   postrider.appliance.deps.store
     .all(
@@ -59,7 +59,7 @@ const deliveryOf = (id: string, address?: string): number =>
     )
     .find((row) => address === undefined || row.address === address)!.key
 
-/** Nothing about the mail or the address has changed: it is delivered. */
+/** The email and the address are unchanged: it is delivered. */
 async function unchanged({ id }: Gone, ...addresses: string[]): Promise<void> {
   const shown = await show(id)
   assert.equal(shown.status, 'delivered')
@@ -69,7 +69,7 @@ async function unchanged({ id }: Gone, ...addresses: string[]): Promise<void> {
 }
 
 describe('a delivery report', () => {
-  test('that says failed makes a delivered mail bounced, with all that follows', async () => {
+  test('a failure report sets a delivered email to bounced, with event and suppression', async () => {
     const to = someone()
     const figures = () =>
       postrider.appliance.deps.store.first<{ n: number | null; b: number | null }>(
@@ -127,14 +127,14 @@ describe('a delivery report', () => {
       { email: to, reason: 'hard_bounce', scope: 'all', source: 'dsn', expires_at: null },
     ])
     assert.partialDeepStrictEqual(await stats(gone.id), { deliveries: 1, bounces: 1, complaints: 0 })
-    // For the reputation it is one mail, and it bounced.
+    // For the reputation it is one email, and it bounced.
     assert.deepEqual({ ...figures() }, { n: counted.n ?? 0, b: (counted.b ?? 0) + 1 })
     const refused = await tryPost({ to })
     assert.equal(refused.status, 422)
     assert.equal(refused.body.errors[0].code, 'recipient_suppressed')
   })
 
-  test('that comes twice, or a later one of another kind, changes nothing more', async () => {
+  test('a repeated report, or a later one of another kind, has no effect', async () => {
     const to = someone()
     const gone = await send({ to })
     const first = report(gone.returnPath, [block({ recipient: to })])
@@ -151,7 +151,7 @@ describe('a delivery report', () => {
     assert.equal((await stats(gone.id))['bounces'], 1)
   })
 
-  test('of a soft bounce suppresses for a week when it is the third within 72 hours', async () => {
+  test('the third soft bounce report within 72 hours suppresses the address for a week', async () => {
     const to = someone()
     const said = { status: '4.2.1', said: '450 4.2.1 The mailbox is busy' }
     for (const [index, wait] of [0, 73 * HOUR, HOUR, HOUR].entries()) {
@@ -178,7 +178,7 @@ describe('a delivery report', () => {
     ['infrastructure', '5.4.6', '550 5.4.6 Routing loop detected -- (too many Received headers)'],
     ['policy', '5.0.0', ''],
   ] as const)
-    test(`of class ${name} (${status}) bounces and suppresses nobody`, async () => {
+    test(`class ${name} (${status}) sets the email to bounced without a suppression`, async () => {
       const to = someone()
       for (let round = 0; round < (name === 'quota' ? 2 : 4); round++) {
         const { id, returnPath } = await send({ to })
@@ -197,7 +197,7 @@ describe('a delivery report', () => {
     })
 
   for (const action of ['delayed', 'delivered', 'relayed', 'expanded'])
-    test(`that says ${action} changes nothing`, async () => {
+    test(`a report with action ${action} has no effect`, async () => {
       const to = someone()
       const gone = await send({ to })
       const status = action === 'delayed' ? '4.4.1' : '2.0.0'
@@ -206,7 +206,7 @@ describe('a delivery report', () => {
       await unchanged(gone, to)
     })
 
-  test('in the words of a mail server counts as well', async () => {
+  test('a bounce message that is not a DSN counts as well', async () => {
     const to = someone()
     const gone = await send({ to })
     await comeHome({
@@ -222,7 +222,29 @@ describe('a delivery report', () => {
     assert.partialDeepStrictEqual(await suppressions(to), [{ reason: 'hard_bounce', source: 'dsn' }])
   })
 
-  test('late, after a complaint, leaves it a complaint', async () => {
+  test('a bounce message of an unknown server counts if it has the null sender', async () => {
+    const to = someone()
+    const gone = await send({ to })
+    const message = `From: Postbote <post@there.test>\nTo: ${gone.returnPath}\nSubject: Undeliverable: Hello\nAuto-Submitted: auto-generated\n\nDelivery has failed to these recipients or groups:\n\n${to}\n#550 5.1.1 RESOLVER.ADR.RecipNotFound; not found ##\n`
+    await comeHome({ from: 'post@there.test', to: gone.returnPath, message })
+    await unchanged(gone, to)
+    await comeHome({ from: '', to: gone.returnPath, message })
+    assert.equal((await show(gone.id)).status, 'bounced')
+    assert.deepEqual(
+      (await suppressions(to)).map(({ reason }) => reason),
+      ['hard_bounce'],
+    )
+  })
+
+  test('an ordinary message with the null sender has no effect', async () => {
+    const to = someone()
+    const gone = await send({ to })
+    const text = `Delivery failed to the following recipient: mailbox unavailable\n\n${to}\n550 5.1.1 User unknown`
+    await comeHome({ from: '', to: gone.returnPath, message: letter(gone.returnPath, 'Re: Hello', '', text) })
+    await unchanged(gone, to)
+  })
+
+  test('a report after a complaint does not change the status', async () => {
     const to = someone()
     const gone = await send({ to })
     await comeHome({ to: gone.returnPath, message: feedback(gone.returnPath, 'abuse', to, gone.heard.message) })
@@ -238,7 +260,7 @@ describe('a delivery report', () => {
     )
   })
 
-  test('for a mail that its owner has deleted is taken, and changes nothing', async () => {
+  test('accepts a report about a deleted email, without an effect', async () => {
     const to = someone()
     const gone = await send({ to })
     assert.equal((await postrider.api('DELETE', `/outbound-emails/${gone.id}`)).status, 204)
@@ -252,7 +274,7 @@ describe('a delivery report', () => {
   })
 })
 
-describe('what comes to a return path and is not a report', () => {
+describe('messages to a return path that are not reports', () => {
   const ANSWERS: Record<string, (to: string) => string> = {
     'a vacation answer': (to) => letter(to, 'Re: Hello', 'Auto-Submitted: auto-replied (vacation)\n', 'I am away.'),
     'a vacation answer without its field': (to) => letter(to, 'Out of office: Hello', '', 'I am away until Monday.'),
@@ -272,7 +294,7 @@ describe('what comes to a return path and is not a report', () => {
     'an empty message': () => '\n',
   }
   for (const [name, write] of Object.entries(ANSWERS))
-    test(`${name} changes nothing`, async () => {
+    test(`${name} has no effect`, async () => {
       const to = someone()
       const gone = await send({ to })
       for (const from of ['', 'bob@there.test'])
@@ -302,7 +324,7 @@ describe('whose report it is', () => {
     await unchanged(gone, to)
   })
 
-  test('a token whose case was changed on its way is ours', async () => {
+  test('accepts a token in another case', async () => {
     const to = someone()
     const gone = await send({ to })
     await comeHome({
@@ -314,7 +336,7 @@ describe('whose report it is', () => {
     assert.equal((await suppressions(to)).length, 1)
   })
 
-  test("the token of one mail cannot bounce another's recipient", async () => {
+  test('the token of one email cannot bounce the recipient of another', async () => {
     const victim = someone()
     const mine = await send({ to: victim })
     const to = someone()
@@ -328,7 +350,7 @@ describe('whose report it is', () => {
     await unchanged(other, to, 'first@there.test')
   })
 
-  test('where a mail had one recipient, a stranger is whoever it was forwarded to', async () => {
+  test('an unknown address in a report is a forwarding of the only recipient', async () => {
     const to = someone()
     const gone = await send({ to })
     await comeHome({
@@ -342,7 +364,7 @@ describe('whose report it is', () => {
   })
 
   for (const action of ['expanded', 'relayed', 'delayed'])
-    test(`a stranger's failure is not held against a recipient of whom the same report says ${action}`, async () => {
+    test(`the failure of an unknown address does not bounce a recipient with action ${action} in the same report`, async () => {
       const to = someone()
       const gone = await send({ to })
       const blocks = [
@@ -353,7 +375,7 @@ describe('whose report it is', () => {
       await unchanged(gone, to)
     })
 
-  test('a domain in its own script is the one that was written to', async () => {
+  test('matches an internationalised domain in Unicode', async () => {
     home.receiver('xn--bcher-kva.test')
     const [to, cc] = [`one${++count}@bücher.test`, `two${++count}@bücher.test`]
     const gone = await send({ to, cc })
@@ -365,7 +387,7 @@ describe('whose report it is', () => {
     )
   })
 
-  test('finds a recipient of the same mail whatever source each is bound to since', async () => {
+  test('finds a recipient of the same email that is bound to another IP address since', async () => {
     const [to, cc] = [someone(), someone()]
     const gone = await send({ to, cc })
     await postrider.appliance.deps.store.write((tx) =>
@@ -379,7 +401,7 @@ describe('whose report it is', () => {
   })
 
   for (const role of ['cc', 'bcc'])
-    test(`a report that names the ${role} recipient settles that one and leaves the mail as it is`, async () => {
+    test(`a report about a ${role} recipient settles this recipient and does not change the email's status`, async () => {
       const [to, also] = [someone(), someone()]
       const gone = await send({ to, [role]: also })
       assert.deepEqual(gone.heard.to, [to, also])
@@ -422,7 +444,7 @@ describe('whose report it is', () => {
     assert.equal((await suppressions(cc)).length, 1)
   })
 
-  test('the original recipient says more than the final one, also where both were written to', async () => {
+  test('the original recipient has priority over the final one, even if both are recipients', async () => {
     const [to, cc] = [someone(), someone()]
     const gone = await send({ to, cc })
     // cc forwards to the primary recipient.
@@ -438,7 +460,7 @@ describe('whose report it is', () => {
     assert.deepEqual(await suppressions(to), [])
   })
 
-  test('recipients of another exchanger have a return path of their own', async () => {
+  test('recipients at another receiving server have their own return path', async () => {
     const [to, cc] = [someone(), someone('elsewhere.test')]
     const gone = await send({ to, cc })
     const theirs = await until(() => exchanger.heard.find((heard) => heard.to.includes(cc)), 'the copy')
@@ -450,7 +472,7 @@ describe('whose report it is', () => {
 })
 
 describe('a report before the end of the attempt', () => {
-  test('whose connection was cut after the final dot ends the mail: it is not sent again', async () => {
+  test('a bounce report after a connection cut at the final dot ends the email without a retry', async () => {
     const to = someone()
     exchanger.script = { tls: true, final: () => 'close' }
     const gone = await handOver({ to })
@@ -467,7 +489,7 @@ describe('a report before the end of the attempt', () => {
     assert.equal(exchanger.heard.length, heard + 1)
   })
 
-  test('a complaint about such a mail counts too, and it is not sent again', async () => {
+  test('a complaint about such an email counts too, and it is not retried', async () => {
     const to = someone()
     exchanger.script = { tls: true, final: () => 'close' }
     const gone = await handOver({ to })
@@ -489,7 +511,7 @@ describe('a report before the end of the attempt', () => {
     ['then cuts the connection', 'close'],
     ['then defers', '451 4.3.0 Later'],
   ] as const)
-    test(`while the exchanger has not answered yet and ${name} is not lost`, async () => {
+    test(`applies a report that arrives before the receiving server's reply, with ${name}`, async () => {
       const to = someone()
       const { promise, resolve } = Promise.withResolvers<string>()
       exchanger.script = { tls: true, final: () => promise }
@@ -519,7 +541,7 @@ describe('a complaint', () => {
     ['to abuse@ of the domain', () => 'abuse@here.test'],
     ['to an inbox', () => 'desk@here.test'],
   ] as const)
-    test(`${name} is one: complained, suppressed, told once`, async () => {
+    test(`${name} is a complaint: sets the status, suppresses, sends one event`, async () => {
       const to = someone()
       const gone = await send({ to })
       const address = where(gone)
@@ -540,7 +562,7 @@ describe('a complaint', () => {
       assert.equal((await tryPost({ to })).status, 422)
     })
 
-  test('whose recipient is redacted is known by the token of the copy', async () => {
+  test('a complaint with a redacted recipient is matched by the token in the copy', async () => {
     const to = someone()
     const gone = await send({ to })
     const copy = gone.heard.message.replaceAll(to, 'redacted')
@@ -549,7 +571,7 @@ describe('a complaint', () => {
     assert.equal((await suppressions(to)).length, 1)
   })
 
-  test('of a cc recipient leaves the mail delivered', async () => {
+  test("a complaint of a cc recipient does not change the email's status", async () => {
     const [to, cc] = [someone(), someone()]
     const gone = await send({ to, cc })
     await comeHome({ to: gone.returnPath, message: feedback(gone.returnPath, 'abuse', cc, gone.heard.message) })
@@ -564,7 +586,7 @@ describe('a complaint', () => {
     assert.partialDeepStrictEqual(await suppressions(cc), [{ reason: 'complaint' }])
   })
 
-  test('about a mail of several whose recipient nobody names is nobody’s', async () => {
+  test('ignores a complaint about an email with several recipients without the address', async () => {
     const [to, cc] = [someone(), someone()]
     const gone = await send({ to, cc })
     await comeHome({ to: gone.returnPath, message: feedback(gone.returnPath, 'abuse', undefined, gone.heard.message) })
@@ -572,7 +594,7 @@ describe('a complaint', () => {
   })
 
   for (const type of ['opt-out', 'opt-out-list'])
-    test(`of type ${type} unsubscribes and complains of nothing`, async () => {
+    test(`feedback type ${type} unsubscribes without a complaint`, async () => {
       const to = someone()
       const gone = await send({ to })
       for (let round = 0; round < 2; round++)
@@ -586,7 +608,7 @@ describe('a complaint', () => {
     })
 
   for (const type of ['not-spam', 'fraud', 'virus', 'other', 'auth-failure', 'dmarc', ''])
-    test(`of type "${type}" is none`, async () => {
+    test(`feedback type "${type}" is not a complaint`, async () => {
       const to = someone()
       const gone = await send({ to })
       for (const address of [gone.returnPath, 'desk@here.test'])
@@ -594,7 +616,7 @@ describe('a complaint', () => {
       await unchanged(gone, to)
     })
 
-  test('without a token of ours changes nothing, whoever it names', async () => {
+  test('a complaint without a valid token has no effect', async () => {
     const to = someone()
     const gone = await send({ to })
     const token = gone.returnPath.split('@')[0]!
@@ -609,16 +631,13 @@ describe('a complaint', () => {
 })
 
 describe('postmaster and abuse', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'postrider-notices-'))
-  after(() => rmSync(folder, { recursive: true, force: true }))
-
-  test('without an inbox are a notice for the owner of the domain, and not mailed', async () => {
+  test('messages to postmaster and abuse without an inbox become a notification of the domain owner, not an email', async () => {
     await postrider.activeDomain('bobs.test', postrider.other)
     const heard = exchanger.heard.length
     for (const to of ['postmaster@here.test', 'ABUSE@bobs.test', 'PostMaster@bounce.here.test'])
       await comeHome({ to, message: letter(to, `To ${to}`, '', 'Your server misbehaves.') })
     const [first, second, third] = notices().slice(-3)
-    assert.equal(first!.subject, 'Mail for postmaster@here.test: To postmaster@here.test')
+    assert.equal(first!.subject, 'Message for postmaster@here.test: To postmaster@here.test')
     assert.match(first!.text, /Your server misbehaves\./)
     assert.match(first!.text, /bob@there\.test/)
     assert.deepEqual(
@@ -634,7 +653,7 @@ describe('postmaster and abuse', () => {
       const listed = await commands.json<Record<string, unknown>[]>('notices')
       assert.partialDeepStrictEqual(listed[1], {
         user: 'bob@other.test',
-        subject: 'Mail for abuse@bobs.test: To ABUSE@bobs.test',
+        subject: 'Message for abuse@bobs.test: To ABUSE@bobs.test',
         mailed: false,
       })
     } finally {
@@ -642,13 +661,13 @@ describe('postmaster and abuse', () => {
     }
   })
 
-  test('a notice names the address that it was for, whoever else the mail was for', async () => {
+  test('the notification names the role address, even if the message has other recipients', async () => {
     await comeHome({ to: ['desk@here.test', 'postmaster@here.test'], message: letter('desk@here.test', 'To both') })
-    assert.equal(last(notices()).subject, 'Mail for postmaster@here.test: To both')
+    assert.equal(last(notices()).subject, 'Message for postmaster@here.test: To both')
     assert.equal((await received())[0], 'To both')
   })
 
-  test('with an inbox are mail like any other', async () => {
+  test('messages to postmaster and abuse with an inbox are received like other mail', async () => {
     await postrider.activeDomain('kept.test')
     const made = await postrider.api(
       'POST',
@@ -662,7 +681,7 @@ describe('postmaster and abuse', () => {
     assert.equal(notices().length, told)
   })
 
-  test('postmaster without a domain is taken', async () => {
+  test('accepts postmaster without a domain', async () => {
     const told = notices().length
     const [verdict] = await comeHome({ from: '', to: 'Postmaster', message: letter('postmaster', 'Bare') })
     assert.equal(verdict!.code, 250)
@@ -677,7 +696,7 @@ describe('several recipients in one transaction', () => {
     `${unsubscribeLocalPart(postrider.appliance.deps.keyring, deliveryOf(gone.id))}@bounce.here.test`,
   ]
 
-  test('a report: the inbox has it, the mail has bounced, nobody has unsubscribed', async () => {
+  test('a report to an inbox and a return path is received and bounces the email, without unsubscribing', async () => {
     const to = someone()
     const gone = await send({ to })
     const [before] = [(await received()).length]
@@ -698,7 +717,7 @@ describe('several recipients in one transaction', () => {
     )
   })
 
-  test('a mail of a person: the inbox has it, the mail stays, the person has unsubscribed', async () => {
+  test('a message to an inbox and an unsubscribe address is received and unsubscribes', async () => {
     const to = someone()
     const gone = await send({ to })
     await comeHome({ from: to, to: addresses(gone), message: letter('desk@here.test', 'All three') })
@@ -710,7 +729,7 @@ describe('several recipients in one transaction', () => {
     )
   })
 
-  test('a complaint: the inbox has it, the mail is complained of once, nobody has unsubscribed', async () => {
+  test('a complaint to several addresses is received and counts once, without unsubscribing', async () => {
     const to = someone()
     const gone = await send({ to })
     await comeHome({ to: addresses(gone), message: feedback(gone.returnPath, 'abuse', to, gone.heard.message) })
@@ -722,7 +741,7 @@ describe('several recipients in one transaction', () => {
     )
   })
 
-  test('return paths of several mails: each has bounced', async () => {
+  test('a report to the return paths of several emails bounces each', async () => {
     const mails = [await send({ to: someone() }), await send({ to: someone() })]
     await comeHome({
       from: '',
@@ -734,7 +753,7 @@ describe('several recipients in one transaction', () => {
 })
 
 describe('large reports', () => {
-  test('with 10,000 recipients are read within bounds; ours, at their beginning, counts', async () => {
+  test('reads a report on 10,000 recipients within limits, and applies ours at its start', async () => {
     const [to, cc] = [someone(), someone()]
     const gone = await send({ to, cc })
     const others = Array.from({ length: 10_000 }, (_, index) => block({ recipient: `stranger${index}@there.test` }))
@@ -750,7 +769,7 @@ describe('large reports', () => {
     assert.equal(events(gone.id).filter(({ type }) => type === 'email.bounced').length, 1)
   })
 
-  test('of 10,000 strangers tell of one bounce where there was one recipient', async () => {
+  test('a report on 10,000 unknown addresses bounces the only recipient once', async () => {
     const to = someone()
     const gone = await send({ to })
     const others = Array.from({ length: 10_000 }, (_, index) => block({ recipient: `stranger${index}@there.test` }))
@@ -758,7 +777,7 @@ describe('large reports', () => {
     assert.equal(events(gone.id).filter(({ type }) => type === 'email.bounced').length, 1)
   })
 
-  test('of 5 MB count, and leave nothing behind', async () => {
+  test('applies a report of 5 MB, and deletes its file', async () => {
     const to = someone()
     const gone = await send({ to })
     const copy = `Subject: Large\n\n${`${'x'.repeat(76)}\n`.repeat(68_000)}`

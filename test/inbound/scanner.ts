@@ -1,12 +1,12 @@
-// A clamd on loopback that speaks INSTREAM (clamd(8)) and says what a test tells it to.
+// A clamd on loopback that speaks INSTREAM (clamd(8)) and replies as the test sets it.
 import { createServer, type AddressInfo, type Socket } from 'node:net'
 
 export interface TestScanner {
   /** For inbound.clamav. */
   address: string
-  /** What was given to it, message by message. */
+  /** The received messages. */
   scanned: Buffer[]
-  /** The answer to a message; undefined: none ever comes. */
+  /** The reply to a message, or undefined for no reply. */
   answer: (message: Buffer) => string | undefined
   close(): Promise<void>
 }

@@ -20,7 +20,7 @@ export interface Scenario {
 
 type Zone = Map<string, { type: string; value: string[] }[]>
 
-/** A plain, quoted or [listed] value; in quotes \xNN and \0 stand for octets. */
+/** A plain, quoted or [listed] value. In quotes \xNN and \0 are bytes. */
 function scalars(text: string): string[] {
   const trimmed = text.trim()
   if (!trimmed.startsWith('[')) return [scalar(trimmed)]
@@ -77,13 +77,13 @@ export function readSuite(file: string): Scenario[] {
     })
 }
 
-/** SPF records of a name count as its TXT records when it has none (the suite was made for both types). */
+/** SPF records of a name count as its TXT records if it does not have any (the suite was made for both types). */
 function look(zone: Zone, name: string, type: string, hops: number): ResolverAnswer<string | Mx> {
   const records = zone.get(name)
   if (!records || name.split('.').some((label) => label.length > 63)) return { kind: 'nxdomain' }
   const exact = records.filter((record) => record.type === type)
   const found = exact.length > 0 || type !== 'TXT' ? exact : records.filter((record) => record.type === 'SPF')
-  // "TXT: NONE" keeps the SPF records out.
+  // "TXT: NONE" excludes the SPF records.
   const there = found.filter(({ value }) => value[0] !== 'NONE')
   if (there.length > 0)
     return {

@@ -17,10 +17,13 @@ export type WholeReading = Exclude<Reading, Read> | (Omit<Read, 'body'> & { body
 export interface Threads {
   pool: Pool<InboundJob, InboundResult>
   look: Look
-  /** Until when answers may be kept, and the time of a judgement. By default none is kept: each test has its own. */
+  /**
+   * The expiry of cached answers, and the time of an evaluation. By default answers are not cached: each test has its
+   * own.
+   */
   until: number
   now: number
-  /** Reads a message; texts that stand in it as they are, are given as texts too. */
+  /** Reads a message. Texts that refer to the message are resolved. */
   read(message: string | Buffer): Promise<WholeReading>
   judge(mail: {
     client?: string
@@ -54,7 +57,7 @@ export function hire(size = 1): Threads {
       },
     }),
     read: async (message) => {
-      const job = { task: 'read', content: wire(message), headerOnly: false } as const
+      const job = { task: 'read', content: wire(message), headerOnly: false, mailFrom: 'ann@there.test' } as const
       const reading = (await threads.pool.run(job, { cpu: 10_000 })) as Reading
       if (reading.kind === 'rejected' || !reading.body) return reading as WholeReading
       const { html, text } = reading.body
@@ -78,8 +81,8 @@ export function hire(size = 1): Threads {
 }
 
 /**
- * Does work that must not take more than so many ms of CPU time of all threads. A thread that starts beside it gets a
- * second chance: the work costs the same each time.
+ * Does work within a limit of CPU time (ms) of all threads. If a thread starts at the same time, the work is repeated,
+ * because it costs the same each time.
  */
 export async function within<T>(limit: number, work: () => Promise<T> | T): Promise<T> {
   for (let chance = 3; ; chance--) {
@@ -92,7 +95,7 @@ export async function within<T>(limit: number, work: () => Promise<T> | T): Prom
   }
 }
 
-/** TXT and address records by name; every other name does not exist. */
+/** TXT and address records by name. Every other name does not exist. */
 export function zone(records: Record<string, string[] | ResolverAnswer<string>>): Look {
   return ({ name, type }) => {
     const found = records[`${type} ${name.toLowerCase()}`]

@@ -1,14 +1,14 @@
-// How many messages are read at once for those who wait (inbound/turns.ts).
+// How many messages are read at once (inbound/queue.ts).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { semaphore } from '../../src/base/semaphore.ts'
 import type { Content, InboundJob, InboundResult } from '../../src/inbound/reader.ts'
-import { inTurns, unlimited } from '../../src/inbound/turns.ts'
+import { inTurns, unlimited } from '../../src/inbound/queue.ts'
 
 const submitted = (content: Content): InboundJob => ({ task: 'submitted', content, longLines: false })
 
-test('small messages are read together, beside two that are in files', async () => {
+test('reads small messages together, at the same time as two in files', async () => {
   const begun: { job: InboundJob; end: () => void }[] = []
   const reader = inTurns({
     run: (job) => new Promise<InboundResult>((resolve) => begun.push({ job, end: () => resolve(null) })),
@@ -29,7 +29,7 @@ test('small messages are read together, beside two that are in files', async () 
   await Promise.all(all)
 })
 
-test('readers that share the turns of files read one file at a time, and small messages beside it', async () => {
+test('readers with a shared file limit read one file at a time, and small messages at the same time', async () => {
   const begun: { content: Content; end: () => void }[] = []
   const pool = {
     run: ({ content }: InboundJob) =>

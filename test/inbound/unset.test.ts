@@ -1,12 +1,12 @@
-// A server without any domain: its data may not be there yet, so that nothing is refused for good (D46). Nor is mail
-// to a domain that waits for its verification (D197).
+// A server without any domain does not reject permanently, because its data may not be there yet (D46). The same
+// applies to a domain that waits for its verification (D197).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { registerDomain } from '../../src/domains/lifecycle.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { RawClient } from '../smtp/raw.ts'
 
-test('without any domain mail is refused for now only; with one, for good', async () => {
+test('rejections are temporary without any domain, and permanent with one', async () => {
   await using postrider = await startTestAppliance()
   const { deps, smtp } = postrider.appliance
   const rcpt = async (address: string): Promise<string> => {

@@ -31,7 +31,7 @@ const deliveries = ({ id }: Gone): { key: number; address: string }[] =>
     raw('select key, address from deliveries where email_key = (select key from outbound_emails where id = ?)', [id]),
   )
 
-/** The address at which the recipient of a mail unsubscribes. */
+/** The address at which the recipient of an email unsubscribes. */
 function addressFor(gone: Gone, recipient?: string): string {
   const { key } = deliveries(gone).find(({ address }) => recipient === undefined || address === recipient)!
   return `${unsubscribeLocalPart(postrider.appliance.deps.keyring, key)}@bounce.here.test`
@@ -41,7 +41,7 @@ const unsubscribed = (email: string) => [
   { email, reason: 'unsubscribe', scope: 'marketing', source: 'unsubscribe_mail', expires_at: null },
 ]
 
-test('a mail to the unsubscribe address unsubscribes from marketing, once; transactional mail still goes', async () => {
+test('a message to the unsubscribe address unsubscribes from marketing once, but not from transactional email', async () => {
   const to = someone()
   const gone = await send({ to })
   const address = addressFor(gone)
@@ -57,7 +57,7 @@ test('a mail to the unsubscribe address unsubscribes from marketing, once; trans
   assert.deepEqual(eventTypes(next.id), ['email.sent', 'email.delivered'], 'there was nothing left to unsubscribe from')
 })
 
-test('who writes does not matter, the address does; its case neither', async () => {
+test('the sender and the case of the address do not matter', async () => {
   const [to, cc] = [someone(), someone()]
   const gone = await send({ to, cc })
   const address = addressFor(gone, cc).toUpperCase()
@@ -66,7 +66,7 @@ test('who writes does not matter, the address does; its case neither', async () 
   assert.deepEqual(await suppressions(to), [])
 })
 
-test('taken back, it can be said again', async () => {
+test('an address can unsubscribe again after the suppression was removed', async () => {
   const to = someone()
   const gone = await send({ to })
   const address = addressFor(gone)
@@ -89,17 +89,17 @@ const MACHINES: Record<string, { from: string; write: (to: string, recipient: st
     from: '',
     write: (to, recipient) => report(to, [block({ recipient, action: 'delayed', status: '4.4.1', said: '' })]),
   },
-  'a bounce in words that nobody knows': {
+  'a bounce in an unknown format': {
     from: '',
     write: (to) => `From: Robot <robot@there.test>\nTo: ${to}\nSubject: Zurueck\n\nDas ging nicht.\n`,
   },
-  'a feedback report that says it is not spam': {
+  'a feedback report of type not-spam': {
     from: 'feedback@there.test',
     write: (to, recipient, { heard }) => feedback(to, 'not-spam', recipient, heard.message),
   },
 }
 for (const [name, { from, write }] of Object.entries(MACHINES))
-  test(`${name} to the unsubscribe address changes nothing`, async () => {
+  test(`${name} to the unsubscribe address has no effect`, async () => {
     const to = someone()
     const gone = await send({ to })
     const address = addressFor(gone)
@@ -110,7 +110,7 @@ for (const [name, { from, write }] of Object.entries(MACHINES))
     assert.deepEqual(eventTypes(gone.id), ['email.sent', 'email.delivered'])
   })
 
-test('a complaint beside it counts as well, whichever comes first', async () => {
+test('a complaint and an unsubscribe message both count, in any order', async () => {
   const to = someone()
   const gone = await send({ to })
   const address = addressFor(gone)
@@ -120,14 +120,14 @@ test('a complaint beside it counts as well, whichever comes first', async () => 
   assert.equal((await tryPost({ to })).status, 422)
 })
 
-test('only the token that was made for it unsubscribes, and only at a host of ours', async () => {
+test('only an unsubscribe token unsubscribes, and only at a host of this server', async () => {
   const to = someone()
   const gone = await send({ to })
   const [local, host] = addressFor(gone).split('@') as [string, string]
   const token = gone.returnPath.split('@')[0]!
   const code = async (address: string): Promise<number | null> =>
     (await deliver(postrider.appliance.smtp[0]!, { from: to, to: address }))[0]!.code
-  // The token of the return path is another, and the other way round.
+  // The token of the return path is different, and the reverse.
   assert.equal(await code(`u-${token}@${host}`), 550)
   assert.equal(await code(`${local.slice(2)}@${host}`), 550)
   assert.equal(await code(`${local.slice(0, 9)}${local[9] === 'a' ? 'b' : 'a'}${local.slice(10)}@${host}`), 550)
@@ -136,7 +136,7 @@ test('only the token that was made for it unsubscribes, and only at a host of ou
   assert.deepEqual(await suppressions(to), [])
 })
 
-test('for a mail that was deleted it is taken, and there is nobody to unsubscribe', async () => {
+test('accepts a message to the unsubscribe address of a deleted email, without an effect', async () => {
   const to = someone()
   const gone = await send({ to })
   const address = addressFor(gone)
@@ -146,7 +146,7 @@ test('for a mail that was deleted it is taken, and there is nobody to unsubscrib
   assert.deepEqual(await suppressions(to), [])
 })
 
-test('one mail to several unsubscribe addresses unsubscribes each', async () => {
+test('one message to several unsubscribe addresses unsubscribes each', async () => {
   const [first, second] = [await send({ to: someone() }), await send({ to: someone() })]
   const to = [addressFor(first), addressFor(second)]
   await comeHome({ from: 'ann@there.test', to, message: letter(to[0]!, 'unsubscribe') })

@@ -1,6 +1,5 @@
-// What SPF, DKIM, DMARC and ARC say of a received message (RFC 7208, RFC 6376, RFC 9989, RFC 8617), and whose word for
-// it is believed (RFC 8601). The verdicts come from the worker thread that judges
-// in the server.
+// The results of SPF, DKIM, DMARC and ARC for a received message (RFC 7208, RFC 6376, RFC 9989, RFC 8617), and which
+// results in a message are trusted (RFC 8601). They come from the worker thread of the server.
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -45,7 +44,7 @@ describe('SPF', () => {
     assert.equal(checks, 203)
   })
 
-  test('a bounce is judged by its HELO name', async () => {
+  test('evaluates SPF of a bounce by its HELO name', async () => {
     threads.look = zone({ 'TXT mx.there.test': PASS_SPF })
     const { field, verdicts } = await threads.judge({ helo: 'mx.there.test', from: '', message: PLAIN })
     assert.equal(verdicts.spf, 'pass')
@@ -53,7 +52,7 @@ describe('SPF', () => {
   })
 })
 
-describe('DMARC without a usable author (RFC 9989 §5.3.1, D124; operations D2)', () => {
+describe('DMARC without a usable author (RFC 9989 §5.3.1, D124)', () => {
   const UNUSABLE: Record<string, string> = {
     none: '',
     'two fields': 'From: ann@there.test\nFrom: bob@there.test\n',
@@ -66,7 +65,7 @@ describe('DMARC without a usable author (RFC 9989 §5.3.1, D124; operations D2)'
     'an address without a local part': 'From: <@there.test>\n',
   }
   for (const [name, from] of Object.entries(UNUSABLE))
-    test(`${name}: permerror, never none`, async () => {
+    test(`${name}: permerror`, async () => {
       threads.look = zone({ 'TXT there.test': PASS_SPF, 'TXT _dmarc.there.test': ['v=DMARC1; p=reject'] })
       const judged = await threads.judge({ from: 'ann@there.test', message: `${from}Subject: x\n\nx\n` })
       assert.equal(judged.verdicts.dmarc, 'permerror')
@@ -91,7 +90,7 @@ describe('DMARC without a usable author (RFC 9989 §5.3.1, D124; operations D2)'
 })
 
 describe('DKIM', () => {
-  /** What each signature says; the fifth mail's has an expiry that has passed. */
+  /** The result of each signature. The fifth message's has expired. */
   const SIGNED: Record<string, string[]> = {
     '001': ['pass', 'pass'],
     '002': ['pass'],
@@ -101,7 +100,7 @@ describe('DKIM', () => {
     '006': ['pass'],
   }
   for (const [name, signatures] of Object.entries(SIGNED))
-    test(`the signed mail ${name}`, { skip }, async () => {
+    test(`evaluates the signed message ${name}`, { skip }, async () => {
       const text = readFileSync(join(CORPORA, 'dkim', `${name}.txt`), 'latin1')
       const end = text.indexOf('\n\n')
       threads.look = zone(
@@ -119,10 +118,10 @@ describe('DKIM', () => {
         [...good.field!.matchAll(/dkim=(\w+)/g)].map(([, result]) => result),
         signatures,
       )
-      // One more octet in the body, and nothing holds.
+      // With one more byte in the body, no signature is valid.
       const bad = await threads.judge({ message: Buffer.from(`${message.trimEnd()}.\n`, 'latin1') })
       assert.notEqual(bad.verdicts.dkim, 'pass')
-      // Without the key nobody can know.
+      // Without the key the signature cannot be verified.
       threads.look = () => FAILED
       const unknown = await threads.judge({ message: Buffer.from(message, 'latin1') })
       assert.equal(unknown.verdicts.dkim, 'temperror')
@@ -169,7 +168,7 @@ describe('DMARC (RFC 9989)', () => {
       from: 'bounce.shop.test',
       wanted: /^fail$/,
     },
-    'psd=y: what is below it are organisations of their own': {
+    'psd=y: domains below it are separate organisations': {
       records: { ...spf('other.shop.test'), 'TXT _dmarc.shop.test': ['v=DMARC1; p=reject; psd=y'] },
       from: 'other.shop.test',
       wanted: /^fail$/,
@@ -179,7 +178,7 @@ describe('DMARC (RFC 9989)', () => {
       from: 'bounce.news.shop.test',
       wanted: /^pass$/,
     },
-    'two records at one name count as none, and the walk goes on': {
+    'two records at one name are ignored, and the walk continues': {
       records: {
         [`TXT _dmarc.${author}`]: ['v=DMARC1; p=none', 'v=DMARC1; p=reject'],
         'TXT _dmarc.shop.test': ['v=DMARC1; p=quarantine'],
@@ -187,11 +186,11 @@ describe('DMARC (RFC 9989)', () => {
       from: 'elsewhere.test',
       wanted: /^fail$/,
     },
-    'two records and nothing above': {
+    'two records and no record above': {
       records: { [`TXT _dmarc.${author}`]: ['v=DMARC1; p=none', 'v=DMARC1; p=reject'] },
       wanted: /^none$/,
     },
-    'what does not begin with the version is not a record': {
+    'a record must start with the version': {
       records: { ...spf(author), [`TXT _dmarc.${author}`]: ['p=reject; v=DMARC1'] },
       wanted: /^none$/,
     },
@@ -202,14 +201,14 @@ describe('DMARC (RFC 9989)', () => {
     'no valid policy': { records: { [`TXT _dmarc.${author}`]: ['v=DMARC1; p=perhaps'] }, wanted: /^none$/ },
     'a look-up that fails': { records: { [`TXT _dmarc.${author}`]: FAILED }, wanted: /^temperror$/ },
   }
-  for (const [what, { from = author, records, wanted }] of Object.entries(CASES))
-    test(what, async () => {
+  for (const [label, { from = author, records, wanted }] of Object.entries(CASES))
+    test(label, async () => {
       threads.look = zone(records)
       const { verdicts } = await threads.judge({ from: `x@${from}`, message: `From: Shop <ann@${author}>\n\nx\n` })
       assert.match(verdicts.dmarc, wanted)
     })
 
-  /** The policy that applied, as Authentication-Results tells it. */
+  /** The policy that applied, from Authentication-Results. */
   const policy = async (
     name: string,
     records: Record<string, string[] | ResolverAnswer<string>>,
@@ -228,7 +227,7 @@ describe('DMARC (RFC 9989)', () => {
     assert.equal(await policy('shop.test', org('t=y')), 'quarantine')
   })
 
-  test('a name of many labels is walked in at most eight questions', async () => {
+  test('walks up a name of many labels with at most eight queries', async () => {
     const asked: string[] = []
     threads.look = ({ name }) => {
       if (name.startsWith('_dmarc.')) asked.push(name)
@@ -240,13 +239,13 @@ describe('DMARC (RFC 9989)', () => {
     assert.ok(asked.length <= 8, asked.join(' '))
   })
 
-  for (const [what, header] of Object.entries({
+  for (const [label, header] of Object.entries({
     'several From fields': 'From: ann@shop.test\nFrom: ben@elsewhere.test',
     'authors of several domains': 'From: ann@shop.test, ben@elsewhere.test',
     'no From': 'Subject: none',
     'a From without an address': 'From: ann',
   }))
-    test(`${what}: never a pass`, async () => {
+    test(`${label} is not a pass`, async () => {
       threads.look = zone({
         ...spf('shop.test'),
         'TXT _dmarc.shop.test': ['v=DMARC1; p=reject'],
@@ -258,7 +257,7 @@ describe('DMARC (RFC 9989)', () => {
     })
 })
 
-test('DNS that answers nothing: temperror when its time is over, and nobody waits behind it', async () => {
+test('without DNS answers the result is temperror after the time limit, and other messages do not wait', async () => {
   const slow = hire()
   try {
     slow.look = ({ name }) =>
@@ -276,7 +275,7 @@ test('DNS that answers nothing: temperror when its time is over, and nobody wait
   }
 })
 
-test('a reader asks the server again only for answers whose time is over; a failure is not kept (D133)', async () => {
+test('a reader requests an answer again only after its lifetime, and does not cache failures (D133)', async () => {
   const reader = hire()
   const asked: string[] = []
   const answers = zone({ 'TXT there.test': PASS_SPF })
@@ -324,22 +323,22 @@ describe('Authentication-Results (RFC 8601)', () => {
     'of a server whose name begins alike': `Authentication-Results: ${HOSTNAME}.elsewhere.test; spf=pass`,
     'that only mentions us': `Authentication-Results: mx.elsewhere.test (${HOSTNAME}); spf=pass`,
     'of ARC': `ARC-Authentication-Results: i=1; ${HOSTNAME}; spf=pass`,
-    'that names nobody': 'Authentication-Results: (nobody)',
+    'without an authserv-id': 'Authentication-Results: (nobody)',
   }
   const around = (field: string): string => `From: a@b\r\n${field.replaceAll('\n', '\r\n')}\r\nTo: c@d\r\n`
-  for (const [what, field] of Object.entries(FORGED))
-    test(`a forged field, ${what}, goes`, () => {
+  for (const [label, field] of Object.entries(FORGED))
+    test(`removes a forged field ${label}`, () => {
       assert.equal(withoutForged(around(field), HOSTNAME), 'From: a@b\r\nTo: c@d\r\n')
     })
-  for (const [what, field] of Object.entries(KEPT))
-    test(`a field ${what} stays`, () => {
+  for (const [label, field] of Object.entries(KEPT))
+    test(`keeps a field ${label}`, () => {
       assert.equal(withoutForged(around(field), HOSTNAME), around(field))
     })
   test('a comment of a megabyte is read once', async () => {
     for (const comment of ['('.repeat(1_000_000), '()'.repeat(500_000)])
       await costing(1000, () => withoutForged(`Authentication-Results: ${comment}\r\n`, HOSTNAME))
   })
-  test('of the decoded fields only those of others are left', () => {
+  test('keeps only decoded fields of other servers', () => {
     const fields = { from: 'a@b', 'authentication-results': [`${HOSTNAME}; spf=pass`, 'mx.elsewhere.test; spf=fail'] }
     assert.deepEqual(withoutForgedField(fields, HOSTNAME), {
       from: 'a@b',
@@ -362,7 +361,7 @@ describe('over SMTP', () => {
 
   const raw = async (id: string): Promise<string> => (await postrider.api('GET', `/inbound-emails/${id}/raw`)).body
 
-  test('our field stands in front, forged ones are gone from raw and headers, ARC is untouched', async () => {
+  test('our field is first, forged ones are removed from raw and headers, ARC is unchanged', async () => {
     postrider.dns.set('there.test', 'TXT', ['v=spf1 ip4:127.0.0.1 -all'])
     postrider.dns.set('_dmarc.there.test', 'TXT', ['v=DMARC1; p=reject'])
     const arc = `ARC-Authentication-Results: i=1; mx.list.test;\n spf=pass`
@@ -384,10 +383,10 @@ describe('over SMTP', () => {
     assert.ok(text.endsWith('\r\n\r\nHello.\r\n'))
   })
 
-  test('DNS that fails costs the verdict, not the mail', async () => {
+  test('receives the message without a verdict if DNS fails', async () => {
     postrider.dns.fail(true)
     try {
-      // A name that nobody has asked for: known answers outlive a failure for a moment.
+      // A name that was not queried before, because known answers outlive a failure for a moment.
       const message = 'From: ann@unheard.test\n\nHello.\n'
       const { id } = await receive(postrider, { from: 'ann@unheard.test', to: 'box@example.org', message })
       const { attributes } = (await postrider.api('GET', `/inbound-emails/${id}`)).body.data

@@ -1,5 +1,5 @@
-// Certificates from Pebble, the ACME project's test authority: had by themselves, shown by every listener, renewed with
-// the same key, and what goes wrong on the way harms nobody.
+// Certificates from Pebble, the ACME project's test CA: issued automatically, used by every listener, renewed with the
+// same key, and failures that do not affect mail.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
@@ -65,7 +65,7 @@ ca_file = "${pebble.caFile}"
 listen = ["127.0.0.1:${pebble.httpPort}"]
 ${more}`
 
-  test('the built server: curl and openssl trust what it shows on every port; testssl finds nothing weak', async () => {
+  test('the built server: curl and openssl trust its certificate on every port, and testssl finds no weakness', async () => {
     const httpsPort = await freePort()
     const postrider = await startPostrider({
       dns,
@@ -176,7 +176,7 @@ ${more}`
     }
   })
 
-  test('renewed at two thirds of its lifetime with the same key; every listener takes it without a restart', async () => {
+  test('a certificate is renewed with the same key after two thirds of its lifetime, and all listeners use it without a restart', async () => {
     const clock = new ManualClock(Date.now())
     const httpPort = pebble.httpPort
     const postrider = await startTestAppliance({
@@ -232,7 +232,7 @@ ${more}`
     }
   })
 
-  test('by TLS-ALPN-01 where port 80 is not open, and where nobody comes through to it', async () => {
+  test('TLS-ALPN-01 is used if port 80 is closed or not reachable', async () => {
     for (const listen of [[], ['127.0.0.1:0']]) {
       const { lines, log } = heard()
       const clock = new ManualClock(Date.now())
@@ -256,16 +256,16 @@ ${more}`
           () => `${lines.join('\n')}\n${pebble.log().slice(-3000)}`,
         )
         assert.ok(new X509Certificate(readFileSync(file)).checkHost('mx.postrider.test'))
-        const failed = lines.filter((line) => line.startsWith('name not proven'))
+        const failed = lines.filter((line) => line.startsWith('certificate_challenge_switched'))
         assert.equal(failed.length, listen.length, 'HTTP-01 first where port 80 is open')
-        assert.equal(lines.filter((line) => line.startsWith('certificate not had')).length, 0)
+        assert.equal(lines.filter((line) => line.startsWith('certificate_order_failed')).length, 0)
       } finally {
         await postrider.stop()
       }
     }
   })
 
-  test('external account binding: refused without it and with another key, had with the right one', async () => {
+  test('external account binding: the order fails without it and with a wrong key, and succeeds with the right key', async () => {
     const key = Buffer.alloc(32, 7).toString('base64url')
     const bound = await startPebble(dns.port, {}, { 'kid-1': key })
     const clock = new ManualClock(Date.now())
@@ -279,7 +279,7 @@ ${more}`
         log,
         config: { acme: { ...acmeOf, listen: [`127.0.0.1:${bound.httpPort}`] } },
       })
-      const ended = (): string | undefined => lines.find((line) => /^certificate (?:renewed|not had)/.test(line))
+      const ended = (): string | undefined => lines.find((line) => /^certificate_(?:issued|order_failed)/.test(line))
       try {
         await until(
           () => {
@@ -295,17 +295,17 @@ ${more}`
       }
     }
     try {
-      assert.match(await tried({}), /not had .*externalAccountBinding/)
+      assert.match(await tried({}), /^certificate_order_failed .*externalAccountBinding/)
       writeFileSync(keyFile, Buffer.alloc(32, 8).toString('base64url'))
-      assert.match(await tried({ eab_kid: 'kid-1', eab_key_file: keyFile }), /not had/)
+      assert.match(await tried({ eab_kid: 'kid-1', eab_key_file: keyFile }), /^certificate_order_failed/)
       writeFileSync(keyFile, `${key}\n`)
-      assert.match(await tried({ eab_kid: 'kid-1', eab_key_file: keyFile }), /renewed/)
+      assert.match(await tried({ eab_kid: 'kid-1', eab_key_file: keyFile }), /^certificate_issued/)
     } finally {
       await bound.stop()
     }
   })
 
-  test('the account’s key is lost or damaged: another account is made, and the certificate renewed', async () => {
+  test('a new account is created and the certificate renewed if the account key is missing or corrupt', async () => {
     const clock = new ManualClock(Date.now())
     const config = {
       acme: {
@@ -363,7 +363,7 @@ ${more}`
     }
   })
 
-  test('a clock that is twenty years ahead: one certificate in two days, and the sentence that names the clock', async () => {
+  test('a clock 20 years ahead: one certificate in two days, and an error that names the clock', async () => {
     const clock = new ManualClock(Date.now() + 20 * 365 * DAY)
     const { lines, log } = heard()
     const postrider = await startTestAppliance({
@@ -380,7 +380,7 @@ ${more}`
       },
     })
     dns.set('mx.postrider.test', 'A', ['127.0.0.1'])
-    const had = (): string[] => lines.filter((line) => line.startsWith('certificate renewed'))
+    const had = (): string[] => lines.filter((line) => line.startsWith('certificate_issued'))
     const within = (wanted: () => boolean, step: number): Promise<void> =>
       until(
         () => {
@@ -392,7 +392,7 @@ ${more}`
       )
     try {
       await within(() => had().length > 0, SECOND)
-      assert.match(lines.join('\n'), /certificate of another time .*timedatectl/)
+      assert.match(lines.join('\n'), /certificate_clock_mismatch .*timedatectl/)
       const end = clock.now() + 2 * DAY - 3600 * SECOND
       await within(() => clock.now() >= end, 600 * SECOND)
       assert.equal(had().length, 1)
@@ -402,7 +402,7 @@ ${more}`
     }
   })
 
-  test('refused and unreachable proofs, an authority that is down: mail goes on, what to do is said, no burst', async () => {
+  test('failed challenges and an unreachable CA: mail continues, the error is logged, and orders are not repeated at once', async () => {
     const clock = new ManualClock(Date.now())
     const { lines, log } = heard()
     const start = (directory: string) =>
@@ -413,7 +413,7 @@ ${more}`
           acme: { enabled: true, accept_terms: true, directory, ca_file: pebble.caFile, listen: ['127.0.0.1:0'] },
         },
       })
-    const failures = (): string[] => lines.filter((line) => line.startsWith('certificate not had'))
+    const failures = (): string[] => lines.filter((line) => line.startsWith('certificate_order_failed'))
     for (const directory of [
       pebble.directory,
       pebble.directory.replace('/dir', '/nothing'),
@@ -437,7 +437,7 @@ ${more}`
           '-starttls',
           'smtp',
         ])
-        assert.match(shown, /BEGIN CERTIFICATE/, 'a self-made one until the first has come')
+        assert.match(shown, /BEGIN CERTIFICATE/, 'a self-signed certificate until the first one is issued')
         const before = failures().length
         clock.advance(9 * 60 * SECOND)
         assert.equal(failures().length, before, 'not again within ten minutes')

@@ -1,6 +1,6 @@
-// The OpenAPI document in the hands of others: Spectral and redocly look for faults in it, and the clients that
-// openapi-typescript, hey-api and orval make of it are compiled against programs that create, list, page and update
-// each resource, which then do so on a running server.
+// The OpenAPI document with other tools: Spectral and redocly check it, and the clients that openapi-typescript,
+// hey-api and orval generate are compiled with applications that create, list, page and update each resource on a
+// running server.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { cpSync, existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -8,11 +8,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { build } from 'esbuild'
-import { SCOPES } from '../../src/identity/scopes.ts'
-import { addUser } from '../../src/identity/users.ts'
-import { openApi } from '../../src/http/server.ts'
+import { SCOPES } from '../../src/jsonapi/scopes.ts'
+import { addUser } from '../../src/users/users.ts'
+import { openApi, resourcesOf } from '../../src/http/server.ts'
+import { loadParts } from '../../src/server/parts.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { withPrograms } from './rig/need.ts'
+
+const resources = resourcesOf(await loadParts())
 
 /** Where setup.sh puts the tools. */
 const TOOLS = process.env['POSTRIDER_CLIENTS'] ?? '/var/tmp/postrider-clients'
@@ -46,7 +49,7 @@ const STORY = {
   token: ['pr_', 204],
 }
 
-withPrograms('clients made of the OpenAPI document', absent, () => {
+withPrograms('clients generated from the OpenAPI document', absent, () => {
   let postrider: TestAppliance
   let dir: string
 
@@ -56,7 +59,10 @@ withPrograms('clients made of the OpenAPI document', absent, () => {
     dir = mkdtempSync(join(tmpdir(), 'postrider-clients-'))
     cpSync(SOURCES, dir, { recursive: true })
     symlinkSync(MODULES, join(dir, 'node_modules'))
-    writeFileSync(join(dir, 'openapi.json'), JSON.stringify(openApi(postrider.config.http.public_url), null, 1))
+    writeFileSync(
+      join(dir, 'openapi.json'),
+      JSON.stringify(openApi(resources, postrider.config.http.public_url), null, 1),
+    )
   })
   after(async () => {
     await postrider.stop()
@@ -80,18 +86,18 @@ withPrograms('clients made of the OpenAPI document', absent, () => {
     return output
   }
 
-  test('Spectral finds nothing', async () => {
+  test('Spectral finds no problem in the OpenAPI document', async () => {
     const spectral = 'node_modules/@stoplight/spectral-cli/dist/index.js'
     await well(spectral, 'lint', 'openapi.json', '--ruleset', '.spectral.yaml', '--fail-severity', 'hint')
   })
 
-  test('redocly finds nothing', async () => {
+  test('redocly finds no problem in the OpenAPI document', async () => {
     const output = await well('node_modules/@redocly/cli/bin/cli.js', 'lint', 'openapi.json', '--format', 'json')
     const { problems } = JSON.parse(output.slice(output.indexOf('{'))) as { problems: unknown[] }
     assert.deepEqual(problems, [])
   })
 
-  test('clients are made, and compile against what programs do with them', async () => {
+  test('generated clients compile with the applications that use them', async () => {
     const typescript = ['openapi.json', '--output', 'gen/openapi-typescript.ts']
     await well('node_modules/openapi-typescript/bin/cli.js', ...typescript)
     await well('node_modules/@hey-api/openapi-ts/bin/run.js', '--input', 'openapi.json', '--output', 'gen/hey-api')
@@ -100,7 +106,7 @@ withPrograms('clients made of the OpenAPI document', absent, () => {
   })
 
   for (const name of ['openapi-fetch', 'hey-api', 'orval'])
-    test(`${name}: the program does on a server what it was compiled to do`, async () => {
+    test(`${name}: the compiled application works with a server`, async () => {
       const owner = await addUser(postrider.appliance.deps, { email: `${name}@owner.test` })
       const domain = (await postrider.activeDomain(`${name}.test`, owner)).name
       const outfile = join(dir, `${name}.mjs`)

@@ -1,5 +1,5 @@
-// The completion scripts in the shells themselves: each runs interactively on a terminal, a line is typed with the Tab
-// key in it, and what the shell then gives the command is looked at.
+// The completion scripts in real shells: each runs interactively on a terminal, a line is typed with the Tab key, and
+// the resulting arguments of the command are checked.
 import assert from 'node:assert/strict'
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -9,12 +9,13 @@ import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { withPrograms } from './rig/need.ts'
 
-const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
+const SOURCE = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
+const PROGRAM = `${process.execPath} ${SOURCE}`
 const LIMIT = 30_000
 
 interface Shell {
   start: string
-  /** Lines that load the script, define "postrider" as what prints its words, and set the prompt. */
+  /** Lines that load the script, define "postrider", which completes or prints its words, and set the prompt. */
   prepare: (script: string) => string[]
 }
 
@@ -22,7 +23,7 @@ const SHELLS: Record<string, Shell> = {
   bash: {
     start: 'bash --norc --noprofile -i',
     prepare: (script) => [
-      `postrider() { printf 'GOT'; printf '<%s>' "$@"; echo; }`,
+      `postrider() { case "$1$3" in completion--) ${PROGRAM} "$@" ;; *) printf 'GOT'; printf '<%s>' "$@"; echo ;; esac; }`,
       `source ${script}`,
       `PS1='READY''> '`,
     ],
@@ -31,7 +32,7 @@ const SHELLS: Record<string, Shell> = {
     start: 'zsh -f -i',
     prepare: (script) => [
       `unsetopt zle_bracketed_paste 2>/dev/null; autoload -Uz compinit && compinit -u -D`,
-      `postrider() { printf 'GOT'; printf '<%s>' "$@"; echo; }`,
+      `postrider() { case "$1$3" in completion--) ${PROGRAM} "$@" ;; *) printf 'GOT'; printf '<%s>' "$@"; echo ;; esac; }`,
       `source ${script}`,
       `PROMPT='READY''> '`,
     ],
@@ -39,7 +40,7 @@ const SHELLS: Record<string, Shell> = {
   fish: {
     start: 'fish --no-config -i',
     prepare: (script) => [
-      `function postrider; printf GOT; printf '<%s>' $argv; echo; end`,
+      `function postrider; if test "$argv[1]$argv[3]" = completion--; ${PROGRAM} $argv; else; printf GOT; printf '<%s>' $argv; echo; end; end`,
       `source ${script}`,
       // What fish suggests on its own would look like what the Tab key brought.
       `set -g fish_autosuggestion_enabled 0`,
@@ -76,7 +77,7 @@ withPrograms('completion in real shells', absent, () => {
   for (const [name, { prepare, start }] of Object.entries(SHELLS))
     test(name, { timeout: 4 * LIMIT }, async () => {
       const script = join(folder, `postrider.${name}`)
-      writeFileSync(script, execFileSync(process.execPath, [PROGRAM, 'completion', name]))
+      writeFileSync(script, execFileSync(process.execPath, [SOURCE, 'completion', name]))
       const terminal = new Terminal(start)
       try {
         // What each line prints tells that the shell reads on; the prompt comes last.

@@ -1,5 +1,5 @@
-// A newsletter from its first word to its report, as a person does it in a real browser: how many clicks it takes, and
-// that no dialog of the browser itself is in the way (D144).
+// A newsletter from its first word to its report in a real browser: how many clicks it takes, and that no browser
+// dialog opens (D144).
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { until } from '../kit/until.ts'
@@ -70,7 +70,7 @@ withPrograms('a newsletter in Chromium', missing, () => {
     await server?.stop()
   })
 
-  test(`written, reviewed, tried and sent in at most ${CLICKS} clicks, without a dialog of the browser`, async () => {
+  test(`a user writes, reviews, tests and sends a newsletter in at most ${CLICKS} clicks, without browser dialogs`, async () => {
     await click('Campaigns')
     await browser.headed('Campaigns')
     await click('New campaign')
@@ -86,19 +86,19 @@ withPrograms('a newsletter in Chromium', missing, () => {
     await click('Review and send')
     await browser.headed('Review and send')
     await watch()
-    await says(/Get it\s*297[^]*Left out\s*3\s*3 suppressed/)
-    await click('Send the test')
-    await says(/A test is on its way to/)
+    await says(/Recipients\s*297[^]*Excluded\s*3\s*3 suppressed/)
+    await click('Send test')
+    await says(/Test email queued for/)
     await watch()
     await click('Send now')
     await until(() => browser.run('return document.querySelector("dialog[open] .sure") !== null'), 'the question')
     assert.match(
       await browser.run('return document.querySelector("dialog[open]").innerText'),
-      /goes to “Readers”\. 297 get it; 3 left out: 3 suppressed\./,
+      /will be sent to “Readers”\. 297 recipients, 3 excluded \(3 suppressed\)\./,
     )
     clicks++
     await browser.click('dialog[open] .sure')
-    await says(/Started: 297 get it\./)
+    await says(/Started: 297 recipients\./)
     assert.ok(clicks <= CLICKS, `${clicks} clicks`)
     assert.equal(await browser.run('return sessionStorage.dialogs ?? null'), null, 'dialogs of the browser')
     await until(
@@ -106,11 +106,11 @@ withPrograms('a newsletter in Chromium', missing, () => {
       'the end',
     )
     // What can be done follows the state without a reload.
-    assert.equal(await browser.run('return document.querySelector("#do").innerText.trim()'), 'Why?\nCopy as a draft')
+    assert.equal(await browser.run('return document.querySelector("#do").innerText.trim()'), 'Why?\nCopy to draft')
     await says(/Delivered\s*294\s*99\.0%/)
   })
 
-  test('who bounced, as a file, in at most four clicks', async () => {
+  test('a user exports the bounced recipients in at most four clicks', async () => {
     clicks = 0
     await click('Campaigns')
     await click('December newsletter')
@@ -129,7 +129,7 @@ withPrograms('a newsletter in Chromium', missing, () => {
     )
     assert.match(name, /filename="december-newsletter-bounced\.csv"/)
     assert.equal(text.trim().split('\r\n').length, 4)
-    assert.match(text, /,550,5\.1\.1,This mailbox refuses on purpose/)
+    assert.match(text, /,550,5\.1\.1,This mailbox rejects on purpose/)
     assert.ok(clicks <= 4, `${clicks} clicks`)
   })
 })

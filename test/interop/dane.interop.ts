@@ -1,6 +1,6 @@
-// DANE between real peers: zones that BIND's tools signed, served by NSD and BIND, an Unbound that validates, Postfix
-// as the exchangers, and beside Postrider a Postfix that sends by DANE too. Both send a mail to each domain of the
-// table (kit/dane-cases.ts), and must do the same, which is what the table says.
+// DANE between real servers: zones signed by BIND's tools, served by NSD and BIND, a validating Unbound, and Postfix as
+// the MX hosts. Postrider and a Postfix that also sends with DANE each send an email to each domain of the table
+// (kit/dane-cases.ts). Both must have the result in the table.
 
 import assert from 'node:assert/strict'
 import { accessSync, chownSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
@@ -178,7 +178,7 @@ if (absent.length > 0 || (await inOwnNetwork(import.meta.filename, async () => {
         const [to] = recipients
         const { body } = await postrider.api('GET', `/outbound-emails/${mail.id}/attempts`)
         const { tls } = body.data[0].attributes
-        proofs.set(one.label, tls?.proof)
+        proofs.set(one.label, tls?.verified_by)
         ours.set(one.label, {
           result: to!.status === 'delivered' ? 'delivered' : (to!.enhanced_code ?? '').slice(2),
           at: to!.status === 'delivered' ? (to!.remote_mta ?? undefined) : undefined,
@@ -249,14 +249,14 @@ if (absent.length > 0 || (await inOwnNetwork(import.meta.filename, async () => {
           if (one.oracle === undefined) assert.deepEqual(here, there)
         })
 
-    test('nothing of the mails of rows 7 to 9 went over the wire in clear text', () => {
+    test('the emails of rows 7 to 9 are never sent in clear text', () => {
       const wire = readFileSync(wireBox.path('wire')).toString('latin1')
       assert.match(wire, /EHLO mx\.here\.example/)
       assert.match(wire, /EHLO oracle\.here\.example/)
       for (const label of ['r7', 'r8', 'r9']) assert.ok(!wire.includes(`a@${label}.test`), label)
     })
 
-    test('doctor says that the resolver validates', async () => {
+    test('doctor reports that the resolver validates', async () => {
       const { stdout } = await postrider.command(
         '--json',
         'doctor',

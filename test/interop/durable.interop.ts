@@ -1,6 +1,6 @@
-// Nobody is answered 201 or 250 before the data would survive a power cut. Shown on the built server under load, by its
-// system calls (strace(1)) alone: in their order a sync lies between the writes and the answer, whichever thread calls
-// it; and files that are rebuilt without what was not synced hold all that was promised.
+// No 201 or 250 is sent before the data would survive a power failure. The test uses only the system calls (strace(1))
+// of the executable under load: a sync happens between the writes and the reply, in any thread, and files that are
+// rebuilt without unsynced data contain all accepted emails.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { readFileSync, rmSync } from 'node:fs'
@@ -72,6 +72,8 @@ function fillLog(dataDir: string): Disk {
   database.close()
   rmSync(dataDir, { recursive: true })
   for (const name of disk.keys()) if (name.endsWith('-shm')) disk.delete(name)
+  // A server holds the queue of a directory that another one had before, and this one is made again (D209).
+  disk.delete('serving.json')
   writeDisk(disk, dataDir)
   return disk
 }
@@ -108,7 +110,7 @@ function chance(seed: number): (change: Change) => boolean {
   }
 }
 
-const hex = (octets: string | Buffer): string => Buffer.from(octets).toString('hex').replaceAll(/../g, '\\x$&')
+const hex = (bytes: string | Buffer): string => Buffer.from(bytes).toString('hex').replaceAll(/../g, '\\x$&')
 
 /** As many of them, from the first to the last. */
 const spread = <T>(all: readonly T[], count: number): T[] =>
@@ -132,10 +134,10 @@ function moments(): Record<'answers' | 'syncs' | 'copies', number[]> {
   }
 }
 
-test('a sync in another thread counts once it has ended, for what was written before it began', () => {
+test('a sync in another thread counts after it has finished, for writes before it started', () => {
   const file = (name: string): string => `<${hex(`/data/${name}`)}>`
-  const call = (name: string, octets: Buffer, at = ''): string =>
-    `1 ${name}, "${hex(octets)}", ${octets.length}${at}) = ${octets.length}`
+  const call = (name: string, bytes: Buffer, at = ''): string =>
+    `1 ${name}, "${hex(bytes)}", ${bytes.length}${at}) = ${bytes.length}`
   const id = '01a204cd-4434-7e8e-aaa5-557e601af398'
   const log = Buffer.alloc(32)
   log.writeUInt32BE(512, 8)
@@ -173,7 +175,7 @@ test('a sync in another thread counts once it has ended, for what was written be
   assert.equal(faults(...frame(0), begin, ends, answer), 1, 'the transaction does not end')
 })
 
-withPrograms('durable before it is promised', spawnSync('strace', ['-V']).status === 0 ? [] : ['strace'], () => {
+withPrograms('data is durable before the reply', spawnSync('strace', ['-V']).status === 0 ? [] : ['strace'], () => {
   before(async () => {
     machine = await Machine.make()
     start = fillLog(machine.dataDir)
@@ -208,14 +210,14 @@ withPrograms('durable before it is promised', spawnSync('strace', ['-V']).status
   })
   after(() => machine.close())
 
-  test('the trace holds every octet that was written, and every answer', () => {
+  test('the trace contains every written byte and every reply', () => {
     const all = diskAfter(history, Infinity, () => true)
     // A call that the kill cut off may have had its effect or not.
     const unsure = [...history.named].filter(([, { changes }]) => changes.some(({ ended }) => ended === Infinity))
     for (const name of ['postrider.db-shm', ...unsure.map(([each]) => each)])
       for (const disk of [all, end]) disk.delete(name)
     assert.deepEqual([...all.keys()].sort(), [...end.keys()].sort())
-    for (const [name, octets] of end) assert.ok(octets === null || all.get(name)?.equals(octets), `${name} differs`)
+    for (const [name, bytes] of end) assert.ok(bytes === null || all.get(name)?.equals(bytes), `${name} differs`)
     const names = (kind: Promised['kind']) => promises.filter((each) => each.kind === kind).map(({ name }) => name)
     assert.deepEqual(names('mail').sort(), [...told.mails].sort())
     assert.deepEqual(names('message').sort(), [...told.messages].sort())
@@ -226,11 +228,11 @@ withPrograms('durable before it is promised', spawnSync('strace', ['-V']).status
     assert.ok(began && promises[0]!.answered < began.began && promises.at(-1)!.answered > began.ended, 'a new log')
   })
 
-  test('a sync lies between what was promised and its answer', () => {
+  test('a sync happens between the writes of an email and its reply', () => {
     assert.deepEqual(tooEarly(history, promises), [])
   })
 
-  test('without its syncs the same trace shows a fault for each promise', () => {
+  test('the same trace without its syncs has a failure for each accepted email', () => {
     const large = POSTERS + SENDERS
     const without = (which?: (on: string) => boolean): number =>
       tooEarly(historyOf(withoutSyncs(calls, which), machine.dataDir, start), promises).length
@@ -244,10 +246,10 @@ withPrograms('durable before it is promised', spawnSync('strace', ['-V']).status
     assert.ok(without((on) => on === machine.dataDir) >= large, 'the folder of the spool')
   })
 
-  test('whenever the power is cut, all that was promised is there', async (t) => {
+  test('every accepted email survives a power failure at any moment', async (t) => {
     const half = chance(1)
     const log = new Set(history.named.get(LOG)!.changes)
-    const isHeader = (change: Change): boolean => change.kind === 'write' && change.octets.length === 24
+    const isHeader = (change: Change): boolean => change.kind === 'write' && change.bytes.length === 24
     const { answers, copies, syncs } = moments()
     const all = [...answers, ...syncs, ...copies]
     const found = all.flatMap((moment) => [...cut(history, moment), ...cut(history, moment, half)])
@@ -263,7 +265,7 @@ withPrograms('durable before it is promised', spawnSync('strace', ['-V']).status
     assert.equal(code, 0, stdout + stderr)
   })
 
-  test('without its syncs a power cut takes every promise', () => {
+  test('a power failure without syncs loses every accepted email', () => {
     const unsynced = historyOf(withoutSyncs(calls), machine.dataDir, start)
     for (const moment of spread(moments().answers, 4))
       assert.equal(cut(unsynced, moment).length, promisedBefore(moment).length)

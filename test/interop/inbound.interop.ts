@@ -1,5 +1,5 @@
-// Mail from real senders into inboxes: Postfix, swaks, smtp-source and Python deliver to the listener, exchangers send
-// their bounces home, and a real clamd looks for viruses. Postrider runs as its users run it: a child process with a
+// Mail from real senders into inboxes: Postfix, swaks, smtp-source and Python deliver to the listener, receiving
+// servers return bounce messages, and a real clamd scans for viruses. Postrider runs as a child process with a
 // configuration file.
 
 import assert from 'node:assert/strict'
@@ -115,7 +115,7 @@ withPrograms('mail from real senders', [...missing(), ...missingSwaks()], () => 
       'long lines': `${'x'.repeat(998)}\n${'y'.repeat(5000)}\n${'ü'.repeat(3000)}`,
       dots: '.\n..\n...\n.hidden\n. \nend.\n.',
       'no text at all': '',
-      'four octets around every block': Array.from({ length: 300 }, (_, n) => '.'.repeat((n % 7) + 1)).join('\n'),
+      'four bytes around every block': Array.from({ length: 300 }, (_, n) => '.'.repeat((n % 7) + 1)).join('\n'),
       'a megabyte': `${'A line as people write them, again and again.\n'.repeat(23_000)}.`,
     }
     let mails: Map<string, [sent: Buffer, received: Received, raw: Buffer]>
@@ -135,7 +135,7 @@ withPrograms('mail from real senders', [...missing(), ...missingSwaks()], () => 
     })
 
     for (const name of Object.keys(BODIES))
-      test(`${name}: the download ends with what was sent, and three verifiers pass its signature`, async () => {
+      test(`${name}: the download ends with the sent bytes, and three verifiers pass its signature`, async () => {
         const [sent, mail, raw] = mails.get(name)!
         // In front of it stand our trace fields and those of Postfix, which signed.
         assert.ok(raw.subarray(-sent.length).equals(sent), raw.subarray(-sent.length).toString('latin1').slice(0, 2000))
@@ -144,7 +144,7 @@ withPrograms('mail from real senders', [...missing(), ...missingSwaks()], () => 
         assert.deepEqual(await verdicts(raw, postfix.key, dns), ALL_PASS)
       })
 
-    test('our trace fields come first: the sender, our verdicts, and TLS', () => {
+    test('the trace fields of this server come first: the sender, the verdicts, and TLS', () => {
       const [, mail, raw] = mails.get('7bit')!
       const [first, second, third] = raw.toString('latin1').split(/\r\n(?![ \t])/)
       assert.equal(first, `Return-Path: <ann@${SENDER}>`)
@@ -155,7 +155,7 @@ withPrograms('mail from real senders', [...missing(), ...missingSwaks()], () => 
       assert.deepEqual(mail.authentication, { spf: 'pass', dkim: 'pass', dmarc: 'pass', arc: 'none' })
     })
 
-    test('twenty messages on one connection: each arrives once', async () => {
+    test('twenty messages on one connection arrive once each', async () => {
       const [address, box] = await freshBox()
       const before = postfix.log().length
       const sent = Array.from({ length: 20 }, (_, n) => letter(`one${n}`, `Message ${n}`))
@@ -173,7 +173,7 @@ withPrograms('mail from real senders', [...missing(), ...missingSwaks()], () => 
   })
 
   describe('swaks', () => {
-    test('STARTTLS, pipelining, an attachment: its octets come out as they went in', async () => {
+    test('STARTTLS and pipelining keep the bytes of an attachment', async () => {
       const [address, box] = await freshBox()
       const sandbox = new Sandbox('swaks')
       try {
@@ -197,7 +197,7 @@ withPrograms('mail from real senders', [...missing(), ...missingSwaks()], () => 
       }
     })
 
-    test('an unknown mailbox and a foreign domain are refused at RCPT', async () => {
+    test('rejects an unknown mailbox and a foreign domain at RCPT', async () => {
       const to = async (address: string) =>
         (await swaks(postrider.smtpPort, '--from', `ann@${SENDER}`, '--to', address, '--quit-after', 'RCPT')).output
       assert.match(await to(`nobody@${DOMAIN}`), /^550 5\.1\.1 /m)
@@ -205,7 +205,7 @@ withPrograms('mail from real senders', [...missing(), ...missingSwaks()], () => 
     })
   })
 
-  test('Python’s smtplib, SMTPUTF8: addresses and header fields in UTF-8', async () => {
+  test('accepts addresses and header fields in UTF-8 from Python’s smtplib with SMTPUTF8', async () => {
     const [address, box] = await freshBox()
     const sent = letter('utf8', 'Hällo.', 'X-Note: 日本語', 'Content-Type: text/plain; charset=utf-8')
     const options = ['SMTPUTF8', 'BODY=8BITMIME']
@@ -218,7 +218,7 @@ withPrograms('mail from real senders', [...missing(), ...missingSwaks()], () => 
     assert.match(fields(raw, 'Received')[0]!, /with UTF8SMTP id /)
   })
 
-  test('smtp-source, forty sessions at once, half of them kept: 400 messages arrive once each', async () => {
+  test('400 messages in forty concurrent sessions of smtp-source arrive once each', async () => {
     const [address, box] = await freshBox()
     const load = ['-s', '20', '-m', '200', '-l', '4096', '-f', `ann@${SENDER}`, '-t', address]
     const ends = await Promise.all([
@@ -232,7 +232,7 @@ withPrograms('mail from real senders', [...missing(), ...missingSwaks()], () => 
   })
 })
 
-withPrograms('bounces come home', missing(), () => {
+withPrograms('bounce messages', missing(), () => {
   let dns: TestDns
   let postrider: RunningPostrider
   let refusing: ReceivingPostfix
@@ -296,11 +296,11 @@ withPrograms('bounces come home', missing(), () => {
 
   const mail = (to: string) => ({ from: `ann@${DOMAIN}`, to, subject: 'Hello', html: '<p>Hi.</p>', text: 'Hi.' })
 
-  for (const [what, address] of [
-    ['an exchanger that accepts and is refused by the next one', 'nobody@late.example'],
-    ['an exchanger that accepts and finds no mailbox', 'nobody@unlisted.example'],
+  for (const [cause, address] of [
+    ['a receiving server whose next hop rejects the email', 'nobody@late.example'],
+    ['a receiving server that accepts an email for a missing mailbox', 'nobody@unlisted.example'],
   ] as const)
-    test(`${what}: bounced, suppressed, and the next mail is refused`, async () => {
+    test(`${cause} bounces the email, suppresses the address, and rejects the next email`, async () => {
       const { id } = await postrider.post(mail(address))
       const done = await postrider.settled(id, ({ status }) => status === 'bounced')
       assert.equal(done.status, 'bounced')
@@ -316,8 +316,8 @@ withPrograms('bounces come home', missing(), () => {
       assert.equal(again.status, 422)
     })
 
-  test('a warning that a mail is delayed changes nothing', async () => {
-    const reports = (): number => postrider.log().match(/"event":"report"/g)?.length ?? 0
+  test('a warning about a delay does not change the status', async () => {
+    const reports = (): number => postrider.log().match(/"event":"feedback_received"/g)?.length ?? 0
     const before = reports()
     const { id } = await postrider.post(mail('bob@slow.example'))
     await until(
@@ -410,20 +410,20 @@ withPrograms('clamd', [...missing(), ...missingClamd(), ...missingSwaks()], () =
     ),
   }
   for (const [where, message] of Object.entries(VIRUSES))
-    test(`finds a virus ${where}: the mail is shown as such and withheld`, async () => {
+    test(`finds a virus ${where}, and shows and withholds the message`, async () => {
       const mail = await send(message)
       assert.equal(mail.status, 'virus_detected')
       assert.equal(mail.reason, EICAR_NAME)
       await assert.rejects(rawOf(postrider, mail), /404/)
     })
 
-  test('a clean mail is received', async () => {
+  test('receives a clean message', async () => {
     const mail = await send(letter('clean', ...attached('application/x-test', 'base64', base64('Nothing bad.'))))
     assert.equal(mail.status, 'received')
     assert.equal(mail.attachments.length, 1)
   })
 
-  test('while it is down mail is put off with 451; Postfix keeps it and delivers it later', async () => {
+  test('defers mail with 451 while clamd is down, and Postfix delivers it later', async () => {
     const postfix = await passing(postrider.smtpPort)
     try {
       await clamd.stop()

@@ -1,6 +1,6 @@
-// SpamAssassin and rspamd judge 500 diverse mails: of the API and of campaigns, in 22 languages, with attachments,
-// replies, tracking and long lines. Each rule that speaks against a mail stands here with its reason: none is about the
-// form of our mails (DV103).
+// SpamAssassin and rspamd evaluate 500 diverse emails: from the API and campaigns, in 22 languages, with attachments,
+// replies, tracking and long lines. Each rule with a penalty is listed with its reason. None is about the structure of
+// our emails.
 import assert from 'node:assert/strict'
 import { after, before, test, type TestContext } from 'node:test'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
@@ -43,7 +43,7 @@ const RSPAMD = {
   },
 }
 
-withPrograms('judges of 500 mails', [...missingSpamassassin(), ...missingRspamd()], () => {
+withPrograms('spam filters on 500 emails', [...missingSpamassassin(), ...missingRspamd()], () => {
   const exchanger = testExchanger()
   let postrider: TestAppliance
   let letters: Arrived[]
@@ -76,11 +76,11 @@ withPrograms('judges of 500 mails', [...missingSpamassassin(), ...missingRspamd(
   })
   after(() => postrider?.stop())
 
-  test('SpamAssassin finds nothing in their form (DV103)', async (t) => {
+  test('SpamAssassin finds no problem in their structure', async (t) => {
     report(t, SPAMASSASSIN, await judgedBySpamassassin(letters.map(({ letter }) => letter)), letters)
   })
 
-  test('rspamd finds nothing in their form (DV103)', async (t) => {
+  test('rspamd finds no problem in their structure', async (t) => {
     const judge = await startRspamdJudge(postrider.dns.port, CLIENT)
     try {
       const judged: Judgement[] = []

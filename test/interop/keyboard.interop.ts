@@ -1,6 +1,6 @@
-// The console of the built file by the keyboard alone, in a real browser: a mail is found and its answer read, the
-// bounced recipients of a campaign become a file, and the records of a new domain are in view. Each stop of the Tab key
-// is seen, and whatever can be used or read on the way has a name in the accessibility tree.
+// The console of the executable with the keyboard only, in a real browser: an email and its SMTP reply are found, the
+// bounced recipients of a campaign are exported, and the records of a new domain are shown. Each Tab stop is visible,
+// and every control and text has a name in the accessibility tree.
 import assert from 'node:assert/strict'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -84,7 +84,7 @@ withPrograms('the keyboard in Chromium', missing, () => {
     rmSync(folder, { recursive: true })
   })
 
-  test('a receipt is found, and what the server of its recipient said', async () => {
+  test('a user finds an email and the reply of the receiving server', async () => {
     await everythingHasAName()
     await keys('/')
     await until(async () => (await browser.run('return document.activeElement.id')) === 'find', 'the search box')
@@ -97,7 +97,7 @@ withPrograms('the keyboard in Chromium', missing, () => {
     await says(/RCPT TO:<ada@example\.net>/)
   })
 
-  test('who bounced becomes a file', async () => {
+  test('a user exports the bounced recipients', async () => {
     await keys('gc')
     await headed('Campaigns')
     await everythingHasAName()
@@ -121,7 +121,7 @@ withPrograms('the keyboard in Chromium', missing, () => {
     assert.deepEqual(addresses.toSorted(), ['refuse@friend17.example', 'refuse@friend7.example'])
   })
 
-  test('an update that comes while the focus enters the live part waits until it leaves', async () => {
+  test('a live update waits while the focus is in the updated part', async () => {
     await keys('gc')
     await headed('Campaigns')
     const kept: boolean = await browser.later(
@@ -137,7 +137,7 @@ withPrograms('the keyboard in Chromium', missing, () => {
     await until(() => browser.run('return !link.isConnected'), 'the update')
   })
 
-  test('a domain is added, and its records are in view', async () => {
+  test('a user adds a domain and sees its records', async () => {
     await keys('gd')
     await headed('Domains')
     await everythingHasAName()

@@ -1,6 +1,6 @@
-// What asks the registry for packages, with npm and a registry on loopback: npm run lock -- --node VERSION changes all
-// packages of Node, or none (operations D1); npm run audit fails for a known fault, and passes where the registry does
-// not answer it (operations D3).
+// Scripts that use the registry, with npm and a registry on loopback: npm run lock -- --node VERSION changes all Node
+// packages or leaves the file unchanged. npm run audit fails for a known vulnerability, and is skipped if the registry
+// has no audit service.
 import assert from 'node:assert/strict'
 import { execFile, spawnSync } from 'node:child_process'
 import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -79,7 +79,7 @@ withPrograms('packages of the registry', absent, () => {
     rmSync(place, { recursive: true, force: true })
   })
 
-  test('a version that the registry has of all packages is taken for all, and nothing else changes (operations D1)', async () => {
+  test('npm run lock only sets all Node packages to a version that the registry has for each', async () => {
     const { changed, code, folder, said } = await locked(NEXT)
     assert.equal(code, 0, said)
     assert.deepEqual(changed, FILES)
@@ -97,7 +97,7 @@ withPrograms('packages of the registry', absent, () => {
     assert.deepEqual(lock, formerLock)
   })
 
-  test('a version that one of them lacks changes nothing, and the sentence says which, and which version will do (operations D1)', async () => {
+  test('npm run lock keeps the file if a package lacks the version, and names the package and the newest common version', async () => {
     const { changed, code, said } = await locked(HALF)
     assert.deepEqual([code, changed], [1, []], said)
     const lacking = NAMES.slice(1).join(', ')
@@ -107,13 +107,13 @@ withPrograms('packages of the registry', absent, () => {
     )
   })
 
-  test('a registry that does not answer changes nothing (operations D1)', async () => {
+  test('npm run lock keeps the file if the registry does not respond', async () => {
     const { changed, code, said } = await locked(NEXT, 1)
     assert.deepEqual([code, changed], [1, []], said)
     assert.match(said, /ECONNREFUSED/)
   })
 
-  test('a known fault of a package fails the audit, and is named (operations D3)', async () => {
+  test('npm run audit fails and names the package if a package has a known vulnerability', async () => {
     const fault = {
       id: 1,
       title: 'Eats mail',
@@ -127,13 +127,13 @@ withPrograms('packages of the registry', absent, () => {
     assert.match(found.said, /^audit: hono .*high: Eats mail \(https:\/\/advisories\.test\/1\)$/m)
     audit = [200, {}]
     const none = await ran('audit.ts', [])
-    assert.deepEqual([none.code, none.said], [0, 'audit: no package has a known fault\n'])
+    assert.deepEqual([none.code, none.said], [0, 'audit: no package has a known vulnerability\n'])
   })
 
-  test('a registry that answers no audit is named in a line, and nothing fails (operations D3)', async () => {
+  test('npm run audit prints that it skipped the check, and succeeds, if the registry has no audit service', async () => {
     audit = [405, {}]
     const { code, said } = await ran('audit.ts', [])
     assert.equal(code, 0, said)
-    assert.match(said, /^audit: not run, the registry does not answer it: 405 Method Not Allowed.*\n$/)
+    assert.match(said, /^audit: SKIPPED because the registry has no audit service \(405 Method Not Allowed.*\)\n$/)
   })
 })

@@ -1,6 +1,6 @@
-// An AI agent and a person: the MCP SDK's client knows nothing but the URL of /mcp; the person signs in and allows it
-// in headless Chromium. With POSTRIDER_SHOTS set to a folder it leaves pictures of both pages in light, dark and on a
-// phone.
+// An AI agent and a user: the MCP SDK's client only has the URL of /mcp, and the user signs in and allows access in
+// headless Chromium. If POSTRIDER_SHOTS is set to a directory, it saves screenshots of both pages in light, dark and on
+// a phone.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
@@ -11,8 +11,8 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
-import { listGrants, revokeGrantById } from '../../src/identity/oauth-grants.ts'
-import { setPassword } from '../../src/identity/users.ts'
+import { listGrants, revokeGrantById } from '../../src/users/oauth/grants.ts'
+import { setPassword } from '../../src/users/users.ts'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { HOUR } from '../../src/base/clock.ts'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
@@ -25,7 +25,7 @@ import { withPrograms } from './rig/need.ts'
 
 const PASSWORD = 'a long enough password'
 
-withPrograms('an MCP client and a person in Chromium', absent, () => {
+withPrograms('an MCP client and a user in Chromium', absent, () => {
   let exchanger: TestExchanger
   let postrider: TestAppliance
   let browser: Browser
@@ -107,7 +107,7 @@ withPrograms('an MCP client and a person in Chromium', absent, () => {
     }
   }
 
-  test('discovers, registers, is let in, sends, reads, refreshes, and is refused after revocation', async () => {
+  test('a client discovers the server, registers, gets access, sends, reads and refreshes, and is rejected after revocation', async () => {
     const auth = oauthProvider(redirect('/callback'))
     const transport = () => new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { authProvider: auth })
     const connect = async (): Promise<Client> => {
@@ -122,13 +122,12 @@ withPrograms('an MCP client and a person in Chromium', absent, () => {
     await browser.type('#email', postrider.user.email)
     await browser.type('#password', 'not the password')
     await browser.click('button')
-    await until(() => browser.run('return document.querySelector(".bad") !== null'), 'the refusal')
-    await looks('sign-in', ['h1', 'label', '.bad', 'button'])
-    assert.equal(await browser.run('return document.querySelectorAll("img, script, link, iframe").length'), 0)
+    await until(() => browser.run('return document.querySelector(".alert") !== null'), 'the refusal')
     // Enter in the password's field signs in.
     await browser.type('#password', `${PASSWORD}\uE007`)
     await browser.headed('Allow Test agent?')
     await looks('consent', ['h1', 'p', 'button', 'button.plain'])
+    assert.equal(await browser.run('return document.querySelectorAll("img, script, link, iframe").length'), 0)
     assert.match(await browser.run('return document.querySelector("main").innerText'), /127\.0\.0\.1/)
     await browser.click('button[value=allow]')
     await browser.headed('Back in the program')
@@ -163,7 +162,7 @@ withPrograms('an MCP client and a person in Chromium', absent, () => {
     await client.close()
   })
 
-  test('who says no is led back with access_denied', async () => {
+  test('denying access redirects the user with access_denied', async () => {
     const auth = oauthProvider(redirect('/denied'))
     await assert.rejects(connecting(auth))
     await asked(auth, 'Allow Test agent?')
@@ -174,16 +173,16 @@ withPrograms('an MCP client and a person in Chromium', absent, () => {
     assert.equal(searchParams.get('code'), null)
   })
 
-  test('a program that is described at an address: the page names its host, and it is let in', async () => {
+  test('a client with a metadata URL: the consent page names its host, and the client gets access', async () => {
     const auth = Object.assign(oauthProvider(redirect('/described')), { clientMetadataUrl: clientId })
     await assert.rejects(connecting(auth))
     assert.equal(auth.opened!.searchParams.get('client_id'), clientId)
     await asked(auth, 'Allow Travel agent?')
     await looks('described', ['h1', 'p', 'strong', 'button', 'button.plain'])
     const words: string = await browser.run('return document.querySelector("main").innerText')
-    assert.match(words, new RegExp(`described at ${new URL(clientId).host}`))
-    assert.match(words, /The answer goes to 127\.0\.0\.1/)
-    assert.match(words, /could pass itself off as/)
+    assert.match(words, new RegExp(`The name comes from ${new URL(clientId).host} and is not verified`))
+    assert.match(words, /You will be redirected to 127\.0\.0\.1/)
+    assert.match(words, /could pretend to be/)
     await browser.click('button[value=allow]')
     await browser.headed('Back in the program')
     const { searchParams } = cameBack.find(({ pathname }) => pathname === '/described')!

@@ -1,5 +1,5 @@
-// The budget of memory (D131): what an idle server has, and that it lives in small control groups without losing a
-// mail. Of the built executable alone: from sources it is larger.
+// The memory budget (D131) of an idle server, and that it runs in small control groups without losing an email. Only
+// for the executable, because running from sources uses more memory.
 import assert from 'node:assert/strict'
 import {
   appendFileSync,
@@ -33,7 +33,7 @@ const LARGE = 300e6
 
 interface Group {
   start(machine: Machine): Promise<Serving>
-  /** Its own use, and the most of it so far, its part of the page cache included, in octets. */
+  /** Its own use, and the most of it so far, its part of the page cache included, in bytes. */
   use(): number
   peak(): number
   killed(): number
@@ -78,7 +78,7 @@ async function within(t: TestContext, limitMb: number, work: (machine: Machine, 
   }
 }
 
-test('an idle server keeps to its budget (Y2)', (t) =>
+test('an idle server stays within its memory budget', (t) =>
   within(t, 1024, async (machine, group) => {
     const server = await group.start(machine)
     await pause(IDLE)
@@ -94,7 +94,7 @@ test('an idle server keeps to its budget (Y2)', (t) =>
     assert.ok(use <= 75, `${use} MB of the group`)
   }))
 
-test('a command keeps to its budget (Y)', (t) => {
+test('a command stays within its memory budget', (t) => {
   if (!existsSync(BUILT)) return passBy(t, 'not built: npm run build')
   const folder = mkdtempSync(join(tmpdir(), 'postrider-command-'))
   try {
@@ -109,7 +109,7 @@ test('a command keeps to its budget (Y)', (t) => {
   }
 })
 
-test('a backup of a large database, and putting it back, take less than 125 MB of their own (B5, B14)', async (t) => {
+test('a backup and a restore of a large database each add less than 125 MB of memory', async (t) => {
   if (!existsSync(BUILT)) return passBy(t, 'not built: npm run build')
   const machine = await Machine.make()
   try {
@@ -149,7 +149,7 @@ async function anonymousOf({ ended, pid }: { pid: number | undefined; ended: Pro
   return most
 }
 
-test('in 128 MB it starts, idles and sends a mail (Y1)', (t) =>
+test('starts, idles and sends an email in 128 MB', (t) =>
   within(t, 128, async (machine, group) => {
     const server = await group.start(machine)
     await pause(IDLE)
@@ -159,7 +159,7 @@ test('in 128 MB it starts, idles and sends a mail (Y1)', (t) =>
     await becomes(async () => (await machine.show(server, body.data.id)).status === 'delivered', 'the delivery')
   }))
 
-test('in 256 MB it takes and sends 200 mails, each once (Y1)', (t) =>
+test('accepts and sends 200 emails once each in 256 MB', (t) =>
   within(t, 256, async (machine, group) => {
     const server = await group.start(machine)
     const ids: string[] = []
@@ -178,7 +178,7 @@ test('in 256 MB it takes and sends 200 mails, each once (Y1)', (t) =>
     t.diagnostic(`${group.use() / 1e6} MB of the group`)
   }))
 
-test('in 512 MB a campaign of 5,000 arrives, each mail once (Y1)', (t) =>
+test('sends a campaign of 5,000 emails once each in 512 MB', (t) =>
   within(t, 512, async (machine, group) => {
     for (let n = 0; n < 5; n++) machine.dns.set(`d${n}.example`, 'MX', ['10 mx.there.test'])
     const server = await group.start(machine)

@@ -1,5 +1,5 @@
-// The set-up of a fresh clone, on the machine's own Node whatever its version: `npm run` and `npm start` take the Node
-// that the lock file pins, and the printed curl line sends a mail that the sandbox receives with a good signature.
+// The setup of a fresh clone with any Node version of the machine: `npm run` and `npm start` use the Node version in
+// the lock file, and the printed curl command sends an email with a valid signature to the sandbox.
 
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
@@ -11,7 +11,7 @@ import { Sandbox, until } from './rig/sandbox.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
-/** What a login shell has: none of the folders that npm put in front for this run. */
+/** The PATH of a login shell, without the directories that npm added for this run. */
 const PATH = (process.env['PATH'] ?? '')
   .split(delimiter)
   .filter((folder) => !folder.split('/').some((part) => part === 'node_modules' || part === 'node-gyp-bin'))
@@ -37,7 +37,7 @@ function run(program: string, args: string[]): Promise<string> {
 const absent = ['node', 'npm', 'curl'].filter((name) => found(name) === undefined)
 
 withPrograms(`npm on the machine’s own Node (${absent.length === 0 ? found('node') : 'none'})`, absent, () => {
-  test('npm run takes the Node of the lock file', async (context) => {
+  test('npm run uses the Node version of the lock file', async (context) => {
     const { optionalDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
       optionalDependencies: Record<string, string>
     }
@@ -48,7 +48,7 @@ withPrograms(`npm on the machine’s own Node (${absent.length === 0 ? found('no
     assert.equal(await run('npm', ['run', '--silent', 'postrider', '--', '--version']), version)
   })
 
-  test('npm start: the printed curl line sends a mail that arrives with dkim=pass; Ctrl-C leaves nothing', async () => {
+  test('the curl command printed by npm start sends an email that passes DKIM, and Ctrl-C deletes all data', async () => {
     const box = new Sandbox('npm')
     try {
       // env, because the rig gives a daemon nothing but PATH, and this one must not see npm's.
@@ -85,7 +85,7 @@ withPrograms(`npm on the machine’s own Node (${absent.length === 0 ? found('no
         data: { attributes: { status: string; message_id: string } }
       }
       assert.equal(answer.data.attributes.status, 'queued')
-      const received = await printed(/^.*\breceived from=.*$/m, 'the received mail')
+      const received = await printed(/^.*\bsandbox_message_received: .*$/m, 'the received mail')
       assert.match(received, /dkim\W+pass/)
       assert.equal(data().length, 1)
 

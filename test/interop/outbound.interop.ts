@@ -1,5 +1,5 @@
-// Mail from the HTTP API into real exchangers: Postfix with an OpenDKIM verifier. All of it is foreign but the program
-// under test, which runs as its users run it: a child process with a configuration file.
+// Emails from the HTTP API to real receiving servers: Postfix with an OpenDKIM verifier. Postrider runs as a child
+// process with a configuration file.
 
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
@@ -23,7 +23,7 @@ const FROM = 'shop.example'
 /** A sending domain whose tls_policy is Require. */
 const STRICT = 'strict.example'
 
-withPrograms('outbound mail meets real exchangers', missing(), () => {
+withPrograms('outbound mail to real receiving servers', missing(), () => {
   let dns: TestDns
   let postrider: RunningPostrider
   let main: ReceivingPostfix
@@ -77,7 +77,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
     if (failures.length > 0) throw failures[0]
   })
 
-  /** Waits for a mail at an exchanger; its letter with CRLF line ends. */
+  /** Waits for an email at a receiving server. Returns it with CRLF line ends. */
   const arrived = async (mail: Mail, exchanger = main): Promise<Buffer> => {
     let letter: Buffer | undefined
     await until(
@@ -96,7 +96,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
     ...more,
   })
 
-  describe('a mail posted over HTTP', () => {
+  describe('an email sent with the API', () => {
     let mail: Mail
     let letter: Buffer
 
@@ -112,14 +112,14 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       mail = await postrider.settled(mail.id, (to) => to.status !== 'queued')
     })
 
-    test('bears a signature that the exchanger’s own OpenDKIM passes', () => {
+    test('passes OpenDKIM on the receiving server', () => {
       const results = fields(letter, 'Authentication-Results')
       assert.equal(results.length, 1)
       assert.match(results[0]!, /^mx\.there\.example;\s+dkim=pass /)
       assert.match(results[0]!, new RegExp(`header\\.d=${FROM}\\b`))
     })
 
-    test('came over TLS, and both the exchanger and the queue say so', async () => {
+    test('arrives over TLS, as the receiving server and the queue report', async () => {
       const [received] = fields(letter, 'Received')
       assert.match(received!, /\(using TLSv1\.[23] with cipher /)
       assert.match(received!, /with ESMTPS /)
@@ -128,7 +128,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       assert.match(shown.recipients[0]!.tls ?? '', /^TLSv1\.[23]$/)
     })
 
-    test('is delivered to the API, with the exchanger’s own words', () => {
+    test('has the status delivered in the API, with the reply of the receiving server', () => {
       assert.equal(mail.status, 'delivered')
       const [bob] = mail.recipients
       assert.equal(bob!.address, 'bob@there.example')
@@ -139,17 +139,17 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       assert.equal(bob!.attempts, 1)
     })
 
-    test('passes OpenDKIM, dkimpy, Mail::DKIM and mailauth on the same octets', async () => {
+    test('passes OpenDKIM, dkimpy, Mail::DKIM and mailauth on the same bytes', async () => {
       assert.deepEqual(await verdicts(letter, key, dns), ALL_PASS)
     })
 
-    test('fails all four once a letter of it is changed', async () => {
+    test('fails all four verifiers after a change of one letter', async () => {
       const changed = Buffer.from(letter.toString('latin1').replace('Thank you.', 'Thank me.'), 'latin1')
       const said = await verdicts(changed, key, dns)
       for (const [verifier, verdict] of Object.entries(said)) assert.notEqual(verdict, 'pass', verifier)
     })
 
-    test('passes SPF and DMARC with the records that the domain was told to publish', async () => {
+    test('passes SPF and DMARC with the advised records', async () => {
       const [sender] = fields(letter, 'Return-Path')
       assert.match(sender!, new RegExp(`^<[a-z2-7]+@bounce\\.${FROM.replace('.', '\\.')}>$`))
       const { spf, dmarc } = await authenticate(letter, {
@@ -163,7 +163,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       assert.equal(dmarc && dmarc.status.result, 'pass')
     })
 
-    test('is without defects to Python’s email parser, which reads what was written', async () => {
+    test('has no defects in Python’s email parser, which returns the original content', async () => {
       const read = await parsed(letter)
       assert.deepEqual(read.defects, [])
       assert.equal(read.subject, 'Grüße, "all" of you')
@@ -176,7 +176,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
     })
   })
 
-  describe('hostile mail arrives whole', () => {
+  describe('hostile email arrives intact', () => {
     const shows = (text: string | null): text is string => text !== null && /\S/.test(text)
 
     // One after the other on few connections would be kind; posted at once they share them.
@@ -198,7 +198,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
         assert.match(fields(letter, 'Authentication-Results')[0] ?? '', /dkim=pass/)
         assert.deepEqual(read.defects, [])
         assert.ok(read.ascii, 'not 7-bit clean')
-        assert.ok(read.longest <= 998, `a line of ${read.longest} octets`)
+        assert.ok(read.longest <= 998, `a line of ${read.longest} bytes`)
         const wanted = { ...simple('bob@there.example'), ...given }
         assert.equal(read.subject, wanted.subject)
         for (const [type, written] of [
@@ -220,8 +220,8 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       })
   })
 
-  describe('exchangers that do not take it', () => {
-    test('greylisting: deferred with its reply, delivered when the operator retries', async () => {
+  describe('receiving servers that do not accept an email', () => {
+    test('greylisting defers an email with its reply, and a retry of the operator delivers it', async () => {
       const { id, ...mail } = await postrider.post(simple('bob@grey.example'))
       const put = await postrider.settled(
         id,
@@ -238,7 +238,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       await arrived({ id, ...mail }, grey)
     })
 
-    test('an unknown user: bounced with the reply that was given', async () => {
+    test('an unknown user bounces with the reply of the server', async () => {
       const { id } = await postrider.post(simple('nobody@there.example'))
       const { status, recipients } = await postrider.settled(id, (to) => to.status !== 'queued')
       assert.equal(status, 'bounced')
@@ -250,7 +250,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       assert.equal(recipients[0]!.next_attempt_at, null)
     })
 
-    test('one mail, two recipients, two fates in one transaction: the status follows the primary one', async () => {
+    test('with different results for two recipients in one transaction, the status follows the primary recipient', async () => {
       const mail = await postrider.post(simple('bob@there.example', { cc: ['gone@there.example'] }))
       const { status, recipients } = await postrider.settled(mail.id, (_, { recipients: all }) =>
         all.every((to) => to.status !== 'queued'),
@@ -268,7 +268,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       await assert.rejects(postrider.post(simple('gone@there.example')), /422|suppressed/)
     })
 
-    test('an exchanger that does not know the domain: bounced', async () => {
+    test('a server that rejects the domain bounces the email', async () => {
       const { id } = await postrider.post(simple('bob@elsewhere.example'))
       const { status, recipients } = await postrider.settled(id, (to) => to.status !== 'queued')
       assert.equal(status, 'bounced')
@@ -276,7 +276,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       assert.match(recipients[0]!.response!, /Relay access denied/)
     })
 
-    test('the first exchanger refuses the connection: the second one gets it at the same attempt', async () => {
+    test('if the first MX host refuses the connection, the same attempt uses the second one', async () => {
       const mail = await postrider.post(simple('bob@second.example'))
       await arrived(mail)
       const { status, recipients } = await postrider.settled(mail.id, (to) => to.status !== 'queued')
@@ -285,7 +285,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       assert.equal(recipients[0]!.remote_mta, 'mx2.second.example')
     })
 
-    test('no exchanger answers: deferred; once it is up the operator’s retry delivers without further waiting', async () => {
+    test('if no MX host responds, the email is deferred, and the operator’s retry delivers it at once', async () => {
       const mail = await postrider.post(simple('bob@down.example'))
       const put = await postrider.settled(mail.id, (to) => to.attempts === 1 && to.next_attempt_at !== null)
       assert.equal(put.status, 'queued')
@@ -306,7 +306,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       }
     })
 
-    test('a domain that takes no mail (null MX), and one that does not exist: failed at once', async () => {
+    test('an email to a domain with a null MX or without DNS records fails at once', async () => {
       const [none, nowhere] = await Promise.all([
         postrider.post(simple('bob@nullmx.example')),
         postrider.post(simple('bob@nowhere.example')),
@@ -321,7 +321,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       assert.match(unknown.recipients[0]!.response!, /nowhere\.example does not exist/)
     })
 
-    test('no TLS: in clear text where TLS is optional', async () => {
+    test('sends in clear text to a server without TLS if TLS is optional', async () => {
       const mail = await postrider.post(simple('bob@plain.example'))
       const letter = await arrived(mail, plain)
       assert.match(fields(letter, 'Received')[0]!, /with ESMTP /)
@@ -331,12 +331,12 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
       assert.equal(shown.recipients[0]!.tls, null)
     })
 
-    test('no TLS: never where TLS is required, but deferred', async () => {
+    test('defers mail to a server without TLS if TLS is required', async () => {
       const mail = await postrider.post({ ...simple('carol@plain.example'), from: `ann@${STRICT}` })
       const put = await postrider.settled(mail.id, (to) => to.attempts === 1 && to.next_attempt_at !== null)
       assert.equal(put.status, 'queued')
       assert.equal(put.recipients[0]!.smtp_code, null)
-      assert.match(put.recipients[0]!.response!, /no TLS/)
+      assert.match(put.recipients[0]!.response!, /does not offer TLS/)
       const letters = await plain.maildir()
       assert.equal(withMessageId(letters, mail.message_id), undefined)
       assert.ok(!plain.log().includes(`@bounce.${STRICT}`), 'the envelope was told in clear text')
@@ -344,7 +344,7 @@ withPrograms('outbound mail meets real exchangers', missing(), () => {
   })
 
   withPrograms('a spam filter', missingSpamassassin(), () => {
-    test('finds nothing of our making in a plain transactional mail', async () => {
+    test('finds no problem of Postrider in a plain transactional email', async () => {
       const mail = await postrider.post(
         simple('bob@there.example', {
           from: `"Example Shop" <orders@${FROM}>`,

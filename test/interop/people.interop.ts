@@ -1,6 +1,6 @@
-// People in a real browser: an operator invites a colleague wholly in the console. The colleague goes from the mail
-// that the sandbox received to the first sign-in with the keyboard alone, another one with a passkey; axe-core judges
-// every page of this. POSTRIDER_SHOTS names a folder for pictures.
+// Users in a real browser: an operator invites a user in the console. The user opens the received email and signs in
+// with the keyboard only, another one with a passkey. axe-core checks every page. POSTRIDER_SHOTS is the directory for
+// screenshots.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -8,8 +8,8 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { systemClock } from '../../src/base/clock.ts'
 import { silentLog } from '../../src/base/log.ts'
-import { makeLink } from '../../src/identity/sign-in-links.ts'
-import { requireUser } from '../../src/identity/users.ts'
+import { makeLink } from '../../src/users/sign-in-links.ts'
+import { requireUser } from '../../src/users/users.ts'
 import { startSandbox, type Sandbox } from '../../src/server/sandbox/start.ts'
 import { until } from '../kit/until.ts'
 import { absent, LOOKS, startBrowser, type Browser } from './rig/browser.ts'
@@ -17,7 +17,7 @@ import { withPrograms } from './rig/need.ts'
 
 const [TAB, ENTER] = ['\uE004', '\uE007']
 
-withPrograms('people in Chromium', absent, () => {
+withPrograms('users in Chromium', absent, () => {
   const dataDir = mkdtempSync(join(tmpdir(), 'postrider-people-'))
   const received: { to: string; text: string }[] = []
   let sandbox: Sandbox
@@ -60,7 +60,7 @@ withPrograms('people in Chromium', absent, () => {
     await open('/people/new')
     await browser.type('#email', email)
     await click('Send invitation')
-    await says(/not yet in/)
+    await says(/Pending invitation/)
   }
 
   before(async () => {
@@ -86,19 +86,19 @@ withPrograms('people in Chromium', absent, () => {
     rmSync(dataDir, { recursive: true, force: true })
   })
 
-  test('a colleague is invited in the console, and comes in from the mail by the keyboard alone', async () => {
+  test('an invited user accepts the invitation from the email with the keyboard only', async () => {
     assert.match(sandbox.consoleLink, /^http:\/\/localhost:/, 'a name, so that passkeys work')
     await browser.open(sandbox.consoleLink)
     await browser.headed('Overview')
-    await click('People')
-    await click('Invite person')
-    await browser.headed('Invite a person')
+    await click('Users')
+    await click('Invite user')
+    await browser.headed('Invite a user')
     await browser.type('#email', `maria@shop.example${TAB}Maria${ENTER}`)
     await browser.headed('Maria')
-    await says(/maria@shop\.example is invited/)
+    await says(/maria@shop\.example was invited/)
     const link = await linkTo('maria@shop.example')
     await open('/people')
-    await says(/Invited, not yet in[^]*maria@shop\.example/)
+    await says(/Pending invitations[^]*maria@shop\.example/)
     assert.equal(await browser.run('return document.querySelector("[id^=link-]").textContent'), link)
 
     await browser.run('document.querySelector(`form[action="/sign-out"] button`).click()')
@@ -115,16 +115,16 @@ withPrograms('people in Chromium', absent, () => {
     await open('/account')
     await says(/maria@shop\.example[^]*Reader of you@sandbox\.example[^]*Chrome on Linux/)
     await browser.open(link)
-    await browser.headed('This invitation was used')
+    await browser.headed('This invitation was already used')
   })
 
-  test('a colleague comes in with a passkey', async () => {
+  test('an invited user signs in with a passkey', async () => {
     await signInAsOperator()
     await invite('pat@shop.example')
     const link = await linkTo('pat@shop.example')
     await browser.open(link)
-    await browser.headed('You are signed in as somebody else')
-    await click('Sign out and accept it')
+    await browser.headed('You are signed in as another user')
+    await click('Sign out and accept the invitation')
     await browser.headed('Welcome to Postrider')
     await browser.cdp('WebAuthn.enable', {})
     const options = { protocol: 'ctap2', transport: 'internal', hasResidentKey: true, hasUserVerification: true }
@@ -144,38 +144,40 @@ withPrograms('people in Chromium', absent, () => {
     await browser.open(`${sandbox.url.replace('localhost', '127.0.0.1')}/sign-in`)
     await until(() => browser.run('return document.querySelector("[data-passkey][data-ready]") !== null'), 'the script')
     await click('Sign in with a passkey')
-    await says(/Passkeys are for the address localhost, and this page is at 127\.0\.0\.1: open it there/)
+    await says(/Passkeys work at localhost only\. This page is at 127\.0\.0\.1/)
     await open('/')
   })
 
-  test('a role is changed, an invitation is sent again and withdrawn, and a person is removed after a question', async () => {
+  test('an operator changes a role, resends and withdraws an invitation, and removes a user after a confirmation', async () => {
     await signInAsOperator()
     await invite('lee@shop.example')
     const first = await linkTo('lee@shop.example')
     await click('Resend')
-    await says(/A new link for lee@shop\.example/)
+    await says(/lee@shop\.example has a new link/)
     await until(async () => (await linkTo('lee@shop.example')) !== first, 'the second mail')
     await click('Withdraw')
-    assert.match(await sure(), /Withdraw\?[^]*leads nowhere any more/)
-    await says(/The invitation of lee@shop\.example is withdrawn/)
+    assert.match(await sure(), /Withdraw\?[^]*stops working/)
+    await says(/The invitation of lee@shop\.example was withdrawn/)
 
     await click('maria@shop.example')
     await browser.headed('Maria')
-    await browser.run('document.querySelector("input[value=owner]").click()')
-    await click('Change role')
+    await click('Make operator')
     await sure()
-    await says(/maria@shop\.example is now: Account owner/)
-    await click('Remove person')
+    await says(/New role of maria@shop\.example: Operator/)
+    await click('Remove operator rights')
+    await sure()
+    await says(/New role of maria@shop\.example: Reader of you@sandbox\.example/)
+    await click('Remove user')
     assert.match(await sure(), /signed out at once[^]*0 tokens/)
-    await says(/maria@shop\.example is removed/)
+    await says(/maria@shop\.example was removed/)
   })
 
-  test('axe-core finds nothing on these pages; nothing scrolls sideways', async () => {
+  test('axe-core finds no problem on the user pages, and they do not scroll sideways', async () => {
     await signInAsOperator()
     await invite(`${'a.very.long.name.of.somebody.'.repeat(2)}x@${'long-'.repeat(11)}domain.example`)
     const invited = new URL(await browser.at()).pathname
     await invite('you+colleague@sandbox.example')
-    await says(/comes to this server, where others may read it/)
+    await says(/is delivered to this server, where other users may be able to read it/)
     const link = new URL(await browser.run('return document.querySelector("#invitation").textContent'))
     const judge = async (places: readonly string[]): Promise<void> => {
       for (const [scheme, width] of LOOKS) {

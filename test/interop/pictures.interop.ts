@@ -1,5 +1,5 @@
-// The page Pictures in a real browser: files are chosen and dropped, go one by one, and are shown; a picture is removed
-// after a question; a page of another site may show it, and opened by itself it is nothing but a picture.
+// The Images page in a real browser: files are selected or dropped, uploaded one by one, and shown. An image is deleted
+// after a confirmation. Another site can embed an image, and its URL serves only the image.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { newPicture } from '../images/pictures.ts'
@@ -8,7 +8,7 @@ import { startBrowser, type Browser } from './rig/browser.ts'
 import { missing, startBuiltConsole, type BuiltConsole } from './rig/console.ts'
 import { withPrograms } from './rig/need.ts'
 
-withPrograms('pictures in Chromium', missing, () => {
+withPrograms('images in Chromium', missing, () => {
   let server: BuiltConsole
   let browser: Browser
 
@@ -45,14 +45,14 @@ withPrograms('pictures in Chromium', missing, () => {
          .map((each) => each.querySelector('.name').textContent)`,
     )
 
-  test('chosen files go at once, and are shown', async () => {
+  test('selected files are uploaded at once and shown', async () => {
     const choose = 'input.files = transfer.files; input.dispatchEvent(new Event("change", { bubbles: true }))'
     await give([['one.png', newPicture(40, 20)]], choose)
-    await says(/^“one\.png” is stored\.$/)
+    await says(/^Uploaded “one\.png”\.$/)
     await until(async () => (await loaded()).join() === 'one.png', 'the picture')
   })
 
-  test('dropped files go one by one; what is refused is said, and the others are shown', async () => {
+  test('dropped files are uploaded one by one, and a rejected file is named next to the others', async () => {
     const over = 'box.dispatchEvent(new DragEvent("dragover", { dataTransfer: transfer, cancelable: true }))'
     assert.equal(await give([], `${over}; return box.classList.contains('over')`), true)
     await give(
@@ -63,13 +63,13 @@ withPrograms('pictures in Chromium', missing, () => {
       ],
       'box.dispatchEvent(new DragEvent("drop", { dataTransfer: transfer, cancelable: true }))',
     )
-    await says(/^2 pictures are stored\.\s+“three\.svg”: The picture is SVG/)
+    await says(/^Uploaded 2 images\.\s+“three\.svg”: The image is SVG/)
     await until(async () => (await loaded()).length === 3, 'the pictures')
     assert.equal(await browser.run('return window.hacked ?? 0'), 0)
     assert.equal(await browser.run('return document.querySelector("[data-upload]").classList.contains("over")'), false)
   })
 
-  test('another site may show a picture; opened by itself it is nothing but a picture', async () => {
+  test('another site can embed an image, and its URL serves only the image', async () => {
     const address: string = await browser.run('return document.querySelector("#gallery .hidden").textContent')
     assert.match(address, /^http:\/\/localhost:\d+\/images\/[\w-]+\.png$/)
     // Another name of this machine is another site.
@@ -87,14 +87,14 @@ withPrograms('pictures in Chromium', missing, () => {
     await browser.open(`${server.url}/pictures`)
   })
 
-  test('a picture is removed after a question, whose first answer is no', async () => {
+  test('an image is deleted after a confirmation whose default is Cancel', async () => {
     const button = '#gallery li:first-child form button'
     await browser.click(button)
     const question: string = await browser.run('return document.querySelector("dialog[open] p").textContent')
-    assert.match(question, /is removed for good\. No campaign uses it\./)
+    assert.match(question, /permanently\. No campaign uses it\./)
     assert.equal(await browser.run('return document.activeElement.textContent'), 'Cancel')
     await browser.click('dialog[open] .sure')
     await until(async () => (await loaded()).length === 2, 'one less')
-    assert.match(await browser.run('return document.querySelector(".toast").textContent'), /is removed\.$/)
+    assert.match(await browser.run('return document.querySelector(".toast").textContent'), /^Deleted “.*”\.$/s)
   })
 })

@@ -1,6 +1,5 @@
-// The power is cut under mixed load, as far as that can be done without a switch: the server is killed, and what it had
-// not synced by then is taken from its files (rig/power.ts). Whatever was promised is there after the next start.
-// POSTRIDER_POWER_CUTS sets how often.
+// A simulated power failure under mixed load: the server is killed, and unsynced data is removed from its files
+// (rig/power.ts). All accepted emails exist after the next start. POSTRIDER_POWER_CUTS sets the number of rounds.
 import assert from 'node:assert/strict'
 import { fork, spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -19,8 +18,8 @@ const SEED = Number(process.env['POSTRIDER_CRASH_SEED'] ?? 1)
 /** A round lasts until so many promises were given, drawn again each time. */
 const MOST = 60
 
-withPrograms('a power cut', spawnSync('strace', ['-V']).status === 0 ? [] : ['strace'], () => {
-  test(`${CUTS} power cuts under load: nothing that was promised is lost, nothing is damaged`, async (t) => {
+withPrograms('a power failure', spawnSync('strace', ['-V']).status === 0 ? [] : ['strace'], () => {
+  test(`after ${CUTS} power failures under load, every accepted email exists and the data is consistent`, async (t) => {
     const copies = new Map<string, number>()
     const machine = await Machine.make({
       script: {

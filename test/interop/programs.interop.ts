@@ -1,5 +1,5 @@
-// The programs of the API reference in Go, compiled and run beside a server, one of each kind of operation; and those
-// of the other languages on a machine that must have them all.
+// The Go examples of the API reference, compiled and run with a server, one per kind of operation, and those of the
+// other languages on a machine that has all of them.
 import { spawnSync } from 'node:child_process'
 import { test } from 'node:test'
 import { LANGUAGES } from '../../src/console/reference/samples.ts'
@@ -12,7 +12,7 @@ for (const language of LANGUAGES) {
   const needed = language === 'curl' ? 'curl' : program
   const there = spawnSync(needed, [language === 'Go' ? 'version' : '--version']).status === 0
   withPrograms(`the programs of the reference in ${language}`, there ? [] : [needed], () => {
-    test('make, list, show, change, delete, act, view and download', async () => {
+    test('the application creates, lists, gets, changes, deletes, acts, views and downloads', async () => {
       await using postrider = await startTestAppliance({ open: true, domains: ['here.test'] })
       await runPrograms(postrider, language)
     })

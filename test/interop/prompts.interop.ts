@@ -1,4 +1,4 @@
-// Questions on a real terminal: a password is not shown, two different ones change nothing, Ctrl-C ends in a sentence.
+// Prompts on a real terminal: a password is not shown, two different ones are rejected, and Ctrl-C prints a message.
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { withPrograms } from './rig/need.ts'
+import { makeInstallation } from '../kit/installation.ts'
 
 const BUILT = join(import.meta.dirname, '../../dist/postrider')
 const PYTHON = '/usr/bin/python3'
@@ -31,7 +32,7 @@ while time.time() < end:
         if not chunk:
             break
         shown += chunk
-        if answers and re.sub(rb'\\x1b\\[[0-9;]*[A-Za-z]', b'', shown[seen:]).rstrip().endswith(b':'):
+        if answers and re.sub(rb'\\x1b\\[[0-9;]*[A-Za-z]', b'', shown[seen:]).rstrip().endswith((b':', b']')):
             seen = len(shown)
             answer = answers.pop(0)
             os.write(fd, b'\\x03' if answer == '^C' else answer.encode() + b'\\r')
@@ -51,6 +52,7 @@ withPrograms(
       folder = mkdtempSync(join(tmpdir(), 'postrider-prompts-'))
       writeFileSync(join(folder, 'postrider.toml'), `hostname = "mx.here.test"\ndata_dir = "${join(folder, 'data')}"\n`)
       writeFileSync(join(folder, 'driver.py'), DRIVER)
+      makeInstallation(join(folder, 'data'))
       execFileSync(BUILT, ['--config', 'postrider.toml', 'user', 'add', 'ann@here.test'], { cwd: folder })
     })
     after(() => rmSync(folder, { recursive: true, force: true }))
@@ -63,17 +65,20 @@ withPrograms(
     }
     const passwd = ['--config', 'postrider.toml', 'user', 'passwd', 'ann@here.test']
 
-    test('a password is asked for twice and not shown', () => {
+    test('the prompt requires a new password twice and does not show it', () => {
       const { code, shown } = on(['a long secret', 'a long secret'], ...passwd)
       assert.equal(code, 0, shown)
-      assert.match(shown, /New password \(at least 10 characters\): [\s\S]*The same again: /)
-      assert.match(shown, /The password of ann@here\.test is set\./)
+      assert.match(shown, /New password \(at least 10 characters\): [\s\S]*Repeat the password: /)
+      assert.match(shown, /Changed the password of ann@here\.test\./)
       assert.doesNotMatch(shown, /secret/)
     })
 
-    test('two different ones, a short one and Ctrl-C change nothing, each in a sentence', () => {
+    test('keeps the password after different passwords, a short password or Ctrl-C, and reports it', () => {
       for (const [answers, sentence] of [
-        [['a long secret', 'another secret'], /These are two passwords; nothing was changed\./],
+        [
+          ['a long secret', 'another secret'],
+          /The passwords do not match; nothing was changed\. Run the command again\./,
+        ],
         [['short', 'short'], /The password must have at least 10 characters\./],
         [['^C'], /Nothing was changed\./],
       ] as const) {
@@ -84,23 +89,23 @@ withPrograms(
       }
     })
 
-    test('a removal is asked about: no changes nothing, yes and --yes do it', () => {
+    test('user remove prompts for confirmation, and removes the user only after yes or with --yes', () => {
       const config = ['--config', 'postrider.toml']
       execFileSync(BUILT, [...config, 'user', 'add', 'ben@here.test'], { cwd: folder })
       const removal = [...config, 'user', 'remove', 'ben@here.test']
       for (const answer of ['no', '', '^C']) {
         const { code, shown } = on([answer], ...removal)
         assert.notEqual(code, 0)
-        assert.match(shown, /ben@here\.test is removed for good[^]*Nothing was changed\./)
+        assert.match(shown, /ben@here\.test is removed permanently[^]*Nothing was changed\./)
       }
       const { code, shown } = on(['yes'], ...removal)
       assert.equal(code, 0, shown)
       assert.match(shown, /Removed ben@here\.test\./)
       execFileSync(BUILT, [...config, 'user', 'add', 'ben@here.test'], { cwd: folder })
-      assert.doesNotMatch(on([], ...removal, '--yes').shown, /Go on\?/)
+      assert.doesNotMatch(on([], ...removal, '--yes').shown, /Continue\?/)
     })
 
-    test('Ctrl-C at a question of init writes nothing', () => {
+    test('Ctrl-C at a prompt of init writes no configuration', () => {
       const { code, shown } = on(['here.test', '^C'], '--config', 'new.toml', 'init')
       assert.notEqual(code, 0)
       assert.match(shown, /Nothing was changed\./)

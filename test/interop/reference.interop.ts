@@ -1,5 +1,5 @@
-// The API reference in a real browser: axe-core finds nothing on any page, light and dark, wide and narrow; a language
-// is chosen once; and everything is there without a script.
+// The API reference in a real browser: axe-core finds no problem on any page, light and dark, wide and narrow, a
+// language is chosen once, and all content is visible without a script.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
@@ -21,7 +21,7 @@ withPrograms('the API reference in Chromium', absent, () => {
     await postrider.stop()
   })
 
-  test('axe-core finds nothing on any page; nothing scrolls sideways; nothing comes from elsewhere', async () => {
+  test('axe-core finds no problem, no page scrolls sideways, and all resources come from this server', async () => {
     await open('/docs')
     const paths: string[] = await browser.run(
       'return [...document.querySelectorAll(".menu a")].map((each) => each.pathname)',
@@ -51,7 +51,7 @@ withPrograms('the API reference in Chromium', absent, () => {
          .map((each) => each.dataset.language)`,
     )
 
-  test('a language is chosen once, for all programs and pages, and the choice stays in place', async () => {
+  test('a chosen language applies to all examples and pages, and the choice stays in place', async () => {
     await browser.emulate('light', 1200)
     await open('/docs/inboxes')
     assert.deepEqual([...new Set(await inSight())], ['curl'])
@@ -65,7 +65,7 @@ withPrograms('the API reference in Chromium', absent, () => {
     assert.deepEqual([...new Set(await inSight())], ['Go'])
   })
 
-  test('a program is copied', async () => {
+  test('copies an example', async () => {
     const origin = postrider.url
     await browser.cdp('Browser.grantPermissions', { origin, permissions: ['clipboardReadWrite'] })
     await open('/docs/inboxes')
@@ -79,7 +79,7 @@ withPrograms('the API reference in Chromium', absent, () => {
     assert.match(copied, /strings\.NewReader\(`\{\n {2}"data": \{/)
   })
 
-  test('the list of pages follows what is typed', async () => {
+  test('typing filters the list of pages', async () => {
     await open('/docs')
     const names = (): Promise<string[]> =>
       browser.run(
@@ -94,7 +94,7 @@ withPrograms('the API reference in Chromium', absent, () => {
     assert.ok((await names()).includes('Privacy requests'))
   })
 
-  test('everything is there without a script', async () => {
+  test('shows everything without a script', async () => {
     await browser.cdp('Emulation.setScriptExecutionDisabled', { value: true })
     try {
       await open('/docs/inboxes')

@@ -1,5 +1,5 @@
-// The image in a registry of strangers: Debian's docker-registry takes both architectures from skopeo, and Podman and
-// skopeo pull them by each name, as docs/install.md says (I1). setup.sh unpacks the registry and does not install it.
+// The image in a registry: Debian's docker-registry accepts both architectures from skopeo, and Podman and skopeo pull
+// them by each tag, as documented in docs/install.md. setup.sh unpacks the registry and does not install it.
 import assert from 'node:assert/strict'
 import { execFile, spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -55,7 +55,7 @@ async function startRegistry(): Promise<Registry> {
 }
 
 withPrograms('a registry', absent, () => {
-  test('takes the image of both architectures, and anybody pulls it by each name and runs it (I1)', async () => {
+  test('accepts the image of both architectures, which runs after an anonymous pull by each tag', async () => {
     await using registry = await startRegistry()
     const { folder, host } = registry
     const names = [version, version.replace(/\.\d+$/, ''), 'latest']

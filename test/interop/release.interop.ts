@@ -1,4 +1,4 @@
-// Releases as Debian's minisign signs and verifies them (S1, S2).
+// Releases that Debian's minisign signs and verifies.
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -16,7 +16,7 @@ after(() => rmSync(folder, { recursive: true, force: true }))
 
 const absent = ['minisign', 'dpkg-deb', 'sha256sum'].filter((program) => spawnSync(program, ['-v']).error)
 
-withPrograms('what minisign signs', absent, () => {
+withPrograms('a release signed with minisign', absent, () => {
   const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex')
 
   /** Makes a key and signs a SHA256SUMS of one file by it. */
@@ -33,15 +33,15 @@ withPrograms('what minisign signs', absent, () => {
     }
   }
 
-  test('is taken, and refused with a key, sums or a comment of another (S2)', () => {
+  test('verifies, but not with a key, checksums or a comment of another release', () => {
     const one = signed('one', 'postrider 1.2.3')
     const other = signed('other', 'postrider 9.9.9')
     assert.deepEqual(verifySums(one), { version: '1.2.3', name: 'one.deb' })
     assert.throws(() => verifySums({ ...one, publicKey: other.publicKey }), /signed with the key/)
-    assert.throws(() => verifySums({ ...one, sums: other.sums }), /SHA256SUMS is not what was signed/)
+    assert.throws(() => verifySums({ ...one, sums: other.sums }), /SHA256SUMS does not match its signature/)
     const forged = Buffer.from(one.signature.toString().replace('1.2.3', '9.9.9'))
     assert.throws(() => verifySums({ ...one, signature: forged }), /comment in SHA256SUMS.minisig/)
-    assert.throws(() => verifySums(signed('odd', 'something else')), /not as a release/)
+    assert.throws(() => verifySums(signed('odd', 'something else')), /not that of a release/)
   })
 })
 
@@ -67,24 +67,24 @@ withPrograms('the files of a release', absent, () => {
     execFileSync('minisign', ['-G', '-W', '-p', publicKey, '-s', secret], { stdio: 'ignore' })
     return { secret, publicKey: readFileSync(publicKey, 'utf8') }
   }
-  const octetsOf = (place: string): string[][] =>
+  const bytesOf = (place: string): string[][] =>
     readdirSync(place)
       .toSorted()
       .map((name) => [name, readFileSync(join(place, name)).toString('latin1')])
 
-  test('are named in SHA256SUMS with the programs in the tars, equal when made twice (S1)', () => {
+  test('are listed in SHA256SUMS with the executables in the tar archives, and are reproducible', () => {
     const place = release('once')
     assert.deepEqual(writeSums(place, VERSION), [...files, `postrider_${VERSION}_amd64.cdx.json`].toSorted())
     const other = release('twice')
     writeSums(other, VERSION)
-    assert.deepEqual(octetsOf(place), octetsOf(other))
+    assert.deepEqual(bytesOf(place), bytesOf(other))
     for (const arch of ['amd64', 'arm64'])
       execFileSync('tar', ['-xzf', `postrider_${VERSION}_${arch}.tar.gz`], { cwd: place, stdio: 'ignore' })
     execFileSync('sha256sum', ['--strict', '-c', 'SHA256SUMS'], { cwd: place, stdio: 'ignore' })
     assert.equal(readFileSync(join(place, `postrider_${VERSION}_arm64`, SMALL_PROGRAM), 'utf8'), `${VERSION} arm64`)
   })
 
-  test('are signed: minisign and the program verify them, a tar that was unpacked too (S1, S2)', () => {
+  test('are signed, and minisign and Postrider verify them and an unpacked tar archive', () => {
     const place = release('signed')
     const { publicKey, secret } = key('signing')
     writeSums(place, VERSION)
@@ -117,12 +117,12 @@ withPrograms('the files of a release', absent, () => {
     }
   })
 
-  test('are not signed with a key that the program does not hold (S1)', () => {
+  test('are not signed with a key that the executable does not contain', () => {
     const place = release('foreign')
     writeSums(place, VERSION)
     assert.throws(
       () => signSums(place, VERSION, key('own').secret, key('foreign').publicKey),
-      /the release key in this program/,
+      /the release key in this executable/,
     )
   })
 })

@@ -1,5 +1,5 @@
-// Aggregate reports of rspamd and OpenDMARC about a domain of ours, sent by themselves: read with the right sums, and
-// by whom DMARC proves them (DV101).
+// Aggregate reports that rspamd and OpenDMARC send automatically about our domain: read with the right sums, and
+// attributed to the sender that DMARC authenticates.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
@@ -49,7 +49,7 @@ for (const name of ['rspamd', 'opendmarc'] as const)
       await dns?.close()
     })
 
-    test('are read with the right sums, and count as theirs (DV101)', async () => {
+    test('are read with the right sums, and attributed to their sources', async () => {
       const said = await peer.report(MAILS)
       const [{ id }] = (await postrider.api('GET', `/domains?filter[name]=${DOMAIN}`)).body.data
       // oxlint-disable-next-line typescript/no-explicit-any
@@ -69,12 +69,12 @@ for (const name of ['rspamd', 'opendmarc'] as const)
         reporter,
         authenticated: true,
         outcome: 'read',
-        form: 'rfc7489',
+        format: 'rfc7489',
         messages: 4,
         pass: 2,
         fail: 2,
         skipped_records: 0,
-        faults: [],
+        warnings: [],
       })
       const sources = (await rows('dmarc-sources')).map((each) => [each.address, each.messages, each.pass, each.fail])
       assert.deepEqual(

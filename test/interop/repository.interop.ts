@@ -1,5 +1,5 @@
-// The apt repository, as apt takes it over HTTP on loopback and from files (A1, A2, A3). The state of apt and the root
-// that it installs in are temporary folders: nothing of this machine changes.
+// The apt repository, with apt over HTTP on loopback and from files. The state of apt and its installation root are
+// temporary directories, so this machine does not change.
 import assert from 'node:assert/strict'
 import { execFile, execFileSync, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -57,7 +57,7 @@ interface Ran {
   said: string
 }
 
-/** Runs a program with an apt configuration; answers its exit code and what it printed. */
+/** Runs a program with an apt configuration. Returns its exit code and output. */
 const ran = async (program: string, args: readonly string[], configuration: string, cwd = place): Promise<Ran> =>
   await new Promise((resolve) => {
     const env = { ...process.env, APT_CONFIG: configuration, LC_ALL: 'C' }
@@ -75,7 +75,7 @@ interface Machine {
 }
 
 let machines = 0
-/** A machine that knows nothing but these sources. */
+/** A machine with only these sources. */
 function machine(sources: string): Machine {
   const own = at(`machine${machines++}`)
   const inside = (...path: string[]): string => join(own, ...path)
@@ -146,13 +146,13 @@ withPrograms('the apt repository', absent, () => {
     rmSync(place, { recursive: true, force: true })
   })
 
-  test('installs, and gives each package as it was built (A1, A3)', async () => {
+  test('installs, and serves each package as it was built', async () => {
     const fresh = machine(sourcesOf('good'))
     await well(fresh.apt('update'))
     assert.ok(asked.some((path) => path.includes('/by-hash/SHA256/')))
     await well(fresh.apt('install', '-y', 'postrider'))
     assert.equal(fresh.installed(), '1.9.0')
-    // What unattended-upgrades asks for: "origin=Postrider,codename=stable" (A4).
+    // The origin that unattended-upgrades requires: "origin=Postrider,codename=stable".
     assert.match((await ran('apt-cache', ['policy'], fresh.configuration)).said, /\bo=Postrider,.*\bn=stable,/)
     for (const [n, architecture] of ARCHITECTURES.entries()) {
       await well(fresh.apt('download', `postrider:${architecture}`))
@@ -160,7 +160,7 @@ withPrograms('the apt repository', absent, () => {
     }
   })
 
-  test('a machine with an older version is upgraded, and the older one stays to be had (A1, A3)', async () => {
+  test('upgrades a machine with an older version, which stays available', async () => {
     repository('growing', one, former)
     const old = machine(sourcesOf('growing'))
     await well(old.apt('update'))
@@ -190,10 +190,10 @@ withPrograms('the apt repository', absent, () => {
     const changed = ARCHITECTURES.map((each) => at(`changed-${each}.deb`))
     for (const [n, file] of changed.entries())
       writeFileSync(file, Buffer.concat([readFileSync(former[n]!), Buffer.from('\n')]))
-    assert.throws(() => repository('good', one, changed), /is there with other octets.*another version/)
+    assert.throws(() => repository('good', one, changed), /exists with other contents.*another version/)
   })
 
-  test('the packages of this release, downloaded for both architectures, are those that were built (A3)', async (t) => {
+  test('serves the built packages of this release for both architectures', async (t) => {
     const built = ARCHITECTURES.map((each) => join(ROOT, `dist/postrider_${version}_${each}.deb`))
     if (!built.every((file) => existsSync(file))) return passBy(t, 'npm run package has made no packages')
     repository('release', one, [])
@@ -205,7 +205,7 @@ withPrograms('the apt repository', absent, () => {
     }
   })
 
-  test('a folder is a repository too (A3)', async () => {
+  test('a directory works as a repository', async () => {
     const local = machine(sourcesOf('good').replace(/^URIs: .*$/m, `URIs: file:${at('www/good')}`))
     await well(local.apt('update'))
     await well(local.apt('install', '-y', 'postrider'))
@@ -222,8 +222,8 @@ withPrograms('the apt repository', absent, () => {
     }
     return sourcesOf('good').replace('/good', `/${name}`)
   }
-  const flipped = (octets: Buffer): Buffer => {
-    const other = Buffer.from(octets)
+  const flipped = (bytes: Buffer): Buffer => {
+    const other = Buffer.from(bytes)
     other.writeUInt8(other.readUInt8(other.length - 10) ^ 1, other.length - 10)
     return other
   }
@@ -250,7 +250,7 @@ withPrograms('the apt repository', absent, () => {
     [
       'a changed InRelease',
       () =>
-        changed('signed', (octets) => Buffer.from(octets.toString().replace('Postrider', 'Postridex')), /\/InRelease$/),
+        changed('signed', (bytes) => Buffer.from(bytes.toString().replace('Postrider', 'Postridex')), /\/InRelease$/),
       /BADSIG|invalid/,
     ],
     [
@@ -264,7 +264,7 @@ withPrograms('the apt repository', absent, () => {
     ],
   ]
   for (const [name, sources, why] of refusals)
-    test(`apt refuses ${name} (A3)`, async () => {
+    test(`apt rejects ${name}`, async () => {
       const wary = machine(sources())
       const { code, said } = await wary.apt('update')
       assert.match(said, why)
@@ -272,7 +272,7 @@ withPrograms('the apt repository', absent, () => {
       assert.notEqual((await wary.apt('install', '-y', 'postrider')).code, 0)
     })
 
-  test('apt refuses a changed package (A3)', async () => {
+  test('apt rejects a changed package', async () => {
     const wary = machine(changed('package', flipped, new RegExp(`^${POOL}/.*\\.deb$`)))
     await well(wary.apt('update'))
     const { code, said } = await wary.apt('install', '-y', 'postrider')
@@ -280,7 +280,7 @@ withPrograms('the apt repository', absent, () => {
     assert.notEqual(code, 0)
   })
 
-  test('indexes whose time is over are taken again once they are signed again (A1)', async () => {
+  test('apt accepts expired indexes after they are signed again', async () => {
     repository('again', { ...one, SOURCE_DATE_EPOCH: '1000000000' }, former)
     const patient = machine(sourcesOf('again'))
     assert.match((await patient.apt('update')).said, /Release file .* is expired/)
@@ -289,7 +289,7 @@ withPrograms('the apt repository', absent, () => {
     await well(patient.apt('install', '-y', 'postrider'))
   })
 
-  test('install.sh adds the sources and reads the indexes, and nothing of it runs when it is cut short (A2)', async (t) => {
+  test('install.sh adds the sources and reads the indexes, and does not run if it is truncated', async (t) => {
     if (process.getuid?.() !== 0) return passBy(t, 'not root')
     const fresh = machine('')
     const conf = readFileSync(fresh.configuration, 'utf8')
@@ -298,8 +298,8 @@ withPrograms('the apt repository', absent, () => {
     const script = `set -eu
 mount -t tmpfs none /etc/apt/sources.list.d
 curl -sS "$1/install.sh" >${at('install.sh')}
-octets=$(wc -c <${at('install.sh')})
-for part in 300 500 $((octets / 2)) $((octets - 20)) $((octets - 3)); do
+bytes=$(wc -c <${at('install.sh')})
+for part in 300 500 $((bytes / 2)) $((bytes - 20)) $((bytes - 3)); do
   head -c $part ${at('install.sh')} | sh 2>/dev/null && exit 3
   [ -z "$(ls /etc/apt/sources.list.d)" ] || exit 4
 done

@@ -30,6 +30,8 @@ packages="$packages chromium chromium-driver"
 packages="$packages zsh fish bsdutils"
 # Languages in which receivers of webhooks verify signatures: the examples of docs/webhooks.md run in each.
 packages="$packages golang-go php-cli ruby"
+# HTTPS of several instances on one address.
+packages="$packages haproxy"
 # What a server writes, syncs and answers, in order.
 packages="$packages strace"
 # A generator of HTTP load in C, for the benches.
@@ -41,13 +43,15 @@ packages="$packages pebble testssl.sh msmtp libphp-phpmailer git git-email libau
 packages="$packages rspamd redis-server opendmarc mariadb-server libdbd-mysql-perl libswitch-perl libwww-perl"
 # The image: engines that need no daemon, the binutils and the emulator of the other architecture, and Debian's keys.
 packages="$packages podman runc skopeo umoci binutils-aarch64-linux-gnu qemu-user-static debian-archive-keyring"
+# A failover pair: file systems and loop devices.
+packages="$packages e2fsprogs mount"
 # Another day, for builds that must not depend on it.
 packages="$packages faketime"
 
 # Who signs releases and the apt repository.
 packages="$packages gnupg minisign"
-# Where backups are kept: S3 by OpenStack Swift, WebDAV and SFTP by rclone, SFTP by OpenSSH; and what opens them.
-packages="$packages swift-proxy swift-account swift-container swift-object rclone openssh-server openssh-client age zstd unzip sqlite3"
+# Backup destinations: S3 by OpenStack Swift, and the commands ssh, rclone and restic; and what opens backups.
+packages="$packages swift-proxy swift-account swift-container swift-object rclone restic openssh-server openssh-client age zstd unzip sqlite3"
 
 # Debian starts what it installs. policy-rc.d is its documented way to say no; ours goes away again when we end.
 policy=/usr/sbin/policy-rc.d
@@ -66,7 +70,7 @@ installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'install o
 
 # What is new here must not start at the next boot; what this machine already used stays as it is.
 fresh=
-for service in postfix opendkim clamav-daemon clamav-freshclam nsd unbound rspamd redis-server opendmarc; do
+for service in postfix haproxy opendkim clamav-daemon clamav-freshclam nsd unbound rspamd redis-server opendmarc; do
   installed "$service" || fresh="$fresh $service"
 done
 installed bind9 || fresh="$fresh named"

@@ -1,5 +1,5 @@
-// Signatures before foreign verifiers: 500 mails of every kind, small and large, pass; with a second field of those
-// that people and programs read in front, none does (RFC 6376 §8.15).
+// Signatures with other verifiers: 500 emails of every kind, small and large, pass. With a second copy of a displayed
+// header field in front, all fail (RFC 6376 §8.15).
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { existsSync } from 'node:fs'
@@ -39,7 +39,7 @@ for (const { judge, name, needs } of JUDGES)
           )
         ).map((said, index) => ({ index, ...said }))
 
-      test('500 of 500 pass', async () => {
+      test('all 500 emails pass', async () => {
         const said = await passing(MAILS)
         assert.deepEqual(
           said.filter(({ ok }) => !ok),
@@ -49,7 +49,7 @@ for (const { judge, name, needs } of JUDGES)
       })
 
       for (const field of ADDED)
-        test(`with a second ${field} in front none passes`, async () => {
+        test(`every email with a second ${field} in front fails`, async () => {
           const said = await passing(MAILS.map((mail) => `${field}: x@evil.example\r\n${mail}`))
           assert.deepEqual(
             said.filter(({ ok }) => ok),
@@ -62,7 +62,7 @@ for (const { judge, name, needs } of JUDGES)
           )
         })
 
-      test('large mails pass, and with a second field in front they do not', async () => {
+      test('large emails pass, and fail with a second field in front', async () => {
         const lines = Array.from(
           { length: 25_000 },
           (_, n) => `${n} two  spaces, a tab\tand ${'x'.repeat(n % 40)} \r\n${'\r\n'.repeat(n % 3)}`,

@@ -1,5 +1,5 @@
-// Programs of others hand in their mail by SMTP, over both doors, and it arrives at a Postfix whose OpenDKIM verifies
-// it: their octets are kept.
+// Other mail software submits emails by SMTP on both ports, and they arrive at a Postfix whose OpenDKIM verifies that
+// their bytes are unchanged.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { accessSync, chownSync, constants, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -35,7 +35,7 @@ const absent = (): string[] => [
 ]
 const LIMIT = 60_000
 
-withPrograms('foreign programs submit mail', absent(), () => {
+withPrograms('submission with other mail software', absent(), () => {
   const folder = mkdtempSync(join(tmpdir(), 'postrider-submission-'))
   let dns: TestDns
   let postrider: RunningPostrider
@@ -85,7 +85,10 @@ withPrograms('foreign programs submit mail', absent(), () => {
     return join(folder, name)
   }
 
-  /** What arrived with that subject, with CRLF line ends; verified by the receiver's OpenDKIM, and known to the API. */
+  /**
+   * The received message with this subject and CRLF line ends, verified by the receiver's OpenDKIM and listed in the
+   * API.
+   */
   async function arrived(subject: string): Promise<string> {
     let letter = ''
     await until(
@@ -105,13 +108,13 @@ withPrograms('foreign programs submit mail', absent(), () => {
     )
     return letter
   }
-  /** The fields and the body as the sender wrote them stand in what arrived. */
+  /** Checks that the received message contains the fields and the body as sent. */
   function assertKept(letter: string, fields: string, body: string): void {
     assert.ok(letter.includes(fields), `${JSON.stringify(fields)} in ${letter}`)
     assert.ok(letter.endsWith(`\r\n\r\n${body}`), `${JSON.stringify(body)} at the end of ${letter}`)
   }
 
-  test('swaks, over both doors', async () => {
+  test('swaks on both ports', async () => {
     const { submission, submissions } = postrider.ports
     for (const [subject, more] of [
       ['By swaks 587', ['--port', String(submission[0]), '--tls']],
@@ -265,7 +268,7 @@ $mail->isHTML(true); $mail->Body = '<p>Hällo</p>'; $mail->AltBody = 'Hällo'; $
     assertKept(await arrived('By git'), 'Subject: By git\r\n', 'One.\r\n---\r\n a | 1 +\r\n')
   })
 
-  test('a Postfix beside it, with Postrider as its relay host', async () => {
+  test('Postfix with Postrider as its relay host', async () => {
     const box = new Sandbox('relayhost')
     const port = postrider.ports.submission[0]!
     const relay = await runPostfix(box, 'app.shop.example', {

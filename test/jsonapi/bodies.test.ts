@@ -1,5 +1,5 @@
-// Bodies of everybody stand in one budget, by what has arrived (D112); connections of HTTP have places, a least rate
-// and a deadline (D113).
+// The bodies of all clients share one budget, by the bytes that have arrived (D112). HTTP connections have a maximum
+// number, a minimum rate and a deadline (D113).
 import assert from 'node:assert/strict'
 import { EventEmitter, once } from 'node:events'
 import { request as httpRequest } from 'node:http'
@@ -10,7 +10,7 @@ import { Refusal } from '../../src/base/errors.ts'
 import { listen } from '../../src/http/listen.ts'
 import { Places } from '../../src/http/places.ts'
 import { withBody } from '../../src/jsonapi/body.ts'
-import { hasManyFields, MAX_FIELDS } from '../../src/webui/fields.ts'
+import { hasManyFields, MAX_FIELDS } from '../../src/views/html/fields.ts'
 import { JSON_API, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { ofFile } from '../kit/of-file.ts'
@@ -21,14 +21,14 @@ const postrider = ofFile(() => startTestAppliance({ logged: { level: 'info', lin
 
 const FORM = 'application/x-www-form-urlencoded'
 
-/** A body of so many octets of `a=&`, which counts how much of it is read. */
-function watched(octets: number): { body: ReadableStream<Uint8Array>; read: () => number } {
+/** A body with this number of bytes of `a=&`, which counts the bytes that are read. */
+function watched(bytes: number): { body: ReadableStream<Uint8Array>; read: () => number } {
   let given = 0
   const piece = Buffer.from('a=&'.repeat(1024))
   const body = new ReadableStream<Uint8Array>(
     {
       pull(controller) {
-        if (given >= octets) return controller.close()
+        if (given >= bytes) return controller.close()
         given += piece.length
         controller.enqueue(new Uint8Array(piece))
       },
@@ -48,17 +48,17 @@ for (const [path, status, most] of [
   ['/sign-in', 403, 80_000],
   ['/oauth/token', 413, 80_000],
 ] as const)
-  test(`of a form of 8 MB to ${path}, only a little is read of somebody who is not signed in (D112)`, async () => {
+  test(`reads only a little of a form of 8 MB to ${path} without a session (D112)`, async () => {
     const { body, read } = watched(8_000_000)
     const response = await sent(path, body, FORM)
     const page = await response.text()
     assert.equal(response.status, status)
-    assert.ok(read() <= most, `${read()} octets were read`)
-    assert.ok(page.length < 20_000, `${page.length} octets were answered`)
+    assert.ok(read() <= most, `${read()} bytes were read`)
+    assert.ok(page.length < 20_000, `${page.length} bytes were answered`)
     assert.equal(postrider.appliance.deps.bodies.taken, 0)
   })
 
-test('what is typed in a session that has ended is still held when it is short (D112)', async () => {
+test('keeps a short form of an expired session (D112)', async () => {
   const response = await postrider.page('/campaigns/new', {
     method: 'POST',
     headers: { 'content-type': FORM },
@@ -75,7 +75,7 @@ for (const path of [
   '/oauth/register',
   '/api/v1/inboxes',
 ])
-  test(`the body of a request to ${path} stands in the budget of all bodies while it arrives (D112)`, async () => {
+  test(`counts the body of a request to ${path} in the memory budget while it arrives (D112)`, async () => {
     const { bodies } = postrider.appliance.deps
     let more: ReadableStreamDefaultController<Uint8Array>
     const body = new ReadableStream<Uint8Array>({ start: (controller) => void (more = controller) })
@@ -99,11 +99,11 @@ test('a form has at most a thousand fields, which are counted before they are pa
   assert.equal(hasManyFields(Buffer.from('a=&'.repeat(MAX_FIELDS)), FORM), true)
   assert.equal(hasManyFields(parts(MAX_FIELDS - 1), 'multipart/form-data; boundary=x'), false)
   assert.equal(hasManyFields(parts(MAX_FIELDS), 'multipart/form-data; boundary="x"'), true)
-  // A file of a field may hold any number of signs.
+  // A file in a field may contain any number of `&`.
   assert.equal(hasManyFields(Buffer.from('&'.repeat(5000)), 'multipart/form-data; boundary=x'), false)
 })
 
-/** A request that announces a length and sends a few octets of it. */
+/** A request that announces a length and sends only a few bytes. */
 function begun(announced: number): { request: Request; end: () => void } {
   let stream: ReadableStreamDefaultController<Uint8Array>
   const body = new ReadableStream<Uint8Array>({ start: (controller) => void (stream = controller) })
@@ -113,7 +113,7 @@ function begun(announced: number): { request: Request; end: () => void } {
   return { request, end: () => stream.error(new Error('Client connection prematurely closed.')) }
 }
 
-test('72 bodies that announce 60 MB and send 250 octets keep nobody from posting (D112)', async () => {
+test('72 bodies that announce 60 MB and send 250 bytes do not block other posts (D112)', async () => {
   const budget = new Budget(250_000_000)
   const all = Array.from({ length: 72 }, () => begun(60_000_000))
   const readings = all.map(({ request }) => withBody(request, { most: 62_000_000, budget }, () => 'read'))
@@ -127,7 +127,7 @@ test('72 bodies that announce 60 MB and send 250 octets keep nobody from posting
   assert.equal(budget.taken, 0)
 })
 
-test('one owner holds a share of the budget, and others are served meanwhile (D112)', async () => {
+test('an account uses at most its share of the budget, and others are still served (D112)', async () => {
   const budget = new Budget(1_000_000, 500_000)
   const ended = Promise.withResolvers<void>()
   const posted = () => new Request('http://x', { method: 'POST', body: ' '.repeat(100_000) })
@@ -151,7 +151,7 @@ for (const path of [
   '/u/none',
   '/api/v1/outbound-emails',
 ])
-  test(`a post to ${path} that its client ends early is not a fault (D113)`, async () => {
+  test(`a post to ${path} that the client aborts is not an internal error (D113)`, async () => {
     const before = lines.length
     const { port } = postrider.appliance.http
     const headers = {
@@ -168,12 +168,12 @@ for (const path of [
     await until(() => bodies.taken === 0)
     await postrider.raw('/health')
     assert.deepEqual(
-      lines.slice(before).filter((line) => /"fault"/.test(line)),
+      lines.slice(before).filter((line) => /"internal_error"/.test(line)),
       [],
     )
   })
 
-test('a body that stops is ended after 20 seconds, and one that goes on is not (D113)', async () => {
+test('closes a stalled body after 20 seconds, but not a slow one (D113)', async () => {
   const clock = new ManualClock()
   let arrived = 0
   const app = {
@@ -193,7 +193,7 @@ test('a body that stops is ended after 20 seconds, and one that goes on is not (
   await until(() => arrived === 1)
   const steady = begin()
   let answer = ''
-  steady.on('data', (octets) => (answer += octets.toString()))
+  steady.on('data', (bytes) => (answer += bytes.toString()))
   await until(() => arrived === 2)
   steady.write('a'.repeat(15_000))
   await until(() => arrived === 15_002)
@@ -210,7 +210,7 @@ test('a body that stops is ended after 20 seconds, and one that goes on is not (
 const socketFrom = (remoteAddress: string): EventEmitter & { remoteAddress: string } =>
   Object.assign(new EventEmitter(), { remoteAddress })
 
-test('connections have places in all and of one address, a part of the descriptors (D113)', () => {
+test('limits connections in total and per address to a share of the descriptors (D113)', () => {
   const trusted_proxies = ['192.0.2.0/24']
   const opened = (places: Places, address: (index: number) => string, count: number) =>
     Array.from({ length: count }, (_, index) => socketFrom(address(index))).filter((socket) =>
@@ -224,13 +224,13 @@ test('connections have places in all and of one address, a part of the descripto
   assert.equal(opened(one, () => '198.51.100.7', 2).length, 1)
   // A /64 of IPv6 is one customer.
   assert.equal(opened(new Places({ trusted_proxies }, 1024), (index) => `2001:db8::${index + 1}`, 100).length, 64)
-  // This machine and a trusted proxy are one address for many people.
+  // Many users share this machine and a trusted proxy.
   for (const address of ['127.0.0.1', '::1', '::ffff:127.0.0.1', '192.0.2.9'])
     assert.equal(opened(new Places({ trusted_proxies }, 1024), () => address, 1500).length, 256, address)
   assert.equal(opened(new Places({ trusted_proxies }, 1024), (index) => `10.0.${index % 250}.1`, 1500).length, 256)
 })
 
-test('a connection without a place is closed, and the others are served (D113)', async () => {
+test('closes a connection above the limit and serves the others (D113)', async () => {
   const places = new Places({ trusted_proxies: [] }, 8)
   const app = { fetch: () => new Response('here') }
   const listener = await listen(app, { host: '127.0.0.1', port: 0 }, { clock: new ManualClock(), places })
@@ -248,7 +248,7 @@ test('a connection without a place is closed, and the others are served (D113)',
   await listener.close(0)
 })
 
-test('the OpenAPI document is made once, and not sent to who has it (RFC 9110 §13.1.2)', async () => {
+test('builds the OpenAPI document once, and answers a matching ETag with 304 (RFC 9110 §13.1.2)', async () => {
   const path = '/api/v1/openapi.json'
   const first = await postrider.page(path)
   const tag = first.headers.get('etag')!

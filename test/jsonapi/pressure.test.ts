@@ -1,5 +1,5 @@
-// What keeps one client from taking everybody's memory, storage or attention: sizes and scopes judged before a body is
-// read (D74), a budget for all bodies, a reserve of the disk (D73), wrong tokens, one Host.
+// Protection of memory, storage and CPU from a single client: sizes and scopes checked before a body is read (D74), a
+// budget for all bodies, a reserve of the disk (D73), wrong tokens, one Host.
 import assert from 'node:assert/strict'
 import { request as httpRequest } from 'node:http'
 import { test } from 'node:test'
@@ -21,12 +21,12 @@ const postrider = ofFile(() => startTestAppliance({ logged: { level: 'info', lin
 const MAIL = document('outbound-emails', { from: 'a@here.test', to: 'b@there.test', subject: 's', html: 'x' })
 
 /** A body that counts how much of it is read. */
-function watched(octets: number): { body: ReadableStream<Uint8Array>; read: () => number } {
+function watched(bytes: number): { body: ReadableStream<Uint8Array>; read: () => number } {
   let given = 0
   const body = new ReadableStream<Uint8Array>(
     {
       pull(controller) {
-        if (given >= octets) return controller.close()
+        if (given >= bytes) return controller.close()
         given += 65_536
         controller.enqueue(new Uint8Array(65_536).fill(0x20))
       },
@@ -36,7 +36,7 @@ function watched(octets: number): { body: ReadableStream<Uint8Array>; read: () =
   return { body, read: () => given }
 }
 
-test('the scope is judged before a body is read', async () => {
+test('checks the scope before it reads a body', async () => {
   const token = await postrider.tokenFor(postrider.user, ['webhooks:read'])
   const { body, read } = watched(50_000_000)
   const { status } = await postrider.raw('/api/v1/outbound-emails', {
@@ -46,24 +46,24 @@ test('the scope is judged before a body is read', async () => {
     duplex: 'half',
   } as RequestInit)
   assert.equal(status, 403)
-  assert.ok(read() <= 65_536, `${read()} octets were read`)
+  assert.ok(read() <= 65_536, `${read()} bytes were read`)
 })
 
-test('a route that takes no mails takes a megabyte, whether or not the length is told', async () => {
-  for (const told of [true, false]) {
+test('limits bodies to 1 MB on routes without emails, with or without Content-Length', async () => {
+  for (const announced of [true, false]) {
     const { body, read } = watched(20_000_000)
     const { status } = await postrider.raw('/api/v1/inboxes', {
       method: 'POST',
       headers: {
         authorization: `Bearer ${postrider.token}`,
         'content-type': JSON_API,
-        ...(told ? { 'content-length': '20000000' } : {}),
+        ...(announced ? { 'content-length': '20000000' } : {}),
       },
       body,
       duplex: 'half',
     } as RequestInit)
     assert.equal(status, 413)
-    assert.ok(read() <= (told ? 65_536 : 1_200_000), `${read()} octets were read`)
+    assert.ok(read() <= (announced ? 65_536 : 1_200_000), `${read()} bytes were read`)
   }
 })
 
@@ -74,8 +74,8 @@ const posted = (text: string): Request =>
     headers: { 'content-length': String(Buffer.byteLength(text)) },
   })
 
-/** The code of the refusal with which a body is met. */
-async function met(text: string, budget = new Budget(Infinity), most = 1e6): Promise<string> {
+/** The code with which a body is rejected. */
+async function codeFor(text: string, budget = new Budget(Infinity), most = 1e6): Promise<string> {
   const request = posted(text)
   try {
     return await withBody(request, { most, budget }, () => 'taken')
@@ -85,7 +85,7 @@ async function met(text: string, budget = new Budget(Infinity), most = 1e6): Pro
   }
 }
 
-test('bodies under way share a budget: beyond it 503 with Retry-After, and what ended gives its share back', async () => {
+test('request bodies share a memory budget: 503 with Retry-After beyond it, and finished ones release it', async () => {
   const budget = new Budget(1_200_000)
   const text = 'x'.repeat(500_000)
   const ended = Promise.withResolvers<void>()
@@ -98,13 +98,13 @@ test('bodies under way share a budget: beyond it 503 with Retry-After, and what 
   ended.resolve()
   await first
   assert.equal(budget.taken, 0)
-  assert.equal(await met(text, budget), 'taken')
+  assert.equal(await codeFor(text, budget), 'taken')
   assert.equal(budget.taken, 0)
 })
 
 const members = (count: number): string => `{${'"abc":1,'.repeat(count - 1)}"abc":1}`
 
-test('JSON of too many values, levels or members is refused while it is read, in strings nothing counts', async () => {
+test('rejects JSON with too many values, levels or members while it is read, and ignores strings', async () => {
   for (const [text, code] of [
     [`[${'1,'.repeat(MAX_VALUES - 3)}1]`, 'taken'],
     [`[${'1,'.repeat(MAX_VALUES)}1]`, 'invalid_document'],
@@ -119,10 +119,10 @@ test('JSON of too many values, levels or members is refused while it is read, in
     [JSON.stringify({ html: '{[,'.repeat(200_000) }), 'taken'],
     [JSON.stringify({ html: '\\"{[,'.repeat(200_000) }), 'taken'],
   ] as const)
-    assert.equal(await met(text, undefined, 1e7), code, text.slice(0, 40))
+    assert.equal(await codeFor(text, undefined, 1e7), code, text.slice(0, 40))
 })
 
-test('of many mistakes as many are put into words as are answered', async () => {
+test('formats only as many errors as it returns', async () => {
   const mistaken = {
     unknown: Object.fromEntries(Array.from({ length: 900 }, (_, index) => [`unknown${index}`, 1])),
     listed: { to: Array.from({ length: 50_000 }, () => 'x') },
@@ -158,10 +158,10 @@ test('of many mistakes as many are put into words as are answered', async () => 
   assert.ok(lists.body.errors.length <= 100)
   const more = await postrider.api('POST', '/outbound-emails', described(1001))
   assert.equal(more.status, 400)
-  assert.match(more.body.errors[0].detail, /1000 members/)
+  assert.match(more.body.errors[0].detail, /too many members\. The limit is 1000\./)
 })
 
-test('the count of JSON values does not depend on how the text is cut into pieces', () => {
+test('counts JSON values independently of the chunks', () => {
   const text = Buffer.from(
     JSON.stringify({ a: ['\\', '"', '\\"', '{['.repeat(9), { b: '\\\\' }], c: [[[[]]]] }).repeat(3),
   )
@@ -176,17 +176,17 @@ test('the count of JSON values does not depend on how the text is cut into piece
       return false
     }
   }
-  // The text holds 3 * 16 values and commas more than the filler: the edge is the same whatever the pieces.
+  // The text has 3 * 16 values and commas more than the filler. The limit does not depend on the pieces.
   for (let limit = MAX_VALUES - 60; limit < MAX_VALUES; limit++)
     assert.equal(new Set([1, 2, 3, 7, 1000].map((cut) => verdict(limit, cut))).size, 1, String(limit))
 })
 
-test('a string of escapes is read once, however long it is', () => {
+test('reads a string of escapes once, however long it is', () => {
   for (const escape of ['\\n', '\\\\', '\\"'])
     costingAtOnce(200, () => new JsonGuard().push(Buffer.from(`"${escape.repeat(500_000)}"`)))
 })
 
-test('below the reserve: posts 507, SMTP 452 at MAIL, /health degraded; all else goes on, and it recovers by itself', async () => {
+test('below the disk reserve, POST is 507, MAIL is 452 and /health degraded, until space is free again', async () => {
   const { config } = postrider
   const before = config.storage.reserve
   config.storage.reserve = 1e18
@@ -217,9 +217,9 @@ for (const [surface, path, type] of [
   ['MCP', '/mcp', 'application/json'],
   ['the figures', '/metrics', 'text/plain; charset=utf-8'],
 ] as const)
-  test(`wrong tokens of one address at ${surface}: each is logged, then 429 with Retry-After; a good token is served`, async () => {
+  test(`logs wrong tokens at ${surface}, then answers the address with 429 and Retry-After, except for a valid token`, async () => {
     postrider.config.metrics.token = 'right'
-    // Passed on by a proxy: figures ask nobody on this machine for a token.
+    // Passed on by a proxy, because clients on this machine need no token for metrics.
     const headers = { authorization: `Bearer pr_${'x'.repeat(43)}`, accept: JSON_API, 'x-forwarded-for': '192.0.2.7' }
     const wrong = () => postrider.raw(path, { headers })
     const before = lines.length
@@ -232,7 +232,7 @@ for (const [surface, path, type] of [
     assert.equal(slow.headers.get('content-type'), type)
     assert.equal(slow.headers.get('www-authenticate'), null)
     assert.equal((await postrider.api('GET', '/inboxes')).status, 200)
-    const logged = lines.slice(before).filter((line) => /"event":"authentication failed"/.test(line))
+    const logged = lines.slice(before).filter((line) => /"event":"authentication_failed"/.test(line))
     assert.equal(logged.length, seen.filter((status) => status === 401).length)
     assert.ok(logged.every((line) => /"address"/.test(line)))
     postrider.clock.leap(120_000)
@@ -240,7 +240,7 @@ for (const [surface, path, type] of [
     postrider.clock.leap(120_000)
   })
 
-test('a request with two Host headers is refused, and its connection closed', async () => {
+test('rejects a request with two Host headers and closes its connection', async () => {
   const { port } = postrider.appliance.http
   const ask = (headers: string[]): Promise<(number | string | undefined)[]> =>
     new Promise((resolve, reject) => {

@@ -1,4 +1,4 @@
-// What a client hears when this machine fails (D72).
+// The errors that a client gets when this machine fails (D72).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { silentLog } from '../../src/base/log.ts'
@@ -13,7 +13,7 @@ for (const [status, codes] of [
   [503, ['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']],
   [500, ['ENOENT', 'DAMAGED', 'ERR_INVALID_ARG_TYPE', '']],
 ] as const)
-  test(`${codes.join(' ')}: ${status}, and it is reported as trouble unless it is ours (D72)`, () => {
+  test(`${codes.join(' ')}: ${status}, with a problem report unless it is an internal error (D72)`, () => {
     for (const code of codes) {
       const reported: unknown[] = []
       const faults: unknown[] = []
@@ -30,7 +30,7 @@ for (const [status, codes] of [
     }
   })
 
-test('SMTP answers 452 where the disk is full, 451 for the rest (D72)', () => {
+test('SMTP replies 452 if the disk is full, and 451 to other errors (D72)', () => {
   const answers = ['EFBIG', 'ENOSPC', 'EMFILE', 'EIO'].map((code) => {
     let said: unknown
     judge(

@@ -1,35 +1,37 @@
-// The real appliance for tests: a temporary data directory, loopback ports, the kit's DNS and exchangers, a clock
-// turned by hand. It has two users, each with a token of all scopes. What stands beside it (an exchanger, a receiver of
-// webhooks) and in it (domains) is given to it, and goes with it: `await using`, or ofFile (kit/of-file.ts).
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+// The real server for tests: a temporary data directory, loopback ports, the kit's DNS and receiving servers, a clock
+// turned by hand. It has two users, each with a token of all scopes. It owns the parts that are passed to it (a
+// receiving server, a webhook receiver, domains) and disposes of them: `await using`, or ofFile (kit/of-file.ts).
+import { rmSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { HOUR } from '../../src/base/clock.ts'
 import { parseConfig, type Config, type ConfigInput } from '../../src/base/config.ts'
 import { createLog, silentLog, type Log, type LogOptions } from '../../src/base/log.ts'
 import type { Timeouts } from '../../src/smtp/client.ts'
-import { SCOPES, type Scope } from '../../src/identity/scopes.ts'
-import { createToken } from '../../src/identity/tokens.ts'
-import { addUser, findUser, type User } from '../../src/identity/users.ts'
+import { SCOPES, type Scope } from '../../src/jsonapi/scopes.ts'
+import { createToken } from '../../src/users/tokens.ts'
+import { addUser, findUser, type User } from '../../src/users/users.ts'
 import type { ValidatingResolver } from '../../src/net/resolver.ts'
 import { apiInside, createApp } from '../../src/http/server.ts'
 import { createConsole } from '../../src/console/app.ts'
 import { startAppliance, type Appliance } from '../../src/server/appliance.ts'
 import type { Beside } from '../../src/archive/schedule.ts'
+import type { ConfigSource } from '../../src/server/settings-file.ts'
+import type { ListedPart } from '../../src/server/parts.ts'
 import type { EveryHour } from '../../src/server/wiring.ts'
 import { recordsOf } from '../../src/domains/records.ts'
 import { domainByKey, type Domain } from '../../src/domains/find.ts'
 import { registerDomain } from '../../src/domains/lifecycle.ts'
-import { Commands } from '../commands/command.ts'
+import { Commands, NOWHERE } from '../commands/command.ts'
 import { ManualClock } from './clock.ts'
 import type { TestExchanger } from './exchanger.ts'
 import { usedKeyPair } from './keys.ts'
 import { HOST, type TestReceiver } from './receiver.ts'
 import { until } from './until.ts'
 import { startTestDns, type TestDns } from './zone.ts'
+import { emptyDatabase } from './database.ts'
+import { temporaryDirectory } from './directory.ts'
 
-/** A stand-in, so that the programs on the machine do not change results. */
+/** A stand-in, so that programs on the machine do not change results. */
 const SPAMASSASSIN = fileURLToPath(new URL('spamassassin.sh', import.meta.url))
 
 export const JSON_API = 'application/vnd.api+json'
@@ -37,7 +39,7 @@ export const JSON_API = 'application/vnd.api+json'
 export interface Answer {
   status: number
   headers: Headers
-  /** The parsed body; undefined when empty. The type is loose on purpose: tests check the data that clients see. */
+  /** The parsed body, or undefined if empty. The type is loose on purpose: tests check the data that clients see. */
   body: any // oxlint-disable-line typescript/no-explicit-any
 }
 
@@ -51,24 +53,26 @@ export interface TestAppliance extends AsyncDisposable {
   other: User
   token: string
   otherToken: string
-  /** A request to the API through app.request, no socket. `path` is below /api/v1. `body` is sent as JSON:API. */
+  /**
+   * A request to the API through app.request, without a socket. `path` is below /api/v1. `body` is sent as JSON:API.
+   */
   api(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>
   /** The same as the other user. */
   asOther(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>
-  /** Any request, from the whole URL path; no headers are added. */
+  /** Any request, by the complete URL path. No headers are added. */
   raw(path: string, init?: RequestInit): Promise<Answer>
-  /** Any request to the whole application, the console too; redirects are not followed. */
+  /** Any request to the application, including the console. Redirects are not followed. */
   page(path: string, init?: RequestInit): Promise<Response>
   tokenFor(user: User, scopes: readonly Scope[]): Promise<string>
   /** An active domain whose records are in the test DNS. */
   activeDomain(name: string, owner?: User): Promise<Domain>
   /** Publishes (or withdraws) the records that a domain needs now. */
   publish(domain: Domain, only?: (record: { record_type: string; required: number }) => boolean): void
-  /** A domain whose mail goes to the test's exchanger, by way of mx.NAME. */
+  /** Routes the mail of a domain to the test's receiving server, via mx.NAME. */
   route(name: string, address?: string): void
   /** http://127.0.0.1:PORT */
   readonly url: string
-  /** Command lines beside the server, with its data directory and its DNS. */
+  /** Command lines next to the server, with its data directory and its DNS. */
   readonly commands: Commands
   stop(): Promise<void>
 }
@@ -79,13 +83,13 @@ export interface TestOptions {
   clock?: ManualClock
   log?: Log
   timeouts?: Timeouts
-  /** Domains made through the API get new DKIM keys, as on a server; otherwise they get keys that were made before. */
+  /** Domains made through the API get new DKIM keys, as on a server, otherwise they get keys that were made before. */
   newKeys?: boolean
-  /** The DNS of another appliance, which stays that one's; a new one when absent. */
+  /** The DNS of another appliance, which stays that one's. A new one when absent. */
   dns?: TestDns
-  /** Port of MTA-STS policy servers. */
-  stsPort?: number
-  /** Gives the resolver of validated answers (DANE); without it the kit's DNS is one that does not validate. */
+  /** Port of HTTPS servers that DNS names: MTA-STS policies, hosts of links. */
+  httpsPort?: number
+  /** Gives the resolver of validated answers (DANE). Without it the kit's DNS is one that does not validate. */
   validating?: () => ValidatingResolver | undefined
   /** A file that the system touches when a time server has set the clock. */
   timeMarker?: string
@@ -97,12 +101,20 @@ export interface TestOptions {
   domains?: readonly string[]
   /** Active domains of the other user. */
   otherDomains?: readonly string[]
-  /** Domains whose mail goes to the exchanger. */
+  /** Domains whose mail goes to the receiving server. */
   routes?: readonly string[]
-  /** The public URL is `url`, which real programs can open. */
+  /** The public URL is `url`, which other processes can open. */
   open?: boolean
-  /** Runs commands beside the server: the schedule of backups begins with it. */
+  /** The parts of the server. All of them when absent. */
+  parts?: readonly ListedPart[]
+  /** The server is one of a failover pair, as `postrider standby` starts it. */
+  pair?: boolean
+  /** Hears why the server cannot continue. */
+  fatal?: (reason: Error) => void
+  /** Runs commands next to the server: the schedule of backups begins with it. */
   beside?: Beside
+  /** The configuration file, which the console can change. */
+  source?: ConfigSource
   /** Keeps the lines of the log from this level on, as JSON. */
   logged?: { level: LogOptions['level']; lines: string[] }
 }
@@ -124,8 +136,11 @@ export const everyHourBy =
 
 export async function startTestAppliance(options: TestOptions = {}): Promise<TestAppliance> {
   await using stack = new AsyncDisposableStack()
-  const dataDir = options.dataDir ?? mkdtempSync(join(tmpdir(), 'postrider-test-'))
-  if (options.dataDir === undefined) stack.defer(() => rmSync(dataDir, { recursive: true, force: true }))
+  const dataDir = options.dataDir ?? temporaryDirectory('test')
+  if (options.dataDir === undefined) {
+    emptyDatabase(dataDir)
+    stack.defer(() => rmSync(dataDir, { recursive: true, force: true }))
+  }
   const dns = options.dns ?? (await startTestDns())
   if (!options.dns) stack.defer(() => dns.close())
   const clock = options.clock ?? new ManualClock()
@@ -141,14 +156,16 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     network: { allow_private: ['127.0.0.0/8'], ...network },
     // Tests make more requests than people.
     api: { rate_limit: 0, ...api },
-    // Each thread loads its program again, which takes longer than most tests.
+    // Each thread loads the code again, which takes longer than most tests.
     workers: { count: 1 },
     delivery: { ...(exchanger ? { port: exchanger.port } : {}), ...delivery },
     webhooks: { ...(receiver ? { ca_file: receiver.caFile } : {}), ...webhooks },
-    // Its questions and notices would be in the way of tests that turn the clock by days.
-    watch: { every: '0', ...watch },
+    // Its queries and notices would disturb tests that turn the clock by days.
+    watch: { interval: '0', ...watch },
     ...rest,
   })
+  // Without an address of the host no domain becomes active (D219). The usual host has one (zone.ts).
+  if (!options.dns) dns.set(config.hostname, 'A', ['127.0.0.1'])
   const keep = (line: string): void => void logged?.lines.push(line)
   const appliance = await startAppliance({
     config,
@@ -157,9 +174,13 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     resolver: options.validating ? { ...dns.resolver, validated: options.validating() } : dns.resolver,
     everyHour: everyHourBy(clock),
     ...(options.timeouts ? { timeouts: options.timeouts } : {}),
-    ...(options.stsPort === undefined ? {} : { stsPort: options.stsPort }),
+    ...(options.httpsPort === undefined ? {} : { httpsPort: options.httpsPort }),
     ...(options.timeMarker === undefined ? {} : { timeMarker: options.timeMarker }),
+    ...(options.pair === undefined ? {} : { pair: options.pair }),
+    ...(options.fatal === undefined ? {} : { fatal: options.fatal }),
+    ...(options.parts === undefined ? {} : { parts: options.parts }),
     ...(options.beside === undefined ? {} : { beside: options.beside }),
+    ...(options.source === undefined ? {} : { source: options.source }),
   })
   stack.defer(() => appliance.stop())
   // A connection that hangs would hold up the stop.
@@ -177,7 +198,14 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
   const user = await person('ann@owner.test')
   const other = await person('bob@other.test')
   const tokenFor = async (whose: User, scopes: readonly Scope[]): Promise<string> =>
-    (await createToken(deps, whose.key, { name: 'test', scopes, duration: '12_months' })).plaintext
+    (
+      await createToken(deps, whose.key, {
+        name: 'test',
+        scopes,
+        duration: '12_months',
+        operator: whose.operator === 1,
+      })
+    ).plaintext
   const token = await tokenFor(user, SCOPES)
   const otherToken = await tokenFor(other, SCOPES)
 
@@ -229,7 +257,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     tokenFor,
     publish,
     async activeDomain(name, owner = user) {
-      // Keys of 1024 bits work like keys of 2048 (RFC 8301 §3.2), in a fraction of the time; domains made through the
+      // Keys of 1024 bits work like keys of 2048 (RFC 8301 §3.2), in a fraction of the time. Domains made through the
       // API have keys of 2048 bits.
       const makeKeys = () => usedKeyPair(1024)
       const domain = await registerDomain({ ...deps, makeKeys, ring: () => {} }, owner.key, { name, purpose: 'both' })
@@ -246,7 +274,7 @@ export async function startTestAppliance(options: TestOptions = {}): Promise<Tes
     },
     url,
     get commands() {
-      commands ??= Commands.beside({ dataDir }, `[dns]\nservers = ["127.0.0.1:${dns.port}"]\n`)
+      commands ??= Commands.beside({ dataDir }, `${NOWHERE}[dns]\nservers = ["127.0.0.1:${dns.port}"]\n`)
       return commands
     },
     stop: async () => all.disposeAsync(),

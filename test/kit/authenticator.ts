@@ -36,6 +36,10 @@ export class Authenticator {
   readonly #key: ReturnType<typeof newKey>
   /** Whether the device verifies its user by finger, face or PIN, or is only touched. */
   verifies = true
+  /** Whether the page is in a frame of another origin. */
+  framed = false
+  /** The user that the device names at a sign-in. */
+  userHandle: string | undefined
 
   constructor(origin: string, algorithm: Algorithm = 'ES256') {
     this.#origin = origin
@@ -68,6 +72,7 @@ export class Authenticator {
       clientDataJSON: b64(client),
       authenticatorData: b64(data),
       signature: b64(sign(hash, Buffer.concat([data, sha256(client)]), this.#key.privateKey)),
+      ...(this.userHandle === undefined ? {} : { userHandle: this.userHandle }),
     })
   }
 
@@ -77,7 +82,7 @@ export class Authenticator {
   }
 
   #client(type: string, challenge: string): Buffer {
-    return Buffer.from(JSON.stringify({ type, challenge, origin: this.#origin, crossOrigin: false }))
+    return Buffer.from(JSON.stringify({ type, challenge, origin: this.#origin, crossOrigin: this.framed }))
   }
 
   #answer(response: object): object {

@@ -1,4 +1,4 @@
-// Certificates as a test wants them: of an authority or by itself, of any name, for any time.
+// Certificates for tests: of an authority or self-signed, of any name, for any time.
 import { createHash, generateKeyPairSync, randomBytes, sign, X509Certificate, type KeyObject } from 'node:crypto'
 import { pemOf, type Certificate } from '../../src/base/certificate.ts'
 import { bits, der, ECDSA_SHA256, octets, oid, pem, sequence, SUBJECT_ALT_NAME, yes } from '../../src/base/der.ts'
@@ -10,12 +10,12 @@ export interface Issued extends Certificate {
 }
 
 export interface Wanted {
-  /** The common name; unique, because an issuer is found by it. */
+  /** The common name. Unique, because an issuer is found by it. */
   subject: string
   names?: readonly string[]
-  /** The authority; itself when left out. */
+  /** The authority. Itself when left out. */
   by?: Issued
-  /** It may sign others; a number bounds how many authorities may stand below it. */
+  /** It may sign others. A number limits how many authorities may be below it. */
   ca?: boolean | number
   from?: number
   until?: number

@@ -6,7 +6,7 @@ import { until } from './until.ts'
 
 export interface CampaignKit {
   audience(domain: Domain | { id: string }, name?: string): Promise<string>
-  /** Adds contacts by import; plain addresses or items. */
+  /** Adds contacts by import. Plain addresses or items. */
   fill(
     audience: string,
     contacts: readonly (string | Record<string, unknown>)[],

@@ -20,12 +20,12 @@ export class ManualClock implements Clock {
     return this.#now
   }
 
-  /** The time that passed by `advance` and `leap`; `set` adds none. */
+  /** The time that passed by `advance` and `leap`, without `set`. */
   elapsed(): number {
     return this.#now - this.#set
   }
 
-  /** Sets the date, as NTP or an operator does: nothing falls due by it, and sleepers keep the waits that they have. */
+  /** Sets the date, as NTP or an operator does. Alarms do not become due, and sleepers keep their waits. */
   set(now: number): void {
     const by = now - this.#now
     this.#set += by
@@ -40,7 +40,7 @@ export class ManualClock implements Clock {
     return () => void this.#alarms.delete(alarm)
   }
 
-  /** Moves time forward; alarms that are due run in order, each at its own time. */
+  /** Moves time forward. Alarms that are due run in order, each at its own time. */
   advance(milliseconds: number): void {
     const end = this.#now + milliseconds
     for (;;) {
@@ -54,8 +54,8 @@ export class ManualClock implements Clock {
   }
 
   /**
-   * Moves time forward in one step: each alarm that became due runs once, at the end. It is for spans of days: code
-   * that wakes every second would otherwise run a hundred thousand times for nothing.
+   * Moves time forward in one step: each alarm that became due runs once, at the end. It is for spans of days, in which
+   * code that wakes every second would run a hundred thousand times.
    */
   leap(milliseconds: number): void {
     this.#now += milliseconds
@@ -63,7 +63,7 @@ export class ManualClock implements Clock {
     for (const alarm of due) if (this.#alarms.delete(alarm)) alarm.run()
   }
 
-  /** When the next alarm is due; null when there is none. */
+  /** When the next alarm is due, or null. */
   get nextAlarm(): number | null {
     return this.#alarms.size === 0 ? null : Math.min(...[...this.#alarms].map(({ at }) => at))
   }

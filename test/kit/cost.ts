@@ -1,6 +1,6 @@
 // The cost of work: the CPU time that this process and its worker threads take for it, which does not grow with the
 // other load of the machine. It is for limits that only work of another order exceeds, such as hostile input that costs
-// the square of its size. A limit is for a machine on which `reference` costs NOMINAL ms; on a slower machine, or one
+// the square of its size. A limit is for a machine on which `reference` costs NOMINAL ms. On a slower machine, or one
 // whose processors are shared, the limit grows with the cost of `reference` there.
 import assert from 'node:assert/strict'
 
@@ -18,14 +18,14 @@ function reference(): number {
   return pieces.join('').length + sum
 }
 
-/** How many times slower this machine is now than the machine of the limits; 1 when it is as fast, or faster. */
+/** How many times slower this machine is now than the machine of the limits, or 1 if it is as fast or faster. */
 function slowness(): number {
   const cost = meter()
   reference()
   return Math.max(1, cost() / NOMINAL)
 }
 
-/** The same for this thread only; below 1 when the machine is faster. The lowest value of several runs counts. */
+/** The same for this thread only. Below 1 when the machine is faster. The lowest value of several runs counts. */
 export function threadSlowness(): number {
   const costs = Array.from({ length: 5 }, () => {
     const before = process.threadCpuUsage()
@@ -36,7 +36,7 @@ export function threadSlowness(): number {
   return Math.min(...costs) / NOMINAL
 }
 
-/** Starts to measure; the returned function gives the CPU time since then in ms. */
+/** Starts to measure. The returned function gives the CPU time since then in ms. */
 export function meter(): () => number {
   const before = process.cpuUsage()
   return () => {
@@ -45,7 +45,7 @@ export function meter(): () => number {
   }
 }
 
-/** Does the work; throws when it cost more CPU time than `limit` ms. */
+/** Does the work. Throws if it takes more than `limit` ms of CPU time. */
 export async function costing<T>(limit: number, work: () => Promise<T> | T): Promise<T> {
   const cost = meter()
   const result = await work()

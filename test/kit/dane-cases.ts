@@ -1,9 +1,8 @@
-// The table of the proof of DANE (section 15 of the specification of deliverability), as zones, exchangers and what
-// must come of a mail. Unit tests answer it from the kit's DNS and exchangers; test/interop/dane.interop.ts from real
-// zones, real exchangers and beside a Postfix that must do the same.
+// The table of DANE cases, as zones, receiving servers and the expected result of an email. Unit tests use the kit's
+// DNS and receiving servers. test/interop/dane.interop.ts uses real zones and servers, and compares with Postfix.
 import { chain, issue, tlsaOf, type Issued } from './authority.ts'
 
-/** How an exchanger behaves: each has an address of its own. */
+/** How a receiving server behaves. Each has a separate address. */
 export const EXCHANGERS = [
   'stranger',
   'other',
@@ -18,7 +17,7 @@ export const EXCHANGERS = [
 export type ExchangerKind = (typeof EXCHANGERS)[number]
 
 export interface Material {
-  /** Certificate and key in PEM, leaf first; undefined where no TLS is offered or none succeeds. */
+  /** Certificate and key in PEM, leaf first, or undefined without TLS or if TLS fails. */
   shown: Record<ExchangerKind, { cert: string; key: string } | undefined>
   leaf: Record<'stranger' | 'other', Issued>
   authority: Issued
@@ -29,9 +28,9 @@ export interface DaneCase {
   /** The recipient domain is LABEL.test. */
   label: string
   title: string
-  /** Zones below test., which is signed itself; `optout`: signed by NSEC3 with spans that say nothing. */
+  /** Zones below test., which is signed itself. `optout`: signed by NSEC3 with opt-out spans. */
   zones: Record<string, 'signed' | 'optout' | 'unsigned'>
-  /** "NAME TYPE VALUE"; an address is the kind of an exchanger. */
+  /** "NAME TYPE VALUE". An address is the kind of a receiving server. */
   records: string[]
   /** Record sets whose signature is broken: "TYPE NAME". */
   bogus?: string[]
@@ -40,12 +39,12 @@ export interface DaneCase {
   expect: {
     /** Delivered, or the first two numbers of the enhanced code after 4. */
     result: 'delivered' | '7.5' | '7.4' | '4.3'
-    /** Where it is delivered to. */
+    /** The server that gets the email. */
     at?: string
     tls?: boolean
     proof?: 'none' | 'dane-ee' | 'dane-ta'
   }
-  /** Why Postfix does otherwise, where it does. */
+  /** Why Postfix behaves differently, if so. */
   oracle?: string
 }
 
@@ -96,7 +95,7 @@ export function daneCases({ authority, leaf: { other, stranger } }: Material): D
   const wrong = tlsaOf(3, 1, 1, other)
   const ta = tlsaOf(2, 1, 1, authority)
   const flipped = (record: string): string => record.replace(/[0-9a-f]{2}$/, (octet) => (octet === '00' ? '01' : '00'))
-  /** A domain with one exchanger, mx.LABEL.test, and these TLSA records there. */
+  /** A domain with one receiving server, mx.LABEL.test, and these TLSA records there. */
   const simple = (
     row: number,
     title: string,

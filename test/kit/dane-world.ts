@@ -1,9 +1,15 @@
-// Exchangers of the kinds of the table of DANE (dane-cases.ts) in this process, and the way of a mail to them.
+// Receiving servers of the kinds in the DANE table (dane-cases.ts) in this process, and the delivery of an email to
+// them.
 import { parseConfig, type ConfigInput } from '../../src/base/config.ts'
 import { silentLog } from '../../src/base/log.ts'
 import { allowPublicAnd } from '../../src/base/network.ts'
-import { connectAlong, findRoute, type Route } from '../../src/delivery/wire/connect.ts'
-import type { KnownPolicy, StsCache } from '../../src/delivery/wire/sts.ts'
+import {
+  connectAlong,
+  findRoute,
+  type Route,
+  type KnownPolicy,
+  type StsCache,
+} from '../../src/delivery/wire/connect.ts'
 import type { Resolver } from '../../src/net/resolver.ts'
 import { openSession, type ConnectOptions, type SmtpSession } from '../../src/smtp/client.ts'
 import type { Verdict } from '../../src/smtp/verdict.ts'
@@ -44,7 +50,7 @@ export async function startDaneWorld(): Promise<DaneWorld> {
     EXCHANGERS.map(async (kind) => [kind, stack.use(await startTestExchanger(scriptOf(kind, material)))] as const),
   )
   const exchangers = Object.fromEntries(entries) as Record<ExchangerKind, TestExchanger>
-  // Each has the port 25 at an address of its own, as far as anybody sees who asks DNS.
+  // Each appears in DNS with port 25 at its own address.
   const addressOf = (kind: string): string => `127.0.1.${EXCHANGERS.indexOf(kind as ExchangerKind) + 1}`
   const opened: ConnectOptions[] = []
   const open = (options: ConnectOptions): Promise<SmtpSession | Verdict> => {

@@ -1,4 +1,4 @@
-// A receiving exchanger that a test scripts line by line: it sends the given answers, and keeps the mail it receives.
+// A receiving server that a test scripts line by line: it sends the given replies, and keeps the messages it receives.
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { createSecureContext, TLSSocket } from 'node:tls'
 import { makeCertificate, type Certificate } from '../../src/base/certificate.ts'
@@ -17,14 +17,16 @@ export interface Script {
    * with 4xx or 5xx are ended and do not count, even while their clients keep them open.
    */
   greeting?: string | ((open: number) => string)
-  /** EHLO keywords, e.g. ['PIPELINING', 'SIZE 1000']; STARTTLS is added when `tls` is set. */
+  /** EHLO keywords, e.g. ['PIPELINING', 'SIZE 1000']. STARTTLS is added when `tls` is set. */
   keywords?: string[]
   tls?: boolean
-  /** The certificate for the name that the client asks for; undefined = one for mx.test. */
+  /** The certificate for the name in SNI. undefined = one for mx.test. */
   certificate?: (name: string) => Certificate | undefined
-  /** The answer to a command; undefined = the usual answer. '' = no answer. 'close' = cut the connection. */
+  /** The answer to a command. Undefined = the usual answer. '' = no answer. 'close' = cut the connection. */
   answer?: (command: string, connection: number) => string | undefined
-  /** The answer after the final dot; undefined = 250. A promise makes the client wait; `heard` has the mail already. */
+  /**
+   * The reply after the final dot. undefined = 250. A promise makes the client wait. `heard` already has the message.
+   */
   final?: (heard: Heard, connection: number) => string | Promise<string> | undefined
 }
 
@@ -39,9 +41,9 @@ export interface TestExchanger {
   /** The address of each connection's client, in the order in which they came. */
   peers: string[]
   script: Script
-  /** Cuts every open connection; new connections are accepted. */
+  /** Cuts every open connection. New connections are accepted. */
   cut(): void
-  /** Begins to receive; `port` is 0 until then. */
+  /** Begins to receive. `port` is 0 until then. */
   listen(): Promise<void>
   close(): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
@@ -59,7 +61,7 @@ export async function startTestExchanger(script: Script = {}): Promise<TestExcha
 export function testExchanger(script: Script = {}): TestExchanger {
   const sockets = new Set<Socket>()
   const letIn = new Set<Socket>()
-  // Replies to pipelined commands are small writes; delaying them would cost 40 ms a mail.
+  // Replies to pipelined commands are small writes. Delaying them would cost 40 ms an email.
   const server: Server = createServer({ noDelay: true }, (socket) => {
     exchanger.connections++
     exchanger.peers.push(socket.remoteAddress ?? '')
@@ -100,12 +102,12 @@ export function testExchanger(script: Script = {}): TestExchanger {
   return exchanger
 }
 
-/** Answers the commands of a connection; without `greeting`, TLS has been started. */
+/** Answers the commands of a connection. Without `greeting`, TLS has been started. */
 function converse(socket: Socket, exchanger: TestExchanger, connection: number, greeting?: string): void {
   const tls = greeting === undefined
   let buffer = ''
   let inData = false
-  /** The received pieces of a message, and the last octets, in which the end of the message may have begun. */
+  /** The received pieces of a message, and the last bytes, in which the end of the message may have begun. */
   let pieces: string[] = []
   let tail = ''
   /** MAIL was accepted: pipelined commands after a refused MAIL are refused too. */

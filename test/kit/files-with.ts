@@ -1,5 +1,5 @@
-// Finds the files of a data directory that hold an address, octet by octet. The search runs in a separate process: when
-// a process opens and closes a file that SQLite has open too, it loses its locks on that file.
+// Finds the files of a data directory that hold an address, byte by byte. The search runs in a separate process: when a
+// process opens and closes a file that SQLite has open too, it loses its locks on that file.
 import { execFile } from 'node:child_process'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-// A person in the console, as far as its pages need a browser: cookies are kept, forms are sent with the values from
-// the page, redirects are followed within the server.
+// A user in the console, as far as its pages need a browser: cookies are kept, forms are sent with the values from the
+// page, redirects are followed within the server.
 import { parse } from './page.ts'
 import type { TestAppliance } from './appliance.ts'
 
@@ -49,7 +49,7 @@ export class Guest {
       parse(page.text).find(({ hidden }) => hidden['action'] === action) ??
       parse(page.text).find(({ buttons }) => buttons.includes(action))
     if (!form) throw new Error(`The page ${page.path} has no form that does "${action}".`)
-    // A browser with scripts asks the form's question, and this person says yes.
+    // A browser with scripts shows the confirmation of the form, and this user confirms.
     const sure = 'question' in form.hidden ? { sure: 'yes' } : {}
     const body = new URLSearchParams({ ...form.hidden, ...sure, action })
     for (const [name, value] of Object.entries(fields)) {

@@ -18,7 +18,7 @@ const RANGES: readonly (readonly [number, number])[] = [
 ]
 const MARKS = ['\r\n', '\n', '\r', '.', '\r\n.', ' ', '  ', '\t', '=?', '?=', '=', '"', ',', 'From ', '\r\nFrom ']
 
-/** Text of one script with letters, and with characters that matter for the encoding of a mail. */
+/** Text of one script with letters, and with characters that matter for the encoding of an email. */
 export function randomText(random: () => number, most: number): string {
   let text = ''
   const [low, high] = RANGES[Math.floor(random() * RANGES.length)]!
@@ -41,7 +41,7 @@ const oneLine = (text: string): string =>
     .replace(/[\p{Cc}\u2028\u2029\s]+/gu, ' ')
     .trim()
 
-/** The mail of this seed: composed, or (every third) of a campaign. */
+/** The email of this seed: composed, or (every third) of a campaign. */
 export function letter(seed: number): string {
   const random = seeded(seed)
   const text = (most: number): string => randomText(random, most)
@@ -115,6 +115,6 @@ export function letter(seed: number): string {
   return [...compose(mail)].join('')
 }
 
-/** The whole text of a campaign's mail before it is signed. */
+/** The whole text of a campaign's email before it is signed. */
 export const unsigned = ({ body, header }: FilledCampaign): string =>
   Buffer.from(header + body.map((piece) => piece.toString('latin1')).join(''), 'latin1').toString()

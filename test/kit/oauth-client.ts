@@ -1,12 +1,12 @@
-// The OAuth state that a program keeps between its steps, in the form for the MCP SDK.
+// The OAuth state that a client keeps between its steps, in the form for the MCP SDK.
 import { createHash } from 'node:crypto'
 import type { OAuthClientProvider } from '@modelcontextprotocol/sdk/client/auth.js'
-import { addClient, type OauthClient } from '../../src/identity/oauth-clients.ts'
-import { exchangeCode, grantCode, type TokenPair } from '../../src/identity/oauth-grants.ts'
-import type { User } from '../../src/identity/users.ts'
+import { addClient, type OauthClient } from '../../src/users/oauth/clients.ts'
+import { exchangeCode, grantCode, type TokenPair } from '../../src/users/oauth/grants.ts'
+import type { User } from '../../src/users/users.ts'
 import type { TestAppliance } from './appliance.ts'
 
-/** The state of a client program; `opened` is the URL that it would open in a browser. */
+/** The state of an OAuth client. `opened` is the URL that it would open in a browser. */
 export function oauthProvider(redirectUrl: string): OAuthClientProvider & { opened: URL | undefined } {
   const kept: Record<string, any> = {} // oxlint-disable-line typescript/no-explicit-any
   return {
@@ -22,23 +22,31 @@ export function oauthProvider(redirectUrl: string): OAuthClientProvider & { open
     },
     saveCodeVerifier: (verifier) => void (kept['verifier'] = verifier),
     codeVerifier: () => kept['verifier'],
-    // What the server no longer takes is asked for again.
+    // Credentials that the server no longer accepts are requested again.
     invalidateCredentials: (what) => void (what === 'tokens' && delete kept['tokens']),
   }
 }
 
 const VERIFIER = 'v'.repeat(43)
 
-/** Grants a program access, as a person does who agrees, but without the pages. */
+/** Grants a client access like a user who agrees, but without the pages. */
 export async function letIn(
   { appliance: { deps }, config }: TestAppliance,
   user: User,
+  account: Pick<User, 'key'> = user,
 ): Promise<TokenPair & { client: OauthClient }> {
   const redirect_uri = 'http://127.0.0.1:1/callback'
   const client = (await addClient(deps, { name: 'Agent', redirectUris: [redirect_uri] }))!
   const challenge = createHash('sha256').update(VERIFIER).digest('base64url')
   const resource = `${config.http.public_url}/mcp`
-  const code = await grantCode(deps, { client, user_key: user.key, redirect_uri, challenge, resource })
+  const code = await grantCode(deps, {
+    client,
+    user_key: user.key,
+    account_key: account.key,
+    redirect_uri,
+    challenge,
+    resource,
+  })
   const tokens = await exchangeCode(deps, { client, code, verifier: VERIFIER, redirectUri: undefined, resource })
   if ('error' in tokens) throw new Error(tokens.description)
   return { ...tokens, client }

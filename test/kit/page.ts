@@ -6,7 +6,7 @@ export interface PageForm {
   buttons: string[]
 }
 
-/** What escaped text in HTML says. */
+/** Returns HTML-escaped text as plain text. */
 export const plain = (attribute: string): string =>
   attribute
     .replaceAll('&quot;', '"')
@@ -31,7 +31,9 @@ export function parse(text: string): PageForm[] {
   })
 }
 
-/** What a browser sends of the form with this action beside its hidden fields: choices, texts and text areas. */
+/**
+ * The fields that a browser sends for the form with this action, apart from hidden ones: choices, texts and text areas.
+ */
 export function fieldsOf(text: string, action: string): Record<string, string> | undefined {
   const form = [...text.matchAll(/<form\b[^>]*method="post"[\s\S]*?<\/form>/g)]
     .map(([each]) => each)

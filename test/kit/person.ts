@@ -1,12 +1,13 @@
-// A person with a browser, as far as the pages of OAuth need one: forms are sent with the values from the page, cookies
+// A user with a browser, as far as the pages of OAuth need one: forms are sent with the values from the page, cookies
 // are kept, redirects are read but not followed.
 
 import { randomBytes, scryptSync } from 'node:crypto'
-import { SCOPES } from '../../src/identity/scopes.ts'
-import type { User } from '../../src/identity/users.ts'
+import { SCOPES } from '../../src/jsonapi/scopes.ts'
+import type { User } from '../../src/users/users.ts'
 import { apiInside } from '../../src/http/server.ts'
 import type { Caller } from '../../src/jsonapi/resource.ts'
-import { raw } from '../../src/store/query.ts'
+import type { RoleName } from '../../src/jsonapi/roles.ts'
+import { db, raw } from '../../src/store/query.ts'
 import type { Answer, TestAppliance } from './appliance.ts'
 
 /** Gives a user a password that is cheap to check: the parameters of the cost are in the hash. */
@@ -44,7 +45,7 @@ export class Person {
     this.#base = base
   }
 
-  /** Opens an address below the base, or a whole one. */
+  /** Opens a path below the base, or a complete URL. */
   async open(to: string | URL, init: RequestInit = {}): Promise<Page> {
     const cookie = [...this.cookies].map(([name, value]) => `${name}=${value}`).join('; ')
     const headers = { ...(cookie === '' ? {} : { cookie }), ...(init.headers as Record<string, string>) }
@@ -58,7 +59,7 @@ export class Person {
     return { status: response.status, headers: response.headers, text: await response.text() }
   }
 
-  /** Presses a button of the page's form; `typed` are its fields. */
+  /** Presses a button of the page's first form. `typed` are its fields. */
   press(
     page: Page,
     action: string,
@@ -68,28 +69,30 @@ export class Person {
     const fields = [...page.text.matchAll(/<input type="hidden" name="([^"]+)" value="([^"]*)"/g)]
     const form = new URLSearchParams(fields.map(([, name, value]) => [name!, plain(value!)]))
     for (const [name, value] of Object.entries({ ...typed, action })) form.set(name, value)
-    return this.open('/oauth/authorize', { method: 'POST', body: form, headers })
+    const [, to = ''] = /<form method="post" action="([^"]+)"/.exec(page.text) ?? []
+    return this.open(to, { method: 'POST', body: form, headers })
   }
 
-  /** Signs in on the sign-in page; returns the page of consent. */
+  /** Signs in on the sign-in page. Returns the page of consent. */
   async signIn(at: string | URL, email: string, password: string): Promise<Page> {
-    await this.press(await this.open(at), 'sign-in', { email, password })
+    await this.press(await this.open(at), 'password', { email, password })
     return this.open(at)
   }
 
-  /** Signs in and allows access; returns the URL of the redirect. */
+  /** Signs in and allows access. Returns the URL of the redirect. */
   async allow(at: string | URL, email: string, password: string): Promise<URL> {
     const back = await this.press(await this.signIn(at, email, password), 'allow')
     return new URL(back.headers.get('location')!)
   }
 }
 
-/** What the API answers a person who is signed in to the console, at a path below its base. */
+/** The API response for a user who is signed in to the console, at a path below its base. */
 export async function asPerson({ appliance: { deps } }: TestAppliance, user: User, path: string): Promise<Answer> {
   const caller: Caller = {
     userKey: user.key,
     userId: user.id,
     tokenId: user.id,
+    via: 'console',
     scopes: new Set(SCOPES),
     operator: user.operator === 1,
     person: { key: user.key, email: user.email },
@@ -97,3 +100,12 @@ export async function asPerson({ appliance: { deps } }: TestAppliance, user: Use
   const response = await apiInside(deps)(caller, new Request(`http://inside${path}`))
   return { status: response.status, headers: response.headers, body: await response.json() }
 }
+
+/** Makes a user a member of an account, with this role, and of no other account. */
+export const makeMember = (
+  { appliance: { deps } }: TestAppliance,
+  { account, role, user }: { user: Pick<User, 'key'>; account: Pick<User, 'key'>; role: RoleName },
+): Promise<unknown> =>
+  deps.store.write((tx) =>
+    tx.run(db.updateTable('members').set({ user_key: account.key, role }).where('member_key', '=', user.key)),
+  )

@@ -1,4 +1,4 @@
-// A named pipe. Its program is called by its path: a test must also run where PATH leads to Node and npm alone.
+// A named pipe. mkfifo is called by its path, because tests also run where PATH only contains Node and npm.
 import { execFileSync } from 'node:child_process'
 
 /** Makes a named pipe at this path. */

@@ -1,12 +1,12 @@
-// An HTTPS endpoint on loopback whose answers a test sets; it keeps every request.
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+// An HTTPS endpoint on loopback whose answers a test sets. It keeps every request.
+import { rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:https'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Webhook } from 'standardwebhooks'
 import { makeCertificate } from '../../src/base/certificate.ts'
+import { temporaryDirectory } from './directory.ts'
 
 export interface Request {
   path: string
@@ -23,7 +23,7 @@ export interface TestReceiver {
   requests: Request[]
   /** The answer: a status, or a function that answers itself. */
   answer: number | ((request: Request, response: ServerResponse, incoming: IncomingMessage) => void)
-  /** Begins to receive; `url`, `port` and `caFile` are set then. */
+  /** Begins to receive. `url`, `port` and `caFile` are set then. */
   listen(): Promise<void>
   close(): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
@@ -59,7 +59,7 @@ export function testReceiver(): TestReceiver {
     answer: 200,
     async listen() {
       const certificate = makeCertificate(HOST, Date.now())
-      directory = mkdtempSync(join(tmpdir(), 'postrider-receiver-'))
+      directory = temporaryDirectory('receiver')
       receiver.caFile = join(directory, 'ca.pem')
       writeFileSync(receiver.caFile, certificate.cert)
       server = createServer(certificate, heard)

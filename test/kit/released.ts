@@ -1,10 +1,10 @@
-// What a released version left when it was stopped with mail in its queue and a campaign under way: its database, spool
-// and key. Made by the code of that version: one delivered mail, two that wait (one with a file of the spool), a
-// received message, and a campaign of 30 contacts of whom 5 have their mail.
-import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+// The data of a released version that was stopped with queued email and a running campaign: its database, spool and
+// key. Made by the code of that version: one delivered email, two queued ones (one with a spool file), a received
+// message, and a campaign of 30 contacts, of whom 5 have their email.
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
+import { temporaryDirectory } from './directory.ts'
 
 export const RELEASED = ['0.1.0', '0.2.0'] as const
 
@@ -12,7 +12,7 @@ export interface Released {
   version: string
   /** A token of all scopes, of ann@owner.test. */
   token: string
-  /** The ids of the mail that was delivered, of those that wait, of the inbox and of the campaign. */
+  /** The ids of the delivered email, of the queued ones, of the inbox and of the campaign. */
   done: string
   waits: string[]
   inbox: string
@@ -24,7 +24,7 @@ export interface Released {
 /** Puts a released version's data into a new folder, or into `dataDir`. */
 export function releasedData(
   version: (typeof RELEASED)[number],
-  dataDir = mkdtempSync(join(tmpdir(), 'postrider-released-')),
+  dataDir = temporaryDirectory('released'),
 ): Released & { dataDir: string } {
   const packed = readFileSync(new URL(`../store/released/${version}.json.gz`, import.meta.url))
   const released = JSON.parse(gunzipSync(packed).toString()) as Released

@@ -7,11 +7,11 @@ import { until } from './until.ts'
 export interface Sent {
   from?: string
   to: string | readonly string[]
-  /** The lines of the message; LF line ends become CRLF. */
+  /** The lines of the message. LF line ends become CRLF. */
   message?: string | Buffer
 }
 
-/** Delivers a message to a listener; the verdict on each recipient. */
+/** Delivers a message to a listener. The verdict on each recipient. */
 export async function deliver(
   { port, host, localAddress }: { port: number; host: string; localAddress?: string },
   { from = 'ann@there.test', to, message }: Sent,

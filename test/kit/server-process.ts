@@ -42,8 +42,8 @@ ${more}`,
 }
 
 /**
- * Starts the server and waits for its ready line. Rejects with its output when it ends before that. `limit` is a
- * command of the shell that the server is started by, such as "ulimit -n 60"; `heard` gets all that the server says.
+ * Starts the server and waits for its ready line. Rejects with its output if it exits before that. `limit` is a shell
+ * command to start the server with, such as "ulimit -n 60". `heard` gets all output of the server.
  */
 export async function startServer(
   configFile: string,
@@ -60,7 +60,7 @@ export async function startServer(
       // The output after the ready line is read and dropped, so that the pipe never fills.
       if (output === 'ready') return
       output += chunk.toString()
-      const line = output.split('\n').find((text) => text.includes('"event":"ready"'))
+      const line = output.split('\n').find((text) => text.includes('"event":"server_ready"'))
       if (line === undefined || !output.includes(`${line}\n`)) return
       output = 'ready'
       resolve(JSON.parse(line) as { http: string; smtp: string[] })

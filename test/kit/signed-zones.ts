@@ -1,5 +1,5 @@
-// A resolver on loopback as one that validates: zones are signed or not, an answer has AD when every step to it lies in
-// a signed zone, and single questions can fail.
+// A validating resolver on loopback: zones are signed or not, an answer has AD if every step to it is in a signed zone,
+// and single queries can fail.
 import { createSocket } from 'node:dgram'
 import { createServer } from 'node:net'
 import dnsPacket, { type Answer, type Packet } from 'dns-packet'
@@ -9,17 +9,17 @@ import { createValidating, type ValidatingOptions } from '../../src/net/validate
 import { recordOf } from '../../src/server/sandbox/dns.ts'
 import { ManualClock } from './clock.ts'
 
-/** What becomes of a question: a code, no answer, or the start of the answer with TC (the whole by TCP). */
+/** The failure of a query: a code, no answer, or a truncated answer with TC (complete over TCP). */
 export type Failing = 'SERVFAIL' | 'REFUSED' | 'FORMERR' | 'NOTIMP' | 'drop' | 'truncate'
 
 export interface SignedDns extends AsyncDisposable {
   port: number
   clock: ManualClock
-  /** "TYPE name" of each question; "tcp TYPE name" by TCP. */
+  /** "TYPE name" of each query, or "tcp TYPE name" over TCP. */
   asked: string[]
   /** Messages as they came. */
   questions: Packet[]
-  /** Zones, the longest name of which counts; what lies in none is unsigned. */
+  /** Zones, of which the longest matching name applies. Names outside all zones are unsigned. */
   zones: Map<string, boolean>
   set(name: string, type: string, values: readonly string[], ttl?: number): void
   fails: Map<string, Failing>

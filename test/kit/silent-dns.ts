@@ -1,4 +1,4 @@
-// A DNS server that gives no answer to some questions, as one behind a broken link; it hands the others on.
+// A DNS server that gives no answer to some questions, as one behind a broken link. It hands the others on.
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 
@@ -14,7 +14,7 @@ export async function startSilentDns(port: number, silent: RegExp): Promise<Sile
   const asking = new Set<ReturnType<typeof createSocket>>()
   let unanswered = 0
   server.on('message', (query, from) => {
-    // Labels stand in a question as they are, each after its length.
+    // Labels in a query are unencoded, each after its length.
     if (silent.test(query.toString('latin1'))) return void unanswered++
     const socket = createSocket('udp4')
     asking.add(socket)

@@ -1,5 +1,5 @@
 // Several test files in one process. Each file is a separate suite, so that its hooks run only before and after its own
-// tests. Loading the program takes half a second of CPU time; here it is loaded once for the tests of many files, and
+// tests. Loading the code takes half a second of CPU time. Here it is loaded once for the tests of many files, and
 // these run faster, because the code is compiled by then.
 import { readFileSync } from 'node:fs'
 import { describe } from 'node:test'
@@ -7,7 +7,7 @@ import { describe } from 'node:test'
 const ROOT = new URL('../../', import.meta.url)
 
 /** Lines of tests in one process: enough that its start does not matter, and few enough to use all processors. */
-const LINES = 2500
+const LINES = 4000
 
 /** Divides test files, named from the root, into the groups that share a process. */
 export function grouped(files: readonly string[]): string[][] {

@@ -1,5 +1,5 @@
-// The test's appliance as a process of its own whose clock its parent turns: for tests that kill a server on each of
-// many days. The program at the end of this file is the process.
+// The test server as a separate process whose parent turns its clock: for tests that kill a server on each of many
+// days. The end of this file is the code of that process.
 import { fork, type ChildProcess } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { parseConfig, type ConfigInput } from '../../src/base/config.ts'
@@ -33,7 +33,7 @@ export interface TurnedServer {
   /** Turns the clock, and returns its time. */
   advance(milliseconds: number): Promise<number>
   leap(milliseconds: number): Promise<number>
-  /** kill -9; resolves when it is gone. */
+  /** kill -9. Resolves when the process has ended. */
   kill(): Promise<void>
 }
 

@@ -1,19 +1,19 @@
 // Waits for a result that arrives at an unknown time (sockets, worker threads): it checks again at once, then every few
 // milliseconds, so that other threads and processes get the CPU. It ends as soon as the result is there. The limit is
-// only for a result that never arrives; it is not a test of the machine's speed.
+// only for a result that never arrives. It is not a test of the machine's speed.
 import { readFileSync } from 'node:fs'
 import { inspect } from 'node:util'
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 
-/** The first checks are in the next turns of the event loop; later checks follow pauses that grow to these real ms. */
+/** The first checks are in the next turns of the event loop. Later checks follow pauses that grow to these real ms. */
 const AT_ONCE = 8
 const LONGEST_PAUSE = 10
-/** The longest wait in ms; POSTRIDER_PATIENCE sets another one. */
+/** The longest wait in ms. POSTRIDER_PATIENCE sets another one. */
 export const LIMIT = Number(process.env['POSTRIDER_PATIENCE'] ?? 180_000)
 
 /**
- * Resolves with the first truthy value of `look`; throws when there is none within LIMIT. `state` gives the present
- * state for the message of the error.
+ * Resolves with the first truthy value of `look`. Throws if there is no such value within LIMIT. `state` returns the
+ * present state for the error message.
  */
 export async function until<T>(
   look: () => T | Promise<T>,

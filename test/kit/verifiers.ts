@@ -1,7 +1,6 @@
-// The verifiers that docs/webhooks.md gives to receivers, and the result that each must give for good, bad, stale
-// and malformed requests.
+// The verifiers of docs/webhooks.md, and the result that each must have for good, bad, stale and malformed requests.
 import { readFileSync } from 'node:fs'
-import { signatureHeader } from '../../src/webhooks/sign.ts'
+import { signatureHeader } from '../../src/webhooks/post.ts'
 
 const PAGE = new URL('../../docs/webhooks.md', import.meta.url)
 
@@ -20,7 +19,7 @@ const BODY = '{"type":"email.delivered","data":{"subject":"Grüße 🦊","text":
 export interface Case {
   name: string
   genuine: boolean
-  /** The headers by lower-case name; a missing header has no entry. */
+  /** The headers by lower-case name. A missing header has no entry. */
   headers: Record<string, string>
   /** Base64. */
   body: string

@@ -4,21 +4,29 @@ import { createResolver, type Resolver } from '../../src/net/resolver.ts'
 
 export interface TestDns extends DnsServer {
   resolver: Resolver
-  /** Sets the records of a name and type; [] = the name exists without them, undefined = no such name. */
+  /**
+   * Sets the records of a name and type. [] means that the name exists without them, undefined that it does not exist.
+   */
   set(name: string, type: string, values: string[] | undefined): void
   /** Makes every look-up fail (SERVFAIL), or those of names that fit, until called with false. */
   fail(failing: boolean | RegExp): void
-  /** The questions asked, "MX example.net". */
+  /** The queries, such as "MX example.net". */
   asked: string[]
 }
 
-/** The resolver's timeout in ms. The server answers at once and loses nothing, so a timeout would be a wrong result. */
+/**
+ * The resolver's timeout in ms. The server answers immediately and drops no query, so a timeout would be a wrong
+ * result.
+ */
 const PATIENCE = 60_000
 
-/** Every name not set is NXDOMAIN. `names` may be changed while it runs. */
+/** The host name of test appliances: SPF and MX count only while it has an address. */
+const HOST = 'mx.postrider.test'
+
+/** Every name not set is NXDOMAIN, but for the address of HOST. `names` may be changed while it runs. */
 export async function startTestDns(): Promise<TestDns> {
-  const records = new Map<string, string[]>()
-  const names = new Set<string>()
+  const records = new Map([[`A ${HOST}`, ['127.0.0.1']]])
+  const names = new Set([HOST])
   const asked: string[] = []
   let failing: boolean | RegExp = false
   const server = await startDns({

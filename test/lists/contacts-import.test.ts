@@ -1,5 +1,5 @@
-// What lists of other programs say of who has left is obeyed (D71), in the columns that those programs are known to
-// export.
+// Imports of contact lists from other services keep the status of unsubscribed contacts (D71), in the columns that
+// those services are known to export.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { readdirSync } from 'node:fs'
@@ -25,7 +25,7 @@ interface Brought {
   suppressed: string[]
 }
 
-/** A list into an audience of a domain of its own. */
+/** Imports a list into an audience of a new domain. */
 async function bring(content: string, options: string[] = [], name?: string): Promise<Brought> {
   const domain = await lists.domain(`d${++domains}.test`)
   const audience = await lists.audience(`A${domains}`, domain)
@@ -42,7 +42,7 @@ const MAILCHIMP_END = 'LAST_CHANGED,LEID,EUID,NOTES,TAGS'
 const MAILCHIMP_ROW = (first: string, more = '') =>
   `${first}@there.test,${first},Reader,"1 Street, Town",,03/21,2,"2024-02-01 09:00:00",192.0.2.20,"2024-02-01 09:05:00",192.0.2.21,48.1,11.5,1,2,Europe/Berlin,DE,BY,${more}"2024-05-06 07:08:09",100001,e1f2,,"""vip"",""2024"""`
 
-test('Mailchimp: the file of those who are subscribed, with its own bookkeeping left out', async () => {
+test('imports the subscribed contacts of Mailchimp without its internal columns', async () => {
   const brought = await bring(
     `${MAILCHIMP},${MAILCHIMP_END}\n${MAILCHIMP_ROW('ann')}\n`,
     ['--from', 'mailchimp'],
@@ -66,10 +66,10 @@ test('Mailchimp: the file of those who are subscribed, with its own bookkeeping 
   ])
 })
 
-test('Mailchimp: the files of those who unsubscribed, were cleaned, or never asked', async () => {
+test('imports the unsubscribed, cleaned and non-subscribed contacts of Mailchimp', async () => {
   const unsub = `${MAILCHIMP},UNSUB_TIME,UNSUB_CAMPAIGN_TITLE,UNSUB_CAMPAIGN_ID,UNSUB_REASON,UNSUB_REASON_OTHER,${MAILCHIMP_END}`
   const row = MAILCHIMP_ROW('bob', '"2024-06-01 10:00:00","June news",77,NORMAL,,')
-  // By its columns, whatever it is called and wherever it comes from.
+  // Detected by its columns, under any file name.
   for (const [options, name] of [
     [['--from', 'mailchimp'], 'unsubscribed_email_audience_export_0a1b.csv'],
     [[], 'members.csv'],
@@ -91,7 +91,7 @@ test('Mailchimp: the files of those who unsubscribed, were cleaned, or never ask
   assert.deepEqual(stands(cleaned), ['cid@there.test bounced'])
   const never = await bring('Email Address\ndan@there.test\n', [], 'nonsubscribed_email_audience_export_0a1b.csv')
   assert.deepEqual([never.counts, never.people, never.suppressed], [{ ...none, skipped: 1 }, [], []])
-  // Both put into one file: each row by what it has; who has neither did not leave.
+  // Both in one file: each row has its own status, and a row without either is subscribed.
   const both = await bring(
     'Email Address,UNSUB_TIME,CLEAN_TIME\ne@there.test,2024-06-01 10:00:00,\nf@there.test,,2024-06-01 10:00:00\ng@there.test,,\n',
   )
@@ -107,7 +107,7 @@ test('Mailchimp: the files of those who unsubscribed, were cleaned, or never ask
   }
 })
 
-test('Brevo: EMAIL_BLACKLIST', async () => {
+test('applies EMAIL_BLACKLIST of Brevo', async () => {
   const brought = await bring(
     [
       'CONTACT ID;EMAIL;FIRSTNAME;LASTNAME;SMS;EMAIL_BLACKLIST;SMS_BLACKLIST;ADDED_TIME;MODIFIED_TIME;OPT_IN',
@@ -125,7 +125,7 @@ test('Brevo: EMAIL_BLACKLIST', async () => {
   )
 })
 
-test('listmonk: status, and attributes as custom fields', async () => {
+test('imports the status and the attributes of listmonk', async () => {
   const brought = await bring(
     [
       'uuid,email,name,attributes,status,created_at,updated_at',
@@ -141,7 +141,7 @@ test('listmonk: status, and attributes as custom fields', async () => {
   assert.equal(brought.people.length, 1)
 })
 
-test('SendGrid: contacts without a status, and a word about where those who left are', async () => {
+test('imports contacts of SendGrid, and reports where its unsubscribed contacts are', async () => {
   const list =
     'EMAIL,FIRST_NAME,LAST_NAME,ADDRESS_LINE_1,ADDRESS_LINE_2,CITY,STATE_PROVINCE_REGION,POSTAL_CODE,COUNTRY,ALTERNATE_EMAILS,PHONE_NUMBER,WHATSAPP,LINE,FACEBOOK,UNIQUE_NAME,CREATED_AT,UPDATED_AT,CONTACT_ID\n' +
     'ann@there.test,Ann,Reader,1 Street,,Town,,12345,DE,other@there.test,,,,,,2024-01-02T03:04:05Z,2024-01-02T03:04:05Z,ab-cd\n'
@@ -163,10 +163,10 @@ test('SendGrid: contacts without a status, and a word about where those who left
     '--from',
     'sendgrid',
   ])
-  assert.match(told.stdout, /SendGrid exports those who left as suppressions: import them as well/)
+  assert.match(told.stdout, /SendGrid exports unsubscribed contacts as suppressions\. Import them as well/)
 })
 
-test('MailerLite: Status, and a first name that is called Name', async () => {
+test('imports the Status of MailerLite, and its first name from the column Name', async () => {
   const brought = await bring(
     [
       'Subscriber,Name,Last name,Status,Subscribed,Sent,Opens,Clicks,Location',
@@ -188,7 +188,7 @@ test('MailerLite: Status, and a first name that is called Name', async () => {
   assert.equal(brought.people[0]!.name, 'Ann Reader')
 })
 
-test('any column that speaks of status, in any case; the gravest of several', async () => {
+test('applies any status column in any case, and the most serious of several', async () => {
   for (const [title, cell, stood] of [
     ['Subscription Status', 'Unsubscribed', 'unsubscribed'],
     ['subscription_status', 'ACTIVE', 'subscribed'],
@@ -212,18 +212,39 @@ test('any column that speaks of status, in any case; the gravest of several', as
   assert.deepEqual(stands(two), ['ann@there.test unsubscribed', 'bob@there.test complained'])
 })
 
-test('a contact that is pending, for whatever, is an error of its row', async () => {
+test('imports the statuses and address titles of other products', async () => {
+  for (const [word, stood] of [
+    ['Awaiting confirmation', 'unconfirmed'],
+    ['churned', 'unsubscribed'],
+    ['premium', 'subscribed'],
+  ] as const)
+    assert.deepEqual(
+      stands(await bring(`E-mailadres,Status\nann@there.test,${word}\n`)),
+      stood === 'unconfirmed' ? [] : [`ann@there.test ${stood}`],
+      word,
+    )
+  for (const title of ['E-mailadres', 'Email 1', 'Subscriber'])
+    assert.deepEqual(stands(await bring(`${title},Email 2\nann@there.test,\n`)), ['ann@there.test subscribed'], title)
+  for (const word of ['Inactive', 'past_due', 'Pending']) {
+    const { counts } = await bring(`email,status\nann@there.test,active\nbob@there.test,${word}\n`, ['--force'])
+    assert.match(JSON.stringify(counts['errors']), /--status \\"\w+=unconfirmed\\""/)
+  }
+})
+
+test('rejects rows of pending contacts', async () => {
   const list = 'email,status\nann@there.test,active\nbob@there.test,Pending\n'
   const brought = await bring(list, ['--force'])
   assert.deepEqual(brought.counts, {
     ...none,
     created: 1,
     skipped: 1,
-    errors: [{ line: 3, reason: 'status says "Pending", which is not understood' }],
+    errors: [
+      { line: 3, reason: 'has the unknown status "Pending"; map the value, such as --status "pending=unconfirmed"' },
+    ],
   })
 })
 
-test('a status that is not understood is an error of its row; more than a tenth of them stop everything', async () => {
+test('rejects rows with an unknown status, and rejects the file if they are more than a tenth', async () => {
   const rows = (wrong: number) =>
     `email,status\n${Array.from({ length: 20 }, (_, n) => `n${n}@there.test,${n < wrong ? 'lead' : 'active'}`).join('\n')}\n`
   const fine = await bring(rows(2))
@@ -231,14 +252,17 @@ test('a status that is not understood is an error of its row; more than a tenth 
     ...none,
     created: 18,
     skipped: 2,
-    errors: [2, 3].map((line) => ({ line, reason: 'status says "lead", which is not understood' })),
+    errors: [2, 3].map((line) => ({
+      line,
+      reason: 'has the unknown status "lead"; map the value, such as --status "lead=unconfirmed"',
+    })),
   })
   const audience = await lists.audience('Stopped')
   const list = lists.file(rows(3))
   const said = await lists.commands.fails('contacts', 'import', audience, list)
   assert.match(
     said,
-    /^3 of the 20 rows of .* are in error \(line 2 status says "lead".*nothing was imported.*--map.*--force\.$/,
+    /^.*\.csv has 3 invalid rows out of 20 \(line 2 has the unknown status "lead".*nothing was imported.*--map.*--force\.$/,
   )
   assert.deepEqual(await lists.people(audience), [])
   const tried = await lists.commands.json('contacts', 'import', audience, list, '--dry-run')
@@ -250,10 +274,10 @@ test('a status that is not understood is an error of its row; more than a tenth 
   assert.equal(other.counts['created'], 20)
   assert.deepEqual(other.people[0]!.custom_fields, { status: 'lead' })
   const empty = await lists.commands.fails('contacts', 'import', audience, lists.file('email,status\na@there.test,\n'))
-  assert.match(empty, /status is empty/)
+  assert.match(empty, /no value in status/)
 })
 
-test('nobody who has left comes back by an import, and no suppression is removed or weakened', async () => {
+test('never resubscribes a contact, and never removes or weakens a suppression', async () => {
   const domain = await lists.domain('left.test')
   const audience = await lists.audience('Left', domain)
   const bringIn = (content: string) => lists.commands.json('contacts', 'import', audience, lists.file(content))
@@ -281,7 +305,7 @@ test('nobody who has left comes back by an import, and no suppression is removed
   const second = await lists.audience('Second', domain)
   const counts = await lists.commands.json('contacts', 'import', second, lists.file(list('active')))
   assert.deepEqual(counts, { ...none, created: 1, unsubscribed: 1, suppressed: 2 })
-  // A later row takes nobody back, and a first one does not hide that somebody left.
+  // A later row resubscribes no contact, and an earlier one does not hide an unsubscribed status.
   const third = await lists.audience('Third', domain)
   const twice =
     'email,status\neve@there.test,unsubscribed\neve@there.test,active\nfay@there.test,active\nFAY@there.test,unsubscribed\n'
@@ -297,7 +321,7 @@ test('nobody who has left comes back by an import, and no suppression is removed
   )
 })
 
-test('a forgotten person is not written down again by an old list', async () => {
+test('does not import an erased address from an old list', async () => {
   const domain = await lists.domain('erased.test')
   const audience = await lists.audience('Erased', domain)
   await lists.within(async (store) => {
@@ -318,7 +342,7 @@ test('a forgotten person is not written down again by an old list', async () => 
   assert.ok((await lists.suppressed(domain)).every((line) => line.startsWith('#')))
 })
 
-test('what is new in a list is taken over, what it does not say stays', async () => {
+test('updates fields that are in the list and keeps the others', async () => {
   const audience = await lists.audience('Renewed')
   const bringIn = (content: string) => lists.commands.json('contacts', 'import', audience, lists.file(content))
   await bringIn('email,name,city,plan\nann@there.test,Ann,Berlin,a\nbob@there.test,Bob,Bonn,b\n')
@@ -336,10 +360,13 @@ test('what is new in a list is taken over, what it does not say stays', async ()
   )
 })
 
-test('--map says which column a field is taken from', async () => {
+test('takes a field from the column of --map', async () => {
   const { counts, people } = await bring(
     'Kontakt,Anrede,Ort,Zustand,gone\nann@there.test,Ann,Berlin,active,no\nbob@there.test,Bob,Bonn,abgemeldet,yes\n',
-    ['--map', 'email=Kontakt', '--map', 'name=anrede', '--map', 'city=Ort', '--map', 'unsubscribed=gone'],
+    ['email=Kontakt', 'name=anrede', 'city=Ort', 'unsubscribed=gone', 'Zustand=Zustand'].flatMap((map) => [
+      '--map',
+      map,
+    ]),
   )
   assert.deepEqual(counts, { ...none, created: 1, unsubscribed: 1 })
   assert.deepEqual(
@@ -356,15 +383,15 @@ test('--map says which column a field is taken from', async () => {
   const fails = (...options: string[]) => lists.commands.fails('contacts', 'import', audience, list, ...options)
   assert.match(
     await fails('--map', 'name=Anrede'),
-    /--map name=Anrede: .* no column of that title; its columns are: email, city\./,
+    /--map name=Anrede: .* no column with that name; its columns are: email, city\./,
   )
   assert.match(await fails('--map', 'name'), /--map must be field=column/)
   assert.match(await fails('--map', 'a=city', '--map', 'a=email'), /twice/)
-  assert.match(await fails('--from', 'mailchimp'), /not as Mailchimp exports it.*Email Address/)
+  assert.match(await fails('--from', 'mailchimp'), /not in the format of Mailchimp.*Email Address/)
   await lists.commands.misused('contacts', 'import', audience, list, '--from', 'elsewhere')
 })
 
-test('a list of addresses alone needs no title', async () => {
+test('reads a list of addresses without a title', async () => {
   const { counts, people } = await bring('Ann@there.test\nbob@there.test\n\nann@there.test\n')
   assert.deepEqual(counts, { ...none, created: 2, skipped: 1 })
   assert.deepEqual(
@@ -373,7 +400,7 @@ test('a list of addresses alone needs no title', async () => {
   )
 })
 
-test('--dry-run shows the first rows and what would be done, and writes nothing', async () => {
+test('previews the rows and the result with --dry-run, without writing them', async () => {
   const domain = await lists.domain('dry.test')
   const audience = await lists.audience('Dry', domain)
   const list = lists.file(
@@ -399,11 +426,11 @@ test('--dry-run shows the first rows and what would be done, and writes nothing'
   assert.match(stdout, /LINE {2}EMAIL .*\n2 .*ann@there\.test.*subscribed.*city=Berlin/)
   assert.match(
     stdout,
-    /1 contacts would be added to Dry, 1 kept as unsubscribed, 1 suppressed, 0 skipped\.\nNothing was written\.\n$/,
+    /1 contact would be added to Dry, 1 unsubscribed, 1 suppressed, 0 skipped\.\nThis was a dry run; remove --dry-run to import\.\n$/,
   )
 })
 
-test('"-" is standard input, of which nothing stays behind', async () => {
+test('reads standard input for "-", and leaves no copy', async () => {
   const audience = await lists.audience('Piped')
   const program = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
   const run = (input: string) =>
@@ -421,7 +448,7 @@ test('"-" is standard input, of which nothing stays behind', async () => {
   )
 })
 
-test('what contacts export writes, contacts import reads back the same', async () => {
+test('imports an exported audience without changes', async () => {
   const domain = await lists.domain('round.test')
   const audience = await lists.audience('Round', domain)
   const hostile = {
@@ -454,7 +481,7 @@ test('what contacts export writes, contacts import reads back the same', async (
   const more =
     'email,status\ncid@there.test,unsubscribed\ndan@there.test,bounced\neve@there.test,spam\nfay@there.test,active\ngus@there.test,active\n'
   await lists.commands.json('contacts', 'import', audience, lists.file(more))
-  // Blocked by hand: whoever gets the list must not read "subscribed".
+  // Manually blocked: the export must not list the contact as "subscribed".
   await lists.commands.json('suppression', 'add', 'gus@there.test', '--domain', domain)
   const { code, stderr, stdout } = await lists.commands.run(['contacts', 'export', audience])
   assert.deepEqual([code, stderr], [0, ''])

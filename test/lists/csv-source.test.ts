@@ -1,15 +1,13 @@
-// A file that is read twice: what changes in between is not taken for what was judged, and a pipe is kept for the
-// second time.
+// A file that is read twice: a change between the reads is detected, and a pipe is copied for the second read.
 import assert from 'node:assert/strict'
-import { appendFileSync, createWriteStream, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { appendFileSync, createWriteStream, mkdtempSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { openSource, type ListSource } from '../../src/lists/csv-source.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { makePipe } from '../kit/pipe.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-source-'))
-after(() => rmSync(folder, { recursive: true }))
+const folder = temporaryDirectory('source')
 
 async function textOf(source: ListSource): Promise<string> {
   const chunks: Buffer[] = []
@@ -17,7 +15,7 @@ async function textOf(source: ListSource): Promise<string> {
   return Buffer.concat(chunks).toString()
 }
 
-test('a file that changed since it was judged is refused', async () => {
+test('rejects a file that changed since it was checked', async () => {
   const path = join(folder, 'grows.csv')
   writeFileSync(path, 'email\n')
   const source = await openSource(path, folder, 0)
@@ -25,13 +23,13 @@ test('a file that changed since it was judged is refused', async () => {
     assert.equal(await textOf(source), 'email\n')
     source.checkUnchanged()
     appendFileSync(path, 'ann@there.test\n')
-    assert.throws(() => source.checkUnchanged(), /grows\.csv changed while it was read; nothing was imported/)
+    assert.throws(() => source.checkUnchanged(), /grows\.csv changed while it was read; try again/)
   } finally {
     source.close()
   }
 })
 
-test('it may be left before its end and read again', async () => {
+test('reads a file again after a read that stopped early', async () => {
   const path = join(folder, 'large.csv')
   writeFileSync(path, 'x'.repeat(300_000))
   const source = await openSource(path, folder, 0)
@@ -46,7 +44,7 @@ test('it may be left before its end and read again', async () => {
   }
 })
 
-test('a pipe is read once and kept without a name', async () => {
+test('reads a pipe once and keeps a copy without a name', async () => {
   const path = join(folder, 'pipe')
   makePipe(path)
   const data = mkdtempSync(join(folder, 'data-'))

@@ -1,28 +1,23 @@
-// Lists without rows lead on, each by what is next: to a first domain, and then to a first audience. The choice of an
-// audience says how many get a campaign, not how many it has (D144).
+// Empty lists link to the next step: a first domain, and then a first audience. The choice of an audience shows how
+// many contacts get a campaign, not how many it has (D144).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { Guest } from '../kit/guest.ts'
+import type { Guest } from '../kit/guest.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
-import { givePassword } from '../kit/person.ts'
+import { signedIn } from '../kit/signed-in.ts'
 
-const PASSWORD = 'a long enough password'
 const postrider = ofFile(() => startTestAppliance())
 const kit = campaignKit(() => postrider)
 let ann: Guest
 
-setUp(async () => {
-  await givePassword(postrider, postrider.user.email, PASSWORD)
-  ann = new Guest(postrider)
-  await ann.signIn(postrider.user.email, PASSWORD)
-})
+setUp(async () => void (ann = await signedIn(postrider)))
 
-test('without audiences the page leads to a domain, then to an audience; its choice counts who gets mail', async () => {
-  assert.match((await ann.open('/audiences')).text, /No audience yet\.[^]*href="\/domains\/new">Add a domain first</)
+test('leads to a new domain, then to a new audience, and counts the subscribers of a choice', async () => {
+  assert.match((await ann.open('/audiences')).text, /No audiences yet\.[^]*href="\/domains\/new">Add a domain first</)
   const domain = await postrider.activeDomain('here.test')
-  assert.match((await ann.open('/audiences')).text, /No audience yet\.[^]*href="\/audiences\/new"/)
+  assert.match((await ann.open('/audiences')).text, /No audiences yet\.[^]*href="\/audiences\/new"/)
   const audience = await kit.audience(domain)
   await kit.fill(audience, ['one@there.test', 'two@there.test', 'three@there.test'])
   const { body } = await postrider.api('GET', `/audiences/${audience}/contacts`)

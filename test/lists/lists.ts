@@ -1,13 +1,14 @@
-// A data directory with a sending domain, for tests that bring lists in: audiences, files, and what became of them.
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+// A data directory with a sending domain, for tests of list imports: audiences, files, and their results.
+import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { systemClock } from '../../src/base/clock.ts'
 import { addAudience } from '../../src/campaigns/audiences.ts'
 import type { Store } from '../../src/store/database.ts'
 import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
-import { Commands } from '../commands/command.ts'
+import { Commands, NOWHERE } from '../commands/command.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
+import { makeInstallation } from '../kit/installation.ts'
 
 export interface Person {
   email: string
@@ -18,7 +19,7 @@ export interface Person {
 }
 
 export class Lists {
-  readonly folder = mkdtempSync(join(tmpdir(), 'postrider-lists-'))
+  readonly folder = temporaryDirectory('lists')
   readonly data = join(this.folder, 'data')
   readonly config = join(this.folder, 'here.toml')
   readonly commands: Commands
@@ -27,12 +28,13 @@ export class Lists {
   constructor() {
     writeFileSync(
       this.config,
-      `hostname = "mx.here.test"\ndata_dir = ${JSON.stringify(this.data)}\n[dns]\nservers = ["127.0.0.1:1"]\n`,
+      `hostname = "mx.here.test"\ndata_dir = ${JSON.stringify(this.data)}\nhttp.listen = "127.0.0.1:1"\n${NOWHERE}[dns]\nservers = ["127.0.0.1:1"]\n`,
     )
     this.commands = new Commands(this.folder, ['--config', this.config])
   }
 
   async open(): Promise<void> {
+    makeInstallation(this.data)
     await this.commands.json('user', 'add', 'ann@owner.test')
     await this.commands.json('domain', 'add', 'here.test', '--user', 'ann@owner.test')
   }
@@ -51,13 +53,13 @@ export class Lists {
     }
   }
 
-  /** Another sending domain; its name. */
+  /** Adds a sending domain. Returns its name. */
   async domain(name: string): Promise<string> {
     await this.commands.json('domain', 'add', name, '--user', 'ann@owner.test')
     return name
   }
 
-  /** A new audience; its id. */
+  /** Creates an audience. Returns its id. */
   audience(name = 'Readers', domain = 'here.test'): Promise<string> {
     return this.within(async (store) => {
       const owner = store.first<{ key: number; user_key: number }>(

@@ -1,10 +1,9 @@
-// The console, the command and the API read a list by one table of titles and words (D71, D127): whoever left stays
-// away, whichever way the list comes.
+// The console, the command and the API share one table of titles and status values (D71, D127): unsubscribed contacts
+// stay unsubscribed in all three.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { audienceById } from '../../src/campaigns/audiences.ts'
 import { importContactsWithStatus, noCounts, STANDINGS } from '../../src/campaigns/import-with-status.ts'
 import { contactsIn } from '../../src/lists/contact-columns.ts'
@@ -15,31 +14,24 @@ import { suppressionsIn } from '../../src/lists/suppression-columns.ts'
 import { STANDING_WORDS } from '../../src/lists/words.ts'
 import { importSuppressions } from '../../src/suppressions/import-with-status.ts'
 import type { Domain } from '../../src/domains/find.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { fieldsOf } from '../kit/page.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
-import { Guest, type Shown } from '../kit/guest.ts'
+import type { Guest, Shown } from '../kit/guest.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
-import { givePassword } from '../kit/person.ts'
+import { signedIn } from '../kit/signed-in.ts'
 
-const PASSWORD = 'a password that is long enough'
-const folder = mkdtempSync(join(tmpdir(), 'postrider-lists-'))
+const folder = temporaryDirectory('lists')
 let ann: Guest
 const kit = campaignKit(() => postrider)
 let domains = 0
 
 const postrider = ofFile(() => startTestAppliance())
 
-setUp(async () => {
-  await givePassword(postrider, postrider.user.email, PASSWORD)
-  ann = new Guest(postrider)
-  await ann.signIn(postrider.user.email, PASSWORD)
-})
-after(async () => {
-  rmSync(folder, { recursive: true, force: true })
-})
+setUp(async () => void (ann = await signedIn(postrider)))
 
-/** Titles, what their cell says of somebody who left, and the name of the file. */
+/** Titles, the cell of an unsubscribed contact, and the file name. */
 const LEFT: readonly [title: string, cell: string, file?: string][] = [
   ['status', 'unsubscribed'],
   ['Status', 'Opted out'],
@@ -75,7 +67,7 @@ interface Outcome {
   suppressed: string[]
 }
 
-/** What a new audience for a domain of its own, and the domain's suppressions, hold after `bring`. */
+/** The contacts of an audience in a new domain, and the domain's suppressions, after `bring`. */
 async function outcome(bring: (audience: string, domain: Domain) => Promise<unknown>): Promise<Outcome> {
   const domain: Domain = await postrider.activeDomain(`d${++domains}.test`)
   const audience = await kit.audience(domain)
@@ -91,7 +83,7 @@ async function outcome(bring: (audience: string, domain: Domain) => Promise<unkn
   }
 }
 
-/** A file with fields of a form on a page of the console. */
+/** A form of the console with a file. */
 async function uploadTo(path: string, fields: Record<string, string>, csv: string, name: string) {
   const page = await ann.open(path)
   const body = new FormData()
@@ -101,7 +93,7 @@ async function uploadTo(path: string, fields: Record<string, string>, csv: strin
   return ann.open(path, { method: 'POST', body })
 }
 
-/** The page of columns for a file, as the first step of an import gives it. */
+/** The page with the columns of a file, after the first step of an import. */
 const upload = (audience: string, csv: string, name: string, from = '') =>
   uploadTo(`/audiences/${audience}/import`, { action: 'columns', from }, csv, name)
 
@@ -118,14 +110,14 @@ async function byConsole(audience: string, csv: string, name: string, from = '')
   return fields === undefined ? preview : ann.send(preview, 'import', fields)
 }
 
-/** The command's way, on the running server. */
+/** Imports with the command, on the running server. */
 async function byCommand<Columns extends { headless: boolean }, Item, Outcome extends string>(
   csv: string,
   name: string,
   how: {
     kind: Kind<Columns, Item>
     counts: Record<Outcome | 'skipped', number>
-    bring: (lot: Item[]) => Promise<{ counts: Record<Outcome | 'skipped', number> }>
+    importBatch: (lot: Item[]) => Promise<{ counts: Record<Outcome | 'skipped', number> }>
   },
 ): Promise<void> {
   const path = join(folder, name)
@@ -143,15 +135,15 @@ async function byCommand<Columns extends { headless: boolean }, Item, Outcome ex
 
 type From = 'mailchimp' | 'brevo' | 'sendgrid' | undefined
 
-/** The ways by which a list of people comes. */
+/** The interfaces for contact lists. */
 const PEOPLE: Record<string, (audience: string, csv: string, file: string) => Promise<unknown>> = {
   console: (audience, csv, file) => byConsole(audience, csv, file),
   command: (id, csv, file) => {
     const { deps } = postrider.appliance
     const audience = audienceById(deps.store, id)!
-    const bring = (lot: Parameters<typeof importContactsWithStatus>[2][number][]) =>
+    const importBatch = (lot: Parameters<typeof importContactsWithStatus>[2][number][]) =>
       importContactsWithStatus(deps, audience, lot)
-    return byCommand(csv, file, { kind: contactsIn({ map: new Map() }), counts: noCounts(), bring })
+    return byCommand(csv, file, { kind: contactsIn({ map: new Map() }), counts: noCounts(), importBatch })
   },
   API: async (audience, csv, file) => {
     const given = document('contacts', { rows: objectsIn(csv), file })
@@ -160,18 +152,18 @@ const PEOPLE: Record<string, (audience: string, csv: string, file: string) => Pr
   },
 }
 
-/** The ways by which a list of suppressions comes. */
+/** The interfaces for suppression lists. */
 const SUPPRESSED: Record<string, (domain: Domain, csv: string, file: string, from?: From) => Promise<unknown>> = {
   console: ({ id }, csv, file, from) =>
-    uploadTo('/suppressions', { action: 'add', domain: id, reason: 'list_import', from: from ?? '' }, csv, file),
+    uploadTo('/suppressions/new', { action: 'add', domain: id, reason: 'list_import', from: from ?? '' }, csv, file),
   command: (domain, csv, file, from) => {
     const { deps } = postrider.appliance
     const kind = suppressionsIn({ from }, deps.clock.now())
     const counts = { created: 0, updated: 0, skipped: 0 }
-    const bring = async (lot: Parameters<typeof importSuppressions>[2][number][]) => ({
+    const importBatch = async (lot: Parameters<typeof importSuppressions>[2][number][]) => ({
       counts: await importSuppressions(deps, domain, lot),
     })
-    return byCommand(csv, file, { kind, counts, bring })
+    return byCommand(csv, file, { kind, counts, importBatch })
   },
   API: async ({ id }, csv, file, from) => {
     const given = {
@@ -184,7 +176,7 @@ const SUPPRESSED: Record<string, (domain: Domain, csv: string, file: string, fro
   },
 }
 
-/** The rows of a plain CSV by their titles, as the API takes them. */
+/** The rows of a simple CSV by their titles, as the API accepts them. */
 function objectsIn(csv: string): Record<string, string>[] {
   const [titles, ...rows] = csv
     .trimEnd()
@@ -193,7 +185,7 @@ function objectsIn(csv: string): Record<string, string>[] {
   return rows.map((row) => Object.fromEntries(row.map((cell, at) => [titles![at]!, cell])))
 }
 
-/** What comes of a list by each of the ways; the same by all of them. */
+/** The result of an import. Checks that it is the same in all interfaces. */
 async function same(ways: Record<string, (audience: string, domain: Domain) => Promise<unknown>>): Promise<Outcome> {
   const outcomes: [string, Outcome][] = []
   for (const [name, bring] of Object.entries(ways)) outcomes.push([name, await outcome(bring)])
@@ -212,17 +204,17 @@ const sameSuppressions = (csv: string, file: string, from?: From) =>
   )
 
 for (const [title, cell, file = 'list.csv'] of LEFT)
-  test(`"${title}" with "${cell}" in ${file}: console, command and API do the same, and subscribe nobody (D71, D127)`, async () => {
+  test(`"${title}" with "${cell}" in ${file}: console, command and API have the same result and subscribe no contact (D71, D127)`, async () => {
     const csv = `email,${title}\nbob@there.test,${cell}\n`
     const { people, suppressed } = await samePeople(csv, file)
     assert.ok(!people.some((person) => person.endsWith(' subscribed')), people.join())
     const listed = await sameSuppressions(csv, file)
     assert.deepEqual(listed.people, [])
-    // Who never confirmed that they want mail did not leave: a list of suppressions keeps them away all the same.
+    // Contacts that never confirmed have not unsubscribed, but an import of suppressions blocks them.
     assert.deepEqual(listed.suppressed, suppressed.length > 0 ? suppressed : ['bob@there.test list_import all'])
   })
 
-test('a list with empty times of leaving: console, command and API subscribe only who has none (D71, D127)', async () => {
+test('subscribes only contacts without an unsubscribe time, in console, command and API (D71, D127)', async () => {
   const gone = '2024-06-01 10:00:00'
   const csv = `email,UNSUB_TIME,CLEAN_TIME\nann@there.test,,\nbob@there.test,${gone},\ncid@there.test,,${gone}\ndan@there.test,${gone},${gone}\n`
   const { people, suppressed } = await samePeople(csv, 'list.csv')
@@ -237,7 +229,7 @@ test('a list with empty times of leaving: console, command and API subscribe onl
   assert.deepEqual(one.people, ['ann@there.test subscribed', 'bob@there.test unsubscribed'])
 })
 
-test('every word of the table: console, command and API do the same with it (D71, D127)', async () => {
+test('applies every known status value equally in console, command and API (D71, D127)', async () => {
   const rows = STANDINGS.flatMap((standing) =>
     STANDING_WORDS[standing].map((word) => `${standing}.${word}@a.test,${word}`),
   )
@@ -252,7 +244,7 @@ test('every word of the table: console, command and API do the same with it (D71
   assert.deepEqual(listed.suppressed, suppressed)
 })
 
-test('lists of suppressions of other programs: console, command and API do the same (D127)', async () => {
+test('imports suppression lists of other services equally in console, command and API (D127)', async () => {
   const reasons =
     'email,reason,detail,expires_at\nann@there.test,hard-bounce,,\nbob@there.test,SPAM,,\ncid@there.test,unsub,,\ndan@there.test,soft-bounce,,2999-01-01T00:00:00Z\neve@there.test,soft-bounce,,2000-01-01T00:00:00Z\n'
   assert.deepEqual((await sameSuppressions(reasons, 'list.csv', 'mailchimp')).suppressed, [
@@ -267,7 +259,7 @@ test('lists of suppressions of other programs: console, command and API do the s
   ])
 })
 
-test('the console names what is wrong in a list of suppressions, and refuses one that it does not understand (D127)', async () => {
+test('names invalid rows of a suppression list in the console, and rejects an unknown list (D127)', async () => {
   const rows = Array.from({ length: 19 }, (_, n) => `n${n}@there.test,bounced`).join('\n')
   const { suppressed } = await outcome(async (_, domain) => {
     const { text } = (await SUPPRESSED['console']!(
@@ -277,17 +269,17 @@ test('the console names what is wrong in a list of suppressions, and refuses one
     )) as {
       text: string
     }
-    assert.match(text, /19 added, 0 stopped more widely, 1 skipped/)
-    assert.match(text, /line 21: gives &quot;because&quot; as its reason, which is not understood/)
+    assert.match(text, /19 added, 0 widened in scope, 1 skipped/)
+    assert.match(text, /Line 21: has the unknown reason &quot;because&quot;/)
     const refused = (await SUPPRESSED['console']!(domain, 'email,reason\ny@there.test,because\n', 'a.csv')) as {
       text: string
     }
-    assert.match(refused.text, /1 of the 1 rows of The file are in error/)
+    assert.match(refused.text, /The file has 1 invalid row out of 1 \(line 2 has the unknown reason .*fix it\./)
   })
   assert.equal(suppressed.length, 19)
 })
 
-test('the API names the rows that are wrong by their place, and refuses columns that it does not understand', async () => {
+test('returns invalid rows by their position, and rejects unknown columns over the API', async () => {
   await outcome(async (audience, { id }) => {
     const path = `/audiences/${audience}/list-imports`
     const rows = [
@@ -297,7 +289,7 @@ test('the API names the rows that are wrong by their place, and refuses columns 
     const { body } = await postrider.api('POST', path, document('contacts', { rows }))
     assert.deepEqual([body.data.attributes.created, body.data.attributes.skipped], [1, 1])
     assert.deepEqual(body.data.attributes.errors, [
-      { index: 1, email: null, detail: 'status says "pending", which is not understood' },
+      { index: 1, email: null, detail: 'has the unknown status "pending"; add the value to "statuses"' },
     ])
     const refused = await postrider.api('POST', path, document('contacts', { rows: [{ who: 'x' }] }))
     assert.deepEqual([refused.status, refused.body.errors[0].source.pointer], [422, '/data/attributes/rows'])
@@ -318,25 +310,55 @@ test('the API names the rows that are wrong by their place, and refuses columns 
   })
 })
 
-test('beside somebody who left, who stayed is subscribed, and a word that nobody knows is an error of its line (D127)', async () => {
+test('rejects a column that looks like a status over the API unless "columns" maps it (D225)', async () => {
+  await outcome(async (audience) => {
+    const bring = async (title: string, columns?: Record<string, string>) => {
+      const rows = [
+        { email: 'ann@there.test', [title]: 'yes' },
+        { email: 'bob@there.test', [title]: 'no' },
+      ]
+      const attributes = { rows, dry_run: true, ...(columns ? { columns } : {}) }
+      return postrider.api('POST', `/audiences/${audience}/list-imports`, document('contacts', attributes))
+    }
+    for (const columns of [undefined, { email: 'email' }]) {
+      const { body, status } = await bring('newsletter', columns)
+      assert.deepEqual([status, body.errors?.[0].source.pointer], [422, '/data/attributes/rows'])
+      assert.match(
+        body.errors[0].detail,
+        /"newsletter".*nothing was imported\. Set the use of every column in "columns"/,
+      )
+    }
+    assert.match((await bring('subscribed', { email: 'email' })).body.errors[0].detail, /"subscribed"/)
+    const counts = async (use: string) => {
+      const { created, unsubscribed } = (await bring('newsletter', { email: 'email', newsletter: use })).body.data
+        .attributes
+      return [created, unsubscribed]
+    }
+    assert.deepEqual(await counts('status'), [1, 1])
+    assert.deepEqual(await counts('unsubscribed'), [1, 1])
+    assert.deepEqual(await counts('none'), [2, 0])
+  })
+})
+
+test('subscribes a contact next to unsubscribed ones, and rejects a row with an unknown value (D127)', async () => {
   let said = ''
   const csv =
     'email,Name,Subscription status\nann@there.test,Ann,subscribed\nbob@there.test,Bob,unsubscribed\ncy@there.test,Cy,pending\ndee@there.test,Dee,unconfirmed\n'
   const { people, suppressed } = await outcome(async (audience) => {
-    assert.match((await upload(audience, csv, 'list.csv')).text, /unsubscribed<\/td>[^]*Left: kept as unsubscribed/)
+    assert.match((await upload(audience, csv, 'list.csv')).text, /unsubscribed<\/td>[^]*Unsubscribed/)
     const done = await byConsole(audience, csv, 'list.csv')
-    said = `${done.text}${(await ann.open(`${done.path.split('?')[0]!}/refused.csv`)).text}`
+    said = `${done.text}${(await ann.open(`${done.path.split('?')[0]!}/rejected.csv`)).text}`
   })
   assert.deepEqual(people, ['ann@there.test subscribed', 'bob@there.test unsubscribed'])
   assert.deepEqual(suppressed, ['bob@there.test unsubscribe marketing'])
-  assert.match(said, /1 added, 1 kept as unsubscribed\./)
+  assert.match(said, /1 added, 1 unsubscribed\./)
   assert.match(
     said,
-    /line,reason,email,Name,Subscription status\r\n4,"Subscription status says ""pending"", which is not understood",cy@there.test,Cy,pending\r\n$/,
+    /line,reason,email,Name,Subscription status\r\n4,"has the unknown Subscription status ""pending""; add the value to ""statuses""",cy@there.test,Cy,pending\r\n$/,
   )
 })
 
-test('a page that cannot tell the address asks for it, and names no option of the command', async () => {
+test('requires the address column in the console without naming command options', async () => {
   const page = await outcome(async (audience) => {
     const { text } = await upload(audience, 'who,status\na@there.test,x\n', 'list.csv')
     assert.match(text, /begins with|has no column/)
@@ -345,9 +367,9 @@ test('a page that cannot tell the address asks for it, and names no option of th
   assert.deepEqual(page.people, [])
 })
 
-test('the API takes each standing, and suppresses only for who may (D127)', async () => {
+test('accepts each status over the API, and suppresses only with the scope for it (D127)', async () => {
   const contacts = ['subscribed', 'unconfirmed', 'unsubscribed', 'blocked', 'bounced', 'complained'].map(
-    (standing) => ({ email: `${standing}@there.test`, standing }),
+    (standing) => ({ email: `${standing}@there.test`, status: standing }),
   )
   const { people, suppressed } = await outcome(async (audience) => {
     const path = `/audiences/${audience}/list-imports`
@@ -356,10 +378,10 @@ test('the API takes each standing, and suppresses only for who may (D127)', asyn
     const { created_at, ...attributes } = body.data.attributes
     assert.ok(created_at)
     assert.deepEqual(attributes, {
-      made_by: 'test',
+      created_by: 'test',
       file: '',
-      refused_count: 0,
-      refused_until: null,
+      rejected_count: 0,
+      rejected_until: null,
       created: 1,
       updated: 0,
       unsubscribed: 1,
@@ -367,7 +389,7 @@ test('the API takes each standing, and suppresses only for who may (D127)', asyn
       skipped: 1,
       errors: [],
     })
-    const wrong = document('contacts', { contacts: [{ email: 'a@there.test', standing: 'pending' }] })
+    const wrong = document('contacts', { contacts: [{ email: 'a@there.test', status: 'pending' }] })
     assert.equal((await postrider.api('POST', path, wrong)).status, 422)
     const narrow = await postrider.tokenFor(postrider.user, ['contacts:write'])
     const refused = await postrider.api('POST', path, document('contacts', { contacts }), {

@@ -1,5 +1,4 @@
-// `postrider suppression import`: what seven programs export of who must not be mailed, in the columns that they are
-// known to have.
+// `postrider suppression import`: suppression lists of seven services, in the columns that they are known to have.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { Lists } from './lists.ts'
@@ -10,7 +9,7 @@ after(() => lists.close())
 
 let domains = 0
 
-/** A list into a domain of its own: what was counted and what is suppressed. */
+/** Imports a list into a new domain. Returns the counts and the suppressions. */
 async function bring(content: string, options: string[] = [], name?: string) {
   const domain = await lists.domain(`s${++domains}.test`)
   const counts = await lists.commands.json(
@@ -282,11 +281,11 @@ for (const [name, { content, file, incomplete, options, skipped = 0, suppressed 
     assert.deepEqual(again, { ...none, ...page, skipped: suppressed.length + skipped })
   })
 
-test('an entry that is pending is an error of its row; a page says that it is one', async () => {
+test('rejects rows of pending entries, and reports that a file is one page of several', async () => {
   const domain = await lists.domain('pending.test')
   const file = lists.file('email,status\nann@there.test,bounced\nbob@there.test,pending\n')
   const { errors, skipped } = await lists.commands.json('suppression', 'import', file, '--domain', domain, '--force')
-  assert.deepEqual([skipped, errors], [1, [{ line: 3, reason: 'status says "pending", which is not understood' }]])
+  assert.deepEqual([skipped, errors], [1, [{ line: 3, reason: 'has the unknown status "pending"' }]])
   for (const token of ['NextToken', 'nextToken', 'next_token']) {
     const page = { [token]: 'more', list: [{ email: 'ann@there.test', reason: 'BOUNCE' }] }
     const told = await lists.commands.run([
@@ -300,7 +299,7 @@ test('an entry that is pending is an error of its row; a page says that it is on
   }
 })
 
-test('contacts follow at once', async () => {
+test('changes contacts at once', async () => {
   const domain = await lists.domain('follow.test')
   const audience = await lists.audience('Follow', domain)
   await lists.commands.json('contacts', 'import', audience, lists.file('ann@there.test\nbob@there.test\n'))
@@ -317,7 +316,7 @@ test('contacts follow at once', async () => {
   )
 })
 
-test('an entry is never weakened, but widened', async () => {
+test('widens an entry and never weakens it', async () => {
   const { domain } = await bring(
     'email,reason,scope,expires_at\nann@there.test,manual,all,\nbob@there.test,manual,marketing,2999-01-01T00:00:00Z\n',
   )
@@ -334,7 +333,7 @@ test('an entry is never weakened, but widened', async () => {
   assert.doesNotMatch(stdout, /2999/)
 })
 
-test('what suppression export writes, suppression import reads back the same', async () => {
+test('imports exported suppressions without changes', async () => {
   const { domain } = await bring(
     'email,reason,scope,expires_at\nann@there.test,hard_bounce,all,\nbob@there.test,soft_bounce,all,2999-01-01T00:00:00.000Z\ncid@there.test,unsubscribe,marketing,\ndan@there.test,manual,marketing,\n',
   )
@@ -353,11 +352,11 @@ test('what suppression export writes, suppression import reads back the same', a
   assert.equal((await lists.commands.json<unknown[]>('suppression', 'export', '--domain', domain)).length, 4)
 })
 
-test('what is wrong is refused with what to do', async () => {
+test('rejects invalid files with the remedy', async () => {
   const domain = await lists.domain('refused.test')
   const fails = (content: string | Uint8Array, options: string[] = [], name?: string) =>
     lists.commands.fails('suppression', 'import', lists.file(content, name), '--domain', domain, ...options)
-  assert.match(await fails('name\nAnn\n'), /no column of addresses, such as "email"; its first line is: name\./)
+  assert.match(await fails('name\nAnn\n'), /no email address column, such as "email"; its first line is: name\./)
   assert.match(
     await fails('email,created\nann@there.test,1\n', ['--from', 'sendgrid'], 'list.csv'),
     /--reason hard_bounce\|complaint/,
@@ -368,22 +367,21 @@ test('what is wrong is refused with what to do', async () => {
       ['--from', 'sendgrid'],
       'suppression_blocks.csv',
     ),
-    /goes on mailing.*--reason/,
+    /keeps sending to.*--reason/,
   )
-  assert.match(
-    await fails('email,reason\nann@there.test,because\n'),
-    /line 2 gives "because" as its reason, which is not understood/,
-  )
-  assert.match(await fails('email,reason\nann@there.test,\n'), /gives no reason/)
-  assert.match(await fails('{"a": 1}'), /no column of addresses/)
-  assert.match(await fails('[1, 2]'), /not JSON that can be read/)
+  assert.match(await fails('email,reason\nann@there.test,because\n'), /line 2 has the unknown reason "because"/)
+  assert.match(await fails('{"a": 1}'), /no email address column/)
+  assert.match(await fails('[1, 2]'), /not valid JSON/)
   assert.match(await fails(''), /empty/)
   assert.match(
     await fails('email,reason,expires_at\nann@there.test,manual,soon\n'),
-    /expires_at says "soon", which is not a time/,
+    /has the expires_at "soon", which is not a time/,
   )
-  assert.match(await fails('email,scope\nann@there.test,some\n'), /scope says "some", not all or marketing/)
-  assert.match(await lists.commands.fails('suppression', 'import', 'none.csv', '--domain', domain), /no such file/)
+  assert.match(await fails('email,scope\nann@there.test,some\n'), /has the scope "some" instead of all or marketing/)
+  assert.match(
+    await lists.commands.fails('suppression', 'import', 'none.csv', '--domain', domain),
+    /the file does not exist/,
+  )
   assert.match(
     await lists.commands.fails('suppression', 'import', lists.file('ann@there.test\n'), '--domain', 'no.test'),
     /no domain no\.test/,

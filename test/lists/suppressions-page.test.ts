@@ -1,15 +1,14 @@
-// The page of suppressions: reasons in words, erased people without their hash, and who may allow an address again
-// (D36, D143).
+// The page of suppressions: reasons as text, erased addresses without their hash, and permissions to reactivate an
+// address (D36, D143).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
-import { Guest } from '../kit/guest.ts'
+import type { Guest } from '../kit/guest.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
-import { givePassword } from '../kit/person.ts'
+import { signedIn } from '../kit/signed-in.ts'
 import { until } from '../kit/until.ts'
 
-const PASSWORD = 'a password that is long enough'
 let ann: Guest
 let bob: Guest
 
@@ -20,30 +19,24 @@ const theirs = ofFile(() => postrider.activeDomain('theirs.test', postrider.othe
 setUp(async () => {
   const { store } = postrider.appliance.deps
   await store.write((tx) => tx.run(raw('update users set operator = (key = ?)', [postrider.user.key])))
-  const signedIn = async (email: string): Promise<Guest> => {
-    await givePassword(postrider, email, PASSWORD)
-    const guest = new Guest(postrider)
-    await guest.signIn(email, PASSWORD)
-    return guest
-  }
-  ann = await signedIn(postrider.user.email)
-  bob = await signedIn(postrider.other.email)
+  ann = await signedIn(postrider)
+  bob = await signedIn(postrider, postrider.other.email)
 })
 
 const add = async (guest: Guest, id: string, emails: string, reason: string) =>
   guest.send(await guest.open('/suppressions/new'), 'add', { domain: id, emails, reason })
 
-test('what a person adds has the source manual, and the page says so in words', async () => {
+test('adds entries with the source manual and shows it', async () => {
   const page = await add(ann, domain.id, 'one@there.test\ntwo@there.test', 'manual')
-  assert.match(page.text, /2 addresses are suppressed now\./)
-  assert.match(page.text, /added by you<\/span/)
+  assert.match(page.text, /2 addresses suppressed\./)
+  assert.match(page.text, /added manually<\/span/)
   const { data } = (await postrider.api('GET', '/suppressions?filter%5Bemail%5D=one@there.test')).body
   assert.deepEqual([data[0].attributes.source, data[0].attributes.reason], ['manual', 'manual'])
   for (const [reason, word] of [
-    ['unsubscribe', 'left'],
+    ['unsubscribe', 'unsubscribed'],
     ['hard_bounce', 'bounced'],
     ['complaint', 'complained'],
-    ['list_import', 'from a list'],
+    ['list_import', 'imported'],
   ] as const) {
     await add(ann, domain.id, `${reason}@there.test`, reason)
     const shown = (await ann.open(`/suppressions?reason=${reason}`)).text
@@ -51,10 +44,14 @@ test('what a person adds has the source manual, and the page says so in words', 
     assert.match(shown, new RegExp(`${reason}@there\\.test`))
     assert.doesNotMatch(shown, /one@there\.test/)
   }
+  const { store } = postrider.appliance.deps
+  await store.write((tx) => tx.run(raw(`update suppressions set expires_at = 1e12 where email = 'two@there.test'`)))
+  assert.match((await ann.open('/suppressions?q=two')).text, /two@there\.test\s+<span class="why"\s*><span>until <time/)
+  assert.doesNotMatch((await ann.open('/suppressions?q=one')).text, />until </)
   assert.doesNotMatch((await ann.open('/suppressions')).text, />(?:hard bounce|list import|complaint|manual)</)
 })
 
-test('an operator allows a bounce again; nobody else does, and no token', async () => {
+test('lets only an operator reactivate a bounced address, and no token', async () => {
   await add(ann, domain.id, 'hard@there.test', 'hard_bounce')
   await add(bob, theirs.id, 'hard@theirs.there.test', 'hard_bounce')
   await add(bob, theirs.id, 'by-hand@theirs.there.test', 'manual')
@@ -62,10 +59,10 @@ test('an operator allows a bounce again; nobody else does, and no token', async 
   assert.equal((await postrider.api('DELETE', `/suppressions/${id}`)).status, 422)
   assert.equal((await postrider.api('POST', `/suppressions/${id}/release`)).status, 404)
   const page = await bob.open('/suppressions?q=hard@theirs')
-  assert.doesNotMatch(page.text, /Allow again<\/button/)
-  assert.match(page.text, /the operator of this server can allow it again/)
-  assert.match((await bob.open('/suppressions?q=by-hand')).text, /Allow again<\/button/)
-  // With the operator's form in hand all the same.
+  assert.doesNotMatch(page.text, /Reactivate<\/button/)
+  assert.match(page.text, /the operator of this server can reactivate it/)
+  assert.match((await bob.open('/suppressions?q=by-hand')).text, /Reactivate<\/button/)
+  // Even with the operator's form.
   const [{ id: other }] = (await postrider.asOther('GET', '/suppressions?filter%5Bemail%5D=hard@theirs.there.test'))
     .body.data
   await bob.send(await bob.open('/suppressions?q=by-hand'), 'remove', { action: 'release', id: other })
@@ -74,15 +71,15 @@ test('an operator allows a bounce again; nobody else does, and no token', async 
     1,
   )
   const freed = await ann.send(await ann.open('/suppressions?q=hard@there.test'), 'release')
-  assert.match(freed.text, /hard@there\.test gets mail again\./)
+  assert.match(freed.text, /hard@there\.test can receive your email again\./)
   assert.deepEqual((await postrider.api('GET', '/suppressions?filter%5Bemail%5D=hard@there.test')).body.data, [])
 })
 
-test('an erased person is called so, with the day of the erasure, and never by a hash', async () => {
+test('shows an erased recipient with the day of the erasure and without a hash', async () => {
   await add(ann, domain.id, 'erased@there.test', 'unsubscribe')
   assert.equal((await postrider.api('DELETE', '/recipients/erased@there.test/forget')).status, 202)
   await until(async () => !(await ann.open('/suppressions')).text.includes('erased@there.test'))
   const { text } = await ann.open('/suppressions')
-  assert.match(text, /Forgotten person \(erased\s*<time datetime="2026-01-15/)
+  assert.match(text, /Erased recipient \(\s*<time datetime="2026-01-15/)
   assert.doesNotMatch(text, /#[0-9a-f]{64}/)
 })

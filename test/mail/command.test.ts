@@ -1,5 +1,5 @@
-// Commands that a day asks for: find a mail by its recipient, show it, show a domain; which program and which files;
-// names that change.
+// Everyday commands: find an email by its recipient, show it, show a domain. The version and the files in use. A change
+// of the hostname.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { document, startTestAppliance } from '../kit/appliance.ts'
@@ -7,12 +7,12 @@ import { testExchanger } from '../kit/exchanger.ts'
 import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
 import { Commands } from '../commands/command.ts'
-import { migrations } from '../../src/schema/migrations.ts'
+import { migrations } from '../../src/store/schema/migrations.ts'
 
 const exchanger = testExchanger()
 const postrider = ofFile(() => startTestAppliance({ exchanger, domains: ['here.test'], routes: ['there.test'] }))
 
-test('mail find and show: by the recipient in any case, with the answer and the dialogue', async () => {
+test('mail find and show accept the recipient in any case and print the reply and the SMTP transcript', async () => {
   const attributes = { from: 'me@here.test', to: 'Ada@there.test', cc: 'bob@there.test', subject: 'Receipt', html: 'x' }
   const { body } = await postrider.api('POST', '/outbound-emails', document('outbound-emails', attributes))
   const { id } = body.data
@@ -34,17 +34,17 @@ test('mail find and show: by the recipient in any case, with the answer and the 
   assert.match(shown.recipients[0].dialogue, /RCPT TO:<Ada@there\.test>/)
   assert.match((await postrider.commands.run(['mail', 'find', 'no address'])).stderr, /is not an email address/)
   assert.match((await postrider.commands.run(['mail', 'find', 'a@b.test', '--since', 'then'])).stderr, /is not a time/)
-  assert.match((await postrider.commands.run(['mail', 'show', 'nothing'])).stderr, /There is no mail/)
+  assert.match((await postrider.commands.run(['mail', 'show', 'nothing'])).stderr, /There is no email/)
 })
 
-test('version says what the program is (E8) and which files it uses; --verbose names them beside any command', async () => {
+test('version prints the build and the files in use, and --verbose prints the files with any command', async () => {
   const shown = await postrider.commands.json('version')
   assert.match(shown.version, /^\d+\.\d+\.\d+$/)
   assert.match(shown.sqlite, /^3\./)
   assert.equal(shown.node, process.versions.node)
   assert.equal(shown.schema, migrations.length)
   assert.equal(shown.arch, process.arch)
-  // From its sources it has neither; packaging/package-smoke.sh asks the built one.
+  // A server that runs from sources has neither. packaging/package-smoke.sh checks the built one.
   assert.deepEqual([shown.commit, shown.built_from], [null, null])
   assert.equal(shown.data_dir, postrider.dataDir)
   assert.match(shown.config, /here\.toml$/)
@@ -52,7 +52,7 @@ test('version says what the program is (E8) and which files it uses; --verbose n
   assert.ok(stderr.includes('here.toml') && stderr.includes(postrider.dataDir), stderr)
 })
 
-test('another hostname: records, check and show follow at once and say what names another host', async () => {
+test('after a change of the hostname, records, check and show report records that name another host', async () => {
   const other = Commands.beside(postrider, `[dns]\nservers = ["127.0.0.1:${postrider.dns.port}"]\n`)
   try {
     const env = { POSTRIDER_HOSTNAME: 'new.postrider.test' }
@@ -62,7 +62,7 @@ test('another hostname: records, check and show follow at once and say what name
     const checked = await other.run(['domain', 'check', 'here.test'], { env })
     assert.match(
       checked.stdout,
-      /The MX record at bounce\.here\.test names another host.*should say "10 new\.postrider\.test"/,
+      /The MX record at bounce\.here\.test names another host: change .* to "10 new\.postrider\.test"/,
     )
     assert.match(checked.stdout, /The SPF record at bounce\.here\.test names another host/)
     const shown = await other.run(['domain', 'show', 'here.test'], { env })

@@ -1,4 +1,4 @@
-// What the tests of this folder share: post a mail, look at it, wait for its status, read its events.
+// Shared by the tests of this directory: post an email, view it, wait for its status, read its events.
 import assert from 'node:assert/strict'
 import { raw } from '../../src/store/query.ts'
 import { learnedLanes } from '../../src/delivery/pacing/lane-memory.ts'
@@ -29,11 +29,12 @@ export type Shown = Record<string, string | null> & {
     remote_mta: string | null
     attempts: number
     next_attempt_at: string | null
+    waiting_reason: string | null
   }[]
 }
 
 export interface Mails {
-  /** Posts a mail and returns its id; anything but 201 fails the test. */
+  /** Posts an email and returns its id. Anything but 201 fails the test. */
   post: (attributes?: Record<string, unknown>) => Promise<string>
   tryPost: (attributes?: Record<string, unknown>) => Promise<Answer>
   show: (id: string) => Promise<Shown>
@@ -46,11 +47,11 @@ export interface Mails {
   eventTypes: (id: string) => string[]
   /** Turns the clock to the next attempt of the email's first recipient. Returns how long that was. */
   turnToNext: (id: string) => Promise<number>
-  /** Names a recipient domain in the DNS, with the test's exchanger behind it. */
+  /** Names a recipient domain in the DNS, with the test's receiving server behind it. */
   receiver: (domain: string, address?: string) => void
 }
 
-/** `postrider` is asked for at each call, so that a test may start another. */
+/** `postrider` is called each time, so that a test may start another. */
 export function mailsOf(postrider: () => TestAppliance): Mails {
   const tryPost: Mails['tryPost'] = (attributes) => postrider().api('POST', '/outbound-emails', mail(attributes))
   const show: Mails['show'] = async (id) => {
@@ -71,7 +72,7 @@ export function mailsOf(postrider: () => TestAppliance): Mails {
         data: JSON.parse(data) as Record<string, unknown>,
         at: created_at,
       }))
-  /** What is known of an email that does not become what it should. */
+  /** The state of an email that does not reach the expected status, for the error message. */
   const stateOf = async (id: string): Promise<unknown> => {
     const { clock, appliance } = postrider()
     const { store, troubles } = appliance.deps
@@ -90,7 +91,7 @@ export function mailsOf(postrider: () => TestAppliance): Mails {
     async post(attributes) {
       const answer = await tryPost(attributes)
       assert.equal(answer.status, 201, JSON.stringify(answer.body))
-      assert.equal(answer.body.data.attributes.status, 'queued')
+      assert.match(answer.body.data.attributes.status, /^(?:queued|scheduled)$/)
       return answer.body.data.id
     },
     show,

@@ -1,11 +1,12 @@
-// Notices are the server's own mail (D66): they arrive whatever became of the owner's plan, volume and addresses, they
-// are not mail of the owner's, and they have retries of their own.
+// Notifications are sent by the server itself (D66): they arrive regardless of the owner’s plan, quota and
+// suppressions, are not part of the owner’s email, and have their own retry schedule.
 import assert from 'node:assert/strict'
 import { afterEach, beforeEach, test } from 'node:test'
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
+import { belongTo } from '../../src/base/named-instance.ts'
 import type { ConfigInput } from '../../src/base/config.ts'
-import { addNotice, listNotices } from '../../src/accounts/notices.ts'
+import { addNotice, listNotices } from '../../src/users/notices.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { raw } from '../../src/store/query.ts'
 import { Commands } from '../commands/command.ts'
@@ -37,7 +38,7 @@ afterEach(async () => {
 const deps = () => postrider.appliance.deps
 const count = (table: string): number => deps().store.first<{ n: number }>(raw(`select count(*) as n from ${table}`))!.n
 
-/** Writes a notice for the first user; a command beside the server would do it the same way. */
+/** Writes a notice for the first user, as a command next to the server would. */
 async function tell(subject: string): Promise<void> {
   await deps().store.write((tx) => {
     const about = { user_key: postrider.user.key, domain_key: null, subject, text: 'Look here.\n.\n<b>& there' }
@@ -52,7 +53,7 @@ const attempts = (subject: string, wanted: number) =>
     return made === wanted && response !== null && postrider.appliance.notices.idle
   }, `${wanted} attempts`)
 
-test('a notice arrives though the plan is revoked, the volume used up and the address suppressed, and is not mail of the owner’s', async () => {
+test('a notification arrives even if the plan is revoked, the quota is used up and the address is suppressed', async () => {
   await begin({ plans: { none: { included_volume: 0 } } })
   const domain = await postrider.activeDomain('here.test')
   const { clock, store } = deps()
@@ -79,7 +80,7 @@ test('a notice arrives though the plan is revoked, the volume used up and the ad
     assert.equal(count(table), 0, table)
 })
 
-test('it is signed where a hosted domain covers its sender', async () => {
+test('signs a notification if a hosted domain matches its sender', async () => {
   await begin()
   await postrider.activeDomain('postrider.test')
   await tell('Signed')
@@ -96,7 +97,26 @@ test('it is signed where a hosted domain covers its sender', async () => {
   )
 })
 
-test('"notices.from" is whom it comes from', async () => {
+test('a notification of an instance names its commands', async () => {
+  await begin()
+  belongTo('shop')
+  try {
+    await deps().store.write((tx) => {
+      const about = {
+        user_key: postrider.user.key,
+        domain_key: null,
+        subject: 'Limits',
+        text: 'Run "postrider doctor".',
+      }
+      addNotice(tx, about, deps().clock.now())
+    })
+  } finally {
+    belongTo(undefined)
+  }
+  assert.equal(stateOf('Limits').text, 'Run "postrider --instance shop doctor".')
+})
+
+test('sends notifications from "notices.from"', async () => {
   await begin({ notices: { from: 'robot@news.here.test' } })
   await postrider.activeDomain('here.test')
   await tell('From elsewhere')
@@ -113,7 +133,7 @@ test('"notices.from" may have a display name', async () => {
   assert.match(message, /^From: The Example Choir <robot@news\.here\.test>\r$/m)
 })
 
-test('it is tried again at times of its own, and given up after seven days', async () => {
+test('retries a notification on its own schedule and gives up after seven days', async () => {
   await begin()
   exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.3.0 later' : undefined) }
   await tell('Later')
@@ -138,7 +158,7 @@ test('it is tried again at times of its own, and given up after seven days', asy
   assert.equal(count('suppressions') + count('soft_bounces'), 0)
 })
 
-test('the next attempt stands before one begins, should the server end in the middle', async () => {
+test('stores the time of the next attempt before an attempt starts, in case the server crashes', async () => {
   await begin()
   exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '' : undefined) }
   await tell('Cut')
@@ -148,10 +168,10 @@ test('the next attempt stands before one begins, should the server end in the mi
   exchanger.cut()
 })
 
-test('trouble that lasts is told to the operator once a day, and the list shows it', async () => {
+test('notifies the operator of a lasting problem once a day, and lists it', async () => {
   await begin({ notices: { operator: 'root@elsewhere.test' } })
   const { troubles } = deps()
-  /** Trouble stands as long as it is reported. */
+  /** Problems last as long as they are reported. */
   const pass = (time: number): void => {
     for (let left = time; left > 0; left -= 10 * MINUTE) {
       postrider.clock.leap(Math.min(left, 10 * MINUTE))
@@ -165,7 +185,7 @@ test('trouble that lasts is told to the operator once a day, and the list shows 
   pass(10 * SECOND)
   const { message, to } = await until(() => exchanger.heard[0], 'the notice')
   assert.deepEqual(to, ['root@elsewhere.test'])
-  assert.match(message, /^Subject: Trouble on mx\.postrider\.test: spool\r$/m)
+  assert.match(message, /^Subject: Problem on mx\.postrider\.test: spool\r$/m)
   assert.match(message, /Files of mails cannot be written\./)
   pass(DAY - 10 * MINUTE)
   await rest(postrider)
@@ -184,7 +204,7 @@ test('trouble that lasts is told to the operator once a day, and the list shows 
   }
 })
 
-test('without a word in the configuration the first user is the operator', async () => {
+test('without a setting, the first user is the operator', async () => {
   await begin()
   deps().troubles.report('keys', 'The keys cannot be read.')
   postrider.clock.leap(MINUTE)
@@ -192,7 +212,7 @@ test('without a word in the configuration the first user is the operator', async
   assert.deepEqual(to, ['ann@owner.test'])
 })
 
-test('a store that cannot write is asked again after a pause, not at once', async () => {
+test('retries a failed write after a pause, not at once', async () => {
   await begin()
   const { store } = deps()
   const write = store.write.bind(store)
@@ -201,7 +221,7 @@ test('a store that cannot write is asked again after a pause, not at once', asyn
   await until(() => stateOf('Full disk').mailed === 1 && postrider.appliance.notices.idle, 'mailed')
   await store.write((tx) => tx.run(raw('update notices set mailed = 0, next_attempt_at = 0')))
   store.write = (() => {
-    // One that asks without end would let nothing else run: then it gets no answer.
+    // Endless queries would block all other work, so they get no answer.
     if (++asked > 100) return new Promise(() => {})
     return Promise.reject(Object.assign(new Error('full'), { code: 'SQLITE_FULL' }))
   }) as never

@@ -1,17 +1,17 @@
-// The places of mail in the console: filters that write words of the search, counts, the export, why a mail waits, and
-// what one mail shows.
+// The email pages of the console: filters that edit search terms, counts, the export, the reason why an email is
+// queued, and the page of an email.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { testExchanger } from '../kit/exchanger.ts'
-import { Guest, type Shown } from '../kit/guest.ts'
+import type { Guest, Shown } from '../kit/guest.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
-import { givePassword } from '../kit/person.ts'
+import { signedIn } from '../kit/signed-in.ts'
 import { until } from '../kit/until.ts'
+import { raw } from '../../src/store/query.ts'
 import { dayAfter, dayOf, dayWord, withWords, wordIn } from '../../src/mail/page-words.ts'
 
-const PASSWORD = 'a long enough password'
 const LONG = `${'l'.repeat(64)}@${'d'.repeat(61)}.${'d'.repeat(61)}.${'d'.repeat(60)}.test`
 const exchanger = testExchanger({
   answer: (command) =>
@@ -24,11 +24,7 @@ const exchanger = testExchanger({
 const postrider = ofFile(() => startTestAppliance({ exchanger, domains: ['here.test'], routes: ['there.test'] }))
 let ann: Guest
 
-setUp(async () => {
-  await givePassword(postrider, postrider.user.email, PASSWORD)
-  ann = new Guest(postrider)
-  await ann.signIn(postrider.user.email, PASSWORD)
-})
+setUp(async () => void (ann = await signedIn(postrider)))
 
 const post = async (to: string, more: object = {}): Promise<string> => {
   const attributes = { from: 'ann@here.test', to, subject: `For ${to}`, html: '<p>Hello</p>', text: 'Hello', ...more }
@@ -44,7 +40,7 @@ const linksTo = ({ text }: Shown, words: RegExp): string[] =>
     words.test(inner.replaceAll(/<[^>]*>/g, '')) ? [decodeURIComponent(to.replaceAll('&amp;', '&'))] : [],
   )
 
-test('a filter replaces its own word, and leaves the others as they were typed', () => {
+test('a filter replaces its own term and keeps the others as typed', () => {
   assert.equal(
     withWords('order status:queued "two words" x', { status: 'bounced' }),
     'order "two words" x status:bounced',
@@ -61,7 +57,7 @@ test('a filter replaces its own word, and leaves the others as they were typed',
   assert.equal(dayAfter('2026-12-31', 1), '2027-01-01')
 })
 
-test('one search box; filters with counts write its words; the server’s words stand under a mail', async () => {
+test('filters with counts edit the search terms, and the server’s reply is shown below the email', async () => {
   const busy = await post('busy@there.test')
   const gone = await post('gone@there.test')
   const ada = await post('Ada <ada@there.test>', { agent_id: 'shop' })
@@ -73,17 +69,17 @@ test('one search box; filters with counts write its words; the server’s words 
   )
   const all = await ann.open('/mail')
   assert.equal([...all.text.matchAll(/type="search"/g)].length, 1)
-  assert.match(all.text, /451 4\.2\.1 mailbox busy<\/span\s*><span>· next try\s+<time datetime="2026/)
+  assert.match(all.text, /451 4\.2\.1 mailbox busy<\/span\s*><span>· next attempt\s+<time datetime="2026/)
   assert.match(all.text, /title="550 5\.1\.1 No such user, see &quot;help&quot;, =1\+1"/)
   assert.match(all.text, /<span class="soft">1–3 of 3<\/span>/)
   assert.deepEqual(linksTo(all, /^Delivered 1$/), ['/mail?q=status:delivered'])
-  assert.deepEqual(linksTo(all, /^Waiting 1$/), ['/mail?q=status:queued'])
+  assert.deepEqual(linksTo(all, /^Queued 1$/), ['/mail?q=status:queued'])
   assert.deepEqual(linksTo(all, /^All 3$/), ['/mail'])
   const bounced = await ann.open('/mail?q=receiver:there.test%20status:bounced')
   assert.match(bounced.text, /id="find"[^>]*value="receiver:there\.test status:bounced"/)
   assert.match(bounced.text, /1–1 of 1</)
   assert.deepEqual(linksTo(bounced, /^All 3$/), ['/mail?q=receiver:there.test'])
-  // The form of the choices leads to the words.
+  // The form of the choices redirects to the search terms.
   const chosen = await ann.open('/mail?set=yes&q=ada&domain=here.test&campaign=no&after=2026-01-15&before=2026-01-15')
   assert.equal(
     decodeURIComponent(chosen.path),
@@ -94,10 +90,10 @@ test('one search box; filters with counts write its words; the server’s words 
   assert.match(chosen.text, /name="before" value="2026-01-15"/)
   assert.equal((await ann.open('/mail?set=yes&q=agent:shop&agent=')).path, '/mail')
   const unknown = await ann.open('/mail?q=foo:bar')
-  assert.match(unknown.text, /&quot;foo:&quot; is not a search word; use to:, from:/)
+  assert.match(unknown.text, /&quot;foo:&quot; is not a search term\. Use to:, from:/)
 })
 
-test('the export has every row of the filter, whole replies, and no formula', async () => {
+test('the export has every row of the filter with full replies and no formulas', async () => {
   await post('gone2@there.test', { subject: '=cmd', cc: 'eve@there.test' })
   await until(async () => {
     const { body } = await postrider.api('GET', '/outbound-emails?filter[search]=status:bounced')
@@ -116,10 +112,10 @@ test('the export has every row of the filter, whole replies, and no formula', as
     /,ann@here\.test,gone2@there\.test,to,bounced,'=cmd,,,550,5\.1\.1,"No such user, see ""help"", =1\+1",/,
   )
   assert.match(rows[1]!, /,eve@there\.test,cc,delivered,'=cmd,/)
-  assert.match((await ann.open('/mail.csv?q=foo%3Abar')).text, /is not a search word/)
+  assert.match((await ann.open('/mail.csv?q=foo%3Abar')).text, /is not a search term/)
 })
 
-test('a mail shows its headers and its source, and is a file', async () => {
+test('an email’s page shows its headers and source and offers a download', async () => {
   const id = await post('ben@there.test', { headers: { 'X-Order': '4711 <script>' } })
   const headers = (await ann.open(`/mail/${id}?show=headers`)).text
   assert.match(headers, /<dt>X-Order<\/dt>\s*<dd>4711 &lt;script&gt;<\/dd>/)
@@ -134,10 +130,10 @@ test('a mail shows its headers and its source, and is a file', async () => {
   const large = await post('large@there.test', { html: `<p>${'"word" '.repeat(20_000)}</p>` })
   const shown = await ann.open(`/mail/${large}?show=source`)
   assert.ok(shown.text.length < 100_000, `${shown.text.length}`)
-  assert.match(shown.text, /The page shows the first \d+\.0 KB of \d+/)
+  assert.match(shown.text, /Showing the first \d+\.0 KB of \d+/)
 })
 
-test('the frame of a mail has the page’s origin only inside a page, and then nothing else', async () => {
+test('the frame of an email has the page’s origin only inside a page, and no other permission', async () => {
   const id = await post('frame@there.test')
   assert.match((await ann.open(`/mail/${id}`)).text, /<iframe\s+id="looks"\s+sandbox="allow-same-origin"/)
   const policy = async (dest?: string) =>
@@ -149,25 +145,23 @@ test('the frame of a mail has the page’s origin only inside a page, and then n
     assert.match(await policy(dest), /sandbox allow-popups allow-popups-to-escape-sandbox$/)
 })
 
-test('what was done is said with its name; what cannot be undone stands apart', async () => {
+test('confirms each action by name, and separates destructive actions', async () => {
   const id = await post('busy@there.test', { subject: 'Waits' })
   const page = await ann.open(`/mail/${id}`)
-  assert.match(page.text, /class="dangers"[^]*Fail now[^]*Remove the stored mail/)
+  assert.match(page.text, /class="dangers"[^]*Fail now[^]*Delete email/)
   assert.match(
     (await ann.send(page, 'again', { to: 'zoe@there.test' })).text,
-    /role="status">Sent again to zoe@there\.test\./,
+    /role="status">Resent to zoe@there\.test\./,
   )
   await until(
     async () => (await postrider.api('GET', `/outbound-emails/${id}`)).body.data.attributes.recipients[0].attempts > 0,
   )
-  await until(async () =>
-    (await ann.send(await ann.open(`/mail/${id}`), 'hold')).text.includes('Held: nothing is tried'),
-  )
-  assert.match((await ann.send(await ann.open(`/mail/${id}`), 'drop')).text, /1 recipient of “Waits” failed/)
-  assert.match((await ann.send(await ann.open(`/mail/${id}`), 'remove')).text, /Removed “Waits” to busy@there\.test\./)
+  await until(async () => (await ann.send(await ann.open(`/mail/${id}`), 'hold')).text.includes('Held: delivery to '))
+  assert.match((await ann.send(await ann.open(`/mail/${id}`), 'drop')).text, /Marked 1 recipient of “Waits” as failed/)
+  assert.match((await ann.send(await ann.open(`/mail/${id}`), 'remove')).text, /Deleted “Waits” to busy@there\.test\./)
 })
 
-test('mail of a paused campaign says so on its page, with no release', async () => {
+test('an email of a paused campaign shows the pause and offers no release', async () => {
   const kit = campaignKit(() => postrider)
   const audience = await kit.audience({ id: (await postrider.api('GET', '/domains')).body.data[0].id })
   await kit.fill(audience, ['reader@held.test'])
@@ -181,11 +175,62 @@ test('mail of a paused campaign says so on its page, with no release', async () 
   await kit.patch(campaign, { status: 'paused' })
   const { text } = await ann.open(`/mail/${id}`)
   assert.match(text, new RegExp(`Held by the campaign <a href="/campaigns/${campaign}">Spring</a> \\(paused\\)`))
-  assert.doesNotMatch(text, />Release<|>Try now</)
+  assert.doesNotMatch(text, />Release<|>Retry now</)
   await postrider.api('POST', '/lanes/held.test/release')
 })
 
-test('the queue finds lanes by their domain and by the reason, and acts on all that it found', async () => {
+test('a search understands the words for queued email, and explains "domain:"', async () => {
+  for (const lane of ['words.test', 'later.test']) await postrider.api('POST', `/lanes/${lane}/hold`)
+  const held = await post('ada@words.test')
+  const limited = await post('ada@later.test')
+  const busy = await post('busy@there.test', { subject: 'Words' })
+  const { store } = postrider.appliance.deps
+  await store.write((tx) =>
+    tx.run(
+      raw(
+        `update deliveries set response = 'warm-up: the limit for later.test is reached for today; sending resumes at 2026-01-16T00:00:00Z' where lane = 'later.test'`,
+        [],
+      ),
+    ),
+  )
+  await store.write((tx) => tx.run(raw(`delete from lane_holds where lane = 'later.test'`, [])))
+  const found = async (q: string): Promise<string[]> => {
+    const { text } = await ann.open(`/mail?q=${encodeURIComponent(q)}`)
+    assert.match(text, /aria-current="true"\s*>Queued/, q)
+    return [held, limited, busy].filter((id) => text.includes(id))
+  }
+  await until(async () => (await found('status:deferred')).includes(busy), 'the deferral')
+  assert.deepEqual(await found('status:waiting'), [held, limited, busy])
+  assert.deepEqual(await found('status:deferred'), [busy])
+  assert.deepEqual(await found('status:held'), [held])
+  assert.deepEqual(await found('status:Warm-up receiver:later.test'), [limited])
+  const { text } = await ann.open('/mail?q=domain%3Ayahoo.example+status%3Abounced')
+  assert.match(text, /<code>domain:<\/code> is a domain that you send from, and yahoo\.example is not one of yours/)
+  assert.match(text, /<a href="\/mail\?q=status%3Abounced%20receiver%3Ayahoo\.example">/)
+  assert.doesNotMatch((await ann.open('/mail?q=domain%3Ahere.test+before%3A2000-01-01')).text, /is not one of yours/)
+  await postrider.api('POST', '/lanes/words.test/release')
+})
+
+test('the page of an email says that its address is suppressed before it is resent', async () => {
+  const id = await post('gone3@there.test', { subject: 'Once more' })
+  await until(async () => (await statusOf(id)) === 'bounced', 'the bounce')
+  const page = await ann.open(`/mail/${id}`)
+  assert.match(
+    page.text,
+    /gone3@there\.test is suppressed:\s+a receiving server reported that it does not exist\.\s+<a href="\/suppressions\?q=gone3%40there\.test">View the suppression<\/a>/,
+  )
+  assert.doesNotMatch((await ann.open(`/mail/${await post('ada@there.test')}`)).text, /is suppressed:/)
+  // The error of the API has the same words, and the form keeps the address.
+  const refused = await ann.send(page, 'again', { to: 'gone3@there.test' })
+  assert.match(
+    refused.text,
+    /gone3@there\.test is suppressed on here\.test: a receiving server reported that it does not exist\./,
+  )
+  assert.doesNotMatch(refused.text, /hard_bounce/)
+  assert.match(refused.text, /name="to"[^>]*value="gone3@there\.test"/)
+})
+
+test('the queue page finds lanes by domain and reason, and acts on one of them', async () => {
   for (const name of ['one.test', 'two.test']) await postrider.api('POST', `/lanes/${name}/hold`)
   await post('a@one.test')
   const found = async (search: string): Promise<string[]> =>
@@ -197,14 +242,14 @@ test('the queue finds lanes by their domain and by the reason, and acts on all t
   assert.deepEqual(await found('two.'), ['two.test'])
   assert.deepEqual(await found('nothing such'), [])
   const page = await ann.open('/queue?q=.test')
-  assert.match(page.text, /popovertarget="lane-0" aria-label="What to do with /)
+  assert.match(page.text, /popovertarget="lane-0" aria-label="Actions for /)
   assert.ok(linksTo(page, /^one\.test$/).includes('/mail?q=status:queued receiver:one.test'))
-  const done = await ann.send(page, 'release', { lane: 'one.test two.test' })
-  assert.match(done.text, /Released: mail for 2 domains goes on\./)
+  const done = await ann.send(page, 'release', { lane: 'two.test' })
+  assert.match(done.text, /Released: delivery to two\.test resumes\./)
   assert.ok(!(await found('two.')).includes('two.test'))
 })
 
-test('an address of 254 characters is accepted, and shown with its own line ends', async () => {
+test('accepts an address of 254 characters and wraps it on the page', async () => {
   assert.equal(LONG.length, 254)
   const id = await post(LONG)
   assert.match((await ann.open(`/mail/${id}`)).text, new RegExp(`<dd>${LONG}</dd>`))

@@ -28,7 +28,7 @@ interface Problem {
   detail: string
   source: { pointer: string }
 }
-/** The request is refused with exactly these "code pointer" pairs, in any order; returns the errors. */
+/** The request is refused with exactly these "code pointer" pairs, in any order. Returns the errors. */
 async function refused(attributes: Record<string, unknown>, ...expected: string[]): Promise<Problem[]> {
   const { status, body } = await tryPost(attributes)
   const at = JSON.stringify(body).slice(0, 1500)
@@ -42,10 +42,10 @@ async function refused(attributes: Record<string, unknown>, ...expected: string[
   return errors
 }
 const people = (count: number, name = 'r') => Array.from({ length: count }, (_, n) => `${name}${n}@there.test`)
-/** Sends and returns the email as it is shown after delivery, and what was heard of it. */
+/** Sends an email and returns it as shown after delivery, with the captured message. */
 async function deliver(attributes: Record<string, unknown>) {
   const shown = await become(await post(attributes), 'delivered')
-  // Recipients of one domain travel together; of several, the primary one's transaction counts here.
+  // Recipients of one domain share a transaction. Of several, the primary one's is used here.
   const mails = exchanger.heard.filter(({ message }) => message.includes(`Message-ID: ${shown['message_id']}\r\n`))
   return { shown, heard: mails[0]!, mails, fields: fieldsOf(mails[0]!.message) }
 }
@@ -54,7 +54,7 @@ const field = (fields: [string, string][], name: string): string[] =>
 
 // ---- cc and bcc
 
-test('cc and bcc: a string or a list; who was named before is dropped; the envelope has each of them once', async () => {
+test('cc and bcc accept a string or a list, and repeated addresses are dropped from the envelope', async () => {
   for (const [given, cc, bcc] of [
     [{ cc: 'carl@there.test' }, ['carl'], []],
     [{ bcc: 'dora@there.test' }, [], ['dora']],
@@ -72,7 +72,7 @@ test('cc and bcc: a string or a list; who was named before is dropped; the envel
     ],
     [{ bcc: 'bob@there.test' }, [], []],
     [{ cc: people(10), bcc: people(10, 's') }, people(10), people(10, 's')],
-    // Twenty names of which ten are repeats are twenty: the limit counts what is sent.
+    // Twenty names with ten repeats count as twenty, because the limit applies to the request.
     [{ cc: people(10), bcc: people(10) }, people(10), []],
   ] as [Record<string, unknown>, string[], string[]][]) {
     const whole = (name: string): string => (name.includes('@') ? name : `${name}@there.test`)
@@ -90,7 +90,7 @@ test('cc and bcc: a string or a list; who was named before is dropped; the envel
     )
     assert.equal(mails.length, 1, 'one transaction for one domain')
     assert.deepEqual(heard.to.toSorted(), wanted.map((each) => each.split(' ')[1]!).toSorted())
-    // Every recipient sees cc; nobody sees bcc, in no field and nowhere else.
+    // Every recipient sees cc. No recipient sees bcc, in any field.
     const parsed = await simpleParser(heard.message)
     assert.deepEqual(
       [parsed.cc ?? []].flat().flatMap(({ value }) => value.map(({ address }) => address)),
@@ -105,7 +105,7 @@ test('cc and bcc: a string or a list; who was named before is dropped; the envel
   }
 })
 
-test('cc and bcc: eleven, and what is not an address, each told by its place', async () => {
+test('cc and bcc reject an eleventh address and invalid ones, each with its pointer', async () => {
   for (const name of ['cc', 'bcc']) {
     await refused({ [name]: people(11) }, `too_long ${name}`)
     await refused({ [name]: 'nobody' }, `invalid ${name}`)
@@ -121,7 +121,7 @@ test('cc and bcc: eleven, and what is not an address, each told by its place', a
   await refused({ cc: ['x'], bcc: 'y', to: 'z' }, 'invalid to', 'invalid cc/0', 'invalid bcc')
 })
 
-test('recipients of several domains: one transaction each, the same mail, no bcc in any', async () => {
+test('recipients of several domains get the same message in one transaction per domain, without bcc', async () => {
   const { shown, mails } = await deliver({
     cc: ['carl@else.test', 'c2@there.test'],
     bcc: ['dora@else.test', 'd2@there.test'],
@@ -138,7 +138,7 @@ test('recipients of several domains: one transaction each, the same mail, no bcc
 
 // ---- ai_disclosure, agent_id
 
-test('ai_disclosure: true says so in a header of its own, false, null and absent do not', async () => {
+test('ai_disclosure adds its header only if it is true', async () => {
   for (const [given, wanted] of [
     [{ ai_disclosure: true }, ['mode=ai-generated']],
     [{ ai_disclosure: false }, []],
@@ -152,7 +152,7 @@ test('ai_disclosure: true says so in a header of its own, false, null and absent
   for (const bad of ['true', 1, 0, []]) await refused({ ai_disclosure: bad }, 'invalid ai_disclosure')
 })
 
-test('agent_id: 1 to 128 characters, shown, and a filter', async () => {
+test('agent_id has 1 to 128 characters, is returned and can be filtered', async () => {
   const id = await post({ agent_id: 'a'.repeat(128) })
   assert.equal((await show(id))['agent_id'], 'a'.repeat(128))
   assert.equal((await show(await post({ agent_id: null })))['agent_id'], null)
@@ -167,7 +167,7 @@ test('agent_id: 1 to 128 characters, shown, and a filter', async () => {
   )
 })
 
-test('the tracking choices: true, false and null, nothing else', async () => {
+test('tracking options accept only true, false and null', async () => {
   for (const name of ['track_opens', 'track_clicks']) {
     for (const good of [false, null]) assert.equal((await show(await post({ [name]: good })))[name], good)
     for (const bad of ['true', 1, {}]) await refused({ [name]: bad }, `invalid ${name}`)
@@ -181,7 +181,7 @@ test('the tracking choices: true, false and null, nothing else', async () => {
 
 // ---- Custom headers
 
-test('custom headers arrive as they were given, signed or not, whatever their form', async () => {
+test('custom headers arrive unchanged, signed or not, in any form', async () => {
   const id = '<0190a5c0-0000-7000-8000-000000000001@here.test>'
   const headers = {
     'X-Plain': 'a value',
@@ -202,19 +202,19 @@ test('custom headers arrive as they were given, signed or not, whatever their fo
   assert.match(heard.message, /\r\n\.Dot: \.\r\n/)
 })
 
-test('custom headers: runs of white space stay within the form', async () => {
+test('custom headers with runs of white space stay well-formed', async () => {
   const value = `a${' '.repeat(400)}b${' '.repeat(200)}c`
   const { heard, fields } = await deliver({ headers: { 'X-Spaces': value } })
   assert.deepEqual(
     field(fields, 'X-Spaces').map((each) => each.replace(/ +/g, ' ')),
     ['a b c'],
   )
-  // A line of white space alone is obsolete syntax (RFC 5322 §3.2.2); some readers take it for the end of the header.
+  // A line with only white space is obsolete syntax (RFC 5322 §3.2.2). Some readers treat it as the end of the header.
   for (const line of heard.message.slice(0, heard.message.indexOf('\r\n\r\n')).split('\r\n'))
     assert.match(line, /[^ \t]/)
 })
 
-test('custom headers: 10, name 126, value 995, both 996 characters, each on both sides', async () => {
+test('custom headers: accepts 10, a name of 126, a value of 995 and 996 characters together, and rejects one more', async () => {
   const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, n) => [`X-${n}`, 'v']))
   const name = (length: number): string => 'N'.repeat(length)
   for (const good of [many(10), many(0), { [name(126)]: 'v'.repeat(870) }, { X: 'v'.repeat(995) }, { X: ' !~' }]) {
@@ -237,7 +237,7 @@ test('custom headers: 10, name 126, value 995, both 996 characters, each on both
   await refused({ headers: { 'In-Reply-To': 'v'.repeat(986) } }, 'too_long headers/In-Reply-To')
 })
 
-test('custom headers: printable ASCII alone, the fault told by an escaped pointer', async () => {
+test('custom headers accept only printable ASCII, and the error has an escaped pointer', async () => {
   for (const name of ['X Y', 'X:Y', 'X\tY', 'Xü', ' X', 'X ', '', 'X\r\nY', 'X\0', 'X\u007f'])
     await refused({ headers: { [name]: 'v' } }, `invalid headers/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`)
   for (const value of ['a\rb', 'a\nb', 'a\r\nBcc: eve@evil.test', 'a\r\n b', 'a\0b', 'ü', 'a\tb', '\u007f', '\u2028'])
@@ -265,7 +265,7 @@ test('custom headers: printable ASCII alone, the fault told by an escaped pointe
   )
 })
 
-test('reserved headers are refused in any case, by name, never dropped (rule 5, D29)', async () => {
+test('rejects reserved headers by name in any case instead of dropping them (rule 5, D29)', async () => {
   const reserved = [
     'To',
     'From',
@@ -322,7 +322,7 @@ test('reserved headers are refused in any case, by name, never dropped (rule 5, 
   for (const name of near) assert.deepEqual(field(fields, name), ['v'])
 })
 
-test('a reply threads: In-Reply-To and References as a client builds them', async () => {
+test('a reply has In-Reply-To and References like one from an email client', async () => {
   const first = await deliver({ subject: 'Root' })
   const root = first.shown['message_id']!
   const reply = await deliver({ headers: { 'In-Reply-To': root, References: root } })
@@ -335,7 +335,7 @@ test('a reply threads: In-Reply-To and References as a client builds them', asyn
 
 // ---- Names and international addresses
 
-test('display names in every address field are read back as they were written (D27)', async () => {
+test('display names in every address field survive unchanged (D27)', async () => {
   const names = [
     'Plain',
     'Dr. Ann O’Neill',
@@ -364,7 +364,7 @@ test('display names in every address field are read back as they were written (D
   assert.deepEqual(read(parsed.replyTo), plain)
 })
 
-test('international domains: A-labels on the wire, one mailbox in whatever spelling', async () => {
+test('international domains are A-labels on the wire and one mailbox in any spelling', async () => {
   const { shown, heard } = await deliver({
     to: 'bob@bücher.test',
     cc: ['BOB <bob@BÜCHER.test>', 'carl@xn--bcher-kva.test', 'carl@bücher.test'],
@@ -374,14 +374,14 @@ test('international domains: A-labels on the wire, one mailbox in whatever spell
   assert.equal(Buffer.byteLength(heard.message), heard.message.length, '7-bit')
 })
 
-test('a local part of other letters: with SMTPUTF8 it is delivered, without it fails for good with 5.6.7', async () => {
-  // Domains that no connection is open to: what is offered is known from the first line on.
+test('delivers to a non-ASCII local part with SMTPUTF8, and fails permanently with 5.6.7 without it', async () => {
+  // Domains without an open connection, whose extensions are known from the first line on.
   for (const name of ['offers.test', 'offers-not.test']) receiver(name)
   exchanger.script.keywords = ['PIPELINING', '8BITMIME', 'SMTPUTF8']
   const { shown } = await deliver({ to: 'Jürgen <jürgen@offers.test>', subject: 'taken' })
   assert.equal(shown.recipients[0]!.status, 'delivered')
   assert.ok(exchanger.commands.some((line) => /^MAIL FROM:.* SMTPUTF8/.test(line)))
-  // Mail that does not need the extension does not ask for it.
+  // Email that does not need the extension does not use it.
   const before = exchanger.commands.length
   await deliver({ to: 'bob@offers.test', subject: 'Ünïcödé' })
   assert.ok(exchanger.commands.slice(before).some((line) => line.startsWith('MAIL FROM:') && !/SMTPUTF8/.test(line)))
@@ -399,7 +399,7 @@ test('a local part of other letters: with SMTPUTF8 it is delivered, without it f
   assert.equal(failed.recipients[0]!.next_attempt_at, null)
   assert.equal(exchanger.heard.length, heard)
   assert.ok(events(id).some(({ type }) => type === 'email.bounced'))
-  // It says nothing about the mailbox.
+  // The reply is not about the mailbox.
   const { body } = await postrider.api('GET', '/suppressions')
   assert.deepEqual(body.data, [])
 })
@@ -423,7 +423,7 @@ const WHOLE = {
   ],
 }
 
-test('idempotency: ten requests with every attribute at once make one mail; a change of any is 409', async () => {
+test('ten parallel requests with one idempotency key create one email, delivered once, and any change returns 409', async () => {
   const answers = await Promise.all(Array.from({ length: 10 }, () => tryPost(WHOLE)))
   assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([201]))
   assert.equal(new Set(answers.map(({ body }) => body.data.id)).size, 1)
@@ -431,6 +431,7 @@ test('idempotency: ten requests with every attribute at once make one mail; a ch
   const id = answers[0]!.body.data.id as string
   const shown = await become(id, 'delivered')
   assert.equal(heardAs(exchanger, shown['message_id']!).to.length, 3)
+  assert.equal(exchanger.heard.filter(({ message }) => message.includes('Subject: idempotent whole')).length, 1)
   // The order of an object's members does not count.
   const turned = await tryPost({ ...WHOLE, headers: { 'X-B': '2', 'X-A': '1' } })
   assert.equal(turned.status, 201)
@@ -503,7 +504,7 @@ test('lists: filters and sorts of D13, include of D12', async () => {
   }
 })
 
-test('every mail of this file: one of each field, signed, and no defect for any reader', async () => {
+test('every email of this file has each field once, is signed, and is valid for every parser', async () => {
   await become(await post(), 'delivered')
   await judgeAll(postrider, exchanger.heard)
 })

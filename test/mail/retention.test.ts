@@ -1,4 +1,4 @@
-// How long the body of a sent mail is kept (retention.outbound_bodies).
+// How long the body of a sent email is kept (retention.outbound_bodies).
 import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -17,7 +17,7 @@ const exchanger = testExchanger()
 const postrider = ofFile(() =>
   startTestAppliance({
     exchanger,
-    // Nothing is removed but by the test's own hand.
+    // Only the test removes bodies.
     config: { delivery: { lifetime: '60d' }, retention: { outbound_bodies: '0' } },
     domains: ['here.test'],
     routes: ['there.test'],
@@ -26,7 +26,7 @@ const postrider = ofFile(() =>
 
 const spooled = (): number => readdirSync(join(postrider.dataDir, 'spool')).length
 
-test('the body of a mail that is over goes after its time, with its file; what waits, and what is younger, stays', async () => {
+test('deletes the body and file of a finished email after the retention time, and keeps queued and newer ones', async () => {
   const { deps } = postrider.appliance
   const small = await post({ to: 'small@there.test' })
   const large = await post({ to: 'large@there.test', html: `<p>${'x'.repeat(400_000)}</p>` })
@@ -54,7 +54,7 @@ test('the body of a mail that is over goes after its time, with its file; what w
   assert.equal(await removeOldBodies(deps, postrider.clock.now() - 30 * DAY), 1)
 })
 
-test('what is past its time is looked for every hour, by the clock', async () => {
+test('looks for expired bodies every hour', async () => {
   const own = await startTestAppliance({
     config: { delivery: { port: exchanger.port }, retention: { outbound_bodies: '30d' } },
   })

@@ -1,4 +1,4 @@
-// The source of a sent mail, as its owner reads it: what the exchanger got, without the signature.
+// The source of a sent email as its sender reads it: the message on the wire, without the signature.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
@@ -11,7 +11,7 @@ import { until } from '../kit/until.ts'
 const exchanger = testExchanger()
 const postrider = ofFile(() => startTestAppliance({ exchanger, domains: ['here.test'], routes: ['there.test'] }))
 
-/** What the exchanger heard with this text, without its DKIM-Signature. */
+/** The captured message with this text, without its DKIM-Signature. */
 const heard = async (text: string): Promise<string> => {
   const { message } = await until(() => exchanger.heard.find(({ message: each }) => each.includes(text)), text)
   return message.replace(/^DKIM-Signature:.*\r\n(?:[ \t].*\r\n)*/m, '')
@@ -23,7 +23,7 @@ const sourceOf = async (id: string) => {
   return { status: response.status, headers: response.headers, text: await response.text() }
 }
 
-test('a mail of a program: header, parts and files, octet for octet', async () => {
+test('the source of a submitted email has its header, parts and files byte for byte', async () => {
   const attributes = {
     from: 'Shop <shop@here.test>',
     to: 'Ada Löw <ada@there.test>',
@@ -46,7 +46,7 @@ test('a mail of a program: header, parts and files, octet for octet', async () =
   assert.equal((await postrider.asOther('GET', `/outbound-emails/${body.data.id}/raw`)).status, 404)
 })
 
-test('a mail of a campaign; its link and its address to unsubscribe do nothing', async () => {
+test('the source of a campaign email has unsubscribe links that have no effect', async () => {
   const kit = campaignKit(() => postrider)
   const audience = await kit.audience({ id: (await postrider.api('GET', '/domains')).body.data[0].id })
   await kit.fill(audience, [{ email: 'eve@there.test', name: 'Eve' }])
@@ -58,7 +58,7 @@ test('a mail of a campaign; its link and its address to unsubscribe do nothing',
   const wire = await heard('To: Eve <eve@there.test>')
   const { body } = await postrider.api('GET', '/outbound-emails?filter[search]=eve@there.test')
   const { text } = await sourceOf(body.data[0].id)
-  /** Quoted-printable decoded: where a line is folded, and what is escaped there, depends on the length of a link. */
+  /** Decodes quoted-printable, because folds and escapes depend on the length of a link. */
   const decoded = (message: string) =>
     message
       .replaceAll(/=\r\n/g, '')
@@ -71,18 +71,18 @@ test('a mail of a campaign; its link and its address to unsubscribe do nothing',
   const [, link = ''] = /(http\S*\/u\/[\w-]+)/.exec(decoded(text)) ?? []
   assert.match(link, /known-to-the-recipient$/)
   assert.equal((await postrider.page(new URL(link).pathname)).status, 404)
-  // A mail program offers both: the address of the header, and that of the text and of the page.
+  // An email client offers both: the address of the header, and that of the text and of the page.
   const locals = [...decoded(text).matchAll(/mailto:([\w-]+)@/g)].map(([, local]) => local)
   assert.deepEqual([...new Set(locals)], ['known-to-the-recipient'])
   assert.ok(locals.length >= 3, text)
 })
 
-test('a body that is no longer kept has none', async () => {
+test('an email whose body is no longer stored has no source', async () => {
   const attributes = { from: 'shop@here.test', to: 'old@there.test', subject: 'Old', html: '<p>Old</p>' }
   const { body } = await postrider.api('POST', '/outbound-emails', document('outbound-emails', attributes))
   await heard('Subject: Old')
   await postrider.appliance.deps.store.write((tx) => tx.run(raw('update outbound_bodies set content = null', [])))
   const { status, text } = await sourceOf(body.data.id)
   assert.equal(status, 404)
-  assert.match(text, /The text of this mail is no longer kept/)
+  assert.match(text, /The body of this email is no longer stored/)
 })

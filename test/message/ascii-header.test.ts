@@ -1,14 +1,13 @@
-// Headers in ASCII for servers without SMTPUTF8: names and comments become encoded words, and no header takes more time
-// than its length.
+// Headers in ASCII for servers without SMTPUTF8: names and comments become encoded words, in linear time.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withAsciiHeader } from '../../src/message/ascii-header.ts'
-import { decoded } from '../../src/message/parse.ts'
+import { withAsciiHeader } from '../../src/message/relay.ts'
+import { decoded } from '../../src/message/charset.ts'
 import { costingAtOnce } from '../kit/cost.ts'
 
 const FROM = 'From: a@here.test\r\n'
 
-/** The header in ASCII, its encoded words decoded again; undefined where that cannot be. */
+/** The header in ASCII, with its encoded words decoded again, or undefined if that is impossible. */
 function shown(header: string): string | undefined {
   const octets = withAsciiHeader(Buffer.from(`${FROM}${header}\r\n\r\nx\r\n`))
   if (!octets) return undefined
@@ -17,18 +16,18 @@ function shown(header: string): string | undefined {
   return decoded(text.replaceAll('\r\n', '')).replace(/ +/g, ' ')
 }
 
-test('names and comments become encoded words, whatever is escaped in them', () => {
+test('encodes names and comments as encoded words, with any escapes in them', () => {
   assert.equal(shown('To: "Ä, \\"B\\"" <b@there.test>, c@there.test'), 'To: Ä, "B" <b@there.test>, c@there.test')
   assert.equal(shown('To: Ä <b@there.test> (ö \\( ü)'), 'To: Ä <b@there.test> (ö ( ü)')
   assert.equal(shown('To: Gr\\ü\u{1f4ee}n <b@there.test>'), 'To: Gr\\ü\u{1f4ee}n <b@there.test>')
 })
 
-test('an address that is not ASCII has no other form', () => {
+test('a non-ASCII address has no ASCII form', () => {
   assert.equal(shown('To: B <ä@there.test>'), undefined)
   assert.equal(shown('To: ä@there.test'), undefined)
 })
 
-test('a quote or comment that is never closed is looked for once', () => {
+test('scans an unclosed quote or comment once', () => {
   for (const piece of ['\\"', '\\(', '"\\', '(\\', '<', '(a', '"a\\" '])
     for (const begin of ['"', '(', '<', ''])
       costingAtOnce(1000, () =>

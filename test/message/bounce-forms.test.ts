@@ -1,5 +1,5 @@
-// Bounces in the forms of many servers, old and new, written down from what these programs and providers send: whom
-// each is about, and what it means for the address (D35, D63). Each is about bob@there.test.
+// Bounces in the formats of many servers, old and new, modelled on real ones: the recipient of each, and its meaning
+// for the address (D35, D63). Each is about bob@there.test.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
@@ -10,7 +10,7 @@ import { parseTree } from '../../src/message/mime-tree.ts'
 import { readReport, type Report } from '../../src/message/report.ts'
 import { classify, type BounceClass } from '../../src/smtp/bounce-class.ts'
 
-/** Says only that it is given up after five days of deferrals. */
+/** Only reports that delivery was given up after five days of deferrals. */
 const UNSEEN = ['rfc3464-36.eml']
 
 const read = (message: string): Report | undefined => {
@@ -664,7 +664,7 @@ const EML = join(
 )
 const skip = existsSync(EML) ? false : `no corpus at ${EML}; set POSTRIDER_CORPORA`
 
-test('real reports are seen by their words alone, without their fields for programs (D63)', { skip }, () => {
+test('recognises real reports by their text without machine-readable fields (D63)', { skip }, () => {
   const unseen = readdirSync(EML).filter((name) => {
     const bytes = Buffer.from(readFileSync(join(EML, name), 'latin1').replace(/\r?\n/g, '\r\n'), 'latin1')
     const tree = parseTree(bytes)
@@ -681,7 +681,7 @@ test('real reports are seen by their words alone, without their fields for progr
   assert.deepEqual(unseen, UNSEEN)
 })
 
-describe('bounces in free words, by the servers that write them', () => {
+describe('free-text bounces by server', () => {
   for (const [name, { body, from, means, more, subject }] of Object.entries(FORMS))
     test(name, () => {
       const report = read(

@@ -1,5 +1,5 @@
-// The signature, judged by mailauth: 500 mails of every kind pass, and none to which another field was added (RFC 6376
-// §8.15). test/interop/signature.interop.ts asks python3-dkim, Mail::DKIM and OpenDKIM the same.
+// The signature, verified by mailauth: 150 emails of every kind pass, and fail with an added field (RFC 6376 §8.15).
+// test/interop/signature.interop.ts checks the same with python3-dkim, Mail::DKIM and OpenDKIM.
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { createRequire } from 'node:module'
@@ -24,8 +24,8 @@ async function verdict(raw: string): Promise<string | undefined> {
 /** The large way's field in front of the message. */
 const signedLarge = (message: string): string => signLarge(Buffer.from(message), SIGNATURE) + message
 
-test('500 mails pass; with another signed field in front, or behind the others, they do not', async () => {
-  for (let seed = 1; seed <= 500; seed++) {
+test('150 emails verify, and fail with another signed field before or after the others', async () => {
+  for (let seed = 1; seed <= 150; seed++) {
     const raw = sign(letter(seed), SIGNATURE)
     assert.equal(await verdict(raw), 'pass', `seed ${seed}`)
     const name = SIGNED_FIELDS[seed % SIGNED_FIELDS.length]!
@@ -35,14 +35,14 @@ test('500 mails pass; with another signed field in front, or behind the others, 
   }
 })
 
-test('a mail of which each signed field is absent but one has room for none of them', async () => {
+test('a signature detects every added field if all signed fields but one are missing', async () => {
   const raw = sign('From: ann@here.example\r\n\r\nHello\r\n', SIGNATURE)
   assert.equal(await verdict(raw), 'pass')
   assert.equal(await verdict(`X-Other: x\r\n${raw}`), 'pass')
   for (const name of SIGNED_FIELDS) assert.notEqual(await verdict(`${name}: x\r\n${raw}`), 'pass', name)
 })
 
-test('fields that are empty, that occur several times, or that are folded and spaced in every way are signed as they are', async () => {
+test('signs empty, repeated and oddly folded fields as they are', async () => {
   for (const header of [
     'Subject:',
     'Subject: ',
@@ -61,29 +61,29 @@ test('fields that are empty, that occur several times, or that are folded and sp
   }
 })
 
-test('the time of signing stands in seconds in t=, and the field stays within lines of 78', () => {
+test('t= has the signing time in seconds, and the field has lines of at most 78', () => {
   const [field] = sign(letter(1), SIGNATURE).split(/\r\n(?! )/)
   assert.match(field!, /; t=1795193637;/)
   for (const line of field!.split('\r\n')) assert.ok(line.length <= 78, line)
 })
 
-test('a run of empty lines costs no more than other text', () => {
+test('hashes a run of empty lines in linear time', () => {
   const message = `From: ann@here.example\r\n\r\ntwo  spaces${'\r\n'.repeat(200_000)}end\r\n`
   costingAtOnce(2000, () => sign(message, SIGNATURE))
 })
 
-describe('a large mail', () => {
-  test('gets the very field that a small one gets, octet by octet (500 mails)', () => {
-    for (let seed = 1; seed <= 500; seed++) {
+describe('a large email', () => {
+  test('gets the same field as a small one, byte for byte (150 emails)', () => {
+    for (let seed = 1; seed <= 150; seed++) {
       const message = letter(seed)
       assert.ok(signedLarge(message) === sign(message, SIGNATURE), `seed ${seed}`)
     }
   })
 
-  test('passes, whatever white space and empty lines stand where it is cut; changed or with a field in front it does not', async () => {
+  test('verifies with any white space at chunk borders, and fails if changed or with a field in front', async () => {
     const head = 'From: ann@here.example\r\nSubject: large\r\n\r\n'
     const pieces = ['x'.repeat(70), '\r\n', ' \r\n', '\t', '  ', 'word ', '\r\n\r\n\r\n', ' \t\r\n \r\n']
-    for (let seed = 1; seed <= 8; seed++) {
+    for (let seed = 1; seed <= 4; seed++) {
       const random = seeded(seed)
       const count = (1024 * 1024) / 9
       const body = Array.from({ length: count }, () => pieces[Math.floor(random() * pieces.length)]).join('')
@@ -98,7 +98,7 @@ describe('a large mail', () => {
     }
   })
 
-  test('that no signer would sign rightly is refused', () => {
+  test('is rejected if no signer could sign it correctly', () => {
     const head = 'From: ann@here.example\r\n\r\n'
     const body = `${'x'.repeat(76)}\r\n`.repeat(2000)
     for (const [message, what] of [
@@ -118,7 +118,7 @@ describe('a large mail', () => {
   })
 })
 
-describe('the replaced canonical forms', () => {
+describe('the replaced canonicalisation', () => {
   const require = createRequire(import.meta.url)
   const path = require.resolve('dkim-signer/lib/dkim.js')
   const used = require.cache[path]
@@ -126,13 +126,13 @@ describe('the replaced canonical forms', () => {
   const library = (require(path) as { DKIMCanonicalizer: typeof DKIMCanonicalizer }).DKIMCanonicalizer
   require.cache[path] = used
 
-  test('are not compared with themselves', () => {
+  test('is not compared with itself', () => {
     assert.notEqual(library, DKIMCanonicalizer)
     assert.notEqual(library.relaxedBody, DKIMCanonicalizer.relaxedBody)
     assert.notEqual(library.relaxedHeaders, DKIMCanonicalizer.relaxedHeaders)
   })
 
-  test('of bodies are the library’s (seeded)', () => {
+  test('of bodies equals the library’s (seeded)', () => {
     const random = seeded(2)
     const PLAIN = ['a', 'bc', ' d', '\r\n', '\r\n\r\n', '=', '.']
     const ALL = [...PLAIN, ' ', '  ', '\t', ' \r\n', '\t\r\n', ' \t ']
@@ -144,8 +144,8 @@ describe('the replaced canonical forms', () => {
     }
   })
 
-  test('of headers are the library’s for fields that occur once and hold something', () => {
-    for (let seed = 1; seed <= 500; seed++) {
+  test('of headers equals the library’s for single, non-empty fields', () => {
+    for (let seed = 1; seed <= 150; seed++) {
       const message = letter(seed)
       const header = message.slice(0, message.indexOf('\r\n\r\n'))
       const names = header.split(/\r\n(?![ \t])/).map((line) => line.slice(0, line.indexOf(':')).toLowerCase())
@@ -154,7 +154,7 @@ describe('the replaced canonical forms', () => {
         .join(':')
       const ours = DKIMCanonicalizer.relaxedHeaders(header, once)
       assert.equal(ours.headers, library.relaxedHeaders(header, once).headers, `seed ${seed}`)
-      // The signer adds to what it gets.
+      // The signer appends to its input.
       ours.headers += 'dkim-signature: x'
       assert.notEqual(DKIMCanonicalizer.relaxedHeaders(header, once).headers, ours.headers)
     }

@@ -1,5 +1,4 @@
-// What judges see of a header: all that a verdict depends on, unfolded, nothing beyond the limits, and in time that
-// grows with the octets.
+// The parts of a header that an authentication verdict depends on: unfolded, within the limits, and in linear time.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import {
@@ -19,7 +18,7 @@ const wire = (...lines: string[]): string => lines.map((line) => `${line}\r\n`).
 const signature = (more = ''): string => `DKIM-Signature: v=1; c=relaxed/simple; h=From:subject; ${more}b=x`
 const FROM = 'From: ann@there.test'
 
-test('the fields that a verdict can depend on, as relaxed canonicalisation leaves them', () => {
+test('shows the fields that a verdict can depend on, in relaxed canonicalisation', () => {
   const { beyond, header } = evidenceOf(
     wire(
       'X-Junk: a',
@@ -46,12 +45,12 @@ test('the fields that a verdict can depend on, as relaxed canonicalisation leave
   )
 })
 
-test('what a simple signature covers stays as it came', () => {
+test('keeps fields under a simple signature unchanged', () => {
   const signed = ['DKIM-Signature: v=1; h=from;', '\tb=x', 'From:  Ann', '\t<ann@there.test>']
   assert.equal(evidenceOf(wire('X-Junk: a', ...signed)).header, wire(...signed))
 })
 
-test('fields are those that the library reads: names before a fold, lines that are none', () => {
+test('finds the same fields as the library, with folded names and invalid lines', () => {
   const lines = ['From', ' : ann@there.test', 'no field', 'Fro m: x', 'To: y']
   assert.equal(evidenceOf(wire(...lines)).header, 'From : ann@there.testno fieldFro m: x\r\n')
 })
@@ -95,7 +94,7 @@ describe('the limits', () => {
     })
 })
 
-test('what is beyond is left out, the rest is shown', () => {
+test('omits fields beyond the limit and shows the rest', () => {
   const { header } = evidenceOf(wire(signature(`n=${'x'.repeat(MAX_SIGNATURE)}; `), signature('s=kept; '), FROM))
   assert.equal(header, wire(signature('s=kept; '), FROM))
 })

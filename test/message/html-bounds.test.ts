@@ -1,11 +1,11 @@
-// Pages of strangers that cost more than they weigh: their tags are counted before a library sees them.
+// Untrusted html that is expensive to parse: its tags are counted before a library parses it.
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
 import { test } from 'node:test'
-import { harmless } from '../../src/webui/harmless.ts'
+import { harmless } from '../../src/views/html/harmless.ts'
 import { plainText } from '../../src/message/compose.ts'
-import { isBeyondBounds, MOST_OPEN, MOST_TAGS } from '../../src/message/html-bounds.ts'
 import { seeded } from '../kit/seeded.ts'
+import { isBeyondBounds, MOST_OPEN, MOST_TAGS } from '../../src/message/html-bounds.ts'
 
 /** Pages that nest deeper for a library than end tags in them suggest. */
 const BOMBS = {
@@ -23,19 +23,19 @@ for (const [name, piece] of Object.entries(BOMBS))
     const page = piece.repeat(MOST_OPEN + 1)
     const shown = harmless(page)
     assert.ok(isBeyondBounds(page))
-    assert.match(shown, /^<p>This mail has more tags/)
+    assert.match(shown, /^<p>The HTML of this email is too large or too deeply nested to render\./)
     assert.doesNotMatch(shown.replace(/^<p>[^<]*<\/p><pre>|<\/pre>$/g, ''), /</)
   })
 
-test('the text of a deeply nested page is what stands between its tags (D125)', () => {
+test('the text of a deeply nested page is the text between its tags (D125)', () => {
   assert.equal(plainText(`${'<b>'.repeat(MOST_OPEN + 1)}Hello <i>Ann</i>.`), 'Hello Ann .')
 })
 
-test('a page of too many tags is shown as text (D125)', () => {
+test('shows a page with too many tags as text (D125)', () => {
   assert.ok(isBeyondBounds('<b></b>'.repeat(MOST_TAGS / 2 + 1)))
 })
 
-test('ordinary pages are within the bounds: long lists, open paragraphs, tables for Outlook (D125)', () => {
+test('ordinary pages are within the limits: long lists, unclosed paragraphs, tables for Outlook (D125)', () => {
   for (const piece of [
     '<p>x',
     '<ul><li>a<li>b</ul>',
@@ -54,16 +54,16 @@ interface Library {
 }
 const { Parser } = createRequire(createRequire(import.meta.url).resolve('sanitize-html'))('htmlparser2') as Library
 
-/** Where the readings of two parsers part: elements of text, comments, foreign elements, ends that are none. */
+/** Pieces that parsers interpret differently: text elements, comments, foreign elements, invalid end tags. */
 const PIECES =
   '<b> </b> <p> </p> <i > </i> <!-- --> --!> <!--> <! <? <title> </title> <title/> </title <script> </script> <xmp> </xmp> <textarea/> <textarea> </textarea> <style </style / /> " \' = a=" <svg> </svg> <math> <desc> <![CDATA[ ]]> <tr> <td> </td> <li> </li> <table> </table> <br> </br> <noscript> </noscript> <plaintext> <iframe> </iframe> x'.split(
     ' ',
   )
 
-test('no page nests deeper for the library than was counted: random pages, read by both (D125)', () => {
+test('the library never nests deeper than the count (random pages, D125)', () => {
   const random = seeded(125)
   let deep = 0
-  for (let n = 0; n < 1500; n++) {
+  for (let n = 0; n < 500; n++) {
     const unit = Array.from({ length: 1 + Math.floor(random() * 7) }, () => {
       const piece = PIECES[Math.floor(random() * PIECES.length)]!
       return random() < 0.1 ? `${piece} ` : piece
@@ -76,5 +76,5 @@ test('no page nests deeper for the library than was counted: random pages, read 
     deep++
     assert.ok(isBeyondBounds(page), `${most} open for the library: ${unit}`)
   }
-  assert.ok(deep > 200)
+  assert.ok(deep > 60)
 })

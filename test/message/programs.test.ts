@@ -1,4 +1,4 @@
-// Files that run when they are opened, in every place and under every name that a reader of mail may find them (D28,
+// Files that run when they are opened, in every place and under every name in which an email client may find them (D28,
 // D77): RFC 2045, RFC 2183, RFC 2231, RFC 6532.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -66,22 +66,22 @@ const WELCOME: Record<string, string> = {
   'a message': 'Content-Type: message/rfc822; name="Re: plans.eml"\n\nSubject: x\n\nHello',
 }
 
-describe('programs in a message', () => {
+describe('executables in a message', () => {
   for (const [what, part] of Object.entries(REFUSED)) {
-    test(`refused as a part: ${what}`, () => assert.notEqual(found(mixed(part)), undefined))
-    test(`refused alone: ${what}`, () => assert.notEqual(found(part), undefined))
+    test(`rejects as a part: ${what}`, () => assert.notEqual(found(mixed(part)), undefined))
+    test(`rejects alone: ${what}`, () => assert.notEqual(found(part), undefined))
   }
   for (const [what, part] of Object.entries(WELCOME))
-    test(`welcome: ${what}`, () => assert.deepEqual([found(mixed(part)), found(part)], [undefined, undefined]))
+    test(`accepts: ${what}`, () => assert.deepEqual([found(mixed(part)), found(part)], [undefined, undefined]))
 
-  test('messages in messages in an encoding are bounded as others are', () => {
+  test('limits encoded messages within messages like others', () => {
     let message = BY_NAME
     for (let level = 0; level < 40; level++)
       message = `Content-Type: message/rfc822\nContent-Transfer-Encoding: quoted-printable\n\n${message.replaceAll('=', '=3D')}`
     assert.throws(() => found(message), MalformedMessage)
   })
 
-  test('hostile names and heads take no time', () => {
+  test('reads hostile names and headers fast', () => {
     for (const header of [
       `Content-Type: text/plain; ${'name="'.repeat(40_000)}`,
       `Content-Type: text/plain; name=${' '.repeat(200_000)}x`,

@@ -1,4 +1,4 @@
-// Parts in another transfer encoding: what may be encoded again, and why the rest may not (RFC 2045 §6.4, RFC 1847).
+// Changing the transfer encoding of parts, and the reasons why some cannot be changed (RFC 2045 §6.4, RFC 1847).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { inSevenBits, octetOf, reasonOf, withShortLines, type Fixed } from '../../src/message/reencode.ts'
@@ -16,13 +16,13 @@ for (const [reason, header, body] of [
     assert.equal(withShortLines(message(header, body + 'x'.repeat(2000))), undefined)
   })
 
-test('a reason comes out of a worker as it went in, and a mail is none', () => {
+test('a worker returns a reason unchanged, and never mistakes an email for one', () => {
   for (const reason of ['signed', 'unreadable', 'whole'] satisfies Fixed[])
     assert.equal(reasonOf(octetOf(reason)), reason)
   assert.equal(reasonOf(Buffer.from('.\r\n')), undefined)
 })
 
-test('quoted-printable with long lines is folded again, and holds the same octets', () => {
+test('refolds quoted-printable with long lines, with the same bytes', () => {
   const header = 'Content-Transfer-Encoding: quoted-printable'
   const text = withShortLines(message(header, `${'=C3=BC = '.repeat(300)}x=0D=0Ay=\r\nz`))!.toString('latin1')
   assert.ok(text.split('\r\n').every((line) => line.length <= 76))

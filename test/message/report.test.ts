@@ -1,5 +1,4 @@
-// What a mail to a return path is: RFC 3464, RFC 3834, RFC 5965, RFC 6533, RFC 9477, and
-// decision D35.
+// Classifying messages to a return path: RFC 3464, RFC 3834, RFC 5965, RFC 6533, RFC 9477, and decision D35.
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -29,7 +28,7 @@ function bounced(message: string | Buffer): ReportedRecipient[] {
   return report.recipients
 }
 
-/** Runs what must not cost much, however hostile its input is. */
+/** Runs work that must be fast for any hostile input. */
 const quick = <T>(work: () => T): T => costingAtOnce(3000, work)
 
 const DSN = ['From: MAILER-DAEMON@there.test', 'To: x@here.test', 'Subject: Undelivered Mail Returned to Sender']
@@ -61,7 +60,7 @@ const FAILED = [
 ]
 
 describe('delivery status notifications (RFC 3464)', () => {
-  test('a failure, told in every field', () => {
+  test('reads a failure from every field', () => {
     const [only, ...more] = bounced(
       dsn(about('Original-Recipient: rfc822;Ann+2Blist@here.test', ...FAILED, 'Remote-MTA: dns; mx2.there.test')),
     )
@@ -77,7 +76,7 @@ describe('delivery status notifications (RFC 3464)', () => {
   })
 
   for (const action of ['delayed', 'delivered', 'relayed', 'expanded', 'Delayed (still trying)', 'something'])
-    test(`${action} is not a failure, whatever the status says`, () => {
+    test(`${action} is not a failure, with any status`, () => {
       for (const status of ['2.0.0', '4.4.1', '5.1.1'])
         assert.deepEqual(
           read(dsn(about('Final-Recipient: rfc822; a@b.test', `Action: ${action}`, `Status: ${status}`))),
@@ -85,7 +84,7 @@ describe('delivery status notifications (RFC 3464)', () => {
         )
     })
 
-  test('of several recipients, those that failed', () => {
+  test('reads only the failed recipients of several', () => {
     const status = about(
       ...FAILED,
       '',
@@ -118,7 +117,7 @@ describe('delivery status notifications (RFC 3464)', () => {
     }
   })
 
-  test('fields that are missing', () => {
+  test('reads a report with missing fields', () => {
     const [bare] = bounced(dsn(about('Action: failed')))
     assert.deepEqual([bare!.address, bare!.status, bare!.code, bare!.host], ['', '5.0.0', null, 'mx.there.test'])
     assert.notEqual(classOf(bare!), 'hard')
@@ -135,7 +134,7 @@ describe('delivery status notifications (RFC 3464)', () => {
     assert.deepEqual([silent!.code, classOf(silent!)], [550, 'policy'])
   })
 
-  test('a status that contradicts the words: the words of the server that refused count', () => {
+  test('prefers the rejecting server’s reply to a contradicting status', () => {
     const of = (status: string, words: string): BounceClass =>
       classOf(
         bounced(
@@ -171,14 +170,14 @@ describe('delivery status notifications (RFC 3464)', () => {
       assert.deepEqual([only!.address, only!.code, classOf(only!)], ['bob@there.test', 550, 'hard'])
     })
 
-  test('base64 that breaks off: what came is read', () => {
+  test('reads truncated base64 as far as it goes', () => {
     const encoded = Buffer.from(about(...FAILED, 'X: y')).toString('base64')
     const found = bounced(dsn(encoded.slice(0, -7), '\nContent-Transfer-Encoding: base64'))
     assert.equal(found[0]!.address, 'bob@there.test')
     assert.deepEqual(read(dsn('UmVw', '\nContent-Transfer-Encoding: base64'))?.kind, 'bounce')
   })
 
-  test('addresses in UTF-8 (RFC 6533)', () => {
+  test('reads addresses in UTF-8 (RFC 6533)', () => {
     for (const address of ['utf-8; jos\\x{e9}@there.test', 'utf-8;josé@there.test', 'utf-8; <José@there.test>']) {
       const message = dsn(about(`Final-Recipient: ${address}`, ...FAILED.slice(1))).replace(
         'message/delivery-status',
@@ -188,13 +187,13 @@ describe('delivery status notifications (RFC 3464)', () => {
     }
   })
 
-  test('without the third part, and with a boundary that fits nowhere', () => {
+  test('reads a report without the third part, and with a boundary that matches no line', () => {
     const whole = dsn(about(...FAILED))
     assert.equal(bounced(whole.slice(0, whole.indexOf('\n--b\nContent-Type: message/rfc822')))[0]!.status, '5.1.1')
     assert.equal(bounced(whole.replace('boundary=b', 'boundary=another'))[0]!.address, 'bob@there.test')
   })
 
-  test('a report in a mail that somebody forwards is none', () => {
+  test('ignores a report in a forwarded email', () => {
     const forwarded = lines(
       'From: Ann <ann@here.test>',
       'Subject: Fwd: Undelivered Mail Returned to Sender',
@@ -212,7 +211,7 @@ describe('delivery status notifications (RFC 3464)', () => {
     assert.equal(read(forwarded), undefined)
   })
 
-  test('fields that stand in the words are read, those in the copy of our mail are not', () => {
+  test('reads fields in the text, but not those in the copy of the email', () => {
     const words = ['Sorry, it is full:', '', '<bob@there.test>:', '552 5.2.2 over quota', '']
     const loose = (...body: string[]): string => plain([...DSN], ...body)
     assert.equal(bounced(loose('Sorry.', '', about(...FAILED), '', ...COPY))[0]!.address, 'bob@there.test')
@@ -226,16 +225,16 @@ describe('delivery status notifications (RFC 3464)', () => {
       assert.deepEqual([only!.address, only!.status, classOf(only!)], ['a@b.test', '5.0.0', 'policy'])
     })
 
-  test('a delivery status that somebody attaches is none', () => {
+  test('ignores an attached delivery status', () => {
     const attached = dsn(about(...FAILED))
       .replace(DSN.join('\n'), 'From: ann@here.test\nSubject: what is this?')
       .replace('multipart/report; report-type=delivery-status', 'multipart/mixed')
     assert.equal(read(attached), undefined)
-    // A mail server may get the type wrong.
+    // Some mail servers use the wrong type.
     assert.equal(bounced(`${DSN[0]}\n${attached.slice(attached.indexOf('\n') + 1)}`)[0]!.address, 'bob@there.test')
   })
 
-  test('our own report inside a bounce: the outer one counts', () => {
+  test('uses the outer report of a bounce that contains one of this server', () => {
     const inner = dsn(about(...FAILED.map((line) => line.replace('Bob@There.test', 'inner@there.test'))))
     const found = bounced(dsn(about(...FAILED), '', inner))
     assert.deepEqual(
@@ -259,10 +258,10 @@ const COPY = [
   '550 x',
 ]
 
-describe('bounces in free words', () => {
+describe('free-text bounces', () => {
   const rules = parseTextRules(readFileSync(new URL('../../config/bounce-texts.txt', import.meta.url), 'utf8'))
 
-  test('the file has rules of every kind, each under a line of its own', () => {
+  test('the file has rules of every class, each with its own sample line', () => {
     assert.deepEqual([...new Set(rules.map(({ kind }) => kind))].toSorted(), [...TEXT_RULES].toSorted())
     assert.equal(new Set(rules.map(({ kind, sample }) => `${kind} ${sample}`)).size, rules.length)
     assert.throws(() => parseTextRules('\nsomething x\n'), /bounce-texts\.txt:2:/)
@@ -276,7 +275,7 @@ describe('bounces in free words', () => {
         quick(() => pattern.test(fill.repeat(500)))
     })
 
-  test('two recipients, each with its own words; the copy is not read', () => {
+  test('reads the reply of each of two recipients, and skips the copy', () => {
     const found = bounced(
       plain(
         ['From: MAILER-DAEMON@mx.here.test', 'Subject: failure notice'],
@@ -301,7 +300,7 @@ describe('bounces in free words', () => {
     )
   })
 
-  test('a subject in encoded words (RFC 2047), broken ones too', () => {
+  test('reads a subject in encoded words (RFC 2047), even malformed ones', () => {
     const of = (subject: string): string | undefined =>
       read(plain(['From: MAILER-DAEMON@mx.here.test', `Subject: ${subject}`], '<bob@there.test>:', '550 5.1.1 gone'))
         ?.kind
@@ -310,13 +309,13 @@ describe('bounces in free words', () => {
       assert.equal(of(broken), undefined)
   })
 
-  test('in HTML only', () => {
+  test('reads a bounce in HTML only', () => {
     const header = ['From: postmaster@there.test', 'Subject: Undeliverable: hello', 'Content-Type: text/html']
     const [only] = bounced(plain(header, '<p>&lt;bob@there.test&gt;:<br>550 5.1.1 User unknown</p><p>Sorry</p>'))
     assert.deepEqual([only!.address, only!.status], ['bob@there.test', '5.1.1'])
   })
 
-  test('a refusal of which only the number is known is not held against the address', () => {
+  test('does not suppress for a rejection that has only a code', () => {
     const [only] = bounced(
       plain(
         ['From: MAILER-DAEMON@here.test', 'Subject: failure notice'],
@@ -394,10 +393,10 @@ describe('bounces in free words', () => {
       'notification',
     ],
   ] as const)
-    test(`${what} is ${wanted ?? 'nothing'}`, () => assert.equal(read(message)?.kind, wanted))
+    test(`${what}: ${wanted ?? 'undefined'}`, () => assert.equal(read(message)?.kind, wanted))
 })
 
-describe('automatic answers (RFC 3834)', () => {
+describe('automatic replies (RFC 3834)', () => {
   for (const header of [
     'Auto-Submitted: auto-replied',
     'Auto-Submitted: auto-generated (vacation)',
@@ -413,7 +412,8 @@ describe('automatic answers (RFC 3834)', () => {
       assert.deepEqual(read(`From: bob@there.test\n${header}\n\n550 5.1.1 gone`), { kind: 'autoreply' }),
     )
   for (const header of ['Auto-Submitted: no', 'Auto-Submitted: no (by hand)', 'Precedence: bulk', 'Subject: Office'])
-    test(`${header} is a mail`, () => assert.equal(read(`From: bob@there.test\n${header}\n\nhello`), undefined))
+    test(`${header} is an ordinary message`, () =>
+      assert.equal(read(`From: bob@there.test\n${header}\n\nhello`), undefined))
 })
 
 const TOKEN = 'abcdefghijklmnopqrstuvwxyz'
@@ -438,7 +438,7 @@ const arf = (...fields: string[]): string =>
   )
 
 describe('complaints (RFC 5965, RFC 9477)', () => {
-  test('abuse, with what names the mail', () => {
+  test('reads an abuse report with the identifiers of the email', () => {
     const tokens = [TOKEN, TOKEN.replace('a', '2')]
     assert.deepEqual(read(arf('FEEDBACK-TYPE: Abuse', 'Original-Rcpt-To: <Bob@there.test>')), {
       kind: 'complaint',
@@ -457,7 +457,7 @@ describe('complaints (RFC 5965, RFC 9477)', () => {
     })
   })
   for (const type of ['opt-out', 'opt-out-list'])
-    test(`${type} asks to be taken off`, () => {
+    test(`${type} is an unsubscribe request`, () => {
       const report = read(arf(`Feedback-Type: ${type}`, 'Removal-Recipient: bob@there.test'))
       assert.deepEqual(report, {
         kind: 'opt-out',
@@ -467,9 +467,9 @@ describe('complaints (RFC 5965, RFC 9477)', () => {
       })
     })
   for (const type of ['not-spam', 'auth-failure', 'fraud', 'virus', 'other', 'dmarc', 'abusive', ''])
-    test(`"${type}" says nothing of the reader`, () =>
+    test(`"${type}" is not an unsubscribe request`, () =>
       assert.deepEqual(read(arf(`Feedback-Type: ${type}`)), { kind: 'feedback', feedbackType: type }))
-  test('without a type, and forwarded by somebody', () => {
+  test('ignores a report without a type, and a forwarded one', () => {
     assert.deepEqual(read(arf('User-Agent: x')), { kind: 'feedback', feedbackType: '' })
     assert.equal(read(`From: ann@here.test\nContent-Type: message/rfc822\n\n${arf('Feedback-Type: abuse')}`), undefined)
   })
@@ -502,7 +502,7 @@ describe('hostile reports', () => {
       Array.from({ length: 20 }).reduce<string>((inner) => dsn(about('Action: failed'), '', inner), ''),
     ],
   ] as const)
-    test(`${what}: read in time, and bounded`, () => {
+    test(`reads ${what} in time, with bounded results`, () => {
       const report = quick(() => read(message))
       const recipients = report?.kind === 'bounce' ? report.recipients : []
       assert.ok(recipients.length <= 100)
@@ -512,7 +512,7 @@ describe('hostile reports', () => {
       }
     })
 
-  test('what is compressed is never unpacked', () => {
+  test('never unpacks compressed parts', () => {
     const zipped = gzipSync(Buffer.from(about(...FAILED))).toString('base64')
     const message = (type: string): string =>
       dsn(zipped, '\nContent-Transfer-Encoding: base64').replace('message/delivery-status', type)
@@ -549,10 +549,10 @@ describe('the corpora', { skip }, () => {
   })
   const of = (name: string): typeof rows => rows.filter(({ label }) => label.class === name)
 
-  // No reports: a person forwards one that they got, and a service tells its customer.
+  // Not reports: a user forwards one, and a service informs its customer.
   const FOREIGN = ['lhost-sendmail-14.eml', 'lhost-amazonses-10.eml']
 
-  test('of reports on addresses that are gone, more than 97 % are recognised', (t) => {
+  test('recognises more than 97 % of the reports on addresses that do not exist', (t) => {
     const hard = of('hard').filter(({ name }) => !FOREIGN.includes(name))
     assert.ok(hard.length > 70)
     const misses = hard.filter(({ right, hard: gone }) => !right.some((each) => gone.includes(each)))
@@ -561,14 +561,14 @@ describe('the corpora', { skip }, () => {
     assert.ok(misses.length / hard.length < 0.03, `${misses.length} of ${hard.length}: ${told.join(', ')}`)
   })
 
-  test('what tells of no failure is never held against an address', () => {
+  test('never suppresses for a message that reports no failure', () => {
     const others = [...of('delivered'), ...of('autoreply'), ...of('complaint')]
     assert.ok(others.length >= 3)
     for (const { name, hard } of others) assert.deepEqual(hard, [], name)
     for (const { name, report } of of('autoreply')) assert.equal(report?.kind, 'autoreply', name)
   })
 
-  test('of the others, only what says in words that there is no such mailbox', (t) => {
+  test('of the others, suppresses only for a text that reports an unknown mailbox', (t) => {
     const soft = [...of('soft-or-policy'), ...of('unlabelled')]
     const held = soft.filter(({ hard }) => hard.length > 0)
     t.diagnostic(
@@ -589,7 +589,7 @@ describe('the corpora', { skip }, () => {
     )
   })
 
-  test('the tables of docs/receivers.md are what is found, by source and by stage', () => {
+  test('the tables of docs/receivers.md match the results, by source and by stage', () => {
     const SOURCES: [string, RegExp][] = [
       ['Sendmail', /sendmail$/],
       ['DragonFly', /dragonfly/],

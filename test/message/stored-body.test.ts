@@ -1,4 +1,4 @@
-// A body as a file of the spool (message/stored-body.ts).
+// A body as a file in the spool (message/stored-body.ts).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { WrittenBody } from '../../src/message/stored-body.ts'
@@ -19,20 +19,20 @@ for (const [what, body] of [
     { html: page, text: 'a', headers: [['X-A', '\n']], attachments: [{ ...file, size: 1, content: { file: 'b' } }] },
   ],
 ] as [string, WrittenBody][])
-  test(`a body with ${what} is read as it was written`, () => assert.deepEqual(readBody(writeBody(body)), body))
+  test(`a body with ${what} is read back unchanged`, () => assert.deepEqual(readBody(writeBody(body)), body))
 
-test('texts lie behind one line as they are, each octet once', () => {
+test('stores texts unencoded after one line, each byte once', () => {
   const octets = writeBody({ html: page, text: 'Grüße' })
   assert.ok(octets.toString().endsWith(`}\n${page}Grüße`))
   assert.ok(octets.length < page.length + 100)
 })
 
-test('a file of an earlier version, with the texts in its JSON, is read', () => {
+test('reads a file of an earlier version with the texts in JSON', () => {
   const body = { html: page, text: null, headers: [], attachments: [] }
   assert.deepEqual(readBody(Buffer.from(JSON.stringify(body))), body)
 })
 
-test('a file that was cut, or is something else, is refused', () => {
+test('rejects a truncated or foreign file', () => {
   const octets = writeBody({ html: page, text: 'Hello' })
   for (const cut of [octets.subarray(0, -1), octets.subarray(0, 20), Buffer.alloc(0), Buffer.from('<html>\n')])
     assert.throws(() => readBody(cut))

@@ -20,8 +20,7 @@ import { classify } from '../../src/smtp/bounce-class.ts'
 import { parsePolicy, policyId } from '../../src/smtp/mta-sts.ts'
 import { addressIn, readCapabilities, ReplyReader } from '../../src/smtp/reply.ts'
 import { reasonOf } from '../../src/smtp/reply-reason.ts'
-import { judgeByDane } from '../../src/smtp/dane.ts'
-import { countingRecords } from '../../src/smtp/tlsa.ts'
+import { judgeByDane, countingRecords } from '../../src/smtp/dane.ts'
 import type { Verdict } from '../../src/smtp/verdict.ts'
 import { meaningOf, readAnswer as readListed } from '../../src/watch/lists.ts'
 import { ManualClock } from '../kit/clock.ts'
@@ -154,7 +153,7 @@ export const ANSWERED: Record<string, Parser> = {
       const records = text(bytes).split('\n')
       for (const zone of ['zen.spamhaus.org', 'dbl.spamhaus.org', 'bl.example.org']) {
         const { answer, state } = readListed(zone, { kind: 'found', records }, '')
-        if (state === 'listed' && meaningOf(zone, answer).mend === '')
+        if (state === 'listed' && meaningOf(zone, answer).fix === '')
           throw new Error(`${zone} is said to list ${answer}`)
       }
     },
@@ -205,7 +204,7 @@ export const ANSWERED: Record<string, Parser> = {
     parse: (bytes) => [parsePolicy(text(bytes)), policyId([text(bytes)])],
   },
   'records of domains': {
-    files: ['domains/dmarc.ts', 'domains/records.ts', 'domains/report-addresses.ts'],
+    files: ['domains/dmarc.ts', 'domains/records.ts'],
     seeds: of(
       'v=DMARC1; p=none; sp=reject; rua=mailto:a@here.test; ',
       'v=DMARC1;   ',
@@ -224,7 +223,7 @@ export const ANSWERED: Record<string, Parser> = {
           name: record_type === 'DMARC' ? '_dmarc.here.test' : 'here.test',
           value: record_type === 'DMARC' ? 'v=DMARC1; p=reject;' : 'v=spf1 a:mx.test -all',
         })
-      return [judgeDmarc('reject', found, 'dmarc-reports@here.test'), tagOf(found, 'p')]
+      return [judgeDmarc('reject', found, ['dmarc-reports@here.test']), tagOf(found, 'p')]
     },
   },
   'questions to the DNS of the sandbox': {

@@ -1,5 +1,7 @@
-// What a place for backups gives back: the manifest of a backup, which whoever can write there may have written.
+// What a place for backups gives back: the manifest and the contents of a backup, which whoever can write there may
+// have written.
 import assert from 'node:assert/strict'
+import { parseContents } from '../../src/archive/backup-archive.ts'
 import { nameOf, parseManifest, readName } from '../../src/archive/catalog.ts'
 import { around, type Parser } from './parser.ts'
 
@@ -32,6 +34,14 @@ export const BACKUPS: Record<string, Parser> = {
       }
       const name = readName(text.slice(0, 200))
       if (name) assert.ok(Number.isFinite(name.at))
+    },
+  },
+  'the contents of a backup': {
+    files: ['archive/backup-archive.ts'],
+    seeds: around([`{"database":"${'ab'.repeat(32)}","objects":{`, `"${NAME}":[],`, `"b":["spool/a"]}}`]),
+    parse: (bytes) => {
+      const contents = parseContents(bytes.toString())
+      for (const left of Object.values(contents?.objects ?? {})) assert.ok(left.every((name) => name.length < 300))
     },
   },
 }

@@ -5,13 +5,10 @@ import { heldSource } from '../../src/lists/csv-source.ts'
 import { judge } from '../../src/lists/import.ts'
 import { SUPPRESSORS } from '../../src/lists/programs.ts'
 import { listIn } from '../../src/lists/rows.ts'
-import { readGmail, readSnds } from '../../src/reputation/evidence-csv.ts'
 import { suppressionsIn } from '../../src/lists/suppression-columns.ts'
 import { readUpload } from '../../src/lists/upload.ts'
 import { namesIn } from '../../src/base/one-of.ts'
 import { both, of, type Parser } from './parser.ts'
-
-const NOW = Date.UTC(2026, 0, 15)
 
 const refused = (thrown: unknown): boolean => thrown instanceof OperatorError
 
@@ -40,7 +37,7 @@ const readSuppressions = async (bytes: Buffer) =>
 
 export const LISTS: Record<string, Parser> = {
   'lists of contacts': {
-    files: ['lists/rows.ts', 'lists/contact-columns.ts', 'lists/addresses.ts', 'lists/words.ts', 'message/address.ts'],
+    files: ['lists/rows.ts', 'lists/contact-columns.ts', 'lists/words.ts', 'message/address.ts'],
     seeds: TABLES,
     parse: async (bytes) => judge(await listIn(sourceOf(bytes)), contactsIn({ map: new Map() })),
     declared: refused,
@@ -65,28 +62,12 @@ export const LISTS: Record<string, Parser> = {
     parse: readSuppressions,
     declared: refused,
   },
-  'tables of SNDS and of Postmaster Tools': {
-    files: ['reputation/evidence-csv.ts'],
-    seeds: of(
-      '192.0.2.1,12/30/2025 7:00 PM,12/31/2025 7:00 PM,39,39,39,GREEN,< 0.1%,,,0,,,\r\n',
-      'IP Address,Activity End,Message Recipients,Filter Result,Complaint Rate,Trap Hits\n192.0.2.1,2025-12-31,3,RED,0.3%,1\n',
-      'Domain;Date;Spam Rate;Compliance\nhere.test;"Dec 31, 2025";0.003;Compliant\n',
-      'Date\tSPF\n20251231\t99.5%\n',
-      '"a""\n",',
-      '"',
-      ',',
-      '\r\n',
-      '\xff\xfea\0,\0',
-    ),
-    parse: (bytes) => (bytes.length % 2 === 0 ? readSnds(bytes, 'x', NOW) : readGmail(bytes, 'x', { now: NOW })),
-    declared: refused,
-  },
   'lists in the console': {
-    files: ['lists/upload.ts', 'lists/chosen-columns.ts'],
+    files: ['lists/upload.ts', 'lists/columns.ts'],
     seeds: TABLES,
     // As the steps of an import do: the columns are looked at, and the list is read as they are chosen.
     parse: async (bytes) => {
-      const look = await readUpload({ bytes, file: '', look: true, contacts: { map: new Map(), page: true } })
+      const look = await readUpload({ bytes, file: '', contacts: { map: new Map(), page: true } })
       const uses = typeof look === 'object' && 'uses' in look.columns ? look.columns.uses : ['email']
       return readUpload({ bytes, file: '', contacts: { map: new Map(), uses, page: true } })
     },

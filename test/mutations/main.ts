@@ -2,13 +2,11 @@
 // declares, take CPU time that grows with the octets, and stay within memory. What is found is told with its seed, and
 // is the same on every machine. POSTRIDER_MUTATIONS is how many for each parser (1,200), POSTRIDER_MUTATION_SECONDS how
 // long at most (0: until all are done), POSTRIDER_MUTATION_SEED the first, POSTRIDER_MUTATION_PARSER the only parser.
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { Pool, TookTooLong } from '../../src/base/threads/pool.ts'
 import { threadSlowness } from '../kit/cost.ts'
 import { PARSERS } from './parsers.ts'
 import type { Done, Lot } from './worker.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
 const MANY = Number(process.env['POSTRIDER_MUTATIONS'] ?? 1200)
 const SECONDS = Number(process.env['POSTRIDER_MUTATION_SECONDS'] ?? 0)
@@ -21,7 +19,7 @@ const CPU = 60_000 * Math.max(1, threadSlowness())
 const SIZES = [200, 200, 1000, 1000, 4000, 32_000]
 
 // Databases of parsers that need one lie there: worker threads take over the environment.
-const place = mkdtempSync(join(tmpdir(), 'postrider-mutations-'))
+const place = temporaryDirectory('mutations')
 process.env['TMPDIR'] = place
 
 const pool = new Pool<Lot, Done>(new URL('worker.ts', import.meta.url), { size: 2, cpu: CPU, heapMb: 1024 })
@@ -52,6 +50,5 @@ for (let n = 0; n * LOT < MANY && performance.now() < end; n++) {
     await Promise.all(parsers.slice(at, at + 2).map((parser) => lot(parser, n)))
 }
 await pool.close()
-rmSync(place, { recursive: true })
 for (const [parser, count] of counts) console.log(JSON.stringify({ parser, ...count, worst: Math.round(count.worst) }))
 process.exitCode = [...counts.values()].some(({ found }) => found > 0) ? 1 : 0

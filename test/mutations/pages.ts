@@ -1,13 +1,14 @@
 // Parsers of HTML and of what people type: pages, templates, searches.
 import { bodyOf, partsOf } from '../../src/campaigns/body-parts.ts'
-import { readPictures } from '../../src/message/pictures.ts'
-import { harmless } from '../../src/webui/harmless.ts'
+import { harmless } from '../../src/views/html/harmless.ts'
 import { isBeyondBounds } from '../../src/message/html-bounds.ts'
 import { plainText } from '../../src/message/compose.ts'
 import { languageOf, withFooter } from '../../src/message/footer.ts'
 import { hasUnsubscribeLink } from '../../src/message/leave-link.ts'
 import { cutTemplate, placesOfTags, strayBraces } from '../../src/message/template.ts'
-import { endOfBody, isHarmless, readLinks, readTargets } from '../../src/message/tracking.ts'
+import { cutHtml } from '../../src/message/html-tags.ts'
+import { endOfBody, readPictures } from '../../src/message/html-tokens.ts'
+import { isHarmless, readLinks, readTargets } from '../../src/message/tracking.ts'
 import { addressesIn } from '../../src/privacy/held.ts'
 import { around, both, of, text, type Parser } from './parser.ts'
 
@@ -32,7 +33,7 @@ const HTML = of(
   '<a\thref=java\tscript:x>',
 )
 
-const LEAVING = around(
+const LEFTOVER = around(
   ['<style>', '.a,.b>#c{display:none}', '</style><p class="a">{{unsubscribe_url}}</p>'],
   ['<style>', '{', '</style>'],
   ['<style>', '/*', ''],
@@ -58,7 +59,7 @@ export const PAGES: Record<string, Parser> = {
     parse: (bytes) => bodyOf(partsOf(text(bytes))),
   },
   'links of pages': {
-    files: ['message/tracking.ts'],
+    files: ['message/tracking.ts', 'message/html-tokens.ts'],
     seeds: HTML,
     parse: (bytes) => [
       [...readLinks(text(bytes))],
@@ -66,6 +67,14 @@ export const PAGES: Record<string, Parser> = {
       isHarmless(text(bytes)),
       endOfBody(text(bytes)),
     ],
+  },
+  'templates of pages': {
+    files: ['message/html-tags.ts'],
+    seeds: both(
+      HTML,
+      of('{{<b>name</b>}}', '{&#123;', '{{&eacute;', '&nbsp;', '&#125;}', '{<i>{', '</i>', '&#124;', '|', '<!--'),
+    ),
+    parse: (bytes) => cutHtml(text(bytes)),
   },
   templates: {
     files: ['message/template.ts'],
@@ -75,22 +84,22 @@ export const PAGES: Record<string, Parser> = {
   'pages as text': { files: ['message/compose.ts'], seeds: HTML, parse: (bytes) => plainText(text(bytes)) },
   'bounds of pages': {
     files: ['message/html-bounds.ts'],
-    seeds: both(HTML, LEAVING),
+    seeds: both(HTML, LEFTOVER),
     parse: (bytes) => isBeyondBounds(text(bytes)),
   },
   'ways to leave': {
     files: ['message/leave-link.ts'],
-    seeds: both(HTML, LEAVING),
+    seeds: both(HTML, LEFTOVER),
     parse: (bytes) => hasUnsubscribeLink(text(bytes)),
   },
   'footers of campaigns': {
     files: ['message/footer.ts'],
-    seeds: both(HTML, LEAVING, of('<html lang=', '<html ', '<body lang = "de" ', '<head', '</head ', '<script>')),
+    seeds: both(HTML, LEFTOVER, of('<html lang=', '<html ', '<body lang = "de" ', '<head', '</head ', '<script>')),
     parse: (bytes) => [languageOf(text(bytes)), withFooter({ html: text(bytes), text: text(bytes) }, true)],
   },
-  'pages in the console': { files: ['webui/harmless.ts'], seeds: HTML, parse: (bytes) => harmless(text(bytes)) },
+  'pages in the console': { files: ['views/html/harmless.ts'], seeds: HTML, parse: (bytes) => harmless(text(bytes)) },
   'pictures of pages': {
-    files: ['message/pictures.ts'],
+    files: ['message/html-tokens.ts'],
     seeds: HTML,
     parse: (bytes) => [...readPictures(text(bytes))],
   },

@@ -1,13 +1,13 @@
-// The readers of pictures that people upload. What a reader keeps is a picture too, of the same size.
+// Readers of uploaded images. What they store is an image too, of the same dimensions.
 import assert from 'node:assert/strict'
-import { BadPicture } from '../../src/images/octets.ts'
-import { readOrientation } from '../../src/images/jpeg.ts'
-import { readPicture } from '../../src/images/read.ts'
+import { BadImage } from '../../src/images/bytes.ts'
+import { readOrientation } from '../../src/images/formats.ts'
+import { readImage } from '../../src/images/read.ts'
 import { namedIn } from '../../src/images/uses.ts'
 import { newPicture, PICTURES } from '../images/pictures.ts'
 import { both, of, text, type Parser } from './parser.ts'
 
-const TIFF = 'Exif\0\0MM\0*\0\0\0\x08\0\x02\x01\x0f\0\x02\0\0\0\x01A\0\0\0\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0'
+const TIFF = 'MM\0*\0\0\0\x08\0\x02\x01\x0f\0\x02\0\0\0\x01A\0\0\0\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0'
 
 /** The ranges of a file that hold one piece, and how often a seed repeats it. */
 const repeated =
@@ -25,7 +25,7 @@ const webpFrame = webpMoving.indexOf('ANMF')
 
 export const PICTURE: Record<string, Parser> = {
   'a picture': {
-    files: ['images/png.ts', 'images/jpeg.ts', 'images/gif.ts', 'images/webp.ts', 'images/octets.ts', 'images/read.ts'],
+    files: ['images/bytes.ts', 'images/formats.ts', 'images/read.ts'],
     seeds: both(
       () => Object.values(PICTURES),
       (octets) => [newPicture(12, 8, octets)],
@@ -36,11 +36,11 @@ export const PICTURE: Record<string, Parser> = {
       (octets) => [Buffer.concat([jpeg.subarray(0, -2), Buffer.alloc(octets, '\xff\0\xff\xd0', 'latin1')])],
     ),
     parse: (bytes) => {
-      const { height, octets, width } = readPicture(bytes)
-      assert.ok(octets.length <= bytes.length + 36 && width * height <= 40_000_000)
-      assert.deepEqual(readPicture(octets), { ...readPicture(bytes), octets })
+      const { height, stored, width } = readImage(bytes)
+      assert.ok(stored.length <= bytes.length + 36 && width * height <= 40_000_000)
+      assert.deepEqual(readImage(stored), { ...readImage(bytes), stored })
     },
-    declared: (thrown) => thrown instanceof BadPicture,
+    declared: (thrown) => thrown instanceof BadImage,
   },
   'the pictures that HTML names': {
     files: ['images/uses.ts'],
@@ -51,8 +51,8 @@ export const PICTURE: Record<string, Parser> = {
     parse: (bytes) => namedIn(text(bytes)),
   },
   'the orientation in Exif': {
-    files: ['images/jpeg.ts'],
-    seeds: (octets) => [Buffer.from(TIFF, 'latin1'), Buffer.from(TIFF.padEnd(octets, TIFF.slice(16, 28)), 'latin1')],
+    files: ['images/formats.ts'],
+    seeds: (octets) => [Buffer.from(TIFF, 'latin1'), Buffer.from(TIFF.padEnd(octets, TIFF.slice(10, 22)), 'latin1')],
     parse: (bytes) => {
       const orientation = readOrientation(bytes)
       assert.ok(orientation >= 1 && orientation <= 8)

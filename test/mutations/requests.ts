@@ -1,16 +1,13 @@
 // Parsers of requests: JSON:API, registrations of programs, passkeys, sealed tokens.
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { readRegistration } from '../../src/identity/oauth-clients.ts'
-import { hostOf, readDocument as readDescription, urlFault } from '../../src/identity/oauth-documents.ts'
-import { PasskeyCeremonies } from '../../src/identity/passkeys.ts'
-import { addUser } from '../../src/identity/users.ts'
-import { resources } from '../../src/http/server.ts'
+import { readRegistration, hostOf, readDocument as readDescription, urlFault } from '../../src/users/oauth/clients.ts'
+import { PasskeyCeremonies } from '../../src/users/passkeys.ts'
+import { addUser } from '../../src/users/users.ts'
+import { resourcesOf } from '../../src/http/server.ts'
+import { loadParts } from '../../src/server/parts.ts'
 import { Refusal } from '../../src/base/errors.ts'
 import { Keyring } from '../../src/base/keyring.ts'
 import { parseEndpoint } from '../../src/base/network.ts'
-import { readUnsubscribeToken, unsubscribeUrl } from '../../src/campaigns/unsubscribe-token.ts'
+import { readUnsubscribeToken, unsubscribeUrl } from '../../src/campaigns/unsubscribe.ts'
 import { readCursor, writeCursor } from '../../src/jsonapi/cursor.ts'
 import { JsonGuard } from '../../src/jsonapi/json-guard.ts'
 import { checkAccept, checkContentType } from '../../src/jsonapi/media.ts'
@@ -24,12 +21,15 @@ import {
   unsubscribeLocalPart,
 } from '../../src/message/return-path.ts'
 import { pixelOf, readClickToken, readOpenToken, trackedUrl } from '../../src/message/tracking.ts'
-import { searched } from '../../src/mail/search.ts'
+import { allOf, searched } from '../../src/mail/search.ts'
 import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import { silentLog } from '../../src/base/log.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { around, both, of, text, type Parser } from './parser.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
+
+const resources = resourcesOf(await loadParts())
 
 const refused = (thrown: unknown): boolean => thrown instanceof Refusal
 
@@ -83,7 +83,7 @@ const PUBLIC_URL = 'https://here.test'
 const session = { id: 'one' }
 
 async function opened() {
-  const store = openStore(mkdtempSync(join(tmpdir(), 'postrider-store-')))
+  const store = openStore(temporaryDirectory('store'))
   const user = await addUser({ store, clock }, { email: 'ann@here.test', name: 'Ann' })
   return {
     store,
@@ -197,13 +197,13 @@ export const REQUESTS: Record<string, Parser> = {
     ),
     async parse(bytes) {
       const { store } = await deskNow()
-      const { parameters, sql } = await searched(store, 1, bytes.toString('utf8').slice(0, 500))
+      const { parameters, sql } = allOf((await searched(store, 1, bytes.toString('utf8').slice(0, 500))).conditions)
       return store.all(raw(`select key from outbound_emails where ${sql}`, parameters))
     },
     declared: refused,
   },
   'registrations of programs': {
-    files: ['identity/oauth-clients.ts'],
+    files: ['users/oauth/clients.ts'],
     seeds: both(
       of('https://x.test/a?b=c', 'http://127.0.0.1:', 'a:', '%', 'http://[::1]/', '*'),
       around(['{"redirect_uris":["https://a.test/', 'b/', '"],"client_name":"A"}']),
@@ -222,7 +222,7 @@ export const REQUESTS: Record<string, Parser> = {
     },
   },
   'descriptions of programs': {
-    files: ['identity/oauth-documents.ts'],
+    files: ['users/oauth/clients.ts'],
     seeds: both(
       of('https://a.test/', 'https://a.test/../', 'https://%', 'https://[::1]:1/', 'https://\xe9.test/x?', 'x'),
       around([`{"client_id":"${PROGRAM}","redirect_uris":["https://a.test/`, 'b/","https://b.test/c/', '"]}']),
@@ -242,12 +242,12 @@ export const REQUESTS: Record<string, Parser> = {
     },
   },
   'answers of passkeys': {
-    files: ['identity/passkeys.ts'],
+    files: ['users/passkeys.ts'],
     seeds: both(() => [ATTESTATION], of('\xa1', '\x81', '\xbf\x61a', '\x9f', '\x5f\x41a', '\xc2')),
     parse: registered,
   },
   'sealed tokens': {
-    files: ['jsonapi/cursor.ts', 'campaigns/unsubscribe-token.ts', 'message/return-path.ts', 'message/tracking.ts'],
+    files: ['jsonapi/cursor.ts', 'campaigns/unsubscribe.ts', 'message/return-path.ts', 'message/tracking.ts'],
     seeds: both(TOKENS, of('a', '-_', '=', '\xff')),
     parse(bytes) {
       const token = text(bytes)

@@ -1,11 +1,10 @@
 // Parsers of what programs hand in by SMTP: commands, the octets of a message, its header, and its way on.
 import { generateKeyPairSync } from 'node:crypto'
-import { withAsciiHeader } from '../../src/message/ascii-header.ts'
+import { withAsciiHeader, relayed } from '../../src/message/relay.ts'
 import { inSevenBits, withShortLines } from '../../src/message/reencode.ts'
-import { relayed } from '../../src/message/relay.ts'
 import { readSubmitted, UnsendableHeader } from '../../src/message/submitted.ts'
-import { hasBareLineEnd, StrictStream } from '../../src/smtp/strict-stream.ts'
-import { OctetCheck } from '../../src/submission/reception.ts'
+import { hasBareLineEnd, StrictStream } from '../../src/smtp/session.ts'
+import { ContentCheck } from '../../src/submission/reception.ts'
 import { around, bombs, both, of, text, type Parser } from './parser.ts'
 
 const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 1024 })
@@ -47,12 +46,12 @@ const FROM = 'From: a@here.test\r\n'
 
 export const SUBMITTED: Record<string, Parser> = {
   'line ends': {
-    files: ['smtp/strict-stream.ts'],
+    files: ['smtp/session.ts'],
     seeds: of('a\r\n', '\r', '\n', '\r\n.\r\n'),
     parse: (bytes) => hasBareLineEnd(bytes, 0),
   },
   'commands of clients': {
-    files: ['smtp/strict-stream.ts'],
+    files: ['smtp/session.ts'],
     seeds: of(
       'EHLO there.test\r\nMAIL FROM:<a@there.test> SIZE=100\r\nRCPT TO:<b@here.test>\r\nDATA\r\n..a\r\n.\r\n',
       'DATA\r\n.\r\n',
@@ -69,7 +68,7 @@ export const SUBMITTED: Record<string, Parser> = {
     files: ['submission/reception.ts'],
     seeds: of('a\r\n', '\r', 'a', '\0'),
     parse(bytes) {
-      const check = new OctetCheck()
+      const check = new ContentCheck()
       for (let at = 0; at < bytes.length; at += 7) check.add(bytes.subarray(at, at + 7))
     },
   },
@@ -93,7 +92,7 @@ export const SUBMITTED: Record<string, Parser> = {
     declared: (thrown) => thrown instanceof UnsendableHeader,
   },
   'headers in ASCII': {
-    files: ['message/ascii-header.ts'],
+    files: ['message/relay.ts'],
     seeds: both(
       bombs,
       around(

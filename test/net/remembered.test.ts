@@ -1,11 +1,11 @@
-// DNS answers that are kept for a moment: asked once, not for too long, and never a failure.
+// The DNS cache: one query per name, for a limited time, and never for a failure.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { AnswerMemory, remembering } from '../../src/net/remembered.ts'
 import type { ResolverAnswer, Mx, Resolver } from '../../src/net/resolver.ts'
 import { ManualClock } from '../kit/clock.ts'
 
-/** A resolver that counts its questions and answers each with what was last set for it. */
+/** A resolver that counts its queries and answers with the last value that was set for the type. */
 function counting() {
   const answers = new Map<string, ResolverAnswer<string | Mx> | Error>()
   const asked: string[] = []
@@ -34,7 +34,7 @@ function counting() {
 
 const spf = (text: string): ResolverAnswer<string> => ({ kind: 'found', records: [text] })
 
-test('the same question is asked once in half a minute, whatever its case, and again after that', async () => {
+test('queries a name once in 30 s in any letter case, and again after that', async () => {
   const { answers, ask, asked, clock } = counting()
   answers.set('TXT sender.test', spf('v=spf1 -all'))
   assert.deepEqual(await Promise.all([ask('sender.test', 'TXT'), ask('Sender.Test', 'TXT')]), [
@@ -50,7 +50,7 @@ test('the same question is asked once in half a minute, whatever its case, and a
   assert.equal(asked.length, 2)
 })
 
-test('another type is another question; that there is nothing is an answer too', async () => {
+test('caches each record type separately, including negative answers', async () => {
   const { answers, ask, asked } = counting()
   answers.set('A host.test', { kind: 'none' })
   for (let time = 0; time < 2; time++) {
@@ -60,7 +60,7 @@ test('another type is another question; that there is nothing is an answer too',
   assert.deepEqual(asked, ['A host.test', 'MX host.test'])
 })
 
-test('what could not be found out is asked again', async () => {
+test('queries again after a failed lookup', async () => {
   const { answers, ask, asked } = counting()
   answers.set('TXT sender.test', { kind: 'failed', reason: 'ETIMEOUT' })
   assert.equal((await ask('sender.test', 'TXT')).kind, 'failed')
@@ -71,7 +71,7 @@ test('what could not be found out is asked again', async () => {
   assert.equal(asked.length, 3)
 })
 
-test('hostile answers and names do not fill the memory', async () => {
+test('bounds the memory for hostile answers and names', async () => {
   const { answers, ask, asked } = counting()
   const many = { kind: 'found' as const, records: Array.from({ length: 100 }, () => 'x'.repeat(60)) }
   answers.set('TXT large.test', many)
@@ -88,7 +88,7 @@ test('hostile answers and names do not fill the memory', async () => {
   assert.deepEqual(asked, ['TXT first.test'], 'the oldest went')
 })
 
-test('an answer says until when it is kept; a failure is not kept', async () => {
+test('keeps an answer until its TTL expires, and never a failure', async () => {
   const { answers, clock, remembered } = counting()
   answers.set('TXT sender.test', spf('v=spf1 -all'))
   answers.set('TXT failing.test', { kind: 'failed', reason: 'ETIMEOUT' })
@@ -99,7 +99,7 @@ test('an answer says until when it is kept; a failure is not kept', async () => 
   assert.equal((await remembered('failing.test', 'TXT')).until, 0)
 })
 
-test('a memory of answers forgets them at their time, and the oldest beyond its bound', () => {
+test('drops expired answers, and the oldest ones beyond its limit', () => {
   const memory = new AnswerMemory<number>()
   memory.keep('A.test', 'TXT', 1, 100)
   assert.deepEqual([memory.get('a.test', 'TXT', 99), memory.get('a.test', 'TXT', 100)], [1, undefined])

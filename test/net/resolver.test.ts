@@ -1,4 +1,4 @@
-// DNS questions that this machine has no descriptor for say nothing about whom they ask for (D72).
+// A DNS query that fails on this machine for lack of a descriptor is not a failure of the DNS server (D72).
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { resolve } from 'node:path'
@@ -8,7 +8,9 @@ import { promisify } from 'node:util'
 
 const moduleUrl = pathToFileURL(resolve(import.meta.dirname, '../../src/net/resolver.ts')).href
 
-/** Asks in a process of its own, with all descriptors taken and with them free; nothing listens where it asks. */
+/**
+ * Queries in a separate process, with all descriptors in use and then with free ones. No server listens at the address.
+ */
 const PROGRAM = `
 import { closeSync, openSync } from 'node:fs'
 const { createResolver } = await import(${JSON.stringify(moduleUrl)})
@@ -21,7 +23,7 @@ const { kind, local } = await resolver.mx('there.test')
 process.stdout.write(JSON.stringify([without, { kind, local }]))
 `
 
-test('without a descriptor a question fails here; a server that refuses it fails there', async () => {
+test('reports a local failure without a file descriptor, and a remote one if the DNS server refuses the query', async () => {
   const { stdout } = await promisify(execFile)('sh', [
     '-c',
     'ulimit -n 100; exec "$0" --input-type=module -e "$1"',

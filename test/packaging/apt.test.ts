@@ -1,11 +1,9 @@
-// The texts of the apt repository, and what its script refuses. test/interop/repository.interop.ts asks apt.
+// The files of the apt repository, and the errors of its script. test/interop/repository.interop.ts runs apt.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import {
   fieldOf,
   installScript,
@@ -14,10 +12,10 @@ import {
   sourcesFile,
   type PooledPackage,
 } from '../../packaging/apt.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const folder = mkdtempSync(join(tmpdir(), 'postrider-apt-'))
-after(() => rmSync(folder, { recursive: true }))
+const folder = temporaryDirectory('apt')
 
 const pooled = (version: string, architecture: string): PooledPackage => ({
   control: `Package: postrider\nVersion: ${version}\nArchitecture: ${architecture}\nDescription: short\n long\n .\n end\n`,
@@ -26,7 +24,7 @@ const pooled = (version: string, architecture: string): PooledPackage => ({
   sha256: 'a'.repeat(64),
 })
 
-test('Packages has the packages of its architecture in the order of their versions, each with its file (A1)', () => {
+test('Packages lists the packages of its architecture by version, each with its file', () => {
   const packages = [pooled('0.10.0', 'amd64'), pooled('0.9.0', 'amd64'), pooled('0.9.0', 'arm64')]
   const paragraph = (version: string): string =>
     `Package: postrider\nVersion: ${version}\nArchitecture: amd64\nDescription: short\n long\n .\n end\nFilename: pool/main/p/postrider/postrider_${version}_amd64.deb\nSize: 7\nSHA256: ${'a'.repeat(64)}\n`
@@ -34,10 +32,10 @@ test('Packages has the packages of its architecture in the order of their versio
   assert.equal(packagesIndex([], 'amd64'), '')
 })
 
-test('Release names each index with its SHA-256 and size, and until when it is valid (A1)', () => {
-  const octets = Buffer.from('text')
+test('Release lists each index with its SHA-256 and size, and has an expiry date', () => {
+  const bytes = Buffer.from('text')
   const text = releaseIndex(
-    new Map([['main/binary-amd64/Packages', octets]]),
+    new Map([['main/binary-amd64/Packages', bytes]]),
     new Date('2026-11-26T12:00:00Z'),
     new Date('2027-02-24T12:00:00Z'),
   )
@@ -53,12 +51,12 @@ Acquire-By-Hash: yes
 Architectures: amd64 arm64
 Components: main
 SHA256:
- ${createHash('sha256').update(octets).digest('hex')} 4 main/binary-amd64/Packages
+ ${createHash('sha256').update(bytes).digest('hex')} 4 main/binary-amd64/Packages
 `,
   )
 })
 
-test('postrider.sources holds the key itself, and install.sh holds that file and one command (A2)', () => {
+test('postrider.sources contains the key, and install.sh contains that file and one command', () => {
   const sources = sourcesFile('https://apt.example.org', '-----BEGIN-----\n\nabc=\n-----END-----\n')
   assert.match(sources, /^URIs: https:\/\/apt\.example\.org$/m)
   assert.ok(sources.endsWith('Signed-By:\n -----BEGIN-----\n .\n abc=\n -----END-----\n'))
@@ -76,14 +74,14 @@ test('postrider.sources holds the key itself, and install.sh holds that file and
 })
 
 const refusals: [name: string, args: string[], status: number, why: RegExp][] = [
-  ['no folder', [], 2, /^usage: /],
-  ['no number of days', ['--valid', 'x', folder], 2, /^usage: /],
-  ['a package that is not there', [folder, join(folder, 'none.deb')], 1, /none\.deb is not there; npm run package/],
-  ['to sign what is not there', ['--sign-only', join(folder, 'none')], 1, /There is no repository in .*none to sign/],
-  ['a URL of another kind', ['--url', 'ftp://a', folder], 1, /"ftp:\/\/a" is not a URL of http, https or file/],
+  ['a missing directory', [], 2, /^usage: /],
+  ['an invalid number of days', ['--valid', 'x', folder], 2, /^usage: /],
+  ['a missing package', [folder, join(folder, 'none.deb')], 1, /none\.deb does not exist; run "npm run package"/],
+  ['to sign a missing repository', ['--sign-only', join(folder, 'none')], 1, /none contains no repository/],
+  ['a URL of another scheme', ['--url', 'ftp://a', folder], 1, /"ftp:\/\/a" is not an http, https or file URL/],
 ]
 for (const [name, args, status, why] of refusals)
-  test(`the repository refuses ${name} in a sentence`, () => {
+  test(`the repository script rejects ${name} in a sentence`, () => {
     const found = spawnSync(process.execPath, [join(ROOT, 'packaging/repository.ts'), ...args], { encoding: 'utf8' })
     assert.match(found.stderr, why)
     assert.equal(found.status, status)

@@ -1,28 +1,27 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { createRequire } from 'node:module'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, describe, test } from 'node:test'
+import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { ascii, bundle, ENTRIES, packagesIn } from '../../packaging/bundle.ts'
 import { packSources, unpackSource } from '../../src/base/threads/packed-sources.ts'
 import * as standIn from '../../packaging/stand-ins/joi.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
-// What is put into the executable; packaging/smoke.sh looks at the built one.
+// The bundle for the executable. packaging/smoke.sh tests the built one.
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
-const folder = mkdtempSync(join(tmpdir(), 'postrider-bundle-'))
-after(() => rmSync(folder, { recursive: true }))
+const folder = temporaryDirectory('bundle')
 
 const DOMAINS =
   'example.com|example|a.b|a.b.|.a.b|a..b|-a.b|a-.b|a_b.c|_spf.a.b|é.com|a.1|127.0.0.1|[127.0.0.1]|xn--a.b|a.b1|a.1b|xn--nxasmq6b.com|a b.c| a.b|a.b |A.B|a.b\n|a/b.c'.split(
     '|',
   )
 
-describe('a bundle in ASCII (E4)', () => {
-  test('means what it meant', () => {
+describe('a bundle in ASCII', () => {
+  test('a bundle in ASCII keeps its meaning', () => {
     const code = `[/[é😀]+/u.exec("xé😀é")[0], \`ü\`, 'ß', /* ö */ {é: "🦉"}.é]`
     // oxlint-disable-next-line no-eval
     const run = (text: string): unknown => (0, eval)(text)
@@ -30,17 +29,17 @@ describe('a bundle in ASCII (E4)', () => {
     assert.deepEqual(run(ascii(code)), run(code))
   })
 
-  test('a raw template that holds more stops the build: there an escape would be six characters', () => {
+  test('the build fails for a raw template with other characters, because an escape would be six characters there', () => {
     assert.throws(() => ascii('String.raw`aé`'), /raw template/)
     assert.doesNotThrow(() => ascii('String.raw`a`;"é"'))
   })
 })
 
-test('the program is below 6 MB, a reader below 2 MB; neither holds what is never run (E6)', async () => {
+test('the executable is below 6 MB and a reader below 2 MB, without unused code', async () => {
   const main = await bundle(ENTRIES['main.mjs']!, join(folder, 'main.mjs'))
   const reader = await bundle(ENTRIES['reader.mjs']!, join(folder, 'reader.mjs'))
-  assert.ok(main.octets < 6_000_000, `${main.octets}`)
-  assert.ok(reader.octets < 2_000_000, `${reader.octets}`)
+  assert.ok(main.bytes < 6_000_000, `${main.bytes}`)
+  assert.ok(reader.bytes < 2_000_000, `${reader.bytes}`)
   const packages = [...packagesIn([main, reader]).keys()]
   for (const never of ['undici', 'joi', 'fast-xml-parser', '@postalsys/vmc'])
     assert.deepEqual(
@@ -50,7 +49,7 @@ test('the program is below 6 MB, a reader below 2 MB; neither holds what is neve
   assert.equal(packages.filter((name) => name.endsWith('/iconv-lite')).length, 1)
 })
 
-test('the sources of the workers are packed as one stream, a tenth of their octets, and each is found again (I3)', async () => {
+test('the worker sources are compressed to a tenth as one stream, and each is found again', async () => {
   const names = Object.keys(ENTRIES).filter((name) => name !== 'main.mjs')
   const sources: Record<string, string> = {}
   for (const name of names) {
@@ -61,23 +60,11 @@ test('the sources of the workers are packed as one stream, a tenth of their octe
   assert.deepEqual(packed, packSources(sources), 'two runs are equal')
   assert.ok(packed.length < 0.13 * Object.values(sources).join('').length, `${packed.length}`)
   for (const name of names) assert.equal(unpackSource(packed, name), sources[name])
-  assert.throws(() => unpackSource(packed, 'worker'), /holds no worker worker/)
-  assert.throws(() => packSources({ 'a.mjs': 'é' }), /not ASCII/)
+  assert.throws(() => unpackSource(packed, 'worker'), /does not contain the worker thread worker/)
+  assert.throws(() => packSources({ 'a.mjs': 'é' }), /must be ASCII/)
 })
 
-test('places for backups are bundled without the addons that ssh2 looks for (B8)', async () => {
-  const file = join(folder, 'places.mjs')
-  const places = await bundle('src/archive/places/place.ts', file)
-  const packages = [...packagesIn([places]).keys()]
-  assert.ok(packages.includes('node_modules/ssh2') && packages.includes('node_modules/aws4fetch'))
-  for (const never of ['cpu-features', 'nan', 'ssh2-sftp-client'])
-    assert.ok(!packages.includes(`node_modules/${never}`), never)
-  // Whoever could put a file beside the executable would be loaded.
-  assert.doesNotMatch(readFileSync(file, 'utf8'), /sshcrypto\.node|cpufeatures\.node/)
-  assert.ok(places.octets < 600_000, `${places.octets}`)
-})
-
-describe('the stand-in for joi decides as joi does', () => {
+describe('the replacement for joi validates as joi does', () => {
   const joi = createRequire(createRequire(import.meta.url).resolve('mailauth'))('joi') as typeof standIn
   const same = (rule: (from: typeof standIn) => { validate(value: unknown): { error?: Error } }, values: unknown[]) => {
     for (const value of values)
@@ -88,7 +75,7 @@ describe('the stand-in for joi decides as joi does', () => {
       )
   }
 
-  test('about domains', () => {
+  test('the replacement for joi accepts the same domains', () => {
     const long = 'a'.repeat(63)
     same(
       (from) => from.string().domain({ allowUnicode: false, tlds: false }),
@@ -96,7 +83,7 @@ describe('the stand-in for joi decides as joi does', () => {
     )
   })
 
-  test('about base64', () => {
+  test('the replacement for joi accepts the same base64', () => {
     same(
       (from) => from.string().base64({ paddingRequired: false }),
       [
@@ -121,9 +108,9 @@ describe('the stand-in for joi decides as joi does', () => {
   })
 })
 
-test('without a strip the build refuses, and says what to install (E5)', () => {
+test('the build fails without strip and names the package to install', () => {
   const env = { ...process.env, PATH: folder }
   const { status, stderr } = spawnSync(process.execPath, [join(ROOT, 'packaging/build.ts')], { encoding: 'utf8', env })
   assert.equal(status, 1)
-  assert.match(stderr, /strip is not installed \(binutils\).*--unstripped/)
+  assert.match(stderr, /strip \(binutils\) is not installed; .*apt-get install binutils.*--unstripped/)
 })

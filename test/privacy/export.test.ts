@@ -1,19 +1,18 @@
-// To be told what is known: the bundle, the mail that brings its link, how long and for whom the link works, and the
-// commands.
+// Data exports: the bundle, the email with its link, the expiry and the permissions of the link, and the commands.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, test } from 'node:test'
 import { simpleParser } from 'mailparser'
 import yauzl from 'yauzl'
 import { DAY } from '../../src/base/clock.ts'
-import { EXPORTS } from '../../src/privacy/bundle.ts'
+import { EXPORTS } from '../../src/privacy/requests.ts'
 import { db } from '../../src/store/query.ts'
 import { Commands } from '../commands/command.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { receive } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
@@ -26,7 +25,7 @@ let domain: Awaited<ReturnType<TestAppliance['activeDomain']>>
 const kit = campaignKit(() => postrider)
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'postrider-export-'))
+  folder = temporaryDirectory('export')
   exchanger = await startTestExchanger()
   postrider = await startTestAppliance({
     dataDir: join(folder, 'data'),
@@ -40,7 +39,6 @@ beforeEach(async () => {
 afterEach(async () => {
   await postrider.stop()
   await exchanger.close()
-  rmSync(folder, { recursive: true, force: true })
 })
 
 async function send(attributes: Record<string, unknown>, user: 'api' | 'asOther' = 'api'): Promise<void> {
@@ -49,7 +47,7 @@ async function send(attributes: Record<string, unknown>, user: 'api' | 'asOther'
   assert.equal(status, 201, JSON.stringify(body))
 }
 
-/** Asks for an export and waits for the mail that brings the link; the request's id and the link's path. */
+/** Requests an export and waits for the email with the link. Returns the request's id and the link's path. */
 async function ask(address = ADDRESS): Promise<{ id: string; hash: string; path: string }> {
   const asked = await postrider.api('GET', `/recipients/${address}/data`)
   assert.equal(asked.status, 202, JSON.stringify(asked.body))
@@ -69,7 +67,7 @@ async function ask(address = ADDRESS): Promise<{ id: string; hash: string; path:
 const fetched = (path: string): Promise<Response> =>
   fetch(`http://${postrider.appliance.http.host}:${postrider.appliance.http.port}${path}`)
 
-/** The status of an answer that was read to its end. */
+/** The status of a response after it was read to its end. */
 async function statusOf(path: string): Promise<number> {
   const answer = await fetched(path)
   await answer.arrayBuffer()
@@ -99,7 +97,7 @@ function unzip(bytes: Buffer): Promise<Map<string, string>> {
   )
 }
 
-test('the bundle holds what is known of the address, and nothing of others', async () => {
+test('the bundle contains all data about the address and no data about other recipients', async () => {
   await send({ to: ADDRESS, subject: 'First', html: '<p>first body</p>' })
   await send({ to: ADDRESS, subject: 'Large', html: `<p>large body</p>${'x'.repeat(400_000)}` })
   exchanger.script = { answer: (line) => (/^RCPT TO:<(?:hidden|gone)@/.test(line) ? '550 5.1.1 unknown' : undefined) }
@@ -182,7 +180,7 @@ test(
   },
 )
 
-test('the link works for 24 hours, and only as it was given', async () => {
+test('the link expires after 24 hours, and a modified link is rejected', async () => {
   await send({ to: ADDRESS })
   await send({ to: 'bob@there.test' })
   await until(() => exchanger.heard.length >= 2, 'the mails')
@@ -205,7 +203,7 @@ test('the link works for 24 hours, and only as it was given', async () => {
   assert.ok(Number(until24) - DAY <= postrider.clock.now())
 })
 
-test('a bundle goes with the recipient when they are forgotten', async () => {
+test('an erasure deletes the bundles of the recipient', async () => {
   await send({ to: ADDRESS })
   await until(() => exchanger.heard.length > 0, 'the mail')
   const { path } = await ask()
@@ -214,7 +212,7 @@ test('a bundle goes with the recipient when they are forgotten', async () => {
   await until(async () => (await statusOf(path)) === 404, 'the end of the link')
 })
 
-test('export list and export fetch', async () => {
+test('export list and export fetch return the bundles', async () => {
   const commands = Commands.beside(postrider)
   try {
     await send({ to: ADDRESS })
@@ -235,13 +233,16 @@ test('export list and export fetch', async () => {
     assert.match(await commands.fails('export', 'fetch', 'nothing'), /There is no export nothing/)
     postrider.clock.leap(8 * DAY)
     await until(async () => !(await commands.json('export', 'list'))[0].ready, 'the end of the bundle')
-    assert.match(await commands.fails('export', 'fetch', id, '--out', join(folder, 'b.zip')), /no longer kept/)
+    assert.match(
+      await commands.fails('export', 'fetch', id, '--out', join(folder, 'b.zip')),
+      /The export has expired; request a new one/,
+    )
   } finally {
     await commands.close()
   }
 })
 
-test('no link to an export is mailed to an address whose mail comes to this server', async () => {
+test('never emails an export link to an address that this server receives mail for', async () => {
   const { deps } = postrider.appliance
   await deps.store.write((tx) =>
     tx.run(db.updateTable('users').set({ email: 'me@here.test' }).where('key', '=', postrider.user.key)),

@@ -1,6 +1,6 @@
-// The ledger of erasures: nothing that it holds is lost, and a database that is older than it is scrubbed again.
+// The erasure log: entries are never lost, and erasures are repeated in an older database.
 import assert from 'node:assert/strict'
-import { appendFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { appendFileSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -12,28 +12,25 @@ import { Privacy } from '../../src/privacy/run.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { filesWith } from '../kit/files-with.ts'
 import { until } from '../kit/until.ts'
 
 const entry = (id: string) => ({ id, user: 'u', recipient_hash: 'h', at: '2026-01-15T12:00:00.000Z' })
 
-test('an entry after a line that a crash cut is whole; the cut one is passed over', () => {
-  const dir = mkdtempSync(join(tmpdir(), 'postrider-ledger-'))
-  try {
-    enter(dir, entry('a'))
-    appendFileSync(join(dir, LEDGER), '{"id":"cut","us')
-    enter(dir, entry('b'))
-    enter(dir, entry('c'))
-    assert.deepEqual(
-      readLedger(dir).map(({ id }) => id),
-      ['a', 'b', 'c'],
-    )
-  } finally {
-    rmSync(dir, { recursive: true })
-  }
+test('skips a line that a crash truncated, and reads the entry after it', () => {
+  const dir = temporaryDirectory('ledger')
+  enter(dir, entry('a'))
+  appendFileSync(join(dir, LEDGER), '{"id":"cut","us')
+  enter(dir, entry('b'))
+  enter(dir, entry('c'))
+  assert.deepEqual(
+    readLedger(dir).map(({ id }) => id),
+    ['a', 'b', 'c'],
+  )
 })
 
-test('without a ledger there is nothing to do again', () => {
+test('repeats no erasure without an erasure log', () => {
   assert.deepEqual(readLedger(join(tmpdir(), 'postrider-no-such-directory')), [])
 })
 
@@ -50,7 +47,7 @@ const contacts = async (postrider: TestAppliance): Promise<string[]> =>
     .all(raw<{ email: string }>('select email from contacts order by email'))
     .map(({ email }) => email)
 
-/** What starting does: the ledger is read again. */
+/** As at startup: the log is read again. */
 async function restarted({ appliance }: TestAppliance): Promise<void> {
   const privacy = new Privacy({ ...appliance.deps, doubtful: () => false, noticed: () => {} })
   await privacy.recover()
@@ -62,7 +59,7 @@ async function restarted({ appliance }: TestAppliance): Promise<void> {
   await privacy.stop()
 }
 
-test('killed between ledger and row: at start it is done', () =>
+test('completes an erasure at startup after a crash between log entry and row', () =>
   withContact(async (postrider) => {
     const { keyring } = postrider.appliance.deps
     enter(postrider.dataDir, {
@@ -74,7 +71,7 @@ test('killed between ledger and row: at start it is done', () =>
     assert.deepEqual(await contacts(postrider), ['xann@there.test'])
   }))
 
-test('an entry falls upon what an old backup brings back once, and not upon an address that returns by itself', () =>
+test('erases data from a restored backup once, but not an address that is added later', () =>
   withContact(async (postrider) => {
     const { keyring, store } = postrider.appliance.deps
     enter(postrider.dataDir, {
@@ -91,7 +88,7 @@ test('an entry falls upon what an old backup brings back once, and not upon an a
     assert.equal(other.n, 1)
   }))
 
-test('an erasure is in the ledger before it is answered, without the address', () =>
+test('writes an erasure to the log before the response, without the address', () =>
   withContact(async (postrider) => {
     const { body, status } = await postrider.api('DELETE', '/recipients/ANN%40There.test/forget')
     assert.equal(status, 202)
@@ -105,8 +102,8 @@ test('an erasure is in the ledger before it is answered, without the address', (
     )
   }))
 
-test('a backup made while a mail was on its way: it is forgotten again before anything is served', async () => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-ledger-'))
+test('repeats an erasure before serving requests if the backup was made during a delivery', async () => {
+  const dataDir = temporaryDirectory('ledger')
   const postrider = await startTestAppliance({ dataDir })
   const { clock, config, dns, user } = postrider
   try {
@@ -115,7 +112,7 @@ test('a backup made while a mail was on its way: it is forgotten again before an
     await postrider.api('POST', '/outbound-emails', document('outbound-emails', mail))
     const { deps } = postrider.appliance
     await until(() => deps.store.first(raw(`select 1 from deliveries where status = 'failed'`)), 'its end')
-    // As it stands in a copy of the moment.
+    // The state in a copy made at that moment.
     await deps.store.write((tx) => {
       tx.run(raw(`update deliveries set status = 'active', leased_until = ?`, [clock.now() + 1]))
       tx.run(raw(`update outbound_emails set status = 'queued'`))
@@ -133,6 +130,5 @@ test('a backup made while a mail was on its way: it is forgotten again before an
     }
   } finally {
     await dns.close()
-    rmSync(dataDir, { recursive: true })
   }
 })

@@ -1,4 +1,4 @@
-// Erasures beside another process that reads the database.
+// Erasures while another process reads the database.
 import assert from 'node:assert/strict'
 import { mkdirSync, truncateSync, writeFileSync } from 'node:fs'
 import { test } from 'node:test'
@@ -11,7 +11,7 @@ import { document, startTestAppliance } from '../kit/appliance.ts'
 import { filesWith } from '../kit/files-with.ts'
 import { until } from '../kit/until.ts'
 
-test('an erasure beside a reader stops nothing, waits, and ends within a minute after the reader (D118, B2)', async (t) => {
+test('an erasure waits for a reader without blocking the server, and completes within a minute after it (D118)', async (t) => {
   const postrider = await startTestAppliance()
   t.after(() => postrider.stop())
   const { store } = postrider.appliance.deps
@@ -39,7 +39,7 @@ test('an erasure beside a reader stops nothing, waits, and ends within a minute 
   assert.deepEqual(await filesWith(postrider.dataDir, 'ann@there.test'), [])
 })
 
-test('an erasure waits for a backup under way, says so, and ends within a minute after it (B2)', async (t) => {
+test('an erasure waits for a backup in progress, logs it, and completes within a minute after the backup', async (t) => {
   const lines: string[] = []
   const postrider = await startTestAppliance({ logged: { level: 'warn', lines } })
   t.after(() => postrider.stop())
@@ -53,8 +53,8 @@ test('an erasure waits for a backup under way, says so, and ends within a minute
   writeFileSync(join(copy, 'postrider.db'), 'Dear ann@there.test')
   const release = takeLock(postrider.dataDir, 'backup.lock')
   assert.equal((await postrider.api('DELETE', '/recipients/ann@there.test/forget')).status, 202)
-  await until(() => lines.find((line) => line.includes('erasures wait')), 'the line of the log')
-  assert.match(lines.join(''), /a backup under way/)
+  await until(() => lines.find((line) => line.includes('"erasure_waiting"')), 'the line of the log')
+  assert.match(lines.join(''), /a backup in progress/)
   assert.equal((await postrider.raw('/health')).status, 200)
   release?.()
   for (let n = 0; n < 60; n++) postrider.clock.advance(SECOND)
@@ -65,7 +65,7 @@ test('an erasure waits for a backup under way, says so, and ends within a minute
   assert.deepEqual(await filesWith(postrider.dataDir, 'ann@there.test'), [])
 })
 
-test('a log past 256 MB is named in the log and in /metrics, with the age of the oldest reader (B3)', async (t) => {
+test('reports a write-ahead log above 256 MB in the log and in /metrics, with the age of the oldest reader', async (t) => {
   const lines: string[] = []
   const postrider = await startTestAppliance({ logged: { level: 'warn', lines } })
   t.after(() => postrider.stop())
@@ -75,17 +75,17 @@ test('a log past 256 MB is named in the log and in /metrics, with the age of the
   reader.exec('begin')
   reader.prepare('select count(*) from outbound_emails').get()
   await postrider.activeDomain('here.test')
-  // What stands after the last commit does not belong to the log: SQLite writes over it.
+  // Bytes after the last commit are not part of the log: SQLite overwrites them.
   truncateSync(`${file}-wal`, 300 * 1024 * 1024)
-  const said = (): string | undefined => lines.find((line) => line.includes('the write-ahead log is long'))
+  const said = (): string | undefined => lines.find((line) => line.includes('"wal_file_large"'))
   await until(() => {
     postrider.clock.advance(SECOND)
     return said()
   }, 'the line of the log')
-  const { octets, seconds } = JSON.parse(said()!) as { octets: number; seconds: number }
-  assert.equal(octets, 300 * 1024 * 1024)
+  const { bytes, seconds } = JSON.parse(said()!) as { bytes: number; seconds: number }
+  assert.equal(bytes, 300 * 1024 * 1024)
   assert.ok(seconds > 0)
   const metrics = String(await fetch(`${postrider.url}/metrics`).then((answer) => answer.text()))
   assert.match(metrics, /^postrider_storage_bytes\{kind="log"\} 314572800$/m)
-  assert.match(metrics, /^postrider_log_held_seconds [1-9]/m)
+  assert.match(metrics, /^postrider_wal_held_seconds [1-9]/m)
 })

@@ -1,19 +1,19 @@
-// DMARC reports: which elements count, and what their values mean (DV48 to DV50).
+// The elements of DMARC reports, and the meaning of their values.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import type { DmarcRecord } from '../../src/reports/reading/report.ts'
 import { BEGIN, dmarc, END, record, TIMES, utf16 } from './written.ts'
 import { readReport, type WholeDmarcReport } from './whole.ts'
 
-function read(octets: string | Buffer, times: { now: number; oldest: number | null } = TIMES): WholeDmarcReport {
-  const reading = readReport(Buffer.from(octets), times)
+function read(bytes: string | Buffer, times: { now: number; oldest: number | null } = TIMES): WholeDmarcReport {
+  const reading = readReport(Buffer.from(bytes), times)
   assert.equal(reading.outcome, 'read', reading.outcome === 'refused' ? reading.why : '')
   assert.ok(reading.outcome === 'read' && reading.report.kind === 'dmarc')
   return reading.report
 }
 
-function why(octets: string | Buffer, times: { now: number; oldest: number | null } = TIMES): string {
-  const reading = readReport(Buffer.from(octets), times)
+function why(bytes: string | Buffer, times: { now: number; oldest: number | null } = TIMES): string {
+  const reading = readReport(Buffer.from(bytes), times)
   return reading.outcome === 'refused' ? reading.why : 'read'
 }
 
@@ -23,7 +23,7 @@ const only = (made: string): DmarcRecord => {
   return records[0]!
 }
 
-describe('the element "feedback" (DV48)', () => {
+describe('the element "feedback" is read', () => {
   test('in any namespace, with any prefix', () => {
     const plain = read(dmarc())
     const prefixed = dmarc().replace(/<(\/?)(?=[a-z])/g, '<$1ns0:')
@@ -33,7 +33,7 @@ describe('the element "feedback" (DV48)', () => {
     assert.equal(plain.form, 'rfc7489')
   })
 
-  test('what stands before and behind it does not matter', () => {
+  test('with any text before and after it', () => {
     const plain = read(dmarc())
     for (const before of [
       '',
@@ -49,7 +49,7 @@ describe('the element "feedback" (DV48)', () => {
       assert.deepEqual(read(dmarc({ behind })), plain, behind)
   })
 
-  test('it is found wherever the text is cut into pieces', () => {
+  test('wherever the text is cut into pieces', () => {
     const prefixed = dmarc().replace(/<(\/?)(?=[a-z])/g, `<$1${'n'.repeat(64)}:`)
     for (const xml of [dmarc(), prefixed])
       for (const [begin, piece, end] of [
@@ -64,7 +64,7 @@ describe('the element "feedback" (DV48)', () => {
         }
   })
 
-  test('elements count by name and path, the first of each, whatever stands beside them', () => {
+  test('by name and path, using the first of each element', () => {
     const more = '<extensions><domain>b.example</domain><row><count>9</count></row></extensions>'
     const published = `<tool><domain>c.example</domain></tool><domain>example.com</domain><domain>d.example</domain><p>none</p><p>reject</p>${more}`
     const { domain, policy, records } = read(
@@ -83,7 +83,7 @@ describe('the element "feedback" (DV48)', () => {
     assert.equal(why(dmarc({ id: '<report_id/><report_id>two</report_id>' })), 'no_id')
   })
 
-  test('values are trimmed, in any case, of comments, CDATA, entities and references', () => {
+  test('with trimmed values in any case, through comments, CDATA, entities and references', () => {
     const id = '<report_id>\n a<!-- b -->&lt;&#65;&#x42;<![CDATA[<&]]>c <x>d</x></report_id>'
     const published = '<domain> EXAMPLE.Com. </domain><p> Reject </p><adkim/>'
     const report = read(
@@ -99,16 +99,16 @@ describe('the element "feedback" (DV48)', () => {
     assert.deepEqual([disposition, dkim, spf], ['reject', 'pass', 'fail'])
   })
 
-  test('texts are one line each', () => {
+  test('with every text on one line', () => {
     const { org } = read(dmarc({ metadata: '<org_name>a\n\t&#x85;b&#x2028;c</org_name>' }))
     assert.equal(org, 'a b c')
     assert.equal(read(dmarc({ metadata: '' })).org, '')
   })
 
-  test('the encodings', () => {
+  test('in every supported encoding', () => {
     const metadata = '<org_name>Größe</org_name>'
     const declared = (name: string): string => dmarc({ metadata, before: `<?xml version="1.0" encoding="${name}"?>` })
-    const orgOf = (octets: Buffer): [string, string[]] => [read(octets).org, read(octets).faults]
+    const orgOf = (bytes: Buffer): [string, string[]] => [read(bytes).org, read(bytes).faults]
     assert.deepEqual(orgOf(Buffer.from(declared('UTF-8'))), ['Größe', []])
     assert.deepEqual(orgOf(Buffer.from(`\ufeff${declared('iso-8859-1')}`)), ['Größe', []])
     assert.deepEqual(orgOf(Buffer.from(declared('iso-8859-1'), 'latin1')), ['Größe', []])
@@ -116,7 +116,7 @@ describe('the element "feedback" (DV48)', () => {
     assert.deepEqual(orgOf(utf16(declared('utf-16'))), ['Größe', []])
     assert.deepEqual(orgOf(utf16(declared('utf-16'), true)), ['Größe', []])
     assert.deepEqual(orgOf(Buffer.from(declared('utf-16'))), ['Größe', []])
-    // Wrong octets are replaced.
+    // Invalid bytes are replaced.
     for (const name of ['utf-8', 'us-ascii'])
       assert.deepEqual(orgOf(Buffer.from(declared(name), 'latin1')), ['Gr\ufffd\ufffde', ['encoding']])
     assert.deepEqual(orgOf(Buffer.concat([utf16(declared('utf-16')).subarray(0, -2), Buffer.from([0, 0xd8])])), [
@@ -126,7 +126,7 @@ describe('the element "feedback" (DV48)', () => {
     assert.equal(why(declared('ebcdic')), 'malformed')
   })
 
-  test('a fault in it is malformed', () => {
+  test('and rejected as malformed if it is invalid', () => {
     for (const records of [
       '<a></b>',
       '</b>',
@@ -148,7 +148,7 @@ describe('the element "feedback" (DV48)', () => {
   })
 })
 
-describe('what a report needs (DV49)', () => {
+describe('a report needs', () => {
   const ranged = (begin: unknown, end: unknown): string =>
     dmarc({ range: `<begin>${String(begin)}</begin><end>${String(end)}</end>` })
 
@@ -158,7 +158,7 @@ describe('what a report needs (DV49)', () => {
     assert.equal(why(dmarc({ id: '' })), 'no_id')
   })
 
-  test('a period in whole seconds, in order, not ahead by more than two days, and not over 32 days', () => {
+  test('a period in whole seconds, not reversed, at most two days ahead, and at most 32 days long', () => {
     const ahead = TIMES.now / 1000 + 2 * 86_400
     for (const [begin, end, expected] of [
       [BEGIN, BEGIN, 'read'],
@@ -178,7 +178,7 @@ describe('what a report needs (DV49)', () => {
       assert.equal(why(ranged(begin, end)), expected, `${String(begin)} to ${String(end)}`)
   })
 
-  test('its end not before the oldest time; without one, any age is read', () => {
+  test('an end after the oldest time, if there is one', () => {
     const times = { now: TIMES.now, oldest: END * 1000 }
     assert.equal(why(dmarc(), times), 'read')
     assert.equal(why(dmarc(), { ...times, oldest: END * 1000 + 1 }), 'too_old')
@@ -186,7 +186,7 @@ describe('what a report needs (DV49)', () => {
   })
 })
 
-describe('records (DV50)', () => {
+describe('records', () => {
   test('need an address and a whole count of 0 to 2^31 - 1', () => {
     const records = [
       ...['0', '2147483647', ' 7 '].map((count) => record({ count })),
@@ -211,7 +211,7 @@ describe('records (DV50)', () => {
       assert.equal(only(record({ address: written })).address, canonical)
   })
 
-  test('pass is what policy_evaluated says, and what is missing or unknown fails', () => {
+  test('pass if policy_evaluated is pass, and fail for missing and unknown values', () => {
     const passed =
       '<dkim><domain>a.example</domain><result>pass</result></dkim><spf><domain>b.example</domain><result>pass</result></spf>'
     for (const evaluated of ['', '<dkim/><spf/>', '<dkim>none</dkim><spf>softfail</spf>', '<dkim>passed</dkim>']) {
@@ -223,7 +223,7 @@ describe('records (DV50)', () => {
     assert.equal(only(record({ evaluated: '<disposition>maybe</disposition>' })).disposition, 'none')
   })
 
-  test('what passed is named once, and reasons in lower case', () => {
+  test('name each passing domain once, and reasons in lower case', () => {
     const result = (kind: string, domain: string, verdict: string): string =>
       `<${kind}><domain>${domain}</domain><result>${verdict}</result></${kind}>`
     const results = [

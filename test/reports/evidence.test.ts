@@ -1,4 +1,4 @@
-// Who sends in a domain's name, what the next DMARC policy would cost, and what is offered for it (DV53, DV56 to DV58).
+// The sources of a domain's email, the effect of the next DMARC policy, and its record.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { systemClock } from '../../src/base/clock.ts'
@@ -7,14 +7,13 @@ import type { DmarcSource } from '../../src/reports/sources.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
-import { Guest } from '../kit/guest.ts'
-import { givePassword } from '../kit/person.ts'
+import { signedIn } from '../kit/signed-in.ts'
 import { DAY, reporterOf, rowsOf, type RecordSaid } from './reporter.ts'
 
 const source = ({
   messages = 1000,
   pass = 1000,
-  counted_proven = messages,
+  evidence_proven = messages,
   ...more
 }: Partial<DmarcSource>): DmarcSource => ({
   address: '192.0.2.1',
@@ -23,9 +22,9 @@ const source = ({
   name: null,
   messages,
   pass,
-  counted: messages,
-  counted_pass: pass,
-  counted_proven,
+  evidence: messages,
+  evidence_pass: pass,
+  evidence_proven,
   dkim_pass: 1000,
   spf_pass: 1000,
   none: 1000,
@@ -43,11 +42,15 @@ const ENOUGH = { days: 10, reporters: 3, unsent: 0 }
 const unknown = (messages: number, more: Partial<DmarcSource> = {}): DmarcSource =>
   source({ address: '203.0.113.9', known: 'unknown', messages, pass: 0, ...more })
 
-describe('the evidence for the next policy (DV57)', () => {
+describe('the evidence for the next policy', () => {
   const READY: Record<string, Parameters<typeof evidenceBy>> = {
     'enough of all': [[source({ messages: 50, pass: 50 })], ENOUGH, 'none'],
     '0.5 % of the known fail': [[source({ pass: 995 })], ENOUGH, 'none'],
-    'strangers fail, whatever they send': [[source({}), unknown(9000, { counted_proven: 0 })], ENOUGH, 'quarantine'],
+    'unknown sources fail, whatever they send': [
+      [source({}), unknown(9000, { evidence_proven: 0 })],
+      ENOUGH,
+      'quarantine',
+    ],
     'an unknown source that passes for another domain, under 2 %': [
       [source({ messages: 981, pass: 981 }), unknown(20)],
       ENOUGH,
@@ -57,60 +60,57 @@ describe('the evidence for the next policy (DV57)', () => {
   }
   for (const [name, given] of Object.entries(READY))
     test(`is complete: ${name}`, () => {
-      const { because, next, next_costs, ready } = evidenceBy(...given)
-      assert.equal(ready, true, because.join(' '))
+      const { reasons, next, next_affected, ready } = evidenceBy(...given)
+      assert.equal(ready, true, reasons.join(' '))
       assert.equal(next, given[2] === 'none' ? 'quarantine' : 'reject')
-      assert.equal(next_costs, name.startsWith('0.5') ? 5 : 0)
-      // It says what would have been refused, and never that it is safe.
-      assert.match(
-        because.join(' '),
-        /would have kept out of the inbox \d+ messages? of \d+ from addresses that are known/,
-      )
-      assert.doesNotMatch(because.join(' '), /safe/)
+      assert.equal(next_affected, name.startsWith('0.5') ? 5 : 0)
+      // The text names the affected messages, and never claims that the policy is safe.
+      assert.match(reasons.join(' '), /would have affected \d+ of \d+ messages from known sources/)
+      assert.doesNotMatch(reasons.join(' '), /safe/)
     })
 
   const LACKS: Record<string, [given: Parameters<typeof evidenceBy>, says: RegExp]> = {
     'nine days': [
       [[source({})], { ...ENOUGH, days: 9 }, 'none'],
-      /^Reports speak of 9 days; it takes 10 in 14 days\.$/,
+      /^Reports cover 9 days in the last 14 days\. At least 10 are needed\.$/,
     ],
     'two reporters': [
       [[source({})], { ...ENOUGH, reporters: 2 }, 'none'],
-      /^Reports came from 2 providers that proved who they are; it takes 3 in 14 days\.$/,
+      /^Authenticated reports came from 2 providers in the last 14 days\. At least 3 are needed\.$/,
     ],
     '49 messages': [
       [[source({ messages: 49, pass: 49 })], ENOUGH, 'none'],
-      /^Reports speak of 49 messages; it takes 50 in 14 days\.$/,
+      /^Reports cover 49 messages in the last 14 days\. At least 50 are needed\.$/,
     ],
     '0.6 % of the known fail': [
       [[source({ pass: 994 })], ENOUGH, 'none'],
-      /^6 messages of 1000 from known addresses fail/,
+      /^6 of 1000 messages from known sources failed/,
     ],
-    'a service that was forgotten, with 2 %': [
+    'a forgotten service with 2 %': [
       [[source({ messages: 980, pass: 980 }), unknown(20)], ENOUGH, 'none'],
-      /^203\.0\.113\.9 is not known here and sent 20 messages/,
+      /^The unknown source 203\.0\.113\.9 sent 20 messages/,
     ],
     'a forwarder that fails': [
       [[source({}), source({ known: 'forwarder', messages: 100, pass: 50 })], ENOUGH, 'none'],
-      /^50 messages of 1050 from known addresses fail/,
+      /^50 of 1050 messages from known sources failed/,
     ],
     'passing messages that this server did not send': [
       [[source({ messages: 100_010, pass: 100_000 })], { ...ENOUGH, unsent: 99_000 }, 'none'],
-      /^10 messages of 1010 from known addresses fail/,
+      /^10 of 1010 messages from known sources failed/,
     ],
-    'nothing of known addresses, whatever is said of those that pass mail on': [
-      [[source({ known: 'forwarder' }), unknown(9000, { counted_proven: 0 })], ENOUGH, 'none'],
-      /^None of it came from an address that is known here/,
+    'no messages of known addresses, whatever forwarders send': [
+      [[source({ known: 'forwarder' }), unknown(9000, { evidence_proven: 0 })], ENOUGH, 'none'],
+      /^All of them came from unknown sources/,
     ],
     'the strictest policy': [[[source({})], ENOUGH, 'reject'], /^p=reject is the strictest policy\.$/],
-    'no record': [[[source({})], ENOUGH, null], /^DNS shows no DMARC record/],
+    'no record': [[[source({})], ENOUGH, null], /^No DMARC record found/],
   }
   for (const [name, [given, says]] of Object.entries(LACKS))
     test(`lacks something: ${name}`, () => {
-      const { because, ready } = evidenceBy(...given)
+      const { reasons, ready } = evidenceBy(...given)
       assert.equal(ready, false)
-      assert.equal(because.length, 1, because.join(' '))
-      assert.match(because[0] ?? '', says)
+      assert.equal(reasons.length, 1, reasons.join(' '))
+      assert.match(reasons[0] ?? '', says)
     })
 })
 
@@ -131,7 +131,7 @@ async function tenDays(postrider: TestAppliance, records: readonly RecordSaid[])
   }
 }
 
-/** What this server delivered in the name of the domain on each of the last days. */
+/** Deliveries by this server in the name of the domain on each of the last days. */
 const sent = (postrider: TestAppliance, deliveries: number): Promise<void> =>
   postrider.appliance.deps.store.write((tx) => {
     for (let back = 0; back < 12; back++)
@@ -145,17 +145,22 @@ const sent = (postrider: TestAppliance, deliveries: number): Promise<void> =>
   })
 
 describe('sources', () => {
-  test('are this server, its relay, a name, a forwarder or unknown (DV53, DV56)', async () => {
+  test('are this server, its relay, a name, a forwarder or unknown', async () => {
     await using postrider = await startTestAppliance({
       domains: ['here.test'],
       config: {
         delivery: {
           source: ['127.0.0.1'],
           sources: [{ address: '127.0.0.2' }],
-          routes: [{ domains: ['relayed.test'], host: 'relay.test' }],
+          routes: [
+            { domains: ['relayed.test'], hosts: ['relay.test', '198.51.100.3'] },
+            { domains: ['others.test'], host: 'mx:cluster.test' },
+          ],
         },
       },
     })
+    postrider.dns.set('cluster.test', 'MX', ['10 one.cluster.test'])
+    postrider.dns.set('one.cluster.test', 'A', ['198.51.100.4'])
     postrider.dns.set('mx.postrider.test', 'A', [OWN])
     postrider.dns.set('mx.postrider.test', 'AAAA', ['2001:DB8:0::10'])
     postrider.dns.set('relay.test', 'A', ['198.51.100.1'])
@@ -169,6 +174,8 @@ describe('sources', () => {
         { address: '127.0.0.1', count: 7 },
         { address: '127.0.0.2', count: 7 },
         { address: '198.51.100.1', count: 6, spf: 'fail' },
+        { address: '198.51.100.3', count: 6, spf: 'fail' },
+        { address: '198.51.100.4', count: 6, spf: 'fail' },
         { address: '198.51.100.2', count: 5 },
         { address: '203.0.113.7', count: 4, ...failing, signed: ['service.test'] },
         { address: '203.0.113.200', count: 3, spf: 'fail' },
@@ -188,6 +195,8 @@ describe('sources', () => {
       ['127.0.0.1', 'this_server', null],
       ['127.0.0.2', 'this_server', null],
       ['198.51.100.1', 'relay', null],
+      ['198.51.100.3', 'relay', null],
+      ['198.51.100.4', 'relay', null],
       ['198.51.100.2', 'relay', null],
       ['203.0.113.7', 'named', 'shop'],
       ['203.0.113.200', 'forwarder', null],
@@ -203,7 +212,7 @@ describe('sources', () => {
     assert.deepEqual(first?.['reporters'], ['google.test'], 'who alone says it')
     for (const query of ['?filter[known]=friend', '?filter[period]=24h'])
       assert.equal((await postrider.api('GET', `/domains/${id}/dmarc-sources${query}`)).status, 400, query)
-    // The same network gets the new name; what is none is refused at its place.
+    // The same network gets the new name, and an invalid one is rejected at its attribute.
     assert.equal((await name('203.0.113.7', 'web shop')).status, 201)
     assert.deepEqual((await shown('?filter[known]=named'))[0], ['203.0.113.7', 'named', 'web shop'])
     for (const wrong of ['203.0.113', '203.0.113.0/33', 'shop.test', '::/129']) {
@@ -217,7 +226,7 @@ describe('sources', () => {
   })
 })
 
-test('the next policy is offered with its evidence, by hand, and no other way (DV57, DV58)', async () => {
+test('offers the next policy with its evidence, and never changes it automatically', async () => {
   // Commands have the clock of the machine.
   await using postrider = await startTestAppliance({
     domains: ['here.test'],
@@ -230,7 +239,7 @@ test('the next policy is offered with its evidence, by hand, and no other way (D
   const before = (await rowsOf(postrider, id, 'dmarc-evidence'))[0]
   assert.partialDeepStrictEqual(before, { policy: 'none', next: 'quarantine', ready: false, messages: 0 })
   await tenDays(postrider, [{ address: OWN, count: 2 }])
-  // What this server did not send is not evidence of its mail.
+  // Email that another server sent is not evidence.
   assert.partialDeepStrictEqual((await rowsOf(postrider, id, 'dmarc-evidence'))[0], { messages: 0, ready: false })
   await sent(postrider, 6)
   const [evidence] = await rowsOf(postrider, id, 'dmarc-evidence')
@@ -246,20 +255,18 @@ test('the next policy is offered with its evidence, by hand, and no other way (D
     record: '_dmarc.here.test',
     value: 'v=DMARC1; p=quarantine; rua=mailto:d@here.test,mailto:dmarc-reports@bounce.here.test',
   })
-  // The page says what to do, and where: the API sets no policy, DNS has it.
-  await givePassword(postrider, postrider.user.email, 'a long enough password')
-  const ann = new Guest(postrider)
-  await ann.signIn(postrider.user.email, 'a long enough password')
+  // The page shows the DNS record to publish. The API sets no policy.
+  const ann = await signedIn(postrider)
   const page = await ann.open('/domains/here.test/reports')
-  assert.match(page.text, /The evidence for <code>p=quarantine<\/code> is complete\./)
-  assert.match(page.text, /let the TXT record at <code>_dmarc\.here\.test<\/code>\s+have\s+the\s+value\s+below/)
+  assert.match(page.text, /You are ready for <code>p=quarantine<\/code>\./)
+  assert.match(page.text, /set the TXT record at <code>_dmarc\.here\.test<\/code>\s+to\s+the\s+value\s+below/)
   assert.match(page.text, /v=DMARC1; p=quarantine; rua=mailto:d@here\.test,mailto:dmarc-reports@bounce\.here\.test/)
   // Done there, the next check sees it, and the step after it is shown.
   postrider.dns.set('_dmarc.here.test', 'TXT', ['v=DMARC1; p=quarantine; rua=mailto:d@here.test'])
   await postrider.commands.run(['domain', 'check', 'here.test'])
   assert.match(
     (await ann.open('/domains/here.test/reports')).text,
-    /DNS says <code>p=quarantine<\/code>\.[^]*<code>p=reject<\/code> is complete/,
+    /Current policy: <code>p=quarantine<\/code>\.[^]*ready for <code>p=reject<\/code>/,
   )
   postrider.dns.set('_dmarc.here.test', 'TXT', ['v=DMARC1; p=none; rua=mailto:d@here.test'])
   await postrider.commands.run(['domain', 'check', 'here.test'])
@@ -267,17 +274,17 @@ test('the next policy is offered with its evidence, by hand, and no other way (D
   const said = await commands.json('domain', 'dmarc', 'here.test')
   assert.partialDeepStrictEqual(said, { policy: 'none', next: 'quarantine', evidence: { messages: 60, days: 10 } })
   const offered = (await commands.run(['domain', 'dmarc', 'here.test'])).stdout
-  assert.match(offered, /complete; the next step is "postrider domain dmarc here\.test --policy quarantine"/)
+  assert.match(offered, /Next step: "postrider domain dmarc here\.test --policy quarantine"/)
   const refused = await commands.run(['domain', 'dmarc', 'here.test', '--automatic', 'on'])
   assert.equal(refused.code, 1)
   assert.match(
     refused.stderr,
-    /Not switched on: to change the policy by itself the server would have to write to your DNS, which this version does not do\. "--policy" sets the next policy by hand\.$/m,
+    /Automatic policy changes are not supported, because Postrider cannot write to your DNS; set the next policy with --policy\.$/m,
   )
   assert.equal((await commands.json('domain', 'dmarc', 'here.test', '--automatic', 'off')).wanted, 'none')
-  const half = await commands.run(['domain', 'dmarc', 'here.test', '--know', '192.0.2.77'])
-  assert.deepEqual([half.code, /go together/.test(half.stderr)], [1, true])
-  await commands.json('domain', 'dmarc', 'here.test', '--know', '192.0.2.77/32', '--name', 'newsletter')
+  const half = await commands.run(['domain', 'dmarc', 'here.test', '--known-source', '192.0.2.77'])
+  assert.deepEqual([half.code, /must be used together; add the missing one/.test(half.stderr)], [1, true])
+  await commands.json('domain', 'dmarc', 'here.test', '--known-source', '192.0.2.77/32', '--name', 'newsletter')
   assert.partialDeepStrictEqual(await rowsOf(postrider, id, 'known-sources'), [{ name: 'newsletter' }])
   const rows = await commands.json('domain', 'reports', 'here.test', '--kind', 'dmarc')
   assert.equal(rows.length, 30)
@@ -287,7 +294,7 @@ test('the next policy is offered with its evidence, by hand, and no other way (D
   assert.match((await commands.run(['domain', 'reports', 'here.test'])).stdout, /three\.test +yes +20/)
 })
 
-test('pages show who sends in a domain’s name, what came, and how encryption did; a source gets a name there', async () => {
+test('shows sources, reports and TLS results in the console, and names a source there', async () => {
   await using postrider = await startTestAppliance({ domains: ['here.test'] })
   const google = await reporterOf(postrider, 'google.test')
   await google.dmarc({
@@ -295,24 +302,22 @@ test('pages show who sends in a domain’s name, what came, and how encryption d
   })
   await google.dmarc({ domain: 'elsewhere.test' })
   await google.tls({ policies: [{ success: 5, failure: 2, result: 'certificate-expired' }] })
-  await givePassword(postrider, postrider.user.email, 'a long enough password')
-  const ann = new Guest(postrider)
-  await ann.signIn(postrider.user.email, 'a long enough password')
+  const ann = await signedIn(postrider)
   const domain = await ann.open('/domains/here.test')
-  assert.match(
-    domain.text,
-    /Reports of 14 days that count, by 1 provider: 5 mails in its name; 5 could not be proven\./,
-  )
+  assert.match(domain.text, /Last 14 days: 5 emails reported by 1 provider, 5 failed DMARC\./)
   const sources = await ann.open('/domains/here.test/reports')
-  assert.match(sources.text, /203\.0\.113\.7[^]*unknown[^]*shop\.test[^]*google\.test alone/)
-  assert.match(sources.text, /Reports came from 1 provider that proved who they are; it takes 3 in 14 days\./)
-  assert.match(sources.text, /Leave the record as it is until nothing is missing/)
+  assert.match(sources.text, /203\.0\.113\.7[^]*unknown[^]*shop\.test[^]*google\.test/)
+  assert.match(sources.text, /Authenticated reports came from 1 provider in the last 14 days\. At least 3 are needed\./)
+  assert.match(sources.text, /Keep the current record until then/)
   const named = await ann.send(sources, 'name', { network: '203.0.113.7', name: 'web shop' })
-  assert.match(named.text, /203\.0\.113\.7 is known as web shop\./)
+  assert.match(named.text, /203\.0\.113\.7 was added as web shop\./)
   const wrong = await ann.send(sources, 'name', { network: 'shop', name: 'web shop' })
-  assert.match(wrong.text, /It must be an address such as 192\.0\.2\.1/)
+  assert.match(wrong.text, /Use an address such as 192\.0\.2\.1/)
   const received = await ann.open('/domains/here.test/reports/received')
-  assert.match(received.text, /google\.test[^]*refused[^]*It is about a domain that is not of this address\./)
+  assert.match(
+    received.text,
+    /google\.test[^]*rejected[^]*It is about a domain that does not belong to this report address\./,
+  )
   const tls = await ann.open('/domains/here.test/reports/tls')
   assert.match(tls.text, /certificate-expired × 2[^]*The certificate has expired/)
   assert.equal(postrider.appliance.deps.store.all(raw('select key from known_sources')).length, 1)

@@ -1,23 +1,19 @@
-// The figures of reports are bounded and small (DV55), and what the reader gives is counted once.
+// The figures of reports are bounded and small (D234).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parseConfig } from '../../src/base/config.ts'
 import { silentLog } from '../../src/base/log.ts'
-import { addDmarcRows } from '../../src/reports/dmarc-figures.ts'
-import { ReportFigures, type ReportFiguresDeps } from '../../src/reports/pieces.ts'
+import { addDmarcFigures } from '../../src/reports/dmarc-figures.ts'
 import { recordReport } from '../../src/reports/receipt.ts'
 import type { Domain } from '../../src/domains/find.ts'
-import { reportReader } from '../../src/reports/reading/readers.ts'
-import { FoldedRecords } from '../../src/reports/reading/fold.ts'
-import type { DmarcRecord, DmarcReport } from '../../src/reports/reading/report.ts'
-import { releaseMessages } from '../../src/reports/retention.ts'
-import { addTlsFigures, dayOf, tlsTroubleOf } from '../../src/reports/tls-figures.ts'
+import { FoldedRecords, foldedTls, MOST_KEPT, sumOf } from '../../src/reports/reading/fold.ts'
+import type { DmarcRecord, DmarcReport, SourceSums } from '../../src/reports/reading/report.ts'
+import { dayOf, SECOND } from '../../src/base/clock.ts'
+import { addTlsFigures, tlsTroubleOf } from '../../src/reports/tls-figures.ts'
 import type { Store } from '../../src/store/database.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance } from '../kit/appliance.ts'
-import { ManualClock } from '../kit/clock.ts'
-import { until } from '../kit/until.ts'
-import { dmarcReport, rowsOf, YESTERDAY } from './reporter.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
+import { rowsOf, YESTERDAY } from './reporter.ts'
 
 const record = (address: string, more: Partial<DmarcRecord> = {}): DmarcRecord => ({
   address,
@@ -31,6 +27,7 @@ const record = (address: string, more: Partial<DmarcRecord> = {}): DmarcRecord =
   reasons: [],
   ...more,
 })
+const FAILING: Partial<DmarcRecord> = { dkim: 'fail', spf: 'fail', dkimDomains: [], spfDomains: [] }
 
 const report = (domain: string, reportId: string, begin = YESTERDAY): DmarcReport => ({
   kind: 'dmarc',
@@ -46,7 +43,7 @@ const report = (domain: string, reportId: string, begin = YESTERDAY): DmarcRepor
   skippedRecords: 0,
 })
 
-/** Address number `at` of a documentation network, and of as many others as it takes. */
+/** Address number `at` of a private network. */
 const addressOf = (at: number): string => `10.${at >> 16}.${(at >> 8) & 255}.${at & 255}`
 
 const config = {
@@ -54,101 +51,171 @@ const config = {
   reports: { unauthenticated: 'keep' },
 } as const
 
-/** Records a report as its receipt does, all its rows in one piece. */
+const folded = (records: readonly DmarcRecord[]): FoldedRecords => {
+  const all = new FoldedRecords()
+  for (const each of records) all.add(each)
+  return all
+}
+
+/** Records a report as the receiving server does. */
 async function take(
   store: Store,
   domain: number,
   author: string,
-  { records, ...said }: DmarcReport & { records: DmarcRecord[] },
+  { records, ...head }: DmarcReport & { records: DmarcRecord[] },
   now: number,
-  inMessage = false,
 ): Promise<boolean> {
-  const deps = { log: silentLog, config, figures: { ring() {} } }
-  const folded = new FoldedRecords()
-  for (const each of records) folded.add(each)
-  const rows = inMessage ? null : `[${[...folded.rows()].join(',')}]`
-  const reading = { outcome: 'read', report: { ...said, sums: folded.sums() }, rows } as const
+  const sums = folded(records)
+  const reading = { outcome: 'read', report: { ...head, sums: sums.sums(), sources: sums.sources() } } as const
   return store.write((tx) =>
     recordReport(
       tx,
-      deps,
+      { log: silentLog, config },
       { messageKey: 1, domain, about: 'dmarc', reading, author, dmarcPassed: true, signed: true, infected: false },
       now,
     ),
   )
 }
 
-/** Counts what was recorded, as the loop does after a start. */
-async function counted(
-  { resolver, spool, store }: Pick<ReportFiguresDeps, 'resolver' | 'spool' | 'store'>,
-  log = silentLog,
-): Promise<void> {
-  const reports = reportReader()
-  const figures = new ReportFigures({ store, spool, reports, resolver, clock: new ManualClock(), log, config })
-  figures.start()
-  await until(() => store.first(raw('select 1 from report_pieces')) === undefined, 'the figures')
-  await figures.stop()
-  await reports.close()
-}
+const messagesOf = (some: readonly Pick<SourceSums, 'messages'>[]): number =>
+  some.reduce((all, { messages }) => all + messages, 0)
 
-test('a domain and day has 5,000 rows; what is beyond is summed without addresses, what is known still counts (DV55)', async () => {
-  await using postrider = await startTestAppliance()
-  const { key } = await postrider.activeDomain('here.test')
-  const { store } = postrider.appliance.deps
-  const now = postrider.clock.now()
-  const said = async (records: DmarcRecord[], id: string): Promise<void> => {
-    assert.ok(await take(store, key, 'google.test', { ...report('here.test', id), records }, now))
-    await counted(postrider.appliance.deps)
-  }
-  const many = Array.from({ length: 6000 }, (_, at) => record(addressOf(at), { count: at < 5000 ? 2 : 1 }))
-  await said(many, 'one')
-  const rows = () =>
-    store.all(
-      raw<{ address: string; messages: number }>('select address, messages from dmarc_figures order by messages desc'),
-    )
-  const sum = (): number => rows().reduce((all, { messages }) => all + messages, 0)
-  assert.equal(rows().length, 5001)
-  assert.deepEqual(rows()[0], { address: '', messages: 1000 })
-  assert.equal(sum(), 11_000)
-  await said([record(addressOf(0)), record(addressOf(7000), { dkim: 'fail', spf: 'fail' })], 'two')
-  assert.equal(rows().length, 5002)
-  assert.equal(rows().find(({ address }) => address === addressOf(0))?.messages, 3)
-  assert.equal(sum(), 11_002)
+test('keeps the 200 largest sources of a DMARC report, and the sum of the others', () => {
+  const all = folded([
+    ...Array.from({ length: 1000 }, (_, at) => record(addressOf(at), { ...FAILING, count: 1000 - at })),
+    record('192.0.2.1', { count: 1, reasons: [{ type: 'forwarded', comment: '' }] }),
+    record('192.0.2.1', { count: 2, disposition: 'reject', spf: 'fail' }),
+    record('192.0.2.2', { count: 0 }),
+  ])
+  const sources = all.sources()
+  assert.equal(sources.length, MOST_KEPT + 1)
+  // A source that passes DMARC is kept, however many messages of others fail.
+  assert.deepEqual(sources[0], {
+    address: '192.0.2.1',
+    addresses: 1,
+    messages: 3,
+    pass: 3,
+    dkim_pass: 3,
+    spf_pass: 1,
+    none: 1,
+    quarantine: 0,
+    reject: 2,
+    passed: 0,
+    proven: 3,
+    forwarded: 1,
+    both: 1,
+    dkim_domains: ' here.test ',
+    spf_domains: ' bounce.here.test ',
+  })
+  assert.deepEqual(
+    sources.slice(1, MOST_KEPT).map(({ messages }) => messages),
+    Array.from({ length: MOST_KEPT - 1 }, (_, at) => 1000 - at),
+  )
+  const rest = 1000 - (MOST_KEPT - 1)
+  assert.partialDeepStrictEqual(sources.at(-1), { address: '', addresses: rest, messages: (rest * (rest + 1)) / 2 })
+  assert.equal(messagesOf(sources), all.sums().messages)
+  assert.deepEqual([all.sums().records, all.sums().sources], [1003, 1002])
 })
 
-test('a message is kept until the rows in it are counted; rows that are lost hold nothing up, and the log says so', async () => {
-  await using postrider = await startTestAppliance()
-  const { key } = await postrider.activeDomain('here.test')
-  const { deps } = postrider.appliance
-  const { store } = deps
-  const now = postrider.clock.now()
-  const records = [record('192.0.2.1')]
-  const waiting = (id: string) => take(store, key, 'google.test', { ...report('here.test', id), records }, now, true)
-  const released = () => store.write((tx) => releaseMessages(tx, now + 1, 10))
-  const faults: string[] = []
-  const log = { ...silentLog, fault: (where: string) => (faults.push(where), where) }
-  const messages = () => store.one(raw<{ n: number | null }>('select sum(messages) as n from dmarc_figures')).n
-  await store.write((tx) =>
-    tx.run(
-      raw(
-        `insert into inbound_messages (key, id, mail_from, recipients, client, helo, received, size, content, cut, received_at, attempts)
-         values (1, 'one', '', '[]', '', '', '', 1, ?, 0, 0, 0)`,
-        [Buffer.from(dmarcReport({ records: Array.from({ length: 600 }, (_, at) => ({ address: addressOf(at) })) }))],
-      ),
-    ),
+test('keeps the 200 largest policies of a TLS report, and the sum of the others by type', () => {
+  const policies = Array.from({ length: 300 }, (_, at) => ({
+    type: at % 2 === 0 ? ('sts' as const) : ('tlsa' as const),
+    domain: `d${at}.here.test`,
+    success: at,
+    failure: 1,
+    results: Array.from({ length: 30 }, (_each, type) => ({ type: `t${type}`, sessions: type })),
+  }))
+  const {
+    form: _form,
+    domain: _domain,
+    policy: _policy,
+    skippedRecords: _skipped,
+    ...head
+  } = report('here.test', 'one')
+  const kept = foldedTls({ ...head, kind: 'tls', policies, skippedPolicies: 0 })
+  assert.ok(kept.kind === 'tls')
+  assert.deepEqual(kept.sums, { policies: 300, success: (299 * 300) / 2, failure: 300 })
+  assert.equal(kept.policies.length, MOST_KEPT + 2)
+  assert.partialDeepStrictEqual(kept.policies[0], { domain: 'd299.here.test', results: [{ type: 't29' }] })
+  assert.deepEqual(
+    kept.policies.slice(MOST_KEPT).map(({ domain, failure, type }) => [type, domain, failure]),
+    [
+      ['tlsa', '', 50],
+      ['sts', '', 50],
+    ],
   )
-  await waiting('one')
-  assert.deepEqual(await released(), [])
-  await counted(deps, log)
-  assert.deepEqual([messages(), faults], [600, []])
-  await store.write((tx) => tx.run(raw('update inbound_messages set content = ?', [Buffer.from('no report')])))
-  await waiting('two')
-  await counted(deps, log)
-  await store.write((tx) => tx.run(raw('delete from inbound_messages')))
-  await waiting('three')
-  await counted(deps, log)
-  assert.deepEqual([messages(), faults], [600, ['counting a report', 'counting a report']])
-  assert.deepEqual(await released(), [1])
+  assert.equal(
+    kept.policies.reduce((all, { success }) => all + success, 0),
+    kept.sums.success,
+  )
+})
+
+test('a day has 300 rows of unknown sources and a sum of the others, and known sources keep their own rows', async () => {
+  await using postrider = await startTestAppliance({ domains: ['here.test'] })
+  const { store } = postrider.appliance.deps
+  const domain = store.one(raw<Domain>("select * from domains where name = 'here.test'"))
+  const named = document('known-sources', { network: '203.0.113.0/24', name: 'shop' })
+  assert.equal((await postrider.api('POST', `/domains/${domain.id}/known-sources`, named)).status, 201)
+  const day = dayOf(YESTERDAY * SECOND)
+  const add = (reporter: string, sources: readonly SourceSums[]): Promise<void> =>
+    store.write((tx) => addDmarcFigures(tx, config, domain, { day, reporter, sources, share: 1 }))
+  const some = (from: number, to: number, network = ''): SourceSums[] =>
+    folded(
+      Array.from({ length: to - from }, (_, at) =>
+        record(network === '' ? addressOf(from + at) : `${network}${from + at}`, { ...FAILING, count: 9 }),
+      ),
+    ).sources()
+  for (let from = 0; from < 800; from += 200) await add('evil.test', some(from, from + 200))
+  await add('google.test', [...some(0, 1), ...some(900, 901), ...some(7, 8, '203.0.113.')])
+  const rows = () =>
+    new Map(
+      store
+        .all(raw<SourceSums>('select * from dmarc_figures'))
+        .map((row) => [row.address, [row.messages, row.addresses]]),
+    )
+  assert.equal(rows().size, 302)
+  assert.deepEqual(rows().get(addressOf(0)), [18, 1])
+  assert.deepEqual(rows().get('203.0.113.7'), [9, 1])
+  assert.deepEqual(rows().get(''), [9 * 501, 501])
+  // A flood of addresses in a named network is summed as that network, and never as unknown.
+  for (let at = 0; at < 3; at++) {
+    const flood = Array.from({ length: 200 }, (_, n) => record(`203.0.113.${n + 20}`, { ...FAILING, count: at + 1 }))
+    await add('evil.test', folded(flood).sources())
+  }
+  assert.equal(rows().size, 502)
+  const [known] = await rowsOf(postrider, domain.id, 'dmarc-sources?filter[known]=unknown&page[size]=1')
+  assert.partialDeepStrictEqual(known, { address: 'others', messages: 9 * 501, addresses: 501 })
+})
+
+test('answers about a flooded domain add up, and read few rows', async () => {
+  await using postrider = await startTestAppliance({ domains: ['here.test'] })
+  const { store } = postrider.appliance.deps
+  const domain = store.one(raw<Domain>("select * from domains where name = 'here.test'"))
+  const [today, days] = [Math.floor(postrider.clock.now() / 86_400_000), 28]
+  await store.write((tx) => {
+    for (let back = 1; back <= days; back++) {
+      const records = Array.from({ length: 500 }, (_, at) =>
+        record(addressOf(back * 500 + at), { ...FAILING, count: 1000 }),
+      )
+      const one = folded([...records, record('198.51.100.7', { ...FAILING, count: 3000 })])
+      for (let at = 0; at < 3; at++)
+        addDmarcFigures(tx, config, domain, {
+          day: today - back,
+          reporter: 'evil.test',
+          sources: one.sources(),
+          share: 1,
+        })
+    }
+  })
+  let rows = 0
+  store.watch((_sql, read) => void (rows += read))
+  const [others, known, first] = await rowsOf(postrider, domain.id, 'dmarc-sources?page[size]=3')
+  assert.partialDeepStrictEqual(known, { address: '198.51.100.7', messages: 3 * 3000 * days })
+  assert.partialDeepStrictEqual(first, { messages: 3 * 1000, addresses: 1 })
+  // 500 unknown sources are listed one by one. The named service is one of them.
+  assert.partialDeepStrictEqual(others, { address: 'others', messages: 3 * 1000 * (days * 500 - 499) })
+  await rowsOf(postrider, domain.id, 'dmarc-evidence')
+  assert.ok(rows < 40_000, `${rows} rows`)
 })
 
 test('1,000 reports a day take less than 10 MB of the store in a month', async () => {
@@ -158,64 +225,58 @@ test('1,000 reports a day take less than 10 MB of the store in a month', async (
   const size = async (): Promise<number> => {
     await store.write((tx) => tx.first(raw('select 1')))
     return store.one(
-      raw<{ octets: number }>(
-        'select (page_count - freelist_count) * page_size as octets from pragma_page_count, pragma_freelist_count, pragma_page_size',
+      raw<{ bytes: number }>(
+        'select (page_count - freelist_count) * page_size as bytes from pragma_page_count, pragma_freelist_count, pragma_page_size',
       ),
-    ).octets
+    ).bytes
   }
   const before = await size()
-  const days = 1
   /** The report of a provider about a domain. */
-  const one = (at: number, day: number, provider: number): Promise<boolean> => {
+  const one = (at: number, provider: number): Promise<boolean> => {
     const { key, name } = domains[at]!
     const own = { headerFrom: name, dkimDomains: [name], spfDomains: [`bounce.${name}`] }
-    // Two addresses of ours, that everybody sees, and of one report in five an address that passes mail on.
-    const passedOn = { ...own, count: 2, spf: 'fail' as const, spfDomains: [`lists${provider}.test`] }
+    // Two addresses of the domain that every provider sees, and in one report of five a forwarder.
+    const forwarded = { ...own, count: 2, spf: 'fail' as const, spfDomains: [`lists${provider}.test`] }
     const records = [
       record('192.0.2.1', { ...own, count: 120 }),
       record('192.0.2.2', { ...own, count: 80 }),
-      ...(provider % 5 === 0 ? [record(addressOf(provider + at * 256), passedOn)] : []),
+      ...(provider % 5 === 0 ? [record(addressOf(provider + at * 256), forwarded)] : []),
     ]
-    const id = `${1_768_348_800 + day}.${at}${provider}a7c31f04`
-    const reading = { ...report(name, id, YESTERDAY + day * 86_400), records }
-    return take(store, key, `provider${provider}.test`, reading, postrider.clock.now() + day * 86_400_000 + provider)
+    const reading = { ...report(name, `1768348800.${at}${provider}a7c31f04`), records }
+    return take(store, key, `provider${provider}.test`, reading, postrider.clock.now() + provider)
   }
-  const providers = Array.from({ length: 50 }, (_, at) => at)
-  for (let day = 0; day < days; day++)
-    for (const at of domains.keys()) {
-      const kept = await Promise.all(providers.map((provider) => one(at, day, provider)))
-      assert.ok(kept.every(Boolean))
-      await counted(postrider.appliance.deps)
-    }
-  const month = ((await size()) - before) * (30 / days)
+  for (const at of domains.keys()) {
+    const kept = await Promise.all(Array.from({ length: 50 }, (_, provider) => one(at, provider)))
+    assert.ok(kept.every(Boolean))
+  }
+  const month = ((await size()) - before) * 30
   assert.ok(month < 10_000_000, `${(month / 1e6).toFixed(1)} MB`)
 })
 
-test('reports that count as much as they may give figures that can be read, and wait for nothing', async () => {
+test('figures stay readable when 300 reports state the largest counts', async () => {
   await using postrider = await startTestAppliance({ domains: ['here.test'] })
   const { store } = postrider.appliance.deps
   const domain = store.one(raw<Domain>("select * from domains where name = 'here.test'"))
-  const day = dayOf(YESTERDAY)
-  // As 20,000 records of the largest count, in 300 reports: more than a number can hold.
+  const day = dayOf(YESTERDAY * SECOND)
+  // As 20,000 records of the largest count: more than a number can hold, if all of them were added.
   const messages = 20_000 * (2 ** 31 - 1)
-  const row = ['192.0.2.1', 'here.test', 1, 1, 'none', 0, messages, '', ''] as const
+  const one = { ...sumOf([], '192.0.2.1'), addresses: 1, messages, pass: messages }
   const policy = { type: 'sts', domain: 'here.test', success: messages, failure: messages, results: [] } as const
   const failed = { ...policy, results: [{ type: 'certificate-expired', sessions: messages }] }
   await store.write((tx) => {
     for (let at = 0; at < 300; at++) {
-      addDmarcRows(
-        tx,
-        domain,
-        { day, reporter: 'one.test', rows: JSON.stringify([row]), share: 1 },
-        () => () => undefined,
-      )
+      addDmarcFigures(tx, config, domain, { day, reporter: 'one.test', sources: [one], share: 1 })
       addTlsFigures(tx, domain, { day, reporter: 'one.test', policies: [failed] })
     }
   })
   const most = 2 ** 31 - 1
   const [source] = await rowsOf(postrider, domain.id, 'dmarc-sources')
   assert.partialDeepStrictEqual(source, { address: '192.0.2.1', messages: most, pass: most })
-  const [figures] = await rowsOf(postrider, domain.id, 'tls-figures')
-  assert.partialDeepStrictEqual(figures, { success: most, failure: most, results: { 'certificate-expired': most } })
+  const [figures] = await rowsOf(postrider, domain.id, 'tls-statistics')
+  assert.partialDeepStrictEqual(figures, {
+    successful_sessions: most,
+    failed_sessions: most,
+    results: { 'certificate-expired': most },
+  })
   assert.partialDeepStrictEqual(tlsTroubleOf(store, domain, day), { sessions: 2 * most, failures: most })
 })

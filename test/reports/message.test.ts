@@ -1,4 +1,4 @@
-// The report in a message is found by its octets alone (DV47).
+// The report in a message is found only by its bytes.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { LIMITS } from '../../src/reports/reading/report.ts'
@@ -6,8 +6,8 @@ import { dmarc, gzip, mail, multipart, part, TIMES, tls, zip } from './written.t
 import { readReport } from './whole.ts'
 
 /** The id of the report that is read, or why it is refused. */
-function said(octets: Buffer): string {
-  const reading = readReport(octets, TIMES)
+function said(bytes: Buffer): string {
+  const reading = readReport(bytes, TIMES)
   return reading.outcome === 'read' ? reading.report.reportId : reading.why
 }
 
@@ -16,8 +16,8 @@ const json = JSON.stringify(tls())
 const text = part('Here is the report.\r\n', '7bit', 'Content-Type: text/plain')
 const named = (id: string): string => dmarc({ id: `<report_id>${id}</report_id>` })
 
-describe('the part of a message that is a report (DV47)', () => {
-  test('alone, in every encoding and under any type', () => {
+describe('finds the report in a message', () => {
+  test('as the only part, in every encoding and with any media type', () => {
     for (const encoding of ['base64', 'quoted-printable', '7bit', '8bit', 'binary'])
       for (const content of [xml, json]) assert.equal(said(mail(part(content, encoding))), 'one', encoding)
     for (const encoding of ['base64', 'quoted-printable', 'binary'])
@@ -27,7 +27,7 @@ describe('the part of a message that is a report (DV47)', () => {
       assert.equal(said(mail(part(gzip(xml), 'base64', `Content-Type: ${type}`))), 'one', type)
   })
 
-  test('nested, inline, and in a message inside of the message', () => {
+  test('nested, inline, and in an attached message', () => {
     assert.equal(said(multipart([text, part(gzip(xml))], 9)), 'one')
     const inline = 'Content-Type: text/xml\r\nContent-Disposition: inline'
     assert.equal(said(multipart([part(xml, '7bit', inline)])), 'one')
@@ -35,13 +35,13 @@ describe('the part of a message that is a report (DV47)', () => {
     assert.equal(said(multipart([text, forwarded])), 'one')
   })
 
-  test('the first one counts', () => {
+  test('and uses the first of several', () => {
     assert.equal(said(multipart([text, part(gzip(named('first'))), part(gzip(named('second')))])), 'first')
-    // It is a report, although it is refused: the second is not asked.
+    // It is a report although it is rejected, so the second is not read.
     assert.equal(said(multipart([part(named('')), part(named('second'))])), 'no_id')
   })
 
-  test('what only looks like a report is passed over', () => {
+  test('and skips parts that only look like a report', () => {
     const page = part('<!DOCTYPE html><html><body><br>Your feedback</p></html>', '8bit', 'Content-Type: text/html')
     const braces = part('{name}, here is the report', '7bit')
     const photos = part(
@@ -56,14 +56,14 @@ describe('the part of a message that is a report (DV47)', () => {
     assert.equal(said(multipart([part('<p>Hello</p>', '7bit')])), 'not_a_report')
   })
 
-  test('without a part that looks like one: no_report', () => {
+  test('and rejects a message without a report as no_report', () => {
     assert.equal(said(multipart([text])), 'no_report')
     assert.equal(said(Buffer.from('Subject: nothing\r\n\r\n')), 'no_report')
     const deep = multipart([part(xml)], 40)
     assert.equal(said(deep), 'malformed')
   })
 
-  test('a signature below the base64, and line ends within it, do not belong to the report', () => {
+  test('and ignores a signature below the base64 and line ends in it', () => {
     const encoded = part(gzip(xml)).toString('latin1')
     assert.equal(
       said(mail(Buffer.from(`${encoded.replace(/=*$/, '==')}\r\n--\r\nA mailing list\r\n`, 'latin1'))),
@@ -74,26 +74,26 @@ describe('the part of a message that is a report (DV47)', () => {
 })
 
 describe('a file', () => {
-  test('is a report, an archive or a message', () => {
-    for (const octets of [
+  test('can be a report, an archive or a message', () => {
+    for (const bytes of [
       Buffer.from(xml),
       Buffer.from(`\r\n ${xml}`),
       gzip(xml),
       zip([{ content: xml }]),
       Buffer.from(json),
     ])
-      assert.equal(said(octets), 'one')
+      assert.equal(said(bytes), 'one')
     assert.equal(said(Buffer.from(`From a@b.test Mon Sep 21 00:00:00 2026\n${mail(part(xml)).toString()}`)), 'one')
   })
 
-  test('of other content is refused', () => {
+  test('with other content is rejected', () => {
     for (const content of ['', ' ', 'text', '<', '<html></html>', '[]', '{}', '"a"', 'null', '\0', '\u{1f4e7}'])
-      for (const octets of [Buffer.from(content), gzip(content), zip([{ content }])])
-        assert.ok(['not_a_report', 'malformed'].includes(said(octets)), content)
+      for (const bytes of [Buffer.from(content), gzip(content), zip([{ content }])])
+        assert.ok(['not_a_report', 'malformed'].includes(said(bytes)), content)
   })
 })
 
-test('an encoded part is decoded to the limit, and no further', () => {
+test('rejects a part that decodes to more than the limit', () => {
   const large = dmarc({ behind: ' '.repeat(LIMITS.unpacked) })
   for (const encoding of ['base64', 'quoted-printable', '7bit'])
     assert.equal(said(mail(part(large, encoding))), 'too_large', encoding)

@@ -1,4 +1,4 @@
-// `postrider report read FILE`: what a file holds, with nothing stored.
+// `postrider report read FILE`: prints the contents of a file without storing them.
 import assert from 'node:assert/strict'
 import { mkdirSync, readdirSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ const fileOf = (name: string, content: string | Buffer): string => {
 }
 const run = async (...argv: string[]) => commands.run(argv, { bare: true })
 
-test('a DMARC report in the members of the labels of the corpus, and in words (DV101)', async () => {
+test('prints a DMARC report as JSON and as text', async () => {
   const records = record() + record({ address: '::1', count: '4', evaluated: '' }) + record({ count: 'x' })
   const file = fileOf('mail.eml', mail(part(gzip(dmarc({ records })))))
   const { code, stderr, stdout } = await run('--json', 'report', 'read', file)
@@ -46,18 +46,18 @@ test('a DMARC report in the members of the labels of the corpus, and in words (D
   assert.equal(
     words.stdout,
     [
-      'DMARC report (RFC 7489) of Reporter, id one',
+      'DMARC report (RFC 7489) from Reporter, id one',
       'From 2026-09-21 00:00 to 2026-09-21 23:59 UTC',
       'Policy of example.com: p=none',
-      '7 messages of 2 addresses, in 2 records: 3 pass (DKIM 3, SPF 0), 4 fail',
-      'What was done: none 7',
-      '1 records without an address or a count were skipped',
+      '7 messages from 2 IP addresses, in 2 records: 3 pass (DKIM 3, SPF 0), 4 fail',
+      'Disposition: none 7',
+      '1 record without an address or a count skipped',
       '',
     ].join('\n'),
   )
 })
 
-test('a TLS report', async () => {
+test('prints a TLS report as JSON and as text', async () => {
   const file = fileOf('tls.json', JSON.stringify(tls({ policies: [policy(), policy('tlsa'), policy('new')] })))
   const { code, stdout } = await run('--json', 'report', 'read', file)
   const { sha256: _, ...said } = JSON.parse(stdout) as { sha256: string }
@@ -79,11 +79,11 @@ test('a TLS report', async () => {
     skipped_policies: 1,
   })
   const words = (await run('report', 'read', file)).stdout
-  assert.match(words, /^20 connections worked, 4 failed$/m)
+  assert.match(words, /^20 connections succeeded, 4 failed$/m)
   assert.match(words, /^tlsa +example\.com +10 +2 +certificate-expired 2$/m)
 })
 
-test('what is refused says why, and ends with 1', async () => {
+test('prints the reason for a rejection and exits 1', async () => {
   const file = fileOf('refused.xml', dmarc({ before: '<!DOCTYPE feedback>' }))
   const { code, stdout } = await run('--json', 'report', 'read', file)
   const { sha256: _, ...said } = JSON.parse(stdout) as { sha256: string }
@@ -91,17 +91,17 @@ test('what is refused says why, and ends with 1', async () => {
   const words = await run('report', 'read', file)
   assert.deepEqual(
     [words.code, words.stdout],
-    [1, 'Refused (doctype). Its XML has a DOCTYPE, which no report needs.\n'],
+    [1, 'Rejected (doctype). The XML contains a DOCTYPE, which is not allowed.\n'],
   )
 })
 
-test('strangers write nothing but text on the terminal', async () => {
+test('removes control characters of a report from the output', async () => {
   const metadata = '<org_name>&#x9b;31m&#x202e;gpj.exe</org_name>'
   const { stdout } = await run('report', 'read', fileOf('evil.xml', dmarc({ metadata })))
   assert.doesNotMatch(stdout, /[\u009b\u202e]/)
 })
 
-test('any age is read; no file, a folder or a huge file is refused in a sentence, and nothing is stored', async () => {
+test('reads a report of any age without storing it, and rejects a missing file, a directory and a huge file', async () => {
   const old = dmarc({ range: '<begin>0</begin><end>1</end>' })
   assert.equal((await run('report', 'read', fileOf('old.xml', old))).code, 0)
   mkdirSync(join(folder, 'inside'))

@@ -1,10 +1,13 @@
-// Somebody who reports about our mail: reports as providers write them, in mail that is signed and sent as theirs is.
+// A reporter: sends reports as providers write them, in messages that are signed and sent as theirs are.
 import assert from 'node:assert/strict'
+import { beforeEach } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { dkimSign } from 'mailauth/lib/dkim/sign.js'
+import type { KeyPair } from '../../src/domains/keys.ts'
 import { raw } from '../../src/store/query.ts'
 import type { TestAppliance } from '../kit/appliance.ts'
 import { usedKeyPair } from '../kit/keys.ts'
+import { ofFile } from '../kit/of-file.ts'
 import { deliver } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
 import type { TestDns } from '../kit/zone.ts'
@@ -103,7 +106,7 @@ export const tlsReport = ({
     ),
   })
 
-/** A mail with one attachment. */
+/** A message with one attachment. */
 export const mailWith = (
   attachment: Buffer | string,
   { from, to }: { from: string; to: string },
@@ -121,7 +124,7 @@ ${Buffer.from(attachment).toString('base64').replace(/.{76}/g, '$&\n')}
 `
 
 export interface Reporter {
-  /** Sends a mail from an address of the reporter, signed, and waits until it was read. */
+  /** Sends a message from an address of the reporter, signed, and waits until it was read. */
   send: (message: string, to: string, how?: SendOptions) => Promise<void>
   /** Sends a DMARC report. */
   dmarc: (said?: ReportSaid, to?: string, how?: SendOptions) => Promise<void>
@@ -129,9 +132,9 @@ export interface Reporter {
 }
 
 interface SendOptions {
-  /** The domain that signs; null: nobody. */
+  /** The domain that signs, or null for no signature. */
   signedBy?: string | null
-  /** `l=`: only so many octets are signed. */
+  /** `l=`: the number of signed bytes. */
   bodyLength?: number
 }
 
@@ -141,9 +144,17 @@ export const TLS_TO = 'tls-reports@bounce.here.test'
 /** A message with the signature of a provider. */
 export type Signer = (message: string, how?: SendOptions) => Promise<string>
 
+const keys = new Map<string, Promise<KeyPair>>()
+/** The key of a provider, which stays the same: a server that tests share may still have it in its cache. */
+function keyOf(domain: string): Promise<KeyPair> {
+  const known = keys.get(domain) ?? usedKeyPair(2048)
+  keys.set(domain, known)
+  return known
+}
+
 /** Publishes the DMARC policy and the key of a provider. `services`: `s=` of its key. */
 export async function signerOf(dns: TestDns, domain: string, services = ''): Promise<Signer> {
-  const { privateKey, publicKey } = await usedKeyPair(2048)
+  const { privateKey, publicKey } = await keyOf(domain)
   dns.set(`reports._domainkey.${domain}`, 'TXT', [`v=DKIM1; k=rsa;${services} p=${publicKey}`])
   dns.set(`_dmarc.${domain}`, 'TXT', ['v=DMARC1; p=reject'])
   return async (message, { bodyLength, signedBy = domain } = {}) => {
@@ -176,33 +187,42 @@ export async function reporterOf(postrider: TestAppliance, domain: string, servi
   }
 }
 
+/** A server that the tests of a file share. Each test starts without the reports, notices and events of the others. */
+export function reportServer<T extends TestAppliance>(start: () => Promise<T>): T {
+  const postrider = ofFile(start)
+  const tables = ['aggregate_reports', 'dmarc_figures', 'tls_figures', 'known_sources', 'inbound_emails']
+  beforeEach(() =>
+    postrider.appliance.deps.store.write((tx) => {
+      for (const table of [...tables, 'inbound_messages', 'notices', 'events']) tx.run(raw(`delete from ${table}`))
+    }),
+  )
+  return postrider
+}
+
 /** Waits until everything that came was read. */
 export const read = (postrider: TestAppliance): Promise<unknown> =>
   until(
-    () =>
-      ['inbound_waiting', 'report_pieces'].every(
-        (table) => postrider.appliance.deps.store.first(raw(`select 1 from ${table}`)) === undefined,
-      ),
+    () => postrider.appliance.deps.store.first(raw('select 1 from inbound_waiting')) === undefined,
     'the reading of a report',
   )
 
 export interface ReportShown {
   kind: string
   reporter: string | null
-  org: string | null
+  org_name: string | null
   report_id: string | null
   authenticated: boolean
   outcome: string
-  why: string | null
-  form: string | null
+  reason: string | null
+  format: string | null
   records: number
   skipped_records: number
   messages: number | null
   pass: number | null
   fail: number | null
-  success: number | null
-  failure: number | null
-  faults: string[]
+  successful_sessions: number | null
+  failed_sessions: number | null
+  warnings: string[]
 }
 
 /** The reports of a domain as the API lists them, the newest first. */

@@ -1,32 +1,32 @@
-// TLS reports: what counts, and what each member means (DV43, DV49).
+// The members of TLS reports and their meaning.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import type { TlsReport } from '../../src/reports/reading/report.ts'
 import { BEGIN, END, policy, TIMES, tls } from './written.ts'
 import { readReport } from './whole.ts'
 
-const octetsOf = (more: object): Buffer => Buffer.from(JSON.stringify(tls(more)))
+const bytesOf = (more: object): Buffer => Buffer.from(JSON.stringify(tls(more)))
 
-function read(octets: Buffer): TlsReport {
-  const reading = readReport(octets, TIMES)
+function read(bytes: Buffer): TlsReport {
+  const reading = readReport(bytes, TIMES)
   assert.equal(reading.outcome, 'read', reading.outcome === 'refused' ? reading.why : '')
   assert.ok(reading.outcome === 'read' && reading.report.kind === 'tls')
   return reading.report
 }
 
-function why(octets: Buffer | string, times: { now: number; oldest: number | null } = TIMES): string {
-  const reading = readReport(Buffer.from(octets), times)
+function why(bytes: Buffer | string, times: { now: number; oldest: number | null } = TIMES): string {
+  const reading = readReport(Buffer.from(bytes), times)
   return reading.outcome === 'refused' ? reading.why : 'read'
 }
 
-describe('policies (DV43)', () => {
-  test('sums are those of the summary, whatever the details add up to', () => {
+describe('policies', () => {
+  test('are counted by the summary, even if the details have another sum', () => {
     const details = [
       { 'result-type': 'certificate-expired', 'failed-session-count': 5 },
       { 'result-type': 'a-type-of-tomorrow', 'failed-session-count': 7 },
       { 'result-type': 'certificate-expired', 'failed-session-count': 1 },
     ]
-    const { policies } = read(octetsOf({ policies: [policy('sts', { 'failure-details': details })] }))
+    const { policies } = read(bytesOf({ policies: [policy('sts', { 'failure-details': details })] }))
     assert.deepEqual(policies, [
       {
         type: 'sts',
@@ -41,31 +41,31 @@ describe('policies (DV43)', () => {
     ])
   })
 
-  test('of unknown types are skipped and counted; without a known one there is no report', () => {
+  test('of unknown types are skipped and counted, and a report without a known type is rejected', () => {
     const { policies, skippedPolicies } = read(
-      octetsOf({ policies: [policy('dnssec'), policy('TLSA'), policy('no-policy-found'), 1, null, [], {}] }),
+      bytesOf({ policies: [policy('dnssec'), policy('TLSA'), policy('no-policy-found'), 1, null, [], {}] }),
     )
     assert.deepEqual([policies.map(({ type }) => type), skippedPolicies], [['tlsa', 'no-policy-found'], 5])
     for (const none of [[], [policy('dnssec')], {}, null, undefined, 'a'])
-      assert.equal(why(octetsOf({ policies: none })), 'no_policy')
+      assert.equal(why(bytesOf({ policies: none })), 'no_policy')
   })
 
-  test('counts that are none are 0, and name no result', () => {
+  test('with invalid counts count 0 and have no result', () => {
     for (const count of [-1, 1.5, '5', null, {}, 2 ** 31, 1e300, true]) {
       const summary = { 'total-successful-session-count': count, 'total-failure-session-count': count }
       const details = [{ 'result-type': 'a', 'failed-session-count': count }, { 'result-type': 5 }, null, 'a']
-      const { policies } = read(octetsOf({ policies: [policy('sts', { summary, 'failure-details': details })] }))
+      const { policies } = read(bytesOf({ policies: [policy('sts', { summary, 'failure-details': details })] }))
       const { failure, results, success } = policies[0]!
       assert.deepEqual([success, failure, results], [0, 0, []], JSON.stringify(count))
     }
   })
 
-  test('names of members that every object has are names like others', () => {
+  test('can have the names of inherited members', () => {
     const details = ['__proto__', 'constructor', 'toString'].map((type) => ({
       'result-type': type,
       'failed-session-count': 1,
     }))
-    const { policies } = read(octetsOf({ policies: [policy('sts', { 'failure-details': details })] }))
+    const { policies } = read(bytesOf({ policies: [policy('sts', { 'failure-details': details })] }))
     assert.deepEqual(
       policies[0]!.results.map(({ type }) => type),
       ['__proto__', 'constructor', 'toString'],
@@ -74,32 +74,32 @@ describe('policies (DV43)', () => {
     assert.equal(why(inherited), 'no_policy')
   })
 
-  test('domains and texts are in their canonical forms', () => {
+  test('have domains and texts in canonical form', () => {
     const made = policy('sts', { policy: { 'policy-type': 'sts', 'policy-domain': ' MX.Example.COM. ' } })
-    const report = read(octetsOf({ policies: [made], 'organization-name': ' a\u0000\nb\ud800 ' }))
+    const report = read(bytesOf({ policies: [made], 'organization-name': ' a\u0000\nb\ud800 ' }))
     assert.equal(report.policies[0]!.domain, 'mx.example.com')
     assert.equal(report.org, 'a b\ufffd')
     assert.equal(report.email, 'tls@reporter.example')
   })
 })
 
-describe('what a TLS report needs (DV49)', () => {
+describe('a TLS report needs', () => {
   const ranged = (start: unknown, end: unknown): Buffer =>
-    octetsOf({ 'date-range': { 'start-datetime': start, 'end-datetime': end } })
+    bytesOf({ 'date-range': { 'start-datetime': start, 'end-datetime': end } })
 
   test('an id and a period', () => {
-    assert.equal(why(octetsOf({ 'report-id': undefined })), 'no_id')
-    assert.equal(why(octetsOf({ 'report-id': 5 })), 'no_id')
-    assert.equal(why(octetsOf({ 'date-range': undefined })), 'date_range')
+    assert.equal(why(bytesOf({ 'report-id': undefined })), 'no_id')
+    assert.equal(why(bytesOf({ 'report-id': 5 })), 'no_id')
+    assert.equal(why(bytesOf({ 'date-range': undefined })), 'date_range')
     assert.equal(why(ranged('2026-09-21', '2026-09-22T00:00:00Z')), 'date_range')
     assert.equal(why(ranged('2026-13-21T00:00:00Z', '2026-09-22T00:00:00Z')), 'date_range')
     assert.equal(why(ranged('2026-09-22T00:00:00Z', '2026-09-21T00:00:00Z')), 'date_range')
     assert.equal(why(ranged('2099-09-21T00:00:00Z', '2099-09-22T00:00:00Z')), 'date_range')
     assert.equal(why(ranged('2026-07-01T00:00:00Z', '2026-09-22T00:00:00Z')), 'date_range')
-    assert.equal(why(octetsOf({}), { now: TIMES.now, oldest: (END + 1) * 1000 }), 'too_old')
+    assert.equal(why(bytesOf({}), { now: TIMES.now, oldest: (END + 1) * 1000 }), 'too_old')
   })
 
-  test('times are read with and without zone and fraction', () => {
+  test('times, with or without zone and fraction', () => {
     for (const start of [
       '2026-09-21T00:00:00Z',
       '2026-09-21T00:00:00',
@@ -112,7 +112,7 @@ describe('what a TLS report needs (DV49)', () => {
     }
   })
 
-  test('other JSON is not a report, and half of one is malformed', () => {
+  test('rejects other JSON as not_a_report, and half a report as malformed', () => {
     for (const json of ['[]', '{}', '{"a":1}', '[{"policies":[]}]', '{"__proto__":{"policies":[]}}'])
       assert.equal(why(json), 'not_a_report', json)
     for (const json of ['{', '{"policies":[}', '{"a":1}}', '{"a":1,}', "{'a':1}", '[1'])
@@ -122,7 +122,7 @@ describe('what a TLS report needs (DV49)', () => {
     assert.equal(why(`\ufeff \r\n${whole}\n`), 'read')
   })
 
-  test('wrong octets are replaced, and told', () => {
+  test('replaces invalid bytes and adds a warning', () => {
     const latin1 = Buffer.from(JSON.stringify(tls({ 'organization-name': 'Größe' })), 'latin1')
     const { faults, org } = read(latin1)
     assert.deepEqual([org, faults], ['Gr\ufffd\ufffde', ['encoding']])

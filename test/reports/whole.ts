@@ -12,11 +12,11 @@ export type WholeDmarcReport = DmarcReport & { records: DmarcRecord[] }
 export type WholeReport = WholeDmarcReport | TlsReport
 
 export function readReport(
-  octets: Uint8Array,
+  bytes: Uint8Array,
   times: ReadingTimes,
 ): { outcome: 'read'; report: WholeReport } | { outcome: 'refused'; why: WhyRefused } {
   const records: DmarcRecord[] = []
-  const reading = readInto(octets, times, (record) => records.push(record))
+  const reading = readInto(bytes, times, (record) => records.push(record))
   if (reading.outcome === 'refused') return reading
   const { report } = reading
   return { outcome: 'read', report: report.kind === 'dmarc' ? { ...report, records } : report }

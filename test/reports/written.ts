@@ -1,5 +1,6 @@
 // Aggregate reports for tests, and archives of them with any mistake.
 import { crc32, deflateRawSync, gzipSync } from 'node:zlib'
+import { LIMITS } from '../../src/reports/reading/report.ts'
 
 /** 2026-09-21, a day of UTC. */
 export const BEGIN = 1_789_948_800
@@ -8,7 +9,7 @@ export const END = BEGIN + 86_399
 export const TIMES = { now: (END + 86_400) * 1000, oldest: null }
 
 interface Parts {
-  /** What stands before the element, its attributes, and what stands behind it. */
+  /** The text before the element, its attributes, and the text after it. */
   before?: string
   attributes?: string
   behind?: string
@@ -65,29 +66,29 @@ export interface ZipFileOf {
   /** 0: stored, 8: deflated. */
   method?: number
   flags?: number
-  /** What the headers say in place of the truth. */
+  /** A wrong checksum in the headers. */
   sum?: number
   packed?: number
   unpacked?: number
-  /** Where the directory says that the file begins. */
+  /** The offset of the file in the directory. */
   at?: number
 }
 
-/** A zip archive of files; its headers say what they are told to. */
+/** A zip archive of files, with any values in its headers. */
 export function zip(files: readonly ZipFileOf[], { comment = '' } = {}): Buffer {
   const local: Buffer[] = []
   const central: Buffer[] = []
   let at = 0
   for (const { content, flags = 0, method = 8, name = 'report.xml', ...said } of files) {
-    const octets = Buffer.from(content)
-    const data = method === 8 ? deflateRawSync(octets) : octets
+    const bytes = Buffer.from(content)
+    const data = method === 8 ? deflateRawSync(bytes) : bytes
     const common = Buffer.alloc(26)
     common.writeUInt16LE(20, 0)
     common.writeUInt16LE(flags, 2)
     common.writeUInt16LE(method, 4)
-    common.writeUInt32LE(said.sum ?? crc32(octets), 10)
+    common.writeUInt32LE(said.sum ?? crc32(bytes), 10)
     common.writeUInt32LE(said.packed ?? data.length, 14)
-    common.writeUInt32LE(said.unpacked ?? octets.length, 18)
+    common.writeUInt32LE(said.unpacked ?? bytes.length, 18)
     common.writeUInt16LE(name.length, 22)
     const place = Buffer.alloc(14)
     place.writeUInt32LE(said.at ?? at, 10)
@@ -109,26 +110,26 @@ export function zip(files: readonly ZipFileOf[], { comment = '' } = {}): Buffer 
 export const gzip = (content: Buffer | string): Buffer => gzipSync(content)
 
 export const utf16 = (text: string, bigEndian = false): Buffer => {
-  const octets = Buffer.from(`\ufeff${text}`, 'utf16le')
-  return bigEndian ? octets.swap16() : octets
+  const bytes = Buffer.from(`\ufeff${text}`, 'utf16le')
+  return bigEndian ? bytes.swap16() : bytes
 }
 
-/** A part of a message: its header fields, and its octets in an encoding. */
+/** A part of a message: its header fields, and its bytes in an encoding. */
 export function part(
   content: Buffer | string,
   encoding = 'base64',
   fields = 'Content-Type: application/octet-stream',
 ): Buffer {
-  const octets = Buffer.from(content)
+  const bytes = Buffer.from(content)
   const encoded =
     encoding === 'base64'
-      ? octets.toString('base64').replace(/.{76}/g, '$&\r\n')
+      ? bytes.toString('base64').replace(/.{76}/g, '$&\r\n')
       : encoding === 'quoted-printable'
-        ? octets
+        ? bytes
             .toString('latin1')
             .replace(/[^ -<>-~]/g, (c) => `=${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`)
             .replace(/(?:=..|[^=]){60}(?=.)/g, '$&=\r\n')
-        : octets.toString('latin1')
+        : bytes.toString('latin1')
   return Buffer.from(`${fields}\r\nContent-Transfer-Encoding: ${encoding}\r\n\r\n${encoded}`, 'latin1')
 }
 
@@ -152,4 +153,26 @@ export function multipart(parts: readonly Buffer[], deep = 1): Buffer {
       Buffer.from(`\r\n--b${level}--\r\n`),
     ])
   return mail(inside)
+}
+
+/** A piece, repeated between two texts until they have as many bytes as a report may have. */
+export function filled(begin: string, piece: string, end: string): Buffer {
+  const times = Math.floor((LIMITS.unpacked - Buffer.byteLength(begin + end)) / Buffer.byteLength(piece))
+  return Buffer.concat([Buffer.from(begin), Buffer.alloc(times * Buffer.byteLength(piece), piece), Buffer.from(end)])
+}
+
+/** As large as a report may be, its records as wide: no two are summed into one row. */
+export function widest(): Buffer {
+  const names = (n: number): string =>
+    Array.from(
+      { length: 7 },
+      (_, at) => `<dkim><domain>s${n}-${at}.a-long-name.example</domain><result>pass</result></dkim>`,
+    ).join('')
+  return Buffer.from(
+    dmarc({
+      records: Array.from({ length: LIMITS.records }, (_, n) =>
+        record({ address: `10.0.${n >> 8}.${n & 255}`, results: names(n) }),
+      ).join(''),
+    }),
+  )
 }

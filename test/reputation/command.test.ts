@@ -1,4 +1,4 @@
-// `postrider agent list` and the reputation of `domain list`, beside a running server.
+// `postrider agent list` and the reputation of `domain list`, next to a running server.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
@@ -7,7 +7,7 @@ import { startBeside } from '../commands/beside.ts'
 
 const { commands, postrider } = await startBeside()
 
-test('agents with their pool, pace and figures; a warned domain', async () => {
+test('lists agents with their pool, pace and figures, and a warned domain', async () => {
   assert.deepEqual(await commands.json('agent', 'list'), [])
   assert.match((await commands.run(['agent', 'list'])).stdout, /There are no agents/)
   const { key } = await postrider.activeDomain('here.test')
@@ -39,7 +39,7 @@ test('agents with their pool, pace and figures; a warned domain', async () => {
       bounces: 2,
       complaints: 1,
       deliveries: 7,
-      pace: '2 a second',
+      pace: '2 per second',
       pool: 'probation',
       user: 'ann@owner.test',
     },

@@ -1,11 +1,11 @@
-// Figures by receiver: days that are over are kept whole, and every period says the same before and after.
+// Figures by receiver: past days are summarised, and the figures of every period stay the same.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import Database from 'better-sqlite3'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { settleReceivers } from '../../src/reputation/receivers.ts'
-import { receiverAlarms } from '../../src/schema/migrations/0031-receiver-alarms.ts'
-import { migrations } from '../../src/schema/migrations.ts'
+import { receiverAlarms } from '../../src/store/schema/migrations/0031-receiver-alarms.ts'
+import { migrations } from '../../src/store/schema/migrations.ts'
 import { defineDigest } from '../../src/store/digests.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
@@ -15,7 +15,7 @@ const postrider = ofFile(() => startTestAppliance())
 
 setUp(async () => {
   const now = postrider.clock.now()
-  // Every fifth hour of forty days at two receivers, which refuse in words of the day.
+  // Every fifth hour of forty days at two receivers, which use different rejection texts each day.
   await postrider.appliance.deps.store.write((tx) => {
     const user = postrider.user.key
     for (let hour = Math.floor((now - 40 * DAY) / HOUR); hour <= now / HOUR; hour += 5)
@@ -43,7 +43,7 @@ const rows = (): number => {
   return store.first(raw<{ n: number }>('select count(*) as n from receiver_tallies'))!.n
 }
 
-test('days that are over become one row for each receiver, and every period says the same', async () => {
+test('summarises past days in one row per receiver without changing the statistics of any period', async () => {
   const { store } = postrider.appliance.deps
   const as = await shown()
   assert.ok(rows() > 40 * 4 * 2)
@@ -55,20 +55,20 @@ test('days that are over become one row for each receiver, and every period says
   assert.equal(rows(), before)
 })
 
-test('words that no period looks at any more are forgotten', async () => {
+test('deletes replies that are older than every period', async () => {
   const { store } = postrider.appliance.deps
   await settleReceivers(store, postrider.clock.now())
   const { n } = store.first(raw<{ n: number }>('select count(*) as n from refusals'))!
   assert.equal(n, 33, 'thirty-two days and today')
 })
 
-test('figures of before the upgrade stay under the names that they had, and no alarm is made of them (DV80)', () => {
+test('keeps figures from before the upgrade under their old names, and raises no alarm from them', () => {
   const database = new Database(':memory:')
   defineDigest(database)
   const at = migrations.indexOf(receiverAlarms)
   for (const sql of migrations.slice(0, at)) database.exec(sql)
   database.exec(`pragma foreign_keys = off;
-    insert into receiver_tallies values (1, 'sub.there.test', 100, 5, 4, 3, 2, 1, 1, 0)`)
+    insert into receiver_tallies values (1, 'sub.there.test', 100, 5, 4, 3, 2, 1, 1, 0, null)`)
   database.exec(receiverAlarms)
   assert.deepEqual(database.prepare('select * from receiver_tallies').all(), [
     {
@@ -90,6 +90,7 @@ test('figures of before the upgrade stay under the names that they had, and no a
       put_off: 0,
       complained: 0,
       unmatched_complaints: 0,
+      hours: null,
     },
   ])
   database.close()

@@ -1,10 +1,10 @@
-// Agents by what became of their mail (D39): pools are promoted, demoted, damaged and recovered, domains warned, each
-// at its bound and told once to a real webhook; the pace of a pool is what the exchanger sees. Volume is put in through
+// Agents by the results of their email (D39): pools are promoted, demoted, damaged and recovered, domains warned, each
+// at its threshold and notified once to a real webhook. The MX host sees the pace of a pool. Volume is stored through
 // the function that settles use.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Domain } from '../../src/domains/find.ts'
-import type { EventType } from '../../src/states/events.ts'
+import type { EventType } from '../../src/store/states/events.ts'
 import { CATALOGUE } from '../../src/webhooks/catalogue.ts'
 import { tally } from '../../src/reputation/tally.ts'
 import { raw } from '../../src/store/query.ts'
@@ -37,14 +37,18 @@ const store = () => postrider.appliance.deps.store
 const pool = (agent: string): string | undefined =>
   store().first<{ status: string }>(raw('select status from agents where agent_id = ?', [agent]))?.status
 
-interface Fates {
+interface Outcomes {
   deliveries?: number
   bounces?: number
   complaints?: number
 }
 
-/** What became of mail, in one commit. */
-async function fates(domain: Domain, agent: string | null, { bounces = 0, complaints = 0, deliveries = 0 }: Fates) {
+/** Stores results of email, in one commit. */
+async function outcomes(
+  domain: Domain,
+  agent: string | null,
+  { bounces = 0, complaints = 0, deliveries = 0 }: Outcomes,
+) {
   await store().write((tx) => {
     const about = { user_key: domain.user_key, domain_key: domain.key, agent_id: agent }
     for (let n = 0; n < deliveries; n++) tally(tx, about, 'delivery', postrider.clock.now())
@@ -53,7 +57,7 @@ async function fates(domain: Domain, agent: string | null, { bounces = 0, compla
   })
 }
 
-/** Two of the times at which reputation is looked at: what would move twice is seen to. */
+/** Checks reputation twice, which shows moves that would be repeated. */
 async function looks(): Promise<void> {
   for (let n = 0; n < 2; n++) {
     postrider.clock.leap(5 * MINUTE)
@@ -108,7 +112,7 @@ const told = (hook: Hook, about: Record<string, unknown>): any[] =>
       return Object.entries(about).every(([name, value]) => data[name] === value)
     })
 
-test('each bound of the pools, and the pace that each means', async () => {
+test('each threshold of the pools, and the pace of each pool', async () => {
   const [good, sloppy, bad] = [
     await postrider.activeDomain('good.test'),
     await postrider.activeDomain('sloppy.test'),
@@ -144,53 +148,53 @@ test('each bound of the pools, and the pace that each means', async () => {
       store().first<{ n: number }>(raw(`select sum(deliveries) as n from tallies where agent_id = 'good'`))?.n === 3,
   )
 
-  // Between the steps a week goes by. Good: 199 outcomes are too few; exactly 5 % does not demote, exactly 2 % does
+  // A week passes between the steps. Good: 199 outcomes are too few, exactly 5 % does not demote, and exactly 2 % does
   // not promote.
-  await fates(good, 'good', { deliveries: 196 })
+  await outcomes(good, 'good', { deliveries: 196 })
   await stays('good')
   assert.equal(pool('good'), 'probation')
-  await fates(good, 'good', { deliveries: 1 })
+  await outcomes(good, 'good', { deliveries: 1 })
   await becomes('good', 'standard')
   postrider.clock.leap(8 * DAY)
-  await fates(good, 'good', { deliveries: 196, bounces: 4 })
+  await outcomes(good, 'good', { deliveries: 196, bounces: 4 })
   await stays('good')
-  await fates(good, 'good', { deliveries: 1 })
+  await outcomes(good, 'good', { deliveries: 1 })
   await becomes('good', 'trusted')
   postrider.clock.leap(8 * DAY)
-  await fates(good, 'good', { deliveries: 190, bounces: 10 })
+  await outcomes(good, 'good', { deliveries: 190, bounces: 10 })
   await stays('good')
-  await fates(good, 'good', { bounces: 1 })
+  await outcomes(good, 'good', { bounces: 1 })
   await becomes('good', 'standard')
   postrider.clock.leap(8 * DAY)
-  await fates(good, 'good', { deliveries: 200 })
+  await outcomes(good, 'good', { deliveries: 200 })
   await becomes('good', 'trusted')
 
-  // Sloppy: exactly 10 % demotes and damages nothing; complaints weigh by their own bounds.
+  // Sloppy: exactly 10 % demotes without damage. Complaints have their own thresholds.
   await submit(sloppy, 'sloppy', 'sloppy@there.test')
-  await fates(sloppy, 'sloppy', { deliveries: 200 })
+  await outcomes(sloppy, 'sloppy', { deliveries: 200 })
   await becomes('sloppy', 'standard')
   postrider.clock.leap(8 * DAY)
-  await fates(sloppy, 'sloppy', { deliveries: 180, bounces: 20 })
+  await outcomes(sloppy, 'sloppy', { deliveries: 180, bounces: 20 })
   await becomes('sloppy', 'probation')
   postrider.clock.leap(8 * DAY)
-  await fates(sloppy, 'sloppy', { deliveries: 1000, complaints: 1 })
+  await outcomes(sloppy, 'sloppy', { deliveries: 1000, complaints: 1 })
   await stays('sloppy')
-  await fates(sloppy, 'sloppy', { deliveries: 1 })
+  await outcomes(sloppy, 'sloppy', { deliveries: 1 })
   await becomes('sloppy', 'standard')
   postrider.clock.leap(8 * DAY)
-  await fates(sloppy, 'sloppy', { deliveries: 1000, complaints: 5 })
+  await outcomes(sloppy, 'sloppy', { deliveries: 1000, complaints: 5 })
   await becomes('sloppy', 'probation')
   postrider.clock.leap(8 * DAY)
-  await fates(sloppy, 'sloppy', { deliveries: 2000 })
+  await outcomes(sloppy, 'sloppy', { deliveries: 2000 })
   await becomes('sloppy', 'standard')
   postrider.clock.leap(8 * DAY)
-  await fates(good, 'good', { deliveries: 179, bounces: 21 })
+  await outcomes(good, 'good', { deliveries: 179, bounces: 21 })
   await becomes('good', 'damaged')
-  await fates(sloppy, 'sloppy', { deliveries: 200, complaints: 10 })
+  await outcomes(sloppy, 'sloppy', { deliveries: 200, complaints: 10 })
   await becomes('sloppy', 'damaged')
 
-  // Bad: refused by a real exchanger.
-  await fates(bad, 'bad', { deliveries: 179 })
+  // Bad: rejected by a real MX host.
+  await outcomes(bad, 'bad', { deliveries: 179 })
   for (let n = 0; n < 21; n++) {
     const id = await submit(bad, 'bad', `gone${n}@there.test`)
     postrider.clock.advance(500)
@@ -215,7 +219,7 @@ test('each bound of the pools, and the pace that each means', async () => {
   const shown = await postrider.commands.json<{ agent_id: string; pool: string; pace: string }[]>('agent', 'list')
   assert.deepEqual(
     shown.map(({ agent_id, pace, pool: in_ }) => [agent_id, in_, pace]),
-    ['good', 'sloppy', 'bad'].map((agent) => [agent, 'damaged', 'one a minute']),
+    ['good', 'sloppy', 'bad'].map((agent) => [agent, 'damaged', '1 per minute']),
   )
   const domains = async () =>
     Object.fromEntries(
@@ -226,7 +230,7 @@ test('each bound of the pools, and the pace that each means', async () => {
     )
   assert.equal((await domains())['bad.test'], 'warned')
 
-  // A week later nothing of it counts.
+  // A week later its results do not count.
   postrider.clock.leap(8 * DAY)
   for (const agent of ['good', 'sloppy', 'bad']) await becomes(agent, 'probation')
   await warnings.arrived(2)
@@ -271,7 +275,7 @@ test('each bound of the pools, and the pace that each means', async () => {
   )
 })
 
-test('a retry takes a turn of its agent’s pace, and what waits for one is spread when the pool falls', async () => {
+test('a retry takes a turn of its agent’s pace, and queued email is spread when the pool falls', async () => {
   const domain = await postrider.activeDomain('retry.test')
   exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.3.0 later' : undefined) }
   const ids = []
@@ -283,7 +287,7 @@ test('a retry takes a turn of its agent’s pace, and what waits for one is spre
     postrider.clock.advance(500)
     return store().first(deferred)!.n === 4
   }, 'four deferrals')
-  await fates(domain, 'retrier', { bounces: 200 })
+  await outcomes(domain, 'retrier', { bounces: 200 })
   await becomes('retrier', 'damaged')
   const due = ids.map(dueOf).toSorted((a, b) => a - b)
   assert.ok(
@@ -294,8 +298,8 @@ test('a retry takes a turn of its agent’s pace, and what waits for one is spre
   exchanger.script = {}
 })
 
-/** What became of an agent's mail on the days of a month: how many days, and what on each. */
-type Course = [days: number, each: Fates][]
+/** The results of an agent's email on the days of a month: the number of days, and the results of each. */
+type Course = [days: number, each: Outcomes][]
 
 test('a month of three agents: one good, one sloppy, one bad', async () => {
   const names = ['steady', 'careless', 'reckless'] as const
@@ -320,7 +324,7 @@ test('a month of three agents: one good, one sloppy, one bad', async () => {
     [2, { deliveries: 200, complaints: 2 }],
     [13, {}],
   ]
-  const days = [good, sloppy, bad].map((course) => course.flatMap(([count, each]) => Array<Fates>(count).fill(each)))
+  const days = [good, sloppy, bad].map((course) => course.flatMap(([count, each]) => Array<Outcomes>(count).fill(each)))
   assert.deepEqual(
     days.map(({ length }) => length),
     [30, 30, 30],
@@ -343,7 +347,7 @@ test('a month of three agents: one good, one sloppy, one bad', async () => {
   const begun = postrider.clock.now()
   for (let day = 0; day < 30; day++) {
     postrider.clock.leap(begun + day * DAY - postrider.clock.now() + 12 * 60 * MINUTE)
-    for (const [index, name] of names.entries()) await fates(domains[index]!, name, days[index]![day]!)
+    for (const [index, name] of names.entries()) await outcomes(domains[index]!, name, days[index]![day]!)
     await looks()
   }
   await hook.arrived(18)
@@ -384,36 +388,36 @@ test('a month of three agents: one good, one sloppy, one bad', async () => {
   )
 })
 
-test('a change of pool forgets nothing of the week: bounces over seven days count, however they are spread', async () => {
+test('keeps the figures of the week after a pool change, so that bounces over seven days count in any distribution', async () => {
   const domain = await postrider.activeDomain('week.test')
   await submit(domain, 'spread', 'spread@there.test')
-  await fates(domain, 'spread', { deliveries: 199 })
+  await outcomes(domain, 'spread', { deliveries: 199 })
   await becomes('spread', 'standard')
   postrider.clock.leap(DAY)
-  // 14 of 220 are more than 5 %: a step down. With 10 more it is above 10 %: nothing after the step is free.
-  await fates(domain, 'spread', { deliveries: 6, bounces: 14 })
+  // 14 of 220 are more than 5 %: a step down. With 10 more it is above 10 %: outcomes before the step still count.
+  await outcomes(domain, 'spread', { deliveries: 6, bounces: 14 })
   await becomes('spread', 'probation')
   postrider.clock.leap(DAY)
-  await fates(domain, 'spread', { bounces: 10 })
+  await outcomes(domain, 'spread', { bounces: 10 })
   await becomes('spread', 'damaged')
 })
 
-test('a domain is warned above 5 % of at least 200, and back below 2 %', async () => {
+test('warns a domain above 5 % of at least 200 emails, and ends the warning below 2 %', async () => {
   const domain = await postrider.activeDomain('plain.test')
   const hook = await makeHook(postrider, receiver, domain, ['domain.reputation_warning', 'domain.reputation_recovered'])
-  await fates(domain, null, { deliveries: 189, bounces: 10 })
+  await outcomes(domain, null, { deliveries: 189, bounces: 10 })
   await looks()
-  await fates(domain, null, { deliveries: 1 })
+  await outcomes(domain, null, { deliveries: 1 })
   await looks()
   assert.equal(hook.requests().length, 0)
-  await fates(domain, null, { bounces: 2 })
+  await outcomes(domain, null, { bounces: 2 })
   await looks()
   await hook.arrived(1)
   // Exactly 2 % is not below it.
-  await fates(domain, null, { deliveries: 398 })
+  await outcomes(domain, null, { deliveries: 398 })
   await looks()
   assert.equal(hook.requests().length, 1)
-  await fates(domain, null, { deliveries: 1 })
+  await outcomes(domain, null, { deliveries: 1 })
   await looks()
   await hook.arrived(2)
   assert.deepEqual(

@@ -9,7 +9,7 @@ import { until } from '../kit/until.ts'
 const exchanger = testExchanger({ tls: true })
 const postrider = ofFile(() => startTestAppliance({ exchanger, routes: ['there.test'] }))
 
-test('a posted mail arrives signed, over TLS, and its status says so', async () => {
+test('a posted email is delivered signed over TLS and gets the status delivered', async () => {
   await postrider.activeDomain('here.test')
   const posted = await postrider.api(
     'POST',

@@ -1,4 +1,5 @@
-// What released versions left goes on in this one: mail that waited is sent, once, and a campaign under way ends.
+// This version continues with the data of released versions: it sends queued email once and completes a
+// running campaign.
 import assert from 'node:assert/strict'
 import { rmSync } from 'node:fs'
 import { test } from 'node:test'
@@ -11,7 +12,7 @@ import { RELEASED, releasedData } from '../kit/released.ts'
 import { until } from '../kit/until.ts'
 
 for (const version of RELEASED)
-  test(`the data of ${version} is opened, and its mail and its campaign are sent, each once (U3)`, async (t) => {
+  test(`opens the data of ${version} and sends its queued email and its campaign once`, async (t) => {
     const { campaign, dataDir, done, inbox, token, waits } = releasedData(version)
     t.after(() => rmSync(dataDir, { recursive: true, force: true }))
     const exchanger = testExchanger()

@@ -1,28 +1,28 @@
-// The sandbox as `postrider dev` starts it: what its exchanger answers comes back over SMTP to its own listener.
+// The sandbox of `postrider dev`: replies of its simulated recipients arrive over SMTP at its own listener.
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { silentLog, type Log } from '../../src/base/log.ts'
-import { addNotice } from '../../src/accounts/notices.ts'
+import { addNotice } from '../../src/users/notices.ts'
 import { startSandbox, type Sandbox } from '../../src/server/sandbox/start.ts'
 import type { ReceivedMail } from '../../src/server/sandbox/exchanger.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, JSON_API, type Answer } from '../kit/appliance.ts'
 import { Commands } from '../commands/command.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { until } from '../kit/until.ts'
 
-const dataDir = mkdtempSync(join(tmpdir(), 'postrider-sandbox-'))
+const dataDir = temporaryDirectory('sandbox')
 const clock = new ManualClock()
 const arrived: ReceivedMail[] = []
 const reports: Record<string, unknown>[] = []
 const troubles: unknown[] = []
 const log: Log = {
   ...silentLog,
-  info: (event, fields) => void (event === 'report' && reports.push(fields ?? {})),
-  warn: (event, fields) => void (event !== 'notice' && troubles.push([event, fields])),
+  info: (event, fields) => void (event === 'feedback_received' && reports.push(fields ?? {})),
+  warn: (event, fields) => void (event !== 'notification_queued' && troubles.push([event, fields])),
   fault: (where, thrown) => (troubles.push([where, thrown]), ''),
 }
 let sandbox: Sandbox
@@ -40,7 +40,6 @@ before(async () => {
 })
 after(async () => {
   await sandbox.stop()
-  rmSync(dataDir, { recursive: true, force: true })
   assert.deepEqual(troubles, [])
 })
 
@@ -57,7 +56,7 @@ async function api(method: string, path: string, body?: unknown): Promise<Answer
   return { status: response.status, headers: response.headers, body: text === '' ? undefined : JSON.parse(text) }
 }
 
-/** A value of the one row that a question to the store finds. The API is asked afterwards: it answers only so often. */
+/** A value of the one row that a query of the store finds. The API is called afterwards, because of its rate limit. */
 const found = (sql: string, ...values: string[]): string | undefined =>
   sandbox.appliance.deps.store.first(raw<{ value: string }>(sql, values))?.value
 
@@ -66,7 +65,7 @@ async function become(id: string, status: string) {
   return (await api('GET', `/outbound-emails/${id}`)).body.data.attributes
 }
 
-/** Posts a mail and waits until the built-in exchanger has it. */
+/** Posts an email and waits until the built-in receiving server has it. */
 async function send(to: string, attributes: Record<string, unknown> = {}): Promise<{ id: string; mail: ReceivedMail }> {
   const posted = await api(
     'POST',
@@ -96,7 +95,7 @@ async function received(subject: string) {
 const headerOf = (mail: ReceivedMail, name: string): string =>
   new RegExp(`^${name}: (.*)$`, 'im').exec(mail.message.toString())![1]!.trim()
 
-test('reply@ answers, a second later, into the inbox, as an answer to the mail', async () => {
+test('reply@ replies to the email after a second, and the reply arrives in the inbox', async () => {
   const { id, mail } = await send('reply@friend.example')
   assert.equal(mail.dkim, 'pass')
   await become(id, 'delivered')
@@ -109,7 +108,7 @@ test('reply@ answers, a second later, into the inbox, as an answer to the mail',
   assert.equal((await become(id, 'delivered')).bounced_at, null)
 })
 
-test('an answer goes to Reply-To, keeps the references and a subject in any script', async () => {
+test('a reply goes to Reply-To and keeps the references and a subject in any script', async () => {
   const references = ['<first@far.example>', '<second@far.example>']
   const { mail } = await send('reply@second.example', {
     subject: 'Grüße č ✓ 你好',
@@ -123,7 +122,7 @@ test('an answer goes to Reply-To, keeps the references and a subject in any scri
   assert.deepEqual(reply.to, ['hello+thread@sandbox.example'])
 })
 
-test('bounce@ comes back as a delivery report', async () => {
+test('bounce@ returns a bounce message', async () => {
   const { id } = await send('bounce@friend.example')
   await become(id, 'delivered')
   clock.advance(1000)
@@ -134,7 +133,7 @@ test('bounce@ comes back as a delivery report', async () => {
   assert.partialDeepStrictEqual(body.data, [{ attributes: { reason: 'hard_bounce', source: 'dsn', scope: 'all' } }])
 })
 
-test('complain@ comes back as a complaint', async () => {
+test('complain@ returns a complaint', async () => {
   const { id } = await send('complain@friend.example')
   await become(id, 'delivered')
   clock.advance(1000)
@@ -143,7 +142,7 @@ test('complain@ comes back as a complaint', async () => {
   assert.partialDeepStrictEqual(body.data, [{ attributes: { reason: 'complaint', source: 'arf', scope: 'all' } }])
 })
 
-test('refuse@ is refused in the session, and nothing arrives', async () => {
+test('refuse@ is rejected in the SMTP session, and no message arrives', async () => {
   const posted = await api(
     'POST',
     '/outbound-emails',
@@ -154,7 +153,7 @@ test('refuse@ is refused in the session, and nothing arrives', async () => {
   assert.ok(!arrived.some(({ to }) => to.includes('refuse@friend.example')))
 })
 
-test('a tag changes nothing: refuse+x@, defer+x@, slow+x@, bounce+x@, complain+x@', async () => {
+test('a tag has no effect: refuse+x@, defer+x@, slow+x@, bounce+x@, complain+x@', async () => {
   const post = async (to: string): Promise<string> => {
     const mail = { from: sandbox.inbox, to, subject: 'A tag', html: 'x' }
     return (await api('POST', '/outbound-emails', document('outbound-emails', mail))).body.data.id
@@ -181,19 +180,18 @@ test('a tag changes nothing: refuse+x@, defer+x@, slow+x@, bounce+x@, complain+x
   }
 })
 
-test('a local part with no effect is one, whatever it is called', async () => {
+test('local parts such as constructor have no effect', async () => {
   for (const name of ['constructor', '+', 'refuse.not'])
     await become((await send(`${name}@friend.example`)).id, 'delivered')
 })
 
-test('commands beside the sandbox use its names, and change neither its certificate nor its records (D122)', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'postrider-beside-'))
+test('commands next to the sandbox use its names and keep its certificate and records (D122)', async (t) => {
+  const folder = temporaryDirectory('beside')
   const file = join(folder, 'sandbox.toml')
   writeFileSync(file, `data_dir = ${JSON.stringify(dataDir)}\n`)
   const commands = new Commands(folder, ['--config', file])
   t.after(async () => {
     await commands.close()
-    rmSync(folder, { recursive: true })
   })
   const pem = readFileSync(join(dataDir, 'smtp-certificate.pem'), 'utf8')
   const added = await commands.json('domain', 'add', 'more.example', '--user', sandbox.user)
@@ -205,7 +203,7 @@ test('commands beside the sandbox use its names, and change neither its certific
   assert.equal(readFileSync(join(dataDir, 'smtp-certificate.pem'), 'utf8'), pem)
 })
 
-test('an address without an effect answers nothing, and nothing else has come to the inbox', async () => {
+test('an address without an effect sends no reply, and no other message is in the inbox', async () => {
   const { id } = await send('ann@quiet.example')
   await become(id, 'delivered')
   clock.advance(1000)
@@ -213,10 +211,10 @@ test('an address without an effect answers nothing, and nothing else has come to
   assert.equal(body.data.length, answers)
 })
 
-test('what the sandbox tells its user arrives in an inbox, signed', async () => {
+test('notifications of the sandbox to its user arrive signed in an inbox', async () => {
   const { deps, notices } = sandbox.appliance
   const user_key = Number(found('select key as value from users where email = ?', sandbox.user))
-  const subject = 'An export is ready'
+  const subject = 'A data export is ready'
   await deps.store.write((tx) => addNotice(tx, { user_key, domain_key: null, subject, text: 'Here.' }, clock.now()))
   notices.ring()
   const id = await until(() => found('select id as value from inbound_emails where subject = ?', subject), 'the notice')

@@ -3,15 +3,15 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import Database from 'better-sqlite3'
-import { migrations } from '../../src/schema/migrations.ts'
-import { leanEvents } from '../../src/schema/migrations/0021-lean-events.ts'
+import { migrations } from '../../src/store/schema/migrations.ts'
+import { version03 } from '../../src/store/schema/migrations/0020-version-0-3.ts'
 import { defineDigest } from '../../src/store/digests.ts'
 
-test('events keep their keys and all that they hold; the key of a deleted event is not used again', () => {
+test('events keep their keys and contents, and the key of a deleted event is not reused', () => {
   const database = new Database(':memory:')
   defineDigest(database)
   database.pragma('foreign_keys = on')
-  const before = migrations.indexOf(leanEvents)
+  const before = migrations.indexOf(version03)
   for (const sql of migrations.slice(0, before)) database.exec(sql)
   database.exec(
     `insert into users (key, id, email, name, plan, subscription_state, created_at, updated_at) values (1, 'u', 'a@b.test', '', 'p', 'active', 0, 0)`,

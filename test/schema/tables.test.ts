@@ -1,10 +1,11 @@
-// Every table is described once (schema/), and the migrations make what is described: columns, types, what may be null,
-// and the triggers that keep digests. A description says of each text whom it may name and whether a digest covers it.
+// Every table is described once (schema/), and the migrations create exactly that: columns, types, nullability, and the
+// triggers that keep digests. A description defines for each text the persons it may name and whether a digest covers
+// it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import Database from 'better-sqlite3'
-import { migrations } from '../../src/schema/migrations.ts'
-import { COLUMNS, TABLES, type NamedColumn } from '../../src/schema/tables.ts'
+import { migrations } from '../../src/store/schema/migrations.ts'
+import { COLUMNS, TABLES, type NamedColumn } from '../../src/store/schema/tables.ts'
 import { DIGESTED, defineDigest } from '../../src/store/digests.ts'
 
 const migrated = new Database(':memory:')
@@ -15,7 +16,7 @@ for (const sql of migrations) migrated.exec(sql)
 const named = (holds: (column: NamedColumn) => boolean): string[] =>
   COLUMNS.filter(holds).map(({ name, table }) => `${table}.${name}`)
 
-test('the migrations make every column that is described, and no other', () => {
+test('the migrations create exactly the described columns', () => {
   const made = migrated
     .prepare(
       `select t.name || '.' || c.name || ' ' || lower(c.type) || iif(c."notnull" or c.pk, '', ' or null')
@@ -30,7 +31,7 @@ test('the migrations make every column that is described, and no other', () => {
   assert.deepEqual(described.toSorted(), made.toSorted())
 })
 
-test('the triggers of the migrations keep the digests that are described', () => {
+test('the triggers of the migrations cover the described digests', () => {
   for (const { columns, of, table } of DIGESTED) {
     const triggers = migrated
       .prepare(`select sql from sqlite_schema where type = 'trigger' and name like ?`)
@@ -49,7 +50,7 @@ test('the triggers of the migrations keep the digests that are described', () =>
   assert.equal(numbers.size, DIGESTED.length)
 })
 
-test('each text says whom it may name, or why it names nobody who may ask to be forgotten', () => {
+test('each text has its kind of person, or a reason why it never names one', () => {
   assert.deepEqual(
     named(({ nobody, person, sql }) => sql === 'text' && (person === undefined) === (nobody === undefined)),
     [],
@@ -60,20 +61,20 @@ test('each text says whom it may name, or why it names nobody who may ask to be 
   )
 })
 
-test('each text has a digest, or a reason to have none', () => {
+test('each text has a digest, or a reason to omit it', () => {
   const spoken = COLUMNS.filter(({ sql, table }) => /text|blob/.test(sql) && !TABLES[table].undigested)
   assert.deepEqual(
     spoken.filter(({ digested, undigested }) => !digested && !undigested).map(({ name, table }) => `${table}.${name}`),
     [],
   )
-  // A digested column stands in a table that has digests.
+  // The table of a digested column has digests.
   assert.deepEqual(
     named(({ digested, table }) => digested === true && TABLES[table].digest === undefined),
     [],
   )
 })
 
-test('columns that are named like times are times; those that lie ahead are put right after a set-back, or do no harm (D120)', () => {
+test('columns with the names of times are times, and those in the future have a rule for a clock that was set back (D120)', () => {
   assert.deepEqual(
     named(({ form, name }) => form !== 'time' && /^at$|_at$|_until$/.test(name)),
     [],

@@ -1,32 +1,32 @@
-// Which names the operator hears of: each that is to have a certificate, in doctor, in /metrics and by mail; none that
-// nobody wants any more.
+// The operator sees each required certificate in doctor, /metrics and alert emails, and no certificate that is not
+// required any more.
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { listNotices } from '../../src/accounts/notices.ts'
+import { listNotices } from '../../src/users/notices.ts'
 import { DAY, HOUR, SECOND, systemClock } from '../../src/base/clock.ts'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
-import { Commands } from '../commands/command.ts'
+import { Commands, NOWHERE } from '../commands/command.ts'
 import { ManualClock } from '../kit/clock.ts'
 
 const HOST = 'mx.postrider.test'
 const WANTED = [HOST, 'api.postrider.test', 'www.postrider.test']
 /** As makeCertificate gives it. */
 const LIFETIME = 3650 * DAY
-/** Nobody answers there. */
+/** An ACME server that does not respond. */
 const ACME = {
   enabled: true,
   accept_terms: true,
-  directory: 'https://127.0.0.1:9/directory',
+  directory: 'https://127.0.0.1:1/directory',
   listen: ['127.0.0.1:0'],
   names: ['www.postrider.test'],
 }
-const dataDir = mkdtempSync(join(tmpdir(), 'postrider-acme-'))
+const dataDir = temporaryDirectory('acme')
 const now = systemClock.now()
 let commands: Commands
 
@@ -53,27 +53,26 @@ setUp(async () => {
   const { acme } = postrider.config
   commands = Commands.beside(
     postrider,
-    `[acme]\nenabled = true\naccept_terms = true\ndirectory = "${acme.directory}"\n[dns]\nservers = ["127.0.0.1:${postrider.dns.port}"]\n`,
+    `${NOWHERE}[acme]\nenabled = true\naccept_terms = true\ndirectory = "${acme.directory}"\n[dns]\nservers = ["127.0.0.1:${postrider.dns.port}"]\n`,
   )
   for (const time of [SECOND, HOUR + SECOND]) postrider.clock.leap(time)
   await until(() => listNotices(postrider.appliance.deps.store).length > 0, 'the notice')
 })
 after(async () => {
   await commands.close()
-  rmSync(dataDir, { recursive: true, force: true })
 })
 
-test('by mail: a certificate that is wanted and ends soon or is not there, none that nobody wants (M3)', () => {
+test('the alert email reports a required certificate that expires soon or is missing, and no other one', () => {
   const [notice, ...more] = listNotices(postrider.appliance.deps.store)
-  assert.deepEqual([notice?.subject, more], ['Trouble on mx.postrider.test: certificate', []])
+  assert.deepEqual([notice?.subject, more], ['Problem on mx.postrider.test: certificate', []])
   const text = notice?.text ?? ''
-  assert.match(text, /^Certificate of api\.postrider\.test: .* (?:expires in 1 days|was not renewed)/m)
-  assert.match(text, /^Certificate of www\.postrider\.test: .* has given none/m)
-  assert.match(text, /^What to do: Let port 80 or 443 of www\.postrider\.test lead to this server/m)
+  assert.match(text, /^Certificate of api\.postrider\.test: .* (?:expires in 1 day|was not renewed)/m)
+  assert.match(text, /^Certificate of www\.postrider\.test: .* has not issued one/m)
+  assert.match(text, /^Fix: Make port 80 or 443 of www\.postrider\.test reach this server/m)
   assert.doesNotMatch(text, /gone\.example|Certificate: /)
 })
 
-test('/metrics: the end of each name that is wanted, 0 where there is none, and what failed', async () => {
+test('/metrics: the expiry of each required name, 0 without a certificate, and the failures', async () => {
   const text = await (await fetch(`http://127.0.0.1:${postrider.appliance.http.port}/metrics`)).text()
   const values = (figure: string): Record<string, number> =>
     Object.fromEntries(
@@ -82,15 +81,15 @@ test('/metrics: the end of each name that is wanted, 0 where there is none, and 
         Number(value),
       ]),
     )
-  const ends = values('postrider_certificate_end_seconds')
+  const ends = values('postrider_certificate_expiry_timestamp_seconds')
   assert.deepEqual(Object.keys(ends).toSorted(), [...WANTED.map((name) => `name="${name}"`).toSorted(), 'use="smtp"'])
   assert.equal(ends['name="www.postrider.test"'], 0)
   assert.equal(ends[`name="${HOST}"`], ends['use="smtp"'])
-  // The authority does not answer: other names are not asked for at once.
+  // The authority does not respond, so no other names are ordered at once.
   assert.deepEqual(Object.keys(values('postrider_certificate_failures_total')), ['name="api.postrider.test"'])
 })
 
-test('doctor and the console: a finding for each name that is wanted', async () => {
+test('doctor and the console: a finding for each required name', async () => {
   const { stdout } = await commands.run(['--json', 'doctor', '--time-server', '127.0.0.1:1', '--probe', 'probe.test'])
   const shown = JSON.parse(stdout) as { check: string; status: string; detail: string }[]
   const state = await postrider.appliance.deps.operations.state()
@@ -98,7 +97,7 @@ test('doctor and the console: a finding for each name that is wanted', async () 
     const of = (check: string) => findings.find((each) => each.check === check)!
     assert.equal(of('certificate').status, 'ok')
     assert.equal(of('certificate of api.postrider.test').status, 'warn')
-    assert.match(of('certificate of api.postrider.test').detail, /was not renewed: 127\.0\.0\.1:9 does not answer/)
+    assert.match(of('certificate of api.postrider.test').detail, /was not renewed: 127\.0\.0\.1:1 does not answer/)
     assert.equal(of('certificate of www.postrider.test').status, 'fail')
     assert.equal(findings.filter(({ check }) => check.startsWith('certificate')).length, WANTED.length)
   }

@@ -1,11 +1,12 @@
-// What a process knows of its container, and what it says there.
+// How a process detects its container, and the messages for it.
 import assert from 'node:assert/strict'
 import { statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { after, before, describe, test } from 'node:test'
 import { defaultGateway, execLine, inContainer } from '../../src/base/container.ts'
 import { OperatorError } from '../../src/base/errors.ts'
-import { judgeAddresses, judgeFileSystem, judgeSeen } from '../../src/checks/doctor-container.ts'
+import { fileSystemFindings } from '../../src/checks/machine.ts'
+import { addressOut, clientFindings } from '../../src/checks/network.ts'
 import { logStopped } from '../../src/cli/serve.ts'
 import { configPlace } from '../../src/cli/installation.ts'
 import { findConfig } from '../../src/base/config-file.ts'
@@ -17,13 +18,13 @@ import { addressIn } from '../../src/smtp/reply.ts'
 import { demandPlace, fileSystemOf, type DataPlace } from '../../src/store/volume.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
 
-test('a command is named as it is typed: in the image by exec of its engine, with a terminal where it asks', () => {
+test('names commands for the image with exec of its engine, and with a terminal for prompts', () => {
   const at = (...files: string[]) => ({ image: true, exists: (file: string) => files.includes(file), environment: {} })
   const podman = at('/run/.containerenv')
   assert.equal(execLine('user list', undefined, podman), 'podman exec CONTAINER postrider user list')
   assert.equal(execLine('init', 'asks', podman), 'podman exec -it CONTAINER postrider init')
   assert.equal(execLine('init', 'reads', at('/.dockerenv')), 'docker exec -i CONTAINER postrider init')
-  // "--read-only" puts a file system in memory over /run, and the file is hidden.
+  // "--read-only" mounts a file system in memory over /run, which hides the file.
   const hidden = { ...at(), environment: { container: 'podman' } }
   assert.equal(execLine('user list', undefined, hidden), 'podman exec CONTAINER postrider user list')
   assert.equal(execLine('user list', undefined, at()), 'docker exec CONTAINER postrider user list')
@@ -32,7 +33,7 @@ test('a command is named as it is typed: in the image by exec of its engine, wit
   assert.equal(execLine('init', 'asks', { ...podman, image: false }), 'postrider init')
 })
 
-test('a refused start is said once in the image, where the log and stderr are read together; a fault stays (D195)', () => {
+test('prints a rejected start once in the image, which shows log and stderr together, but logs an internal error (D195)', () => {
   const said = (thrown: unknown, image: boolean): unknown[] => {
     const lines: unknown[] = []
     logStopped({ error: (event, fields) => void lines.push([event, fields]) }, thrown, image)
@@ -40,8 +41,8 @@ test('a refused start is said once in the image, where the log and stderr are re
   }
   const refusal = new OperatorError('The port is in use.')
   assert.deepEqual(said(refusal, true), [])
-  assert.deepEqual(said(refusal, false), [['stopped', { error: 'The port is in use.' }]])
-  assert.deepEqual(said(new Error('a fault'), true), [['stopped', { error: 'a fault' }]])
+  assert.deepEqual(said(refusal, false), [['server_stopped', { error: 'The port is in use.' }]])
+  assert.deepEqual(said(new Error('a fault'), true), [['server_stopped', { error: 'a fault' }]])
 })
 
 const GATEWAY = '172.17.0.1'
@@ -50,32 +51,32 @@ eth0	000011AC	00000000	0001	0	0	0	0000FFFF	0	0	0
 eth0	00000000	010011AC	0003	0	0	0	00000000	0	0	0
 `
 
-test('a container is known by the image, by the sign of Docker or Podman, and by Kubernetes (I8)', () => {
+test('detects a container by the image, by the files of Docker or Podman, and by Kubernetes', () => {
   const bare = { image: false, exists: () => false, environment: {} }
   assert.equal(inContainer(bare), false)
   assert.equal(inContainer({ ...bare, image: true }), true)
   for (const sign of ['/.dockerenv', '/run/.containerenv'])
     assert.equal(inContainer({ ...bare, exists: (file) => file === sign }), true)
   assert.equal(inContainer({ ...bare, environment: { container: 'podman' } }), true)
-  // systemd says so of whole systems too, such as "lxc" and "systemd-nspawn".
+  // systemd also sets it for whole systems, such as "lxc" and "systemd-nspawn".
   assert.equal(inContainer({ ...bare, environment: { container: 'lxc' } }), false)
   assert.equal(inContainer({ ...bare, environment: { KUBERNETES_SERVICE_HOST: '10.0.0.1' } }), true)
 })
 
-test('the default gateway is read from the routes of the kernel', () => {
+test('reads the default gateway from the routes of the kernel', () => {
   assert.equal(defaultGateway(ROUTES), GATEWAY)
   assert.equal(defaultGateway(ROUTES.split('\n').slice(0, 2).join('\n')), undefined)
   assert.equal(defaultGateway(''), undefined)
   assert.equal(defaultGateway('x\neth0 00000000 zz'), undefined)
 })
 
-describe('the configuration in the image (C3)', () => {
+describe('the configuration in the image', () => {
   const volume = '/var/lib/postrider/postrider.toml'
   const asked = { configFile: undefined, environment: {} }
   const found = (image: boolean, ...files: string[]) =>
     findConfig(asked, { image, exists: (file) => files.includes(file as string) })
 
-  test('is read from the volume, its absence is not an error, and a file of the system comes first', () => {
+  test('is read from the volume, is optional, and comes after the file of the system', () => {
     assert.equal(found(true, volume), volume)
     assert.equal(found(true), undefined)
     assert.equal(found(true, './postrider.toml'), undefined)
@@ -83,7 +84,7 @@ describe('the configuration in the image (C3)', () => {
     assert.equal(found(false, volume, './postrider.toml'), './postrider.toml')
   })
 
-  test('is written by init where serve reads it, whoever runs it', () => {
+  test('is written by init to the path that serve reads, for every user', () => {
     for (const root of [true, false]) assert.equal(configPlace(asked, { image: true, root, installed: false }), volume)
     assert.equal(configPlace({ ...asked, configFile: '/x/a.toml' }, { image: true }), '/x/a.toml')
   })
@@ -103,7 +104,7 @@ describe('the data directory', () => {
     return ''
   }
 
-  test('in the image, of another owner: the chown for the directory that is mounted (C5)', () => {
+  test('in the image, with another owner: names the chown for the mounted directory', () => {
     const said = refusal({ owner: { uid: 0, mode: 0o40755 } })
     assert.match(said, /^The directory mounted at \/var\/lib\/postrider belongs to user 0, .*user 10025/)
     assert.ok(said.includes('"chown -R 10025:10025"') && said.includes('"chmod 700"'), said)
@@ -112,13 +113,13 @@ describe('the data directory', () => {
     assert.equal(refusal({ owner: { uid: 5, mode: 0o40700 }, user: 0 }), '')
   })
 
-  test("in the image, on the container's own layer: refused without --ephemeral (I8)", () => {
+  test("in the image, on the container's own layer: rejected without --ephemeral", () => {
     assert.match(refusal({ fileSystem: 'overlayfs' }), /own layer.*mount a volume.*"serve --ephemeral"\.$/)
     assert.equal(refusal({ fileSystem: 'overlayfs', ephemeral: true }), '')
     assert.equal(refusal({ fileSystem: 'overlayfs', image: false }), '')
   })
 
-  test('in the image, in memory: refused as well, and a warning of doctor elsewhere (I8)', () => {
+  test('in the image, in memory: rejected without --ephemeral, and outside the image doctor warns', () => {
     for (const fileSystem of ['tmpfs', 'ramfs'] as const) {
       assert.match(
         refusal({ fileSystem }),
@@ -126,24 +127,24 @@ describe('the data directory', () => {
       )
       assert.equal(refusal({ fileSystem, ephemeral: true }), '')
       assert.equal(refusal({ fileSystem, image: false }), '')
-      const [finding] = judgeFileSystem({ data_dir: dir }, fileSystem)
-      assert.deepEqual([finding!.status, /does not last.*memory/.test(finding!.detail)], ['warn', true])
+      const [finding] = fileSystemFindings({ data_dir: dir }, fileSystem)
+      assert.deepEqual([finding!.severity, /is not permanent.*memory/.test(finding!.summary)], ['warn', true])
     }
   })
 
-  test('mounted read-only: said so before its owner is, with the mount in the image (C5)', () => {
+  test('mounted read-only: reported before its owner is, with the mount in the image', () => {
     const theirs = { readOnly: true, owner: { uid: 0, mode: 0o40755 } }
     assert.match(refusal(theirs), /mounted at \/var\/lib\/postrider is mounted read-only: start .* without ":ro"/)
     assert.match(refusal({ ...theirs, image: false }), /read-only: .*"mount -o remount,rw"/)
   })
 
-  test('on NFS and SMB: refused anywhere, for the locks do not hold there (I8)', () => {
+  test('on NFS and SMB: rejected everywhere, because database locks do not work there', () => {
     for (const fileSystem of ['NFS', 'SMB'] as const)
       for (const image of [true, false])
-        assert.match(refusal({ fileSystem, image, ephemeral: true }), new RegExp(`lies on ${fileSystem}, .*disk`))
+        assert.match(refusal({ fileSystem, image, ephemeral: true }), new RegExp(`is on ${fileSystem}, .*local disk`))
   })
 
-  test('its file system is told by the number of statfs, also where that is signed', () => {
+  test('its file system is identified by the number of statfs, even a signed one', () => {
     const of = (type: number) => fileSystemOf(dir, () => ({ type }))
     const types = [0x6969, 0x517b, 0xfe534d42, 0xff534d42, 0xff534d42 - 2 ** 32, 0x794c7630, 0xef53]
     assert.deepEqual([0x01021994, 0x858458f6, 0x858458f6 - 2 ** 32].map(of), ['tmpfs', 'ramfs', 'ramfs'])
@@ -152,14 +153,14 @@ describe('the data directory', () => {
     assert.equal(fileSystemOf(tmpdir()) === 'overlayfs', statfsSync(tmpdir()).type === 0x794c7630)
   })
 
-  test('doctor says so (I8)', () => {
-    assert.deepEqual(judgeFileSystem({ data_dir: dir }, undefined), judgeFileSystem({ data_dir: '/no/such' }))
-    assert.equal(judgeFileSystem({ data_dir: dir }, 'overlayfs')[0]!.status, 'warn')
-    assert.equal(judgeFileSystem({ data_dir: dir }, 'NFS')[0]!.status, 'fail')
+  test('doctor reports its file system', () => {
+    assert.deepEqual(fileSystemFindings({ data_dir: dir }, undefined), fileSystemFindings({ data_dir: '/no/such' }))
+    assert.equal(fileSystemFindings({ data_dir: dir }, 'overlayfs')[0]!.severity, 'warn')
+    assert.equal(fileSystemFindings({ data_dir: dir }, 'NFS')[0]!.severity, 'fail')
   })
 })
 
-test('a refused port 25: in a container the ways to it, outside the capability of the unit (I6)', () => {
+test('for a rejected port 25, names the options of a container, or the capability of the unit', () => {
   const thrown = Object.assign(new Error('listen EACCES'), { code: 'EACCES' })
   const said = (contained: boolean) =>
     listenError(thrown, 'smtp.listen', { host: '0.0.0.0', port: 25 }, contained).message
@@ -169,7 +170,7 @@ test('a refused port 25: in a container the ways to it, outside the capability o
   assert.doesNotMatch(said(false), /Podman/)
 })
 
-describe('clients behind NAT (I8)', () => {
+describe('clients behind NAT', () => {
   const heard = (clients: readonly string[], gateway: string | undefined): unknown[] => {
     const lines: unknown[] = []
     const heed = clientWatch({ warn: (event, fields) => void lines.push([event, fields?.['gateway']]) }, gateway)
@@ -178,29 +179,29 @@ describe('clients behind NAT (I8)', () => {
   }
   const five = Array.from({ length: 5 }, () => GATEWAY)
 
-  test('the log says once that all come from the gateway, and nothing where another came', () => {
-    assert.deepEqual(heard([...five, ...five], GATEWAY), [['clients are hidden behind NAT', GATEWAY]])
+  test("logs once that all clients have the gateway's address, and no line if one has another", () => {
+    assert.deepEqual(heard([...five, ...five], GATEWAY), [['client_addresses_hidden', GATEWAY]])
     assert.deepEqual(heard(five.slice(1), GATEWAY), [])
     assert.deepEqual(heard(['127.0.0.1', '::1', ...five.slice(1)], GATEWAY), [])
     assert.deepEqual(heard(['192.0.2.7', ...five, ...five], GATEWAY), [])
     assert.deepEqual(heard(five, undefined), [])
   })
 
-  test('doctor says so', () => {
-    const [found] = judgeAddresses(five, GATEWAY)
-    assert.equal(found?.status, 'warn')
-    assert.match(found.mend!, /host's network/)
-    assert.deepEqual(judgeAddresses([...five, '192.0.2.7'], GATEWAY), [])
-    assert.deepEqual(judgeAddresses(five.slice(1), GATEWAY), [])
+  test('doctor warns about them', () => {
+    const [found] = clientFindings(five, GATEWAY)
+    assert.equal(found?.severity, 'warn')
+    assert.match(found.fix!, /host network/)
+    assert.deepEqual(clientFindings([...five, '192.0.2.7'], GATEWAY), [])
+    assert.deepEqual(clientFindings(five.slice(1), GATEWAY), [])
   })
 })
 
-describe('the address that mail leaves by (I8)', () => {
+describe('the sending IP address', () => {
   let dns: TestDns
   before(async () => void (dns = await startTestDns()))
   after(() => dns.close())
 
-  test('is read from the greeting of an exchanger that names it', () => {
+  test('is read from the greeting of a receiving server that contains it', () => {
     const of = (line: string) => addressIn({ lines: [line, 'SIZE 1 [192.0.2.9]'] })
     assert.equal(of('mx.google.com at your service, [203.0.113.5]'), '203.0.113.5')
     assert.equal(of('BN1.mail.protection.outlook.com Hello [IPv6:2001:db8::5]'), '2001:db8::5')
@@ -208,15 +209,15 @@ describe('the address that mail leaves by (I8)', () => {
       assert.equal(of(line), undefined)
   })
 
-  test('is named where the reverse entry is of another', async () => {
+  test('doctor fails if the hostname does not resolve to it', async () => {
     dns.set('mx.here.example', 'A', ['8.8.4.4'])
     const config = parseConfig({ hostname: 'mx.here.example', dns: { servers: [`127.0.0.1:${dns.port}`] } })
     const world = { config, resolver: createResolver({ servers: config.dns.servers }) }
-    const found = await judgeSeen(world, '8.8.8.8')
-    assert.equal(found?.status, 'fail')
-    assert.match(found.detail, /leaves by 8\.8\.8\.8, .*mx\.here\.example .*8\.8\.4\.4/)
-    assert.equal(await judgeSeen(world, '8.8.4.4'), undefined)
-    assert.equal(await judgeSeen(world, '10.0.0.7'), undefined)
-    assert.equal(await judgeSeen(world, undefined), undefined)
+    const [found] = await addressOut(world, '8.8.8.8')
+    assert.equal(found?.severity, 'fail')
+    assert.match(found.summary, /leaves from 8\.8\.8\.8, .*mx\.here\.example .*8\.8\.4\.4/)
+    assert.deepEqual(await addressOut(world, '8.8.4.4'), [])
+    assert.deepEqual(await addressOut(world, '10.0.0.7'), [])
+    assert.deepEqual(await addressOut(world, undefined), [])
   })
 })

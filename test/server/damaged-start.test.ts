@@ -1,8 +1,7 @@
-// A start on damaged rows: one cell keeps no server from starting, leads out of the spool, or deletes anything; the
-// mail that it belongs to waits, and verify names it.
+// A start on corrupt rows: a corrupt value neither prevents the start, leads out of the spool, nor deletes data. Its
+// email stays queued, and verify names it.
 import assert from 'node:assert/strict'
-import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { appendFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import Database from 'better-sqlite3'
@@ -13,6 +12,7 @@ import { retryNow } from '../../src/delivery/queue/operator.ts'
 import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { receive } from '../kit/sender.ts'
 import { until } from '../kit/until.ts'
@@ -42,7 +42,7 @@ async function damaged(table: string, sql: string): Promise<void> {
   await open()
 }
 
-/** Mail to there.test goes to the exchanger; a start begins with an empty zone. */
+/** Routes there.test to the MX host. A start has an empty zone. */
 function route(): void {
   postrider.dns.set('there.test', 'MX', ['10 mx.there.test'])
   postrider.dns.set('mx.there.test', 'A', ['127.0.0.1'])
@@ -52,28 +52,27 @@ const faults = (): Promise<string[]> => faultsOf(postrider.appliance.deps)
 
 before(async () => {
   exchanger = await startTestExchanger()
-  dataDir = mkdtempSync(join(tmpdir(), 'postrider-damaged-'))
+  dataDir = temporaryDirectory('damaged')
   await open()
   await postrider.activeDomain('here.test')
 })
 after(async () => {
   await postrider.stop()
   await exchanger.close()
-  rmSync(dataDir, { recursive: true, force: true })
 })
 
-test('a received message that names a file outside of the spool shows nothing of it', async () => {
+test('does not return a file outside of the spool that a received message names', async () => {
   const made = await postrider.api('POST', '/inboxes', document('inboxes', { name: 'Box', address: 'box@here.test' }))
   assert.equal(made.status, 201)
   const { id } = await receive(postrider, { to: 'box@here.test' })
   await damaged('inbound_messages', `update inbound_messages set spool = '../instance.key', content = null`)
   const answer = await postrider.api('GET', `/inbound-emails/${id}/raw`)
   assert.notEqual(answer.status, 200)
-  assert.match((await faults()).join(), /Row 1 of inbound_messages names what is not a file of the spool/)
+  assert.match((await faults()).join(), /Row 1 of inbound_messages has an invalid spool file name/)
   await damaged('inbound_messages', `update inbound_messages set spool = null, content = x'00'`)
 })
 
-test('a time of removal that is none deletes no contact', async () => {
+test('deletes no contacts for an invalid deletion time', async () => {
   const kit = campaignKit(() => postrider)
   const [domain] = (await postrider.api('GET', '/domains')).body.data
   const audience = await kit.audience(domain)
@@ -83,13 +82,13 @@ test('a time of removal that is none deletes no contact', async () => {
     clock.advance(60_000)
     const { n } = postrider.appliance.deps.store.first(raw<{ n: number }>('select count(*) as n from contacts'))!
     assert.equal(n, 2, time)
-    assert.match((await faults()).join(), /deleted_at in audiences is not a time: row 1/)
+    assert.match((await faults()).join(), /deleted_at in audiences is not a valid time: row 1/)
   }
   await damaged('audiences', 'update audiences set deleted_at = null')
   assert.equal((await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data.length, 2)
 })
 
-test('a damaged DKIM key is not a wrong instance.key: the server starts, and verify names the row', async () => {
+test('starts with a corrupt DKIM key, of which verify names the row and not instance.key', async () => {
   const first = 'key = (select min(key) from dkim_keys where sealed_private_key is not null)'
   const { store } = postrider.appliance.deps
   const { box } = store.first(
@@ -97,7 +96,7 @@ test('a damaged DKIM key is not a wrong instance.key: the server starts, and ver
   )!
   await damaged('dkim_keys', `update dkim_keys set sealed_private_key = x'00' where ${first}`)
   const found = await faults()
-  assert.match(found.join(), /Texts in dkim_keys are damaged/)
+  assert.match(found.join(), /Texts in dkim_keys are corrupt/)
   assert.doesNotMatch(found.join(), /instance\.key/)
   await damaged(
     'dkim_keys',
@@ -106,7 +105,7 @@ test('a damaged DKIM key is not a wrong instance.key: the server starts, and ver
 })
 
 for (const harm of [`{"x`, `[null,5]`, `["../instance.key"]`])
-  test(`a mail whose list of files is ${harm}: the server starts, the mail waits, verify names it`, async () => {
+  test(`starts and keeps an email queued whose list of files is ${harm}, and verify names it`, async () => {
     route()
     exchanger.script.answer = (command) => (command.startsWith('RCPT') ? '451 later' : undefined)
     const html = `<p>${'Hello. '.repeat(60_000)}</p>`
@@ -133,17 +132,17 @@ for (const harm of [`{"x`, `[null,5]`, `["../instance.key"]`])
         ),
       'the mail waits for its repair',
     )
-    assert.match((await faults()).join(), /Row \d+ of outbound_bodies names what is not a file of the spool/)
+    assert.match((await faults()).join(), /Row \d+ of outbound_bodies has an invalid spool file name/)
     assert.equal((await postrider.api('DELETE', `/outbound-emails/${id}`)).status, 204)
   })
 
-test('verify names a line of the ledger of erasures that is not an entry', async () => {
+test('verify names an invalid line of the erasure log', async () => {
   appendFileSync(join(dataDir, 'erasures.ledger'), '\0garbage\n')
   await postrider.stop()
   const config = join(dataDir, 'postrider.toml')
   writeFileSync(config, `hostname = "mx.postrider.test"\ndata_dir = "${dataDir}"\n`)
   const verify = start(['--config', config, 'verify'], dataDir)
   assert.equal(await verify.ended, 1)
-  assert.match(verify.stdout(), /The ledger of erasures \(erasures\.ledger\) is damaged: line \d+\./)
+  assert.match(verify.stdout(), /The erasure log \(erasures\.ledger\) is corrupt at line \d+\./)
   await open()
 })

@@ -1,30 +1,20 @@
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
 import { Space } from '../../src/base/space.ts'
 import { Commands, sentenceOf } from '../commands/command.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { smallDisk } from '../kit/small-disk.ts'
+import { makeInstallation } from '../kit/installation.ts'
 
-// Whatever stands in the way of a start is one sentence on stderr and exit code 1, and nothing is damaged by having
-// tried.
+// If a start fails, the server prints one sentence on stderr, exits with 1 and leaves the data intact.
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-faults-'))
+const folder = temporaryDirectory('faults')
 const good = join(folder, 'good')
 const commands = new Commands(folder)
 let copies = 0
@@ -43,12 +33,12 @@ const fails = async (dataDir: string, ...argv: string[]): Promise<string> =>
   sentenceOf(await commands.run(argv, settings(dataDir)), argv.join(' '))
 
 before(async () => {
+  makeInstallation(good)
   await succeeds(good, 'user', 'add', 'ann@owner.test')
   await succeeds(good, 'domain', 'add', 'here.test', '--user', 'ann@owner.test')
 })
 after(async () => {
   await commands.close()
-  rmSync(folder, { recursive: true })
 })
 
 /** A copy of a sound data directory, to be spoilt. */
@@ -60,7 +50,7 @@ function copy(): string {
 
 const digest = (file: string): string => createHash('sha256').update(readFileSync(file)).digest('hex')
 
-/** serve and a command that reads both say one sentence about it, and the files are the same afterwards. */
+/** serve and a command print one sentence about the same problem, and the files are the same afterwards. */
 async function refusedUntouched(dir: string, about: RegExp): Promise<void> {
   const files = ['postrider.db', 'instance.key'].map((name) => join(dir, name)).filter(existsSync)
   const earlier = files.map(digest)
@@ -78,21 +68,21 @@ function damage(dir: string, from: number, to: number): void {
 }
 
 describe('the data directory', () => {
-  test('a file in its place', async () => {
+  test('a file at its path', async () => {
     const file = join(folder, 'file')
     writeFileSync(file, 'mine')
     for (const argv of [['serve'], ['user', 'list']]) assert.ok((await fails(file, ...argv)).includes(file))
     assert.equal(readFileSync(file, 'utf8'), 'mine')
   })
 
-  test('a file where its parent should be', async () => {
+  test('a file at the path of its parent', async () => {
     const file = join(folder, 'parent')
     writeFileSync(file, 'mine')
     assert.ok((await fails(join(file, 'data'), 'serve')).includes(join(file, 'data')))
     assert.equal(readFileSync(file, 'utf8'), 'mine')
   })
 
-  test('a directory where the database, the key or the lock should be', async () => {
+  test('a directory at the path of the database, the key or the lock', async () => {
     for (const name of ['postrider.db', 'instance.key', 'serve.lock']) {
       const dir = join(folder, `directory-${name}`)
       mkdirSync(join(dir, name), { recursive: true })
@@ -101,13 +91,13 @@ describe('the data directory', () => {
     }
   })
 
-  test('a damaged instance key', async () => {
+  test('a corrupt instance key', async () => {
     const dir = copy()
     writeFileSync(join(dir, 'instance.key'), 'not a key\n')
     await refusedUntouched(dir, /instance\.key/)
   })
 
-  test('one that may not be written', async (t) => {
+  test('a directory that is not writable', async (t) => {
     const dir = copy()
     try {
       // Not even root may write through a read-only mount.
@@ -139,28 +129,28 @@ describe('the database', () => {
   test('that is not a database', async () => {
     const dir = copy()
     writeFileSync(join(dir, 'postrider.db'), 'These are my notes.\n'.repeat(1000))
-    await refusedUntouched(dir, /postrider\.db is damaged/)
+    await refusedUntouched(dir, /postrider\.db is corrupt/)
   })
 
-  test('with a damaged header', async () => {
+  test('with a corrupt header', async () => {
     const dir = copy()
     damage(dir, 0, 16)
-    await refusedUntouched(dir, /postrider\.db is damaged/)
+    await refusedUntouched(dir, /postrider\.db is corrupt/)
   })
 
-  test('with a damaged first page', async () => {
+  test('with a corrupt first page', async () => {
     const dir = copy()
     damage(dir, 100, 4096)
-    await refusedUntouched(dir, /postrider\.db is damaged/)
+    await refusedUntouched(dir, /postrider\.db is corrupt/)
   })
 
-  test('damaged in all that follows the first page', async () => {
+  test('with corrupt pages after the first', async () => {
     const dir = copy()
     damage(dir, 4096, Infinity)
-    await refusedUntouched(dir, /postrider\.db is damaged/)
+    await refusedUntouched(dir, /postrider\.db is corrupt/)
   })
 
-  test('damaged in one page that a command reads', async () => {
+  test('with one corrupt page that a command reads', async () => {
     const dir = copy()
     const file = join(dir, 'postrider.db')
     const page = readFileSync(file).indexOf('ann@owner.test') & ~4095
@@ -171,17 +161,17 @@ describe('the database', () => {
       ['user', 'add', 'bob@owner.test'],
       ['token', 'create', '--user', 'ann@owner.test', '--name', 'n', '--scopes', 'all', '--duration', '1_month'],
     ])
-      assert.match(await fails(dir, ...argv), /postrider\.db is damaged/)
+      assert.match(await fails(dir, ...argv), /postrider\.db is corrupt/)
     assert.equal(digest(file), earlier, 'the file was changed')
   })
 
-  test('cut off in the middle', async () => {
+  test('truncated in the middle', async () => {
     const dir = copy()
     truncateSync(join(dir, 'postrider.db'), 4096 * 5)
-    await refusedUntouched(dir, /postrider\.db is damaged/)
+    await refusedUntouched(dir, /postrider\.db is corrupt/)
   })
 
-  test('locked by another program', async () => {
+  test('locked by another process', async () => {
     const dir = copy()
     const other = new Database(join(dir, 'postrider.db'))
     other.pragma('locking_mode = exclusive')
@@ -197,7 +187,7 @@ describe('the database', () => {
 })
 
 describe('a disk without inodes', () => {
-  test('counts as full: nothing new is accepted, however many octets are free (D73)', (t) => {
+  test('is full: rejects new email although it has free bytes (D73)', (t) => {
     using disk = smallDisk(join(folder, 'few'), 'size=64m,nr_inodes=1100')
     if (!disk) return t.skip('a small disk cannot be mounted here')
     const space = new Space({ dataDir: disk.dir, reserve: () => 1024 })
@@ -215,25 +205,25 @@ describe('a full disk', () => {
   after(() => disk?.[Symbol.dispose]())
   const fill = (left: number): void => disk?.fill(left)
 
-  // One test's leavings are not the next one's full disk.
+  // Frees the disk for the next test.
   afterEach(() => disk?.clear())
 
-  test('stops the making of a data directory', async (t) => {
+  test('fails the creation of a data directory', async (t) => {
     if (!mounted) return t.skip('a small disk cannot be mounted here')
     fill(32_768)
     const dir = join(mounted, 'new')
     assert.ok((await fails(dir, 'serve')).includes(dir))
-    // Nothing was changed, as it says.
+    // The failed start made no changes.
     assert.deepEqual(existsSync(dir) ? readdirSync(dir) : [], [])
-    assert.ok((await fails(dir, 'user', 'add', 'bob@owner.test')).includes(dir))
     rmSync(join(mounted, 'filler'))
-    // What the attempt left does not stand in the way.
-    await succeeds(dir, 'user', 'add', 'bob@owner.test')
+    // Leftovers of the failed start do not prevent the next one.
+    makeInstallation(dir)
+    await succeeds(dir, 'user', 'list')
   })
 
-  // With nothing left not even the file's shared memory can be made; with a little more the commit finds no room.
+  // At 0 bytes even the shared memory file cannot be created. With a little more, the commit fails.
   for (const left of [0, 40_960])
-    test(`with ${left} bytes left refuses a write with a sentence, and what was kept is whole`, async (t) => {
+    test(`rejects a write with a sentence at ${left} free bytes, and keeps the stored data intact`, async (t) => {
       if (!mounted) return t.skip('a small disk cannot be mounted here')
       const dir = join(mounted, `data-${left}`)
       cpSync(good, dir, { recursive: true })
@@ -252,32 +242,33 @@ describe('a full disk', () => {
       await succeeds(dir, 'domain', 'add', 'new.test', '--user', 'ann@owner.test')
     })
 
-  test('under a backup or a restore is what is said, and not that the backup is damaged', async (t) => {
+  test('a backup or a restore reports it, and no corrupt backup', async (t) => {
     if (!mounted) return t.skip('a small disk cannot be mounted here')
     const zip = join(folder, 'whole.zip')
     const dir = join(folder, 'backed-up')
     cpSync(good, dir, { recursive: true })
     await succeeds(dir, 'backup', zip)
     fill(131_072)
-    assert.match(await fails(dir, 'backup', join(mounted, 'small.zip')), /has no room for a copy of the database/)
+    assert.match(await fails(dir, 'backup', join(mounted, 'small.zip')), /is too full for a copy of the database/)
     const target = join(mounted, 'restored')
     const said = await fails(target, 'restore', '--without-ledger', zip)
-    assert.match(said, /has \d+ MB free, and .*whole\.zip needs \d+ MB for a while; free space there/)
+    assert.match(said, /has \d+ MB free, and .*whole\.zip temporarily needs \d+ MB; free some space there/)
     assert.ok(said.includes(mounted))
     rmSync(join(mounted, 'filler'))
     await succeeds(target, 'restore', '--without-ledger', zip)
   })
 
-  test('as the system refuses to let files grow: a sentence, nothing damaged', async () => {
+  test('reports a file size limit of the system with a sentence, without corruption', async () => {
     const dir = join(folder, 'limited')
     const program = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
-    // In blocks of 512 octets.
+    // In blocks of 512 bytes.
     const { status, stdout, stderr } = spawnSync(
       'sh',
-      ['-c', 'ulimit -f 96; exec "$0" "$@"', process.execPath, program, 'user', 'add', 'ann@owner.test'],
+      ['-c', 'ulimit -f 96; exec "$0" "$@"', process.execPath, program, 'serve'],
       { encoding: 'utf8', cwd: folder, env: { PATH: process.env['PATH'], ...settings(dir).env } },
     )
     sentenceOf({ code: status ?? -1, stdout, stderr })
+    makeInstallation(dir)
     await succeeds(dir, 'user', 'add', 'ann@owner.test')
     assert.deepEqual(
       readdirSync(dir).filter((name) => !/^(postrider\.db(-wal|-shm)?|instance\.key)$/.test(name)),
@@ -287,7 +278,7 @@ describe('a full disk', () => {
   })
 })
 
-describe('settings that only the start can judge', () => {
+describe('settings that can only be checked at the start', () => {
   for (const [what, env, about] of [
     ['an address of another machine', { POSTRIDER_HTTP_LISTEN: '192.0.2.1:0' }, /192\.0\.2\.1:0.*http\.listen/],
     [

@@ -2,17 +2,16 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { makePipe } from '../kit/pipe.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-held-'))
-after(() => rmSync(folder, { recursive: true }))
+const folder = temporaryDirectory('held')
 const source = (path: string): string => JSON.stringify(new URL(path, import.meta.url).href)
 
-test('a pool with a thread that the system holds in a call is closed, and the process ends with its status (D72)', async () => {
+test('closes a pool with a thread that is blocked in a system call, and exits with its status (D72)', async () => {
   const pipe = join(folder, 'pipe')
   makePipe(pipe)
   const script = `
@@ -22,7 +21,7 @@ test('a pool with a thread that the system holds in a call is closed, and the pr
     import { exitAtOnce } from ${source('../../src/base/native.ts')}
     const pool = new Pool(new URL(${source('../base/threads/worker.ts')}), { size: 1 })
     const held = pool.run([{ read: ${JSON.stringify(pipe)} }]).catch(({ message }) => message)
-    // A pipe can be opened like this when its reader is there; it then reads for ever, for nothing is written.
+    // Succeeds once the thread has opened the pipe for reading. Its read then blocks, because no data is written.
     const opens = () => {
       try {
         return openSync(${JSON.stringify(pipe)}, constants.O_WRONLY | constants.O_NONBLOCK)
@@ -39,5 +38,5 @@ test('a pool with a thread that the system holds in a call is closed, and the pr
   let said = ''
   child.stdout.on('data', (chunk: Buffer) => void (said += chunk.toString()))
   const [code] = (await once(child, 'exit')) as [number]
-  assert.deepEqual([said, code], ['The server stops. true\n', 7])
+  assert.deepEqual([said, code], ['The server is stopping. true\n', 7])
 })

@@ -5,7 +5,7 @@ import { trimmer } from '../../src/base/native.ts'
 import { giveBackWhenIdle } from '../../src/server/idle-memory.ts'
 import { ManualClock } from '../kit/clock.ts'
 
-describe('memory is given back (Y2)', () => {
+describe('memory is returned to the system', () => {
   /** A server whose main thread has this load, from minute to minute. */
   const server = () => {
     const clock = new ManualClock()
@@ -19,7 +19,7 @@ describe('memory is given back (Y2)', () => {
     return { clock, state, end }
   }
 
-  test('three seconds after the start, with the garbage of it', () => {
+  test('three seconds after the start, with a garbage collection', () => {
     const { clock, state } = server()
     clock.advance(3 * SECOND - 1)
     assert.equal(state.trims, 0)
@@ -27,7 +27,7 @@ describe('memory is given back (Y2)', () => {
     assert.deepEqual([state.trims, state.collections], [1, 1])
   })
 
-  test('not while there is work, and in the first minute without', () => {
+  test('after the first minute without work', () => {
     const { clock, state } = server()
     state.load = 0.5
     clock.advance(30 * MINUTE)
@@ -37,7 +37,7 @@ describe('memory is given back (Y2)', () => {
     assert.deepEqual([state.trims, state.collections], [1, 1])
   })
 
-  test('each ten minutes while nothing happens, without a collection', () => {
+  test('every ten minutes while idle, without a garbage collection', () => {
     const { clock, state, end } = server()
     clock.advance(3 * SECOND + 30 * MINUTE)
     assert.deepEqual([state.trims, state.collections], [4, 1])
@@ -46,7 +46,7 @@ describe('memory is given back (Y2)', () => {
     assert.equal(state.trims, 4)
   })
 
-  test('by a function of the C library, where there is one', (t) => {
+  test('by a function of the C library, if it has one', (t) => {
     const trim = trimmer()
     if (!trim) return t.skip('there is none')
     assert.doesNotThrow(trim)

@@ -3,14 +3,13 @@ import assert from 'node:assert/strict'
 import { Server } from 'node:net'
 import { mock, test } from 'node:test'
 import { OperatorError } from '../../src/base/errors.ts'
-import { PassedSockets } from '../../src/server/passed-sockets.ts'
 import { openEach, type ListenAddress } from '../../src/server/ipv4-ipv6.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 
 const error = (code: string): Error => Object.assign(new Error(code), { code })
-const quiet = { log: { info() {} }, sockets: new PassedSockets() }
+const quiet = { log: { info() {} } }
 
-test('"::" is "0.0.0.0" where the family is missing, and nothing beside it; other faults are faults', async () => {
+test('listens on "0.0.0.0" or leaves "::" out if IPv6 is missing, and fails for other errors', async () => {
   const opened = async (hosts: string[], code: string): Promise<string[]> =>
     openEach(
       hosts.map((host) => ({ host, port: 443 })),
@@ -43,7 +42,7 @@ test('"::" is "0.0.0.0" where the family is missing, and nothing beside it; othe
   )
 })
 
-test('a server whose machine lacks IPv6 starts with every listener', async () => {
+test('starts with every listener on a machine without IPv6', async () => {
   const original = Object.getOwnPropertyDescriptor(Server.prototype, 'listen')!.value as (...args: unknown[]) => Server
   const asked: string[] = []
   const lacking = mock.method(Server.prototype, 'listen', function (this: Server, ...args: unknown[]) {
@@ -68,7 +67,7 @@ test('a server whose machine lacks IPv6 starts with every listener', async () =>
       [http, ...https, ...smtp, ...submission, ...submissions].map(({ host }) => host),
       Array(5).fill('0.0.0.0'),
     )
-    // Port 80 is asked for as well.
+    // Port 80 is also opened.
     assert.equal(asked.filter((host) => host === '::').length, 6)
     await postrider.stop()
   } finally {

@@ -1,20 +1,18 @@
-// The server under limits of the system: what fails is trouble of this machine and not a fault (D72).
+// The server under system limits: a failure is a problem of this machine and not an internal error (D72).
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
 import { Agent, request } from 'node:http'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { JSON_API, startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { configFor, startServer } from '../kit/server-process.ts'
 import { until } from '../kit/until.ts'
 import { mail } from '../mail/mails.ts'
 
-/** A server under a limit; `post` sends a mail with so many octets over one connection and gives status and code. */
+/** A server under a limit. `post` sends an email of this size over one connection and returns status and code. */
 async function limited(t: TestContext, limit: string) {
-  const dataDir = mkdtempSync(join(tmpdir(), 'postrider-limits-'))
+  const dataDir = temporaryDirectory('limits')
   const setUp = await startTestAppliance({ dataDir, clock: new ManualClock(Date.now()) })
   await setUp.activeDomain('here.test')
   await setUp.appliance.stop()
@@ -27,9 +25,8 @@ async function limited(t: TestContext, limit: string) {
     server.process.kill('SIGKILL')
     await server.ended
     await setUp[Symbol.asyncDispose]()
-    rmSync(dataDir, { recursive: true, force: true })
   })
-  const post = (octets: number): Promise<[status: number, code: unknown]> =>
+  const post = (bytes: number): Promise<[status: number, code: unknown]> =>
     new Promise((resolve, reject) => {
       const headers = { 'content-type': JSON_API, authorization: `Bearer ${setUp.token}` }
       request(`${server.url}/api/v1/outbound-emails`, { agent, method: 'POST', headers }, (response) => {
@@ -42,17 +39,17 @@ async function limited(t: TestContext, limit: string) {
           })
       })
         .on('error', reject)
-        .end(JSON.stringify(mail({ html: 'x'.repeat(octets) })))
+        .end(JSON.stringify(mail({ html: 'x'.repeat(bytes) })))
     })
   const logged = (event: string) => said.split('\n').filter((line) => line.includes(`"event":"${event}"`))
   return { server, post, logged }
 }
 
-test('a file that may not grow: 507, logged as trouble; small mail is still taken (D72)', async (t) => {
+test('returns 507 and reports a problem if a file cannot grow, and accepts small email (D72)', async (t) => {
   const { logged, post, server } = await limited(t, 'ulimit -f 4096')
   assert.deepEqual(await post(3_000_000), [507, 'insufficient_storage'])
   assert.deepEqual(await post(1000), [201, undefined])
-  await until(() => logged('trouble').some((line) => line.includes('EFBIG')))
+  await until(() => logged('problem_reported').some((line) => line.includes('EFBIG')))
   assert.deepEqual(logged('fault'), [])
   server.process.kill('SIGTERM')
   assert.equal(await server.ended, 0)
@@ -71,7 +68,7 @@ test(
     allow(10)
     assert.deepEqual(await post(100_000), [503, 'overloaded'])
     assert.deepEqual(await post(1000), [201, undefined])
-    await until(() => logged('trouble').some((line) => line.includes('EMFILE')))
+    await until(() => logged('problem_reported').some((line) => line.includes('EMFILE')))
     allow(1000)
     assert.deepEqual(await post(100_000), [201, undefined])
     assert.deepEqual(logged('fault'), [])

@@ -5,27 +5,24 @@ import {
   existsSync,
   fstatSync,
   mkdirSync,
-  mkdtempSync,
   openSync,
   readdirSync,
   readFileSync,
-  rmSync,
   writeFileSync,
 } from 'node:fs'
 import { createConnection, createServer, type AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { startTestExchanger, type TestExchanger } from '../kit/exchanger.ts'
 import { until } from '../kit/until.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
 import { Commands, start, type Running } from '../commands/command.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/postrider.ts', import.meta.url))
-const folder = mkdtempSync(join(tmpdir(), 'postrider-serve-'))
-after(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryDirectory('serve')
 
 interface Line extends Record<string, unknown> {
   event: string
@@ -36,7 +33,7 @@ const linesOf = (text: string): Line[] =>
     .filter(Boolean)
     .map((line) => JSON.parse(line) as Line)
 
-// One after the other: the tests share a server, and the last one ends it.
+// In sequence, because the tests share a server and the last one stops it.
 describe('serve', () => {
   const config = join(folder, 'serve.toml')
   const commands = new Commands(folder, ['--config', config])
@@ -70,6 +67,7 @@ describe('serve', () => {
 
   before(async () => {
     dns = await startTestDns()
+    dns.set('mx.here.test', 'A', ['127.0.0.1'])
     exchanger = await startTestExchanger({ tls: true })
     for (const name of ['there', 'stuck']) {
       dns.set(`${name}.test`, 'MX', [`10 mx.${name}.test`])
@@ -77,7 +75,9 @@ describe('serve', () => {
     }
     configure('http://127.0.0.1:8025')
     server = start(['--config', config, 'serve'], folder)
-    await server.said(/"event":"ready".*\n/)
+    await server.said(/"event":"server_ready".*\n/)
+    // The server marks the configuration after this line if it is set up by then.
+    await server.said(/"event":"setup_incomplete".*\n/)
   })
   after(async () => {
     server.child.kill('SIGKILL')
@@ -86,8 +86,8 @@ describe('serve', () => {
     await dns.close()
   })
 
-  test('says when it is ready, where, and its process', () => {
-    const ready = linesOf(server.stdout()).find(({ event }) => event === 'ready')!
+  test('reports when it is ready, with its addresses and its process', () => {
+    const ready = linesOf(server.stdout()).find(({ event }) => event === 'server_ready')!
     assert.match(ready['http'] as string, /^127\.0\.0\.1:[1-9]\d*$/)
     assert.ok(Array.isArray(ready['smtp']))
     assert.equal(ready['pid'], server.pid)
@@ -95,7 +95,7 @@ describe('serve', () => {
     assert.equal(server.stderr(), '')
   })
 
-  test('honours a token that a command makes beside it, and its revocation, on the next request', async () => {
+  test('accepts a token that a command creates, and rejects it after its revocation, on the next request', async () => {
     await commands.json('user', 'add', 'ann@owner.test')
     const create = [
       'token',
@@ -117,12 +117,12 @@ describe('serve', () => {
     assert.equal((await get('/api/v1/domains')).status, 200)
   })
 
-  test('notices a domain that a command adds beside it, and verifies it', async () => {
+  test('verifies a domain that a command adds', async () => {
     await commands.json('domain', 'add', 'here.test', '--user', 'ann@owner.test')
     const { zone } = await commands.json<{ zone: string }>('domain', 'records', 'here.test')
     for (const [, name, type, data] of zone.matchAll(/^(\S+)\. \d+ IN (\S+) (.+)$/gm))
       dns.set(name!, type!, [type === 'TXT' ? data!.replace(/" "|^"|"$/g, '') : data!.replace(/\.$/, '')])
-    // The rotation asks for a check, which nobody but the server makes.
+    // The rotation requests a check, which only the server performs.
     await commands.json('domain', 'rotate-dkim', 'here.test')
     await until(async () => {
       const { data } = (await (await get('/api/v1/domains')).json()) as { data: { attributes: { status: string } }[] }
@@ -130,20 +130,20 @@ describe('serve', () => {
     }, 'verification by the server')
   })
 
-  test('delivers what a command sends beside it', async () => {
+  test('delivers email that a command sends', async () => {
     const mail = await commands.json('send', '--from', 'a@here.test', '--to', 'b@there.test', '--subject', 'Beside')
     assert.equal(mail.status, 'delivered')
     assert.match(mail.recipients[0].dialogue, /EHLO mx\.here\.test/)
     assert.match(exchanger.heard.at(-1)!.message, /^Subject: Beside/m)
   })
 
-  test('keeps a second server out of its data directory', async () => {
+  test('rejects a second server for its data directory', async () => {
     const said = await commands.fails('serve')
     assert.ok(said.includes(join(folder, 'data')), said)
     assert.equal((await get('/health')).status, 200)
   })
 
-  test('a port in use is one sentence, and gives back what was taken', async () => {
+  test('reports a port in use with one sentence, and releases its lock and ports', async () => {
     const env = { POSTRIDER_HTTP_LISTEN: http, POSTRIDER_DATA_DIR: join(folder, 'other-data') }
     for (let round = 0; round < 2; round++) {
       const { code, stdout, stderr } = await commands.run(['serve'], { env })
@@ -151,13 +151,13 @@ describe('serve', () => {
       assert.match(stderr, /^postrider: [^\n]*\.\n$/)
       assert.deepEqual(
         linesOf(stdout).map(({ event, level, error }) => ({ event, level, error })),
-        [{ event: 'stopped', level: 'error', error: stderr.slice('postrider: '.length, -1) }],
+        [{ event: 'server_stopped', level: 'error', error: stderr.slice('postrider: '.length, -1) }],
       )
       assert.ok(stderr.includes(http) && stderr.includes('http.listen'), stderr)
     }
   })
 
-  test('whatever keeps it from starting is an error in the journal, as an event and as a sentence', async () => {
+  test('logs the reason of a failed start as an error in the journal, as an event and as a sentence', async () => {
     const wrong = join(folder, 'wrong.toml')
     writeFileSync(wrong, 'no_such_key = 1\n')
     const junk = join(folder, 'junk.pem')
@@ -167,7 +167,7 @@ describe('serve', () => {
     for (const [what, file, more, about] of [
       ['a port in use', config, { POSTRIDER_HTTP_LISTEN: http }, /http\.listen/],
       ['a wrong configuration', wrong, {}, /no_such_key/],
-      ['a lock that is held', config, { POSTRIDER_DATA_DIR: join(folder, 'data') }, /serves/],
+      ['a lock that is held', config, { POSTRIDER_DATA_DIR: join(folder, 'data') }, /already uses/],
       [
         'a certificate of no use',
         config,
@@ -187,7 +187,7 @@ describe('serve', () => {
       const text = readFileSync(journal, 'utf8')
       assert.equal(status, 1, what)
       const errors = text.split('\n').filter((line) => line.startsWith('<3>'))
-      const stopped = errors.filter((line) => line.startsWith('<3>{"event":"stopped"'))
+      const stopped = errors.filter((line) => line.startsWith('<3>{"event":"server_stopped"'))
       assert.equal(stopped.length, 1, text)
       const { error } = JSON.parse(stopped[0]!.slice(3)) as { error: string }
       assert.match(error, about)
@@ -196,7 +196,7 @@ describe('serve', () => {
     }
   })
 
-  test('a start that fails late ends as well, with 1 and one sentence', async () => {
+  test('exits with 1 and one sentence if a start fails late', async () => {
     const taken = createServer().listen(0, '127.0.0.1')
     await new Promise((resolve) => taken.once('listening', resolve))
     const address = `127.0.0.1:${(taken.address() as AddressInfo).port}`
@@ -216,7 +216,7 @@ describe('serve', () => {
     }
   })
 
-  test('SIGHUP reads the configuration again; a wrong one is told and changes nothing', async () => {
+  test('reads the configuration again at SIGHUP, and reports and ignores a wrong one', async () => {
     const self = async (): Promise<string> => {
       const { links } = (await (await get('/api/v1/domains')).json()) as { links: { first: string } }
       return new URL(links.first).origin
@@ -225,6 +225,12 @@ describe('serve', () => {
     configure('https://mail.example.org')
     server.child.kill('SIGHUP')
     await until(async () => (await self()) === 'https://mail.example.org', 'the new public_url')
+
+    configure('https://mail.example.org')
+    writeFileSync(config, readFileSync(config, 'utf8').replace('rate_limit = 0', 'rate_limit = 21'))
+    server.child.kill('SIGHUP')
+    await server.said(/"event":"configuration_reloaded"[^\n]*"restart_needed":\["api\.rate_limit"\]/)
+    assert.match((await commands.run(['health'])).stdout, /^ok \(restart needed for api\.rate_limit\)\n$/)
 
     writeFileSync(config, '[http]\npublic_url = 5\n')
     const already = server.stdout().length
@@ -237,7 +243,7 @@ describe('serve', () => {
     configure('https://mail.example.org')
   })
 
-  test('logs nothing but JSON lines, each with event, level and time', () => {
+  test('logs only JSON lines, each with event, level and time', () => {
     for (const line of linesOf(server.stdout())) {
       assert.equal(typeof line.event, 'string')
       assert.match(String(line['level']), /^(debug|info|warn|error)$/)
@@ -246,8 +252,8 @@ describe('serve', () => {
     assert.ok(!server.stdout().includes(token.token))
   })
 
-  test('SIGTERM ends it with 0 within 10 s and releases what is in flight', async () => {
-    // An exchanger that never answers after the final dot, and a client that keeps its connection open.
+  test('exits with 0 within 10 s of SIGTERM and releases email in progress', async () => {
+    // An MX host that never replies after the final dot, and a client that keeps its connection open.
     exchanger.script = { tls: true, final: () => '' }
     const idle = createConnection(Number(http.split(':')[1]), '127.0.0.1').on('error', () => {})
     const posted = await fetch(`http://${http}/api/v1/outbound-emails`, {
@@ -263,7 +269,7 @@ describe('serve', () => {
     assert.equal(posted.status, 201)
     const { data } = (await posted.json()) as { data: { id: string } }
     await until(() => exchanger.heard.some(({ message }) => /^Subject: Stuck/m.test(message)), 'the final dot')
-    // The exchanger never answers, and the client says nothing.
+    // Neither the MX host nor the client sends anything.
     server.child.kill('SIGTERM')
     assert.equal(await server.ended, 0, server.stderr())
     assert.equal(server.stderr(), '')
@@ -285,21 +291,22 @@ describe('dev', () => {
   let shown: Record<string, string>
 
   before(async () => {
-    // A folder of its own for temporary files shows what is left behind.
+    // A directory for temporary files shows leftovers.
     mkdirSync(temporary)
-    sandbox = start(['dev', '--json', '--http', '0', '--smtp', '127.0.0.1:0'], folder, { TMPDIR: temporary })
+    const ports = ['--http', '0', '--smtp', '127.0.0.1:0', '--submission', '0', '--submissions', '0']
+    sandbox = start(['dev', '--json', ...ports], folder, { TMPDIR: temporary })
     shown = JSON.parse((await sandbox.said(/^\{.*\}\n/))[0]) as Record<string, string>
   })
   after(() => void sandbox.child.kill('SIGKILL'))
 
-  test('prints one document with all that a first mail needs', () => {
+  test('prints one document with everything for a first email', () => {
     assert.match(shown['url']!, /^http:\/\/localhost:[1-9]\d*$/)
     assert.match(shown['token']!, /^pr_/)
     for (const key of ['user', 'domain', 'api', 'curl']) assert.ok(shown[key], key)
     assert.ok(existsSync(shown['data_dir']!))
   })
 
-  test('the printed curl line sends a mail that arrives with a valid signature', async (t) => {
+  test('the printed curl line sends an email that arrives with a valid signature', async (t) => {
     try {
       const { stdout } = await promisify(execFile)('sh', ['-c', `${shown['curl']!} --noproxy '*'`])
       const { data } = JSON.parse(stdout) as { data: { attributes: { status: string } } }
@@ -308,29 +315,28 @@ describe('dev', () => {
       if ((thrown as { code?: number }).code === 127) return t.skip('curl is not installed')
       throw thrown
     }
-    const [line] = await sandbox.said(/\{.*"event":"received".*\}\n/, 'stderr')
+    const [line] = await sandbox.said(/\{.*"event":"sandbox_message_received".*\}\n/, 'stderr')
     assert.match(line, /"dkim":"pass"/)
     assert.match(line, /"to":"reply@friend\.example"/)
   })
 
-  test('its records and resources are the real ones', async () => {
+  test('has real records and resources', async () => {
     const answer = await fetch(`${shown['api']!}/domains`, { headers: { authorization: `Bearer ${shown['token']!}` } })
     const { data } = (await answer.json()) as { data: { attributes: Record<string, unknown> }[] }
     assert.partialDeepStrictEqual(data, [{ attributes: { name: shown['domain'], status: 'active' } }])
   })
 
-  test('an address in use is one sentence that names the option', async () => {
+  test('fails only if a configured port is in use, and names its option', async () => {
     const commands = new Commands(folder)
     const taken = createServer().listen(0, '127.0.0.1')
     await new Promise((resolve) => taken.once('listening', resolve))
     const address = `127.0.0.1:${(taken.address() as AddressInfo).port}`
     try {
-      for (const [option, other] of [
-        ['--http', '--smtp'],
-        ['--smtp', '--http'],
-      ] as const) {
-        const said = await commands.fails('dev', option, address, other, '127.0.0.1:0')
-        assert.ok(said.includes(address) && said.includes(option), said)
+      const options = ['--http', '--smtp', '--submission', '--submissions']
+      for (const option of options) {
+        const argv = options.flatMap((each) => [each, each === option ? address : '127.0.0.1:0'])
+        const said = await commands.fails('dev', ...argv)
+        assert.ok(said.includes(address) && said.endsWith(`or change "${option}" to another address or port.`), said)
       }
     } finally {
       taken.close()
@@ -338,7 +344,7 @@ describe('dev', () => {
     }
   })
 
-  test('SIGTERM ends it with 0 and leaves nothing behind', async () => {
+  test('exits with 0 at SIGTERM and removes its files', async () => {
     sandbox.child.kill('SIGTERM')
     assert.equal(await sandbox.ended, 0, sandbox.stderr())
     assert.equal(sandbox.stdout().trim().split('\n').length, 1)

@@ -1,21 +1,21 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, test } from 'node:test'
 import { Ending } from '../../src/cli/serve.ts'
 import { start } from '../commands/command.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { SERVER_ENVIRONMENT } from '../kit/environment.ts'
 
 afterEach(() => {
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.removeAllListeners(signal)
 })
 
-/** What waits for the signal goes on. */
+/** Lets pending callbacks of a signal run. */
 const ticks = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-test('a signal that comes twice at once stops the server once, and a second one later ends the process (C6)', async () => {
+test('stops the server once for repeated signals within a second, and exits at a later one', async () => {
   const clock = new ManualClock()
   const exits: unknown[] = []
   const stopped = Promise.withResolvers<void>()
@@ -36,7 +36,7 @@ test('a signal that comes twice at once stops the server once, and a second one 
   await ended
 })
 
-test('a server that does not stop in time is ended, and one that has stopped is not (D72)', async () => {
+test('kills a server that does not stop in time, and not one that has stopped (D72)', async () => {
   const clock = new ManualClock()
   const exits: unknown[] = []
   const stopped = Promise.withResolvers<void>()
@@ -53,7 +53,7 @@ test('a server that does not stop in time is ended, and one that has stopped is 
   assert.deepEqual(exits, [1])
 })
 
-test('a signal during the start stops what has started, and ends a start that takes long (C6)', async () => {
+test('stops a partial start at a signal, and exits during a slow one', async () => {
   const clock = new ManualClock()
   const exits: unknown[] = []
   const ending = new Ending(clock, (code) => exits.push(code))
@@ -79,7 +79,7 @@ test('a signal during the start stops what has started, and ends a start that ta
   assert.deepEqual(slowExits, [0])
 })
 
-test('where there was nothing to stop, no signal is heard any more', () => {
+test('ignores signals after the end if no server was started', () => {
   const listening = (): number[] => ['SIGTERM', 'SIGINT', 'SIGHUP'].map((signal) => process.listenerCount(signal))
   const before = listening()
   const clock = new ManualClock()
@@ -91,7 +91,7 @@ test('where there was nothing to stop, no signal is heard any more', () => {
   assert.deepEqual([listening(), exits], [before, []])
 })
 
-test('a SIGHUP during the start, also during a long upgrade, is remembered and done when the server is there (N1)', () => {
+test('runs a reload after the start for a SIGHUP during it, even during a long upgrade', () => {
   const ending = new Ending(new ManualClock(), () => {})
   process.emit('SIGHUP')
   process.emit('SIGHUP')
@@ -103,10 +103,10 @@ test('a SIGHUP during the start, also during a long upgrade, is remembered and d
   ending.over()
 })
 
-test('a SIGHUP to a server whose modules are still being loaded does not end it', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'postrider-hang-up-'))
+test('survives a SIGHUP while its modules are being loaded', async () => {
+  const folder = temporaryDirectory('hang-up')
   const sender = join(folder, 'sender.mjs')
-  // As soon as the process hears signals at all, before another module is evaluated.
+  // As soon as the process handles signals, before another module is evaluated.
   writeFileSync(
     sender,
     `const send = (name) => {
@@ -127,11 +127,10 @@ process.on('newListener', send)
     POSTRIDER_DNS_SERVERS: '127.0.0.1:9',
   })
   try {
-    await server.said(/"event":"ready"[^]*"event":"configuration read again"/)
+    await server.said(/"event":"server_ready"[^]*"event":"configuration_reloaded"/)
     server.child.kill('SIGTERM')
     assert.equal(await server.ended, 0)
   } finally {
     server.child.kill('SIGKILL')
-    rmSync(folder, { recursive: true, force: true })
   }
 })

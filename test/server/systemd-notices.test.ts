@@ -1,23 +1,19 @@
-// What the service manager is told, and when. The datagrams themselves, their sender's pid and systemd's own socket
-// activation are in test/interop/service.interop.ts.
+// The notifications that systemd receives, and when. test/interop/service.interop.ts sends them with systemd-notify.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { MINUTE, SECOND } from '../../src/base/clock.ts'
+import { SECOND } from '../../src/base/clock.ts'
 import { createLog } from '../../src/base/log.ts'
-import { datagramsTo } from '../../src/base/native.ts'
 import { SystemdNotices, statusOf } from '../../src/server/systemd-notices.ts'
 import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
-/** A server that has been told of a service manager, and what that hears. */
-function managed(more: Record<string, string> = {}, sends = true) {
+/** A server under systemd, and the variables that systemd receives. */
+function managed(more: Record<string, string> = {}, fault?: Error) {
   const clock = new ManualClock()
-  const heard: string[] = []
+  const received: string[] = []
   const logged: string[] = []
   const environment: Record<string, string | undefined> = { NOTIFY_SOCKET: '@test', PATH: '/bin', ...more }
   const manager = new SystemdNotices({
@@ -25,97 +21,109 @@ function managed(more: Record<string, string> = {}, sends = true) {
     environment,
     pid: 7,
     log: createLog({ clock, level: 'info', form: 'json', write: (line) => logged.push(line) }),
-    sender: () => (sends ? (text) => heard.push(text) > 0 : undefined),
+    async notify(address, variables) {
+      assert.equal(address, '@test')
+      await Promise.resolve()
+      if (fault) throw fault
+      received.push(variables.join(' '))
+    },
   })
   const life = { status: 'ok', slowest: 0 }
   const follow = (): void => manager.follow({ status: () => life.status, slowestCommit: () => life.slowest })
-  return { clock, environment, follow, heard, life, logged, manager }
+  /** Advances second by second, so that each notification is sent before the next. */
+  const pass = async (seconds: number): Promise<void> => {
+    for (let second = 0; second < seconds; second++) {
+      clock.advance(SECOND)
+      await sent()
+    }
+  }
+  return { clock, environment, follow, life, logged, manager, pass, received }
 }
 
-describe('the service manager hears', () => {
-  test('READY, RELOADING with the monotonic time, STOPPING, and that a start takes longer (N1)', () => {
-    const { heard, manager } = managed()
+/** Resolves when the notifications of a chain of promises have been sent. */
+const sent = (): Promise<void> => new Promise((done) => setImmediate(done))
+
+describe('systemd receives', () => {
+  test('READY, RELOADING with the monotonic time, STOPPING and a longer start timeout, in this order', async () => {
+    const { manager, received } = managed()
     manager.extend('the database is upgraded\nREADY=1')
     manager.ready()
     manager.reloading()
     manager.ready()
     manager.stopping()
-    assert.equal(heard[0], 'EXTEND_TIMEOUT_USEC=300000000\nSTATUS=the database is upgraded READY=1\n')
-    assert.equal(heard[1], 'READY=1\n')
-    assert.match(heard[2]!, /^RELOADING=1\nMONOTONIC_USEC=\d+\n$/)
-    assert.deepEqual(heard.slice(3), ['READY=1\n', 'STOPPING=1\n'])
+    await sent()
+    assert.equal(received[0], 'EXTEND_TIMEOUT_USEC=300000000 STATUS=the database is upgraded READY=1')
+    assert.equal(received[1], 'READY=1')
+    assert.match(received[2]!, /^RELOADING=1 MONOTONIC_USEC=\d+$/)
+    assert.deepEqual(received.slice(3), ['READY=1', 'STOPPING=1'])
   })
 
-  test('the status when it has changed, and at most once in five seconds (N1)', () => {
-    const { clock, follow, heard, life, manager } = managed()
+  test('a changed status every 20 s until the stop', async () => {
+    const { follow, life, manager, pass, received } = managed()
     follow()
-    for (let second = 1; second <= 12; second++) {
+    for (let second = 1; second <= 45; second++) {
       life.status = `ok ${second}`
-      clock.advance(SECOND)
+      await pass(1)
     }
-    clock.advance(MINUTE)
-    assert.deepEqual(heard, ['STATUS=ok\n', 'STATUS=ok 5\n', 'STATUS=ok 10\n', 'STATUS=ok 12\n'])
+    await pass(60)
+    assert.deepEqual(received, ['STATUS=ok', 'STATUS=ok 20', 'STATUS=ok 40', 'STATUS=ok 45'])
     manager.stopping()
     life.status = 'changed'
-    clock.advance(MINUTE)
-    assert.equal(heard.at(-1), 'STOPPING=1\n', 'nothing is told after the stop')
+    await pass(60)
+    assert.equal(received.at(-1), 'STOPPING=1')
   })
 
-  test('each 20 s that the server lives, where it waits for that (N2)', () => {
-    const { clock, environment, follow, heard } = managed({ WATCHDOG_USEC: '60000000', WATCHDOG_PID: '7' })
-    const lives = (): number => heard.filter((text) => text === 'WATCHDOG=1\n').length
+  test('a keep-alive every 20 s if it has a watchdog for this process', async () => {
+    const { environment, follow, pass, received } = managed({ WATCHDOG_USEC: '60000000', WATCHDOG_PID: '7' })
     follow()
-    assert.equal(lives(), 1)
-    clock.advance(MINUTE)
-    assert.equal(lives(), 4)
-    assert.deepEqual(environment, { PATH: '/bin' }, 'a child finds none of it')
+    await pass(60)
+    assert.deepEqual(received, ['WATCHDOG=1 STATUS=ok', ...Array<string>(3).fill('WATCHDOG=1')])
+    assert.deepEqual(environment, { PATH: '/bin' }, 'child processes do not inherit the variables')
     for (const more of [{ WATCHDOG_USEC: '60000000', WATCHDOG_PID: '8' }, {}]) {
       const other = managed(more)
       other.follow()
-      other.clock.advance(MINUTE)
-      assert.deepEqual(other.heard, ['STATUS=ok\n'], 'another process is watched, or none')
+      await other.pass(60)
+      assert.deepEqual(other.received, ['STATUS=ok'])
     }
   })
 
-  test('nothing of life after a turn of the loop or a commit of 20 s or more, until the next 20 s were well (N2)', () => {
+  test('no keep-alive after a turn of the loop or a commit of 20 s, until the next 20 s were without one', async () => {
     for (const hang of ['loop', 'commit']) {
-      const { clock, follow, heard, life } = managed({ WATCHDOG_USEC: '60000000' })
-      const lives = (): number => heard.filter((text) => text === 'WATCHDOG=1\n').length
+      const { clock, follow, life, pass, received } = managed({ WATCHDOG_USEC: '60000000' })
+      const alive = (): number => received.filter((text) => text.startsWith('WATCHDOG=1')).length
       follow()
-      clock.advance(20 * SECOND)
-      assert.equal(lives(), 2, hang)
-      // A turn that comes late: nothing runs meanwhile.
+      await pass(20)
+      assert.equal(alive(), 2, hang)
+      // A turn that comes late: no timer runs until then.
       if (hang === 'loop') clock.leap(21 * SECOND)
       else life.slowest = 20 * SECOND
-      clock.advance(SECOND)
+      await pass(1)
       life.slowest = 0
-      clock.advance(hang === 'loop' ? SECOND : 20 * SECOND)
-      assert.equal(lives(), 2, hang)
-      clock.advance(20 * SECOND)
-      assert.equal(lives(), 3, hang)
+      await pass(hang === 'loop' ? 1 : 20)
+      assert.equal(alive(), 2, hang)
+      await pass(20)
+      assert.equal(alive(), 3, hang)
     }
   })
 
-  test('nothing where there is no way to it: that is logged once, and the server goes on (N1)', () => {
-    const { clock, follow, heard, logged, manager } = managed({ WATCHDOG_USEC: '60000000' }, false)
+  test('no notification if systemd-notify fails: the server logs it once and continues', async () => {
+    const fault = Object.assign(new Error('not found'), { code: 'ENOENT' })
+    const { follow, logged, manager, pass, received } = managed({ WATCHDOG_USEC: '60000000' }, fault)
     manager.ready()
     follow()
-    clock.advance(MINUTE)
+    await pass(60)
     manager.stopping()
-    assert.deepEqual(heard, [])
+    await sent()
+    assert.deepEqual(received, [])
     assert.equal(logged.length, 1)
-    assert.match(logged[0]!, /"event":"the service manager is not told","address":"@test"/)
-    const alone = new SystemdNotices({ clock, environment: {}, log: assert.fail as never })
+    assert.match(logged[0]!, /"event":"systemd_notify_failed",.*"address":"@test","error":"ENOENT"/)
+    const alone = new SystemdNotices({ clock: new ManualClock(), environment: {}, log: assert.fail as never })
     alone.ready()
+    alone.follow({ status: assert.fail as never, slowestCommit: () => 0 })
   })
 })
 
-test('an address of another family has no way to it (N1)', () => {
-  for (const address of ['', '@', '/', 'vsock:2:1', `/${'x'.repeat(200)}`])
-    assert.equal(datagramsTo(address), undefined)
-})
-
-test('the status names the queue, and the first trouble (N1)', async () => {
+test('the status contains the queue and the first problem', async () => {
   await using postrider = await startTestAppliance({ domains: ['here.test'] })
   const { deps } = postrider.appliance
   assert.equal(statusOf(deps), 'ok: 0 recipients in the queue')
@@ -123,8 +131,8 @@ test('the status names the queue, and the first trouble (N1)', async () => {
   assert.equal(statusOf(deps), 'degraded: The disk is full. 0 recipients in the queue')
 })
 
-test('the store says how slow its slowest commit was since it was asked (N2)', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'postrider-slowest-'))
+test('the store returns the duration of the slowest commit since the last call', async () => {
+  const folder = temporaryDirectory('slowest')
   const store = openStore(folder)
   try {
     assert.equal(store.slowestCommit(), 0)
@@ -134,6 +142,5 @@ test('the store says how slow its slowest commit was since it was asked (N2)', a
     assert.equal(store.slowestCommit(), 0)
   } finally {
     store.close()
-    rmSync(folder, { recursive: true })
   }
 })

@@ -1,5 +1,4 @@
-// The SMTP client against exchangers as they are and as they should not be: RFC 5321 §4, RFC 2920, RFC 1870, RFC 3207,
-// RFC 6531.
+// The SMTP client against real and misbehaving servers: RFC 5321 §4, RFC 2920, RFC 1870, RFC 3207, RFC 6531.
 import assert from 'node:assert/strict'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { after, test } from 'node:test'
@@ -13,10 +12,10 @@ import { startTestExchanger, type Script, type TestExchanger } from '../kit/exch
 import { until } from '../kit/until.ts'
 
 const MESSAGE = 'Subject: x\r\n\r\nHello\r\n'
-/** What follows DATA: dots at line starts doubled, and the final dot. */
+/** The data after DATA: dots at line starts doubled, and the final dot. */
 const toWire = (message: string): Buffer => Buffer.from(`${stuffDots(message)}.\r\n`)
 const WIRE = toWire(MESSAGE)
-/** Impatient in some steps; with the others it is as patient as in the server. */
+/** Short time limits for some steps, and the usual ones for the others. */
 const hasty = (...steps: (keyof Timeouts)[]): Timeouts => ({
   ...TIMEOUTS,
   ...Object.fromEntries(steps.map((step) => [step, 150])),
@@ -39,7 +38,8 @@ async function exchangerWith(script: Script): Promise<TestExchanger> {
 }
 
 /**
- * Opens a session and sends one mail; the verdict of the opening stands for every recipient when there is no session.
+ * Opens a session and sends one message. Without a session, the verdict of the opening is the result of every
+ * recipient.
  */
 async function sendAt(
   port: number,
@@ -59,8 +59,8 @@ async function sendAt(
 
 type Step = string | ((socket: Socket) => void)
 /**
- * Answers octet for octet, by verb; `greeting` and `.` (the final dot) are steps too. What is not given is answered as
- * usual.
+ * Answers byte by byte, by verb. `greeting` and `.` (the final dot) are steps, too. Other commands get the usual
+ * answer.
  */
 async function rawExchanger(steps: Record<string, Step>): Promise<{ port: number; lines: string[] }> {
   const lines: string[] = []
@@ -118,7 +118,7 @@ const BOTH = [
 
 // ---- replies ----
 
-/** What a reader makes of octets cut at the given places. */
+/** The replies in bytes that are cut at the given offsets. */
 function read(octets: Buffer, ...cuts: number[]): SmtpReply[] | 'protocol error' {
   const reader = new ReplyReader()
   const replies: SmtpReply[] = []
@@ -137,7 +137,7 @@ const one = (text: string | Buffer): SmtpReply => {
   return replies[0]!
 }
 
-test('replies of every form are read: one line, many, bare LF, without text', () => {
+test('reads replies of every form: one line, many lines, bare LF, without text', () => {
   for (const [octets, code, enhanced, text] of [
     ['250 ok\r\n', 250, null, 'ok'],
     ['250\r\n', 250, null, ''],
@@ -146,7 +146,7 @@ test('replies of every form are read: one line, many, bare LF, without text', ()
     ['550 5.1.1 no such user\r\n', 550, '5.1.1', 'no such user'],
     ['550-5.1.1 no\r\n550 5.1.1 such user\r\n', 550, '5.1.1', 'no such user'],
     ['550 5.1.1\r\n', 550, '5.1.1', ''],
-    // The class of the basic code counts; a code that contradicts it says nothing.
+    // The class of the basic code counts. A contradicting enhanced code is dropped.
     ['550 4.1.1 no such user\r\n', 550, null, '4.1.1 no such user'],
     ['451 5.7.1 later\r\n', 451, null, '5.7.1 later'],
     ['250 5.0.0 ok\r\n', 250, null, '5.0.0 ok'],
@@ -162,7 +162,7 @@ test('replies of every form are read: one line, many, bare LF, without text', ()
   }
 })
 
-test('control characters and 8-bit rubbish are stripped, and do not hide what the code says', () => {
+test('strips control characters and 8-bit data, and keeps the code', () => {
   for (const rubbish of [
     '\0',
     '\x07',
@@ -192,7 +192,7 @@ test('control characters and 8-bit rubbish are stripped, and do not hide what th
   assert.ok(one(`550 ${'x'.repeat(1500)}\r\n`).text.length <= 1000)
 })
 
-test('the same octets make the same replies, however the network cuts them', () => {
+test('reads the same replies from the same bytes in any fragments', () => {
   for (const text of [
     '250-mx.test\r\n250-SIZE 1000\r\n250 PIPELINING\r\n250 2.1.0 ok\r\n550 5.1.1 no\r\n',
     '550 5.1.1 Empfänger unbekannt: jürgen 😀\r\n',
@@ -206,7 +206,7 @@ test('the same octets make the same replies, however the network cuts them', () 
   }
 })
 
-test('replies in front of what is not SMTP are replies', () => {
+test('reads the replies before invalid data', () => {
   const reader = new ReplyReader()
   const replies = reader.push(Buffer.from('250 2.1.0 ok\r\n550 5.1.1 no\r\nhello\r\n250 ok\r\n'))
   assert.deepEqual(
@@ -216,7 +216,7 @@ test('replies in front of what is not SMTP are replies', () => {
   assert.equal(reader.broken, true)
 })
 
-test('what is not SMTP, or has no end, is refused', () => {
+test('rejects data that is not SMTP or has no end', () => {
   for (const text of [
     'hello\r\n',
     '\r\n',
@@ -233,7 +233,7 @@ test('what is not SMTP, or has no end, is refused', () => {
   assert.equal(read(Buffer.from(`250 ${'x'.repeat(100_000)}`)), 'protocol error')
 })
 
-test('EHLO keywords: any case, parameters kept, the first line is not a keyword', () => {
+test('reads EHLO keywords in any case with parameters, without the first line', () => {
   const capabilities = readCapabilities(
     one('250-STARTTLS greets you\r\n250-size 1000\r\n250-AUTH PLAIN login\r\n250 8BitMime\r\n'),
   )
@@ -249,7 +249,7 @@ test('EHLO keywords: any case, parameters kept, the first line is not a keyword'
 
 // ---- opening ----
 
-test('a greeting of 4xx, 5xx, nonsense or nothing opens no session, and no mail is lost by it', async () => {
+test('opens no session after a greeting of 4xx, 5xx, invalid data or silence, and loses no email', async () => {
   for (const [greeting, code, stage] of [
     ['421 4.3.2 later', 421, 'greeting'],
     ['451 busy', 451, 'greeting'],
@@ -273,7 +273,7 @@ test('a greeting of 4xx, 5xx, nonsense or nothing opens no session, and no mail 
   assert.equal(verdict.stage, 'greeting')
 })
 
-test('nobody listening: deferred, stage connect', async () => {
+test('defers at the stage connect if the port is closed', async () => {
   const gone = await startTestExchanger()
   await gone.close()
   const [verdict] = await sendAt(gone.port)
@@ -282,13 +282,13 @@ test('nobody listening: deferred, stage connect', async () => {
   assert.equal(verdict.enhanced, '4.4.1')
 })
 
-test('a greeting of many lines is read whole before EHLO', async () => {
+test('reads a whole greeting of many lines before EHLO', async () => {
   const exchanger = await exchangerWith({ greeting: '220-mx.test\r\n220-No spam\r\n220 please' })
   assert.equal((await sendAt(exchanger.port))[0]?.kind, 'delivered')
   assert.deepEqual(exchanger.commands.slice(0, 2), ['EHLO mx.here.test', 'MAIL FROM:<token@bounce.here.test>'])
 })
 
-test('EHLO refused with 5xx: HELO, and nothing is used that was not offered', async () => {
+test('falls back to HELO after 5xx to EHLO, and uses no extension', async () => {
   for (const code of [500, 501, 502, 503, 504, 550, 554]) {
     const exchanger = await exchangerWith({ answer: (line) => (line.startsWith('EHLO') ? `${code} no` : undefined) })
     const [verdict] = await sendAt(exchanger.port)
@@ -303,7 +303,7 @@ test('EHLO refused with 5xx: HELO, and nothing is used that was not offered', as
   }
 })
 
-test('EHLO answered 4xx, and EHLO and HELO refused alike: not delivered, no mail command', async () => {
+test('sends no MAIL command after 4xx to EHLO, or after rejections of EHLO and HELO', async () => {
   for (const [ehlo, helo] of [
     ['421 4.3.2 later', undefined],
     ['451 later', undefined],
@@ -322,7 +322,7 @@ test('EHLO answered 4xx, and EHLO and HELO refused alike: not delivered, no mail
 
 // ---- servers that waste our time ----
 
-test('endless replies, endless lines and drips end in a deferral, at every stage', async (t) => {
+test('defers at every stage after endless replies, endless lines or slow fragments', async (t) => {
   const flood =
     (text: string): Step =>
     (socket) => {
@@ -371,7 +371,7 @@ test('endless replies, endless lines and drips end in a deferral, at every stage
     })
 })
 
-test('a reply that drips in octet by octet, but ends, is taken', async () => {
+test('accepts a reply that arrives byte by byte', async () => {
   const slowly =
     (text: string): Step =>
     (socket) => {
@@ -392,7 +392,7 @@ test('a reply that drips in octet by octet, but ends, is taken', async () => {
 // ---- the connection ends ----
 
 for (const [way, keywords] of BOTH)
-  test(`${way}: closed at any stage the mail is deferred, never delivered, never bounced`, async () => {
+  test(`${way}: defers if the connection closes at any stage, and never delivers or bounces`, async () => {
     for (const stage of ['greeting', 'EHLO', 'MAIL', 'RCPT', 'DATA', '.'])
       for (const [how, step] of [
         ['at once', (socket: Socket) => void socket.destroy()],
@@ -407,13 +407,13 @@ for (const [way, keywords] of BOTH)
         const [verdict] = await sendAt(port)
         assert.equal(verdict?.kind, 'deferred', `${stage} ${how}`)
         assert.equal(verdict.code, null, `${stage} ${how}`)
-        // Past the final dot nobody knows: the mail was handed over.
+        // After the final dot the result is unknown: the message was handed over.
         assert.equal(verdict.handed, stage === '.', `${stage} ${how}`)
         assert.match(verdict.enhanced ?? '', /^4\./)
       }
   })
 
-test('closed in the middle of the mail: deferred', async () => {
+test('defers if the connection closes in the middle of the message', async () => {
   const { port } = await rawExchanger({
     DATA: (socket) => {
       socket.removeAllListeners('data')
@@ -426,7 +426,7 @@ test('closed in the middle of the mail: deferred', async () => {
   assert.equal(verdict.code, null)
 })
 
-test('a 250 that came before the final dot is not the answer to it (D25)', async () => {
+test('does not take an early 250 for the reply to the final dot (D25)', async () => {
   const { port } = await rawExchanger({
     DATA: (socket) => {
       socket.removeAllListeners('data')
@@ -445,7 +445,7 @@ test('a 250 that came before the final dot is not the answer to it (D25)', async
 // ---- envelopes ----
 
 for (const [way, keywords] of BOTH) {
-  test(`${way}: mixed RCPT results have mixed fates, and the mail goes to those accepted`, async () => {
+  test(`${way}: each recipient has the result of its RCPT, and the message goes to the accepted ones`, async () => {
     const exchanger = await exchangerWith({
       keywords: [...keywords],
       answer: (line) =>
@@ -479,7 +479,7 @@ for (const [way, keywords] of BOTH) {
     )
   })
 
-  test(`${way}: the final dot refused is the fate of all that were accepted`, async () => {
+  test(`${way}: a rejection of the final dot is the result of all accepted recipients`, async () => {
     for (const [reply, kind] of [
       ['550 5.7.1 spam', 'bounced'],
       ['451 4.3.0 later', 'deferred'],
@@ -497,7 +497,7 @@ for (const [way, keywords] of BOTH) {
     }
   })
 
-  test(`${way}: too many recipients for one transaction are put off, not given up (RFC 5321 §4.5.3.1.10)`, async () => {
+  test(`${way}: defers recipients beyond the limit of a transaction (RFC 5321 §4.5.3.1.10)`, async () => {
     for (const reply of ['452 4.5.3 Too many recipients', '552 5.5.3 Too many recipients', '552 Too many recipients']) {
       const exchanger = await exchangerWith({
         keywords: [...keywords],
@@ -512,7 +512,7 @@ for (const [way, keywords] of BOTH) {
     }
   })
 
-  test(`${way}: MAIL refused is the fate of all, with the code that was given`, async () => {
+  test(`${way}: a rejection of MAIL is the result of all recipients, with its code`, async () => {
     for (const [reply, kind] of [
       ['550 5.7.1 not you', 'bounced'],
       ['451 4.7.1 later', 'deferred'],
@@ -533,7 +533,7 @@ for (const [way, keywords] of BOTH) {
     }
   })
 
-  test(`${way}: everything but 354 to DATA is a no, and everything but 2xx to the dot is not a delivery`, async () => {
+  test(`${way}: only 354 to DATA continues, and only 2xx to the final dot delivers`, async () => {
     for (const [reply, kind] of [
       ['250 2.0.0 ok', 'deferred'],
       ['451 4.3.0 later', 'deferred'],
@@ -556,12 +556,12 @@ for (const [way, keywords] of BOTH) {
   })
 }
 
-test('commands go in one flight only where PIPELINING was offered', async () => {
+test('pipelines commands only if PIPELINING was offered', async () => {
   for (const [keywords, flight] of [
     [PIPELINING, true],
     [['8BITMIME'], false],
   ] as const) {
-    // MAIL is never answered: what is heard nevertheless was sent without waiting.
+    // MAIL is never answered, so later commands prove pipelining.
     const exchanger = await exchangerWith({
       keywords: [...keywords],
       answer: (line) => (/^(MAIL|RCPT|DATA)/.test(line) ? '' : undefined),
@@ -580,7 +580,7 @@ test('commands go in one flight only where PIPELINING was offered', async () => 
   }
 })
 
-test('all recipients refused while DATA was let through: an empty dot, no mail, and the connection goes on (RFC 2920 §3.1)', async () => {
+test('sends an empty message after 354 if all recipients were rejected, and keeps the connection (RFC 2920 §3.1)', async () => {
   for (const reply of ['354 go ahead', '503 5.5.1 no recipients', '554 5.5.1 no valid recipients']) {
     let refusing = true
     const exchanger = await exchangerWith({
@@ -620,7 +620,7 @@ test('all recipients refused while DATA was let through: an empty dot, no mail, 
   }
 })
 
-test('a connection is used again after a mail that was refused: RSET in between, nothing left over', async () => {
+test('reuses a connection with RSET after a rejected email', async () => {
   for (const [refused, way] of [
     ['MAIL', PIPELINING],
     ['RCPT', PIPELINING],
@@ -651,13 +651,13 @@ test('a connection is used again after a mail that was refused: RSET in between,
     )
     assert.equal(exchanger.connections, 1)
     assert.equal(exchanger.commands.filter((line) => line === 'RSET').length, 1)
-    // The dialogue of the second mail does not tell of the first (it is shown to its owner).
+    // The transcript of the second message must not contain the first, because the owner of the second can see it.
     assert.doesNotMatch(second.dialogue ?? '', /one@bounce|a@there/)
     void session.quit()
   }
 })
 
-test('many mails on one connection, one after the other', async () => {
+test('sends many emails over one connection', async () => {
   const exchanger = await exchangerWith({})
   const session = await openAt(exchanger.port)
   assert.ok(!('kind' in session))
@@ -674,7 +674,7 @@ test('many mails on one connection, one after the other', async () => {
   void session.quit()
 })
 
-test('421 at any stage is temporary and carries its code', async () => {
+test('treats 421 at any stage as temporary, with its code', async () => {
   for (const stage of ['MAIL', 'RCPT', 'DATA', '.']) {
     const { port } = await rawExchanger({ [stage]: (socket) => void socket.end('421 4.3.2 shutting down\r\n') })
     const [verdict] = await sendAt(port)
@@ -683,7 +683,7 @@ test('421 at any stage is temporary and carries its code', async () => {
   }
 })
 
-test('a 421 and a close while nobody speaks: the next mail on that session is deferred, not lost', async () => {
+test('defers the next email after 421 and a close on an idle session', async () => {
   const exchanger = await rawExchanger({ '.': (socket) => void socket.end('250 ok\r\n421 4.4.2 idle too long\r\n') })
   const session = await openAt(exchanger.port)
   assert.ok(!('kind' in session))
@@ -697,7 +697,7 @@ test('a 421 and a close while nobody speaks: the next mail on that session is de
 
 // ---- extensions ----
 
-test('SIZE: a mail that is too big is not offered; the size is named only where SIZE is known', async () => {
+test('sends no message above SIZE, and the SIZE parameter only if the server offers it', async () => {
   const wire = toWire(`Subject: x\r\n\r\n${'line\r\n'.repeat(400)}`)
   const small = await exchangerWith({ keywords: ['PIPELINING', 'SIZE 2000'] })
   const [verdict] = await sendAt(small.port, { wire })
@@ -718,7 +718,7 @@ test('SIZE: a mail that is too big is not offered; the size is named only where 
   }
 })
 
-test('addresses of other than ASCII letters need SMTPUTF8, else 5.6.7 for good', async () => {
+test('bounces non-ASCII addresses with 5.6.7 without SMTPUTF8', async () => {
   const recipients = ['jürgen@there.test']
   const without = await exchangerWith({})
   const [verdict] = await sendAt(without.port, { recipients })
@@ -734,7 +734,7 @@ test('addresses of other than ASCII letters need SMTPUTF8, else 5.6.7 for good',
   assert.ok(lines.map((line) => Buffer.from(line, 'latin1').toString()).includes('RCPT TO:<jürgen@there.test>'))
 })
 
-test('no MAIL parameter stands there that EHLO did not offer', async () => {
+test('sends only MAIL parameters that EHLO offered', async () => {
   const exchanger = await exchangerWith({ keywords: ['PIPELINING'] })
   await sendAt(exchanger.port)
   assert.ok(exchanger.commands.includes('MAIL FROM:<token@bounce.here.test>'))
@@ -742,7 +742,7 @@ test('no MAIL parameter stands there that EHLO did not offer', async () => {
 
 // ---- the mail itself ----
 
-test('dots are stuffed at every place, at any boundary of blocks, and one CRLF ends the mail', async () => {
+test('stuffs dots at any position and block boundary, and ends the message with one CRLF', async () => {
   const exchanger = await exchangerWith({})
   const session = await openAt(exchanger.port)
   assert.ok(!('kind' in session))
@@ -762,7 +762,7 @@ test('dots are stuffed at every place, at any boundary of blocks, and one CRLF e
   void session.quit()
 })
 
-test('a big mail to a slow reader arrives whole; one who stops reading is left', async () => {
+test('delivers a large message to a slow server, and gives up on one that stops reading', async () => {
   const wire = toWire(`Subject: x\r\n\r\n${'0123456789'.repeat(7).concat('\r\n').repeat(120_000)}`)
   let octets = 0
   const reading =
@@ -789,7 +789,7 @@ test('a big mail to a slow reader arrives whole; one who stops reading is left',
 
 // ---- STARTTLS ----
 
-test('STARTTLS: TLS 1.2 or newer, EHLO again, what was offered before is forgotten', async () => {
+test('STARTTLS uses TLS 1.2 or newer, repeats EHLO, and drops earlier keywords', async () => {
   let hellos = 0
   const exchanger = await exchangerWith({
     answer: (line) =>
@@ -811,7 +811,7 @@ test('STARTTLS: TLS 1.2 or newer, EHLO again, what was offered before is forgott
   ])
 })
 
-test('STARTTLS not offered: clear text where TLS is optional, no mail command where it is required', async () => {
+test('without STARTTLS, sends in clear text if TLS is optional, and no MAIL command if it is required', async () => {
   const exchanger = await exchangerWith({})
   const [optional] = await sendAt(exchanger.port, { tls: 'optional' })
   assert.equal(optional?.kind, 'delivered')
@@ -824,7 +824,7 @@ test('STARTTLS not offered: clear text where TLS is optional, no mail command wh
   assert.equal(exchanger.heard.length, 1)
 })
 
-test('STARTTLS that goes wrong is not a session, and nothing said before it counts after it', async () => {
+test('opens no session after a failed STARTTLS, and ignores replies from before it', async () => {
   const old = makeCertificate('mx.test', Date.now())
   const upTo =
     (maxVersion: 'TLSv1' | 'TLSv1.1'): Step =>
@@ -843,7 +843,7 @@ test('STARTTLS that goes wrong is not a session, and nothing said before it coun
   for (const [what, step] of [
     ['454 instead of 220', '454 4.7.0 TLS not available\r\n'],
     ['501 instead of 220', '501 no\r\n'],
-    // CVE-2011-0411: replies injected in clear text would be taken for ones said inside.
+    // CVE-2011-0411: replies injected in clear text would count as replies inside TLS.
     ['replies behind 220 in the same packet', '220 go\r\n250-mx.test\r\n250 ok\r\n'],
     ['half a reply behind 220', '220 go\r\n25'],
     ['no TLS behind 220', (socket) => void (socket.write('220 go\r\n'), socket.write('not TLS at all\r\n'))],
@@ -868,7 +868,7 @@ test('STARTTLS that goes wrong is not a session, and nothing said before it coun
     }
 })
 
-test('the session says QUIT when it is no longer needed', async () => {
+test('sends QUIT when the session is no longer needed', async () => {
   const exchanger = await exchangerWith({})
   await sendAt(exchanger.port)
   await until(() => exchanger.commands.at(-1) === 'QUIT')

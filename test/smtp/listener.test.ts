@@ -1,5 +1,5 @@
-// The listener against clients as they should not be: RFC 5321 §2.3.8, §4.1, §4.3.2, §4.5.3; RFC 2034, RFC 3207,
-// RFC 2920. Raw sockets throughout, so that what is sent is what the test says.
+// The listener against misbehaving clients: RFC 5321 §2.3.8, §4.1, §4.3.2, §4.5.3, RFC 2034, RFC 3207, RFC 2920. All
+// tests use raw sockets, so that they control every byte.
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { makeCertificate, type Certificate } from '../../src/base/certificate.ts'
 import { startListener, type InboundEnvelope, type ListenerOptions } from '../../src/smtp/listener.ts'
-import { hasBareLineEnd } from '../../src/smtp/strict-stream.ts'
+import { hasBareLineEnd } from '../../src/smtp/session.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { costing } from '../kit/cost.ts'
 import { until } from '../kit/until.ts'
@@ -35,7 +35,7 @@ interface TestListener {
 const closing: (() => Promise<unknown>)[] = []
 after(() => Promise.all(closing.map((close) => close())))
 
-/** A listener that keeps what is sound, in memory, for everybody at here.test. */
+/** A listener that keeps well-formed messages in memory, for every address at here.test. */
 async function listenerWith(
   options: Partial<Omit<ListenerOptions, 'certificate'>> & { certificate?: Certificate | null } = {},
   clock = new ManualClock(),
@@ -112,7 +112,7 @@ describe('smuggling', () => {
             assert.match(last.text, /^5\.5\.2 /)
             if (!pipelined) assert.equal(replies.length, 1, name)
           } else {
-            // NUL is an octet like others: the message goes on to the true end, as one.
+            // NUL is an ordinary byte: the message continues to its real end.
             assert.equal(kept.length, 1, name)
             assert.equal(kept[0]!.envelope.from, 'ann@there.test')
             assert.ok(kept[0]!.text.includes('MAIL FROM:<evil@there.test>'))
@@ -121,7 +121,7 @@ describe('smuggling', () => {
         }
       })
 
-  test('no look-alike ends DATA wherever the network cuts it', { skip }, async () => {
+  test('only CRLF.CRLF ends DATA, in any fragments', { skip }, async () => {
     const { kept, port } = await listenerWith()
     for (const [name, sequence] of Object.entries(LOOKALIKES)) {
       if (!isBare(sequence)) continue
@@ -138,7 +138,7 @@ describe('smuggling', () => {
     assert.deepEqual(kept, [])
   })
 
-  test('two pipelined messages are the same two wherever the network cuts them', async () => {
+  test('reads two pipelined messages in any fragments', async () => {
     const { kept, port } = await listenerWith()
     const bodies = ['Subject: 1\r\n\r\n..dot\r\n..\r\n', 'Subject: 2\r\n\r\nlast\r\n']
     const whole = Buffer.from(`${bodies.map((body) => `${ENVELOPE}${body}.\r\n`).join('')}QUIT\r\n`)
@@ -157,7 +157,7 @@ describe('smuggling', () => {
     }
   })
 
-  test('dots at the beginning of a line, wherever the network cuts them', async () => {
+  test('unstuffs dots at the start of a line in any fragments', async () => {
     const { kept, port } = await listenerWith()
     const whole = Buffer.from('..\r\n...\r\n.a\r\na.\r\n\r\n..\r\n..a.\r\n.\r\nQUIT\r\n')
     for (let one = 1; one < whole.length; one++)
@@ -171,7 +171,7 @@ describe('smuggling', () => {
       }
   })
 
-  test('octet by octet as well', async () => {
+  test('reads messages that arrive byte by byte', async () => {
     const { kept, port } = await listenerWith()
     const client = await RawClient.greeted(port)
     await client.writePieces([...Buffer.from(`${ENVELOPE}a\r\n.\r\n`)].map((octet) => Buffer.from([octet])))
@@ -205,7 +205,7 @@ describe('smuggling', () => {
           await client.writePieces(cut ? [bytes.subarray(0, line.length), bytes.subarray(line.length)] : [bytes])
           const replies = await client.rest()
           client.destroy()
-          // What stood before in the same segment may have been answered; nothing behind is.
+          // Commands before it in the same segment may have been answered, but none after it.
           assert.equal(replies.at(-1)!.code, 521, `${JSON.stringify(line)} ${JSON.stringify(replies)}`)
           assert.match(replies.at(-1)!.text, /^5\.5\.2 /)
           assert.ok(!codes(replies).includes(354), JSON.stringify(line))
@@ -213,7 +213,7 @@ describe('smuggling', () => {
       assert.deepEqual(kept, [])
     })
 
-  test('a bare LF in a body that nobody wants any more ends the session too', async () => {
+  test('a bare LF in the body of a failed message ends the session too', async () => {
     const { port } = await listenerWith({ message: () => Promise.reject(new Error('broken disk')) })
     const client = await RawClient.greeted(port)
     await client.begin('box@here.test')
@@ -225,7 +225,7 @@ describe('smuggling', () => {
     assert.ok(!codes(replies).includes(250))
   })
 
-  test('a line that the client never ended is not a command', async () => {
+  test('does not run an unterminated command', async () => {
     const { kept, port } = await listenerWith()
     const client = await RawClient.greeted(port)
     client.write('NOOP')
@@ -234,7 +234,7 @@ describe('smuggling', () => {
     assert.deepEqual(kept, [])
   })
 
-  test('bare line ends are told from whole ones', () => {
+  test('distinguishes bare line ends from CRLF', () => {
     const look = (text: string, previous = 0): boolean => hasBareLineEnd(Buffer.from(text), previous)
     for (const good of ['', 'a', '\r\n', 'a\r\nb\r\n', 'a\r', '\r\n\r\n']) assert.equal(look(good), false, good)
     for (const bad of ['\n', 'a\nb', '\ra', '\r\r\n', '\n\r', '\r\n\n']) assert.equal(look(bad), true, bad)
@@ -245,7 +245,7 @@ describe('smuggling', () => {
 })
 
 describe('STARTTLS', () => {
-  test('what is pipelined behind it is discarded', async () => {
+  test('discards commands pipelined behind it', async () => {
     const { kept, port } = await listenerWith()
     for (const behind of [
       `${ENVELOPE}x\r\n.\r\n`,
@@ -254,7 +254,7 @@ describe('STARTTLS', () => {
       'RSET',
     ]) {
       const client = await RawClient.greeted(port)
-      // Octets that TLS cannot make sense of may also end the handshake, which is as good.
+      // Bytes that are not TLS may also abort the handshake, which is as good.
       const secured = await client.startTls({}, behind).then(
         () => true,
         () => false,
@@ -268,7 +268,7 @@ describe('STARTTLS', () => {
     assert.deepEqual(kept, [])
   })
 
-  test('it is offered once, and everything said before is forgotten', async () => {
+  test('is offered once, and resets the session', async () => {
     const { kept, port } = await listenerWith()
     const client = await RawClient.open(port)
     await client.reply()
@@ -305,7 +305,7 @@ describe('STARTTLS', () => {
     }
   })
 
-  test('a handshake of nonsense costs only its own connection', async () => {
+  test('an invalid handshake closes only its own connection', async () => {
     const client = await RawClient.greeted(open.port)
     await client.ask('STARTTLS')
     client.write('EHLO this is not TLS\r\n')
@@ -316,7 +316,7 @@ describe('STARTTLS', () => {
     other.destroy()
   })
 
-  test('without a certificate it is not offered', async () => {
+  test('is not offered without a certificate', async () => {
     const { port } = await listenerWith({ certificate: null })
     const client = await RawClient.open(port)
     await client.reply()
@@ -327,7 +327,7 @@ describe('STARTTLS', () => {
 })
 
 describe('commands', () => {
-  test('what is offered is what is there', async () => {
+  test('offers only supported extensions', async () => {
     const client = await RawClient.open(plainListener.port)
     const greeting = await client.reply()
     assert.match(greeting.text, /^mx\.here\.test ESMTP/)
@@ -344,7 +344,7 @@ describe('commands', () => {
     client.destroy()
   })
 
-  // Each conversation after EHLO, with what the last command is answered.
+  // Each session after EHLO, with the reply to the last command.
   const CONVERSATIONS: [string, string[]][] = [
     ['503 5.5.1', ['RCPT TO:<box@here.test>']],
     ['503 5.5.1', ['DATA']],
@@ -421,13 +421,13 @@ describe('commands', () => {
       client.destroy()
     })
 
-  test('octets that are not UTF-8 make no address', async () => {
+  test('rejects an address that is not UTF-8', async () => {
     const client = await RawClient.greeted(open.port)
     assert.equal(await client.said(Buffer.from('MAIL FROM:<\xff@there.test> SMTPUTF8\r\n', 'latin1')), '553 5.6.7')
     client.destroy()
   })
 
-  test('HELO or EHLO comes first, and is one word', async () => {
+  test('requires HELO or EHLO first, with one word', async () => {
     const client = await RawClient.open(open.port)
     await client.reply()
     assert.equal(await client.said('MAIL FROM:<a@there.test>'), '503 5.5.1')
@@ -438,7 +438,7 @@ describe('commands', () => {
     client.destroy()
   })
 
-  test('the envelope tells the protocol: SMTP, ESMTP, UTF8SMTP, and domains as A-labels', async () => {
+  test('the envelope has the protocol (SMTP, ESMTP, UTF8SMTP), and domains as A-labels', async () => {
     const { kept, port } = await listenerWith()
     const client = await RawClient.open(port)
     await client.reply()
@@ -462,7 +462,7 @@ describe('commands', () => {
     client.destroy()
   })
 
-  test('8-bit octets come as they were sent', async () => {
+  test('passes 8-bit data unchanged', async () => {
     const { kept, port } = await listenerWith()
     const client = await RawClient.greeted(port)
     const octets = Buffer.from(Array.from({ length: 256 }, (_, n) => n).filter((n) => n !== 10 && n !== 13))
@@ -476,7 +476,7 @@ describe('commands', () => {
     client.destroy()
   })
 
-  test('an empty message is one', async () => {
+  test('accepts an empty message', async () => {
     const { kept, port } = await listenerWith()
     const client = await RawClient.greeted(port)
     await client.begin('box@here.test')
@@ -485,7 +485,7 @@ describe('commands', () => {
     client.destroy()
   })
 
-  test('a page in a browser is not a client', async () => {
+  test('rejects HTTP requests from a browser', async () => {
     const client = await RawClient.open(open.port)
     await client.reply()
     client.write(`POST / HTTP/1.1\r\nHost: here.test\r\n\r\nEHLO x\r\n${ENVELOPE}x\r\n.\r\n`)
@@ -495,7 +495,7 @@ describe('commands', () => {
 })
 
 describe('limits', () => {
-  test('connections of one address, and a place is free again after one goes', async () => {
+  test('limits connections per IP address, and frees a slot when one closes', async () => {
     const { port } = await listenerWith({ maxPerAddress: 2 })
     const clients = [await RawClient.greeted(port), await RawClient.greeted(port)]
     const third = await RawClient.open(port)
@@ -516,7 +516,7 @@ describe('limits', () => {
     for (const client of [...clients, later]) client.destroy()
   })
 
-  test('connections in all', async () => {
+  test('limits connections in total', async () => {
     const { port } = await listenerWith({ maxConnections: 2 })
     const clients = [await RawClient.greeted(port), await RawClient.greeted(port)]
     const third = await RawClient.open(port, { localAddress: '127.0.0.3' })
@@ -525,7 +525,7 @@ describe('limits', () => {
     for (const client of [...clients, third]) client.destroy()
   })
 
-  test('a connection counts before its TLS handshake, and closes without a word where there is no place', async () => {
+  test('counts a connection before its TLS handshake, and closes it without a reply at the limit', async () => {
     const { port } = await listenerWith({ implicitTls: true, maxPerAddress: 2 })
     const silent = [await RawClient.open(port), await RawClient.open(port)]
     const third = await RawClient.open(port)
@@ -544,7 +544,7 @@ describe('limits', () => {
     for (const client of [...silent, third, elsewhere, later]) client.destroy()
   })
 
-  test('a place is free again after a session in TLS', async () => {
+  test('frees a slot after a TLS session', async () => {
     const { port } = await listenerWith({ maxPerAddress: 1 })
     for (let n = 0; n < 3; n++) {
       const client = await until(async () => {
@@ -559,7 +559,7 @@ describe('limits', () => {
     }
   })
 
-  test('a handshake that does not end is ended, from the first octet and after STARTTLS, and gives its place back', async () => {
+  test('times out a handshake, with implicit TLS and after STARTTLS, and frees its slot', async () => {
     const implicit = await listenerWith({ implicitTls: true, handshake: 60, maxPerAddress: 1 })
     const silent = await RawClient.open(implicit.port)
     // The beginning of a handshake whose end never comes.
@@ -593,7 +593,7 @@ describe('limits', () => {
     later.destroy()
   })
 
-  test('who does not sign in is let go soon; who has signed in is not', async () => {
+  test('disconnects a client that does not sign in early, but not one that is signed in', async () => {
     const login = async (password: string) => (password === 'right' ? { who: 1 } : { code: 535, text: '5.7.8 No' })
     const { port } = await listenerWith({ login, signInDeadline: 200 })
     const client = await until(async () => {
@@ -622,7 +622,7 @@ describe('limits', () => {
     for (const each of [client, idle, dripping]) each.destroy()
   })
 
-  test('10,000 recipients: a thousand are taken, the rest put off, and the thousand get their mail', async () => {
+  test('accepts 1,000 of 10,000 recipients, defers the rest, and delivers to the accepted ones', async () => {
     let asked = 0
     const { kept, port } = await listenerWith({ recipient: () => void asked++ })
     const client = await RawClient.greeted(port)
@@ -644,7 +644,7 @@ describe('limits', () => {
     client.destroy()
   })
 
-  test('a recipient named twice counts once', async () => {
+  test('counts a duplicate recipient once', async () => {
     const { kept, port } = await listenerWith({ maxRecipients: 1 })
     const client = await RawClient.greeted(port)
     await client.ask('MAIL FROM:<a@there.test>')
@@ -656,7 +656,7 @@ describe('limits', () => {
     client.destroy()
   })
 
-  test('who is refused again and again is sent away', async () => {
+  test('disconnects a client after repeated rejections', async () => {
     const client = await RawClient.greeted(open.port)
     await client.ask('MAIL FROM:<a@there.test>')
     client.write('RCPT TO:<x@elsewhere.test>\r\n'.repeat(1000))
@@ -667,7 +667,7 @@ describe('limits', () => {
     client.destroy()
   })
 
-  test('unknown commands too', async () => {
+  test('disconnects a client after repeated unknown commands', async () => {
     const client = await RawClient.greeted(open.port)
     client.write('NONSENSE\r\n'.repeat(1000))
     const replies = await client.rest()
@@ -677,7 +677,7 @@ describe('limits', () => {
     client.destroy()
   })
 
-  test('a command line as long as RFC 5321 and its extensions allow is read, one without end is not', async () => {
+  test('reads a command line up to the limit of RFC 5321 and its extensions, and no longer one', async () => {
     const fine = await RawClient.greeted(open.port)
     assert.equal(await fine.said(`NOOP ${'x'.repeat(1000)}`), '250 2.0.0')
     fine.destroy()
@@ -691,7 +691,7 @@ describe('limits', () => {
     }
   })
 
-  test('long text lines are taken', async () => {
+  test('accepts long text lines', async () => {
     const { kept, port } = await listenerWith()
     const client = await RawClient.greeted(port)
     await client.begin('box@here.test')
@@ -700,7 +700,7 @@ describe('limits', () => {
     client.destroy()
   })
 
-  test('an idle client is told so and let go; one in the middle of DATA too, and nothing of it is kept', async () => {
+  test('disconnects an idle client with a reply, even in the middle of DATA, and stores no message', async () => {
     const ended: unknown[] = []
     const { faults, kept, port } = await listenerWith({
       idle: 60,
@@ -735,7 +735,7 @@ describe('limits', () => {
     assert.deepEqual(kept, [])
   })
 
-  test('a message that is being judged is not idle', async () => {
+  test('does not time out while a message is processed', async () => {
     const judged = Promise.withResolvers<undefined>()
     const judging = Promise.withResolvers<true>()
     const { port } = await listenerWith({
@@ -762,13 +762,14 @@ describe('limits', () => {
     idle.destroy()
   })
 
-  test('who does not read the answers does not fill the memory', async () => {
+  test('bounds the memory for a client that does not read replies', async () => {
     const client = await RawClient.greeted(open.port)
     client.socket.pause()
     const before = process.memoryUsage().rss
     const block = 'NOOP\r\n'.repeat(10_000)
     let written = 0
-    // 60 MB of commands; the server must stop reading long before, or end the session for commands that carry no mail.
+    // 60 MB of commands. The server must stop reading long before, or close the session because of commands without
+    // mail.
     for (let n = 0; n < 1000 && client.socket.writableLength < 4_000_000 && !client.socket.destroyed; n++) {
       client.write(block)
       written += block.length
@@ -782,7 +783,7 @@ describe('limits', () => {
     client.destroy()
   })
 
-  test('a message in tiny pieces comes in blocks', async () => {
+  test('passes a message in tiny fragments in blocks', async () => {
     const { kept, port } = await listenerWith()
     const client = await RawClient.greeted(port)
     await client.begin('box@here.test')
@@ -794,7 +795,7 @@ describe('limits', () => {
     client.destroy()
   })
 
-  test('a message of nothing but dots is read as quickly as another', async () => {
+  test('reads a message of dots as quickly as another', async () => {
     const { kept, port } = await listenerWith({ maxBytes: 20_000_000 })
     const client = await RawClient.greeted(port)
     await client.begin('box@here.test')
@@ -809,8 +810,8 @@ describe('limits', () => {
   })
 })
 
-describe('what goes wrong', () => {
-  test('a fault is told to the operator, not to the client, after the final dot, and the session goes on', async () => {
+describe('internal errors', () => {
+  test('logs an internal error for the operator, not for the client, after the final dot, and the session continues', async () => {
     let failing = true
     const { faults, port } = await listenerWith({
       message: async (bytes) => {
@@ -848,7 +849,7 @@ describe('what goes wrong', () => {
       client.destroy()
     })
 
-  test('a question about a recipient that cannot be answered is 451', async () => {
+  test('answers 451 if the check of a recipient fails', async () => {
     const { faults, port } = await listenerWith({
       recipient: () => {
         throw new Error('disk I/O error in /srv/secret')
@@ -863,7 +864,7 @@ describe('what goes wrong', () => {
     client.destroy()
   })
 
-  test('garbage: whatever comes, the next client is served', async () => {
+  test('serves the next client after any invalid data', async () => {
     const { port } = await listenerWith({ maxPerAddress: 1000 })
     let state = 7
     const random = (): number => {
@@ -918,7 +919,7 @@ describe('shutting down', () => {
     assert.deepEqual([await silent.rest(), await upgrading.rest()], [[], []])
   })
 
-  test('idle sessions hear 421, a message under way is finished first', async () => {
+  test('sends 421 to idle sessions, and finishes a message in progress first', async () => {
     const listener = await listenerWith()
     const { kept, port } = listener
     const [idle, between, busy] = [
@@ -944,7 +945,7 @@ describe('shutting down', () => {
     await assert.rejects(RawClient.open(port))
   })
 
-  test('who takes too long is cut off, and the message is not kept', async () => {
+  test('disconnects a slow client, and does not store its message', async () => {
     const clock = new ManualClock()
     const listener = await listenerWith({}, clock)
     const { kept, port } = listener

@@ -1,4 +1,4 @@
-// An SMTP client that says exactly what a test tells it to, octet for octet, and hears replies as they come.
+// An SMTP client that sends exactly the given bytes, and reads replies as they arrive.
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { setImmediate as turn } from 'node:timers/promises'
@@ -23,7 +23,7 @@ export class RawClient {
     this.#listen()
   }
 
-  /** Connects; the greeting is the first reply. */
+  /** Connects. The greeting is the first reply. */
   static async open(port: number, options: { localAddress?: string } = {}): Promise<RawClient> {
     const socket = connect({ port, host: '127.0.0.1', noDelay: true, ...options })
     const client = new RawClient(socket)
@@ -31,7 +31,7 @@ export class RawClient {
     return client
   }
 
-  /** Connects with TLS from the first octet; throws what ends the handshake. */
+  /** Connects with TLS from the first byte. Throws the error of the handshake. */
   static async overTls(port: number, options: ConnectionOptions & { localAddress?: string } = {}): Promise<RawClient> {
     const socket = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false, ...options })
     const client = new RawClient(socket)
@@ -44,7 +44,7 @@ export class RawClient {
     return client
   }
 
-  /** Connects, hears the greeting and says EHLO. */
+  /** Connects, reads the greeting and sends EHLO. */
   static async greeted(port: number, helo = 'client.test'): Promise<RawClient> {
     const client = await RawClient.open(port)
     await client.reply()
@@ -83,7 +83,7 @@ export class RawClient {
     }
   }
 
-  /** The next reply; undefined when the connection ends before it is whole. */
+  /** The next reply, or undefined if the connection closes before it is complete. */
   async next(): Promise<RawReply | undefined> {
     for (;;) {
       const whole = /^(?:\d{3}-.*\r\n)*\d{3}(?: .*)?\r\n/.exec(this.#text)?.[0]
@@ -131,7 +131,8 @@ export class RawClient {
   }
 
   /**
-   * STARTTLS and the handshake; throws what ends it. `behind` is sent in clear text in the same write as the command.
+   * STARTTLS and the handshake. Throws the error of the handshake. `behind` is sent in clear text in the same write as
+   * the command.
    */
   async startTls(options: ConnectionOptions = {}, behind = ''): Promise<void> {
     this.write(`STARTTLS\r\n${behind}`)

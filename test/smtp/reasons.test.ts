@@ -1,4 +1,4 @@
-// What replies mean, in words (config/reply-reasons.toml): each entry fits the real replies that it was written for.
+// The meanings of SMTP replies (config/reply-reasons.toml): each entry matches its sample replies.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { describe, test } from 'node:test'
@@ -12,8 +12,8 @@ describe('reasons of replies', () => {
 
   for (const { class: meant, name, receiver, samples, words } of reasons)
     for (const sample of samples)
-      test(`${name}: ${sample.slice(0, 60)} (DV86)`, () => {
-        // With the codes apart it means the same.
+      test(`${name}: ${sample.slice(0, 60)}`, () => {
+        // It means the same with separate codes.
         const [, code, enhanced, text] = /^(?:([45]\d\d) )?(?:([45]\.\d+\.\d+) )?(.*)$/.exec(sample)!
         const apart = { code: code ? Number(code) : null, enhanced: enhanced ?? null, text: text! }
         for (const each of receiver ?? [undefined, 'there.test'])
@@ -21,11 +21,11 @@ describe('reasons of replies', () => {
             assert.equal(reasonOf(reply, each)?.name, name)
             assert.equal(reasonOf(reply, each)?.words, words)
           }
-        // Whoever said it, it is about the same.
+        // Its subject does not depend on the receiver.
         assert.equal(classOf(apart), meant)
       })
 
-  test('each reply of the list of DV86 has its class, and each receiver is one of the shaping file (DV86)', () => {
+  test('each reply of the corpus has its class, and each receiver is in the shaping file', () => {
     const rows: [receiver: string | undefined, reply: string, meant: string][] = [
       ...['4.7.23', '5.7.25'].map((code): [string, string, string] => [
         'Google',
@@ -73,29 +73,29 @@ describe('reasons of replies', () => {
       assert.equal(providerNamed(name)?.name, name)
   })
 
-  test('what a provider means by a code is not said of another provider (DV86)', () => {
+  test('does not apply the meaning of a code at one provider to another', () => {
     assert.equal(reasonOf({ text: '550 5.7.606 Access denied' }, 'Microsoft 365')?.name, 'Microsoft: banned')
     assert.notEqual(reasonOf({ text: '550 5.7.606 Access denied' }, 'Google')?.name, 'Microsoft: banned')
-    // A receiver without entries may quote whoever it forwards to.
+    // A receiver without entries can quote the server that it forwards to.
     assert.equal(reasonOf({ text: '554 5.7.1 [HM08] Message rejected' }, 'there.test')?.name, 'Apple: policy')
   })
 
-  test('about us are blocks, rates, reputation, proofs, reverse DNS and rules alone (DV86)', () => {
+  test('only blocks, rates, reputation, authentication, reverse DNS and policies are about this server', () => {
     const ours = REPLY_CLASSES.filter((each) => isAboutUs(each))
     assert.deepEqual(ours, ['block', 'rate', 'reputation', 'authentication', 'reverse', 'policy'])
     assert.equal(isAboutUs(classOf({ text: '451 4.3.0 Temporary system problem, try again later' })), false)
   })
 
-  test('an unknown reply has no words, and neither has one without any text', () => {
+  test('has no explanation for an unknown or empty reply', () => {
     for (const text of ['', '550', '554 This is a refusal that nobody has heard of', '<script>alert(1)</script>'])
       assert.equal(reasonOf({ text }), undefined, text)
   })
 
-  test('an address that a temporary reply calls unknown is not said to be suppressed', () => {
+  test('does not call an address suppressed after a temporary reply', () => {
     assert.notEqual(reasonOf({ text: '450 4.1.1 User unknown' })?.name, 'unknown')
   })
 
-  test('of the real replies most have a reason, and those about the mailbox the right one', () => {
+  test('has a reason for most real replies, and the right one for those about the mailbox', () => {
     const rows = read('./replies.tsv')
       .trim()
       .split('\n')
@@ -110,8 +110,8 @@ describe('reasons of replies', () => {
     assert.ok(room.length / full.length > 0.95, `${room.length} of ${full.length}`)
   })
 
-  test('a malformed file is refused', () => {
-    const whole = ['name = "x"', 'sentence = "y"', 'mend = "y"', 'source = "https://there.test"', 'samples = ["z"]']
+  test('rejects a malformed file', () => {
+    const whole = ['name = "x"', 'sentence = "y"', 'fix = "y"', 'source = "https://there.test"', 'samples = ["z"]']
     const file = (...lines: string[]): string => ['[[reason]]', ...whole, ...lines, ''].join('\n')
     assert.equal(parseReasons(file("pattern = 'a'"))[0]?.words, 'y y')
     for (const lines of [[], ['pattern = "("'], ['codes = ["5.7"]'], ["pattern = 'a'", 'class = "odd"']])

@@ -1,5 +1,5 @@
-// What real exchangers say, held against the rules (D35, D63). Each line of replies.tsv is where it was said, what it
-// means, who says it, and the reply; "none" is any class that is not evidence against an address.
+// Replies of real receiving servers, compared with the rules (D35, D63). Each line of replies.tsv has the stage, the
+// class, the server and the reply. The class "none" is any class that is not evidence against an address.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { describe, test } from 'node:test'
@@ -38,15 +38,15 @@ const rows: Row[] = readFileSync(new URL('replies.tsv', import.meta.url), 'utf8'
 const EVIDENCE = ['hard', 'soft', 'quota']
 const told = ({ refusal, reply, source }: Row): string => `${refusal.stage}, ${source}: ${reply}`
 
-describe('replies of real exchangers', () => {
-  test('there are many, of many', () => {
+describe('replies of real receiving servers', () => {
+  test('has many replies of many servers', () => {
     assert.ok(rows.length >= 600)
     assert.ok(new Set(rows.map(({ source }) => source)).size >= 80)
     for (const stage of ['connect', 'mail', 'rcpt', 'data', 'final dot', 'report'])
       assert.ok(rows.some(({ refusal }) => refusal.stage === stage))
   })
 
-  test('each has the class that it should have', (t) => {
+  test('each reply has its expected class', (t) => {
     const figures = new Map<string, { hard: number; recognised: number; others: number; false: number }>()
     for (const { refusal, wanted } of rows) {
       const entry = figures.get(refusal.stage) ?? { hard: 0, recognised: 0, others: 0, false: 0 }
@@ -72,8 +72,8 @@ describe('replies of real exchangers', () => {
     )
   })
 
-  // Texts of the kinds that were once mistaken: "not found" is said of an IP address, "unknown user" of a list,
-  // "failed" of a lookup.
+  // Texts that were once misunderstood: "not found" about an IP address, "unknown user" about a list, "failed" about a
+  // lookup.
   const near = readFileSync(new URL('mistaken.tsv', import.meta.url), 'utf8')
     .trimEnd()
     .split('\n')
@@ -87,7 +87,7 @@ describe('replies of real exchangers', () => {
   }
 
   for (const stage of ['dns', 'connect', 'greeting', 'ehlo', 'starttls', 'auth', 'mail', 'data', 'final dot'] as const)
-    test(`none of them is held against the address when it is said at: ${stage}`, () => {
+    test(`never suppresses the address for a reply at the stage ${stage}`, () => {
       for (const row of rows) {
         const refusal = { ...row.refusal, stage }
         assert.notEqual(classify(refusal), 'hard', told(row))
@@ -95,14 +95,14 @@ describe('replies of real exchangers', () => {
       }
     })
 
-  test('what is said for now is never hard, at RCPT neither', () => {
+  test('a temporary reply is never hard, even at RCPT', () => {
     for (const row of rows.filter(({ refusal }) => refusal.code !== null && refusal.stage === 'rcpt')) {
       const refusal = { ...row.refusal, code: 450, enhanced: row.refusal.enhanced?.replace(/^5/, '4') ?? null }
       assert.notEqual(classify(refusal), 'hard', told(row))
     }
   })
 
-  test('the name of a mailbox and the address of a page say nothing', () => {
+  test('ignores mailbox names and URLs', () => {
     for (const text of [
       '<no.such.user@there.test> is refused',
       '<unknown-user@there.test>: rejected',
@@ -113,7 +113,7 @@ describe('replies of real exchangers', () => {
       assert.equal(classify(refusalOf('rcpt', `550 5.1.1 <${name}@there.test> unavailable`)), 'hard', name)
   })
 
-  test('a hostile reply takes no time', () => {
+  test('classifies a hostile reply quickly', () => {
     const words = ['user ', 'recipient not ', '@', '(', ' ', 'sender ', 'mailbox full? ', 'no ', 'account.is.', '550-']
     costingAtOnce(2000, () => {
       for (const word of words) classify(refusalOf('rcpt', `550 ${word.repeat(1000)}`.slice(0, 1000)))

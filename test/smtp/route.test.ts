@@ -1,10 +1,9 @@
-// Where mail goes: MX records and what stands in for them (RFC 5321 §5.1, RFC 7505), relays, addresses that are not for
-// us, and from there to a session; decisions D18, D33.
+// Routing: MX records and their fallback (RFC 5321 §5.1, RFC 7505), relays and forbidden addresses, up to a session
+// (D18, D33).
 import assert from 'node:assert/strict'
 import { createSocket } from 'node:dgram'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import dnsPacket from 'dns-packet'
@@ -13,12 +12,13 @@ import { parseConfig, type ConfigInput } from '../../src/base/config.ts'
 import { silentLog } from '../../src/base/log.ts'
 import { allowPublicAnd } from '../../src/base/network.ts'
 import { createResolver, type ResolverAnswer, type Mx, type Resolver, type Tlsa } from '../../src/net/resolver.ts'
-import { connectAlong, findRoute } from '../../src/delivery/wire/connect.ts'
-import { openSession } from '../../src/smtp/client.ts'
-import type { KnownPolicy, StsCache } from '../../src/delivery/wire/sts.ts'
-import { findAddresses, findHosts, type Host, type RouteOptions } from '../../src/smtp/route.ts'
-import type { Verdict } from '../../src/smtp/verdict.ts'
+import { connectAlong, findRoute, type KnownPolicy, type StsCache } from '../../src/delivery/wire/connect.ts'
+import { HostBalance } from '../../src/delivery/wire/host-balance.ts'
+import { openSession, type ConnectOptions } from '../../src/smtp/client.ts'
+import { findAddresses, findHosts, relayHosts, type Host, type RouteOptions } from '../../src/smtp/route.ts'
+import { ownVerdict, type Verdict } from '../../src/smtp/verdict.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { startTestExchanger, type Script } from '../kit/exchanger.ts'
 
 const NONE = { kind: 'none' } as const
@@ -28,7 +28,7 @@ const found = <T>(...records: T[]): ResolverAnswer<T> => ({ kind: 'found', recor
 const mx = (...list: [priority: number, exchange: string][]): ResolverAnswer<Mx> =>
   found(...list.map(([priority, exchange]) => ({ priority, exchange })))
 
-/** A resolver that knows what it is told, keeps what it is asked, and says NXDOMAIN to the rest. */
+/** A resolver with the given answers, which records queries. All other names are NXDOMAIN. */
 function resolverOf(
   zone: {
     mx?: Record<string, ResolverAnswer<Mx>>
@@ -69,12 +69,12 @@ const verdict = <T extends object>(answer: T | Verdict): Verdict => {
   return answer
 }
 
-test('exchangers come in the order of their preferences', async () => {
+test('orders MX hosts by preference', async () => {
   const hosts = await hostsFor(mx([20, 'c.test'], [5, 'a.test'], [10, 'b.test'], [65_535, 'd.test'], [0, 'z.test']))
   assert.deepEqual(names(hosts), ['z.test', 'a.test', 'b.test', 'c.test', 'd.test'])
 })
 
-test('equal preferences come in any order, and only they', async () => {
+test('shuffles only MX hosts with equal preference', async () => {
   const records = mx([10, 'a.test'], [10, 'b.test'], [10, 'c.test'], [20, 'last.test'])
   const orders = new Set<string>()
   const first = { 'a.test': 0, 'b.test': 0, 'c.test': 0 } as Record<string, number>
@@ -85,11 +85,11 @@ test('equal preferences come in any order, and only they', async () => {
     first[order[0]!]!++
   }
   assert.equal(orders.size, 6)
-  // 200 each are expected; below 120 is less likely than one in a billion.
+  // The expected number is 200 each. Below 120 is less likely than one in a billion.
   for (const [host, times] of Object.entries(first)) assert.ok(times > 120, `${host} was first ${times} times`)
 })
 
-test('what the DNS says about the domain decides', async () => {
+test('chooses the result by the DNS answer for the domain', async () => {
   const gone = verdict(await hostsFor(NO_NAME))
   assert.deepEqual([gone.kind, gone.enhanced, gone.stage, gone.code], ['failed', '5.1.2', 'dns', null])
   const broken = verdict(await hostsFor(FAILED))
@@ -97,11 +97,11 @@ test('what the DNS says about the domain decides', async () => {
   const nullMx = verdict(await hostsFor(mx([0, ''])))
   assert.deepEqual([nullMx.kind, nullMx.enhanced, nullMx.stage], ['failed', '5.1.10', 'dns'])
   assert.deepEqual(names(await hostsFor(NONE)), ['there.test'], 'implicit MX')
-  // A null MX beside others is a mistake of theirs (RFC 7505 §3); the others are tried.
+  // A null MX next to others is an error of that domain (RFC 7505 §3). The others are tried.
   assert.deepEqual(names(await hostsFor(mx([0, ''], [10, 'a.test']))), ['a.test'])
 })
 
-test('our own host among the exchangers: only better ones are tried, and none means a loop', async () => {
+test('tries only MX hosts with a better preference than this server, and reports a loop without one', async () => {
   assert.deepEqual(names(await hostsFor(mx([10, 'a.test'], [20, 'mx.here.test'], [20, 'b.test'], [30, 'c.test']))), [
     'a.test',
   ])
@@ -111,7 +111,7 @@ test('our own host among the exchangers: only better ones are tried, and none me
   }
 })
 
-test('a domain whose mail we take ourselves: our own listener, unless there is a better exchanger; it waits for one that is closed', async () => {
+test('delivers a local domain to the own listener unless a better MX host exists, and defers while the listener is closed', async () => {
   const own = { name: 'mx.here.test', port: 2525, address: '127.0.0.1' }
   const home = (domain: string) => (domain === 'there.test' ? own : undefined)
   assert.deepEqual(await hostsFor(mx([10, 'mx.here.test'], [20, 'a.test']), { home }), [own])
@@ -121,13 +121,14 @@ test('a domain whose mail we take ourselves: our own listener, unless there is a
   assert.deepEqual([closed.kind, closed.enhanced], ['deferred', '4.4.1'])
 })
 
-test('a relay takes its domains, the nearest rule first, and the DNS is not asked', async () => {
+test('uses a relay for its domains, most specific rule first, without DNS', async () => {
   const asked: string[] = []
   const relay = (host: string, domains: string[]) => ({
     name: '',
     spf: '',
     domains,
     host,
+    hosts: [],
     port: 587,
     tls: 'required' as const,
     username: '',
@@ -155,7 +156,49 @@ test('a relay takes its domains, the nearest rule first, and the DNS is not aske
   assert.deepEqual(direct, [{ name: 'mx.direct.test', port: 2525, preference: 1 }])
 })
 
-test('a trap of a thousand exchangers or addresses is not walked to its end', async () => {
+test('uses all hosts of a relay, or the MX hosts of a domain ("mx:NAME"), and waits if the name is wrong', async () => {
+  const relayOf = (more: object) =>
+    parseConfig({ delivery: { routes: [{ domains: ['*'], port: 587, ...more }] } }).delivery.routes[0]!
+  const found = async (more: object, zone: Parameters<typeof resolverOf>[0] = {}) => {
+    const relay = relayOf(more)
+    const hosts = await relayHosts({ resolver: resolverOf(zone), hostname: 'mx.here.test' }, relay)
+    return 'kind' in hosts ? hosts : hosts.map(({ name, port, preference }) => [name, port, preference])
+  }
+  assert.deepEqual(await found({ hosts: ['a.test', '[2001:db8::1]:26'] }), [
+    ['a.test', 587, undefined],
+    ['2001:db8::1', 26, undefined],
+  ])
+  const mxOf = (answer: ResolverAnswer<Mx>) => found({ host: 'mx:Relay.test' }, { mx: { 'relay.test': answer } })
+  assert.deepEqual(await mxOf(mx([20, 'b.test'], [10, 'a.test'])), [
+    ['a.test', 587, 10],
+    ['b.test', 587, 20],
+  ])
+  assert.deepEqual(await mxOf(NONE), [['relay.test', 587, undefined]])
+  const many = mx(...Array.from({ length: 30 }, (_, n) => [10, `mx${n}.test`] as [number, string]))
+  assert.equal(((await mxOf(many)) as unknown[]).length, 20)
+  // The route is wrong: no email has an attempt until the operator corrects it.
+  for (const [answer, words] of [
+    [NO_NAME, /^The relay mx:Relay\.test: The domain relay\.test does not exist\.$/],
+    [mx([0, '.']), /does not accept email \(null MX\)/],
+    [mx([10, 'mx.here.test']), /is this server itself \(mail loop\)/],
+  ] as const) {
+    const waiting = await mxOf(answer)
+    assert.ok('kind' in waiting)
+    assert.equal(waiting.kind, 'waiting')
+    assert.match(waiting.cause ?? '', words)
+  }
+  assert.equal(verdict((await mxOf(FAILED)) as Verdict).kind, 'deferred')
+  const nameless = verdict(
+    await findAddresses(
+      resolverOf({}),
+      { name: 'gone.test', port: 25, relay: relayOf({ host: 'gone.test' }) },
+      () => true,
+    ),
+  )
+  assert.deepEqual([nameless.kind, nameless.cause], ['waiting', 'The relay host gone.test has no A or AAAA record.'])
+})
+
+test('limits the number of MX hosts and addresses that are tried', async () => {
   const many = await hostsFor(mx(...Array.from({ length: 1000 }, (_, n) => [n, `mx${n}.test`] as [number, string])))
   assert.ok(names(many).length <= 20)
   assert.equal(names(many)[0], 'mx0.test')
@@ -164,7 +207,7 @@ test('a trap of a thousand exchangers or addresses is not walked to its end', as
   assert.ok(Array.isArray(addresses) && addresses.length <= 50)
 })
 
-test('all addresses of a host are tried, v4 and v6', async () => {
+test('tries all IPv4 and IPv6 addresses of a host', async () => {
   const resolver = resolverOf({
     a: { 'mx.test': found('198.51.100.1', '198.51.100.2'), 'four.test': found('198.51.100.4') },
     aaaa: { 'mx.test': found('2001:db8::1'), 'six.test': found('2001:db8::6') },
@@ -175,7 +218,7 @@ test('all addresses of a host are tried, v4 and v6', async () => {
   assert.deepEqual(await at('six.test'), ['2001:db8::6'])
 })
 
-test('private, loopback and other addresses that are not for mail are refused unless allowed', async () => {
+test('rejects private, loopback and other special addresses unless allowed', async () => {
   const PRIVATE = [
     '127.0.0.1',
     '127.9.9.9',
@@ -220,7 +263,7 @@ test('private, loopback and other addresses that are not for mail are refused un
   ])
 })
 
-test('an exchanger without addresses: for good when that is known, for now when it is not', async () => {
+test('fails permanently for a server without addresses, and defers if the lookup fails', async () => {
   for (const [a, aaaa, kind] of [
     [NONE, NONE, 'failed'],
     [NO_NAME, NO_NAME, 'failed'],
@@ -235,7 +278,7 @@ test('an exchanger without addresses: for good when that is known, for now when 
   }
 })
 
-test('the resolver tells NXDOMAIN, no record, null MX, SERVFAIL, REFUSED and silence apart', async () => {
+test('the resolver distinguishes NXDOMAIN, no record, null MX, SERVFAIL, REFUSED and a timeout', async () => {
   const RCODE: Record<string, number> = { 'gone.test': 3, 'broken.test': 2, 'refused.test': 5 }
   const socket = createSocket('udp4')
   socket.on('message', (message, from) => {
@@ -279,6 +322,20 @@ test('the resolver tells NXDOMAIN, no record, null MX, SERVFAIL, REFUSED and sil
 
 const closing: (() => Promise<unknown>)[] = []
 after(() => Promise.all(closing.map((close) => close())))
+
+/** The dependencies of a connection, with MX records by domain. All hosts have the address 127.0.0.1. */
+const depsOf = (
+  port: number,
+  records: NonNullable<Parameters<typeof resolverOf>[0]['mx']>,
+  delivery: NonNullable<ConfigInput['delivery']> = {},
+) => ({
+  clock: new ManualClock(),
+  resolver: { ...resolverOf({ mx: records }), a: () => Promise.resolve(found('127.0.0.1')) },
+  allowed: allowPublicAnd(['127.0.0.0/8']),
+  sts: { get: () => Promise.resolve(undefined) } as unknown as StsCache,
+  log: silentLog,
+  config: parseConfig({ hostname: 'mx.here.test', delivery: { port, ...delivery } }),
+})
 
 async function laneTo(
   script: Script,
@@ -325,8 +382,8 @@ async function laneTo(
 
 const ZONE = { mx: { 'there.test': mx([10, 'mx.there.test']) }, a: { 'mx.there.test': found('127.0.0.1') } }
 
-test('a dead first exchanger, a dead first address: the next is tried', async () => {
-  // Nobody listens at that port on 127.0.0.2.
+test('tries the next server or address after an unreachable one', async () => {
+  // No server listens at that port on 127.0.0.2.
   const { session } = await laneTo(
     {},
     {
@@ -337,7 +394,80 @@ test('a dead first exchanger, a dead first address: the next is tried', async ()
   assert.equal(session?.host, 'mx.there.test')
 })
 
-test('all exchangers dead: deferred, and the domain’s own address is not tried in their place', async () => {
+test('tries an unreachable MX host once per minute, and hosts with the same preference in turn', async () => {
+  const deps = depsOf(25, { 'here.test': mx([10, 'dead.test'], [20, 'a.test'], [20, 'b.test']) })
+  const route = await findRoute(deps, 'here.test')
+  assert.ok(!('kind' in route))
+  const tried: string[] = []
+  let answers = false
+  const open = ({ host }: ConnectOptions) => {
+    tried.push(host)
+    const failed = ownVerdict('deferred', '4.4.1', 'No.', { stage: 'greeting', host })
+    return Promise.resolve(host === 'dead.test' ? { ...failed, code: answers ? 421 : null } : { host })
+  }
+  const balance = new HostBalance(() => 0)
+  const connect = () => connectAlong({ ...deps, balance, open }, 'here.test', route, 'Optional')
+  for (let n = 0; n < 3; n++) await connect()
+  const [one, other] = tried.slice(1)
+  assert.deepEqual(tried, ['dead.test', one, other, one])
+  assert.deepEqual(new Set([one, other]), new Set(['a.test', 'b.test']))
+  deps.clock.advance(60_000)
+  await connect()
+  assert.deepEqual(tried.slice(4), ['dead.test', other])
+  // After a reply, the MX host with the best preference stays the first.
+  answers = true
+  deps.clock.advance(60_000)
+  tried.length = 0
+  for (let n = 0; n < 2; n++) await connect()
+  assert.deepEqual(
+    tried.filter((host) => host === 'dead.test'),
+    ['dead.test', 'dead.test'],
+  )
+})
+
+test('tries a host of a relay that rejects TLS or the credentials once per minute', async () => {
+  const deps = depsOf(25, {}, { routes: [{ domains: ['*'], tls: 'required', hosts: ['wrong.test', 'right.test'] }] })
+  const route = await findRoute(deps, 'there.test')
+  assert.ok(!('kind' in route))
+  for (const stage of ['starttls', 'auth'] as const) {
+    const tried: string[] = []
+    const open = ({ host }: ConnectOptions) => {
+      tried.push(host)
+      return Promise.resolve(host === 'wrong.test' ? ownVerdict('deferred', '4.7.8', 'No.', { stage, host }) : { host })
+    }
+    const balance = new HostBalance(() => 0)
+    for (let n = 0; n < 3; n++) await connectAlong({ ...deps, balance, open }, 'there.test', route, 'Optional')
+    assert.deepEqual([tried[0], tried.filter((host) => host === 'wrong.test').length], ['wrong.test', 1])
+    assert.equal(tried.filter((host) => host === 'right.test').length, 3)
+  }
+})
+
+test('sends credentials to an MX host of a relay only if it is below the name, or DNSSEC proves it', async () => {
+  const password = join(temporaryDirectory('credentials'), 'password')
+  writeFileSync(password, 'secret')
+  const sent = async (mxRecord: string, secure?: boolean): Promise<boolean | string> => {
+    const answer = { ...mx([10, mxRecord]), ...(secure === undefined ? {} : { secure }) }
+    const routes = [{ domains: ['*'], host: 'mx:relay.test', username: 'me', password_file: password }]
+    const deps = depsOf(25, { 'relay.test': answer }, { routes })
+    const route = await findRoute(deps, 'there.test')
+    assert.ok(!('kind' in route))
+    if (secure) for (const host of route.hosts) host.mx = 'secure'
+    let used = false
+    const open = ({ credentials, tls, verify }: ConnectOptions) => {
+      used = credentials?.password === 'secret' && tls === 'required' && verify !== undefined
+      return Promise.resolve({})
+    }
+    const session = await connectAlong({ ...deps, open }, 'there.test', route, 'Optional')
+    return 'kind' in session ? (session as Verdict).cause! : used
+  }
+  assert.equal(await sent('MX1.relay.test'), true)
+  assert.equal(await sent('relay.test'), true)
+  assert.equal(await sent('mx.elsewhere.test', true), true)
+  assert.match(String(await sent('mx.elsewhere.test')), /^Credentials are not sent to mx\.elsewhere\.test: /)
+  assert.match(String(await sent('mx.notrelay.test')), /not below relay\.test/)
+})
+
+test('defers if all MX hosts are unreachable, without trying the address of the domain', async () => {
   const {
     asked,
     exchanger,
@@ -354,12 +484,12 @@ test('all exchangers dead: deferred, and the domain’s own address is not tried
   assert.ok(!asked.includes('A there.test'))
 })
 
-test('no MX record: the domain’s own address (implicit MX)', async () => {
+test('uses the address of the domain without an MX record (implicit MX)', async () => {
   const { session } = await laneTo({}, { mx: { 'there.test': NONE }, a: { 'there.test': found('127.0.0.1') } })
   assert.equal(session?.host, 'there.test')
 })
 
-test('a null MX, a domain that does not exist, an exchanger that is not for us: no connection at all', async () => {
+test('opens no connection for a null MX, a missing domain or a forbidden address', async () => {
   for (const [zone, kind, enhanced] of [
     [{ mx: { 'there.test': mx([0, '']) }, a: { 'there.test': found('127.0.0.1') } }, 'failed', '5.1.10'],
     [{ a: { 'there.test': found('127.0.0.1') } }, 'failed', '5.1.2'],
@@ -373,7 +503,7 @@ test('a null MX, a domain that does not exist, an exchanger that is not for us: 
   }
 })
 
-test('a greeting of 4xx or 5xx: the next exchanger; temporary unless all said no for good', async () => {
+test('tries the next server after a greeting of 4xx or 5xx, and fails permanently only if all reject permanently', async () => {
   const two = {
     mx: { 'there.test': mx([10, 'one.test'], [20, 'two.test']) },
     a: { 'one.test': found('127.0.0.1'), 'two.test': found('127.0.0.1') },
@@ -389,7 +519,7 @@ test('a greeting of 4xx or 5xx: the next exchanger; temporary unless all said no
     assert.equal(no?.kind, kind, greeting)
     assert.equal(no.code, Number(greeting.slice(0, 3)))
   }
-  // One says no for good, the other is dead: it may come back.
+  // One rejects permanently, the other is down and may come back.
   const mixed = await laneTo(
     { greeting: '521 we take no mail' },
     { ...two, a: { 'one.test': found('127.0.0.1'), 'two.test': found('127.0.0.2') } },
@@ -397,7 +527,7 @@ test('a greeting of 4xx or 5xx: the next exchanger; temporary unless all said no
   assert.equal(mixed.verdict?.kind, 'deferred')
 })
 
-test('TLS that cannot be agreed: clear text on a new connection where optional, nothing where required (D18)', async () => {
+test('after a TLS failure, uses clear text on a new connection if TLS is optional, and sends no message if it is required (D18)', async () => {
   for (const reply of ['454 4.7.0 not now', '220 go\r\n250 injected', '220 go\r\nthis is not TLS']) {
     const script: Script = {
       keywords: ['PIPELINING', 'STARTTLS'],
@@ -407,7 +537,7 @@ test('TLS that cannot be agreed: clear text on a new connection where optional, 
     assert.ok(optional.session, reply)
     assert.equal(optional.session.tls, null)
     assert.equal(optional.exchanger.connections, 2)
-    // The second conversation does not ask again.
+    // The second session does not try again.
     assert.equal(optional.exchanger.commands.filter((line) => line === 'STARTTLS').length, 1)
     const required = await laneTo(script, ZONE, { policy: 'Require' })
     assert.equal(required.verdict?.kind, 'deferred', reply)
@@ -418,8 +548,8 @@ test('TLS that cannot be agreed: clear text on a new connection where optional, 
   assert.match(encrypted.session?.tls ?? '', /^TLSv1\.[23]$/)
 })
 
-test('TLS required: an exchanger without it is passed over for one that has it', async () => {
-  // Both names stand for the same listener, which offers TLS from its second connection on.
+test('skips a server without TLS if TLS is required', async () => {
+  // Both names are the same listener, which offers TLS from its second connection on.
   const { session, exchanger } = await laneTo(
     {
       answer: (line, connection) =>
@@ -436,7 +566,7 @@ test('TLS required: an exchanger without it is passed over for one that has it',
   assert.equal(exchanger.connections, 2)
 })
 
-test('a relay: its own host and port, in a private network, with the stricter of both wishes for TLS', async () => {
+test('uses host and port of a relay in a private network, with the stricter TLS policy', async () => {
   const route = (tls: 'none' | 'optional' | 'required') => ({ routes: [{ domains: ['*'], host: '127.0.0.1', tls }] })
   const clear = await laneTo({ tls: true }, {}, { delivery: route('none') })
   assert.equal(clear.session?.tls, null)
@@ -444,15 +574,15 @@ test('a relay: its own host and port, in a private network, with the stricter of
   assert.ok(!clear.exchanger.commands.includes('STARTTLS'))
   assert.ok((await laneTo({ tls: true }, {}, { delivery: route('optional') })).session?.tls)
   assert.ok((await laneTo({ tls: true }, {}, { delivery: route('required') })).session?.tls)
-  // The sending domain's Require outweighs the relay's none.
+  // The Require of the sending domain overrides the `none` of the relay.
   assert.ok((await laneTo({ tls: true }, {}, { delivery: route('none'), policy: 'Require' })).session?.tls)
   const refused = await laneTo({}, {}, { delivery: route('required') })
   assert.equal(refused.verdict?.kind, 'deferred')
   assert.equal(refused.exchanger.heard.length, 0)
 })
 
-test('tls_policy and MTA-STS together: the strictest of them, for every exchanger there may be (D18, RFC 8461)', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'postrider-route-'))
+test('applies the stricter of tls_policy and MTA-STS to every server (D18, RFC 8461)', async () => {
+  const folder = temporaryDirectory('route')
   closing.push(() => Promise.resolve(rmSync(folder, { recursive: true })))
   const [proven, other] = ['mx.there.test', 'mx.elsewhere.test'].map((name) => makeCertificate(name, Date.now()))
   const ca_file = join(folder, 'ca.pem')
@@ -460,7 +590,7 @@ test('tls_policy and MTA-STS together: the strictest of them, for every exchange
   const exchangers: Record<string, Script> = {
     'no TLS': {},
     'of another name': { tls: true, certificate: () => other },
-    // The kit's own certificate, that nobody vouches for.
+    // The test kit's certificate, which no authority has signed.
     unknown: { tls: true },
     proven: { tls: true, certificate: () => proven },
   }
@@ -494,7 +624,7 @@ test('tls_policy and MTA-STS together: the strictest of them, for every exchange
     }
 })
 
-test('delivery.source that is not of this machine: mail waits for this server, and the cause names the setting (D72)', async () => {
+test('queues email as a local problem and names the setting if delivery.source is not an address of this machine (D72)', async () => {
   const { verdict: no } = await laneTo({}, ZONE, { delivery: { source: ['192.0.2.1'] } })
   assert.equal(no?.kind, 'waiting')
   assert.match(no.cause ?? '', /delivery\.source/)
@@ -503,7 +633,7 @@ test('delivery.source that is not of this machine: mail waits for this server, a
   assert.ok((await laneTo({}, ZONE, { delivery: { source: ['2001:db8::1'] } })).session)
 })
 
-test('DNS that could not be asked for want of a descriptor: the mail waits for this server, whatever was asked (D72)', async () => {
+test('queues email as a local problem if any DNS lookup fails for lack of a file descriptor (D72)', async () => {
   const local = { kind: 'failed', reason: 'EMFILE', local: true } as const
   const verdicts = [
     await hostsFor(local),
@@ -523,7 +653,7 @@ test('DNS that could not be asked for want of a descriptor: the mail waits for t
   ] as Verdict[]
   for (const { cause, kind, text } of verdicts) {
     assert.equal(kind, 'waiting')
-    assert.match(cause ?? '', /could not be looked up \(EMFILE\)/)
+    assert.match(cause ?? '', /^DNS lookup of .* failed \(EMFILE\)/)
     assert.doesNotMatch(text, /EMFILE/)
   }
 })

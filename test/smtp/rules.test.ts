@@ -1,5 +1,5 @@
-// Rules that are data or grammar, without a wire: what a refusal means for the address (D35, config/bounce-rules.txt)
-// and MTA-STS records, policies and host patterns (RFC 8461 §3).
+// Rules as data or grammar, without connections: the meaning of a rejection for the address (D35,
+// config/bounce-rules.txt), and MTA-STS records, policies and host patterns (RFC 8461 §3).
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -26,11 +26,11 @@ describe('bounce rules', () => {
   const text = readFileSync(new URL('../../config/bounce-rules.txt', import.meta.url), 'utf8')
   const rules = parseRules(text)
 
-  test('the file holds rules of every class, each under a reply of its own', () => {
+  test('the file has rules of every class, each with its own reply', () => {
     assert.ok(rules.length >= 15)
     assert.deepEqual([...new Set(rules.map((rule) => rule.class))].toSorted(), [...BOUNCE_CLASSES].toSorted())
     assert.equal(new Set(rules.map(({ sample }) => sample)).size, rules.length)
-    // What stands under no reply would have taken the one of the rule before.
+    // A rule without its own reply would have used that of the rule before.
     assert.equal(text.match(/^> /gm)?.length, rules.length)
   })
 
@@ -40,7 +40,7 @@ describe('bounce rules', () => {
       assert.equal(classify(replyOf(sample)), wanted)
     })
 
-  test('a line that is not a rule is named', () => {
+  test('reports an invalid rule with its line', () => {
     assert.throws(() => parseRules('hard x\n\nsomething y\n'), /:3: "something y"/)
     assert.throws(() => parseRules('hard\n'), /:1:/)
     assert.throws(() => parseRules('hard (\n'))
@@ -56,7 +56,7 @@ describe('bounce rules', () => {
     ['hard', '554 30 Sorry, your message cannot be delivered. This mailbox is disabled (554.30).'],
     ['hard', '550 5.1.1 <bob@there.test>: Recipient address rejected: User unknown in relay recipient table'],
     ['hard', '550 Unknown user bob@there.test'],
-    // A number alone says nothing of the mailbox (D63).
+    // A number alone is not about the mailbox (D63).
     ['policy', '550 '],
     ['quota', '552 5.2.2 The recipient’s inbox is out of storage space'],
     ['quota', '550 5.2.2 STOREDRV.Deliver; mailbox full'],
@@ -75,7 +75,7 @@ describe('bounce rules', () => {
     ['policy', '554 This is a refusal that nobody has heard of'],
     ['infrastructure', '550 5.4.6 Routing loop detected'],
     ['infrastructure', '554 5.7.1 <bob@there.test>: Relay access denied'],
-    // What a sender did wrong is never held against the recipient, whatever number stands before it.
+    // An error of the sender never suppresses the recipient, with any number before it.
     ['not hard', '550 5.1.8 Access denied, bad outbound sender'],
     ['not hard', '550 5.1.0 <ann@here.test> sender rejected'],
     ['not hard', '550 5.2.1 Mailbox not accepting messages from external senders'],
@@ -100,7 +100,7 @@ describe('bounce rules', () => {
       else assert.equal(found, wanted)
     })
 
-  test('a refusal that names addresses of the sending domain alone is about the sender', () => {
+  test('a rejection that contains only addresses of the sending domain is about the sender', () => {
     const judge = (line: string) => classify({ ...replyOf(line), sender: 'here.test' })
     for (const line of [
       '550 5.1.1 <token@bounce.here.test>: user unknown',
@@ -122,61 +122,57 @@ describe('bounce rules', () => {
     'bounces/handover',
   )
   const absent = existsSync(corpus) ? false : `no corpus at ${corpus}; set POSTRIDER_CORPORA`
-  test(
-    'replies of real bounces: no such user is hard, and nothing is that says no such thing',
-    { skip: absent },
-    () => {
-      interface Label {
-        sisimai_5_1?: { reason: string }[]
-      }
-      const labels = JSON.parse(readFileSync(join(corpus, 'labels.json'), 'utf8')) as Record<string, Label>
-      // Reasons that say nothing of the address. "filtered", "suspend" and "mailboxfull" are labels of what stands
-      // elsewhere in the report: their replies often do say that there is no such user.
-      const NOT_THE_ADDRESS =
-        /^(authfailure|blocked|contenterror|exceedlimit|expired|mesgtoobig|networkerror|norelaying|notcompliantrfc|onhold|policyviolation|rejected|requireptr|securityerror|spamdetected|systemerror|systemfull|toomanyconn)$/
-      let [gone, others] = [0, 0]
-      const wrong: string[] = []
-      for (const [name, { sisimai_5_1: found = [] }] of Object.entries(labels)) {
-        const report = readFileSync(join(corpus, 'eml', name), 'latin1').replace(/\r?\n[ \t]+/g, ' ')
-        const failed = report
-          .split(/\r?\n\r?\n/)
-          .filter((block) => /^Final-Recipient:/im.test(block) && /^Action:\s*failed/im.test(block))
-        const [, reply] = /^Diagnostic-Code:\s*smtp;\s*([45]\d\d[ -].*)$/im.exec(failed[0] ?? '') ?? []
-        if (failed.length !== 1 || found.length !== 1 || reply === undefined) continue
-        const { reason } = found[0]!
-        const hard = classify(replyOf(reply.trim())) === 'hard'
-        if (reason === 'userunknown') gone++
-        else if (NOT_THE_ADDRESS.test(reason)) others++
-        else continue
-        if (hard !== (reason === 'userunknown')) wrong.push(`${name} (${reason}): ${reply}`)
-      }
-      assert.ok(gone >= 25 && others >= 30, `${gone} and ${others} of them`)
-      assert.deepEqual(wrong, [])
-    },
-  )
+  test('among replies of real bounces, exactly those for unknown users are hard', { skip: absent }, () => {
+    interface Label {
+      sisimai_5_1?: { reason: string }[]
+    }
+    const labels = JSON.parse(readFileSync(join(corpus, 'labels.json'), 'utf8')) as Record<string, Label>
+    // Reasons that are not about the address. "filtered", "suspend" and "mailboxfull" are labels of other parts of the
+    // report: their replies often do report an unknown user.
+    const NOT_THE_ADDRESS =
+      /^(authfailure|blocked|contenterror|exceedlimit|expired|mesgtoobig|networkerror|norelaying|notcompliantrfc|onhold|policyviolation|rejected|requireptr|securityerror|spamdetected|systemerror|systemfull|toomanyconn)$/
+    let [gone, others] = [0, 0]
+    const wrong: string[] = []
+    for (const [name, { sisimai_5_1: found = [] }] of Object.entries(labels)) {
+      const report = readFileSync(join(corpus, 'eml', name), 'latin1').replace(/\r?\n[ \t]+/g, ' ')
+      const failed = report
+        .split(/\r?\n\r?\n/)
+        .filter((block) => /^Final-Recipient:/im.test(block) && /^Action:\s*failed/im.test(block))
+      const [, reply] = /^Diagnostic-Code:\s*smtp;\s*([45]\d\d[ -].*)$/im.exec(failed[0] ?? '') ?? []
+      if (failed.length !== 1 || found.length !== 1 || reply === undefined) continue
+      const { reason } = found[0]!
+      const hard = classify(replyOf(reply.trim())) === 'hard'
+      if (reason === 'userunknown') gone++
+      else if (NOT_THE_ADDRESS.test(reason)) others++
+      else continue
+      if (hard !== (reason === 'userunknown')) wrong.push(`${name} (${reason}): ${reply}`)
+    }
+    assert.ok(gone >= 25 && others >= 30, `${gone} and ${others} of them`)
+    assert.deepEqual(wrong, [])
+  })
 })
 
 describe('MTA-STS', () => {
   const lines = (...more: string[]): string => ['version: STSv1', ...more, ''].join('\n')
 
-  test('a policy as the RFC shows it, with LF or CRLF, unknown fields, doubled fields', () => {
+  test('reads an MTA-STS policy with LF or CRLF, unknown fields and duplicate fields', () => {
     const wanted = { mode: 'enforce', mx: ['mail.there.test', '*.there.test'], maxAge: 604_800 }
     const text = lines('mode: enforce', 'mx: mail.there.test', 'mx: *.There.test', 'max_age: 604800')
     assert.deepEqual(parsePolicy(text), wanted)
     assert.deepEqual(parsePolicy(text.replaceAll('\n', '\r\n')), wanted)
     assert.deepEqual(parsePolicy(text.trimEnd()), wanted)
     assert.deepEqual(parsePolicy(`${text}future: something\n`), wanted)
-    // Of a field that may stand once, the first counts.
+    // The first of several fields that must occur once counts.
     assert.deepEqual(parsePolicy(`${text}mode: none\nmax_age: 1\n`), wanted)
   })
 
-  test('none needs no hosts, and a year is the longest', () => {
+  test('accepts mode `none` without hosts, and max_age up to a year', () => {
     assert.deepEqual(parsePolicy(lines('mode: none', 'max_age: 86400')), { mode: 'none', mx: [], maxAge: 86_400 })
     assert.equal(parsePolicy(lines('mode: none', 'max_age: 9999999999'))?.maxAge, 31_557_600)
   })
 
   for (const [what, text] of [
-    ['nothing', ''],
+    ['an empty file', ''],
     ['a web page', '<html>mode: enforce</html>'],
     ['no version', 'mode: enforce\nmx: a.test\nmax_age: 86400\n'],
     ['another version', lines('mode: enforce', 'mx: a.test', 'max_age: 86400').replace('STSv1', 'STSv2')],
@@ -189,9 +185,9 @@ describe('MTA-STS', () => {
     ['a negative max_age', lines('mode: enforce', 'mx: a.test', 'max_age: -1')],
     ['enforce without hosts', lines('mode: enforce', 'max_age: 86400')],
   ] as const)
-    test(`${what} is not a policy`, () => assert.equal(parsePolicy(text), undefined))
+    test(`rejects as an MTA-STS policy: ${what}`, () => assert.equal(parsePolicy(text), undefined))
 
-  test('the record: exactly one, with its id', () => {
+  test('requires exactly one record with an id', () => {
     for (const [records, id] of [
       [['v=STSv1; id=20160831085700Z;'], '20160831085700Z'],
       [['v=STSv1;id=a'], 'a'],
@@ -209,7 +205,7 @@ describe('MTA-STS', () => {
       assert.equal(policyId(records), id, records.join(' | '))
   })
 
-  test('a star stands for one label, the leftmost', () => {
+  test('a wildcard matches one label, the leftmost', () => {
     const mx = ['mail.there.test', '*.wide.test']
     for (const host of ['mail.there.test', 'a.wide.test']) assert.ok(allowsHost({ mx }, host), host)
     for (const host of ['there.test', 'x.mail.there.test', 'wide.test', 'a.b.wide.test', '.wide.test.evil', 'test', ''])

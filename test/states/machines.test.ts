@@ -1,25 +1,23 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { AGENT_STATUSES, agentMachine } from '../../src/states/agent.ts'
-import { WATCH_STATUSES, watchMachine } from '../../src/states/watch.ts'
-import { CAMPAIGN_STATUSES, campaignMachine } from '../../src/states/campaign.ts'
-import { DELIVERY_STATUSES, deliveryMachine } from '../../src/states/delivery.ts'
-import { DOMAIN_STATUSES, domainMachine } from '../../src/states/domain.ts'
-import { EVENT_TYPES, EXTENSION_EVENTS } from '../../src/states/events.ts'
-import { machine, type Machine } from '../../src/states/machine.ts'
-import { EMAIL_STATUSES, emailMachine } from '../../src/states/outbound-email.ts'
-import { RECEIVER_ALARM_STATUSES, receiverAlarmMachine } from '../../src/states/receiver-alarm.ts'
+import { AGENT_STATUSES, agentMachine } from '../../src/store/states/agent.ts'
+import { WATCH_STATUSES, watchMachine } from '../../src/store/states/watch.ts'
+import { CAMPAIGN_STATUSES, campaignMachine } from '../../src/store/states/campaign.ts'
+import { DELIVERY_STATUSES, deliveryMachine } from '../../src/store/states/delivery.ts'
+import { DOMAIN_STATUSES, domainMachine } from '../../src/store/states/domain.ts'
+import { EVENT_TYPES, EXTENSION_EVENTS } from '../../src/store/states/events.ts'
+import { machine, type Machine } from '../../src/store/states/machine.ts'
+import { EMAIL_STATUSES, emailMachine } from '../../src/store/states/outbound-email.ts'
+import { RECEIVER_ALARM_STATUSES, receiverAlarmMachine } from '../../src/store/states/receiver-alarm.ts'
 import type { Store } from '../../src/store/database.ts'
 import { openStore } from '../../src/store/open.ts'
-import { WARMUP_STATES, warmupMachine } from '../../src/states/warmup.ts'
+import { WARMUP_STATES, warmupMachine } from '../../src/store/states/warmup.ts'
 import { move, moveAll } from '../../src/store/move.ts'
 import { raw } from '../../src/store/query.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
-// The tables as the specification draws them: "States and transitions" of the interface, with D20, D21, D23 and D25 for
-// what it leaves open. One line per move: from, on, to, by whom, the event it emits.
+// The tables of the specification: "States and transitions" of the interface, completed by D20, D21, D23 and D25. One
+// line per move: from, on, to, by, and the emitted event.
 const DOMAIN = `
   pending    seen      verifying  auto      -
   verifying  resolved  active     auto      domain.verified
@@ -43,6 +41,9 @@ const DOMAIN = `
 const DOMAIN_MOVES = ['seen', 'resolved', 'lapsed', 'missing', 'prefix', 'rotate', 'teardown', 'resume']
 
 const EMAIL = `
+  scheduled  due         queued      auto  -
+  scheduled  cancel      cancelled   owner -
+  scheduled  suppressed  suppressed  auto  email.rejected
   queued     handed      sent        auto  email.sent
   sent       accepted    delivered   auto  email.delivered
   queued     refused     bounced     auto  email.bounced
@@ -64,6 +65,8 @@ const EMAIL = `
   sent       dropped     failed      owner -
 `
 const EMAIL_MOVES = [
+  'due',
+  'cancel',
   'handed',
   'accepted',
   'refused',
@@ -76,8 +79,11 @@ const EMAIL_MOVES = [
   'dropped',
 ]
 
-// Ours alone: the queue behind the email (D24 names a recipient's statuses, the commands hold, release and drop).
+// Not in the specification: the queue behind the email (D24 names a recipient's statuses, and hold, release and drop).
 const DELIVERY = `
+  scheduled  due       queued      auto      -
+  scheduled  cancel    cancelled   owner     -
+  scheduled  suppress  suppressed  auto      -
   queued     claim     active      auto      -
   active     accept    delivered   auto      -
   active     defer     queued      auto      -
@@ -105,6 +111,8 @@ const DELIVERY = `
   held       drop      failed      operator  -
 `
 const DELIVERY_MOVES = [
+  'due',
+  'cancel',
   'claim',
   'accept',
   'defer',
@@ -134,27 +142,25 @@ const AGENT = `
   trusted    damage   damaged    auto  agent.reputation.damaged
   damaged    recover  probation  auto  agent.pool.recovered
 `
-// Deliverability, section 2 (DV3 to DV5, DV15).
 const WARMUP = `
-  warming  good      warming  auto      -
-  holding  good      warming  auto      -
-  back     good      warming  auto      -
-  warming  graduate  warm     auto      -
-  warming  hold      holding  auto      -
-  warming  bad       back     auto      -
-  holding  bad       back     auto      -
-  back     bad       back     auto      -
-  warm     bad       back     auto      -
-  warm     quiet     warming  auto      -
+  warming    good      warming    auto      -
+  holding    good      warming    auto      -
+  reduced    good      warming    auto      -
+  warming    graduate  warm       auto      -
+  warming    hold      holding    auto      -
+  warming    bad       reduced    auto      -
+  holding    bad       reduced    auto      -
+  reduced    bad       reduced    auto      -
+  warm       bad       reduced    auto      -
 ${WARMUP_STATES.flatMap((from) => [
-  `  ${from}  fix      fixed    operator  -`,
-  `  ${from}  skip     skipped  operator  -`,
-  `  ${from}  restart  warming  operator  -`,
+  `  ${from}  fix      manual     operator  -`,
+  `  ${from}  skip     unlimited  operator  -`,
+  `  ${from}  restart  warming    operator  -`,
 ]).join('\n')}
-  fixed    release   warming  operator  -
-  skipped  release   warming  operator  -
+  manual     release   warming    operator  -
+  unlimited  release   warming    operator  -
 `
-const WARMUP_MOVES = ['good', 'graduate', 'hold', 'bad', 'quiet', 'fix', 'skip', 'release', 'restart']
+const WARMUP_MOVES = ['good', 'graduate', 'hold', 'bad', 'fix', 'skip', 'release', 'restart']
 const AGENT_MOVES = ['promote', 'demote', 'damage', 'recover']
 
 const CAMPAIGN = `
@@ -184,7 +190,7 @@ const CAMPAIGN_MOVES = [
   'lapse',
 ]
 
-// D160: what is known changes by two equal answers; nothing is listed and wrong at once.
+// D160: the status changes after two equal answers. The statuses `listed` and `wrong` exclude each other.
 const WATCH = `
   unknown  list   listed   auto  -
   clear    list   listed   auto  -
@@ -256,7 +262,7 @@ let store: Store
 const keys: Record<string, number> = {}
 
 before(async () => {
-  dataDir = mkdtempSync(join(tmpdir(), 'postrider-states-'))
+  dataDir = temporaryDirectory('states')
   store = openStore(dataDir)
   await store.write((tx) => {
     tx.run(
@@ -286,8 +292,8 @@ before(async () => {
     ).key
     keys['warmups'] = tx.run(
       raw(
-        `insert into warmups (id, source, receiver, status, step, since, judged_day, quiet_day, created_at, updated_at)
-         values ('w', '192.0.2.1', 'there.test', 'warming', 0, 1, 1, 1, 1, 1)`,
+        `insert into warmups (id, source, receiver, status, step, since, judged_day, created_at, updated_at)
+         values ('w', '192.0.2.1', 'there.test', 'warming', 0, 1, 1, 1, 1)`,
       ),
     ).key
     keys['agents'] = tx.run(
@@ -325,19 +331,29 @@ before(async () => {
 })
 after(() => {
   store.close()
-  rmSync(dataDir, { recursive: true, force: true })
 })
 
-test('the statuses are those that the specification names', () => {
+test('the statuses are those of the specification, and two of scheduled emails', () => {
   assert.deepEqual([...DOMAIN_STATUSES].toSorted(), ['active', 'failed', 'pending', 'suspended', 'verifying'])
   assert.deepEqual(
     [...EMAIL_STATUSES].toSorted(),
-    ['queued', 'sent', 'delivered', 'bounced', 'complained', 'rejected', 'suppressed', 'failed'].toSorted(),
+    [
+      'scheduled',
+      'queued',
+      'sent',
+      'delivered',
+      'bounced',
+      'complained',
+      'rejected',
+      'suppressed',
+      'failed',
+      'cancelled',
+    ].toSorted(),
   )
 })
 
 for (const { drawn, machine: built, moves, name, statuses } of CASES) {
-  test(`${name}: the table is the specification's, row by row`, () => {
+  test(`${name}: the table equals the specification, row by row`, () => {
     const line = (row: Drawn): string => `${row.from} --${row.on}--> ${row.to} by ${row.by} emits ${row.emits}`
     assert.deepEqual(built.rows.map(line).toSorted(), drawn.map(line).toSorted())
   })
@@ -345,7 +361,7 @@ for (const { drawn, machine: built, moves, name, statuses } of CASES) {
   /** A time that a move sets with the status. */
   const stamp = built.table === 'watches' ? 'since' : 'updated_at'
 
-  test(`${name}: each event on each status moves the row as drawn, or not at all`, async () => {
+  test(`${name}: each event on each status moves the row as specified, or leaves it unchanged`, async () => {
     const key = keys[built.table]!
     const status = () => store.first<{ status: string }>(raw(`select status from ${built.table} where key = ?`, [key]))
     let legal = 0
@@ -360,14 +376,14 @@ for (const { drawn, machine: built, moves, name, statuses } of CASES) {
           assert.equal(row?.to, wanted?.to, pair)
           assert.equal(row?.emits, wanted?.emits, pair)
           const touched = tx.first(raw(`select 1 from ${built.table} where key = ? and ${stamp} = 2`, [key]))
-          assert.equal(touched !== undefined, wanted !== undefined, `${pair}: columns are set with a legal move alone`)
+          assert.equal(touched !== undefined, wanted !== undefined, `${pair}: columns are set only by a legal move`)
           legal += wanted ? 1 : 0
         }
     })
     assert.equal(legal, drawn.length)
   })
 
-  test(`${name}: many rows are moved as each alone would be`, async () => {
+  test(`${name}: moving many rows equals moving each of them`, async () => {
     const key = keys[built.table]!
     await store.write((tx) => {
       for (const from of statuses)
@@ -387,33 +403,33 @@ for (const { drawn, machine: built, moves, name, statuses } of CASES) {
     })
   })
 
-  test(`${name}: a row that is gone is not moved`, async () => {
+  test(`${name}: a deleted row is not moved`, async () => {
     assert.equal(await store.write((tx) => move(tx, built, 999, moves[0]!)), undefined)
   })
 }
 
-test('the final statuses of an email have no way out, and each is reached from queued or sent', () => {
-  for (const end of ['bounced', 'complained', 'rejected', 'suppressed', 'failed'] as const) {
+test('no move leaves a final status of an email, and each is reached from scheduled, queued or sent', () => {
+  for (const end of ['bounced', 'complained', 'rejected', 'suppressed', 'failed', 'cancelled'] as const) {
     assert.deepEqual(
       emailMachine.rows.filter(({ from }) => from === end),
       [],
       end,
     )
     assert.ok(
-      emailMachine.rows.some(({ from, to }) => to === end && (from === 'queued' || from === 'sent')),
+      emailMachine.rows.some(({ from, to }) => to === end && ['queued', 'sent', 'scheduled'].includes(from)),
       end,
     )
   }
 })
 
-test('only events of the specification are emitted', () => {
+test('emits only events of the specification', () => {
   for (const { machine: built } of CASES)
     for (const { emits } of built.rows) assert.ok(emits === undefined || EVENT_TYPES.includes(emits), String(emits))
   // Counted in the specification's table of event types.
   assert.equal(new Set(EVENT_TYPES).size, 9 + 1 + 4 + 5 + 5 + 4 + EXTENSION_EVENTS.length)
 })
 
-test('a table with two answers to one question is refused when it is loaded', () => {
+test('rejects a table with two rows for one status and event when it is loaded', () => {
   assert.throws(
     () =>
       machine('things', [

@@ -1,16 +1,15 @@
-// What a killed process left of the SQLite addon, which it was just loading.
+// Leftovers of a process that was killed while it loaded the SQLite addon.
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readdirSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { HOUR, SECOND } from '../../src/base/clock.ts'
 import { removeLeftCopies } from '../../src/store/addon.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-addon-'))
-after(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryDirectory('addon')
 
-test('a copy that a killed process left is removed by the next one, and nothing else is (D167)', () => {
+test('removes only copies of killed processes (D167)', () => {
   const elsewhere = join(folder, 'elsewhere')
   for (const name of ['elsewhere', '.addon-Killed', '.addon-Loaded', '.addon-of-another']) {
     mkdirSync(join(folder, name))

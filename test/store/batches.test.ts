@@ -1,16 +1,15 @@
-// Which writes share a commit, and that nobody is answered before it (store/batches.ts): patient writes go behind
-// urgent ones, but not for ever, and nothing is lost at the end.
+// Which writes share a commit, and that they resolve only after it (store/commits.ts). Patient writes go after urgent
+// ones, but not forever, and all writes are committed at the end.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, test } from 'node:test'
+import { describe, test } from 'node:test'
 import Database from 'better-sqlite3'
-import { Batches } from '../../src/store/batches.ts'
+import { Batches } from '../../src/store/commits.ts'
 import type { Store } from '../../src/store/database.ts'
 import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import { meter } from '../kit/cost.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { until } from '../kit/until.ts'
 
 /** Longer than any test takes. */
@@ -27,7 +26,7 @@ describe('batches', () => {
     })
   }
 
-  test('what is asked for in one turn shares a commit, in the order of asking', async () => {
+  test('writes of one turn share a commit, in their order', async () => {
     const queue = batches()
     for (const job of ['a', 'b', 'c']) queue.add(job)
     assert.deepEqual(commits, [], 'not at once')
@@ -35,7 +34,7 @@ describe('batches', () => {
     assert.deepEqual(commits, [['a', 'b', 'c']])
   })
 
-  test('patient writes go with urgent ones and behind them', async () => {
+  test('patient writes join the commit of urgent ones, after them', async () => {
     const queue = batches()
     queue.addSoon('late', NEVER)
     queue.add('now')
@@ -44,7 +43,7 @@ describe('batches', () => {
     assert.deepEqual(commits, [['now', 'late', 'later']])
   })
 
-  test('patient writes go alone when their patience is over, the shortest one’s', async () => {
+  test('patient writes get their own commit after the shortest patience', async () => {
     const queue = batches()
     queue.addSoon('a', NEVER)
     queue.addSoon('b', 5)
@@ -52,7 +51,7 @@ describe('batches', () => {
     assert.deepEqual(commits.flat().toSorted(), ['a', 'b'])
   })
 
-  test('many patient writes wait no longer', async () => {
+  test('many patient writes do not wait longer', async () => {
     const queue = batches()
     for (let n = 0; n < 300; n++) queue.addSoon(String(n), NEVER)
     await until(() => commits.length > 0)
@@ -62,7 +61,7 @@ describe('batches', () => {
     )
   })
 
-  test('what a commit has no time for goes first in the next', async () => {
+  test('writes that did not fit in a commit are first in the next', async () => {
     const queue = batches(2)
     for (const job of ['a', 'b', 'c']) queue.add(job)
     queue.addSoon('p', NEVER)
@@ -71,7 +70,7 @@ describe('batches', () => {
     assert.deepEqual(commits, [['a', 'b'], ['c', 'p'], ['q']])
   })
 
-  test('a patient write is not starved by urgent ones that never end', async () => {
+  test('a patient write is not starved by endless urgent ones', async () => {
     const queue = batches(1)
     queue.addSoon('patient', 10)
     let n = 0
@@ -87,7 +86,7 @@ describe('batches', () => {
     queue.drain()
   })
 
-  test('draining commits everything, each once', () => {
+  test('draining commits every write once', () => {
     const queue = batches(2)
     for (let n = 0; n < 5; n++) {
       queue.add(`u${n}`)
@@ -98,7 +97,7 @@ describe('batches', () => {
     assert.equal(commits.flat().length, 10)
   })
 
-  test('under load a commit waits as long as the last one took, at least 1 ms and at most 4', (t) => {
+  test('under load a commit waits as long as the last one took, 1 to 4 ms', (t) => {
     let now = 1000
     let takes = 0
     t.mock.method(performance, 'now', () => now)
@@ -133,7 +132,7 @@ describe('batches', () => {
     }
   })
 
-  test('what is asked for during a commit goes into the next', async () => {
+  test('writes during a commit go into the next', async () => {
     const seen: string[][] = []
     const queue: Batches<string> = new Batches<string>((jobs) => {
       seen.push([...jobs])
@@ -150,9 +149,8 @@ describe('batches', () => {
   })
 })
 
-describe('a store’s patient writes', () => {
-  const directory = mkdtempSync(join(tmpdir(), 'postrider-batches-'))
-  after(() => rmSync(directory, { recursive: true, force: true }))
+describe('patient writes of a store', () => {
+  const directory = temporaryDirectory('batches')
   let opened = 0
   const open = (): { store: Store; dir: string } => {
     const dir = join(directory, String(opened++))
@@ -160,7 +158,7 @@ describe('a store’s patient writes', () => {
     return { store, dir }
   }
   const put = (n: number) => raw(`insert into event_cursors (reader, event_key) values (?, ?)`, [`c${n}`, n])
-  /** What another process sees: only what is committed. */
+  /** The committed rows, as another process sees them. */
   const outside = (dir: string): number => {
     const other = new Database(join(dir, 'postrider.db'), { readonly: true })
     try {
@@ -190,7 +188,7 @@ describe('a store’s patient writes', () => {
     store.close()
   })
 
-  test('the failure of one undoes itself alone', async () => {
+  test('a failed write undoes only its own changes', async () => {
     const { dir, store } = open()
     const before = outside(dir)
     const hooks: string[] = []
@@ -215,7 +213,7 @@ describe('a store’s patient writes', () => {
     store.close()
   })
 
-  test('closing commits what waits, and answers it', async () => {
+  test('closing commits and resolves queued writes', async () => {
     const { dir, store } = open()
     const before = outside(dir)
     const writes = Array.from({ length: 50 }, (_, n) => store.writeSoon((tx) => tx.run(put(n)), NEVER))
@@ -224,7 +222,7 @@ describe('a store’s patient writes', () => {
     assert.equal(outside(dir), before + 50)
   })
 
-  test('are not starved by writers that never pause', async () => {
+  test('are not starved by endless writers', async () => {
     const { store } = open()
     let over = false
     // Each takes longer than a commit may last.

@@ -1,26 +1,16 @@
-// What lies in a data directory is exchanged by renames. Cut off at any of them, the next command goes on: nothing is
-// lost, nothing is mixed, and nothing starts on a part of it (D198).
+// The contents of a data directory are exchanged by renames. After an interruption at any of them, the next command
+// continues: no file is lost or mixed up, and a partial directory is never used (D198).
 import assert from 'node:assert/strict'
-import fs, {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import fs, { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { exchange, settleExchange } from '../../src/store/exchange.ts'
 import { openInstance } from '../../src/store/instance.ts'
 import { takeLock } from '../../src/store/lock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-exchange-'))
-after(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryDirectory('exchange')
 
 const NAMES = ['postrider.db', 'postrider.db-wal', 'instance.key', 'erasures.ledger', 'spool/one', 'spool/two']
 
@@ -74,7 +64,7 @@ function cutAt(nth: number, when: 'before' | 'after', work: () => void): boolean
 const RESTORED = NAMES.filter((name) => name !== 'postrider.db-wal')
 
 for (const when of ['before', 'after'] as const)
-  test(`cut off ${when} each step, an exchange is gone on with: what was there is whole aside, what came in is whole (B14)`, () => {
+  test(`continues an exchange that was interrupted ${when} any step, with complete old and new contents`, () => {
     let steps = 0
     for (let whole = false; !whole; steps++) {
       const dir = join(folder, `${when}-${steps}`)
@@ -94,13 +84,17 @@ for (const when of ['before', 'after'] as const)
         { ...under('set-aside-7/', 'former'), ...under('', 'restored', RESTORED) },
         `step ${steps + 1}`,
       )
-      if (told !== undefined) assert.match(told, /is in its place now; what was there before is in .*\/set-aside-7\.$/)
+      if (told !== undefined)
+        assert.match(
+          told,
+          /^Completed the interrupted replacement of the data in .*; the earlier data is in .*\/set-aside-7\.$/,
+        )
       assert.equal(settleExchange(dir), undefined)
     }
     assert.ok(steps >= 20, `${steps} steps`)
   })
 
-test('cut off a second time while it is gone on with, it is gone on with again', () => {
+test('continues an exchange that was interrupted twice', () => {
   for (const first of [1, 5, 9, 13])
     for (let second = 1; second < 12; second++) {
       const dir = join(folder, `twice-${first}-${second}`)
@@ -113,11 +107,11 @@ test('cut off a second time while it is gone on with, it is gone on with again',
     }
 })
 
-test('nothing is opened or made new before an exchange is whole, and another one finishes it first', () => {
+test('opens and creates no installation during an exchange, and a second exchange completes it first', () => {
   const dir = join(folder, 'closed')
   lay(dir, 'former')
   lay(join(dir, '.restore-1'), 'restored', RESTORED)
-  // All that was there is aside, and nothing is in yet.
+  // All old files are aside, and no new ones are in place yet.
   for (let step = 1; readdirSync(dir).some((name) => name.startsWith('instance.')); step++) {
     rmSync(dir, { recursive: true })
     lay(dir, 'former')
@@ -125,9 +119,9 @@ test('nothing is opened or made new before an exchange is whole, and another one
     assert.ok(cutAt(step, 'after', () => exchange(dir, '7', join(dir, '.restore-1'))))
   }
   const before = pictureOf(dir)
-  assert.throws(() => openInstance(dir, { begins: true }), /holds .*\.exchange-\w+-7.* but no database/)
+  assert.throws(() => openInstance(dir, { begins: true }), /contains .*\.exchange-\w+-7.* but no database/)
   const release = takeLock(dir)!
-  assert.throws(() => settleExchange(dir), /is being exchanged; wait for the end of that/)
+  assert.throws(() => settleExchange(dir), /is replacing the data .*; wait until it is complete/)
   release()
   assert.deepEqual(pictureOf(dir), before)
   cpSync(dir, join(folder, 'again'), { recursive: true })

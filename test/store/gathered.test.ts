@@ -1,12 +1,10 @@
-// Gathered writes: what comes in the same moment is one page, and what cannot be written holds up nothing else.
+// Gathered writes: the items of a moment are one page, and an item that cannot be written does not block others.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { Gathered } from '../../src/store/gathered.ts'
 import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
 const insert = (domain: string) =>
   raw(`insert into sts_policies (domain, id, mode, mx, fetched_at, expires_at) values (?, 'i', 'none', '[]', 0, 0)`, [
@@ -14,11 +12,10 @@ const insert = (domain: string) =>
   ])
 
 function fresh(t: TestContext) {
-  const dir = mkdtempSync(join(tmpdir(), 'postrider-gathered-'))
+  const dir = temporaryDirectory('gathered')
   const store = openStore(dir)
   t.after(() => {
     store.close()
-    rmSync(dir, { recursive: true })
   })
   const pages: (readonly string[])[] = []
   const gathered = new Gathered<string>(store, 5, (tx, page) => {
@@ -30,7 +27,7 @@ function fresh(t: TestContext) {
   return { gathered, pages, store, stored }
 }
 
-test('what comes in the same moment is one page, and what comes later the next', async (t) => {
+test('writes the items of a moment in one page, and later ones in the next', async (t) => {
   const { gathered, pages, stored } = fresh(t)
   await Promise.all(['a', 'b', 'c'].map((item) => gathered.add(item)))
   await gathered.add('d')
@@ -38,7 +35,7 @@ test('what comes in the same moment is one page, and what comes later the next',
   assert.deepEqual(stored(), ['a', 'b', 'c', 'd'])
 })
 
-test('an item that cannot be written is told so, and the others of its page are written', async (t) => {
+test('rejects an item that cannot be written, and writes the others of its page', async (t) => {
   const { gathered, pages, stored } = fresh(t)
   await gathered.add('b')
   const ends = await Promise.allSettled(['a', 'b', 'c'].map((item) => gathered.add(item)))
@@ -50,7 +47,7 @@ test('an item that cannot be written is told so, and the others of its page are 
   assert.deepEqual(pages, [['b'], ['a', 'b', 'c'], ['a'], ['b'], ['c']])
 })
 
-test('while no transaction can begin every item is told so, and later ones are written', async (t) => {
+test('rejects all items while no transaction can start, and writes later ones', async (t) => {
   const { gathered, store, stored } = fresh(t)
   const writeSoon = store.writeSoon.bind(store)
   const full = new Error('disk full')

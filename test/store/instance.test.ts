@@ -1,25 +1,14 @@
-// A start believes nothing that is missing: database, key and spool of one installation belong together, and each
-// refusal names the ways out. And a running server notices that its files are gone before it promises anything more.
+// At the start, database, key and spool must belong to one installation, and each error names the fixes. A running
+// server notices that its files are deleted, before it accepts more writes.
 import assert from 'node:assert/strict'
-import {
-  chmodSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  truncateSync,
-  unlinkSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, mkdirSync, readdirSync, renameSync, rmSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, test } from 'node:test'
 import Database from 'better-sqlite3'
 import { OperatorError } from '../../src/base/errors.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { silentLog } from '../../src/base/log.ts'
-import { addUser } from '../../src/identity/users.ts'
+import { addUser } from '../../src/users/users.ts'
 import { makeKeyPair } from '../../src/domains/keys.ts'
 import { DOMAIN_FOLLOWERS } from '../../src/server/domain-followers.ts'
 import { registerDomain } from '../../src/domains/lifecycle.ts'
@@ -27,9 +16,10 @@ import { exchange } from '../../src/store/exchange.ts'
 import { openInstance, openUpgraded, type Instance, type InstanceOptions } from '../../src/store/instance.ts'
 import { takeLock } from '../../src/store/lock.ts'
 import { explainedFile } from '../../src/store/open.ts'
-import { migrations } from '../../src/schema/migrations.ts'
+import { migrations } from '../../src/store/schema/migrations.ts'
 import { raw } from '../../src/store/query.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
 const made: string[] = []
 const open: Instance[] = []
@@ -39,7 +29,7 @@ afterEach(() => {
 })
 
 const dataDir = (): string => {
-  const dir = mkdtempSync(join(tmpdir(), 'postrider-instance-'))
+  const dir = temporaryDirectory('instance')
   made.push(dir)
   return dir
 }
@@ -67,7 +57,7 @@ async function installation(): Promise<string> {
   return dir
 }
 
-/** The sentence with which the data directory is refused; nothing in it may change. */
+/** The error for a data directory, which must not change. */
 function refused(dir: string): string {
   const before = readdirSync(dir).toSorted()
   let said = ''
@@ -83,12 +73,12 @@ function refused(dir: string): string {
   return said
 }
 
-test('an installation opens again, and an empty directory is a new one', async () => {
+test('opens an installation again, and creates one in an empty directory', async () => {
   opened(await installation())
   opened(dataDir())
 })
 
-test('no database beside a key, a spool or a log: refused, with both ways out', async () => {
+test('rejects a key, spool or log without a database, with both fixes', async () => {
   for (const gone of ['missing', 'empty']) {
     const dir = await installation()
     if (gone === 'missing') unlinkSync(join(dir, 'postrider.db'))
@@ -97,11 +87,11 @@ test('no database beside a key, a spool or a log: refused, with both ways out', 
   }
 })
 
-test('a database without our tables: refused beside a key, a ledger or a spool, and wherever it holds others', async () => {
+test('rejects a database without our tables if there is a key, log or spool, or if it has other tables', async () => {
   for (const [sql, said] of [
-    ['vacuum', /is empty, but instance\.key lies beside it.*mounted.*restore --replace FILE.*init --new/],
-    ['create table notes (text)', /is not a database of Postrider.*mounted.*restore --replace FILE.*init --new/],
-    [`pragma user_version = ${migrations.length}`, /is not a database of Postrider/],
+    ['vacuum', /is empty, but instance\.key exists.*mounted.*restore --replace FILE.*init --new/],
+    ['create table notes (text)', /is not a Postrider database.*mounted.*restore --replace FILE.*init --new/],
+    [`pragma user_version = ${migrations.length}`, /is not a Postrider database/],
   ] as const) {
     const dir = await installation()
     const harm = (place: string): void => {
@@ -121,11 +111,11 @@ test('a database without our tables: refused beside a key, a ledger or a spool, 
     mkdirSync(join(spool, 'spool', 'quarantine'), { recursive: true })
     writeFileSync(join(spool, 'spool', 'a-mail'), 'x')
     harm(spool)
-    assert.match(refused(spool), sql === 'vacuum' ? /is empty, but spool lies beside it/ : said)
+    assert.match(refused(spool), sql === 'vacuum' ? /is empty, but spool exists/ : said)
   }
 })
 
-test('no key beside sealed rows, or another one: refused, and no key is made', async () => {
+test('rejects encrypted rows with a missing or foreign key, and creates no key', async () => {
   const dir = await installation()
   renameSync(join(dir, 'instance.key'), join(dir, 'kept'))
   assert.match(refused(dir), /instance\.key is missing.*restore FILE.*init --new/)
@@ -135,26 +125,26 @@ test('no key beside sealed rows, or another one: refused, and no key is made', a
   opened(dir)
 })
 
-test('to begin again, everything is moved aside and nothing deleted', async () => {
+test('init --new moves everything aside and deletes no file', async () => {
   const dir = await installation()
   unlinkSync(join(dir, 'postrider.db'))
   const aside = exchange(dir, '1')
   assert.deepEqual(readdirSync(aside!).toSorted(), ['erasures.ledger', 'instance.key'])
-  // By itself nothing begins again there.
-  assert.match(refused(dir), /holds set-aside-1 but no database/)
+  // A new installation does not start there without the option.
+  assert.match(refused(dir), /contains set-aside-1 but no database/)
   assert.deepEqual(readdirSync(dir), ['set-aside-1'])
   opened(dir, { begins: true })
   assert.equal(exchange(dataDir(), '1'), undefined)
 })
 
-test('a directory that everybody may read is refused, with the command that closes it', async () => {
+test('rejects a directory that all users can read, with the chmod command', async () => {
   const dir = await installation()
   chmodSync(dir, 0o755)
   assert.match(refused(dir), /chmod 700 /)
   assert.throws(() => takeLock(dir), /chmod 700 /)
 })
 
-test('a database that is removed or replaced while it is open: no write is answered from then on', async () => {
+test('rejects every write after the database was deleted or replaced while in use', async () => {
   for (const harm of ['removed', 'replaced', 'log removed'] as const) {
     const dir = await installation()
     const { store } = opened(dir)
@@ -163,12 +153,12 @@ test('a database that is removed or replaced while it is open: no write is answe
     const file = join(dir, harm === 'log removed' ? 'postrider.db-wal' : 'postrider.db')
     rmSync(file)
     if (harm === 'replaced') writeFileSync(file, 'another')
-    await assert.rejects(write(), /removed or replaced while it was open/, harm)
+    await assert.rejects(write(), /deleted or replaced while in use/, harm)
     assert.throws(() => store.demandPresence(), OperatorError)
   }
 })
 
-test('a database of version 0.1.0: a command refuses it, a server copies it before it is migrated, and keeps what is in it', async () => {
+test('upgrades a database of version 0.1.0 with a copy and all rows, only in the server', async () => {
   const dir = dataDir()
   const released = 5
   const old = new Database(join(dir, 'postrider.db'))
@@ -204,7 +194,7 @@ test('a database of version 0.1.0: a command refuses it, a server copies it befo
     reader.first<{ n: number }>(raw(`select count(*) as n from ${table}`))!.n
   for (const table of ['users', 'domains', 'outbound_emails', 'outbound_bodies', 'deliveries', 'notices'])
     assert.equal(count(store, table), 1, table)
-  // Received messages that wait do so still, with the attempts that they had; those that were read do not.
+  // Unread received messages keep their queue entry and attempts. Read ones have none.
   assert.deepEqual(store.all(raw('select * from inbound_waiting order by message_key')), [
     { message_key: 2, attempts: 3, next_attempt_at: 77 },
     { message_key: 3, attempts: 0, next_attempt_at: 78 },
@@ -215,11 +205,11 @@ test('a database of version 0.1.0: a command refuses it, a server copies it befo
   copy.close()
 })
 
-test('a file that this user may not use is not a failing disk', () => {
+test('does not report a permission problem as a failing disk', () => {
   const refused = Object.assign(new Error('x'), { code: 'EACCES', path: '/var/lib/postrider', syscall: 'stat' })
-  assert.match((explainedFile(refused) as Error).message, /may not be used by this user: .*sudo/)
+  assert.match((explainedFile(refused) as Error).message, /is not accessible to this user: .*sudo/)
   const failing = Object.assign(new Error('x'), { code: 'EIO', path: '/var/lib/postrider', syscall: 'read' })
-  assert.match((explainedFile(failing) as Error).message, /see whether its disk is full or failing/)
+  assert.match((explainedFile(failing) as Error).message, /whether its disk is full or failing/)
   const database = Object.assign(new Error('disk I/O error'), { code: 'SQLITE_IOERR_READ' })
   assert.match((explainedFile(database) as Error).message, /cannot be read or written \(disk I\/O error\)/)
 })

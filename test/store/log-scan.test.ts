@@ -1,29 +1,28 @@
-// The write-ahead log of a killed process is held to its checksums before SQLite reads it: what SQLite would pass over
-// in silence is counted.
+// The write-ahead log of a killed process is checked before SQLite reads it: transactions that SQLite would drop
+// without an error are counted.
 import assert from 'node:assert/strict'
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { copyFileSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { before, test } from 'node:test'
 import Database from 'better-sqlite3'
-import { scanLog } from '../../src/store/log-scan.ts'
+import { scanLog } from '../../src/store/log.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
 const PAGE = 4096
 const FRAME = 24 + PAGE
 let dir: string
 let rows = 0
 before(() => {
-  dir = mkdtempSync(join(tmpdir(), 'postrider-log-'))
+  dir = temporaryDirectory('log')
   const database = new Database(join(dir, 'db'))
   database.pragma('journal_mode = WAL')
   database.pragma('wal_autocheckpoint = 0')
   database.exec('create table t (text)')
   for (; rows < 40; rows++) database.prepare('insert into t values (?)').run('x'.repeat(1000))
-  // What kill -9 leaves: the files as they are while a process has them open.
+  // The files as kill -9 leaves them, copied while a process has them open.
   for (const end of ['', '-wal', '-shm']) copyFileSync(join(dir, `db${end}`), join(dir, `dead${end}`))
   database.close()
 })
-after(() => rmSync(dir, { recursive: true, force: true }))
 
 /** The dead process's files once more, under a name of their own. */
 function again(name: string, shm = true): string {
@@ -38,13 +37,13 @@ const readable = (file: string): number => {
 }
 const frames = (file: string): number => (statSync(`${file}-wal`).size - 32) / FRAME
 
-test('a whole log lacks nothing', () => {
+test('finds no damage in a complete log', () => {
   assert.equal(scanLog(again('whole')), undefined)
   assert.equal(readable(join(dir, 'whole')), rows)
   assert.equal(scanLog(join(dir, 'none')), undefined)
 })
 
-test('a bit that changed in the middle: SQLite stops there in silence, and what is lost is counted', () => {
+test('counts the transactions lost by a changed bit, where SQLite stops without an error', () => {
   for (const shm of [true, false]) {
     const file = again(`flipped-${shm}`, shm)
     const bytes = readFileSync(`${file}-wal`)
@@ -58,7 +57,7 @@ test('a bit that changed in the middle: SQLite stops there in silence, and what 
   }
 })
 
-test('a log that was cut is told by the index that outlived its process', () => {
+test('detects a truncated log by the index of a killed process', () => {
   const file = again('cut')
   const all = frames(file)
   truncateSync(`${file}-wal`, 32 + 10 * FRAME + 100)
@@ -67,7 +66,7 @@ test('a log that was cut is told by the index that outlived its process', () => 
   assert.equal(damage.readable + damage.lost, all)
 })
 
-test('a last transaction that a power cut left half written was promised to nobody', () => {
+test('ignores a last transaction that a power failure interrupted', () => {
   const file = again('torn', false)
   const bytes = readFileSync(`${file}-wal`)
   bytes[bytes.length - 100] = bytes[bytes.length - 100]! ^ 1

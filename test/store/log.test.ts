@@ -1,17 +1,17 @@
-// The write-ahead log beside other readers: a copy that ends, a checkpoint that waits for nobody, who holds the log.
+// The write-ahead log with other readers: a copy that completes, a checkpoint that never waits, and the holders of the
+// log.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, statSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import Database from 'better-sqlite3'
 import { copyDatabase } from '../../src/store/copy.ts'
 import { holdersOf, holderText, LogWatch, progressOf, truncated } from '../../src/store/log.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'postrider-log-'))
-after(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryDirectory('log')
 let files = 0
 
 function open(): { file: string; database: Database.Database; target: string } {
@@ -51,7 +51,7 @@ function commitOn(database: Database.Database, most: number): () => number {
   return () => ((ends = true), commits)
 }
 
-test('a copy holds one snapshot and ends although another connection commits between all its steps (D118, B1)', async () => {
+test('a copy holds one snapshot, and completes in spite of commits between all its steps (D118)', async () => {
   const { database, file, target } = open()
   const end = commitOn(database, 5000)
   await copyDatabase(file, target)
@@ -60,7 +60,7 @@ test('a copy holds one snapshot and ends although another connection commits bet
   database.close()
 })
 
-test('a copy that makes the log too long begins again twice at most, and then goes to its end (D118, B3)', async () => {
+test('a copy that makes the log too long starts again at most twice, and then completes (D118)', async () => {
   const { database, file, target } = open()
   const end = commitOn(database, 100_000)
   await copyDatabase(file, target, 8192)
@@ -69,7 +69,7 @@ test('a copy that makes the log too long begins again twice at most, and then go
   database.close()
 })
 
-test('a checkpoint beside a reader says no at once, leaves the patience as it was, and is whole afterwards (D118, B2)', () => {
+test('a checkpoint returns false at once during a read, keeps the timeout, and completes afterwards (D118)', () => {
   const { database, file } = open()
   // A wait would take this long and fail the test by its time limit.
   database.pragma('busy_timeout = 2000000000')
@@ -86,7 +86,7 @@ test('a checkpoint beside a reader says no at once, leaves the patience as it wa
   database.close()
 })
 
-test('the age of the oldest reader is the time since which the log could not be copied further (D118, B3)', () => {
+test('the age of the oldest reader starts when the log could not be copied further (D118)', () => {
   const { database, file } = open()
   const reader = new Database(file)
   const watch = new LogWatch()
@@ -103,7 +103,7 @@ test('the age of the oldest reader is the time since which the log could not be 
   database.close()
 })
 
-test('who holds the log is named by its process (D118, B2)', async (t) => {
+test('names the processes that hold the log (D118)', async (t) => {
   if (process.platform !== 'linux') return t.skip('there is no /proc')
   const { database, file } = open()
   assert.deepEqual(holdersOf(file), [])

@@ -1,8 +1,6 @@
-// Facts, generations and sums: what the store keeps in memory is what the database holds, whoever changed it and
-// whatever was undone.
+// Facts, generations and sums: the cache equals the database after changes by any process, and after rollbacks.
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, stat } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { stat } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test, type TestContext } from 'node:test'
 import Database from 'better-sqlite3'
@@ -12,6 +10,7 @@ import { StatementEffects } from '../../src/store/statement-tables.ts'
 import { openStore } from '../../src/store/open.ts'
 import { raw } from '../../src/store/query.ts'
 import type { SumTable } from '../../src/store/sums.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 
 interface Fresh {
   store: Store
@@ -21,11 +20,10 @@ interface Fresh {
 }
 
 function fresh(t: TestContext): Fresh {
-  const dir = mkdtempSync(join(tmpdir(), 'postrider-facts-'))
+  const dir = temporaryDirectory('facts')
   const store = openStore(dir)
   t.after(() => {
     store.close()
-    rmSync(dir, { recursive: true })
   })
   let log: string[] = []
   store.watch((sql) => void log.push(sql))
@@ -51,8 +49,8 @@ const addUser = (tx: Tx, name: string): number =>
 const nameOf = (key: number) => raw<{ name: string }>('select name from users where key = ?', [key])
 const rename = (key: number, name: string) => raw('update users set name = ? where key = ?', [name, key])
 
-describe('facts', () => {
-  test('are read once, whoever asks, and frozen', async (t) => {
+describe('cached rows', () => {
+  test('are read once for all callers, and frozen', async (t) => {
     const { ran, store } = fresh(t)
     const key = await store.write((tx) => addUser(tx, 'ann'))
     ran()
@@ -65,7 +63,7 @@ describe('facts', () => {
     assert.throws(() => ((seen[0] as { name: string }).name = 'eve'), TypeError)
   })
 
-  test('that there is no row is a fact as well', async (t) => {
+  test('include missing rows', async (t) => {
     const { ran, store } = fresh(t)
     assert.equal(store.fact(nameOf(1)), undefined)
     assert.equal(store.fact(nameOf(1)), undefined)
@@ -74,7 +72,7 @@ describe('facts', () => {
     assert.equal(store.fact(nameOf(1))?.name, 'ann')
   })
 
-  test('are told apart by their parameters, of whatever type', (t) => {
+  test('are distinguished by their parameters, of any type', (t) => {
     const { store } = fresh(t)
     const of = (...parameters: unknown[]) => store.fact(raw<{ it: string }>('select ? || ? as it', parameters))?.it
     assert.deepEqual([of('a', 'bc'), of('ab', 'c'), of('a b', 'c'), of('a', 'b c')], ['abc', 'abc', 'a bc', 'ab c'])
@@ -96,7 +94,7 @@ describe('facts', () => {
     assert.deepEqual([inside, store.fact(nameOf(key))?.name], ['bea', 'bea'])
   })
 
-  test('of a job that fails are undone with it, beside one that does not', async (t) => {
+  test('of a failed job are rolled back, but not those of another in the same batch', async (t) => {
     const { store } = fresh(t)
     const key = await store.write((tx) => addUser(tx, 'ann'))
     const failed = store.write((tx) => {
@@ -109,7 +107,7 @@ describe('facts', () => {
     assert.deepEqual([await beside, store.fact(nameOf(key))?.name], ['ann', 'ann'])
   })
 
-  test('of a transaction that cannot be committed are undone', async (t) => {
+  test('of a transaction that cannot be committed are rolled back', async (t) => {
     const { store } = fresh(t)
     const key = await store.write((tx) => addUser(tx, 'ann'))
     await assert.rejects(
@@ -123,7 +121,7 @@ describe('facts', () => {
     assert.equal(store.fact(nameOf(key))?.name, 'ann')
   })
 
-  test('change when another process changes them', async (t) => {
+  test('change after another process changes them', async (t) => {
     const { dir, store } = fresh(t)
     const key = await store.write((tx) => addUser(tx, 'ann'))
     assert.equal(store.fact(nameOf(key))?.name, 'ann')
@@ -142,7 +140,7 @@ describe('facts', () => {
     assert.equal(store.changedOutside(), false)
   })
 
-  test('change for a request that comes after another process’s commit, in the same turn of the event loop', async (t) => {
+  test('change for a request after the commit of another process, in the same turn of the event loop', async (t) => {
     const { dir, store } = fresh(t)
     const key = await store.write((tx) => addUser(tx, 'ann'))
     const other = new Database(join(dir, 'postrider.db'))
@@ -159,7 +157,7 @@ describe('facts', () => {
     assert.deepEqual(seen, ['ann', 'bea'])
   })
 
-  test('are so many and no more', (t) => {
+  test('are limited in number', (t) => {
     const { ran, store } = fresh(t)
     for (let key = 1; key <= 1001; key++) store.fact(nameOf(key))
     ran()
@@ -170,7 +168,7 @@ describe('facts', () => {
   })
 })
 
-describe('what a statement may change', () => {
+describe('tables that a statement can change', () => {
   function effectsOf(t: TestContext): { database: Database.Database; effects: StatementEffects } {
     const { dir } = fresh(t)
     const database = new Database(join(dir, 'postrider.db'))
@@ -178,7 +176,7 @@ describe('what a statement may change', () => {
     return { database, effects: new StatementEffects(database) }
   }
 
-  test('each trigger and each foreign key of the schema is followed', (t) => {
+  test('follow each trigger and each foreign key of the schema', (t) => {
     const { database, effects } = effectsOf(t)
     const schema = database.prepare('select type, name, tbl_name, sql from sqlite_schema').all() as {
       type: string
@@ -206,7 +204,7 @@ describe('what a statement may change', () => {
     assert.ok(followed > 80, `${followed} were looked at`)
   })
 
-  test('is told of every form of statement', (t) => {
+  test('are detected for every form of statement', (t) => {
     const { effects } = effectsOf(t)
     const forms = [
       'insert into sts_policies values (1)',
@@ -225,7 +223,7 @@ describe('what a statement may change', () => {
     assert.deepEqual(effects.of('select * from sts_policies').changes, [])
   })
 
-  test('generations tell deletions from changes', async (t) => {
+  test('generations distinguish deletions from changes', async (t) => {
     const { store } = fresh(t)
     const of = (by: 'changed' | 'removed'): number => store.generation('tokens', by)
     const key = await store.write((tx) => addUser(tx, 'ann'))
@@ -256,7 +254,7 @@ describe('sums', () => {
     const { ran, store } = fresh(t)
     const key = await store.write((tx) => addUser(tx, 'ann'))
     ran()
-    // A transaction takes jobs for some milliseconds only; the clock stands still, so that it takes all three.
+    // A transaction accepts jobs for some milliseconds only. The clock is stopped, so that it takes all three.
     t.mock.method(performance, 'now', () => 0)
     await Promise.all([1, 2, 3].map((more) => store.write((tx) => tx.add(USED, [key, `2026-0${more % 2}`], [more]))))
     assert.equal(ran().length, 1)
@@ -267,7 +265,7 @@ describe('sums', () => {
     ])
   })
 
-  test('are there for a job that reads them, of its own and of the jobs before', async (t) => {
+  test('are visible to a job that reads them, of its own and of earlier jobs', async (t) => {
     const { store } = fresh(t)
     const key = await store.write((tx) => addUser(tx, 'ann'))
     const [, read] = await Promise.all([
@@ -280,7 +278,7 @@ describe('sums', () => {
     assert.deepEqual([read, store.first(used)?.used], [3, 3])
   })
 
-  test('of a job that fails are not added; those of others are, even if it had them written', async (t) => {
+  test('of a failed job are not added, but those of others are, even if it caused their write', async (t) => {
     const { store } = fresh(t)
     const key = await store.write((tx) => addUser(tx, 'ann'))
     const [, failed] = await Promise.allSettled([
@@ -296,7 +294,7 @@ describe('sums', () => {
     assert.equal(store.first(used)?.used, 101)
   })
 
-  test('are written before their rows are deleted by what they refer to', async (t) => {
+  test('are written before a cascade deletes their rows', async (t) => {
     const { store } = fresh(t)
     const key = await store.write((tx) => addUser(tx, 'ann'))
     await Promise.all([

@@ -1,10 +1,10 @@
-// A statement is compiled once, whatever its parameters are (D132).
+// A statement is compiled once for all parameters (D132).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import Database from 'better-sqlite3'
-import { stablePlan } from '../../src/store/stable-plan.ts'
+import { stablePlan } from '../../src/store/statements.ts'
 
-test('the planner sees no parameter that is compared or that limits the rows', () => {
+test('hides compared and limiting parameters from the planner', () => {
   for (const [sql, stable] of [
     [
       'select a from t where b = ? and c is ? limit ?',
@@ -20,7 +20,7 @@ test('the planner sees no parameter that is compared or that limits the rows', (
     assert.equal(stablePlan(sql!), stable)
 })
 
-test('all other parameters, texts and names stay as they are', () => {
+test('keeps all other parameters, texts and names', () => {
   for (const sql of [
     'insert into t (a, b) values (?, ?)',
     'select value from json_each(?) where value in (?, ?)',
@@ -30,7 +30,7 @@ test('all other parameters, texts and names stay as they are', () => {
     assert.equal(stablePlan(sql), sql)
 })
 
-test('the results are the same: types, order, and no affinity that the parameter had not', () => {
+test('returns the same results: types, order, and no additional affinity', () => {
   const database = new Database(':memory:')
   database.exec(`create table t (k integer primary key, a text, n integer, b blob) strict;
     insert into t values (1, '1', 1, x'01'), (2, 'two', 2, x'02'), (3, null, null, null);`)
@@ -52,7 +52,7 @@ test('the results are the same: types, order, and no affinity that the parameter
   database.close()
 })
 
-test('an index is used for such a comparison', () => {
+test('uses an index for such a comparison', () => {
   const database = new Database(':memory:')
   database.exec('create table t (k integer primary key, a text, d integer); create index t_a on t (a) where d is null;')
   const plan = database

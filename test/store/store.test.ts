@@ -5,7 +5,6 @@ import { once } from 'node:events'
 import {
   existsSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -18,11 +17,12 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
-import { after, describe, test, type TestContext } from 'node:test'
+import { describe, test, type TestContext } from 'node:test'
 import Database from 'better-sqlite3'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { makePipe } from '../kit/pipe.ts'
 import { OperatorError } from '../../src/base/errors.ts'
-import { machine } from '../../src/states/machine.ts'
+import { machine } from '../../src/store/states/machine.ts'
 import { Store, type Tx } from '../../src/store/database.ts'
 import { writePlain } from '../../src/base/plain-file.ts'
 import { Damaged, openSpooled, ownName, provenName, readProven } from '../../src/base/spooled.ts'
@@ -31,18 +31,17 @@ import { openStore } from '../../src/store/open.ts'
 import { appendEvent } from '../../src/store/events.ts'
 import { findByKeys, findOwned, listPage, placeOf, type ListQuery, type Order } from '../../src/store/list.ts'
 import { takeLock } from '../../src/store/lock.ts'
-import { migrations } from '../../src/schema/migrations.ts'
+import { migrations } from '../../src/store/schema/migrations.ts'
 import { move } from '../../src/store/move.ts'
 import { db, raw, statement } from '../../src/store/query.ts'
 import { Spool, SPOOL_ABOVE } from '../../src/store/spool.ts'
-import { TABLES } from '../../src/schema/tables.ts'
+import { TABLES } from '../../src/store/schema/tables.ts'
 
-const root = mkdtempSync(join(tmpdir(), 'postrider-store-'))
-after(() => rmSync(root, { recursive: true }))
+const root = temporaryDirectory('store')
 let folders = 0
 const dataDir = (): string => join(root, String(++folders))
 
-/** What may be in the place of a file of the data directory. */
+/** Objects that may be in the place of a file of the data directory. */
 const IN_ITS_PLACE: readonly [what: string, put: (path: string, t: TestContext) => unknown][] = [
   ['a pipe', makePipe],
   ['a directory', (path) => mkdirSync(path)],
@@ -51,7 +50,7 @@ const IN_ITS_PLACE: readonly [what: string, put: (path: string, t: TestContext) 
   [
     'a socket',
     async (path, t) => {
-      // The path of a socket has about a hundred octets at most.
+      // The path of a socket has at most about a hundred bytes.
       const socket = join(tmpdir(), `postrider-${process.pid}.sock`)
       const server = createServer().listen(socket)
       await once(server, 'listening')
@@ -61,7 +60,7 @@ const IN_ITS_PLACE: readonly [what: string, put: (path: string, t: TestContext) 
   ],
 ]
 
-/** A store of its own for one test, and the directory it lies in. */
+/** A separate store for one test, and its directory. */
 function fresh(t: TestContext): { store: Store; dir: string } {
   const dir = dataDir()
   const store = openStore(dir)
@@ -104,7 +103,7 @@ const names = (store: Store): string[] =>
   store.all(db.selectFrom('users').select('name').orderBy('key')).map(({ name }) => name)
 
 describe('writes', () => {
-  test('answer with what the work returns, and the rows are there for another process', async (t) => {
+  test('resolve with the result of the work, and another process sees the rows', async (t) => {
     const { store, dir } = fresh(t)
     const key = await store.write((tx) => addUser(tx, 'ann'))
     assert.deepEqual(beside(t, dir).prepare('select key, name from users').all(), [{ key, name: 'ann' }])
@@ -120,7 +119,7 @@ describe('writes', () => {
       Array.from({ length: 50 }, (_, i) =>
         store.write((tx) => {
           addUser(tx, `u${i}`)
-          // Nothing of the batch is visible outside before all of it is.
+          // The whole batch becomes visible at once.
           seen.push(count.get())
           tx.afterCommit(() => seen.push(count.get()))
         }),
@@ -129,7 +128,7 @@ describe('writes', () => {
     assert.deepEqual(seen, [...Array<number>(50).fill(0), ...Array<number>(50).fill(50)])
   })
 
-  test('that take long are split into batches between which the event loop turns', async (t) => {
+  test('that take long are split into batches, and the event loop turns in between', async (t) => {
     batchClock(t, 10)
     const { store } = fresh(t)
     const log: string[] = []
@@ -155,7 +154,7 @@ describe('writes', () => {
     assert.equal(new Set(at).size, 3, `the event loop did not turn in between: ${at.join()}`)
   })
 
-  test('a failing one undoes its own changes and harms no other', async (t) => {
+  test('a failed one rolls back only its own changes', async (t) => {
     batchClock(t, 0)
     const { store } = fresh(t)
     const results = await Promise.allSettled([
@@ -177,14 +176,14 @@ describe('writes', () => {
     assert.deepEqual(names(store), ['first', 'third'])
   })
 
-  test('see what came before them in the batch', async (t) => {
+  test('see earlier writes of their batch', async (t) => {
     batchClock(t, 0)
     const { store } = fresh(t)
     void store.write((tx) => addUser(tx, 'ann'))
     assert.deepEqual(await store.write((tx) => tx.all(db.selectFrom('users').select('name'))), [{ name: 'ann' }])
   })
 
-  test('whose work returns a promise are refused and change nothing', async (t) => {
+  test('whose work returns a promise are rejected and change no row', async (t) => {
     const { store } = fresh(t)
     await assert.rejects(
       store.write((tx) => Promise.resolve(addUser(tx, 'ann'))),
@@ -198,7 +197,7 @@ describe('writes', () => {
     assert.deepEqual(names(store), [])
   })
 
-  test('ring their bells after the commit, in order, and only on success', async (t) => {
+  test('call afterCommit functions after the commit, in order, and only on success', async (t) => {
     batchClock(t, 0)
     const { store, dir } = fresh(t)
     const other = beside(t, dir).prepare('select count(*) from users').pluck()
@@ -222,7 +221,7 @@ describe('writes', () => {
     assert.deepEqual(rung, ['a1 2', 'a2', 'c'])
   })
 
-  test('asked for inside a write come after it', async (t) => {
+  test('requested inside a write run after it', async (t) => {
     const { store } = fresh(t)
     let inner: Promise<string[]> | undefined
     await store.write((tx) => {
@@ -232,7 +231,7 @@ describe('writes', () => {
     assert.deepEqual(await inner, ['outer'])
   })
 
-  test('that wait are committed by close', async () => {
+  test('that are queued are committed by close', async () => {
     const dir = dataDir()
     const store = openStore(dir)
     const waiting = [store.write((tx) => addUser(tx, 'ann')), store.write((tx) => addUser(tx, 'bob'))]
@@ -272,7 +271,7 @@ describe('a full disk', () => {
   }
   const big = 'x'.repeat(100_000)
 
-  test('rejects every write of the batch, keeps none of them, and the next batch goes on', async (t) => {
+  test('rejects every write of the batch, and the next batch succeeds', async (t) => {
     batchClock(t, 0)
     const { store, room, database } = full(t)
     const rung: string[] = []
@@ -287,7 +286,7 @@ describe('a full disk', () => {
       }),
       store.write((tx) => hold(tx, big)),
     ])
-    // SQLite gave up the transaction: the small write is gone too and may not be told that it is kept.
+    // SQLite rolled back the transaction: the small write is lost, too, and must reject.
     assert.deepEqual(
       batch.map((each) => (each as PromiseRejectedResult).reason?.code),
       ['SQLITE_FULL', 'SQLITE_FULL'],
@@ -304,7 +303,7 @@ describe('a full disk', () => {
   test('at the commit itself rejects the whole batch', async (t) => {
     batchClock(t, 0)
     const { store, database } = full(t)
-    // What the disk says only when it is asked to keep it: a commit that fails after every job went well.
+    // The disk fails only at the commit, after every job succeeded.
     const prepare = database.prepare.bind(database)
     let broken = true
     t.mock.method(database, 'prepare', (sql: string) => {
@@ -337,7 +336,7 @@ describe('a full disk', () => {
     assert.deepEqual(names(store), ['c'])
   })
 
-  test('another process that holds the file for too long rejects the batch, and nothing is lost afterwards', async (t) => {
+  test('another process that holds the file too long rejects the batch, and later writes succeed', async (t) => {
     const { store, database } = full(t)
     database.pragma('busy_timeout = 0')
     const other = new Database(database.name)
@@ -353,8 +352,8 @@ describe('a full disk', () => {
   })
 })
 
-describe('the file', () => {
-  test('is WAL with synchronous FULL and foreign keys, readable by its owner alone', (t) => {
+describe('the database file', () => {
+  test('uses WAL with synchronous FULL and foreign keys, and only its owner can read it', (t) => {
     const { store, dir } = fresh(t)
     const pragma = (name: string): unknown => Object.values(store.first(raw<object>(`pragma ${name}`)) ?? {})[0]
     assert.equal(pragma('journal_mode'), 'wal')
@@ -364,7 +363,7 @@ describe('the file', () => {
     assert.equal(statSync(dir).mode & 0o777, 0o700)
   })
 
-  test('has STRICT tables only, the ones that have an owner', async (t) => {
+  test('has only STRICT tables with an owner', async (t) => {
     const { store } = fresh(t)
     const tables = store
       .all(raw<{ name: string; type: string; strict: number; schema: string }>('pragma table_list'))
@@ -386,7 +385,7 @@ describe('the file', () => {
     )
   })
 
-  test('keeps foreign keys: no row without what it refers to', async (t) => {
+  test('enforces foreign keys', async (t) => {
     const { store } = fresh(t)
     await assert.rejects(
       store.write((tx) => appendEvent(tx, { type: 'email.sent', user_key: 99, at: 1 })),
@@ -401,7 +400,7 @@ describe('the file', () => {
     assert.deepEqual(store.all(db.selectFrom('events').selectAll()), [])
   })
 
-  test('opened again keeps its rows and migrates nothing', async () => {
+  test('keeps its rows and runs no migration when opened again', async () => {
     const dir = dataDir()
     const store = openStore(dir)
     await store.write((tx) => addUser(tx, 'ann'))
@@ -411,7 +410,7 @@ describe('the file', () => {
     again.close()
   })
 
-  test('of a newer version is refused with a sentence, untouched', () => {
+  test('of a newer version is rejected with a sentence, and unchanged', () => {
     const dir = dataDir()
     openStore(dir).close()
     const path = join(dir, 'postrider.db')
@@ -432,7 +431,7 @@ describe('the file', () => {
     assert.equal(hash(), earlier)
   })
 
-  test('whose migration fails half-way is as it was before', (t) => {
+  test('is unchanged if a migration fails', (t) => {
     const dir = dataDir()
     mkdirSync(dir, { mode: 0o700 })
     // A table of that name is in the way of the first migration's third statement.
@@ -447,7 +446,7 @@ describe('the file', () => {
     assert.equal(look.prepare('select a from domains').pluck().get(), 1)
   })
 
-  test('verify tells what is damaged and is silent about a sound one', async () => {
+  test('verify reports only damage', async () => {
     const dir = dataDir()
     const store = openStore(dir)
     for (let i = 0; i < 200; i++) void store.write((tx) => addUser(tx, `user-${i}`, { plan: 'p'.repeat(200) }))
@@ -467,7 +466,7 @@ describe('the file', () => {
 })
 
 describe('the lock of a data directory', () => {
-  test('is had by one at a time and given back', () => {
+  test('is held by one owner at a time, and can be released', () => {
     const dir = dataDir()
     mkdirSync(dir, { mode: 0o700 })
     const release = takeLock(dir)
@@ -479,7 +478,7 @@ describe('the lock of a data directory', () => {
     again()
   })
 
-  test('keeps a second process out until the first ends, even by kill -9', async () => {
+  test('keeps a second process out until the first exits, even by kill -9', async () => {
     const dir = dataDir()
     mkdirSync(dir, { mode: 0o700 })
     const source = new URL('../../src/store/lock.ts', import.meta.url).href
@@ -515,7 +514,7 @@ describe('a lock file that was moved away while its server runs', () => {
     ['moved', (file: string) => renameSync(file, `${file}.away`)],
     ['removed', (file: string) => rmSync(file)],
   ] as const)
-    test(`${what}: no second server starts`, async (t) => {
+    test(`${what}: a second server does not start`, async (t) => {
       if (!existsSync('/proc/locks')) return t.skip('this system does not say who holds a lock')
       const dir = dataDir()
       mkdirSync(dir, { mode: 0o700 })
@@ -545,7 +544,7 @@ describe('a lock file that was moved away while its server runs', () => {
       release()
     })
 
-  test('a backup under way is not taken for a server: one that ended meanwhile starts again (B5)', async (t) => {
+  test('a running backup does not count as a server, and a new one can start after it', async (t) => {
     const { dir } = fresh(t)
     const holder = spawn(
       process.execPath,
@@ -576,7 +575,7 @@ describe('a lock file that was moved away while its server runs', () => {
 describe('pages of a list', () => {
   const AT = [3, 1, 2, 2, 2, 1, 3, 2, 1, 2]
 
-  /** Two users; the first has a row per number of AT, names with ties and one that quotes. */
+  /** Two users. The first has a row per number of AT, with duplicate names and one with a quote. */
   async function listed(t: TestContext): Promise<Store> {
     const { store } = fresh(t)
     await store.write((tx) => {
@@ -637,7 +636,7 @@ describe('pages of a list', () => {
 
   for (const [name, order] of ORDERS)
     for (const size of [1, 3, 4, 10, 25])
-      test(`${name}, ${size} at a time, there and back`, async (t) => {
+      test(`${name}, ${size} at a time, forwards and backwards`, async (t) => {
         const store = await listed(t)
         const rows = store.all<Record<string, string | number> & { key: number; id: string }>(
           raw('select * from domains where user_key = 1'),
@@ -655,13 +654,13 @@ describe('pages of a list', () => {
           .map(({ id }) => id)
 
         const forward: string[][] = []
-        let page = listPage(store, query(order, size))
+        let page = await listPage(store, query(order, size))
         assert.equal(page.hasPrevious, false)
         for (;;) {
           forward.push(page.rows.map((row) => row['id'] as string))
           assert.equal(page.hasNext, forward.flat().length < expected.length)
           if (!page.hasNext) break
-          page = listPage(
+          page = await listPage(
             store,
             query(order, size, { from: { place: placeOf(page.rows.at(-1)!, order), direction: 'after' } }),
           )
@@ -673,7 +672,7 @@ describe('pages of a list', () => {
         // Back from the last page: the same pages in reverse.
         const back: string[][] = [forward.at(-1)!]
         while (page.hasPrevious) {
-          page = listPage(
+          page = await listPage(
             store,
             query(order, size, { from: { place: placeOf(page.rows[0]!, order), direction: 'before' } }),
           )
@@ -683,11 +682,11 @@ describe('pages of a list', () => {
         assert.deepEqual(back, forward)
       })
 
-  test('rows that come and go meanwhile neither repeat nor hide others', async (t) => {
+  test('rows that are added and deleted between pages neither repeat nor hide others', async (t) => {
     const store = await listed(t)
     const order = [down('created_at')]
     const seen: string[] = []
-    let page = listPage(store, query(order, 3))
+    let page = await listPage(store, query(order, 3))
     for (let round = 0; ; round++) {
       seen.push(...page.rows.map((row) => row['id'] as string))
       if (!page.hasNext) break
@@ -698,7 +697,7 @@ describe('pages of a list', () => {
         addDomain(tx, 1, `new-${round}`, 'd', 9)
         if (round === 0) addDomain(tx, 1, 'late', 'd', 0)
       })
-      page = listPage(store, query(order, 3, { from: { place: placeOf(last, order), direction: 'after' } }))
+      page = await listPage(store, query(order, 3, { from: { place: placeOf(last, order), direction: 'after' } }))
     }
     assert.deepEqual(
       [...seen].sort(),
@@ -710,22 +709,25 @@ describe('pages of a list', () => {
     )
   })
 
-  test('before the first row there is nothing, and what follows it is still there', async (t) => {
+  test('an empty page at the start keeps the cursor for later rows', async (t) => {
     const store = await listed(t)
     const order = [up('created_at')]
-    const { rows } = listPage(store, query(order, 2))
-    const before = listPage(store, query(order, 2, { from: { place: placeOf(rows[0]!, order), direction: 'before' } }))
+    const { rows } = await listPage(store, query(order, 2))
+    const before = await listPage(
+      store,
+      query(order, 2, { from: { place: placeOf(rows[0]!, order), direction: 'before' } }),
+    )
     assert.deepEqual(before.rows, [])
     assert.equal(before.hasPrevious, false)
   })
 
-  test('conditions are any-of within one and all-of between them, and never leave the owner', async (t) => {
+  test('conditions match any of their values and all of each other, only among the owner’s rows', async (t) => {
     const store = await listed(t)
-    const ids = (more: Partial<ListQuery>): unknown[] =>
-      listPage(store, query([up('created_at')], 25, more)).rows.map((row) => row['id'])
-    assert.deepEqual(ids({ where: [{ column: 'status', values: ['active'] }] }), ['ann-1', 'ann-5', 'ann-8'])
+    const ids = async (more: Partial<ListQuery>): Promise<unknown[]> =>
+      (await listPage(store, query([up('created_at')], 25, more))).rows.map((row) => row['id'])
+    assert.deepEqual(await ids({ where: [{ column: 'status', values: ['active'] }] }), ['ann-1', 'ann-5', 'ann-8'])
     assert.deepEqual(
-      ids({
+      await ids({
         where: [
           { column: 'created_at', values: [1, 3] },
           { column: 'mail_from_prefix', values: [`d0'"é`, `d1'"é`] },
@@ -733,12 +735,12 @@ describe('pages of a list', () => {
       }),
       ['ann-1', 'ann-0', 'ann-6'],
     )
-    assert.deepEqual(ids({ where: [{ column: 'id', values: ['bob-1'] }] }), [])
-    assert.deepEqual(ids({ where: [{ column: 'status', values: [`' or 1=1 --`] }] }), [])
-    assert.deepEqual(ids({ only: 'created_at = 3' }), ['ann-0', 'ann-6'])
+    assert.deepEqual(await ids({ where: [{ column: 'id', values: ['bob-1'] }] }), [])
+    assert.deepEqual(await ids({ where: [{ column: 'status', values: [`' or 1=1 --`] }] }), [])
+    assert.deepEqual(await ids({ only: 'created_at = 3' }), ['ann-0', 'ann-6'])
   })
 
-  test('one row is found by its id for its owner alone', async (t) => {
+  test('only its owner finds a row by its id', async (t) => {
     const store = await listed(t)
     assert.equal(findOwned(store, 'domains', 1, 'ann-3')?.['id'], 'ann-3')
     assert.equal(findOwned(store, 'domains', 2, 'ann-3'), undefined)
@@ -756,7 +758,7 @@ describe('moves', () => {
     ['active', 'lapse', 'past_due', 'auto', 'subscription.past_due'],
     ['past_due', 'pay', 'active', 'owner'],
   ])
-  // The machine's column is `status`; a view of users has it under that name.
+  // The machine's column is `status`. A view of users has it under that name.
   async function lamps(t: TestContext): Promise<Store> {
     const { store } = fresh(t)
     await store.write((tx) => {
@@ -768,7 +770,7 @@ describe('moves', () => {
   const lamps1 = { ...lamp, table: 'lamps' }
   const rows = (store: Store): unknown[] => store.all(raw('select * from lamps order by key'))
 
-  test('a legal one changes the status with its columns and answers the row of the table', async (t) => {
+  test('an allowed one changes the status with its columns, and returns the row of the table', async (t) => {
     const store = await lamps(t)
     const made = await store.write((tx) => move(tx, lamps1, 1, 'lapse', { at: 5, note: 'late' }))
     assert.deepEqual(made, {
@@ -784,7 +786,7 @@ describe('moves', () => {
     ])
   })
 
-  test('one that the table does not know changes nothing', async (t) => {
+  test('one that is not in the table changes no row', async (t) => {
     const store = await lamps(t)
     const before = rows(store)
     assert.equal(await store.write((tx) => move(tx, lamps1, 1, 'pay', { at: 5 })), undefined)
@@ -792,7 +794,7 @@ describe('moves', () => {
     assert.deepEqual(rows(store), before)
   })
 
-  test('the second of two at once finds it done', async (t) => {
+  test('the second of two concurrent ones finds it done', async (t) => {
     const store = await lamps(t)
     const [first, second] = await Promise.all([
       store.write((tx) => move(tx, lamps1, 1, 'lapse')),
@@ -802,7 +804,7 @@ describe('moves', () => {
     assert.equal(second, undefined)
   })
 
-  test('a table with two answers is refused at load', () => {
+  test('rejects a table with two rows for one event when it is loaded', () => {
     assert.throws(
       () =>
         machine('lamps', [
@@ -815,7 +817,7 @@ describe('moves', () => {
 })
 
 describe('statements', () => {
-  test('are built once and take new arguments each time', async (t) => {
+  test('are built once and accept new arguments each time', async (t) => {
     const { store } = fresh(t)
     let built = 0
     const find = statement<{ name: string; plan: string }>()((arg) => {
@@ -847,7 +849,7 @@ describe('statements', () => {
 })
 
 describe('the spool', () => {
-  test('keeps a file whole, under its name alone, readable by its owner alone', async () => {
+  test('keeps a complete file under its own name, readable only by its owner', async () => {
     const dir = dataDir()
     const spool = new Spool(dir)
     const letter = 'ä'.repeat(SPOOL_ABOVE)
@@ -864,7 +866,7 @@ describe('the spool', () => {
     await assert.rejects(spool.read(one), Damaged)
   })
 
-  test('files that are put at the same moment, also the first of a spool, are whole and by their names', async () => {
+  test('keeps files complete that are put at the same moment, even the first ones', async () => {
     const dir = dataDir()
     const spool = new Spool(dir)
     const names = await Promise.all(Array.from({ length: 20 }, (_, n) => spool.put(`file${n}`, `text ${n}`)))
@@ -877,7 +879,7 @@ describe('the spool', () => {
     assert.equal(readdirSync(join(dir, 'spool')).length, 20)
   })
 
-  test('a file of which one bit changed, or the end is missing, is not read', async () => {
+  test('does not read a file with a changed bit or without its end', async () => {
     const spool = new Spool(dataDir())
     for (const harm of [(bytes: Buffer) => bytes.fill(bytes[7]! ^ 1, 7, 8), (bytes: Buffer) => bytes.subarray(0, -1)]) {
       const name = await spool.put('one', 'x'.repeat(1000))
@@ -889,10 +891,10 @@ describe('the spool', () => {
     assert.equal(readProven(spool.path('old')).toString(), 'text')
   })
 
-  test('what cannot be written whole leaves nothing', async () => {
+  test('leaves no file behind if it cannot be written completely', async () => {
     const dir = dataDir()
     const spool = new Spool(dir)
-    // A directory stands where the file should.
+    // A directory is in the place of the file.
     const taken = provenName('taken', 4, createHash('sha256').update('text').digest())
     mkdirSync(join(dir, 'spool', taken), { recursive: true })
     await assert.rejects(spool.put('taken', 'text'))
@@ -903,7 +905,7 @@ describe('the spool', () => {
     await assert.rejects(new Spool(blocked).put('one', 'text'))
   })
 
-  test('a sweep puts what no row knows into quarantine, drafts of a crash included, where it stays for a while', async () => {
+  test('a sweep moves files without a row into quarantine, including drafts, and back if a row names them', async () => {
     const dir = dataDir()
     const spool = new Spool(dir)
     await spool.sweep(() => true)
@@ -913,9 +915,9 @@ describe('the spool', () => {
     assert.deepEqual(readdirSync(join(dir, 'spool')).toSorted(), [kept, 'quarantine'])
     assert.deepEqual((await spool.quarantined()).toSorted(), ['kept.part', lost])
     assert.equal(readFileSync(join(dir, 'spool', 'quarantine', lost), 'utf8'), 'lost')
-    // A second sweep finds nothing: the quarantine is not a letter.
+    // A second sweep finds no files: the quarantine is not an email.
     assert.deepEqual(await spool.sweep((name) => name === kept), { unknown: [], back: [] })
-    // What a row names after all comes back.
+    // A file with a row is moved back.
     assert.deepEqual(await spool.sweep((name) => name !== 'kept.part'), { unknown: [], back: [lost] })
     assert.equal((await spool.read(lost)).toString(), 'lost')
     assert.equal(await spool.emptyQuarantine(0), 0)
@@ -923,7 +925,7 @@ describe('the spool', () => {
     assert.deepEqual(await spool.quarantined(), [])
   })
 
-  test('a file that could not be removed is logged and removed later; who removed its row is done (D72)', async () => {
+  test('logs a file that could not be removed, and removes it later (D72)', async () => {
     const dir = dataDir()
     const told: unknown[] = []
     const spool = new Spool(dir, { error: (event, fields) => told.push([event, fields]) })
@@ -933,7 +935,7 @@ describe('the spool', () => {
     renameSync(join(dir, 'spool'), join(dir, 'aside'))
     writeFileSync(join(dir, 'spool'), '')
     await spool.remove(name)
-    assert.deepEqual(told, [['file of the spool not removed', { file: name, error: 'ENOTDIR' }]])
+    assert.deepEqual(told, [['spool_delete_failed', { file: name, error: 'ENOTDIR' }]])
     await assert.rejects(spool.removeLeft())
     rmSync(join(dir, 'spool'))
     renameSync(join(dir, 'aside'), join(dir, 'spool'))
@@ -941,20 +943,20 @@ describe('the spool', () => {
     assert.equal(existsSync(path), false)
   })
 
-  test('a directory in the place of a file stays, is logged, and stops no removal (D72)', async () => {
+  test('a directory in the place of a file stays and is logged, without an error for the caller (D72)', async () => {
     const told: string[] = []
     const spool = new Spool(dataDir(), { error: (event) => told.push(event) })
     const name = await spool.put('letter', 'text')
     rmSync(spool.path(name))
     mkdirSync(spool.path(name))
     await spool.remove(name)
-    assert.deepEqual(told, ['file of the spool not removed'])
+    assert.deepEqual(told, ['spool_delete_failed'])
     await spool.removeLeft()
     assert.ok(existsSync(spool.path(name)))
   })
 
   for (const [what, put] of IN_ITS_PLACE)
-    test(`${what} in the place of a file is damage, and nothing waits for it (D72)`, async (t) => {
+    test(`${what} in the place of a file is damage, and does not block (D72)`, async (t) => {
       const spool = new Spool(dataDir())
       const path = spool.path(await spool.put('letter', 'text'))
       rmSync(path)
@@ -964,7 +966,7 @@ describe('the spool', () => {
       assert.throws(() => writePlain(path, 'text'))
     })
 
-  test('files of many letters written at once are all there', async () => {
+  test('keeps every file of many concurrent writes', async () => {
     const spool = new Spool(dataDir())
     const all = Array.from({ length: 20 }, (_, i) => `letter-${i}`)
     const names = await Promise.all(all.map((name) => spool.put(name, name)))
@@ -972,7 +974,7 @@ describe('the spool', () => {
   })
 })
 
-test('texts are held to digests that no statement can forget: a changed bit is found, a change by us is none', async () => {
+test('verify finds a changed bit in a text, but not after a regular update', async () => {
   const dir = dataDir()
   const store = openStore(dir)
   const at = 1
@@ -1000,6 +1002,6 @@ test('texts are held to digests that no statement can forget: a changed bit is f
   bytes[place] = bytes[place]! ^ 1
   writeFileSync(file, bytes)
   const damaged = openStore(dir)
-  assert.match(damaged.verify().join('\n'), /Texts in inbound_bodies are damaged: row 1/)
+  assert.match(damaged.verify().join('\n'), /Texts in inbound_bodies are corrupt: row 1/)
   damaged.close()
 })

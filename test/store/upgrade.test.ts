@@ -1,14 +1,13 @@
-// An upgrade of the database: its copy as a way back, its progress, and who wrote it.
+// An upgrade of the database: its copy for a rollback, its progress, and the version of the schema.
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, test } from 'node:test'
 import Database from 'better-sqlite3'
 import { DAY, SECOND } from '../../src/base/clock.ts'
 import { OperatorError } from '../../src/base/errors.ts'
 import { version } from '../../src/base/version.ts'
-import { migrations } from '../../src/schema/migrations.ts'
+import { migrations } from '../../src/store/schema/migrations.ts'
 import { schemaIn, withCopy } from '../../src/store/copy.ts'
 import { openUpgraded } from '../../src/store/instance.ts'
 import { openStore } from '../../src/store/open.ts'
@@ -16,13 +15,14 @@ import type { UpgradeProgress } from '../../src/store/upgrade.ts'
 import { removeCopies } from '../../src/store/way-back.ts'
 import { writerNumber, writerOf } from '../../src/store/written-by.ts'
 import { ManualClock } from '../kit/clock.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { releasedData } from '../kit/released.ts'
 import { smallDisk } from '../kit/small-disk.ts'
 import { until } from '../kit/until.ts'
 
 const folders: string[] = []
 const folder = (): string => {
-  const made = mkdtempSync(join(tmpdir(), 'postrider-upgrade-'))
+  const made = temporaryDirectory('upgrade')
   folders.push(made)
   return made
 }
@@ -32,7 +32,7 @@ afterEach(() => {
 
 const schemaOf = (file: string): number => schemaIn(file).schema
 
-test('an upgrade says each second how far it is, and keeps the database as it was (U2)', async () => {
+test('an upgrade reports its progress each second, and keeps a copy of the old database', async () => {
   const { dataDir } = releasedData('0.1.0', folder())
   const clock = new ManualClock()
   const heard: UpgradeProgress[] = []
@@ -67,7 +67,7 @@ test('an upgrade says each second how far it is, and keeps the database as it wa
   assert.equal(heard.length, told, 'nothing is told after the end')
 })
 
-test('a copy from before an upgrade that failed is made again: the older version has gone on since (U2)', async () => {
+test('repeats the copy of a failed upgrade, because the older version may have run since', async () => {
   const { dataDir } = releasedData('0.2.0', folder())
   const copy = join(dataDir, 'postrider.db.schema-19')
   writeFileSync(copy, 'a stale copy')
@@ -76,7 +76,7 @@ test('a copy from before an upgrade that failed is made again: the older version
   assert.equal(schemaOf(copy), 19)
 })
 
-test('an upgrade that fails leaves the database as it was, and says so (U2)', async () => {
+test('a failed upgrade leaves the database unchanged, with a sentence that confirms this', async () => {
   const { dataDir } = releasedData('0.2.0', folder())
   const file = join(dataDir, 'postrider.db')
   const database = new Database(file)
@@ -85,7 +85,7 @@ test('an upgrade that fails leaves the database as it was, and says so (U2)', as
   database.close()
   await assert.rejects(openUpgraded(dataDir, { clock: new ManualClock() }), (thrown) => {
     assert.ok(thrown instanceof OperatorError)
-    assert.match(thrown.message, /as it was: .*warmups/)
+    assert.match(thrown.message, /is unchanged: .*warmups/)
     return true
   })
   assert.equal(schemaOf(file), 19)
@@ -93,7 +93,7 @@ test('an upgrade that fails leaves the database as it was, and says so (U2)', as
   assert.deepEqual(readFileSync(`${file}.schema-19`).subarray(0, 15).toString(), 'SQLite format 3')
 })
 
-test('on a disk that is full at any step an upgrade changes nothing and leaves nothing, and with room it is made (U2)', async (t) => {
+test('an upgrade on a disk that fills up at any step changes no file, and succeeds with enough space', async (t) => {
   using disk = smallDisk(folder(), 'size=8m')
   if (!disk) return t.skip('a small disk cannot be mounted here')
   const { dir: dataDir } = disk
@@ -126,7 +126,7 @@ test('on a disk that is full at any step an upgrade changes nothing and leaves n
   assert.deepEqual([...new Set(ended)], ['full or failing', 'cannot be copied', 'disk that holds', 'made'])
 })
 
-test('a copy of an upgrade that failed gives its room to the next one (U2)', async (t) => {
+test('an upgrade reuses the space of the copy from a failed one', async (t) => {
   using disk = smallDisk(folder(), 'size=8m')
   if (!disk) return t.skip('a small disk cannot be mounted here')
   const { dataDir } = releasedData('0.2.0', disk.dir)
@@ -137,17 +137,17 @@ test('a copy of an upgrade that failed gives its room to the next one (U2)', asy
   assert.equal(schemaOf(join(dataDir, 'postrider.db.schema-19')), 19)
 })
 
-test('what lies in the place of the copy is said, and no space is asked for (U2)', async () => {
+test('reports a directory in the place of the copy, without asking for space', async () => {
   const { dataDir } = releasedData('0.2.0', folder())
   mkdirSync(join(dataDir, 'postrider.db.schema-19'))
   await assert.rejects(openUpgraded(dataDir, { clock: new ManualClock() }), {
     message:
-      /schema-19 before it is upgraded \(ERR_FS_EISDIR\); move away what is in its place, .*\. Nothing was changed\.$/,
+      /schema-19 before the upgrade \(ERR_FS_EISDIR\); move away the existing file of that name, .*\. Nothing was changed\.$/,
   })
   assert.equal(schemaOf(join(dataDir, 'postrider.db')), 19)
 })
 
-test('whatever SQLite and killed upgrades leave beside a copy goes with it, and nothing else (U2, U4)', async () => {
+test('removes only copies and files that SQLite and killed upgrades left next to them', async () => {
   const { dataDir } = releasedData('0.2.0', folder())
   const before = readdirSync(dataDir)
   const ends = ['', '-wal', '-shm', '-journal']
@@ -173,7 +173,7 @@ test('whatever SQLite and killed upgrades leave beside a copy goes with it, and 
   )
 })
 
-test('who reads a copy leaves nothing beside it (U4)', async () => {
+test('reading a copy creates no other files', async () => {
   const { dataDir } = releasedData('0.2.0', folder())
   const { store } = await openUpgraded(dataDir, { clock: new ManualClock() })
   store.close()
@@ -186,7 +186,7 @@ test('who reads a copy leaves nothing beside it (U4)', async () => {
   )
 })
 
-test('a database knows the version that gave it its schema, and a newer one is refused with its tag (U5)', () => {
+test('a database contains the version that wrote its schema, and the error about a newer one names its image tag', () => {
   const dataDir = folder()
   openStore(dataDir).close()
   const file = join(dataDir, 'postrider.db')
@@ -198,7 +198,7 @@ test('a database knows the version that gave it its schema, and a newer one is r
   assert.throws(
     () => openStore(dataDir),
     new RegExp(
-      `newer Postrider \\(12\\.34\\.56, schema ${migrations.length + 2}; this is ${version}.*the tag 12\\.34\\.56 of the image`,
+      `newer Postrider \\(12\\.34\\.56, schema ${migrations.length + 2}; this version is ${version}.*start version 12\\.34\\.56 \\(image tag 12\\.34\\.56\\)`,
     ),
   )
   const older = releasedData('0.2.0', folder())

@@ -1,11 +1,11 @@
-// The words of SMTP replies: ASCII alone (RFC 5321 §4.2), and no sentence loses a sign that it needs.
+// The texts of SMTP replies: only ASCII (RFC 5321 §4.2), and no sentence loses a character that it needs.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { CODES, refuse, type Code } from '../../src/base/errors.ts'
 import { readSubmitted, UnsendableHeader } from '../../src/message/submitted.ts'
-import { replyTo, wordsOf } from '../../src/submission/refusals.ts'
+import { replyTo, wordsOf } from '../../src/submission/senders.ts'
 
 const source = (path: string): string => fileURLToPath(new URL(`../../src/${path}`, import.meta.url))
 
@@ -17,11 +17,11 @@ function textsOf(path: string): string[] {
   return code.match(/'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`/g) ?? []
 }
 
-test('every text that may become a reply is ASCII on the wire, and says what it said', () => {
+test('converts every text that can become an SMTP reply to ASCII, and keeps its meaning', () => {
   const folders = ['smtp', 'submission', 'inbound', 'suppressions', 'reputation', 'delivery', 'mail']
   const files = folders.flatMap((folder) =>
     readdirSync(source(folder), { recursive: true, encoding: 'utf8' })
-      // What a page says is never a reply.
+      // The texts of pages are never a reply.
       .filter((name) => name.endsWith('.ts') && !name.startsWith('page'))
       .map((name) => `${folder}/${name}`),
   )
@@ -35,7 +35,7 @@ test('every text that may become a reply is ASCII on the wire, and says what it 
   }
 })
 
-test('texts that do not go through the table are ASCII as they stand', () => {
+test('texts that are sent without conversion are ASCII', () => {
   for (const file of [
     'smtp/session.ts',
     'smtp/listener.ts',
@@ -46,16 +46,16 @@ test('texts that do not go through the table are ASCII as they stand', () => {
     for (const text of textsOf(file)) assert.match(text, /^[\n\x20-\x7e]*$/, file)
 })
 
-test('every code of the API as a reply: one line of ASCII', () => {
+test('turns every error code of the API into one ASCII reply line', () => {
   for (const code of Object.keys(CODES) as Code[]) {
     const { text } = replyTo(refuse(code, 'Grüße “quoted” – it’s as RFC 5322 §3.6 says…'))
     assert.match(text, /^\d\.\d\.\d Gr\?e "quoted" - it's as RFC 5322 section 3\.6 says\.\.\.$/)
   }
 })
 
-test('a section of an RFC keeps its number', () => {
+test('keeps the section number of an RFC in a reply', () => {
   assert.throws(
-    () => readSubmitted(Buffer.from('From: a@b.test\r\nFrom: a@b.test\r\n')),
+    () => readSubmitted(Buffer.from('From: a@b.test\r\nFrom: c@b.test\r\n')),
     (thrown: UnsendableHeader) => wordsOf(thrown.message).endsWith('(RFC 5322 section 3.6).'),
   )
 })

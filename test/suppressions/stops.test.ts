@@ -1,12 +1,12 @@
-// What was found of a recipient when a mail was claimed (suppressions/stops.ts): believed while it says that
-// nothing stops the mail and no entry has changed.
+// The result for a recipient when an email was claimed (suppressions/stops.ts): it is used only if the email was not
+// blocked and no entry has changed since.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { knownStops, stopsNow, stopsOf, type KnownStops } from '../../src/suppressions/stops.ts'
 import { suppress, type NewSuppression } from '../../src/suppressions/suppressions.ts'
 import { recipientHash } from '../../src/base/recipient-hash.ts'
 import { contactAddress } from '../../src/campaigns/contacts.ts'
-import { recipientsOf } from '../../src/mail/accept/recipients.ts'
+import { recipientsOf } from '../../src/mail/accept/admit.ts'
 import { names } from '../../src/store/erasing.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
@@ -60,7 +60,7 @@ test('many recipients are read by one statement, each for itself', async () => {
   assert.equal(statements, 2)
 })
 
-test('what stops nothing is believed until an entry changes', async () => {
+test('the result "not blocked" is cached until an entry changes', async () => {
   const found = known(['dan'])
   statements = 0
   assert.deepEqual(reasons(found, ['dan']), [undefined])

@@ -1,5 +1,5 @@
-// Suppressions: how they come about, what they stop, how they are read and taken back. "Suppression" and "Suppressions"
-// of the specification, rule 3 of POST /outbound-emails, D12, D13, D25, D35, D36.
+// Suppressions: their causes, the email that they block, and how they are listed and removed. "Suppression" and
+// "Suppressions" of the specification, rule 3 of POST /outbound-emails, D12, D13, D25, D35, D36.
 import assert from 'node:assert/strict'
 import { beforeEach, test } from 'node:test'
 import { suppress, type NewSuppression } from '../../src/suppressions/suppressions.ts'
@@ -19,7 +19,7 @@ const here = ofFile(() => postrider.activeDomain('here.test'))
 const second = ofFile(() => postrider.activeDomain('second.test'))
 const theirs = ofFile(() => postrider.activeDomain('theirs.test', postrider.other))
 
-test('a domain that is registered again does not forget who must not be mailed', async () => {
+test('a domain that is registered again keeps its suppressions', async () => {
   const { store, clock } = postrider.appliance.deps
   const first = await postrider.activeDomain('again.test')
   const entry = { user_key: first.user_key, domain_key: first.key, source: 'smtp' } as const
@@ -51,7 +51,7 @@ test('a domain that is registered again does not forget who must not be mailed',
   assert.equal(hasLeft(deps, link), true)
   await rejoin(deps, link)
   assert.equal(hasLeft(deps, link), false)
-  // Another owner's domain of that name has nothing to do with it.
+  // It does not apply to another owner's domain of that name.
   const theirs = await postrider.asOther('POST', '/domains', { data: { type: 'domains', attributes } })
   const none = await postrider.asOther('GET', `/suppressions?filter[domain]=${theirs.body.data.id}`)
   assert.deepEqual(none.body.data, [])
@@ -106,7 +106,7 @@ async function refused(attributes: Record<string, unknown>, ...expected: [addres
   )
   for (const [index, [address]] of expected.entries()) assert.ok(errors[index]!.detail.includes(address), at)
 }
-/** Sends a mail whose recipients the exchanger refuses as told, until it is at its end. */
+/** Sends an email whose recipients the receiving server rejects with the reply, and waits for its final status. */
 async function bounce(reply: string, to: string, attributes: Record<string, unknown> = {}) {
   exchanger.script.answer = (command) => (command.startsWith('RCPT') && command.includes(to) ? reply : undefined)
   const id = await post({ to, ...attributes })
@@ -117,9 +117,9 @@ async function bounce(reply: string, to: string, attributes: Record<string, unkn
 const softNotes = (): number =>
   postrider.appliance.deps.store.first(raw<{ n: number }>('select count(*) as n from soft_bounces'))!.n
 
-// ---- What they stop
+// ---- blocked email
 
-test('a suppressed recipient is named with its place in to, cc or bcc, all of them at once', async () => {
+test('errors name all suppressed recipients with their positions in to, cc or bcc', async () => {
   await enter('gone@there.test')
   await enter('lost@there.test', { reason: 'hard_bounce', source: 'smtp' })
   await enter('angry@else.test', { reason: 'complaint', source: 'arf' })
@@ -148,7 +148,7 @@ test('a suppressed recipient is named with its place in to, cc or bcc, all of th
   await post({ to: 'gone@else.test' })
 })
 
-test('every reason of scope all stops a mail; scope marketing stops none', async () => {
+test('every reason with scope all blocks an email, and scope marketing does not', async () => {
   const sources = {
     hard_bounce: 'dsn',
     complaint: 'arf',
@@ -167,7 +167,7 @@ test('every reason of scope all stops a mail; scope marketing stops none', async
   await refused({ to: 'left@there.test' }, ['left@there.test', 'to'])
 })
 
-test('an entry ends at its time, and not before', async () => {
+test('an entry expires at its time, and not before', async () => {
   const now = postrider.clock.now()
   await enter('soft@there.test', { reason: 'soft_bounce', source: 'smtp', expires_at: now + HOUR })
   postrider.clock.leap(HOUR - 1)
@@ -176,7 +176,7 @@ test('an entry ends at its time, and not before', async () => {
   await become(await post({ to: 'soft@there.test' }), 'delivered')
 })
 
-test('it belongs to the sending domain: the user’s other domain and other users are free', async () => {
+test('a suppression applies only to its sending domain, not to other domains or users', async () => {
   await enter('gone@there.test')
   await become(await post({ from: 'ann@second.test', to: 'gone@there.test' }), 'delivered')
   const other = await postrider.asOther(
@@ -190,7 +190,7 @@ test('it belongs to the sending domain: the user’s other domain and other user
 
 // ---- Reading and taking back
 
-test('the list: attributes, filters, sorts, include, of all the user’s domains and nobody else’s', async () => {
+test('the list has attributes, filters, sorts and include, for the user’s domains only', async () => {
   const now = postrider.clock.now()
   await enter('a@there.test', { reason: 'manual' })
   await enter('b@there.test', { reason: 'unsubscribe', source: 'unsubscribe_mail', scope: 'marketing' })
@@ -248,7 +248,7 @@ test('the list: attributes, filters, sorts, include, of all the user’s domains
   )
 })
 
-test('taken back by reason: hard_bounce and complaint are permanent, everything else sends again', async () => {
+test('hard_bounce and complaint cannot be removed, and other reasons can', async () => {
   for (const reason of ['manual', 'list_import', 'soft_bounce', 'unsubscribe', 'hard_bounce', 'complaint'] as const) {
     const address = `${reason}@there.test`
     const id = await enter(address, { reason, source: 'manual', scope: reason === 'unsubscribe' ? 'marketing' : 'all' })
@@ -266,14 +266,14 @@ test('taken back by reason: hard_bounce and complaint are permanent, everything 
     assert.deepEqual(await emails(`?filter[email]=${address}`), [])
     assert.equal((await postrider.api('DELETE', `/suppressions/${id}`)).status, 404, 'once')
   }
-  // There is no other way to read or write one.
+  // The API cannot read or write a single one.
   const id = await enter('a@there.test')
   for (const method of ['PATCH', 'PUT', 'POST'])
     assert.notEqual(Math.floor((await postrider.api(method, `/suppressions/${id}`, { data: {} })).status / 100), 2)
   assert.equal(Math.floor((await postrider.api('POST', '/suppressions', { data: {} })).status / 100), 4)
 })
 
-test('the scopes: suppressions:read lists, suppressions:write takes back', async () => {
+test('suppressions:read permits lists, suppressions:write permits removals', async () => {
   const id = await enter('a@there.test')
   const reader = await postrider.tokenFor(postrider.user, ['suppressions:read'])
   const writer = await postrider.tokenFor(postrider.user, ['suppressions:write'])
@@ -287,7 +287,7 @@ test('the scopes: suppressions:read lists, suppressions:write takes back', async
 
 // ---- How they come about
 
-test('a hard bounce suppresses for good: reason, source, scope; the next mail is refused', async () => {
+test('a hard bounce suppresses permanently, and the next email is rejected', async () => {
   for (const [index, reply] of [
     '550 5.1.1 The email account that you tried to reach does not exist',
     '550 5.1.10 RESOLVER.ADR.RecipientNotFound; Recipient not found',
@@ -314,7 +314,7 @@ test('a hard bounce suppresses for good: reason, source, scope; the next mail is
   }
 })
 
-test('policy, content and infrastructure refusals never suppress, however often they come', async () => {
+test('repeated policy, content and infrastructure rejections never suppress', async () => {
   for (const [index, reply] of [
     '550 5.7.26 This mail has been blocked because the sender is unauthenticated',
     '550 5.7.515 Access denied, sending domain does not meet the required authentication level',
@@ -340,7 +340,7 @@ test('policy, content and infrastructure refusals never suppress, however often 
   }
 })
 
-test('what is said anywhere but to RCPT is never held against the recipients (D63)', async () => {
+test('only replies to RCPT suppress recipients (D63)', async () => {
   const GONE = '550 5.1.1 User unknown'
   const before = softNotes()
   for (const [verb, reply] of [
@@ -356,9 +356,9 @@ test('what is said anywhere but to RCPT is never held against the recipients (D6
     ['.', FULL],
   ] as const) {
     const to = `told${verb === '.' ? 'last' : verb.toLowerCase()}@there.test`
-    // A refusal at EHLO is said to one mail; the others keep their attempts (D64).
+    // A rejection at EHLO affects one email. The others keep their attempts (D64).
     for (let times = 0; times < (verb === 'EHLO' ? 1 : 3); times++) {
-      // A connection that is kept has said EHLO already.
+      // A connection that is kept does not repeat EHLO.
       postrider.clock.leap(HOUR)
       if (verb === '.') exchanger.script.final = () => reply
       else
@@ -375,7 +375,7 @@ test('what is said anywhere but to RCPT is never held against the recipients (D6
 
 const FULL = '552 5.2.2 The email account that you tried to reach is over quota'
 
-test('three soft bounces within 72 hours suppress for 7 days, doubling to 30 as it goes on', async () => {
+test('three soft bounces within 72 hours suppress for 7 days, and further ones for up to 30', async () => {
   const to = 'full@there.test'
   for (const days of [7, 14, 28, 30, 30]) {
     for (let times = 0; times < 3; times++) {
@@ -394,14 +394,14 @@ test('three soft bounces within 72 hours suppress for 7 days, doubling to 30 as 
     postrider.clock.leap(days * DAY - 1)
     await refused({ to }, [to, 'to'])
     postrider.clock.leap(1)
-    // The domain is checked again after such a time; sending needs it active.
+    // The domain is checked again after such a time. Sending needs it active.
     await until(
       async () => (await postrider.api('GET', `/domains/${here.id}`)).body.data.attributes.status === 'active',
     )
   }
 })
 
-test('soft bounces count for 72 hours, for one address and one domain', async () => {
+test('soft bounces count for 72 hours, per address and domain', async () => {
   await bounce(FULL, 'slow@there.test')
   await bounce(FULL, 'slow@there.test')
   await bounce(FULL, 'other@there.test')
@@ -417,7 +417,7 @@ test('soft bounces count for 72 hours, for one address and one domain', async ()
   assert.deepEqual(await emails(), ['slow@there.test'], 'the last moment still counts')
 })
 
-test('a deferral that ends well is not a soft bounce', async () => {
+test('a deferral that is delivered later is not a soft bounce', async () => {
   const to = 'grey@there.test'
   for (let times = 0; times < 4; times++) {
     const { id } = await bounce('451 4.7.1 Greylisting in action, please come back later', to)
@@ -428,7 +428,7 @@ test('a deferral that ends well is not a soft bounce', async () => {
   assert.deepEqual(await emails(), [])
 })
 
-test('suppressed between acceptance and attempt: the address is not written to, and the status says suppressed (D25)', async () => {
+test('does not send to an address that was suppressed after acceptance, and sets the status suppressed (D25)', async () => {
   const to = 'late@there.test'
   const { id } = await bounce('451 4.3.0 Try again later', to, { cc: ['carl@else.test'] })
   await enter(to)
@@ -443,14 +443,14 @@ test('suppressed between acceptance and attempt: the address is not written to, 
   assert.ok(!events(id).some(({ type }) => type === 'email.bounced'))
   // The others get theirs.
   await until(async () => (await show(id)).recipients[1]!.status === 'delivered')
-  // An entry that is taken back or ended in time stops nothing.
+  // A removed or expired entry does not block.
   const { id: free } = await bounce('451 4.3.0 Try again later', 'free@there.test')
   await enter('free@there.test', { reason: 'soft_bounce', expires_at: postrider.clock.now() + 1 })
   await turnToNext(free)
   await become(free, 'delivered')
 })
 
-test('suppressed copies alone leave the mail to its primary recipient', async () => {
+test('suppressed copies do not stop the email to the primary recipient', async () => {
   const { id } = await bounce('451 4.3.0 Try again later', 'there.test', { to: 'bob@there.test', cc: 'cut@there.test' })
   await enter('cut@there.test')
   await turnToNext(id)
@@ -463,7 +463,7 @@ test('suppressed copies alone leave the mail to its primary recipient', async ()
   assert.deepEqual(heard.to, ['bob@there.test'])
 })
 
-test('what becomes of cc and bcc makes events and suppressions, and leaves the status alone', async () => {
+test('results of cc and bcc cause events and suppressions, but do not change the status', async () => {
   for (const role of ['cc', 'bcc'] as const) {
     const gone = `${role}@there.test`
     exchanger.script.answer = (command) => (command === `RCPT TO:<${gone}>` ? '550 5.1.1 No such user' : undefined)
@@ -477,7 +477,7 @@ test('what becomes of cc and bcc makes events and suppressions, and leaves the s
     assert.equal(events(id).filter(({ type }) => type === 'email.delivered').length, 1)
     await refused({ to: gone }, [gone, 'to'])
   }
-  // The other way round: the primary one is refused, the copies arrive.
+  // The reverse: the primary one is rejected, and the copies are delivered.
   exchanger.script.answer = (command) =>
     command === 'RCPT TO:<main@there.test>' ? '550 5.1.1 No such user' : undefined
   const id = await post({ to: 'main@there.test', cc: 'carl@there.test', bcc: 'dora@else.test' })

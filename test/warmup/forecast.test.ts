@@ -1,28 +1,25 @@
-// How long a campaign takes, by the rules alone; what then happens is the same.
+// The duration of a campaign by the rules alone, compared with the real course.
 import assert from 'node:assert/strict'
 import { afterEach, beforeEach, test } from 'node:test'
 import { DAY, HOUR } from '../../src/base/clock.ts'
-import { beginSources } from '../../src/warmup/begin.ts'
 import { forecast } from '../../src/warmup/forecast.ts'
-import { TOTAL } from '../../src/warmup/ladder.ts'
-import { turn } from '../../src/warmup/settings.ts'
+import { TOTAL } from '../../src/warmup/schedule.ts'
+import { storeSources } from '../../src/warmup/sources.ts'
 import { costingAtOnce } from '../kit/cost.ts'
 import { desk, PAIR } from './desk.ts'
 
 let at: ReturnType<typeof desk>
 beforeEach(async () => {
   at = desk({ delivery: { source: [PAIR.source] } })
-  await beginSources(at)
+  await storeSources(at)
 })
 afterEach(() => at.end())
 
 const told = (domains: Record<string, number>) => forecast(at, new Map(Object.entries(domains)), at.clock.now())
-const learn = (domain: string, receiver: string) =>
-  at.store.write((tx) => at.warmup.learn(tx, domain, receiver, at.clock.now()))
 
-test('says how many today, on how many days, and when it ends (DV12)', async () => {
-  await learn('gmail.test', 'Google')
-  await learn('corp.test', 'Google')
+test('returns the recipients of today, the number of days and the end', async () => {
+  await at.learn('gmail.test', 'Google')
+  await at.learn('corp.test', 'Google')
   const { days, ends_at, exact, reason, receivers, recipients } = told({ 'gmail.test': 200, 'corp.test': 20 })
   // 40, 80 and then 100 of 160.
   assert.deepEqual(receivers, [{ receiver: 'Google', recipients: 220, today: 40, days: 3 }])
@@ -30,12 +27,12 @@ test('says how many today, on how many days, and when it ends (DV12)', async () 
   assert.equal(ends_at, (Math.floor(at.clock.now() / DAY) + 2) * DAY + HOUR)
 })
 
-test('is what happens when all days are good and nothing else is sent (DV12)', async () => {
-  await learn('there.test', 'there.test')
+test('matches the real course if all days are good and no other email is sent', async () => {
+  await at.learn('there.test', 'there.test')
   const { days, receivers } = told({ 'there.test': 1000 })
   let left = 1000
   let passed = 0
-  at.config.warmup.transactional_over = 'wait'
+  at.config.warmup.transactional_overflow = 'wait'
   for (; left > 0; passed++) {
     const taken = await at.take(left)
     if (passed === 0) assert.equal(receivers[0]?.today, taken)
@@ -45,8 +42,8 @@ test('is what happens when all days are good and nothing else is sent (DV12)', a
   assert.equal(days, passed)
 })
 
-test('minds what is used today, a pair that went back, and the total of the source (DV12)', async () => {
-  await learn('there.test', 'there.test')
+test('considers the use of today, a reduced pair and the total of the sending IP address', async () => {
+  await at.learn('there.test', 'there.test')
   await at.take(10)
   assert.equal(told({ 'there.test': 100 }).receivers[0]?.today, 6)
   await at.note('block')
@@ -57,11 +54,11 @@ test('minds what is used today, a pair that went back, and the total of the sour
   assert.deepEqual([told(many).days, told(many).receivers.every(({ today }) => today === 0)], [6, true])
 })
 
-test('is not exact while a receiver is not known, and takes such as small ones (DV12)', async () => {
-  await learn('there.test', 'Google')
+test('is not exact while a receiver is unknown, and counts it as a small one', async () => {
+  await at.learn('there.test', 'Google')
   const { exact, reason, receivers } = told({ 'there.test': 40, 'unknown.test': 40 })
   assert.equal(exact, false)
-  assert.match(reason ?? '', /until then each counts as a small receiver/)
+  assert.match(reason ?? '', /Until then, each counts as a small provider/)
   assert.deepEqual(
     receivers.map(({ days, receiver, today }) => [receiver, today, days]),
     [
@@ -71,31 +68,32 @@ test('is not exact while a receiver is not known, and takes such as small ones (
   )
 })
 
-test('knows a relay for what is over, a relay for all, and that warm-up is off (DV12)', async () => {
-  await learn('there.test', 'there.test')
-  at.config.warmup.bulk_over = 'relay'
+test('considers an overflow relay, a relay for all email, and warm-up that is off', async () => {
+  await at.learn('there.test', 'there.test')
+  at.config.warmup.bulk_overflow = 'relay'
   at.config.warmup.route = 'spare'
   assert.deepEqual([told({ 'there.test': 100 }).relayed, told({ 'there.test': 100 }).days], [84, 1])
-  at.config.warmup.bulk_over = 'wait'
-  await at.store.write((tx) => turn(tx, false, 'ann', at.clock.now()))
+  at.config.warmup.bulk_overflow = 'wait'
+  at.config.warmup.enabled = false
   assert.deepEqual([told({ 'there.test': 5000 }).days, told({ 'there.test': 5000 }).reason], [1, 'Warm-up is off.'])
-  await at.store.write((tx) => turn(tx, true, 'ann', at.clock.now()))
-  const route = { host: 'r', port: 25, tls: 'none', username: '', password_file: '', name: '', spf: '' } as const
+  at.config.warmup.enabled = true
+  const shared = { port: 25, tls: 'none', username: '', password_file: '', name: '', spf: '' } as const
+  const route = { ...shared, host: 'r', hosts: [] }
   at.config.delivery.routes = [{ ...route, domains: ['there.test'] }]
   assert.deepEqual([told({ 'there.test': 5000 }).days, told({ 'other.test': 16 }).receivers[0]?.today], [1, 16])
   at.config.delivery.routes = [{ ...route, domains: ['*'] }]
-  assert.equal(told({ 'other.test': 5000 }).reason, 'All mail goes by a relay.')
+  assert.equal(told({ 'other.test': 5000 }).reason, 'All email is sent via a relay.')
 })
 
-test('mail without a warm-up goes out at once, as delivery has learned of its domain (DV12, DV17)', async () => {
-  await at.store.write((tx) => at.warmup.learn(tx, 'private.test', null, at.clock.now()))
+test('sends email without warm-up immediately, by the receiver that delivery learned for the domain', async () => {
+  await at.learn('private.test', null)
   const { days, exact, receivers } = told({ 'private.test': 5000 })
   assert.deepEqual([days, exact], [1, true])
   assert.deepEqual(receivers, [{ receiver: 'private.test', recipients: 5000, today: 5000, days: 1 }])
 })
 
-test('a pair that is fixed at 0 ends never; nobody takes no day (DV12)', async () => {
-  await learn('there.test', 'there.test')
+test('never ends for a pair with the limit 0, and takes no day without recipients', async () => {
+  await at.learn('there.test', 'there.test')
   await at.take(1)
   await at.set({ fix: 0 })
   const { days, ends_at } = told({ 'there.test': 5 })
@@ -103,7 +101,7 @@ test('a pair that is fixed at 0 ends never; nobody takes no day (DV12)', async (
   assert.equal(told({}).days, 0)
 })
 
-test('of 100,000 domains takes no longer than a page may (DV12)', () => {
+test('computes 100,000 domains within the time limit of a page', () => {
   const domains = Object.fromEntries(Array.from({ length: 100_000 }, (_, n) => [`r${n}.test`, 1]))
   costingAtOnce(1500, () => assert.ok((told(domains).days ?? 0) > 5))
 })

@@ -1,9 +1,10 @@
-// What operators see and set: the API, commands beside a running server, its log and its metrics.
+// The views and settings of operators: the API, commands next to a running server, its log and its metrics.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
-import { closeDays } from '../../src/warmup/close.ts'
-import { Warmup } from '../../src/warmup/places.ts'
+import { learnReceiver } from '../../src/warmup/gate.ts'
+import { closeDays } from '../../src/warmup/judge.ts'
+import { DailyLimits } from '../../src/warmup/limits.ts'
 import { DAY } from '../../src/base/clock.ts'
 import { Commands } from '../commands/command.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
@@ -26,12 +27,12 @@ const postrider = ofFile(() =>
     logged: { level: 'info', lines: logged },
   }),
 )
-let warmup: Warmup
+let limits: DailyLimits
 let commands: Commands
 
 setUp(async () => {
   const { deps } = postrider.appliance
-  warmup = new Warmup({ ...deps, noticed: () => {} })
+  limits = new DailyLimits({ ...deps, noticed: () => {} })
   commands = Commands.beside(postrider, `[delivery]\nsource = ["${SOURCE}"]\n`)
   for (const [receiver, wanted] of [
     ['Google', 30],
@@ -43,22 +44,22 @@ setUp(async () => {
 
 const take = (receiver: string, wanted: number, bulk = true): Promise<number> =>
   postrider.appliance.deps.store.write((tx) =>
-    warmup.take(tx, { source: SOURCE, receiver }, { bulk, wanted, now: clock.now() }),
+    limits.take(tx, { source: SOURCE, receiver }, { bulk, wanted, now: clock.now() }),
   )
 type Row = { id: string; attributes: Record<string, unknown> & { step: number } }
 const listed = async (query = ''): Promise<Row[]> => (await postrider.api('GET', `/warmups${query}`)).body.data
 const one = async (receiver: string): Promise<Row> =>
   (await listed(`?filter[receiver]=${encodeURIComponent(receiver)}`))[0]!
 
-test('pairs are listed with what today allows, used and leaves, and filtered (DV1)', async () => {
+test('lists pairs with daily limit, used and remaining recipients, and filters them', async () => {
   assert.deepEqual(
-    (await listed()).map(({ attributes: { receiver, state, step, allowance, used, left } }) => [
+    (await listed()).map(({ attributes: { receiver, state, step, daily_limit, used, remaining } }) => [
       receiver,
       state,
       step,
-      allowance,
+      daily_limit,
       used,
-      left,
+      remaining,
     ]),
     [
       ['*', 'warming', 1, 300, 51, 249],
@@ -75,7 +76,7 @@ test('pairs are listed with what today allows, used and leaves, and filtered (DV
   assert.deepEqual(attributes.history, [
     {
       day: '2026-01-15',
-      allowance: 20,
+      daily_limit: 20,
       used: 16,
       deferred: 0,
       refused: 0,
@@ -86,7 +87,7 @@ test('pairs are listed with what today allows, used and leaves, and filtered (DV
   ])
 })
 
-test('are for operators alone (DV15)', async () => {
+test('only operators can use the API', async () => {
   assert.equal((await postrider.asOther('GET', '/warmups')).status, 404)
   const { id } = await one('there.test')
   for (const [method, path] of [
@@ -97,16 +98,16 @@ test('are for operators alone (DV15)', async () => {
     assert.equal((await postrider.asOther(method, path)).status, 404)
 })
 
-test('a number fixes a pair, null lets it go on by itself; If-Match and wrong numbers are refused (DV15)', async () => {
+test('a number sets the limit of a pair, null returns to the schedule, and a stale If-Match or invalid number is rejected', async () => {
   const { id } = await one('there.test')
-  const patch = (allowance: unknown, headers: Record<string, string> = {}) =>
-    postrider.api('PATCH', `/warmups/${id}`, document('warmups', { allowance }, { id }), headers)
+  const patch = (daily_limit: unknown, headers: Record<string, string> = {}) =>
+    postrider.api('PATCH', `/warmups/${id}`, document('warmups', { daily_limit }, { id }), headers)
   const tag = (await postrider.api('GET', `/warmups/${id}`)).headers.get('etag')!
   const fixed = await patch(500, { 'if-match': tag })
   assert.equal(fixed.status, 200)
   assert.deepEqual(
-    [fixed.body.data.attributes.state, fixed.body.data.attributes.allowance, fixed.body.data.attributes.step],
-    ['fixed', 500, null],
+    [fixed.body.data.attributes.state, fixed.body.data.attributes.daily_limit, fixed.body.data.attributes.step],
+    ['manual', 500, null],
   )
   // It holds for the next mail, and is kept.
   assert.equal(await take('there.test', 1000), 249 - 60)
@@ -114,65 +115,60 @@ test('a number fixes a pair, null lets it go on by itself; If-Match and wrong nu
   for (const wrong of [-1, 1.5, 'many', 1e12]) {
     const refused = await patch(wrong)
     assert.equal(refused.status, 422)
-    assert.equal(refused.body.errors[0].source.pointer, '/data/attributes/allowance')
+    assert.equal(refused.body.errors[0].source.pointer, '/data/attributes/daily_limit')
   }
   assert.equal((await patch(null)).body.data.attributes.state, 'warming')
   const skipped = await postrider.api('POST', `/warmups/${id}/skip`)
-  assert.deepEqual([skipped.status, skipped.body.data.attributes.state], [202, 'skipped'])
-  assert.equal(skipped.body.data.attributes.allowance, null)
+  assert.deepEqual([skipped.status, skipped.body.data.attributes.state], [202, 'unlimited'])
+  assert.equal(skipped.body.data.attributes.daily_limit, null)
   const again = await postrider.api('POST', `/warmups/${id}/restart`)
   assert.deepEqual([again.body.data.attributes.state, again.body.data.attributes.step], ['warming', 1])
 })
 
-test('commands act beside the running server, which says in its log who did it (DV15)', async () => {
-  const rows = await commands.json('warmup', 'set', 'new.test', '--allowance', '33')
+test('commands work next to the running server, which logs the operator', async () => {
+  const rows = await commands.json('warmup', 'set', 'new.test', '--daily-limit', '33')
   assert.deepEqual(
-    rows.map(({ source, receiver, state, allowance }: Record<string, unknown>) => [source, receiver, state, allowance]),
-    [[SOURCE, 'new.test', 'fixed', 33]],
+    rows.map(({ source, receiver, state, daily_limit }: Record<string, unknown>) => [
+      source,
+      receiver,
+      state,
+      daily_limit,
+    ]),
+    [[SOURCE, 'new.test', 'manual', 33]],
   )
   clock.advance(1500)
   const said = await until(
-    () => logged.find((line) => line.includes('"warm-up set"') && line.includes('new.test')),
+    () => logged.find((line) => line.includes('"warmup_settings_changed"') && line.includes('new.test')),
     'log',
   )
-  assert.match(said, /"by":"\S+ \(command line\)"/)
-  assert.equal((await one('new.test')).attributes['allowance'], 33)
-  assert.equal((await commands.json('warmup', 'skip', 'google'))[0].state, 'skipped')
-  // A domain is set at the receiver that takes its mail.
-  await postrider.appliance.deps.store.write((tx) => warmup.learn(tx, 'ours.test', 'Google', clock.now()))
-  assert.equal((await commands.json('warmup', 'set', 'ours.test', '--allowance', '60'))[0].receiver, 'Google')
-  assert.equal((await commands.json('warmup', 'show', '--receiver', 'ours.test'))[0].allowance, 60)
+  assert.match(said, /"operator":"\S+ \(command line\)"/)
+  assert.equal((await one('new.test')).attributes['daily_limit'], 33)
+  assert.equal((await commands.json('warmup', 'skip', 'google'))[0].state, 'unlimited')
+  // A domain is set at the receiver of its mail.
+  await postrider.appliance.deps.store.write((tx) =>
+    learnReceiver(tx, 'ours.test', { receiver: 'Google' }, clock.now()),
+  )
+  assert.equal((await commands.json('warmup', 'set', 'ours.test', '--daily-limit', '60'))[0].receiver, 'Google')
+  assert.equal((await commands.json('warmup', 'show', '--receiver', 'ours.test'))[0].daily_limit, 60)
   assert.equal((await commands.json('warmup', 'restart', '--all', '--source', SOURCE)).length, 5)
   assert.equal((await one('Google')).attributes['state'], 'warming')
   assert.equal((await commands.json('warmup', 'show', '--receiver', 'Google')).length, 1)
   const { stdout } = await commands.run(['warmup', 'show'])
-  assert.match(stdout, /SOURCE\s+RECEIVER\s+STATE\s+ALLOWED/)
+  assert.match(stdout, /SENDING IP\s+RECEIVER\s+STATE\s+DAILY LIMIT/)
   assert.match(stdout, /192\.0\.2\.1\s+\* \(all\)\s+warming/)
-  // Off and on.
-  assert.deepEqual(await commands.json('warmup', 'off'), { on: false, changed: true })
-  assert.equal(await take('elsewhere.test', 5000), 5000)
-  assert.match((await commands.run(['warmup', 'show'])).stdout, /Warm-up is off/)
-  assert.deepEqual(await commands.json('warmup', 'off'), { on: false, changed: false })
-  assert.deepEqual(await commands.json('warmup', 'on'), { on: true, changed: true })
-  assert.equal(await take('elsewhere.test', 1), 0)
-  clock.advance(1500)
-  await until(() => logged.find((line) => line.includes('"warm-up turned"') && line.includes('"by":')), 'log')
 })
 
-test('commands refuse what they do not know, with a sentence (DV15)', async () => {
+test('commands reject unknown arguments with a sentence', async () => {
   for (const [given, words] of [
-    [['set', 'there.test', '--allowance', 'many'], /not a number of recipients/],
+    [['set', 'there.test', '--daily-limit', 'many'], /is not a number; use one such as 500/],
     [
-      ['set', 'no domain', '--allowance', '5'],
-      /neither a domain such as example\.net nor a provider: Google, Microsoft consumer, /,
+      ['set', 'no domain', '--daily-limit', '5'],
+      /is not a receiver; use a domain such as example\.net, or one of Google, Microsoft consumer, /,
     ],
-    [['skip', 'gmail'], /neither a domain such as example\.net nor a provider/],
-    [
-      ['skip', 'there.test', '--source', '203.0.113.9'],
-      /does not send from 203\.0\.113\.9; it sends from 192\.0\.2\.1/,
-    ],
-    [['skip'], /Say which/],
-    [['restart', 'there.test', '--all'], /Say which/],
+    [['skip', 'gmail'], /is not a receiver; use a domain such as example\.net/],
+    [['skip', 'there.test', '--source', '203.0.113.9'], /does not send from 203\.0\.113\.9; use one of 192\.0\.2\.1/],
+    [['skip'], /Give either a receiver or --all/],
+    [['restart', 'there.test', '--all'], /Give either a receiver or --all/],
   ] as const) {
     const { code, stderr } = await commands.run(['warmup', ...given])
     assert.notEqual(code, 0)
@@ -180,28 +176,25 @@ test('commands refuse what they do not know, with a sentence (DV15)', async () =
   }
 })
 
-test('figures are in /metrics, the receivers with most mail by name and the rest as "other" (DV18)', async () => {
+test('/metrics has the receivers with the most email by name and the rest as "other"', async () => {
   await postrider.api('POST', `/warmups/${(await one('*')).id}/skip`)
   for (let n = 0; n < 60; n++) await take(`many${n}.test`, 1, false)
   const text = await (await postrider.page('/metrics', { headers: { authorization: `Bearer ${METRICS}` } })).text()
-  assert.match(text, /^postrider_warmup_allowance\{source="192\.0\.2\.1",receiver="Google"\} 50$/m)
-  assert.match(text, /^postrider_warmup_used\{source="192\.0\.2\.1",receiver="elsewhere\.test"\} 5005$/m)
+  assert.match(text, /^postrider_warmup_daily_limit\{source="192\.0\.2\.1",receiver="Google"\} 50$/m)
+  assert.match(text, /^postrider_warmup_used\{source="192\.0\.2\.1",receiver="elsewhere\.test"\} 5$/m)
   assert.match(text, /^postrider_warmup_used\{source="192\.0\.2\.1",receiver="other"\} 1\d$/m)
   assert.match(text, /^postrider_warmup_waiting\{source="\*",receiver="Google"\} 0$/m)
-  assert.match(text, /^postrider_warmup_relayed\{source="\*",receiver="Google"\} 0$/m)
   assert.equal([...text.matchAll(/^postrider_warmup_used\{/gm)].length, 51)
-  await postrider.appliance.deps.store.write((tx) => warmup.noteRelayed(tx, 'Google', clock.now(), 4))
-  assert.equal((await one('Google')).attributes['relayed'], 4)
 })
 
-test('what waits for a warm-up is counted by receiver, as its exchangers said (DV8)', async () => {
+test('counts email queued for warm-up by receiver, as its servers identify it', async () => {
   const { deps } = postrider.appliance
   await postrider.activeDomain('here.test')
   postrider.route('waits.test')
   const mail = { from: 'ann@here.test', to: 'bob@waits.test', subject: 'Hello', html: '<p>Hello</p>' }
   await postrider.api('POST', '/outbound-emails', document('outbound-emails', mail))
   await deps.store.write((tx) => {
-    warmup.learn(tx, 'waits.test', 'there.test', clock.now())
+    learnReceiver(tx, 'waits.test', { receiver: 'there.test' }, clock.now())
     tx.run(
       raw(
         `update deliveries set status = 'queued', leased_until = null, next_attempt_at = ?, response = 'warm-up: full'`,
@@ -212,7 +205,7 @@ test('what waits for a warm-up is counted by receiver, as its exchangers said (D
   assert.deepEqual([(await one('there.test')).attributes['waiting'], (await one('*')).attributes['waiting']], [1, 1])
 })
 
-test('the hourly task judges the days that are over (DV3)', async () => {
+test('the hourly task evaluates past days', async () => {
   const { deps } = postrider.appliance
   await take('Google', 30)
   const before = (await one('Google')).attributes

@@ -1,22 +1,21 @@
-// Where mail that waits for its warm-up is shown, and that it says so in one sentence (DV8, DV13, DV98).
+// The pages, API and commands that show email queued for warm-up, with the reason.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { testExchanger } from '../kit/exchanger.ts'
-import { Guest } from '../kit/guest.ts'
+import type { Guest } from '../kit/guest.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
-import { givePassword } from '../kit/person.ts'
+import { signedIn } from '../kit/signed-in.ts'
 import { until } from '../kit/until.ts'
 import { mailsOf } from '../mail/mails.ts'
 
-const PASSWORD = 'a long enough password'
 const exchanger = testExchanger()
 const postrider = ofFile(() =>
   startTestAppliance({
     exchanger,
     config: {
-      warmup: { private: true, transactional_over: 'wait' },
+      warmup: { private: true, transactional_overflow: 'wait' },
       delivery: { sources: [{ address: '127.0.0.1' }, { address: '127.0.0.2' }] },
     },
     routes: ['there.test', 'free.test'],
@@ -45,7 +44,7 @@ setUp(async () => {
     const { body } = await postrider.api('GET', '/warmups?filter[receiver]=there.test')
     for (const { id: pair } of body.data)
       await postrider.api('PATCH', `/warmups/${pair}`, {
-        data: { type: 'warmups', id: pair, attributes: { allowance: 1 } },
+        data: { type: 'warmups', id: pair, attributes: { daily_limit: 1 } },
       })
     const mail = await post({ to: 'next@there.test' })
     return until(async () => {
@@ -53,13 +52,11 @@ setUp(async () => {
       return recipient?.status === 'delivered' ? 'sent' : recipient?.response?.startsWith('warm-up:') && 'waits'
     }).then((what) => (what === 'waits' ? (id = mail) : undefined))
   }, 'every source has sent what it may')
-  await givePassword(postrider, postrider.user.email, PASSWORD)
-  ann = new Guest(postrider)
-  await ann.signIn(postrider.user.email, PASSWORD)
+  ann = await signedIn(postrider)
 })
 
-test('a mail says it on its page and at the command line (DV98)', async () => {
-  const said = /warm-up: there\.test gets no more of this mail today; it goes on at \d{4}-/
+test('shows the reason on the page of an email and at the command line', async () => {
+  const said = /[Ww]arm-up: the limit for there\.test is reached for today/
   assert.match(words((await ann.open(`/mail/${id}`)).text), said)
   assert.match((await postrider.commands.run(['mail', 'show', id])).stdout, said)
   assert.match(
@@ -68,7 +65,7 @@ test('a mail says it on its page and at the command line (DV98)', async () => {
   )
 })
 
-test('the queue names warm-up as the reason; a hold goes before it, other domains have none (DV8)', async () => {
+test('shows warm-up as the reason in the queue, except for a hold, and no reason for other domains', async () => {
   const reason = async (lane: string): Promise<unknown> =>
     (await postrider.api('GET', `/lanes?filter[domain]=${lane}`)).body.data[0]?.attributes.reason
   assert.equal(await reason('there.test'), 'warm-up')
@@ -89,7 +86,7 @@ test('the queue names warm-up as the reason; a hold goes before it, other domain
   assert.equal(await reason('free.test'), undefined)
 })
 
-test('mail that an operator tries now waits again, and is still named (DV8)', async () => {
+test('queues an email again that an operator retries, with the same reason', async () => {
   await postrider.api('POST', '/lanes/there.test/retry')
   await until(async () => {
     const [recipient] = (await show(id)).recipients
@@ -98,7 +95,7 @@ test('mail that an operator tries now waits again, and is still named (DV8)', as
   await waits(id)
 })
 
-test('a campaign says how many mails wait (DV13, DV98)', async () => {
+test('shows the number of queued emails of a campaign', async () => {
   const audience = await kit.audience(domain)
   await kit.fill(audience, ['a@there.test', 'b@there.test', 'c@free.test'])
   const campaign = await kit.draft(audience)
@@ -112,12 +109,12 @@ test('a campaign says how many mails wait (DV13, DV98)', async () => {
   }, 'two wait')
   assert.equal((await kit.show(campaign))['status'], 'sending')
   const { text } = await ann.open(`/campaigns/${campaign}`)
-  assert.match(words(text), /2 mails wait: receivers take only so much a day from an address that is new to them/)
+  assert.match(words(text), /2 emails are queued because mailbox providers limit how much they accept per day/)
   assert.match(text, /href="\/why\/[^"]*"\s*>Why\?/)
-  assert.match(words((await ann.open(`/why/${campaign}`)).text), /It waits for warm-up/)
+  assert.match(words((await ann.open(`/why/${campaign}`)).text), /The daily warm-up limit for the provider is reached/)
 })
 
-test('the page of a pair leads to what is known of its receiver (DV82)', async () => {
+test('links from the page of a pair to the explanation of its receiver', async () => {
   const { body } = await postrider.api('GET', '/warmups?filter[receiver]=there.test')
   const { text } = await ann.open(`/server/warmup/${body.data[0].id}`)
   assert.match(text, /href="\/why\/there\.test"\s*>Why\?/)

@@ -1,4 +1,4 @@
-// What the answers of blocklists mean: each row of DV90, with a DNS server that gives them.
+// The meaning of each answer of a blocklist, from a DNS server that gives them.
 import assert from 'node:assert/strict'
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
@@ -27,7 +27,7 @@ const dns = ofFile(async () => {
   return { ...started, [Symbol.asyncDispose]: () => started.close() }
 })
 
-/** What a list with these records says of 1.2.3.4, or of bad.test. */
+/** The results of a list with these records for 1.2.3.4, or for bad.test. */
 async function said(zone: string, records: Readonly<Record<string, readonly string[]>>, servers = ['192.0.2.53']) {
   const names = { [zone === DBL ? 'test' : '2.0.0.127']: [zone === DBL ? '127.0.1.2' : '127.0.0.2'], ...records }
   for (const [name, values] of Object.entries(names))
@@ -56,81 +56,75 @@ for (const [what, zone, records, state, answer] of [
       ] as const,
   ),
   ['several codes', ZEN, { [ADDRESS]: ['127.0.0.11', '127.0.0.4'] }, 'listed', /^127\.0\.0\.4, 127\.0\.0\.11$/],
-  ['127.0.0.1', ZEN, { [ADDRESS]: ['127.0.0.1'] }, 'unknown', /answers 127\.0\.0\.1, which is not/],
+  ['127.0.0.1', ZEN, { [ADDRESS]: ['127.0.0.1'] }, 'unknown', /returned 127\.0\.0\.1, which is not/],
   [
     'a code that ZEN does not have',
     ZEN,
     { [ADDRESS]: ['127.0.0.12'] },
     'unknown',
-    /answers 127\.0\.0\.12, which is not/,
+    /returned 127\.0\.0\.12, which is not/,
   ],
-  ['an answer outside of 127.0.0.0/8', ZEN, { [ADDRESS]: ['203.0.113.9'] }, 'unknown', /answers 203\.0\.113\.9/],
+  ['an answer outside of 127.0.0.0/8', ZEN, { [ADDRESS]: ['203.0.113.9'] }, 'unknown', /returned 203\.0\.113\.9/],
   [
     'an entry beside such an answer',
     ZEN,
     { [ADDRESS]: ['127.0.0.2', '203.0.113.9'] },
     'unknown',
-    /answers 203\.0\.113\.9/,
+    /returned 203\.0\.113\.9/,
   ],
-  ['a wrong name', ZEN, { [ADDRESS]: ['127.255.255.252'] }, 'unknown', /refuses to answer \(127\.255\.255\.252\)/],
-  [
-    'too many questions',
-    ZEN,
-    { [ADDRESS]: ['127.255.255.255'] },
-    'unknown',
-    /255\.255\): there were too many questions/,
-  ],
+  ['a wrong name', ZEN, { [ADDRESS]: ['127.255.255.252'] }, 'unknown', /rejects the query \(127\.255\.255\.252\)/],
+  ['too many questions', ZEN, { [ADDRESS]: ['127.255.255.255'] }, 'unknown', /255\.255\): too many queries/],
   [
     'an error that the list does not document',
     OWN,
     { [ADDRESS]: ['127.255.255.7'] },
     'unknown',
-    /refuses to answer \(127\.255\.255\.7\)/,
+    /rejects the query \(127\.255\.255\.7\)/,
   ],
   [
     'no test entry',
     ZEN,
     { '2.0.0.127': [] },
     'unknown',
-    /lacks its test entry 127\.0\.0\.2, so nothing it says is believed \(RFC 5782\)/,
+    /does not list its test entry 127\.0\.0\.2, so its answers are ignored \(RFC 5782\)/,
   ],
   [
     'no test entry, and an entry',
     ZEN,
     { '2.0.0.127': [], [ADDRESS]: ['127.0.0.2'] },
     'unknown',
-    /lacks its test entry 127\.0\.0\.2/,
+    /does not list its test entry 127\.0\.0\.2/,
   ],
   [
     'a list that has everybody',
     ZEN,
     { '1.0.0.127': ['127.0.0.2'], [ADDRESS]: ['127.0.0.2'] },
     'unknown',
-    /lists 127\.0\.0\.1, which no list should/,
+    /lists 127\.0\.0\.1, which must never be listed/,
   ],
   ['DBL 127.0.1.2', DBL, { [DOMAIN]: ['127.0.1.2'] }, 'listed', /^127\.0\.1\.2$/],
   ['DBL 127.0.1.106', DBL, { [DOMAIN]: ['127.0.1.106'] }, 'listed', /^127\.0\.1\.106$/],
-  ['DBL 127.0.1.1', DBL, { [DOMAIN]: ['127.0.1.1'] }, 'unknown', /answers 127\.0\.1\.1/],
-  ['DBL 127.0.0.2, a code of another list', DBL, { [DOMAIN]: ['127.0.0.2'] }, 'unknown', /answers 127\.0\.0\.2/],
-  ['DBL asked about an address', DBL, { [DOMAIN]: ['127.0.1.255'] }, 'unknown', /it knows domains alone/],
-  ['DBL without TEST', DBL, { test: [], [DOMAIN]: ['127.0.1.2'] }, 'unknown', /lacks its test entry TEST/],
+  ['DBL 127.0.1.1', DBL, { [DOMAIN]: ['127.0.1.1'] }, 'unknown', /returned 127\.0\.1\.1/],
+  ['DBL 127.0.0.2, a code of another list', DBL, { [DOMAIN]: ['127.0.0.2'] }, 'unknown', /returned 127\.0\.0\.2/],
+  ['DBL asked about an address', DBL, { [DOMAIN]: ['127.0.1.255'] }, 'unknown', /accepts domains only/],
+  ['DBL without TEST', DBL, { test: [], [DOMAIN]: ['127.0.1.2'] }, 'unknown', /does not list its test entry TEST/],
   [
     'DBL with INVALID',
     DBL,
     { invalid: ['127.0.1.2'], [DOMAIN]: ['127.0.1.2'] },
     'unknown',
-    /lists INVALID, which no list should/,
+    /lists INVALID, which must never be listed/,
   ],
   ['a list of the operator’s own', OWN, { [ADDRESS]: ['127.0.0.99'] }, 'listed', /^127\.0\.0\.99$/],
-  ['127.0.0.1 of such a list', OWN, { [ADDRESS]: ['127.0.0.1'] }, 'unknown', /answers 127\.0\.0\.1/],
+  ['127.0.0.1 of such a list', OWN, { [ADDRESS]: ['127.0.0.1'] }, 'unknown', /returned 127\.0\.0\.1/],
 ] as const)
-  test(`an answer of a list: ${what} is ${state} (DV90)`, async () => {
+  test(`blocklist answer: ${what} is ${state}`, async () => {
     const found = await said(zone, records)
     assert.equal(found.state, state, found.answer)
     assert.match(found.answer, answer)
   })
 
-test('a list that fails, for the question or for its test, is unknown and never clear (DV90)', async () => {
+test('a blocklist whose lookup or self-test fails is unknown, never clear', async () => {
   for (const name of [/^4\.3\.2\.1\./, /^2\.0\.0\.127\./, /^1\.0\.0\.127\./]) {
     dns.fail(name)
     const found = await said(ZEN, {})
@@ -139,7 +133,7 @@ test('a list that fails, for the question or for its test, is unknown and never 
   }
 })
 
-test('a list that does not answer in time is unknown (DV90)', async () => {
+test('a blocklist that times out is unknown', async () => {
   const mute = createSocket('udp4').bind(0, '127.0.0.1')
   await once(mute, 'listening')
   const resolver = createResolver({
@@ -153,31 +147,34 @@ test('a list that does not answer in time is unknown (DV90)', async () => {
   assert.deepEqual(found, { state: 'unknown', answer: 'no answer from zen.spamhaus.org (ETIMEOUT)' })
 })
 
-test('PBL is told apart from an entry for spam, and each code says what to do (DV90)', () => {
+test('distinguishes PBL from a spam entry, and gives a fix for each code', () => {
   const pbl = meaningOf(ZEN, '127.0.0.10, 127.0.0.11')
-  assert.match(pbl.words, /^PBL: Nobody reported spam/)
-  assert.match(pbl.mend, /exception/)
-  assert.equal(pbl.words.match(/PBL/g)?.length, 1, 'two codes of one meaning are one sentence')
+  assert.match(pbl.words, /^PBL: No spam was reported/)
+  assert.match(pbl.fix, /exception/)
+  assert.equal(pbl.words.match(/PBL/g)?.length, 1, 'two codes with one meaning give one sentence')
   const both = meaningOf(ZEN, '127.0.0.4, 127.0.0.11')
   assert.match(both.words, /XBL: .*PBL: /)
   assert.match(meaningOf(DBL, '127.0.1.102').words, /^abused domain: /)
 })
 
-test('a big public resolver is recognised by the code of the list and named (DV93)', async () => {
+test('recognises a large public resolver by the code of the blocklist, and names it', async () => {
   const refused = { [ADDRESS]: ['127.255.255.254'], '2.0.0.127': ['127.255.255.254'], '1.0.0.127': ['127.255.255.254'] }
   const google = await said(ZEN, refused, ['8.8.8.8'])
   assert.deepEqual(google, {
     state: 'unknown',
     answer:
-      'zen.spamhaus.org refuses to answer (127.255.255.254): Google Public DNS (8.8.8.8) is a big public resolver to it',
+      'zen.spamhaus.org rejects the query (127.255.255.254): it blocks Google Public DNS (8.8.8.8), a large public resolver',
   })
   // A resolver of the machine that hands its questions on.
-  assert.match((await said(ZEN, refused, ['127.0.0.53'])).answer, /the resolver \(127\.0\.0\.53\) is a big public/)
-  // Whoever uses such a resolver and gets answers is not told otherwise.
+  assert.match(
+    (await said(ZEN, refused, ['127.0.0.53'])).answer,
+    /it blocks the resolver \(127\.0\.0\.53\), a large public/,
+  )
+  // If a public resolver gets regular answers, they are used.
   assert.equal((await said(ZEN, {}, ['8.8.8.8'])).state, 'clear')
 })
 
-test('a list is tested once in five minutes, and again after them (DV90)', async () => {
+test('tests a blocklist once in five minutes', async () => {
   dns.set(`2.0.0.127.${ZEN}`, 'A', ['127.0.0.2'])
   const clock = new ManualClock()
   const reader = new ListReader({ clock, resolver: dns.resolver, servers: [] })
@@ -192,7 +189,7 @@ test('a list is tested once in five minutes, and again after them (DV90)', async
   assert.equal(tests() - before, 2)
 })
 
-test('an IPv6 address is asked by its nibbles', async () => {
+test('looks up an IPv6 address by its nibbles', async () => {
   const nibbles = '1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.f.4.0.1.0.a.2'
   dns.set(`2.0.0.127.${ZEN}`, 'A', ['127.0.0.2'])
   dns.set(`${nibbles}.${ZEN}`, 'A', ['127.0.0.3'])
@@ -200,7 +197,7 @@ test('an IPv6 address is asked by its nibbles', async () => {
   assert.equal((await reader.ask('blocklist', ZEN, '2a01:4f8::1')).state, 'listed')
 })
 
-test('each list of the configuration is known with a page and words; ranges rise', () => {
+test('has a URL and a text for each blocklist of the default configuration, with ascending code ranges', () => {
   const { domain_lists, lists } = schema.parse({}).watch
   for (const zone of [...lists, ...domain_lists]) {
     assert.notEqual(listNamed(zone).name, zone)
@@ -218,7 +215,7 @@ test('each list of the configuration is known with a page and words; ranges rise
     }
 })
 
-test('no answer is listed that is not a code of the list, whatever it is', () => {
+test('never reports listed for an answer that is not a code of the blocklist', () => {
   for (let at = 0; at < 65_536; at++) {
     const answer = `127.0.${at >> 8}.${at & 255}`
     const { state } = readAnswer(ZEN, { kind: 'found', records: [answer] }, '')
@@ -226,7 +223,7 @@ test('no answer is listed that is not a code of the list, whatever it is', () =>
   }
 })
 
-test('of an answer with thousands of codes a few are kept, each once', () => {
+test('keeps a few distinct codes of an answer with thousands of them', () => {
   const records = Array.from({ length: 10_000 }, (_, at) => `127.0.${(at >> 8) & 7}.${(at & 255) | 2}`)
   const { answer, state } = readAnswer(OWN, { kind: 'found', records }, '')
   assert.equal(state, 'listed')

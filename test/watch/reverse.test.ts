@@ -1,4 +1,4 @@
-// The reverse entry of an address and whether its name leads back: each row of DV92.
+// The PTR record of an address, and whether its name is forward-confirmed.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { askReverse, meaningOfReverse } from '../../src/watch/reverse.ts'
@@ -24,14 +24,14 @@ async function found(names: string[] | undefined, addresses: Record<string, stri
 for (const [what, names, addresses, reverse, forward, words] of [
   ['right', [HOST], { [HOST]: ['1.2.3.4'] }, 'clear', 'clear', undefined],
   ['right among other addresses', [HOST], { [HOST]: ['1.2.3.9', '1.2.3.4'] }, 'clear', 'clear', undefined],
-  ['no entry', undefined, {}, 'wrong', 'wrong', /leads to no name.*PTR record of 1\.2\.3\.4 to mx\.here\.org/],
+  ['no entry', undefined, {}, 'wrong', 'wrong', /has no PTR record.*PTR record of 1\.2\.3\.4 to mx\.here\.org/],
   [
     'several names',
     [HOST, 'b.here.org'],
     { [HOST]: ['1.2.3.4'], 'b.here.org': ['1.2.3.4'] },
     'wrong',
     'clear',
-    /several names: b\.here\.org, mx\.here\.org/,
+    /several PTR records: b\.here\.org, mx\.here\.org/,
   ],
   [
     'another name than in EHLO',
@@ -39,7 +39,7 @@ for (const [what, names, addresses, reverse, forward, words] of [
     { 'vps.cloud.org': ['1.2.3.4'] },
     'wrong',
     'clear',
-    /leads to vps\.cloud\.org, not to mx\.here\.org/,
+    /is vps\.cloud\.org\. It must be mx\.here\.org/,
   ],
   [
     'a name that leads elsewhere',
@@ -47,31 +47,31 @@ for (const [what, names, addresses, reverse, forward, words] of [
     { [HOST]: ['1.2.3.5'] },
     'clear',
     'wrong',
-    /mx\.here\.org leads to 1\.2\.3\.5, not back to 1\.2\.3\.4/,
+    /mx\.here\.org resolves to 1\.2\.3\.5, not to 1\.2\.3\.4/,
   ],
-  ['a name that leads nowhere', [HOST], {}, 'clear', 'wrong', /mx\.here\.org leads to no address/],
+  ['a name that leads nowhere', [HOST], {}, 'clear', 'wrong', /mx\.here\.org resolves to no address/],
   [
     'one of two names leads elsewhere',
     [HOST, 'b.here.org'],
     { [HOST]: ['1.2.3.4'] },
     'wrong',
     'wrong',
-    /b\.here\.org leads to no address/,
+    /b\.here\.org resolves to no address/,
   ],
 ] as const)
-  test(`reverse DNS: ${what} (DV92)`, async () => {
+  test(`reverse DNS: ${what}`, async () => {
     const both = await found(names && [...names], addresses as Record<string, string[]>)
     assert.deepEqual([both.reverse.state, both.forward.state], [reverse, forward])
     const kind = both.forward.state === 'wrong' ? 'forward' : 'reverse'
-    const { mend, words: said } = meaningOfReverse(kind, {
+    const { fix, words: said } = meaningOfReverse(kind, {
       answer: both[kind].answer,
       hostname: HOST,
       subject: '1.2.3.4',
     })
-    if (words) assert.match(`${said} ${mend}`, words)
+    if (words) assert.match(`${said} ${fix}`, words)
   })
 
-test('reverse DNS that does not answer is unknown, and so is a name of which DNS says nothing (DV92)', async () => {
+test('reverse DNS is unknown if the PTR lookup or the lookup of its name fails', async () => {
   dns.fail(/in-addr\.arpa$/)
   const mute = await found([HOST], { [HOST]: ['1.2.3.4'] })
   assert.deepEqual([mute.reverse.state, mute.forward.state], ['unknown', 'unknown'])
@@ -79,16 +79,16 @@ test('reverse DNS that does not answer is unknown, and so is a name of which DNS
   const half = await found([HOST], { [HOST]: ['1.2.3.4'] })
   dns.fail(false)
   assert.deepEqual([half.reverse.state, half.forward.state], ['clear', 'unknown'])
-  assert.match(half.forward.answer, /no answer from DNS about mx\.here\.org/)
+  assert.match(half.forward.answer, /DNS lookup of mx\.here\.org failed/)
 })
 
-test('an IPv6 address leads to its name and back, however it is written', async () => {
+test('confirms the PTR record of an IPv6 address in any spelling', async () => {
   dns.set('1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.f.4.0.1.0.a.2.ip6.arpa', 'PTR', [HOST])
   const both = await found(undefined, { [HOST]: ['2a01:4f8:0:0:0:0:0:1'] }, '2a01:4f8::1')
   assert.deepEqual([both.reverse.state, both.forward.state], ['clear', 'clear'])
 })
 
-test('names of strangers are bounded: few of them, and characters of names alone', async () => {
+test('limits the number and the characters of PTR names', async () => {
   const many = Array.from({ length: 30 }, (_, at) => `n${at}.here.org`)
   const before = dns.asked.length
   const both = await found([...many, 'a<script>.here.org'], {})

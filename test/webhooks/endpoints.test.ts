@@ -1,9 +1,9 @@
-// Webhooks over the API: what may be written, what is read, and whose it is (specification "Webhook", "Webhooks", D51,
-// D52, D55).
+// Webhooks in the API: accepted attributes, responses, and permissions (specification "Webhook", "Webhooks", D51, D52,
+// D55).
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { SCOPES } from '../../src/identity/scopes.ts'
-import { EVENT_TYPES } from '../../src/states/events.ts'
+import { SCOPES } from '../../src/jsonapi/scopes.ts'
+import { EVENT_TYPES } from '../../src/store/states/events.ts'
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance, type Answer, type TestAppliance } from '../kit/appliance.ts'
 import { ofFile } from '../kit/of-file.ts'
@@ -27,7 +27,7 @@ function refused({ body, status }: Answer, expected: number, code: string, point
 }
 
 describe('create', () => {
-  test('201 with the secret once; it is never read again, its hint is', async () => {
+  test('returns the secret once on creation, and only its hint later', async () => {
     const made = await create(good)
     assert.equal(made.status, 201, JSON.stringify(made.body))
     const { attributes, id, links, relationships, type } = made.body.data
@@ -72,7 +72,7 @@ describe('create', () => {
     )
   })
 
-  test('name', async () => {
+  test('validates the name', async () => {
     refused(await create({ url: URL, events: ['*'] }), 422, 'required', '/data/attributes')
     for (const name of ['', '  ', null, 7, 'two\nlines', 'x'.repeat(256)]) {
       const answer = await create({ ...good, name })
@@ -83,7 +83,7 @@ describe('create', () => {
       assert.equal((await create({ ...good, name })).body.data.attributes.name, name)
   })
 
-  test('url: https, without credentials or fragment, of bounded length', async () => {
+  test('accepts only https URLs of bounded length without credentials or fragment', async () => {
     refused(await create({ name: 'app', events: ['*'] }), 422, 'required', '/data/attributes')
     for (const url of [
       '',
@@ -122,7 +122,7 @@ describe('create', () => {
       assert.equal((await create({ ...good, url })).body.data?.attributes.url, url)
   })
 
-  test('url: private addresses in every spelling', async () => {
+  test('rejects private addresses in every notation', async () => {
     // 127.0.0.0/8 is the operator's exception in tests; all else of the private world is not.
     for (const host of [
       '10.0.0.1',
@@ -161,7 +161,7 @@ describe('create', () => {
       refused(await create({ ...good, url: `https://${host}/` }), 422, 'invalid', '/data/attributes/url')
   })
 
-  test('events: known names, or * alone; a repeated name counts once', async () => {
+  test('accepts known event names or only *, and ignores repeated names', async () => {
     refused(await create({ name: 'app', url: URL }), 422, 'required', '/data/attributes')
     for (const events of [
       [],
@@ -194,7 +194,7 @@ describe('create', () => {
       assert.deepEqual((await create({ ...good, events: given })).body.data.attributes.events, kept)
   })
 
-  test('what only the server or only PATCH sets is refused', async () => {
+  test('rejects attributes on create that only the server or PATCH sets', async () => {
     for (const extra of [
       { secret: `whsec_${'A'.repeat(43)}=` },
       { active: false },
@@ -209,7 +209,7 @@ describe('create', () => {
     }
   })
 
-  test('every fault of a document is told at once', async () => {
+  test('reports all errors of a document at once', async () => {
     const { body, status } = await create({ name: '', url: 'http://x.example', events: ['a.b'] })
     assert.equal(status, 422)
     const pointers = body.errors.map((error: { source: { pointer: string } }) => error.source.pointer)
@@ -223,7 +223,7 @@ describe('create', () => {
     )
   })
 
-  test('relationships.domain: missing 422; unknown, foreign or deleted 404; malformed refused', async () => {
+  test('rejects a missing or malformed domain, and returns 404 for an unknown, foreign or deleted one', async () => {
     refused(await create(good, {}), 422, 'required')
     refused(await create(good, { relationships: {} }), 422, 'required')
     const gone = await postrider.activeDomain('gone.test')
@@ -261,14 +261,14 @@ describe('create', () => {
     )
   })
 
-  test('a domain that is not active yet may have webhooks: they hear that it was verified', async () => {
+  test('a domain that is not active yet can have webhooks, which receive its verification', async () => {
     const made = await postrider.api('POST', '/domains', document('domains', { name: 'new.test', purpose: 'both' }))
     assert.equal((await create(good, relation(made.body.data.id))).status, 201)
   })
 })
 
 describe('read', () => {
-  test('the list is sorted, paged and included, but takes no filter', async () => {
+  test('lists webhooks with sorting, pages and inclusion, but without filters', async () => {
     for (const name of ['A first', 'A second', 'A third']) assert.equal((await create({ ...good, name })).status, 201)
     const all = await postrider.api('GET', '/webhooks?page[size]=2&sort=name&include=domain')
     assert.equal(all.status, 200, JSON.stringify(all.body))
@@ -296,7 +296,7 @@ describe('read', () => {
 })
 
 describe('change', () => {
-  test('name, url and events, under the rules of creation', async () => {
+  test('changes name, url and events under the rules of creation', async () => {
     const { id } = (await create(good)).body.data
     const patch = (attributes: Record<string, unknown>, more = {}) =>
       postrider.api('PATCH', `/webhooks/${id}`, document('webhooks', attributes, { id, ...more }))
@@ -328,7 +328,7 @@ describe('change', () => {
       assert.equal(answer.status, 422, JSON.stringify(bad))
       assert.ok(answer.body.errors[0].source.pointer.startsWith(`/data/attributes/${Object.keys(bad)[0]}`))
     }
-    // A bad member beside good ones changes nothing, the secret included.
+    // One invalid attribute rejects the whole change, including the secret.
     const before = await postrider.api('GET', `/webhooks/${id}`)
     assert.equal((await patch({ name: 'never', rotate_secret: true, url: 'http://x.example' })).status, 422)
     assert.deepEqual((await postrider.api('GET', `/webhooks/${id}`)).body.data, before.body.data)
@@ -336,7 +336,7 @@ describe('change', () => {
     refused(await patch({}, { id: 'another' }), 409, 'id_mismatch')
   })
 
-  test('rotate_secret answers a new secret once; false rotates nothing', async () => {
+  test('rotate_secret returns a new secret once, and false does not rotate', async () => {
     const made = (await create(good)).body.data
     const { id } = made
     const patch = (attributes: Record<string, unknown>) =>
@@ -354,7 +354,7 @@ describe('change', () => {
     assert.equal(shown.secret_hint, rotated.secret_hint)
   })
 
-  test('active false pauses, true resumes; both may be said twice', async () => {
+  test('active false pauses, true resumes, and both can be repeated', async () => {
     const { id } = (await create(good)).body.data
     for (const [active, status] of [
       [false, 'paused'],
@@ -368,8 +368,8 @@ describe('change', () => {
   })
 })
 
-describe('whose it is', () => {
-  test('another user’s webhooks and deliveries are as if they did not exist', async () => {
+describe('access', () => {
+  test('returns 404 for another user’s webhooks and deliveries', async () => {
     const hook = await makeHook(postrider, receiver, domain, ['email.opened'])
     const bobs = await makeHook({ api: (...given) => postrider.asOther(...given) }, receiver, foreign)
     await happen(postrider, domain, 'email.opened')
@@ -409,7 +409,7 @@ describe('whose it is', () => {
     assert.equal(bobs.requests().length, 0, 'nothing of Ann’s domain goes to Bob')
   })
 
-  test('each operation asks for its scope', async () => {
+  test('each operation requires its scope', async () => {
     const hook = await makeHook(postrider, receiver, domain)
     const readOnly = await postrider.tokenFor(postrider.user, ['webhooks:read'])
     const writeOnly = await postrider.tokenFor(postrider.user, ['webhooks:write'])
@@ -442,7 +442,7 @@ describe('whose it is', () => {
   })
 })
 
-test('a removed webhook is gone at once: 404 everywhere, and its secret with it', async () => {
+test('a deleted webhook returns 404 everywhere at once, and its secret is deleted', async () => {
   const { id } = (await create(good)).body.data
   assert.equal((await postrider.api('DELETE', `/webhooks/${id}`)).status, 204)
   for (const [method, path, body] of [

@@ -1,4 +1,4 @@
-// How long events and the deliveries of webhooks are kept (retention.events), and what stays of them: every figure.
+// The retention of events and webhook deliveries (retention.events). Their statistics are kept.
 import assert from 'node:assert/strict'
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -51,7 +51,7 @@ const tell = (email: string, type: 'email.opened' | 'email.clicked', data: Recor
     }),
   )
 
-test('figures are the same before and after their events are gone, and go on counting', async () => {
+test('statistics stay the same after their events are deleted, and continue to count', async () => {
   const read = await post({ to: 'a@there.test', cc: 'b@there.test' })
   await become(read, 'delivered')
   exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '550 5.1.1 No such user here' : undefined) }
@@ -75,7 +75,7 @@ test('figures are the same before and after their events are gone, and go on cou
   assert.deepEqual([await statsOf(read), await statsOf(bounced)], figures)
   assert.equal((await statsOf(young))['deliveries'], 1)
   assert.ok(count('events') > 0, 'what is younger stays')
-  // The same mail is told of later: its sums grow.
+  // Later events of the same email increase its sums.
   await tell(read, 'email.opened', { delivery: 1, machine: false })
   assert.deepEqual([(await statsOf(read))['opens'], (await statsOf(read))['unique_opens']], [4, 2])
   postrider.clock.leap(91 * DAY)
@@ -83,7 +83,7 @@ test('figures are the same before and after their events are gone, and go on cou
   assert.deepEqual([(await statsOf(read))['opens'], (await statsOf(read))['unique_opens']], [4, 2])
 })
 
-test('deliveries of webhooks that have ended go with their attempts; one that still waits for its endpoint stays', async () => {
+test('deletes finished deliveries with their attempts, and keeps pending ones', async () => {
   const first = await makeHook(postrider, hooks, domain, ['email.opened'])
   const second = await makeHook(postrider, hooks, domain, ['email.opened'])
   hooks.answer = ({ path }, response) => void response.writeHead(path === second.path ? 503 : 200).end()
@@ -111,7 +111,7 @@ test('deliveries of webhooks that have ended go with their attempts; one that st
   )
 })
 
-test('what is free inside the database goes back to the disk', async () => {
+test('returns free database pages to the disk', async () => {
   const file = join(postrider.dataDir, 'postrider.db')
   const { store } = postrider.appliance.deps
   await store.write((tx) =>

@@ -1,4 +1,4 @@
-// A webhook as its owner's program sees it: made over the API, with what arrived at its own path of the receiver.
+// A webhook as its owner's application sees it: created over the API, with the requests to its path of the receiver.
 import assert from 'node:assert/strict'
 import { setImmediate as turn } from 'node:timers/promises'
 import { appendEvent, type NewEvent } from '../../src/store/events.ts'
@@ -12,9 +12,9 @@ export interface Hook {
   id: string
   secret: string
   path: string
-  /** What arrived, in order. */
+  /** The received requests, in order. */
   requests: () => Request[]
-  /** Waits until so many requests arrived. */
+  /** Waits until this many requests arrived. */
   arrived: (count: number) => Promise<Request[]>
   // oxlint-disable-next-line typescript/no-explicit-any
   show: () => Promise<any>
@@ -76,7 +76,7 @@ export async function deliveryOf({ api }: Pick<TestAppliance, 'api'>, id: string
   return body.data.attributes
 }
 
-/** Waits until a delivery has so many attempts on record. */
+/** Waits until a delivery has this many stored attempts. */
 // oxlint-disable-next-line typescript/no-explicit-any
 export function attempted(postrider: Pick<TestAppliance, 'api'>, id: string, attempts: number): Promise<any> {
   return until(async () => {
@@ -85,12 +85,12 @@ export function attempted(postrider: Pick<TestAppliance, 'api'>, id: string, att
   }, `${attempts} attempts of ${id}`)
 }
 
-/** What an event of the type says beside what the store knows. */
+/** The attributes of an event of this type that are not in the store. */
 function sampleOf(type: NewEvent['type']): Record<string, unknown> {
   return Object.fromEntries(Object.entries(SAMPLES[type]).filter(([name]) => name !== 'domain_id' && name !== 'name'))
 }
 
-/** Puts events into the log as their causes would: `times` of them in one commit. */
+/** Adds events to the log as their causes would: `times` of them in one commit. */
 export async function happen(
   { appliance, clock }: Pick<TestAppliance, 'appliance' | 'clock'>,
   about: Pick<Domain, 'user_key'> & { key?: number },
@@ -110,7 +110,7 @@ export async function happen(
   })
 }
 
-/** Lets everything that is due and on its way come to rest: for showing that something does not happen. */
+/** Waits until all due and running work is done, to check that something does not happen. */
 export async function rest({ appliance }: Pick<TestAppliance, 'appliance'>): Promise<void> {
   for (let round = 0; round < 10; round++) {
     for (let n = 0; n < 20; n++) await turn()

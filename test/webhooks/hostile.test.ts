@@ -1,27 +1,27 @@
-// Receivers that misbehave, by design or by accident (D53, D55): each is a failed attempt with a reason
-// that a person understands, within the time limit, and costs little memory.
+// Receivers that misbehave, intentionally or not (D53, D55): each request is a failed attempt with a clear reason,
+// within the time limit and with little memory.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import type { AddressInfo, Server } from 'node:net'
 import { createServer as createPlain } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { createServer, type TLSSocket } from 'node:tls'
 import { gzipSync } from 'node:zlib'
 import { makeCertificate } from '../../src/base/certificate.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
+import { temporaryDirectory } from '../kit/directory.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
 import { HOST, testReceiver } from '../kit/receiver.ts'
 import { until } from '../kit/until.ts'
 import { attempted, happen, makeHook } from './hooks.ts'
 
-/** Of the hasty server; nothing runs out of time at the other. */
+/** The timeout of the impatient server. The other server has no timeouts in these tests. */
 const TIMEOUT = 400
 
 const servers: Server[] = []
-const directory = mkdtempSync(join(tmpdir(), 'postrider-hostile-'))
+const directory = temporaryDirectory('hostile')
 const mine = makeCertificate('hostile.test', Date.now())
 
 const receiver = testReceiver()
@@ -46,10 +46,9 @@ setUp(() => {
 after(async () => {
   await receiver.close()
   for (const server of servers) server.close()
-  rmSync(directory, { recursive: true, force: true })
 })
 
-/** A TLS server that does as it likes with the request's socket once the request has come; returns its port. */
+/** A TLS server that calls a function with the socket of each request. Returns its port. */
 async function hostile(behave: (socket: TLSSocket) => void, certificate = mine): Promise<number> {
   const sockets = new Set<TLSSocket>()
   const server = createServer(certificate, (socket) => {
@@ -69,7 +68,7 @@ async function hostile(behave: (socket: TLSSocket) => void, certificate = mine):
   return (server.address() as AddressInfo).port
 }
 
-/** What the first attempt at `url` comes to. */
+/** The result of the first attempt at `url`. */
 async function outcomeAt(url: string, at = postrider, on = domain) {
   const hook = await makeHook(at, { url, requests: [] }, on, ['email.opened'])
   await happen(at, on, 'email.opened')
@@ -104,7 +103,7 @@ function drip(socket: TLSSocket, text: string): void {
   socket.on('close', () => clearInterval(timer)).on('error', () => clearInterval(timer))
 }
 
-/** Writes as long as anybody reads. */
+/** Writes as long as the client reads. */
 function flood(socket: TLSSocket, head: string): void {
   socket.write(head)
   const block = Buffer.alloc(256 * 1024, 'x')
@@ -126,7 +125,7 @@ function failedWith(shown: any, reason: RegExp, status: number | null = null): v
 
 const SLOW = /within 0\.4 s/
 
-test('no answer, an endless head, a body that drips: the limit covers all of it', async () => {
+test('the timeout covers a missing response, an endless header and a slow body', async () => {
   const [silent, head, body, chunks, half] = await Promise.all([
     hostile(() => {}),
     hostile((socket) => drip(socket, `${HEAD}X-Slow: `)),
@@ -138,7 +137,7 @@ test('no answer, an endless head, a body that drips: the limit covers all of it'
   assert.equal((await outOfTime(half, 200)).response_body, 'half of it')
 })
 
-test('a port that never answers the TLS handshake, and one that speaks no TLS', async () => {
+test('fails with a reason if the port does not answer the TLS handshake or has no TLS', async () => {
   const mute = createPlain((socket) => void socket.on('error', () => {}))
   const plain = createPlain((socket) => {
     socket.on('error', () => {})
@@ -154,7 +153,7 @@ test('a port that never answers the TLS handshake, and one that speaks no TLS', 
   failedWith(await outcomeAt(`https://hostile.test:${port(plain)}`), /\w+ \w+/)
 })
 
-test('nobody at the port, resets before and in the answer, half an answer, no HTTP at all', async () => {
+test('fails with a reason on a closed port, a reset, an incomplete response and a response that is not HTTP', async () => {
   const free = createPlain().listen(0, '127.0.0.1')
   await once(free, 'listening')
   const nobody = (free.address() as AddressInfo).port
@@ -165,10 +164,10 @@ test('nobody at the port, resets before and in the answer, half an answer, no HT
   failedWith(await outcomeAt(`https://hostile.test:${reset}`), /connection was reset/)
   const half = await hostile((socket) => socket.end(`${HEAD}Content-Length: 100\r\n\r\nhalf of it`))
   const shown = await outcomeAt(`https://hostile.test:${half}`)
-  failedWith(shown, /ended before it was whole|reset/, 200)
+  failedWith(shown, /response ended before it was complete|reset/, 200)
   assert.equal(shown.response_body, 'half of it')
   const chunks = await hostile((socket) => socket.end(`${HEAD}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n`))
-  failedWith(await outcomeAt(`https://hostile.test:${chunks}`), /ended before it was whole|reset/, 200)
+  failedWith(await outcomeAt(`https://hostile.test:${chunks}`), /response ended before it was complete|reset/, 200)
   for (const answer of [
     '220 mx.test ESMTP\r\n',
     'HTTP/1.1 2000 Nonsense\r\n\r\n',
@@ -187,7 +186,7 @@ test('nobody at the port, resets before and in the answer, half an answer, no HT
   assert.match(switched.reason, /\w+ \w+/)
 })
 
-test('a body of a gigabyte: not read on, kept to 4 KB, memory stays; its status counts', async () => {
+test('stops reading a body of 1 GB, stores 4 KB of it, and uses its status', async () => {
   let written = 0
   const port = await hostile((socket) => {
     flood(socket, `${HEAD}Content-Length: 1073741824\r\n\r\n`)
@@ -203,7 +202,7 @@ test('a body of a gigabyte: not read on, kept to 4 KB, memory stays; its status 
   assert.equal(shown.outcome, 'delivered')
 })
 
-test('an error answer of a gigabyte fails by its status', async () => {
+test('an error response of 1 GB fails by its status', async () => {
   const port = await hostile((socket) =>
     flood(socket, 'HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n40000000\r\n'),
   )
@@ -227,7 +226,7 @@ test('a gzip bomb is never unpacked', async () => {
   assert.ok(process.memoryUsage.rss() - before < 24 * 1024 * 1024)
 })
 
-test('what is kept of an answer is clean text', async () => {
+test('stores a response as clean text', async () => {
   const body = `tab\there \u001b[31mred\0 \u202Eback ${'ü'.repeat(4000)}`
   const port = await hostile((socket) =>
     socket.write(`HTTP/1.1 500 No\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`),
@@ -239,7 +238,7 @@ test('what is kept of an answer is clean text', async () => {
   assert.ok(Buffer.byteLength(response_body) <= 4096, `${Buffer.byteLength(response_body)} bytes`)
 })
 
-test('certificates: of another host, of nobody, out of date', async () => {
+test('rejects certificates for another host, from an unknown CA and expired ones', async () => {
   const port = await hostile((socket) => socket.end(`${HEAD}\r\n`))
   failedWith(await outcomeAt(`https://elsewhere.test:${port}`), /certificate is for another host/)
   const unknown = await hostile((socket) => socket.end(`${HEAD}\r\n`), makeCertificate('hostile.test', Date.now()))
@@ -269,9 +268,9 @@ test('a redirect is never followed, least of all to a private address', async ()
   assert.equal(followed, 0)
 })
 
-test('names that lead nowhere or to private addresses', async () => {
+test('fails with a reason if a name has no address or a private one', async () => {
   for (const name of ['private.test', 'private6.test', 'metadata.test'])
-    failedWith(await outcomeAt(`https://${name}/`), /address that is not connected to/)
+    failedWith(await outcomeAt(`https://${name}/`), /which is not a public address/)
   failedWith(await outcomeAt('https://nowhere.test/'), /no address/)
   postrider.dns.fail(true)
   const shown = await outcomeAt('https://failing.test/')
@@ -280,18 +279,18 @@ test('names that lead nowhere or to private addresses', async () => {
   assert.match(shown.reason, /\w+ \w+/)
 })
 
-test('without the operator’s leave nothing on loopback is reached, whatever name leads there, also after it was moved', async () => {
+test('never connects to loopback unless allow_private lists it, even if the name changes its address', async () => {
   await using strict = await startTestAppliance({
     config: { network: { allow_private: [] }, webhooks: { ca_file: receiver.caFile } },
   })
   const here = await strict.activeDomain('strict.test')
   const before = receiver.requests.length
   strict.dns.set(HOST, 'A', ['127.0.0.1'])
-  failedWith(await outcomeAt(receiver.url, strict, here), /address that is not connected to \(127\.0\.0\.1\)/)
+  failedWith(await outcomeAt(receiver.url, strict, here), /resolves to 127\.0\.0\.1, which is not a public address/)
   strict.dns.set(HOST, 'A', undefined)
   for (const address of ['::1', '::ffff:127.0.0.1']) {
     strict.dns.set(HOST, 'AAAA', [address])
-    failedWith(await outcomeAt(receiver.url, strict, here), /address that is not connected to/)
+    failedWith(await outcomeAt(receiver.url, strict, here), /which is not a public address/)
   }
   assert.equal(receiver.requests.length, before)
 })

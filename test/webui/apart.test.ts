@@ -1,22 +1,26 @@
-// Pages of strangers are made harmless in a worker thread with a budget.
+// Tests that untrusted HTML is sanitised in a worker thread with a time budget.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Hono } from 'hono'
-import { pageApart } from '../../src/webui/apart.ts'
-import { harmless } from '../../src/webui/harmless.ts'
-import { framed } from '../../src/webui/shown-html.ts'
+import { pageApart } from '../../src/views/html/apart.ts'
+import { harmless } from '../../src/views/html/harmless.ts'
+import { framed } from '../../src/views/html/shown-html.ts'
 
 const NO_PICTURES = { pictures: null, styled: false }
 
-/** The CPU time of this thread for some work. */
+/** The least CPU time of this thread for some work in three tries, because garbage of other work may be collected. */
 async function mainTime(work: () => unknown): Promise<number> {
-  const before = process.threadCpuUsage()
-  await work()
-  const { system, user } = process.threadCpuUsage(before)
-  return user + system
+  const times: number[] = []
+  for (let n = 0; n < 3; n++) {
+    const before = process.threadCpuUsage()
+    await work()
+    const { system, user } = process.threadCpuUsage(before)
+    times.push(user + system)
+  }
+  return Math.min(...times)
 }
 
-test('a page is made harmless in a thread of its own, with the same result (D125)', async () => {
+test('a worker thread sanitises a page with the same result (D125)', async () => {
   const html = '<p>plain <b>text</b> of a mail </p>'.repeat(20_000)
   const { body } = await pageApart(html, NO_PICTURES)
   assert.equal(body, harmless(html))
@@ -24,14 +28,14 @@ test('a page is made harmless in a thread of its own, with the same result (D125
   assert.ok(apart * 2 < (await mainTime(() => harmless(html))), 'the main thread reads it')
 })
 
-test('a page whose reading exceeds its budget is shown as its source, with the reason (D125)', async () => {
+test('shows the source and the reason if a page exceeds its time budget (D125)', async () => {
   const html = '<p>x'.repeat(90_000)
   const { body } = await pageApart(html, NO_PICTURES, 1)
-  assert.match(body, /^<p>Reading this mail as a page takes too long; this is its source\.<\/p><pre>&lt;p&gt;x/)
+  assert.match(body, /^<p>This email takes too long to render\. Its source is shown instead\.<\/p><pre>&lt;p&gt;x/)
   assert.doesNotMatch(body.slice(body.indexOf('<pre>') + 5, -'</pre>'.length), /</)
 })
 
-test('remote pictures get the address of this server, once each, and a campaign its tags (D81)', async () => {
+test('rewrites remote image URLs to this server and fills merge tags (D81)', async () => {
   const app = new Hono()
   app.get('/', (context) =>
     framed(

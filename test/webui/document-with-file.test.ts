@@ -1,7 +1,7 @@
-// A document with a file in it, in pieces.
+// Tests a JSON document with a file in it, streamed in pieces.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { documentWithFile } from '../../src/webui/document-with-file.ts'
+import { documentWithFile } from '../../src/views/html/document-with-file.ts'
 
 async function pieces(chunks: readonly Buffer[]): Promise<Buffer[]> {
   const file = (async function* () {
@@ -16,7 +16,7 @@ async function pieces(chunks: readonly Buffer[]): Promise<Buffer[]> {
   return all
 }
 
-test('the document is whole, however the file is cut into chunks', async () => {
+test('the document is complete for any chunk size of the file', async () => {
   const file = Buffer.from(Array.from({ length: 1000 }, (_, at) => (at * 7) % 256))
   for (const size of [1, 2, 3, 4, 5, 100, 1000]) {
     const chunks = Array.from({ length: Math.ceil(file.length / size) }, (_, at) =>
@@ -29,7 +29,7 @@ test('the document is whole, however the file is cut into chunks', async () => {
   assert.equal(JSON.parse(Buffer.concat(await pieces([])).toString()).data.attributes.attachments[0].content, '')
 })
 
-test('no piece of a large file has more than a megabyte, also where the file comes in one chunk', async () => {
+test('no piece exceeds 1 MB, even if the file arrives in one chunk', async () => {
   const file = Buffer.alloc(5_000_001, 'x')
   const all = await pieces([file])
   assert.ok(all.every(({ length }) => length <= 1024 * 1024))
@@ -39,7 +39,7 @@ test('no piece of a large file has more than a megabyte, also where the file com
   )
 })
 
-test('a document in which the file has no place, or two, is a fault', () => {
+test('throws if the document contains the file twice or not at all', () => {
   const none = (async function* () {})()
   assert.throws(() => documentWithFile(() => ({}), none), /once/)
   assert.throws(() => documentWithFile((content) => [content, content], none), /once/)

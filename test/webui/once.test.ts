@@ -1,10 +1,10 @@
-// What a page shows once (D76): for its session, once, for five minutes, and whatever others do meanwhile.
+// Tests texts that a page shows once (D76): for one session, once, within five minutes, independent of other sessions.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { MINUTE } from '../../src/base/clock.ts'
-import { Once } from '../../src/webui/once.ts'
+import { Once } from '../../src/views/html/once.ts'
 
-test('words are for their session, once, and for five minutes', () => {
+test('a kept text is returned once, to its session, within five minutes', () => {
   let now = 0
   const once = new Once({ now: () => now })
   const [first, second] = [once.keep('ann', 'a secret'), once.keep('ann', 'another')]
@@ -15,7 +15,7 @@ test('words are for their session, once, and for five minutes', () => {
   assert.equal(once.take('ann', second), undefined)
 })
 
-test('a session that acts a thousand times pushes out its own words alone', () => {
+test('a session with a thousand texts evicts only its own', () => {
   const once = new Once({ now: () => 0 })
   const kept = once.keep('ann', 'a new token')
   const names = Array.from({ length: 2000 }, (_, at) => once.keep('bob', String(at)))
@@ -24,7 +24,7 @@ test('a session that acts a thousand times pushes out its own words alone', () =
   assert.equal(once.take('bob', names[0]!), undefined)
 })
 
-test('a thousand are kept in all; the oldest goes first', () => {
+test('keeps a thousand texts in total and evicts the oldest', () => {
   const once = new Once({ now: () => 0 })
   const names = Array.from({ length: 1001 }, (_, at) => once.keep(`session ${at}`, String(at)))
   assert.equal(once.take('session 0', names[0]!), undefined)

@@ -1,5 +1,5 @@
-// How pages read what the API answers: the names and kinds of attributes follow from the resources' descriptions, and a
-// damaged value is read as empty.
+// Tests how pages read API responses: names and types of attributes follow from the resource definitions, and an
+// invalid value is read as empty.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { contacts } from '../../src/campaigns/api-audiences.ts'
@@ -20,7 +20,7 @@ import {
   thingOf,
   those,
   type Thing,
-} from '../../src/webui/visit.ts'
+} from '../../src/views/html/visit.ts'
 
 const thing = (type: string, attributes: Record<string, unknown>): Thing => ({ type, id: 'id', attributes })
 const mail = thingOf(
@@ -34,11 +34,11 @@ const mail = thingOf(
   }),
 )
 
-// The type check fails when one of these lines compiles.
-describe('what does not compile', () => {
+// The type check fails if one of these lines compiles.
+describe('code that does not compile', () => {
   const wrong = (read: () => unknown) => assert.doesNotThrow(read)
 
-  test('a name that the resource does not have', () => {
+  test('an attribute that the resource does not have', () => {
     // @ts-expect-error: a typing error in the name
     wrong(() => text(mail, 'subjet'))
     // @ts-expect-error: an attribute of another resource
@@ -49,11 +49,11 @@ describe('what does not compile', () => {
     wrong(() => mail.attributes['subjet'])
     // @ts-expect-error: set by requests, and never shown
     wrong(() => flag(thingOf(webhooks, thing('webhooks', {})), 'rotate_secret'))
-    // @ts-expect-error: nothing is known of a thing without its resource
+    // @ts-expect-error: the attributes of a thing are unknown without its resource
     wrong(() => text(thing('outbound-emails', {}), 'subject'))
   })
 
-  test('a value of another kind', () => {
+  test('an attribute of another type', () => {
     // @ts-expect-error: a list
     wrong(() => text(mail, 'recipients'))
     // @ts-expect-error: a text
@@ -74,14 +74,14 @@ describe('what does not compile', () => {
     wrong(() => objects(mail, 'recipients').map(({ adress }) => adress))
   })
 
-  test('a thing of another resource', () => {
+  test('a resource of another type', () => {
     const read = (one: Thing<typeof contacts>): string => text(one, 'email')
-    // @ts-expect-error: a mail is not a contact
+    // @ts-expect-error: an email is not a contact
     wrong(() => read(mail))
   })
 })
 
-test('attributes are read with their kinds', () => {
+test('reads attributes with their types', () => {
   const status: 'queued' | 'sent' | undefined = objects(mail, 'recipients')[0]?.status as 'queued' | 'sent' | undefined
   assert.equal(status, undefined)
   const code: number | null = objects(mail, 'recipients')[0]!.smtp_code
@@ -94,7 +94,7 @@ test('attributes are read with their kinds', () => {
   assert.equal(scheduled, undefined)
 })
 
-test('a damaged value is read as empty', () => {
+test('reads an invalid value as empty', () => {
   const lane = thingOf(lanes, thing('lanes', { domain: null, queued: null, hold: null, held_by: null }))
   assert.deepEqual(
     [text(lane, 'domain'), number(lane, 'queued'), flag(lane, 'hold'), objects(lane, 'held_by')],
@@ -107,7 +107,7 @@ test('a damaged value is read as empty', () => {
   assert.equal(relatedId(webhook, 'domain'), undefined)
 })
 
-test('a thing is read as its own resource only', () => {
+test('throws if a resource has another type', () => {
   const one = thing('domains', { name: 'example.org' })
   assert.throws(() => thingOf(webhooks, one), /webhooks are expected here, not domains/)
   assert.deepEqual(those(domains, [thing('webhooks', {}), one]), [one])

@@ -1,12 +1,11 @@
-// HTML of strangers in the console: five hundred hostile mails, none of which keeps a script, a form, a style or a way
-// to load anything.
+// Tests untrusted HTML in the console: five hundred hostile emails keep no script, form, style or remote load.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { harmless, harmlessPage } from '../../src/webui/harmless.ts'
+import { harmless, harmlessPage } from '../../src/views/html/harmless.ts'
 import { costingAtOnce } from '../kit/cost.ts'
 import { seeded } from '../kit/seeded.ts'
 
-/** Ways to run, load, send or lead; each stands alone and inside the others. */
+/** Ways to run, load, send or lead. Each is tested alone and inside the others. */
 const PIECES = [
   '<script>alert(1)</script>',
   '<script src=//evil.test/x.js></script>',
@@ -42,18 +41,18 @@ const PIECES = [
 
 const FORBIDDEN =
   /<(?!\/?(?:a|abbr|address|article|aside|b|bdi|bdo|big|blockquote|br|caption|center|cite|code|col|colgroup|dd|del|div|dl|dt|em|figcaption|figure|font|footer|h[1-6]|header|hr|i|img|ins|kbd|li|main|mark|nav|ol|p|pre|q|s|samp|section|small|span|strike|strong|sub|sup|table|tbody|td|tfoot|th|thead|time|tr|tt|u|ul|var|wbr)\b)[a-z!/]/i
-/** Looked for where the values of attributes are left out. */
+/** Searched in the text without the values of attributes. */
 const ATTRIBUTES = /<[^>]*\s(?:on\w+|style|srcset|background|ping|poster|srcdoc|formaction|action)\s*=/i
 const TARGETS = /(?:href|src)="\s*(?:javascript|vbscript|data:text)|<img[^>]*src="(?!data:image)/i
 
-test('a link that is relative leads nowhere: it would lead into the console', () => {
+test('removes relative links, because they would lead into the console', () => {
   for (const href of ['/sign-out', '//evil.test/', '?q=x', '#top', 'mail/1', '\\\\evil.test', ''])
     assert.doesNotMatch(harmless(`<base href="https://there.test/"><a href="${href}">x</a>`), /href/, href)
   for (const href of ['https://there.test/a', 'mailto:ann@there.test', 'tel:+4930'])
     assert.ok(harmless(`<a href="${href}">x</a>`).includes(`href="${href}"`), href)
 })
 
-test('with pictures, a mail loads them through this server alone, and no more than a hundred', () => {
+test('loads at most a hundred images, only through this server', () => {
   const random = seeded(11)
   const address = (url: string): string => `/picture?u=${encodeURIComponent(url)}`
   for (let n = 0; n < 200; n++) {
@@ -66,7 +65,7 @@ test('with pictures, a mail loads them through this server alone, and no more th
   assert.match(many, /alt="A"/)
 })
 
-test('five hundred hostile mails keep nothing that runs, loads, sends or leads astray', () => {
+test('sanitises five hundred hostile emails: no scripts, loads, forms or links into the console', () => {
   const random = seeded(7)
   const pick = (): string => PIECES[Math.floor(random() * PIECES.length)]!
   for (let n = 0; n < 500; n++) {
@@ -81,7 +80,7 @@ test('five hundred hostile mails keep nothing that runs, loads, sends or leads a
   }
 })
 
-test('what is harmless stays', () => {
+test('keeps harmless HTML', () => {
   const shown = harmless(
     '<h1>Hello</h1><p align="center">A <a href="https://there.test/x?a=1&amp;b=2">link</a></p><table border="1"><tr><td colspan="2">1</td></tr></table><img src="data:image/png;base64,AAAA" alt="dot">',
   )
@@ -95,7 +94,7 @@ test('what is harmless stays', () => {
     assert.ok(shown.includes(part), `${part} in ${shown}`)
 })
 
-test('styles of a campaign load nothing, however a picture is named in them', () => {
+test('campaign styles cannot load images', () => {
   const ways = ['url("/a")', 'image-set("/a" 1x)', '-webkit-image-set("/a" 1x)', 'cross-fade("/a", red)', 'image("/a")']
   for (const way of ways) {
     const html = `<p style='color:red;background:${way}'>x</p>`
@@ -103,7 +102,7 @@ test('styles of a campaign load nothing, however a picture is named in them', ()
   }
 })
 
-test('a mail of 20 MB and one of deep nesting cost little', () => {
+test('limits the cost of a 20 MB email and of deep nesting', () => {
   costingAtOnce(20_000, () => harmless('<p>plain text of a mail </p>'.repeat(800_000)))
   costingAtOnce(20_000, () => harmless('<div>'.repeat(100_000)))
   costingAtOnce(20_000, () => harmless('<'.repeat(1_000_000)))

@@ -1,14 +1,14 @@
-// The pieces of pages (D138): tables, times and figures.
+// Tests the widgets of pages (D138): tables, times, numbers and badges.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { html } from 'hono/html'
-import { exactTime, figures, inZone, percent, table, time, timeUntil } from '../../src/webui/widgets.ts'
+import { badge, exactTime, figures, inZone, percent, table, time, timeUntil } from '../../src/views/html/widgets.ts'
 
 const text = async (part: unknown): Promise<string> => String(await part)
 const looks = (shown: string): string[] =>
   [...shown.matchAll(/<td class="([^"]*)" data-title/g)].map(([, look]) => look!)
 
-test('a column has its kind; on a phone its cells have their place in two lines', async () => {
+test('cells have the class of their column and a position in two lines on phones', async () => {
   const shown = await text(
     table(
       'Mail',
@@ -29,17 +29,17 @@ test('a column has its kind; on a phone its cells have their place in two lines'
   assert.match(shown, /<th scope="col" class="k-status p4">Status<\/th>/)
 })
 
-test('a table without rows says what is next', async () => {
+test('an empty table shows the next step', async () => {
   const shown = await text(table('Mail', ['To'], [], 'Nothing yet.'))
   assert.match(shown, /class="empty">Nothing yet\./)
   assert.doesNotMatch(shown, /<table/)
 })
 
-test('what strangers wrote stays text in a cell', async () => {
+test('escapes untrusted text in a cell', async () => {
   assert.match(await text(table('x', ['To'], [['<b>"a" & b']], '')), /&lt;b&gt;&quot;a&quot; &amp; b/)
 })
 
-test('times of a page are written in a zone, across midnight and summer time; nothing else is touched', async () => {
+test('converts only the times of a page to a zone, across midnight and summer time', async () => {
   const row = async (iso: string) =>
     String(
       await html`<p>${'<time datetime="2026-07-04T23:06:07Z" title="" data-form="short">x</time>'}</p>
@@ -57,7 +57,7 @@ test('times of a page are written in a zone, across midnight and summer time; no
   }
 })
 
-test('a time is short; the whole of it is its title and its datetime', async () => {
+test('a time is short, and its title and datetime are complete', async () => {
   const iso = '2026-11-04T05:06:07.890Z'
   const shown = await text(time(iso))
   assert.match(
@@ -68,6 +68,14 @@ test('a time is short; the whole of it is its title and its datetime', async () 
   assert.match(await text(time(null)), /–/)
 })
 
-test('no space stands before the sign of percent, as in English', () => {
+test('writes percentages without a space', () => {
   assert.deepEqual([percent(0.001), percent(0.02), percent(0)], ['0.10%', '2.0%', '0.0%'])
+})
+
+test('shows an unsubscribed contact in a neutral badge, and a bounced one in red', async () => {
+  const toneOf = async (state: string): Promise<string> => /class="badge (\w*)"/.exec(await text(badge(state)))![1]!
+  assert.equal(await toneOf('subscribed'), 'good')
+  assert.equal(await toneOf('unsubscribed'), '')
+  assert.equal(await toneOf('bounced'), 'bad')
+  assert.equal(await toneOf('suppressed'), 'waits')
 })

@@ -1,25 +1,25 @@
-// Who may ask why, and where: the API, the command, the tool of MCP and the page give the same answer; nobody sees what
-// is another account's; replies made to harm are harmless; a question reads indexes alone.
+// Access to explanations: the API, the command, the MCP tool and the page return the same result. Other accounts see no
+// foreign data, hostile replies are escaped, and an explanation uses indexes.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import { belongTo } from '../../src/base/named-instance.ts'
 import { raw } from '../../src/store/query.ts'
 import type { Reader } from '../../src/store/database.ts'
 import { explain } from '../../src/why/explain.ts'
-import { told } from '../../src/why/told.ts'
+import { explanationText } from '../../src/why/text.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { testExchanger } from '../kit/exchanger.ts'
-import { Guest } from '../kit/guest.ts'
+import type { Guest } from '../kit/guest.ts'
 import { letIn } from '../kit/oauth-client.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
-import { givePassword } from '../kit/person.ts'
+import { signedIn } from '../kit/signed-in.ts'
 import { mailsOf } from '../mail/mails.ts'
 
-const PASSWORD = 'a long enough password'
 const MISSING = '01985c7e-7c1a-7000-8000-000000000001'
-/** What a hostile exchanger says: a page, a terminal's commands, a turn of direction, an address of somebody else. */
+/** A hostile reply: HTML, terminal escapes, a change of text direction, and an address of another domain. */
 const HOSTILE =
   '550 5.7.1 <script>alert(1)</script>\u001b]0;owned\u0007\u001b[2J \u202egnp.exe\u2066 spam eve@secret.test"><img src=x>'
 const replies = new Map([
@@ -46,10 +46,7 @@ let refused: string
 let hostile: string
 
 setUp(async () => {
-  const { user } = postrider
-  await givePassword(postrider, user.email, PASSWORD)
-  ann = new Guest(postrider)
-  await ann.signIn(user.email, PASSWORD)
+  ann = await signedIn(postrider)
   refused = await post()
   await become(refused, 'bounced')
   hostile = await post({ to: 'bob@harms.test' })
@@ -58,11 +55,11 @@ setUp(async () => {
 
 const asked = (subject: string): string => `/explanations?filter[subject]=${encodeURIComponent(subject)}`
 
-test('API, command and MCP give the same answer (DV82, DV88)', async () => {
+test('API, command and MCP return the same explanation', async () => {
   const { body, status } = await postrider.api('GET', asked(refused))
   assert.equal(status, 200)
   const { attributes, id, type } = body.data
-  assert.deepEqual([type, id, attributes.kind, attributes.causes[0].cause], ['explanations', refused, 'mail', 'block'])
+  assert.deepEqual([type, id, attributes.kind, attributes.causes[0].cause], ['explanations', refused, 'email', 'block'])
   const { access_token } = await letIn(postrider, postrider.user)
   const client = new Client({ name: 'test', version: '1' })
   const requestInit = { headers: { authorization: `Bearer ${access_token}` } }
@@ -70,39 +67,39 @@ test('API, command and MCP give the same answer (DV82, DV88)', async () => {
   const { tools } = await client.listTools()
   assert.equal(tools.find(({ name }) => name === 'explain_delivery')?.annotations?.readOnlyHint, true)
   const answer = await client.callTool({ name: 'explain_delivery', arguments: { subject: refused } })
-  // The token of a program is never an operator's: the sources of the whole server are not asked.
-  const ofServer = new Set(['watch', 'SNDS'])
+  // An application's token has no operator access, so the sources of the whole server are left out.
+  const ofServer = new Set(['watch'])
   assert.deepEqual((answer.structuredContent as typeof body).data.attributes, {
     ...attributes,
-    asked: attributes.asked.filter(({ source }: { source: string }) => !ofServer.has(source)),
+    sources: attributes.sources.filter(({ source }: { source: string }) => !ofServer.has(source)),
   })
   const missing = await client.callTool({ name: 'explain_delivery', arguments: { subject: MISSING } })
   assert.equal(missing.isError, true)
   await client.close()
-  // The command stands beside the server: it does not know the troubles of the process.
-  // Its clock is that of the machine, and the mail an old one.
+  // The command runs next to the server, so it does not see the problems of its process.
+  // Its clock is that of the machine, and the email is old.
   const printed = await postrider.commands.json('why', refused)
   assert.deepEqual(printed.causes[0], attributes.causes[0])
   assert.deepEqual(
-    printed.asked
-      .filter(({ state }: { state: string }) => state === 'off')
+    printed.sources
+      .filter(({ state }: { state: string }) => state === 'unavailable')
       .map(({ source }: { source: string }) => source),
-    ['opens', 'local trouble', 'watch'],
+    ['local trouble', 'watch'],
   )
   const { stdout } = await postrider.commands.run(['why', refused])
-  assert.equal(stdout, `${told(printed)}\n`)
-  assert.match(stdout, /1\. The address of this server is on a blocklist of Spamhaus\.\n/)
-  assert.doesNotMatch(stdout, /nothing found|Not available/, 'what was looked at is for --verbose')
+  assert.equal(stdout, `${explanationText(printed)}\n`)
+  assert.match(stdout, /1\. The IP address of this server is on a Spamhaus blocklist\.\n/)
+  assert.doesNotMatch(stdout, /no results|Not available/, 'only --verbose lists what was checked')
   const { stdout: verbose } = await postrider.commands.run(['--verbose', 'why', refused])
-  assert.equal(verbose, `${told(printed, { verbose: true })}\n`)
-  assert.match(verbose, /Spamhaus\. \(block\)\n[^]*Looked at, nothing found: .*\nNot available here: /)
+  assert.equal(verbose, `${explanationText(printed, { verbose: true })}\n`)
+  assert.match(verbose, /a Spamhaus blocklist\. \(block\)\n[^]*Checked, no results: .*\nNot available: /)
   for (const since of ['2030-01-01', '2030-01-01T00:00:00Z'])
     assert.deepEqual((await postrider.commands.json('why', refused, '--since', since)).causes, [])
-  assert.match(await postrider.commands.fails('why', MISSING), /There is no mail, campaign, sending domain or receiver/)
+  assert.match(await postrider.commands.fails('why', MISSING), /There is no email, campaign, domain or receiver/)
   assert.match(await postrider.commands.fails('why', refused, '--since', 'soon'), /is not a time/)
 })
 
-test('a subject is asked for, and must be of the account (DV87)', async () => {
+test('requires a subject, which must belong to the account', async () => {
   for (const query of ['', '?filter[subject]=', '?filter[subject]=a,b']) {
     const { body, status } = await postrider.api('GET', `/explanations${query}`)
     assert.equal(status, 400, query)
@@ -112,8 +109,8 @@ test('a subject is asked for, and must be of the account (DV87)', async () => {
   const theirs = await kit.audience(await postrider.activeDomain('mine.test'))
   const campaign = await kit.draft(theirs)
   const draft = (await postrider.api('GET', asked(campaign))).body.data.attributes
-  assert.deepEqual([draft.kind, draft.causes], ['mail', []])
-  assert.equal(draft.summary, 'The campaign has not begun. Nothing that is known here speaks of a trouble.')
+  assert.deepEqual([draft.kind, draft.causes], ['email', []])
+  assert.equal(draft.summary, 'The campaign has not started. No evidence of a problem was found.')
   for (const subject of [refused, campaign, 'here.test', 'there.test']) {
     assert.equal((await postrider.api('GET', asked(subject))).status, 200, subject)
     assert.equal((await postrider.asOther('GET', asked(subject))).status, 404, subject)
@@ -122,10 +119,13 @@ test('a subject is asked for, and must be of the account (DV87)', async () => {
     assert.ok([400, 404].includes((await postrider.api('GET', asked(subject))).status), subject)
 })
 
-test('an operator asks about a receiver for all accounts, and about nothing else of others (DV87)', async () => {
+test('an operator can explain a provider for all accounts, but no other subject of other accounts', async () => {
   const { appliance, other } = postrider
   const operator = (on: number): Promise<unknown> =>
-    appliance.deps.store.write((tx) => tx.run(raw('update users set operator = ? where key = ?', [on, other.key])))
+    appliance.deps.store.write((tx) => {
+      tx.run(raw('update users set operator = ? where key = ?', [on, other.key]))
+      tx.run(raw('update tokens set operator = ? where user_key = ?', [on, other.key]))
+    })
   await operator(1)
   try {
     const { body, status } = await postrider.asOther('GET', asked('there.test'))
@@ -139,16 +139,16 @@ test('an operator asks about a receiver for all accounts, and about nothing else
   }
 })
 
-test('the command asks whose domain it is when several have it (DV87)', async () => {
+test('the command requires the account if several have the domain', async () => {
   await postrider.activeDomain('shared.test')
   await postrider.activeDomain('shared.test', postrider.other)
   assert.match(await postrider.commands.fails('why', 'shared.test'), /registered 2 times/)
   const { kind, subject } = await postrider.commands.json('why', 'shared.test', '--user', postrider.other.email)
   assert.deepEqual([kind, subject], ['domain', 'shared.test'])
-  assert.match(await postrider.commands.fails('why', refused, '--user', postrider.other.email), /There is no mail/)
+  assert.match(await postrider.commands.fails('why', refused, '--user', postrider.other.email), /There is no email/)
 })
 
-test('words that were made to harm are cleaned in rows, on a terminal and on pages (DV87)', async () => {
+test('cleans hostile replies in evidence, on a terminal and on pages', async () => {
   const { body } = await postrider.api('GET', asked(hostile))
   const rows = JSON.stringify(body.data.attributes)
   // oxlint-disable-next-line no-control-regex
@@ -164,7 +164,7 @@ test('words that were made to harm are cleaned in rows, on a terminal and on pag
   assert.doesNotMatch(JSON.stringify((await postrider.api('GET', asked('harms.test'))).body), /eve@secret|bob@harms/)
 })
 
-test('the pages of a mail, a campaign, a receiver and a domain lead to the answer (DV82)', async () => {
+test('the pages of an email, a campaign, a provider and a domain link to the explanation', async () => {
   const audience = await kit.audience(await postrider.activeDomain('letters.test'))
   await kit.fill(audience, ['ann@there.test'])
   const campaign = await kit.draft(audience)
@@ -180,16 +180,16 @@ test('the pages of a mail, a campaign, a receiver and a domain lead to the answe
     const { status, text } = await ann.open(`/why/${subject}`)
     assert.equal(status, 200, subject)
     assert.ok(text.includes(`<a href="${above}">`), subject)
-    assert.match(text, /What was read/)
+    assert.match(text, /Sources checked/)
   }
   const { text } = await ann.open(`/why/${refused}`)
-  assert.match(text, /<h2>The address of this server is on a blocklist of Spamhaus\.<\/h2>/)
+  assert.match(text, /<h2>The IP address of this server is on a Spamhaus blocklist\.<\/h2>/)
   assert.match(text, /Look it up at check\.spamhaus\.org/)
   assert.match(text, /blocked using zen\.spamhaus\.org/)
   assert.equal((await ann.open(`/why/${MISSING}`)).status, 404)
 })
 
-test('a question reads indexes: no statement scans a table that grows with mail (DV87)', async () => {
+test('an explanation uses indexes: no statement scans a table that grows with email', async () => {
   const { appliance, clock, user } = postrider
   const { config, keyring, store } = appliance.deps
   const statements = new Map<string, readonly unknown[]>()
@@ -208,7 +208,7 @@ test('a question reads indexes: no statement scans a table that grows with mail 
     },
   }) as Reader
   const campaign = await kit.draft(await kit.audience(await postrider.activeDomain('plans.test')))
-  // The tables of Microsoft and Google are read of their receivers alone.
+  // The tables of Microsoft and Google are read only for their receivers.
   const providers = ['Google', 'Microsoft consumer']
   for (const receiver of providers)
     await store.write((tx) =>
@@ -226,27 +226,43 @@ test('a question reads indexes: no statement scans a table that grows with mail 
         { store: reader, keyring, config },
         { name, account: user.key, everywhere, operator: everywhere, now: clock.now() },
       )
-  for (const table of [
-    'warmups',
-    'watches',
-    'receiver_alarms',
-    'snds_rows',
-    'gmail_rows',
-    'dmarc_figures',
-    'tls_figures',
-  ])
+  for (const table of ['warmups', 'watches', 'receiver_alarms', 'dmarc_figures'])
     assert.ok(
       [...statements.keys()].some((sql) => sql.includes(table)),
       table,
     )
   for (const [sql, parameters] of statements) {
     const plan = store.all(raw<{ detail: string }>(`explain query plan ${sql}`, [...parameters] as never[]))
-    // Mail that waits for warm-up is counted by an index that has nothing else.
+    // Email queued for warm-up is counted by an index of only these rows.
     const scans = plan.filter(({ detail }) =>
-      /^SCAN (?!deliveries USING INDEX deliveries_held_by_warmup|json_each|value|days|users|lane_holds|learned_lanes|snds_rows|\(subquery|e\b|waiting\b)/.test(
+      /^SCAN (?!deliveries USING INDEX deliveries_held_by_warmup|json_each|value|days|users|lane_holds|learned_lanes|\(subquery|e\b|waiting\b)/.test(
         detail,
       ),
     )
     assert.deepEqual(scans, [], sql)
   }
+})
+
+test('the fixes of an instance name its commands', async () => {
+  const { store } = postrider.appliance.deps
+  await store.write((tx) => tx.run(raw('insert into lane_holds values (?, ?)', ['held.test', postrider.clock.now()])))
+  const id = await post({ to: 'bob@held.test' })
+  belongTo('shop')
+  try {
+    const { body } = await postrider.api('GET', asked(id))
+    assert.match(JSON.stringify(body), /postrider --instance shop queue release --lane DOMAIN/)
+  } finally {
+    belongTo(undefined)
+    await store.write((tx) => tx.run(raw('delete from lane_holds')))
+  }
+})
+
+test('the page of a recipient domain at another host links only to pages that exist', async () => {
+  postrider.dns.set('friend.test', 'MX', ['10 mx.hoster.test'])
+  postrider.dns.set('mx.hoster.test', 'A', ['127.0.0.1'])
+  await become(await post({ to: 'bob@friend.test' }), 'delivered')
+  const { status, text } = await ann.open('/why/friend.test')
+  assert.equal(status, 200)
+  assert.match(text, /Why\? Email to friend\.test/)
+  assert.doesNotMatch(text, /href="\/receivers\/friend\.test"/)
 })

@@ -1,5 +1,5 @@
-// What the tests of "why" share: an appliance with a sending domain, and an exchanger that says of each recipient what
-// it was told to say.
+// Shared by the tests of "why": a server with a sending domain, and a receiving server with a scripted reply for each
+// recipient.
 import assert from 'node:assert/strict'
 import { raw } from '../../src/store/query.ts'
 import type { Domain } from '../../src/domains/find.ts'
@@ -10,15 +10,15 @@ import { ofFile } from '../kit/of-file.ts'
 import { mailsOf, type Mails } from '../mail/mails.ts'
 
 export interface Scene {
-  /** What the exchanger says to a recipient; without an entry: yes. */
+  /** The replies of the MX host by recipient. Without an entry, it accepts. */
   replies: Map<string, string>
   postrider: TestAppliance
   domain: Domain
   mails: Mails
   write: (sql: string, ...parameters: (string | number | null)[]) => Promise<unknown>
-  /** Routes a domain to the exchanger; `host`: that of a provider. */
+  /** Routes a domain to the MX host. `host` is that of a provider. */
   route: (name: string, host?: string) => void
-  /** A receiving domain of its own for each use, so that nothing that others said counts. */
+  /** A new recipient domain for each use, without earlier replies. */
   receiving: (host?: string) => string
   explained: (subject: string) => Promise<Explanation>
 }

@@ -4,11 +4,11 @@
 // as a small job.
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { parentPort, workerData } from 'node:worker_threads'
-import { codeOf, DAMAGED, messageOf } from '../errors.ts'
+import { codeOf, DAMAGED, messageOf, TOO_LARGE_CODE } from '../errors.ts'
 import type { Question, Ready, Reply } from './pool.ts'
 import { ThreadCpu } from './thread-cpu.ts'
 
-/** Results are sent when this many are ready, or when there is nothing else to do. */
+/** Results are sent as soon as this many are ready, or when the thread is idle. */
 const LOT = 8
 
 type Incoming<Job> = { jobs: { id: number; job: Job }[] } | { question: number; answer: unknown }
@@ -82,7 +82,7 @@ function answered(id: number, answer: unknown): void {
   else resolve(answer)
 }
 
-/** Counts one more result that the job waits for; the job's turn ends soon, and other jobs run meanwhile. */
+/** Counts one more result that the job waits for. The job's turn ends soon, and other jobs run until then. */
 function wait(task: RunningJob): void {
   task.open++
   setImmediate(pause, task)
@@ -115,7 +115,7 @@ export function outside<T>(coming: Promise<T>): Promise<T> {
   })
 }
 
-/** Asks the server. Resolves with undefined when it has no answer, or none within `patience` ms. */
+/** Sends a question to the server. Resolves with its answer, or with undefined without one within `patience` ms. */
 export function ask<Answer>(question: unknown, patience?: number): Promise<Answer | undefined> {
   const id = ++questions
   const task = tasks.getStore()
@@ -137,22 +137,26 @@ export function ask<Answer>(question: unknown, patience?: number): Promise<Answe
 export const tell = (news: unknown): void => parentPort!.postMessage({ question: 0, ask: news } satisfies Question)
 
 /**
- * Asks the server as `ask` does, for an answer that several jobs need, such as a shared key. The answer needs no turn:
- * a job that waits for the answer keeps its own turn, and would wait for ever if the answer needed another job's turn.
+ * Like `ask`, for an answer that several jobs need, such as a shared key. The answer needs no turn: a job that waits
+ * for the answer keeps its own turn, and would wait forever if the answer needed another job's turn.
  */
 export const askForAll = <Answer>(question: unknown): Promise<Answer | undefined> => tasks.exit(() => ask(question))
 
 /**
- * The code of an error of a system call, and of damaged data; '' for others: libraries have codes too, but only errors
- * of the system name the call.
+ * The code of an error of a system call, of corrupt data, and of a message that is too large, or '' for others:
+ * libraries have codes too, but only errors of the system name the call.
  */
 const codeToTell = (thrown: unknown): string =>
-  (thrown instanceof Error && 'syscall' in thrown) || codeOf(thrown) === DAMAGED ? codeOf(thrown) : ''
+  (thrown instanceof Error && 'syscall' in thrown) || [DAMAGED, TOO_LARGE_CODE].includes(codeOf(thrown))
+    ? codeOf(thrown)
+    : ''
 
 export interface Serving<Result> {
   /** The buffers of a result that are transferred instead of copied. */
   transfer?: (result: Result) => ArrayBuffer[]
-  /** How many results are sent together; 1 for jobs that may take long, so that no result waits for another job. */
+  /**
+   * The number of results sent together. Use 1 for jobs that may take long, so that no result waits for another job.
+   */
   lot?: number
 }
 

@@ -1,5 +1,5 @@
-// The sources of the worker threads in the executable, packed as one stream: they share most of their libraries, and
-// so take a tenth of what they take as files. A stream has name, text, name, text and so on, each ended by a NUL.
+// The sources of the worker threads in the executable, packed as one stream: they share most of their libraries, so the
+// stream needs a tenth of the space. A stream has name, text, name, text and so on, each followed by a NUL.
 import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
 
 /** The asset of the executable that holds them. */
@@ -14,14 +14,14 @@ const LEVEL = 19
 export function packSources(sources: Readonly<Record<string, string>>): Buffer {
   const parts = Object.entries(sources).flat()
   const all = Buffer.from(parts.map((part) => `${part}\0`).join(''))
-  if (all.some((octet) => octet > 0x7f) || parts.some((part) => part.includes('\0')))
-    throw new Error('A source of a worker is not ASCII.')
+  if (all.some((byte) => byte > 0x7f) || parts.some((part) => part.includes('\0')))
+    throw new Error('The source of a worker thread must be ASCII without NUL.')
   return zstdCompressSync(all, {
     params: { [ZSTD_c_compressionLevel]: LEVEL, [ZSTD_c_enableLongDistanceMatching]: 1, [ZSTD_c_windowLog]: WINDOW },
   })
 }
 
-/** The source of one name; it takes some milliseconds. Throws when there is none. */
+/** Returns the source of one name, in some milliseconds. Throws if it does not exist. */
 export function unpackSource(packed: Uint8Array, name: string): string {
   const all = zstdDecompressSync(packed, { params: { [ZSTD_d_windowLogMax]: WINDOW } })
   for (let at = 0; at < all.length;) {
@@ -30,5 +30,5 @@ export function unpackSource(packed: Uint8Array, name: string): string {
     if (all.toString('latin1', at, named) === name) return all.toString('latin1', named + 1, end)
     at = end + 1
   }
-  throw new Error(`The executable holds no worker ${name}.`)
+  throw new Error(`The executable does not contain the worker thread ${name}.`)
 }

@@ -1,12 +1,14 @@
 // Worker threads for work that would block the event loop. A pool runs one kind of worker. A job goes to the worker
 // with the fewest jobs. While all workers are busy, another worker is started. A worker without work for a minute is
-// ended.
+// stopped.
 //
-// No job harms another. Each job has a budget of CPU time of its thread; waiting for a busy machine does not count.
-// When a job has used a quarter of a second, the other jobs of that thread move to another thread, and the job goes on
-// in the slow lane, among other slow jobs. When a job exceeds its budget, only this job ends. When a worker dies, only
-// the job whose turn it was counts as the cause: it is tried once more, in the slow lane, before it is lost; the other
-// jobs run again on another thread.
+// Jobs do not affect each other:
+// - Each job has a budget of CPU time of its thread. Waiting for a busy machine does not count.
+// - If a job has used a quarter of a second, the other jobs of that thread move to another thread. The job continues in
+//   the slow lane, among other slow jobs.
+// - If a job exceeds its budget, only this job fails.
+// - If a worker dies, only the job whose turn it was counts as the cause. It is retried once, in the slow lane, before
+//   it fails. The other jobs run again on another thread.
 import { threadsHere } from '../memory.ts'
 import { NoWorker, OutOfMemory, Supervisor, WorkerLost } from './supervisor.ts'
 import type { ThreadLane, Task as AnyTask, WorkerSlot } from './worker-slot.ts'
@@ -18,23 +20,22 @@ interface PoolTask extends AnyTask {
   /** How many threads died during the job's turn, and how often the job was moved because of another job. */
   killed: number
   moved: number
-  /** Called when the job takes longer than the others; returns whether the job may go on in the slow lane. */
+  /** Called when the job takes longer than the others. Returns whether the job may go on in the slow lane. */
   outlasts: () => boolean
   heapOnce: boolean
 }
 
 type Slot = WorkerSlot<PoolTask>
 
-/** Too many slow jobs at present; this one must be tried later. */
+/** Too many slow jobs at present. This one must be tried later. */
 export class PutBack extends Error {}
 
 export interface PoolOptions {
   size?: number | undefined
-  /** Answers the questions of workers. */
   answer?: (ask: unknown) => Promise<unknown>
   /** The CPU time in ms of a job without a CPU time of its own. */
   cpu?: number
-  /** JavaScript heap of each worker, in MB; less where there is little memory. */
+  /** JavaScript heap of each worker, in MB. Smaller on a machine with little memory. */
   heapMb?: number
 }
 
@@ -43,7 +44,7 @@ export interface Effort {
   cpu?: number
   /** The job starts in the slow lane. */
   slow?: boolean
-  /** Called when the job moves to the slow lane; false: it is rejected with PutBack instead. */
+  /** Called when the job moves to the slow lane. If it returns false, the job is rejected with PutBack instead. */
   outlasts?: () => boolean
   /** The job is lost with OutOfMemory when it first fills the heap of its thread. */
   heapOnce?: boolean
@@ -60,10 +61,10 @@ export class Pool<Job, Result> {
   readonly #threads: Supervisor<PoolTask>
   readonly #queue: PoolTask[] = []
   #next = 1
-  /** The most workers; the slow lane has half as many in addition. */
+  /** The most workers. The slow lane has half as many in addition. */
   readonly size: number
 
-  /** `source` is the worker's module; in the single executable it is the asset with the same base name. */
+  /** `source` is the worker's module. In the single executable it is the asset with the same base name. */
   constructor(source: URL, { answer, cpu, heapMb, size = threadsHere(1) }: PoolOptions = {}) {
     this.#cpu = cpu
     this.size = size
@@ -105,7 +106,7 @@ export class Pool<Job, Result> {
     })
   }
 
-  /** Ends all threads. Jobs that have not ended reject with NoWorker. */
+  /** Stops all threads. Unfinished jobs reject with NoWorker. */
   async close(): Promise<void> {
     const closed = this.#threads.close()
     this.#nextSlow()
@@ -117,7 +118,7 @@ export class Pool<Job, Result> {
     if (slot) this.#threads.give(slot, task)
   }
 
-  /** The thread for a job; when there is none, the job is rejected. */
+  /** The thread for a job. Rejects the job if there is no thread. */
   #freest(lane: ThreadLane, task: PoolTask): Slot | undefined {
     try {
       return this.#threads.freest(lane)
@@ -147,14 +148,14 @@ export class Pool<Job, Result> {
 
   /** Moves a job to another thread, because its thread died or now belongs to a slow job. */
   #move(task: PoolTask, lane: ThreadLane): void {
-    if (++task.moved > MAX_MOVED) task.reject(new WorkerLost('Its workers died too often.'))
+    if (++task.moved > MAX_MOVED) task.reject(new WorkerLost('Its worker threads crashed too often.'))
     else if (lane === 'slow') this.#slowly(task)
     else this.#give(task)
   }
 
   #slowly(task: PoolTask): void {
     if (this.#threads.closed) return this.#give(task)
-    if (!task.outlasts()) return task.reject(new PutBack('Too many jobs take long.'))
+    if (!task.outlasts()) return task.reject(new PutBack('Too many slow jobs are in progress.'))
     this.#queue.push(task)
     this.#nextSlow()
   }
@@ -168,12 +169,12 @@ export class Pool<Job, Result> {
     }
   }
 
-  /** A job takes long: the others leave its thread, and the job goes on in the slow lane. */
+  /** A job takes long: the others move to another thread, and the job continues in the slow lane. */
   #long(slot: Slot, task: PoolTask, over: boolean): void {
     const { lane } = slot
     if (lane === 'slow' && !over) return
     const others = slot.release((each) => each !== task)
-    // The job goes on here; the thread changes lanes instead.
+    // The job goes on here. The thread changes lanes instead.
     if (!over && this.#threads.hasRoom('slow') && task.outlasts()) slot.lane = 'slow'
     else {
       const begun = slot.release()

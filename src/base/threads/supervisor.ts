@@ -1,8 +1,9 @@
 // Supervises worker threads of one kind: starts them, gives them jobs and hands out the results, answers their
-// questions, checks the CPU time of their jobs, ends idle threads, and ends all threads when it is closed.
+// questions, checks the CPU time of their jobs, stops idle threads, and stops all threads when it is closed.
 //
-// Threads are in two lanes: usual jobs, and jobs that may take long. The user decides what happens to the jobs of a
-// thread that ends: base/threads/pool.ts runs them again on another thread; for delivery/wire/workers.ts they fail.
+// There are two lanes of threads: for usual jobs, and for jobs that may take long. The user of this class decides how
+// the jobs of a dead thread continue: base/threads/pool.ts runs them again on another thread. In
+// delivery/wire/workers.ts they fail.
 import { codeOf } from '../errors.ts'
 import { heapHere } from '../memory.ts'
 import { WorkerSlot, type ThreadLane, type Question, type Reply, type Task } from './worker-slot.ts'
@@ -13,16 +14,16 @@ export class WorkerLost extends Error {}
 /** The worker died because its heap was full. */
 export class OutOfMemory extends WorkerLost {}
 
-/** No worker can be started (too few threads, descriptors or memory), or all are closed. The job has not begun. */
+/** No worker can be started (too few threads, descriptors or memory), or all are closed. The job was not started. */
 export class NoWorker extends WorkerLost {
-  /** As pthread_create(3) says it: local trouble (D72). */
+  /** The code of pthread_create(3), which is a problem of this machine (D72). */
   readonly code = 'EAGAIN'
 }
 
-/** The job exceeded its CPU time; its worker was ended. */
+/** The job exceeded its CPU time. Its worker was ended. */
 export class TookTooLong extends Error {}
 
-/** An error that the job itself threw, with its code if it is a system error or about damaged data. */
+/** An error that the job itself threw, with its code if it is a system error or about corrupt data. */
 export class JobFailed extends Error {
   readonly code: string
 
@@ -33,28 +34,27 @@ export class JobFailed extends Error {
 }
 
 export interface Rules<Each extends Task> {
-  /** The worker's module; in the single executable it is the asset with the same base name. */
+  /** The worker's module. In the single executable it is the asset with the same base name. */
   source: URL
-  /** JavaScript heap of each thread, in MB; less where there is little memory. */
+  /** JavaScript heap of each thread, in MB. Smaller on a machine with little memory. */
   heapMb?: number | undefined
   /** The most threads of each lane. */
   most: Record<ThreadLane, number>
-  /** Answers the questions of workers. */
-  answer?: ((ask: unknown) => Promise<unknown>) | undefined
+  answer?: ((ask: unknown, slot: WorkerSlot<Each>) => Promise<unknown>) | undefined
   /** Takes a message of a worker that expects no answer. */
   told?: (slot: WorkerSlot<Each>, news: unknown) => void
-  /** How occupied a thread is. At 0 it is free, and ended when it stays so. */
+  /** The load of a thread. At 0 it is idle, and is stopped after a while. */
   load: (slot: WorkerSlot<Each>) => number
   /** Called when jobs of a thread are done, before their results are handed out. */
   freed?: (slot: WorkerSlot<Each>) => void
-  /** Called with the jobs of a thread that ended. `culprit`: the job whose turn it was. */
+  /** Called with the jobs of a thread that died. `culprit`: the job whose turn it was. */
   lost: (slot: WorkerSlot<Each>, jobs: Each[], why: WorkerLost, culprit: Each | undefined) => void
-  /** Called while a job takes long. `over`: it exceeded its CPU time, and was rejected; its thread must be ended. */
+  /** Called while a job takes long. `over`: it exceeded its CPU time, and was rejected. Its thread must be ended. */
   long: (slot: WorkerSlot<Each>, job: Each, over: boolean) => void
 }
 
 const HEAP_MB = 1024
-/** A thread that is free for this long (ms) is ended: an idle server has none. */
+/** A thread is stopped after this idle time (ms), so that an idle server has no threads. */
 const IDLE = 60_000
 /** The end of the threads is waited for this long (ms). */
 const ENDING = 1000
@@ -63,14 +63,13 @@ const BRIEF = 250
 /** How often busy threads are checked, in ms. */
 const LOOK = 50
 /**
- * A job whose thread reports no CPU time, or uses none, counts as over a limit of CPU time after this many times the
- * limit.
+ * A job whose thread reports no CPU time, or uses none, exceeds its limit of CPU time after this many times the limit.
  */
 const SILENCE = 10
 
 const ending = new Set<object>()
 
-/** Whether threads were to be ended and have not: then process.exit() would wait for them for ever. */
+/** Whether threads did not stop. If so, process.exit() would wait for them forever. */
 export const areThreadsLeft = (): boolean => ending.size > 0
 
 export class Supervisor<Each extends Task> {
@@ -91,16 +90,15 @@ export class Supervisor<Each extends Task> {
     return count < this.#rules.most[lane]
   }
 
-  /** The thread of a lane with the least load; a new one when all are occupied and there is room. Throws NoWorker. */
+  /** The thread of a lane with the least load. A new one when all are occupied and there is room. Throws NoWorker. */
   freest(lane: ThreadLane): WorkerSlot<Each> {
-    if (this.closed) throw new NoWorker('The server stops.')
+    if (this.closed) throw new NoWorker('The server is stopping.')
     const { load } = this.#rules
     let freest: WorkerSlot<Each> | undefined
     for (const slot of this.slots) if (slot.lane === lane && (!freest || load(slot) < load(freest))) freest = slot
     return freest && (load(freest) === 0 || !this.hasRoom(lane)) ? freest : this.#start(lane)
   }
 
-  /** Gives a thread a job. */
   give(slot: WorkerSlot<Each>, job: Each): void {
     slot.take(job)
     this.#watch()
@@ -113,7 +111,7 @@ export class Supervisor<Each extends Task> {
     slot.retirement = setTimeout(() => void this.end(slot), IDLE).unref()
   }
 
-  /** Ends a thread. `lost` is not called: first take away its jobs. */
+  /** Stops a thread. `lost` is not called: first remove its jobs. */
   async end(slot: WorkerSlot<Each>): Promise<void> {
     this.slots.delete(slot)
     clearTimeout(slot.retirement)
@@ -123,13 +121,13 @@ export class Supervisor<Each extends Task> {
   }
 
   /**
-   * Ends all threads; their jobs are lost with NoWorker. A thread that the system holds in a call cannot be ended, and
-   * is waited for only for a short time (`areThreadsLeft`).
+   * Stops all threads. Their jobs fail with NoWorker. A thread in a blocking system call cannot be stopped, so the wait
+   * for it is short (`areThreadsLeft`).
    */
   async close(): Promise<void> {
     this.closed = true
     clearTimeout(this.#look)
-    const why = new NoWorker('The server stops.')
+    const why = new NoWorker('The server is stopping.')
     const slots = [...this.slots]
     for (const slot of slots) this.#rules.lost(slot, slot.release(), why, undefined)
     const late = Promise.withResolvers<void>()
@@ -170,18 +168,18 @@ export class Supervisor<Each extends Task> {
 
   async #asked(slot: WorkerSlot<Each>, { ask, question }: Question): Promise<void> {
     if (question === 0) return this.#rules.told?.(slot, ask)
-    slot.worker.postMessage({ question, answer: await this.#rules.answer?.(ask).catch(() => undefined) })
+    slot.worker.postMessage({ question, answer: await this.#rules.answer?.(ask, slot).catch(() => undefined) })
   }
 
   #ended(slot: WorkerSlot<Each>, cause: Error | undefined): void {
-    // `end` has ended it.
+    // `end` has stopped it.
     if (!this.slots.delete(slot)) return
     clearTimeout(slot.retirement)
-    const said = cause?.message ?? 'The worker stopped.'
+    const reason = cause?.message ?? 'The worker stopped.'
     const Lost = codeOf(cause) === 'ERR_WORKER_OUT_OF_MEMORY' ? OutOfMemory : WorkerLost
     const why = slot.ready
-      ? new Lost(said, { cause })
-      : new NoWorker(`The worker thread did not start: ${said}`, { cause })
+      ? new Lost(reason, { cause })
+      : new NoWorker(`The worker thread did not start: ${reason}`, { cause })
     const { turn } = slot
     this.#rules.lost(slot, slot.release(), why, turn)
   }

@@ -6,7 +6,7 @@ const SPENT = 2
 
 /** The server's view of a turn. CPU times are in microseconds. */
 export interface Turn {
-  /** The job whose turn it is, 0 when there is none. */
+  /** The job whose turn it is, or 0. */
   job: number
   /** The thread's CPU time when the turn began. */
   began: number
@@ -25,7 +25,7 @@ export class ThreadCpu {
     this.#times = new Float64Array(memory)
   }
 
-  /** The job that the thread runs, with its CPU times; `job` is 0 when there is none. */
+  /** The job that the thread runs, with its CPU times. `job` is 0 for an idle thread. */
   read(): Turn {
     return {
       job: Atomics.load(this.#job, RUNNING),

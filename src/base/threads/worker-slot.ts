@@ -5,11 +5,10 @@ import { youngHere } from '../memory.ts'
 import { SOURCES, unpackSource } from './packed-sources.ts'
 import { ThreadCpu } from './thread-cpu.ts'
 
-/** A job of a worker thread. */
 export interface Task<Job = unknown> {
   id: number
   job: Job
-  /** CPU time that the job may use, in ms; undefined: no limit. */
+  /** CPU time that the job may use, in ms. Undefined: no limit. */
   cpu: number | undefined
   resolve: (value: unknown) => void
   reject: (error: Error) => void
@@ -18,9 +17,8 @@ export interface Task<Job = unknown> {
 /** Usual jobs, or jobs that may take long. */
 export type ThreadLane = 'usual' | 'slow'
 
-/** A question of a worker to the server. */
 export interface Question {
-  /** The number of the question; 0: the worker expects no answer. */
+  /** The number of the question. 0 if the worker expects no answer. */
   question: number
   ask: unknown
 }
@@ -34,7 +32,7 @@ export interface Reply {
   id: number
   value?: unknown
   error?: string
-  /** The code of a system error, or of damaged data. */
+  /** The code of a system error, or of corrupt data. */
   code?: string
 }
 
@@ -45,8 +43,8 @@ export interface Ears<Each extends Task> {
 }
 
 /**
- * The CPU time (`ms`) of the job whose turn it is. `idle`: for how long (ms) the thread has not reported its CPU time,
- * or has used none: the job keeps its turn, but only waits.
+ * The CPU time (`ms`) of the job whose turn it is. `idle`: the time (ms) in which the thread has reported no CPU time,
+ * or used none, because the job waits in its turn.
  */
 export interface Spent {
   job: number
@@ -67,7 +65,7 @@ export class WorkerSlot<Each extends Task = Task> {
   #outbox: { id: number; job: unknown }[] = []
   #seen = 0
   #asking: { since: number } | undefined
-  /** When the thread was last seen to work in the present turn, and its CPU time then. */
+  /** The last time that the thread made progress in the present turn, and its CPU time then. */
   #worked = { job: 0, cpu: 0, at: 0 }
 
   /** Starts the thread. Throws when the machine can start no more threads. */
@@ -84,7 +82,7 @@ export class WorkerSlot<Each extends Task = Task> {
     this.worker.on('exit', () => ears.ended(this, cause))
   }
 
-  /** Gives the thread a job; all jobs of one turn of the event loop are sent in one message. */
+  /** Gives the thread a job. All jobs of one turn of the event loop are sent in one message. */
   take(task: Each): void {
     const { id, job } = task
     this.pending.set(id, task)
@@ -107,14 +105,13 @@ export class WorkerSlot<Each extends Task = Task> {
     return released
   }
 
-  /** The job whose turn it is. */
   get turn(): Each | undefined {
     return this.pending.get(this.#cpu.read().job)
   }
 
   /**
-   * The cost of the present job; undefined unless it was already the present job at the last call, so that short jobs
-   * are never measured.
+   * The cost of the present job, or undefined unless it was already the present job at the last call, so that short
+   * jobs are never measured.
    */
   async spent(now: number): Promise<Spent | undefined> {
     const { job } = this.#cpu.read()

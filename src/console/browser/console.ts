@@ -1,19 +1,20 @@
-// Improvements of the pages by a script: parts that are updated after events, times in the reader's time zone, copy
-// buttons, and a confirmation before an action that cannot be undone. Every page works without this script.
+// Improvements of the pages by a script: parts that are updated after events, local times, copy buttons, and a
+// confirmation before an action that cannot be undone. Every page works without this script.
 import htmx from 'htmx.org'
 import './frame.ts'
 import { fitFrames } from './frames.ts'
 import './menus.ts'
 import './palette.ts'
 import { ask } from './questions.ts'
+import { selected } from './rows.ts'
 import { inUtc, localTimes, tellZone, ZONE } from './times.ts'
 import { takeUploads } from './uploads.ts'
 
-/** A point in time as the value of a field, in the reader's own zone. */
+/** A point in time as the value of a field, in local time. */
 const localValue = (at: Date): string =>
   new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
 
-/** A point in time is given in the reader's own zone, and sent in UTC. */
+/** A point in time is typed in local time and sent in UTC. */
 function localInputs(): void {
   if (inUtc) return
   for (const input of document.querySelectorAll<HTMLInputElement>('input[type="datetime-local"]')) {
@@ -24,7 +25,7 @@ function localInputs(): void {
     input.after(sent)
     const hint = document.getElementById(`${input.id}-hint`)
     if (hint) hint.textContent = hint.textContent.replace('In UTC.', `Your time (${ZONE}).`)
-    // A time that stands there already was written in UTC.
+    // The server wrote the time in UTC.
     const written = new Date(`${input.value}Z`)
     if (!Number.isNaN(written.getTime())) input.value = localValue(written)
     const send = (): void => {
@@ -36,7 +37,7 @@ function localInputs(): void {
   }
 }
 
-// What was typed into a long form is not lost without a question.
+// The browser warns before it discards the input of a long form.
 const typed = new Set<HTMLFormElement>()
 document.addEventListener('input', ({ target }) => {
   const form = target instanceof Element ? target.closest<HTMLFormElement>('form.keep') : null
@@ -50,11 +51,12 @@ document.addEventListener('submit', (event) => {
   const [question, sure] = ['question', 'sure'].map((name) =>
     form.querySelector<HTMLInputElement>(`input[name=${name}]`),
   )
-  if (question && sure && sure.value === '') {
+  const button = event.submitter instanceof HTMLElement ? event.submitter : null
+  const asked = button?.dataset['question'] ?? question?.value
+  if (asked !== undefined && sure && sure.value === '') {
     event.preventDefault()
-    const button = event.submitter instanceof HTMLElement ? event.submitter : null
-    const yes = button?.textContent.trim() ?? 'Yes'
-    void ask(`${yes}?`, `${startOf(form)}${question.value}`, yes).then((isSure) => {
+    const yes = button?.textContent.replaceAll(/\s+/g, ' ').trim() ?? 'Yes'
+    void ask(`${yes}?`, `${startOf(form)}${asked}`, yes).then((isSure) => {
       if (!isSure) return button?.focus()
       sure.value = 'yes'
       form.requestSubmit(button)
@@ -64,23 +66,23 @@ document.addEventListener('submit', (event) => {
   typed.delete(form)
 })
 
-/** When a form that has a point in time starts something, in the reader's own zone; '' for other forms. */
+/** Returns the local start time in a form that has one, or '' for other forms. */
 function startOf(form: HTMLFormElement): string {
   const input = form.querySelector<HTMLInputElement>('input[type="datetime-local"]')
   if (!input) return ''
   return `${input.value === '' ? 'Now' : `On ${new Date(input.value).toLocaleString(undefined, { dateStyle: 'full', timeStyle: 'short' })}`}: `
 }
 
-/** How long the page says what was done, in ms. */
+/** How long the page shows the result of an action, in ms. */
 const SAID = 6000
 
-// What a cell cuts off is its title.
+// A cell whose text is cut off has the whole text as its title.
 document.addEventListener('mouseover', ({ target }) => {
-  const cell = target instanceof Element ? target.closest<HTMLElement>('td, .value') : null
+  const cell = target instanceof Element ? target.closest<HTMLElement>('td, .value, .why > span') : null
   if (cell && cell.title === '' && cell.scrollWidth > cell.clientWidth) cell.title = cell.textContent.trim()
 })
 
-/** The figures of a bar stand beside the pointer. */
+/** The values of a bar are shown next to the pointer. */
 const tip = document.createElement('div')
 tip.className = 'tip'
 document.addEventListener('pointermove', ({ clientX, target }) => {
@@ -96,10 +98,10 @@ document.addEventListener('pointermove', ({ clientX, target }) => {
   tip.style.setProperty('top', '36px')
 })
 
-/** Whether an update of the page would disturb the person: text is selected or a field has the focus. */
+/** Whether an update of the page would disturb the user: text is selected or a field has the focus. */
 function busy(): boolean {
   const part = document.getElementById('live')
-  if (!part) return true
+  if (!part || selected() > 0) return true
   const selection = document.getSelection()
   const selecting = selection !== null && !selection.isCollapsed && part.contains(selection.anchorNode)
   return selecting || (part.contains(document.activeElement) && document.activeElement !== document.body)
@@ -119,10 +121,11 @@ for (const name of ['visibilitychange', 'focusout', 'selectionchange'])
     if (waiting && !document.hidden) setTimeout(() => waiting && changed(), 200)
   })
 
-/** Opened details of the page stay open after an update. */
+/** Opened details of the page stay open after an update, by their id or their position. */
 const opened = new Set<string>()
+const nameOf = ({ id }: Element, at: number): string => id || String(at)
 document.addEventListener('htmx:beforeSwap', (event) => {
-  // Somebody may have come to the live part while the answer was on its way.
+  // The user may have focused the live part while the answer was on its way.
   if (event instanceof CustomEvent && event.target === document.getElementById('live') && busy()) {
     event.detail.shouldSwap = false
     waiting = true
@@ -131,17 +134,17 @@ document.addEventListener('htmx:beforeSwap', (event) => {
   opened.clear()
   document
     .querySelectorAll<HTMLDetailsElement>('#live details')
-    .forEach((each, at) => each.open && opened.add(String(at)))
+    .forEach((each, at) => each.open && opened.add(nameOf(each, at)))
 })
 document.addEventListener('htmx:afterSwap', () => {
   document
     .querySelectorAll<HTMLDetailsElement>('#live details')
-    .forEach((each, at) => (each.open = opened.has(String(at))))
+    .forEach((each, at) => (each.open = opened.has(nameOf(each, at))))
   localTimes(document)
   document.dispatchEvent(new Event('drawn'))
 })
 
-// One tab of a browser holds the event stream and informs the other tabs.
+// One tab of a browser holds the event stream and notifies the other tabs.
 const channel = new BroadcastChannel('postrider')
 channel.onmessage = () => changed()
 function listen(): void {
@@ -161,6 +164,6 @@ localInputs()
 tellZone()
 takeUploads()
 fitFrames()
-// After a refused form the person is led to the field.
+// After a rejected form, the invalid field gets the focus.
 document.querySelector<HTMLElement>('[aria-invalid="true"], fieldset:has(> .bad) input')?.focus()
 for (const toast of document.querySelectorAll('.toast')) setTimeout(() => toast.remove(), SAID)

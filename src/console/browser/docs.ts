@@ -1,10 +1,10 @@
-// Improvements of the API reference by a script: the language of programs is chosen once for all of them and kept, and
-// the pages at the side are those that fit what is typed. Everything is there without this script.
+// Improvements of the API reference by a script: a language that is chosen for one sample applies to all and is kept,
+// and the menu shows the pages that match the typed text. All content is there without this script.
 import './frame.ts'
 
 const KEY = 'postrider language'
 
-/** Shows every program in this language, where there is one. */
+/** Shows the samples in this language, if there are any. */
 function choose(language: string): void {
   for (const input of document.querySelectorAll<HTMLInputElement>('.languages > input'))
     if (input.value === language) input.checked = true
@@ -14,7 +14,7 @@ const kept = localStorage.getItem(KEY)
 if (kept !== null) choose(kept)
 document.addEventListener('change', ({ target }) => {
   if (!(target instanceof HTMLInputElement) || !target.matches('.languages > input')) return
-  // What is above changes its height: the tabs stay where they are under the pointer.
+  // The height of the content above changes, so the page scrolls to keep the tabs under the pointer.
   const before = target.getBoundingClientRect().top
   localStorage.setItem(KEY, target.value)
   choose(target.value)
@@ -27,5 +27,5 @@ find?.addEventListener('input', () => {
   for (const entry of document.querySelectorAll<HTMLElement>('.menu li'))
     entry.hidden = find.value !== '' && !words.every((word) => entry.textContent.toLowerCase().includes(word))
 })
-// The page that is shown is in sight at the side.
+// The menu scrolls to the entry of this page.
 document.querySelector('.menu [aria-current]')?.scrollIntoView({ block: 'nearest' })

@@ -1,21 +1,21 @@
-// What the editor's text consists of beside words: buttons, pictures and the place of a picture. A mail has styles in
-// its elements, which the page's policy forbids in the page: while the text is here, each is an attribute without a
-// meaning, and becomes a style only in the text that is saved.
+// The nodes of the editor's text in addition to words: buttons, images and placeholders for images. Emails have styles
+// in their elements, which the page's policy forbids. Therefore each style is a meaningless attribute in the editor,
+// and becomes a style only in the text that is saved.
 import { Node, type Editor } from '@tiptap/core'
 import Image from '@tiptap/extension-image'
 import { buttonStyle } from '../../campaigns/designs.ts'
 
 /** The name of a style's attribute inside the editor. */
 const CSS = 'data-css'
-/** What makes a picture fit on a phone. */
+/** The style with which an image fits on a phone. */
 const FITS = 'max-width:100%;height:auto'
-/** The widest picture, in pixels: the text of a design is as wide. */
+/** The maximum width of an image in pixels, which is the width of a design. */
 const WIDEST = 544
 
-/** The colour of buttons; the form has it. */
+/** The colour of buttons, from the form. */
 export const look = { colour: '#1f5fd6' }
 
-/** A link that looks like a button in every mail program. It is edited as a whole, by its words and its address. */
+/** A link that looks like a button in every mail client. It is edited as a whole, by its text and its address. */
 export const ButtonLink = Node.create({
   name: 'buttonLink',
   group: 'block',
@@ -24,7 +24,7 @@ export const ButtonLink = Node.create({
   parseHTML: () => [
     {
       tag: 'p[data-button]',
-      // Before the rule of paragraphs.
+      // Higher than the rule of paragraphs.
       priority: 60,
       getAttrs: (element) => {
         const link = element.querySelector('a')
@@ -52,8 +52,8 @@ export const ButtonLink = Node.create({
 })
 
 /**
- * Pictures come from other hosts, which the page's policy does not allow: this server fetches them. When there is none,
- * it answers with a picture that says why.
+ * The page's policy does not allow images from other hosts, so this server fetches them. If it cannot, it returns an
+ * image that contains the reason.
  */
 export const ShownImage = Image.extend({
   renderHTML: ({ HTMLAttributes }) => ['img', { ...HTMLAttributes, [CSS]: FITS }],
@@ -70,7 +70,7 @@ export const ShownImage = Image.extend({
     },
 })
 
-/** The place of a picture that is not chosen yet. Mail programs show nothing there. */
+/** The placeholder for an image that is not chosen yet. Mail clients do not show it. */
 export const PicturePlace = Node.create<{ choose: (at: number) => void }>({
   name: 'picturePlace',
   group: 'block',
@@ -84,14 +84,14 @@ export const PicturePlace = Node.create<{ choose: (at: number) => void }>({
       const dom = document.createElement('button')
       dom.type = 'button'
       dom.className = 'place plain'
-      dom.textContent = 'Choose a picture'
+      dom.textContent = 'Choose an image'
       dom.addEventListener('click', () => choose(getPos() ?? 0))
       return { dom, stopEvent: (event) => event.type === 'click' || event.type === 'mousedown' }
     }
   },
 })
 
-/** The attributes of a picture that fit into the text. */
+/** The attributes of an image that fits into the text. */
 export function fitting({ height, width }: { width?: number; height?: number }): { width?: number; height?: number } {
   if (!width || !height) return {}
   return width <= WIDEST ? { width, height } : { width: WIDEST, height: Math.round((height * WIDEST) / width) }
@@ -99,17 +99,17 @@ export function fitting({ height, width }: { width?: number; height?: number }):
 
 const inTags = (html: string, change: (tag: string) => string): string => html.replace(/<[a-z][^<>]*>/gi, change)
 
-/** HTML whose styles and event handlers are attributes without a meaning: the browser would complain of each. */
+/** HTML whose styles and event handlers are meaningless attributes, because the browser would report each. */
 export const inert = (html: string): string =>
   inTags(html, (tag) =>
     tag.replace(/([\s"'/])style(\s*=)/gi, `$1${CSS}$2`).replace(/([\s"'/])on[a-z]+(\s*=)/gi, '$1data-off$2'),
   )
 
-/** The text of the editor, as it is saved. */
+/** The text of the editor in its saved form. */
 export const htmlOf = (editor: Editor): string =>
   inTags(editor.getHTML(), (tag) => tag.replaceAll(` ${CSS}="`, ' style="'))
 
-/** HTML in a form that can be compared: blanks, and the styles that the editor itself gives, do not count. */
+/** HTML in a form for comparison: without blanks, and without the styles that the editor adds. */
 function plain(html: string): string {
   const { body } = new DOMParser().parseFromString(inert(html), 'text/html')
   for (const own of body.querySelectorAll('img, p[data-button] > a')) own.removeAttribute(CSS)
@@ -117,12 +117,12 @@ function plain(html: string): string {
     body.innerHTML
       .replaceAll(/\s+/g, ' ')
       .replaceAll(/> </g, '><')
-      // Blanks at the ends of a block show nowhere.
+      // Blanks at the ends of a block are not displayed.
       .replaceAll(/ ?(<\/?(?:p|h[1-6]|li|ul|ol|blockquote|div|hr|img|br)\b[^<>]*>) ?/g, '$1')
       .replaceAll(/<p><\/p>/g, '')
       .trim()
   )
 }
 
-/** Whether the editor keeps all of some HTML, which it has just read. */
+/** Whether the editor preserves some HTML, which it has just read. */
 export const keeps = (editor: Editor, html: string): boolean => plain(editor.getHTML()) === plain(html)

@@ -1,5 +1,5 @@
-// Pictures of the editor: chosen from those that are stored here, uploaded from a file, by dropping or by pasting, or
-// named by their web address. A text for people who cannot see it is asked for.
+// Images of the editor: chosen from those that are stored here, uploaded from a file, dropped, pasted, or linked by
+// their web address. The form has a field for the alternative text.
 import type { Editor } from '@tiptap/core'
 import { fitting } from './editor-nodes.ts'
 import { addressIn, fieldOf, insertBlock, popover, type Popover } from './editor-popovers.ts'
@@ -13,20 +13,20 @@ interface StoredPicture {
 }
 
 const PLACE = '/pictures'
-const FAILED = 'This did not work; try again, or give the web address of a picture.'
-/** What an answer means that is not JSON. */
+const FAILED = 'The upload failed. Try again, or enter the URL of an image.'
+/** The errors for answers that are not JSON. */
 const BY_STATUS: Readonly<Record<number, string>> = {
-  401: 'Your session has ended. Sign in on another page, and try again.',
-  403: 'This page was open for too long: reload it, and try again.',
-  404: 'This server stores no pictures. Give the web address of a picture.',
-  413: 'The picture is too large: 8 MB at the most.',
-  507: 'This server has no space left for pictures. Give the web address of a picture.',
+  401: 'Your session has expired. Sign in again in another tab, then retry.',
+  403: 'This page was open for too long. Reload it and try again.',
+  404: 'This server does not store images. Enter the URL of an image.',
+  413: 'The image is larger than 8 MB.',
+  507: 'This server has no space left for images. Enter the URL of an image.',
 }
 
 const isJson = (response: Response): boolean =>
   (response.headers.get('content-type') ?? '').startsWith('application/json')
 
-/** The pictures that are stored here; none when they cannot be asked for. */
+/** Returns the images that are stored here, or an empty list if the request fails. */
 async function stored(): Promise<StoredPicture[]> {
   try {
     const response = await fetch(PLACE, { headers: { accept: 'application/json' } })
@@ -37,7 +37,7 @@ async function stored(): Promise<StoredPicture[]> {
   }
 }
 
-/** Uploads a file. Throws an error with a sentence for the person. */
+/** Uploads a file. Throws an error with a sentence for the user. */
 async function upload(file: File): Promise<StoredPicture> {
   const data = new FormData()
   data.set('proof', document.querySelector<HTMLInputElement>('input[name=proof]')?.value ?? '')
@@ -46,21 +46,23 @@ async function upload(file: File): Promise<StoredPicture> {
   const response = await fetch(PLACE, { method: 'POST', headers: { accept: 'application/json' }, body: data }).catch(
     () => undefined,
   )
-  if (!response) throw new Error('No connection to the server: the picture is not uploaded.')
+  if (!response) throw new Error('No connection to the server. The image was not uploaded.')
   if (!isJson(response)) throw new Error(BY_STATUS[response.status] ?? FAILED)
   const body = (await response.json()) as StoredPicture & { errors?: string[] }
   if (!response.ok) throw new Error(body.errors?.join(' ') || BY_STATUS[response.status] || FAILED)
   return body
 }
 
-/** The pictures among files that were pasted or dropped, of any kind: the server says why it refuses one. */
+/**
+ * The images of any type among files that were pasted or dropped. The server rejects unsupported types with a reason.
+ */
 export const picturesIn = (data: DataTransfer | null): File[] =>
   Array.from(data?.files ?? []).filter(({ type }) => type.startsWith('image/'))
 
-/** The parts of the form that change when a picture is chosen. */
+/** The parts of the form that change if an image is chosen. */
 class PictureChoice {
-  readonly address = fieldOf('Or its web address', '', { placeholder: 'https://example.org/picture.png' })
-  readonly alt = fieldOf('What does it show? People who cannot see it hear this.', '')
+  readonly address = fieldOf('Or enter its URL', '', { placeholder: 'https://example.org/image.png' })
+  readonly alt = fieldOf('Alternative text (describes the image to screen readers)', '')
   readonly grid = document.createElement('div')
   readonly said = document.createElement('p')
   readonly upload = document.createElement('label')
@@ -94,7 +96,7 @@ class PictureChoice {
     tile.type = 'button'
     tile.title = picture.name ?? ''
     const image = document.createElement('img')
-    Object.assign(image, { src: picture.path ?? picture.url, alt: picture.name ?? 'A picture', loading: 'lazy' })
+    Object.assign(image, { src: picture.path ?? picture.url, alt: picture.name ?? 'Image', loading: 'lazy' })
     tile.append(image)
     tile.addEventListener('click', () => this.choose(picture, tile))
     return tile
@@ -105,7 +107,7 @@ class PictureChoice {
     for (const each of this.grid.children) each.setAttribute('aria-pressed', String(each === tile))
     if (!picture) return
     this.address.input.value = ''
-    this.said.textContent = `Chosen: ${picture.name ?? picture.url}`
+    this.said.textContent = `Selected: ${picture.name ?? picture.url}`
     this.alt.input.focus()
   }
 
@@ -125,8 +127,8 @@ class PictureChoice {
 }
 
 /**
- * Asks for a picture and inserts it; `replace` is the place of a picture that it takes, `files` what was pasted or
- * dropped.
+ * Shows the form for an image and inserts it. `replace` is the position of the image or placeholder that it replaces,
+ * `files` are the pasted or dropped files.
  */
 export function askPicture(
   editor: Editor,
@@ -141,17 +143,18 @@ export function askPicture(
   const decoration = document.createElement('label')
   decoration.className = 'check'
   const box = Object.assign(document.createElement('input'), { type: 'checkbox', checked: had?.['alt'] === '' })
-  decoration.append(box, ' It is decoration, and shows nothing')
+  decoration.append(box, ' Decorative image')
   const body = [choice.upload, choice.grid, choice.said, choice.address.row, choice.alt.row, decoration]
-  const opened = popover(editor, 'Picture', body, {
+  const opened = popover(editor, 'Image', body, {
     large: true,
-    yes: had ? 'Change picture' : 'Add picture',
+    yes: had ? 'Change image' : 'Add image',
     done() {
       const src = choice.chosen?.url ?? addressIn(choice.address)
       const alt = choice.alt.input.value.trim()
       if (src === undefined) return false
-      if (!/^https?:/i.test(src)) return (choice.address.fault('Choose a picture, or give its web address.'), false)
-      if (alt === '' && !box.checked) return (choice.alt.fault('Say what it shows, or that it is decoration.'), false)
+      if (!/^https?:/i.test(src)) return (choice.address.fault('Choose an image or enter its URL.'), false)
+      if (alt === '' && !box.checked)
+        return (choice.alt.fault('Enter alternative text, or mark the image as decorative.'), false)
       const size = choice.chosen ? fitting(choice.chosen) : had?.['src'] === src ? {} : { width: null, height: null }
       const attrs = { ...size, src, alt: box.checked ? '' : alt }
       if (had) editor.chain().focus().updateAttributes('image', attrs).run()

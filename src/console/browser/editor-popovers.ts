@@ -1,5 +1,5 @@
-// Small forms of the editor beside the text: a link, a button, a merge tag. Cancel, Escape and a click elsewhere close
-// one; a large one, as that of pictures, stands in the middle of the window, and is not closed by a click elsewhere.
+// Small forms of the editor next to the text: a link, a button, a merge tag. Cancel, Escape and a click elsewhere close
+// one. A large form, such as that of images, is in the middle of the window, and a click elsewhere does not close it.
 import type { Editor } from '@tiptap/core'
 
 const make = <Name extends keyof HTMLElementTagNameMap>(
@@ -10,7 +10,7 @@ const make = <Name extends keyof HTMLElementTagNameMap>(
 export interface PopoverField {
   row: HTMLElement
   input: HTMLInputElement
-  /** Shows what is wrong with the value. */
+  /** Shows an error next to the value. */
   fault: (words: string) => void
 }
 
@@ -42,17 +42,17 @@ export interface Popover {
 }
 
 interface PopoverForm {
-  /** The words of the button that sends it. */
+  /** The label of the button that sends it. */
   yes: string
-  /** Asked when it is sent; returns whether it may close. */
+  /** Called when it is sent. Returns whether it may close. */
   done: () => boolean
   /** Further buttons. */
   others?: readonly (readonly [words: string, run: () => void])[]
-  /** It is too large to stand beside the text. */
+  /** It is too large to be next to the text. */
   large?: boolean
 }
 
-/** Opens a small form at the place of the cursor, without moving the page. */
+/** Opens a small form at the cursor, without moving the page. */
 export function popover(
   editor: Editor,
   title: string,
@@ -97,7 +97,7 @@ export function popover(
   return { dialog, close }
 }
 
-/** Below the cursor, and inside the window. */
+/** Moves it below the cursor and inside the window. */
 function place(dialog: HTMLDialogElement, editor: Editor): void {
   const { bottom, left } = editor.view.coordsAtPos(editor.state.selection.to)
   const across = Math.max(8, Math.min(left, innerWidth - dialog.offsetWidth - 24))
@@ -107,8 +107,8 @@ function place(dialog: HTMLDialogElement, editor: Editor): void {
 }
 
 /**
- * An address, completed: an email address gets mailto:, an address without a scheme https://. Undefined when it can
- * lead nowhere in a mail.
+ * Completes an address: an email address gets mailto:, an address without a scheme https://. Returns undefined if it
+ * cannot be a link in an email.
  */
 export function wholeAddress(typed: string): string | undefined {
   if (typed.startsWith('{{') || /^(?:https?:\/\/[^\s/]|mailto:.|tel:.)/i.test(typed)) return typed
@@ -116,9 +116,12 @@ export function wholeAddress(typed: string): string | undefined {
   return /^[^\s/:?#]+\.[^\s]+$/.test(typed) ? `https://${typed}` : undefined
 }
 
-const NOWHERE = 'This leads nowhere in a mail. Give an address such as https://example.org/news.'
+const NOWHERE = 'This is not a valid link. Enter a URL such as https://example.org/news.'
 
-/** The whole address in a field, or '' when it is empty; undefined, and said in the field, when it leads nowhere. */
+/**
+ * Returns the completed address in a field, or '' if it is empty. If it is invalid, shows an error and returns
+ * undefined.
+ */
 export function addressIn(field: PopoverField): string | undefined {
   const typed = field.input.value.trim()
   const whole = typed === '' ? '' : wholeAddress(typed)
@@ -129,8 +132,8 @@ export function addressIn(field: PopoverField): string | undefined {
 export function askLink(editor: Editor): void {
   const had = editor.getAttributes('link')['href'] as string | undefined
   const { empty } = editor.state.selection
-  const address = fieldOf('Address', had ?? '', { placeholder: 'https://example.org/news' })
-  const words = fieldOf('Words', '')
+  const address = fieldOf('URL', had ?? '', { placeholder: 'https://example.org/news' })
+  const words = fieldOf('Text', '')
   const own = had === undefined && empty
   const remove = (): void => void editor.chain().focus().extendMarkRange('link').unsetLink().run()
   popover(editor, 'Link', own ? [address.row, words.row] : [address.row], {
@@ -139,12 +142,12 @@ export function askLink(editor: Editor): void {
     done() {
       const href = addressIn(address)
       if (href === undefined) return false
-      if (href === '') return (address.fault('Give an address.'), false)
+      if (href === '') return (address.fault('Enter a URL.'), false)
       const chain = editor.chain().focus()
       if (had !== undefined) chain.extendMarkRange('link').setLink({ href }).run()
       else if (!own) chain.setLink({ href }).run()
       else {
-        // Without selected words, the link gets its own.
+        // Without selected text, the link gets its address as text.
         const text = words.input.value.trim() || href.replace(/^mailto:|^https?:\/\//, '')
         chain.insertContent([{ type: 'text', text, marks: [{ type: 'link', attrs: { href } }] }]).run()
       }
@@ -153,7 +156,7 @@ export function askLink(editor: Editor): void {
   })
 }
 
-/** Inserts a block behind what is selected; the text goes on behind it. */
+/** Inserts a block after the selection. The text continues after the block. */
 export function insertBlock(editor: Editor, block: object): void {
   const { to } = editor.state.selection
   const size = editor.state.doc.content.size
@@ -166,16 +169,16 @@ export function insertBlock(editor: Editor, block: object): void {
 
 export function askButton(editor: Editor): void {
   const chosen = editor.isActive('buttonLink') ? editor.getAttributes('buttonLink') : undefined
-  const label = fieldOf('Words', chosen ? String(chosen['label']) : 'Read more')
-  const address = fieldOf('Address', chosen ? String(chosen['href']) : '', { placeholder: 'https://example.org/news' })
+  const label = fieldOf('Label', chosen ? String(chosen['label']) : 'Read more')
+  const address = fieldOf('URL', chosen ? String(chosen['href']) : '', { placeholder: 'https://example.org/news' })
   popover(editor, 'Button', [address.row, label.row], {
     yes: chosen ? 'Change button' : 'Add button',
     done() {
       const href = addressIn(address)
       const words = label.input.value.trim()
       if (href === undefined) return false
-      if (href === '') return (address.fault('Give an address.'), false)
-      if (words === '') return (label.fault('A button needs words.'), false)
+      if (href === '') return (address.fault('Enter a URL.'), false)
+      if (words === '') return (label.fault('Enter a label.'), false)
       if (chosen) editor.chain().focus().updateAttributes('buttonLink', { href, label: words }).run()
       else insertBlock(editor, { type: 'buttonLink', attrs: { href, label: words } })
       return true
@@ -183,15 +186,15 @@ export function askButton(editor: Editor): void {
   })
 }
 
-/** The merge tags of the audience that is chosen. */
+/** The merge tags of the chosen audience. */
 export const tags = { names: [] as readonly string[] }
 
 export function askTag(editor: Editor): void {
   const choice = make('select', { id: 'pop-tag' })
   choice.append(...tags.names.map((name) => new Option(name, name)))
   const row = make('div', { className: 'field' })
-  row.append(make('label', { htmlFor: 'pop-tag', textContent: 'Field of the contact' }), choice)
-  const otherwise = fieldOf('Text for contacts without it', 'friend')
+  row.append(make('label', { htmlFor: 'pop-tag', textContent: 'Contact field' }), choice)
+  const otherwise = fieldOf('Fallback for contacts without a value', 'friend')
   const suggest = (): void => {
     const link = choice.value.startsWith('unsubscribe')
     otherwise.row.hidden = link || choice.value === 'email'

@@ -1,5 +1,5 @@
-// The preview beside the text: the frame is as high as the mail and as wide as a desk or a phone, smaller where the
-// page has no room, and shows what was saved last.
+// The preview next to the text. The frame is as high as the email and as wide as a desktop window or a phone, scaled
+// down to the width of the page. It shows the last saved version.
 
 /** The widths of the windows that are shown, in pixels. */
 const DESK = 720
@@ -31,7 +31,7 @@ export class Preview {
     this.#frame.addEventListener('load', () => {
       this.#loading = false
       this.fit()
-      // Pictures come later.
+      // Images load later.
       for (const image of this.#frame.contentDocument?.images ?? []) image.addEventListener('load', () => this.fit())
       if (this.#again) this.refresh()
     })
@@ -39,36 +39,36 @@ export class Preview {
     this.fit()
   }
 
-  /** The addresses to choose from. */
+  /** Shows the addresses to choose from. */
   people(addresses: readonly string[]): void {
     this.#pane.querySelector('datalist')?.replaceChildren(...addresses.map((each) => new Option(each, each)))
   }
 
-  /** Asks for the mail as it is stored now; one at a time. */
+  /** Requests the stored email, one request at a time. */
   refresh(): void {
     this.#again = this.#loading
     if (this.#loading) return
     this.#loading = true
     const url = new URL(this.#frame.src)
     url.search = new URLSearchParams({ head: 'yes', as: this.#as, contact: this.#contact.value }).toString()
-    // No step of the browser's history.
+    // Replaces the URL without a step in the browser's history.
     this.#frame.contentWindow?.location.replace(url)
   }
 
   fit(): void {
     const sheet = this.#frame.parentElement
-    const room = sheet?.clientWidth ?? 0
-    if (!sheet || room === 0) return
-    const width = this.#as === 'phone' ? PHONE : Math.max(DESK, room)
-    const scale = Math.min(1, room / width)
+    const space = sheet?.clientWidth ?? 0
+    if (!sheet || space === 0) return
+    const width = this.#as === 'phone' ? PHONE : Math.max(DESK, space)
+    const scale = Math.min(1, space / width)
     const { style } = this.#frame
     style.setProperty('width', `${width}px`)
-    // The height of what the document holds, not of the frame.
+    // The height of the document, which may be less than that of the frame.
     const held = this.#frame.contentDocument?.querySelector('html')?.getBoundingClientRect().height ?? 0
     const high = Math.max(240, Math.ceil(held))
     style.setProperty('height', `${high}px`)
     style.setProperty('transform', `scale(${scale})`)
-    style.setProperty('margin-left', `${Math.max(0, (room - width * scale) / 2)}px`)
+    style.setProperty('margin-left', `${Math.max(0, (space - width * scale) / 2)}px`)
     sheet.style.setProperty('height', `${Math.ceil(high * scale)}px`)
   }
 }

@@ -1,11 +1,11 @@
-// A draft is saved by itself, a moment after somebody stops typing. What is not saved yet is kept in this browser, so
-// that neither a lost connection nor an ended session loses it; when two people write, neither replaces the other's
-// text without being told.
+// A draft is saved automatically, shortly after the user stops typing. Unsaved changes are kept in this browser, so
+// that they survive a lost connection or an expired session. If two users edit the draft, neither replaces the other's
+// text without a question.
 
-/** How long nobody types before it is saved, and how long it waits at the most, in ms. */
+/** The pause in typing after which it is saved, and the longest time between two saves, in ms. */
 const PAUSE = 1200
 const LONGEST = 8000
-/** After how long it is tried again when the server does not answer, in ms. */
+/** The interval between retries if the server does not answer, in ms. */
 const AGAIN = 5000
 
 export interface SavedDraft {
@@ -17,7 +17,7 @@ export interface SavedDraft {
 }
 interface SaveAnswer extends Partial<SavedDraft> {
   clash?: boolean
-  /** Why it cannot be saved any more. */
+  /** The reason why it cannot be saved any more. */
   gone?: string
   errors?: { field: string; words: string }[]
 }
@@ -28,7 +28,7 @@ interface Kept {
   values: FormValues
 }
 
-/** Not what the person writes. */
+/** Fields that the user does not edit. */
 const OWN = new Set(['proof', 'action', 'tag', 'question', 'sure'])
 
 export class Saving {
@@ -40,7 +40,7 @@ export class Saving {
   #timer = 0
   #since = 0
   #busy = false
-  /** Somebody decides first: there are two versions, or the campaign is gone. */
+  /** The user has to decide first: there are two versions, or the campaign was deleted. */
   #stopped = false
 
   constructor(form: HTMLFormElement, status: HTMLElement, saved: (draft: SavedDraft) => void) {
@@ -73,7 +73,7 @@ export class Saving {
     return JSON.stringify(this.#values()) !== this.#last
   }
 
-  /** Says how it stands; `bad` when the text is in this browser alone. */
+  /** Shows the status. `bad`: the text is only in this browser. */
   #say(words: string, bad = false, more?: Node): void {
     this.#status.textContent = words
     this.#status.classList.toggle('bad', bad)
@@ -81,11 +81,11 @@ export class Saving {
     if (more) this.#status.append(' ', more)
   }
 
-  /** Something has changed. */
+  /** Called after a change. */
   touched(): void {
     if (this.#stopped || !this.#dirty) return
     this.#keep()
-    this.#say('Not saved yet')
+    this.#say('Unsaved changes')
     const now = Date.now()
     if (this.#timer === 0) this.#since = now
     this.#soon(Math.max(0, Math.min(PAUSE, this.#since + LONGEST - now)))
@@ -97,13 +97,13 @@ export class Saving {
   }
 
   #keep(): void {
-    // After a conflict the form has the tag of the other version, which this text must not replace by itself.
+    // After a conflict the form has the tag of the other version, which this text must not replace automatically.
     const tag = this.#stopped ? '' : (this.#field('tag')?.value ?? '')
     const kept: Kept = { at: new Date().toISOString(), tag, values: this.#values() }
     try {
       localStorage.setItem(this.#key, JSON.stringify(kept))
     } catch {
-      // Without space in the browser the text stands in the page alone, as the status says.
+      // Without storage in the browser, the text is only in the page, as the status shows.
     }
   }
 
@@ -111,7 +111,7 @@ export class Saving {
     try {
       localStorage.removeItem(this.#key)
     } catch {
-      // A browser that keeps nothing has nothing to forget.
+      // Without storage there is no copy to delete.
     }
   }
 
@@ -131,10 +131,13 @@ export class Saving {
         body: data,
       })
       const json = (response.headers.get('content-type') ?? '').startsWith('application/json')
-      if (json) this.#heard((await response.json()) as SaveAnswer, values)
+      if (json) this.#received((await response.json()) as SaveAnswer, values)
       else await this.#refused(response.status)
     } catch {
-      this.#say('No connection. Your text is kept in this browser, and saved when the server answers.', true)
+      this.#say(
+        'No connection. Your changes are kept in this browser and will be saved when the server responds.',
+        true,
+      )
       this.#soon(AGAIN)
     } finally {
       this.#busy = false
@@ -142,22 +145,22 @@ export class Saving {
     if (this.#timer === 0 && this.#dirty && !this.#stopped && !this.#status.classList.contains('bad')) this.#soon(PAUSE)
   }
 
-  /** Saves what is not saved yet; whether all of it is. */
+  /** Saves unsaved changes. Returns whether all are saved. */
   async flush(): Promise<boolean> {
     while (this.#busy) await new Promise((resolve) => setTimeout(resolve, 50))
     await this.save()
     return !this.#dirty
   }
 
-  #heard({ clash, errors = [], gone, ...draft }: SaveAnswer, values: FormValues): void {
+  #received({ clash, errors = [], gone, ...draft }: SaveAnswer, values: FormValues): void {
     for (const each of this.#form.querySelectorAll('[aria-invalid]')) each.removeAttribute('aria-invalid')
     if (clash || gone !== undefined) {
       this.#stopped = true
       const look = document.createElement('button')
       look.className = 'plain small'
-      look.textContent = clash ? 'See both versions' : 'Make a new draft of it'
+      look.textContent = clash ? 'Compare versions' : 'Save as a new draft'
       look.addEventListener('click', () => this.#form.requestSubmit())
-      return this.#say(gone ?? 'Somebody has saved another version meanwhile.', true, look)
+      return this.#say(gone ?? 'Another version was saved in the meantime.', true, look)
     }
     if (draft.tag !== undefined) {
       const tag = this.#field('tag')
@@ -171,11 +174,11 @@ export class Saving {
     }
     this.#last = JSON.stringify(values)
     if (!this.#dirty) this.#forget()
-    const time = new Date().toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' })
+    const time = new Date().toLocaleTimeString(undefined, { timeStyle: 'short' })
     this.#say(`Saved ${time}`)
   }
 
-  /** The session has ended, or the proof is too old: a page of the person's present session has a new one. */
+  /** The session or the proof has expired. A page of the user's current session contains a new proof. */
   async #refused(status: number): Promise<void> {
     const response = await fetch(location.pathname)
     const page = response.ok && !response.redirected ? await response.text() : ''
@@ -188,17 +191,21 @@ export class Saving {
     if (response.redirected || status === 401) {
       const link = document.createElement('a')
       Object.assign(link, { href: '/sign-in', target: '_blank', textContent: 'Sign in' })
-      this.#say('Your session has ended. Your text is kept in this browser, and saved when you are back.', true, link)
+      this.#say(
+        'Your session has expired. Your changes are kept in this browser and will be saved after you sign in.',
+        true,
+        link,
+      )
     } else {
-      const words = status === 413 ? 'It is too large to be saved.' : 'The server could not save it.'
-      this.#say(`${words} Your text is kept in this browser.`, true)
+      const words = status === 413 ? 'The campaign is too large to save.' : 'The server could not save the campaign.'
+      this.#say(`${words} Your changes are kept in this browser.`, true)
     }
     this.#soon(AGAIN)
   }
 
   /**
-   * What was kept when the page was left before it was saved. `take` puts values into the form. It is taken at once
-   * when nobody has changed the campaign meanwhile; otherwise the person decides.
+   * Restores changes that were not saved when the user left the page. `take` fills the form with the values. They are
+   * restored immediately if the campaign has not changed since then. Otherwise the user decides.
    */
   restore(box: HTMLElement, take: (values: FormValues) => void): void {
     const kept = this.#kept()
@@ -210,14 +217,14 @@ export class Saving {
     }
     if (kept.tag === this.#field('tag')?.value && !this.#stopped) {
       use()
-      return this.#say(`Your text of ${at}, which was not saved, is back.`)
+      return this.#say(`Restored your unsaved changes from ${at}.`)
     }
     const note = document.createElement('div')
     note.className = 'alert'
     note.setAttribute('role', 'status')
     const words = document.createElement('p')
-    words.textContent = `This browser has a text of yours of ${at} that was not saved; the campaign was changed since.`
-    const [yes, no] = ['Take my text', 'Forget it'].map((label) => {
+    words.textContent = `This browser has unsaved changes from ${at}. The campaign was changed after that.`
+    const [yes, no] = ['Use my changes', 'Discard them'].map((label) => {
       const button = document.createElement('button')
       button.type = 'button'
       button.className = 'plain small'
@@ -244,7 +251,9 @@ export class Saving {
     }
   }
 
-  /** The page shows what could not be saved; `hold`: there are two versions, and the person saves by the button. */
+  /**
+   * The page shows changes that could not be saved. `hold`: there are two versions, and the user saves with the button.
+   */
   unsaved(hold: boolean): void {
     this.#last = ''
     this.#stopped = hold

@@ -1,4 +1,4 @@
-// The toolbar of the editor: icons with names, their keys, and whether each is in force where the cursor stands.
+// The toolbar of the editor: icons with names, their keys, and whether each format applies at the cursor.
 import type { Editor } from '@tiptap/core'
 import { askPicture } from './editor-pictures.ts'
 import { askButton, askLink, askTag } from './editor-popovers.ts'
@@ -8,12 +8,14 @@ const SVG = 'http://www.w3.org/2000/svg'
 export interface Tool {
   name: string
   icon: string
-  /** The keys, as the person reads them; the editor knows them itself unless `press` says which event they are. */
+  /**
+   * The keys, as the user reads them. The editor handles them, except those with `press`, which matches their event.
+   */
   keys?: string
   press?: (event: KeyboardEvent) => boolean
   run: (editor: Editor) => void
   active?: (editor: Editor) => boolean
-  /** Whether it can do anything now. */
+  /** Whether it can be used now. */
   can?: (editor: Editor) => boolean
 }
 
@@ -86,7 +88,7 @@ const TOOLS: readonly (readonly Tool[])[] = [
       active: (editor) => editor.isActive('buttonLink'),
     },
     {
-      name: 'Picture',
+      name: 'Image',
       icon: 'M2 3h12v10H2zM2 11l3.5-3.5 3 3L11 8l3 3M5.5 6h.1',
       run: (editor) => void askPicture(editor),
       active: (editor) => editor.isActive('image'),
@@ -136,7 +138,6 @@ function iconOf(path: string): SVGElement {
   return svg
 }
 
-/** A button of the toolbar. */
 export function toolButton({ icon, keys, name }: Pick<Tool, 'icon' | 'keys' | 'name'>): HTMLButtonElement {
   const button = document.createElement('button')
   button.type = 'button'
@@ -149,7 +150,7 @@ export function toolButton({ icon, keys, name }: Pick<Tool, 'icon' | 'keys' | 'n
 
 export const SOURCE = { name: 'HTML source', icon: 'M5.5 4.5L2 8l3.5 3.5M10.5 4.5L14 8l-3.5 3.5' }
 
-/** Fills the toolbar; returns the listener for keys that the editor does not know itself. */
+/** Fills the toolbar. Returns the listener for keys that the editor does not handle. */
 export function addTools(bar: HTMLElement, editor: Editor): (event: KeyboardEvent) => boolean {
   const shown: (() => void)[] = []
   for (const group of TOOLS) {

@@ -1,6 +1,6 @@
-// The editor of a campaign: its text is written with a toolbar, saved by itself, and shown beside as a contact gets it.
-// It opens only text that it can show and save without a change of meaning. Other HTML (tables, styles) is edited as
-// source, so that none of it is lost.
+// The editor of a campaign: its text is written with a toolbar, saved automatically, and previewed next to it as a
+// contact receives it. It opens only text that it can show and save without a change of meaning. Other HTML (tables,
+// styles) is edited as source, so that it is not lost.
 import { Editor } from '@tiptap/core'
 import StarterKit from '@tiptap/starter-kit'
 import { ButtonLink, htmlOf, inert, keeps, look, PicturePlace, ShownImage } from './editor-nodes.ts'
@@ -10,15 +10,15 @@ import { Preview } from './editor-preview.ts'
 import { Saving, type SavedDraft } from './editor-saving.ts'
 import { addTools, SOURCE, toolButton } from './editor-tools.ts'
 import { ask } from './questions.ts'
-import { inkOn } from '../../campaigns/designs.ts'
+import { inkOn } from '../../views/html/colours.ts'
 
-/** The most characters of HTML that are pasted with their form; a newsletter has a tenth. */
+/** Characters of HTML that are pasted with their format. A newsletter has a tenth. */
 const MOST_PASTED = 1024 * 1024
 
-/** How long a sentence stands in the page, in ms. */
+/** How long a message stays in the page, in ms. */
 const SAID = 8000
 
-/** Says something that the person cannot see in the text. */
+/** Shows a message about a change that the user cannot see in the text. */
 function note(words: string): void {
   const toast = Object.assign(document.createElement('p'), { className: 'toast', textContent: words })
   toast.setAttribute('role', 'status')
@@ -38,7 +38,7 @@ function editorIn(
       StarterKit.configure({
         link: {
           openOnClick: false,
-          // Words typed behind a link are not part of it.
+          // Words that are typed after a link are not part of it.
           autolink: false,
           protocols: ['http', 'https', 'mailto', 'tel'],
           HTMLAttributes: { rel: null, target: null },
@@ -50,13 +50,13 @@ function editorIn(
     ],
     content: inert(source.value),
     editorProps: {
-      attributes: { role: 'textbox', 'aria-multiline': 'true', 'aria-label': 'Text' },
+      attributes: { role: 'textbox', 'aria-multiline': 'true', 'aria-label': 'Content' },
       handleKeyDown: (_, event) => keys.on(event),
       handlePaste: (_, event) => takePictures(editor, event.clipboardData, event),
       handleDrop: (_, event) => takePictures(editor, event.dataTransfer, event),
       transformPastedHTML(html) {
         if (html.length <= MOST_PASTED) return inert(html)
-        note('What you pasted has more than 1 MB, and was left out.')
+        note('The pasted content is larger than 1 MB and was not inserted.')
         return ''
       },
     },
@@ -68,25 +68,25 @@ function editorIn(
   return editor
 }
 
-/** Whether pictures were pasted or dropped, which are then uploaded. */
+/** Whether images were pasted or dropped, which are then uploaded. */
 function takePictures(editor: Editor, data: DataTransfer | null, event: Event): boolean {
   const files = picturesIn(data)
-  // Programs that copy text often add a picture of it.
+  // Many applications add an image to copied text.
   if (files.length === 0 || (data?.getData('text/html') ?? '') !== '') return false
   event.preventDefault()
   askPicture(editor, { files })
   return true
 }
 
-/** Whether the editor may open the source: it keeps all of it, or the person agrees to lose a part. */
+/** Whether the editor may open the source: it preserves all of it, or the user agrees to lose a part. */
 async function mayShow(editor: Editor, source: HTMLTextAreaElement): Promise<boolean> {
   editor.commands.setContent(inert(source.value), { emitUpdate: false })
   return (
     keeps(editor, source.value) ||
     ask(
-      'Open it in the editor?',
-      'The editor does not know all of this HTML; what it does not know is lost when you change something.',
-      'Open it',
+      'Open in the editor?',
+      'The editor does not support all of this HTML. Unsupported parts are lost if you edit the content.',
+      'Open',
     )
   )
 }
@@ -94,7 +94,7 @@ async function mayShow(editor: Editor, source: HTMLTextAreaElement): Promise<boo
 interface Started {
   editor: Editor
   source: HTMLTextAreaElement
-  /** Shows HTML that was put into the field. */
+  /** Shows HTML that was inserted into the field. */
   reopen: () => void
 }
 
@@ -121,7 +121,7 @@ function start(box: HTMLElement): Started {
     area.hidden = !visual
     for (const each of bar.children) if (each !== toggle && each instanceof HTMLElement) each.hidden = !visual
     source.hidden = visual
-    // The browser cannot ask the person to fill in a hidden field.
+    // The browser cannot focus a hidden field that is required.
     source.required = !visual
     toggle.setAttribute('aria-pressed', String(!visual))
   }
@@ -157,7 +157,7 @@ function colours(area: HTMLElement, editor: Editor, source: HTMLTextAreaElement)
   paint()
 }
 
-/** The sentences and names that depend on what was saved. */
+/** Shows the sentences and names that depend on the saved version. */
 function showSaved(form: HTMLFormElement, { reach, tags: names, warnings }: SavedDraft): void {
   const item = (words: string, name: 'code' | 'li'): HTMLElement => {
     const element = document.createElement(name)
@@ -172,12 +172,12 @@ function showSaved(form: HTMLFormElement, { reach, tags: names, warnings }: Save
   if (hint && reach !== '') hint.textContent = reach
 }
 
-/** On small screens one of the two parts is shown. */
+/** Shows one of the two parts on small screens. */
 function panes(composer: HTMLElement): void {
   const bar = document.createElement('div')
   bar.className = 'segments panes'
   bar.setAttribute('role', 'group')
-  bar.setAttribute('aria-label', 'Part')
+  bar.setAttribute('aria-label', 'View')
   const buttons = ['Write', 'Preview'].map((words) => {
     const button = document.createElement('button')
     button.type = 'button'
@@ -217,7 +217,7 @@ for (const box of document.querySelectorAll<HTMLElement>('[data-editor]')) {
       preview.people(draft.people)
       preview.refresh()
     })
-    // What was typed just now is on the next page, too.
+    // The next page must show the latest text.
     const review = document.querySelector<HTMLAnchorElement>('a[data-review]')
     review?.addEventListener('click', (event) => {
       event.preventDefault()

@@ -1,7 +1,7 @@
-// What the frame of every page gains by a script, that of the API reference too: copy buttons, the key "/", and the
-// places behind a button on small screens.
+// The script of every page and of the API reference: copy buttons, the key "/", and the menu behind a button on small
+// screens.
 
-// What the element says that a button names is copied.
+// Copies the text of the element that a button names.
 document.addEventListener('click', (event) => {
   const button = event.target instanceof Element && event.target.closest<HTMLButtonElement>('[data-copy]')
   const text = button && document.getElementById(button.dataset['copy']!)?.textContent
@@ -13,7 +13,7 @@ document.addEventListener('click', (event) => {
   })
 })
 
-// The key "/" moves to the search box, as in many programs.
+// The key "/" moves to the search box, as in many applications.
 document.addEventListener('keydown', (event) => {
   const box = document.getElementById('q') ?? document.getElementById('find')
   const { target } = event
@@ -24,7 +24,7 @@ document.addEventListener('keydown', (event) => {
   box.focus()
 })
 
-// On a small screen the places are behind a button, also after the window was made larger or smaller.
+// On a small screen the menu is behind a button, even after the window was resized.
 const menu = document.querySelector<HTMLDetailsElement>('details.menu')
 const small = matchMedia('(max-width: 52rem)')
 const fold = (): void => {

@@ -1,7 +1,7 @@
-// Previews of mail are as tall as what they show. Their frames run no scripts; they have the origin of the page, which
-// so can measure them. Without this script a frame has a fixed height and scrolls.
+// Previews of email are as tall as their content. Their frames run no scripts, and have the origin of the page so that
+// it can measure them. Without this script a frame has a fixed height and scrolls.
 
-/** Taller than any mail that somebody reads; the frame of such a mail scrolls. */
+/** Taller than usual emails. The frame of a taller email scrolls. */
 const MOST = 20_000
 
 function fit(frame: HTMLIFrameElement): void {

@@ -1,8 +1,8 @@
-// Menus of rows open beside their button; forms of filters are sent when something is chosen. Without this script a
-// menu opens in the middle of the window, and a form has its button.
+// Menus of rows open next to their button, and forms of filters are sent when an option is chosen. Without this script
+// a menu opens in the middle of the window, and a form has its button.
 
 /** The height that a menu may need, in px. */
-const ROOM = 180
+const RESERVE = 180
 
 document.addEventListener(
   'beforetoggle',
@@ -12,7 +12,7 @@ document.addEventListener(
     if (!button) return
     const { clientHeight, clientWidth } = document.documentElement
     const right = clientWidth - button.right
-    const up = button.bottom + ROOM > clientHeight
+    const up = button.bottom + RESERVE > clientHeight
     target.style.inset = up
       ? `auto ${right}px ${clientHeight - button.top + 4}px auto`
       : `${button.bottom + 4}px ${right}px auto auto`

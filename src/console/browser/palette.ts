@@ -1,9 +1,11 @@
-// The keyboard: Ctrl-K asks where to go, "?" shows the keys, "g" and a letter lead to a page, "j" and "k" move through
-// the rows of a list. The dialogs show what stands on the pages /find and /keys, which need no script.
+// The keyboard: Ctrl-K opens the search, "?" shows the keys, "g" and a letter lead to a page, "j" and "k" move through
+// the rows of a list. The dialogs show the content of the pages /find and /keys, which need no script.
+import { linkOf } from './rows.ts'
+
 const typing = ({ target }: Event): boolean =>
   target instanceof HTMLElement && (/^(?:input|textarea|select)$/i.test(target.tagName) || target.isContentEditable)
 
-/** The part of a page of this server; undefined when it cannot be had. */
+/** Returns the part of a page of this server, or undefined if the request fails. */
 async function partOf(path: string, id: string, signal: AbortSignal): Promise<HTMLElement | undefined> {
   const response = await fetch(path, { signal, headers: { Accept: 'text/html' } })
   if (!response.ok) return undefined
@@ -13,11 +15,11 @@ async function partOf(path: string, id: string, signal: AbortSignal): Promise<HT
 
 const notThere = (): HTMLElement => {
   const said = document.createElement('p')
-  said.textContent = 'The server does not answer, or your session has ended. Reload the page.'
+  said.textContent = 'The server did not respond, or your session has expired. Reload the page.'
   return said
 }
 
-/** Opens a dialog of the page's width; one at a time. */
+/** Opens a dialog of the page's width, one at a time. */
 function open(name: string): HTMLDialogElement | undefined {
   if (document.querySelector('dialog[open]')) return undefined
   document.querySelector<HTMLElement>('#person:popover-open')?.hidePopover()
@@ -25,7 +27,7 @@ function open(name: string): HTMLDialogElement | undefined {
   dialog.className = 'palette'
   dialog.setAttribute('aria-label', name)
   dialog.addEventListener('close', () => dialog.remove())
-  // A press beside the dialog closes it.
+  // A press outside the dialog closes it.
   dialog.addEventListener('click', ({ target }) => target === dialog && dialog.close())
   document.body.append(dialog)
   dialog.showModal()
@@ -33,23 +35,23 @@ function open(name: string): HTMLDialogElement | undefined {
 }
 
 function showKeys(): void {
-  const dialog = open('Keys')
+  const dialog = open('Keyboard shortcuts')
   if (!dialog) return
   void partOf('/keys', 'keys-shown', new AbortController().signal)
     .catch(() => undefined)
     .then((part) => dialog.append(part ?? notThere()))
 }
 
-/** How long typing rests before the server is asked, in ms. */
+/** The pause in typing after which the server is queried, in ms. */
 const RESTS = 120
 
 function showFind(): void {
-  const dialog = open('Go to anything')
+  const dialog = open('Search or jump to')
   if (!dialog) return
   const box = document.createElement('input')
   box.type = 'search'
-  box.placeholder = 'Go to a page, a domain, a campaign …'
-  box.setAttribute('aria-label', 'Go to anything')
+  box.placeholder = 'Page, domain, campaign …'
+  box.setAttribute('aria-label', 'Search or jump to')
   box.autocomplete = 'off'
   const found = document.createElement('div')
   found.className = 'found'
@@ -94,9 +96,7 @@ function showFind(): void {
 
 /** Moves the focus through the rows of the page's list by their first links. */
 function row(by: 1 | -1): void {
-  const rows = [...document.querySelectorAll<HTMLAnchorElement>('main tbody tr')].flatMap(
-    (each) => each.querySelector<HTMLAnchorElement>('td a') ?? [],
-  )
+  const rows = [...document.querySelectorAll<HTMLAnchorElement>('main tbody tr')].flatMap((each) => linkOf(each) ?? [])
   const at = rows.findIndex((each) => each === document.activeElement)
   rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : at + by]?.focus()
 }

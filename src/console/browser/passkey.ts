@@ -7,7 +7,7 @@ async function post(to: string, body: object): Promise<Record<string, string>> {
     body: JSON.stringify(body),
   })
   const answer = (await response.json()) as Record<string, string>
-  if (!response.ok) throw new Error(answer['error'] ?? 'The server did not answer.')
+  if (!response.ok) throw new Error(answer['error'] ?? 'The server did not respond.')
   return answer
 }
 
@@ -32,7 +32,7 @@ async function signIn(form: HTMLFormElement): Promise<string> {
   return answer['next'] ?? '/'
 }
 
-/** The first passkey of somebody who was invited: it is made before there is a session. */
+/** The first passkey of an invited user, which is made before there is a session. */
 async function join(form: HTMLFormElement): Promise<string> {
   const { link, proof } = form.dataset
   const options = await post('/join/passkey', { link, proof })
@@ -54,12 +54,10 @@ for (const form of document.querySelectorAll<HTMLFormElement>('[data-passkey]'))
     void (async () => {
       try {
         if (host !== undefined && host !== location.hostname)
-          throw new Error(
-            `Passkeys are for the address ${host}, and this page is at ${location.hostname}: open it there.`,
-          )
+          throw new Error(`Passkeys work at ${host} only. This page is at ${location.hostname}.`)
         location.assign(await run(form))
       } catch (thrown) {
-        said.textContent = thrown instanceof Error ? thrown.message : 'That did not work.'
+        said.textContent = thrown instanceof Error ? thrown.message : 'Something went wrong. Try again.'
       }
     })()
   })

@@ -1,5 +1,5 @@
-// Questions before what cannot be undone, in a dialog of the page. The button says what it does; the other one has the
-// focus. Browsers without scripts get a page with the same question.
+// Confirmations of actions that cannot be undone, in a dialog of the page. The button names the action, and the other
+// one has the focus. Browsers without scripts get a page with the same question.
 
 const make = <Name extends keyof HTMLElementTagNameMap>(
   name: Name,
@@ -12,7 +12,7 @@ const make = <Name extends keyof HTMLElementTagNameMap>(
   return element
 }
 
-/** Asks, and resolves to whether the person is sure. */
+/** Opens the dialog. Resolves to whether the user confirms. */
 export function ask(title: string, question: string, yes: string): Promise<boolean> {
   const dialog = document.createElement('dialog')
   const heading = make('h2', title)

@@ -1,24 +1,24 @@
-// Times of a page in the reader's own zone and words. The server writes them in UTC.
+// Times of a page in local time and language. The server writes them in UTC.
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE
 const DAY = 24 * HOUR
 
-/** Whether the person chose times in UTC; else they are in the zone of the browser. */
+/** Whether the user chose times in UTC. Otherwise they are in the zone of the browser. */
 export const inUtc = document.documentElement.dataset['times'] === 'utc'
 const timeZone = inUtc ? 'UTC' : undefined
 const written = (form: Intl.DateTimeFormatOptions): Intl.DateTimeFormat =>
   new Intl.DateTimeFormat(undefined, { ...form, timeZone })
 
-const clock = written({ hour: '2-digit', minute: '2-digit' })
-const exact = written({ hour: '2-digit', minute: '2-digit', second: '2-digit' })
+const clock = written({ timeStyle: 'short' })
+const exact = written({ timeStyle: 'medium' })
 const day = written({ day: 'numeric', month: 'short' })
 const dayOfYear = written({ day: 'numeric', month: 'short', year: 'numeric' })
 const whole = written({ dateStyle: 'full', timeStyle: 'long' })
 const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'always' })
-/** "2026-11-24", whatever the person's language. */
+/** "2026-11-24" in every language. */
 const date = new Intl.DateTimeFormat('sv-SE', { timeZone })
 
-/** "15:04" today, "Yesterday 15:04", "24 Nov 15:04", and with the year when it is another. */
+/** "15:04" today, "Yesterday 15:04", "24 Nov 15:04", and with the year if it is another. */
 function short(at: Date, now: Date, form: Intl.DateTimeFormat): string {
   const [then, today] = [date.format(at), date.format(now)]
   const days = Math.round((Date.parse(today) - Date.parse(then)) / DAY)
@@ -36,7 +36,7 @@ function until(at: Date, now: Date): string {
   return short(at, now, clock)
 }
 
-/** Writes all times of a page; the whole time with its zone becomes the title. */
+/** Writes all times of a page in the local zone. The whole time with its zone becomes the title. */
 export function localTimes(root: ParentNode): void {
   const now = new Date()
   for (const element of root.querySelectorAll<HTMLTimeElement>('time[datetime]')) {
@@ -51,7 +51,7 @@ export function localTimes(root: ParentNode): void {
 /** The zone of the browser, by its name. */
 export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone
 
-/** The server draws charts in this zone. */
+/** Stores the zone in a cookie, because the server draws charts in it. */
 export function tellZone(): void {
   document.cookie = `tz=${ZONE}; Path=/; SameSite=Lax; Max-Age=${400 * 24 * 3600}`
 }

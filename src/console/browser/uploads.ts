@@ -1,5 +1,5 @@
-// Files go to the server one by one, as soon as they are chosen or dropped; what was refused is said with its reason.
-// Without this script the form sends them together.
+// Uploads files one by one, as soon as they are chosen or dropped, and shows the reason for each rejected file. Without
+// this script the form sends them together.
 
 interface Uploaded {
   stored: string[]
@@ -7,12 +7,12 @@ interface Uploaded {
 }
 
 const WORDS: Record<number, string> = {
-  401: 'Your session has ended. Sign in on another page, and try again.',
-  403: 'This page was open for too long: reload it, and try again.',
-  413: 'The file is larger than a form may be.',
+  401: 'Your session has expired. Sign in again in another tab, then retry.',
+  403: 'This page was open for too long. Reload it and try again.',
+  413: 'The file is too large to upload.',
 }
 
-/** Sends one file; gives the sentences of its refusal, none when it is stored. */
+/** Sends one file. Returns the errors, or an empty list if it is stored. */
 async function send(form: HTMLFormElement, file: File): Promise<string[]> {
   const body = new FormData()
   for (const name of ['proof', 'action'])
@@ -22,10 +22,10 @@ async function send(form: HTMLFormElement, file: File): Promise<string[]> {
   const response = await fetch(location.pathname, { method: 'POST', headers, body }).catch(() => undefined)
   if (response?.status === 201) return []
   if (response?.status === 422) return ((await response.json()) as { errors: string[] }).errors
-  return [`“${file.name}”: ${WORDS[response?.status ?? 0] ?? 'This did not work; try again.'}`]
+  return [`“${file.name}”: ${WORDS[response?.status ?? 0] ?? 'The upload failed. Try again.'}`]
 }
 
-/** Shows the pictures as they are now. */
+/** Reloads the list of images. */
 async function showAgain(): Promise<void> {
   const answer = await fetch(location.href)
   const now = new DOMParser().parseFromString(await answer.text(), 'text/html').getElementById('gallery')
@@ -41,7 +41,7 @@ function say(place: HTMLElement, { refused, stored }: Uploaded): void {
   }
   const [first, ...more] = stored
   const good =
-    first === undefined ? [] : [more.length === 0 ? `“${first}” is stored.` : `${stored.length} pictures are stored.`]
+    first === undefined ? [] : [more.length === 0 ? `Uploaded “${first}”.` : `Uploaded ${stored.length} images.`]
   place.replaceChildren(...good.map((text) => line(text, 'good')), ...refused.map((text) => line(text, 'bad')))
 }
 
@@ -60,7 +60,7 @@ async function upload(box: HTMLElement, form: HTMLFormElement, files: readonly F
   say(status, done)
 }
 
-/** Makes every form for files take what is chosen and dropped. */
+/** Makes every form for files upload the chosen and dropped files. */
 export function takeUploads(): void {
   for (const box of document.querySelectorAll<HTMLElement>('[data-upload]')) {
     const form = box.querySelector('form')

@@ -1,5 +1,5 @@
-// The attributes of a schema as rows of a table: nested ones below their names ("attachments[].filename"), each with
-// its type and limits in words.
+// The attributes of a schema as rows of a table, each with its type and limits. Nested attributes have the names of
+// their parents ("attachments[].filename").
 import { refersTo, type JsonSchema, type Reference } from './document.ts'
 
 export interface AttributeRow {
@@ -7,15 +7,15 @@ export interface AttributeRow {
   type: string
   required: boolean
   about: string
-  /** What a value must keep to, in words. */
+  /** The limits of the value, as text. */
   limits: string[]
-  /** The values that are allowed, when they are listed. */
+  /** The allowed values, if the schema lists them. */
   values: string[]
-  /** When an answer shows it, where that is not always. */
+  /** When a response contains it, if it does not always. */
   when?: string
 }
 
-/** The alternatives of a schema, without null; whether null is one of them. */
+/** The alternatives of a schema without null, and whether null is one of them. */
 function alternatives(reference: Reference, given: JsonSchema): { schemas: JsonSchema[]; orNull: boolean } {
   const schema = reference.resolve(given)
   if (schema.anyOf !== undefined) {
@@ -30,7 +30,7 @@ function alternatives(reference: Reference, given: JsonSchema): { schemas: JsonS
   }
 }
 
-/** "string", "array of strings", "date and time", "string or array of strings". */
+/** Returns a type as text: "string", "array of strings", "date and time", "string or array of strings". */
 function typeOf(reference: Reference, schema: JsonSchema): string {
   const { orNull, schemas } = alternatives(reference, schema)
   const words = schemas.map((each) => {
@@ -65,34 +65,34 @@ function limitsOf(schema: JsonSchema): string[] {
     ...between(minimum, maximum, ''),
     ...between(minItems, maxItems, ' entries'),
     ...between(undefined, maxProperties, ' names'),
-    ...(schema.uniqueItems === true ? ['no entry twice'] : []),
+    ...(schema.uniqueItems === true ? ['unique entries'] : []),
     ...(pattern === undefined ? [] : [`matches \`${pattern}\``]),
     ...(schema.default === undefined ? [] : [`default \`${JSON.stringify(schema.default)}\``]),
   ]
 }
 
-/** The values that are listed: those of a constant, of a list, of the entries of an array. */
+/** The values of a constant, of an enumeration, or of the entries of an array. */
 const valuesOf = ({ const: constant, enum: values, items }: JsonSchema): string[] => {
   if (constant !== undefined) return [JSON.stringify(constant)]
   if (values !== undefined) return values.filter((value) => value !== null).map((value) => JSON.stringify(value))
   return items === undefined ? [] : valuesOf(items)
 }
 
-/** One value as a row. */
+/** Returns one attribute as a row. */
 export function rowOf(reference: Reference, name: string, schema: JsonSchema, required: boolean): AttributeRow {
   const all = alternatives(reference, schema).schemas
-  const told = schema.description ?? reference.resolve(schema).description ?? ''
+  const about = schema.description ?? reference.resolve(schema).description ?? ''
   return {
     name,
     type: typeOf(reference, schema),
     required,
-    about: told,
+    about,
     limits: [...new Set(all.flatMap(limitsOf))],
     values: [...new Set(all.flatMap(valuesOf))],
   }
 }
 
-/** The properties of an object, each followed by those of the objects in it. */
+/** Returns the properties of an object, each followed by nested ones. */
 export function rowsOf(reference: Reference, given: JsonSchema, above = ''): AttributeRow[] {
   const { properties = {}, required = [] } = reference.resolve(given)
   return Object.entries(properties).flatMap(([name, schema]) => [
@@ -108,7 +108,7 @@ function innerRows(reference: Reference, schema: JsonSchema, name: string): Attr
   })
 }
 
-/** The rows of a request: its attributes and relationships in JSON:API, its members in any other. */
+/** Returns the rows of a request: attributes and relationships in JSON:API, members in any other format. */
 export function requestRows(reference: Reference, given: JsonSchema): AttributeRow[] {
   const schema = reference.resolve(given)
   const data = schema.properties?.['data']
@@ -126,14 +126,14 @@ function relationshipRows(reference: Reference, schema: JsonSchema | undefined):
       name: `relationships.${name}`,
       type: orNull ? 'relationship or null' : 'relationship',
       required: required.includes(name),
-      about: `One of \`${type}\`, by its id.`,
+      about: `The id of a resource of type \`${type}\`.`,
       limits: [],
       values: [],
     }
   })
 }
 
-/** The attributes of the resource that the operations of a page answer with, out of all ways to show it. */
+/** Returns the attributes of a resource in the responses of a page, from all its views. */
 export function answerRows(reference: Reference, resources: readonly JsonSchema[]): AttributeRow[] {
   const views = resources.map((each) => {
     const { properties = {} } = reference.resolve(each)
@@ -154,14 +154,14 @@ export function answerRows(reference: Reference, resources: readonly JsonSchema[
   })
 }
 
-const ONCE = 'Shown once: in the answer that makes it.'
-const UNLISTED = 'Lists show it only when `fields[…]` names it.'
+const ONCE = 'Returned once, in the response that creates it.'
+const UNLISTED = 'Lists return it only if `fields[…]` names it.'
 
-/** The members of what this server sends: it sends them, so none is marked as required. */
+/** Returns the members of a document that this server sends. They are not marked as required. */
 export const sentRows = (reference: Reference, schema: JsonSchema, above = ''): AttributeRow[] =>
   rowsOf(reference, schema, above).map((row) => ({ ...row, required: false }))
 
-/** The schemas of the resources in the answers of an operation. */
+/** Returns the schemas of the resources in a response. */
 export function resourcesIn(reference: Reference, document: JsonSchema | undefined): JsonSchema[] {
   const data = document && reference.resolve(document).properties?.['data']
   if (data === undefined) return []

@@ -1,9 +1,9 @@
-// The OpenAPI document as the pages of the reference read it: one page for each of its tags, in groups, with the
-// operations of the tag; and one page for the events.
+// The OpenAPI document as pages of the reference: one page per tag with its operations, in groups, and one page for
+// events.
 import { must } from '../../base/errors.ts'
 import { afterLast, capital, upTo } from '../../base/text.ts'
 
-/** A JSON Schema of the document, as far as the document uses it. */
+/** A JSON Schema, with the keywords that the document uses. */
 export interface JsonSchema {
   $ref?: string
   type?: string | string[]
@@ -71,16 +71,16 @@ export interface OpenApi {
 
 export interface Operation {
   id: string
-  /** In capitals. */
+  /** In upper case. */
   method: string
   path: string
-  /** The address of the server that the path is below. */
+  /** The base URL of the path. */
   server: string
   summary: string
-  /** What the summary does not say. */
+  /** The description without the summary. */
   more: string
   scope: string | undefined
-  /** Whether it needs a token. */
+  /** Whether it requires a token. */
   signed: boolean
   parameters: DocumentedParameter[]
   body: { type: string; schema: JsonSchema; example: unknown } | undefined
@@ -89,7 +89,7 @@ export interface Operation {
 }
 
 export interface ReferencePage {
-  /** The last part of its address. */
+  /** The last part of its path. */
   name: string
   title: string
   about: string
@@ -99,12 +99,12 @@ export interface ReferencePage {
 
 const METHODS = ['get', 'post', 'put', 'patch', 'delete']
 
-/** The groups of pages, by how the paths of their operations begin; what begins otherwise is in the last group. */
+/** The groups of pages, by the start of the paths of their operations. All other pages are in the last group. */
 const GROUPS: readonly (readonly [group: string, ...beginnings: string[]])[] = [
-  ['Send mail', 'outbound', 'statistic', 'suppression', 'lane'],
-  ['Receive mail', 'inbox', 'inbound'],
+  ['Sending', 'outbound', 'statistic', 'suppression', 'lane', 'warmup', 'source', 'watch', 'explanation'],
+  ['Receiving', 'inbox', 'inbound'],
   ['Campaigns', 'campaign', 'audience', 'contact', 'list', 'image'],
-  ['Domains', 'domain'],
+  ['Domains', 'domain', 'aggregate-report', 'known-source'],
   ['Webhooks', 'webhook', 'deliver', 'event'],
   ['Accounts and tokens', 'token', 'personal-access-token', 'agent', 'grant', 'oauth', '.well-known'],
   ['Privacy', 'recipient', 'privacy'],
@@ -114,15 +114,18 @@ const OTHERS = 'Extensions'
 const groupOf = (path: string): string =>
   GROUPS.find(([, ...beginnings]) => beginnings.some((each) => path.startsWith(each)))?.[0] ?? OTHERS
 
-/** "outbound-emails" -> "Outbound emails". */
-export const titleOf = (name: string): string => (name === 'oauth' ? 'OAuth' : capital(name.replaceAll('-', ' ')))
+/** Returns a title: "outbound-emails" -> "Outbound emails", "tls-figures" -> "TLS figures". */
+export const titleOf = (name: string): string =>
+  name === 'oauth'
+    ? 'OAuth'
+    : capital(name.replaceAll('-', ' ').replace(/^(?:dmarc|dns|tls)\b/, (word) => word.toUpperCase()))
 
 export class Reference {
   readonly document: OpenApi
   readonly pages: readonly ReferencePage[]
 
   constructor(document: object) {
-    // The document is made by this program, and a test holds that it is as the standard says.
+    // This program creates the document, and a test checks that it is valid.
     this.document = document as OpenApi
     const { paths, tags, webhooks } = this.document
     const operations = Map.groupBy(
@@ -139,7 +142,7 @@ export class Reference {
     this.pages = order.flatMap((group) => pages.filter((page) => page.group === group))
   }
 
-  /** The address of the API. */
+  /** The base URL of the API. */
   get server(): string {
     return must(this.document.servers[0], 'The server of the document').url
   }
@@ -148,7 +151,7 @@ export class Reference {
     return this.document.components.schemas as Record<string, JsonSchema>
   }
 
-  /** An operation by its id. Throws when the document has none of that id. */
+  /** Returns an operation by its id. Throws if it does not exist. */
   operation(id: string): Operation {
     const all = this.pages.flatMap(({ operations }) => operations)
     return must(
@@ -157,7 +160,7 @@ export class Reference {
     )
   }
 
-  /** What a reference leads to. */
+  /** Returns the target of a reference. */
   resolve<T extends object>(given: Referred<T>): T {
     if (!('$ref' in given) || given.$ref === undefined) return given as T
     const [, kind, name] = /^#\/components\/(\w+)\/(.+)$/.exec(given.$ref) ?? []
@@ -193,11 +196,11 @@ export class Reference {
   }
 }
 
-/** The description without the summary that it begins with, and without the scope, which is shown by itself. */
+/** Returns the description without its summary and without the scope, which have their own places. */
 function moreOf({ description, summary, 'x-scope': scope }: RawOperation): string {
-  const told = scope === undefined ? description : upTo(description, ` Takes a token with the scope \`${scope}\`.`)
-  return told.startsWith(`${summary}.`) ? told.slice(summary.length + 1).trim() : told
+  const text = scope === undefined ? description : upTo(description, ` Requires the scope \`${scope}\`.`)
+  return text.startsWith(`${summary}.`) ? text.slice(summary.length + 1).trim() : text
 }
 
-/** The last part of the name of a component that a schema refers to. */
+/** Returns the name of the component that a schema refers to, '' for other schemas. */
 export const refersTo = ({ $ref }: JsonSchema): string => ($ref === undefined ? '' : afterLast($ref, '/'))

@@ -1,26 +1,35 @@
-// The pieces of the reference: code with a copy button, programs in tabs, tables of attributes.
+// Parts of the pages of the reference: code with a copy button, code samples in tabs, tables of attributes.
 import { html, raw } from 'hono/html'
 import { capital } from '../../base/text.ts'
-import type { Html } from '../../webui/widgets.ts'
+import type { Html } from '../../views/html/widgets.ts'
 import type { AttributeRow } from './attributes.ts'
 import type { Operation } from './document.ts'
 import { samplesOf, type SampleLanguage } from './samples.ts'
 
-/** A text of the document; what stands between backticks is code. */
+/** Text with `code` and [links](/docs). */
 export const prose = (text: string): Html =>
-  html`${text.split('`').map((part, at) => (at % 2 === 1 ? html`<code>${part}</code>` : part))}`
+  html`${text.split(/(`[^`]*`|\[[^\]]+\]\([^)\s]+\))/).map((part, at) => {
+    if (at % 2 === 0) return part
+    if (part.startsWith('`')) return html`<code>${part.slice(1, -1)}</code>`
+    const [words = '', to = ''] = part.slice(1, -1).split('](')
+    return html`<a href="${to}">${words}</a>`
+  })}`
 
-/** A text as the content of an element. Quotes stay as they are: in programs every third character may be one. */
+/** Paragraphs of such text. */
+export const paragraphs = (...texts: readonly string[]): Html =>
+  html`${texts.map((text) => html`<p>${prose(text)}</p>`)}`
+
+/** Text as the content of an element. Quotes are not escaped, because code contains many of them. */
 const escaped = (text: string): Html => raw(text.replaceAll('&', '&amp;').replaceAll('<', '&lt;'))
 
-/** Code to copy, with what it is. */
+/** Code with a copy button and a label. */
 export const codeBlock = (id: string, label: string, code: string): Html =>
   html`<div class="code">
     <button class="plain small" type="button" data-copy="${id}" aria-label="Copy: ${label}">Copy</button>
     <pre tabindex="0" id="${id}" role="region" aria-label="${label}">${escaped(code)}</pre>
   </div>`
 
-/** The same program in several languages: one is shown at a time, without a script too. */
+/** The same code in several languages. One is shown at a time, even without JavaScript. */
 export const codeTabs = (id: string, label: string, programs: readonly (readonly [SampleLanguage, string])[]): Html =>
   html`<fieldset class="languages">
     <legend class="hidden">${label}</legend>
@@ -42,11 +51,11 @@ export const codeTabs = (id: string, label: string, programs: readonly (readonly
     )}
   </fieldset>`
 
-/** The id of the examples of the document. */
+/** The id in all examples. */
 const ID = '019bc186-de00-738a-a9ec-e0b19577265d'
 const IN_PATH: Record<string, string> = { recipient: 'ann%40example.net' }
 
-/** The URL of an operation, with examples in the place of its parameters. */
+/** Returns the URL of an operation with example values for its parameters. */
 export function addressOf({ parameters, path, server }: Operation): string {
   const needed = parameters.filter((each) => each.in === 'query' && each.required === true)
   const query = needed.map(
@@ -56,10 +65,10 @@ export function addressOf({ parameters, path, server }: Operation): string {
   return `${server}${filled}${query.length === 0 ? '' : `?${query.join('&')}`}`
 }
 
-/** The media type of what an operation answers with when it succeeds; undefined when that has no body. */
+/** The media type of a successful response, or undefined if it has no body. */
 export const answerType = ({ answers }: Operation): string | undefined => Object.keys(answers[0]?.[1].content ?? {})[0]
 
-/** The programs for an operation, with what it is called with in place of its example. */
+/** Returns the code samples of an operation, with this body instead of its example. */
 export function programsOf(operation: Operation, value: unknown = operation.body?.example): [SampleLanguage, string][] {
   const { body, method, signed } = operation
   const type = answerType(operation)
@@ -76,7 +85,7 @@ export function programsOf(operation: Operation, value: unknown = operation.body
 export const call = ({ method, path }: Pick<Operation, 'method' | 'path'>): Html =>
   html`<p class="call"><b class="method ${method.toLowerCase()}">${method}</b> <code>${breakable(path)}</code></p>`
 
-/** A path that may be broken over lines behind its slashes. */
+/** A path that can be broken after its slashes. */
 const breakable = (path: string): Html =>
   html`${path.split('/').map((part, at) => html`${at === 0 ? '' : raw('/<wbr>')}${part}`)}`
 
@@ -85,7 +94,7 @@ interface AttributeShown extends Partial<AttributeRow> {
   about: string
 }
 
-/** Values that are listed up to this number are in sight; more of them are folded. */
+/** Longer lists of values are folded. */
 const VALUES = 8
 
 const valuesShown = (values: readonly string[]): Html | '' => {
@@ -98,7 +107,7 @@ const valuesShown = (values: readonly string[]): Html | '' => {
   </details>`
 }
 
-/** Attributes with their types, limits and meanings. */
+/** A table of attributes with their types, limits and meanings. */
 export const attributeTable = (caption: string, rows: readonly AttributeShown[]): Html | '' =>
   rows.length === 0
     ? ''

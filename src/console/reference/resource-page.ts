@@ -1,73 +1,51 @@
-// The pages of the resources, one for each, and the page of the events: made from the OpenAPI document alone.
+// The pages of resources and the page of events, rendered only from the OpenAPI document.
 import { STATUS_CODES } from 'node:http'
 import { html } from 'hono/html'
 import { capital } from '../../base/text.ts'
 import { exampleOf } from '../../jsonapi/openapi-examples.ts'
-import type { Html } from '../../webui/widgets.ts'
+import type { Html } from '../../views/html/widgets.ts'
 import { answerRows, requestRows, resourcesIn, rowOf, sentRows, type AttributeRow } from './attributes.ts'
 import { refersTo, type JsonSchema, type Operation, type Reference, type ReferencePage } from './document.ts'
 import { addressOf, answerType, attributeTable, call, codeBlock, codeTabs, programsOf, prose } from './pieces.ts'
 
 const isGood = (status: string): boolean => /^[23]/.test(status)
 
-/** What an operation answers with when it succeeds. */
+/** The content of a successful response. */
 const mediaOf = ({ answers }: Operation): { schema: JsonSchema; example?: unknown } | undefined =>
   Object.values(answers.find(([status]) => isGood(status))?.[1].content ?? {})[0]
 
-/** The table of the answers of an operation: what succeeds in sight, refusals with their codes folded. */
+/** The responses of an operation: success as a table, errors with their codes folded. */
 function answersOf({ answers }: Operation): Html {
-  const row = ([status, { description, headers = {}, 'x-error-codes': codes }]: Operation['answers'][number]): Html =>
-    html`<tr>
-      <th scope="row"><code>${status}</code><span>${STATUS_CODES[status] ?? ''}</span></th>
-      <td>
-        <p>${prose(codes ? codes.map((code) => `\`${code}\``).join(', ') : description)}</p>
-        ${
-          isGood(status) && Object.keys(headers).length > 0
-            ? html`<p class="soft">
-                Headers:
-                ${prose(
-                  Object.keys(headers)
-                    .map((name) => `\`${name}\``)
-                    .join(', '),
-                )}
-              </p>`
-            : ''
-        }
-      </td>
-    </tr>`
-  const list = (caption: string, some: Operation['answers']): Html =>
-    html`<table class="attributes">
-      <caption class="hidden">
-        ${caption}
-      </caption>
-      <thead class="hidden">
-        <tr>
-          <th scope="col">Status</th>
-          <th scope="col">Meaning</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${some.map(row)}
-      </tbody>
-    </table>`
-  const refusals = answers.filter(([status]) => !isGood(status))
-  return html`<h3>Answers</h3>
-    ${list(
-      'Answers',
-      answers.filter(([status]) => isGood(status)),
+  const quoted = (names: readonly string[]): string => names.map((name) => `\`${name}\``).join(', ')
+  const errors = answers.filter(([status]) => !isGood(status))
+  const success = answers.filter(([status]) => isGood(status))
+  return html`<h3>Responses</h3>
+    ${attributeTable(
+      'Responses',
+      success.map(([status, { description, headers = {} }]) => ({
+        name: status,
+        type: STATUS_CODES[status] ?? '',
+        about: description,
+        when: Object.keys(headers).length > 0 ? `Headers: ${quoted(Object.keys(headers))}` : '',
+      })),
     )}
     ${
-      refusals.length === 0
+      errors.length === 0
         ? ''
         : html`<details>
-            <summary>Refusals: ${refusals.map(([status]) => status).join(', ')}</summary>
-            ${list('Refusals', refusals)}
-            <p class="soft">What the codes mean: <a href="/docs#errors">Errors</a>.</p>
+            <summary>Errors: ${errors.map(([status]) => status).join(', ')}</summary>
+            <ul>
+              ${errors.map(
+                ([status, { description, 'x-error-codes': codes }]) =>
+                  html`<li><code>${status}</code> ${codes ? html`<code>${codes.join(', ')}</code>` : description}</li>`,
+              )}
+            </ul>
+            <a href="/docs#errors">Meaning of the codes</a>
           </details>`
     }`
 }
 
-/** The example of an answer; a list shows one entry. */
+/** Returns an example of a response. A list has one entry. */
 function exampleShown(reference: Reference, operation: Operation): unknown {
   const media = mediaOf(operation)
   if (media === undefined) return undefined
@@ -80,49 +58,71 @@ function exampleShown(reference: Reference, operation: Operation): unknown {
   return isEmpty && one ? { ...example, data: [exampleOf({ ...one }, schemas)] } : example
 }
 
-/** The answer of an operation; what an operation before it answers with as well stands there alone. */
+/** The example of a response. If an earlier operation has the same one, it is a link to that. */
 function answerShown(reference: Reference, operation: Operation, before: readonly Operation[]): Html | '' {
   const example = exampleShown(reference, operation)
   if (example === undefined) return ''
   const text = JSON.stringify(example, null, 2)
   const same = before.find((each) => JSON.stringify(exampleShown(reference, each), null, 2) === text)
-  return html`<h3>Answer</h3>
+  return html`<h3>Response</h3>
     ${
       same
-        ? html`<p>Like that of <a href="#${same.id}">${same.summary}</a>.</p>`
-        : codeBlock(`${operation.id}-answer`, `Answer: ${operation.summary}`, text)
+        ? html`<p>The same as for <a href="#${same.id}">${same.summary}</a>.</p>`
+        : codeBlock(`${operation.id}-answer`, `Response: ${operation.summary}`, text)
     }`
 }
 
-/** An operation: what it does beside the programs that call it. */
-function operationShown(reference: Reference, operation: Operation, before: readonly Operation[]): Html {
-  const { body, id, more, parameters, scope, summary } = operation
-  const rows = parameters.map(({ description = '', in: where, name, required = false, schema }) => {
-    const row = rowOf(reference, name, { ...schema, description }, required)
-    return where === 'query' ? row : { ...row, type: where === 'path' ? 'in the path' : 'header' }
-  })
-  return html`<section class="operation" id="${id}">
+/** A section of a page: text at the left, code at the right. */
+const sectionOf = (id: string, title: string, text: Html, code: Html): Html =>
+  html`<section class="operation" id="${id}">
     <div>
-      <h2><a href="#${id}">${summary}</a></h2>
-      ${call(operation)} ${more === '' ? '' : html`<p>${prose(more)}</p>`}
-      ${scope === undefined ? '' : html`<p class="soft">Needs a token with the scope <code>${scope}</code>.</p>`}
-      ${rows.length === 0 ? '' : html`<h3>Parameters</h3>`}${attributeTable(`Parameters: ${summary}`, rows)}
-      ${body ? html`<h3>Attributes of the request</h3>` : ''}
-      ${body ? attributeTable(`Attributes of the request: ${summary}`, requestRows(reference, body.schema)) : ''}
-      ${answersOf(operation)}
+      <h2><a href="#${id}">${title}</a></h2>
+      ${text}
     </div>
-    <div class="aside">
-      ${
-        answerType(operation) === 'text/html'
-          ? codeBlock(`${id}-address`, 'For a browser', addressOf(operation))
-          : codeTabs(id, summary, programsOf(operation))
-      }
-      ${answerShown(reference, operation, before)}
-    </div>
+    <div class="aside">${code}</div>
   </section>`
+
+/** The rows of the parameters of an operation, in the path, the query and headers. */
+const parameterRows = (reference: Reference, { parameters }: Operation): AttributeRow[] =>
+  parameters.map(({ description = '', in: where, name, required = false, schema }) => {
+    const row = rowOf(reference, name, { ...schema, description }, required)
+    return where === 'query' ? row : { ...row, type: where }
+  })
+
+/** An operation: its description, next to sample programs that call it. */
+function operationShown(reference: Reference, operation: Operation, before: readonly Operation[]): Html {
+  const { body, id, more, scope, summary } = operation
+  const headed = (title: string, rows: readonly AttributeRow[]): Html =>
+    html`${rows.length === 0 ? '' : html`<h3>${title}</h3>`}${attributeTable(`${title}: ${summary}`, rows)}`
+  return sectionOf(
+    id,
+    summary,
+    html`${call(operation)} ${more === '' ? '' : html`<p>${prose(more)}</p>`}
+    ${scope === undefined ? '' : html`<p class="soft">Requires the scope <code>${scope}</code>.</p>`}
+    ${headed('Parameters', parameterRows(reference, operation))}
+    ${body ? headed('Request attributes', requestRows(reference, body.schema)) : ''} ${answersOf(operation)}`,
+    html`${
+      answerType(operation) === 'text/html'
+        ? codeBlock(`${id}-address`, 'URL for a browser', addressOf(operation))
+        : codeTabs(id, summary, programsOf(operation))
+    }
+    ${answerShown(reference, operation, before)}`,
+  )
 }
 
-/** The attributes of the resources that the answers of a page hold; the members of other answers. */
+/** An event: its meaning and its data, next to the body of a request. */
+function eventShown(reference: Reference, { body, id, more, path, summary }: Operation): Html {
+  const data = body && reference.resolve(body.schema).properties?.['data']
+  return sectionOf(
+    path,
+    path,
+    html`<p>${prose(capital(more === '' ? summary : `${summary}. ${more}`))}</p>
+      ${data ? attributeTable(`Data of ${path}`, sentRows(reference, data)) : ''}`,
+    codeBlock(`${id}-body`, `Body of ${path}`, JSON.stringify(body?.example, null, 2)),
+  )
+}
+
+/** The attributes of the resources in the responses of a page, and the members of other responses. */
 function answerTables(
   reference: Reference,
   { name, operations, title }: ReferencePage,
@@ -134,17 +134,16 @@ function answerTables(
     const schema = mediaOf(operation)?.schema
     return {
       id: `${operation.id}-attributes`,
-      caption: `Members of the answer: ${operation.summary}`,
+      caption: `Response: ${operation.summary}`,
       rows: schema && resourcesIn(reference, schema).length === 0 ? sentRows(reference, schema) : [],
     }
   })
-  return [
-    { id: `${name}-attributes`, caption: `Attributes of answers: ${title.toLowerCase()}`, rows },
-    ...other,
-  ].filter((table) => table.rows.length > 0)
+  return [{ id: `${name}-attributes`, caption: `Response attributes: ${title.toLowerCase()}`, rows }, ...other].filter(
+    (table) => table.rows.length > 0,
+  )
 }
 
-/** What is on a page, with links to it. */
+/** The table of contents of a page. */
 const contents = (entries: readonly (readonly [anchor: string, entry: Html | string])[]): Html =>
   html`<nav class="contents" aria-label="On this page">
     <ul>
@@ -172,48 +171,27 @@ export function resourcePage(reference: Reference, page: ReferencePage): Html {
   )}`
 }
 
-/** The page of the events: what each is about, and what its request holds. */
+/** The page of the events: the content of a request, and each event. */
 export function eventsPage(reference: Reference, { operations }: ReferencePage): Html {
   const [first] = operations
   const answers = (first?.answers ?? []).toSorted(([one], [other]) => (one < other ? -1 : 1))
   return html`${contents(operations.map(({ path }) => [path, path]))}
     <section id="request">
-      <h2><a href="#request">The request</a></h2>
+      <h2><a href="#request">Request</a></h2>
       <p>
-        An event is a <code>POST</code> to the URL of a webhook, with a JSON body of <code>type</code>,
-        <code>timestamp</code> and <code>data</code>. How the signature is checked:
+        An event is a <code>POST</code> request to the URL of a webhook. Its JSON body contains <code>type</code>,
+        <code>timestamp</code> and <code>data</code>. To verify its signature, see
         <a href="/docs#webhooks">Webhooks</a>.
       </p>
+      ${first ? attributeTable('Request headers', parameterRows(reference, first)) : ''}
+      <h3>Response of your endpoint</h3>
       ${attributeTable(
-        'Headers of the request',
-        (first?.parameters ?? []).map(({ description = '', name }) => ({
-          name,
-          type: 'header',
-          about: description,
-        })),
-      )}
-      <h3>What your server answers</h3>
-      ${attributeTable(
-        'Answers of your server',
+        'Responses of your endpoint',
         answers.map(([status, { description }]) => ({
           name: status === 'default' ? 'other' : status,
           about: description,
         })),
       )}
     </section>
-    ${operations.map((operation) => {
-      const data = operation.body && reference.resolve(operation.body.schema).properties?.['data']
-      return html`<section class="operation" id="${operation.path}">
-        <div>
-          <h2><a href="#${operation.path}">${operation.path}</a></h2>
-          <p>
-            ${prose(capital(operation.more === '' ? operation.summary : `${operation.summary}. ${operation.more}`))}
-          </p>
-          ${data ? attributeTable(`Data of ${operation.path}`, sentRows(reference, data)) : ''}
-        </div>
-        <div class="aside">
-          ${codeBlock(`${operation.id}-body`, `Body of ${operation.path}`, JSON.stringify(operation.body?.example, null, 2))}
-        </div>
-      </section>`
-    })}`
+    ${operations.map((operation) => eventShown(reference, operation))}`
 }

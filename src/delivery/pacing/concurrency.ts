@@ -1,6 +1,6 @@
-// The number of connections that an exchanger accepts from us at once, as learned (D64). A connection that is refused
-// while another works lowers the number; successes raise it slowly. It is kept until an hour after the last refusal,
-// even when the lane has ended.
+// The number of connections that a receiving server accepts from us at once, learned from its answers (D64). A
+// connection that is refused while another works lowers the number. Successes raise it slowly. It is kept until an hour
+// after the last refusal, even when the lane has ended.
 import { HOUR, SECOND } from '../../base/clock.ts'
 import { Pace } from './rate.ts'
 
@@ -20,7 +20,7 @@ export class Width {
     return Math.min(most, this.#allowed)
   }
 
-  /** A connection was refused while `open` connections existed, this one included. */
+  /** Call it when a connection was refused while `open` connections existed, including this one. */
   refused(open: number, now: number): void {
     const halved = now - this.#refusedAt >= BURST ? Math.floor(Math.min(this.#allowed, open) / 2) : open - 1
     this.#allowed = Math.max(1, Math.min(this.#allowed, halved, open - 1))
@@ -34,40 +34,40 @@ export class Width {
     this.#raisedAt = now
   }
 
-  /** The number of connections as learned; Infinity when nothing was learned. */
+  /** The learned number of connections, or Infinity if there is no learned limit. */
   get allowed(): number {
     return this.#allowed
   }
 
-  /** The time of the last lesson; -Infinity for never. */
+  /** The time when the limit was last lowered, or -Infinity for never. */
   get learnedAt(): number {
     return this.#refusedAt
   }
 
-  /** Restores a number that this process or an earlier one learned at the time `at`. */
+  /** Restores a number that was learned at the time `at`, by this process or an earlier one. */
   restore(allowed: number, at: number): void {
     this.#allowed = allowed
     this.#refusedAt = this.#raisedAt = at
   }
 
-  /** Takes over the number that another lane learned about the same exchangers, if it is lower. */
+  /** Takes over the number that another lane learned about the same receiving servers, if it is lower. */
   learn(other: Width): void {
     if (other.allowed < this.#allowed) this.restore(other.allowed, Math.max(other.learnedAt, this.#refusedAt))
   }
 
-  /** Whether the last lesson is so old that it no longer counts. */
+  /** Whether the limit was learned so long ago that it no longer applies. */
   stale(now: number): boolean {
     return now - this.#refusedAt >= REMEMBERED
   }
 }
 
-/** The limits of a lane's exchangers, as learned. */
+/** The learned limits of a lane's receiving servers. */
 export class Learned {
   /** Shared by all lanes of a group, once the lane has one. */
   width = new Width()
   readonly pace = new Pace()
 
-  /** Whether there is anything to remember. */
+  /** Whether there is a learned limit. */
   get isAny(): boolean {
     return this.width.allowed < Infinity || this.pace.perSecond < Infinity
   }
@@ -77,7 +77,6 @@ export class Learned {
   }
 }
 
-/** The learned limits, by lane. */
 export class KnownLimits {
   readonly #known = new Map<string, Learned>()
 
@@ -91,7 +90,7 @@ export class KnownLimits {
     return this.#known.entries()
   }
 
-  /** Forgets old limits; `inUse` says which lanes exist. */
+  /** Forgets old limits of lanes that are not in use (`inUse`). */
   sweep(now: number, inUse: (lane: string) => boolean): void {
     for (const [lane, learned] of this.#known) if (!inUse(lane) && learned.stale(now)) this.#known.delete(lane)
   }

@@ -1,10 +1,10 @@
-// The limits of exchangers that lanes learned, kept in the store, so that they survive a restart and commands can show
-// them (D64). Only the server writes them, some seconds after a change; limits older than an hour are forgotten.
+// Keeps the learned limits of receiving servers in the store, so that they survive a restart and commands can show them
+// (D64). Only the server writes them, some seconds after a change. Limits older than an hour are forgotten.
 import { HOUR, SECOND, type Cancel, type Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
 import { db } from '../../store/query.ts'
-import type { RowOf } from '../../schema/tables.ts'
+import type { RowOf } from '../../store/schema/tables.ts'
 import { domainOf } from '../../message/lane-names.ts'
 
 export type LearnedLane = RowOf<'learned_lanes'>
@@ -12,7 +12,7 @@ export type LearnedLane = RowOf<'learned_lanes'>
 const WRITTEN_AFTER = 3 * SECOND
 export const REMEMBERED = HOUR
 
-/** The limits learned in the last hour, by lane. Times in ms since the epoch; null: nothing is known. */
+/** The limits learned in the last hour, by lane. Times in ms since the epoch, or null if unknown. */
 export function learnedLanes(reader: Reader, now: number): LearnedLane[] {
   const rows = reader.all(
     db
@@ -21,18 +21,18 @@ export function learnedLanes(reader: Reader, now: number): LearnedLane[] {
       .where('learned_at', '>', now - REMEMBERED)
       .orderBy('lane'),
   )
-  // A pause that is over is left out.
+  // Pauses that have ended are left out.
   return rows
     .map((row) => ({ ...row, paused_until: (row.paused_until ?? 0) > now ? row.paused_until : null }))
     .filter((row) => row.connections !== null || row.per_second !== null || row.paused_until !== null)
 }
 
-/** The learned limits of a receiving domain; `learned_at`: when the last of them was learned. */
+/** The learned limits of a recipient domain. `learned_at`: the time of the last change. */
 export interface LearnedOf extends Omit<LearnedLane, 'lane' | 'learned_at'> {
   learned_at: number | null
 }
 
-/** The learned limits of a receiving domain: the stricter ones of campaign mail and other mail. */
+/** The learned limits of a recipient domain: the stricter ones of campaign mail and other mail. */
 export function learnedOf(learned: readonly LearnedLane[], domain: string): LearnedOf {
   const known = learned.filter(({ lane }) => domainOf(lane) === domain)
   const of = (name: Exclude<keyof LearnedLane, 'lane'>): number[] => known.flatMap((lane) => lane[name] ?? [])
@@ -58,7 +58,6 @@ export class LaneMemory {
     this.#learned = learned
   }
 
-  /** The limits that an earlier process learned. */
   recall(): LearnedLane[] {
     const lanes = learnedLanes(this.#deps.store, this.#deps.clock.now())
     this.#written = new Map(lanes.map((row) => [row.lane, row]))
@@ -74,7 +73,7 @@ export class LaneMemory {
     })
   }
 
-  /** Writes the changed limits. When the write fails, it is tried again with the next change. */
+  /** Writes the changed limits. If the write fails, it is repeated with the next change. */
   async write(): Promise<void> {
     this.#cancel?.()
     this.#cancel = null
@@ -88,7 +87,7 @@ export class LaneMemory {
       await store.write((tx) => keep(tx, changed, gone, now))
       this.#written = learned
     } catch (thrown) {
-      log.fault('what lanes learned', thrown)
+      log.fault('storing lane state', thrown)
     }
   }
 }

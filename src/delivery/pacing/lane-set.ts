@@ -1,35 +1,38 @@
-// The lanes that have mail. A lane is made when mail for it is found, with the learned limits of its exchangers, and is
-// forgotten when it is empty.
+// The lanes that have mail. A lane is created with the learned limits of its receiving servers when it gets mail, and
+// is removed when it is empty.
 import { SET_BACK } from '../../base/clock.ts'
 import type { Reader } from '../../store/database.ts'
 import { dueGroups } from '../../store/due.ts'
 import { unboundLane } from '../../message/lane-names.ts'
 import { becameDue, LANES } from '../queue/claim.ts'
-import { heldLanes } from '../queue/holds.ts'
+import { heldLanes } from '../queue/waiting.ts'
 import type { Ways } from '../queue/ways.ts'
 import type { LearnedLane } from './lane-memory.ts'
 import { Lane } from './lanes.ts'
-import type { Shaping } from '../../smtp/shaping.ts'
+import type { Limits, Shaping } from '../../smtp/shaping.ts'
 import type { Route } from '../wire/connect.ts'
-import { ExchangerGroups, type ExchangerGroup } from './exchanger-group.ts'
+import { bestOf } from '../wire/host-balance.ts'
+import { ServerGroups, type ServerGroup } from './server-group.ts'
 import { KnownLimits } from './concurrency.ts'
 
 export class LaneSet {
   readonly #lanes = new Map<string, Lane>()
   readonly #shaping: Shaping
   readonly #known = new KnownLimits()
-  readonly #groups = new ExchangerGroups()
-  /** Receiving domains that the operator holds. */
+  readonly #groups = new ServerGroups()
   #held = new Set<string>()
-  /** The date of the last scan. */
+  /** The time of the last scan. */
   #scannedAt = 0
   readonly #ways: Ways
-  /** Sources that could not be used a while ago, and until when no mail is bound to them. */
+  readonly #share: (hosts: Route['hosts']) => number
+  /** Sources that recently could not be used, and until when no mail is bound to them. */
   readonly #unusable = new Map<string, number>()
 
-  constructor(shaping: Shaping, ways: Ways) {
+  /** `share`: the part of the hosts of a relay that is in use now. */
+  constructor(shaping: Shaping, ways: Ways, share: (hosts: Route['hosts']) => number) {
     this.#shaping = shaping
     this.#ways = ways
+    this.#share = share
   }
 
   of(name: string): Lane {
@@ -52,7 +55,7 @@ export class LaneSet {
     return [usable, ...others]
   }
 
-  /** The lane from which the mail of a lane was claimed; undefined when that is the lane itself. */
+  /** The lane from which the mail of a lane was claimed, or undefined if that is the lane itself. */
   unboundOf({ name }: Lane): Lane | undefined {
     const unbound = unboundLane(name)
     return unbound === name ? undefined : this.of(unbound)
@@ -63,7 +66,7 @@ export class LaneSet {
     this.#unusable.set(address, until)
   }
 
-  /** Takes over the limits that an earlier process learned, without its pauses: a restart tries mail at once. */
+  /** Takes over the limits that an earlier process learned, without its pauses: a restart attempts mail at once. */
   recall(lanes: readonly LearnedLane[]): void {
     for (const { connections, lane, learned_at, per_second } of lanes) {
       const { pace, width } = this.#known.of(lane)
@@ -72,7 +75,7 @@ export class LaneSet {
     }
   }
 
-  /** The date was set back (D120): pauses end, and what was learned in the future was learned now. */
+  /** The clock was set back (D120): pauses end, and limits with a time in the future get the present time. */
   #setBack(now: number): void {
     for (const group of this.#groups.values()) group.resume()
     for (const lane of this.#lanes.values()) lane.resume(now)
@@ -82,7 +85,6 @@ export class LaneSet {
     }
   }
 
-  /** The limits that are known now. */
   learned(now: number): LearnedLane[] {
     return [...this.#known.entries()].flatMap(([lane, { pace, width }]) => {
       const known = this.#lanes.get(lane)
@@ -99,23 +101,29 @@ export class LaneSet {
     return this.#lanes.values()
   }
 
-  /** The group (set of exchangers) of a lane; undefined until the lane's route was found. */
-  groupOf(lane: Lane): ExchangerGroup | undefined {
+  /** The group (set of receiving servers) of a lane, or undefined if the lane's route was not found yet. */
+  groupOf(lane: Lane): ServerGroup | undefined {
     return this.#groups.of(lane)
   }
 
-  /** All groups; those of campaign mail last, because other mail goes first. */
-  groups(): ExchangerGroup[] {
+  /** All groups, those of campaign mail last, because other mail goes first. */
+  groups(): ServerGroup[] {
     return [...this.#groups.values()].sort((one, other) => Number(one.bulk) - Number(other.bulk))
   }
 
-  /** Sets the route of a lane: the lane joins the lanes with the same exchangers. */
+  /** Sets the route of a lane: the lane joins the lanes with the same receiving servers. */
   go(lane: Lane, route: Route): void {
     lane.route = { ...route, sources: this.#ways.of(lane.name) }
-    this.#groups.take(lane, lane.route, () => this.#shaping.limitsFor(route.hosts[0]))
+    const { hosts } = route
+    const limits = (): Limits => {
+      const found = this.#shaping.limitsFor(hosts[0])
+      // The limits of a relay apply to each of its hosts.
+      return hosts[0]?.relay ? { ...found, domain_connections: found.domain_connections * bestOf(hosts).length } : found
+    }
+    this.#groups.take(lane, lane.route, limits, () => this.#share(hosts))
   }
 
-  /** Reads which lanes have mail, and which lanes are held; returns the lanes that are held from now on. */
+  /** Reads which lanes have mail, and which lanes are held. Returns the lanes that are newly held. */
   rescan(reader: Reader, now: number): Lane[] {
     if (now < this.#scannedAt - SET_BACK) this.#setBack(now)
     this.#scannedAt = now
@@ -123,7 +131,7 @@ export class LaneSet {
     for (const { name, due } of dueGroups<string>(reader, LANES)) {
       const lane = this.of(name)
       lane.due = due
-      // The operator made the mail due during the pause (queue retry): this ends the pause.
+      // The operator made the mail due during the pause (queue retry), which ends the pause.
       if (lane.pausedUntil > now && becameDue(reader, name, lane.pausedAt, now)) lane.pausedUntil = now
     }
     return [...this.values()].filter((lane) => {
@@ -138,7 +146,7 @@ export class LaneSet {
     if (this.#lanes.delete(lane.name)) this.#lanes.set(lane.name, lane)
   }
 
-  /** Forgets lanes without mail, and old limits; returns whether there is anything to remember. */
+  /** Removes lanes without mail, and old limits. Returns whether there are learned limits. */
   sweep(now: number): boolean {
     let any = false
     for (const lane of this.#lanes.values()) {

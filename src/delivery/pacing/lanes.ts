@@ -1,6 +1,6 @@
-// A lane is all mail for one recipient domain, with its own due time, pace and pauses, so that a slow or refusing
-// exchanger delays no domain with other exchangers (exchanger-group.ts). Campaign mail has separate lanes; other mail
-// is sent before it.
+// A lane is all mail for one recipient domain, with its own due time, pace and pauses, so that a slow or rejecting
+// receiving server delays no domain with other receiving servers (server-group.ts). Campaign mail has separate
+// lanes. Other mail is sent before it.
 import { MINUTE } from '../../base/clock.ts'
 import type { MailTransaction } from '../queue/transaction.ts'
 import type { Route } from '../wire/connect.ts'
@@ -8,15 +8,15 @@ import { domainOf, isBulk } from '../../message/lane-names.ts'
 import type { Limits } from '../../smtp/shaping.ts'
 import { Learned, Width } from './concurrency.ts'
 
-/** Mails claimed ahead for each connection. */
+/** Emails claimed ahead for each connection. */
 const AHEAD = 4
-/** The part of a lane's room that is free before more campaign mail is claimed. */
+/** The part of a lane's capacity that is free before more campaign mail is claimed. */
 const BULK_PAGE = 1 / 4
 /** How long a route is used before it is looked up again. */
 const ROUTE_LIFETIME = 5 * MINUTE
 const MAX_PAUSE = 30 * MINUTE
 
-/** The part of connections and memory that campaigns may use; the rest is kept for other mail. */
+/** The part of connections and memory that campaigns may use. The rest is reserved for other mail. */
 const BULK_SHARE = 0.75
 
 /** How much of a shared limit campaign mail (`bulk`) or other mail may use. */
@@ -27,34 +27,35 @@ export class Lane {
   /** The recipient domain. */
   readonly domain: string
   readonly bulk: boolean
-  /** When the next mail in the store is due; null when none is known. */
+  /** When the next queued email is due, or null if unknown. */
   due: number | null = null
   /** Claimed mail that waits for a connection. */
   readonly waiting: MailTransaction[] = []
-  /** Unfinished writes about the lane's mail: until they are done the lane claims nothing. */
+  /** Unfinished writes about the lane's mail. The lane claims no mail until they are done. */
   unwritten = 0
-  /** MailTransactions that senders work on now. */
   inHand = 0
-  /** New mails that are being stored as claimed. */
+  /** New emails that are being stored as claimed. */
   coming = 0
-  /** The route to its exchangers; null until it was found. */
+  /** The route to its receiving servers, or null if it was not found yet. */
   route: Route | null = null
-  /** The route is being looked up. */
   routing = false
   limits: Limits
-  /** The lanes to which its mail may be bound, the first choice first (queue/ways.ts); itself without a choice. */
+  /**
+   * The lanes to which its mail may be bound, the first choice first (queue/ways.ts). Contains only the lane itself
+   * without a choice.
+   */
   choices: readonly string[] = []
-  /** The operator holds the lane: nothing is claimed. */
+  /** The operator holds the lane: its mail is not claimed. */
   held = false
-  /** No new work before this time: no connection to its exchangers works. */
+  /** No new work before this time: no connection to its receiving servers works. */
   pausedUntil = 0
   /** When that pause began. */
   pausedAt = 0
   #pause = 0
 
-  /** The number of connections for the lane's mail, as learned from refusals that are about this domain only. */
+  /** The learned number of connections for the lane's mail, from refusals that are about this domain only. */
   readonly width = new Width()
-  /** The limits of the lane's exchangers, as learned. */
+  /** The learned limits of the lane's receiving servers. */
   readonly learned: Learned
 
   constructor(name: string, limits: Limits, learned = new Learned()) {
@@ -65,22 +66,22 @@ export class Lane {
     this.limits = limits
   }
 
-  /** How many more mails may be claimed now. */
-  room(now: number): number {
+  /** How many more emails may be claimed now. */
+  capacity(now: number): number {
     if (this.held || now < this.pausedUntil || this.unwritten > 0) return 0
     const most = this.limits.domain_connections * AHEAD
     const ahead = most - this.inMemory
-    // A page costs as many statements as a mail: while some waits, campaign mail is claimed a part of the room at once.
+    // A page costs as many statements as an email: while some waits, campaign mail is claimed in parts of the capacity.
     if (this.bulk && this.waiting.length > 0 && ahead < most * BULK_PAGE) return 0
-    return Math.min(ahead, this.learned.pace.room(now))
+    return Math.min(ahead, this.learned.pace.capacity(now))
   }
 
-  /** When there may be mail to claim that goes out by the lane `to`; null when no due time is known. */
+  /** When there may be mail to claim that goes out by the lane `to`, or null if no due time is known. */
   wakeAt(to: Lane): number | null {
     return this.due === null || this.held ? null : Math.max(this.due, to.pausedUntil, to.learned.pace.nextAt())
   }
 
-  /** Mails in memory, those included that are being stored. */
+  /** Emails in memory, including those that are being stored. */
   get inMemory(): number {
     return this.waiting.length + this.inHand + this.coming
   }
@@ -98,7 +99,7 @@ export class Lane {
     this.pausedUntil = Math.max(this.pausedUntil, now + this.#pause)
   }
 
-  /** Takes over the pause of lanes with the same exchangers, for which no connection works. */
+  /** Takes over the pause of lanes with the same receiving servers, for which no connection works. */
   pausedWith({ at, until }: { at: number; until: number }): void {
     if (until <= this.pausedUntil) return
     this.#pause = until - at
@@ -106,24 +107,24 @@ export class Lane {
     this.pausedUntil = until
   }
 
-  /** Ends such a pause, because an exchanger accepts mail again. A longer pause of the lane itself stays. */
+  /** Ends such a pause, because a receiving server accepts mail again. A longer pause of the lane itself stays. */
   reopen({ until }: { until: number }, now: number): void {
     if (this.pausedUntil > until) return
     this.#pause = 0
     this.pausedUntil = Math.min(this.pausedUntil, now)
   }
 
-  /** Ends every pause, because the date was set: the pauses were counted by another one. */
+  /** Ends every pause, because the clock was set and the pauses were measured with the old time. */
   resume(now: number): void {
     this.pausedUntil = Math.min(this.pausedUntil, now)
   }
 
-  /** Allows no new work before a time, for reasons that are not about the exchanger. */
+  /** Allows no new work before a time, for reasons that are not about the receiving server. */
   pauseUntil(time: number): void {
     this.pausedUntil = Math.max(this.pausedUntil, time)
   }
 
-  /** The end of a pause because no connection worked; null when there is no such pause now. */
+  /** The end of a pause because no connection worked, or null if there is no such pause now. */
   pauseLearned(now: number): number | null {
     return this.#pause > 0 && this.pausedUntil > now ? this.pausedUntil : null
   }
@@ -138,11 +139,11 @@ export class Lane {
   }
 }
 
-/** The most mails in memory for all lanes of a provider together. */
+/** The most emails in memory for all lanes of a provider together. */
 export const providerShareOf = ({ limits }: Lane): number =>
   limits.provider_connections === 0 ? Infinity : limits.provider_connections * AHEAD
 
-/** Mails in memory by provider: a provider at its limit must not fill the memory that others need. */
+/** Emails in memory by provider: a provider at its limit must not fill the memory that others need. */
 export function heldByProvider(lanes: Iterable<Lane>): Map<string, number> {
   const held = new Map<string, number>()
   for (const { inMemory, limits } of lanes) held.set(limits.name, (held.get(limits.name) ?? 0) + inMemory)
@@ -150,11 +151,11 @@ export function heldByProvider(lanes: Iterable<Lane>): Map<string, number> {
 }
 
 /**
- * Whether a lane may claim a new mail, which goes out by the lane `to`, before mail that waits in the store: none is
- * due, and `lanes` leave it room.
+ * Whether a lane may claim a new email, which goes out by the lane `to`, before queued mail: no queued mail is due, and
+ * `lanes` leave capacity for it.
  */
 export function mayClaimNew(lane: Lane, to: Lane, lanes: Iterable<Lane>, now: number): boolean {
-  if (Math.min(lane.due ?? Infinity, to.due ?? Infinity) <= now || to.room(now) <= 0) return false
+  if (Math.min(lane.due ?? Infinity, to.due ?? Infinity) <= now || to.capacity(now) <= 0) return false
   const most = providerShareOf(to)
   if (most === Infinity) return true
   let held = 0

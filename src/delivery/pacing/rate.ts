@@ -1,83 +1,82 @@
-// The number of mails per second that an exchanger accepts from us, as learned (D64). A lane has no pace until a rate
-// answer ("rate limit exceeded") arrives. Then the pace is half of the rate that was accepted lately. It rises quickly
-// to just below that rate, and slowly beyond it.
+// The number of emails per second that a receiving server accepts from us, learned from its answers (D64). A lane has
+// no pace until a rate answer ("rate limit exceeded") arrives. Then the pace is half of the rate that was accepted
+// lately. It rises quickly to just below that rate, and slowly beyond it.
 import { HOUR, SECOND } from '../../base/clock.ts'
 
 /** The accepted rate is measured over this many seconds. */
 const OBSERVED = 10
 const SLOWEST = 1 / 60
-/** A pace above this, in mails per second, means no limit. */
+/** A pace above this, in emails per second, means no limit. */
 const UNLIMITED = 1000
 const RAISE_EVERY = SECOND
 /**
- * Near and above the rate that was refused last, the pace is raised after this time. The first step is this part of the
+ * Near and above the rate of the last refusal, the pace is raised after this time. The first step is this part of the
  * pace, and each further step is twice as large.
  */
 const PROBE_EVERY = 10 * SECOND
 const FIRST_PROBE = 0.05
-/** The part of the rate that was refused last to which the pace comes back quickly. */
+/** The part of the rate of the last refusal to which the pace returns quickly. */
 const NEAR = 0.9
-/** The most mails that may go at once, in seconds of the pace. */
+/** The most emails that may be sent at once, in seconds of the pace. */
 const BURST = 0.2
 const REMEMBERED = HOUR
 
-/** After this many rate answers to a mail, a further one counts as an attempt, like any other 4xx. */
+/** After this many rate answers to an email, a further one counts as an attempt, like any other 4xx. */
 const SPARED = 8
 const MAX_KNOWN = 10_000
 
 export class Pace {
   #perSecond = Infinity
-  /** The rate that was refused last. */
+  /** The rate of the last refusal. */
   #wall = Infinity
   #slowedAt = -Infinity
   #raisedAt = 0
   #probe = FIRST_PROBE
-  /** The pace before its last rise: the exchanger accepted that rate. */
+  /** The pace before its last rise: the receiving server accepted that rate. */
   #held = 0
-  /** The number of mails that might go at `#creditAt`. */
+  /** The number of emails that could be sent at `#creditAt`. */
   #credit = 0
   #creditAt = 0
-  /** The number of accepted mails, by second. */
+  /** The number of accepted emails, by second. */
   #taken: { second: number; mails: number }[] = []
   readonly #spared = new Map<number, number>()
 
-  /** Mails per second; Infinity when nothing is known. */
+  /** Emails per second, or Infinity if unlimited. */
   get perSecond(): number {
     return this.#perSecond
   }
 
-  /** Restores a pace that this process or an earlier one learned at the time `at`. */
+  /** Restores a pace that was learned at the time `at`, by this process or an earlier one. */
   restore(perSecond: number, at: number): void {
     this.#perSecond = this.#wall = perSecond
     this.#slowedAt = this.#raisedAt = this.#creditAt = at
   }
 
-  /** The time of the last lesson; -Infinity for never. */
+  /** The time when the limit was last lowered, or -Infinity for never. */
   get learnedAt(): number {
     return this.#slowedAt
   }
 
-  /** How many mails may go now. */
-  room(now: number): number {
+  /** How many emails may be sent now. */
+  capacity(now: number): number {
     if (this.stale(now)) this.#perSecond = Infinity
-    // The small addition keeps a rounding error from delaying a mail that is due exactly now.
+    // The small addition keeps a rounding error from delaying an email that is due exactly now.
     return this.#perSecond === Infinity ? Infinity : Math.max(0, Math.floor(this.#creditOf(now) + 1e-6))
   }
 
-  /** When the next mail may go; 0 when there is no pace. */
+  /** When the next email may be sent, or 0 if there is no pace. */
   nextAt(): number {
     if (this.#perSecond === Infinity) return 0
     return Math.ceil(this.#creditAt + (Math.max(0, 1 - this.#credit) / this.#perSecond) * SECOND)
   }
 
-  /** Call it when this many mails go. */
+  /** Call it when this many emails are sent. */
   went(mails: number, now: number): void {
     if (this.#perSecond === Infinity) return
     this.#credit = this.#creditOf(now) - mails
     this.#creditAt = now
   }
 
-  /** Call it when a mail was accepted. */
   succeeded(now: number): void {
     const second = Math.floor(now / SECOND)
     const last = this.#taken.at(-1)
@@ -102,15 +101,15 @@ export class Pace {
   }
 
   /**
-   * Call it when a mail whose attempt began at `begunAt` got a rate answer. The answer is ignored if the attempt began
-   * before the last rate answer that counted: it tells nothing new.
+   * Call it when an email whose attempt began at `begunAt` got a rate answer. The answer is ignored if the attempt
+   * began before the last rate answer that counted, because the pace was already lowered for it.
    */
   refused(begunAt: number, now: number): void {
     if (begunAt <= this.#slowedAt) return
     this.#wall = Math.min(this.#perSecond, Math.max(this.#observed(now), this.#held) || 1)
     this.#held = 0
     this.#change(Math.max(SLOWEST, this.#wall / 2), now)
-    // The next mail waits a second longer: receivers count mails per second, and the present second is used up.
+    // The next email waits a second longer: receivers count emails per second, and the present second is used up.
     this.#credit = Math.min(0, this.#credit) - this.#perSecond
     this.#slowedAt = now
     this.#raisedAt = now
@@ -125,12 +124,11 @@ export class Pace {
     return true
   }
 
-  /** Call it when a delivery has ended. */
   ended(delivery: number): void {
     this.#spared.delete(delivery)
   }
 
-  /** Whether the last lesson is so old that it no longer counts. */
+  /** Whether the limit was learned so long ago that it no longer applies. */
   stale(now: number): boolean {
     return now - this.#slowedAt >= REMEMBERED
   }
@@ -147,7 +145,7 @@ export class Pace {
     return Math.min(most, this.#credit + ((now - this.#creditAt) / SECOND) * this.#perSecond)
   }
 
-  /** The mails per second that were accepted lately. */
+  /** The recently accepted emails per second. */
   #observed(now: number): number {
     const second = Math.floor(now / SECOND)
     const lately = this.#taken.filter((taken) => second - taken.second < OBSERVED)

@@ -1,20 +1,17 @@
 // Claims due deliveries from the queue. The attempt is written before the work (status active, attempts + 1, a lease),
-// so that no mail is lost by a crash. A new mail may be stored as claimed (D134). Attempts that have a result are rows
-// of `attempts`; what is counted beyond them ended with its process, and nothing is known of it (D186).
+// so that a crash loses no mail. A new email may be stored as claimed (D134). Attempts with a result are rows of
+// `attempts`. The others that are counted ended with their process, and their result is unknown (D186).
 import { HOUR } from '../../base/clock.ts'
-import type { Config } from '../../base/config.ts'
-import { retryDelay } from '../../base/retry.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
 import { storedDigest } from '../../store/digests.ts'
 import { db, raw, sql, statement, type Query } from '../../store/query.ts'
-import { ownVerdict } from '../../smtp/verdict.ts'
-import { deliveryMachine } from '../../states/delivery.ts'
+import { deliveryMachine } from '../../store/states/delivery.ts'
 import type { Queue } from '../../store/due.ts'
 import { move, moveAll, takeAll } from '../../store/move.ts'
 import { signingKeyOf } from '../../domains/keys.ts'
 import { messageIdOf } from '../../message/identity.ts'
-import { emailOf, settle, untried, type Delivery } from '../results/settle.ts'
+import { untried, type Delivery } from '../results/settle.ts'
 import { knownStops } from '../../suppressions/stops.ts'
 import {
   firstOf,
@@ -34,7 +31,7 @@ type DomainFacts = Pick<
   | 'tls_policy'
   | 'user_id'
   | 'tracking_redirect_mode'
-  | 'branded'
+  | 'links_until'
   | 'domain_digest'
 >
 
@@ -42,17 +39,11 @@ type DomainFacts = Pick<
 const LEASE = 4 * HOUR
 export const leaseFrom = (now: number): number => now + LEASE
 
-/** Attempts of a row of `deliveries` that have a result, in SQL. */
-const ENDED = '(select count(*) from attempts a where a.delivery_key = deliveries.key)'
+/** Counts the attempts of a row of `deliveries` that have a result, in SQL. */
+export const ENDED = '(select count(*) from attempts a where a.delivery_key = deliveries.key)'
 
-/** Mail that has no way yet: no attempt has a result. */
+/** Mail without a route: no attempt has a result. */
 export const UNTRIED = `${ENDED} = 0`
-
-/**
- * How many attempts of a mail may end with their process before such ends count in its retry schedule: it may be the
- * mail that ends the process.
- */
-const MOST_INTERRUPTED = 10
 
 const onlyIn = (only: Claim['only']): string =>
   only === undefined ? '' : only === 'untried' ? ` and ${UNTRIED}` : ` and tried_day = ${only.triedOn}`
@@ -88,6 +79,7 @@ const emailsByKey = statement<{ keys: string }>()((arg) =>
       'e.clicks_tracked',
       'e.ai_disclosure',
       'e.message_id',
+      'e.scheduled_at',
       'e.created_at',
       'b.content',
       'b.spool',
@@ -128,20 +120,18 @@ const domainFacts = statement<{ key: number }>()((arg) =>
     ])
     .select((eb) =>
       eb
-        .exists(
-          eb
-            .selectFrom('records as r')
-            .select('r.key')
-            .whereRef('r.domain_key', '=', 'd.key')
-            .where('r.record_type', '=', 'TRACKING')
-            .where('r.verified', '=', 1),
-        )
-        .as('branded'),
+        .selectFrom('records as r')
+        .select('r.certificate_until')
+        .whereRef('r.domain_key', '=', 'd.key')
+        .where('r.record_type', '=', 'TRACKING')
+        .where('r.verified', '=', 1)
+        .limit(1)
+        .as('links_until'),
     )
     .where('d.key', '=', arg.key),
 )
 
-/** Columns that are empty in the mails of a campaign, because the campaign has the values. */
+/** Columns that are empty in the emails of a campaign, because the campaign has the values. */
 const LEAN = {
   from: '',
   cc: null,
@@ -149,6 +139,7 @@ const LEAN = {
   reply_to: null,
   subject: '',
   agent_id: null,
+  scheduled_at: null,
   ai_disclosure: null,
   content: null,
   spool: null,
@@ -156,7 +147,7 @@ const LEAN = {
   body_digest: null,
 }
 
-/** The emails of claimed deliveries, by key; each statement reads all of them. */
+/** The emails of claimed deliveries, by key. Each statement reads all of them. */
 const emailsOf = <Row extends { key: number }>(
   tx: Tx,
   deliveries: readonly Delivery[],
@@ -166,7 +157,7 @@ const emailsOf = <Row extends { key: number }>(
   return new Map(tx.all(query({ keys })).map((row) => [row.key, row]))
 }
 
-/** Claims mails of campaigns, one recipient each. */
+/** Claims emails of campaigns, one recipient each. */
 export function claimBulk(tx: Tx, source: MailSource, keyring: Keyring, claim: Claim): MailTransaction[] {
   const claimed = claimRows(tx, claim)
   if (claimed.length === 0) return []
@@ -182,7 +173,7 @@ export function claimBulk(tx: Tx, source: MailSource, keyring: Keyring, claim: C
   })
 }
 
-/** Claims submitted mails, grouped by email. */
+/** Claims submitted emails, grouped by email. */
 export function claimSubmitted(tx: Tx, source: MailSource, keyring: Keyring, claim: Claim): MailTransaction[] {
   const claimed = claimRows(tx, claim)
   if (claimed.length === 0) return []
@@ -207,7 +198,9 @@ export function claimSubmitted(tx: Tx, source: MailSource, keyring: Keyring, cla
   return [...groups.values()]
 }
 
-/** A stored mail with its recipients, as it would be claimed; undefined when there is none, or none of the latter. */
+/**
+ * A stored email with its recipients, as it would be claimed, or undefined if the email or its recipients do not exist.
+ */
 export function mailWith(
   reader: Reader,
   emailKey: number,
@@ -229,7 +222,7 @@ export type NewMail = Omit<ClaimedEmail, keyof DomainFacts | 'email_digest' | 'b
  */
 export function claimedNew(
   tx: Tx,
-  { place, source }: Pick<NewClaim, 'place' | 'source'>,
+  { slot, source }: Pick<NewClaim, 'slot' | 'source'>,
   email: NewMail,
   deliveries: readonly Delivery[],
 ): MailTransaction {
@@ -246,7 +239,7 @@ export function claimedNew(
       stops: deliveries.map(() => undefined),
       removals: tx.generation('outbound_emails', 'removed'),
     },
-    ...(place ? { place } : {}),
+    ...(slot ? { slot } : {}),
   }
 }
 
@@ -262,49 +255,31 @@ export function becameDue(reader: Reader, lane: string, after: number, until: nu
   return reader.first(due) !== undefined
 }
 
-type LapseDeps = { store: Store; config: Pick<Config, 'delivery'> }
-
-/** Releases deliveries whose lease has run out: their end could not be written, and no session lasts that long. */
-export const releaseLapsed = ({ config, store }: LapseDeps, now: number): Promise<number> =>
-  store.write((tx) => lapse(tx, config, `leased_until <= ${now}`, now))
+/** Releases deliveries whose lease has expired: their result could not be written, and no session lasts that long. */
+export const releaseLapsed = (store: Store, now: number): Promise<number> =>
+  store.write((tx) => lapse(tx, `leased_until <= ${now}`, now))
 
 /** At start: releases the deliveries that an ended process had claimed. Returns how many. */
-export const releaseAll = ({ config, store }: LapseDeps, now: number): Promise<number> =>
-  store.write((tx) => lapse(tx, config, 'true', now))
+export const releaseAll = (store: Store, now: number): Promise<number> => store.write((tx) => lapse(tx, 'true', now))
 
-/** Puts claimed deliveries that were not tried back into the queue: the attempt does not count. */
-export function unclaim(
-  tx: Tx,
-  { deliveries, place }: Pick<MailTransaction, 'deliveries' | 'place'>,
-  now: number,
-): void {
-  place?.giveBack(tx, deliveries)
+/** Puts claimed deliveries without an attempt back into the queue. */
+export function unclaim(tx: Tx, { deliveries, slot }: Pick<MailTransaction, 'deliveries' | 'slot'>, now: number): void {
+  slot?.giveBack(tx, deliveries)
   for (const delivery of deliveries)
     move(tx, deliveryMachine, delivery.key, 'lapse', { leased_until: null, next_attempt_at: now, ...untried(delivery) })
 }
 
-const INTERRUPTED = ownVerdict('failed', '4.3.0', 'This server ended each time while it tried the mail.', {
-  stage: 'compose',
-})
+/** Writes the day on which recipients were counted in a daily limit (parts/gate.ts). */
+export function markCounted(tx: Tx, deliveries: readonly { key: number }[], day: number | null): void {
+  if (deliveries.length === 0) return
+  const keys = JSON.stringify(deliveries.map(({ key }) => key))
+  tx.run(raw('update deliveries set tried_day = ? where key in (select value from json_each(?))', [day, keys]))
+}
 
-/** Mail is tried again at once; what was interrupted too often by its retry schedule, until its lifetime ends. */
-function lapse(tx: Tx, config: LapseDeps['config'], where: string, now: number): number {
-  const often = tx.all(
-    raw<Delivery>(
-      `select * from deliveries where status = 'active' and ${where} and attempts - ${ENDED} > ${MOST_INTERRUPTED}`,
-    ),
-  )
-  for (const delivery of often) {
-    const next = now + retryDelay(config.delivery.retry, delivery.attempts - MOST_INTERRUPTED)
-    const email = tx.first(emailOf({ key: delivery.email_key }))
-    if (next >= delivery.expires_at && email) settle(tx, { delivery, email, verdict: INTERRUPTED, now, config })
-    else
-      move(tx, deliveryMachine, delivery.key, 'lapse', { leased_until: null, next_attempt_at: next, updated_at: now })
-  }
-  const released = moveAll(tx, deliveryMachine, 'lapse', {
+/** Makes email due immediately, even if its attempt was interrupted several times (D204). */
+export const lapse = (tx: Tx, where: string, now: number): number =>
+  moveAll(tx, deliveryMachine, 'lapse', {
     set: 'leased_until = null, next_attempt_at = ?, updated_at = ?',
     where,
     parameters: [now, now],
   })
-  return often.length + released
-}

@@ -1,11 +1,11 @@
-// Puts a recipient of a mail into the queue, as waiting or as claimed.
-import { deliveryMachine } from '../../states/delivery.ts'
+// Puts a recipient of an email into the queue, as waiting or as claimed.
+import { deliveryMachine } from '../../store/states/delivery.ts'
 import type { Delivery } from '../results/settle.ts'
-import type { WarmupPlace } from '../results/warmup-place.ts'
+import type { DaySlot } from '../../parts/gate.ts'
 import { leaseFrom } from './claim.ts'
 import type { Tx } from '../../store/database.ts'
 import { db, raw, statement } from '../../store/query.ts'
-import type { RowOf } from '../../schema/tables.ts'
+import type { RowOf } from '../../store/schema/tables.ts'
 import { must } from '../../base/errors.ts'
 
 export interface ClaimedDelivery {
@@ -44,7 +44,7 @@ const insertDelivery = statement<InsertedColumns>()((arg) =>
   }),
 )
 
-/** The only recipient of a mail, by the mail's id. */
+/** The only recipient of an email, with the email's id. */
 export interface OnlyRecipient {
   id: string
   address: string
@@ -56,7 +56,7 @@ const insertPage = `insert into deliveries (email_key, domain_key, role, address
   select e.key, ?, 'to', j.value ->> 1, j.value ->> 2, 'queued', 0, ?, ?, ?
   from json_each(?) j cross join outbound_emails e where e.id = j.value ->> 0`
 
-/** Puts mails with one recipient each into the queue, by one statement. */
+/** Puts emails with one recipient each into the queue, by one statement. */
 export function enqueuePage(
   tx: Tx,
   { at, domain_key, due, expires_at }: Pick<NewDelivery, 'domain_key' | 'at' | 'due' | 'expires_at'>,
@@ -69,6 +69,15 @@ export function enqueuePage(
 export function enqueue(tx: Tx, { at, due, ...given }: NewDelivery): void {
   const waits = { status: 'queued', attempts: 0, next_attempt_at: due, leased_until: null, tried_day: null } as const
   tx.run(insertDelivery({ ...given, ...waits, updated_at: at }))
+}
+
+/**
+ * Inserts a recipient that is not queued yet. `schedule.ts` of the subject `mail` queues it when it is due. Returns its
+ * key.
+ */
+export function enqueueLater(tx: Tx, { at, ...given }: ClaimedDelivery): number {
+  const waits = { attempts: 0, next_attempt_at: null, leased_until: null, tried_day: null } as const
+  return tx.run(insertDelivery({ ...given, ...waits, status: 'scheduled', updated_at: at })).key
 }
 
 /** Columns that only a result sets. */
@@ -87,15 +96,11 @@ const UNTRIED = {
 }
 
 /**
- * Inserts a recipient that is claimed already: its first attempt is written with it, and its place in a warm-up, which
- * the row that is returned does not have, as after other claims.
+ * Inserts a recipient that is claimed already: its first attempt is written with it, and its slot in a daily limit,
+ * which the row that is returned does not have, as after other claims.
  */
-export function enqueueClaimed(
-  tx: Tx,
-  { at, ...given }: ClaimedDelivery,
-  place: Pick<WarmupPlace, 'placedOn'> | undefined,
-): Delivery {
+export function enqueueClaimed(tx: Tx, { at, ...given }: ClaimedDelivery, slot: Pick<DaySlot, 'day'> | null): Delivery {
   const status = must(deliveryMachine.next('queued', 'claim'), 'The move of a claim').to
   const columns = { ...given, status, attempts: 1, next_attempt_at: null, leased_until: leaseFrom(at), updated_at: at }
-  return { ...columns, ...UNTRIED, key: tx.run(insertDelivery({ ...columns, tried_day: place?.placedOn ?? null })).key }
+  return { ...columns, ...UNTRIED, key: tx.run(insertDelivery({ ...columns, tried_day: slot?.day ?? null })).key }
 }

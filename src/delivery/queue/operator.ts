@@ -1,12 +1,12 @@
 // The operator's commands for the queue: show, retry now, hold, release, drop.
 import type { Clock } from '../../base/clock.ts'
 import { identityOf, taggedOf } from '../../message/identity.ts'
-import { deliveryMachine, type DeliveryMove } from '../../states/delivery.ts'
+import { deliveryMachine, type DeliveryMove } from '../../store/states/delivery.ts'
 import type { Reader, Store, Tx } from '../../store/database.ts'
 import { move } from '../../store/move.ts'
 import { db, raw, sql } from '../../store/query.ts'
 import { domainOf } from '../../message/lane-names.ts'
-import { heldLanes, holdLane, lanesOf } from './holds.ts'
+import { heldLanes, holdLane, lanesOf } from './waiting.ts'
 import { unclaim } from './claim.ts'
 import { firstOf, type MailTransaction } from './transaction.ts'
 import { emit, moveEmail, type Delivery, type EmailKeys } from '../results/settle.ts'
@@ -20,17 +20,17 @@ export interface QueuedMail {
   status: string
   created_at: number
   deliveries: Delivery[]
-  /** The name of the mail's campaign while that is paused: its mail is held until it goes on. */
+  /** The name of the email's campaign if it is paused: its mail is held until it resumes. */
   paused_campaign: string | null
-  /** The receiving domains that the operator holds: their queued mail is not tried. */
+  /** The recipient domains that the operator holds. */
   holds: ReadonlySet<string>
 }
 
 const MAX_LISTED = 1000
-/** The columns for a result without an answer of a server: there is no code and no server name. */
+/** The columns of a result without an answer of a server. */
 const NOBODY_SAID = { smtp_code: null, enhanced_code: null, remote_mta: null }
 
-/** Columns of a mail, of its campaign and contact, and of its sending domain, for `identityOf`. */
+/** Columns of an email, of its campaign and contact, and of its sending domain, for `identityOf`. */
 const COLUMNS = [
   'e.key',
   'e.id',
@@ -64,7 +64,7 @@ type OperatorRow = Omit<QueuedMail, 'deliveries' | 'holds' | 'paused_campaign'> 
   domain: string
 }
 
-/** A search for mails by a recipient's address, in any case. */
+/** A search for emails by a recipient's address, in any case. */
 export interface Sought {
   address: string
   /** The sending domain. */
@@ -73,7 +73,7 @@ export interface Sought {
   since?: number | undefined
 }
 
-/** Mails to an address, newest first. It reads all mail, so it is for an operator's command, not for frequent use. */
+/** Emails to an address, newest first. It reads all mail, so it is for an operator's command, not for frequent use. */
 export function findMails(reader: Reader, { address, domain, since = 0 }: Sought): QueuedMail[] {
   let found = db
     .selectFrom('outbound_emails as e')
@@ -114,7 +114,7 @@ export function listQueue(reader: Reader, domain?: string): QueuedMail[] {
     .map((row) => withDeliveries(reader, row, holds))
 }
 
-/** One email with its recipients, by its id; undefined when there is none. */
+/** One email with its recipients, by its id, or undefined. */
 export function showQueued(reader: Reader, id: string): QueuedMail | undefined {
   const row = reader.first(
     db
@@ -162,7 +162,7 @@ export function retryNow({ store, clock }: { store: Store; clock: Clock }, id: s
   )
 }
 
-/** Makes all mail that waits for a receiving domain due now. Returns the number of deliveries. */
+/** Makes all mail that waits for a recipient domain due now. Returns the number of deliveries. */
 function retryLane({ store, clock }: { store: Store; clock: Clock }, domain: string): Promise<number> {
   const due = (lanes: string[]) =>
     db
@@ -175,10 +175,10 @@ function retryLane({ store, clock }: { store: Store; clock: Clock }, domain: str
 
 type OperatorMove = DeliveryMove & ('hold' | 'release' | 'drop')
 
-/** The most mails that one transaction moves. */
+/** The most emails that one transaction moves. */
 const AT_ONCE = 100
 
-/** Releases or drops every undecided recipient of a receiving domain, some mails at a time. Returns how many moved. */
+/** Releases or drops every undecided recipient of a recipient domain, some emails at a time. Returns how many moved. */
 async function moveLane(
   { store, clock }: { store: Store; clock: Clock },
   domain: string,
@@ -205,7 +205,7 @@ async function moveLane(
   return moved
 }
 
-/** What the operator does to all mail for a receiving domain. Returns how many recipients moved or became due. */
+/** The actions on all mail for a recipient domain. Each returns how many recipients moved or became due. */
 export const LANE_ACTIONS = {
   hold: async (deps, domain) => {
     await holdLane(deps, domain, true)
@@ -237,13 +237,13 @@ export function moveQueued(
   })
 }
 
-/** What the operator does to a mail that a process has claimed and not begun to send. */
+/** The actions on an email that a process has claimed and not begun to send. */
 export type ClaimedMove = OperatorMove & ('hold' | 'drop')
 
-/** Ends the claim of a mail that waits for its turn, and moves its recipients. Returns how many moved. */
+/** Ends the claim of an email that waits for its turn, and moves its recipients. Returns how many moved. */
 export function moveClaimed(
   tx: Tx,
-  work: Pick<MailTransaction, 'deliveries' | 'email' | 'place'>,
+  work: Pick<MailTransaction, 'deliveries' | 'email' | 'slot'>,
   on: ClaimedMove,
   now: number,
 ): number {
@@ -253,7 +253,7 @@ export function moveClaimed(
   return found ? moveMail(tx, found, on, now, domainOf(firstOf({ deliveries }).lane)) : 0
 }
 
-/** Moves the undecided recipients of one mail; with `domain` only those at this receiving domain. */
+/** Moves the undecided recipients of one email. With `domain` only those at this recipient domain. */
 function moveMail(tx: Tx, email: EmailKeys, on: OperatorMove, now: number, domain?: string): number {
   const set =
     on === 'hold'

@@ -1,11 +1,11 @@
 // Claimed mail as one SMTP transaction, and the source that it comes from. Submitted mail and campaign mail have
-// different sources; all other steps between the queue and the exchanger are the same for both.
+// different sources. All other steps between the queue and the receiving server are the same for both.
 import type { CampaignJob, ComposeJob, Signing } from '../../message/letters.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Tx } from '../../store/database.ts'
 import type { Gathered } from '../../store/gathered.ts'
 import type { SignedWith } from '../../domains/keys.ts'
-import type { WarmupPlace } from '../results/warmup-place.ts'
+import type { DaySlot } from '../../parts/gate.ts'
 import type { Delivery, Settling } from '../results/settle.ts'
 import type { KnownStops } from '../../suppressions/stops.ts'
 import { must } from '../../base/errors.ts'
@@ -16,19 +16,19 @@ export interface MailTransaction {
   source: MailSource
   email: ClaimedEmail
   deliveries: Delivery[]
-  /** The DKIM key to sign with, or why there is none. */
+  /** The DKIM key to sign with, or the reason why the email cannot be signed. */
   signingKey: SignedWith
   known: KnownStops & {
-    /** The generation of removed emails; undefined for a campaign's mail. */
+    /** The generation of removed emails, or undefined for a campaign's mail. */
     removals?: number
   }
-  /** Its place in an allowance of warm-up, or with a relay that stands in for one. */
-  place?: WarmupPlace
-  /** How many connections refused the mail at MAIL. */
+  /** Its slot in a daily limit. */
+  slot?: DaySlot
+  /** How many connections rejected the email at MAIL. */
   refusals?: number
 }
 
-/** The first recipient of a transaction; there always is one. */
+/** The first recipient of a transaction, which always exists. */
 export const firstOf = ({ deliveries }: { deliveries: readonly Delivery[] }): Delivery =>
   must(deliveries[0], 'The recipient of a transaction')
 
@@ -56,13 +56,15 @@ export interface ClaimedEmail {
   clicks_tracked: 0 | 1
   ai_disclosure: 0 | 1 | null
   tracking_redirect_mode: 'shared' | 'branded'
-  /** Whether DNS has the record of the branded tracking host. */
-  branded: 0 | 1
+  /** Until when links may use the domain's own host, or null if they may not (domains/links-host.ts). */
+  links_until: number | null
   message_id: string
+  /** When the email was due, if it was scheduled. */
+  scheduled_at: number | null
   created_at: number
   content: string | null
   spool: string | null
-  /** The digests from the time when the mail was accepted (store/digests.ts); null: unknown. */
+  /** The digests from the time when the email was accepted (store/digests.ts), or null if unknown. */
   email_digest: Uint8Array | null
   body_digest: Uint8Array | null
   domain_digest: Uint8Array | null
@@ -71,33 +73,39 @@ export interface ClaimedEmail {
 /** The job for the composer. */
 export type LetterJob = ComposeJob | CampaignJob
 
-/** The source withdraws a mail: it must not be sent, now or ever. */
+/** The source withdraws an email: it must not be sent, now or ever. */
 export interface Withdrawal {
-  /** Ends the claim of the mail. */
   putBack(tx: Tx, now: number): void
 }
 
-/** A mail that is to be sent now. */
+/** An email that is to be sent now. */
 export interface MailPlan {
-  /** For each recipient a verdict that ends the delivery without an attempt; undefined: the mail is sent. */
+  /** For each recipient a verdict that ends the delivery without an attempt, or undefined if the email is sent. */
   ended: readonly (Verdict | undefined)[]
-  /** The job for the recipients to which the mail is sent (`transaction`); undefined: the body is no longer kept. */
+  /**
+   * The job for the recipients to which the mail is sent (`transaction`), or undefined if the body is no longer kept.
+   */
   job: (transaction: MailTransaction, signature: Signing) => LetterJob | undefined
 }
 
-/** The claim of a mail in the transaction that stores it: its lane has room, and the mail goes out from memory. */
+/**
+ * The claim of an email in the transaction that stores it: its lane has capacity, and the email is sent from memory.
+ */
 export interface NewClaim {
   source: MailSource
-  /** The lane that the mail is stored for. */
+  /** The lane that the email is stored for. */
   lane: string
-  place: WarmupPlace | undefined
-  /** Hands the mail over to the engine. Call it after the commit. */
+  slot: DaySlot | null
+  /** Hands the email over to the engine. Call it after the commit. */
   take(mail: MailTransaction): void
-  /** Gives the room back. Call it when the mail was not stored. */
+  /** Gives the capacity back. Call it if the email was not stored. */
   cancel(): void
 }
 
-/** Claims room on a lane for the recipients of a new mail that is due now; undefined: the mail waits in the queue. */
+/**
+ * Claims capacity on a lane for the recipients of a new email that is due now, or returns undefined if the email has to
+ * be queued.
+ */
 export type ClaimNew = (tx: Tx, lane: string, recipients: number) => NewClaim | undefined
 
 /** A claim of up to `limit` due deliveries of a lane. */
@@ -105,21 +113,21 @@ export interface Claim {
   lane: string
   now: number
   limit: number
-  /** The lane that the mail is bound to by the claim, when it is another. */
+  /** The lane that the claim binds the email to, if it is another. */
   to?: string
-  /** Mail alone that was tried on this day, or that was never tried. */
+  /** Only email that was counted on this day, or that was never attempted. */
   only?: { triedOn: number } | 'untried'
 }
 
 export interface MailSource {
-  /** Where results wait for each other, to be written as a page; undefined: each is written at once by `settle`. */
+  /** Collects results, to write them as a page. Undefined if `settle` writes each one immediately. */
   readonly results?: Gathered<Settling>
   claim(tx: Tx, claim: Claim): MailTransaction[]
-  /** Called when a mail is to be sent: returns the remaining recipients and the job for the composer. */
+  /** Called when an email is to be sent: returns the remaining recipients and the job for the composer. */
   look(transaction: MailTransaction): MailPlan | Withdrawal
-  /** Why the mail is not sent any more; undefined: it is sent. Called again when a connection is open. */
+  /** The reason why the email is no longer sent, or undefined if it is sent. Called again when a connection is open. */
   unwanted(transaction: MailTransaction): Verdict | Withdrawal | undefined
-  /** Called when the exchanger has the octets and has not answered for a while. */
+  /** Called when the receiving server has the bytes and has not answered for a while. */
   handed?(deliveries: readonly Delivery[]): void
   /** Writes the verdict on one recipient. */
   settle(tx: Tx, settling: Settling): void
@@ -130,4 +138,4 @@ export interface Sources {
   campaign: MailSource
 }
 
-export const isWithdrawal = (told: MailPlan | Verdict | Withdrawal): told is Withdrawal => 'putBack' in told
+export const isWithdrawal = (result: MailPlan | Verdict | Withdrawal): result is Withdrawal => 'putBack' in result

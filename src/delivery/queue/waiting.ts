@@ -1,15 +1,15 @@
-// Waiting mail by receiving domain, for the operator. It is counted from indexes, so that the cost depends on the
-// number of waiting mails and not on the number of all mails.
-import type { Reader } from '../../store/database.ts'
-import { raw } from '../../store/query.ts'
-import { domainOf, isBulk } from '../../message/lane-names.ts'
-import { lanesOf } from './holds.ts'
+// Waiting mail by recipient domain, for the operator. It is counted from indexes, so that the cost depends on the
+// number of waiting emails and not on the number of all emails.
+import type { Reader, Store } from '../../store/database.ts'
+import { raw, db } from '../../store/query.ts'
+import { domainOf, isBulk, boundBetween, bulkLane } from '../../message/lane-names.ts'
+import type { Clock } from '../../base/clock.ts'
 
-/** The last answer is searched among this many queued mails of a lane: those whose next attempt is the latest. */
+/** The last answer is read from this many queued emails of a lane, those with the latest next attempt. */
 const LOOKED_AT = 100
 
 export interface WaitingLane {
-  /** The receiving domain. */
+  /** The recipient domain. */
   domain: string
   queued: number
   active: number
@@ -30,7 +30,7 @@ interface WaitingCount {
   next: number | null
 }
 
-/** Every receiving domain with undecided mail, and those in `also`; the domains with most mail first. */
+/** Every recipient domain with undecided mail, and those in `also`, the domains with most mail first. */
 export function waitingLanes(reader: Reader, also: Iterable<string>, most: number): WaitingLane[] {
   const lanes = new Map<string, WaitingLane>()
   const of = (domain: string): WaitingLane => {
@@ -52,7 +52,7 @@ export function waitingLanes(reader: Reader, also: Iterable<string>, most: numbe
     .slice(0, most)
 }
 
-/** How much held mail of a lane is looked at to say which campaigns hold it. */
+/** How many held emails of a lane are read to find the campaigns that hold them. */
 export const HELD_LOOKED_AT = 10_000
 
 export interface HoldingCampaign {
@@ -63,7 +63,7 @@ export interface HoldingCampaign {
   recipients: number
 }
 
-/** The paused campaigns that hold mail for a domain: it is held until its campaign goes on. */
+/** The paused campaigns that hold mail for a domain. The mail is held until its campaign resumes. */
 export const holdingCampaigns = (reader: Reader, domain: string): HoldingCampaign[] =>
   reader.all(
     raw<HoldingCampaign>(
@@ -75,7 +75,7 @@ export const holdingCampaigns = (reader: Reader, domain: string): HoldingCampaig
     ),
   )
 
-/** The last answer to mail that waits for a domain; null when there is none. */
+/** The last answer to queued mail for a domain, or null. */
 export function lastResponse(reader: Reader, domain: string): string | null {
   const lanes = lanesOf(reader, domain)
   const tried = `select * from (select response, updated_at from deliveries where status = 'queued' and lane = ?
@@ -90,7 +90,7 @@ export function lastResponse(reader: Reader, domain: string): string | null {
   return row?.response ?? null
 }
 
-/** Whether mail for a domain waits for its warm-up, as delivery/warming.ts writes it. */
+/** Whether mail for a domain waits for its warm-up, as delivery/within-limits.ts writes it. */
 export const isWarmingUp = (reader: Reader, domain: string): boolean =>
   reader.first(
     raw(
@@ -99,3 +99,41 @@ export const isWarmingUp = (reader: Reader, domain: string): boolean =>
       [JSON.stringify(lanesOf(reader, domain))],
     ),
   ) !== undefined
+
+// Lanes that the operator holds (D81): all mail for a recipient domain waits, new mail too, until the domain is
+// released. A hold survives a restart.
+
+/** The recipient domains that are held. */
+export function heldLanes(reader: Reader): Set<string> {
+  return new Set(reader.all(db.selectFrom('lane_holds').select('lane')).map(({ lane }) => lane))
+}
+
+/** The lanes of a recipient domain: of campaign mail and of other mail, including those that are bound to a route. */
+export function lanesOf(reader: Reader, domain: string): string[] {
+  const lanes = [domain, bulkLane(domain)]
+  const bound = (status: string): string =>
+    `select distinct lane from deliveries where status = '${status}' and lane > ? and lane < ?`
+  const both = lanes.flatMap((lane) => boundBetween(lane))
+  const found = reader.all(
+    raw<{ lane: string }>(['queued', 'queued', 'held', 'held'].map(bound).join(' union '), [...both, ...both]),
+  )
+  return [...lanes, ...found.map(({ lane }) => lane)]
+}
+
+/** Holds or releases a recipient domain. */
+export function holdLane(
+  { clock, store }: { store: Store; clock: Clock },
+  domain: string,
+  held: boolean,
+): Promise<unknown> {
+  return store.write((tx) =>
+    tx.run(
+      held
+        ? db
+            .insertInto('lane_holds')
+            .values({ lane: domain, held_at: clock.now() })
+            .onConflict((conflict) => conflict.doNothing())
+        : db.deleteFrom('lane_holds').where('lane', '=', domain),
+    ),
+  )
+}

@@ -1,9 +1,9 @@
-// The ways by which mail can leave: the sources of this server (base/sources.ts), one of each family. Where there is a
-// choice, mail is bound to its way when it is first claimed, and keeps it over all attempts and restarts: the way is a
-// part of the name of its lane (message/lane-names.ts). So each way has its own connections, limits and pauses. Where
-// there is no choice, nothing is stored.
+// The routes by which mail can leave: the sources of this server (base/sources.ts), one of each family, and relays. If
+// there is a choice, mail is bound to a route when it is first claimed, and keeps it over all attempts and restarts:
+// the route is a part of the name of its lane (message/lane-names.ts). So each route has its own connections, limits
+// and pauses. Without a choice, no route is stored.
 import { createHash } from 'node:crypto'
-import { checkFamilies, sourcesOf, type SourceAddress } from '../../base/sources.ts'
+import { checkFamilies, sourcesHere, type SourceAddress } from '../../base/sources.ts'
 import type { Config } from '../../base/config.ts'
 import type { Relay } from '../../smtp/route.ts'
 import { OperatorError } from '../../base/errors.ts'
@@ -13,36 +13,47 @@ import { dueGroups } from '../../store/due.ts'
 import { db, raw } from '../../store/query.ts'
 import { LANES } from './claim.ts'
 
-/** Sources that mail may leave by: one of each family at most. */
+/** The sources to send from: at most one of each family. */
 export type Way = readonly SourceAddress[]
 
 const named = (way: Way): string => way.map(({ address }) => address).join(',')
 
-/** A number that is fixed for a domain and a place in the list of sources. */
+/** A fixed number for a domain and a position in the list of sources. */
 const rank = (domain: string, index: number): string => createHash('sha256').update(`${index} ${domain}`).digest('hex')
 
 export class Ways {
   readonly sources: readonly SourceAddress[]
-  /** The relay for mail that has no room in a warm-up, and all relays that have a name. */
-  readonly #overflow: string
-  readonly #relays: readonly Relay[]
-  /** Whether there is a choice, so that mail is bound. */
+  /** Routes and `warmup.route` are read at each use: a reload changes them. */
+  readonly #config: Pick<Config, 'delivery' | 'warmup'>
+  /** Whether there is a choice, so that mail is bound to a route. */
   readonly isChoice: boolean
 
   constructor(config: Pick<Config, 'delivery' | 'hostname' | 'warmup'>) {
-    this.sources = sourcesOf(config)
-    this.#overflow = config.warmup.route
-    this.#relays = config.delivery.routes.filter(({ name }) => name !== '')
+    this.sources = sourcesHere(config)
+    this.#config = config
     this.isChoice = ([4, 6] as const).some((family) => this.#of(family).length > 1)
   }
 
-  /** Throws an OperatorError when the machine lacks the family of a source, or the relay of warm-up does not exist. */
+  /** The relay for mail over a warm-up limit, or '' without such a relay. */
+  get #overflow(): string {
+    return this.#config.warmup.route
+  }
+
+  /** All relays that have a name. */
+  get #relays(): readonly Relay[] {
+    return this.#config.delivery.routes.filter(({ name }) => name !== '')
+  }
+
+  /**
+   * Throws an OperatorError if the machine lacks the address family of a source, or the relay of warm-up does not
+   * exist.
+   */
   check(): void {
     checkFamilies(this.sources)
     const route = this.#overflow
     if (route !== '' && this.#relays.every(({ name }) => name !== route))
       throw new OperatorError(
-        `"warmup.route" must be the name of one of "delivery.routes", and "${route}" is none of them.`,
+        `"warmup.route" is "${route}", which is not in "delivery.routes"; use the "name" of a route.`,
       )
   }
 
@@ -50,31 +61,31 @@ export class Ways {
     return this.sources.filter((source) => source.family === family)
   }
 
-  /** The sources of a family for a kind of mail; where its roles have none, those of the other roles. */
+  /** The sources of a family for a kind of mail. If no source has a matching role, those of the other roles. */
   #serving(family: 4 | 6, bulk: boolean): SourceAddress[] {
     const all = this.#of(family)
     const fit = all.filter(({ role }) => role === 'any' || role === (bulk ? 'bulk' : 'transactional'))
     return fit.length > 0 ? fit : all
   }
 
-  /** The sources that mail of a lane leaves by: the lane's own, or all of them where there is no choice. */
+  /** The sources that mail of a lane is sent from: the lane's own, or all of them without a choice. */
   of(lane: string): Way {
     const way = boundTo(lane)
     return way === undefined ? this.sources : this.#named(way)
   }
 
-  /** The relay that a lane is bound to; undefined when it is to none. */
+  /** The relay that a lane is bound to, or undefined if it is not bound to a relay. */
   relayOf(lane: string): Relay | undefined {
     const relay = relayIn(lane)
     return relay === undefined ? undefined : this.#relays.find(({ name }) => name === relay)
   }
 
-  /** The lane of the relay that takes what has no room; undefined when there is no such relay. */
+  /** The lane of the relay for overflow, or undefined if there is no such relay. */
   relayLane(unbound: string): string | undefined {
     return this.#overflow === '' ? undefined : boundLane(unbound, wayBy(this.#overflow))
   }
 
-  /** The sources of a way that the configuration still has. */
+  /** The sources of a route that are still configured. */
   #named(way: string): SourceAddress[] {
     const addresses = way.split(',')
     return this.sources.filter(({ address }) => addresses.includes(address))
@@ -97,7 +108,7 @@ export class Ways {
     )
   }
 
-  /** The lane of mail of a lane by the present sources: what has left them is replaced by the first choice. */
+  /** The lane for mail of a lane with the present sources. The first choice replaces a source that was removed. */
   kept(lane: string, { oldest }: { oldest: Way }): string {
     const way = boundTo(lane)
     const unbound = unboundLane(lane)
@@ -111,7 +122,7 @@ export class Ways {
     return boundLane(unbound, named([...kept, ...added]))
   }
 
-  /** The first source of each family by an order of addresses. */
+  /** The first source of each family in an order of addresses. */
   oldest(order: readonly string[]): Way {
     const sorted = this.sources.toSorted((one, other) => order.indexOf(one.address) - order.indexOf(other.address))
     return ([4, 6] as const).flatMap((family) => sorted.find((source) => source.family === family) ?? [])
@@ -119,8 +130,8 @@ export class Ways {
 }
 
 /**
- * At a start with other sources than before: mail that was tried keeps its source, also one that it had before there
- * was a choice; where that has left the configuration, it gets another.
+ * Call it at a start with changed sources. Mail with an attempt keeps its source, even one from before there was a
+ * choice. If that source was removed, the mail gets another.
  */
 export async function rebind(store: Store, ways: Ways): Promise<void> {
   ways.check()

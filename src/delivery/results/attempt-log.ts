@@ -1,15 +1,14 @@
-// Each attempt of a delivery (D81). The result of the last attempt is in the delivery's own row, so that a mail that is
-// taken at once costs no other row. An earlier attempt is a row of its own, and so is a successful one that a report
-// follows: the report replaces what the delivery's row says. Rows are kept as long as the body, and go with an erased
-// recipient.
+// Each attempt of a delivery (D81). The result of the last attempt is in the delivery's own row, so that an email that
+// is accepted at once costs no other row. An earlier attempt has its own row. So has a successful attempt that a report
+// follows, because the report replaces the result in the delivery's row. Rows are kept as long as the body, and are
+// deleted with an erased recipient.
 import { relayIn } from '../../message/lane-names.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Reader, Tx } from '../../store/database.ts'
 import { db, raw } from '../../store/query.ts'
-import type { RowOf } from '../../schema/tables.ts'
+import type { RowOf } from '../../store/schema/tables.ts'
 
 export interface Attempt {
-  /** Recipient. */
   address: string
   role: 'to' | 'cc' | 'bcc'
   number: number
@@ -21,19 +20,19 @@ export interface Attempt {
   remote_mta: string | null
   tls: string | null
   security: string | null
-  /** The local address that it came from; null where the server has no choice of them. */
+  /** The local address that the email was sent from, or null if the server has only one. */
   source: string | null
-  /** The relay that it went to in place of the exchangers, because warm-up had no room; null: it went to them. */
+  /** The relay for overflow that the email was sent to, or null if it was sent to the receiving servers. */
   route: string | null
-  /** The SMTP dialogue; only the last attempt has one. */
+  /** The SMTP transcript, or null for all attempts except the last. */
   dialogue: string | null
-  /** A report that came after the attempt says this, and not the exchanger's reply. */
+  /** Whether this is from a report that came after the attempt, and not from the receiving server's reply. */
   reported: boolean
 }
 
 type LoggedDelivery = Pick<RowOf<'deliveries'>, 'key' | 'attempts'>
 
-/** Writes the row of an attempt that another attempt will follow. */
+/** Writes the row of an attempt if another attempt will follow. */
 export function logAttempt(
   tx: Tx,
   { attempts, key }: LoggedDelivery,
@@ -58,13 +57,13 @@ export function logAttempt(
 }
 
 /**
- * How many attempts of a delivery that still waits have ended with a result: the step of its retry schedule. What
- * `attempts` counts beyond them ended with its process.
+ * How many attempts of a queued delivery have ended with a result: the step of its retry schedule. `attempts` also
+ * counts those that ended with their process.
  */
 export const endedAttempts = (reader: Reader, { key }: Pick<LoggedDelivery, 'key'>): number =>
   reader.one(raw<{ count: number }>('select count(*) as count from attempts where delivery_key = ?', [key])).count
 
-/** Writes a successful attempt down before a report (a late bounce, a complaint) changes its delivery. */
+/** Writes the row of a successful attempt before a report (a late bounce, a complaint) changes its delivery. */
 export function logDelivered(tx: Tx, { key }: LoggedDelivery): void {
   tx.run(
     raw(
@@ -76,7 +75,7 @@ export function logDelivered(tx: Tx, { key }: LoggedDelivery): void {
   )
 }
 
-/** Every attempt of a mail, recipient by recipient, the earliest first. */
+/** Every attempt of an email, recipient by recipient, the earliest first. */
 export function attemptsOf(reader: Reader, emailKey: number): Attempt[] {
   const deliveries = reader.all(
     raw<RowOf<'deliveries'>>('select * from deliveries where email_key = ? order by key', [emailKey]),
@@ -100,7 +99,6 @@ type AttemptFacts = Pick<
   'smtp_code' | 'enhanced_code' | 'response' | 'remote_mta' | 'tls' | 'security' | 'source'
 >
 
-/** The answer of the exchanger. */
 const factsOf = ({
   enhanced_code,
   remote_mta,
@@ -122,7 +120,7 @@ const factsOf = ({
 /** The attempts of one delivery: those with their own rows, and the last one from the row of the delivery. */
 function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>[]): Attempt[] {
   const { address, attempts, dialogue, lane, role, status, updated_at } = delivery
-  // A mail keeps its way over all attempts.
+  // All attempts of an email use the same route.
   const route = relayIn(lane) ?? null
   const earlier = logged.map((row): Attempt => ({
     address,
@@ -136,12 +134,12 @@ function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>
     reported: false,
   }))
   const last = earlier.at(-1)
-  // After a deferral the last attempt has its own row, but its dialogue is in the row of the delivery.
+  // After a deferral the last attempt has its own row, but its SMTP transcript is in the row of the delivery.
   if (last && last.number === attempts && status === 'queued') {
     last.dialogue = dialogue
     return earlier
   }
-  // A successful attempt is written down only when a report follows it.
+  // A successful attempt gets a row only when a report follows it.
   if (last?.outcome === 'delivered') {
     last.dialogue = dialogue
     const { enhanced_code, response, smtp_code } = delivery
@@ -152,12 +150,13 @@ function wayOf(delivery: RowOf<'deliveries'>, logged: readonly RowOf<'attempts'>
       : earlier
   }
   if (attempts === 0 || status === 'queued' || status === 'held') return earlier
+  // Neither was ever tried.
+  if (status === 'scheduled' || status === 'cancelled') return earlier
   const outcome = status === 'active' ? 'under way' : status === 'complained' ? 'delivered' : status
   const facts = { ...factsOf(delivery), route, dialogue, reported: false }
   return [...earlier, { address, role, number: attempts, at: updated_at, outcome, ...facts }]
 }
 
-/** Removes the attempts of a mail. */
 export function forgetAttempts(tx: Tx, emailKey: number): void {
   tx.run(raw('delete from attempts where delivery_key in (select key from deliveries where email_key = ?)', [emailKey]))
 }

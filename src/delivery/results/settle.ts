@@ -1,22 +1,22 @@
-// Writes the result of an attempt. This is the one place that changes the state of a recipient, whether an SMTP reply
-// or a later delivery report brought the result. The status of the email follows its primary recipient only.
+// Writes the result of an attempt. Only this file changes the state of a recipient, both after an SMTP reply and after
+// a later delivery report. The status of the email follows its primary recipient only.
 import type { Config } from '../../base/config.ts'
 import { HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 import { retryDelay } from '../../base/retry.ts'
 import { classify, isAboutRecipient, type BounceClass } from '../../smtp/bounce-class.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
-import { deliveryMachine, type DeliveryMove } from '../../states/delivery.ts'
-import { emailMachine, type EmailMove } from '../../states/outbound-email.ts'
-import type { EventType } from '../../states/events.ts'
+import { deliveryMachine, type DeliveryMove } from '../../store/states/delivery.ts'
+import { emailMachine, type EmailMove } from '../../store/states/outbound-email.ts'
+import type { EventType } from '../../store/states/events.ts'
 import type { Tx } from '../../store/database.ts'
 import { appendEvents } from '../../store/events.ts'
 import { move, moveThrough } from '../../store/move.ts'
 import { db, raw, statement } from '../../store/query.ts'
-import type { RowOf } from '../../schema/tables.ts'
+import type { RowOf } from '../../store/schema/tables.ts'
 import { boundTo, relayIn, unboundLane } from '../../message/lane-names.ts'
 import { retrySlot } from '../../reputation/agents.ts'
 import { endedAttempts, logAttempt } from './attempt-log.ts'
-import type { WarmupPlace } from './warmup-place.ts'
+import type { DaySlot } from '../../parts/gate.ts'
 import { countReceiver } from '../../reputation/receivers.ts'
 import { noteSoftBounce, suppress } from '../../suppressions/suppressions.ts'
 import { tally } from '../../reputation/tally.ts'
@@ -31,10 +31,13 @@ export const CAMPAIGN_MAIL = 'campaign mail'
 /** email.delayed is emitted on the first deferral, then at most this often (D26). */
 const DELAYED_EVERY = 4 * HOUR
 
-/** Kinds of verdict that are final for a recipient, beside `delivered`. */
+/** Kinds of verdict, except `delivered`, that are final for a recipient. */
 type End = Exclude<Verdict['kind'], 'deferred' | 'waiting' | 'delivered'>
 
-/** The wait during local trouble is as long as the trouble has lasted, within these bounds: so it doubles (D72). */
+/**
+ * Mail waits during local problems for as long as the problem has lasted, within these bounds: so the wait doubles
+ * (D72).
+ */
 const SHORTEST_WAIT = 10 * SECOND
 const LONGEST_WAIT = 10 * MINUTE
 
@@ -66,17 +69,17 @@ export interface Settling {
   now: number
   email: EmailKeys
   config: Pick<Config, 'delivery'>
-  /** Its place in an allowance of warm-up, or with a relay that stands in for one. */
-  place?: WarmupPlace | undefined
-  /** The dialogue is not stored, nor is the text of the reply to a mail that was delivered. */
+  /** Its slot in a daily limit. */
+  slot?: DaySlot | undefined
+  /** The SMTP transcript is not stored, nor is the text of the reply to an email that was delivered. */
   brief?: true
 }
 
-/** How old the mail is (ms) when it is settled. */
+/** The age of the email (ms) when it is settled. */
 export const ageOf = ({ config, delivery, now }: Settling): number =>
   now - (delivery.expires_at - config.delivery.lifetime)
 
-/** The source that is stored with an attempt: that of mail that was bound, which is mail that had a choice. */
+/** The source that is stored with an attempt: only for mail that was bound to one. */
 export const sourceOf = ({ lane }: Pick<Delivery, 'lane'>, { source }: Pick<Verdict, 'source'>): string | null =>
   boundTo(lane) === undefined ? null : (source ?? null)
 
@@ -100,12 +103,12 @@ function replyOf({ brief, delivery, now, verdict }: Settling) {
 }
 
 /**
- * Settles an active delivery. A deferral after the end of the mail's lifetime is final: the delivery has failed. When
- * the owner has deleted the mail meanwhile, nothing is written.
+ * Settles an active delivery. A deferral after the end of the email's lifetime is final: the delivery has failed. Does
+ * not write if the owner has deleted the email in the meantime.
  */
 export function settle(tx: Tx, settling: Settling): void {
-  const { config, delivery, email, now, place, verdict } = settling
-  place?.settled(tx, delivery, verdict, now)
+  const { config, delivery, email, now, slot, verdict } = settling
+  slot?.settled(tx, delivery, verdict, now)
   const reply = replyOf(settling)
   if (verdict.kind === 'waiting' && waitForUs(tx, delivery, verdict, now)) return
   if (verdict.kind === 'delivered') return settleDelivered(tx, settling, reply)
@@ -124,22 +127,22 @@ export function settle(tx: Tx, settling: Settling): void {
 
 type PutOff = Pick<Delivery, 'key' | 'attempts' | 'delayed_at'> & { email: EmailKeys }
 
-/** Tells of mail that waits for a warm-up, as of other delays (DV8). */
+/** Emits email.delayed for email that waits for a daily limit. */
 export function tellPutOff(
   tx: Tx,
   mails: readonly PutOff[],
   of: { now: number; next: number; response: string },
 ): void {
   const { next, now, response } = of
-  const told = mails.filter(({ delayed_at }) => delayed_at === null || now - delayed_at >= DELAYED_EVERY)
-  for (const { attempts, email, ...delivery } of told) {
+  const due = mails.filter(({ delayed_at }) => delayed_at === null || now - delayed_at >= DELAYED_EVERY)
+  for (const { attempts, email, ...delivery } of due) {
     const reply = { stage: 'warm-up', smtp_code: null, enhanced_code: null, response, remote_mta: null }
     emit(tx, { delivery, email, now }, 'email.delayed', { ...reply, next_attempt_at: next, attempts })
   }
   tx.run(
     raw('update deliveries set delayed_at = ? where key in (select value from json_each(?))', [
       now,
-      JSON.stringify(told.map(({ key }) => key)),
+      JSON.stringify(due.map(({ key }) => key)),
     ]),
   )
 }
@@ -149,7 +152,7 @@ function defer(tx: Tx, settling: Settling, reply: ReplyColumns & { next_attempt_
   const { delivery, email, now, verdict } = settling
   const delayed = delivery.delayed_at === null || now - delivery.delayed_at >= DELAYED_EVERY
   const moved = move(tx, deliveryMachine, delivery.key, 'defer', { ...reply, ...(delayed ? { delayed_at: now } : {}) })
-  // Not moved: a report has ended the delivery meanwhile.
+  // Not moved: a report has ended the delivery in the meantime.
   if (!moved) return
   logAttempt(tx, delivery, { ...verdict, source: reply.source }, now)
   countReceiver(tx, { email, delivery, verdict, age: ageOf(settling) }, now)
@@ -158,12 +161,12 @@ function defer(tx: Tx, settling: Settling, reply: ReplyColumns & { next_attempt_
   emit(tx, settling, 'email.delayed', { ...describe(verdict), next_attempt_at: reply.next_attempt_at, attempts })
 }
 
-/** Ends a delivery whose recipient does not get the mail. */
+/** Ends a delivery whose recipient does not get the email. */
 function end(tx: Tx, settling: Settling, reply: ReplyColumns, kind: End): void {
   const { delivery, email, now, verdict } = settling
   const { delivery: on, email: onEmail } = MOVES[kind]
   if (!move(tx, deliveryMachine, delivery.key, on, reply)) return
-  // What waited for this server until its end says nothing of its receiver.
+  // A delivery that waited for this server until it expired is not a result of its receiver.
   const of = verdict.kind === 'waiting' ? verdict : { ...verdict, kind }
   countReceiver(tx, { email, delivery, verdict: of, age: ageOf(settling) }, now)
   if (kind === 'bounced') tally(tx, email, 'bounce', now)
@@ -178,13 +181,13 @@ function end(tx: Tx, settling: Settling, reply: ReplyColumns, kind: End): void {
 
 const nameOf = statement<{ key: number }>()((arg) => db.selectFrom('domains').select('name').where('key', '=', arg.key))
 
-/** The sending domain for `classify`; undefined when the recipient is at the same domain. */
+/** The sending domain for `classify`, or undefined if the recipient is at the same domain. */
 export function senderOf(tx: Tx, { domain_key }: EmailKeys, { address }: Delivery): string | undefined {
   const name = tx.first(nameOf({ key: domain_key }))?.name
   return name === undefined || address.toLowerCase().endsWith(`@${name}`) ? undefined : name
 }
 
-/** The usual end: the mail was handed over and accepted. The email may not have the status `sent` yet. */
+/** The usual end: the email was handed over and accepted. It may not have the status `sent` yet. */
 function settleDelivered(tx: Tx, settling: Settling, reply: ReplyColumns): void {
   const { delivery, email, now, verdict } = settling
   const primary = delivery.role === 'to'
@@ -197,15 +200,16 @@ function settleDelivered(tx: Tx, settling: Settling, reply: ReplyColumns): void 
   const details = { ...describe(verdict), kind: 'delivered' }
   if (!primary) return emit(tx, settling, 'email.delivered', details)
   const steps = (['handed', 'accepted'] as const).map((on) => [on, stampOf(on, now)] as const)
-  const told = moveThrough(tx, emailMachine, email.key, steps).flatMap(({ emits, on }) =>
+  const events = moveThrough(tx, emailMachine, email.key, steps).flatMap(({ emits, on }) =>
     emits ? [{ type: emits, details: on === 'accepted' ? details : {} }] : [],
   )
-  emitAll(tx, settling, told)
+  emitAll(tx, settling, events)
 }
 
 /**
- * The columns of a claimed delivery whose attempt does not count: if it had no other, it is bound to no source again.
- * What goes by a relay stays with it: it is not sent from an address without room because the relay is down (DV10).
+ * The columns of a claimed delivery whose attempt does not count. If it was the only attempt, the delivery is no longer
+ * bound to a source. Mail for a relay stays with it: a relay that is down must not cause sending from an address over
+ * its limit.
  */
 export function untried({ attempts, lane }: Pick<Delivery, 'attempts' | 'lane'>): { attempts: number; lane?: string } {
   const unbound = relayIn(lane) === undefined ? unboundLane(lane) : lane
@@ -215,7 +219,10 @@ export function untried({ attempts, lane }: Pick<Delivery, 'attempts' | 'lane'>)
 /** The lane of a row whose attempt does not count, in SQL: as in `untried`. */
 export const UNBOUND_IF_UNTRIED = `iif(attempts = 1 and instr(lane, '|') > 0 and instr(lane, '|>') = 0, substr(lane, 1, instr(lane, '|') - 1), lane)`
 
-/** Delays a delivery because of local trouble, as if it had not been tried; false when its lifetime ends earlier. */
+/**
+ * Delays a delivery because of local trouble, as if it had not been attempted. Returns false if its lifetime ends
+ * earlier.
+ */
 function waitForUs(tx: Tx, delivery: Delivery, { enhanced, text }: Verdict, now: number): boolean {
   const since = delivery.trouble_since ?? now
   const next = now + Math.min(Math.max(now - since, SHORTEST_WAIT), LONGEST_WAIT)
@@ -251,6 +258,18 @@ export function suppressAfterBounce(
   else if (bounce === 'soft' || bounce === 'quota') noteSoftBounce(tx, about, now)
 }
 
+/** Ends a recipient without an attempt, because the address is suppressed or erased. `response` is for webhooks. */
+export function suppressRecipient(
+  tx: Tx,
+  { delivery, email, now }: Subject & { delivery: { key: number; role: string } },
+  response: string,
+): void {
+  move(tx, deliveryMachine, delivery.key, 'suppress', { next_attempt_at: null, updated_at: now })
+  const details = { kind: 'suppressed', response }
+  if (delivery.role === 'to') moveEmail(tx, { email, delivery, now }, 'suppressed', details)
+  else emit(tx, { email, delivery, now }, 'email.rejected', details)
+}
+
 /** The email of an event, and the time of the event. */
 export interface Subject {
   email: EmailKeys
@@ -273,7 +292,6 @@ function stampOf(on: EmailMove, now: number): Record<string, number> {
   return { [`${to}_at`]: now, updated_at: now }
 }
 
-/** Writes an event about one recipient of an email. */
 export function emit(tx: Tx, subject: Subject, type: EventType, details: Record<string, unknown>): void {
   emitAll(tx, subject, [{ type, details }])
 }
@@ -281,20 +299,20 @@ export function emit(tx: Tx, subject: Subject, type: EventType, details: Record<
 function emitAll(
   tx: Tx,
   { delivery, email: { campaign_key, domain_key, key, user_key }, now }: Subject,
-  told: readonly { type: EventType; details: Record<string, unknown> }[],
+  events: readonly { type: EventType; details: Record<string, unknown> }[],
 ): void {
   const silent = (type: EventType): boolean =>
     campaign_key !== null && COUNTED_OTHERWISE.includes(type) && !isHeard(tx, domain_key)
   const about = { user_key, domain_key, email_key: key, campaign_key, at: now }
   appendEvents(
     tx,
-    told.flatMap(({ type, details }) =>
+    events.flatMap(({ type, details }) =>
       silent(type) ? [] : [{ type, ...about, data: { delivery: delivery.key, ...details } }],
     ),
   )
 }
 
-/** A campaign's figures for these come from its mails: the events are written only when the domain has a webhook. */
+/** A campaign's statistics for these come from its emails: the events are written only if the domain has a webhook. */
 const COUNTED_OTHERWISE: readonly EventType[] = ['email.sent', 'email.delivered']
 
 const listeners = statement<{ domain_key: number }>()((arg) =>

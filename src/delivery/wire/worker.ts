@@ -1,13 +1,15 @@
-// The worker thread that delivers: it composes and signs mail and talks to exchangers, over its own connections. So the
-// octets of a mail are made in the thread that sends them; they and the dialogue do not pass through the main thread.
+// The delivery worker thread: it composes, signs and sends email over its own connections to receiving servers. So
+// email bytes and SMTP transcripts do not pass through the main thread.
+import { release } from '../../base/memory.ts'
 import { isAscii } from 'node:buffer'
 import { counters } from '../../base/counters.ts'
-import { outside, serveJobs, tell } from '../../base/threads/jobs.ts'
-import { letGo, letterOf } from '../../message/letters.ts'
+import { ask, outside, serveJobs, tell } from '../../base/threads/jobs.ts'
+import { letterOf } from '../../message/letters.ts'
 import { reasonOf, UNFIT } from '../../message/reencode.ts'
 import { openSession, type ConnectOptions, type Envelope, type SmtpSession } from '../../smtp/client.ts'
 import { ownVerdict, type Verdict } from '../../smtp/verdict.ts'
 import type { LetterJob } from '../queue/transaction.ts'
+import { LARGE_LETTER } from './letter-memory.ts'
 
 /** A connection, by a number that the main thread gives it. */
 interface Of {
@@ -19,6 +21,7 @@ export type WorkerJob = Of &
     | { open: ConnectOptions }
     | { send: { letter: LetterJob; envelope: Envelope; sending: number } }
     | { handed: number }
+    | { compose: LetterJob }
     | { end: 'quit' | 'destroy' }
   )
 
@@ -37,18 +40,26 @@ export interface Sent {
 /** The result of a job. */
 export interface Done {
   value: unknown
-  /** How often exchangers answered since the last job, by the first digit of their replies. */
+  /** How often receiving servers answered since the last job, by the first digit of their replies. */
   replies: Record<string, number>
 }
 
-/** A message of the worker that answers no job: a connection has ended. */
+/** A message of the worker that is not a reply: a connection has ended. */
 export interface EndedSession {
   ended: number
 }
 
+/** A message of the worker that is not a reply: memory for large emails is free (letter-memory.ts). */
+export interface FreedMemory {
+  freed: number
+}
+
 const sessions = new Map<number, SmtpSession>()
 const opening = new Map<number, AbortController>()
-/** For each mail whose octets the exchanger has, until its answer arrives: the indexes of the accepted recipients. */
+/**
+ * For each email whose bytes the receiving server has, until its answer arrives: the indexes of the accepted
+ * recipients.
+ */
 const handed = new Map<number, number[]>()
 
 async function open(session: number, options: ConnectOptions): Promise<Opened | Verdict> {
@@ -62,31 +73,51 @@ async function open(session: number, options: ConnectOptions): Promise<Opened | 
   return { tls: opened.tls }
 }
 
-/** Composes one mail and sends it. Throws when the mail cannot be composed now; then nothing was sent. */
-async function send(session: SmtpSession, letter: LetterJob, envelope: Envelope, sending: number): Promise<Sent> {
-  // The dialogue of a campaign's mail is not stored.
-  const brief = (verdict: Verdict): Verdict => ('campaign' in letter ? { ...verdict, dialogue: null } : verdict)
-  const told = (verdicts: Verdict[]): Sent => ({ verdicts: verdicts.map(brief), usable: session.usable })
-  const made = await letterOf(letter)
-  const wire = await fitFor(session, letter, envelope, bufferOf(made))
-  if ('kind' in wire) return told(envelope.recipients.map(() => wire))
-  const hear = (taken: number[]): (() => void) => {
-    handed.set(sending, taken)
-    return () => void handed.delete(sending)
+/** The memory for the large emails of a job. */
+class LetterReservation {
+  #bytes = 0
+
+  readonly take = async (bytes: number): Promise<void> => {
+    if (bytes < LARGE_LETTER) return
+    await ask({ memory: bytes })
+    this.#bytes += bytes
   }
-  const verdicts = await outside(session.send(envelope, wire, hear))
-  // After an early answer the socket may still read this buffer: then the garbage collector frees it.
-  if (session.flushed) letGo(wire)
-  return told(verdicts)
+
+  end(): void {
+    if (this.#bytes > 0) tell({ freed: this.#bytes } satisfies FreedMemory)
+  }
+}
+
+/** Composes one email and sends it. Throws if the email cannot be composed now, before any of it was sent. */
+async function send(session: SmtpSession, letter: LetterJob, envelope: Envelope, sending: number): Promise<Sent> {
+  // The SMTP transcript of a campaign's email is not stored.
+  const brief = (verdict: Verdict): Verdict => ('campaign' in letter ? { ...verdict, dialogue: null } : verdict)
+  const sent = (verdicts: Verdict[]): Sent => ({ verdicts: verdicts.map(brief), usable: session.usable })
+  const memory = new LetterReservation()
+  try {
+    const made = await letterOf(letter, memory.take)
+    const wire = unfitOf(made) ?? (await fitFor(session, letter, envelope, bufferOf(made)))
+    if ('kind' in wire) return sent(envelope.recipients.map(() => wire))
+    const hear = (taken: number[]): (() => void) => {
+      handed.set(sending, taken)
+      return () => void handed.delete(sending)
+    }
+    const verdicts = await outside(session.send(envelope, wire, hear))
+    // After an early answer the socket may still read this buffer: then the garbage collector frees it.
+    if (session.flushed) release(wire)
+    return sent(verdicts)
+  } finally {
+    memory.end()
+  }
 }
 
 const bufferOf = (octets: Uint8Array<ArrayBuffer>): Buffer =>
   Buffer.from(octets.buffer, octets.byteOffset, octets.byteLength)
 
 /**
- * The octets in a form that the server accepts. A mail from SMTP submission may have 8-bit octets: for a server without
- * 8BITMIME it is encoded in 7 bits (RFC 6152 §3). Its header may have UTF-8: for a server without SMTPUTF8 it is
- * changed to encoded words.
+ * The bytes in a form that the server accepts. An email from SMTP submission may contain 8-bit data: for a server
+ * without 8BITMIME it is encoded in 7 bits (RFC 6152 §3). Its header may have UTF-8: for a server without SMTPUTF8 it
+ * is changed to encoded words.
  */
 async function fitFor(
   session: SmtpSession,
@@ -96,14 +127,19 @@ async function fitFor(
 ): Promise<Buffer | Verdict> {
   if (isAscii(wire)) return wire
   const wideHeader = !isAscii(wire.subarray(0, wire.indexOf('\r\n\r\n')))
-  // When a recipient's address is not ASCII, the header stays as it is: `SmtpSession.send` gives the verdict.
+  // If a recipient's address is not ASCII, the header stays as it is: `SmtpSession.send` returns the verdict.
   const asciiHeader =
     wideHeader && !session.takes('SMTPUTF8') && recipients.every((address) => isAscii(Buffer.from(address)))
   const sevenBit = !session.takes('8BITMIME')
   if (!sevenBit && !asciiHeader) return wire
   const made = await letterOf({ ...letter, sevenBit, asciiHeader })
+  return unfitOf(made) ?? bufferOf(made)
+}
+
+/** The verdict on an email that cannot be converted for this server, or is too large for every server. */
+function unfitOf(made: Uint8Array): Verdict | undefined {
   const reason = reasonOf(made)
-  return reason === undefined ? bufferOf(made) : ownVerdict('bounced', ...UNFIT[reason], { stage: 'compose' })
+  return reason && ownVerdict(reason === 'large' ? 'rejected' : 'bounced', ...UNFIT[reason], { stage: 'compose' })
 }
 
 function end(number: number, how: 'quit' | 'destroy'): Promise<void> | undefined {
@@ -117,7 +153,7 @@ function end(number: number, how: 'quit' | 'destroy'): Promise<void> | undefined
 
 const counted = new Map<string, number>()
 
-/** The replies counted since the last call; the main thread shows these figures (http/metrics.ts). */
+/** The replies counted since the last call. The main thread reports these metrics (http/metrics.ts). */
 function newReplies(): Record<string, number> {
   const found: Record<string, number> = {}
   for (const [{ class: digit, direction }, sum] of counters.smtp.values()) {
@@ -133,6 +169,7 @@ function perform(job: WorkerJob): unknown {
   if ('open' in job) return open(job.session, job.open)
   if ('handed' in job) return handed.get(job.handed) ?? []
   if ('end' in job) return end(job.session, job.end)
+  if ('compose' in job) return letterOf(job.compose).then(release)
   const session = sessions.get(job.session)
   if (!session) throw new Error('The connection is not known to this thread.')
   return send(session, job.send.letter, job.send.envelope, job.send.sending)

@@ -1,48 +1,52 @@
-// The main thread's side of the worker threads that deliver mail (worker.ts): connections are spread over the threads,
-// and a mail is composed and sent by the thread that has its connection.
+// The main thread's side of the delivery worker threads (worker.ts): connections are spread over the threads, and an
+// email is composed and sent by the thread that has its connection.
 //
-// When a thread ends, its connections end, and the mails under way on them are tried again. So mail that may need much
-// CPU time, and mail that met trouble of this server before, is kept apart, on threads for such mail only.
+// When a thread ends, its connections end, and the emails in progress on them are retried. So mail that may need much
+// CPU time, and mail that met a problem of this server before, is kept apart on separate threads.
 import { counters } from '../../base/counters.ts'
 import { Supervisor, WorkerLost } from '../../base/threads/supervisor.ts'
 import type { Task, WorkerSlot } from '../../base/threads/worker-slot.ts'
 import { TIMEOUTS, type ConnectOptions, type Envelope } from '../../smtp/client.ts'
 import { ownVerdict, type Verdict } from '../../smtp/verdict.ts'
 import { isVerdict } from './connect.ts'
+import { HostBalance } from './host-balance.ts'
 import type { LetterJob } from '../queue/transaction.ts'
-import type { Done, EndedSession, Opened, Sent, WorkerJob } from './worker.ts'
+import { LetterMemory } from './letter-memory.ts'
+import type { Done, EndedSession, FreedMemory, Opened, Sent, WorkerJob } from './worker.ts'
 
 export interface WorkersOptions {
-  /** The most threads; half as many threads are added for mail that is kept apart. */
+  /** The most threads. Half as many threads are added for mail that is kept apart. */
   size: number
-  /** CPU time in ms for composing one mail; a thread that takes longer is ended. */
+  /** CPU time in ms for composing one email. A thread that takes longer is ended. */
   cpu: number
-  /** Answers the questions of the letters (message/letters.ts). */
+  /** Answers the requests of letters (message/letters.ts). */
   answer: (asked: unknown) => Promise<unknown>
 }
 
-/** Numbers of connections and of mails; threads outlive the server in tests. */
+/** Numbers of connections and of emails. They are global because threads outlive the server in tests. */
 let numbers = 0
 
-/** A mail that is composed and sent. */
+/** An email that is composed and sent. */
 export interface Sending {
-  /** One verdict for each recipient, in their order. Rejects when the mail cannot be composed, or its thread ended. */
+  /** One verdict for each recipient, in their order. Rejects if the email cannot be composed, or its thread ended. */
   verdicts: Promise<Verdict[]>
   /**
-   * The indexes of the accepted recipients while the exchanger has all octets and has not answered; otherwise empty.
+   * The indexes of the accepted recipients while the receiving server has all bytes and has not answered, otherwise
+   * empty.
    */
   handed(): Promise<readonly number[]>
 }
 
 /** An open SMTP session that a worker thread has. */
 export class WorkerSession {
-  readonly host: string
+  readonly name: string
+  readonly port: number
   readonly tls: string | null
-  /** The plan of DANE by which it was opened. */
+  /** The DANE plan with which it was opened. */
   readonly plan: string
   /** Whether the session is on a thread for mail that is kept apart. */
   readonly apart: boolean
-  /** The local address that was connected from; undefined: the system chose it. */
+  /** The local address of the connection, or undefined if the system chose it. */
   readonly source: string | undefined
   readonly #run: (job: Partial<WorkerJob>) => Promise<unknown>
   readonly #lifetime: number
@@ -50,12 +54,13 @@ export class WorkerSession {
   #ended = false
 
   constructor(
-    { host, localAddress, plan = '', timeouts = TIMEOUTS }: ConnectOptions,
+    { host, localAddress, plan = '', port, timeouts = TIMEOUTS }: ConnectOptions,
     { tls }: Opened,
     apart: boolean,
     run: (job: object) => Promise<unknown>,
   ) {
-    this.host = host
+    this.name = host
+    this.port = port
     this.tls = tls
     this.plan = plan
     this.apart = apart
@@ -74,7 +79,7 @@ export class WorkerSession {
     this.#ended = true
   }
 
-  /** Composes and sends one mail in the worker thread. */
+  /** Composes and sends one email in the worker thread. */
   send(letter: LetterJob, envelope: Envelope): Sending {
     const sending = ++numbers
     const sent = this.#run({ send: { letter, envelope, sending } }) as Promise<Sent>
@@ -87,7 +92,7 @@ export class WorkerSession {
     }
   }
 
-  /** Sends QUIT; resolves when the connection is closed, which takes seconds at most. */
+  /** Sends QUIT. Resolves when the connection is closed, which takes seconds at most. */
   async quit(): Promise<void> {
     await this.#finish('quit')
   }
@@ -103,13 +108,22 @@ export class WorkerSession {
   }
 }
 
-/** The sessions of a thread by their numbers; undefined for one that is being opened. */
+/** The sessions of a thread by their numbers, or undefined for one that is being opened. */
 type Sessions = Map<number, WorkerSession | undefined>
 
 export class DeliveryWorkers {
   readonly #cpu: number
   readonly #threads: Supervisor<Task>
   readonly #sessions = new WeakMap<WorkerSlot, Sessions>()
+  readonly #memory = new LetterMemory<WorkerSlot>()
+  /** Which host of a route the next connection goes to. */
+  readonly balance = new HostBalance(({ name, port }) => {
+    let open = 0
+    for (const slot of this.#threads.slots)
+      for (const session of this.#sessionsOf(slot).values())
+        if (session?.name === name && session.port === port && session.usable) open++
+    return open
+  })
   #tasks = 0
   #cut = false
 
@@ -118,11 +132,15 @@ export class DeliveryWorkers {
     this.#threads = new Supervisor({
       source: new URL('./worker.ts', import.meta.url),
       most: { usual: size, slow: Math.ceil(size / 2) },
-      answer,
-      told: (slot, ended) =>
-        this.#sessionsOf(slot)
-          .get((ended as EndedSession).ended)
-          ?.end(),
+      answer: (asked, slot) => {
+        const { memory } = asked as { memory?: number }
+        return memory === undefined ? answer(asked) : this.#memory.take(slot, memory).then(() => true)
+      },
+      told: (slot, news) => {
+        const message = news as EndedSession | FreedMemory
+        if ('freed' in message) this.#memory.giveBack(slot, message.freed)
+        else this.#sessionsOf(slot).get(message.ended)?.end()
+      },
       load: (slot) => this.#sessionsOf(slot).size,
       lost: (slot, jobs, why) => this.#lost(slot, jobs, why),
       long: (slot, _, over) => {
@@ -167,12 +185,19 @@ export class DeliveryWorkers {
     }
   }
 
-  /** Ends every connection, also those that are being opened, and opens no others. */
+  /**
+   * Composes an email without sending it, to check whether it can be composed. Rejects like `open`, and if it cannot.
+   */
+  async compose(letter: LetterJob): Promise<void> {
+    await this.#run(this.#threads.freest('slow'), { session: 0, compose: letter })
+  }
+
+  /** Ends every connection, including those that are being opened, and opens no others. */
   cut(): void {
     this.#cut = true
     for (const slot of this.#threads.slots)
       for (const number of this.#sessionsOf(slot).keys())
-        // A thread that has ended has no connections any more.
+        // A thread that has ended has no more connections.
         this.#run(slot, { session: number, end: 'destroy' }).catch(() => undefined)
   }
 
@@ -201,6 +226,7 @@ export class DeliveryWorkers {
 
   #lost(slot: WorkerSlot, jobs: Task[], why: WorkerLost): void {
     for (const session of this.#sessionsOf(slot).values()) session?.end()
+    this.#memory.end(slot)
     for (const { reject } of jobs) reject(why)
   }
 }

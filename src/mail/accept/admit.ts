@@ -1,14 +1,16 @@
-// The rules of sending that need the store: which user may send which mail to which recipients. Each refusal points at
-// the field that it is about (specification "POST /outbound-emails rules", D21, D22).
+// The sending rules that need the store: which user may send which email to which recipients. Each refusal points at
+// its field (specification "POST /outbound-emails rules", D21, D22).
 import { refuse, refuseAttribute, Refusal, type Problem } from '../../base/errors.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import { inFamily, knownAddress, parseAddress, type Address } from '../../message/address.ts'
 import type { Reader } from '../../store/database.ts'
 import { db, statement } from '../../store/query.ts'
-import type { RowOf } from '../../schema/tables.ts'
-import { listed, type Recipient } from './recipients.ts'
-import type { NewEmail } from './email.ts'
-import { stopsOf } from '../../suppressions/stops.ts'
+import type { RowOf } from '../../store/schema/tables.ts'
+import { stopsOf, stopWords, type Stop } from '../../suppressions/stops.ts'
+import type { StoredAttachment } from '../../message/stored-body.ts'
+import type { MailText } from '../../message/part-text.ts'
+import type { NewAttachment } from './attachments.ts'
+import { comparable } from '../../base/recipient-hash.ts'
 
 export type SendingDomain = Pick<
   RowOf<'domains'>,
@@ -33,15 +35,15 @@ const subscription = statement<{ key: number }>()((arg) =>
 )
 
 /**
- * Throws 404 when the user owns no domain of the from address.
- * Does not throw for a malformed address: the 422 for it follows later.
+ * Throws 404 if the user does not own the domain of the from address. Does not throw for a malformed address: the 422
+ * for it follows later.
  */
 export function requireSendingDomain(reader: Reader, userKey: number, from: unknown): void {
   const address = typeof from === 'string' ? parseAddress(from) : undefined
   if (address) domainOf(reader, userKey, address)
 }
 
-export const UNSUBSCRIBED = 'Sending needs an active subscription; ask the operator of this server.'
+export const UNSUBSCRIBED = 'Sending requires an active subscription. Ask the operator of this server.'
 
 export const isSubscribed = (reader: Reader, userKey: number): boolean =>
   reader.fact(subscription({ key: userKey }))?.subscription_state === 'active'
@@ -51,16 +53,20 @@ export function requireSubscription(reader: Reader, userKey: number): void {
 }
 
 /**
- * The agent of a mail: the one that it names, or that of the token. A token with an agent sends as that agent alone, so
- * that a paused agent stays paused (D117).
+ * The agent of an email: the one that it names, or that of the token. A token with an agent can only send as that
+ * agent, so that a paused agent stays paused (D117).
  */
 export function agentOf(bound: string | null | undefined, named: string | null | undefined): string | null | undefined {
   if (bound && named && named !== bound)
-    throw refuseAttribute('invalid', 'agent_id', `This token sends as the agent ${bound} alone; name it, or no agent.`)
+    throw refuseAttribute(
+      'invalid',
+      'agent_id',
+      `This token can only send as the agent ${bound}. Set "agent_id" to it, or leave it out.`,
+    )
   return named ?? bound
 }
 
-/** A well-formed mail that a user submits. */
+/** A well-formed email that a user submits. */
 export interface Submission {
   userKey: number
   from: Address
@@ -68,26 +74,39 @@ export interface Submission {
   given: NewEmail
 }
 
-/** Makes the checks that a well-formed mail must pass before the queue. Returns its domain; throws a Refusal. */
+/** A submission that can be queued. `stops`: why a recipient gets nothing, in the order of the recipients. */
+export interface Admitted {
+  domain: SendingDomain
+  stops: readonly (Stop | undefined)[]
+}
+
+/**
+ * Makes the checks that a well-formed email must pass before it is queued. Suppressed recipients are refused, or with
+ * `on_suppressed` "record" returned. Throws a Refusal.
+ */
 export function admit(
   reader: Reader,
   keyring: Keyring,
   { from, given, recipients, userKey }: Submission,
   now: number,
-): SendingDomain {
+): Admitted {
   requireSubscription(reader, userKey)
   const domain = domainOf(reader, userKey, from)
   if (domain.status !== 'active')
     throw refuseAttribute(
       'domain_not_active',
       'from',
-      `The domain ${domain.name} is ${domain.status}, not active; ${
+      `The domain ${domain.name} is ${domain.status}, not active. ${
         domain.status === 'suspended'
-          ? 'its removal was begun: delete it again, or ask the operator to resume it.'
-          : 'publish its DNS records and wait until they are verified.'
+          ? 'Its removal failed: delete it again, or ask the operator to resume it.'
+          : 'Publish its DNS records and wait until they are verified.'
       }`,
     )
-  const problems = [...strangers(domain.name, listed('reply_to', given.reply_to)), ...untracked(domain, given)]
+  const problems = [
+    ...strangers(domain.name, listed('reply_to', given.reply_to)),
+    ...untracked(domain, given),
+    ...foreignId(domain.name, given.message_id),
+  ]
   const stops = stopsOf(
     reader,
     keyring,
@@ -96,22 +115,22 @@ export function admit(
   )
   for (const [index, { address, pointer }] of recipients.entries()) {
     const suppression = stops[index]
-    if (suppression)
+    if (suppression && given.on_suppressed !== 'record')
       problems.push({
         code: 'recipient_suppressed',
-        detail: `${address.address} is suppressed on ${domain.name} (${suppression.erased ? 'it was forgotten on request' : suppression.reason}).`,
+        detail: `${address.address} is suppressed on ${domain.name}: ${stopWords(suppression)}. Remove the recipient.`,
         source: { pointer: `/data/attributes/${pointer}` },
         meta: { recipient: address.address, reason: suppression.reason },
       })
   }
   if (problems.length > 0) throw new Refusal(problems)
-  return domain
+  return { domain, stops }
 }
 
 function domainOf(reader: Reader, userKey: number, from: Address): SendingDomain {
   const domain = reader.fact(sendingDomain({ user_key: userKey, name: from.domain }))
   if (!domain)
-    throw refuse('not_found', `You have no sending domain ${from.domain}; register it first.`, {
+    throw refuse('not_found', `You have no sending domain ${from.domain}. Create it first.`, {
       pointer: '/data/attributes/from',
     })
   return domain
@@ -122,12 +141,20 @@ export function strangers(domain: string, addresses: readonly Pick<Recipient, 't
   return addresses.flatMap(({ text, pointer }): Problem[] => {
     const address = knownAddress(text)
     if (inFamily(domain, address.domain)) return []
-    const detail = `${address.address} is outside the family of ${domain} (the domain itself, its subdomains and parents).`
+    const detail = `${address.address} does not belong to ${domain}. Use an address on this domain, its subdomains or its parent domains.`
     return [{ code: 'address_outside_domain', detail, source: { pointer: `/data/attributes/${pointer}` } }]
   })
 }
 
-/** Problems for tracking that is requested although the sending domain does not allow it. */
+/** The problem of a Message-ID of another domain, which could be that of another sender's email. */
+function foreignId(domain: string, messageId: string | null | undefined): Problem[] {
+  const right = messageId?.slice(messageId.lastIndexOf('@') + 1, -1)
+  if (right === undefined || inFamily(domain, right.toLowerCase())) return []
+  const detail = `"message_id" must end with "@${domain}>", or a subdomain or parent domain of it.`
+  return [{ code: 'address_outside_domain', detail, source: { pointer: '/data/attributes/message_id' } }]
+}
+
+/** Problems for tracking that is requested but not allowed for the sending domain. */
 export function untracked(
   domain: Pick<SendingDomain, 'name' | 'open_tracking_enabled' | 'click_tracking_enabled'>,
   given: { track_opens?: boolean | null | undefined; track_clicks?: boolean | null | undefined },
@@ -138,7 +165,114 @@ export function untracked(
   ] as const
   return asked.flatMap(([name, wanted, enabled]): Problem[] => {
     if (wanted !== true || enabled !== 0) return []
-    const detail = `"${name}" cannot be true: it is disabled on the domain ${domain.name}.`
+    const detail = `"${name}" cannot be true, because it is disabled for the domain ${domain.name}. Enable it there, or leave it out.`
     return [{ code: 'tracking_disabled', detail, source: { pointer: `/data/attributes/${name}` } }]
   })
+}
+
+// Types of this folder for an email: its row, and the checked content of a new one.
+
+export type Email = RowOf<'outbound_emails'>
+
+/** When an email is sent: a time (ms), or a duration (ms) from the moment at which it is accepted. */
+export type SendTime = number | { after: number }
+
+/** An email as it is submitted: every value is in its checked form. */
+export interface NewEmail {
+  from: string
+  to: string
+  cc?: OneOrMore
+  bcc?: OneOrMore
+  reply_to?: OneOrMore
+  subject: string
+  /** Empty for an email from SMTP submission, like the text and the headers: `message` contains all of them. */
+  html: string
+  text?: string | null | undefined
+  idempotency_key?: string | null | undefined
+  agent_id?: string | null | undefined
+  /** The agent of an OAuth client, which cannot send while that agent is paused, even as another agent. */
+  program?: string | undefined
+  track_opens?: boolean | null | undefined
+  track_clicks?: boolean | null | undefined
+  ai_disclosure?: boolean | null | undefined
+  /** What happens to suppressed recipients: the email is refused, or they are recorded as suppressed. */
+  on_suppressed?: 'refuse' | 'record' | undefined
+  /** In angle brackets. If absent, it is made of the email's id. */
+  message_id?: string | null | undefined
+  tags?: readonly string[] | null | undefined
+  metadata?: Readonly<Record<string, string>> | null | undefined
+  scheduled_at?: SendTime | null | undefined
+  attachments?: readonly NewAttachment[] | undefined
+  headers?: readonly (readonly [name: string, value: string])[] | undefined
+  /** An email from SMTP submission. It is sent as it arrived. */
+  message?: SubmittedMessage | undefined
+  /** The token whose daily limit of recipients counts, or undefined if it has no limit. */
+  cappedToken?: number | undefined
+}
+
+export interface SubmittedMessage {
+  /** The id of the email, created when the message started. */
+  id: string
+  messageId: string
+  html: MailText
+  text: MailText
+  /** Its bytes as they are sent, or the file of the spool that holds them. */
+  bytes: Buffer | { spooled: string }
+  attachments: readonly Omit<StoredAttachment, 'content'>[]
+  /** A repeated message has the same hash. */
+  hash: Buffer
+}
+
+// The recipients of an email: the primary recipient, then cc, then bcc. An address that was named before is dropped
+// (specification "Outbound email"): a repeat within a list, a repeat of `to`, and in bcc a repeat of cc.
+
+export type Role = 'to' | 'cc' | 'bcc'
+
+export interface Recipient {
+  role: Role
+  /** As the sender wrote it. */
+  text: string
+  address: Address
+  /** Its position in the request, as a JSON pointer below /data/attributes. */
+  pointer: string
+}
+
+/** One address or a list, as the API accepts them. */
+export type OneOrMore = string | readonly string[] | null | undefined
+
+export interface Addressed {
+  to: string
+  cc?: OneOrMore
+  bcc?: OneOrMore
+}
+
+/** The addresses of a field with their positions in the request. */
+export function listed(field: string, value: OneOrMore): { text: string; pointer: string }[] {
+  if (value === null || value === undefined) return []
+  return typeof value === 'string'
+    ? [{ text: value, pointer: field }]
+    : value.map((text, index) => ({ text, pointer: `${field}/${index}` }))
+}
+
+/**
+ * Local parts are compared without case:
+ * in practice no two mailboxes differ by case alone, and one would get two copies.
+ */
+export const sameMailbox = ({ address }: Pick<Address, 'address'>): string => comparable(address)
+
+export function recipientsOf({ to, cc, bcc }: Addressed): Recipient[] {
+  const seen = new Set<string>()
+  const recipients: Recipient[] = []
+  for (const [role, value] of [
+    ['to', to],
+    ['cc', cc],
+    ['bcc', bcc],
+  ] as const)
+    for (const { text, pointer } of listed(role, value)) {
+      const address = knownAddress(text)
+      if (seen.has(sameMailbox(address))) continue
+      seen.add(sameMailbox(address))
+      recipients.push({ role, text, address, pointer })
+    }
+  return recipients
 }

@@ -1,5 +1,5 @@
 // Receives attachments: decodes or fetches them, checks their type, and stores them for the composer. Small attachments
-// go into the body's JSON, large ones into files of the spool, which are on the disk before the mail is accepted.
+// go into the body's JSON, large ones into files of the spool, which are on the disk before the email is accepted.
 import { HeldMemory, ownerOf, release, type Budget } from '../../base/memory.ts'
 import { Refusal, type Problem } from '../../base/errors.ts'
 import { semaphore } from '../../base/semaphore.ts'
@@ -22,27 +22,29 @@ export interface Received extends Omit<StoredAttachment, 'content'> {
   bytes: Buffer
 }
 
-/** An attachment of up to this many bytes is kept inside the body's JSON. */
+/** Attachments of up to this size (bytes) are kept inside the body's JSON. */
 const INLINE_UP_TO = 16 * 1024
 
 export interface AttachmentDeps {
   fetching: FetchDeps
-  /** Fetched octets stand here beside the bodies of requests; for a command, which has a process to itself, nowhere. */
+  /**
+   * The budget that fetched bytes share with the bodies of requests. Absent for a command, which has its own process.
+   */
   bodies?: Budget | undefined
 }
 
-/** A mail that becomes as large as this while its attachments are fetched is refused at once. */
+/** The size at which an email is rejected while its attachments are fetched. */
 export interface Receiving {
   userKey: number
-  /** Refuses octets with which the mail would be too large. */
-  fits: (octets: number) => void
+  /** Throws if the email would be too large with these bytes. */
+  fits: (bytes: number) => void
 }
 
-/** The fetches at once of each account, kept while it has some. */
+/** The most fetches of an account at once. Further ones wait. */
 const FETCHES = 4
 const fetches = new Map<number, { oneOf: ReturnType<typeof semaphore>; waiting: number }>()
 
-/** Runs a fetch when the account has fewer than FETCHES under way. */
+/** Runs a fetch when the account has fewer than FETCHES in progress. */
 async function inTurn<T>(userKey: number, run: () => Promise<T>): Promise<T> {
   const turn = fetches.get(userKey) ?? { oneOf: semaphore(FETCHES), waiting: 0 }
   fetches.set(userKey, turn)
@@ -56,9 +58,9 @@ async function inTurn<T>(userKey: number, run: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Runs `use` with all attachments, decoded or fetched, a few at a time. What is fetched stands in the budget until
- * `use` ends, and counts against the size of the mail while it arrives (D112). Throws 422 with every problem found, 503
- * when too many bodies are under way.
+ * Runs `use` with all attachments, decoded or fetched, a few at a time. Fetched attachments are in the budget until
+ * `use` ends, and count against the size of the email while they arrive (D112). Throws 422 with every problem found,
+ * 503 when too many bodies are in progress.
  */
 export async function withAttachments<T>(
   deps: AttachmentDeps,
@@ -69,11 +71,11 @@ export async function withAttachments<T>(
   const held = deps.bodies && new HeldMemory(deps.bodies, ownerOf(userKey))
   let ended: unknown
   let fetched = 0
-  const arrived = (octets: number): void => {
-    fetched += octets
+  const arrived = (bytes: number): void => {
+    fetched += bytes
     fits(fetched)
     // While the pieces are joined to one buffer, they are in memory twice.
-    held?.more(octets * 2)
+    held?.more(bytes * 2)
   }
   const load = (url: string) =>
     inTurn(userKey, async () => {
@@ -83,7 +85,7 @@ export async function withAttachments<T>(
   try {
     const received = given.map((attachment, index) => receive(load, attachment, index))
     for (const each of received) each.catch((thrown: unknown) => (ended ??= thrown))
-    // Every fetch has ended before the budget is given back.
+    // All fetches have to end before the budget is given back.
     await Promise.allSettled(received)
     return await use(withoutProblems(await Promise.all(received)))
   } finally {
@@ -107,16 +109,16 @@ async function receive(
     detail,
     source: { pointer: `/data/attributes/attachments/${index}/${member}` },
   })
-  // The name is checked before anything is fetched.
+  // The name is checked before the file is fetched.
   const byName = refusalOf(given.filename, Buffer.alloc(0))
-  if (byName) return problem('forbidden_attachment', 'filename', `"${given.filename}" ${byName}.`)
+  if (byName) return problem('forbidden_attachment', 'filename', `"${given.filename}" ${byName}. Remove it.`)
   let bytes: Buffer
   let fetchedType: string | undefined
   if (given.path === undefined) bytes = Buffer.from(given.content!, 'base64')
   else {
     const fetched = await load(given.path)
     if ('refused' in fetched)
-      return problem('attachment_unavailable', 'path', `The attachment's URL ${fetched.refused}.`)
+      return problem('attachment_unavailable', 'path', `"path" of the attachment ${fetched.refused}.`)
     bytes = fetched.bytes
     fetchedType = fetched.contentType
   }
@@ -125,7 +127,7 @@ async function receive(
     return problem(
       'forbidden_attachment',
       given.path === undefined ? 'content' : 'path',
-      `"${given.filename}" ${byBytes}.`,
+      `"${given.filename}" ${byBytes}. Remove it.`,
     )
   return {
     filename: given.filename,
@@ -138,8 +140,8 @@ async function receive(
 }
 
 /**
- * The media type of a foreign Content-Type header; undefined when there is none, or for generic types: the file name
- * says more than these.
+ * The media type of a foreign Content-Type header, or undefined if it is missing or generic: the file name is more
+ * specific than a generic type.
  */
 function usable(type: string | undefined): string | undefined {
   const [, name] = /^\s*([\w.+-]+\/[\w.+-]+)\s*(?:;|$)/.exec(type ?? '') ?? []

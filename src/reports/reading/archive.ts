@@ -1,6 +1,6 @@
-// The content of a gzip or zip archive (RFC 1952, APPNOTE of PKWARE). Nothing that an archive says about itself is
-// believed but where its data begins: the inflating ends at the limit of octets, and a check sum must agree. Names of
-// files are compared, and never used as paths.
+// The content of a gzip or zip archive (RFC 1952, APPNOTE of PKWARE). Of the metadata only the position of the data is
+// used: inflating ends at a limit of bytes, and the checksum must match. File names are compared, and never used as
+// paths.
 import { crc32, inflateRawSync } from 'node:zlib'
 import { codeOf } from '../../base/errors.ts'
 import { LIMITS, UnreadableReport } from './report.ts'
@@ -9,23 +9,23 @@ const broken = (): UnreadableReport => new UnreadableReport('archive', false)
 
 interface Inflated {
   content: Buffer
-  /** Octets of the archive that were used. */
+  /** Bytes of the archive that were used. */
   used: number
 }
 
-/** The least octets that are inflated into one buffer. */
+/** The smallest buffer for inflated bytes. */
 const CHUNK = 64 * 1024
 
 /**
- * Inflates the stream at the beginning of some octets; more than `most` octets are too many. `hint`: how many the
- * archive says: with a buffer for all of them the content is in memory once, not in pieces and as their sum.
+ * Inflates the stream at the start of some bytes, to at most `most` bytes. `hint` is the size in the archive's
+ * metadata: with a buffer of this size, the content is in memory once, not in pieces and as their sum.
  */
-function inflate(octets: Buffer, most: number, hint: number): Inflated {
+function inflate(bytes: Buffer, most: number, hint: number): Inflated {
   try {
     const chunkSize = Math.max(CHUNK, Math.min(hint, most) + 1)
-    // A limit of 0 would be none. The declared types do not know that `info` changes the result.
+    // A limit of 0 would mean no limit. The declared types omit that `info` changes the result.
     const options = { maxOutputLength: Math.max(1, most), chunkSize, info: true }
-    const { buffer, engine } = inflateRawSync(octets, options) as unknown as {
+    const { buffer, engine } = inflateRawSync(bytes, options) as unknown as {
       buffer: Buffer
       engine: { bytesWritten: number }
     }
@@ -37,20 +37,20 @@ function inflate(octets: Buffer, most: number, hint: number): Inflated {
   }
 }
 
-const isMember = (octets: Buffer): boolean => octets[0] === 0x1f && octets[1] === 0x8b && octets[2] === 8
+const isMember = (bytes: Buffer): boolean => bytes[0] === 0x1f && bytes[1] === 0x8b && bytes[2] === 8
 
 const [HEADER_CRC, EXTRA, NAME, COMMENT, RESERVED] = [2, 4, 8, 16, 0xe0]
 
 /** The offset of a member's data. */
-function dataOf(octets: Buffer): number {
-  if (octets.length < 18) throw broken()
-  const flags = octets.readUInt8(3)
+function dataOf(bytes: Buffer): number {
+  if (bytes.length < 18) throw broken()
+  const flags = bytes.readUInt8(3)
   if ((flags & RESERVED) !== 0) throw broken()
   let at = 10
-  if ((flags & EXTRA) !== 0) at += 2 + octets.readUInt16LE(at)
+  if ((flags & EXTRA) !== 0) at += 2 + bytes.readUInt16LE(at)
   for (const text of [NAME, COMMENT])
     if ((flags & text) !== 0) {
-      const end = octets.indexOf(0, at)
+      const end = bytes.indexOf(0, at)
       if (end < 0) throw broken()
       at = end + 1
     }
@@ -58,16 +58,16 @@ function dataOf(octets: Buffer): number {
   return at
 }
 
-/** All members of a gzip archive; what follows the last one is ignored. */
+/** All members of a gzip archive. Bytes after the last one are ignored. */
 export function gunzip(archive: Buffer): Buffer {
   const members: Buffer[] = []
   let size = 0
-  // The last member's size; that of others stands nowhere.
-  const said = archive.length < 18 ? 0 : archive.readUInt32LE(archive.length - 4)
+  // The size of the last member. The sizes of others are not in the archive.
+  const lastSize = archive.length < 18 ? 0 : archive.readUInt32LE(archive.length - 4)
   for (let rest = archive; members.length === 0 || isMember(rest);) {
     if (members.length === LIMITS.members) throw new UnreadableReport('too_large')
     const start = dataOf(rest)
-    const { content, used } = inflate(rest.subarray(start), LIMITS.unpacked - size, members.length === 0 ? said : 0)
+    const { content, used } = inflate(rest.subarray(start), LIMITS.unpacked - size, members.length === 0 ? lastSize : 0)
     const end = start + used
     if (end + 8 > rest.length) throw broken()
     if (rest.readUInt32LE(end) !== crc32(content)) throw broken()
@@ -82,11 +82,10 @@ export function gunzip(archive: Buffer): Buffer {
 const [LOCAL, CENTRAL, END] = [0x04034b50, 0x02014b50, 0x06054b50]
 const [LOCAL_SIZE, CENTRAL_SIZE, END_SIZE] = [30, 46, 22]
 const MOST_COMMENT = 0xffff
-/** Encrypted, in one way or another. */
 const ENCRYPTED = 0x2041
 const [STORED, DEFLATED] = [0, 8]
 
-/** The offset of the record at the end of a zip archive: the last one that has its comment whole. */
+/** The offset of the record at the end of a zip archive: the last one with a complete comment. */
 function endRecord(archive: Buffer): number {
   for (let at = archive.length - END_SIZE; at >= Math.max(0, archive.length - END_SIZE - MOST_COMMENT); at--)
     if (archive.readUInt32LE(at) === END && at + END_SIZE + archive.readUInt16LE(at + 20) <= archive.length) return at
@@ -101,7 +100,7 @@ interface ZipEntry {
   at: number
 }
 
-/** The one file in the directory of a zip archive, without folders and what macOS adds. */
+/** The only file in the directory of a zip archive, besides folders and the files that macOS adds. */
 function onlyFile(archive: Buffer, start: number, end: number): ZipEntry {
   let found: ZipEntry | undefined
   let entries = 0
@@ -126,7 +125,7 @@ function onlyFile(archive: Buffer, start: number, end: number): ZipEntry {
   return found
 }
 
-/** The one file of a zip archive. */
+/** The only file of a zip archive. */
 export function unzip(archive: Buffer): Buffer {
   const end = endRecord(archive)
   const start = archive.readUInt32LE(end + 16)
@@ -134,13 +133,13 @@ export function unzip(archive: Buffer): Buffer {
   if ((flags & ENCRYPTED) !== 0 || at + LOCAL_SIZE > start || archive.readUInt32LE(at) !== LOCAL) throw broken()
   const data = at + LOCAL_SIZE + archive.readUInt16LE(at + 26) + archive.readUInt16LE(at + 28)
   if (data > start) throw broken()
-  const octets = archive.subarray(data, start)
-  // The check sum finds a wrong size of a stored file; a deflated one ends by itself.
+  const bytes = archive.subarray(data, start)
+  // The checksum detects a wrong size of a stored file. A deflated one has its own end.
   const content =
     method === DEFLATED
-      ? inflate(octets, LIMITS.unpacked, size).content
-      : method === STORED && size <= octets.length
-        ? octets.subarray(0, size)
+      ? inflate(bytes, LIMITS.unpacked, size).content
+      : method === STORED && size <= bytes.length
+        ? bytes.subarray(0, size)
         : undefined
   if (!content || crc32(content) !== sum) throw broken()
   return content

@@ -1,5 +1,5 @@
-// A DMARC report from the elements of `feedback`, in the forms of RFC 9990 and RFC 7489 (DV48 to DV50). Elements are
-// known by local name and path, unknown ones are passed over, and the first of a repeated one counts.
+// Reads a DMARC report from the elements of `feedback`, in the forms of RFC 9990 and RFC 7489. Elements are recognised
+// by local name and path. Unknown ones are skipped, and the first of a repeated one counts.
 import { textOfXml } from './encoding.ts'
 import { readFeedback } from './feedback-element.ts'
 import {
@@ -26,7 +26,7 @@ const REASON = `${EVALUATED}/reason`
 const DKIM = 'record/auth_results/dkim'
 const SPF = 'record/auth_results/spf'
 
-/** Elements that may be repeated: what stands in them belongs to the one that is open. */
+/** Elements that can be repeated: values in them belong to the open one. */
 const ITEMS = new Set([REASON, DKIM, SPF])
 const LEAVES = new Set([
   ...['org_name', 'email', 'report_id', 'generator', 'date_range/begin', 'date_range/end'].map(
@@ -40,7 +40,7 @@ const LEAVES = new Set([
   ...['type', 'comment'].map((name) => `${REASON}/${name}`),
   ...[DKIM, SPF].flatMap((path) => ['domain', 'result'].map((name) => `${path}/${name}`)),
 ])
-/** The elements that have these in them. */
+/** The elements around these. */
 const CONTAINERS = new Set(
   [...LEAVES].flatMap((path) => path.split('/').map((_, at, all) => all.slice(0, at).join('/'))),
 )
@@ -70,7 +70,7 @@ const emptyRecord = (): RecordInHand => ({
   results: 0,
 })
 
-/** Takes the records of a report, one by one. What is refused in the end has given some of its own too. */
+/** Receives the records of a report, one by one. A report that is rejected in the end can have passed some, too. */
 export type TakeRecord = (record: DmarcRecord) => void
 
 class DmarcElements {
@@ -78,10 +78,10 @@ class DmarcElements {
   skipped = 0
   /** A value is in capitals. */
   capitals = false
-  /** The record that is open, or was last. */
+  /** The open record, or the last one. */
   #record = emptyRecord()
   #item: ElementValues | undefined
-  /** The path of the open element, and of each around it; undefined: it is passed over. */
+  /** The path of each open element, outermost first, or undefined if it is skipped. */
   readonly #paths: (string | undefined)[] = []
   #records = 0
   readonly #take: TakeRecord
@@ -177,7 +177,7 @@ class DmarcElements {
     })
   }
 
-  /** The tags of the policy that have a value. */
+  /** The tags of the policy with a value. */
   policy(): ReportedPolicy {
     const tags = POLICY_TAGS.map((tag) => [tag, this.#lower(this.head.get(`${PUBLISHED}/${tag}`) ?? '')] as const)
     return Object.fromEntries(tags.filter(([, value]) => value !== ''))
@@ -193,9 +193,9 @@ class DmarcElements {
 }
 
 /** Reads a DMARC report. Throws UnreadableReport. */
-export function readDmarc(octets: Buffer, times: ReadingTimes, take: TakeRecord): DmarcReport {
+export function readDmarc(bytes: Buffer, times: ReadingTimes, take: TakeRecord): DmarcReport {
   const elements = new DmarcElements(take)
-  const { pieces, replaced } = textOfXml(octets)
+  const { pieces, replaced } = textOfXml(bytes)
   const namespace = readFeedback(pieces, elements)
   const valueOf = (path: string): string => lineOf(elements.head.get(path) ?? '')
   const domain = domainOf(valueOf(`${PUBLISHED}/domain`))

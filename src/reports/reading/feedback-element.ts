@@ -1,28 +1,27 @@
-// The element `feedback` of an XML text, as events within limits. What stands before the element and behind it does
-// not matter (DV48): it is not parsed. The library is strict, knows no entities but the five of XML, and reads no DTD;
-// a DOCTYPE is refused all the same.
+// The element `feedback` of an XML text, as events within limits. Text before and after the element is not parsed. The
+// library is strict, expands only the five entities of XML, and reads no DTD. A DOCTYPE is rejected nevertheless.
 import { SaxesParser } from 'saxes'
 import { LIMITS, UnreadableReport } from './report.ts'
 
 export interface FeedbackSink {
-  /** The local name of an element below `feedback`. */
+  /** Called with the local name of an element in `feedback`. */
   opened: (name: string) => void
-  /** A piece of text of the element that was opened last and is not closed. */
+  /** Called with a piece of text of the innermost open element. */
   said: (text: string) => void
   closed: () => void
 }
 
-/** What matters before the element: what may hold its name without being it, a DOCTYPE, and its tag. */
+/** Markup before the element that can contain its name, a DOCTYPE, and the element's tag. */
 const MARK = /<!--|<!\[CDATA\[|<\?|<!DOCTYPE|<(?:[^\s<>/!?:&]{1,128}:)?feedback(?=[\s/>])/g
 const ENDS: Record<string, string> = { '<!--': '-->', '<![CDATA[': ']]>', '<?': '?>' }
-/** The most characters of a mark, and of what follows it. */
+/** Maximum number of characters of a mark and of those that follow it. */
 const LONGEST = 140
 
-/** The pieces of a text from the tag of the element on. */
+/** The pieces of a text, from the tag of the element on. */
 function* fromElement(pieces: Iterable<string>): Iterable<string> {
   let begun = false
   let rest = ''
-  /** The end of what is passed over. */
+  /** The end of the markup that is skipped. */
   let end: string | undefined
   for (const piece of pieces) {
     if (begun) {
@@ -33,7 +32,7 @@ function* fromElement(pieces: Iterable<string>): Iterable<string> {
     for (let at = 0; !begun;) {
       if (end !== undefined) {
         const found = rest.indexOf(end, at)
-        // A part of the end may stand in the next piece.
+        // Part of the end can be in the next piece.
         if (found < 0) {
           rest = rest.slice(Math.max(at, rest.length - end.length + 1))
           break
@@ -70,7 +69,7 @@ class FeedbackElement {
   /** Characters of text since the last tag. */
   #run = 0
   #over = false
-  /** Where in the text the element ended. */
+  /** The position at which the element ended. */
   #end = -1
 
   constructor(sink: FeedbackSink) {
@@ -93,12 +92,12 @@ class FeedbackElement {
     throw new UnreadableReport('malformed')
   }
 
-  /** A fault behind the element is none. */
+  /** Throws if a limit is exceeded in the element. */
   #demand(holds: boolean): void {
     if (!holds && !this.#over) throw new UnreadableReport('too_large')
   }
 
-  /** A closing tag of another name ends the element for the library, which tells the fault afterwards. */
+  /** For the library, a closing tag of another name ends the element. It reports the error afterwards. */
   #fault(): void {
     if (!this.#over || this.#parser.position === this.#end) throw new UnreadableReport('malformed')
   }

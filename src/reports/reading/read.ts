@@ -1,20 +1,19 @@
-// Reads an aggregate report from the octets of a message, or of a file: the report itself, or an archive of it. Pure
-// and synchronous: `readers.ts` runs it in a worker thread.
+// Reads an aggregate report from the bytes of a message or a file: the report itself, or an archive of it. Pure and
+// synchronous: `readers.ts` runs it in a worker thread.
 import { release } from '../../base/memory.ts'
-import { MalformedMessage, nodesOf, parseTree } from '../../message/mime-tree.ts'
+import { MalformedMessage, nodesOf, decodedBytes, parseTree } from '../../message/mime-tree.ts'
 import { gunzip, unzip } from './archive.ts'
 import { readDmarc, type TakeRecord } from './dmarc.ts'
 import { isUtf16 } from './encoding.ts'
-import { contentOf, headOf } from './part-octets.ts'
 import { LIMITS, UnreadableReport, type AggregateReport, type ReadingTimes, type WholeReading } from './report.ts'
 import { readTls } from './tls.ts'
 
 type ContentForm = 'gzip' | 'zip' | 'xml' | 'json'
 
-/** Octets that show what a content is. */
+/** The first bytes, which show the form of a content. */
 const HEAD = 512
 
-/** What octets look like; undefined: neither a report nor an archive. Names and types prove nothing (DV47). */
+/** The form of a content, or undefined if neither a report nor an archive. Names and media types are ignored. */
 function formOf(head: Buffer): ContentForm | undefined {
   const start = head.toString('latin1', 0, HEAD)
   if (start.startsWith('\x1f\x8b')) return 'gzip'
@@ -26,18 +25,18 @@ function formOf(head: Buffer): ContentForm | undefined {
 
 const mostOf = (form: ContentForm): number => (form === 'gzip' || form === 'zip' ? LIMITS.archive : LIMITS.unpacked)
 
-/** How something is read, and who takes the records of a DMARC report. */
+/** The times of the reading, and the callback for the records of a DMARC report. */
 interface HowToRead {
   times: ReadingTimes
   take: TakeRecord
 }
 
-/** Does the work, and frees octets at once that were made for it, and stand in no others: the collector is late. */
-function freeing<T>(octets: Buffer, others: Buffer, work: (octets: Buffer) => T): T {
+/** Does the work, and then frees its bytes unless they are part of others: garbage collection is late. */
+function freeing<T>(bytes: Buffer, others: Buffer, work: (bytes: Buffer) => T): T {
   try {
-    return work(octets)
+    return work(bytes)
   } finally {
-    if (octets.buffer !== others.buffer) release(octets)
+    if (bytes.buffer !== others.buffer) release(bytes)
   }
 }
 
@@ -48,10 +47,10 @@ function readContent(content: Buffer, how: HowToRead): AggregateReport {
   if (content.length > mostOf(form)) throw new UnreadableReport('too_large')
   if (form !== 'gzip' && form !== 'zip') return readPlain(content, how)
   const unpacked = form === 'gzip' ? gunzip(content) : unzip(content)
-  return freeing(unpacked, content, (octets) => readPlain(octets, how))
+  return freeing(unpacked, content, (bytes) => readPlain(bytes, how))
 }
 
-/** Reads what may not be an archive (again). */
+/** Reads a content that must not be an archive. */
 function readPlain(content: Buffer, { take, times }: HowToRead): AggregateReport {
   const form = formOf(content)
   if (form === 'xml') return readDmarc(content, times, take)
@@ -59,17 +58,19 @@ function readPlain(content: Buffer, { take, times }: HowToRead): AggregateReport
   throw new UnreadableReport('not_a_report', false)
 }
 
-/** The report in the first part of a message that is one. What only looks like a report is passed over. */
+/** No transfer encoding makes more than four bytes of one. */
+const ENCODED = 4
+
+/** Reads the first part of a message that is a report. A part that only looks like a report is skipped. */
 function readParts(message: Buffer, how: HowToRead): AggregateReport {
   let first: UnreadableReport | undefined
   for (const part of nodesOf(parseTree(message))) {
     if (part.children.length > 0) continue
-    const form = formOf(headOf(message, part, HEAD))
+    const form = formOf(decodedBytes(message, part, ENCODED * HEAD))
     if (form === undefined) continue
     try {
-      const content = contentOf(message, part, mostOf(form))
-      if (!content) throw new UnreadableReport('too_large')
-      return freeing(content, message, (octets) => readContent(octets, how))
+      const content = decodedBytes(message, part, ENCODED * mostOf(form))
+      return freeing(content, message, (bytes) => readContent(bytes, how))
     } catch (thrown) {
       if (!(thrown instanceof UnreadableReport) || thrown.isReport) throw thrown
       if (first === undefined || first.why === 'not_a_report') first = thrown
@@ -78,21 +79,21 @@ function readParts(message: Buffer, how: HowToRead): AggregateReport {
   throw first ?? new UnreadableReport('no_report', false)
 }
 
-/** A field of a header, or the line that mailboxes of Unix begin a message with. */
+/** A header field, or the first line of a message in a Unix mailbox. */
 const HEADER = /^(?:From |[\x21-\x39\x3b-\x7e]{1,200}[ \t]*:)/
 
-function read(octets: Buffer, how: HowToRead): AggregateReport {
-  if (formOf(octets) === undefined && HEADER.test(octets.toString('latin1', 0, HEAD))) return readParts(octets, how)
-  return readContent(octets, how)
+function read(bytes: Buffer, how: HowToRead): AggregateReport {
+  if (formOf(bytes) === undefined && HEADER.test(bytes.toString('latin1', 0, HEAD))) return readParts(bytes, how)
+  return readContent(bytes, how)
 }
 
 /**
- * Never throws for what the octets hold: what is not a report, or exceeds a limit, is refused. `take` gets the records
- * of a DMARC report.
+ * Reads a report. Never throws because of the contents: bytes that are not a report, or exceed a limit, are rejected.
+ * `take` receives the records of a DMARC report.
  */
-export function readReport(octets: Uint8Array, times: ReadingTimes, take: TakeRecord): WholeReading {
+export function readReport(bytes: Uint8Array, times: ReadingTimes, take: TakeRecord): WholeReading {
   try {
-    const report = read(Buffer.from(octets.buffer, octets.byteOffset, octets.byteLength), { times, take })
+    const report = read(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), { times, take })
     return { outcome: 'read', report }
   } catch (thrown) {
     if (thrown instanceof UnreadableReport) return { outcome: 'refused', why: thrown.why }

@@ -1,11 +1,11 @@
-// What an aggregate report says: of DMARC (RFC 9990, RFC 7489) or of TLS (RFC 8460). All of it is what a stranger
-// wrote, within the limits of `LIMITS`; addresses and names are in their canonical forms.
+// The contents of an aggregate report: DMARC (RFC 9990, RFC 7489) or TLS (RFC 8460). All of it is untrusted, within the
+// limits of `LIMITS`. Addresses and names are in their canonical forms.
 
 const MB = 1024 * 1024
 
-/** The limits of one report. Past one of them nothing of the report is used (DV54). */
+/** The limits of one report. A report beyond one of them is rejected as a whole. */
 export const LIMITS = {
-  /** Octets of a part that is an archive, and of the report itself. */
+  /** Bytes of an archive, and of the report itself. */
   archive: 10 * MB,
   unpacked: 20 * MB,
   /** Members of a gzip archive, and entries of a zip archive. */
@@ -17,14 +17,14 @@ export const LIMITS = {
   text: 4096,
   attributes: 16,
   elements: 2_000_000,
-  /** Of one record; the rest is left out. */
+  /** Per record. The rest is ignored. */
   results: 100,
   reasons: 20,
-  /** Of one TLS report, and all values of its JSON. */
+  /** Per TLS report, and all values of its JSON. */
   policies: 10_000,
   details: 10_000,
   values: 500_000,
-  /** Seconds: the longest period of a report, and how far its end may lie ahead. */
+  /** Seconds: the longest period of a report, and the most that its end can be in the future. */
   period: 32 * 86_400,
   ahead: 2 * 86_400,
 } as const
@@ -42,14 +42,14 @@ export type WhyRefused =
   | 'too_old'
   | 'no_policy'
 
-/** `encoding`: octets that are not of its encoding were replaced. `case`: a value was in capitals. */
+/** `encoding`: bytes that are invalid in its encoding were replaced. `case`: a value was in capitals. */
 export type ReportFault = 'encoding' | 'case'
 export type PassOrFail = 'pass' | 'fail'
-/** `pass` is RFC 9990's: the mail passed. A missing or unknown disposition is `none`. */
+/** `pass` is from RFC 9990: the message passed. A missing or unknown disposition is `none`. */
 export type ReportedDisposition = 'none' | 'quarantine' | 'reject' | 'pass'
 
 interface ReportHead {
-  /** As the reporter wrote them, trimmed; either may be empty. They prove nothing (DV52). */
+  /** As in the report, trimmed. Either can be empty. They are not proven. */
   org: string
   email: string
   reportId: string
@@ -73,7 +73,7 @@ export interface DmarcRecord {
   /** Of `policy_evaluated`: aligned and passed. */
   dkim: PassOrFail
   spf: PassOrFail
-  /** In lower case; empty when the record names none. */
+  /** In lower case, or empty if the record has no such name. */
   headerFrom: string
   /** Domains whose own DKIM signature or SPF record passed (`auth_results`), in lower case, each once. */
   dkimDomains: string[]
@@ -100,12 +100,12 @@ export type TlsPolicyType = (typeof TLS_POLICY_TYPES)[number]
 
 export interface TlsPolicyReport {
   type: TlsPolicyType
-  /** In lower case; may be empty. */
+  /** In lower case. Can be empty. */
   domain: string
-  /** Sessions, of the summary (DV43). */
+  /** Sessions of the summary. */
   success: number
   failure: number
-  /** Sessions of the details, each result type once; their sum need not be `failure`. */
+  /** Sessions of the details, each result type once. Their sum can differ from `failure`. */
   results: TlsResult[]
 }
 
@@ -118,16 +118,16 @@ export interface TlsResult {
 export interface TlsReport extends ReportHead {
   kind: 'tls'
   policies: TlsPolicyReport[]
-  /** Policies of a type that RFC 8460 does not know. */
+  /** Policies of a type that is not in RFC 8460. */
   skippedPolicies: number
 }
 
 export type AggregateReport = DmarcReport | TlsReport
 
-/** What a reader found; the records of a DMARC report went to who asked, one by one. */
+/** The result of reading a report. The records of a DMARC report went to a callback, one by one. */
 export type WholeReading = { outcome: 'read'; report: AggregateReport } | { outcome: 'refused'; why: WhyRefused }
 
-/** Sums over the records of a DMARC report: counts of messages, but for `records` and `sources`. */
+/** Sums over the records of a DMARC report: numbers of messages, except `records` and `sources`. */
 export interface DmarcSums {
   records: number
   messages: number
@@ -135,8 +135,33 @@ export interface DmarcSums {
   dkimPass: number
   spfPass: number
   dispositions: Partial<Record<ReportedDisposition, number>>
-  /** Different addresses. */
+  /** Distinct IP addresses. */
   sources: number
+}
+
+/** Numbers of messages from a source, or from several. */
+export interface SourceSums {
+  /** '' for several sources that are not kept one by one. */
+  address: string
+  /** Number of IP addresses. */
+  addresses: number
+  messages: number
+  pass: number
+  dkim_pass: number
+  spf_pass: number
+  none: number
+  quarantine: number
+  reject: number
+  passed: number
+  /** Messages with a DKIM or SPF pass for any domain. */
+  proven: number
+  /** 1: receivers reported that messages were forwarded or came from a mailing list. */
+  forwarded: number
+  /** 1: at least one message had an aligned pass of both DKIM and SPF. */
+  both: number
+  /** Names of domains, each between two spaces. */
+  dkim_domains: string
+  spf_domains: string
 }
 
 /** Sums over the policies of a TLS report. */
@@ -144,25 +169,16 @@ export interface TlsSums {
   policies: number
   success: number
   failure: number
-  /** What they are about, each once. */
-  about: Pick<TlsPolicyReport, 'type' | 'domain'>[]
 }
 
-/** A report in sums. Its rows are handed over in pieces. */
-export type SummedReport = (DmarcReport & { sums: DmarcSums }) | (Omit<TlsReport, 'policies'> & { sums: TlsSums })
+/** A report as the server receives it from the worker thread: with its largest sources or policies only. */
+export type SummedReport = (DmarcReport & { sums: DmarcSums; sources: SourceSums[] }) | (TlsReport & { sums: TlsSums })
 
-export type ReportReading =
-  | {
-      outcome: 'read'
-      report: SummedReport
-      /** All its rows, as JSON, when they are one piece at most; null: more. */
-      rows: string | null
-    }
-  | { outcome: 'refused'; why: WhyRefused }
+export type ReportReading = { outcome: 'read'; report: SummedReport } | { outcome: 'refused'; why: WhyRefused }
 
 /**
- * Thrown while a report is read. `isReport`: what was read is a report all the same, so that no other part of its
- * message is looked at.
+ * Thrown while a report is read. `isReport`: the content is a report nevertheless, so the other parts of its
+ * message are not read.
  */
 export class UnreadableReport extends Error {
   readonly why: WhyRefused
@@ -178,6 +194,6 @@ export class UnreadableReport extends Error {
 export interface ReadingTimes {
   /** Milliseconds. */
   now: number
-  /** A report that ended before this time (milliseconds) is too old; null: any age is read. */
+  /** A report that ended before this time (milliseconds) is too old. Null: any age is read. */
   oldest: number | null
 }

@@ -1,4 +1,4 @@
-// A TLS report (RFC 8460 §4): JSON, whose depth and number of values are looked at before it is parsed.
+// Reads a TLS report (RFC 8460 §4): JSON, whose depth and number of values are limited before it is parsed.
 import { isUtf8 } from 'node:buffer'
 import { isObject, jsonOf } from '../../base/json.ts'
 import {
@@ -16,31 +16,31 @@ const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c]
 const OPENING = new Set([0x5b, 0x7b])
 const CLOSING = new Set([0x5d, 0x7d])
 
-/** Demands that JSON is neither too deep nor has too many values. It need not be JSON. */
-function demandShape(octets: Buffer): void {
+/** Throws if JSON is too deep or has too many values. The bytes need not be JSON. */
+function demandShape(bytes: Buffer): void {
   let depth = 0
   let values = 1
   let quoted = false
-  for (let at = 0; at < octets.length; at++) {
-    const octet = octets[at] ?? 0
+  for (let at = 0; at < bytes.length; at++) {
+    const byte = bytes[at] ?? 0
     if (quoted) {
-      if (octet === BACKSLASH) at++
-      else if (octet === QUOTE) quoted = false
-    } else if (octet === QUOTE) quoted = true
-    else if (octet === COMMA) values++
-    else if (OPENING.has(octet)) {
+      if (byte === BACKSLASH) at++
+      else if (byte === QUOTE) quoted = false
+    } else if (byte === QUOTE) quoted = true
+    else if (byte === COMMA) values++
+    else if (OPENING.has(byte)) {
       depth++
       values++
-    } else if (CLOSING.has(octet)) depth--
+    } else if (CLOSING.has(byte)) depth--
     if (depth > LIMITS.depth || values > LIMITS.values) throw new UnreadableReport('too_large', false)
   }
 }
 
-/** A member of an object, and nothing that it inherits. */
+/** An own member of an object. */
 const memberOf = (value: unknown, name: string): unknown =>
   isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined
 
-/** A text within the limit; '' for anything else. */
+/** A text within the limit, or '' for any other value. */
 function lineIn(value: unknown, name: string, most: number = LIMITS.text): string {
   const text = memberOf(value, name)
   if (typeof text !== 'string') return ''
@@ -48,7 +48,7 @@ function lineIn(value: unknown, name: string, most: number = LIMITS.text): strin
   return lineOf(text)
 }
 
-/** A count of sessions; 0 for anything else. */
+/** A number of sessions, or 0 for any other value. */
 function sessionsIn(value: unknown, name: string): number {
   const count = memberOf(value, name)
   return typeof count === 'number' && Number.isInteger(count) && count >= 0 && count <= MOST_COUNT ? count : 0
@@ -59,7 +59,7 @@ const listIn = (value: unknown, name: string): unknown[] => {
   return Array.isArray(list) ? list : []
 }
 
-/** A date and time (RFC 3339 §5.6); Microsoft leaves out the zone, which is UTC. */
+/** A date and time (RFC 3339 §5.6). Microsoft omits the zone, which is UTC. */
 const DATE_TIME = /^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?)(Z|[+-]\d\d:\d\d)?$/
 
 /** A date and time in whole seconds. */
@@ -79,7 +79,7 @@ function resultsOf(details: readonly unknown[]): TlsResult[] {
   return [...sums].map(([type, sessions]) => ({ type, sessions }))
 }
 
-/** The policies of known types, and how many others there are. */
+/** The policies of known types, and the number of others. */
 function policiesOf(report: unknown): { policies: TlsPolicyReport[]; skippedPolicies: number } {
   const all = listIn(report, 'policies')
   if (all.length > LIMITS.policies) throw new UnreadableReport('too_large')
@@ -108,9 +108,9 @@ function policiesOf(report: unknown): { policies: TlsPolicyReport[]; skippedPoli
 const MEMBERS = ['organization-name', 'date-range', 'report-id', 'policies']
 
 /** Reads a TLS report. Throws UnreadableReport. */
-export function readTls(octets: Buffer, times: ReadingTimes): TlsReport {
-  demandShape(octets)
-  const report = jsonOf(octets.toString('utf8').replace(/^\ufeff/, ''))
+export function readTls(bytes: Buffer, times: ReadingTimes): TlsReport {
+  demandShape(bytes)
+  const report = jsonOf(bytes.toString('utf8').replace(/^\ufeff/, ''))
   if (report === undefined) throw new UnreadableReport('malformed', false)
   if (MEMBERS.every((name) => memberOf(report, name) === undefined)) throw new UnreadableReport('not_a_report', false)
   const { policies, skippedPolicies } = policiesOf(report)
@@ -128,6 +128,6 @@ export function readTls(octets: Buffer, times: ReadingTimes): TlsReport {
     ...period,
     policies,
     skippedPolicies,
-    faults: isUtf8(octets) ? [] : ['encoding'],
+    faults: isUtf8(bytes) ? [] : ['encoding'],
   }
 }

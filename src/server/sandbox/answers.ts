@@ -1,4 +1,4 @@
-// The mails that the sandbox's exchanger sends back, to show how reports and replies look: a delivery status
+// Responses from the sandbox's MX host, which show how reports and replies look: a delivery status
 // notification (RFC 3464), a complaint (RFC 5965), a person's reply. They go by SMTP to the listener of the sandbox.
 import { rfc5322Date } from '../../message/compose.ts'
 import { headerField, unstructured } from '../../message/headers.ts'
@@ -13,10 +13,8 @@ export interface Answered {
 }
 
 export interface Arrived {
-  /** Envelope sender. */
   from: string
   recipient: string
-  /** The message as received. */
   message: Buffer
   headers: { subject: string; messageId: string; references: string; replyTo: string }
 }
@@ -34,7 +32,7 @@ const head = ({ hostname, now }: Answered, from: string, to: string, subject: st
 
 const headerOf = (message: Buffer): string => upTo(message.toString('latin1'), '\r\n\r\n')
 
-/** A bounce of an exchanger that accepted the mail first. */
+/** A bounce message from an MX host that accepted the email first. */
 export function bounceOf(by: Answered, { from, recipient, message }: Arrived): string {
   return lines(
     ...head(by, `Mail Delivery System <MAILER-DAEMON@${by.hostname}>`, from, 'Undelivered Mail Returned to Sender'),
@@ -44,7 +42,7 @@ export function bounceOf(by: Answered, { from, recipient, message }: Arrived): s
     '--sandbox',
     'Content-Type: text/plain',
     '',
-    `Your mail could not be delivered to ${recipient}: this mailbox bounces on purpose.`,
+    `Your email could not be delivered to ${recipient}: this mailbox bounces on purpose.`,
     '--sandbox',
     'Content-Type: message/delivery-status',
     '',
@@ -73,7 +71,7 @@ export function complaintOf(by: Answered, { from, recipient, message }: Arrived)
     '--sandbox',
     'Content-Type: text/plain',
     '',
-    'The recipient says that this is spam.',
+    'The recipient reported this email as spam.',
     '--sandbox',
     'Content-Type: message/feedback-report',
     '',

@@ -1,13 +1,13 @@
 // The sandbox's DNS: a UDP server on loopback. It publishes the records that the sandbox's domains need, so that they
-// are verified at once, and names the built-in exchanger for every other domain.
+// are verified at once, and the built-in MX host for every other domain.
 import { createSocket, type Socket } from 'node:dgram'
 import dnsPacket, { type Answer, type Packet } from 'dns-packet'
 import { portOf } from '../../base/network.ts'
 
 export interface Zone {
   /**
-   * Records of one type at a name, as text: TXT strings, "10 mx.host" for MX, addresses, CNAME targets; undefined =
-   * NXDOMAIN; 'failure' = SERVFAIL.
+   * Records of one type at a name, as text: TXT strings, "10 mx.host" for MX, addresses, CNAME targets. undefined is
+   * NXDOMAIN, 'failure' is SERVFAIL.
    */
   lookUp(name: string, type: string): string[] | 'failure' | undefined
 }
@@ -38,7 +38,7 @@ export async function startDns(zone: Zone, port = 0): Promise<DnsServer> {
 
 const closeSocket = (socket: Socket): Promise<void> => new Promise((resolve) => socket.close(() => resolve()))
 
-/** The answer to a question; undefined when the message is not a question. */
+/** Returns the response to a query, or undefined if the message is not a query. */
 export function answerTo(zone: Zone, message: Buffer): Buffer | undefined {
   let query: Packet
   try {
@@ -57,11 +57,11 @@ export function answerTo(zone: Zone, message: Buffer): Buffer | undefined {
   return dnsPacket.encode({ type: 'response', id: query.id ?? 0, flags, questions: [question], answers })
 }
 
-/** A record from its text; none of a type that the sandbox does not know. */
+/** Parses a record from its text. Returns an empty list for an unsupported type. */
 export function recordOf(name: string, type: string, value: string): Answer[] {
   switch (type) {
     case 'TXT':
-      // A string of a TXT record has at most 255 octets.
+      // A string of a TXT record has at most 255 bytes.
       return [{ name, type, ttl: TTL, data: value.match(/.{1,255}/gs) ?? [''] }]
     case 'MX': {
       const [preference, exchange = ''] = value.split(' ')

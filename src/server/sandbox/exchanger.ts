@@ -1,10 +1,10 @@
-// The sandbox's receiving exchanger: a real SMTP listener on loopback that accepts mail for every address, checks its
+// The sandbox's MX host: a real SMTP listener on loopback that accepts mail for every address, verifies its
 // DKIM signature with an independent library, and passes it on. Some local parts have an effect, with a tag (bounce+1@)
 // as without one:
 //
 //   refuse@    550 at RCPT                 defer@   451 at RCPT, each time
 //   slow@      the final answer takes 10 s
-//   bounce@    a delivery report later     reply@   a reply, as a person writes it
+//   bounce@    a bounce message later      reply@   a reply, as a person writes it
 //   complain@  a spam complaint later
 import { authenticate } from 'mailauth'
 import { simpleParser } from 'mailparser'
@@ -22,7 +22,7 @@ export interface ReceivedMail {
   from: string
   to: string[]
   subject: string
-  /** The DKIM result: pass, fail, none … */
+  /** The DKIM result, such as pass or fail. */
   dkim: string
   spf: string
   dmarc: string
@@ -36,7 +36,7 @@ export interface ExchangerOptions {
   log: Log
   resolver: Resolver
   received: (mail: ReceivedMail) => void
-  /** The listener for answers; called when there is an answer to send. */
+  /** The listener for responses, called when a response is ready to send. */
   listener: () => { host: string; port: number } | undefined
 }
 
@@ -46,7 +46,7 @@ const SOON = SECOND
 const MAX_BYTES = 60 * 1024 * 1024
 
 const FAILS = new Map<string, SmtpRefusal>([
-  ['refuse', { code: 550, text: '5.1.1 This mailbox refuses on purpose' }],
+  ['refuse', { code: 550, text: '5.1.1 This mailbox rejects on purpose' }],
   ['defer', { code: 451, text: '4.2.1 This mailbox defers on purpose' }],
 ])
 
@@ -123,7 +123,7 @@ function answer({ clock, hostname, listener, log }: ExchangerOptions, arrived: A
     if (!where) return
     const by = { hostname, listener: where, now: clock.now() }
     post(by, way.from === '' ? '' : arrived.recipient, to, way.write(by, arrived)).catch((thrown: unknown) =>
-      log.warn('answer not taken', { from: arrived.recipient, to, error: messageOf(thrown) }),
+      log.warn('sandbox_reply_rejected', { from: arrived.recipient, to, error: messageOf(thrown) }),
     )
   })
 }

@@ -1,19 +1,17 @@
-// The sandbox: the server with simulated DNS and a simulated receiving exchanger, a user, an active domain, an inbox
+// The sandbox: the server with simulated DNS and a simulated MX host, a user, an active domain, an inbox
 // and a token. Only `postrider dev` loads this file, because the libraries that check received mail are a third of the
 // program.
-import { createServer } from 'node:net'
 import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { makeDirectory } from '../../base/durable.ts'
 import type { Clock } from '../../base/clock.ts'
 import { parseConfig, type Config } from '../../base/config.ts'
 import { OperatorError } from '../../base/errors.ts'
 import type { Log } from '../../base/log.ts'
 import { createResolver } from '../../net/resolver.ts'
-import { SCOPES } from '../../identity/scopes.ts'
-import { makeLink } from '../../identity/sign-in-links.ts'
-import { createToken } from '../../identity/tokens.ts'
-import { addUser, findUser } from '../../identity/users.ts'
+import { SCOPES } from '../../jsonapi/scopes.ts'
+import { makeLink } from '../../users/sign-in-links.ts'
+import { createToken } from '../../users/tokens.ts'
+import { addUser, findUser } from '../../users/users.ts'
 import { formatEndpoint } from '../../base/network.ts'
 import { addInbox, listInboxes } from '../../inbound/inboxes.ts'
 import { checkDomain } from '../../domains/check.ts'
@@ -25,7 +23,10 @@ import { startReceiver } from './receiver.ts'
 import { sandboxZone } from './zone.ts'
 import type { Store } from '../../store/database.ts'
 import { startAppliance, type Appliance } from '../appliance.ts'
-import { keepServerNames } from '../../commands/server-names.ts'
+import { refuseServerData, sandboxAuthority, sandboxSettings } from '../../views/command/sandbox-config.ts'
+import { keepServerNames, NO_PORTS, type SandboxPorts } from '../../views/command/server-names.ts'
+import type { SandboxAddress } from '../ipv4-ipv6.ts'
+import type { ApplianceOptions } from '../wiring.ts'
 
 const USER = 'you@sandbox.example'
 const DOMAIN = 'sandbox.example'
@@ -33,12 +34,20 @@ const INBOX = `hello@${DOMAIN}`
 const HOSTNAME = 'mx.sandbox.example'
 const RECEIVER = 'hooks.sandbox.example'
 
+/** An address of the sandbox. `next`: if its port is in use, the next free one is used. */
+interface SandboxEndpoint {
+  host: string
+  port: number
+  next?: boolean
+}
+
 export interface SandboxOptions {
-  http: { host: string; port: number }
-  /** The address of the sandbox's SMTP listener. */
-  smtp: { host: string; port: number }
+  http: SandboxEndpoint
+  smtp: SandboxEndpoint
+  submission?: SandboxEndpoint
+  submissions?: SandboxEndpoint
   dataDir: string
-  /** The reserve of free disk space; by default that of a server. */
+  /** The reserve of free disk space. The default is that of a server. */
   storage?: Config['storage']
   clock: Clock
   log: Log
@@ -53,13 +62,11 @@ export interface Sandbox {
   user: string
   /** A link that signs in to the console, once. */
   consoleLink: string
-  /** Address of its inbox. */
   inbox: string
-  /** The port that receives mail. */
   smtpPort: number
   submissionPort: number
   submissionsPort: number
-  /** The port of the simulated exchanger. */
+  /** The port of the simulated MX host. */
   exchangerPort: number
   /** The URL of the built-in webhook receiver. */
   receiver: string
@@ -76,11 +83,11 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   try {
     const resolver = createResolver({ servers: [{ host: '127.0.0.1', port: dns.port }], timeout: 1000 })
     const received = (mail: ReceivedMail): void => {
-      const { message: _, ...told } = mail
-      log.info('received', { ...told, to: told.to.join(',') })
+      const { message: _, ...logged } = mail
+      log.info('sandbox_message_received', { ...logged, to: logged.to.join(',') })
       options.received?.(mail)
     }
-    const exchanger = await startExchanger({
+    const mxHost = await startExchanger({
       hostname: HOSTNAME,
       clock,
       log,
@@ -88,14 +95,15 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       received,
       listener: () => listening,
     })
-    undo.push(() => exchanger.close())
-    const receiver = await startReceiver(RECEIVER, clock, (event) => log.info('webhook received', { ...event }))
+    undo.push(() => mxHost.close())
+    const receiver = await startReceiver(RECEIVER, clock, (event) => log.info('sandbox_webhook_received', { ...event }))
     undo.push(() => receiver.close())
-    makeDirectory(dataDir)
-    const caFile = join(dataDir, 'sandbox-ca.pem')
-    writeFileSync(caFile, receiver.certificate)
-    const config = await configFor(options, exchanger.port, caFile)
-    const appliance = await startAppliance({ config, clock, log, resolver, keys: { http: '--http', smtp: '--smtp' } })
+    prepareData(dataDir, receiver.certificate)
+    const ports = { dns: dns.port, delivery: mxHost.port }
+    const { config, sandbox } = settingsFor(options, ports)
+    keepServerNames(config, log, ports)
+    undo.push(async () => keepServerNames(config, log, NO_PORTS))
+    const appliance = await startAppliance({ config, clock, log, resolver, sandbox })
     undo.push(() => appliance.stop())
     store = appliance.deps.store
     listening = appliance.smtp[0]
@@ -115,7 +123,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       smtpPort: appliance.smtp[0]!.port,
       submissionPort: appliance.submission[0]!.port,
       submissionsPort: appliance.submissions[0]!.port,
-      exchangerPort: exchanger.port,
+      exchangerPort: mxHost.port,
       receiver: `https://${RECEIVER}:${receiver.port}`,
       async stop() {
         for (const step of undo.splice(0).reverse()) await step()
@@ -127,27 +135,38 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   }
 }
 
-async function configFor(
-  { dataDir, http, smtp, storage }: SandboxOptions,
-  exchangerPort: number,
-  caFile: string,
-): Promise<Config> {
+/** Makes the data directory with the authority of the webhook receiver. Throws an OperatorError for a server's data. */
+function prepareData(dataDir: string, authority: string): void {
+  makeDirectory(dataDir)
+  refuseServerData(dataDir)
+  writeFileSync(sandboxAuthority(dataDir), authority)
+}
+
+/** Any free port unless it is given. */
+const ANY: SandboxEndpoint = { host: '127.0.0.1', port: 0 }
+
+function settingsFor(
+  { dataDir, http, smtp, storage, submission = ANY, submissions = ANY }: SandboxOptions,
+  ports: SandboxPorts,
+): Pick<ApplianceOptions, 'config' | 'sandbox'> {
+  const written = ({ host, port }: SandboxEndpoint): string => formatEndpoint(host, port)
+  const addressOf = ({ next = false }: SandboxEndpoint, option: string): SandboxAddress => ({ option, next })
   const config = parseConfig({
-    hostname: 'postrider.sandbox.example',
-    data_dir: dataDir,
-    http: { listen: formatEndpoint(http.host, http.port) },
-    smtp: { listen: [formatEndpoint(smtp.host, smtp.port)] },
-    submission: { listen: [await freeEndpoint(SUBMISSION)], tls_listen: [await freeEndpoint(SUBMISSIONS)] },
-    delivery: { port: exchangerPort },
-    network: { allow_private: ['127.0.0.0/8', '::1/128'] },
-    // No mail leaves (DV17).
-    warmup: { enabled: false },
-    tls: { ca_file: caFile },
-    // Its DNS has no lists.
-    watch: { every: '0' },
+    ...sandboxSettings(dataDir, ports),
+    http: { listen: written(http) },
+    smtp: { listen: [written(smtp)] },
+    submission: { listen: [written(submission)], tls_listen: [written(submissions)] },
   })
   if (storage) config.storage = storage
-  return config
+  return {
+    config,
+    sandbox: {
+      http: addressOf(http, '--http'),
+      smtp: addressOf(smtp, '--smtp'),
+      submission: addressOf(submission, '--submission'),
+      submissions: addressOf(submissions, '--submissions'),
+    },
+  }
 }
 
 /**
@@ -158,12 +177,12 @@ async function furnish(
   { deps }: Appliance,
   { clock, log }: SandboxOptions,
 ): Promise<{ plaintext: string; link: string }> {
-  const { config, resolver, store } = deps
+  const { store } = deps
   const user = findUser(store, USER) ?? (await addUser({ store, clock }, { email: USER, name: 'You' }))
   const domainDeps = { ...deps, ring: deps.bells.domains }
   const domain =
     listDomains(store, DOMAIN)[0] ?? (await registerDomain(domainDeps, user.key, { name: DOMAIN, purpose: 'both' }))
-  await checkDomain({ store, clock, resolver, log, config }, domain.key)
+  await checkDomain({ ...deps, clock, log }, domain.key)
   if (domainByKey(store, domain.key)?.status !== 'active')
     throw new OperatorError(
       `The sandbox's domain ${DOMAIN} could not be verified; start again with a new data directory.`,
@@ -175,27 +194,9 @@ async function furnish(
   const { plaintext } = await createToken({ store, clock }, user.key, {
     name: 'sandbox',
     scopes: SCOPES,
+    operator: true,
     duration: '1_month',
   })
   const link = await store.write((tx) => makeLink(tx, user, clock.now()))
   return { plaintext, link }
-}
-
-/** The preferred ports for submission; the next free ones are used. */
-const SUBMISSION = 2587
-const SUBMISSIONS = 2465
-const MAX_TRIED = 100
-
-async function freeEndpoint(from: number): Promise<string> {
-  for (let port = from; port < from + MAX_TRIED; port++) {
-    const server = createServer()
-    const free = await new Promise<boolean>((resolve) => {
-      server.once('error', () => resolve(false))
-      server.listen(port, '127.0.0.1', () => resolve(true))
-    })
-    if (!free) continue
-    await new Promise((resolve) => server.close(resolve))
-    return formatEndpoint('127.0.0.1', port)
-  }
-  throw new OperatorError(`No port from ${from} to ${from + MAX_TRIED - 1} is free on 127.0.0.1; end other programs.`)
 }

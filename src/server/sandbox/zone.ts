@@ -1,9 +1,9 @@
 // The contents of the sandbox's DNS: the records that its domains need, as if their owner had published each at once,
-// and the built-in exchanger for all other domains, which also send from this machine.
+// and the built-in MX host for all other domains, which also send from this machine.
 import { toAscii } from '../../message/address.ts'
 import type { Store } from '../../store/database.ts'
 import { db } from '../../store/query.ts'
-import type { RowOf } from '../../schema/tables.ts'
+import type { RowOf } from '../../store/schema/tables.ts'
 import type { Zone } from './dns.ts'
 
 const LOOPBACK = '127.0.0.1'
@@ -17,7 +17,7 @@ const TYPES: Record<RowOf<'records'>['record_type'], string> = {
   TRACKING: 'CNAME',
 }
 
-/** `store` is called at each look-up; before it is open only the exchanger is known. */
+/** `store` is called at each lookup. Until it is open, only the MX host resolves. */
 export function sandboxZone(store: () => Store | undefined): Zone {
   return {
     lookUp(name, type) {

@@ -1,5 +1,5 @@
-// A pool under jobs that take long, die, or wait: none of them harms another. Times are CPU times of threads, so that a
-// busy machine changes nothing.
+// A pool with jobs that take long, die or wait, and do not affect each other. Times are CPU times of threads, so that a
+// busy machine makes no difference.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import {
@@ -22,7 +22,7 @@ function hire(options: PoolOptions, source = new URL('worker.ts', import.meta.ur
   return pool
 }
 
-test('a job that takes more CPU time than it may ends alone; those of its thread are done elsewhere', async () => {
+test('a job that exceeds its CPU time fails alone, and the other jobs of its thread run on another', async () => {
   const pool = hire({ size: 1 })
   const long = pool.run([{ burn: 60_000 }], { cpu: 1000 })
   const others = Array.from({ length: 10 }, () => pool.run(['thread']))
@@ -32,17 +32,17 @@ test('a job that takes more CPU time than it may ends alone; those of its thread
   assert.deepEqual(over, ['others', 'long'], 'nobody waits until it is ended')
 })
 
-test('time that passes without work costs nothing: a busy machine ends no job', async () => {
+test('waiting on a busy machine does not count as CPU time', async () => {
   assert.equal(await hire({ size: 1 }).run([{ rest: 1500 }], { cpu: 500 }), undefined)
 })
 
-test('a job that takes long, but not longer than it may, is done in the end, as are many of them', async () => {
+test('completes many long jobs that stay within their CPU time', async () => {
   const pool = hire({ size: 2 })
   const long = Array.from({ length: 4 }, () => pool.run([{ burn: 600 }, 'thread'], { cpu: 10_000 }))
   assert.equal((await Promise.all(long)).filter((thread) => typeof thread === 'number').length, 4)
 })
 
-test('what is CPU time of one job is none of another that waits for an answer meanwhile', async () => {
+test('the CPU time of one job does not count for another that waits for an answer', async () => {
   const answers: (() => void)[] = []
   const pool = hire({ size: 1, answer: () => new Promise<string>((resolve) => answers.push(() => resolve('x'))) })
   const waiting = pool.run([{ ask: 'x' }, { burn: 10 }], { cpu: 200 })
@@ -51,7 +51,7 @@ test('what is CPU time of one job is none of another that waits for an answer me
   await waiting
 })
 
-test('an answer that comes when its job is done keeps no thread', async () => {
+test('an answer after the end of its job keeps no thread busy', async () => {
   const answers: (() => void)[] = []
   const pool = hire({ size: 1, answer: () => new Promise<string>((resolve) => answers.push(() => resolve('x'))) })
   await pool.run([{ wonder: 'a' }, { wonder: 'b' }])
@@ -62,7 +62,7 @@ test('an answer that comes when its job is done keeps no thread', async () => {
   assert.equal(typeof (await pool.run(['thread'])), 'number')
 })
 
-test('a job that kills its worker is tried once more, then lost; the others are done', async () => {
+test('retries a job that kills its worker once before it fails, and completes the others', async () => {
   const pool = hire({ size: 1, answer: () => Promise.resolve('answer') })
   const innocent = Array.from({ length: 5 }, () => pool.run([{ ask: 'x' }]))
   await assert.rejects(pool.run(['die']), WorkerLost)
@@ -70,7 +70,7 @@ test('a job that kills its worker is tried once more, then lost; the others are 
   assert.equal(typeof (await pool.run(['thread'])), 'number')
 })
 
-test('a job that hoards memory is lost alone', async () => {
+test('a job that uses too much memory fails alone', async () => {
   const pool = hire({ size: 1, heapMb: 32 })
   const lost = pool.run(['hoard'])
   const kept = pool.run(['thread'])
@@ -78,7 +78,7 @@ test('a job that hoards memory is lost alone', async () => {
   assert.equal(typeof (await kept), 'number')
 })
 
-test('where no worker starts, no job was begun', async () => {
+test('rejects jobs if no worker can start', async () => {
   const pool = hire({ size: 1 }, new URL('no-such-worker.ts', import.meta.url))
   await assert.rejects(pool.run(['thread']), NoWorker)
   const closed = hire({ size: 1 })
@@ -86,19 +86,19 @@ test('where no worker starts, no job was begun', async () => {
   await assert.rejects(closed.run(['thread']), NoWorker)
 })
 
-test('what a job reports comes with its code', async () => {
+test('an error of a job keeps its code', async () => {
   const failed = (thrown: unknown): boolean =>
     thrown instanceof JobFailed && thrown.message === 'no more' && thrown.code === 'EMFILE'
   await assert.rejects(hire({ size: 1 }).run([{ throw: 'no more', code: 'EMFILE' }]), failed)
 })
 
-test('who has no room for what takes long puts it back', async () => {
+test('rejects a long job with PutBack if the caller has no capacity for it', async () => {
   const pool = hire({ size: 1 })
   await assert.rejects(pool.run([{ burn: 60_000 }], { cpu: 60_000, outlasts: () => false }), PutBack)
   await assert.rejects(pool.run(['thread'], { slow: true, outlasts: () => false }), PutBack)
 })
 
-test('a job that belongs to the slow lane keeps none of the others', async () => {
+test('a job in the slow lane does not delay the others', async () => {
   const pool = hire({ size: 1 })
   const slow = pool.run([{ burn: 500 }], { cpu: 10_000, slow: true })
   const first = await Promise.race([slow.then(() => 'slow'), pool.run(['thread']).then(() => 'brief')])
@@ -106,7 +106,7 @@ test('a job that belongs to the slow lane keeps none of the others', async () =>
   await slow
 })
 
-test('an answer that several jobs wait for comes while one of them has its turn', async () => {
+test('an answer for several jobs arrives while one of them has its turn', async () => {
   const answers: (() => void)[] = []
   const pool = hire({ size: 1, answer: () => new Promise<string>((resolve) => answers.push(() => resolve('key'))) })
   const jobs = Array.from({ length: 5 }, () => pool.run([{ share: 'key' }]))
@@ -115,7 +115,7 @@ test('an answer that several jobs wait for comes while one of them has its turn'
   assert.deepEqual(await Promise.all(jobs), Array<string>(5).fill('key'))
 })
 
-test('two answers that come during the turn of another job both reach the job that asked', async () => {
+test('two answers during the turn of another job both reach the job that asked', async () => {
   const answers = new Map<unknown, () => void>()
   const answer = (ask: unknown) => new Promise((resolve) => answers.set(ask, () => resolve(`${String(ask)}!`)))
   const pool = hire({ size: 1, answer })
@@ -127,7 +127,7 @@ test('two answers that come during the turn of another job both reach the job th
   assert.deepEqual(await Promise.all([asking, other]), [['a!', 'b!'], 'key!'])
 })
 
-test('a job that holds its turn and waits for nothing keeps none of its thread', async () => {
+test('a job that blocks its turn does not block the other jobs of its thread', async () => {
   const pool = hire({ size: 1 })
   const standing = pool.run(['stand'], { cpu: 600_000 })
   const closed = assert.rejects(standing, NoWorker)
@@ -136,6 +136,6 @@ test('a job that holds its turn and waits for nothing keeps none of its thread',
   await closed
 })
 
-test('such a job is ended', async () => {
+test('stops a job that blocks its turn', async () => {
   await assert.rejects(hire({ size: 1 }).run(['stand'], { cpu: 100 }), TookTooLong)
 })

@@ -1,4 +1,4 @@
-// A worker for tests of the pool: it does what a job says.
+// A worker for tests of the pool, which does as its job demands.
 import { readFileSync } from 'node:fs'
 import { ask, askForAll, serveJobs } from '../../../src/base/threads/jobs.ts'
 
@@ -34,7 +34,7 @@ async function perform(deeds: Deed[]): Promise<unknown> {
     else if ('askAll' in deed) result = await Promise.all(deed.askAll.map((each) => ask(each)))
     else if ('ask' in deed) result = await ask(deed.ask)
     else if ('rest' in deed) rest(deed.rest)
-    // With an encoding it is one call, which nothing interrupts.
+    // With an encoding it is one call without interruption.
     else if ('read' in deed) readFileSync(deed.read, 'utf8')
     else throw Object.assign(new Error(deed.throw), deed.code === undefined ? {} : { code: deed.code, syscall: 'open' })
   return result

@@ -1,10 +1,9 @@
-// The peer of the benchmark: Postfix with OpenDKIM, fed by smtp-source, emptied by smtp-sink, all on loopback.
-//
-// What is measured: from the start of smtp-source until the sink has taken the last letter, every letter signed with
-// RSA 2048 and on disk (fsync) before Postfix says 250. CPU time is that of all of Postfix and of OpenDKIM, with the
-// workers that came and went; driver and sink are not in it, nor are the kernel's own threads. What is not signed
-// cannot pass: Postfix refuses mail while the milter is away, and before the measurement some letters go the same way,
-// are captured, and each must bear a signature that verifies.
+// The peer of the benchmark: Postfix with OpenDKIM, fed by smtp-source, emptied by smtp-sink, all on loopback. Measures
+// the time from the start of smtp-source until the sink has received the last message, every message signed with RSA
+// 2048 and on disk (fsync) before Postfix replies 250. CPU time is that of all of Postfix and of OpenDKIM, including
+// workers that have exited. Driver, sink and kernel threads are not included. Unsigned mail cannot pass: Postfix
+// rejects mail while the milter is down, and before the measurement some messages are captured, each with a valid
+// signature.
 
 import { spawn } from 'node:child_process'
 import { chmodSync, mkdirSync } from 'node:fs'
@@ -20,25 +19,25 @@ import { pidsOf, pin, WatchedGroups } from '../usage.ts'
 export { missing } from '../../interop/rig/sandbox.ts'
 
 export interface PeerOptions {
-  /** Letters. */
+  /** Number of messages. */
   count: number
-  /** Size of each letter's body. */
+  /** Body size of each message. */
   bytes: number
   /** Sessions that smtp-source keeps open at once. */
   concurrency: number
-  /** Letters captured and judged before the measurement. Default 20. */
+  /** Messages captured and checked before the measurement. Default 20. */
   probe?: number
-  /** A new SMTP session for each letter instead of one kept open; costs Postfix more. Default false. */
+  /** A new SMTP session for each message instead of one kept open. Costs Postfix more. Default false. */
   reconnect?: boolean
   /** Other settings in the peer's main.cf, to see whether a different tuning would serve it better. */
   settings?: Record<string, string | number>
   timeoutMs?: number
-  /** The cores on which its processes may run, "0" or "0,1"; default all. */
+  /** The cores on which its processes may run, "0" or "0,1". Default all. */
   cores?: string
 }
 
 const DOMAIN = 'bench.example'
-/** Letters before those that count. */
+/** Messages before the measurement. */
 const WARM = 300
 
 export async function benchPostfix(options: PeerOptions): Promise<Round> {
@@ -73,7 +72,7 @@ export async function benchPostfix(options: PeerOptions): Promise<Round> {
     const start = performance.now()
     let failed = false
     const accepted = smtpSource({ ...drive, count, sessions: concurrency }).catch((error: unknown) => {
-      // Nobody waits at the sink for what will not come.
+      // The sink must not wait for mail that will not arrive.
       failed = true
       throw error
     })
@@ -83,7 +82,7 @@ export async function benchPostfix(options: PeerOptions): Promise<Round> {
       () => `${delivered(box.read('sink.out')) - WARM} of ${count} letters at the sink:\n${peer?.log().slice(-2000)}`,
     ).then(() => performance.now() - start)
     const [{ wallMs: acceptedMs, generator, generatorCpuMs }, wallMs] = await Promise.all([accepted, arrived])
-    // The last letters are still to be struck off the queue: work that belongs to them.
+    // The last messages still have to be removed from the queue, which is part of their cost.
     await until(empty, 10_000, () => 'the queue does not empty')
     const after = watched.usage()
     const sank = sunk(count)
@@ -109,7 +108,7 @@ export async function benchPostfix(options: PeerOptions): Promise<Round> {
   }
 }
 
-/** Starts an smtp-sink that writes to a file of the sandbox. It gives up root, and wants to be told for whom. */
+/** Starts an smtp-sink that writes to a file of the sandbox. It drops root privileges and needs the name of a user. */
 async function sinkIn(box: Sandbox, port: number, file: string, args: string[]): Promise<Daemon> {
   const sink = box.daemon(PROGRAMS.smtpSink, [...args, '-u', 'nobody', `127.0.0.1:${port}`, '1000'], file)
   await until(
@@ -120,7 +119,7 @@ async function sinkIn(box: Sandbox, port: number, file: string, args: string[]):
   return sink
 }
 
-/** Sends some letters through to a capturing sink and throws unless each is signed rightly. */
+/** Sends some messages to a capturing sink and throws unless each has a valid signature. */
 async function judgeSome(box: Sandbox, peer: RelayingPostfix, sinkPort: number, drive: Drive): Promise<void> {
   const captured = box.path('captured')
   mkdirSync(captured)
@@ -137,7 +136,7 @@ async function judgeSome(box: Sandbox, peer: RelayingPostfix, sinkPort: number, 
     if (!ok) throw new Error(`the peer sent a letter without a good signature: ${detail}`)
   }
   await sink.stop()
-  // Postfix keeps idle connections for two seconds; one to the sink that has gone would be a failure of our own making.
+  // Postfix keeps idle connections for two seconds. One to a closed sink would be an error caused by the benchmark.
   await sleep(3000)
 }
 
@@ -148,13 +147,13 @@ export interface Drive {
   sessions: number
   reconnect: boolean
   timeoutMs: number
-  /** The one recipient of all letters. Default: each goes to another address, so that no cache flatters Postfix. */
+  /** The one recipient of all messages. By default each has another address, so that caches do not help Postfix. */
   to?: string
-  /** A file whose letter is sent, instead of one of so many bytes of text. */
+  /** A file with the message, instead of a text of this many bytes. */
   file?: string
 }
 
-/** Resolves when smtp-source has its last 250; it ends with an error as soon as anything else is answered. */
+/** Resolves when smtp-source has its last 250. It ends with an error as soon as anything else is answered. */
 export async function smtpSource({
   port,
   count,

@@ -1,4 +1,5 @@
-// A program against the API with the client of hey-api. It does what the programs beside it do, and prints it.
+// An application that uses the client of hey-api. It does the same as the applications next to it, and prints the
+// results.
 import { client } from './gen/hey-api/client.gen'
 import * as api from './gen/hey-api/sdk.gen'
 import type { Inbox } from './gen/hey-api/types.gen'

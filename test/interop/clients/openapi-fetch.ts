@@ -1,5 +1,5 @@
-// A program against the API with the types of openapi-typescript and openapi-fetch. It does what the programs beside it
-// do, and prints it.
+// An application that uses openapi-fetch with the types of openapi-typescript. It does the same as the applications
+// next to it, and prints the results.
 import createClient from 'openapi-fetch'
 import type { components, paths } from './gen/openapi-typescript.ts'
 

@@ -1,4 +1,5 @@
-// A program against the API with the fetch client of orval. It does what the programs beside it do, and prints it.
+// An application that uses the fetch client of orval. It does the same as the applications next to it, and prints the
+// results.
 import * as api from './gen/orval'
 
 const [, token = '', name = ''] = process.argv.slice(2)

@@ -1,5 +1,5 @@
-// The Debian that every machine of these tests begins with: what the installer calls a minimal system, made by
-// mmdebstrap from Debian's packages, and kept in the temporary directory for the next run.
+// The Debian base of every test machine: the minimal system of the installer, created by mmdebstrap from Debian's
+// packages, and cached in the temporary directory for the next run.
 
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'

@@ -1,5 +1,5 @@
-// Certificates as certbot lays them out: live/NAME/*.pem are links into archive/NAME, both folders are root's alone,
-// and a renewal writes new files and turns the links.
+// Certificates in certbot's layout: live/NAME/*.pem are links into archive/NAME, only root can access both directories,
+// and a renewal writes new files and changes the links.
 
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'

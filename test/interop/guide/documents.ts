@@ -1,5 +1,5 @@
-// The documents as a user follows them: fenced blocks of shell, command by command. A block stands in a section that
-// one of these tests types (WALKED), or a comment before it says who else runs it, or why nobody does:
+// Runs the documents as a user does: fenced shell blocks, command by command. A block is in a section that one of these
+// tests runs (WALKED), or a comment in front of it contains its runner, or why it is not run:
 //
 //   <!-- run by packaging/reproduce.sh -->
 //   <!-- not run: needs a registry -->
@@ -9,20 +9,37 @@ import { join } from 'node:path'
 
 export const ROOT = join(import.meta.dirname, '../../..')
 
-/** What an administrator follows. */
+/** The documents for users. */
 export const DOCUMENTS = [
   'README.md',
   ...[
     'install',
+    'uninstall',
+    'upgrade',
     'operate',
     'backup',
     'monitoring',
     'verify-release',
     'migrate',
     'using',
+    'smtp',
+    'examples',
+    'webhooks',
+    'receivers',
+    'compare',
+    'logs',
+    'performance',
+    'tutorial',
+    'troubleshooting',
+    'dns',
+    'api',
+    'concepts',
+    'deliverability',
     'commands',
+    'configuration',
     'security',
     'sizing',
+    'high-availability',
   ].map((name) => `docs/${name}.md`),
 ]
 
@@ -30,29 +47,43 @@ export const DOCUMENTS = [
 export const WALKED = {
   'guide.interop.ts': [
     'Production in ten minutes',
-    'Certificates',
-    'Upgrading',
-    'Another host name',
-    'Back up',
-    'Restore a file',
+    'Use a certificate from certbot',
+    'Install the new version',
+    'Change the host name',
+    'Read the logs',
+    'Remove the package and keep the data',
+    'Delete everything',
+    'Back up to a file',
+    'Restore from a file',
   ],
-  'image.interop.ts': ['By the image', 'Podman', 'The volume', 'In a container'],
-  'install.interop.ts': ['By apt', 'Upgrades by themselves', 'Offering the repository', 'By the tar'],
+  'image.interop.ts': ['Run the container image', 'Podman', 'The volume', 'In a container', 'Remove the container'],
+  'install.interop.ts': [
+    'Install with apt',
+    'Automatic upgrades',
+    'Host your own apt repository',
+    'Install from the tar archive',
+  ],
   'operate.interop.ts': [
-    'By the package',
-    'Backups',
+    'Install the Debian package',
+    'Set up backups',
     'The signature',
     'What is inside',
-    'Before an upgrade',
-    'The way back',
-    'Moving house',
-    'Restarts',
-    'Keys',
-    'Schedule, speed, drills',
-    'Restore',
-    'The order',
+    'Check an upgrade first',
+    'Roll back an upgrade',
+    'Move to another server',
+    'Encrypt backups',
+    'Test a restore',
+    'Restore a backup',
+    'Steps',
   ],
-  'upgrade.interop.ts': ['Upgrading from 0.1.0'],
+  'pair.interop.ts': [
+    'On both machines',
+    'On the first machine',
+    'Start both machines',
+    'Publish the DNS records',
+    'Test the takeover',
+  ],
+  'upgrade.interop.ts': ['0.1 to 0.2 or 0.3'],
 } as const
 
 export type Section = (typeof WALKED)[keyof typeof WALKED][number]

@@ -1,5 +1,5 @@
-// docs/install.md by the image, on a Debian with Podman and nothing else, command by command, from the file itself: to
-// the first delivered mail, by `podman run` and by the compose file, and what the documents do with the volume.
+// docs/install.md with the image, on a Debian that only has Podman, command by command from the file itself: up to the
+// first delivered email, by `podman run` and by the compose file, and the documented steps with the volume.
 
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -92,13 +92,13 @@ if (within)
       })
     }
 
-    test('from nothing to the first delivered mail by Podman (T1, I6 a)', async (context) => {
+    test('Podman delivers a first email', async (context) => {
       const tell = (line: string) => context.diagnostic(line)
       const began = performance.now()
       const wait = async (command: string) => {
         if (command.startsWith('podman run ')) await started('postrider')
       }
-      const steps: Step[] = await follow(server.machine, world, 'By the image', tell)
+      const steps: Step[] = await follow(server.machine, world, 'Run the container image', tell)
       steps.push(...(await follow(server.machine, world, 'Podman', tell, { wait })))
       await world.provider.waitFor(1)
       tell(`${steps.length} commands, ${((performance.now() - began) / 1000).toFixed(1)} s`)
@@ -107,30 +107,30 @@ if (within)
       assert.equal(JSON.parse(stdout).built_from, 'image')
     })
 
-    test('the README says the same commands', () => {
+    test('the README contains the same commands', () => {
       const short = blocksOf('README.md').find(({ heading, mark }) => heading === SECTION && mark !== undefined)
-      const whole = [...commandsOf('By the image'), ...commandsOf('Podman')]
+      const whole = [...commandsOf('Run the container image'), ...commandsOf('Podman')]
       assert.deepEqual(
         short?.commands.filter((command) => !whole.includes(command)),
         ['podman logs -f postrider'],
       )
     })
 
-    test("a backup is taken out of the volume, and put back into a new one from a file that is root's alone (B14)", async (context) => {
+    test('a backup is copied out of the volume, and restored into a new one from a file that only root can read', async (context) => {
       const { machine } = server
       const instead = { 'run --rm -i -v postrider:': 'run --rm -i -v again:' }
       const steps = await follow(machine, world, 'In a container', (line) => context.diagnostic(line), { instead })
       assert.equal((await machine.must('head -c 2 now.zip')).slice(0, 2), 'PK')
-      assert.match(steps.at(-1)!.printed, /files are in \/var\/lib\/postrider/)
+      assert.match(steps.at(-1)!.printed, /Restored \d+ files of .* to \/var\/lib\/postrider/)
       const users = await machine.must(steps.at(-1)!.command.replace(/restore .*/, 'user list'))
       assert.match(users, /you@example\.org/)
       await machine.must('podman volume rm again')
     })
 
-    test('a folder of the host is the volume', async (context) => {
+    test('a directory of the host is the volume', async (context) => {
       const { machine } = server
       const tell = (line: string) => context.diagnostic(line)
-      await machine.must('podman rm -f postrider && podman volume rm postrider')
+      await follow(machine, world, 'Remove the container', tell)
       await follow(server.machine, world, 'The volume', tell)
       const run = commandsOf('Podman')[0]!
       await machine.must(run.replace('-v postrider:', '-v /srv/postrider:'))
@@ -139,7 +139,7 @@ if (within)
       await machine.must('podman rm -f postrider')
     })
 
-    test('from nothing to the first delivered mail by compose.yaml, as podman-compose reads it (I7)', async (context) => {
+    test('a container by compose.yaml, as podman-compose reads it, delivers its first email', async (context) => {
       const tell = (line: string) => context.diagnostic(line)
       const { machine } = server
       await world.provider.clear()
@@ -162,7 +162,7 @@ if (within)
       assert.equal((await machine.must(`podman inspect -f '{{.State.ExitCode}}' ${container}`)).trim(), '0')
     })
 
-    test('the options of postrider.container start it, and its health is asked without a shell (I7)', async (context) => {
+    test('a container with the options of postrider.container starts and reports its health without a shell', async (context) => {
       const { machine } = server
       const unit = readFileSync(join(ROOT, 'packaging/postrider.container'), 'utf8')
       const keys = /^\[Container\]\n([^[]*)/m
@@ -183,5 +183,5 @@ if (within)
       await machine.must('podman rm -f quadlet')
     })
 
-    test('every section was typed', () => demandWalked(import.meta.filename))
+    test('every section was tested', () => demandWalked(import.meta.filename))
   })

@@ -1,5 +1,5 @@
-// docs/install.md on bare Debians, command by command, from the file itself: by an apt repository, offered as the
-// document says over HTTPS, and by the tar; each to the first delivered mail.
+// docs/install.md on bare Debians, command by command from the file itself: from an apt repository, served over HTTPS
+// as documented, and from the tar archive, each up to the first delivered email.
 
 import assert from 'node:assert/strict'
 import { execFile, execFileSync } from 'node:child_process'
@@ -77,14 +77,14 @@ if (within)
       await firstMail(server, world, steps)
     }
 
-    test('the repository is offered as the document says (A1)', async (context) => {
+    test('apt offers the packages of the repository as documented', async (context) => {
       const tell = (line: string) => context.diagnostic(line)
       const gnupg = box.path('gnupg')
       mkdirSync(gnupg, { mode: 0o700 })
       const env = { ...process.env, GNUPGHOME: gnupg }
       const key = ['--batch', '--passphrase', '', '--quick-gen-key', 'Our apt repository', 'ed25519', 'sign', '2y']
       execFileSync('gpg', key, { env, stdio: 'ignore' })
-      const [offered] = await follow(developer(env), world, 'Offering the repository', tell, {
+      const [offered] = await follow(developer(env), world, 'Host your own apt repository', tell, {
         // The package is that of the tests, which "npm run package" has made, for this architecture alone.
         without: ['npm run package'],
         instead: { '/srv/apt': `${box.path('apt')} ${prepared.made.file}` },
@@ -97,29 +97,29 @@ if (within)
       await server.machine.must('update-ca-certificates')
     })
 
-    test('from a bare Debian to the first delivered mail by apt (T1)', async (context) => {
+    test('a bare Debian delivers its first email after an installation with apt', async (context) => {
       const tell = (line: string) => context.diagnostic(line)
       const began = performance.now()
-      const written = commandsOf('By apt')
+      const written = commandsOf('Install with apt')
       const other = written.slice(-2)
       assert.match(other[0]!, /postrider\.sources$/)
-      const steps = await follow(server.machine, world, 'By apt', tell, { without: other })
+      const steps = await follow(server.machine, world, 'Install with apt', tell, { without: other })
       await toTheFirstMail(tell, steps.length, began)
       const installed = await server.machine.must(`cat ${SOURCES}`)
       // The other way says the same.
       await server.machine.must(`rm ${SOURCES}`)
-      await follow(server.machine, world, 'By apt', tell, { without: written.slice(0, -2) })
+      await follow(server.machine, world, 'Install with apt', tell, { without: written.slice(0, -2) })
       assert.equal(await server.machine.must(`cat ${SOURCES}`), installed)
       assert.match(await server.machine.must('apt-cache policy postrider'), /https:\/\/apt\.example\.org stable/)
     })
 
-    test('unattended upgrades take the repository (A4)', async (context) => {
-      const steps = await follow(server.machine, world, 'Upgrades by themselves', (line) => context.diagnostic(line))
+    test('unattended-upgrades accepts the repository', async (context) => {
+      const steps = await follow(server.machine, world, 'Automatic upgrades', (line) => context.diagnostic(line))
       assert.match(steps.at(-1)!.printed, /origin=Postrider,codename=stable/)
       await server.machine.stop()
     })
 
-    test('from a bare Debian to the first delivered mail by the tar (T1)', async (context) => {
+    test('a bare Debian delivers its first email after an installation from the tar archive', async (context) => {
       const tell = (line: string) => context.diagnostic(line)
       const release = box.path('release')
       mkdirSync(release)
@@ -129,9 +129,9 @@ if (within)
       const tar = `${basename(prepared.made.file, '.deb')}.tar.gz`
       server.machine.copyIn(join(release, tar), `${HOME}/${tar}`)
       const began = performance.now()
-      const steps = await follow(server.machine, world, 'By the tar', tell)
+      const steps = await follow(server.machine, world, 'Install from the tar archive', tell)
       await toTheFirstMail(tell, steps.length, began)
     })
 
-    test('every section was typed', () => demandWalked(import.meta.filename))
+    test('every section was tested', () => demandWalked(import.meta.filename))
   })

@@ -1,8 +1,8 @@
-// A machine of its own: a Debian root with systemd, booted in namespaces, with one network interface.
+// A separate machine: a Debian root with systemd, booted in namespaces, with one network interface.
 //
-// Guarantee: it ends with the test, whatever happens to that. Its init dies with boot.sh, whose process group the
-// sandbox's guard kills; a second guard kills and removes its control groups; and after LIFETIME seconds it is killed
-// in any case.
+// Guarantee: it stops with the test, even if that crashes. Its init is killed with boot.sh, whose process group the
+// sandbox's guard kills. A second guard kills and removes its control groups. After LIFETIME seconds it is killed in
+// any case.
 
 import { execFile, execFileSync, spawn, type ChildProcess } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -220,7 +220,7 @@ function makeGroups(name: string): string[] {
  * The process at the end of the chain of only children below boot.sh that is number 1 in a namespace; 0 while there is
  * none.
  */
-function initBelow(pid: number): number {
+export function initBelow(pid: number): number {
   for (let at = pid; ;) {
     const children = childrenOf(at)
     if (isInit(at)) return at
@@ -238,7 +238,7 @@ const reading = (file: string): string => {
   }
 }
 
-const childrenOf = (pid: number): number[] =>
+export const childrenOf = (pid: number): number[] =>
   reading(`/proc/${pid}/task/${pid}/children`).split(' ').filter(Boolean).map(Number)
 
 const isInit = (pid: number): boolean => /^NSpid:(?:\t\d+)+\t1$/m.test(reading(`/proc/${pid}/status`))

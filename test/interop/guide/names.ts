@@ -1,4 +1,4 @@
-// The world's DNS in the test network: an nsd that serves one zone, the root, of which every name here is a part.
+// The public DNS of the test network: an nsd that serves the root zone with every name of the tests.
 
 import { Resolver } from 'node:dns/promises'
 import { Sandbox, until, type Daemon } from '../rig/sandbox.ts'

@@ -1,6 +1,5 @@
-// A network of its own for the test and its machines: this process is run again in a network namespace where nothing
-// leads out, and stands there for the world: a bridge with the addresses of a gateway, a name server and foreign
-// exchangers.
+// A separate network for the test and its machines: this process runs again in a network namespace without internet
+// access, and simulates the internet: a bridge with the addresses of a gateway, a name server and receiving servers.
 
 import { execFileSync, spawn } from 'node:child_process'
 

@@ -1,4 +1,4 @@
-// What the tests of this folder need before they go into a network without a way out.
+// The preparations of these tests before they enter a network without internet access.
 
 import { existsSync } from 'node:fs'
 import { missing } from '../rig/sandbox.ts'

@@ -1,5 +1,5 @@
-// From version 0.1.0, which was one file and a unit copied by hand, to the package: on a Debian with systemd, with mail
-// in the queue and a campaign under way; and back, which is refused.
+// The upgrade from version 0.1.0, which was one file and a manually copied unit, to the package: on a Debian with
+// systemd, with mail in the queue and a running campaign. The downgrade is rejected.
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -44,7 +44,7 @@ if (within)
     /** Runs a program of the new package that was only unpacked, beside what is installed. */
     const UNPACKED = './unpacked/usr/bin/postrider'
 
-    test('0.1.0 runs as its README said, with mail in the queue and a campaign under way', async () => {
+    test('0.1.0 runs as documented, with mail in the queue and a running campaign', async () => {
       const { machine } = server
       await machine.must('apt install -y libatomic1')
       machine.copyIn(prepared.first.executable, '/usr/bin/postrider')
@@ -85,25 +85,25 @@ if (within)
       assert.equal(await statusOf(campaign), 'sending')
     })
 
-    test('a command of the new version beside the running 0.1.0 refuses, and changes nothing', async () => {
+    test('a command of the new version fails without changes while 0.1.0 runs', async () => {
       const { machine } = server
       machine.copyIn(prepared.made.file, `${HOME}/postrider.deb`)
       await machine.must('dpkg-deb -x postrider.deb unpacked')
       const { code, stderr, stdout } = await machine.run(`${UNPACKED} queue list`)
       assert.equal(code, 1, stdout)
       // The dynamic user of 0.1.0 owns the data and cannot reach it outside its unit; root works as the owner (D119).
-      assert.match(stderr, /^postrider: .*(?:older|postrider\.db may not be used by this user)/)
+      assert.match(stderr, /^postrider: .*(?:older|postrider\.db is not accessible to this user)/)
       const pid = await server.pid()
       await machine.must('systemctl restart postrider')
       await server.ready(pid)
     })
 
-    test('the package takes over: its unit, its user, its data, its queue', async (context) => {
+    test('the package continues with the unit, user, data and queue', async (context) => {
       const { machine } = server
       const waiting = await server.queued()
       const pid = await server.pid()
       await bring(server, prepared.made)
-      await follow(server.machine, world, 'Upgrading from 0.1.0', (line) => context.diagnostic(line))
+      await follow(server.machine, world, '0.1 to 0.2 or 0.3', (line) => context.diagnostic(line))
       await server.ready(pid)
       assert.equal((await machine.must('postrider --version')).trim(), prepared.made.version.replace(/[-~+].*/, ''))
       assert.match(await server.property('FragmentPath'), /^\/(?:usr\/)?lib\/systemd\/system\//)
@@ -118,11 +118,11 @@ if (within)
       assert.equal(await statusOf(campaign), 'sending')
     })
 
-    test('all of it arrives, nothing twice', async () => {
-      // Nothing was sent from this address before, so warm-up would spread the campaign over days (DV14).
-      await server.json('warmup off')
+    test('every email arrives once', async () => {
       await withLaterExchanger(async (later) => {
         const over = async () => {
+          // Nothing was sent from this address before, so warm-up would spread the campaign over days.
+          await server.json('warmup skip --all').catch(() => 'No email was sent yet.')
           await server.json('queue retry --all')
           return (await statusOf(campaign)) === 'sent' && (await server.queued()).length === 0
         }
@@ -133,7 +133,7 @@ if (within)
       })
     })
 
-    test('0.1.0 does not start on the new database, and says why', async () => {
+    test('0.1.0 does not start on the new database, and reports the reason', async () => {
       const { machine } = server
       await machine.must('systemctl stop postrider')
       machine.copyIn(prepared.first.executable, `${HOME}/first`)
@@ -146,5 +146,5 @@ if (within)
       await server.ready()
     })
 
-    test('every section was typed', () => demandWalked(import.meta.filename))
+    test('every section was tested', () => demandWalked(import.meta.filename))
   })

@@ -1,4 +1,4 @@
-// A reader at a machine: types what a document says, and publishes the records that are printed.
+// Simulates a reader: types the commands of a document, and publishes the printed records.
 
 import assert from 'node:assert/strict'
 import { basename } from 'node:path'
@@ -19,13 +19,33 @@ export const USER = 'you@example.org'
 export const zoneLines = (printed: string): string[] =>
   printed.split('\n').filter((line) => /^\S+\. \d+ IN (?:TXT|MX|CNAME) /.test(line))
 
+/** The records of the domain that a reader has published, by the name server. */
+const zones = new WeakMap<World['names'], readonly string[]>()
+export const published = ({ names }: World): readonly string[] => zones.get(names) ?? []
+
+/** The owner and the type of a line: what a reader changes instead of adding a second one. */
+const slotOf = (line: string): string =>
+  line
+    .split(' ', 4)
+    .filter((_, at) => at !== 1)
+    .join(' ')
+
 /**
- * The records of the domain as they were printed, and what the reader knows of the server: its name and its address.
+ * Publishes the lines that were printed, each in place of the one of its name and type, and what the reader knows of
+ * the server: its name and its address.
  */
-export async function publish({ names }: World, lines: readonly string[], host = HOST): Promise<void> {
+export async function publish(world: World, lines: readonly string[], host = HOST): Promise<void> {
+  const slots = new Set(lines.map(slotOf))
+  await publishZone(world, [...published(world).filter((line) => !slots.has(slotOf(line))), ...lines], host)
+}
+
+/** Publishes exactly these records of the domain. */
+export async function publishZone(world: World, lines: readonly string[], host = HOST): Promise<void> {
+  const { names } = world
   const reverse = SERVER.split('.').toReversed().join('.')
   await names.publish('server', [`${host}. IN A ${SERVER}`, `${reverse}.in-addr.arpa. IN PTR ${host}.`])
   await names.publish('domain', lines)
+  zones.set(names, lines)
 }
 
 export interface Step {

@@ -1,4 +1,4 @@
-// The world around the machine: its name server, and a Postfix that is the provider of people who get mail.
+// The simulated internet: a name server, and a Postfix as the recipients' provider.
 
 import { authenticate } from 'mailauth'
 import { receivingPostfix, type ReceivingPostfix } from '../rig/postfix.ts'

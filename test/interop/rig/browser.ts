@@ -1,26 +1,31 @@
 // A real browser: headless Chromium, driven by chromedriver over WebDriver (W3C).
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { spawn, type ChildProcess } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { until } from '../../kit/until.ts'
 
-/** What is not installed. */
+/** The programs that are not installed. */
 export const absent = ['chromium', 'chromedriver'].filter((name) => !existsSync(`/usr/bin/${name}`))
 
-/** Where pictures go: POSTRIDER_SHOTS. */
+/** The directory for screenshots: POSTRIDER_SHOTS. */
 const SHOTS = process.env['POSTRIDER_SHOTS']
 const AXE = readFileSync(join(import.meta.dirname, '../../../node_modules/axe-core/axe.min.js'), 'utf8')
 /** The member that names an element (WebDriver §11). */
 const NAME = 'element-6066-11e4-a52e-4f735466cecf'
 
-export const LOOKS = [
+const EVERY_LOOK = [
   ['light', 1200],
   ['dark', 1200],
   ['light', 390],
   ['dark', 390],
 ] as const
+
+/** Each colour scheme and each width occur once, because every page takes seconds. All four with POSTRIDER_LOOKS. */
+export const LOOKS = EVERY_LOOK.filter(
+  (_, at) => SHOTS !== undefined || process.env['POSTRIDER_LOOKS'] !== undefined || at === 0 || at === 3,
+)
 
 /** The tables that are wider than their frames. */
 const CUT = `return [...document.querySelectorAll('.scroll')]
@@ -45,18 +50,32 @@ const TOUCHING = `const boxes = [...document.querySelectorAll('main :is(button, 
 
 export type Browser = Awaited<ReturnType<typeof startBrowser>>
 
-export async function startBrowser() {
-  const profile = mkdtempSync(join(tmpdir(), 'postrider-chromium-'))
+/** How often chromedriver is started when its port is taken. */
+const STARTS = 5
+
+/**
+ * Starts chromedriver. With --port=0 it gets a free port for IPv6 and then binds the same one for IPv4, which another
+ * process may have by then; it exits in that case, and is started again.
+ */
+async function startDriver(starts = STARTS): Promise<{ driver: ChildProcess; base: string }> {
   const driver = spawn('/usr/bin/chromedriver', ['--port=0'], { stdio: ['ignore', 'pipe', 'ignore'] })
-  const base = await new Promise<string>((resolve, reject) => {
-    let said = ''
-    driver.on('exit', () => reject(new Error(`chromedriver ended: ${said}`)))
+  let printed = ''
+  const port = await new Promise<string | undefined>((resolve) => {
+    driver.once('close', () => resolve(undefined))
     driver.stdout.on('data', (chunk: Buffer) => {
-      said += chunk.toString()
-      const [, port] = /started successfully on port (\d+)/.exec(said) ?? []
-      if (port) resolve(`http://127.0.0.1:${port}`)
+      printed += chunk.toString()
+      const [, found] = /started successfully on port (\d+)/.exec(printed) ?? []
+      if (found) resolve(found)
     })
   })
+  if (port !== undefined) return { driver, base: `http://127.0.0.1:${port}` }
+  if (starts > 1 && printed.includes('port not available')) return startDriver(starts - 1)
+  throw new Error(`chromedriver exited: ${printed}`)
+}
+
+export async function startBrowser() {
+  const { base, driver } = await startDriver()
+  const profile = mkdtempSync(join(tmpdir(), 'postrider-chromium-'))
   // oxlint-disable-next-line typescript/no-explicit-any
   async function ask(method: string, path: string, body?: unknown): Promise<any> {
     const init = body === undefined ? { method } : { method, body: JSON.stringify(body) }
@@ -72,6 +91,8 @@ export async function startBrowser() {
 
   const run = (script: string, ...given: unknown[]) => ask('POST', `${session}/execute/sync`, { script, args: given })
   const cdp = (cmd: string, params: unknown) => ask('POST', `${session}/goog/cdp/execute`, { cmd, params })
+  // A window in the background fires no focus events.
+  await cdp('Emulation.setFocusEmulationEnabled', { enabled: true })
   const find = async (value: string): Promise<string> =>
     (await ask('POST', `${session}/element`, { using: 'css selector', value }))[NAME]
   /** Does something with an element. A live page may bring it later, or replace it: then it is looked for again. */
@@ -85,9 +106,12 @@ export async function startBrowser() {
         throw thrown
       }
     }, selector)
+  /** Saves a picture of the whole page. */
   const shoot = async (name: string): Promise<void> => {
-    if (SHOTS)
-      writeFileSync(join(SHOTS, `${name}.png`), Buffer.from(await ask('GET', `${session}/screenshot`), 'base64'))
+    if (!SHOTS) return
+    const { cssContentSize: clip } = await cdp('Page.getLayoutMetrics', {})
+    const { data } = await cdp('Page.captureScreenshot', { captureBeyondViewport: true, clip: { ...clip, scale: 1 } })
+    writeFileSync(join(SHOTS, `${name}.png`), Buffer.from(data, 'base64'))
   }
 
   return {
@@ -115,10 +139,10 @@ export async function startBrowser() {
     headed: (text: string) =>
       until(async () => (await run('return document.querySelector("h1")?.textContent')) === text, text),
 
-    /** Runs a script that says by its last argument when it is done, and with what. */
+    /** Runs a script that calls its last argument with the result when it is done. */
     later: (script: string, ...given: unknown[]) => ask('POST', `${session}/execute/async`, { script, args: given }),
     cdp,
-    /** What the browser has said in its console as a warning or an error since it was asked last. */
+    /** The warnings and errors in the browser's console since the last call. */
     async complaints(): Promise<string[]> {
       const said = (await ask('POST', `${session}/se/log`, { type: 'browser' })) as { level: string; message: string }[]
       return said.filter(({ level }) => level === 'SEVERE' || level === 'WARNING').map(({ message }) => message)
@@ -148,7 +172,7 @@ export async function startBrowser() {
       await shoot(name)
     },
 
-    /** Judges the page that is open: axe-core finds nothing, and nothing scrolls sideways; a picture of it. */
+    /** Checks the open page: axe-core finds no problem, and it does not scroll sideways. Saves a screenshot. */
     async judge(name: string): Promise<void> {
       await run(AXE)
       assert.deepEqual(await ask('POST', `${session}/execute/async`, { script: FAULTS, args: [] }), [], name)
@@ -158,7 +182,7 @@ export async function startBrowser() {
       await shoot(name.replaceAll(/[^a-z0-9]+/gi, '-').slice(0, 100))
     },
 
-    /** What the accessibility tree of the page has without a name: links, buttons, fields and tables. */
+    /** Elements without a name in the accessibility tree: links, buttons, fields and tables. */
     async nameless(): Promise<string[]> {
       const { nodes } = (await cdp('Accessibility.getFullAXTree', {})) as { nodes: AccessibleNode[] }
       return nodes.flatMap(({ ignored, name, nodeId, role }) =>
@@ -185,7 +209,7 @@ interface AccessibleNode {
   name?: { value?: string }
 }
 
-/** The roles of what needs a name. */
+/** The roles that need a name. */
 const NAMED = new Set(
   'button link textbox searchbox combobox ComboBoxSelect listbox checkbox radio spinbutton slider switch table grid'.split(
     ' ',

@@ -1,16 +1,16 @@
-// System calls as strace(1) saw them, with every octet that was written. The order of the lines is the order of what
-// happened: strace prints a call before it lets it begin, and its result before its thread runs on. So a call whose
-// result stands above the beginning of another was over before the other began, whatever their threads.
+// System calls recorded by strace(1), with every written byte. The order of the lines is the order of events: strace
+// prints a call before it starts, and its result before the thread continues. If a call's result is printed before
+// another call starts, it was complete, in any thread.
 import { resolve } from 'node:path'
 
-/** What changes files and what they are called, what syncs, and what answers. */
+/** Calls that change files and their names, sync, or reply. */
 const NAMES = [
   'pwrite64,pwritev,pwritev2,write,writev,sendto,sendmsg,sendmmsg,sendfile,splice,copy_file_range',
   'fsync,fdatasync,sync_file_range,ftruncate,truncate,fallocate,lseek',
   'open,openat,openat2,creat,rename,renameat,renameat2,mkdir,mkdirat,rmdir,unlink,unlinkat,link,linkat,symlink,symlinkat',
 ]
 
-/** Every sync takes so many µs longer, as on a slow disk: other threads go on meanwhile. */
+/** Delays every sync by this many µs, as on a slow disk. Other threads continue. */
 const SYNC = 20_000
 
 /** The command that runs another one and writes its calls into a file, for `parse`. */
@@ -26,21 +26,21 @@ export interface Span {
   ended: number
 }
 
-/** A call that succeeded or was cut off: what failed has changed nothing. */
+/** A call that succeeded or was cut off. A failed call has no effect. */
 export interface Call extends Span {
   name: string
-  /** The first argument, where it is a descriptor, and what it is open on: a path, or "TCP:[from->to]". */
+  /** The first argument, if it is a descriptor, and its file: a path, or "TCP:[from->to]". */
   fd: number
   on: string
   /** The arguments that are strings, in order. */
   strings: Buffer[]
   /** The line without the content of the strings. */
   line: string
-  /** What the call returned; 0 when it was cut off. */
+  /** The return value, or 0 if the call was cut off. */
   result: number
 }
 
-/** All calls of a trace, in the order in which they began. Throws for a line that does not show all octets. */
+/** All calls of a trace, in the order in which they started. Throws for a line without all bytes. */
 export function parse(trace: string): Call[] {
   const calls: Call[] = []
   const begun = new Map<string, { began: number; text: string }>()
@@ -67,7 +67,7 @@ export function parse(trace: string): Call[] {
 
 function callOf({ began, ended }: Span, text: string): Call | undefined {
   const parts = text.split('"')
-  const strings = parts.filter((_, n) => n % 2 === 1).map(octetsOf)
+  const strings = parts.filter((_, n) => n % 2 === 1).map(bytesOf)
   const plain = parts.filter((_, n) => n % 2 === 0)
   if (plain.some((part, n) => n > 0 && part.startsWith('...'))) throw new Error(`cut short: ${plain.join('""')}`)
   const line = plain.join('""')
@@ -76,26 +76,26 @@ function callOf({ began, ended }: Span, text: string): Call | undefined {
   const result = /\) += (-?\d+|\?)[^"]*$/.exec(line)?.[1] ?? '?'
   if (result.startsWith('-')) return undefined
   const known = result !== '?'
-  const place = octetsOf(on.startsWith('\\x') ? on : '').toString() || on
+  const place = bytesOf(on.startsWith('\\x') ? on : '').toString() || on
   const returned = known ? Number(result) : 0
   return { name, began, ended: known ? ended : Infinity, fd: Number(fd), on: place, strings, line, result: returned }
 }
 
-/** "\x61\x62" as octets. */
-const octetsOf = (shown: string): Buffer => Buffer.from(shown.replaceAll('\\x', ''), 'hex')
+/** Parses "\x61\x62" into bytes. */
+const bytesOf = (shown: string): Buffer => Buffer.from(shown.replaceAll('\\x', ''), 'hex')
 
-/** The octets that a call has written. */
+/** The bytes that a call has written. */
 export const written = ({ result, strings }: Call): Buffer => Buffer.concat(strings).subarray(0, result)
 
 /** The paths that a call names, absolute. */
 export function pathsOf({ line, strings }: Call): string[] {
-  const folders = [...line.matchAll(/[(,] ?(?:AT_FDCWD|\d+)<([^>]*)>, ""/g)].map(([, shown]) => octetsOf(shown!))
+  const folders = [...line.matchAll(/[(,] ?(?:AT_FDCWD|\d+)<([^>]*)>, ""/g)].map(([, shown]) => bytesOf(shown!))
   return strings.map((path, n) => resolve(folders[n]?.toString() ?? '/', path.toString()))
 }
 
-/** The calls without those that sync what `which` chooses. */
+/** The calls except the syncs of the files that `which` selects. */
 export const withoutSyncs = (calls: readonly Call[], which: (on: string) => boolean = () => true): Call[] =>
   calls.filter((call) => !(isSync(call) && which(call.on)))
 
-/** Whether a call makes durable what was written before it began (fsync(2)). */
+/** Whether a call syncs the data written before it started (fsync(2)). */
 export const isSync = ({ name }: Call): boolean => name === 'fsync' || name === 'fdatasync'

@@ -1,5 +1,5 @@
-// A private clamd on a Unix socket with a signature database of our own making: no signatures are downloaded, and what
-// it finds is known.
+// A private clamd on a Unix socket with a signature database made for the tests, so no signatures are downloaded, and
+// the findings are known.
 
 import { accessSync, chownSync, mkdirSync } from 'node:fs'
 import { answers, until, type Daemon, type Sandbox } from './sandbox.ts'

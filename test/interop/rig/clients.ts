@@ -1,4 +1,4 @@
-// Foreign SMTP clients: swaks, smtp-source, Python's smtplib; and a plain one that puts exact octets into an exchanger.
+// Other SMTP clients: swaks, smtp-source, Python's smtplib, and a simple one that sends exact bytes to a server.
 
 import { execFile } from 'node:child_process'
 import { accessSync } from 'node:fs'
@@ -47,11 +47,11 @@ with smtplib.SMTP('127.0.0.1', int(port), 'python.example', timeout=30) as clien
     client.sendmail(sender, [recipient], sys.stdin.buffer.read(), options)
 `
 
-/** Python's smtplib; `options` stand in MAIL. */
+/** Python's smtplib. `options` are used in MAIL. */
 export const smtplib = (port: number, from: string, to: string, message: Buffer, options: string[]): Promise<Ended> =>
   run(PROGRAMS.python, ['-I', '-c', SMTPLIB, String(port), from, to, ...options], message)
 
-/** Puts messages, CRLF line ends and all, into an exchanger on one connection; the reply to each. */
+/** Sends messages with CRLF line ends to a server on one connection. Returns the reply to each. */
 export function inject(port: number, from: string, to: string, messages: readonly Buffer[]): Promise<string[]> {
   return new Promise((resolve, reject) => {
     const socket = connect(port, '127.0.0.1')

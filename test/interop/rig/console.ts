@@ -1,4 +1,4 @@
-// The sandbox of the built file, as somebody has it who looks at its console: its addresses, and its API by a token.
+// The sandbox of the executable, for tests of its console: its addresses, and its API by a token.
 import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
@@ -10,10 +10,10 @@ import { absent } from './browser.ts'
 const BUILT = join(import.meta.dirname, '../../../dist/postrider')
 const MEDIA = 'application/vnd.api+json'
 
-/** What is not there of the built file, Chromium and its driver. */
+/** The missing ones of the executable, Chromium and its driver. */
 export const missing = [...absent, ...(existsSync(BUILT) ? [] : [BUILT])]
 
-/** What the sandbox says of itself when it has started. */
+/** The output of the sandbox after its start. */
 interface Shown {
   url: string
   api: string
@@ -66,7 +66,7 @@ export async function startBuiltConsole() {
   return {
     ...shown,
     api,
-    /** A command beside the sandbox. */
+    /** A command next to the sandbox. */
     command: (...given: readonly string[]) =>
       promisify(execFile)(BUILT, given, { env: { ...process.env, POSTRIDER_DATA_DIR: data } }),
     async stop(): Promise<void> {

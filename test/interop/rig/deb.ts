@@ -1,13 +1,13 @@
-// Small packages under the name of ours, for what takes packages.
+// Small packages named postrider, for tests of package installation.
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** Where a small package has the file that says its version and architecture. */
+/** The path of the file in a small package that contains its version and architecture. */
 export const SMALL_PROGRAM = 'usr/bin/postrider'
 
-/** Makes a package of that version in the folder; answers its path. The same version has the same octets. */
+/** Creates a package of this version in the directory. Returns its path. The same version has the same bytes. */
 export function smallDeb(folder: string, release: string, architecture: string): string {
   const tree = mkdtempSync(join(tmpdir(), 'postrider-deb-'))
   try {

@@ -1,6 +1,6 @@
-// What traced calls (rig/calls.ts) did to the files of a folder, and what a power cut leaves of it. A write or a new
-// length survives for certain when a sync of its file began after it had ended, and ended before the cut; a name, when
-// a sync of its folder did (POSIX promises no more). Everything else may survive or not, each on its own.
+// The effect of traced calls (rig/calls.ts) on the files of a directory, and the state after a power failure. A write
+// or a new length survives if a sync of its file started after it and finished before the failure. A name survives if a
+// sync of its directory did (POSIX guarantees no more). Everything else may survive or not, independently.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { isSync, pathsOf, written, type Call, type Span } from './calls.ts'
@@ -8,17 +8,17 @@ import { isSync, pathsOf, written, type Call, type Span } from './calls.ts'
 /** A folder's content by paths below it; null is a folder, and '' the folder itself. */
 export type Disk = Map<string, Buffer | null>
 
-/** Octets at a place, a new length, or a name in a folder that now means another node, or none. */
+/** Bytes at an offset, a new length, or a name in a directory that now refers to another node or is removed. */
 export type Change = Span &
   (
-    | { kind: 'write'; at: number; octets: Buffer }
+    | { kind: 'write'; at: number; bytes: Buffer }
     | { kind: 'length'; length: number }
     | { kind: 'name'; name: string; node: Node | undefined }
   )
 
-/** A file or a folder, whatever it is called. */
+/** A file or a directory, under any name. */
 export interface Node {
-  /** What it held when the trace began; null is a folder. */
+  /** Its content when the trace started. Null for a directory. */
   start: Buffer | null
   changes: Change[]
   syncs: Span[]
@@ -33,9 +33,9 @@ export interface History {
 
 const parentOf = (name: string): string => (dirname(name) === '.' ? '' : dirname(name))
 
-/** What became of a folder that held `start` when the trace began. */
+/** The state of a directory that contained `start` when the trace started. */
 export function historyOf(calls: readonly Call[], folder: string, start: Disk): History {
-  const begun = new Map([...start].map(([name, octets]) => [name, nodeOf(octets)]))
+  const begun = new Map([...start].map(([name, bytes]) => [name, nodeOf(bytes)]))
   const named = new Map(begun)
   const now = new Map(begun)
   /** Where each descriptor writes next. */
@@ -52,8 +52,8 @@ export function historyOf(calls: readonly Call[], folder: string, start: Disk): 
     const { began, ended, fd, on } = call
     const node = within(on) ? now.get(relative(folder, on)) : undefined
     const write = (at: number): void => {
-      const octets = written(call)
-      node?.changes.push({ kind: 'write', began, ended, at, octets })
+      const bytes = written(call)
+      node?.changes.push({ kind: 'write', began, ended, at, bytes })
     }
     const paths = /^(?:open|creat|truncate|rename|mkdir|rmdir|unlink|link|symlink)/.test(call.name) ? pathsOf(call) : []
     if (/^(?:write|writev)$/.test(call.name)) {
@@ -96,11 +96,13 @@ function placeOf({ line, name }: Call): number {
 
 const nodeOf = (start: Buffer | null): Node => ({ start, changes: [], syncs: [] })
 
-/** Whether a sync of the node lies between the end of something and the beginning of something else. */
+/** Whether a sync of the node happened between the end of one call and the start of another. */
 export const syncedBetween = ({ syncs }: Node, ended: number, moment: number): boolean =>
   syncs.some((sync) => sync.began > ended && sync.ended < moment)
 
-/** Whether a file or folder of this name has all of its octets, and its name, for certain after a cut at a moment. */
+/**
+ * Whether a file or directory of this name certainly has all its bytes and its name after a failure at a given line.
+ */
 export function durableAt(history: History, name: string, moment: number): boolean {
   const node = history.named.get(name)
   if (!node) return false
@@ -114,7 +116,7 @@ export function durableAt(history: History, name: string, moment: number): boole
   )
 }
 
-/** What is there after a cut before the line `moment`. `lucky` says whether a change survives that need not. */
+/** The state after a failure before the line `moment`. `lucky` decides whether an unsynced change survives. */
 export function diskAfter(history: History, moment: number, lucky: (change: Change) => boolean = () => false): Disk {
   const survives = (node: Node) => (change: Change) =>
     change.began < moment && (syncedBetween(node, change.ended, moment) || lucky(change))
@@ -133,23 +135,23 @@ export function diskAfter(history: History, moment: number, lucky: (change: Chan
   return disk
 }
 
-/** A file's octets when only some of its changes are made. */
+/** The bytes of a file if only some of its changes are applied. */
 function contentOf({ changes, start }: Node, made: (change: Change) => boolean): Buffer {
   let length = start?.length ?? 0
-  const octets = Buffer.alloc(Math.max(length, ...changes.map(endOf)))
-  start?.copy(octets)
+  const bytes = Buffer.alloc(Math.max(length, ...changes.map(endOf)))
+  start?.copy(bytes)
   for (const change of changes.filter(made)) {
-    if (change.kind === 'write') change.octets.copy(octets, change.at)
+    if (change.kind === 'write') change.bytes.copy(bytes, change.at)
     if (change.kind === 'write') length = Math.max(length, endOf(change))
     if (change.kind !== 'length') continue
-    octets.fill(0, Math.min(change.length, length))
+    bytes.fill(0, Math.min(change.length, length))
     length = change.length
   }
-  return octets.subarray(0, length)
+  return bytes.subarray(0, length)
 }
 
 const endOf = (change: Change): number =>
-  change.kind === 'write' ? change.at + change.octets.length : change.kind === 'length' ? change.length : 0
+  change.kind === 'write' ? change.at + change.bytes.length : change.kind === 'length' ? change.length : 0
 
 /** Reads a folder with all that is below it. */
 export function readDisk(folder: string): Disk {
@@ -162,7 +164,7 @@ export function readDisk(folder: string): Disk {
 
 /** Makes the folder, which must not be there yet. */
 export function writeDisk(disk: Disk, folder: string): void {
-  for (const [name, octets] of disk)
-    if (octets) writeFileSync(join(folder, name), octets, { mode: 0o600 })
+  for (const [name, bytes] of disk)
+    if (bytes) writeFileSync(join(folder, name), bytes, { mode: 0o600 })
     else mkdirSync(join(folder, name), { mode: 0o700 })
 }

@@ -1,5 +1,5 @@
-// Five hundred mails as customers of a server write them: what is posted to the API, and campaigns in the designs of
-// the editor. The same ones each time.
+// Five hundred emails as customers of a server write them: API emails, and campaigns in the designs of the editor. They
+// are the same each time.
 import { bodyOf } from '../../../src/campaigns/body-parts.ts'
 import { buttonStyle, DESIGNS } from '../../../src/campaigns/designs.ts'
 import { escapeHtml } from '../../../src/message/template.ts'
@@ -14,7 +14,7 @@ const SITE = `https://www.${FROM}`
 const POSTED = 392
 const READERS = 9
 
-/** What a shop writes: the name of a person, a subject, a greeting, sentences, the words of a button, the end. */
+/** The texts of a shop: a person's name, a subject, a greeting, sentences, a button label, the closing. */
 interface Language {
   person: string
   subject: string
@@ -240,7 +240,7 @@ ${paragraph(end)}
     `${[greeting, ...sentences].map(paragraph).join('\n')}<pre>${'0123456789abcdef'.repeat(90)}</pre>${paragraph(end)}`,
 ]
 
-/** A picture of one point. */
+/** An image of one pixel. */
 const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
 const base64 = (text: string): string => Buffer.from(text).toString('base64')
 const pdf = (words: string): string =>
@@ -288,7 +288,7 @@ function attachments(n: number, { sentences, subject }: Language): Record<string
   }
 }
 
-/** The mails that are posted, each as its attributes. */
+/** The API emails, each as its attributes. */
 export function posts(): Record<string, unknown>[] {
   const random = seeded(103)
   const oneOf = <T>(of: readonly T[]): T => of[Math.floor(random() * of.length)]!

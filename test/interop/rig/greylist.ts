@@ -1,13 +1,12 @@
-// Greylisting as a Postfix policy service (SMTPD_POLICY_README): the first attempts of a sender and recipient are put
-// off.
+// Greylisting as a Postfix policy service (SMTPD_POLICY_README): the first attempts of a sender and recipient are
+// deferred.
 //
-// It counts attempts instead of minutes, so that a test that turns the clock by hand meets the same exchanger every
-// time.
+// It counts attempts instead of minutes, so that tests with a manual clock have the same results every time.
 
 import { createServer, type AddressInfo } from 'node:net'
 
 export interface Greylist {
-  /** How many attempts of the same sender and recipient are put off. Default 1. */
+  /** How many attempts of the same sender and recipient are deferred. Default 1. */
   refusals?: number
   /** Default `451 4.7.1 Greylisted, please try again later`. */
   reply?: string

@@ -1,5 +1,5 @@
-// Mails that break composers, signers and relays: each must arrive whole, bear a good signature and read as it was
-// written.
+// Emails that break composers, signers and relays: each must arrive intact, with a valid signature and the original
+// content.
 
 export interface Hostile {
   from?: string
@@ -77,7 +77,7 @@ export const HOSTILE: Record<string, Hostile> = {
     html: `<p>${'👩‍👩‍👧‍👦🇩🇪'.repeat(300)}</p>`,
   },
   'a subject of 998 letters without a space': { subject: 'x'.repeat(998) },
-  'a subject of 998 octets that are not ASCII': { subject: 'ä'.repeat(499) },
+  'a subject of 998 bytes that are not ASCII': { subject: 'ä'.repeat(499) },
   'a subject of many short words, with double spaces': { subject: `${long('to be  or not ', 600)}.` },
   'a subject that looks like an encoded word, and like a field': { subject: '=?utf-8?B?SGk=?= Bcc: eve@there.example' },
   'one line of 100,000 letters with spaces': {

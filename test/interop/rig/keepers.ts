@@ -1,5 +1,5 @@
-// Servers that keep backups, private to the test that starts them: OpenStack Swift as a strict server of S3, rclone as
-// one of WebDAV and SFTP, and OpenSSH's own SFTP. Each listens on loopback, on a port of its own.
+// Servers for backups, private to the test that starts them: OpenStack Swift as a strict S3 service, an SFTP server of
+// rclone, and OpenSSH. Each listens on a loopback port.
 import { execFileSync } from 'node:child_process'
 import { accessSync, mkdirSync } from 'node:fs'
 import { request } from 'node:http'
@@ -21,7 +21,7 @@ export const absentOf = (programs: readonly string[]): string[] =>
     }
   })
 
-export const missingKeepers = (): string[] => absentOf([...SWIFT_PROGRAMS, RCLONE, SSHD, '/usr/bin/ssh-keygen'])
+export const missingSwift = (): string[] => absentOf(SWIFT_PROGRAMS)
 
 export const S3_KEY = { id: 'test:tester', secret: 'testing' }
 
@@ -31,7 +31,7 @@ export interface Swift {
   /** The same from another proxy, which takes requests of two days ago and of the day after tomorrow. */
   patient: string
   /** Bounds what a container may hold; a bucket's uploads lie in its own name and "+segments". */
-  quota: (container: string, octets: number) => Promise<void>
+  quota: (container: string, bytes: number) => Promise<void>
   stop: () => Promise<void>
 }
 
@@ -130,10 +130,10 @@ use = egg:swift#container_quotas
   return {
     endpoint: `http://127.0.0.1:${proxy}`,
     patient: `http://127.0.0.1:${patient}`,
-    quota: (name, octets) =>
+    quota: (name, bytes) =>
       post(`http://127.0.0.1:${container}/d1/0/AUTH_test/${encodeURIComponent(name)}`, {
         'x-timestamp': (Date.now() / 1000).toFixed(5),
-        'x-container-meta-quota-bytes': String(octets),
+        'x-container-meta-quota-bytes': String(bytes),
       }),
     async stop() {
       for (const daemon of daemons) await daemon.stop()
@@ -166,14 +166,22 @@ export interface Keeper extends Login {
   stop: () => Promise<void>
 }
 
-async function startRclone(box: Sandbox, name: string, args: readonly string[]): Promise<Keeper> {
+/** A pair of keys of SSH: the path of the private half, and the public half as a line has it. */
+export function newSshKey(box: Sandbox, name: string, kind = 'ed25519'): { file: string; line: string } {
+  const file = box.path(name)
+  execFileSync('/usr/bin/ssh-keygen', ['-q', '-t', kind, '-N', '', '-C', '', '-f', file], { stdio: 'pipe' })
+  return { file, line: box.read(`${name}.pub`).trim() }
+}
+
+/** An SFTP server of rclone. */
+export async function startRcloneSftp(box: Sandbox, name: string, hostKey: string): Promise<Keeper> {
   const port = await freePort()
   const folder = box.path(name)
   mkdirSync(folder)
   const log = `${name}.log`
   const login = ['--addr', `127.0.0.1:${port}`, '--user', 'keeper', '--pass', 'secret', '--config', box.path('none')]
-  const [protocol = '', ...rest] = args
-  const daemon = box.daemon(RCLONE, ['serve', protocol, folder, ...login, ...rest], log)
+  const cache = ['--vfs-cache-mode', 'writes', '--vfs-write-back', '0s']
+  const daemon = box.daemon(RCLONE, ['serve', 'sftp', folder, ...login, '--key', hostKey, ...cache], log)
   await until(
     async () => {
       if (!daemon.alive()) throw new Error(`rclone ended:\n${box.read(log)}`)
@@ -185,25 +193,7 @@ async function startRclone(box: Sandbox, name: string, args: readonly string[]):
   return { port, user: 'keeper', password: 'secret', folder, stop: () => daemon.stop() }
 }
 
-/** WebDAV by rclone; with a certificate, over TLS. */
-export const startDav = (box: Sandbox, name: string, tls?: { cert: string; key: string }): Promise<Keeper> =>
-  startRclone(box, name, [
-    'webdav',
-    ...(tls ? ['--cert', box.write(`${name}.pem`, tls.cert), '--key', box.write(`${name}.key`, tls.key, 0o600)] : []),
-  ])
-
-/** A pair of keys of SSH: the path of the private half, and the public half as a line has it. */
-export function newSshKey(box: Sandbox, name: string, kind = 'ed25519'): { file: string; line: string } {
-  const file = box.path(name)
-  execFileSync('/usr/bin/ssh-keygen', ['-q', '-t', kind, '-N', '', '-C', '', '-f', file], { stdio: 'pipe' })
-  return { file, line: box.read(`${name}.pub`).trim() }
-}
-
-/** SFTP by rclone. */
-export const startRcloneSftp = (box: Sandbox, name: string, hostKey: string): Promise<Keeper> =>
-  startRclone(box, name, ['sftp', '--key', hostKey, '--vfs-cache-mode', 'writes', '--vfs-write-back', '0s'])
-
-/** SFTP by OpenSSH, for the user of the test, with a key. */
+/** OpenSSH, for the user of the test, with a line of authorized_keys. */
 export async function startSshd(
   box: Sandbox,
   hostKeys: readonly string[],
@@ -222,8 +212,9 @@ export async function startSshd(
       'StrictModes no',
       'PasswordAuthentication no',
       'PermitRootLogin prohibit-password',
+      // Else bash would read the ~/.bashrc of this user.
+      'SetEnv SHLVL=2',
       `AuthorizedKeysFile ${box.write(`authorized-${port}`, `${authorized}\n`)}`,
-      'Subsystem sftp internal-sftp',
       '',
     ].join('\n'),
   )

@@ -1,8 +1,9 @@
-// Which promises of a server a data directory keeps, as rows and files that are whole. Nobody may have it open.
+// Checks which accepted emails a data directory contains, as complete rows and files. It must not be open in another
+// process.
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import { readProven } from '../../../src/base/spooled.ts'
-import { scanLog } from '../../../src/store/log-scan.ts'
+import { scanLog } from '../../../src/store/log.ts'
 import { HEAD, type Promised } from './promises.ts'
 
 /** One sentence for each promise that the directory does not hold, and for each damage. */
@@ -20,15 +21,13 @@ export function missing(dataDir: string, promises: readonly Promised[]): string[
     const messages = database
       .prepare<[], { content: Buffer | null; spool: string }>('select content, spool from inbound_messages')
       .all()
-      .map(({ content, spool }) => (content ?? octetsOf(dataDir, spool))?.subarray(0, HEAD))
+      .map(({ content, spool }) => (content ?? bytesOf(dataDir, spool))?.subarray(0, HEAD))
     const kept = ({ kind, name }: Promised): boolean => {
-      if (kind === 'message') return messages.some((octets) => octets?.includes(name))
+      if (kind === 'message') return messages.some((bytes) => bytes?.includes(name))
       const row = mail.get(name)
       const files = row?.spool ? (JSON.parse(row.spool) as string[]) : []
       return (
-        row !== undefined &&
-        (row.content !== null || files.length > 0) &&
-        files.every((each) => octetsOf(dataDir, each))
+        row !== undefined && (row.content !== null || files.length > 0) && files.every((each) => bytesOf(dataDir, each))
       )
     }
     return [...damage, ...promises.filter((each) => !kept(each)).map(({ kind, name }) => `${kind} ${name} is lost`)]
@@ -38,7 +37,7 @@ export function missing(dataDir: string, promises: readonly Promised[]): string[
 }
 
 /** A file of the spool; undefined when it is not there, or not whole. */
-function octetsOf(dataDir: string, name: string): Buffer | undefined {
+function bytesOf(dataDir: string, name: string): Buffer | undefined {
   try {
     return readProven(join(dataDir, 'spool', name))
   } catch {

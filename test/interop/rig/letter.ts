@@ -1,4 +1,4 @@
-// A delivered letter and its judges: four DKIM verifiers that share no code, and Python's email parser.
+// A delivered message and its verifiers: four DKIM verifiers that share no code, and Python's email parser.
 
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -9,7 +9,7 @@ import type { TestDns } from '../../kit/zone.ts'
 import { PROGRAMS } from './sandbox.ts'
 import { opendkimVerify, perlDkimVerify, pythonDkimVerify, type DkimKey } from './verifiers.ts'
 
-/** A stored letter with the line ends it came with: a maildir holds LF. */
+/** A stored message with its stored line ends: a maildir uses LF. */
 export const onTheWire = (stored: Buffer): Buffer =>
   Buffer.from(stored.toString('latin1').replace(/\r?\n/g, '\r\n'), 'latin1')
 
@@ -24,13 +24,13 @@ export function fields(letter: Buffer, name: string): string[] {
     .map((line) => line.slice(wanted.length).trim())
 }
 
-/** The letter with this Message-ID. */
+/** The message with this Message-ID. */
 export function withMessageId(letters: readonly Buffer[], messageId: string): Buffer | undefined {
   const stored = letters.find((letter) => letter.includes(`\nMessage-ID: ${messageId}`))
   return stored && onTheWire(stored)
 }
 
-/** Each DKIM verifier by name and what it says: "pass", or whatever else in its own words. */
+/** Each DKIM verifier by name, with its result: "pass" or its own output. */
 export async function verdicts(letter: Buffer, key: DkimKey, dns: TestDns): Promise<Record<string, string>> {
   const [opendkim, dkimpy, mailDkim, mailauth] = await Promise.all([
     opendkimVerify(letter, [key]),
@@ -49,7 +49,7 @@ export async function verdicts(letter: Buffer, key: DkimKey, dns: TestDns): Prom
 
 export const ALL_PASS = { opendkim: 'pass', dkimpy: 'pass', mailDkim: 'pass', mailauth: 'pass' }
 
-/** The test's DNS in the shape that mailauth asks of it. */
+/** The test's DNS in the interface that mailauth expects. */
 export function mailauthResolver({
   resolver,
 }: TestDns): (name: string, type: string) => Promise<string[] | string[][]> {
@@ -77,12 +77,12 @@ export interface Parsed {
   type: string
   /** Decoded content by media type. */
   parts: Record<string, string>
-  /** Octets of the longest line. */
+  /** The length of the longest line in bytes. */
   longest: number
   ascii: boolean
 }
 
-/** What Python's email package reads in a letter. */
+/** The content of a message according to Python's email package. */
 export async function parsed(letter: Buffer): Promise<Parsed> {
   const dir = await mkdtemp(join(tmpdir(), 'postrider-letter-'))
   try {

@@ -1,6 +1,6 @@
-// A data directory with all that a server needs, and the built executable on it: started, killed, starved and started
-// again. The set-up runs in the test's own process; what is tested is the executable (POSTRIDER_BIN, else
-// dist/postrider, else the program of the tree).
+// A data directory with all prerequisites of a server, and the executable on it: started, killed, limited and
+// restarted. The setup runs in the test's process, and the executable is under test (POSTRIDER_BIN, or else
+// dist/postrider, or else the sources).
 import { execFile, execFileSync, spawn, type ChildProcess } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -15,7 +15,7 @@ import { executable } from './postrider.ts'
 const ROOT = join(import.meta.dirname, '../../..')
 const BUILT = join(ROOT, 'dist/postrider')
 
-const program = (): { program: string; first: string[] } =>
+export const program = (): { program: string; first: string[] } =>
   process.env['POSTRIDER_BIN'] === undefined && existsSync(BUILT) ? { program: BUILT, first: [] } : executable()
 
 export interface Output {
@@ -25,12 +25,17 @@ export interface Output {
 }
 
 /** Looks every few ms until it is so; throws after `limit` ms. */
-export async function becomes<T>(look: () => T | Promise<T>, what: string, limit = 30_000): Promise<NonNullable<T>> {
+export async function becomes<T>(
+  look: () => T | Promise<T>,
+  what: string | (() => string),
+  limit = 30_000,
+): Promise<NonNullable<T>> {
   const end = performance.now() + limit
   for (;;) {
     const value = await look()
     if (value) return value as NonNullable<T>
-    if (performance.now() > end) throw new Error(`${what} did not come within ${limit} ms`)
+    if (performance.now() > end)
+      throw new Error(`${typeof what === 'string' ? what : what()} did not come within ${limit} ms`)
     await pause(20)
   }
 }
@@ -62,7 +67,7 @@ export class Serving {
 
   /** Waits for its ready line, or for its end; whether it is ready. */
   async ready(limit = 20_000): Promise<boolean> {
-    const line = (): string | undefined => this.said.split('\n').find((text) => text.includes('"event":"ready"'))
+    const line = (): string | undefined => this.said.split('\n').find((text) => text.includes('"event":"server_ready"'))
     await becomes(() => this.over || line() !== undefined, 'the ready line', limit)
     const told = line()
     if (told === undefined) return false
@@ -193,19 +198,22 @@ ${this.#options.more ?? ''}`,
       : ['setpriv', [`--reuid=${uid}`, `--regid=${uid}`, '--clear-groups', file, ...line]]
   }
 
-  /** Starts the server; throws with what it said when it does not come up. */
+  /** Starts the server. Throws with its output if it does not start. */
   async start(): Promise<Serving> {
     const server = this.begin()
     if (!(await server.ready())) throw new Error(`the server ended: ${server.said}`)
     return server
   }
 
-  /** Starts the server, whatever becomes of it; under another program, such as strace(1) with its options. */
+  /**
+   * Starts the server without waiting for its result, optionally under another program such as strace(1) with its
+   * options.
+   */
   begin(under: readonly string[] = []): Serving {
     return this.#begin(under, ['serve'])
   }
 
-  /** Starts one command, whatever becomes of it. */
+  /** Starts one command without waiting for its result. */
   beginOf(...args: string[]): Serving {
     return this.#begin([], args)
   }
@@ -271,7 +279,7 @@ ${this.#options.more ?? ''}`,
   }
 }
 
-/** A folder on a small disk of its own; undefined where none can be mounted. */
+/** A directory on a small separate disk, or undefined if none can be mounted. */
 export function smallDisk(megabytes: number): { folder: string; close: () => void } | undefined {
   const folder = mkdtempSync(join(tmpdir(), 'postrider-disk-'))
   try {

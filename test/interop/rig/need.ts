@@ -1,8 +1,8 @@
-// Tests against foreign programs say what is not installed and pass by; INTEROP_REQUIRED=1 makes them fail instead, so
-// that a machine set up for them cannot go green without having run them.
+// Tests with other software are skipped with a reason if it is not installed. INTEROP_REQUIRED=1 makes them fail
+// instead, so that a machine that is set up for them cannot pass without running them.
 import { describe, test, type TestContext } from 'node:test'
 
-/** A suite that runs only where `absent` is empty. */
+/** A suite that only runs if `absent` is empty. */
 export function withPrograms(name: string, absent: readonly string[], suite: () => void): void {
   if (absent.length === 0) return void describe(name, suite)
   const reason = `not on this machine: ${absent.join(', ')}; run test/interop/setup.sh as root`

@@ -55,7 +55,7 @@ export interface VerifyingMilter extends Milter {
   setKeys: (keys: DkimKey[]) => Promise<void>
 }
 
-/** A milter that judges what arrives and writes Authentication-Results, refusing nothing; it knows no keys yet. */
+/** A milter that verifies messages and writes Authentication-Results without rejecting. It has no keys yet. */
 export async function verifyingMilter(box: Sandbox, hostname: string): Promise<VerifyingMilter> {
   const keysFile = box.write('keys.txt', '')
   const milter = await serve(box, [
@@ -84,7 +84,10 @@ export interface Signer {
   keyFile: string
 }
 
-/** A milter that signs what comes from loopback: RSA, sha256, relaxed/relaxed, From sealed as in Debian's own conf. */
+/**
+ * A milter that signs messages from loopback: RSA, sha256, relaxed/relaxed, From oversigned as in Debian's
+ * configuration.
+ */
 export async function signingMilter(box: Sandbox, { domain, selector, keyFile }: Signer): Promise<Milter> {
   return await serve(box, [
     'Mode s',

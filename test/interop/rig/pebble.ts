@@ -1,4 +1,4 @@
-// Pebble, the test authority of the ACME project, private to the test that starts it: its own ports, its names from the
+// Pebble, the test CA of the ACME project, private to the test that starts it, with its own ports and names from the
 // test's DNS.
 import { request } from 'node:https'
 import { makeCertificate } from '../../../src/base/certificate.ts'
@@ -8,7 +8,7 @@ export const PEBBLE = '/usr/bin/pebble'
 
 export interface Pebble {
   directory: string
-  /** PEM file of what its own HTTPS shows. */
+  /** PEM file of the certificate of its own HTTPS. */
   caFile: string
   /** Where it looks for proofs by HTTP-01 and TLS-ALPN-01, instead of ports 80 and 443. */
   httpPort: number

@@ -1,5 +1,5 @@
-// Postrider as its users start it: a child process with a configuration file, its HTTP port, its command line. Nothing
-// of src/ is loaded into the test; POSTRIDER_BIN names another executable than the program of this tree.
+// Postrider as a child process with a configuration file, its HTTP port and its command line. The test loads no code of
+// src/, and POSTRIDER_BIN selects another executable than the sources.
 
 import { execFile } from 'node:child_process'
 import { join, resolve } from 'node:path'
@@ -16,7 +16,7 @@ export function executable(): { program: string; first: string[] } {
     : { program: process.execPath, first: [join(ROOT, 'bin/postrider.ts')] }
 }
 
-/** What the API says of one recipient. */
+/** The attributes of one recipient in the API. */
 export interface Recipient {
   address: string
   role: string
@@ -90,12 +90,12 @@ export interface RunningPostrider {
   show: (id: string) => Promise<Mail>
   /** Waits until the mail's first recipient is as `wanted`. */
   settled: (id: string, wanted: (recipient: Recipient, mail: Mail) => boolean, timeoutMs?: number) => Promise<Mail>
-  /** Runs a command beside the server, with its configuration. */
+  /** Runs a command next to the server, with its configuration. */
   command: (...args: string[]) => Promise<Output>
   /** A command with --json that must succeed: the document. */
   // oxlint-disable-next-line typescript/no-explicit-any
   json: (...args: string[]) => Promise<any>
-  /** Registers a sending domain, publishes what it asks for in the test's DNS, and has it verified. */
+  /** Registers a sending domain, publishes its records in the test's DNS, and verifies it. */
   sendingDomain: (name: string, ...options: string[]) => Promise<void>
   log: () => string
   /** SIGTERM, as a service manager does. Throws unless the server leaves with code 0 within its ten seconds. */
@@ -109,7 +109,7 @@ const READY_TIMEOUT = 15_000
 export interface PostriderOptions {
   dns: TestDns
   hostname: string
-  /** Port of all receiving exchangers. */
+  /** The port of all receiving servers. */
   deliveryPort: number
   /** Where the virus scanner listens. */
   clamav?: string
@@ -273,6 +273,7 @@ ${more}
       const { records } = (await json('domain', 'records', name)) as {
         records: { record_type: string; type?: string; name: string; value: string }[]
       }
+      if ((await dns.resolver.a(hostname)).kind !== 'found') dns.set(hostname, 'A', ['127.0.0.1'])
       // What is only advised says its type in DNS.
       for (const record of records.filter(({ type = 'TXT' }) => type === 'TXT'))
         dns.set(record.name, record.record_type === 'MAIL_FROM_MX' ? 'MX' : 'TXT', [record.value])
@@ -299,6 +300,6 @@ ${more}
 type Ready = { http: string; smtp: string[] } & Partial<Record<'https' | 'submission' | 'submissions', string[]>>
 
 function readyLine(log: string): Ready | undefined {
-  const line = log.split('\n').find((text) => text.includes('"event":"ready"'))
+  const line = log.split('\n').find((text) => text.includes('"event":"server_ready"'))
   return line === undefined ? undefined : (JSON.parse(line) as Ready)
 }

@@ -1,6 +1,6 @@
-// What a power cut leaves of a data directory. strace(1) says what a server wrote and what it synced; what was written
-// since the last sync of a file is zeroed, and names that no sync of their folder made last are removed. That is the
-// worst that a disk may do (POSIX promises no more).
+// Simulates a power failure in a data directory. strace(1) records all writes and syncs. Data written since the last
+// sync of a file is zeroed, and names that no sync of their directory made durable are removed, which is the worst case
+// of POSIX.
 import { closeSync, existsSync, openSync, readdirSync, rmSync, statSync, truncateSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
@@ -87,7 +87,7 @@ export function unsynced(trace: string, folder: string, before: ReadonlySet<stri
 export const namesIn = (folder: string): Set<string> =>
   new Set((readdirSync(folder, { recursive: true }) as string[]).map((name) => join(folder, name)))
 
-/** Takes away what was not synced; returns how many writes and names that were. */
+/** Removes unsynced data. Returns how many writes and names were removed. */
 export function cutPower(folder: string, { names, writes }: Unsynced): { writes: number; names: number } {
   const gone = { writes: 0, names: 0 }
   for (const path of names.keys()) {

@@ -1,5 +1,5 @@
-// What a traced server (rig/calls.ts) promised by 201 and by 250, where the write-ahead log holds it, and whether it
-// was durable before the first octet of the answer was written. (https://sqlite.org/walformat.html)
+// The emails that a traced server (rig/calls.ts) accepted with 201 and 250, their position in the write-ahead log, and
+// whether they were durable before the first byte of the reply was written. (https://sqlite.org/walformat.html)
 import { written, type Call, type Span } from './calls.ts'
 import { durableAt, syncedBetween, type Change, type History } from './disk.ts'
 
@@ -7,7 +7,7 @@ import { durableAt, syncedBetween, type Change, type History } from './disk.ts'
 export const LOG = 'postrider.db-wal'
 const HEADER = 32
 const FRAME_HEADER = 24
-/** The Message-ID stands in so many octets from the beginning of a message. */
+/** The Message-ID is within this many bytes of the start of a message. */
 export const HEAD = 2048
 
 export interface Promised {
@@ -23,7 +23,7 @@ export interface Commit extends Span {
   pages: Buffer[]
 }
 
-/** Writes to clients of a port: the client's port, the octets as text, the line at which the call began. */
+/** Writes to clients of a port: the client's port, the bytes as text, the line at which the call started. */
 function* answersOf(calls: readonly Call[], port: number): Generator<{ client: number; text: string; at: number }> {
   for (const call of calls) {
     const [, own, client] = /^TCP(?:v6)?:\[.*:(\d+)->.*:(\d+)\]$/.exec(call.on) ?? []
@@ -32,7 +32,7 @@ function* answersOf(calls: readonly Call[], port: number): Generator<{ client: n
   }
 }
 
-/** The mails that the API answered with 201. */
+/** The emails that the API accepted with 201. */
 export function mailsPromised(calls: readonly Call[], port: number): Promised[] {
   const created = /HTTP\/1\.1 201 [^]*?\r\nlocation: \S*\/outbound-emails\/([0-9a-f-]{36})\r\n/gi
   return [...answersOf(calls, port)].flatMap(({ at, text }) =>
@@ -58,24 +58,24 @@ export function messagesPromised(calls: readonly Call[], port: number, sent: Map
   })
 }
 
-/** The transactions that were written into a log, in order; `start` is what the log held before. */
+/** The transactions that were written into a log, in order. `start` is the previous content of the log. */
 export function commitsOf(start: Buffer, changes: readonly Change[]): Commit[] {
   const writes = changes.filter((change) => change.kind === 'write')
-  const image = Buffer.alloc(Math.max(start.length, HEADER, ...writes.map(({ at, octets }) => at + octets.length)))
+  const image = Buffer.alloc(Math.max(start.length, HEADER, ...writes.map(({ at, bytes }) => at + bytes.length)))
   start.copy(image)
   const commits: Commit[] = []
   let open: (Commit & { frames: Map<number, Buffer> }) | undefined
   let last = 0
-  for (const { at, began, ended, octets } of writes) {
-    octets.copy(image, at)
+  for (const { at, began, ended, bytes } of writes) {
+    bytes.copy(image, at)
     const size = FRAME_HEADER + image.readUInt32BE(8)
     const before = Math.floor((at - HEADER) / size)
-    const after = Math.floor((at + octets.length - HEADER) / size)
+    const after = Math.floor((at + bytes.length - HEADER) / size)
     // The log begins again, or checksums of the last transaction are written once more.
     if (at < HEADER) {
       open = undefined
       last = 0
-    } else if (!open && at + octets.length <= last) commits.at(-1)!.ended = ended
+    } else if (!open && at + bytes.length <= last) commits.at(-1)!.ended = ended
     else open = { pages: [], frames: new Map(), began, ...open, ended }
     for (let frame = Math.max(before, 0); open && frame < after; frame++) {
       const place = HEADER + frame * size
@@ -101,7 +101,7 @@ function firstWith(commits: readonly Commit[], names: Iterable<string>): Map<str
   return found
 }
 
-/** One sentence for each promise that was given before what it is about was durable. */
+/** One sentence for each reply that was sent before its data was durable. */
 export function tooEarly(history: History, promises: readonly Promised[]): string[] {
   const log = history.named.get(LOG)
   if (!log) return ['there is no log']
@@ -134,4 +134,4 @@ export function tooEarly(history: History, promises: readonly Promised[]): strin
 const ownName = (path: string): string => path.slice(path.lastIndexOf('/') + 1)
 
 const begins = (change: Change, name: string): boolean =>
-  change.kind === 'write' && change.at === 0 && change.octets.subarray(0, HEAD).includes(name)
+  change.kind === 'write' && change.at === 0 && change.bytes.subarray(0, HEAD).includes(name)

@@ -1,6 +1,5 @@
-// Programs of others that write aggregate reports about mail that they judged, each private to the test that starts it:
-// rspamd with its own Redis, and the programs of OpenDMARC with a MariaDB of their own. They send what they wrote by
-// themselves.
+// Other software that sends aggregate reports about the mail it received, private to the test that starts it: rspamd
+// with its own Redis, and OpenDMARC with its own MariaDB. They send the reports automatically.
 import { execFile } from 'node:child_process'
 import { createSocket } from 'node:dgram'
 import { accessSync, readFileSync } from 'node:fs'
@@ -24,7 +23,7 @@ const NEEDED = {
 } as const
 const READY = 120_000
 
-/** What this machine lacks for one of them. */
+/** The missing prerequisites of one of them. */
 export function missingReporter(name: keyof typeof NEEDED): string[] {
   const absent = NEEDED[name].filter((path) => {
     try {
@@ -37,7 +36,7 @@ export function missingReporter(name: keyof typeof NEEDED): string[] {
   return process.getuid?.() === 0 ? absent : [...absent, 'the right to start it (root)']
 }
 
-/** Runs a program that must succeed; what it said. */
+/** Runs a program that must succeed. Returns its output. */
 const run = (program: string, args: readonly string[], input = ''): Promise<string> =>
   new Promise((resolve, reject) => {
     const child = execFile(
@@ -57,7 +56,7 @@ export interface JudgedMail {
 }
 
 export interface ReportPeer {
-  /** Judges mails, and sends the report about them. What it said. */
+  /** Evaluates emails, and sends the report about them. Returns the output. */
   report: (mails: readonly JudgedMail[]) => Promise<string>
   stop: () => Promise<void>
 }
@@ -81,7 +80,7 @@ async function nameServer(port: number): Promise<{ address: string; close: () =>
   return { address, close: () => socket.close() }
 }
 
-/** rspamd judges mails by its modules for SPF, DKIM and DMARC; `rspamadm dmarc_report` sends. */
+/** rspamd evaluates emails with its modules for SPF, DKIM and DMARC. `rspamadm dmarc_report` sends the report. */
 export async function startRspamd(dnsPort: number, smtpPort: number, email: string): Promise<ReportPeer> {
   const box = new Sandbox('rspamd')
   const redis = box.path('redis.sock')
@@ -185,7 +184,7 @@ const history = (n: number, { address, from, passes, to }: HistoryEntry): string
 interface HistoryEntry extends JudgedMail {
   /** Whether SPF and DKIM passed. */
   passes: boolean
-  /** Who gets the report. */
+  /** The recipient of the report. */
   to: string
 }
 

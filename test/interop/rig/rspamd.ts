@@ -1,5 +1,5 @@
-// rspamd as a judge of letters: the rules and scores of its package, in a process of its own. It asks the test's DNS,
-// where every name not set there does not exist, and nothing else: no fuzzy storage, no Redis.
+// rspamd as a spam filter: the rules and scores of its package, in a separate process. It only uses the test's DNS,
+// where every name not set there does not exist, without fuzzy storage and Redis.
 import { answers, freePort, Sandbox, until } from './sandbox.ts'
 import { missingReporter, TLDS } from './reporters.ts'
 
@@ -7,7 +7,7 @@ const READY = 60_000
 
 export const missingRspamd = (): string[] => missingReporter('rspamd')
 
-/** A letter as a stranger's exchanger got it. */
+/** A message as a receiving server of another organisation got it. */
 export interface Arrived {
   letter: Buffer
   from: string
@@ -16,7 +16,7 @@ export interface Arrived {
 
 export interface Judgement {
   score: number
-  /** What fired; a rule with a score above 0 speaks against the letter. */
+  /** The rules that matched. A score above 0 is a penalty. */
   rules: { name: string; score: number }[]
 }
 

@@ -27,7 +27,7 @@ export const PROGRAMS = {
   smtpSource: '/usr/sbin/smtp-source',
 } as const
 
-/** What the rig needs and this machine lacks, in words for a skip line; empty when everything is there. */
+/** The missing prerequisites of the rig, as text for a skip line. Empty if all are installed. */
 export function missing(): string[] {
   const absent = Object.values(PROGRAMS).filter((path) => {
     try {
@@ -137,7 +137,7 @@ export class Sandbox {
     return daemon
   }
 
-  /** What the guard is to kill if we cannot. */
+  /** The processes that the guard kills if this process cannot. */
   #noteGroups(): void {
     const groups = [...this.#daemons].map((daemon) => `${daemon.pid}\n`)
     writeFileSync(this.path('groups'), groups.join(''))
@@ -166,7 +166,7 @@ function unrefHandle(stream: unknown): void {
   ;(stream as { unref?: () => void } | null)?.unref?.()
 }
 
-/** A loopback port that nobody had a moment ago. */
+/** A loopback port that was free a moment ago. */
 export async function freePort(): Promise<number> {
   const server = createServer()
   await new Promise<void>((resolve, reject) => {
@@ -191,7 +191,7 @@ export function answers(where: number | string): Promise<boolean> {
   })
 }
 
-/** Polls until `check` holds; throws `what` when it does not within the time. */
+/** Polls until `check` holds. Throws `what` after the timeout. */
 export async function until(
   check: () => boolean | Promise<boolean>,
   timeoutMs: number,

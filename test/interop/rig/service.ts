@@ -1,4 +1,4 @@
-// A server as the service manager has it: a process with the variables that systemd gives, and what hears its notices.
+// A server under a service manager: a process with the variables of systemd, and a receiver of its notifications.
 import { spawn, type ChildProcessByStdio } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -11,7 +11,7 @@ import { until } from '../../kit/until.ts'
 export const PYTHON = '/usr/bin/python3'
 export const PROGRAM = fileURLToPath(new URL('../../../bin/postrider.ts', import.meta.url))
 export const SERVICE = fileURLToPath(new URL('service.py', import.meta.url))
-export const READY = /"event":"ready".*\n/
+export const READY = /"event":"server_ready".*\n/
 
 type Child = ChildProcessByStdio<Writable, Readable, Readable>
 
@@ -61,7 +61,7 @@ export function serviceRig(name: string) {
     return file
   }
 
-  /** Hears what is sent to the address. */
+  /** Receives the messages to the address. */
   async function notices(address: string) {
     const { said } = run(PYTHON, [SERVICE, 'notify', address])
     await until(() => said.out.includes('ready'), 'the receiver')
@@ -70,10 +70,12 @@ export function serviceRig(name: string) {
         .split('\n')
         .slice(1, -1)
         .map((line) => JSON.parse(line) as Notice)
+        // With it, systemd-notify waits until systemd has received everything before.
+        .filter(({ text }) => text !== 'BARRIER=1')
     return {
       list,
       heard: (pattern: RegExp) => until(() => list().find(({ text }) => pattern.test(text)), pattern.source, list),
-      count: (text: string) => list().filter((each) => each.text === `${text}\n`).length,
+      count: (text: string) => list().filter((each) => each.text.split('\n').includes(text)).length,
     }
   }
 

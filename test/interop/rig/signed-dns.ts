@@ -1,5 +1,5 @@
-// A world of signed DNS in a network of its own: a root, a top-level domain and zones below it, signed by BIND's tools,
-// served by NSD and BIND, and an Unbound that validates by that root's key alone.
+// Signed DNS in a separate network: a root, a top-level domain and zones below it, signed by BIND's tools, served by
+// NSD and BIND, and an Unbound that validates with only that root's key.
 
 import { execFile, execFileSync } from 'node:child_process'
 import { createSocket } from 'node:dgram'
@@ -103,7 +103,7 @@ export class SignedWorld implements AsyncDisposable {
     await until(known, 30_000, () => `the resolver does not answer:\n${this.log()}`)
   }
 
-  /** Writes and signs a zone; gives what its parent says of it. */
+  /** Writes and signs a zone. Returns the records for its parent. */
   async #publish({ bogus, name, place, records, state }: Zone): Promise<string[]> {
     const origin = `${name}.`
     const below = name === '' ? '' : `.${name}`

@@ -1,5 +1,5 @@
-// SpamAssassin as a judge of letters, many by one process. It asks nobody, or the test's DNS as it would ask the world,
-// where every name not set there does not exist: blocklists answer "not listed". Nothing leaves this machine.
+// SpamAssassin as a spam filter, many messages per process. It uses no DNS, or the test's DNS, where every name not set
+// there does not exist, so blocklists answer "not listed". It sends no requests to the internet.
 
 import { execFile } from 'node:child_process'
 import { accessSync } from 'node:fs'
@@ -23,7 +23,7 @@ export function missingSpamassassin(): string[] {
   })
 }
 
-/** The rules that fired for each letter, and its score; without `dnsPort` those alone that ask nobody. */
+/** The rules that matched each message, and its score. Without `dnsPort`, only rules without DNS are used. */
 export async function judgedBySpamassassin(letters: readonly Buffer[], dnsPort?: number): Promise<Judgement[]> {
   const home = await mkdtemp(join(tmpdir(), 'postrider-spam-'))
   try {

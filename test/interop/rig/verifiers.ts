@@ -1,6 +1,6 @@
-// Three foreign judges of a DKIM signature (RFC 6376), offline: OpenDKIM in C, dkimpy in Python and Mail::DKIM in Perl.
-// None shares a line of code with Postrider or with mailauth, so where all agree the signature is right. Each judges
-// many letters in one process.
+// Three other verifiers of a DKIM signature (RFC 6376), offline: OpenDKIM in C, dkimpy in Python and Mail::DKIM in
+// Perl. They share no code with Postrider or mailauth, so if all agree the signature is right. Each verifies many
+// messages in one process.
 
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -13,9 +13,9 @@ export { missing } from './sandbox.ts'
 export type { DkimKey } from './opendkim.ts'
 
 export interface Judgement {
-  /** There is a signature, and every one that was judged holds. */
+  /** Whether there is a signature and all verified signatures pass. */
   ok: boolean
-  /** What the judge said of this letter. */
+  /** The output of the verifier for this message. */
   detail: string
 }
 
@@ -24,7 +24,7 @@ type Judge = (mails: readonly Buffer[], keys: DkimKey[]) => Promise<Judgement[]>
 interface Command {
   files: Record<string, string>
   run: (letters: string[]) => [program: string, args: string[]]
-  /** What the output says of a letter; undefined when nothing. */
+  /** The result in the output for a message, or undefined. */
   said: (output: string, letter: string) => string | undefined
 }
 
@@ -82,7 +82,7 @@ export const opendkimAll = judge((keys) => ({
   },
 }))
 
-/** dkimpy, every signature of a letter in turn. */
+/** dkimpy, for every signature of a message. */
 export const pythonDkimAll = judge((keys) => ({
   files: records(keys),
   // -I: neither the caller's PYTHONPATH nor the current directory decides which dkimpy judges.
@@ -90,7 +90,7 @@ export const pythonDkimAll = judge((keys) => ({
   said: lineOf,
 }))
 
-/** Mail::DKIM, every signature of a letter in turn. */
+/** Mail::DKIM, for every signature of a message. */
 export const perlDkimAll = judge((keys) => ({
   files: records(keys),
   run: (letters) => [PROGRAMS.perl, [join(import.meta.dirname, 'dkim-verify.pl'), 'keys.json', ...letters]],

@@ -1,0 +1,70 @@
+// Campaigns and audiences as a part of the server.
+import { part } from '../parts/part.ts'
+import type { ApiDeps } from '../jsonapi/define.ts'
+import type { DeliveryGate } from '../parts/gate.ts'
+import { campaigns, campaignSchedules, campaignStats, campaignTotals, type CampaignParts } from './api.ts'
+import { campaignActivity } from './api-activity.ts'
+import { campaignAudiences } from './api-addressing.ts'
+import { audiences, contactImports, contacts } from './api-audiences.ts'
+import { campaignLinks, spamVerdicts } from './api-checks.ts'
+import { brands } from './api-brand.ts'
+import { audienceFields } from './api-fields.ts'
+import { audienceStatistics } from './api-figures.ts'
+import { campaignForecasts } from './api-forecast.ts'
+import { audienceReach, campaignReach, suppressedContacts } from './api-reach.ts'
+import { campaignTests } from './api-tests.ts'
+import { forgetRefused } from './import-with-status.ts'
+import { campaignPlaces } from './page.ts'
+import { brandPlace } from './page-brand.ts'
+import { contact } from './page-contacts.ts'
+import { editorPlaces } from './page-editor.ts'
+import { forgetContacts, forgetSenders } from './forget.ts'
+import { accountFindings } from './findings.ts'
+
+export const campaignsPart = part<ApiDeps & CampaignParts & { gate: DeliveryGate }>('campaigns', {
+  resources: [
+    campaigns,
+    campaignStats,
+    audiences,
+    contacts,
+    contactImports,
+    audienceStatistics,
+    campaignTests,
+    campaignAudiences,
+    audienceFields,
+    campaignLinks,
+    spamVerdicts,
+    campaignActivity,
+    campaignSchedules,
+    campaignTotals,
+    campaignReach,
+    campaignForecasts,
+    audienceReach,
+    brands,
+    suppressedContacts,
+  ],
+  pages: [...editorPlaces, ...campaignPlaces, contact, brandPlace],
+  accountFindings,
+  menu: [
+    {
+      group: 'Newsletters',
+      rank: 1,
+      path: '/campaigns',
+      key: 'c',
+      name: 'Campaigns',
+      icon: 'campaigns',
+      scope: 'campaigns',
+    },
+    {
+      group: 'Setup',
+      rank: 1.5,
+      path: '/brand',
+      key: 'b',
+      name: 'Brand',
+      icon: 'brand',
+      scope: 'campaigns',
+    },
+  ],
+  hourly: ({ store }, now) => forgetRefused(store, now),
+  forget: { first: forgetContacts, steps: [forgetSenders] },
+})

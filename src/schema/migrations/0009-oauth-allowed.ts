@@ -1,7 +1,0 @@
-// Redirect targets that the operator allows programs, besides those of the configuration.
-export const oauthAllowed = `
-create table oauth_allowed (
-  name text primary key,
-  created_at integer not null
-) strict, without rowid;
-`

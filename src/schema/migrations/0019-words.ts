@@ -1,6 +1,0 @@
-// An index to search the subjects of an account's mails for words without reading the mails. It has the order of keys,
-// so that a new mail is added at its end. Retries, results and opens do not write it.
-
-export const words = `
-create index outbound_emails_words on outbound_emails (user_key, key, campaign_key, subject);
-`
