@@ -9,7 +9,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { BACKUP_PREFIX } from '../base/backup-target.ts'
-import { DAY, HOUR, iso, dayOf } from '../base/clock.ts'
+import { DAY, HOUR, iso, dayOf, SECOND } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { OperatorError } from '../base/errors.ts'
 import { jsonOf } from '../base/json.ts'
@@ -158,6 +158,17 @@ export function parseManifest(text: string, name: string): Manifest | undefined 
 
 /** Backups from further in the future were made while the clock was ahead, and are ignored. */
 export const AHEAD = DAY
+
+/**
+ * The time in the name of the next backup of an installation: later than all of its objects, so that it is the newest
+ * one even if the clock was set back.
+ */
+export const nextTime = (names: Iterable<string>, fingerprint: string, now: number): number =>
+  [...names].reduce((next, name) => {
+    const object = readName(name)
+    const counts = object?.fingerprint === fingerprint && object.at <= now + AHEAD
+    return counts ? Math.max(next, object.at + SECOND) : next
+  }, now)
 
 /** The newest complete backup at a time (ms) or before. */
 export const newestOf = (list: readonly StoredBackup[], until = Infinity): StoredBackup | undefined =>

@@ -1,14 +1,14 @@
 // Sends what is new of a copy to one destination, in this order: spool files, the database if it is due, the backup's
 // own object, and its manifest. Each shared object is noted once it is stored, so that an interrupted backup resumes.
 import { statSync } from 'node:fs'
-import { iso, SECOND } from '../base/clock.ts'
+import { iso } from '../base/clock.ts'
 import { must, OperatorError } from '../base/errors.ts'
 import { version } from '../base/version.ts'
 import type { Deps } from '../views/command/open.ts'
 import { fingerprintOf } from '../privacy/ledger.ts'
 import { DATABASE } from '../store/open.ts'
 import { CONTENTS, LOG, SPOOL, type BackupContents } from './backup-archive.ts'
-import { manifestName, nameOf, objectsAt, type Manifest, type SentObject } from './catalog.ts'
+import { manifestName, nameOf, nextTime, objectsAt, type Manifest, type SentObject } from './catalog.ts'
 import { isDirectory, type Destination } from './destinations/destination.ts'
 import { DestinationFault } from './destinations/fault.ts'
 import { isWholeDue, keepKnown, MOST_PACKED, readKnown, usable, type KnownObjects } from './known.ts'
@@ -69,9 +69,7 @@ export async function send(
     )
   const fingerprint = fingerprintOf(keyring)
   const before = await objectsAt(destination)
-  let { at } = taken
-  // A name that is not in use, even if the clock was set back.
-  while (before.has(nameOf(at, fingerprint, isSealed))) at += SECOND
+  const at = nextTime(before.keys(), fingerprint, taken.at)
   const spool = new Set(taken.files.filter(isSpool).map(({ name }) => name))
   const known = usable(readKnown(config.data_dir, target, recipients), before, spool, taken.at)
   let octets = 0

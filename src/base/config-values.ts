@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { targetOf } from './backup-target.ts'
 import { hasControls } from './clean-text.ts'
 import { messageOf } from './errors.ts'
-import { isAddress, isNetwork, parseEndpoint } from './network.ts'
+import { canonical, isAddress, isNetwork, parseEndpoint } from './network.ts'
 import { DAY, HOUR, MINUTE, SECOND } from './clock.ts'
 import { parseCron } from './cron.ts'
 import { isNameIn } from './one-of.ts'
@@ -69,8 +69,9 @@ export const mxOrHost = () =>
   z
     .string()
     .min(1)
+    .transform((value) => value.replace(/^mx:/i, 'mx:'))
     .refine(
-      (value) => !value.startsWith('mx:') || isNameOfHost(value.slice(3)),
+      (value) => !value.startsWith('mx:') || (isNameOfHost(value.slice(3)) && !isAddress(value.slice(3))),
       'must be a host, or "mx:" and a domain, such as "mx:relay.example.org"',
     )
 
@@ -79,7 +80,11 @@ export const relayHost = () =>
   z.string().transform((text, context) => {
     const bare = text.replace(/^\[(.*:.*)\]$/, '$1').toLowerCase()
     const { host, port } = isAddress(bare) || isNameOfHost(bare) ? { host: bare } : (parseEndpoint(bare) ?? {})
-    if (host !== undefined && (isAddress(host) || isNameOfHost(host))) return { host, port }
+    if (host !== undefined && port !== 0) {
+      // In one form, so that a host that is listed twice is found.
+      if (isAddress(host)) return { host: canonical(host), port }
+      if (isNameOfHost(host)) return { host, port }
+    }
     context.addIssue({
       code: 'custom',
       message: 'must be a host with or without a port, such as "mx1.example.org" or "[2001:db8::1]:587"',

@@ -51,7 +51,7 @@ const route = z.strictObject({
     .max(20, 'must have at most 20 hosts')
     .refine(({ length }) => length !== 1, 'must have at least 2 hosts; for a single one, use "host"')
     .default([]),
-  port: port().default(25),
+  port: port().min(1).default(25),
   tls: z.enum(['none', 'optional', 'required', 'dane']).default('optional'),
   username: text().default(''),
   password_file: text().default(''),

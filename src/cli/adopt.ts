@@ -19,11 +19,10 @@ export function adoptCommand(program: Command, invocation: () => Invocation): vo
         throw new OperatorError(
           `The queue in ${data_dir} is not held, because no other machine used this data; there is nothing to adopt.`,
         )
-      answer(
-        terminal,
-        done,
-        ({ from }) =>
-          `Postrider now delivers the queue in ${data_dir}. Never start the former server${isUnknown(from) ? ', if there is one,' : ` (${from.machine}, ${from.directory}, until ${from.time})`} with its copy again.`,
+      answer(terminal, done, ({ from, withdrawn }) =>
+        withdrawn
+          ? `The handover of ${data_dir} is withdrawn. A standby on this machine starts the server now.`
+          : `Postrider now delivers the queue in ${data_dir}. Never start the former server${isUnknown(from) ? ', if there is one,' : ` (${from.machine}, ${from.directory}, until ${from.time})`} with its copy again.`,
       )
     })
 }

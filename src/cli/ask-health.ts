@@ -1,8 +1,9 @@
 // Requests /health from a running server with little CPU time. It imports only light modules: the executable answers
 // `postrider health` before the rest of the program is evaluated (bin/postrider.ts).
+import { existsSync } from 'node:fs'
 import { get as getPlain, type IncomingMessage } from 'node:http'
 import type { Command } from 'commander'
-import { placeOfServer, type NamedConfig } from '../base/config-file.ts'
+import { findConfig, placeOfServer, type NamedConfig } from '../base/config-file.ts'
 import { forLine, forTerminal } from '../base/clean-text.ts'
 import { codeOf, OperatorError } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
@@ -114,6 +115,9 @@ export async function askServing(named: NamedConfig): Promise<ServingState> {
   const found = readServing(dataDir)
   const url = healthUrl(undefined, named)
   const down = (reason: string): ServingState => ({ state: 'down', reason })
+  const file = findConfig(named)
+  // Without its file, the state of another installation would be reported.
+  if (file !== undefined && !existsSync(file)) return down(`${file} does not exist; check --config.`)
   if (url && found && !found.stopped && !isUnknown(found) && found.machine === machineOf(dataDir)) {
     const { reasons, status } = await askHealth(url)
     if (status === 'down') return down(reasons.join(' '))

@@ -38,6 +38,10 @@ export function neighbours(
 /** Returns a sentence for each neighbour that listens on an address and port of this configuration, with the fix. */
 export const collisions = (config: Config, others: readonly Neighbour[]): string[] =>
   others.flatMap(({ config: other, file }) => {
+    if (config.data_dir === other.data_dir)
+      return [
+        `"data_dir" (${config.data_dir}) is also that of ${file}; set a directory of its own for each installation.`,
+      ]
     const [one, same] = sharedListener(config, other) ?? []
     return one && same
       ? `"${one.key}" (${formatEndpoint(one.host, one.port)}) overlaps with "${same.key}" (${formatEndpoint(same.host, same.port)}) of ${file}; set the listeners of each installation to its own IP address.`

@@ -46,6 +46,9 @@ export const HELD =
 const HELD_UNKNOWN =
   'The queue is held, because serving.json is corrupt: if no other server has this data, run "postrider adopt".'
 
+/** Of the texts in the file, such as a host name. */
+const MAX_NAME = 255
+
 const fileIn = (dataDir: string): string => join(dataDir, 'serving.json')
 
 const UNKNOWN: ServedPlace = { machine: 'unknown', directory: 'unknown', time: iso(0) }
@@ -71,7 +74,7 @@ export function readServing(dataDir: string): ServingNote | undefined {
     if (!isObject(read) || !isPlace(read)) return UNREADABLE
     const { boot, held, name, since, term } = read
     const isOurs =
-      [boot, name, since].every((text) => typeof text === 'string') &&
+      [boot, name, since].every((text) => typeof text === 'string' && text.length <= MAX_NAME) &&
       Number.isSafeInteger(term) &&
       (held === undefined || isPlace(held))
     return isOurs ? (read as unknown as ServingNote) : UNREADABLE
@@ -132,7 +135,10 @@ const isElsewhere = (found: ServedPlace, self: ServedPlace): boolean =>
  * Confirms that the former server is off and releases the queue, or withdraws a handover. Returns where it was served
  * before, or undefined if there was neither. Throws the system's error.
  */
-export function adopt(dataDir: string, now: number): { from: ServedPlace; term: number } | undefined {
+export function adopt(
+  dataDir: string,
+  now: number,
+): { from: ServedPlace; term: number; withdrawn: boolean } | undefined {
   const found = readServing(dataDir)
   const { held, ...here } = servingHere(dataDir, now)
   const from = held ?? (found?.handed_over ? found : undefined)
@@ -141,7 +147,7 @@ export function adopt(dataDir: string, now: number): { from: ServedPlace; term: 
   // A server that runs here has named itself, and goes on under that name.
   const { boot, directory, machine, name } = found && !isElsewhere(found, here) ? found : here
   replacePlain(fileIn(dataDir), textOf({ ...here, machine, directory, boot, name, term }))
-  return { from, term }
+  return { from, term, withdrawn: !held }
 }
 
 /** Writes the file durably, in place of another one. Throws the system's error. */

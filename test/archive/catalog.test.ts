@@ -9,13 +9,14 @@ import {
   manifestName,
   nameOf,
   newestOf,
+  nextTime,
   objectsAt,
   surplus,
   type Manifest,
   type StoredBackup,
 } from '../../src/archive/catalog.ts'
 import { openDestination, type Destination } from '../../src/archive/destinations/destination.ts'
-import { DAY, HOUR, iso, MINUTE } from '../../src/base/clock.ts'
+import { DAY, HOUR, iso, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { parseConfig } from '../../src/base/config.ts'
 import { nextRun, parseCron } from '../../src/base/cron.ts'
 import { livesOnFor } from '../../src/checks/backups.ts'
@@ -37,6 +38,16 @@ const backup = (at: number, complete = true): StoredBackup => ({
 })
 const days = (count: number): StoredBackup[] =>
   Array.from({ length: count }, (_, day) => backup(FIRST + day * DAY)).toReversed()
+
+test('names a backup later than those of the same installation, even if the clock was set back', () => {
+  const next = (now: number, ...names: string[]): number => nextTime(names, OWN, now)
+  assert.equal(next(FIRST), FIRST)
+  assert.equal(next(FIRST + 500, nameOf(FIRST, OWN, false)), FIRST + SECOND)
+  assert.equal(next(FIRST, nameOf(FIRST + HOUR, OWN, true, 'files'), 'readme.txt'), FIRST + HOUR + SECOND)
+  assert.equal(next(FIRST, nameOf(FIRST + HOUR, OTHER, true)), FIRST)
+  // A restore ignores it as well.
+  assert.equal(next(FIRST, nameOf(FIRST + DAY + HOUR, OWN, true)), FIRST)
+})
 
 describe('retention', () => {
   test('keeps 7 days, 4 weeks and 6 months after a year of daily backups, and no more', () => {

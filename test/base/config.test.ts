@@ -287,12 +287,18 @@ describe('accepted values', () => {
         ['::1', 587],
       ],
     )
-    for (const wrong of ['a b', 'a:b', ':25', 'a:70000', 'http://a', ''])
+    for (const wrong of ['a b', 'a:b', ':25', 'a:0', '[::1]:0', 'a:70000', 'http://a', ''])
       assert.throws(
         () => parseConfig({ delivery: { routes: [{ domains: ['*'], hosts: ['a.example', wrong] }] } }),
         /"delivery\.routes\.0\.hosts\.1" must be a host with or without a port/,
         wrong,
       )
+    const withHosts = (route: object) => parseConfig({ delivery: { routes: [{ domains: ['*'], ...route }] } })
+    assert.throws(() => withHosts({ hosts: ['::1', '[0:0:0:0:0:0:0:1]:25'] }), /the host \[::1\]:25 is listed twice/)
+    assert.throws(() => withHosts({ hosts: ['a.example', 'b.example'], port: 0 }), /"delivery\.routes\.0\.port"/)
+    for (const wrong of ['mx:192.0.2.1', 'mx:', 'mx:a b'])
+      assert.throws(() => withHosts({ host: wrong }), /must be a host, or "mx:" and a domain/, wrong)
+    assert.equal(withHosts({ host: 'MX:Relay.example' }).delivery.routes[0]?.host, 'mx:Relay.example')
     const many = Array.from({ length: 21 }, (_, n) => `mx${n}.relay.example`)
     assert.throws(() => parseConfig({ delivery: { routes: [{ domains: ['*'], hosts: many }] } }), /at most 20 hosts/)
     assert.equal(

@@ -194,7 +194,7 @@ describe('several configurations', () => {
     return file
   }
   const own = (address: string, port: number, open = true): string =>
-    newConfig(names, '/var/lib/a', open, address.split(','), port)
+    newConfig(names, `/var/lib/${port}`, open, address.split(','), port)
 
   test('a new configuration listens only on its addresses, and sends from them', () => {
     const config = configFrom(own('192.0.2.25,2001:db8::25', 8026), undefined, {})
@@ -230,6 +230,10 @@ describe('several configurations', () => {
     assert.match(
       collisions(config, neighbours(OWN, [all]))[0] ?? '',
       /^"smtp\.listen" \(192\.0\.2\.25:25\) overlaps with "smtp\.listen" \(0\.0\.0\.0:25\) of /,
+    )
+    assert.match(
+      collisions({ ...config, data_dir: '/var/lib/8026' }, neighbours(OWN, [blog]))[0] ?? '',
+      /^"data_dir" \(\/var\/lib\/8026\) is also that of .*blog\.toml; set a directory of its own/,
     )
   })
 

@@ -230,7 +230,12 @@ test('handover stops the server, and the standby of the same machine waits until
   writeFileSync(file, `${text}colour = "red"\n`)
   assert.match((await commands.run(['health', '--serving'])).stderr, /down: .*"colour" is not a setting/)
   writeFileSync(file, text)
-  assert.equal((await commands.json('adopt')).term, 2)
+  assert.match(
+    (await new Commands(folder, ['--config', `${file}.absent`]).run(['health', '--serving'])).stderr,
+    /down: .*\.absent does not exist; check --config/,
+  )
+  assert.match((await commands.run(['adopt'])).stdout, /^The handover of .* is withdrawn/)
+  assert.equal(readServing(dataDir)?.term, 2)
   await second.said(/"event":"server_ready"/)
   second.child.kill('SIGTERM')
   assert.equal(await second.ended, 0)

@@ -425,6 +425,30 @@ test('tries an unreachable MX host once per minute, and hosts with the same pref
   )
 })
 
+test('waits 30 s for the greeting of one of several hosts of a relay, and five minutes for other servers', async () => {
+  const deps = depsOf(
+    25,
+    { 'here.test': mx([10, 'a.test'], [20, 'b.test']) },
+    {
+      routes: [
+        { domains: ['several.test'], hosts: ['a.test', 'b.test'] },
+        { domains: ['one.test'], host: 'a.test' },
+      ],
+    },
+  )
+  for (const [domain, seconds] of [
+    ['several.test', 30],
+    ['one.test', 300],
+    ['here.test', 300],
+  ] as const) {
+    const route = await findRoute(deps, domain)
+    assert.ok(!('kind' in route))
+    const open = ({ host, timeouts }: ConnectOptions) => Promise.resolve({ host, greeting: timeouts?.greeting })
+    const session = await connectAlong({ ...deps, open }, domain, route, 'Optional')
+    assert.equal('greeting' in session && session.greeting, seconds * 1000, domain)
+  }
+})
+
 test('tries a host of a relay that rejects TLS or the credentials once per minute', async () => {
   const deps = depsOf(25, {}, { routes: [{ domains: ['*'], tls: 'required', hosts: ['wrong.test', 'right.test'] }] })
   const route = await findRoute(deps, 'there.test')

@@ -10,7 +10,7 @@ import { readNamed } from '../../base/plain-file.ts'
 import type { Log } from '../../base/log.ts'
 import type { AddressCheck } from '../../base/network.ts'
 import type { Resolver } from '../../net/resolver.ts'
-import type { ConnectOptions, Timeouts, Credentials } from '../../smtp/client.ts'
+import { TIMEOUTS, type ConnectOptions, type Timeouts, type Credentials } from '../../smtp/client.ts'
 import { allowsHost, parsePolicy, policyId } from '../../smtp/mta-sts.ts'
 import {
   askAddresses,
@@ -140,11 +140,13 @@ async function connectTo<Session extends object>(
   if (!Array.isArray(addresses)) return [addresses]
   // Only DANE can verify a receiving server that the policy does not list.
   if (host.unlisted && dane.plan.kind !== 'prove') return []
+  const isImpatient = host.relay && route.hosts.length > 1
+  const timeouts = { ...(deps.timeouts ?? TIMEOUTS), ...(isImpatient && { greeting: GREETING_OF_RELAY }) }
   const verdicts: Verdict[] = []
   for (const address of addresses) {
     const from = host.address ? undefined : sourceFor(route.sources ?? sourcesHere(deps.config), address)
     const wishing = (): Wish => wishOf(deps, policy, route, host, dane.plan)
-    const session = await openHost(deps, host, { address, from }, wishing, dane)
+    const session = await openHost({ ...deps, timeouts }, host, { address, from }, wishing, dane)
     if (!isVerdict(session)) return session
     verdicts.push(session)
   }
@@ -165,6 +167,12 @@ export function leaveOut(
     log.warn('relay_host_left_out', { host: host.name, port: host.port, error: cause ?? text })
   return hosts.some((each) => !balance.isOut(each, now))
 }
+
+/**
+ * How long (ms) one of several hosts of a relay may be silent, before another one is tried. RFC 5321 §4.5.3.2.1 asks for
+ * five minutes, because unknown servers can be slow.
+ */
+const GREETING_OF_RELAY = 30 * SECOND
 
 const WITHOUT: DaneAnswer = { plan: { kind: 'none' }, dnssec: NOT_ASKED }
 
