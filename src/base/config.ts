@@ -189,6 +189,9 @@ export const schema = z.strictObject({
     rate_limit: z.int().min(0).default(20),
     rate_burst: z.int().min(1).default(100),
   }),
+  compatibility: section({
+    resend: z.boolean().default(true),
+  }),
   oauth: section({ redirect_origins: z.array(redirectOrigin()).default(['http://127.0.0.1', 'http://localhost']) }),
   plans: z
     .record(z.string().regex(/^[a-z0-9_-]{1,32}$/), plan)

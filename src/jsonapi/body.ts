@@ -34,6 +34,8 @@ export interface BodyLimits {
    * Request.
    */
   incoming?: IncomingMessage | undefined
+  /** Checks the JSON. The usual limits by default. */
+  guard?: JsonGuard
 }
 
 /**
@@ -46,7 +48,7 @@ export function withBody<T>(
   limits: BodyLimits,
   use: (text: string) => Promise<T> | T,
 ): Promise<T> {
-  const guard = new JsonGuard()
+  const { guard = new JsonGuard() } = limits
   return withBytes(
     request,
     limits,

@@ -127,6 +127,11 @@ export interface Caller {
   cappedToken?: number | undefined
   /** The agent of an OAuth client. The client may name another one, but cannot send while its own is paused. */
   program?: string | undefined
+  /**
+   * The request comes from a compatibility API, whose clients may set any Reply-To, as over SMTP. No client of the API
+   * can set it.
+   */
+  compat?: true
   /** The calling token. A token that it creates inherits its agent, its limit and its expiry (D117). */
   maker?: Maker | undefined
 }

@@ -342,6 +342,7 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
           agent_id: agentOf(caller.agentId, attributes.agent_id),
           idempotency_key: attributes.idempotency_key ?? keyOfRepeat(parts, caller, attributes),
           program: caller.program,
+          any_reply_to: caller.compat,
           cappedToken: caller.cappedToken,
         })
         return {

@@ -167,6 +167,7 @@ export const TAKES_EFFECT: {
   webhooks: { retry: 'live', probe: 'live', timeout: 'restart', ca_file: 'restart' },
   domains: 'live',
   api: 'restart',
+  compatibility: 'live',
   oauth: 'live',
   plans: 'live',
   retention: 'live',

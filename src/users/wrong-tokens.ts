@@ -12,9 +12,18 @@ import { clientAddress, rateKey, type ClientFacts } from '../net/client-address.
 const BURST = 20
 const PER_SECOND = 0.2
 
+/**
+ * The context variable of an endpoint whose answer to a wrong token is not 401, or whose 401 has other reasons: false
+ * unless the token is wrong, else a function that makes the body of a 429 in JSON.
+ */
+export const WRONG_TOKEN = 'wrongToken'
+export type WrongToken = false | ((sentence: string) => unknown)
+
 export interface WrongTokensDeps extends ErrorDeps {
   config: Pick<Config, 'http'>
 }
+
+const JSON_TYPE = { 'Content-Type': 'application/json' }
 
 export class WrongTokens {
   readonly #deps: WrongTokensDeps
@@ -28,7 +37,8 @@ export class WrongTokens {
   /** Checks every answer of all endpoints. A 401 to a request with a token is counted, and may become 429. */
   readonly watch: MiddlewareHandler = async (context, next) => {
     await next()
-    const slowly = context.res.status === 401 && this.judge(context, context.req.path)
+    const own = context.get(WRONG_TOKEN) as WrongToken | undefined
+    const slowly = (own ?? context.res.status === 401) && this.judge(context, context.req.path, own)
     if (!slowly) return
     // Removes the WWW-Authenticate header of the first answer. Its CORS headers stay.
     context.res.headers.delete('WWW-Authenticate')
@@ -36,7 +46,11 @@ export class WrongTokens {
   }
 
   /** Counts a 401 response. Returns the 429 to send instead if the client has sent too many wrong tokens. */
-  judge(client: ClientFacts, path: string): { headers: Record<string, string>; body: string } | undefined {
+  judge(
+    client: ClientFacts,
+    path: string,
+    own: WrongToken = false,
+  ): { headers: Record<string, string>; body: string } | undefined {
     if (client.req.header('authorization') === undefined) return undefined
     const { config, log } = this.#deps
     const { allowed, reset } = this.#rates.take(rateKey(client, config.http))
@@ -45,22 +59,23 @@ export class WrongTokens {
       return undefined
     }
     const sentence = `Too many requests with a wrong token. Try again in ${reset} s.`
-    const { headers, body } = this.#slowly(path, sentence)
+    const { headers, body } = own
+      ? { headers: JSON_TYPE, body: JSON.stringify(own(sentence)) }
+      : this.#slowly(path, sentence)
     return { headers: { ...headers, 'Retry-After': String(reset) }, body }
   }
 
   /** The answer in the format of the requested endpoint. */
   #slowly(path: string, sentence: string): { headers: Record<string, string>; body: string } {
     if (path.startsWith('/api/')) return answerError(refuse('rate_limited', sentence), this.#deps)
-    const json = { 'Content-Type': 'application/json' }
     if (path === '/mcp')
       return {
-        headers: json,
+        headers: JSON_TYPE,
         body: JSON.stringify({ jsonrpc: '2.0', error: { code: -32000, message: sentence }, id: null }),
       }
     if (path.startsWith('/oauth/'))
       return {
-        headers: json,
+        headers: JSON_TYPE,
         body: JSON.stringify({ error: 'temporarily_unavailable', error_description: sentence }),
       }
     return { headers: { 'Content-Type': 'text/plain; charset=utf-8' }, body: `${sentence}\n` }

@@ -103,7 +103,7 @@ export function admit(
       }`,
     )
   const problems = [
-    ...strangers(domain.name, listed('reply_to', given.reply_to)),
+    ...(given.any_reply_to ? [] : strangers(domain.name, listed('reply_to', given.reply_to))),
     ...untracked(domain, given),
     ...foreignId(domain.name, given.message_id),
   ]
@@ -184,6 +184,8 @@ export interface NewEmail {
   cc?: OneOrMore
   bcc?: OneOrMore
   reply_to?: OneOrMore
+  /** Whether `reply_to` may be outside the family of the sending domain. */
+  any_reply_to?: boolean | undefined
   subject: string
   /** Empty for an email from SMTP submission, like the text and the headers: `message` contains all of them. */
   html: string
