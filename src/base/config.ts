@@ -190,6 +190,7 @@ export const schema = z.strictObject({
     rate_burst: z.int().min(1).default(100),
   }),
   compatibility: section({
+    mailgun: z.boolean().default(true),
     resend: z.boolean().default(true),
   }),
   oauth: section({ redirect_origins: z.array(redirectOrigin()).default(['http://127.0.0.1', 'http://localhost']) }),

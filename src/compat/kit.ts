@@ -59,7 +59,7 @@ export const invalid = (field: string, detail: string, code: 'invalid' | 'requir
 /** The parts of a JSON:API document that translations read. */
 export interface Document {
   data: ResourceObject | ResourceObject[]
-  links?: { next?: string | null }
+  meta?: { next_cursor?: string | null }
 }
 export interface ResourceObject {
   type: string
@@ -80,6 +80,13 @@ export type Ask = (method: string, path: string, data?: Partial<ResourceObject>)
 export interface CompatCall {
   context: Context
   ask: Ask
+  /**
+   * The sending domains of the account with these names, for paths that name one. Clients of these APIs have no scope for
+   * domains.
+   */
+  askForDomains: (names: readonly string[]) => Promise<ResourceObject[]>
+  /** The key of the account. */
+  owner: number
   params: Record<string, string>
   limits: BodyLimits
   header: (name: string) => string | undefined
@@ -105,6 +112,8 @@ export interface Endpoint {
 export interface CompatApi {
   name: keyof Config['compatibility']
   base: string
+  /** All paths that belong to it, as patterns of Hono. */
+  all: readonly string[]
   endpoints: readonly Endpoint[]
   /** Returns the Authorization header of the API for that of the client, or undefined if it has no key. */
   authorization: (header: string | undefined) => string | undefined
@@ -123,7 +132,8 @@ export function createCompat(deps: CompatDeps, inside: Inside, api: CompatApi): 
   const whole = (context: Context, next: () => Promise<void>, endpoint?: Endpoint, allow?: string) =>
     isOn() ? perform({ deps, inside, api, gate }, context, endpoint, allow) : next()
   // Some clients need a base URL with a slash at its end, and some without.
-  const paths = (path: string): string[] => [`${api.base}${path}`, `${api.base}/${path}`]
+  const paths = (path: string): string[] =>
+    api.base === '' ? [path] : [`${api.base}${path}`, `${api.base}/${path}`]
   for (const endpoint of api.endpoints)
     app.on(endpoint.method, paths(endpoint.path), (context, next) => whole(context, next, endpoint))
   for (const [path, all] of Map.groupBy(api.endpoints, (endpoint) => endpoint.path)) {
@@ -132,7 +142,7 @@ export function createCompat(deps: CompatDeps, inside: Inside, api: CompatApi): 
       whole(context, next, undefined, allow),
     )
   }
-  app.all(`${api.base}/*`, (context, next) => whole(context, next))
+  for (const path of api.all) app.all(path, (context, next) => whole(context, next))
   return app
 }
 
@@ -228,6 +238,12 @@ function callOf(
   return {
     context,
     ask: askAs(inside, caller),
+    askForDomains: (names) =>
+      allOf(
+        askAs(inside, { ...caller, scopes: new Set<string>(['domains:read']) }),
+        `/domains?${new URLSearchParams({ 'filter[name]': names.join(',') })}`,
+      ),
+    owner: caller.userKey,
     params: context.req.param() as Record<string, string>,
     header,
     limits: {
@@ -289,11 +305,13 @@ export function oneOf({ data }: Document): ResourceObject {
 /** Follows the pages of a list of the API up to `most` resources. */
 export async function allOf(ask: Ask, path: string, most = 1000): Promise<ResourceObject[]> {
   const found: ResourceObject[] = []
-  for (let at: string | null | undefined = path; at && found.length < most;) {
+  let cursor: string | null | undefined
+  do {
+    const at = cursor ? `${path}${path.includes('?') ? '&' : '?'}page[cursor]=${encodeURIComponent(cursor)}` : path
     const { document }: Asked = await ask('GET', at)
     found.push(...[document.data].flat())
-    at = document.links?.next?.replace(/^.*\/api\/v1(?=\/)/, '')
-  }
+    cursor = document.meta?.next_cursor
+  } while (cursor && found.length < most)
   return found
 }
 

@@ -1,5 +1,6 @@
 // Emails and domains as Resend's clients expect them.
 import type { ResourceObject } from './kit.ts'
+import { mxValue, RECORD_TYPES } from './records.ts'
 
 type Attributes = ResourceObject['attributes']
 
@@ -54,19 +55,14 @@ const DOMAIN_STATUSES: Readonly<Record<string, string>> = {
   active: 'verified',
 }
 
-interface KindOfRecord {
-  record: string
-  type: string
-  priority?: number
-}
-
-const RECORDS: Readonly<Record<string, KindOfRecord>> = {
-  DKIM: { record: 'DKIM', type: 'TXT' },
-  SPF: { record: 'SPF', type: 'TXT' },
-  MAIL_FROM_MX: { record: 'SPF', type: 'MX', priority: 10 },
-  DMARC: { record: 'DMARC', type: 'TXT' },
-  INBOUND_MX: { record: 'Receiving', type: 'MX', priority: 10 },
-  TRACKING: { record: 'Tracking', type: 'CNAME' },
+/** The words of Resend for the purposes of records. */
+const RECORDS: Readonly<Record<string, string>> = {
+  DKIM: 'DKIM',
+  SPF: 'SPF',
+  MAIL_FROM_MX: 'SPF',
+  DMARC: 'DMARC',
+  INBOUND_MX: 'Receiving',
+  TRACKING: 'Tracking',
 }
 
 /** A domain, with its records if they are given. */
@@ -80,23 +76,21 @@ export const domainOf = ({ attributes, id }: ResourceObject, records?: readonly 
   capabilities: { sending: 'enabled', receiving: 'enabled' },
   open_tracking: attributes['open_tracking_enabled'],
   click_tracking: attributes['click_tracking_enabled'],
-  ...(records && { records: records.flatMap(recordOf) }),
+  ...(records && { records: records.map(recordOf) }),
 })
 
-function recordOf({ attributes }: ResourceObject): object[] {
-  const kind = RECORDS[String(attributes['record_type'])]
-  if (!kind) return []
-  const { name, ttl, value, verified } = attributes
+function recordOf({ attributes }: ResourceObject): object {
+  const { name, record_type, ttl, value, verified } = attributes
+  const type = RECORD_TYPES[String(record_type)] ?? 'TXT'
   // Resend shows the priority of an MX record as a member of its own.
-  const [, priority, host] = (kind.type === 'MX' && /^(\d+) (\S+)$/.exec(String(value))) || []
-  return [
-    {
-      ...kind,
-      name,
-      value: host ?? value,
-      ttl: String(ttl),
-      status: verified === true ? 'verified' : 'pending',
-      ...(priority !== undefined && { priority: Number(priority) }),
-    },
-  ]
+  const mx = type === 'MX' ? mxValue(value) : undefined
+  return {
+    record: RECORDS[String(record_type)] ?? String(record_type),
+    type,
+    name,
+    value: mx?.host ?? value,
+    ttl: String(ttl),
+    status: verified === true ? 'verified' : 'pending',
+    ...(mx && { priority: mx.priority }),
+  }
 }

@@ -353,6 +353,7 @@ function nameOf({ code, field = '' }: CompatProblem, status: number): [status: n
 export const resend: CompatApi = {
   name: 'resend',
   base: '/resend',
+  all: ['/resend/*'],
   endpoints: ENDPOINTS,
   authorization: (header) => (header !== undefined && /^bearer +\S/i.test(header) ? header : undefined),
   missingKey: 'The request has no key. Send the header "Authorization: Bearer <token>" with an API token of Postrider.',

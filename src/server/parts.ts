@@ -58,6 +58,7 @@ export const OPTIONAL: readonly ListedPart[] = [
   listed(async () => (await import('../images/part.ts')).imagesPart),
   listed(async () => (await import('../why/part.ts')).whyPart, whyCommand),
   listed(async () => (await import('../mcp/part.ts')).mcpPart),
+  listed(async () => (await import('../compat/part.ts')).mailgunPart),
   listed(async () => (await import('../compat/part.ts')).resendPart),
 ]
 

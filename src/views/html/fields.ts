@@ -38,13 +38,13 @@ export function withForm<T>(
   )
 }
 
-/** Whether a form has too many fields. `type` is its Content-Type: urlencoded, or multipart with a boundary. */
-export function hasManyFields(bytes: Buffer, type: string): boolean {
+/** Whether a form has more than `most` fields. `type` is its Content-Type: urlencoded, or multipart with a boundary. */
+export function hasManyFields(bytes: Buffer, type: string, most = MAX_FIELDS): boolean {
   const [, quoted, plain] = /;\s*boundary=(?:"([^"]+)"|([^\s;]+))/i.exec(type) ?? []
   const between = `--${quoted ?? plain ?? ''}`
   const separator = /^multipart\//i.test(type) ? Buffer.from(between) : Buffer.from('&')
   let count = 1
   for (let at = bytes.indexOf(separator); at >= 0; at = bytes.indexOf(separator, at + separator.length))
-    if (++count > MAX_FIELDS) return true
+    if (++count > most) return true
   return false
 }

@@ -1,0 +1,115 @@
+// Reads the forms of Mailgun's clients, urlencoded or multipart, within limits.
+import { refuse } from '../base/errors.ts'
+import { withBytes } from '../jsonapi/body.ts'
+import { hasManyFields } from '../views/html/fields.ts'
+import { CompatError, invalid, type CompatCall } from './kit.ts'
+
+const MAX_PARTS = 2500
+const MAX_NAME = 256
+const MAX_FIELD = 25 * 1024 * 1024
+
+/** A form: the values of each field in their order. */
+export class MailgunForm {
+  readonly #values: Map<string, (string | File)[]>
+  /** The names that were read or refused. The others are ignored. */
+  readonly #read = new Set<string>()
+
+  constructor(values: Map<string, (string | File)[]>) {
+    this.#values = values
+  }
+
+  names(): string[] {
+    return [...this.#values.keys()]
+  }
+
+  ignored(): Set<string> {
+    return new Set(this.names().filter((name) => !this.#read.has(name)))
+  }
+
+  /** All texts of a field. Throws a CompatError for a file. */
+  texts(name: string): string[] {
+    this.#read.add(name)
+    return (this.#values.get(name) ?? []).map((value) => {
+      if (typeof value !== 'string') throw invalid(name, `"${name}" must be text, not a file.`)
+      return value
+    })
+  }
+
+  /** The last text of a field, as browsers and Mailgun understand repeated fields, or undefined. */
+  text(name: string): string | undefined {
+    return this.texts(name).at(-1)
+  }
+
+  /** All files of a field. Throws a CompatError for text. */
+  files(name: string): File[] {
+    this.#read.add(name)
+    return (this.#values.get(name) ?? []).map((value) => {
+      if (typeof value === 'string') throw invalid(name, `"${name}" must be a file with a file name.`)
+      return value
+    })
+  }
+
+  /** The text of a field that may be a file. */
+  async content(name: string): Promise<Buffer | undefined> {
+    this.#read.add(name)
+    const value = this.#values.get(name)?.at(-1)
+    if (value === undefined) return undefined
+    return typeof value === 'string' ? Buffer.from(value) : Buffer.from(await value.arrayBuffer())
+  }
+
+  /** yes, no, or undefined if the field is absent. Throws a CompatError for another word. */
+  flag(name: string, more: readonly string[] = []): boolean | undefined {
+    const text = this.text(name)
+    if (text === undefined || text === '') return undefined
+    if (['yes', 'true', 'True', '1', ...more].includes(text)) return true
+    if (['no', 'false', 'False', '0'].includes(text)) return false
+    throw invalid(name, `"${name}" must be "yes" or "no".`)
+  }
+}
+
+/** Runs `use` with the form of a request. Throws a CompatError or a Refusal. */
+export function withMailgunForm<T>(call: CompatCall, use: (form: MailgunForm) => Promise<T>): Promise<T> {
+  const type = call.header('content-type') ?? ''
+  return withBytes(call.context.req.raw, call.limits, async (bytes) => {
+    if (hasManyFields(bytes, type, MAX_PARTS))
+      throw refuse('payload_too_large', `The form has more than ${MAX_PARTS} fields.`)
+    const parsed = await new Response(bytes, { headers: { 'Content-Type': type } }).formData().catch(() => undefined)
+    if (!parsed)
+      throw new CompatError(400, [
+        {
+          code: 'invalid_document',
+          detail: 'The body must be a form: application/x-www-form-urlencoded or multipart/form-data.',
+          field: undefined,
+        },
+      ])
+    const values = new Map<string, (string | File)[]>()
+    for (const [name, value] of parsed as unknown as Iterable<[string, string | File]>) {
+      if (name.length > MAX_NAME) throw invalid('', `A field has a name of more than ${MAX_NAME} characters.`)
+      if (typeof value === 'string' && value.length > MAX_FIELD)
+        throw invalid(name, `"${name}" must be at most ${MAX_FIELD} characters long.`)
+      values.set(name, [...(values.get(name) ?? []), value])
+    }
+    return use(new MailgunForm(values))
+  })
+}
+
+/** Splits a list of addresses at its commas, except for those in quotes and angle brackets. */
+export function addressesIn(texts: readonly string[]): string[] {
+  return texts.flatMap((text) => {
+    const found: string[] = []
+    let [from, isQuoted, isBracketed] = [0, false, false]
+    for (let at = 0; at < text.length; at++) {
+      const character = text[at]
+      if (isQuoted && character === '\\') at++
+      else if (character === '"') isQuoted = !isQuoted
+      else if (isQuoted) continue
+      else if (character === '<') isBracketed = true
+      else if (character === '>') isBracketed = false
+      else if (character === ',' && !isBracketed) {
+        found.push(text.slice(from, at))
+        from = at + 1
+      }
+    }
+    return [...found, text.slice(from)].map((each) => each.trim()).filter((each) => each !== '')
+  })
+}

@@ -1,0 +1,100 @@
+// The compatibility API for Mailgun's clients: messages, events, suppressions and domains
+// (https://documentation.mailgun.com). Clients keep only the origin of the base URL, so its paths begin at the origin.
+import type { Config } from '../base/config.ts'
+import type { Keyring } from '../base/keyring.ts'
+import type { CompatApi, CompatProblem, Endpoint } from './kit.ts'
+import { listDomains, showDomain } from './mailgun-domains.ts'
+import { listEvents } from './mailgun-events.ts'
+import { sendMessage, sendMime } from './mailgun-messages.ts'
+import { KINDS, listSuppressions, removeSuppression, showSuppression, type SuppressionKind } from './mailgun-suppressions.ts'
+
+const API = 'Use the API under /api/v1:'
+/** What offers in Postrider what other paths of Mailgun do. */
+const INSTEAD: readonly (readonly [path: RegExp, sentence: string])[] = [
+  [/^\/v3\/lists\b/, `${API} /audiences.`],
+  [/^\/v3\/routes\b/, `${API} /inboxes, and webhooks for received email.`],
+  [/\/(?:stats|analytics)\b/, `${API} GET /statistics.`],
+  [/\/templates\b/, 'Send "html" or "text" with each message.'],
+  [/\/webhooks\b/, `${API} /webhooks, or poll the events.`],
+  [/\/credentials\b/, `${API} POST /tokens, or the console.`],
+  [/\/(?:whitelists|allowlists)\b/, 'Remove the suppression of the address.'],
+]
+
+/** The status of Mailgun for an error of the API. */
+function statusOf({ code, field = '' }: CompatProblem, status: number): number {
+  if (status === 401) return 401
+  if (['insufficient_scope', 'subscription_inactive', 'volume_exceeded', 'agent_paused'].includes(code)) return 403
+  if (code === 'not_found') return field.endsWith('from') || field === '' || field === 'domain' || field === 'address' ? 404 : 400
+  return status === 405 || status === 409 || status === 413 || status === 429 || status >= 500 ? status : 400
+}
+
+/** The fields of Mailgun for attributes of the API. */
+const FIELDS: Readonly<Record<string, string>> = {
+  reply_to: 'h:Reply-To',
+  unsubscribe: 'h:List-Unsubscribe',
+  message_id: 'h:Message-Id',
+  metadata: 'v:*',
+  tags: 'o:tag',
+  scheduled_at: 'o:deliverytime',
+  track_opens: 'o:tracking-opens',
+  track_clicks: 'o:tracking-clicks',
+  attachments: 'attachment',
+  recipients: 'to',
+  raw: 'message',
+}
+
+/** The client's name for a field of the API, such as "h:X-Order" for "headers/X-Order". */
+function fieldOf(field: string | undefined): string | null {
+  const [first = '', second = ''] = (field ?? '').replace(/^email\//, '').split('/')
+  if (first === '') return null
+  return first === 'headers' && second !== '' ? `h:${second}` : (FIELDS[first] ?? first)
+}
+
+/** A sentence of the API with the client's names of fields. */
+const inWordsOfClients = (detail: string): string =>
+  detail.replace(/"(\w+)"/g, (whole, name: string) => (Object.hasOwn(FIELDS, name) ? `"${FIELDS[name]}"` : whole))
+
+export function mailgun({ config, keyring }: { config: Pick<Config, 'http'>; keyring: Keyring }): CompatApi {
+  const publicUrl = (): string => config.http.public_url
+  const events = listEvents({ keyring, publicUrl })
+  const suppressions = (Object.keys(KINDS) as SuppressionKind[]).flatMap((kind): Endpoint[] => [
+    { method: 'GET', path: `/v3/:domain/${kind}`, scope: 'suppressions:read', about: `List ${kind}.`, run: listSuppressions(kind, publicUrl) },
+    { method: 'GET', path: `/v3/:domain/${kind}/:address`, scope: 'suppressions:read', about: `Get one of the ${kind}.`, run: showSuppression(kind) },
+    { method: 'DELETE', path: `/v3/:domain/${kind}/:address`, scope: 'suppressions:write', about: `Delete one of the ${kind}.`, run: removeSuppression(kind) },
+  ])
+  const domains = ['/v3/domains', '/v4/domains'].flatMap((path): Endpoint[] => [
+    { method: 'GET', path, scope: 'domains:read', about: 'List domains.', run: listDomains },
+    { method: 'GET', path: `${path}/:domain`, scope: 'domains:read', about: 'Get a domain.', run: showDomain },
+  ])
+  return {
+    name: 'mailgun',
+    base: '',
+    all: ['/v3/*', '/v4/*'],
+    endpoints: [
+      ...domains,
+      { method: 'POST', path: '/v3/:domain/messages', scope: 'emails:send', mail: true, about: 'Send an email, or one to each of many recipients.', run: sendMessage },
+      { method: 'POST', path: '/v3/:domain/messages.mime', scope: 'emails:send', mail: true, about: 'Send a MIME message.', run: sendMime },
+      { method: 'GET', path: '/v3/:domain/events', scope: 'emails:read', about: 'List events.', run: events },
+      { method: 'GET', path: '/v3/:domain/events/:page', scope: 'emails:read', about: 'Get a page of events.', run: events },
+      ...suppressions,
+    ],
+    authorization: (header) => {
+      const [, basic = ''] = /^basic +(\S+)$/i.exec(header ?? '') ?? []
+      const password = Buffer.from(basic, 'base64').toString('latin1').replace(/^[^:]*:/, '')
+      return password === '' ? undefined : `Bearer ${password}`
+    },
+    missingKey: 'The request has no key. Send it with Basic authentication: the user "api", and an API token of Postrider as the password.',
+    answerError: ({ problems, status: given }) => {
+      const [first] = problems
+      const status = first ? statusOf(first, given) : given
+      const errors = problems.map(({ code, detail, field }) => ({ code, field: fieldOf(field), detail: inWordsOfClients(detail) }))
+      const isNoDomain = first?.code === 'not_found' && first.field === 'from'
+      return {
+        status,
+        body: { message: `${isNoDomain ? 'Domain not found: ' : ''}${errors.map(({ detail }) => detail).join(' ')}`, errors },
+        ...(status === 401 && { headers: { 'WWW-Authenticate': 'Basic realm="Postrider"' } }),
+      }
+    },
+    instead: (path) => INSTEAD.find(([pattern]) => pattern.test(path))?.[1],
+  }
+}
