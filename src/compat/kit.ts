@@ -132,8 +132,7 @@ export function createCompat(deps: CompatDeps, inside: Inside, api: CompatApi): 
   const whole = (context: Context, next: () => Promise<void>, endpoint?: Endpoint, allow?: string) =>
     isOn() ? perform({ deps, inside, api, gate }, context, endpoint, allow) : next()
   // Some clients need a base URL with a slash at its end, and some without.
-  const paths = (path: string): string[] =>
-    api.base === '' ? [path] : [`${api.base}${path}`, `${api.base}/${path}`]
+  const paths = (path: string): string[] => (api.base === '' ? [path] : [`${api.base}${path}`, `${api.base}/${path}`])
   for (const endpoint of api.endpoints)
     app.on(endpoint.method, paths(endpoint.path), (context, next) => whole(context, next, endpoint))
   for (const [path, all] of Map.groupBy(api.endpoints, (endpoint) => endpoint.path)) {

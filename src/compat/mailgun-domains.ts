@@ -5,7 +5,10 @@ import { RECORD_TYPES, mxValue } from './records.ts'
 /** The sending domain that a path names: the domain itself, or its nearest parent of the account. Throws 404. */
 export async function domainNamed({ askForDomains }: CompatCall, name: string): Promise<ResourceObject> {
   const labels = name.split('.')
-  const names = labels.slice(0, -1).map((_, index) => labels.slice(index).join('.')).slice(0, 10)
+  const names = labels
+    .slice(0, -1)
+    .map((_, index) => labels.slice(index).join('.'))
+    .slice(0, 10)
   const found = names.length === 0 ? [] : await askForDomains(names)
   for (const each of names) {
     const domain = found.find(({ attributes }) => attributes['name'] === each)
@@ -17,7 +20,8 @@ export async function domainNamed({ askForDomains }: CompatCall, name: string): 
 export const noDomain = (name: string): CompatError =>
   new CompatError(404, [{ code: 'not_found', detail: `Domain not found: ${name.slice(0, 253)}`, field: 'domain' }])
 
-const stateOf = (status: unknown): string => (status === 'active' ? 'active' : status === 'suspended' ? 'disabled' : 'unverified')
+const stateOf = (status: unknown): string =>
+  status === 'active' ? 'active' : status === 'suspended' ? 'disabled' : 'unverified'
 
 const domainOf = ({ attributes, id }: ResourceObject): object => ({
   id,

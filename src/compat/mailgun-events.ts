@@ -61,7 +61,14 @@ function queryOf(call: CompatCall, domain: string): Query {
     direction === undefined
       ? begin !== undefined && end !== undefined && begin < end
       : /^(?:yes|true)$/i.test(direction)
-  const [since, until] = begin !== undefined && end !== undefined && end < begin ? [end, begin] : ascending ? [begin, end] : begin !== undefined && end === undefined ? [undefined, begin] : [begin, end]
+  const [since, until] =
+    begin !== undefined && end !== undefined && end < begin
+      ? [end, begin]
+      : ascending
+        ? [begin, end]
+        : begin !== undefined && end === undefined
+          ? [undefined, begin]
+          : [begin, end]
   return {
     domain,
     limit: Math.min(Number(limit), MOST),
@@ -73,7 +80,11 @@ function queryOf(call: CompatCall, domain: string): Query {
 }
 
 /** The filters that the API applies, and those that are left for the translation. */
-function filtersOf({ filters }: Query): { api: Record<string, string>; left: [string, FilterExpression][]; none: boolean } {
+function filtersOf({ filters }: Query): {
+  api: Record<string, string>
+  left: [string, FilterExpression][]
+  none: boolean
+} {
   const left: [string, FilterExpression][] = []
   const api: Record<string, string> = {}
   let types = [...NAMES.keys()]
@@ -142,7 +153,11 @@ function messageIdOf(data: Data): string {
 }
 
 const severityOf = ({ attributes }: ResourceObject): string | undefined =>
-  attributes['event'] === 'email.delayed' ? 'temporary' : NAMES.get(String(attributes['event'])) === 'failed' ? 'permanent' : undefined
+  attributes['event'] === 'email.delayed'
+    ? 'temporary'
+    : NAMES.get(String(attributes['event'])) === 'failed'
+      ? 'permanent'
+      : undefined
 
 /** Codes of Mailgun for suppressions. Clients give up on an address with 605 or 607, so that those must be permanent. */
 const SUPPRESSED: Readonly<Record<string, readonly [code: number, reason: string, message: string]>> = {
@@ -225,7 +240,11 @@ function itemOf(event: ResourceObject): object {
     }),
     ...(/^(?:opened|clicked|unsubscribed)$/.test(name) && { 'client-info': {}, geolocation: {}, ip: '' }),
     ...(name === 'clicked' && { url: (data['click'] as Data)['url'] }),
-    envelope: { transport: 'smtp', sender: /<([^<>]+)>$/.exec(String(data['from']))?.[1] ?? data['from'], targets: recipient },
+    envelope: {
+      transport: 'smtp',
+      sender: /<([^<>]+)>$/.exec(String(data['from']))?.[1] ?? data['from'],
+      targets: recipient,
+    },
     flags: { 'is-authenticated': true, 'is-routed': false, 'is-system-test': false, 'is-test-mode': false },
     postrider: { email_id: data['email_id'], message_id: data['message_id'], batch_id: data['batch_id'] ?? null },
   }
@@ -245,7 +264,10 @@ export const listEvents =
     const name = (call.params['domain'] ?? '').toLowerCase()
     const domain = await domainNamed(call, name)
     const label = labelOf(call.owner, domain.id)
-    const { place, query } = call.params['page'] === undefined ? { query: queryOf(call, domain.id), place: {} } : pageIn(deps, label, call.params['page'])
+    const { place, query } =
+      call.params['page'] === undefined
+        ? { query: queryOf(call, domain.id), place: {} }
+        : pageIn(deps, label, call.params['page'])
     const { events, next } = await eventsAt(call, query, place)
     const url = (at: Place): string => {
       const token = deps.keyring.seal(label, JSON.stringify({ query, place: at })).toString('base64url')
@@ -263,16 +285,27 @@ function pageIn({ keyring }: PageDeps, label: string, token: string): { query: Q
     // Another account or domain, or not a token.
   }
   throw new CompatError(400, [
-    { code: 'invalid_query', detail: 'The page does not belong to this list. Start again without a page.', field: 'page' },
+    {
+      code: 'invalid_query',
+      detail: 'The page does not belong to this list. Start again without a page.',
+      field: 'page',
+    },
   ])
 }
 
 /** The events of a page, and the place of the next one. */
-async function eventsAt({ ask }: CompatCall, query: Query, place: Place): Promise<{ events: ResourceObject[]; next: Place }> {
+async function eventsAt(
+  { ask }: CompatCall,
+  query: Query,
+  place: Place,
+): Promise<{ events: ResourceObject[]; next: Place }> {
   const { api, left, none } = filtersOf(query)
   if (none) return { events: [], next: place }
   const ascending = place.last ? !query.ascending : query.ascending
-  const parameters = new URLSearchParams({ sort: ascending ? 'created_at' : '-created_at', 'filter[domain]': query.domain })
+  const parameters = new URLSearchParams({
+    sort: ascending ? 'created_at' : '-created_at',
+    'filter[domain]': query.domain,
+  })
   for (const [name, value] of Object.entries(api)) parameters.set(`filter[${name}]`, value)
   if (query.since !== undefined) parameters.set('filter[since]', query.since)
   if (query.until !== undefined) parameters.set('filter[until]', query.until)

@@ -324,7 +324,10 @@ async function sendBatch(
     type,
     attributes: {
       email,
-      recipients: recipients.map((each) => ({ ...each, ...perRecipient({ message_id, metadata }, each.variables, domain) })),
+      recipients: recipients.map((each) => ({
+        ...each,
+        ...perRecipient({ message_id, metadata }, each.variables, domain),
+      })),
       syntax: 'percent',
       on_suppressed: 'record',
       ...keyOf(call),
@@ -339,12 +342,18 @@ async function sendBatch(
 }
 
 /** Metadata and Message-ID of one recipient, with their values. */
-function perRecipient({ metadata, message_id }: Attributes, values: Record<string, unknown>, domain: string): Attributes {
+function perRecipient(
+  { metadata, message_id }: Attributes,
+  values: Record<string, unknown>,
+  domain: string,
+): Attributes {
   const filled = (text: string): string =>
     text.replace(/%recipient\.([^%]+)%/g, (placeholder, key: string) =>
       Object.hasOwn(values, key) ? textOf(values[key] ?? '') : placeholder,
     )
-  const own = Object.entries((metadata ?? {}) as Record<string, string>).filter(([, text]) => text.includes('%recipient.'))
+  const own = Object.entries((metadata ?? {}) as Record<string, string>).filter(([, text]) =>
+    text.includes('%recipient.'),
+  )
   const id = typeof message_id === 'string' ? filled(message_id) : ''
   return {
     ...(own.length > 0 && { metadata: Object.fromEntries(own.map(([name, text]) => [name, filled(text)])) }),

@@ -6,7 +6,13 @@ import type { CompatApi, CompatProblem, Endpoint } from './kit.ts'
 import { listDomains, showDomain } from './mailgun-domains.ts'
 import { listEvents } from './mailgun-events.ts'
 import { sendMessage, sendMime } from './mailgun-messages.ts'
-import { KINDS, listSuppressions, removeSuppression, showSuppression, type SuppressionKind } from './mailgun-suppressions.ts'
+import {
+  KINDS,
+  listSuppressions,
+  removeSuppression,
+  showSuppression,
+  type SuppressionKind,
+} from './mailgun-suppressions.ts'
 
 const API = 'Use the API under /api/v1:'
 /** What offers in Postrider what other paths of Mailgun do. */
@@ -24,7 +30,8 @@ const INSTEAD: readonly (readonly [path: RegExp, sentence: string])[] = [
 function statusOf({ code, field = '' }: CompatProblem, status: number): number {
   if (status === 401) return 401
   if (['insufficient_scope', 'subscription_inactive', 'volume_exceeded', 'agent_paused'].includes(code)) return 403
-  if (code === 'not_found') return field.endsWith('from') || field === '' || field === 'domain' || field === 'address' ? 404 : 400
+  if (code === 'not_found')
+    return field.endsWith('from') || field === '' || field === 'domain' || field === 'address' ? 404 : 400
   return status === 405 || status === 409 || status === 413 || status === 429 || status >= 500 ? status : 400
 }
 
@@ -58,9 +65,27 @@ export function mailgun({ config, keyring }: { config: Pick<Config, 'http'>; key
   const publicUrl = (): string => config.http.public_url
   const events = listEvents({ keyring, publicUrl })
   const suppressions = (Object.keys(KINDS) as SuppressionKind[]).flatMap((kind): Endpoint[] => [
-    { method: 'GET', path: `/v3/:domain/${kind}`, scope: 'suppressions:read', about: `List ${kind}.`, run: listSuppressions(kind, publicUrl) },
-    { method: 'GET', path: `/v3/:domain/${kind}/:address`, scope: 'suppressions:read', about: `Get one of the ${kind}.`, run: showSuppression(kind) },
-    { method: 'DELETE', path: `/v3/:domain/${kind}/:address`, scope: 'suppressions:write', about: `Delete one of the ${kind}.`, run: removeSuppression(kind) },
+    {
+      method: 'GET',
+      path: `/v3/:domain/${kind}`,
+      scope: 'suppressions:read',
+      about: `List ${kind}.`,
+      run: listSuppressions(kind, publicUrl),
+    },
+    {
+      method: 'GET',
+      path: `/v3/:domain/${kind}/:address`,
+      scope: 'suppressions:read',
+      about: `Get one of the ${kind}.`,
+      run: showSuppression(kind),
+    },
+    {
+      method: 'DELETE',
+      path: `/v3/:domain/${kind}/:address`,
+      scope: 'suppressions:write',
+      about: `Delete one of the ${kind}.`,
+      run: removeSuppression(kind),
+    },
   ])
   const domains = ['/v3/domains', '/v4/domains'].flatMap((path): Endpoint[] => [
     { method: 'GET', path, scope: 'domains:read', about: 'List domains.', run: listDomains },
@@ -72,26 +97,56 @@ export function mailgun({ config, keyring }: { config: Pick<Config, 'http'>; key
     all: ['/v3/*', '/v4/*'],
     endpoints: [
       ...domains,
-      { method: 'POST', path: '/v3/:domain/messages', scope: 'emails:send', mail: true, about: 'Send an email, or one to each of many recipients.', run: sendMessage },
-      { method: 'POST', path: '/v3/:domain/messages.mime', scope: 'emails:send', mail: true, about: 'Send a MIME message.', run: sendMime },
+      {
+        method: 'POST',
+        path: '/v3/:domain/messages',
+        scope: 'emails:send',
+        mail: true,
+        about: 'Send an email, or one to each of many recipients.',
+        run: sendMessage,
+      },
+      {
+        method: 'POST',
+        path: '/v3/:domain/messages.mime',
+        scope: 'emails:send',
+        mail: true,
+        about: 'Send a MIME message.',
+        run: sendMime,
+      },
       { method: 'GET', path: '/v3/:domain/events', scope: 'emails:read', about: 'List events.', run: events },
-      { method: 'GET', path: '/v3/:domain/events/:page', scope: 'emails:read', about: 'Get a page of events.', run: events },
+      {
+        method: 'GET',
+        path: '/v3/:domain/events/:page',
+        scope: 'emails:read',
+        about: 'Get a page of events.',
+        run: events,
+      },
       ...suppressions,
     ],
     authorization: (header) => {
       const [, basic = ''] = /^basic +(\S+)$/i.exec(header ?? '') ?? []
-      const password = Buffer.from(basic, 'base64').toString('latin1').replace(/^[^:]*:/, '')
+      const password = Buffer.from(basic, 'base64')
+        .toString('latin1')
+        .replace(/^[^:]*:/, '')
       return password === '' ? undefined : `Bearer ${password}`
     },
-    missingKey: 'The request has no key. Send it with Basic authentication: the user "api", and an API token of Postrider as the password.',
+    missingKey:
+      'The request has no key. Send it with Basic authentication: the user "api", and an API token of Postrider as the password.',
     answerError: ({ problems, status: given }) => {
       const [first] = problems
       const status = first ? statusOf(first, given) : given
-      const errors = problems.map(({ code, detail, field }) => ({ code, field: fieldOf(field), detail: inWordsOfClients(detail) }))
+      const errors = problems.map(({ code, detail, field }) => ({
+        code,
+        field: fieldOf(field),
+        detail: inWordsOfClients(detail),
+      }))
       const isNoDomain = first?.code === 'not_found' && first.field === 'from'
       return {
         status,
-        body: { message: `${isNoDomain ? 'Domain not found: ' : ''}${errors.map(({ detail }) => detail).join(' ')}`, errors },
+        body: {
+          message: `${isNoDomain ? 'Domain not found: ' : ''}${errors.map(({ detail }) => detail).join(' ')}`,
+          errors,
+        },
         ...(status === 401 && { headers: { 'WWW-Authenticate': 'Basic realm="Postrider"' } }),
       }
     },
