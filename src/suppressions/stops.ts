@@ -5,7 +5,7 @@ import { comparable, erasedForm } from '../base/recipient-hash.ts'
 import { isNameIn } from '../base/one-of.ts'
 import type { Reader } from '../store/database.ts'
 import { db, sql, statement } from '../store/query.ts'
-import { valuesOf, type RowOf } from '../store/schema/tables.ts'
+import type { RowOf } from '../store/schema/tables.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 
 type Suppression = RowOf<'suppressions'>
@@ -61,10 +61,7 @@ export const stopWords = ({ erased = false, reason }: { reason: string; erased?:
   erased ? 'the recipient was erased on request' : isNameIn(REASONS, reason) ? REASONS[reason] : reason
 
 /** Why an address is suppressed, as the data of events have it. */
-export const SUPPRESSION_REASONS = [...valuesOf('suppressions', 'reason'), 'erasure'] as const
-
-export const reasonOf = ({ erased, reason }: Stop): (typeof SUPPRESSION_REASONS)[number] =>
-  erased ? 'erasure' : reason
+export const reasonOf = ({ erased, reason }: Stop): Suppression['reason'] | 'erasure' => (erased ? 'erasure' : reason)
 
 export interface DomainRecipient {
   domain_key: number

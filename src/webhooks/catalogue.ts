@@ -5,7 +5,6 @@ import { z } from 'zod'
 import { EVENT_TYPES, type EventType } from '../store/states/events.ts'
 import { RECEIVER_ALARM_KINDS } from '../store/states/receiver-alarm.ts'
 import { valuesOf } from '../store/schema/tables.ts'
-import { SUPPRESSION_REASONS } from '../suppressions/stops.ts'
 
 const words = (about: string) => z.string().describe(about)
 const number = (about: string) => z.int().describe(about)
@@ -176,7 +175,7 @@ export const CATALOGUE: Record<EventType, EventDescription> = {
           kind: words('Resulting status, such as `suppressed`. Null if unknown.').nullable(),
           reason: words('Reason, as a sentence. Null if unknown.').nullable(),
           suppression_reason: z
-            .enum(SUPPRESSION_REASONS)
+            .enum([...valuesOf('suppressions', 'reason'), 'erasure'])
             .nullable()
             .describe(
               'Why the recipient is suppressed. Null if the reason is another one, or from an earlier version.',
