@@ -96,11 +96,29 @@ export const tagList = () =>
     .max(10, { error: 'must contain at most 10 tags' })
     .transform((tags) => [...new Set(tags)])
 
-/** Up to 50 texts of the sender by name, together at most 4 KB. */
+const MAX_MEMBERS = 50
+
+/** Up to 50 texts of the sender by name, together at most 4 KB. z.record would leave out a member "__proto__". */
 export const metadataObject = () =>
   z
-    .record(label(), text(4096), 'must be an object of strings')
-    .refine((value) => Object.keys(value).length <= 50, 'must contain at most 50 members')
+    .custom<Record<string, string>>(
+      (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+      'must be an object of strings',
+    )
+    .meta({ type: 'object', additionalProperties: { type: 'string' }, maxProperties: MAX_MEMBERS })
+    .superRefine((members, context) => {
+      for (const [name, value] of Object.entries(members))
+        for (const { error } of [label().safeParse(name), text(4096).safeParse(value)])
+          for (const issue of error?.issues ?? [])
+            context.addIssue({
+              code: 'custom',
+              message: issue.message,
+              path: [name],
+              params: issue.code === 'custom' ? issue.params : undefined,
+              input: value,
+            })
+    })
+    .refine((value) => Object.keys(value).length <= MAX_MEMBERS, `must contain at most ${MAX_MEMBERS} members`)
     .refine((value) => bytes(JSON.stringify(value)) <= 4096, {
       message: 'must be at most 4096 bytes long as JSON',
       ...code('too_long'),

@@ -44,6 +44,16 @@ test('tags and metadata are shown, tags are found, and a webhook has both', asyn
   )
 })
 
+test('metadata can have any name, even "__proto__"', async () => {
+  const metadata = JSON.parse('{"__proto__":"x","constructor":"y"}') as Record<string, string>
+  const id = await post({ metadata })
+  const shown = (await show(id)) as unknown as { metadata: object }
+  assert.equal(JSON.stringify(shown.metadata), JSON.stringify(metadata))
+  const faulty = await tryPost({ metadata: JSON.parse('{"__proto__":5}') })
+  assert.equal(faulty.status, 422)
+  assert.equal(faulty.body.errors[0].source.pointer, '/data/attributes/metadata/__proto__')
+})
+
 test('a repeat with other tags or metadata is another email', async () => {
   const attributes = { idempotency_key: 'labels', tags: ['a'], metadata: { a: '1', b: '2' } }
   const id = await post(attributes)
@@ -60,6 +70,7 @@ for (const [name, attributes, code, pointer] of [
   ['a number as a tag', { tags: [5] }, 'invalid', 'tags/0'],
   ['text as tags', { tags: 'welcome' }, 'invalid', 'tags'],
   ['a list as metadata', { metadata: ['a'] }, 'invalid', 'metadata'],
+  ['an empty name in metadata', { metadata: { '': 'a' } }, 'invalid', 'metadata/'],
   ['a number in metadata', { metadata: { a: 5 } }, 'invalid', 'metadata/a'],
   [
     '51 members',
